@@ -1,0 +1,90 @@
+#include "codegen/Kernels.h"
+
+#include "codegen/CppText.h"
+#include "codegen/Places.h"
+#include "codegen/RuntimeNames.h"
+#include "compiler/Error.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <set>
+
+using namespace mlir;
+using llvm::formatv;
+namespace names = pdc::runtime_names;
+
+namespace pdc {
+
+bool isElementwise(ir::UnitOp unit) {
+  return unit.getKernel() && unit.getKernel()->getName() == names::kElementwiseKernel;
+}
+
+std::string nodeNames(ir::UnitOp unit) {
+  std::vector<std::string> texts;
+  for (auto node : unit.getBody().getOps<ir::NodeOp>())
+    if (node.getOp() != "Constant")
+      texts.push_back(commentText(node.getName()));
+  return texts.empty() ? commentText(unit.getName()) : llvm::join(texts, ", ");
+}
+
+std::vector<std::string> kernelClasses(ir::ProgramOp program) {
+  std::set<std::string> classes;
+  program.walk([&](Operation *op) {
+    if (auto unit = dyn_cast<ir::UnitOp>(op); unit && unit.getKernel())
+      classes.insert(unit.getKernel()->getName().str());
+    if (auto accumulate = dyn_cast<ir::AccumulateOp>(op); accumulate && !accumulate.getFused())
+      classes.insert(names::kElementwiseKernel);
+  });
+  return {classes.begin(), classes.end()};
+}
+
+static std::string fieldText(mlir::Attribute value) {
+  if (auto boolean = dyn_cast<BoolAttr>(value))
+    return boolean.getValue() ? "true" : "false";
+  if (auto integer = dyn_cast<IntegerAttr>(value))
+    return integerLiteral(integer.getInt());
+  if (auto number = dyn_cast<FloatAttr>(value))
+    return doubleLiteral(number.getValueAsDouble());
+  if (auto text = dyn_cast<StringAttr>(value))
+    return stringLiteral(text);
+  std::vector<std::string> elements;
+  if (auto integers = dyn_cast<DenseI64ArrayAttr>(value))
+    for (int64_t integer : integers.asArrayRef())
+      elements.push_back(integerLiteral(integer));
+  else if (auto numbers = dyn_cast<DenseF64ArrayAttr>(value))
+    for (double number : numbers.asArrayRef())
+      elements.push_back(doubleLiteral(number));
+  else if (auto array = dyn_cast<ArrayAttr>(value))
+    for (mlir::Attribute element : array)
+      elements.push_back(fieldText(element));
+  else
+    throw Error("a kernel's field is no number, text or list");
+  return "{" + llvm::join(elements, ", ") + "}";
+}
+
+std::string memberInitialiser(StringRef lead, StringRef name, ir::KernelAttr kernel) {
+  std::vector<std::string> fields;
+  for (NamedAttribute field : kernel.getFields())
+    fields.push_back("." + field.getName().str() + " = " + fieldText(field.getValue()));
+  return listText((lead + name + "_(device, {").str(), fields, "})", 2);
+}
+
+std::vector<KernelMember> kernelMembers(ir::StageOp stage) {
+  std::vector<KernelMember> result;
+  stage.walk([&](ir::UnitOp unit) {
+    if (!unit.getKernel() || isElementwise(unit))
+      return;
+    KernelMember member{requireText(unit, "variable").str(), *unit.getKernel(), nodeNames(unit)};
+    auto same = llvm::find_if(result, [&](const KernelMember &m) { return m.name == member.name; });
+    if (same == result.end())
+      result.push_back(member);
+    else if (same->kernel != member.kernel)
+      throw Error(
+          formatv("'{0}' names two different kernels; this is a bug in name-values", member.name));
+  });
+  return result;
+}
+
+} // namespace pdc

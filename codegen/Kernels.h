@@ -1,0 +1,32 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// Whether a unit's loop is printed instead of a call.
+bool isElementwise(ir::UnitOp unit);
+
+/// The ONNX names of a unit's nodes, for a comment.
+std::string nodeNames(ir::UnitOp unit);
+
+/// The runtime's kernel classes that a program uses, sorted.
+std::vector<std::string> kernelClasses(ir::ProgramOp program);
+
+/// A kernel object of a stage.
+struct KernelMember {
+  std::string name;
+  ir::KernelAttr kernel;
+  std::string nodes;
+};
+
+/// The kernels of a stage in order of first use. Units of the same name share a kernel.
+std::vector<KernelMember> kernelMembers(ir::StageOp stage);
+
+/// `conv1_(device, {.group = 1, ...})` behind `lead`.
+std::string memberInitialiser(llvm::StringRef lead, llvm::StringRef name, ir::KernelAttr kernel);
+
+} // namespace pdc

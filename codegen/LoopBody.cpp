@@ -1,0 +1,194 @@
+#include "codegen/LoopBody.h"
+
+#include "codegen/CppText.h"
+#include "codegen/Places.h"
+#include "codegen/RuntimeNames.h"
+#include "compiler/Error.h"
+#include "compiler/ir/Conversion.h"
+#include "compiler/operators/Operator.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using llvm::formatv;
+
+namespace pdc {
+
+static std::string attributeText(DictionaryAttr attributes, StringRef name) {
+  mlir::Attribute attribute = attributes.get(name);
+  if (auto number = dyn_cast_or_null<FloatAttr>(attribute))
+    return floatLiteral(number.getValueAsDouble());
+  if (auto integer = dyn_cast_or_null<IntegerAttr>(attribute))
+    return floatLiteral(static_cast<double>(integer.getInt()));
+  throw Error(formatv("an expression reads attribute '{0}', which its node lacks", name));
+}
+
+static bool isNameCharacter(char c) { return llvm::isAlnum(c) || c == '_'; }
+
+std::string substitute(StringRef expression, ArrayRef<std::string> operands,
+                       DictionaryAttr attributes) {
+  std::string text;
+  while (!expression.empty()) {
+    size_t dollar = expression.find('$');
+    text += expression.substr(0, dollar);
+    expression = dollar == StringRef::npos ? StringRef() : expression.substr(dollar + 1);
+    if (dollar == StringRef::npos)
+      break;
+    StringRef name = expression.take_while(isNameCharacter);
+    expression = expression.drop_front(name.size());
+    size_t index = 0;
+    if (name.getAsInteger(10, index))
+      text += attributeText(attributes, name);
+    else if (index < operands.size())
+      text += operands[index];
+    else
+      throw Error(formatv("an expression reads operand {0} of {1}", index, operands.size()));
+  }
+  return text;
+}
+
+namespace {
+
+/// Gives each value of a unit its text: parameters, constants, and `t0_`, `t1_`, ... for what a
+/// node makes (no tensor's name ends so); the latter are declared in `lines`.
+class BodyText {
+public:
+  BodyText(ir::UnitOp unit, ArrayRef<std::string> parameters) : unit(unit) {
+    for (auto [argument, name] : llvm::zip(unit.getBody().getArguments(), parameters))
+      texts[argument] = name;
+    for (auto node : unit.getBody().getOps<ir::NodeOp>())
+      node.getOp() == "Constant" ? addConstant(node) : addNode(node);
+  }
+
+  std::vector<std::string> lines;
+  std::string text(Value value) const { return texts.lookup(value); }
+
+private:
+  void addConstant(ir::NodeOp node) {
+    auto value = node.getOnnxAttributes().getAs<DenseElementsAttr>("value");
+    if (!value || value.getNumElements() != 1)
+      throw Error(formatv("constant {0} in unit {1} is not one number", commentText(node.getName()),
+                          commentText(unit.getName())));
+    texts[node.getResult(0)] = floatLiteral(toTensor(value).data[0]);
+  }
+
+  void addNode(ir::NodeOp node) {
+    const Operator *op = findOperator(node.getOp());
+    if (!op || op->expressions.size() < node.getNumResults())
+      throw Error(formatv("operator {0} of node {1} has no expression to print",
+                          commentText(node.getOp()), commentText(node.getName())));
+    std::vector<std::string> operands;
+    for (Value operand : node.getOperands())
+      operands.push_back(text(operand));
+    for (auto [i, result] : llvm::enumerate(node.getResults()))
+      define(node, result, expression(*op, i, operands, node.getOnnxAttributes()));
+  }
+
+  /// Operators with any number of operands have a row for two; the others are folded in.
+  static std::string expression(const Operator &op, size_t result, ArrayRef<std::string> operands,
+                                DictionaryAttr attributes) {
+    StringRef row(op.expressions[result].data(), op.expressions[result].size());
+    if (!op.inputs.back().variadic)
+      return substitute(row, operands, attributes);
+    std::string folded = operands[0];
+    for (const std::string &operand : operands.drop_front())
+      folded = substitute(row, {folded, operand}, attributes);
+    return folded;
+  }
+
+  /// A value that only the end of the unit reads stands there as it is.
+  void define(ir::NodeOp node, Value result, const std::string &value) {
+    if (result.hasOneUse() && isa<ir::YieldOp>(*result.user_begin())) {
+      texts[result] = value;
+      return;
+    }
+    if (result.use_empty())
+      return;
+    std::string name = "t" + std::to_string(lines.size()) + "_";
+    lines.push_back(formatv("const {0} {1} = {2}; // {3}", elementTypeText(result.getType()), name,
+                            value, commentText(node.getName())));
+    texts[result] = name;
+  }
+
+  ir::UnitOp unit;
+  llvm::DenseMap<Value, std::string> texts;
+};
+
+} // namespace
+
+std::vector<LoopOperand> loopOperands(ir::UnitOp unit, ArrayRef<std::string> names) {
+  bool isLong = toTensorType(unit.getResult(0).getType()).elementCount() > 1;
+  std::vector<LoopOperand> operands;
+  for (auto [value, name] : llvm::zip(unit.getOperands(), names)) {
+    bool isNew = llvm::none_of(operands, [&](const LoopOperand &o) { return o.name == name; });
+    if (!isa<NoneType>(value.getType()) && isNew)
+      operands.push_back(
+          {name, value.getType(), isLong && toTensorType(value.getType()).elementCount() == 1});
+  }
+  return operands;
+}
+
+/// `[lr = *lr](float w, float g)`, on two lines where one is too short.
+static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const std::string &closing,
+                                        unsigned base) {
+  std::vector<std::string> captures, parameters, lines;
+  for (const LoopOperand &operand : operands)
+    if (operand.isCaptured)
+      captures.push_back(operand.name + " = *" + operand.name);
+    else
+      parameters.push_back(elementTypeText(operand.type) + " " + operand.name);
+  std::string head = "[" + llvm::join(captures, ", ") + "](" + llvm::join(parameters, ", ") + ")";
+  if (base + head.size() + closing.size() <= 100)
+    return {head + closing};
+  std::string text =
+      listText("[", captures, "]", base) + "\n" + listText("(", parameters, ")" + closing, base);
+  for (StringRef line : llvm::split(text, '\n'))
+    lines.push_back(line.str());
+  return lines;
+}
+
+/// Appends a statement, broken at spaces; the lines after the first stand `indent` further right.
+static void addStatement(std::vector<std::string> &lines, const std::string &statement,
+                         unsigned lead, unsigned base) {
+  constexpr unsigned columns = 100;
+  std::string line(lead, ' ');
+  StringRef rest = statement;
+  while (!rest.empty()) {
+    // A comment is never broken: its rest would be code.
+    StringRef word = rest.starts_with("//") ? rest : rest.substr(0, rest.find(' '));
+    bool isFirst = line.find_first_not_of(' ') == std::string::npos;
+    if (!isFirst && base + line.size() + 1 + word.size() > columns) {
+      lines.push_back(line);
+      line = std::string(lead + 4, ' ') + word.str();
+    } else {
+      line += (isFirst ? "" : " ") + word.str();
+    }
+    rest = rest.drop_front(word.size()).ltrim(' ');
+  }
+  lines.push_back(line);
+}
+
+std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base) {
+  BodyText body(unit, names);
+  std::vector<std::string> results;
+  for (Value value : cast<ir::YieldOp>(unit.getBody().front().getTerminator()).getValues())
+    results.push_back(body.text(value));
+  bool isSingle = results.size() == 1;
+  std::string value =
+      isSingle ? results[0] : runtime_names::kResults + ("(" + llvm::join(results, ", ")) + ")";
+  std::string type = isSingle ? " -> " + elementTypeText(unit.getResult(0).getType()) : "";
+  std::vector<LoopOperand> operands = loopOperands(unit, names);
+  std::vector<std::string> lines = opening(operands, type + " { return " + value + "; }", base);
+  if (body.lines.empty() && lines.size() == 1)
+    return lines;
+  lines = opening(operands, type + " {", base);
+  for (const std::string &statement : body.lines)
+    addStatement(lines, statement, 2, base);
+  addStatement(lines, "return " + value + ";", 2, base);
+  lines.push_back("}");
+  return lines;
+}
+
+} // namespace pdc

@@ -1,0 +1,151 @@
+#include "codegen/PrintTables.h"
+
+#include "codegen/CppText.h"
+#include "compiler/Error.h"
+#include "compiler/schedule/Schedule.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+
+using namespace mlir;
+using llvm::formatv;
+
+namespace pdc {
+
+ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation) {
+  for (auto schedule : program.getBody().getOps<ir::ScheduleOp>())
+    if (schedule.getEvaluation() == evaluation)
+      return schedule;
+  throw Error(formatv("program {0} has no rows for {1}; run build-schedule first",
+                      commentText(program.getSymName()), evaluation ? "evaluation" : "training"));
+}
+
+static char phaseLetter(ir::Phase phase) {
+  static constexpr char letters[] = {'F', 'B', 'I', 'W', 'U', 'P', 'E'};
+  return letters[static_cast<unsigned>(phase)];
+}
+
+static StringRef phaseMember(char letter) {
+  static const std::map<char, StringRef> members = {
+      {'F', "forward"}, {'B', "backward"}, {'I', "backwardInput"}, {'W', "backwardWeight"},
+      {'U', "update"},  {'P', "prepare"},  {'E', "evaluate"}};
+  return members.at(letter);
+}
+
+namespace {
+
+/// Prints rows: a task and the group of transfers behind it on one line.
+class RowPrinter {
+public:
+  RowPrinter(llvm::raw_ostream &os, ir::ProgramOp program, ArrayRef<TransferRow> transfers)
+      : os(os), program(program), transfers(transfers) {
+    isSingleStage = llvm::range_size(program.getBody().getOps<ir::StageOp>()) == 1;
+  }
+
+  void print() {
+    os << "// Rows: F, B, I, W, U, E run a task for a microbatch. The transfers behind a task are "
+          "one "
+          "group.\n";
+    printFunctions();
+    for (bool evaluation : {false, true}) {
+      ir::ScheduleOp schedule = scheduleOf(program, evaluation);
+      std::string name = evaluation ? "kEvaluation" : "kTraining";
+      printTable(name + "WarmUp", schedule.getWarmUp());
+      printTable(name + "Repeat", schedule.getRepeat());
+      printTable(name + "Drain", schedule.getDrain());
+    }
+  }
+
+private:
+  void printFunctions() {
+    std::string letters;
+    bool reduces = false;
+    program.walk([&](Operation *op) {
+      if (auto run = dyn_cast<ir::RunOp>(op))
+        letters += phaseLetter(run.getPhase());
+      reduces |= isa<ir::AllReduceOp>(op);
+    });
+    for (char letter : StringRef("FBIWUPE"))
+      if (letters.find(letter) != std::string::npos)
+        printRunFunction(letter);
+    printTransferFunction("send", true);
+    printTransferFunction("receive", false);
+    if (reduces)
+      os << "constexpr Step allReduce{StepKind::allReduce, Phase::update, 0, 0, -1};\n";
+    os << '\n';
+  }
+
+  void printRunFunction(char letter) {
+    auto stages = program.getBody().getOps<ir::StageOp>();
+    os << "constexpr Step " << letter << (isSingleStage ? "(" : "(int stage, ")
+       << "int64_t microbatch) {\n  return {StepKind::run, Phase::" << phaseMember(letter) << ", "
+       << (isSingleStage ? std::to_string((*stages.begin()).getId()) : "stage")
+       << ", microbatch, -1};\n}\n";
+  }
+
+  void printTransferFunction(StringRef kind, bool sends) {
+    if (!llvm::any_of(transfers, [&](const TransferRow &t) { return t.sends == sends; }))
+      return;
+    os << "constexpr Step " << kind << "(TransferIndex transfer, int64_t microbatch) {\n"
+       << "  return {StepKind::" << kind << ", kTransfers[transfer].phase, "
+       << "kTransfers[transfer].stage, microbatch, transfer};\n}\n";
+  }
+
+  void printTable(StringRef name, Region &rows) {
+    if (rows.empty() || rows.front().empty())
+      return;
+    os << "constexpr Step " << name << "[] = {";
+    bool startsLine = true;
+    for (Operation &row : rows.front()) {
+      startsLine |= isa<ir::RunOp, ir::AllReduceOp>(row);
+      os << (startsLine ? "\n    " : " ") << rowText(&row) << ',';
+      startsLine = isa<ir::AllReduceOp>(row);
+    }
+    os << "\n};\n";
+  }
+
+  std::string rowText(Operation *row) {
+    if (auto run = dyn_cast<ir::RunOp>(row))
+      return isSingleStage ? formatv("{0}({1})", phaseLetter(run.getPhase()), microbatch(run)).str()
+                           : formatv("{0}({1}, {2})", phaseLetter(run.getPhase()), run.getStage(),
+                                     microbatch(run))
+                                 .str();
+    if (auto send = dyn_cast<ir::SendOp>(row))
+      return formatv("send({0}, {1})", transferName(send.getTag(), true), microbatch(send));
+    if (auto receive = dyn_cast<ir::RecvOp>(row))
+      return formatv("receive({0}, {1})", transferName(receive.getTag(), false),
+                     microbatch(receive));
+    if (isa<ir::AllReduceOp>(row))
+      return "allReduce";
+    throw Error(formatv("'{0}' is no row", row->getName().getStringRef()));
+  }
+
+  template <class Row> static int64_t microbatch(Row row) {
+    return static_cast<int64_t>(row.getMicrobatch());
+  }
+
+  StringRef transferName(uint64_t tag, bool sends) {
+    return llvm::find_if(transfers,
+                         [&](const TransferRow &t) {
+                           return t.tag == static_cast<int64_t>(tag) && t.sends == sends;
+                         })
+        ->name;
+  }
+
+  llvm::raw_ostream &os;
+  ir::ProgramOp program;
+  ArrayRef<TransferRow> transfers;
+  bool isSingleStage = true;
+};
+
+} // namespace
+
+void printRows(llvm::raw_ostream &os, ir::ProgramOp program, ArrayRef<TransferRow> transfers) {
+  RowPrinter(os, program, transfers).print();
+  os << '\n';
+}
+
+} // namespace pdc

@@ -1,0 +1,232 @@
+#include "codegen/PrintTables.h"
+
+#include "codegen/CppText.h"
+#include "codegen/Places.h"
+#include "codegen/RuntimeNames.h"
+#include "compiler/Error.h"
+#include "compiler/ir/Conversion.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using llvm::formatv;
+namespace names = pdc::runtime_names;
+
+namespace pdc {
+
+void printRegions(llvm::raw_ostream &os, ir::ProgramOp program) {
+  os << "constexpr Region kRegions[] = {\n";
+  for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>()) {
+    auto number = [&](StringRef name) { return region.getAs<IntegerAttr>(name).getInt(); };
+    os << formatv("    {{.name = {0}, .offset = {1}, .stride = {2}, .copies = {3}},\n",
+                  stringLiteral(region.getAs<StringAttr>("name")), number("offset"),
+                  number("stride"), number("copies"));
+  }
+  os << "};\n\n";
+}
+
+/// Activations, inboxes and outboxes are the tasks' own business: the runtime neither fills nor
+/// saves them.
+static bool isListed(ir::MemoryOp memory) {
+  switch (memory.getRole()) {
+  case ir::Role::Activation:
+  case ir::Role::Scratch:
+  case ir::Role::Inbox:
+  case ir::Role::Outbox:
+    return false;
+  default:
+    return true;
+  }
+}
+
+static StringRef elementName(ir::MemoryOp memory) {
+  switch (toTensorType(memory.getType()).element) {
+  case ElementType::f32:
+    return "f32";
+  case ElementType::i64:
+    return "i64";
+  case ElementType::i32:
+    return "i32";
+  case ElementType::u8:
+    return "u8";
+  default:
+    throw Error(formatv("memory {0} holds {1}, which the runtime does not load or save",
+                        commentText(memory.getSymName()), shapeText(memory.getType())));
+  }
+}
+
+static std::string initialText(ir::MemoryOp memory) {
+  if (!memory.getInitial())
+    return ".initial = Initial::none, .fill = 0";
+  if (auto number = dyn_cast<FloatAttr>(*memory.getInitial()))
+    return ".initial = Initial::fill, .fill = " + doubleLiteral(number.getValueAsDouble());
+  return ".initial = Initial::file, .fill = 0";
+}
+
+static std::string placeText(ir::MemoryOp memory) {
+  ir::HomeAttr home = requireHome(memory);
+  return formatv("{{{0}, {1}}", Places::regionIndex(home.getRegion()),
+                 Places::spell(home.getRegion(), requireText(memory, "variable")));
+}
+
+static void printMemory(llvm::raw_ostream &os, ir::MemoryOp memory) {
+  ir::HomeAttr home = requireHome(memory);
+  ArrayRef<int64_t> sizes = memory.getTensorType().getShape();
+  os << "    {.name = " << stringLiteral(memory.getSymName()) << ",\n"
+     << "     .role = Role::" << stringifyRole(memory.getRole())
+     << ", .element = ElementType::" << elementName(memory) << ", .shape = shape<"
+     << llvm::join(llvm::map_range(sizes, [](int64_t size) { return std::to_string(size); }), ", ")
+     << ">, .layout = " << stringLiteral(layoutOf(memory.getType())) << ",\n"
+     << "     .place = " << placeText(memory) << ", .bytes = " << home.getBytes() << ",\n"
+     << "     " << initialText(memory)
+     << ", .versioned = " << (home.getRegion() == names::kVersionsRegion ? "true" : "false")
+     << "},\n";
+}
+
+bool listsMemories(ir::ProgramOp program) {
+  return llvm::any_of(program.getBody().getOps<ir::MemoryOp>(), isListed);
+}
+
+void printMemories(llvm::raw_ostream &os, ir::ProgramOp program) {
+  if (!listsMemories(program))
+    return;
+  os << "template <int64_t... sizes> constexpr std::array<int64_t, sizeof...(sizes)> "
+        "shape{sizes...};\n\n"
+     << "// What is loaded, saved, fed with data or reported.\n"
+     << "constexpr Memory kMemories[] = {\n";
+  for (auto memory : program.getBody().getOps<ir::MemoryOp>())
+    if (isListed(memory))
+      printMemory(os, memory);
+  os << "};\n\n";
+}
+
+static ir::MemoryOp memoryOf(Operation *row, FlatSymbolRefAttr symbol) {
+  auto memory = SymbolTable::lookupNearestSymbolFrom<ir::MemoryOp>(row, symbol);
+  if (!memory)
+    throw Error(formatv("a row moves {0}, which is no memory of its program",
+                        commentText(symbol.getValue())));
+  return memory;
+}
+
+template <class Row> static TransferRow transferRow(Row row) {
+  bool sends = std::is_same_v<Row, ir::SendOp>;
+  ir::MemoryOp memory = memoryOf(row, row.getMemoryAttr());
+  std::string name =
+      formatv("{0}_{1}_{2}", requireText(memory, "variable"), sends ? "to" : "from", row.getPeer());
+  return {name,
+          memory,
+          static_cast<int64_t>(row.getStage()),
+          static_cast<int64_t>(row.getPeer()),
+          static_cast<int64_t>(row.getTag()),
+          sends};
+}
+
+std::vector<TransferRow> transferRows(ir::ProgramOp program) {
+  std::vector<TransferRow> transfers;
+  auto add = [&](TransferRow row) {
+    bool sameName = false;
+    for (const TransferRow &other : transfers) {
+      if (other.tag == row.tag && other.sends == row.sends)
+        return;
+      sameName |= other.name == row.name;
+    }
+    // One tensor may have two ways to a rank that runs two stages.
+    if (sameName)
+      row.name += "_tag_" + std::to_string(row.tag);
+    transfers.push_back(row);
+  };
+  for (bool evaluation : {false, true})
+    scheduleOf(program, evaluation).walk([&](Operation *op) {
+      if (auto send = dyn_cast<ir::SendOp>(op))
+        add(transferRow(send));
+      else if (auto receive = dyn_cast<ir::RecvOp>(op))
+        add(transferRow(receive));
+    });
+  return transfers;
+}
+
+/// The phase of the task that writes an outbox or first reads an inbox.
+static ir::Phase phaseOf(TransferRow transfer) {
+  auto program = transfer.memory->getParentOfType<ir::ProgramOp>();
+  auto touches = [&](Operation *op) {
+    if (auto write = dyn_cast<ir::WriteOp>(op))
+      return transfer.sends && write.getMemory() == transfer.memory.getSymName();
+    auto read = dyn_cast<ir::ReadOp>(op);
+    return read && !transfer.sends && read.getMemory() == transfer.memory.getSymName();
+  };
+  for (auto stage : program.getBody().getOps<ir::StageOp>())
+    for (auto task : stage.getBody().getOps<ir::TaskOp>())
+      if (static_cast<int64_t>(stage.getId()) == transfer.stage &&
+          llvm::any_of(task.getBody().front(), [&](Operation &op) { return touches(&op); }))
+        return task.getPhase();
+  throw Error(formatv("no task of stage {0} {1} {2}, which its rows move", transfer.stage,
+                      transfer.sends ? "writes" : "reads",
+                      commentText(transfer.memory.getSymName())));
+}
+
+static StringRef phaseName(ir::Phase phase) {
+  switch (phase) {
+  case ir::Phase::Forward:
+    return "Phase::forward";
+  case ir::Phase::Backward:
+    return "Phase::backward";
+  case ir::Phase::BackwardInput:
+    return "Phase::backwardInput";
+  case ir::Phase::BackwardWeight:
+    return "Phase::backwardWeight";
+  case ir::Phase::Update:
+    return "Phase::update";
+  case ir::Phase::Prepare:
+    return "Phase::prepare";
+  case ir::Phase::Evaluate:
+    return "Phase::evaluate";
+  }
+  throw Error("unknown phase");
+}
+
+void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
+  if (transfers.empty())
+    return;
+  os << "// Tensors that cross ranks, once per microbatch.\nenum TransferIndex : int {\n";
+  for (const TransferRow &transfer : transfers)
+    os << "  " << transfer.name << ",\n";
+  os << "};\nconstexpr Transfer kTransfers[] = {\n";
+  for (TransferRow t : transfers)
+    os << formatv("    {{.tensor = {0}, // {1}\n"
+                  "     .peer = {2}, .tag = {3}, .stage = {4}, .phase = {5},\n"
+                  "     .place = {6}, .bytes = {7}},\n",
+                  stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()), t.peer,
+                  t.tag, t.stage, phaseName(phaseOf(t)), placeText(t.memory),
+                  requireHome(t.memory).getBytes());
+  os << "};\n\n";
+}
+
+void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan) {
+  bool hasVersions = llvm::any_of(program.getBody().getOps<ir::MemoryOp>(), [](ir::MemoryOp m) {
+    return requireHome(m).getRegion() == names::kVersionsRegion;
+  });
+  std::string rows;
+  for (auto stage : program.getBody().getOps<ir::StageOp>()) {
+    uint64_t id = stage.getId();
+    ArrayRef<int64_t> slots = stage.getSlots().value_or(ArrayRef<int64_t>());
+    os << formatv(
+        "constexpr int kSlotTable{0}[] = {{{1}};\n", id,
+        slots.empty()
+            ? "0"
+            : llvm::join(llvm::map_range(slots, [](int64_t slot) { return std::to_string(slot); }),
+                         ", "));
+    PlanStage planned = id < plan.stages.size() ? plan.stages[id] : PlanStage();
+    rows += formatv("    {{.id = {0}, .slotRegion = {1}, .evaluationRegion = {2},\n"
+                    "     .slotTable = kSlotTable{0}, .versionRegion = {3},\n"
+                    "     .forwardSeconds = {4}, .backwardSeconds = {5}},\n",
+                    id, Places::regionIndex((names::kSlotsPrefix + Twine(id)).str()),
+                    Places::regionIndex(names::kEvaluationRegion),
+                    hasVersions ? Places::regionIndex(names::kVersionsRegion) : "-1",
+                    doubleLiteral(planned.forwardSeconds), doubleLiteral(planned.backwardSeconds));
+  }
+  os << "constexpr StageInfo kStages[] = {\n" << rows << "};\n\n";
+}
+
+} // namespace pdc

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+#include "compiler/plan/Plan.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// The tables behind the classes of a generated source: what the executor obeys.
+void printRegions(llvm::raw_ostream &os, ir::ProgramOp program);
+void printMemories(llvm::raw_ostream &os, ir::ProgramOp program);
+/// Whether there is a table of memories: an empty array is no C++.
+bool listsMemories(ir::ProgramOp program);
+
+/// A tensor's way to or from one other rank, as this rank sees it.
+struct TransferRow {
+  std::string name; ///< enumerator: `relu1_to_1`, `relu1_gradient_from_1`
+  ir::MemoryOp memory;
+  int64_t stage = 0;
+  int64_t peer = 0;
+  int64_t tag = 0;
+  bool sends = false;
+};
+
+/// The program's transfers in order of their first row.
+std::vector<TransferRow> transferRows(ir::ProgramOp program);
+void printTransfers(llvm::raw_ostream &os, llvm::ArrayRef<TransferRow> transfers);
+
+/// The rows of training and evaluation and the short functions that spell them.
+void printRows(llvm::raw_ostream &os, ir::ProgramOp program, llvm::ArrayRef<TransferRow> transfers);
+void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan);
+
+/// The schedule of training or of evaluation; throws Error when the program has none.
+ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation);
+
+} // namespace pdc

@@ -1,0 +1,312 @@
+#include "codegen/PrintTasks.h"
+
+#include "codegen/CppText.h"
+#include "codegen/Kernels.h"
+#include "codegen/LoopBody.h"
+#include "codegen/Places.h"
+#include "codegen/RuntimeNames.h"
+#include "compiler/Error.h"
+#include "compiler/ir/Conversion.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <utility>
+
+using namespace mlir;
+using llvm::formatv;
+namespace names = pdc::runtime_names;
+
+namespace pdc {
+
+static constexpr unsigned kIndent = 4; ///< of a statement in a member function
+static constexpr unsigned kCommentColumn = 60;
+
+bool isMeasured(Operation *op) {
+  auto isTimed = [](Operation *inner) {
+    return inner->hasAttr(kUnitTimeAttribute) ? WalkResult::interrupt() : WalkResult::advance();
+  };
+  return op->walk(isTimed).wasInterrupted();
+}
+
+std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stage.getId()); }
+
+static constexpr unsigned kColumns = 100;
+
+static void printLine(raw_indented_ostream &os, StringRef statement, StringRef comment) {
+  os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
+}
+
+namespace {
+
+/// Prints one task. Each tensor gets a local pointer where it is first used.
+class TaskPrinter {
+public:
+  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task) : os(os), task(task) {}
+
+  void print() {
+    if (isMeasured(task))
+      os << names::kBeginTask << '\n';
+    for (Operation &op : task.getBody().front()) {
+      printOperation(op);
+      if (auto number = op.getAttrOfType<IntegerAttr>(kUnitTimeAttribute))
+        os << names::kEndUnit << '(' << number.getInt() << ");\n";
+    }
+  }
+
+private:
+  struct Pointer {
+    std::string name;
+    std::string expression; ///< empty: nothing to declare
+    std::string comment;
+    Value viewed; ///< of a view: the value whose pointer it shares
+  };
+
+  void printOperation(Operation &op) {
+    if (auto read = dyn_cast<ir::ReadOp>(op))
+      bindMemory(read.getValue(), read.getMemoryAttr(), ir::Version::Latest);
+    else if (auto weight = dyn_cast<ir::WeightVersionOp>(op))
+      bindMemory(weight.getValue(), weight.getMemoryAttr(), weight.getVersion());
+    else if (auto unit = dyn_cast<ir::UnitOp>(op))
+      unit.getKernel() ? printUnit(unit) : bindView(unit);
+    else if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
+      printAccumulate(accumulate);
+    else if (auto absent = dyn_cast<ir::AbsentOp>(op))
+      pointers[absent.getValue()] = {"nullptr", "", "", Value()};
+    else if (!isa<ir::WriteOp, ir::CommitOp, ir::YieldOp>(op))
+      throw Error(formatv("'{0}' stands in a task; only reads, units and writes do",
+                          op.getName().getStringRef()));
+  }
+
+  ir::MemoryOp memory(FlatSymbolRefAttr name) {
+    auto found = SymbolTable::lookupNearestSymbolFrom<ir::MemoryOp>(task, name);
+    if (!found)
+      throw Error(formatv("memory {0} is not in its program", commentText(name.getValue())));
+    return found;
+  }
+
+  void bindMemory(Value value, FlatSymbolRefAttr symbol, ir::Version version) {
+    ir::MemoryOp home = memory(symbol);
+    bind(value, home.getVariable().value_or(""), requireHome(home), versionAccessor(version));
+  }
+
+  static StringRef versionAccessor(ir::Version version) {
+    switch (version) {
+    case ir::Version::Latest:
+      return names::kLatest;
+    case ir::Version::OfMicrobatch:
+      return names::kOfMicrobatch;
+    default:
+      throw Error("the runtime keeps no version 'at_entry' or 'previous' yet");
+    }
+  }
+
+  /// `versioned` is the accessor if the home is in the ring of versions.
+  void bind(Value value, StringRef name, ir::HomeAttr home, StringRef versioned) {
+    StringRef region = home.getRegion();
+    StringRef accessor = region == names::kFixedRegion      ? StringRef(names::kFixed)
+                         : region == names::kScratchRegion  ? StringRef(names::kScratch)
+                         : region == names::kVersionsRegion ? versioned
+                                                            : StringRef(names::kSlot);
+    std::string element = elementTypeText(value.getType());
+    std::string argument = element == "float" ? "" : "<" + element + ">";
+    pointers[value] = {name.str(),
+                       formatv("run.{0}{1}({2})", accessor, argument, Places::spell(region, name)),
+                       shapeText(value.getType()), Value()};
+  }
+
+  /// The name of a value's pointer, declared before if this is its first use in the task.
+  std::string use(Value value) {
+    Pointer pointer = pointers[value];
+    if (pointer.viewed)
+      pointer.expression = use(pointer.viewed);
+    if (pointer.expression.empty() || pointer.expression == pointer.name)
+      return pointer.name;
+    auto [declared, isNew] = declarations.try_emplace(pointer.name, pointer.expression);
+    if (!isNew && declared->second != pointer.expression)
+      throw Error(formatv("'{0}' names two places in one task: {1} and {2}; this is a bug in "
+                          "name-values",
+                          pointer.name, declared->second, pointer.expression));
+    if (isNew)
+      printPointer(pointer);
+    return pointer.name;
+  }
+
+  void printPointer(const Pointer &pointer) {
+    std::string declaration = "auto *" + pointer.name + " =";
+    std::string value = pointer.expression + ";";
+    if (kIndent + declaration.size() + 1 + value.size() > kColumns) {
+      os << declaration << "\n    ";
+      declaration.clear();
+    } else {
+      declaration += " ";
+    }
+    printLine(os, declaration + value, pointer.comment);
+  }
+
+  std::vector<std::string> useAll(ValueRange values) {
+    std::vector<std::string> texts;
+    for (Value value : values)
+      texts.push_back(use(value));
+    return texts;
+  }
+
+  void bindResults(ir::UnitOp unit) {
+    for (unsigned i = 0; i < unit.getNumResults(); ++i)
+      bind(unit.getResult(i), resultName(unit, i), requireHome(unit, i), names::kNext);
+  }
+
+  /// The pointers that a unit needs first, and then the unit on one line; units stand apart.
+  void printUnit(ir::UnitOp unit) {
+    startParagraph();
+    bindResults(unit);
+    std::vector<std::string> operands = useAll(unit.getOperands());
+    std::vector<std::string> results = useAll(unit.getResults());
+    isElementwise(unit) ? printLoop(unit, operands, results) : printCall(unit, operands, results);
+  }
+
+  void startParagraph() {
+    if (!std::exchange(isFirst, false))
+      os << '\n';
+  }
+
+  void printCall(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results) {
+    std::vector<std::string> arguments{"run"};
+    llvm::append_range(arguments, operands);
+    llvm::append_range(arguments, results);
+    if (unit.getKernel()->getAccumulates())
+      arguments.push_back(addsToSum(unit) ? names::kAddFlag : "false");
+    std::string opening = (requireText(unit, "variable") + "_(").str();
+    printWithComment(listText(opening, arguments, ");", kIndent), nodeNames(unit));
+  }
+
+  /// Whether the last result is a sum over microbatches that the kernel adds to.
+  static bool addsToSum(ir::UnitOp unit) {
+    Value last = unit.getResults().back();
+    return llvm::any_of(last.getUsers(), [&](Operation *user) {
+      auto accumulate = dyn_cast<ir::AccumulateOp>(user);
+      return accumulate && accumulate.getFused();
+    });
+  }
+
+  /// The comment of a statement of several lines stands on a line of its own before it.
+  void printWithComment(StringRef text, StringRef comment) {
+    if (text.contains('\n'))
+      os << "// " << comment << '\n' << text << '\n';
+    else
+      printLine(os, text, comment);
+  }
+
+  void printLoop(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results);
+
+  /// The same memory under another shape.
+  void bindView(ir::UnitOp unit) {
+    pointers[unit.getResult(0)] = {resultName(unit, 0).str(), "",
+                                   shapeText(unit.getResult(0).getType()) + ", " + nodeNames(unit),
+                                   unit.getOperand(0)};
+  }
+
+  void printAccumulate(ir::AccumulateOp accumulate);
+
+  raw_indented_ostream &os;
+  ir::TaskOp task;
+  llvm::DenseMap<Value, Pointer> pointers;
+  std::map<std::string, std::string> declarations;
+  bool isFirst = true;
+};
+
+} // namespace
+
+void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
+                            ArrayRef<std::string> results) {
+  int64_t bytes = requireHome(unit, 0).getBytes();
+  int64_t count = bytes / bytesPerElement(toTensorType(unit.getResult(0).getType()).element);
+  os << names::kElementwise << "(run, " << count << ", // " << nodeNames(unit) << '\n';
+  std::string indent(StringRef(names::kElementwise).size() + 1, ' ');
+  for (const std::string &line : loopBody(unit, operands, kIndent + indent.size()))
+    os << indent << line << (StringRef(line).ends_with("}") ? ",\n" : "\n");
+  std::vector<std::string> arguments(results.begin(), results.end());
+  for (const LoopOperand &operand : loopOperands(unit, operands))
+    if (!operand.isCaptured)
+      arguments.push_back(operand.name);
+  os << listText(indent, arguments, ");", kIndent) << '\n';
+}
+
+void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
+  if (accumulate.getFused())
+    return;
+  startParagraph();
+  ir::MemoryOp sum = memory(accumulate.getMemoryAttr());
+  ir::HomeAttr home = requireHome(sum);
+  std::string name = requireText(sum, "variable").str();
+  std::string value = use(accumulate.getValue());
+  std::string pointer =
+      formatv("run.{0}({1})", names::kFixed, Places::spell(home.getRegion(), name));
+  int64_t count = home.getBytes() / bytesPerElement(toTensorType(sum.getType()).element);
+  printWithComment(listText((StringRef(names::kAccumulate) + "(").str(),
+                            {"run", std::to_string(count), pointer, value, names::kAddFlag}, ");",
+                            kIndent),
+                   commentText(sum.getSymName()));
+}
+
+static void printConstructor(raw_indented_ostream &os, StringRef name,
+                             ArrayRef<KernelMember> members) {
+  os << "explicit " << name << "(const Device &" << (members.empty() ? ")" : "device)");
+  for (auto [i, member] : llvm::enumerate(members))
+    os << (i == 0 ? "\n" : ",\n")
+       << memberInitialiser(i == 0 ? "    : " : "      ", member.name, member.kernel);
+  os << " {}\n\n";
+}
+
+static StringRef taskFunction(ir::Phase phase) {
+  switch (phase) {
+  case ir::Phase::Prepare:
+    return "prepare";
+  case ir::Phase::Forward:
+    return "forward";
+  case ir::Phase::Backward:
+    return "backward";
+  case ir::Phase::Update:
+    return "update";
+  case ir::Phase::Evaluate:
+    return "evaluate";
+  default:
+    throw Error(formatv("the runtime has no task '{0}' yet", stringifyPhase(phase)));
+  }
+}
+
+static void printTask(raw_indented_ostream &os, ir::TaskOp task) {
+  StringRef function = taskFunction(task.getPhase());
+  bool isEmpty = !llvm::any_of(task.getBody().front(),
+                               [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
+  if (isEmpty) {
+    os << "void " << function << "(const Run &) override {}\n\n";
+    return;
+  }
+  os << "void " << function << "(const Run &run) override {\n";
+  os.indent();
+  TaskPrinter(os, task).print();
+  os.unindent();
+  os << "}\n\n";
+}
+
+void printStageClass(raw_indented_ostream &os, ir::StageOp stage) {
+  std::vector<KernelMember> kernels = kernelMembers(stage);
+  os << "class " << stageClass(stage) << " final : public Tasks {\npublic:\n";
+  os.indent();
+  printConstructor(os, stageClass(stage), kernels);
+  for (auto task : stage.getBody().getOps<ir::TaskOp>())
+    printTask(os, task);
+  os.unindent();
+  os << "private:\n";
+  os.indent();
+  for (const KernelMember &member : kernels)
+    os << member.kernel.getName() << ' ' << member.name << "_; // " << member.nodes << '\n';
+  os.unindent();
+  os << "};\n\n";
+}
+
+} // namespace pdc

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+#include "compiler/plan/Plan.h"
+
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// A file of the generated project: its name and all of its text.
+struct ProjectFile {
+  std::string name;
+  std::string text;
+};
+
+/// Where the generated project finds the runtime: its sources (the folder that holds `runtime/`),
+/// or the folder of an installed CMake package PdcRuntime. The other one is empty.
+struct RuntimeLocation {
+  std::string sources;
+  std::string package;
+};
+
+/// The sources and the build files of a module at level 4: `stage_K.cpp` and its `main` per
+/// program, `all_stages`, CMakeLists.txt and GNUmakefile. The same module and plan give the same
+/// bytes.
+std::vector<ProjectFile> printProject(mlir::ModuleOp module, const Plan &plan,
+                                      const RuntimeLocation &runtime);
+
+} // namespace pdc

@@ -1,0 +1,40 @@
+#pragma once
+
+/// Every name of the runtime that generated sources spell. A change of runtime/Program.h or of a
+/// kernel's calling convention is a change here and nowhere else in codegen.
+namespace pdc::runtime_names {
+
+inline constexpr const char kProgramHeader[] = "runtime/Program.h";
+/// `runtime/kernels/<class>.h` holds a kernel.
+inline constexpr const char kKernelFolder[] = "runtime/kernels/";
+inline constexpr const char kNamespace[] = "pdc::runtime";
+inline constexpr const char kMain[] = "pdc::runtime::main";
+
+/// The kernel whose loop body is printed, and the free functions of its header.
+inline constexpr const char kElementwiseKernel[] = "Elementwise";
+inline constexpr const char kElementwise[] = "elementwise";
+inline constexpr const char kAccumulate[] = "accumulate";
+inline constexpr const char kResults[] = "results";
+
+/// What a measured program calls when a task begins and when a unit of it ends.
+inline constexpr const char kUnitTimesHeader[] = "runtime/UnitTimes.h";
+inline constexpr const char kBeginTask[] = "pdc::runtime::unitTimes.begin();";
+inline constexpr const char kEndUnit[] = "pdc::runtime::unitTimes.end";
+
+/// Members of Run, by what they give.
+inline constexpr const char kFixed[] = "fixed";
+inline constexpr const char kScratch[] = "scratch";
+inline constexpr const char kSlot[] = "slot";
+inline constexpr const char kLatest[] = "latest";
+inline constexpr const char kOfMicrobatch[] = "ofMicrobatch";
+inline constexpr const char kNext[] = "next";
+inline constexpr const char kAddFlag[] = "!run.first()";
+
+/// Regions of level 4 that have their own accessor; all others are slots.
+inline constexpr const char kFixedRegion[] = "fixed";
+inline constexpr const char kScratchRegion[] = "scratch";
+inline constexpr const char kVersionsRegion[] = "versions";
+inline constexpr const char kEvaluationRegion[] = "evaluation";
+inline constexpr const char kSlotsPrefix[] = "slots.";
+
+} // namespace pdc::runtime_names

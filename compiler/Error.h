@@ -1,0 +1,16 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace pdc {
+
+/// A refusal of the user's input. The text says what is wrong, where (file, node, field), what was
+/// expected and found, and what to do; it starts in lower case and has no final stop. Tools print
+/// it behind "error: " and exit with 1; passes turn it into a diagnostic at the operation.
+class Error : public std::runtime_error {
+public:
+  explicit Error(const std::string &message) : std::runtime_error(message) {}
+};
+
+} // namespace pdc

@@ -1,0 +1,168 @@
+#include "compiler/devices/UnitReader.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+struct Rule {
+  std::string_view op; ///< of the hero
+  KernelChoice (*choose)(const UnitReader &reader);
+  /// Elementwise operators that the hero's kernel computes on its result 0.
+  std::vector<std::string_view> epilogues = {};
+  /// Operators that the hero's kernel computes on its input 0.
+  std::vector<std::string_view> prologues = {};
+};
+
+/// The pattern table of the CPU.
+const std::vector<Rule> &rules() {
+  static const std::vector<Rule> table = {
+      {"Conv", chooseConvolution, {"Relu"}},
+      {"ConvInputGrad", chooseConvolutionInputGradient},
+      {"ConvWeightGrad", chooseConvolutionWeightGradient},
+      {"ConvBiasGrad", chooseBiasGradient},
+      {"Gemm", chooseMatrixProduct, {"Relu"}},
+      {"MatMul", chooseMatrixProduct, {"Add", "Relu"}},
+      {"FusedMatMul", chooseMatrixProduct},
+      {"MaxPool", choosePooling},
+      {"AveragePool", choosePooling},
+      {"GlobalAveragePool", choosePooling},
+      {"MaxPoolGrad", choosePoolingGradient},
+      {"AveragePoolGrad", choosePoolingGradient},
+      {"GlobalAveragePoolGrad", choosePoolingGradient},
+      {"BatchNormInternal", chooseBatchNormalization, {"Relu"}},
+      {"BatchNormalization", chooseBatchNormalizationInference, {"Relu"}},
+      {"BatchNormalizationGrad", chooseBatchNormalizationGradient, {}, {"ReluGrad"}},
+      {"LRN", chooseLocalResponse},
+      {"LRNGrad", chooseLocalResponse},
+      {"Dropout", chooseDropout},
+      {"DropoutGrad", chooseDropout},
+      {"SgdUpdate", chooseUpdate},
+      {"MomentumUpdate", chooseUpdate},
+      {"AdamUpdate", chooseUpdate},
+      {"ReduceSum", chooseReduction},
+      {"ReduceMean", chooseReduction},
+      {"Softmax", chooseSoftmax},
+      {"LogSoftmax", chooseSoftmax},
+      {"SoftmaxGrad", chooseSoftmax},
+      {"LogSoftmaxGrad", chooseSoftmax},
+      {"SoftmaxCrossEntropyLoss", chooseLoss},
+      {"SoftmaxCrossEntropyLossGrad", chooseLoss},
+      {"NegativeLogLikelihoodLoss", chooseLoss},
+      {"NegativeLogLikelihoodLossGrad", chooseLoss},
+      {"MeanSquaredError", chooseLoss},
+      {"MeanAbsoluteError", chooseLoss},
+      {"BinaryCrossEntropyWithLogits", chooseLoss},
+      {"MeanSquaredErrorGrad", chooseLoss},
+      {"MeanAbsoluteErrorGrad", chooseLoss},
+      {"BinaryCrossEntropyWithLogitsGrad", chooseLoss},
+      {"LossWeight", chooseLoss},
+      {"CorrectPredictions", chooseLoss},
+      {"Reorder", chooseReorder},
+      {"Transpose", chooseMovement},
+      {"Concat", chooseMovement},
+      {"Slice", chooseMovement},
+      {"SliceGrad", chooseMovement},
+      {"Pad", chooseMovement},
+      {"PadGrad", chooseMovement},
+      {"Expand", chooseMovement},
+      {"ReduceSumGrad", chooseMovement},
+      {"Gather", chooseMovement},
+      {"GatherGrad", chooseMovement},
+  };
+  return table;
+}
+
+const Rule *findRule(std::string_view op) {
+  auto found =
+      std::find_if(rules().begin(), rules().end(), [&](const Rule &r) { return r.op == op; });
+  return found == rules().end() ? nullptr : &*found;
+}
+
+bool contains(const std::vector<std::string_view> &ops, std::string_view op) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+OperatorClass classOf(std::string_view op) {
+  const Operator *known = findOperator(op);
+  return known ? known->kind : OperatorClass::reduction;
+}
+
+bool isLoop(std::string_view op) {
+  return !findRule(op) && classOf(op) == OperatorClass::elementwise;
+}
+
+const Rule *heroOf(const UnitReader &reader) {
+  for (const UnitNode *node : reader.nodes)
+    if (const Rule *rule = findRule(node->op))
+      return rule;
+  return nullptr;
+}
+
+/// A unit with one node more, to ask about.
+struct Extended {
+  UnitView unit;
+  Extended(const UnitView &before, const UnitNode &node) : unit(before) {
+    unit.nodes.push_back(node);
+  }
+};
+
+/// A bias behind a matrix product: one value per column of the result.
+bool isColumnBias(const UnitReader &reader, const UnitNode &add) {
+  const TensorType &y = add.outputs[0];
+  if (add.inputs.size() != 2 || reader.node(0).outputs[0].shape != y.shape)
+    return false;
+  size_t side = add.inputs[0].kind == UnitValue::Kind::operand ? 0 : 1;
+  return add.inputs[side].kind == UnitValue::Kind::operand && y.rank() >= 2 &&
+         reader.inputType(add, side).shape == std::vector<int64_t>{y.shape.back()};
+}
+
+} // namespace
+
+KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
+  UnitReader reader(unit, options);
+  if (reader.nodes.empty())
+    reader.refuse("there is nothing to compute");
+  if (const Rule *rule = heroOf(reader))
+    return rule->choose(reader);
+  OperatorClass kind = classOf(reader.node(0).op);
+  if (kind == OperatorClass::view)
+    return chooseView(reader);
+  if (kind == OperatorClass::elementwise)
+    return chooseElementwise(reader);
+  reader.refuse("the CPU has no kernel for operator " + std::string(reader.node(0).op));
+}
+
+bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options) {
+  UnitReader before(unit, options);
+  if (before.nodes.empty() || classOf(node.op) != OperatorClass::elementwise)
+    return false;
+  const Rule *hero = heroOf(before);
+  if (!hero) {
+    if (!isLoop(before.nodes.back()->op) || !isLoop(node.op))
+      return false;
+    Extended extended(unit, node);
+    UnitReader after(extended.unit, options);
+    return std::all_of(after.nodes.begin(), after.nodes.end(), [&](const UnitNode *n) {
+      return isUniform(after, *n) && n->outputs.size() == 1 &&
+             n->outputs[0].shape == after.nodes[0]->outputs[0].shape;
+    });
+  }
+  if (!contains(hero->epilogues, node.op) || before.nodes.back()->op == "Relu")
+    return false;
+  if (node.op != "Add")
+    return true;
+  if (before.nodes.size() != 1)
+    return false;
+  Extended extended(unit, node);
+  UnitReader after(extended.unit, options);
+  return isColumnBias(after, *after.nodes.back());
+}
+
+bool canPrepend(const UnitNode &node, const UnitNode &hero, int input, const DeviceOptions &) {
+  const Rule *rule = findRule(hero.op);
+  return rule && input == 0 && contains(rule->prologues, node.op);
+}
+
+} // namespace pdc

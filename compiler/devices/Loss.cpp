@@ -1,0 +1,117 @@
+#include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Rules.h"
+
+namespace pdc {
+
+namespace {
+
+/// The shape of labelled rows: scores are [samples, classes, pixels...].
+void setRows(KernelChoice &choice, const std::vector<int64_t> &scores) {
+  choice.fields.set("classes", scores.at(1));
+  choice.fields.set("pixels", product(scores, 2));
+  choice.fields.set("samples", scores[0]);
+}
+
+void setIgnored(KernelChoice &choice, const UnitNode &node) {
+  if (!node.attributes->has("ignore_index"))
+    return;
+  choice.fields.set("ignoreIndex", node.attributes->integer("ignore_index", 0));
+  choice.fields.set("ignores", int64_t(1));
+}
+
+void addAll(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (reader.hasInput(node, i))
+      addArgument(choice, reader, node, i);
+}
+
+void checkReduction(const UnitReader &reader, const UnitNode &node) {
+  std::string reduction = node.attributes->string("reduction", "mean");
+  if (reduction != "sum")
+    reader.refuse("reduction '" + reduction + "' has no kernel; losses are sums here");
+}
+
+struct LabelledLoss {
+  std::string_view op, kernel;
+  size_t scores; ///< which input has their shape; 9: result 0
+  bool reduces;
+};
+
+constexpr LabelledLoss kLabelledLosses[] = {
+    {"SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropy", 0, true},
+    {"SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyGradient", 1, true},
+    {"NegativeLogLikelihoodLoss", "NegativeLogLikelihood", 0, true},
+    {"NegativeLogLikelihoodLossGrad", "NegativeLogLikelihoodGradient", 9, true},
+    {"CorrectPredictions", "CorrectPredictions", 0, false},
+};
+
+KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) {
+  const UnitNode &node = reader.node(0);
+  if (loss.reduces)
+    checkReduction(reader, node);
+  KernelChoice choice;
+  choice.kernel = loss.kernel;
+  setRows(choice,
+          loss.scores == 9 ? node.outputs[0].shape : reader.inputType(node, loss.scores).shape);
+  setIgnored(choice, node);
+  addAll(choice, reader, node);
+  choice.outputLayouts.assign(reader.unit.results.size(), "");
+  return choice;
+}
+
+KernelChoice chooseLossWeight(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  KernelChoice choice;
+  choice.kernel = "LossWeight";
+  choice.fields.set("count", reader.inputType(node, 0).elementCount());
+  setIgnored(choice, node);
+  addAll(choice, reader, node);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
+/// Losses of prediction and target: squared, absolute, binary cross entropy; and their gradients.
+KernelChoice choosePair(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  std::string kind(node.op);
+  bool isGradient = kind.ends_with("Grad");
+  if (isGradient)
+    kind.resize(kind.size() - 4);
+  else if (node.attributes->string("reduction", "sum") != "sum")
+    checkReduction(reader, node);
+  KernelChoice choice;
+  choice.kernel = isGradient ? "PairLossGradient" : "PairLoss";
+  choice.fields = {{"count", reader.inputType(node, 0).elementCount()}, {"kind", kind}};
+  addAll(choice, reader, node);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
+} // namespace
+
+KernelChoice chooseLoss(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  for (const LabelledLoss &loss : kLabelledLosses)
+    if (loss.op == node.op)
+      return chooseLabelled(reader, loss);
+  return node.op == "LossWeight" ? chooseLossWeight(reader) : choosePair(reader);
+}
+
+KernelChoice chooseSoftmax(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &shape = node.outputs[0].shape;
+  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", -1),
+                               static_cast<int64_t>(shape.size()));
+  bool flatten = node.attributes->integer("flatten", 0) != 0;
+  KernelChoice choice;
+  choice.kernel = node.op.ends_with("Grad") ? "SoftmaxGradient" : "Softmax";
+  choice.fields = {{"inner", flatten ? int64_t(1) : product(shape, axis + 1)},
+                   {"logarithm", int64_t(node.op.starts_with("Log"))},
+                   {"outer", product(shape, 0, axis)},
+                   {"size", flatten ? product(shape, axis) : shape[axis]}};
+  addAll(choice, reader, node);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
+} // namespace pdc

@@ -1,0 +1,74 @@
+#include "compiler/devices/UnitReader.h"
+
+namespace pdc {
+
+namespace {
+
+bool hasRelu(const UnitReader &reader) { return reader.nodes.back()->op == "Relu"; }
+
+/// A bias that broadcasts over the product's result, spelled with its rank; empty: none.
+std::vector<int64_t> biasShape(const UnitReader &reader, const UnitNode &node, size_t input,
+                               const std::vector<int64_t> &output) {
+  std::vector<int64_t> shape = reader.inputType(node, input).shape;
+  if (shape.size() > output.size())
+    reader.refuse("a bias of higher rank than the product");
+  shape.insert(shape.begin(), output.size() - shape.size(), 1);
+  return shape;
+}
+
+/// Packing buffers of the library's blocked matrix kernels: bounded by both operands.
+int64_t workspaceFor(const UnitReader &reader, const TensorType &a, const TensorType &b,
+                     const TensorType &y) {
+  int64_t threads = reader.options.threads;
+  return 2 * (a.bytes() + b.bytes()) + threads * (y.bytes() + (int64_t(1) << 20));
+}
+
+} // namespace
+
+/// Gemm, MatMul and FusedMatMul; with a bias (Gemm's own or an Add behind) and a relu.
+KernelChoice chooseMatrixProduct(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &a = reader.inputType(node, 0), &b = reader.inputType(node, 1);
+  const UnitNode *adds =
+      reader.nodes.size() > 1 && reader.nodes[1]->op == "Add" ? reader.nodes[1] : nullptr;
+  const TensorType &y = node.outputs[0];
+  std::vector<int64_t> shapeA = a.shape, shapeB = b.shape, output = y.shape;
+  if (shapeB.size() == 1) {
+    shapeB.push_back(1);
+    output.push_back(1);
+  }
+  if (shapeA.size() == 1) {
+    shapeA.insert(shapeA.begin(), 1);
+    output.insert(output.end() - 1, 1);
+  }
+  KernelChoice choice;
+  choice.kernel = "MatrixProduct";
+  choice.fields = {{"a", shapeA},
+                   {"alpha", node.attributes->number("alpha", 1)},
+                   {"b", shapeB},
+                   {"name", std::string(reader.unit.name)},
+                   {"output", output},
+                   {"transA", node.attributes->integer("transA", 0)},
+                   {"transB", node.attributes->integer("transB", 0)}};
+  addArgument(choice, reader, node, 0);
+  addArgument(choice, reader, node, 1);
+  bool hasBias = reader.hasInput(node, 2) || adds;
+  if (reader.hasInput(node, 2)) {
+    if (node.attributes->number("beta", 1) != 1)
+      reader.refuse("Gemm with beta other than 1 has no kernel");
+    choice.fields.set("bias", biasShape(reader, node, 2, output));
+    addArgument(choice, reader, node, 2);
+  } else if (adds) {
+    size_t side = adds->inputs[0].kind == UnitValue::Kind::operand ? 0 : 1;
+    choice.fields.set("bias", biasShape(reader, *adds, side, output));
+    addArgument(choice, reader, *adds, side);
+  }
+  if (hasRelu(reader))
+    choice.fields.set("relu", int64_t(1));
+  choice.accumulates = !hasBias && !hasRelu(reader);
+  choice.outputLayouts = {""};
+  choice.workspaceBytes = workspaceFor(reader, a, b, y);
+  return choice;
+}
+
+} // namespace pdc

@@ -1,0 +1,190 @@
+#include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+
+/// Operators that move elements. Most are one strided copy: shape, and offset and strides on both
+/// sides.
+namespace pdc {
+
+namespace {
+
+struct Copy {
+  std::vector<int64_t> shape;
+  int64_t inputOffset = 0;
+  std::vector<int64_t> inputStrides;
+  int64_t outputOffset = 0;
+  std::vector<int64_t> outputStrides;
+  bool fills = false; ///< what the copy leaves out of the result is `fill`
+  double fill = 0;
+};
+
+KernelChoice chooseCopy(const UnitReader &reader, size_t input, const Copy &copy) {
+  const UnitNode &node = reader.node(0);
+  if (node.outputs[0].element != ElementType::f32)
+    reader.refuse("the kernel moves f32 elements, found " + node.outputs[0].toString());
+  KernelChoice choice;
+  choice.kernel = "StridedCopy";
+  choice.fields = {{"inputOffset", copy.inputOffset},
+                   {"inputStrides", copy.inputStrides},
+                   {"outputOffset", copy.outputOffset},
+                   {"outputStrides", copy.outputStrides},
+                   {"shape", copy.shape}};
+  if (copy.fills) {
+    choice.fields.set("fill", copy.fill);
+    choice.fields.set("outputElements", node.outputs[0].elementCount());
+  }
+  addArgument(choice, reader, node, input);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
+KernelChoice chooseTranspose(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
+  std::vector<int64_t> perm = node.attributes->integers("perm"), own = stridesOf(shape), strides;
+  if (perm.empty())
+    for (size_t d = shape.size(); d-- > 0;)
+      perm.push_back(static_cast<int64_t>(d));
+  for (int64_t d : axesFromStart(reader.view(node), perm, static_cast<int64_t>(shape.size())))
+    strides.push_back(own[d]);
+  const std::vector<int64_t> &result = node.outputs[0].shape;
+  return chooseCopy(reader, 0, {result, 0, strides, 0, stridesOf(result)});
+}
+
+/// Expand and the gradient of a sum: the operand, with ones where it is repeated, over the result.
+KernelChoice chooseSpread(const UnitReader &reader, const std::vector<int64_t> &operand) {
+  const std::vector<int64_t> &result = reader.node(0).outputs[0].shape;
+  return chooseCopy(reader, 0,
+                    {result, 0, broadcastStrides(operand, result), 0, stridesOf(result)});
+}
+
+KernelChoice chooseReduceSumGradient(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  std::vector<int64_t> kept = node.outputs[0].shape, axes;
+  if (reader.hasInput(node, 2))
+    axes = reader.integers(node, 2);
+  bool all = axes.empty() && !node.attributes->integer("noop_with_empty_axes", 0);
+  for (size_t d = 0; all && d < kept.size(); ++d)
+    axes.push_back(static_cast<int64_t>(d));
+  for (int64_t d : axesFromStart(reader.view(node), axes, static_cast<int64_t>(kept.size())))
+    kept[d] = 1;
+  return chooseSpread(reader, kept);
+}
+
+/// Positive pads surround the input, negative ones crop it; `gradient` copies the other way.
+KernelChoice choosePad(const UnitReader &reader, bool gradient) {
+  const UnitNode &node = reader.node(0);
+  std::vector<int64_t> pads = reader.integers(node, 1);
+  const std::vector<int64_t> &inner =
+      gradient ? node.outputs[0].shape : reader.inputType(node, 0).shape;
+  const std::vector<int64_t> &outer =
+      gradient ? reader.inputType(node, 0).shape : node.outputs[0].shape;
+  std::vector<int64_t> innerStrides = stridesOf(inner), outerStrides = stridesOf(outer);
+  Copy copy;
+  copy.fills = true;
+  int64_t innerOffset = 0, outerOffset = 0;
+  for (size_t d = 0; d < inner.size(); ++d) {
+    int64_t before = pads.at(d), cropped = std::max<int64_t>(0, -before);
+    int64_t end = std::min(inner[d], outer[d] - before);
+    copy.shape.push_back(std::max<int64_t>(0, end - cropped));
+    innerOffset += cropped * innerStrides[d];
+    outerOffset += std::max<int64_t>(0, before) * outerStrides[d];
+  }
+  copy.inputOffset = gradient ? outerOffset : innerOffset;
+  copy.outputOffset = gradient ? innerOffset : outerOffset;
+  copy.inputStrides = gradient ? outerStrides : innerStrides;
+  copy.outputStrides = gradient ? innerStrides : outerStrides;
+  if (const Tensor *value = gradient ? nullptr : reader.constant(node, 2))
+    copy.fill = value->data.at(0);
+  return chooseCopy(reader, 0, copy);
+}
+
+/// Inputs first.. are starts, ends, axes and steps, as ONNX's Slice has them.
+KernelChoice chooseSlice(const UnitReader &reader, bool gradient) {
+  const UnitNode &node = reader.node(0);
+  size_t first = gradient ? 2 : 1;
+  const std::vector<int64_t> &whole =
+      gradient ? node.outputs[0].shape : reader.inputType(node, 0).shape;
+  const std::vector<int64_t> &part =
+      gradient ? reader.inputType(node, 0).shape : node.outputs[0].shape;
+  std::vector<int64_t> starts = reader.integers(node, first), axes, steps(starts.size(), 1);
+  for (size_t i = 0; i < starts.size(); ++i)
+    axes.push_back(static_cast<int64_t>(i));
+  if (reader.hasInput(node, first + 2))
+    axes = reader.integers(node, first + 2);
+  if (reader.hasInput(node, first + 3))
+    steps = reader.integers(node, first + 3);
+  axes = axesFromStart(reader.view(node), axes, static_cast<int64_t>(whole.size()));
+  std::vector<int64_t> strides = stridesOf(whole), own = strides;
+  int64_t offset = 0;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t size = whole[axes[i]], start = starts[i] < 0 ? starts[i] + size : starts[i];
+    start = std::clamp<int64_t>(start, 0, steps[i] > 0 ? size : size - 1);
+    offset += start * own[axes[i]];
+    strides[axes[i]] = steps[i] * own[axes[i]];
+  }
+  Copy copy{part, offset, strides, 0, stridesOf(part)};
+  if (gradient) {
+    std::swap(copy.inputOffset, copy.outputOffset);
+    std::swap(copy.inputStrides, copy.outputStrides);
+    copy.fills = true;
+  }
+  return chooseCopy(reader, 0, copy);
+}
+
+KernelChoice chooseConcat(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &shape = node.outputs[0].shape;
+  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0),
+                               static_cast<int64_t>(shape.size()));
+  KernelChoice choice;
+  choice.kernel = "Concat";
+  std::vector<int64_t> blocks;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    blocks.push_back(product(reader.inputType(node, i).shape, axis) *
+                     bytesPerElement(reader.inputType(node, i).element));
+    addArgument(choice, reader, node, i);
+  }
+  choice.fields = {{"blockBytes", blocks}, {"outer", product(shape, 0, axis)}};
+  choice.outputLayouts = {""};
+  return choice;
+}
+
+KernelChoice chooseGather(const UnitReader &reader, bool gradient) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &data = gradient ? node.outputs[0] : reader.inputType(node, 0);
+  if (data.element != ElementType::f32)
+    reader.refuse("the kernel gathers f32 elements, found " + data.toString());
+  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
+  KernelChoice choice;
+  choice.kernel = gradient ? "GatherGradient" : "Gather";
+  choice.fields = {{"count", reader.inputType(node, 1).elementCount()},
+                   {"inner", product(data.shape, axis + 1)},
+                   {"outer", product(data.shape, 0, axis)},
+                   {"size", data.shape[axis]}};
+  addArgument(choice, reader, node, gradient ? 1 : 0);
+  addArgument(choice, reader, node, gradient ? 2 : 1);
+  choice.outputLayouts = {""};
+  choice.accumulates = gradient;
+  return choice;
+}
+
+} // namespace
+
+KernelChoice chooseMovement(const UnitReader &reader) {
+  std::string_view op = reader.node(0).op;
+  if (op == "Transpose")
+    return chooseTranspose(reader);
+  if (op == "Expand")
+    return chooseSpread(reader, reader.inputType(reader.node(0), 0).shape);
+  if (op == "ReduceSumGrad")
+    return chooseReduceSumGradient(reader);
+  if (op == "Pad" || op == "PadGrad")
+    return choosePad(reader, op == "PadGrad");
+  if (op == "Slice" || op == "SliceGrad")
+    return chooseSlice(reader, op == "SliceGrad");
+  return op == "Concat" ? chooseConcat(reader) : chooseGather(reader, op == "GatherGrad");
+}
+
+} // namespace pdc

@@ -1,0 +1,127 @@
+#include "compiler/devices/UnitReader.h"
+
+namespace pdc {
+
+namespace {
+
+/// Images in blocks of channels; matrices as they are.
+std::string normalisationLayout(const UnitReader &reader, const TensorType &x) {
+  return x.rank() == 2 ? "" : channelBlocked(reader, x.rank());
+}
+
+KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const TensorType &x,
+                       const std::string &layout) {
+  KernelChoice choice;
+  choice.kernel = std::move(kernel);
+  choice.fields = {{"input", x.shape}, {"layout", layout}};
+  if (reader.nodes.back()->op == "Relu")
+    choice.fields.set("relu", int64_t(1));
+  return choice;
+}
+
+void setForward(KernelChoice &choice, const UnitReader &reader, const UnitNode &node,
+                const std::string &layout) {
+  choice.fields.set("epsilon", node.attributes->number("epsilon", 1e-5));
+  addArgument(choice, reader, node, 0, layout);
+  for (size_t i = 1; i < 5; ++i)
+    addArgument(choice, reader, node, i);
+}
+
+/// Result slot 0 is an image, the others have one value per channel.
+void setResults(KernelChoice &choice, const UnitReader &reader, const UnitNode &node,
+                const std::string &layout) {
+  std::vector<int64_t> slots = reader.resultSlots(node);
+  for (int64_t slot : slots)
+    choice.outputLayouts.push_back(slot == 0 ? layout : "");
+  choice.fields.set("results", slots);
+}
+
+/// The image that operand 0 is may become result slot 0: a channel block is summed before it is
+/// written.
+void shareImage(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
+  std::vector<int64_t> slots = reader.resultSlots(node);
+  for (size_t result = 0; result < slots.size(); ++result)
+    if (slots[result] == 0)
+      choice.inPlace.push_back({0, static_cast<int>(result)});
+}
+
+/// The new running mean and variance (result slots 1 and 2) take the place of the old ones.
+void shareRunningStatistics(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
+  std::vector<int64_t> slots = reader.resultSlots(node);
+  for (size_t result = 0; result < slots.size(); ++result)
+    if (slots[result] == 1 || slots[result] == 2)
+      choice.inPlace.push_back({static_cast<int>(slots[result] + 2), static_cast<int>(result)});
+}
+
+} // namespace
+
+KernelChoice chooseBatchNormalization(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &x = reader.inputType(node, 0);
+  std::string layout = normalisationLayout(reader, x);
+  KernelChoice choice = choiceFor(reader, "BatchNormalization", x, layout);
+  choice.fields.set("momentum", node.attributes->number("momentum", 0.9));
+  setForward(choice, reader, node, layout);
+  setResults(choice, reader, node, layout);
+  shareImage(choice, reader, node);
+  shareRunningStatistics(choice, reader, node);
+  return choice;
+}
+
+KernelChoice chooseBatchNormalizationInference(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  if (node.attributes->integer("training_mode", 0))
+    reader.refuse("BatchNormalization in training mode is BatchNormInternal here");
+  const TensorType &x = reader.inputType(node, 0);
+  std::string layout = normalisationLayout(reader, x);
+  KernelChoice choice = choiceFor(reader, "BatchNormalizationInference", x, layout);
+  setForward(choice, reader, node, layout);
+  choice.outputLayouts = {layout};
+  choice.inPlace = {{0, 0}};
+  return choice;
+}
+
+/// [ReluGrad +] BatchNormalizationGrad.
+KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader) {
+  const UnitNode &node = *reader.nodes.back();
+  const TensorType &x = reader.inputType(node, 1);
+  std::string layout = normalisationLayout(reader, x);
+  KernelChoice choice = choiceFor(reader, "BatchNormalizationGradient", x, layout);
+  if (reader.nodes.size() > 1) {
+    addArgument(choice, reader, reader.node(0), 0, layout);
+    addArgument(choice, reader, reader.node(0), 1, layout);
+    choice.fields.set("relu", int64_t(1));
+  } else {
+    addArgument(choice, reader, node, 0, layout);
+  }
+  addArgument(choice, reader, node, 1, layout);
+  for (size_t i = 2; i < 5; ++i)
+    addArgument(choice, reader, node, i);
+  setResults(choice, reader, node, layout);
+  shareImage(choice, reader, node);
+  return choice;
+}
+
+/// The window runs over channels, so pixels are the vector: row-major.
+KernelChoice chooseLocalResponse(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  bool isGradient = node.op == "LRNGrad";
+  KernelChoice choice;
+  choice.kernel = isGradient ? "LocalResponseGradient" : "LocalResponse";
+  choice.fields = {{"alpha", node.attributes->number("alpha", 1e-4)},
+                   {"beta", node.attributes->number("beta", 0.75)},
+                   {"bias", node.attributes->number("bias", 1)},
+                   {"input", reader.inputType(node, 0).shape},
+                   {"size", node.attributes->integer("size", 1)}};
+  addArgument(choice, reader, node, 0);
+  if (isGradient) {
+    addArgument(choice, reader, node, 1);
+    addArgument(choice, reader, node, 2);
+  }
+  choice.outputLayouts = {""};
+  int64_t plane = reader.inputType(node, 0).bytes();
+  choice.workspaceBytes = isGradient ? 2 * plane + 128 : 0;
+  return choice;
+}
+
+} // namespace pdc

@@ -1,0 +1,140 @@
+#include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+
+/// What every model needs around its layers: views, reorders, sums for biases, dropout, updates.
+namespace pdc {
+
+namespace {
+
+bool isPlainImageLayout(std::string_view layout) {
+  return isChannelLayout(layout) && layout.find(':') == layout.npos;
+}
+
+/// The layout an image arrives in when kernels of this file can walk it, else row-major.
+std::string arrivingLayout(const UnitReader &reader, const UnitNode &node, size_t input) {
+  std::string_view layout = reader.layout(node, input);
+  return isPlainImageLayout(layout) ? std::string(layout) : std::string();
+}
+
+} // namespace
+
+/// A view keeps a layout only when that is row-major in disguise.
+KernelChoice chooseView(const UnitReader &reader) {
+  KernelChoice choice;
+  const UnitNode &node = reader.node(0);
+  bool isPlain = isRowMajor(reader.inputType(node, 0), reader.layout(node, 0));
+  addArgument(choice, reader, node, 0, isPlain ? reader.layout(node, 0) : "");
+  choice.outputLayouts = {""};
+  if (node.op == "Identity") {
+    choice.inputLayouts = {std::string(reader.layout(node, 0))};
+    choice.outputLayouts = choice.inputLayouts;
+  }
+  return choice;
+}
+
+KernelChoice chooseReorder(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &x = reader.inputType(node, 0);
+  std::string to = node.attributes->string("layout", "");
+  std::string from(reader.layout(node, 0));
+  if (x.element != ElementType::f32 || to.find(':') != to.npos || from.find(':') != from.npos)
+    reader.refuse("no kernel reorders " + x.toString() + " from '" + from + "' to '" + to + "'");
+  KernelChoice choice;
+  choice.kernel = "Reorder";
+  choice.fields = {
+      {"from", from}, {"name", std::string(reader.unit.name)}, {"shape", x.shape}, {"to", to}};
+  addArgument(choice, reader, node, 0, from);
+  choice.outputLayouts = {to};
+  choice.workspaceBytes = 65536;
+  return choice;
+}
+
+KernelChoice chooseBiasGradient(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  std::string layout = arrivingLayout(reader, node, 0);
+  KernelChoice choice;
+  choice.kernel = "ColumnSum";
+  choice.fields = {{"input", reader.inputType(node, 0).shape}, {"layout", layout}};
+  addArgument(choice, reader, node, 0, layout);
+  choice.outputLayouts = {""};
+  choice.accumulates = true;
+  return choice;
+}
+
+/// Dimensions split into those that stay and those that are summed; all row-major.
+KernelChoice chooseReduction(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
+  std::vector<int64_t> axes =
+      reader.hasInput(node, 1) ? reader.integers(node, 1) : node.attributes->integers("axes");
+  axes = axesFromStart(reader.view(node), axes, static_cast<int64_t>(shape.size()));
+  bool all = axes.empty() && !node.attributes->integer("noop_with_empty_axes", 0);
+  std::vector<int64_t> strides = stridesOf(shape), keptShape, keptStrides, sumShape, sumStrides;
+  double count = 1;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    bool summed = all || std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+    (summed ? sumShape : keptShape).push_back(shape[d]);
+    (summed ? sumStrides : keptStrides).push_back(strides[d]);
+    count *= summed ? static_cast<double>(shape[d]) : 1;
+  }
+  KernelChoice choice;
+  addArgument(choice, reader, node, 0);
+  choice.outputLayouts = {""};
+  choice.accumulates = true;
+  bool isColumns = node.op == "ReduceSum" && shape.size() == 2 && axes.size() == 1 && axes[0] == 0;
+  choice.kernel = isColumns ? "ColumnSum" : "ReduceSum";
+  if (isColumns)
+    choice.fields = {{"input", shape}, {"layout", std::string()}};
+  else
+    choice.fields = {{"keptShape", keptShape},
+                     {"keptStrides", keptStrides},
+                     {"scale", node.op == "ReduceMean" ? 1 / count : 1.0},
+                     {"sumShape", sumShape},
+                     {"sumStrides", sumStrides}};
+  return choice;
+}
+
+KernelChoice chooseDropout(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  if (!node.attributes->has("key"))
+    reader.refuse("only dropout with a random key has a kernel; elsewhere it is the identity");
+  std::string layout = arrivingLayout(reader, node, 0);
+  if (reader.unit.results.size() != 1)
+    reader.refuse("the mask of a dropout has no kernel that makes it");
+  KernelChoice choice;
+  choice.kernel = "Dropout";
+  choice.fields = {{"input", reader.inputType(node, 0).shape},
+                   {"key", node.attributes->integer("key", 0)},
+                   {"layout", layout},
+                   {"ratio", node.attributes->number("ratio", 0.5)}};
+  addArgument(choice, reader, node, 0, layout);
+  addArgument(choice, reader, node, 1);
+  choice.outputLayouts = {layout};
+  choice.inPlace = {{0, 0}};
+  return choice;
+}
+
+/// Updates run over the weight as it lies, padding included; numbers follow the tensors.
+KernelChoice chooseUpdate(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &weight = reader.inputType(node, 0);
+  std::string layout(reader.layout(node, 0));
+  KernelChoice choice;
+  choice.kernel = std::string(node.op);
+  for (const auto &[name, value] : *node.attributes)
+    choice.fields.set(name, value);
+  choice.fields.set("count", elementsInLayout(weight, layout));
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    bool isTensor = i < 2 + (node.outputs.size() - 1);
+    addArgument(choice, reader, node, i, isTensor ? layout : "");
+    // Next versions replace operands of the same kind: w, then what follows the gradient.
+    if (isTensor && i != 1)
+      choice.inPlace.push_back({static_cast<int>(i), static_cast<int>(i == 0 ? 0 : i - 1)});
+  }
+  choice.outputLayouts.assign(node.outputs.size(), layout);
+  return choice;
+}
+
+} // namespace pdc

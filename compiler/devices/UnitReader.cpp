@@ -1,0 +1,128 @@
+#include "compiler/devices/UnitReader.h"
+
+namespace pdc {
+
+const TensorType *UnitView::type(UnitValue value) const {
+  if (value.kind == UnitValue::Kind::operand && operands.at(value.index))
+    return &*operands[value.index];
+  if (value.kind == UnitValue::Kind::node)
+    return &nodes.at(value.index).outputs.at(value.result);
+  return nullptr;
+}
+
+std::string_view UnitView::layout(size_t operand) const {
+  return operand < operandLayouts.size() ? std::string_view(operandLayouts[operand])
+                                         : std::string_view();
+}
+
+UnitReader::UnitReader(const UnitView &unit, const DeviceOptions &options)
+    : unit(unit), options(options) {
+  for (const UnitNode &node : unit.nodes)
+    if (node.op != "Constant")
+      nodes.push_back(&node);
+}
+
+const Tensor *UnitReader::constant(const UnitNode &node, size_t input) const {
+  if (input >= node.inputs.size() || node.inputs[input].kind != UnitValue::Kind::node)
+    return nullptr;
+  const UnitNode &source = unit.nodes.at(node.inputs[input].index);
+  return source.op == "Constant" ? source.attributes->tensor("value") : nullptr;
+}
+
+bool UnitReader::hasInput(const UnitNode &node, size_t input) const {
+  return input < node.inputs.size() && unit.type(node.inputs[input]);
+}
+
+const TensorType &UnitReader::inputType(const UnitNode &node, size_t input) const {
+  if (!hasInput(node, input))
+    refuse("input " + std::to_string(input) + " of '" + std::string(node.name) + "' is left out");
+  return *unit.type(node.inputs[input]);
+}
+
+int UnitReader::operand(const UnitNode &node, size_t input) const {
+  inputType(node, input);
+  if (node.inputs[input].kind != UnitValue::Kind::operand)
+    refuse("input " + std::to_string(input) + " of '" + std::string(node.name) +
+           "' must come from outside the unit");
+  return node.inputs[input].index;
+}
+
+std::string_view UnitReader::layout(const UnitNode &node, size_t input) const {
+  return unit.layout(operand(node, input));
+}
+
+const NodeView &UnitReader::view(const UnitNode &node) const {
+  std::vector<const TensorType *> inputs;
+  std::vector<const Tensor *> constants;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    inputs.push_back(unit.type(node.inputs[i]));
+    constants.push_back(constant(node, i));
+  }
+  static const Attributes none;
+  described.push_back({std::move(inputs),
+                       std::move(constants),
+                       {node.op,
+                        node.name,
+                        node.attributes ? *node.attributes : none,
+                        {},
+                        {},
+                        node.outputs.size()}});
+  Described &kept = described.back();
+  kept.view.inputs = kept.inputs;
+  kept.view.constants = kept.constants;
+  return kept.view;
+}
+
+std::vector<int64_t> UnitReader::integers(const UnitNode &node, size_t input) const {
+  const Tensor *value = constant(node, input);
+  if (!value)
+    refuse("input " + std::to_string(input) + " of '" + std::string(node.name) +
+           "' must be known at compile time");
+  return value->toIntegers();
+}
+
+std::vector<int64_t> UnitReader::resultSlots(const UnitNode &from) const {
+  std::vector<int64_t> slots;
+  for (UnitValue value : unit.results) {
+    const UnitNode &source = unit.nodes.at(value.index);
+    bool isEpilogue = &source == nodes.back() && &source != &from;
+    if (&source != &from && !isEpilogue)
+      refuse("a result of '" + std::string(source.name) + "' is read outside");
+    slots.push_back(isEpilogue ? 0 : value.result);
+  }
+  return slots;
+}
+
+void UnitReader::refuse(const std::string &why) const {
+  std::string types;
+  for (const auto &operand : unit.operands)
+    types += (types.empty() ? "" : ", ") + (operand ? operand->toString() : std::string("absent"));
+  std::string ops;
+  for (const UnitNode *node : nodes)
+    ops += (ops.empty() ? "" : "+") + std::string(node->op);
+  throw Error("unit '" + std::string(unit.name) + "' (" + ops + " on " + types + "): " + why);
+}
+
+void addArgument(KernelChoice &choice, const UnitReader &reader, const UnitNode &node, size_t input,
+                 std::string_view layout) {
+  bool there = reader.hasInput(node, input);
+  choice.arguments.push_back(there ? reader.operand(node, input) : -1);
+  choice.inputLayouts.emplace_back(there ? layout : "");
+}
+
+std::string tagLetters(int64_t first, int64_t rank) {
+  std::string letters;
+  for (int64_t d = first; d < rank; ++d)
+    letters += static_cast<char>('a' + d);
+  return letters;
+}
+
+std::string channelBlocked(const UnitReader &reader, int64_t rank) {
+  return "aB" + tagLetters(2, rank) + std::to_string(reader.options.vectorWidth) + "b";
+}
+
+bool isChannelLayout(std::string_view layout) {
+  return layout.empty() || (layout.starts_with("aB") && layout.ends_with("b"));
+}
+
+} // namespace pdc

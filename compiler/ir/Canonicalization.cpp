@@ -1,0 +1,40 @@
+#include "compiler/ir/Conversion.h"
+
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using pdc::ir::NodeOp;
+
+namespace {
+
+/// Whether result 0 is operand 0, element for element and under the same type.
+bool isIdentity(NodeOp node) {
+  if (node.getNumOperands() == 0 || node.getOperand(0).getType() != node.getResult(0).getType() ||
+      !isa<RankedTensorType>(node.getResult(0).getType()))
+    return false;
+  const pdc::Operator *rules = pdc::findOperator(node.getOp());
+  if (!rules)
+    return false;
+  if (rules->kind == pdc::OperatorClass::view || node.getOp() == "Cast" || node.getOp() == "Expand")
+    return true;
+  if (node.getOp() == "Sum" || node.getOp() == "Concat")
+    return node.getNumOperands() == 1;
+  // Without a key it is ONNX's form, which only @evaluate has.
+  auto ratio = dyn_cast_or_null<FloatAttr>(node.getOnnxAttributes().get("ratio"));
+  bool isKeyed = static_cast<bool>(node.getOnnxAttributes().get("key"));
+  return node.getOp() == "Dropout" && (!isKeyed || (ratio && ratio.getValueAsDouble() == 0));
+}
+
+} // namespace
+
+/// Removes nodes that change nothing. Nodes that nobody reads go because they are pure.
+LogicalResult NodeOp::canonicalize(NodeOp node, PatternRewriter &rewriter) {
+  if (node.getNumResults() == 0 || !isIdentity(node))
+    return failure();
+  for (Value result : llvm::drop_begin(node.getResults()))
+    if (!result.use_empty())
+      return failure();
+  rewriter.replaceAllUsesWith(node.getResult(0), node.getOperand(0));
+  rewriter.eraseOp(node);
+  return success();
+}

@@ -1,0 +1,159 @@
+#include "compiler/ir/Conversion.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using pdc::ir::LayoutAttr;
+
+namespace pdc {
+
+Type toMlir(MLIRContext *context, ElementType element) {
+  switch (element) {
+  case ElementType::f32: return Float32Type::get(context);
+  case ElementType::f64: return Float64Type::get(context);
+  case ElementType::f16: return Float16Type::get(context);
+  case ElementType::bf16: return BFloat16Type::get(context);
+  case ElementType::i64: return IntegerType::get(context, 64);
+  case ElementType::i32: return IntegerType::get(context, 32);
+  case ElementType::i8: return IntegerType::get(context, 8);
+  case ElementType::u8: return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case ElementType::boolean: return IntegerType::get(context, 1);
+  }
+  throw Error("unknown element type");
+}
+
+ElementType toElementType(Type type) {
+  if (type.isF32()) return ElementType::f32;
+  if (type.isF64()) return ElementType::f64;
+  if (type.isF16()) return ElementType::f16;
+  if (type.isBF16()) return ElementType::bf16;
+  if (type.isSignlessInteger(64)) return ElementType::i64;
+  if (type.isSignlessInteger(32)) return ElementType::i32;
+  if (type.isSignlessInteger(8)) return ElementType::i8;
+  if (type.isUnsignedInteger(8)) return ElementType::u8;
+  if (type.isSignlessInteger(1)) return ElementType::boolean;
+  throw Error("an element type that pdc does not know");
+}
+
+RankedTensorType toMlir(MLIRContext *context, const TensorType &type, StringRef layout) {
+  mlir::Attribute encoding;
+  if (!layout.empty())
+    encoding = LayoutAttr::get(context, layout);
+  return RankedTensorType::get(type.shape, toMlir(context, type.element), encoding);
+}
+
+TensorType toTensorType(Type type) {
+  auto ranked = dyn_cast<RankedTensorType>(type);
+  if (!ranked || !ranked.hasStaticShape())
+    throw Error("a tensor without static shape; run infer-shapes first");
+  return {toElementType(ranked.getElementType()), ranked.getShape().vec()};
+}
+
+StringRef layoutOf(Type type) {
+  auto ranked = dyn_cast<RankedTensorType>(type);
+  auto layout = ranked ? dyn_cast_or_null<LayoutAttr>(ranked.getEncoding()) : LayoutAttr();
+  return layout ? layout.getTag() : StringRef();
+}
+
+RankedTensorType withLayout(Type type, StringRef layout) {
+  auto ranked = cast<RankedTensorType>(type);
+  mlir::Attribute encoding;
+  if (!layout.empty())
+    encoding = LayoutAttr::get(type.getContext(), layout);
+  return RankedTensorType::get(ranked.getShape(), ranked.getElementType(), encoding);
+}
+
+DenseElementsAttr toMlir(MLIRContext *context, const Tensor &tensor) {
+  RankedTensorType type = toMlir(context, tensor.type);
+  SmallVector<mlir::Attribute> elements;
+  elements.reserve(tensor.data.size());
+  for (double value : tensor.data) {
+    if (isFloatingPoint(tensor.type.element))
+      elements.push_back(FloatAttr::get(type.getElementType(), value));
+    else
+      elements.push_back(IntegerAttr::get(type.getElementType(), toInteger(value)));
+  }
+  return DenseElementsAttr::get(type, elements);
+}
+
+Tensor toTensor(DenseElementsAttr elements) {
+  Tensor tensor{toTensorType(elements.getType()), {}};
+  tensor.data.reserve(elements.getNumElements());
+  if (isa<FloatType>(elements.getElementType())) {
+    for (APFloat value : elements.getValues<APFloat>()) {
+      bool lost = false;
+      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      tensor.data.push_back(value.convertToDouble());
+    }
+    return tensor;
+  }
+  bool isSigned = tensor.type.element != ElementType::u8 && tensor.type.element != ElementType::boolean;
+  for (APInt value : elements.getValues<APInt>())
+    tensor.data.push_back(isSigned ? static_cast<double>(value.getSExtValue())
+                                   : static_cast<double>(value.getZExtValue()));
+  return tensor;
+}
+
+namespace {
+struct AttributeToMlir {
+  MLIRContext *context;
+  using Result = mlir::Attribute;
+  Result operator()(int64_t value) { return IntegerAttr::get(IntegerType::get(context, 64), value); }
+  Result operator()(double value) { return FloatAttr::get(Float64Type::get(context), value); }
+  Result operator()(const std::string &value) { return StringAttr::get(context, value); }
+  Result operator()(const std::vector<int64_t> &v) { return DenseI64ArrayAttr::get(context, v); }
+  Result operator()(const std::vector<double> &v) { return DenseF64ArrayAttr::get(context, v); }
+  Result operator()(const std::vector<std::string> &values) {
+    SmallVector<Result> strings;
+    for (const std::string &value : values)
+      strings.push_back(StringAttr::get(context, value));
+    return ArrayAttr::get(context, strings);
+  }
+  Result operator()(const Tensor &tensor) { return toMlir(context, tensor); }
+};
+} // namespace
+
+mlir::Attribute toMlir(MLIRContext *context, const Attribute &attribute) {
+  return std::visit(AttributeToMlir{context}, attribute);
+}
+
+DictionaryAttr toMlir(MLIRContext *context, const Attributes &attributes) {
+  NamedAttrList list;
+  for (const auto &[name, value] : attributes)
+    list.append(name, toMlir(context, value));
+  return list.getDictionary(context);
+}
+
+static Attribute toAttribute(StringRef name, mlir::Attribute attribute) {
+  if (auto integer = dyn_cast<IntegerAttr>(attribute))
+    return integer.getType().isSignlessInteger(1) ? int64_t(integer.getValue().getZExtValue())
+                                                  : integer.getInt();
+  if (auto number = dyn_cast<FloatAttr>(attribute))
+    return number.getValueAsDouble();
+  if (auto text = dyn_cast<StringAttr>(attribute))
+    return text.str();
+  if (auto integers = dyn_cast<DenseI64ArrayAttr>(attribute))
+    return integers.asArrayRef().vec();
+  if (auto numbers = dyn_cast<DenseF64ArrayAttr>(attribute))
+    return numbers.asArrayRef().vec();
+  if (auto elements = dyn_cast<DenseElementsAttr>(attribute))
+    return toTensor(elements);
+  if (auto array = dyn_cast<ArrayAttr>(attribute)) {
+    std::vector<std::string> strings;
+    for (mlir::Attribute element : array)
+      if (auto text = dyn_cast<StringAttr>(element))
+        strings.push_back(text.str());
+    if (strings.size() == array.size())
+      return strings;
+  }
+  throw Error("attribute '" + name.str() + "' has a kind that a node cannot hold");
+}
+
+Attributes toAttributes(DictionaryAttr dictionary) {
+  Attributes attributes;
+  for (NamedAttribute entry : dictionary)
+    attributes.set(entry.getName().str(), toAttribute(entry.getName(), entry.getValue()));
+  return attributes;
+}
+
+} // namespace pdc

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "compiler/onnx/Loss.h"
+
+namespace pdc {
+
+/// Samples per microbatch when the file fixes it: the first dimension of the first input that has
+/// one. Empty when that dimension is a name, which the plan then binds.
+std::optional<int64_t> fixedMicrobatchSize(const Model &model);
+
+/// Gives numbers to the named dimensions of inputs and outputs.
+class Binding {
+public:
+  /// `microbatchSize` is for the name that is the inputs' first dimension, 0 when the file fixes
+  /// it. Throws for a size that contradicts the file and for names that no input or output has.
+  Binding(const Model &model, int64_t microbatchSize,
+          const std::map<std::string, int64_t> &dimensions);
+
+  int64_t microbatchSize() const { return batch; }
+  /// Throws for a name without a number, with an example of how to give one.
+  TensorType typeOf(const ModelValue &value) const;
+
+private:
+  int64_t batch = 0;
+  std::map<std::string, int64_t> numbers;
+};
+
+} // namespace pdc

@@ -1,0 +1,177 @@
+#include "compiler/onnx/FlattenFunctions.h"
+
+#include <map>
+#include <set>
+
+namespace pdc {
+
+std::string describe(const onnx::NodeProto &node) {
+  std::string where = "node '" + node.name() + "'";
+  if (node.name().empty())
+    where = node.output_size() ? "the node that makes '" + node.output(0) + "'" : "a node";
+  return where + " (" + (node.domain().empty() ? "" : node.domain() + "::") + node.op_type() + ")";
+}
+
+namespace {
+
+using Opsets = std::map<std::string, int64_t>;
+
+std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? "" : domain; }
+
+template <typename List> Opsets readOpsets(const List &imports) {
+  Opsets opsets;
+  for (const auto &import : imports)
+    opsets[canonicalDomain(import.domain())] = import.version();
+  return opsets;
+}
+
+/// What one call gives to the body of its function.
+struct Call {
+  std::string name;
+  std::map<std::string, std::string> values;
+  std::map<std::string, onnx::AttributeProto> attributes;
+};
+
+class Flattener {
+public:
+  Flattener(onnx::ModelProto &model, Names &values)
+      : model(model), values(values), opsets(readOpsets(model.opset_import())) {
+    for (const onnx::FunctionProto &function : model.functions())
+      functions[{canonicalDomain(function.domain()), function.name()}] = &function;
+    for (const onnx::NodeProto &node : model.graph().node())
+      for (const std::string &output : node.output())
+        values.insert(output);
+  }
+
+  std::vector<FlatNode> run() {
+    for (onnx::NodeProto &node : *model.mutable_graph()->mutable_node())
+      add(std::move(node), opsets, 0);
+    return std::move(nodes);
+  }
+
+private:
+  void add(onnx::NodeProto node, const Opsets &imported, int depth) {
+    std::string domain = canonicalDomain(node.domain());
+    node.set_domain(domain);
+    auto function = functions.find({domain, node.op_type()});
+    if (function != functions.end())
+      return expand(node, *function->second, depth + 1);
+    auto version = imported.find(domain);
+    // Files of IR 1 and 2 name no operator sets: all of it is version 1.
+    int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
+    if (opset <= 0 || opset > 1000000)
+      throw Error(describe(node) + ": the model imports no operator set of domain '" +
+                  (domain.empty() ? "ai.onnx" : domain) + "'");
+    nodes.push_back({std::move(node), static_cast<int>(opset)});
+  }
+
+  void expand(const onnx::NodeProto &node, const onnx::FunctionProto &function, int depth) {
+    constexpr int maximumDepth = 64;
+    if (depth > maximumDepth)
+      throw Error(describe(node) + ": functions call each other more than " +
+                  std::to_string(maximumDepth) + " deep, or themselves");
+    Call call = bind(node, function);
+    Opsets imported = readOpsets(function.opset_import());
+    for (const onnx::NodeProto &inner : function.node())
+      add(instantiate(inner, call), imported, depth);
+    for (int i = 0; i < std::min(function.output_size(), node.output_size()); ++i)
+      connect(call, function.output(i), node.output(i));
+  }
+
+  Call bind(const onnx::NodeProto &node, const onnx::FunctionProto &function) {
+    if (node.input_size() > function.input_size() || node.output_size() > function.output_size())
+      throw Error(describe(node) + ": calls a function of " +
+                  std::to_string(function.input_size()) + " inputs and " +
+                  std::to_string(function.output_size()) + " outputs with " +
+                  std::to_string(node.input_size()) + " and " + std::to_string(node.output_size()));
+    Call call{calls.fresh(node.name().empty() ? node.op_type() : node.name()), {}, {}};
+    for (int i = 0; i < function.input_size(); ++i)
+      call.values[function.input(i)] = i < node.input_size() ? node.input(i) : "";
+    std::set<std::string> inner;
+    for (const onnx::NodeProto &body : function.node())
+      inner.insert(body.output().begin(), body.output().end());
+    for (int i = 0; i < node.output_size(); ++i)
+      if (inner.contains(function.output(i)) && !node.output(i).empty())
+        call.values.emplace(function.output(i), node.output(i));
+    for (const onnx::AttributeProto &attribute : node.attribute())
+      call.attributes[attribute.name()] = attribute;
+    return call;
+  }
+
+  /// One node of the body, with the call's names, values and attributes.
+  onnx::NodeProto instantiate(const onnx::NodeProto &inner, Call &call) {
+    onnx::NodeProto node = inner;
+    node.set_name(call.name + "/" + (inner.name().empty() ? inner.op_type() : inner.name()));
+    for (std::string &input : *node.mutable_input())
+      input = valueOf(call, input);
+    for (std::string &output : *node.mutable_output())
+      output = valueOf(call, output);
+    node.clear_attribute();
+    for (const onnx::AttributeProto &attribute : inner.attribute())
+      addAttribute(node, attribute, call);
+    checkSize(node, call);
+    return node;
+  }
+
+  void checkSize(const onnx::NodeProto &node, const Call &call) {
+    constexpr size_t maximumNodes = 1000000, maximumBytes = size_t(256) << 20;
+    expandedBytes += node.ByteSizeLong();
+    if (++expandedNodes > maximumNodes || expandedBytes > maximumBytes)
+      throw Error("function call '" + call.name + "': the model's functions expand to more than " +
+                  std::to_string(maximumNodes) + " nodes or " + std::to_string(maximumBytes >> 20) +
+                  " MiB");
+  }
+
+  void addAttribute(onnx::NodeProto &node, const onnx::AttributeProto &attribute,
+                    const Call &call) {
+    if (attribute.ref_attr_name().empty()) {
+      *node.add_attribute() = attribute;
+      return;
+    }
+    auto given = call.attributes.find(attribute.ref_attr_name());
+    if (given == call.attributes.end())
+      return;
+    onnx::AttributeProto *copy = node.add_attribute();
+    *copy = given->second;
+    copy->set_name(attribute.name());
+  }
+
+  std::string valueOf(Call &call, const std::string &name) {
+    if (name.empty())
+      return name;
+    auto [entry, isNew] = call.values.try_emplace(name);
+    if (isNew)
+      entry->second = values.fresh(call.name + "/" + name);
+    return entry->second;
+  }
+
+  /// A function may hand out an input, or one value twice.
+  void connect(Call &call, const std::string &inner, const std::string &outer) {
+    auto known = call.values.find(inner);
+    if (outer.empty() || (known != call.values.end() && known->second == outer))
+      return;
+    onnx::NodeProto copy;
+    copy.set_op_type("Identity");
+    copy.set_name(call.name + "/" + inner);
+    copy.add_input(valueOf(call, inner));
+    copy.add_output(outer);
+    nodes.push_back({std::move(copy), 14});
+  }
+
+  onnx::ModelProto &model;
+  Names &values;
+  Opsets opsets;
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *> functions;
+  Names calls;
+  std::vector<FlatNode> nodes;
+  size_t expandedNodes = 0;
+  size_t expandedBytes = 0;
+};
+
+} // namespace
+
+std::vector<FlatNode> flattenFunctions(onnx::ModelProto &model, Names &values) {
+  return Flattener(model, values).run();
+}
+
+} // namespace pdc

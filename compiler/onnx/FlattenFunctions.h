@@ -1,0 +1,25 @@
+#pragma once
+
+#include "compiler/Error.h"
+#include "compiler/onnx/Names.h"
+#include "compiler/onnx/Protobuf.h"
+
+#include <vector>
+
+namespace pdc {
+
+/// A node of the one flat graph, with the version of its domain's operator set.
+struct FlatNode {
+  onnx::NodeProto proto;
+  int opset = 0;
+};
+
+/// Where a node stands, for messages: its name, or what it computes when it has none.
+std::string describe(const onnx::NodeProto &node);
+
+/// Takes the nodes out of the graph and replaces calls of the model's own functions by their
+/// bodies: nodes and values of a body get the call's name before theirs. `values` are the names
+/// that are taken in the graph. Refuses recursion and expansions beyond all measure.
+std::vector<FlatNode> flattenFunctions(onnx::ModelProto &model, Names &values);
+
+} // namespace pdc

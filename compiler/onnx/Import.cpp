@@ -1,0 +1,191 @@
+#include "compiler/onnx/Import.h"
+
+#include "compiler/ir/Conversion.h"
+#include "compiler/onnx/Binding.h"
+#include "compiler/onnx/ImportFunction.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+namespace {
+
+class Importer {
+public:
+  Importer(MLIRContext &context, const Model &model, const ImportOptions &options)
+      : model(model), binding(model, options.microbatchSize, options.dimensions),
+        loss(chooseLoss(model, options.loss)),
+        parameters(chooseParameters(model, loss, options.parameters)),
+        statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {}
+
+  OwningOpRef<ModuleOp> run() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(locationOf(model.name));
+    (*module)->setAttr("pdc.model", builder.getStringAttr(model.name));
+    (*module)->setAttr("pdc.microbatch_size", builder.getI64IntegerAttr(binding.microbatchSize()));
+    builder.setInsertionPointToEnd(module->getBody());
+    addInputs();
+    addLabels();
+    addTensors();
+    addRandom();
+    addMetrics();
+    addEntry("train", Entry::train);
+    addEntry("evaluate", Entry::evaluate);
+    return module;
+  }
+
+private:
+  Location locationOf(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
+
+  void addMemory(const std::string &name, Role role, Rate rate, const TensorType &type,
+                 mlir::Attribute initial = {}) {
+    MLIRContext *context = builder.getContext();
+    if (!names.insert(name))
+      throw Error("'" + name +
+                  "': this name is needed for something of pdc's own; rename the tensor");
+    NamedAttrList attributes;
+    attributes.append("sym_name", builder.getStringAttr(name));
+    attributes.append("role", RoleAttr::get(context, role));
+    attributes.append("rate", RateAttr::get(context, rate));
+    attributes.append("type", TypeAttr::get(toMlir(context, type)));
+    if (initial)
+      attributes.append("initial", initial);
+    builder.create<MemoryOp>(locationOf(name), TypeRange(), ValueRange(), attributes.getAttrs());
+  }
+
+  bool isUsed(const std::string &name) {
+    if (name == loss.labels || name == loss.prediction)
+      return true;
+    for (const ModelNode *node : nodes)
+      if (std::find(node->inputs.begin(), node->inputs.end(), name) != node->inputs.end())
+        return true;
+    return false;
+  }
+
+  void addInputs() {
+    for (const ModelValue &input : model.inputs)
+      if (isUsed(input.name))
+        addMemory(input.name, Role::Input, Rate::Microbatch, binding.typeOf(input));
+  }
+
+  /// Labels that the graph has no input for.
+  void addLabels() {
+    if (loss.kind == LossKind::output || isValueOfGraph(model, loss.labels))
+      return;
+    TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32,
+                    {binding.microbatchSize()}};
+    if (auto scores = declaredTypeOfPrediction()) {
+      if (hasClasses(loss) && scores->rank() > 1)
+        scores->shape.erase(scores->shape.begin() + 1);
+      type.shape = scores->shape;
+    } else if (!hasClasses(loss)) {
+      throw Error("loss: the shape of '" + loss.prediction +
+                  "' is not declared in the file, so its labels cannot have one");
+    }
+    addMemory(loss.labels, Role::Input, Rate::Microbatch, type);
+  }
+
+  /// Of the output that is judged; a Softmax that was left out has its input's shape.
+  std::optional<TensorType> declaredTypeOfPrediction() {
+    for (const ModelValue &output : model.outputs) {
+      const ModelNode *node = nodeOf(output.name);
+      bool isSoftmax = node && (node->op == "Softmax" || node->op == "LogSoftmax");
+      bool isPrediction =
+          output.name == loss.prediction || (isSoftmax && node->inputs.at(0) == loss.prediction);
+      if (isPrediction && !output.shape.empty())
+        return binding.typeOf(output);
+    }
+    return std::nullopt;
+  }
+
+  const ModelNode *nodeOf(const std::string &output) {
+    for (const ModelNode &node : model.nodes)
+      if (!node.outputs.empty() && node.outputs[0] == output)
+        return &node;
+    return nullptr;
+  }
+
+  /// Floating-point initializers in the order in which they are read. Integers become constants of
+  /// the graph, and Dropout's ratio an attribute.
+  void addTensors() {
+    for (const ModelNode *node : nodes)
+      for (const std::string &input : node->inputs)
+        if (node->op != "Dropout" || input == node->inputs[0])
+          addTensor(input);
+    addTensor(loss.classWeights);
+  }
+
+  void addTensor(const std::string &name) {
+    auto found = model.initializers.find(name);
+    if (found == model.initializers.end() || names.contains(name) ||
+        !isFloatingPoint(found->second.type.element))
+      return;
+    const Initializer &initializer = found->second;
+    if (parameters.contains(name))
+      addMemory(name, Role::Weight, Rate::Version, initializer.type, initialOf(initializer));
+    else if (statistics.contains(name))
+      addMemory(name, Role::State, Rate::Microbatch, initializer.type, initialOf(initializer));
+    else
+      addMemory(name, Role::Constant, Rate::Once, initializer.type, initialOf(initializer));
+  }
+
+  /// The number that fills it, or "file".
+  mlir::Attribute initialOf(const Initializer &initializer) {
+    if (initializer.fill)
+      return builder.getF64FloatAttr(*initializer.fill);
+    if (initializer.literal && initializer.type.elementCount() == 1)
+      return builder.getF64FloatAttr(readTensor(initializer).data.at(0));
+    return builder.getStringAttr("file");
+  }
+
+  void addRandom() {
+    auto isDropout = [](const ModelNode *node) { return node->op == "Dropout"; };
+    if (std::any_of(nodes.begin(), nodes.end(), isDropout))
+      addMemory("pdc.random", Role::Input, Rate::Microbatch,
+                {ElementType::i64, {2 + binding.microbatchSize()}});
+  }
+
+  void addMetrics() {
+    if (loss.kind == LossKind::output)
+      addMemory("pdc.one", Role::Constant, Rate::Once, {ElementType::f32, {}},
+                builder.getF64FloatAttr(1));
+    std::vector<std::string> metrics = {"pdc.loss", "pdc.loss_weight", "pdc.evaluation_loss",
+                                        "pdc.evaluation_loss_weight"};
+    if (hasClasses(loss))
+      metrics.push_back("pdc.evaluation_correct");
+    for (const std::string &metric : metrics)
+      addMemory(metric, Role::Metric, Rate::Update, {ElementType::f32, {}});
+  }
+
+  void addEntry(const std::string &name, Entry entry) {
+    if (!names.insert(name))
+      throw Error("'" + name +
+                  "': this name is needed for something of pdc's own; rename the tensor");
+    auto function =
+        builder.create<func::FuncOp>(locationOf(name), name, builder.getFunctionType({}, {}));
+    OpBuilder body = OpBuilder::atBlockEnd(function.addEntryBlock());
+    body.create<func::ReturnOp>(function.getLoc());
+    FunctionImporter(function, model, loss, entry).run();
+  }
+
+  const Model &model;
+  Binding binding;
+  Loss loss;
+  std::set<std::string> parameters;
+  std::set<std::string> statistics;
+  std::vector<const ModelNode *> nodes;
+  OpBuilder builder;
+  Names names;
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> importModel(MLIRContext &context, const Model &model,
+                                  const ImportOptions &options) {
+  context.loadDialect<PdcDialect, func::FuncDialect>();
+  return Importer(context, model, options).run();
+}
+
+} // namespace pdc

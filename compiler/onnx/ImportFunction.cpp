@@ -1,0 +1,150 @@
+#include "compiler/onnx/ImportFunction.h"
+
+#include "compiler/ir/Conversion.h"
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+static Location locationOf(MLIRContext *context, const std::string &name) {
+  return NameLoc::get(StringAttr::get(context, name));
+}
+
+/// Names a node's random numbers: FNV-1a of its name, so that they do not depend on its place.
+static int64_t keyOf(const std::string &name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char c : name)
+    hash = (hash ^ c) * 0x100000001b3;
+  return static_cast<int64_t>(hash);
+}
+
+FunctionImporter::FunctionImporter(func::FuncOp function, const Model &model, const Loss &loss,
+                                   Entry entry)
+    : function(function), model(model), loss(loss), entry(entry),
+      builder(function.getBody().front().getTerminator()),
+      memories(function->getParentOfType<ModuleOp>()) {
+  for (const ModelNode &node : model.nodes)
+    names.insert(node.name);
+}
+
+void FunctionImporter::run() {
+  for (const ModelNode *node : nodesOfLoss(model, loss))
+    importNode(*node);
+  addLoss();
+}
+
+void FunctionImporter::importNode(const ModelNode &node) {
+  if (node.op == "BatchNormalization")
+    return importBatchNormalization(node);
+  if (node.op == "Dropout")
+    return importDropout(node);
+  importGeneric(node, node.attributes, node.outputs.size());
+}
+
+void FunctionImporter::importGeneric(const ModelNode &node, Attributes attributes, size_t results) {
+  std::vector<Value> operands;
+  for (const std::string &input : node.inputs)
+    operands.push_back(input.empty() ? absent() : valueOf(input, node.name));
+  ValueRange outputs =
+      create({node.op, node.name, std::move(operands), std::move(attributes), results, {}});
+  for (size_t i = 0; i < results; ++i)
+    values[node.outputs[i]] = outputs[i];
+}
+
+/// Training uses the batch's statistics whatever the file says, and keeps the running ones.
+void FunctionImporter::importBatchNormalization(const ModelNode &node) {
+  Attributes attributes = {{"epsilon", node.attributes.number("epsilon", 1e-5)},
+                           {"momentum", node.attributes.number("momentum", 0.9)}};
+  if (entry == Entry::evaluate) {
+    attributes.set("training_mode", int64_t(0));
+    return importGeneric(node, attributes, 1);
+  }
+  std::vector<Value> operands;
+  for (const std::string &input : node.inputs)
+    operands.push_back(valueOf(input, node.name));
+  ValueRange outputs = create({"BatchNormInternal", node.name, operands, attributes, 5, {}});
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    values[node.outputs[i]] = outputs[i];
+  for (size_t i : {1, 2})
+    if (model.initializers.contains(node.inputs[i + 2]))
+      write(outputs[i], node.inputs[i + 2]);
+}
+
+/// The identity in evaluation, and where the file says that it does not train.
+void FunctionImporter::importDropout(const ModelNode &node) {
+  double ratio = known(node, 1, 0.5);
+  Value x = valueOf(node.inputs.at(0), node.name);
+  if (entry == Entry::evaluate || ratio == 0 || known(node, 2, 0) == 0) {
+    values[node.outputs.at(0)] = x;
+    return;
+  }
+  Attributes attributes = {{"ratio", ratio}, {"key", keyOf(node.name)}};
+  values[node.outputs.at(0)] =
+      create({"Dropout", node.name, {x, readMemory("pdc.random")}, attributes, 1, {}})[0];
+}
+
+double FunctionImporter::known(const ModelNode &node, size_t operand, double otherwise) {
+  if (operand >= node.inputs.size() || node.inputs[operand].empty())
+    return otherwise;
+  auto initializer = model.initializers.find(node.inputs[operand]);
+  if (initializer == model.initializers.end() || initializer->second.type.elementCount() != 1)
+    throw Error("node '" + node.name + "' (" + node.op + "): input " + std::to_string(operand) +
+                " '" + node.inputs[operand] + "' must be one number that the file holds");
+  return readTensor(initializer->second).data.at(0);
+}
+
+Value FunctionImporter::valueOf(const std::string &name, const std::string &reader) {
+  auto value = values.find(name);
+  if (value != values.end())
+    return value->second;
+  auto initializer = model.initializers.find(name);
+  if (initializer != model.initializers.end())
+    return valueOfInitializer(initializer->second);
+  if (!memories.lookup<MemoryOp>(name))
+    throw Error("node '" + reader + "': its input '" + name +
+                "' is an output that pdc does not make" +
+                (entry == Entry::evaluate ? " in evaluation" : ""));
+  return values[name] = readMemory(name);
+}
+
+/// Running statistics are read anew by each node: one before it may have written them.
+Value FunctionImporter::valueOfInitializer(const Initializer &initializer) {
+  auto memory = memories.lookup<MemoryOp>(initializer.name);
+  if (memory && memory.getRole() == Role::State)
+    return readMemory(initializer.name);
+  if (memory)
+    return values[initializer.name] = readMemory(initializer.name);
+  Attributes value = {{"value", readTensor(initializer)}};
+  return values[initializer.name] =
+             create({"Constant", names.fresh(initializer.name), {}, value, 1, initializer.type})[0];
+}
+
+Value FunctionImporter::readMemory(const std::string &name) {
+  auto memory = memories.lookup<MemoryOp>(name);
+  Location location = locationOf(builder.getContext(), name);
+  if (memory.getRole() == Role::Weight)
+    return builder.create<WeightVersionOp>(location, memory.getTensorType(), name, Version::Latest);
+  return builder.create<ReadOp>(location, memory.getTensorType(), name);
+}
+
+Value FunctionImporter::absent() {
+  return builder.create<AbsentOp>(function.getLoc(), builder.getNoneType());
+}
+
+ValueRange FunctionImporter::create(const NewNode &node) {
+  MLIRContext *context = builder.getContext();
+  Type type = UnrankedTensorType::get(builder.getF32Type());
+  if (node.type)
+    type = toMlir(context, *node.type);
+  auto op = builder.create<NodeOp>(
+      locationOf(context, node.name), SmallVector<Type>(node.results, type), node.operands, node.op,
+      node.name, toMlir(context, node.attributes), StringAttr(), PhaseAttr(), RateAttr());
+  return op.getResults();
+}
+
+void FunctionImporter::write(Value value, const std::string &memory) {
+  builder.create<WriteOp>(locationOf(builder.getContext(), memory), value, memory);
+}
+
+} // namespace pdc

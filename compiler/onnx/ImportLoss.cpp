@@ -1,0 +1,80 @@
+#include "compiler/onnx/ImportFunction.h"
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+/// Losses are sums here; what they are divided by is summed beside them.
+void FunctionImporter::addLoss() {
+  Value prediction = valueOf(loss.prediction, "loss");
+  if (loss.kind == LossKind::output) {
+    addMetric(prediction, "pdc.loss", "pdc.evaluation_loss");
+    addMetric(readMemory("pdc.one"), "pdc.loss_weight", "pdc.evaluation_loss_weight");
+    return;
+  }
+  Value labels = valueOf(loss.labels, "loss");
+  Value classWeights = loss.classWeights.empty() ? Value() : valueOf(loss.classWeights, "loss");
+  addMetric(addLossNode(prediction, labels, classWeights), "pdc.loss", "pdc.evaluation_loss");
+  addWeight(labels, classWeights);
+  if (entry == Entry::evaluate && hasClasses(loss))
+    builder.create<AccumulateOp>(function.getLoc(),
+                                 create({"CorrectPredictions",
+                                         names.fresh("correct_predictions"),
+                                         {prediction, labels},
+                                         {{"ignore_index", loss.ignoreIndex}},
+                                         1,
+                                         {}})[0],
+                                 "pdc.evaluation_correct");
+}
+
+static std::string_view operatorOf(LossKind kind) {
+  switch (kind) {
+  case LossKind::crossEntropy:
+    return "SoftmaxCrossEntropyLoss";
+  case LossKind::nll:
+    return "NegativeLogLikelihoodLoss";
+  case LossKind::mse:
+    return "MeanSquaredError";
+  case LossKind::l1:
+    return "MeanAbsoluteError";
+  case LossKind::bceWithLogits:
+    return "BinaryCrossEntropyWithLogits";
+  case LossKind::output:
+    break;
+  }
+  throw Error("the graph's own output needs no loss operator");
+}
+
+/// The second result of a softmax, the logarithms of the probabilities, is for the backward pass.
+Value FunctionImporter::addLossNode(Value prediction, Value labels, Value classWeights) {
+  Attributes attributes = {{"reduction", std::string("sum")}};
+  if (hasClasses(loss))
+    attributes.set("ignore_index", loss.ignoreIndex);
+  std::vector<Value> operands = {prediction, labels};
+  if (classWeights)
+    operands.push_back(classWeights);
+  std::string name = loss.node.empty() ? names.fresh("loss") : loss.node;
+  size_t results = loss.kind == LossKind::crossEntropy ? 2 : 1;
+  return create({std::string(operatorOf(loss.kind)), name, operands, attributes, results, {}})[0];
+}
+
+/// Number of labels that count, or the sum of their class weights; of other labels all count.
+void FunctionImporter::addWeight(Value labels, Value classWeights) {
+  Attributes attributes;
+  if (hasClasses(loss))
+    attributes.set("ignore_index", loss.ignoreIndex);
+  std::vector<Value> operands = {labels};
+  if (classWeights)
+    operands.push_back(classWeights);
+  Value weight = create({"LossWeight", names.fresh("loss_weight"), operands, attributes, 1, {}})[0];
+  addMetric(weight, "pdc.loss_weight", "pdc.evaluation_loss_weight");
+}
+
+void FunctionImporter::addMetric(Value value, const std::string &training,
+                                 const std::string &evaluation) {
+  builder.create<AccumulateOp>(function.getLoc(), value,
+                               entry == Entry::train ? training : evaluation);
+}
+
+} // namespace pdc

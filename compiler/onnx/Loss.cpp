@@ -1,0 +1,151 @@
+#include "compiler/onnx/Loss.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+constexpr std::pair<std::string_view, LossKind> kinds[] = {
+    {"cross_entropy", LossKind::crossEntropy},
+    {"nll", LossKind::nll},
+    {"mse", LossKind::mse},
+    {"l1", LossKind::l1},
+    {"bce_with_logits", LossKind::bceWithLogits},
+    {"output", LossKind::output}};
+
+LossKind kindNamed(std::string_view text) {
+  std::string list;
+  for (auto [name, kind] : kinds) {
+    if (name == text)
+      return kind;
+    list += (list.empty() ? "" : ", ") + std::string(name);
+  }
+  throw Error("loss '" + std::string(text) + "' is unknown; expected one of " + list);
+}
+
+const ModelNode *producerOf(const Model &model, const std::string &value) {
+  for (const ModelNode &node : model.nodes)
+    if (!node.outputs.empty() && node.outputs[0] == value)
+      return &node;
+  return nullptr;
+}
+
+bool isLossNode(const ModelNode *node) {
+  return node && (node->op == "SoftmaxCrossEntropyLoss" || node->op == "NegativeLogLikelihoodLoss");
+}
+
+/// The graph's own mean over samples, taken apart into sum and weight.
+Loss lossOfNode(const ModelNode &node) {
+  std::string where = "node '" + node.name + "' (" + node.op + ")";
+  std::string reduction = node.attributes.string("reduction", "mean");
+  if (reduction != "mean")
+    throw Error(where + ": reduction '" + reduction +
+                "' cannot be the loss that is trained; expected 'mean'");
+  Loss loss;
+  loss.kind = node.op == "SoftmaxCrossEntropyLoss" ? LossKind::crossEntropy : LossKind::nll;
+  loss.node = node.name;
+  loss.prediction = node.inputs.at(0);
+  loss.labels = node.inputs.at(1);
+  loss.classWeights = node.inputs.size() > 2 ? node.inputs[2] : "";
+  loss.ignoreIndex = node.attributes.integer("ignore_index", -100);
+  return loss;
+}
+
+std::string withoutSoftmax(const Model &model, const std::string &prediction) {
+  const ModelNode *node = producerOf(model, prediction);
+  bool normalises = node && (node->op == "Softmax" || node->op == "LogSoftmax");
+  int64_t axis = normalises ? node->attributes.integer("axis", -1) : 0;
+  return axis == 1 || axis == -1 ? node->inputs.at(0) : prediction;
+}
+
+std::string freshLabels(const Model &model) {
+  std::string name = "labels";
+  for (int i = 2; model.initializers.contains(name); ++i)
+    name = "labels_" + std::to_string(i);
+  return name;
+}
+
+/// Names may hold colons, so OUTPUT is the longest part that is a value of the graph.
+std::pair<std::string, std::string> splitNames(const Model &model, const std::string &text) {
+  if (isValueOfGraph(model, text))
+    return {text, ""};
+  for (size_t at = text.rfind(':'); at != std::string::npos && at > 0; at = text.rfind(':', at - 1))
+    if (isValueOfGraph(model, text.substr(0, at)))
+      return {text.substr(0, at), text.substr(at + 1)};
+  std::string outputs;
+  for (const ModelValue &output : model.outputs)
+    outputs += (outputs.empty() ? "'" : ", '") + output.name + "'";
+  throw Error("loss: the model has no value '" + text + "'; its outputs are " + outputs);
+}
+
+Loss defaultLoss(const Model &model) {
+  for (const ModelValue &output : model.outputs)
+    if (const ModelNode *node = producerOf(model, output.name); isLossNode(node))
+      return lossOfNode(*node);
+  Loss loss;
+  loss.prediction = model.outputs.at(0).name;
+  return loss;
+}
+
+Loss lossOfOption(const Model &model, const std::string &option) {
+  Loss loss;
+  size_t colon = option.find(':');
+  loss.kind = kindNamed(option.substr(0, colon));
+  loss.prediction = model.outputs.at(0).name;
+  if (colon != std::string::npos)
+    std::tie(loss.prediction, loss.labels) = splitNames(model, option.substr(colon + 1));
+  const ModelNode *node = producerOf(model, loss.prediction);
+  return isLossNode(node) ? lossOfNode(*node) : loss;
+}
+
+} // namespace
+
+bool isValueOfGraph(const Model &model, const std::string &name) {
+  auto isNamed = [&](const auto &value) { return value.name == name; };
+  auto makes = [&](const ModelNode &node) {
+    return std::find(node.outputs.begin(), node.outputs.end(), name) != node.outputs.end();
+  };
+  return !name.empty() && (std::any_of(model.inputs.begin(), model.inputs.end(), isNamed) ||
+                           std::any_of(model.nodes.begin(), model.nodes.end(), makes));
+}
+
+Loss chooseLoss(const Model &model, const std::string &option) {
+  Loss loss = option.empty() ? defaultLoss(model) : lossOfOption(model, option);
+  if (loss.kind == LossKind::crossEntropy)
+    loss.prediction = withoutSoftmax(model, loss.prediction);
+  if (loss.labels.empty() && loss.kind != LossKind::output)
+    loss.labels = freshLabels(model);
+  if (!isValueOfGraph(model, loss.prediction))
+    throw Error("loss: '" + loss.prediction + "' is computed from no input");
+  return loss;
+}
+
+std::string toString(const Loss &loss) {
+  std::string text;
+  for (auto [name, kind] : kinds)
+    if (kind == loss.kind)
+      text = name;
+  text += " of '" + loss.prediction + "'";
+  if (loss.kind != LossKind::output)
+    text += " with labels '" + loss.labels + "'";
+  return text;
+}
+
+std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss) {
+  std::set<std::string> needed = {loss.prediction, loss.labels, loss.classWeights};
+  needed.erase("");
+  std::vector<const ModelNode *> nodes;
+  for (auto node = model.nodes.rbegin(); node != model.nodes.rend(); ++node) {
+    auto isNeeded = [&](const std::string &output) { return needed.contains(output); };
+    if (std::none_of(node->outputs.begin(), node->outputs.end(), isNeeded))
+      continue;
+    needed.insert(node->inputs.begin(), node->inputs.end());
+    needed.erase("");
+    nodes.push_back(&*node);
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  return nodes;
+}
+
+} // namespace pdc

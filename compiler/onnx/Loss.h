@@ -1,0 +1,42 @@
+#pragma once
+
+#include "compiler/onnx/Model.h"
+
+namespace pdc {
+
+enum class LossKind : uint8_t { crossEntropy, nll, mse, l1, bceWithLogits, output };
+
+/// What training minimises: the sum over samples of the loss, to be divided by a sum of weights.
+struct Loss {
+  LossKind kind = LossKind::crossEntropy;
+  /// The value that is judged; for `output` the value that is the loss.
+  std::string prediction;
+  /// A value of the graph, or the name of a new input.
+  std::string labels;
+  /// An initializer with one weight per class; empty without.
+  std::string classWeights;
+  int64_t ignoreIndex = -100;
+  /// The graph's own loss node that this stands for; empty when the loss is attached.
+  std::string node;
+};
+
+/// Reads `KIND[:OUTPUT[:LABELS]]`. Empty: the graph's own SoftmaxCrossEntropyLoss or
+/// NegativeLogLikelihoodLoss where an output is one, else cross_entropy on the first output. A
+/// Softmax or LogSoftmax before cross_entropy is part of it and left out.
+Loss chooseLoss(const Model &model, const std::string &option);
+
+/// As in "cross_entropy of 'logits' with labels 'labels'".
+std::string toString(const Loss &loss);
+
+/// Whether labels are class numbers, so that predictions can be counted as correct.
+inline bool hasClasses(const Loss &loss) {
+  return loss.kind == LossKind::crossEntropy || loss.kind == LossKind::nll;
+}
+
+/// Whether an input or a node of the graph makes this value.
+bool isValueOfGraph(const Model &model, const std::string &name);
+
+/// The nodes that the loss depends on, in order.
+std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss);
+
+} // namespace pdc

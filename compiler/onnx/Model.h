@@ -1,0 +1,79 @@
+#pragma once
+
+#include "compiler/operators/Operator.h"
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace pdc {
+
+/// A dimension of a graph input or output: a number, or a name that `--bind` or the plan gives one.
+struct Dimension {
+  std::optional<int64_t> value;
+  std::string symbol;
+};
+
+struct ModelValue {
+  std::string name;
+  ElementType element = ElementType::f32;
+  std::vector<Dimension> shape;
+};
+
+/// A tensor of the model that is stored, not computed: in the file, beside it, or as one repeated
+/// value (ConstantOfShape). The bytes are read only when asked for.
+struct Initializer {
+  std::string name;
+  TensorType type;
+  std::optional<double> fill;
+  /// Little-endian bytes in the file `file` (model or external data) or held here.
+  std::string bytes;
+  std::filesystem::path file;
+  uint64_t offset = 0;
+  uint64_t length = 0;
+  /// Written as a Constant node or made from an attribute: never trained unless asked for.
+  bool literal = false;
+};
+
+struct ModelNode {
+  std::string name; ///< unique, never empty
+  std::string op;
+  Attributes attributes;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+};
+
+/// A checked ONNX model: opset differences gone (each node in opset 17's form), functions inlined,
+/// sorted topologically, every name unique.
+struct Model {
+  std::string name; ///< file name, for messages and headers
+  std::vector<ModelValue> inputs;
+  std::vector<ModelValue> outputs;
+  std::map<std::string, Initializer> initializers;
+  std::vector<ModelNode> nodes;
+};
+
+/// Reads and checks a model. Throws Error for anything unreadable, malformed or not supported,
+/// naming the node, the operator, the opset and what is supported.
+Model readModel(const std::filesystem::path &path);
+
+/// The same for a model held in memory. `name` stands in messages; `folder` is where external data
+/// lies, and without it external data is refused.
+Model parseModel(std::string_view bytes, const std::string &name,
+                 const std::filesystem::path &folder = {});
+
+/// The initializer's elements; throws Error when the file does not hold them.
+std::string readBytes(const Initializer &initializer);
+
+/// The initializer as numbers, for values that the compiler looks at; throws Error when it has more
+/// elements than such a value ever has.
+Tensor readTensor(const Initializer &initializer);
+
+/// Binds every symbolic dimension of that name.
+void bindDimension(Model &model, const std::string &symbol, int64_t value);
+
+/// A readable listing (`pdc --stop-after=import`).
+std::string toString(const Model &model);
+
+} // namespace pdc

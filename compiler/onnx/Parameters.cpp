@@ -1,0 +1,119 @@
+#include "compiler/onnx/Parameters.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+/// Which operands of an operator hold weights.
+struct WeightOperands {
+  std::string_view op;
+  std::vector<size_t> operands;
+};
+
+const WeightOperands weightOperands[] = {
+    {"Add", {0, 1}},
+    {"BatchNormalization", {1, 2}},
+    {"Conv", {1, 2}},
+    {"ConvTranspose", {1, 2}},
+    {"Div", {0, 1}},
+    {"Gather", {0}},
+    {"Gemm", {0, 1, 2}},
+    {"GroupNormalization", {1, 2}},
+    {"InstanceNormalization", {1, 2}},
+    {"LSTM", {1, 2, 3}},
+    {"GRU", {1, 2, 3}},
+    {"LayerNormalization", {1, 2}},
+    {"MatMul", {0, 1}},
+    {"Mul", {0, 1}},
+    {"PRelu", {1}},
+    {"Sub", {0, 1}},
+};
+
+/// What only moves elements: a weight behind it is a weight before it.
+constexpr std::string_view movements[] = {"Cast", "Concat",    "Expand",   "Flatten", "Identity",
+                                          "Pad",  "Reshape",   "Slice",    "Split",   "Squeeze",
+                                          "Tile", "Transpose", "Unsqueeze"};
+
+constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
+                                            "sin_cached"};
+
+bool isBufferName(const std::string &name) {
+  return std::any_of(std::begin(bufferNames), std::end(bufferNames),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+}
+
+void addWeightOperands(const ModelNode &node, std::set<std::string> &weights) {
+  auto isMade = [&](const std::string &output) { return weights.contains(output); };
+  bool movesWeight =
+      std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements) &&
+      std::any_of(node.outputs.begin(), node.outputs.end(), isMade);
+  if (movesWeight)
+    weights.insert(node.inputs.begin(), node.inputs.end());
+  for (const WeightOperands &row : weightOperands)
+    for (size_t operand : row.operands)
+      if (row.op == node.op && operand < node.inputs.size())
+        weights.insert(node.inputs[operand]);
+}
+
+std::set<std::string> parametersByRule(const Model &model, const Loss &loss) {
+  std::set<std::string> operands;
+  std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+    addWeightOperands(**node, operands);
+  std::set<std::string> statistics = runningStatistics(model), parameters;
+  for (const auto &[name, initializer] : model.initializers)
+    if (operands.contains(name) && isFloatingPoint(initializer.type.element) &&
+        !initializer.literal && !statistics.contains(name) && !isBufferName(name))
+      parameters.insert(name);
+  return parameters;
+}
+
+bool matches(const std::string &pattern, const std::string &name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+std::set<std::string> matching(const Model &model, const std::string &pattern) {
+  std::set<std::string> names, statistics = runningStatistics(model);
+  for (const auto &[name, initializer] : model.initializers)
+    if (matches(pattern, name) && isFloatingPoint(initializer.type.element) &&
+        !statistics.contains(name))
+      names.insert(name);
+  if (names.empty())
+    throw Error("pattern '" + pattern +
+                "' matches no floating-point initializer that can be a "
+                "parameter; `--stop-after=import` lists them");
+  return names;
+}
+
+} // namespace
+
+std::set<std::string> runningStatistics(const Model &model) {
+  std::set<std::string> names;
+  for (const ModelNode &node : model.nodes)
+    if (node.op == "BatchNormalization")
+      for (size_t i = 3; i < node.inputs.size(); ++i)
+        if (model.initializers.contains(node.inputs[i]))
+          names.insert(node.inputs[i]);
+  return names;
+}
+
+std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
+                                       const ParameterPatterns &patterns) {
+  std::set<std::string> parameters;
+  for (const std::string &pattern : patterns.train)
+    parameters.merge(matching(model, pattern));
+  if (patterns.train.empty())
+    parameters = parametersByRule(model, loss);
+  for (const std::string &pattern : patterns.freeze)
+    for (const std::string &name : matching(model, pattern))
+      parameters.erase(name);
+  if (parameters.empty())
+    throw Error("no initializer is left to train; name them with --train PATTERN");
+  return parameters;
+}
+
+} // namespace pdc

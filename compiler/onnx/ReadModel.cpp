@@ -1,0 +1,226 @@
+#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/ReadNodes.h"
+#include "compiler/onnx/SortNodes.h"
+#include "compiler/onnx/TensorProto.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+namespace pdc {
+
+namespace {
+
+/// Newer files may say things that the reader's message classes drop without a word.
+constexpr int64_t newestIrVersion = 10;
+
+onnx::ModelProto parse(google::protobuf::io::ZeroCopyInputStream &stream) {
+  google::protobuf::LogSilencer silence;
+  google::protobuf::io::CodedInputStream coded(&stream);
+  coded.SetTotalBytesLimit(std::numeric_limits<int>::max());
+  onnx::ModelProto model;
+  if (!model.ParseFromCodedStream(&coded) || !coded.ConsumedEntireMessage())
+    throw Error("not an ONNX model, or cut off");
+  return model;
+}
+
+void checkHeader(const onnx::ModelProto &model) {
+  if (!model.has_graph())
+    throw Error("not an ONNX model: it has no graph");
+  if (model.ir_version() < 1 || model.ir_version() > newestIrVersion)
+    throw Error("IR version " + std::to_string(model.ir_version()) +
+                " is not supported; supported "
+                "are 1 to " +
+                std::to_string(newestIrVersion));
+  if (model.training_info_size())
+    throw Error("training_info is not supported; export the forward graph and give loss and "
+                "optimizer on the command line");
+  if (model.graph().sparse_initializer_size())
+    throw Error("sparse initializer '" + model.graph().sparse_initializer(0).values().name() +
+                "' is not supported; export it dense");
+}
+
+Dimension readDimension(const onnx::TensorShapeProto::Dimension &proto, const std::string &value,
+                        int index) {
+  if (proto.has_dim_value()) {
+    if (proto.dim_value() <= 0)
+      throw Error("value '" + value + "': dimension " + std::to_string(index) + " is " +
+                  std::to_string(proto.dim_value()) + ", expected at least 1 or a name");
+    return {proto.dim_value(), ""};
+  }
+  std::string symbol = proto.dim_param();
+  return {std::nullopt, symbol.empty() ? value + "_dim" + std::to_string(index) : symbol};
+}
+
+ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
+  constexpr int maximumRank = 64;
+  ModelValue value{proto.name(), ElementType::f32, {}};
+  std::string where = std::string(isInput ? "input" : "output") + " '" + proto.name() + "'";
+  if (!proto.type().has_tensor_type()) {
+    if (isInput || proto.type().value_case() != onnx::TypeProto::VALUE_NOT_SET)
+      throw Error(where + ": expected a tensor type; sequences, maps and untyped inputs are not "
+                          "supported");
+    return value;
+  }
+  const onnx::TypeProto::Tensor &tensor = proto.type().tensor_type();
+  value.element = toElementType(tensor.elem_type(), where);
+  if (isInput && !tensor.has_shape())
+    throw Error(where + ": has no shape; export it with one (dimensions may be names)");
+  if (tensor.shape().dim_size() > maximumRank)
+    throw Error(where + ": rank " + std::to_string(tensor.shape().dim_size()) + " exceeds " +
+                std::to_string(maximumRank));
+  for (int i = 0; i < tensor.shape().dim_size(); ++i)
+    value.shape.push_back(readDimension(tensor.shape().dim(i), proto.name(), i));
+  return value;
+}
+
+/// What is computed for no one is not imported: nodes whose outputs nobody reads, constants that
+/// shapes took in. Outputs are kept whole: a gradient rule may read what the file does not.
+void dropUnused(Model &model) {
+  std::set<std::string, std::less<>> used;
+  for (const ModelValue &output : model.outputs)
+    used.insert(output.name);
+  std::vector<ModelNode> kept;
+  for (auto node = model.nodes.rbegin(); node != model.nodes.rend(); ++node) {
+    auto isUsed = [&](const std::string &name) { return used.contains(name); };
+    if (std::none_of(node->outputs.begin(), node->outputs.end(), isUsed))
+      continue;
+    used.insert(node->inputs.begin(), node->inputs.end());
+    kept.push_back(std::move(*node));
+  }
+  model.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  std::erase_if(model.initializers, [&](const auto &entry) { return !used.contains(entry.first); });
+}
+
+class ModelReader {
+public:
+  ModelReader(onnx::ModelProto &proto, const std::filesystem::path &folder)
+      : proto(proto), graph(*proto.mutable_graph()), folder(folder) {}
+
+  void read(Model &model) {
+    readInitializers(model);
+    readInputs(model);
+    for (const onnx::ValueInfoProto &output : graph.output())
+      model.outputs.push_back(readValue(output, false));
+    if (model.outputs.empty())
+      throw Error("the graph has no output");
+    std::vector<FlatNode> nodes = flattenFunctions(proto, values);
+    auto isGiven = [this](const std::string &name) { return given.contains(name); };
+    nodes = sortNodes(std::move(nodes), isGiven);
+    checkOutputs(nodes, model);
+    readNodes(std::move(nodes), values, folder, model);
+    dropUnused(model);
+  }
+
+private:
+  void give(const std::string &name, const std::string &what) {
+    if (name.empty())
+      throw Error(what + " without a name");
+    if (!given.insert(name))
+      throw Error(what + " '" + name + "' is there twice");
+    values.insert(name);
+  }
+
+  void readInitializers(Model &model) {
+    for (onnx::TensorProto &tensor : *graph.mutable_initializer()) {
+      give(tensor.name(), "initializer");
+      Initializer initializer =
+          takeInitializer(tensor, "initializer '" + tensor.name() + "'", folder);
+      model.initializers.emplace(tensor.name(), std::move(initializer));
+    }
+  }
+
+  /// Before IR 4 initializers had to be listed as inputs too.
+  void readInputs(Model &model) {
+    for (const onnx::ValueInfoProto &input : graph.input()) {
+      if (model.initializers.contains(input.name()))
+        continue;
+      give(input.name(), "input");
+      model.inputs.push_back(readValue(input, true));
+    }
+  }
+
+  void checkOutputs(const std::vector<FlatNode> &nodes, const Model &model) {
+    std::set<std::string> made;
+    for (const FlatNode &node : nodes)
+      made.insert(node.proto.output().begin(), node.proto.output().end());
+    Names seen;
+    for (const ModelValue &output : model.outputs) {
+      if (!made.contains(output.name) && !given.contains(output.name))
+        throw Error("output '" + output.name + "' is made by no node");
+      if (!seen.insert(output.name))
+        throw Error("output '" + output.name + "' is there twice");
+    }
+  }
+
+  onnx::ModelProto &proto;
+  onnx::GraphProto &graph;
+  const std::filesystem::path &folder;
+  Names given;
+  Names values;
+};
+
+Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::string &name,
+                 const std::filesystem::path &folder) {
+  try {
+    onnx::ModelProto proto = parse(stream);
+    checkHeader(proto);
+    Model model;
+    model.name = name;
+    ModelReader(proto, folder).read(model);
+    return model;
+  } catch (const Error &error) {
+    throw Error(name + ": " + error.what());
+  }
+}
+
+} // namespace
+
+Model parseModel(std::string_view bytes, const std::string &name,
+                 const std::filesystem::path &folder) {
+  if (bytes.size() > size_t(std::numeric_limits<int>::max()))
+    throw Error(name + ": larger than 2 GiB; store its weights as external data");
+  google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  return readStream(stream, name, folder);
+}
+
+Model readModel(const std::filesystem::path &path) {
+  std::string name = path.filename().string();
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw Error(path.string() + ": " +
+                (std::filesystem::exists(path, error) ? "not a file" : "no such file"));
+  std::ifstream file(path, std::ios::binary);
+  if (!file)
+    throw Error(path.string() + ": cannot be opened for reading");
+  google::protobuf::io::IstreamInputStream stream(&file);
+  std::filesystem::path folder = path.parent_path();
+  return readStream(stream, name, folder.empty() ? "." : folder);
+}
+
+void bindDimension(Model &model, const std::string &symbol, int64_t value) {
+  if (value <= 0)
+    throw Error("dimension '" + symbol + "' bound to " + std::to_string(value) +
+                ", expected at least 1");
+  bool found = false;
+  std::set<std::string> symbols;
+  for (auto *values : {&model.inputs, &model.outputs})
+    for (ModelValue &entry : *values)
+      for (Dimension &dimension : entry.shape) {
+        if (dimension.symbol == symbol && !dimension.symbol.empty()) {
+          dimension.value = value;
+          found = true;
+        } else if (!dimension.value) {
+          symbols.insert(dimension.symbol);
+        }
+      }
+  if (found)
+    return;
+  std::string known;
+  for (const std::string &name : symbols)
+    known += (known.empty() ? "" : ", ") + name;
+  throw Error(model.name + ": no dimension '" + symbol + "'; " +
+              (known.empty() ? "all are numbers" : "there is " + known));
+}
+
+} // namespace pdc

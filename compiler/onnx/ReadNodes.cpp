@@ -1,0 +1,286 @@
+#include "compiler/onnx/ReadNodes.h"
+
+#include "compiler/onnx/TensorProto.h"
+
+#include <charconv>
+
+namespace pdc {
+
+namespace {
+
+using onnx::AttributeProto;
+
+class NodeReader {
+public:
+  NodeReader(Names &values, const std::filesystem::path &folder, Model &model)
+      : values(values), folder(folder), model(model) {}
+
+  void read(FlatNode &flat) {
+    onnx::NodeProto &proto = flat.proto;
+    std::string name = names.fresh(proto.name().empty() ? proto.op_type() : proto.name());
+    where =
+        "node '" + name + "' (" + proto.op_type() + ", opset " + std::to_string(flat.opset) + ")";
+    checkDomain(proto.domain());
+    if (becomesInitializer(proto, name, flat.opset))
+      return;
+    ImportedNode node = readNode(proto, name);
+    normaliseNode(node, flat.opset);
+    checkCounts(node);
+    model.nodes.push_back({std::move(node.name), std::move(node.op), std::move(node.attributes),
+                           std::move(node.inputs), std::move(node.outputs)});
+  }
+
+private:
+  void checkDomain(const std::string &domain) {
+    if (!domain.empty())
+      throw Error(where + ": operators of domain '" + domain +
+                  "' are not supported; supported are those of ai.onnx and the model's own "
+                  "functions");
+  }
+
+  ImportedNode readNode(onnx::NodeProto &proto, const std::string &name) {
+    ImportedNode node;
+    node.op = proto.op_type();
+    node.name = name;
+    if (findOperator(node.op))
+      readAttributes(proto, node);
+    for (const std::string &input : proto.input())
+      node.inputs.push_back(resolve(input));
+    node.outputs.assign(proto.output().begin(), proto.output().end());
+    while (!node.inputs.empty() && node.inputs.back().empty())
+      node.inputs.pop_back();
+    while (!node.outputs.empty() && node.outputs.back().empty())
+      node.outputs.pop_back();
+    node.addConstant = [this, name](Tensor value) {
+      return addConstant(values.fresh(name + "/constant"), value);
+    };
+    return node;
+  }
+
+  void readAttributes(onnx::NodeProto &proto, ImportedNode &node) {
+    for (AttributeProto &attribute : *proto.mutable_attribute()) {
+      if (node.attributes.has(attribute.name()))
+        throw Error(where + ": attribute '" + attribute.name() + "' is given twice");
+      node.attributes.set(attribute.name(), readAttribute(attribute));
+    }
+  }
+
+  Attribute readAttribute(AttributeProto &attribute) {
+    switch (kindOf(attribute)) {
+    case AttributeProto::INT:
+      return attribute.i();
+    case AttributeProto::FLOAT:
+      return widened(attribute.f());
+    case AttributeProto::STRING:
+      return attribute.s();
+    case AttributeProto::INTS:
+      return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
+    case AttributeProto::FLOATS:
+      return widened(attribute.floats());
+    case AttributeProto::STRINGS:
+      return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
+    case AttributeProto::TENSOR:
+      return readTensor(takeInitializer(*attribute.mutable_t(),
+                                        where + ", attribute '" + attribute.name() + "'", folder));
+    default:
+      break;
+    }
+    throw Error(
+        where + ": attribute '" + attribute.name() +
+        "' is a graph, a type or a sparse tensor; supported are numbers, strings, tensors and "
+        "lists of numbers or strings");
+  }
+
+  /// The double that is written like the float: 0.1, not 0.10000000149. It rounds to the same
+  /// float.
+  static double widened(float number) {
+    char text[32];
+    auto end = std::to_chars(text, text + sizeof text, number).ptr;
+    double result = number;
+    std::from_chars(text, end, result);
+    return result;
+  }
+
+  static std::vector<double> widened(const google::protobuf::RepeatedField<float> &numbers) {
+    std::vector<double> result;
+    for (float number : numbers)
+      result.push_back(widened(number));
+    return result;
+  }
+
+  /// Files of IR 1 leave the type out.
+  static int kindOf(const AttributeProto &a) {
+    if (a.type() != AttributeProto::UNDEFINED)
+      return a.type();
+    if (a.has_f())
+      return AttributeProto::FLOAT;
+    if (a.has_i())
+      return AttributeProto::INT;
+    if (a.has_s())
+      return AttributeProto::STRING;
+    if (a.has_t())
+      return AttributeProto::TENSOR;
+    if (a.floats_size())
+      return AttributeProto::FLOATS;
+    if (a.ints_size())
+      return AttributeProto::INTS;
+    if (a.strings_size())
+      return AttributeProto::STRINGS;
+    return AttributeProto::UNDEFINED;
+  }
+
+  std::string addConstant(const std::string &name, const Tensor &value) {
+    Initializer initializer{name, value.type, {}, {}, {}, 0, 0, true};
+    for (double element : value.data)
+      appendElement(initializer.bytes, value.type.element, element);
+    initializer.length = initializer.bytes.size();
+    model.initializers.emplace(name, std::move(initializer));
+    return name;
+  }
+
+  template <typename Stored> static void append(std::string &bytes, Stored value) {
+    bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+  }
+
+  void appendElement(std::string &bytes, ElementType element, double value) {
+    switch (element) {
+    case ElementType::f32:
+      return append(bytes, static_cast<float>(value));
+    case ElementType::f64:
+      return append(bytes, value);
+    case ElementType::i64:
+      return append(bytes, toInteger(value));
+    case ElementType::i32:
+      return append(bytes, static_cast<int32_t>(toInteger(value)));
+    case ElementType::i8:
+      return append(bytes, static_cast<int8_t>(toInteger(value)));
+    case ElementType::u8:
+    case ElementType::boolean:
+      return append(bytes, static_cast<uint8_t>(toInteger(value)));
+    case ElementType::f16:
+    case ElementType::bf16:
+      break;
+    }
+    throw Error(where + ": a constant of half precision made from an attribute is not supported");
+  }
+
+  bool becomesInitializer(onnx::NodeProto &proto, const std::string &name, int opset) {
+    if (proto.op_type() == "Constant")
+      return addConstantNode(proto, name, opset), true;
+    if (proto.op_type() == "ConstantOfShape")
+      return addFill(proto);
+    return proto.op_type() == "Identity" && addAlias(proto);
+  }
+
+  const std::string &outputOf(const onnx::NodeProto &proto) {
+    if (proto.output_size() != 1 || proto.output(0).empty())
+      throw Error(where + ": expected one output, found " + std::to_string(proto.output_size()));
+    return proto.output(0);
+  }
+
+  /// A tensor is taken as it is, since it may be large; the other spellings are small.
+  void addConstantNode(onnx::NodeProto &proto, const std::string &name, int opset) {
+    const std::string &output = outputOf(proto);
+    for (AttributeProto &attribute : *proto.mutable_attribute())
+      if (attribute.name() == "value" && attribute.has_t()) {
+        Initializer initializer = takeInitializer(*attribute.mutable_t(), where, folder);
+        initializer.name = output;
+        initializer.literal = true;
+        model.initializers.emplace(output, std::move(initializer));
+        return;
+      }
+    ImportedNode node = readNode(proto, name);
+    normaliseNode(node, opset);
+    addConstant(output, *node.attributes.tensor("value"));
+  }
+
+  /// A weight as ConstantOfShape of a known shape: one repeated value, whatever its size.
+  bool addFill(onnx::NodeProto &proto) {
+    auto shape = proto.input_size() == 1 ? model.initializers.find(resolve(proto.input(0)))
+                                         : model.initializers.end();
+    if (shape == model.initializers.end())
+      return false;
+    Initializer fill{outputOf(proto), {}, 0.0, {}, {}, 0, 0};
+    for (AttributeProto &attribute : *proto.mutable_attribute()) {
+      if (attribute.name() != "value" || !attribute.has_t())
+        throw Error(where + ": attribute '" + attribute.name() + "' is unknown; expected 'value'");
+      Tensor value = readTensor(takeInitializer(*attribute.mutable_t(), where, folder));
+      if (value.data.size() != 1)
+        throw Error(where + ": attribute 'value' must have one element, found " +
+                    value.type.toString());
+      fill.type.element = value.type.element;
+      fill.fill = value.data[0];
+    }
+    fill.type.shape = readShape(shape->second);
+    checkedElementCount(fill.type, where);
+    model.initializers.emplace(fill.name, std::move(fill));
+    return true;
+  }
+
+  std::vector<int64_t> readShape(const Initializer &initializer) {
+    constexpr int64_t maximumRank = 64;
+    const TensorType &type = initializer.type;
+    if (type.element != ElementType::i64 || type.rank() != 1 || type.shape[0] > maximumRank)
+      throw Error(where + ": expected a shape of type i64[rank], found " + type.toString());
+    return readTensor(initializer).toIntegers();
+  }
+
+  /// Exporters write a shared weight as Identity of another one: then all read that one.
+  bool addAlias(const onnx::NodeProto &proto) {
+    if (proto.input_size() != 1 || !model.initializers.contains(resolve(proto.input(0))))
+      return false;
+    const std::string &name = outputOf(proto);
+    for (const ModelValue &output : model.outputs)
+      if (output.name == name)
+        return false;
+    aliases[name] = resolve(proto.input(0));
+    return true;
+  }
+
+  const std::string &resolve(const std::string &name) const {
+    auto alias = aliases.find(name);
+    return alias == aliases.end() ? name : alias->second;
+  }
+
+  void checkCounts(const ImportedNode &node) {
+    const Operator *op = findOperator(node.op);
+    if (!op || (op->inputs.empty() && op->outputs.empty()))
+      return;
+    checkCount("inputs", node.inputs, op->inputs);
+    checkCount("outputs", node.outputs, op->outputs);
+  }
+
+  void checkCount(std::string_view what, const std::vector<std::string> &found,
+                  const std::vector<Parameter> &parameters) {
+    size_t needed = 0;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (!parameters[i].optional)
+        needed = i + 1;
+    bool variadic = !parameters.empty() && parameters.back().variadic;
+    if (found.size() < needed || (!variadic && found.size() > parameters.size()))
+      throw Error(where + ": expected " + std::to_string(needed) + " to " +
+                  (variadic ? "any number of" : std::to_string(parameters.size())) + " " +
+                  std::string(what) + ", found " + std::to_string(found.size()));
+    for (size_t i = 0; i < needed; ++i)
+      if (found[i].empty())
+        throw Error(where + ": '" + std::string(parameters[i].name) + "' is left out but needed");
+  }
+
+  Names &values;
+  const std::filesystem::path &folder;
+  Model &model;
+  Names names;
+  std::unordered_map<std::string, std::string> aliases;
+  std::string where;
+};
+
+} // namespace
+
+void readNodes(std::vector<FlatNode> nodes, Names &values, const std::filesystem::path &folder,
+               Model &model) {
+  NodeReader reader(values, folder, model);
+  for (FlatNode &node : nodes)
+    reader.read(node);
+}
+
+} // namespace pdc

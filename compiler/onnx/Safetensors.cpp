@@ -1,0 +1,159 @@
+#include "compiler/onnx/Safetensors.h"
+
+#include "compiler/onnx/TensorProto.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <fstream>
+
+namespace pdc {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::pair<std::string_view, ElementType> elementNames[] = {
+    {"F32", ElementType::f32},   {"F64", ElementType::f64}, {"F16", ElementType::f16},
+    {"BF16", ElementType::bf16}, {"I64", ElementType::i64}, {"I32", ElementType::i32},
+    {"I8", ElementType::i8},     {"U8", ElementType::u8},   {"BOOL", ElementType::boolean}};
+
+std::string_view nameOf(ElementType element) {
+  for (auto [name, candidate] : elementNames)
+    if (candidate == element)
+      return name;
+  throw Error("unknown element type");
+}
+
+ElementType elementNamed(const std::string &text, const std::string &where) {
+  for (auto [name, element] : elementNames)
+    if (name == text)
+      return element;
+  throw Error(where + ": element type '" + text + "' is not supported");
+}
+
+bool isStored(const Initializer &initializer) {
+  return !initializer.fill && isFloatingPoint(initializer.type.element);
+}
+
+/// The header, padded so that the data begins at a multiple of eight.
+std::string headerOf(const Model &model) {
+  json header = json::object();
+  uint64_t offset = 0;
+  for (const auto &[name, initializer] : model.initializers) {
+    if (!isStored(initializer))
+      continue;
+    if (name == "__metadata__")
+      throw Error("initializer '" + name + "': this name is reserved in weights files");
+    header[name] = {{"dtype", nameOf(initializer.type.element)},
+                    {"shape", initializer.type.shape},
+                    {"data_offsets", {offset, offset + initializer.length}}};
+    offset += initializer.length;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const json::exception &) {
+    throw Error(model.name + ": the name of an initializer is not UTF-8");
+  }
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+void copyBytes(const Initializer &initializer, std::ostream &out) {
+  if (initializer.file.empty()) {
+    out.write(initializer.bytes.data(), static_cast<std::streamsize>(initializer.bytes.size()));
+    return;
+  }
+  constexpr uint64_t chunk = uint64_t(1) << 20;
+  for (uint64_t done = 0; done < initializer.length; done += chunk) {
+    Initializer part = initializer;
+    part.offset += done;
+    part.length = std::min(chunk, initializer.length - done);
+    std::string bytes = readBytes(part);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+}
+
+uint64_t readHeaderLength(std::istream &file, uint64_t size, const std::string &name) {
+  unsigned char bytes[8];
+  if (size < 8 || !file.read(reinterpret_cast<char *>(bytes), 8))
+    throw Error(name + ": not a safetensors file: shorter than its header");
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i)
+    length = length << 8 | bytes[i];
+  constexpr uint64_t limit = uint64_t(256) << 20;
+  if (length > size - 8 || length > limit)
+    throw Error(name + ": not a safetensors file, or cut off: its header is said to have " +
+                std::to_string(length) + " bytes of " + std::to_string(size));
+  return length;
+}
+
+StoredTensor readEntry(const json &entry, uint64_t begin, uint64_t size, const std::string &where) {
+  StoredTensor tensor;
+  tensor.type.element = elementNamed(entry.at("dtype").get<std::string>(), where);
+  tensor.type.shape = entry.at("shape").get<std::vector<int64_t>>();
+  auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+  tensor.length = checkedElementCount(tensor.type, where) * bytesPerElement(tensor.type.element);
+  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > size - begin)
+    throw Error(where + ": its data lies outside of the file");
+  if (offsets[1] - offsets[0] != tensor.length)
+    throw Error(where + ": " + tensor.type.toString() + " needs " + std::to_string(tensor.length) +
+                " bytes, found " + std::to_string(offsets[1] - offsets[0]));
+  tensor.offset = begin + offsets[0];
+  return tensor;
+}
+
+} // namespace
+
+std::map<std::string, StoredTensor> readSafetensors(const std::filesystem::path &path) {
+  std::string name = path.string();
+  std::error_code error;
+  uint64_t size = std::filesystem::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file)
+    throw Error(name + ": cannot be opened for reading");
+  std::string header(readHeaderLength(file, size, name), '\0');
+  if (!file.read(header.data(), static_cast<std::streamsize>(header.size())))
+    throw Error(name + ": cannot be read");
+  std::map<std::string, StoredTensor> tensors;
+  try {
+    const json entries = json::parse(header);
+    for (const auto &[key, entry] : entries.items())
+      if (key != "__metadata__")
+        tensors[key] = readEntry(entry, 8 + header.size(), size, name + ": tensor '" + key + "'");
+  } catch (const json::exception &) {
+    throw Error(name +
+                ": not a safetensors file: its header is no valid JSON of the expected form");
+  }
+  return tensors;
+}
+
+std::string readBytes(const std::filesystem::path &path, const StoredTensor &tensor) {
+  Initializer place{
+      path.filename().string(), tensor.type, {}, {}, path, tensor.offset, tensor.length};
+  return readBytes(place);
+}
+
+void writeWeights(const Model &model, const std::filesystem::path &path) {
+  std::string header = headerOf(model);
+  std::filesystem::path unfinished = path;
+  unfinished += ".unfinished";
+  {
+    std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+    for (uint64_t length = header.size(), i = 0; i < 8; ++i)
+      out.put(static_cast<char>(length >> (8 * i)));
+    out << header;
+    for (const auto &[name, initializer] : model.initializers)
+      if (isStored(initializer))
+        copyBytes(initializer, out);
+    if (!out.flush())
+      throw Error(unfinished.string() + ": cannot be written");
+  }
+  std::error_code error;
+  std::filesystem::rename(unfinished, path, error);
+  if (error)
+    throw Error(path.string() + ": cannot be written: " + error.message());
+}
+
+} // namespace pdc

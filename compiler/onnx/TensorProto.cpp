@@ -1,0 +1,210 @@
+#include "compiler/onnx/TensorProto.h"
+
+#include <bit>
+#include <charconv>
+#include <cstring>
+
+namespace pdc {
+
+static_assert(std::endian::native == std::endian::little, "tensor bytes are little-endian");
+
+ElementType toElementType(int onnxType, const std::string &where) {
+  switch (onnxType) {
+  case onnx::TensorProto::FLOAT:
+    return ElementType::f32;
+  case onnx::TensorProto::DOUBLE:
+    return ElementType::f64;
+  case onnx::TensorProto::FLOAT16:
+    return ElementType::f16;
+  case onnx::TensorProto::BFLOAT16:
+    return ElementType::bf16;
+  case onnx::TensorProto::INT64:
+    return ElementType::i64;
+  case onnx::TensorProto::INT32:
+    return ElementType::i32;
+  case onnx::TensorProto::INT8:
+    return ElementType::i8;
+  case onnx::TensorProto::UINT8:
+    return ElementType::u8;
+  case onnx::TensorProto::BOOL:
+    return ElementType::boolean;
+  default:
+    break;
+  }
+  std::string found = onnx::TensorProto::DataType_IsValid(onnxType)
+                          ? onnx::TensorProto::DataType_Name(onnx::TensorProto::DataType(onnxType))
+                          : std::to_string(onnxType);
+  throw Error(where + ": element type " + found +
+              " is not supported; supported are FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, "
+              "INT8, UINT8 and BOOL");
+}
+
+int64_t checkedElementCount(const TensorType &type, const std::string &where) {
+  constexpr int64_t limit = int64_t(1) << 44;
+  int64_t count = 1;
+  bool empty = false;
+  for (int64_t dimension : type.shape) {
+    if (dimension < 0)
+      throw Error(where + ": dimension " + std::to_string(dimension) + " is negative");
+    if (dimension == 0)
+      empty = true;
+    else if (dimension > limit / count)
+      throw Error(where + ": the shape has more elements than a machine can address");
+    else
+      count *= dimension;
+  }
+  return empty ? 0 : count;
+}
+
+namespace {
+
+/// Reads the elements of one TensorProto, wherever the format puts them.
+class TensorTaker {
+public:
+  TensorTaker(onnx::TensorProto &proto, const std::string &where,
+              const std::filesystem::path &folder)
+      : proto(proto), where(where), folder(folder) {}
+
+  Initializer take() {
+    initializer.name = proto.name();
+    readType();
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL)
+      locateExternalData();
+    else if (proto.has_raw_data())
+      takeRawData();
+    else
+      packTypedData();
+    return std::move(initializer);
+  }
+
+private:
+  void readType() {
+    if (proto.has_segment())
+      throw Error(where + ": a tensor stored in segments is not supported");
+    initializer.type.element = toElementType(proto.data_type(), where);
+    constexpr int maximumRank = 64;
+    if (proto.dims_size() > maximumRank)
+      throw Error(where + ": rank " + std::to_string(proto.dims_size()) + " exceeds " +
+                  std::to_string(maximumRank));
+    initializer.type.shape.assign(proto.dims().begin(), proto.dims().end());
+    elements = checkedElementCount(initializer.type, where);
+    initializer.length = elements * bytesPerElement(initializer.type.element);
+  }
+
+  void expectCount(int64_t found, std::string_view field) {
+    if (found != elements)
+      throw Error(where + ": shape " + initializer.type.toString() + " needs " +
+                  std::to_string(elements) + " elements, but " + std::string(field) + " holds " +
+                  std::to_string(found));
+  }
+
+  void takeRawData() {
+    if (proto.raw_data().size() != initializer.length)
+      throw Error(where + ": shape " + initializer.type.toString() + " needs " +
+                  std::to_string(initializer.length) + " bytes, but raw_data holds " +
+                  std::to_string(proto.raw_data().size()));
+    initializer.bytes = std::move(*proto.mutable_raw_data());
+  }
+
+  template <typename Stored, typename Field> void pack(const Field &field, std::string_view name) {
+    expectCount(field.size(), name);
+    initializer.bytes.resize(initializer.length);
+    char *out = initializer.bytes.data();
+    for (auto value : field) {
+      Stored stored = static_cast<Stored>(value);
+      std::memcpy(out, &stored, sizeof stored);
+      out += sizeof stored;
+    }
+  }
+
+  void packTypedData() {
+    switch (initializer.type.element) {
+    case ElementType::f32:
+      return pack<float>(proto.float_data(), "float_data");
+    case ElementType::f64:
+      return pack<double>(proto.double_data(), "double_data");
+    case ElementType::i64:
+      return pack<int64_t>(proto.int64_data(), "int64_data");
+    case ElementType::i32:
+      return pack<int32_t>(proto.int32_data(), "int32_data");
+    case ElementType::f16:
+    case ElementType::bf16:
+      return pack<uint16_t>(proto.int32_data(), "int32_data");
+    case ElementType::i8:
+    case ElementType::u8:
+    case ElementType::boolean:
+      return pack<uint8_t>(proto.int32_data(), "int32_data");
+    }
+  }
+
+  std::string externalField(std::string_view key) {
+    for (const auto &entry : proto.external_data())
+      if (entry.key() == key)
+        return entry.value();
+    return "";
+  }
+
+  uint64_t externalNumber(std::string_view key, uint64_t otherwise) {
+    std::string text = externalField(key);
+    if (text.empty())
+      return otherwise;
+    uint64_t value = 0;
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size())
+      throw Error(where + ": external data field '" + std::string(key) + "' is '" + text +
+                  "', expected a number of bytes");
+    return value;
+  }
+
+  /// The file, which must lie in the model's folder whatever its name or links say.
+  std::filesystem::path externalFile() {
+    std::string location = externalField("location");
+    if (location.empty())
+      throw Error(where + ": external data without a location");
+    if (folder.empty())
+      throw Error(where + ": external data '" + location +
+                  "' of a model that is not read from a file");
+    std::error_code error;
+    auto root = std::filesystem::weakly_canonical(folder, error);
+    auto file =
+        error ? std::filesystem::path() : std::filesystem::weakly_canonical(root / location, error);
+    auto inside = file.lexically_relative(root);
+    if (error || inside.empty() || *inside.begin() == ".." || *inside.begin() == ".")
+      throw Error(where + ": external data '" + location + "' lies outside of the model's folder");
+    return file;
+  }
+
+  void locateExternalData() {
+    initializer.file = externalFile();
+    initializer.offset = externalNumber("offset", 0);
+    uint64_t length = externalNumber("length", initializer.length);
+    if (length != initializer.length)
+      throw Error(where + ": shape " + initializer.type.toString() + " needs " +
+                  std::to_string(initializer.length) + " bytes, but its external data has length " +
+                  std::to_string(length));
+    std::error_code error;
+    uint64_t size = std::filesystem::is_regular_file(initializer.file, error)
+                        ? std::filesystem::file_size(initializer.file, error)
+                        : 0;
+    if (error || initializer.offset > size || length > size - initializer.offset)
+      throw Error(where + ": external data needs bytes " + std::to_string(initializer.offset) +
+                  " to " + std::to_string(initializer.offset + length) + " of " +
+                  initializer.file.string() + ", which " +
+                  (size ? "has " + std::to_string(size) + " bytes" : "cannot be read"));
+  }
+
+  onnx::TensorProto &proto;
+  const std::string &where;
+  const std::filesystem::path &folder;
+  Initializer initializer;
+  int64_t elements = 0;
+};
+
+} // namespace
+
+Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
+                            const std::filesystem::path &folder) {
+  return TensorTaker(proto, where, folder).take();
+}
+
+} // namespace pdc

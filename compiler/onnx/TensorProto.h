@@ -1,0 +1,20 @@
+#pragma once
+
+#include "compiler/onnx/Model.h"
+#include "compiler/onnx/Protobuf.h"
+
+namespace pdc {
+
+/// pdc's element type of an ONNX data type; `where` names the tensor in the refusal.
+ElementType toElementType(int onnxType, const std::string &where);
+
+/// Elements of a shape; throws when a dimension is negative or the tensor exceeds what a machine
+/// addresses.
+int64_t checkedElementCount(const TensorType &type, const std::string &where);
+
+/// Takes the bytes out of the message (it is empty afterwards) or notes where they lie outside.
+/// `folder` is the model's; empty: external data is refused.
+Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
+                            const std::filesystem::path &folder);
+
+} // namespace pdc

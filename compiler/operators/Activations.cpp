@@ -1,0 +1,161 @@
+#include "compiler/operators/Elementwise.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pdc {
+
+/// The gradient node reads the arriving gradient and the forward input (`fromInput`) or output,
+/// with the forward node's attributes. Reading the output lets the input be dropped.
+static void differentiateBy(GradientBuilder &b, std::string_view op, bool fromInput) {
+  if (!b.wants(0))
+    return;
+  GradientValue saved = fromInput ? b.input(0) : b.output(0);
+  b.setInputGradient(0, add(b, op, {b.outputGradient(0), saved}, b.attributes()));
+}
+
+static void differentiateRelu(GradientBuilder &b) { differentiateBy(b, "ReluGrad", false); }
+static void differentiateLeakyRelu(GradientBuilder &b) {
+  differentiateBy(b, "LeakyReluGrad", true);
+}
+static void differentiateSigmoid(GradientBuilder &b) { differentiateBy(b, "SigmoidGrad", false); }
+static void differentiateTanh(GradientBuilder &b) { differentiateBy(b, "TanhGrad", false); }
+static void differentiateExp(GradientBuilder &b) { differentiateBy(b, "Mul", false); }
+static void differentiateLog(GradientBuilder &b) { differentiateBy(b, "Div", true); }
+static void differentiateSqrt(GradientBuilder &b) { differentiateBy(b, "SqrtGrad", false); }
+static void differentiateAbs(GradientBuilder &b) { differentiateBy(b, "AbsGrad", true); }
+static void differentiateErf(GradientBuilder &b) { differentiateBy(b, "ErfGrad", true); }
+static void differentiateReciprocal(GradientBuilder &b) {
+  differentiateBy(b, "ReciprocalGrad", false);
+}
+static void differentiateHardSigmoid(GradientBuilder &b) {
+  differentiateBy(b, "HardSigmoidGrad", false);
+}
+static void differentiateHardSwish(GradientBuilder &b) {
+  differentiateBy(b, "HardSwishGrad", true);
+}
+
+static void differentiateClip(GradientBuilder &b) {
+  if (b.wants(0))
+    b.setInputGradient(
+        0, add(b, "ClipGrad", {b.outputGradient(0), b.input(0), b.input(1), b.input(2)}));
+}
+
+static void normaliseLeakyRelu(ImportedNode &node, int) {
+  node.attributes.set("alpha", node.attributes.number("alpha", 0.01));
+}
+
+static void normaliseHardSigmoid(ImportedNode &node, int) {
+  node.attributes.set("alpha", node.attributes.number("alpha", 0.2));
+  node.attributes.set("beta", node.attributes.number("beta", 0.5));
+}
+
+/// The bounds are always there, as inputs 1 and 2. Before opset 11 they were attributes.
+static void normaliseClip(ImportedNode &node, int opset) {
+  const double most = std::numeric_limits<float>::max();
+  struct Bound {
+    const char *name;
+    double otherwise;
+  } bounds[] = {{"min", -most}, {"max", most}};
+  for (size_t i = 0; i < 2; ++i) {
+    const auto &[name, otherwise] = bounds[i];
+    if (node.inputs.size() > i + 1 && !node.inputs[i + 1].empty())
+      continue;
+    double value = node.attributes.number(name, otherwise);
+    node.attributes.erase(name);
+    setInput(node, i + 1, node.addConstant(Tensor::scalar(ElementType::f32, value)));
+  }
+}
+
+/// Forward activations.
+static std::vector<ElementwiseRow> forwardRows() {
+  const std::vector<Parameter> one = {{"X"}};
+  auto row = [&](std::string_view name, int opset, Expression expression,
+                 void (*differentiate)(GradientBuilder &),
+                 void (*normalise)(ImportedNode &, int) = nullptr) {
+    return ElementwiseRow{name,
+                          opset,
+                          one,
+                          {expression},
+                          differentiate,
+                          normalise,
+                          ElementwiseResult::likeFirst,
+                          floatElements()};
+  };
+  return {
+      row("Relu", 7, PDC_EXPRESSION($0 > 0 ? $0 : 0), differentiateRelu),
+      row("LeakyRelu", 7, PDC_EXPRESSION($0 >= 0 ? $0 : $alpha * $0), differentiateLeakyRelu,
+          normaliseLeakyRelu),
+      row("Sigmoid", 7, PDC_EXPRESSION(1 / (1 + std::exp(-$0))), differentiateSigmoid),
+      row("HardSigmoid", 7,
+          PDC_EXPRESSION(1 < $alpha * $0 + $beta   ? 1
+                         : 0 < $alpha * $0 + $beta ? $alpha * $0 + $beta
+                                                   : 0),
+          differentiateHardSigmoid, normaliseHardSigmoid),
+      row("HardSwish", 14,
+          PDC_EXPRESSION($0 <= -3  ? 0
+                         : $0 >= 3 ? $0
+                                   : $0 * ($0 + 3) / 6),
+          differentiateHardSwish),
+      row("Tanh", 7, PDC_EXPRESSION(std::tanh($0)), differentiateTanh),
+      row("Exp", 7, PDC_EXPRESSION(std::exp($0)), differentiateExp),
+      row("Log", 7, PDC_EXPRESSION(std::log($0)), differentiateLog),
+      row("Sqrt", 7, PDC_EXPRESSION(std::sqrt($0)), differentiateSqrt),
+      row("Erf", 9, PDC_EXPRESSION(std::erf($0)), differentiateErf),
+      row("Reciprocal", 7, PDC_EXPRESSION(1 / $0), differentiateReciprocal),
+  };
+}
+
+/// Gradient kernels of the above.
+static std::vector<ElementwiseRow> gradientRows() {
+  const std::vector<Parameter> fromX = {{"dY"}, {"X"}}, fromY = {{"dY"}, {"Y"}};
+  return {
+      {"ReluGrad", 0, fromY, {PDC_EXPRESSION($1 > 0 ? $0 : 0)}},
+      {"LeakyReluGrad", 0, fromX, {PDC_EXPRESSION($1 >= 0 ? $0 : $alpha * $0)}},
+      {"SigmoidGrad", 0, fromY, {PDC_EXPRESSION($0 * $1 * (1 - $1))}},
+      {"HardSigmoidGrad", 0, fromY, {PDC_EXPRESSION($1 > 0 && $1 < 1 ? $0 * $alpha : 0)}},
+      {"HardSwishGrad",
+       0,
+       fromX,
+       {PDC_EXPRESSION($1 <= -3  ? 0
+                       : $1 >= 3 ? $0
+                                 : $0 * (2 * $1 + 3) / 6)}},
+      {"TanhGrad", 0, fromY, {PDC_EXPRESSION($0 * (1 - $1 * $1))}},
+      {"SqrtGrad", 0, fromY, {PDC_EXPRESSION($0 / (2 * $1))}},
+      {"AbsGrad",
+       0,
+       fromX,
+       {PDC_EXPRESSION($1 > 0   ? $0
+                       : $1 < 0 ? -$0
+                                : 0)}},
+      // 2 / sqrt(pi)
+      {"ErfGrad", 0, fromX, {PDC_EXPRESSION($0 * 1.1283791671f * std::exp(-$1 * $1))}},
+      {"ReciprocalGrad", 0, fromY, {PDC_EXPRESSION(-$0 * $1 * $1)}},
+      {"ClipGrad",
+       0,
+       {{"dY"}, {"X"}, {"min"}, {"max"}},
+       {PDC_EXPRESSION($1 >= $2 && $1 <= $3 ? $0 : 0)}},
+  };
+}
+
+std::vector<ElementwiseRow> activationRows() {
+  std::vector<ElementwiseRow> rows = {
+      {"Abs", 7, {{"X"}}, {PDC_EXPRESSION(std::abs($0))}, differentiateAbs},
+      {"Floor", 7, {{"X"}}, {PDC_EXPRESSION(std::floor($0))}},
+      {"Ceil", 7, {{"X"}}, {PDC_EXPRESSION(std::ceil($0))}},
+      {"Clip",
+       7,
+       {{"input"}, {"min"}, {"max"}},
+       {PDC_EXPRESSION(std::min(std::max($0, $1), $2))},
+       differentiateClip,
+       normaliseClip},
+  };
+  for (auto family : {forwardRows, gradientRows})
+    for (ElementwiseRow &row : family())
+      rows.push_back(row);
+  return rows;
+}
+
+} // namespace pdc

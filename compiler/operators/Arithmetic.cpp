@@ -1,0 +1,130 @@
+#include "compiler/operators/Elementwise.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pdc {
+
+static std::vector<int64_t> shapeOf(GradientBuilder &b, size_t input) {
+  return b.type(b.input(input)).shape;
+}
+
+/// The gradient of input i from one of the broadcast output's shape.
+static void give(GradientBuilder &b, size_t i, GradientValue gradient) {
+  b.setInputGradient(i, reducedTo(b, gradient, shapeOf(b, i)));
+}
+
+static void differentiateAdd(GradientBuilder &b) {
+  for (size_t i = 0; i < b.inputCount(); ++i)
+    if (b.wants(i))
+      give(b, i, b.outputGradient(0));
+}
+
+static void differentiateSub(GradientBuilder &b) {
+  if (b.wants(0))
+    give(b, 0, b.outputGradient(0));
+  if (b.wants(1))
+    give(b, 1, add(b, "Neg", {b.outputGradient(0)}));
+}
+
+static void differentiateMul(GradientBuilder &b) {
+  for (size_t i : {0, 1})
+    if (b.wants(i))
+      give(b, i, add(b, "Mul", {b.outputGradient(0), b.input(1 - i)}));
+}
+
+/// d(a/b)/da = 1/b; d(a/b)/db = -y/b.
+static void differentiateDiv(GradientBuilder &b) {
+  if (!b.wants(0) && !b.wants(1))
+    return;
+  GradientValue quotient = add(b, "Div", {b.outputGradient(0), b.input(1)});
+  if (b.wants(0))
+    give(b, 0, quotient);
+  if (b.wants(1))
+    give(b, 1, add(b, "Neg", {add(b, "Mul", {quotient, b.output(0)})}));
+}
+
+static void differentiatePow(GradientBuilder &b) {
+  if (b.wants(0))
+    give(b, 0, add(b, "PowGrad", {b.outputGradient(0), b.input(0), b.input(1)}));
+  if (b.wants(1))
+    give(b, 1, add(b, "PowExponentGrad", {b.outputGradient(0), b.input(0), b.output(0)}));
+}
+
+static void differentiateNeg(GradientBuilder &b) {
+  if (b.wants(0))
+    b.setInputGradient(0, add(b, "Neg", {b.outputGradient(0)}));
+}
+
+static void differentiateWhere(GradientBuilder &b) {
+  GradientValue dy = b.outputGradient(0);
+  if (!b.wants(1) && !b.wants(2))
+    return;
+  GradientValue zero = b.constant(Tensor::scalar(b.type(dy).element, 0));
+  if (b.wants(1))
+    give(b, 1, add(b, "Where", {b.input(0), dy, zero}));
+  if (b.wants(2))
+    give(b, 2, add(b, "Where", {b.input(0), zero, dy}));
+}
+
+static void normaliseMod(ImportedNode &node, int opset) {
+  node.attributes.set("fmod", node.attributes.integer("fmod", 0));
+}
+
+std::vector<ElementwiseRow> arithmeticRows() {
+  const std::vector<Parameter> two = {{"A"}, {"B"}};
+  const std::vector<Parameter> many = {{"data", false, true}};
+  return {
+      {"Add", 7, two, {PDC_EXPRESSION($0 + $1)}, differentiateAdd},
+      {"Sub", 7, two, {PDC_EXPRESSION($0 - $1)}, differentiateSub},
+      {"Mul", 7, two, {PDC_EXPRESSION($0 * $1)}, differentiateMul},
+      {"Div", 7, two, {PDC_EXPRESSION($0 / $1)}, differentiateDiv},
+      {"Pow", 7, two, {PDC_EXPRESSION(std::pow($0, $1))}, differentiatePow},
+      {"Mod",
+       10,
+       two,
+       {PDC_EXPRESSION($fmod ? std::fmod($0, $1) : $0 - $1 * std::floor($0 / $1))},
+       nullptr,
+       normaliseMod},
+      {"Sum", 7, many, {PDC_EXPRESSION($0 + $1)}, differentiateAdd},
+      {"Min", 7, many, {PDC_EXPRESSION(std::min($0, $1))}},
+      {"Max", 7, many, {PDC_EXPRESSION(std::max($0, $1))}},
+      {"Neg", 7, {{"X"}}, {PDC_EXPRESSION(-$0)}, differentiateNeg},
+      {"Where",
+       9,
+       {{"condition"}, {"X"}, {"Y"}},
+       {PDC_EXPRESSION($0 ? $1 : $2)},
+       differentiateWhere,
+       nullptr,
+       ElementwiseResult::likeSecond},
+      {"PowGrad",
+       0,
+       {{"dY"}, {"X"}, {"exponent"}},
+       {PDC_EXPRESSION($2 == 0 ? 0 : $0 * $2 * std::pow($1, $2 - 1))}},
+      {"PowExponentGrad",
+       0,
+       {{"dY"}, {"X"}, {"Y"}},
+       {PDC_EXPRESSION($1 > 0 ? $0 * $2 * std::log($1) : 0)}},
+  };
+}
+
+std::vector<ElementwiseRow> comparisonRows() {
+  const std::vector<Parameter> two = {{"A"}, {"B"}};
+  auto row = [&](std::string_view name, int opset, std::vector<Parameter> inputs, Expression test) {
+    return ElementwiseRow{name,    opset,   std::move(inputs),         {test},
+                          nullptr, nullptr, ElementwiseResult::boolean};
+  };
+  return {
+      row("Equal", 7, two, PDC_EXPRESSION($0 == $1)),
+      row("Greater", 7, two, PDC_EXPRESSION($0 > $1)),
+      row("Less", 7, two, PDC_EXPRESSION($0 < $1)),
+      row("GreaterOrEqual", 12, two, PDC_EXPRESSION($0 >= $1)),
+      row("LessOrEqual", 12, two, PDC_EXPRESSION($0 <= $1)),
+      row("And", 7, two, PDC_EXPRESSION($0 && $1)),
+      row("Or", 7, two, PDC_EXPRESSION($0 || $1)),
+      row("Not", 7, {{"X"}}, PDC_EXPRESSION(!$0)),
+  };
+}
+
+} // namespace pdc

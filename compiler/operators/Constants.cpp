@@ -1,0 +1,227 @@
+#include "compiler/operators/Families.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pdc {
+
+/// Constant's attribute is always `value`; opset 12 has five more spellings of it.
+static void normaliseConstant(ImportedNode &node, int opset) {
+  if (node.attributes.tensor("value"))
+    return;
+  Tensor value;
+  if (node.attributes.has("value_int"))
+    value = Tensor::scalar(ElementType::i64, node.attributes.integer("value_int", 0));
+  else if (node.attributes.has("value_ints"))
+    value = Tensor::vector(node.attributes.integers("value_ints"));
+  else if (node.attributes.has("value_float"))
+    value = Tensor::scalar(ElementType::f32, node.attributes.number("value_float", 0));
+  else if (const Attribute *floats = node.attributes.find("value_floats")) {
+    const auto *numbers = std::get_if<std::vector<double>>(floats);
+    if (!numbers)
+      refuse(node, opset, "attribute 'value_floats' is not a list of numbers");
+    value = {{ElementType::f32, {static_cast<int64_t>(numbers->size())}}, *numbers};
+  } else
+    refuse(node, opset,
+           "has no value that is supported; supported are tensors, numbers and lists "
+           "of numbers");
+  node.attributes = {{"value", value}};
+}
+
+static const Tensor &valueOf(const NodeView &node) {
+  if (const Tensor *value = node.attributes.tensor("value"))
+    return *value;
+  refuse(node, "attribute 'value' is missing");
+}
+
+static std::vector<TensorType> inferConstant(const NodeView &node) { return {valueOf(node).type}; }
+
+static std::vector<Tensor> evaluateConstant(const NodeView &node, std::span<const Tensor *const>) {
+  return {valueOf(node)};
+}
+
+static Tensor fillOf(const NodeView &node) {
+  const Tensor *value = node.attributes.tensor("value");
+  if (!value)
+    return Tensor::scalar(ElementType::f32, 0);
+  if (value->data.size() != 1)
+    refuse(node, "attribute 'value' is " + value->type.toString() + ", expected one element");
+  return *value;
+}
+
+static std::vector<TensorType> inferConstantOfShape(const NodeView &node) {
+  return {{fillOf(node).type.element, knownIntegers(node, 0)}};
+}
+
+static std::vector<Tensor> evaluateConstantOfShape(const NodeView &node,
+                                                   std::span<const Tensor *const> inputs) {
+  Tensor result = Tensor::zeros(typesFrom(node, inputs)[0]);
+  result.data.assign(result.data.size(), fillOf(node).data[0]);
+  return {result};
+}
+
+/// The dimensions that Shape gives: all, or from `start` to `end` since opset 15.
+static std::vector<int64_t> shapeSlice(const NodeView &node) {
+  const std::vector<int64_t> &shape = node.input(0).shape;
+  int64_t rank = shape.size();
+  auto bound = [&](const char *name, int64_t otherwise) {
+    int64_t value = node.attributes.integer(name, otherwise);
+    value = std::clamp<int64_t>(value, -rank, rank);
+    return value < 0 ? value + rank : value;
+  };
+  int64_t start = bound("start", 0), end = bound("end", rank);
+  return start < end ? std::vector<int64_t>(shape.begin() + start, shape.begin() + end)
+                     : std::vector<int64_t>();
+}
+
+static std::vector<TensorType> inferShape(const NodeView &node) {
+  return {{ElementType::i64, {static_cast<int64_t>(shapeSlice(node).size())}}};
+}
+
+static std::vector<Tensor> evaluateShape(const NodeView &node, std::span<const Tensor *const>) {
+  return {Tensor::vector(shapeSlice(node))};
+}
+
+static ElementType castTarget(const NodeView &node) {
+  switch (node.attributes.integer("to", 0)) { // TensorProto.DataType
+  case 1:
+    return ElementType::f32;
+  case 2:
+    return ElementType::u8;
+  case 3:
+    return ElementType::i8;
+  case 6:
+    return ElementType::i32;
+  case 7:
+    return ElementType::i64;
+  case 9:
+    return ElementType::boolean;
+  case 10:
+    return ElementType::f16;
+  case 11:
+    return ElementType::f64;
+  case 16:
+    return ElementType::bf16;
+  default:
+    break;
+  }
+  refuse(node,
+         "casts to ONNX type " + std::to_string(node.attributes.integer("to", 0)) +
+             "; supported are float, double, float16, bfloat16, int64, int32, int8, uint8, bool");
+}
+
+static int64_t onnxType(ElementType element) {
+  switch (element) {
+  case ElementType::f64:
+    return 11;
+  case ElementType::f16:
+    return 10;
+  case ElementType::bf16:
+    return 16;
+  default:
+    return 1;
+  }
+}
+
+static std::vector<TensorType> inferCast(const NodeView &node) {
+  return {{castTarget(node), node.input(0).shape}};
+}
+
+static std::vector<Tensor> evaluateCast(const NodeView &node,
+                                        std::span<const Tensor *const> inputs) {
+  Tensor result{inferCast(node)[0], inputs[0]->data};
+  if (result.type.element == ElementType::boolean)
+    for (double &value : result.data)
+      value = value != 0;
+  else if (!isFloatingPoint(result.type.element))
+    for (double &value : result.data)
+      value = std::trunc(value);
+  return {result};
+}
+
+static void differentiateCast(GradientBuilder &b) {
+  ElementType from = b.type(b.input(0)).element;
+  if (b.wants(0) && isFloatingPoint(from))
+    b.setInputGradient(0, add(b, "Cast", {b.outputGradient(0)}, {{"to", onnxType(from)}}));
+}
+
+/// Elements of start, start + delta, ... before limit.
+static int64_t rangeCount(const NodeView &node) {
+  double bounds[3];
+  for (size_t i = 0; i < 3; ++i) {
+    node.input(i);
+    const Tensor *value = node.constant(i);
+    if (!value || value->data.size() != 1)
+      refuse(node, "start, limit and delta must be scalars known at compile time");
+    bounds[i] = value->data[0];
+  }
+  double count = bounds[2] == 0 ? -1 : std::ceil((bounds[1] - bounds[0]) / bounds[2]);
+  if (bounds[2] == 0 || !(count <= 1 << 30))
+    refuse(node, "a delta of " + std::to_string(bounds[2]) + " gives too many elements");
+  return std::max<int64_t>(0, static_cast<int64_t>(count));
+}
+
+static std::vector<TensorType> inferRange(const NodeView &node) {
+  return {{node.input(0).element, {rangeCount(node)}}};
+}
+
+static std::vector<Tensor> evaluateRange(const NodeView &node,
+                                         std::span<const Tensor *const> inputs) {
+  Tensor result = Tensor::zeros(typesFrom(node, inputs)[0]);
+  for (size_t i = 0; i < result.data.size(); ++i)
+    result.data[i] = inputs[0]->data[0] + static_cast<double>(i) * inputs[2]->data[0];
+  return {result};
+}
+
+std::span<const Operator> constantOperators() {
+  static const Operator operators[] = {
+      {.name = "Constant",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .outputs = {{"output"}},
+       .normalise = normaliseConstant,
+       .infer = inferConstant,
+       .evaluate = evaluateConstant,
+       .stopsGradient = true},
+      {.name = "ConstantOfShape",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .inputs = {{"shape"}},
+       .outputs = {{"output"}},
+       .infer = inferConstantOfShape,
+       .evaluate = evaluateConstantOfShape,
+       .stopsGradient = true},
+      {.name = "Shape",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .inputs = {{"data"}},
+       .outputs = {{"shape"}},
+       .infer = inferShape,
+       .evaluate = evaluateShape,
+       .stopsGradient = true},
+      {.name = "Range",
+       .firstOpset = 11,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .inputs = {{"start"}, {"limit"}, {"delta"}},
+       .outputs = {{"output"}},
+       .infer = inferRange,
+       .evaluate = evaluateRange,
+       .stopsGradient = true},
+      {.name = "Cast",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}},
+       .outputs = {{"output"}},
+       .infer = inferCast,
+       .evaluate = evaluateCast,
+       .differentiate = differentiateCast},
+  };
+  return operators;
+}
+
+} // namespace pdc

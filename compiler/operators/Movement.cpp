@@ -1,0 +1,254 @@
+#include "compiler/operators/Families.h"
+#include "compiler/operators/Rules.h"
+
+namespace pdc {
+
+// Transpose
+
+static std::vector<int64_t> permutation(const NodeView &node, int64_t rank) {
+  std::vector<int64_t> perm = node.attributes.integers("perm");
+  if (perm.empty())
+    for (int64_t d = rank; d-- > 0;)
+      perm.push_back(d);
+  if (static_cast<int64_t>(perm.size()) != rank)
+    refuse(node, "attribute 'perm' is " + shapeText(perm) + " for a tensor of rank " +
+                     std::to_string(rank));
+  return axesFromStart(node, perm, rank);
+}
+
+static std::vector<TensorType> inferTranspose(const NodeView &node) {
+  const TensorType &x = node.input(0);
+  TensorType y{x.element, {}};
+  for (int64_t d : permutation(node, x.rank()))
+    y.shape.push_back(x.shape[d]);
+  return {y};
+}
+
+static std::vector<Tensor> evaluateTranspose(const NodeView &node,
+                                             std::span<const Tensor *const> inputs) {
+  const Tensor &x = *inputs[0];
+  Tensor y = Tensor::zeros(inferTranspose(node)[0]);
+  std::vector<int64_t> own = stridesOf(x.type.shape), strides, index(y.type.rank());
+  for (int64_t d : permutation(node, x.type.rank()))
+    strides.push_back(own[d]);
+  for (double &element : y.data) {
+    element = x.data[offsetOf(index, strides)];
+    advance(index, y.type.shape);
+  }
+  return {y};
+}
+
+static void differentiateTranspose(GradientBuilder &b) {
+  if (!b.wants(0))
+    return;
+  NodeView node{"Transpose", "", b.attributes(), {}, {}, 1};
+  std::vector<int64_t> perm = permutation(node, b.type(b.input(0)).rank()), inverse(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i)
+    inverse[perm[i]] = i;
+  b.setInputGradient(0, add(b, "Transpose", {b.outputGradient(0)}, {{"perm", inverse}}));
+}
+
+// Concat
+
+static int64_t concatAxis(const NodeView &node) {
+  return axisFromStart(node, node.attributes.integer("axis", 0), node.input(0).rank());
+}
+
+static std::vector<TensorType> inferConcat(const NodeView &node) {
+  int64_t axis = concatAxis(node);
+  TensorType y = node.input(0);
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    TensorType x = node.input(i);
+    int64_t size = x.rank() == y.rank() ? x.shape[axis] : 0;
+    if (x.rank() == y.rank())
+      x.shape[axis] = y.shape[axis];
+    if (x != y)
+      refuse(node, "input " + std::to_string(i) + " is " + node.input(i).toString() +
+                       " and does not fit " + node.input(0).toString() + " along axis " +
+                       std::to_string(axis));
+    y.shape[axis] += size;
+  }
+  return {y};
+}
+
+static std::vector<Tensor> evaluateConcat(const NodeView &node,
+                                          std::span<const Tensor *const> inputs) {
+  Tensor y = Tensor::zeros(inferConcat(node)[0]);
+  int64_t axis = concatAxis(node), outer = product(y.type.shape, 0, axis);
+  auto to = y.data.begin();
+  for (int64_t o = 0; o < outer; ++o)
+    for (const Tensor *x : inputs) {
+      int64_t block = product(x->type.shape, axis);
+      to = std::copy_n(x->data.begin() + o * block, block, to);
+    }
+  return {y};
+}
+
+static void differentiateConcat(GradientBuilder &b) {
+  int64_t rank = b.type(b.input(0)).rank(), axis = b.attributes().integer("axis", 0), start = 0;
+  axis = axis < 0 ? axis + rank : axis;
+  for (size_t i = 0; i < b.inputCount(); ++i) {
+    int64_t end = start + b.type(b.input(i)).shape[axis];
+    if (b.wants(i))
+      b.setInputGradient(
+          i, add(b, "Slice",
+                 {b.outputGradient(0), b.constant(Tensor::vector({start})),
+                  b.constant(Tensor::vector({end})), b.constant(Tensor::vector({axis}))}));
+    start = end;
+  }
+}
+
+// Expand
+
+static std::vector<TensorType> inferExpand(const NodeView &node) {
+  const TensorType &x = node.input(0);
+  return {{x.element, broadcastShape(node, x.shape, knownIntegers(node, 1))}};
+}
+
+static std::vector<Tensor> evaluateExpand(const NodeView &node,
+                                          std::span<const Tensor *const> inputs) {
+  Tensor y = Tensor::zeros(typesFrom(node, inputs)[0]);
+  auto strides = broadcastStrides(inputs[0]->type.shape, y.type.shape);
+  std::vector<int64_t> index(y.type.rank());
+  for (double &element : y.data) {
+    element = inputs[0]->data[offsetOf(index, strides)];
+    advance(index, y.type.shape);
+  }
+  return {y};
+}
+
+static void differentiateExpand(GradientBuilder &b) {
+  if (b.wants(0))
+    b.setInputGradient(0, reducedTo(b, b.outputGradient(0), b.type(b.input(0)).shape));
+}
+
+// Pad: with zeros or a constant; negative pads crop
+
+static void normalisePad(ImportedNode &node, int opset) {
+  std::string mode = node.attributes.string("mode", "constant");
+  if (mode != "constant")
+    refuse(node, opset, "mode '" + mode + "' is not supported; supported is 'constant'");
+  if (opset >= 11)
+    return;
+  attributeToInput(node, "pads", 1);
+  double value = node.attributes.number("value", 0);
+  node.attributes.erase("value");
+  if (value != 0)
+    setInput(node, 2, node.addConstant(Tensor::scalar(ElementType::f32, value)));
+}
+
+static std::vector<TensorType> inferPad(const NodeView &node) {
+  TensorType y = node.input(0);
+  std::vector<int64_t> pads = knownIntegers(node, 1);
+  if (pads.size() != 2 * y.shape.size())
+    refuse(node, "pads " + shapeText(pads) + " for input " + y.toString());
+  for (size_t d = 0; d < y.shape.size(); ++d) {
+    for (int64_t pad : {pads[d], pads[d + y.shape.size()]})
+      if (pad > int64_t(1) << 31 || pad < -y.shape[d])
+        refuse(node,
+               "pads " + shapeText(pads) + " are out of range for " + node.input(0).toString());
+    y.shape[d] += pads[d] + pads[d + y.shape.size()];
+    if (y.shape[d] < 0)
+      refuse(node, "pads " + shapeText(pads) + " leave nothing of " + node.input(0).toString());
+  }
+  return {y};
+}
+
+static std::vector<Tensor> evaluatePad(const NodeView &node,
+                                       std::span<const Tensor *const> inputs) {
+  const Tensor &x = *inputs[0];
+  Tensor y = Tensor::zeros(typesFrom(node, inputs)[0]);
+  double value = inputs.size() > 2 && inputs[2] ? inputs[2]->data.at(0) : 0;
+  std::vector<int64_t> pads = inputs[1]->toIntegers(), strides = stridesOf(x.type.shape);
+  std::vector<int64_t> index(y.type.rank());
+  for (double &element : y.data) {
+    int64_t offset = 0;
+    bool inside = true;
+    for (size_t d = 0; d < index.size(); ++d) {
+      int64_t source = index[d] - pads[d];
+      inside = inside && source >= 0 && source < x.type.shape[d];
+      offset += source * strides[d];
+    }
+    element = inside ? x.data[offset] : value;
+    advance(index, y.type.shape);
+  }
+  return {y};
+}
+
+static void differentiatePad(GradientBuilder &b) {
+  if (!b.wants(0))
+    return;
+  // The pads may be known to the graph only; an operator of ours takes them as they came.
+  b.setInputGradient(0, add(b, "PadGrad", {b.outputGradient(0), b.input(1)},
+                            {{"input_shape", b.type(b.input(0)).shape}}));
+}
+
+static std::vector<TensorType> inferPadGrad(const NodeView &node) {
+  return {{node.input(0).element, node.attributes.integers("input_shape")}};
+}
+
+static std::vector<Tensor> evaluatePadGrad(const NodeView &node,
+                                           std::span<const Tensor *const> inputs) {
+  const Tensor &dy = *inputs[0];
+  Tensor dx = Tensor::zeros(inferPadGrad(node)[0]);
+  std::vector<int64_t> pads = inputs[1]->toIntegers(), strides = stridesOf(dy.type.shape);
+  std::vector<int64_t> index(dx.type.rank());
+  for (double &element : dx.data) {
+    int64_t offset = 0;
+    bool inside = true;
+    for (size_t d = 0; d < index.size(); ++d) {
+      int64_t place = index[d] + pads[d];
+      inside = inside && place >= 0 && place < dy.type.shape[d];
+      offset += place * strides[d];
+    }
+    element = inside ? dy.data[offset] : 0;
+    advance(index, dx.type.shape);
+  }
+  return {dx};
+}
+
+std::span<const Operator> movementOperators() {
+  static const Operator operators[] = {
+      {.name = "Transpose",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}},
+       .outputs = {{"transposed"}},
+       .infer = inferTranspose,
+       .evaluate = evaluateTranspose,
+       .differentiate = differentiateTranspose},
+      {.name = "Concat",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = {{"inputs", false, true}},
+       .outputs = {{"concat_result"}},
+       .infer = inferConcat,
+       .evaluate = evaluateConcat,
+       .differentiate = differentiateConcat},
+      {.name = "Expand",
+       .firstOpset = 8,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}, {"shape"}},
+       .outputs = {{"output"}},
+       .infer = inferExpand,
+       .evaluate = evaluateExpand,
+       .differentiate = differentiateExpand},
+      {.name = "Pad",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {"pads"}, {"constant_value", true}},
+       .outputs = {{"output"}},
+       .normalise = normalisePad,
+       .infer = inferPad,
+       .evaluate = evaluatePad,
+       .differentiate = differentiatePad},
+      {.name = "PadGrad",
+       .inputs = {{"dY"}, {"pads"}},
+       .outputs = {{"dX"}},
+       .infer = inferPadGrad,
+       .evaluate = evaluatePadGrad},
+  };
+  return operators;
+}
+
+} // namespace pdc

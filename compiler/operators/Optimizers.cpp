@@ -1,0 +1,59 @@
+#include "compiler/operators/Elementwise.h"
+#include "compiler/operators/Rules.h"
+
+#include <cmath>
+
+namespace pdc {
+
+/// PyTorch 1.13's updates. `scale` turns the summed gradient into the mean (and clips it), so the
+/// gradient of a step is g * scale + weight_decay * w; step counts from 1.
+std::vector<ElementwiseRow> optimizerRows() {
+  ElementwiseRow sgd{"SgdUpdate",
+                     0,
+                     {{"w"}, {"g"}, {"scale"}, {"lr"}},
+                     {PDC_EXPRESSION($0 - $3 * ($1 * $2 + $weight_decay * $0))}};
+  sgd.outputs = {{"w1"}};
+
+  // The first step takes the gradient itself as momentum, undamped.
+  ElementwiseRow momentum{
+      "MomentumUpdate",
+      0,
+      {{"w"}, {"g"}, {"v"}, {"scale"}, {"lr"}, {"step"}},
+      {PDC_EXPRESSION(
+           $0 -
+           $4 * ($nesterov
+                     ? ($1 * $3 + $weight_decay * $0) +
+                           $momentum * ($5 > 1 ? $momentum * $2 + (1 - $dampening) *
+                                                                      ($1 * $3 + $weight_decay * $0)
+                                               : ($1 * $3 + $weight_decay * $0))
+                     : ($5 > 1 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
+                               : ($1 * $3 + $weight_decay * $0)))),
+       PDC_EXPRESSION($5 > 1 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
+                             : ($1 * $3 + $weight_decay * $0))}};
+  momentum.outputs = {{"w1"}, {"v1"}};
+
+  // Decoupled weight decay (AdamW) shrinks the weight; the other kind is part of the gradient.
+  ElementwiseRow adam{
+      "AdamUpdate",
+      0,
+      {{"w"}, {"g"}, {"m"}, {"v"}, {"scale"}, {"lr"}, {"step"}},
+      {PDC_EXPRESSION(
+           ($decoupled ? $0 - $5 * $weight_decay * $0 : $0) -
+           $5 / (1 - std::pow($beta1, $6)) *
+               ($beta1 * $2 +
+                (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
+               (std::sqrt($beta2 * $3 + (1 - $beta2) *
+                                            ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
+                                            ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
+                    std::sqrt(1 - std::pow($beta2, $6)) +
+                $epsilon)),
+       PDC_EXPRESSION($beta1 * $2 +
+                      (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)),
+       PDC_EXPRESSION($beta2 * $3 + (1 - $beta2) *
+                                        ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
+                                        ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0))}};
+  adam.outputs = {{"w1"}, {"m1"}, {"v1"}};
+  return {sgd, momentum, adam};
+}
+
+} // namespace pdc

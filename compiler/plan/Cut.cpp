@@ -1,0 +1,82 @@
+#include "compiler/plan/Cut.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace pdc {
+
+std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+  std::vector<Edge> edges;
+  auto add = [&](const std::string &name, int from, int to, Phase phase, int64_t bytes) {
+    edges.push_back({static_cast<int>(edges.size()), name, from, to, phase, phase, bytes});
+  };
+  for (const PlanValue &value : graph.values) {
+    int from = stageOfUnit[value.producer];
+    std::map<int, int> readers;
+    for (int unit : value.consumers)
+      if (stageOfUnit[unit] != from)
+        ++readers[stageOfUnit[unit]];
+    for (auto [to, count] : readers) {
+      add(value.name, from, to, Phase::forward, value.bytes);
+      for (int term = 0; value.hasGradient && term < count; ++term)
+        add(value.name + "/grad" + (term ? std::to_string(term) : ""), to, from, Phase::backward,
+            value.bytes);
+    }
+  }
+  return edges;
+}
+
+std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                                  std::span<const Edge> edges) {
+  std::vector<PlanStage> stages(*std::ranges::max_element(stageOfUnit) + 1);
+  for (size_t id = 0; id < stages.size(); ++id) {
+    stages[id].id = static_cast<int>(id);
+    stages[id].ranks = {static_cast<int>(id)};
+  }
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    PlanStage &stage = stages[stageOfUnit[i]];
+    stage.units.push_back(unit.name);
+    stage.nodes.insert(stage.nodes.end(), unit.nodes.begin(), unit.nodes.end());
+    stage.forwardSeconds += unit.forwardSeconds;
+    stage.backwardSeconds += unit.backwardInputSeconds + unit.backwardWeightSeconds;
+    stage.updateSeconds += unit.updateSeconds;
+    stage.parameterBytes += unit.parameterBytes;
+  }
+  for (const Edge &edge : edges)
+    stages[edge.fromStage].sends.push_back({edge.tensor, edge.toStage, edge.bytes});
+  return stages;
+}
+
+void MemorySum::add(const PlanUnit &unit) {
+  sum.weights += unit.parameterBytes;
+  sum.fixed += unit.gradientBytes + unit.optimizerBytes;
+  sum.slot += unit.stashBytes;
+  workspace = std::max(workspace, unit.workspaceBytes);
+}
+
+void MemorySum::add(const PlanValue &value) {
+  sum.fixed += value.bytes * (1 + std::max<int64_t>(1, value.consumers.size()));
+}
+
+StageMemory MemorySum::with(int64_t crossingBytes) const {
+  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes};
+}
+
+PlayCosts playCosts(const Plan &plan) {
+  PlayCosts costs;
+  for (const PlanStage &stage : plan.stages)
+    costs.stages.push_back({stage.forwardSeconds, stage.backwardSeconds, 0, stage.updateSeconds,
+                            stage.forwardSeconds});
+  for (const Edge &edge : plan.edges) {
+    Link link = plan.topology.linkBetween(plan.schedule.rankOfStage[edge.fromStage],
+                                          plan.schedule.rankOfStage[edge.toStage]);
+    double bytes = static_cast<double>(edge.bytes);
+    costs.edges.push_back(link.latencySeconds +
+                          (link.bytesPerSecond > 0 ? bytes / link.bytesPerSecond : 0));
+  }
+  return costs;
+}
+
+} // namespace pdc

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "compiler/plan/Plan.h"
+#include "compiler/schedule/Play.h"
+
+namespace pdc {
+
+/// What crosses once each unit has a stage: a value to each stage that reads it, and from each of
+/// its readers there a term of its gradient back.
+std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
+
+/// The stages with their nodes, seconds, bytes and sends; memory and depths come with the schedule.
+std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                                  std::span<const Edge> edges);
+
+/// Bytes of a stage apart from what depends on the schedule.
+struct StageMemory {
+  int64_t weights = 0; ///< one version
+  int64_t fixed = 0;   ///< gradients, optimizer state, workspace, scratch, evaluation
+  int64_t slot = 0;    ///< per microbatch in flight: kept activations, inboxes and outboxes
+
+  int64_t total(int64_t versions, int64_t slots) const {
+    return weights * versions + fixed + slot * slots;
+  }
+};
+
+/// Sums StageMemory over units and values of a stage; what crosses is added by the caller.
+class MemorySum {
+public:
+  void add(const PlanUnit &unit);
+  /// A value made in this stage: its activation in evaluation, its gradients in the backward pass.
+  void add(const PlanValue &value);
+  StageMemory with(int64_t crossingBytes) const;
+
+private:
+  StageMemory sum;
+  int64_t workspace = 0;
+};
+
+/// What the player needs to know of a plan.
+PlayCosts playCosts(const Plan &plan);
+
+} // namespace pdc

@@ -1,0 +1,131 @@
+#include "compiler/plan/Fields.h"
+
+#include "compiler/Error.h"
+
+#include <cmath>
+
+namespace pdc {
+
+using Json = nlohmann::json;
+
+Fields::Fields(Json value, std::string where) : value(std::move(value)), where(std::move(where)) {}
+
+void Fields::refuse(const std::string &field, const std::string &text) const {
+  throw Error(where + field + ": " + text);
+}
+
+static std::string shown(const Json &value) {
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  return text.size() > 40 ? text.substr(0, 40) + "..." : text;
+}
+
+const Json *Fields::find(const std::string &field) const {
+  auto found = value.find(field);
+  return found == value.end() || found->is_null() ? nullptr : &*found;
+}
+
+double Fields::number(const std::string &field, std::optional<double> fallback) const {
+  const Json *found = find(field);
+  if (!found && fallback)
+    return *fallback;
+  if (!found)
+    refuse(field, "expected a number, found nothing");
+  if (!found->is_number() || !std::isfinite(found->get<double>()) || found->get<double>() < 0)
+    refuse(field, "expected a number of at least 0, found " + shown(*found));
+  return found->get<double>();
+}
+
+int64_t Fields::integer(const std::string &field, int64_t least, int64_t most,
+                        std::optional<int64_t> fallback) const {
+  const Json *found = find(field);
+  if (!found && fallback)
+    return *fallback;
+  std::string wanted = "expected a whole number of at least " + std::to_string(least);
+  if (most != INT64_MAX)
+    wanted =
+        "expected a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+  if (!found)
+    refuse(field, wanted + ", found nothing");
+  bool fits = found->is_number_integer() &&
+              !(found->is_number_unsigned() && found->get<uint64_t>() > uint64_t(INT64_MAX));
+  if (!fits || found->get<int64_t>() < least || found->get<int64_t>() > most)
+    refuse(field, wanted + ", found " + shown(*found));
+  return found->get<int64_t>();
+}
+
+bool Fields::boolean(const std::string &field, bool fallback) const {
+  const Json *found = find(field);
+  if (found && !found->is_boolean())
+    refuse(field, "expected true or false, found " + shown(*found));
+  return found ? found->get<bool>() : fallback;
+}
+
+std::string Fields::string(const std::string &field, std::optional<std::string> fallback) const {
+  const Json *found = find(field);
+  if (!found && fallback)
+    return *fallback;
+  if (!found || !found->is_string())
+    refuse(field, "expected a string, found " + (found ? shown(*found) : "nothing"));
+  return found->get<std::string>();
+}
+
+Fields Fields::object(const std::string &field) const {
+  const Json *found = find(field);
+  if (!found || !found->is_object())
+    refuse(field, "expected an object, found " + (found ? shown(*found) : "nothing"));
+  return {*found, where + field + "."};
+}
+
+const Json &Fields::array(const std::string &field) const {
+  static const Json empty = Json::array();
+  const Json *found = find(field);
+  if (found && !found->is_array())
+    refuse(field, "expected a list, found " + shown(*found));
+  return found ? *found : empty;
+}
+
+std::vector<Fields> Fields::list(const std::string &field) const {
+  std::vector<Fields> entries;
+  for (const Json &entry : array(field)) {
+    std::string index = field + "[" + std::to_string(entries.size()) + "]";
+    if (!entry.is_object())
+      refuse(index, "expected an object, found " + shown(entry));
+    entries.push_back({entry, where + index + "."});
+  }
+  return entries;
+}
+
+std::vector<std::string> Fields::strings(const std::string &field) const {
+  std::vector<std::string> entries;
+  for (const Json &entry : array(field)) {
+    if (!entry.is_string())
+      refuse(field + "[" + std::to_string(entries.size()) + "]",
+             "expected a string, found " + shown(entry));
+    entries.push_back(entry.get<std::string>());
+  }
+  return entries;
+}
+
+std::vector<int> Fields::integers(const std::string &field, int64_t least, int64_t most) const {
+  std::vector<int> entries;
+  for (const Json &entry : array(field)) {
+    std::string index = field + "[" + std::to_string(entries.size()) + "]";
+    Fields one(Json{{index, entry}}, where);
+    entries.push_back(static_cast<int>(one.integer(index, least, most)));
+  }
+  return entries;
+}
+
+Fields parseFields(std::string_view text, const std::string &file) {
+  Json value;
+  try {
+    value = Json::parse(text);
+  } catch (const Json::exception &error) {
+    throw Error(file + ": not JSON: " + error.what());
+  }
+  if (!value.is_object())
+    throw Error(file + ": expected a JSON object, found " + shown(value));
+  return {std::move(value), file + ": "};
+}
+
+} // namespace pdc

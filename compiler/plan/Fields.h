@@ -1,0 +1,44 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pdc {
+
+/// A JSON object of a user's file, read field by field. Each refusal names file and field. With a
+/// fallback a field may be left out.
+class Fields {
+public:
+  Fields(nlohmann::json value, std::string where);
+
+  [[noreturn]] void refuse(const std::string &field, const std::string &text) const;
+
+  bool has(const std::string &field) const { return value.contains(field); }
+  double number(const std::string &field, std::optional<double> fallback = {}) const;
+  int64_t integer(const std::string &field, int64_t least, int64_t most,
+                  std::optional<int64_t> fallback = {}) const;
+  bool boolean(const std::string &field, bool fallback) const;
+  std::string string(const std::string &field, std::optional<std::string> fallback = {}) const;
+  Fields object(const std::string &field) const;
+  std::vector<Fields> list(const std::string &field) const;
+  std::vector<std::string> strings(const std::string &field) const;
+  std::vector<int> integers(const std::string &field, int64_t least, int64_t most) const;
+
+  const nlohmann::json &json() const { return value; }
+
+private:
+  const nlohmann::json *find(const std::string &field) const;
+  const nlohmann::json &array(const std::string &field) const;
+
+  nlohmann::json value;
+  std::string where; ///< file and path, such as "plan.json: stages[1]."
+};
+
+/// Throws pdc::Error unless the text is one JSON object.
+Fields parseFields(std::string_view text, const std::string &file);
+
+} // namespace pdc

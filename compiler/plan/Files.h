@@ -1,0 +1,42 @@
+#pragma once
+
+#include "compiler/plan/Plan.h"
+
+#include <string>
+#include <string_view>
+
+namespace pdc {
+
+/// A small text file. Throws pdc::Error with the path where it cannot be read or is above 256 MB.
+std::string readTextFile(const std::filesystem::path &path);
+void writeTextFile(const std::filesystem::path &path, const std::string &text);
+
+/// The parsers throw pdc::Error that names `file` and the field.
+Topology parseTopology(std::string_view text, const std::string &file);
+
+/// plan.json. Beside the fields every plan file has it keeps the schedule: `rows` per rank as text
+/// ("2F0", see compiler/schedule/Text.h), `slot_table`, `versions`, and the `edges` that rows name.
+std::string printPlan(const Plan &plan);
+Plan parsePlan(std::string_view text, const std::string &file);
+
+/// `--stages FILE`: `{"node": stage, ...}`, or a plan.json, whose stages list their nodes.
+std::map<std::string, int> parseAssignment(std::string_view text, const std::string &file);
+
+/// plan.txt: what was decided and why, for people.
+std::string describePlan(const Plan &plan);
+
+/// Chrome trace of `iterations` minibatches (or microbatches of an asynchronous schedule) as they
+/// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends.
+std::string predictTrace(const Plan &plan, int64_t iterations);
+
+inline Topology readTopology(const std::filesystem::path &path) {
+  return parseTopology(readTextFile(path), path.string());
+}
+inline Plan readPlan(const std::filesystem::path &path) {
+  return parsePlan(readTextFile(path), path.string());
+}
+inline std::map<std::string, int> readAssignment(const std::filesystem::path &path) {
+  return parseAssignment(readTextFile(path), path.string());
+}
+
+} // namespace pdc

@@ -1,0 +1,250 @@
+#include "compiler/plan/MakePlan.h"
+
+#include "compiler/Error.h"
+#include "compiler/cost/Device.h"
+#include "compiler/plan/Assignment.h"
+#include "compiler/plan/Cut.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/Partition.h"
+#include "compiler/plan/Profile.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace pdc {
+
+namespace {
+
+double microbatchSeconds(const PlanUnit &unit) {
+  return unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
+}
+
+/// Work of the whole model: per microbatch and per update.
+struct Work {
+  double microbatch = 0, update = 0, largest = 0;
+  int64_t gradients = 0;
+
+  explicit Work(const PlanGraph &graph) {
+    for (const PlanUnit &unit : graph.units) {
+      microbatch += microbatchSeconds(unit);
+      largest = std::max(largest, microbatchSeconds(unit));
+      update += unit.updateSeconds;
+      gradients += unit.gradientBytes;
+    }
+  }
+};
+
+/// Whether every unit feeds the next and gets a gradient from it.
+bool isChain(const PlanGraph &graph) {
+  std::vector<bool> linked(graph.units.size());
+  for (const PlanValue &value : graph.values)
+    for (int consumer : value.consumers)
+      if (value.hasGradient && consumer == value.producer + 1)
+        linked[consumer] = true;
+  return std::all_of(linked.begin() + 1, linked.end(), [](bool is) { return is; });
+}
+
+class Planner {
+public:
+  Planner(const PlanGraph &graph, const PlanRequest &request) : graph(graph), request(request) {}
+  Plan make();
+
+private:
+  void checkRequest() const;
+  Topology chooseTopology() const;
+  Schedule computeRows(int stages) const;
+  std::vector<int> cut();
+  void addDepths(const std::vector<int> &stageOfUnit);
+  void checkMemory() const;
+  void predict();
+  int64_t memoryLimit() const {
+    return request.memoryBytes ? request.memoryBytes : plan.topology.memoryBytes;
+  }
+
+  const PlanGraph &graph;
+  const PlanRequest &request;
+  Plan plan;
+};
+
+void Planner::checkRequest() const {
+  checkGraph(graph, "the unit graph");
+  if (graph.units.empty())
+    throw Error("the model has no units to plan");
+  if (request.workers < 1)
+    throw Error("expected at least 1 worker, found " + std::to_string(request.workers));
+  if (request.microbatches < 1)
+    throw Error("expected at least 1 microbatch, found " + std::to_string(request.microbatches));
+  if (request.topology && request.topology->workers() != request.workers)
+    throw Error("the topology has " + std::to_string(request.topology->workers()) +
+                " workers, expected " + std::to_string(request.workers));
+  if (request.costModel != "overlap")
+    throw Error("unknown cost model '" + request.costModel + "'; known cost models: overlap");
+}
+
+Topology Planner::chooseTopology() const {
+  if (request.topology)
+    return *request.topology;
+  const DevicePeaks &peaks = findDevicePeaks(request.device == "cuda" ? "a100" : request.device);
+  Topology topology;
+  topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
+  topology.memoryBytes = peaks.memoryBytes;
+  topology.device = peaks.name;
+  return topology;
+}
+
+/// `auto` is 1f1b: as idle as gpipe, with fewer activations held.
+Schedule Planner::computeRows(int stages) const {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(request.schedule, error)) {
+    Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
+    if (static_cast<int>(rows.rankOfStage.size()) != stages)
+      throw Error(request.schedule + ": has " + std::to_string(rows.rankOfStage.size()) +
+                  " stages, expected " + std::to_string(stages));
+    if (!rows.asynchronous && rows.microbatches != request.microbatches)
+      throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
+                  " microbatches, expected " + std::to_string(request.microbatches));
+    return rows;
+  }
+  const ScheduleKind &kind = findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
+  return kind.make(straightPipeline(stages, request.microbatches));
+}
+
+std::vector<int> Planner::cut() {
+  if (!request.assignment.empty()) {
+    std::vector<int> stages = applyAssignment(graph, request.assignment);
+    int count = *std::ranges::max_element(stages) + 1;
+    if (count != request.workers)
+      throw Error("stages: " + std::to_string(count) +
+                  " stages are named, expected one for each of " + std::to_string(request.workers) +
+                  " workers");
+    return stages;
+  }
+  int stages = request.stages ? request.stages : request.workers;
+  if (stages < 1 || stages > request.workers)
+    throw Error("expected 1 to " + std::to_string(request.workers) + " stages, found " +
+                std::to_string(stages));
+  if (static_cast<int>(graph.units.size()) < stages)
+    throw Error("the model has " + std::to_string(graph.units.size()) +
+                " units, which cannot fill " + std::to_string(stages) +
+                " stages; use fewer workers");
+  // Depths do not depend on where the cuts are, so a chain of that length tells them.
+  Schedule rows = completeSchedule(computeRows(stages), chainEdges(stages));
+  PartitionRequest search;
+  search.stages = stages;
+  search.topology = plan.topology;
+  search.microbatches = rows.microbatches;
+  search.memoryBytes = memoryLimit();
+  search.slots = [&](int stage) { return rows.slots[stage]; };
+  search.versions = [&](int stage) { return rows.versions[stage]; };
+  return findPartition(graph, search).stageOfUnit;
+}
+
+void Planner::addDepths(const std::vector<int> &stageOfUnit) {
+  std::vector<MemorySum> sums(plan.stages.size());
+  std::vector<int64_t> crossing(plan.stages.size());
+  for (size_t unit = 0; unit < graph.units.size(); ++unit)
+    sums[stageOfUnit[unit]].add(graph.units[unit]);
+  for (const PlanValue &value : graph.values)
+    sums[stageOfUnit[value.producer]].add(value);
+  for (const Edge &edge : plan.edges)
+    for (int stage : {edge.fromStage, edge.toStage})
+      crossing[stage] += edge.bytes;
+  std::vector<int> peaks =
+      play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped,
+           plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
+          .peakActivations;
+  for (PlanStage &stage : plan.stages) {
+    stage.ranks = {plan.schedule.rankOfStage[stage.id]};
+    stage.inFlight = peaks[stage.id];
+    stage.weightVersions = plan.schedule.versions[stage.id];
+    stage.memoryBytes = sums[stage.id]
+                            .with(crossing[stage.id])
+                            .total(stage.weightVersions, plan.schedule.slots[stage.id]);
+  }
+}
+
+void Planner::checkMemory() const {
+  for (const PlanStage &stage : plan.stages)
+    if (memoryLimit() && stage.memoryBytes > memoryLimit())
+      throw Error("stage " + std::to_string(stage.id) + " needs " +
+                  std::to_string(stage.memoryBytes) + " bytes, a device has " +
+                  std::to_string(memoryLimit()) +
+                  "; use more workers, fewer microbatches in flight or a smaller microbatch");
+}
+
+void Planner::predict() {
+  bool asynchronous = plan.schedule.asynchronous;
+  int64_t microbatches = plan.schedule.microbatches;
+  Work work(graph);
+  plan.secondsPerMinibatch =
+      secondsPerUpdate(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped);
+  plan.singleDeviceSecondsPerMinibatch =
+      static_cast<double>(microbatches) * work.microbatch + work.update;
+  plan.dataParallelSecondsPerMinibatch =
+      dataParallelSeconds(graph, plan.topology, microbatches, asynchronous);
+  plan.boundSecondsPerMinibatch =
+      boundSeconds(graph, static_cast<int>(plan.stages.size()), microbatches, asynchronous);
+}
+
+Plan Planner::make() {
+  auto start = std::chrono::steady_clock::now();
+  checkRequest();
+  plan.model = request.model;
+  plan.device = request.device;
+  plan.costModel = request.costModel;
+  plan.exact = request.exact;
+  plan.threads = request.threads;
+  plan.microbatchSize = request.microbatchSize;
+  plan.topology = chooseTopology();
+  std::vector<int> stageOfUnit = cut();
+  plan.edges = findEdges(graph, stageOfUnit);
+  plan.stages = makeStages(graph, stageOfUnit, plan.edges);
+  plan.schedule = completeSchedule(computeRows(static_cast<int>(plan.stages.size())), plan.edges);
+  plan.scheduleName = plan.schedule.name;
+  plan.microbatches = plan.schedule.microbatches;
+  plan.minibatch = plan.microbatches * plan.microbatchSize;
+  addDepths(stageOfUnit);
+  checkMemory();
+  predict();
+  plan.plannerSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return std::move(plan);
+}
+
+} // namespace
+
+double boundSeconds(const PlanGraph &graph, int stages, int64_t microbatches, bool asynchronous) {
+  Work work(graph);
+  if (asynchronous)
+    return std::max((work.microbatch + work.update) / stages, work.largest);
+  double count = static_cast<double>(microbatches);
+  double pipeline = isChain(graph) ? work.microbatch / (1 - std::pow(1 - 1 / count, stages))
+                                   : count * work.microbatch / stages;
+  return std::max(pipeline, count * work.largest);
+}
+
+double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int64_t microbatches,
+                           bool asynchronous) {
+  Work work(graph);
+  double workers = topology.workers();
+  Link slowest;
+  for (const Level &level : topology.levels)
+    if (level.workers > 1 &&
+        (slowest.bytesPerSecond == 0 || level.link.bytesPerSecond < slowest.bytesPerSecond))
+      slowest = level.link;
+  double bytes = 2 * (workers - 1) / workers * static_cast<double>(work.gradients);
+  double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
+  sum += 2 * (workers - 1) * slowest.latencySeconds;
+  if (asynchronous)
+    return (work.microbatch + sum + work.update) / workers;
+  return static_cast<double>(microbatches) / workers * work.microbatch + sum + work.update;
+}
+
+Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {
+  return Planner(graph, request).make();
+}
+
+} // namespace pdc

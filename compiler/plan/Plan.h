@@ -1,0 +1,131 @@
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// What the partitioner knows of one unit of the forward pass, everything derived from it in the
+/// backward pass and the update included.
+struct PlanUnit {
+  std::string name;
+  std::vector<std::string> nodes; ///< ONNX node names
+  double forwardSeconds = 0;
+  double backwardInputSeconds = 0;
+  double backwardWeightSeconds = 0;
+  double updateSeconds = 0;
+  int64_t parameterBytes = 0;
+  int64_t gradientBytes = 0;
+  int64_t optimizerBytes = 0;
+  /// Bytes kept from forward to backward per microbatch.
+  int64_t stashBytes = 0;
+  int64_t workspaceBytes = 0;
+};
+
+/// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
+struct PlanValue {
+  std::string name;
+  int producer = 0;
+  std::vector<int> consumers;
+  int64_t bytes = 0;
+  bool hasGradient = true;
+};
+
+/// The unit graph in topological order: what a planner sees of a model.
+struct PlanGraph {
+  std::vector<PlanUnit> units;
+  std::vector<PlanValue> values;
+};
+
+struct Link {
+  double bytesPerSecond = 0;
+  double latencySeconds = 0;
+};
+
+struct Level {
+  int workers = 1;
+  Link link;
+};
+
+struct Topology {
+  std::vector<Level> levels; ///< lowest first
+  int64_t memoryBytes = 0;   ///< per device; 0: not limited
+  std::string device;
+  int workers() const;
+  /// The lowest level at which both ranks hang on one link.
+  Link linkBetween(int rank, int other) const;
+};
+
+struct PlanSend {
+  std::string tensor;
+  int to = 0;
+  int64_t bytes = 0;
+};
+
+struct PlanStage {
+  int id = 0;
+  std::vector<int> ranks;
+  int replicas = 1;
+  std::vector<std::string> nodes;
+  std::vector<std::string> units;
+  double forwardSeconds = 0;
+  double backwardSeconds = 0;
+  double updateSeconds = 0;
+  int64_t parameterBytes = 0;
+  int64_t memoryBytes = 0;
+  int inFlight = 1;
+  int weightVersions = 1;
+  std::vector<PlanSend> sends;
+};
+
+/// Every decision about a run, made once. On disk: plan.json.
+struct Plan {
+  std::string model;
+  std::string device;
+  std::string scheduleName;
+  std::string costModel;
+  bool exact = false;
+  int threads = 1;
+  int64_t minibatch = 0;
+  int64_t microbatches = 1;
+  int64_t microbatchSize = 0;
+  double secondsPerMinibatch = 0;
+  double dataParallelSecondsPerMinibatch = 0;
+  double singleDeviceSecondsPerMinibatch = 0;
+  double boundSecondsPerMinibatch = 0;
+  double plannerSeconds = 0;
+  std::vector<PlanStage> stages;
+  /// Complete: with the transfers of `edges`, slots and versions.
+  Schedule schedule;
+  /// What crosses between stages, as the planner sees it; the schedule's transfers name these.
+  std::vector<Edge> edges;
+  /// At least one level: without a topology file the device's usual link.
+  Topology topology;
+};
+
+struct PlanRequest {
+  int workers = 1;
+  std::optional<Topology> topology;
+  std::string schedule = "auto";
+  int64_t microbatches = 1;
+  int64_t memoryBytes = 0;
+  /// Stages wanted; 0: as many as workers.
+  int stages = 0;
+  /// Node name -> stage, by hand; empty: planned.
+  std::map<std::string, int> assignment;
+
+  /// Copied into the plan.
+  std::string model;
+  std::string device = "cpu";
+  std::string costModel = "overlap";
+  bool exact = false;
+  int threads = 1;
+  int64_t microbatchSize = 0;
+};
+
+} // namespace pdc

@@ -1,0 +1,233 @@
+#include "compiler/plan/Files.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Fields.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace pdc {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int64_t kMostStages = 65536;
+
+ordered_json sendsOf(const PlanStage &stage) {
+  ordered_json sends = ordered_json::array();
+  for (const PlanSend &send : stage.sends)
+    sends.push_back({{"tensor", send.tensor}, {"to", send.to}, {"bytes", send.bytes}});
+  return sends;
+}
+
+ordered_json toJson(const PlanStage &stage) {
+  return {{"id", stage.id},
+          {"ranks", stage.ranks},
+          {"replicas", stage.replicas},
+          {"nodes", stage.nodes},
+          {"units", stage.units},
+          {"forward_seconds", stage.forwardSeconds},
+          {"backward_seconds", stage.backwardSeconds},
+          {"update_seconds", stage.updateSeconds},
+          {"parameter_bytes", stage.parameterBytes},
+          {"memory_bytes", stage.memoryBytes},
+          {"in_flight", stage.inFlight},
+          {"weight_versions", stage.weightVersions},
+          {"sends", sendsOf(stage)}};
+}
+
+/// The stages whose first rank lies in [first, first + workers of the level), nested by levels.
+ordered_json hierarchy(const Plan &plan, size_t level, int first) {
+  ordered_json list = ordered_json::array();
+  int below = 1;
+  for (size_t i = 0; i < level; ++i)
+    below *= plan.topology.levels[i].workers;
+  for (int group = 0; group < plan.topology.levels[level].workers; ++group) {
+    int start = first + group * below;
+    if (level) {
+      ordered_json inner = hierarchy(plan, level - 1, start);
+      if (!inner.empty())
+        list.push_back({{"replicas", 1}, {"stages", inner}});
+      continue;
+    }
+    for (const PlanStage &stage : plan.stages)
+      if (!stage.ranks.empty() && stage.ranks[0] == start)
+        list.push_back({{"replicas", stage.replicas}, {"nodes", stage.nodes}});
+  }
+  return list;
+}
+
+ordered_json toJson(const Topology &topology) {
+  ordered_json levels = ordered_json::array();
+  for (const Level &level : topology.levels)
+    levels.push_back({{"workers", level.workers},
+                      {"bandwidth", level.link.bytesPerSecond},
+                      {"latency", level.link.latencySeconds}});
+  return {{"levels", levels}, {"memory", topology.memoryBytes}, {"device", topology.device}};
+}
+
+ordered_json rowsOf(const Schedule &schedule) {
+  ordered_json lines = ordered_json::array();
+  std::istringstream text(printSchedule(schedule));
+  for (std::string line; std::getline(text, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+std::string phaseText(Phase phase) { return std::string(1, letter(phase)); }
+
+ordered_json edgesOf(const Plan &plan) {
+  ordered_json edges = ordered_json::array();
+  for (const Edge &edge : plan.edges)
+    edges.push_back({{"tensor", edge.tensor},
+                     {"from", edge.fromStage},
+                     {"to", edge.toStage},
+                     {"producer", phaseText(edge.producer)},
+                     {"consumer", phaseText(edge.consumer)},
+                     {"bytes", edge.bytes}});
+  return edges;
+}
+
+PlanStage toStage(const Fields &fields, int64_t position) {
+  PlanStage stage;
+  stage.id = static_cast<int>(fields.integer("id", position, position));
+  stage.ranks = fields.integers("ranks", 0, kMostStages - 1);
+  stage.replicas = static_cast<int>(fields.integer("replicas", 1, kMostStages, 1));
+  if (stage.ranks.size() != static_cast<size_t>(stage.replicas))
+    fields.refuse("ranks", "expected one for each of " + std::to_string(stage.replicas) +
+                               " replicas, found " + std::to_string(stage.ranks.size()));
+  stage.nodes = fields.strings("nodes");
+  stage.units = fields.strings("units");
+  stage.forwardSeconds = fields.number("forward_seconds", 0);
+  stage.backwardSeconds = fields.number("backward_seconds", 0);
+  stage.updateSeconds = fields.number("update_seconds", 0);
+  stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
+  stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);
+  stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));
+  stage.weightVersions = static_cast<int>(fields.integer("weight_versions", 1, INT32_MAX, 1));
+  for (const Fields &send : fields.list("sends"))
+    stage.sends.push_back({send.string("tensor"),
+                           static_cast<int>(send.integer("to", 0, kMostStages - 1)),
+                           send.integer("bytes", 0, INT64_MAX)});
+  return stage;
+}
+
+Phase toPhase(const Fields &fields, const std::string &field) {
+  for (Phase phase : {Phase::forward, Phase::backward, Phase::evaluate})
+    if (fields.string(field) == phaseText(phase))
+      return phase;
+  fields.refuse(field, "expected F, B or E, found " + fields.string(field));
+}
+
+Edge toEdge(const Fields &fields, int id, int64_t stages) {
+  Edge edge;
+  edge.id = id;
+  edge.tensor = fields.string("tensor");
+  edge.fromStage = static_cast<int>(fields.integer("from", 0, stages - 1));
+  edge.toStage = static_cast<int>(fields.integer("to", 0, stages - 1));
+  edge.producer = toPhase(fields, "producer");
+  edge.consumer = toPhase(fields, "consumer");
+  edge.bytes = fields.integer("bytes", 0, INT64_MAX);
+  return edge;
+}
+
+void readHead(const Fields &top, Plan &plan) {
+  plan.model = top.string("model");
+  plan.device = top.string("device");
+  plan.scheduleName = top.string("schedule");
+  plan.costModel = top.string("cost_model");
+  plan.exact = top.boolean("exact", false);
+  plan.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
+  plan.minibatch = top.integer("minibatch", 0, INT32_MAX);
+  plan.microbatches = top.integer("microbatches", 1, INT32_MAX);
+  plan.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
+  plan.secondsPerMinibatch = top.number("seconds_per_minibatch");
+  plan.dataParallelSecondsPerMinibatch = top.number("data_parallel_seconds_per_minibatch", 0);
+  plan.singleDeviceSecondsPerMinibatch = top.number("single_device_seconds_per_minibatch", 0);
+  plan.boundSecondsPerMinibatch = top.number("bound_seconds_per_minibatch", 0);
+  plan.plannerSeconds = top.number("planner_seconds", 0);
+}
+
+/// Rows are proven again: a file is a file.
+void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
+  std::string text;
+  for (const std::string &line : top.strings("rows"))
+    text += line + "\n";
+  Schedule rows;
+  if (text.empty()) {
+    Pipeline pipeline{static_cast<int>(plan.stages.size()), {}, plan.microbatches};
+    for (const PlanStage &stage : plan.stages)
+      pipeline.rankOfStage.push_back(stage.ranks[0]);
+    rows = findSchedule(plan.scheduleName).make(pipeline);
+  } else {
+    rows = parseSchedule(text, file + ": rows");
+  }
+  if (rows.rankOfStage.size() != plan.stages.size())
+    top.refuse("rows", "expected " + std::to_string(plan.stages.size()) + " stages, found " +
+                           std::to_string(rows.rankOfStage.size()));
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    if (rows.rankOfStage[stage] != plan.stages[stage].ranks[0])
+      top.refuse("rows", "stage " + std::to_string(stage) + " stands on rank " +
+                             std::to_string(rows.rankOfStage[stage]) + ", expected rank " +
+                             std::to_string(plan.stages[stage].ranks[0]) + " as in stages");
+  if (rows.microbatches != plan.microbatches)
+    top.refuse("rows", "hold " + std::to_string(rows.microbatches) + " microbatches, expected " +
+                           std::to_string(plan.microbatches));
+  try {
+    plan.schedule = completeSchedule(rows, plan.edges);
+  } catch (const Error &error) {
+    top.refuse("rows", error.what());
+  }
+}
+
+} // namespace
+
+std::string printPlan(const Plan &plan) {
+  ordered_json json = {
+      {"model", plan.model},
+      {"device", plan.device},
+      {"schedule", plan.scheduleName},
+      {"cost_model", plan.costModel},
+      {"exact", plan.exact},
+      {"threads", plan.threads},
+      {"minibatch", plan.minibatch},
+      {"microbatches", plan.microbatches},
+      {"microbatch_size", plan.microbatchSize},
+      {"seconds_per_minibatch", plan.secondsPerMinibatch},
+      {"data_parallel_seconds_per_minibatch", plan.dataParallelSecondsPerMinibatch},
+      {"single_device_seconds_per_minibatch", plan.singleDeviceSecondsPerMinibatch},
+      {"bound_seconds_per_minibatch", plan.boundSecondsPerMinibatch},
+      {"planner_seconds", plan.plannerSeconds}};
+  json["topology"] = toJson(plan.topology);
+  json["hierarchy"] = plan.topology.levels.empty()
+                          ? ordered_json::array()
+                          : hierarchy(plan, plan.topology.levels.size() - 1, 0);
+  json["stages"] = ordered_json::array();
+  for (const PlanStage &stage : plan.stages)
+    json["stages"].push_back(toJson(stage));
+  json["edges"] = edgesOf(plan);
+  json["rows"] = rowsOf(plan.schedule);
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Plan parsePlan(std::string_view text, const std::string &file) {
+  Fields top = parseFields(text, file);
+  Plan plan;
+  readHead(top, plan);
+  for (const Fields &stage : top.list("stages"))
+    plan.stages.push_back(toStage(stage, static_cast<int64_t>(plan.stages.size())));
+  if (plan.stages.empty())
+    top.refuse("stages", "expected at least one stage");
+  for (const Fields &edge : top.list("edges"))
+    plan.edges.push_back(toEdge(edge, static_cast<int>(plan.edges.size()),
+                                static_cast<int64_t>(plan.stages.size())));
+  if (top.has("topology"))
+    plan.topology = parseTopology(top.object("topology").json().dump(), file + ": topology");
+  readSchedule(top, plan, file);
+  return plan;
+}
+
+} // namespace pdc

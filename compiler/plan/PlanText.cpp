@@ -1,0 +1,125 @@
+#include "compiler/plan/Cut.h"
+#include "compiler/plan/Files.h"
+#include "compiler/schedule/Grid.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <sstream>
+
+namespace pdc {
+
+namespace {
+
+template <class... Values> std::string format(const char *pattern, Values... values) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, values...);
+  return text;
+}
+
+std::string seconds(double value) {
+  if (value >= 1)
+    return format("%.3g s", value);
+  return value >= 1e-3 ? format("%.3g ms", value * 1e3) : format("%.3g us", value * 1e6);
+}
+
+std::string bytes(int64_t value) {
+  double number = static_cast<double>(value);
+  const char *units[] = {"B", "KB", "MB", "GB", "TB"};
+  int unit = 0;
+  for (; number >= 1000 && unit < 4; ++unit)
+    number /= 1000;
+  return format("%.3g %s", number, units[unit]);
+}
+
+double work(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
+
+double totalWork(const Plan &plan) {
+  return std::accumulate(plan.stages.begin(), plan.stages.end(), 0.0,
+                         [](double sum, const PlanStage &stage) { return sum + work(stage); });
+}
+
+/// Mean work of a stage over that of the heaviest: what balance alone leaves of the devices.
+double balance(const Plan &plan) {
+  double most = 0;
+  for (const PlanStage &stage : plan.stages)
+    most = std::max(most, work(stage));
+  return most > 0 ? totalWork(plan) / (most * static_cast<double>(plan.stages.size())) : 1;
+}
+
+/// Part of the devices' time that is neither forward, backward nor update.
+double idle(const Plan &plan) {
+  double busy = 0;
+  double count = static_cast<double>(plan.schedule.microbatches);
+  for (const PlanStage &stage : plan.stages)
+    busy += count * work(stage) + stage.updateSeconds;
+  double devices = static_cast<double>(plan.schedule.ranks.size());
+  return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
+}
+
+void describeStages(const Plan &plan, std::ostream &out) {
+  double total = totalWork(plan);
+  out << "stage rank  nodes   forward  backward  share  parameters    memory  in flight  "
+         "versions\n";
+  for (const PlanStage &stage : plan.stages)
+    out << format("%5d %4d  %5zu  %8s  %8s   %3.0f%%  %10s  %8s  %9d  %8d\n", stage.id,
+                  stage.ranks.empty() ? stage.id : stage.ranks[0], stage.nodes.size(),
+                  seconds(stage.forwardSeconds).c_str(), seconds(stage.backwardSeconds).c_str(),
+                  total > 0 ? 100 * work(stage) / total : 0, bytes(stage.parameterBytes).c_str(),
+                  bytes(stage.memoryBytes).c_str(), stage.inFlight, stage.weightVersions);
+  out << "\n";
+  for (const PlanStage &stage : plan.stages) {
+    out << "stage " << stage.id << ": ";
+    if (!stage.nodes.empty())
+      out << stage.nodes.front()
+          << (stage.nodes.size() > 1 ? " ... " + stage.nodes.back() : std::string());
+    out << "\n";
+    for (const PlanSend &send : stage.sends)
+      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
+          << " per microbatch\n";
+  }
+}
+
+void describeTimes(const Plan &plan, std::ostream &out) {
+  const char *what = plan.schedule.asynchronous ? "microbatch" : "minibatch";
+  auto line = [&](const std::string &name, double value, const std::string &note) {
+    out << format("%-28s %9s  ", name.c_str(), seconds(value).c_str()) << note << "\n";
+  };
+  auto against = [&](double other) {
+    return plan.secondsPerMinibatch > 0
+               ? format("the plan is %.2f times as fast", other / plan.secondsPerMinibatch)
+               : std::string();
+  };
+  line(std::string("seconds per ") + what, plan.secondsPerMinibatch,
+       plan.schedule.asynchronous ? "in steady state, predicted" : "bubble included, predicted");
+  line("bound", plan.boundSecondsPerMinibatch,
+       "no cut into " + std::to_string(plan.stages.size()) +
+           (plan.schedule.asynchronous ? " stages is faster"
+                                       : " stages that empty at each update is faster"));
+  line("one device", plan.singleDeviceSecondsPerMinibatch,
+       against(plan.singleDeviceSecondsPerMinibatch));
+  line("data parallelism", plan.dataParallelSecondsPerMinibatch,
+       against(plan.dataParallelSecondsPerMinibatch));
+  out << format("%-28s %8.0f%%  work of the mean stage against the heaviest\n", "balance",
+                100 * balance(plan));
+  out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
+                100 * idle(plan));
+}
+
+} // namespace
+
+std::string describePlan(const Plan &plan) {
+  std::ostringstream out;
+  out << "plan of " << plan.model << " for " << plan.schedule.ranks.size() << " x " << plan.device
+      << ", schedule " << plan.scheduleName << ", " << plan.microbatches
+      << (plan.microbatches == 1 ? " microbatch" : " microbatches") << " per update";
+  if (plan.microbatchSize)
+    out << " of " << plan.microbatchSize << " samples each";
+  out << (plan.exact ? ", exact" : "") << "\n\n";
+  describeStages(plan, out);
+  out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule)) << "\n";
+  describeTimes(plan, out);
+  return out.str();
+}
+
+} // namespace pdc

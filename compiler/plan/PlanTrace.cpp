@@ -1,0 +1,68 @@
+#include "compiler/plan/Cut.h"
+#include "compiler/plan/Fields.h"
+#include "compiler/plan/Files.h"
+
+#include <cmath>
+
+namespace pdc {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+const char *category(Phase phase) {
+  static constexpr const char *names[] = {
+      "forward", "backward", "backward_input", "backward_weight", "update", "prepare", "evaluate"};
+  return names[static_cast<int>(phase)];
+}
+
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+std::string labelOf(const Plan &plan, const Event &event) {
+  if (event.kind == StepKind::allReduce)
+    return "all_reduce";
+  if (event.edge >= 0)
+    return plan.edges[event.edge].tensor;
+  return letter(event.task.phase) + std::to_string(event.task.microbatch);
+}
+
+ordered_json toJson(const Plan &plan, const Event &event) {
+  const char *cat = event.kind == StepKind::allReduce ? "all_reduce"
+                    : event.edge >= 0                 ? "send"
+                                                      : category(event.task.phase);
+  return {{"name", labelOf(plan, event)},
+          {"cat", cat},
+          {"ph", "X"},
+          {"ts", microseconds(event.start)},
+          {"dur", microseconds(event.end - event.start)},
+          {"pid", event.rank},
+          {"tid", event.edge >= 0 ? 1 : 0},
+          {"args", {{"stage", event.task.stage}, {"microbatch", event.task.microbatch}}}};
+}
+
+ordered_json nameOf(int rank, int stream, const char *kind, const std::string &name) {
+  return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", stream}, {"args", {{"name", name}}}};
+}
+
+} // namespace
+
+std::string predictTrace(const Plan &plan, int64_t iterations) {
+  std::string text = "{\"traceEvents\": [";
+  const char *separator = "\n";
+  auto add = [&](const ordered_json &event) {
+    text += separator + event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+    separator = ",\n";
+  };
+  for (int rank = 0; rank < static_cast<int>(plan.schedule.ranks.size()); ++rank) {
+    add(nameOf(rank, 0, "process_name", "rank " + std::to_string(rank) + " (predicted)"));
+    add(nameOf(rank, 0, "thread_name", "compute"));
+    add(nameOf(rank, 1, "thread_name", "transfers"));
+  }
+  Timeline timeline =
+      play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped, iterations);
+  for (const Event &event : timeline.events)
+    add(toJson(plan, event));
+  return text + "\n]}\n";
+}
+
+} // namespace pdc

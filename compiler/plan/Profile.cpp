@@ -1,0 +1,141 @@
+#include "compiler/plan/Profile.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Fields.h"
+#include "compiler/plan/Files.h"
+
+#include <set>
+#include <unordered_map>
+
+namespace pdc {
+
+namespace {
+
+using nlohmann::ordered_json;
+
+struct SecondsField {
+  const char *name;
+  double PlanUnit::*field;
+};
+constexpr SecondsField secondsFields[] = {
+    {"forward_seconds", &PlanUnit::forwardSeconds},
+    {"backward_input_seconds", &PlanUnit::backwardInputSeconds},
+    {"backward_weight_seconds", &PlanUnit::backwardWeightSeconds},
+    {"update_seconds", &PlanUnit::updateSeconds}};
+
+struct BytesField {
+  const char *name;
+  int64_t PlanUnit::*field;
+};
+constexpr BytesField bytesFields[] = {{"parameter_bytes", &PlanUnit::parameterBytes},
+                                      {"gradient_bytes", &PlanUnit::gradientBytes},
+                                      {"optimizer_bytes", &PlanUnit::optimizerBytes},
+                                      {"stash_bytes", &PlanUnit::stashBytes},
+                                      {"workspace_bytes", &PlanUnit::workspaceBytes}};
+
+/// Sums over a million of them still fit.
+constexpr int64_t kMostBytes = int64_t(1) << 42;
+
+ordered_json toJson(const PlanUnit &unit) {
+  ordered_json json = {{"name", unit.name}, {"nodes", unit.nodes}};
+  for (auto [name, field] : secondsFields)
+    json[name] = unit.*field;
+  for (auto [name, field] : bytesFields)
+    json[name] = unit.*field;
+  return json;
+}
+
+PlanUnit toUnit(const Fields &fields) {
+  PlanUnit unit;
+  unit.name = fields.string("name");
+  unit.nodes = fields.strings("nodes");
+  for (auto [name, field] : secondsFields)
+    unit.*field = fields.number(name, 0);
+  for (auto [name, field] : bytesFields)
+    unit.*field = fields.integer(name, 0, kMostBytes, 0);
+  return unit;
+}
+
+PlanValue toValue(const Fields &fields, int64_t units) {
+  PlanValue value;
+  value.name = fields.string("name");
+  value.producer = static_cast<int>(fields.integer("producer", 0, units - 1));
+  value.consumers = fields.integers("consumers", 0, units - 1);
+  value.bytes = fields.integer("bytes", 0, kMostBytes);
+  value.hasGradient = fields.boolean("gradient", true);
+  return value;
+}
+
+} // namespace
+
+std::string printProfile(const Profile &profile) {
+  ordered_json json = {
+      {"model", profile.model},         {"device", profile.device},
+      {"threads", profile.threads},     {"microbatch_size", profile.microbatchSize},
+      {"units", ordered_json::array()}, {"values", ordered_json::array()}};
+  for (const PlanUnit &unit : profile.graph.units)
+    json["units"].push_back(toJson(unit));
+  for (const PlanValue &value : profile.graph.values)
+    json["values"].push_back({{"name", value.name},
+                              {"producer", value.producer},
+                              {"consumers", value.consumers},
+                              {"bytes", value.bytes},
+                              {"gradient", value.hasGradient}});
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+Profile parseProfile(std::string_view text, const std::string &file) {
+  Fields top = parseFields(text, file);
+  Profile profile;
+  profile.model = top.string("model", "");
+  profile.device = top.string("device", "cpu");
+  profile.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
+  profile.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
+  std::set<std::string> names;
+  for (const Fields &unit : top.list("units")) {
+    profile.graph.units.push_back(toUnit(unit));
+    if (!names.insert(profile.graph.units.back().name).second)
+      unit.refuse("name", "two units have the name '" + profile.graph.units.back().name + "'");
+  }
+  if (profile.graph.units.empty())
+    top.refuse("units", "expected at least one unit");
+  for (const Fields &value : top.list("values"))
+    profile.graph.values.push_back(
+        toValue(value, static_cast<int64_t>(profile.graph.units.size())));
+  checkGraph(profile.graph, file);
+  return profile;
+}
+
+Profile readProfile(const std::filesystem::path &path) {
+  return parseProfile(readTextFile(path), path.string());
+}
+
+void applyProfile(PlanGraph &graph, const Profile &profile) {
+  std::unordered_map<std::string, const PlanUnit *> measured;
+  for (const PlanUnit &unit : profile.graph.units)
+    measured[unit.name] = &unit;
+  for (PlanUnit &unit : graph.units) {
+    auto found = measured.find(unit.name);
+    if (found == measured.end())
+      throw Error("the profile of '" + profile.model + "' has no unit '" + unit.name +
+                  "'; make one with pdc-profile for this model, microbatch size and device");
+    for (auto [name, field] : secondsFields)
+      unit.*field = found->second->*field;
+  }
+}
+
+void checkGraph(const PlanGraph &graph, const std::string &source) {
+  int units = static_cast<int>(graph.units.size());
+  for (const PlanValue &value : graph.values) {
+    for (int unit : value.consumers)
+      if (unit <= value.producer || unit >= units || value.producer < 0)
+        throw Error(source + ": value '" + value.name + "' goes from unit " +
+                    std::to_string(value.producer) + " to unit " + std::to_string(unit) +
+                    ", expected a later one of " + std::to_string(units));
+    if (value.bytes < 0)
+      throw Error(source + ": value '" + value.name + "' has " + std::to_string(value.bytes) +
+                  " bytes");
+  }
+}
+
+} // namespace pdc

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "compiler/plan/Plan.h"
+
+#include <string>
+#include <string_view>
+
+namespace pdc {
+
+/// profile.json: what planning needs of a model on a device, so that a plan can be made from it
+/// alone.
+///
+///     {"model": "...", "device": "cpu", "threads": 1, "microbatch_size": 32,
+///      "units": [{"name": "...", "nodes": ["..."], "forward_seconds": 0, "backward_input_seconds":
+///      0,
+///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
+///                 "gradient_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0, "workspace_bytes":
+///                 0}],
+///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}]}
+///
+/// Units stand in topological order; seconds are of one microbatch, of an update for
+/// `update_seconds`.
+struct Profile {
+  std::string model;
+  std::string device = "cpu";
+  int threads = 1;
+  int64_t microbatchSize = 0;
+  PlanGraph graph;
+};
+
+std::string printProfile(const Profile &profile);
+
+/// Throws pdc::Error that names `file` and the field.
+Profile parseProfile(std::string_view text, const std::string &file);
+Profile readProfile(const std::filesystem::path &path);
+
+/// Puts measured seconds where a unit of that name has an estimate. Throws pdc::Error when a unit
+/// was not measured: then the profile is of another model, microbatch size or device.
+void applyProfile(PlanGraph &graph, const Profile &profile);
+
+/// Throws pdc::Error when units and values do not fit together: `source` names where they are from.
+void checkGraph(const PlanGraph &graph, const std::string &source);
+
+} // namespace pdc

@@ -1,0 +1,30 @@
+#include "compiler/schedule/Schedules.h"
+
+#include <ranges>
+
+namespace pdc {
+
+// 3 stages, 4 microbatches; the backward pass ascends too, so that sums have one order everywhere:
+//
+//   stage 0  F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3
+//   stage 1  .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .
+//   stage 2  .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .
+//
+// A rank with several stages runs the first through all microbatches, then the next.
+Schedule gpipe(const Pipeline &pipeline) {
+  Schedule schedule = emptySchedule("gpipe", pipeline);
+  for (int rank = 0; rank < pipeline.ranks(); ++rank) {
+    auto &rows = schedule.ranks[rank].warmUp;
+    std::vector<int> stages = pipeline.stagesOfRank(rank);
+    for (int stage : stages)
+      for (int64_t microbatch = 0; microbatch < pipeline.microbatches; ++microbatch)
+        rows.push_back(runStep(stage, Phase::forward, microbatch));
+    for (int stage : stages | std::views::reverse)
+      for (int64_t microbatch = 0; microbatch < pipeline.microbatches; ++microbatch)
+        rows.push_back(runStep(stage, Phase::backward, microbatch));
+  }
+  closeMinibatch(schedule, pipeline);
+  return schedule;
+}
+
+} // namespace pdc

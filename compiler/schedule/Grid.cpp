@@ -1,0 +1,102 @@
+#include "compiler/schedule/Grid.h"
+
+#include "compiler/schedule/Play.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pdc {
+
+namespace {
+
+using Line = std::vector<std::string>; ///< cells, "" where idle
+
+constexpr size_t kColumns = 48;
+
+std::string cellOf(const Task &task, bool withStage) {
+  std::string text = toString(task);
+  return withStage ? text : text.substr(std::to_string(task.stage).size());
+}
+
+void put(Line &line, size_t column, const std::string &text) {
+  if (line.size() <= column)
+    line.resize(column + 1);
+  line[column] = text;
+}
+
+/// Lines that cannot fit are cut to a window that holds the marked column.
+std::pair<size_t, size_t> window(const std::vector<Line> &lines, std::optional<size_t> marked) {
+  size_t columns = 0;
+  for (const Line &line : lines)
+    columns = std::max(columns, line.size());
+  if (columns <= kColumns)
+    return {0, columns};
+  size_t first = marked && *marked > 3 * kColumns / 4 ? *marked - 3 * kColumns / 4 : 0;
+  return {first, std::min(columns, first + kColumns)};
+}
+
+std::string print(const std::vector<Line> &lines, const std::string &title,
+                  std::optional<size_t> marked) {
+  auto [first, last] = window(lines, marked);
+  size_t width = 1;
+  for (const Line &line : lines)
+    for (const std::string &cell : line)
+      width = std::max(width, cell.size());
+  size_t digits = std::to_string(lines.size() - 1).size();
+  std::string text;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::string number = std::to_string(i);
+    std::string row = title + " " + std::string(digits - number.size(), ' ') + number + " ";
+    row += first ? "..." : "";
+    for (size_t column = first; column < last; ++column) {
+      std::string cell = column < lines[i].size() ? lines[i][column] : "";
+      cell = cell.empty() ? "." : cell;
+      row += " " + cell + std::string(width - cell.size(), ' ');
+    }
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + "\n";
+  }
+  return text;
+}
+
+bool isDrawn(const Step &step) {
+  return step.kind == StepKind::run && step.task.phase != Phase::update;
+}
+
+/// What a rank would still run, from where it stands still.
+std::optional<Task> nextRun(const Stall &stall, int rank) {
+  const std::optional<Step> &step = stall.next[rank];
+  return step && isDrawn(*step) ? std::optional(step->task) : std::nullopt;
+}
+
+} // namespace
+
+int64_t iterationsToDraw(const Schedule &schedule) {
+  return schedule.asynchronous ? static_cast<int64_t>(schedule.rankOfStage.size()) + 2 : 1;
+}
+
+std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int64_t iterations,
+                     std::optional<Mark> mark) {
+  size_t ranks = schedule.ranks.size();
+  bool onePerRank = ranks == schedule.rankOfStage.size() &&
+                    std::is_sorted(schedule.rankOfStage.begin(), schedule.rankOfStage.end());
+  Timeline timeline =
+      play(schedule, edges, unitCosts(static_cast<int>(schedule.rankOfStage.size())),
+           TransferModel::overlapped, iterations);
+  std::vector<Line> lines(ranks);
+  std::optional<size_t> marked;
+  auto draw = [&](int rank, const Task &task, size_t column, const char *prefix) {
+    bool isMarked = mark && mark->rank == rank && mark->task == task && !marked;
+    marked = isMarked ? std::optional(column) : marked;
+    put(lines[rank], column, (isMarked ? "!" : prefix) + cellOf(task, !onePerRank));
+  };
+  for (const Event &event : timeline.events)
+    if (event.kind == StepKind::run && event.task.phase != Phase::update)
+      draw(event.rank, event.task, static_cast<size_t>(std::lround(event.start)), "");
+  for (size_t rank = 0; timeline.stall && rank < ranks; ++rank)
+    if (std::optional<Task> task = nextRun(*timeline.stall, static_cast<int>(rank)))
+      draw(static_cast<int>(rank), *task, lines[rank].size(), "?");
+  return print(lines, onePerRank ? "stage" : "rank", marked);
+}
+
+} // namespace pdc

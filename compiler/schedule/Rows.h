@@ -1,0 +1,51 @@
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+
+#include <span>
+#include <vector>
+
+namespace pdc {
+
+/// What a rank does at once: one run, one sum over all ranks, or a group of neighbouring sends and
+/// receives, which start together. Groups never span the border of an iteration or part.
+struct Action {
+  std::vector<Step> steps;
+
+  bool transfers() const {
+    return steps[0].kind == StepKind::send || steps[0].kind == StepKind::receive;
+  }
+};
+
+/// A finite piece of a schedule with the microbatches counted from its beginning.
+struct UnrolledRows {
+  std::vector<std::vector<Action>> ranks;
+  /// Per rank: the actions of `warmUp` and of all iterations, of the last round.
+  std::vector<size_t> repeatStart, drainStart;
+  int64_t microbatches = 0;
+};
+
+/// Unrolls one round per number in `iterations`: warm-up, that many repetitions, drain. A round of
+/// a synchronous schedule is a minibatch, whatever the number.
+UnrolledRows unroll(const Schedule &schedule, std::span<const int64_t> iterations);
+
+/// The microbatches that one round of so many iterations takes.
+int64_t microbatchesOfRound(const Schedule &schedule, int64_t iterations);
+
+/// Whether a task of this phase is the one an edge's end means: an edge knows the backward pass as
+/// a whole, input gradients come out of its first half.
+bool isEnd(Phase end, const Task &task);
+inline bool produces(const Task &task, const Edge &edge) {
+  return task.stage == edge.fromStage && isEnd(edge.producer, task);
+}
+inline bool consumes(const Task &task, const Edge &edge) {
+  return task.stage == edge.toStage && isEnd(edge.consumer, task);
+}
+
+/// The edges of a plain chain: activations to the next stage, gradients to the one before.
+std::vector<Edge> chainEdges(int stages);
+
+/// Throws pdc::Error when an edge names a stage that is not there, or ids are not their positions.
+void checkEdges(const Schedule &schedule, std::span<const Edge> edges);
+
+} // namespace pdc

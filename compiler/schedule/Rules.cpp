@@ -1,0 +1,111 @@
+#include "compiler/Error.h"
+#include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Text.h"
+
+namespace pdc {
+
+namespace {
+
+class RowRules {
+public:
+  RowRules(const Schedule &schedule, std::span<const Edge> edges)
+      : schedule(schedule), edges(edges), hasRun(schedule.rankOfStage.size()) {}
+
+  void check();
+
+private:
+  [[noreturn]] void refuse(const std::string &text) const {
+    throw Error("schedule " + schedule.name + ": " + text);
+  }
+  [[noreturn]] void refuse(int rank, const Step &step, const std::string &text) const {
+    refuse("rank " + std::to_string(rank) + ", step " + toString(step) + ": " + text);
+  }
+  void checkShape() const;
+  void checkStep(int rank, const Step &step);
+  void checkTask(int rank, const Step &step) const;
+  void checkTransfer(int rank, const Step &step) const;
+
+  const Schedule &schedule;
+  std::span<const Edge> edges;
+  std::vector<bool> hasRun;
+};
+
+void RowRules::checkShape() const {
+  if (schedule.rankOfStage.empty() || schedule.ranks.empty())
+    refuse("expected at least one stage and one rank");
+  for (int rank : schedule.rankOfStage)
+    if (rank < 0 || rank >= static_cast<int>(schedule.ranks.size()))
+      refuse("a stage is placed on rank " + std::to_string(rank) + ", but there are " +
+             std::to_string(schedule.ranks.size()));
+  if (schedule.microbatches < 1)
+    refuse("expected at least 1 microbatch, found " + std::to_string(schedule.microbatches));
+  if (schedule.asynchronous && schedule.period < 1)
+    refuse("expected a period of at least 1 microbatch, found " + std::to_string(schedule.period));
+  for (const RankRows &rows : schedule.ranks)
+    if (!schedule.asynchronous && (!rows.repeat.empty() || !rows.drain.empty()))
+      refuse("a synchronous schedule neither repeats nor drains");
+}
+
+void RowRules::checkTask(int rank, const Step &step) const {
+  const Task &task = step.task;
+  if (task.stage < 0 || task.stage >= static_cast<int>(schedule.rankOfStage.size()))
+    refuse(rank, step, "there are " + std::to_string(schedule.rankOfStage.size()) + " stages");
+  if (schedule.rankOfStage[task.stage] != rank)
+    refuse(rank, step,
+           "stage " + std::to_string(task.stage) + " is placed on rank " +
+               std::to_string(schedule.rankOfStage[task.stage]));
+  if (task.microbatch < 0 || (!schedule.asynchronous && task.microbatch >= schedule.microbatches))
+    refuse(rank, step,
+           "expected microbatches from 0 to " + std::to_string(schedule.microbatches - 1));
+}
+
+void RowRules::checkTransfer(int rank, const Step &step) const {
+  if (step.edge < 0 || step.edge >= static_cast<int>(edges.size()))
+    refuse(rank, step, "there are " + std::to_string(edges.size()) + " edges");
+  const Edge &edge = edges[step.edge];
+  bool send = step.kind == StepKind::send;
+  if (send ? !produces(step.task, edge) : !consumes(step.task, edge))
+    refuse(rank, step,
+           "edge '" + edge.tensor + "' goes from stage " + std::to_string(edge.fromStage) +
+               letter(edge.producer) + " to stage " + std::to_string(edge.toStage) +
+               letter(edge.consumer));
+  int peer = schedule.rankOfStage[send ? edge.toStage : edge.fromStage];
+  if (peer == rank)
+    refuse(rank, step, "edge '" + edge.tensor + "' stays on this rank");
+  if (step.peer != peer)
+    refuse(rank, step, "the other end of '" + edge.tensor + "' is on rank " + std::to_string(peer));
+}
+
+void RowRules::checkStep(int rank, const Step &step) {
+  if (step.kind == StepKind::allReduce) {
+    if (schedule.asynchronous)
+      refuse(rank, step, "an asynchronous schedule has no sum over all ranks");
+    return;
+  }
+  checkTask(rank, step);
+  if (step.kind != StepKind::run)
+    checkTransfer(rank, step);
+  else
+    hasRun[step.task.stage] = true;
+}
+
+void RowRules::check() {
+  checkShape();
+  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
+    const RankRows &rows = schedule.ranks[rank];
+    for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      for (const Step &step : *part)
+        checkStep(rank, step);
+  }
+  for (size_t stage = 0; stage < hasRun.size(); ++stage)
+    if (!hasRun[stage])
+      refuse("stage " + std::to_string(stage) + " never runs");
+}
+
+} // namespace
+
+void checkRows(const Schedule &schedule, std::span<const Edge> edges) {
+  RowRules(schedule, edges).check();
+}
+
+} // namespace pdc

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pdc {
+
+enum class Phase : uint8_t {
+  forward, backward, backwardInput, backwardWeight, update, prepare, evaluate
+};
+
+/// F, B, I, W, U, P, E.
+char letter(Phase phase);
+
+/// One run of a task: "2F0" is stage 2, forward, microbatch 0. Update rows carry the number of the
+/// last microbatch they include.
+struct Task {
+  int stage = 0;
+  Phase phase = Phase::forward;
+  int64_t microbatch = 0;
+
+  auto operator<=>(const Task &) const = default;
+};
+
+std::string toString(const Task &task);
+
+/// One tensor that goes from one stage to another for each microbatch. `producer` and `consumer`
+/// are the phases of the tasks that write and first read it.
+struct Edge {
+  int id = 0;
+  std::string tensor;
+  int fromStage = 0;
+  int toStage = 0;
+  Phase producer = Phase::forward;
+  Phase consumer = Phase::forward;
+  int64_t bytes = 0;
+};
+
+enum class StepKind : uint8_t { run, send, receive, allReduce };
+
+/// One row of a rank. Neighbouring sends and receives form one group: they progress together.
+/// In the repeated part of an asynchronous schedule microbatches are relative to the iteration:
+/// iteration i adds i * period.
+struct Step {
+  StepKind kind = StepKind::run;
+  Task task;         ///< run: the task; send, receive: the task that produced or will consume it
+  int edge = -1;     ///< send, receive: Edge::id
+  int peer = -1;     ///< send, receive: the other rank
+
+  bool operator==(const Step &) const = default;
+};
+
+/// The rows of one rank. A synchronous schedule has everything of one minibatch in `warmUp` and
+/// nothing repeats; an asynchronous one runs warmUp once, repeat any number of times, then drain.
+struct RankRows {
+  std::vector<Step> warmUp;
+  std::vector<Step> repeat;
+  std::vector<Step> drain;
+};
+
+struct Schedule {
+  std::string name;
+  bool asynchronous = false;
+  /// Synchronous: microbatches per update. Asynchronous: 1.
+  int64_t microbatches = 1;
+  /// Microbatches that one iteration of `repeat` advances (asynchronous only).
+  int64_t period = 0;
+  std::vector<RankRows> ranks;
+  /// Rank of each stage (later: several with replicas).
+  std::vector<int> rankOfStage;
+  /// Per stage: microbatches in flight at most, i.e. slots for stashed activations.
+  std::vector<int> slots;
+  /// Per stage: the slot of microbatch k is slotTable[stage][k % size].
+  std::vector<std::vector<int>> slotTable;
+  /// Per stage: weight versions alive at once.
+  std::vector<int> versions;
+};
+
+} // namespace pdc

@@ -1,0 +1,99 @@
+#include "compiler/schedule/Schedules.h"
+
+#include "compiler/Error.h"
+#include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Slots.h"
+#include "compiler/schedule/Transfers.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+static constexpr ScheduleKind kinds[] = {
+    {"gpipe", "all forward passes, then all backward passes, then the update", true, gpipe},
+    {"1f1b", "one forward, one backward; the pipeline empties at each update", true, oneFOneB},
+    {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
+     pipedream},
+};
+
+std::span<const ScheduleKind> schedules() { return kinds; }
+
+const ScheduleKind &findSchedule(std::string_view name) {
+  std::string known;
+  for (const ScheduleKind &kind : kinds) {
+    if (kind.name == name)
+      return kind;
+    known += (known.empty() ? "" : ", ") + std::string(kind.name);
+  }
+  throw Error("unknown schedule '" + std::string(name) + "'; known schedules: " + known);
+}
+
+Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges) {
+  placeTransfers(schedule, edges);
+  assignSlots(schedule, edges);
+  assignVersions(schedule);
+  proveNoDeadlock(schedule, edges);
+  checkData(schedule, edges);
+  return schedule;
+}
+
+int Pipeline::ranks() const {
+  return rankOfStage.empty() ? 0 : *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1;
+}
+
+std::vector<int> Pipeline::stagesOfRank(int rank) const {
+  std::vector<int> found;
+  for (int stage = 0; stage < stages; ++stage)
+    if (rankOfStage[stage] == rank)
+      found.push_back(stage);
+  return found;
+}
+
+Pipeline straightPipeline(int stages, int64_t microbatches) {
+  Pipeline pipeline{stages, {}, microbatches};
+  for (int stage = 0; stage < stages; ++stage)
+    pipeline.rankOfStage.push_back(stage);
+  return pipeline;
+}
+
+static void checkPipeline(const Pipeline &pipeline) {
+  if (pipeline.stages < 1)
+    throw Error("a pipeline needs at least 1 stage, found " + std::to_string(pipeline.stages));
+  if (pipeline.microbatches < 1)
+    throw Error("a minibatch needs at least 1 microbatch, found " +
+                std::to_string(pipeline.microbatches));
+  if (pipeline.rankOfStage.size() != static_cast<size_t>(pipeline.stages))
+    throw Error("expected a rank for each of " + std::to_string(pipeline.stages) +
+                " stages, found " + std::to_string(pipeline.rankOfStage.size()));
+  for (int rank : pipeline.rankOfStage)
+    if (rank < 0)
+      throw Error("the rank of a stage is negative: " + std::to_string(rank));
+  for (int rank = 0; rank < pipeline.ranks(); ++rank)
+    if (pipeline.stagesOfRank(rank).empty())
+      throw Error("rank " + std::to_string(rank) + " has no stage");
+}
+
+Schedule emptySchedule(std::string_view name, const Pipeline &pipeline) {
+  checkPipeline(pipeline);
+  Schedule schedule;
+  schedule.name = name;
+  schedule.microbatches = pipeline.microbatches;
+  schedule.rankOfStage = pipeline.rankOfStage;
+  schedule.ranks.resize(pipeline.ranks());
+  return schedule;
+}
+
+Step runStep(int stage, Phase phase, int64_t microbatch) {
+  return {StepKind::run, {stage, phase, microbatch}};
+}
+
+void closeMinibatch(Schedule &schedule, const Pipeline &pipeline) {
+  for (int rank = 0; rank < pipeline.ranks(); ++rank) {
+    auto &rows = schedule.ranks[rank].warmUp;
+    rows.push_back({.kind = StepKind::allReduce});
+    for (int stage : pipeline.stagesOfRank(rank))
+      rows.push_back(runStep(stage, Phase::update, pipeline.microbatches - 1));
+  }
+}
+
+} // namespace pdc

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pdc {
+
+/// What a schedule is made for.
+struct Pipeline {
+  int stages = 1;
+  /// Rank of each stage; several stages may share one.
+  std::vector<int> rankOfStage;
+  /// Microbatches per update (asynchronous schedules ignore it: each is its own update).
+  int64_t microbatches = 1;
+
+  int ranks() const;
+  std::vector<int> stagesOfRank(int rank) const;
+};
+
+/// One stage per rank, in order.
+Pipeline straightPipeline(int stages, int64_t microbatches);
+
+/// The compute rows only: transfers, slots and versions are added by `completeSchedule`.
+Schedule gpipe(const Pipeline &pipeline);
+Schedule oneFOneB(const Pipeline &pipeline);
+Schedule pipedream(const Pipeline &pipeline);
+
+/// Evaluation: one microbatch per iteration, forward through all stages.
+Schedule evaluation(const Pipeline &pipeline);
+
+struct ScheduleKind {
+  std::string_view name;
+  std::string_view text;
+  bool synchronous;
+  Schedule (*make)(const Pipeline &);
+};
+
+/// All schedules by name. A new one is a file with its drawing and a line here.
+std::span<const ScheduleKind> schedules();
+
+/// Throws pdc::Error with the known names.
+const ScheduleKind &findSchedule(std::string_view name);
+
+/// Adds transfers, slots and versions to compute rows and proves the result: what a pass applies
+/// is never unproven.
+Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges);
+
+/// The rows of a rank of a synchronous schedule, closed by the sum over all ranks and the updates.
+void closeMinibatch(Schedule &schedule, const Pipeline &pipeline);
+
+/// A schedule without rows for the pipeline.
+Schedule emptySchedule(std::string_view name, const Pipeline &pipeline);
+
+Step runStep(int stage, Phase phase, int64_t microbatch);
+
+} // namespace pdc

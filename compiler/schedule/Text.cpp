@@ -1,0 +1,187 @@
+#include "compiler/schedule/Text.h"
+
+#include "compiler/Error.h"
+
+#include <charconv>
+#include <sstream>
+
+namespace pdc {
+
+std::string toString(const Step &step) {
+  if (step.kind == StepKind::allReduce)
+    return "allreduce";
+  std::string text = toString(step.task);
+  if (step.kind == StepKind::run)
+    return text;
+  return text + (step.kind == StepKind::send ? ">" : "<") + std::to_string(step.peer) + "#" +
+         std::to_string(step.edge);
+}
+
+static void printPart(std::ostream &out, size_t rank, const char *part,
+                      const std::vector<Step> &rows) {
+  if (rows.empty())
+    return;
+  out << "rank " << rank << part << ":";
+  for (const Step &step : rows)
+    out << " " << toString(step);
+  out << "\n";
+}
+
+std::string printSchedule(const Schedule &schedule) {
+  std::ostringstream out;
+  out << "schedule " << schedule.name << "\n";
+  if (schedule.asynchronous)
+    out << "asynchronous\nperiod " << schedule.period << "\n";
+  out << "microbatches " << schedule.microbatches << "\nstages";
+  for (int rank : schedule.rankOfStage)
+    out << " " << rank;
+  out << "\n";
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    printPart(out, rank, "", schedule.ranks[rank].warmUp);
+    printPart(out, rank, " repeat", schedule.ranks[rank].repeat);
+    printPart(out, rank, " drain", schedule.ranks[rank].drain);
+  }
+  return out.str();
+}
+
+namespace {
+
+constexpr int kMostRanks = 65536;
+
+class Parser {
+public:
+  explicit Parser(std::string_view file) : file(file) {}
+  Schedule parse(std::string_view text);
+
+private:
+  [[noreturn]] void refuse(const std::string &text) const {
+    throw Error(file + ":" + std::to_string(line) + ": " + text);
+  }
+  void parseLine(const std::string &text);
+  void parseRank(std::istringstream &words);
+  int64_t number(const std::string &word, int64_t least, int64_t most) const;
+  Step step(std::string_view word) const;
+  Task task(std::string_view &word) const;
+  int64_t leading(std::string_view &word, const std::string &what) const;
+
+  std::string file;
+  int line = 0;
+  Schedule schedule;
+};
+
+int64_t Parser::number(const std::string &word, int64_t least, int64_t most) const {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || value < least || value > most)
+    refuse("expected a number from " + std::to_string(least) + " to " + std::to_string(most) +
+           ", found '" + word + "'");
+  return value;
+}
+
+int64_t Parser::leading(std::string_view &word, const std::string &what) const {
+  int32_t value = 0;
+  auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || value < 0)
+    refuse("expected " + what + ", found '" + std::string(word) + "'");
+  word.remove_prefix(end - word.data());
+  return value;
+}
+
+Task Parser::task(std::string_view &word) const {
+  Task task;
+  task.stage = static_cast<int>(leading(word, "a stage number"));
+  size_t phase = word.empty() ? std::string_view::npos : std::string_view("FBIWUPE").find(word[0]);
+  if (phase == std::string_view::npos)
+    refuse("expected a phase letter of F, B, I, W, U, E, found '" + std::string(word) + "'");
+  task.phase = static_cast<Phase>(phase);
+  word.remove_prefix(1);
+  task.microbatch = leading(word, "a microbatch number");
+  return task;
+}
+
+Step Parser::step(std::string_view word) const {
+  if (word == "allreduce")
+    return {.kind = StepKind::allReduce};
+  std::string_view rest = word;
+  Step step{StepKind::run, task(rest)};
+  if (rest.empty())
+    return step;
+  if (rest[0] != '>' && rest[0] != '<')
+    refuse("expected a step such as 2F0, 2F0>3#5 or 3F0<2#5, found '" + std::string(word) + "'");
+  step.kind = rest[0] == '>' ? StepKind::send : StepKind::receive;
+  rest.remove_prefix(1);
+  step.peer = static_cast<int>(leading(rest, "the rank of the other side"));
+  if (rest.empty() || rest[0] != '#')
+    refuse("expected '#' and an edge number in '" + std::string(word) + "'");
+  rest.remove_prefix(1);
+  step.edge = static_cast<int>(leading(rest, "an edge number"));
+  if (!rest.empty())
+    refuse("expected nothing behind the edge number in '" + std::string(word) + "'");
+  return step;
+}
+
+void Parser::parseRank(std::istringstream &words) {
+  std::string word, part;
+  words >> word;
+  bool named = !word.empty() && word.back() != ':';
+  size_t rank =
+      number(named ? word : word.substr(0, word.empty() ? 0 : word.size() - 1), 0, kMostRanks);
+  if (named)
+    words >> part;
+  if (named && part != "repeat:" && part != "drain:")
+    refuse("expected 'rank N:', 'rank N repeat:' or 'rank N drain:'");
+  if (rank >= schedule.ranks.size())
+    refuse("rank " + std::to_string(rank) + " has no stage; 'stages' comes before the rows");
+  RankRows &rows = schedule.ranks[rank];
+  std::vector<Step> &steps = !named ? rows.warmUp : part == "repeat:" ? rows.repeat : rows.drain;
+  while (words >> word) {
+    if (word[0] == '#')
+      return;
+    steps.push_back(step(word));
+  }
+}
+
+void Parser::parseLine(const std::string &text) {
+  std::istringstream words(text);
+  std::string word;
+  if (!(words >> word) || word[0] == '#')
+    return;
+  if (word == "rank")
+    return parseRank(words);
+  if (word == "schedule")
+    words >> schedule.name;
+  else if (word == "asynchronous")
+    schedule.asynchronous = true;
+  else if (word == "microbatches" && words >> word)
+    schedule.microbatches = number(word, 1, INT32_MAX);
+  else if (word == "period" && words >> word)
+    schedule.period = number(word, 1, INT32_MAX);
+  else if (word == "stages") {
+    while (words >> word)
+      schedule.rankOfStage.push_back(static_cast<int>(number(word, 0, kMostRanks)));
+    for (int rank : schedule.rankOfStage)
+      if (rank >= static_cast<int>(schedule.ranks.size()))
+        schedule.ranks.resize(rank + 1);
+  } else
+    refuse("expected schedule, asynchronous, microbatches, period, stages or rank, found '" + word +
+           "'");
+}
+
+Schedule Parser::parse(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  for (std::string one; std::getline(lines, one);) {
+    ++line;
+    parseLine(one);
+  }
+  if (schedule.rankOfStage.empty())
+    refuse("expected a line 'stages' with the rank of each stage");
+  return std::move(schedule);
+}
+
+} // namespace
+
+Schedule parseSchedule(std::string_view text, std::string_view file) {
+  return Parser(file).parse(text);
+}
+
+} // namespace pdc

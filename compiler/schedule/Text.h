@@ -1,0 +1,22 @@
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+
+#include <string_view>
+
+namespace pdc {
+
+/// "2F0" (run), "2F0>3#5" (send edge 5, made by 2F0, to rank 3), "3F0<2#5" (receive edge 5, for
+/// 3F0, from rank 2), "allreduce".
+std::string toString(const Step &step);
+
+/// A schedule as a file. Lines: `schedule NAME`, `asynchronous` (where it is), `microbatches M`,
+/// `period K` (asynchronous), `stages R R R` (the rank of each stage), and per rank
+/// `rank N: STEPS`, `rank N repeat: STEPS`, `rank N drain: STEPS`. '#' behind a space begins a
+/// comment.
+std::string printSchedule(const Schedule &schedule);
+
+/// Reads what `printSchedule` writes; `file` is for errors, which name the line.
+Schedule parseSchedule(std::string_view text, std::string_view file);
+
+} // namespace pdc

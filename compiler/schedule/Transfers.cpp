@@ -1,0 +1,65 @@
+#include "compiler/schedule/Transfers.h"
+
+#include "compiler/schedule/Proof.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+bool crosses(const Schedule &schedule, const Edge &edge) {
+  return schedule.rankOfStage[edge.fromStage] != schedule.rankOfStage[edge.toStage];
+}
+
+bool hasTransfers(const Schedule &schedule) {
+  auto isTransfer = [](const Step &step) {
+    return step.kind == StepKind::send || step.kind == StepKind::receive;
+  };
+  return std::ranges::any_of(schedule.ranks, [&](const RankRows &rows) {
+    return std::ranges::any_of(rows.warmUp, isTransfer) ||
+           std::ranges::any_of(rows.repeat, isTransfer) ||
+           std::ranges::any_of(rows.drain, isTransfer);
+  });
+}
+
+/// Sends behind their producer, receives before their consumer, both in the order of the edges.
+std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step> &rows,
+                                std::span<const Edge> edges) {
+  std::vector<Step> result;
+  for (const Step &step : rows) {
+    bool isRun = step.kind == StepKind::run;
+    for (const Edge &edge : edges)
+      if (isRun && consumes(step.task, edge) && crosses(schedule, edge))
+        result.push_back(
+            {StepKind::receive, step.task, edge.id, schedule.rankOfStage[edge.fromStage]});
+    result.push_back(step);
+    for (const Edge &edge : edges)
+      if (isRun && produces(step.task, edge) && crosses(schedule, edge))
+        result.push_back({StepKind::send, step.task, edge.id, schedule.rankOfStage[edge.toStage]});
+  }
+  return result;
+}
+
+} // namespace
+
+void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges) {
+  for (RankRows &rows : schedule.ranks)
+    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      *part = withTransfers(schedule, *part, edges);
+}
+
+void placeTransfers(Schedule &schedule, std::span<const Edge> edges) {
+  checkEdges(schedule, edges);
+  checkRows(schedule, edges);
+  if (hasTransfers(schedule))
+    return;
+  Schedule atRuns = schedule;
+  placeTransfersAtRuns(atRuns, edges);
+  if (!findDeadlock(atRuns))
+    schedule = std::move(atRuns);
+  else
+    placeTransfersInGlobalOrder(schedule, edges);
+}
+
+} // namespace pdc

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "compiler/schedule/Rows.h"
+
+namespace pdc {
+
+/// Adds a send and a receive for every edge between ranks and every microbatch.
+///
+/// First choice: what a run produced is sent right behind it, what a run needs is received right
+/// before it; neighbours form one group. Where the strict model cannot finish with that (an edge
+/// that skips stages may need its sender to wait for a rank that waits for it), transfers follow
+/// one linear order of a valid execution, on the sender as on the receiver: the first transfer of
+/// that order that is not done can always be done, so nothing waits for ever.
+///
+/// Rows that hold transfers already (from a file) are left as they are.
+void placeTransfers(Schedule &schedule, std::span<const Edge> edges);
+
+/// The two arrangements by themselves.
+void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges);
+void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges);
+
+} // namespace pdc

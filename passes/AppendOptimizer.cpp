@@ -1,0 +1,212 @@
+#include "passes/Nodes.h"
+#include "passes/OptimizerSpec.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/GlobPattern.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_APPENDOPTIMIZER
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+/// A weight that is trained, with what the update needs of it.
+struct TrainedWeight {
+  MemoryOp memory;
+  /// The sums of its gradients, one per use, in order.
+  SmallVector<MemoryOp> gradients;
+  /// The forward node that reads it first: the update is planned with it.
+  NodeOp firstReader;
+};
+
+/// Which weights are not decayed.
+class DecayExceptions {
+public:
+  explicit DecayExceptions(ArrayRef<std::string> patterns) {
+    for (const std::string &pattern : patterns) {
+      auto glob = llvm::GlobPattern::create(pattern);
+      if (!glob)
+        throw Error("pattern '" + pattern + "' of no-decay: " + llvm::toString(glob.takeError()));
+      globs.push_back({pattern, std::move(*glob), false});
+    }
+  }
+  bool contains(StringRef weight) {
+    bool found = false;
+    for (Pattern &pattern : globs)
+      if (pattern.glob.match(weight))
+        found = pattern.used = true;
+    return found;
+  }
+  /// Throws Error for a pattern that no weight had: most likely a misspelled name.
+  void checkAllUsed() const {
+    for (const Pattern &pattern : globs)
+      if (!pattern.used)
+        throw Error("pattern '" + pattern.text + "' of no-decay matches no trained weight");
+  }
+
+private:
+  struct Pattern {
+    std::string text;
+    llvm::GlobPattern glob;
+    bool used;
+  };
+  std::vector<Pattern> globs;
+};
+
+class Updates {
+public:
+  Updates(func::FuncOp train, const OptimizerSpec &spec, DecayExceptions &exceptions)
+      : train(train), module(train->getParentOfType<ModuleOp>()), symbols(module), names(train),
+        builder(train.getBody().front().getTerminator()), spec(spec), exceptions(exceptions) {}
+
+  void append() {
+    SmallVector<TrainedWeight> weights = findWeights();
+    if (weights.empty())
+      throw Error("@train has no weight with a gradient; run differentiate first");
+    scale = readInput("pdc.gradient_scale");
+    learningRate = readInput("pdc.learning_rate");
+    if (spec.readsStep())
+      step = readInput("pdc.step");
+    for (TrainedWeight &weight : weights)
+      update(weight);
+  }
+
+private:
+  SmallVector<TrainedWeight> findWeights();
+  NodeOp firstReader(StringRef weight);
+  Value readInput(StringRef name);
+  Value gradient(TrainedWeight &weight);
+  MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
+  void update(TrainedWeight &weight);
+
+  func::FuncOp train;
+  ModuleOp module;
+  SymbolTable symbols;
+  NodeNames names;
+  OpBuilder builder;
+  const OptimizerSpec &spec;
+  DecayExceptions &exceptions;
+  Value scale, learningRate, step;
+};
+
+SmallVector<TrainedWeight> Updates::findWeights() {
+  SmallVector<TrainedWeight> weights;
+  for (auto memory : module.getOps<MemoryOp>()) {
+    if (memory.getRole() != Role::Weight)
+      continue;
+    std::string gradient = memory.getSymName().str() + "/gradient";
+    TrainedWeight weight{memory, {}, firstReader(memory.getSymName())};
+    for (int use = 0;; ++use) {
+      auto sum = symbols.lookup<MemoryOp>(use ? gradient + "." + std::to_string(use) : gradient);
+      if (!sum)
+        break;
+      weight.gradients.push_back(sum);
+    }
+    if (weight.gradients.empty())
+      memory.emitWarning() << "no gradient reaches weight '" << memory.getSymName()
+                           << "'; it keeps its value";
+    else
+      weights.push_back(weight);
+  }
+  return weights;
+}
+
+NodeOp Updates::firstReader(StringRef weight) {
+  NodeOp first;
+  for (auto read : train.getOps<WeightVersionOp>()) {
+    if (read.getMemory() != weight)
+      continue;
+    for (Operation *user : read->getUsers())
+      if (auto node = dyn_cast<NodeOp>(user); node && (!first || node->isBeforeInBlock(first)))
+        first = node;
+  }
+  return first;
+}
+
+/// One of pdc's own scalars, which the runtime writes before each update.
+Value Updates::readInput(StringRef name) {
+  auto type = RankedTensorType::get({}, builder.getF32Type());
+  if (!symbols.lookup(name)) {
+    OpBuilder outside(module.getBodyRegion());
+    outside.setInsertionPoint(train);
+    createMemory(outside, module.getLoc(), name, Role::Input, Rate::Update, type);
+  }
+  return builder.create<ReadOp>(train.getLoc(), type, name);
+}
+
+Value Updates::gradient(TrainedWeight &weight) {
+  SmallVector<Value> sums;
+  for (MemoryOp memory : weight.gradients)
+    sums.push_back(builder.create<ReadOp>(memory.getLoc(), memory.getType(), memory.getSymName()));
+  if (sums.size() == 1)
+    return sums.front();
+  std::string name = names.unique(weight.memory.getSymName() + "/gradient/sum");
+  return createNode(builder, weight.memory.getLoc(), "Sum", name, sums, {},
+                    weight.firstReader.getName())
+      .getResult(0);
+}
+
+MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
+  OpBuilder outside(module.getBodyRegion());
+  outside.setInsertionPointAfter(after);
+  return createMemory(outside, weight.getLoc(), (weight.getSymName() + "/" + state).str(),
+                      Role::Optimizer, Rate::Update, weight.getType(), builder.getF64FloatAttr(0));
+}
+
+/// New weight and new state from the old ones and the gradient.
+void Updates::update(TrainedWeight &weight) {
+  Location location = weight.memory.getLoc();
+  StringRef name = weight.memory.getSymName();
+  Value old =
+      builder.create<WeightVersionOp>(location, weight.memory.getType(), name, Version::Latest);
+  SmallVector<Value> operands{old, gradient(weight)};
+  SmallVector<MemoryOp> states;
+  for (const std::string &state : spec.states)
+    states.push_back(
+        addState(weight.memory, state, states.empty() ? weight.gradients.back() : states.back()));
+  for (MemoryOp state : states)
+    operands.push_back(builder.create<ReadOp>(location, state.getType(), state.getSymName()));
+  operands.append({scale, learningRate});
+  if (step)
+    operands.push_back(step);
+
+  Attributes attributes = spec.attributes;
+  attributes.set("weight_decay", exceptions.contains(name) ? 0.0 : spec.weightDecay);
+  NodeOp node = createNode(builder, location, spec.op, names.unique(name + "/update"), operands,
+                           attributes, weight.firstReader.getName(), 1 + states.size());
+  builder.create<CommitOp>(location, node.getResult(0), name);
+  for (auto [i, state] : llvm::enumerate(states))
+    builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());
+}
+
+struct AppendOptimizer : pdc::impl::AppendOptimizerBase<AppendOptimizer> {
+  using AppendOptimizerBase::AppendOptimizerBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    try {
+      auto train = module.lookupSymbol<func::FuncOp>("train");
+      if (!train)
+        throw Error("the module has no function @train to update weights in");
+      OptimizerSpec spec = parseOptimizer(optimizer.getValue());
+      DecayExceptions exceptions(std::vector<std::string>(noDecay.begin(), noDecay.end()));
+      Updates(train, spec, exceptions).append();
+      exceptions.checkAllUsed();
+      FloatAttr rate = Builder(module).getF64FloatAttr(spec.learningRate);
+      module->setAttr("pdc.learning_rate", rate);
+      // What a run starts from when its command line says nothing else.
+      module.lookupSymbol<MemoryOp>("pdc.learning_rate").setInitialAttr(rate);
+    } catch (const Error &error) {
+      module.emitError() << error.what();
+      signalPassFailure();
+    }
+  }
+};
+
+} // namespace

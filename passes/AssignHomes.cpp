@@ -1,0 +1,212 @@
+#include "passes/Buffers.h"
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/ScheduleRows.h"
+#include "passes/Values.h"
+
+#include "compiler/Error.h"
+#include "compiler/devices/Device.h"
+#include "compiler/ir/Conversion.h"
+
+#include "llvm/ADT/DenseSet.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_ASSIGNHOMES
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+/// Decides for one program.
+class HomeAssigner {
+public:
+  explicit HomeAssigner(ProgramOp program) : program(program) {}
+
+  void assign() {
+    // 1. Sums first: a fused sum's home is the memory, and nothing else may share it.
+    program.walk([&](Operation *op) { checkStore(op); });
+    program.walk([&](AccumulateOp accumulate) { fuse(accumulate); });
+    // 2. What the kernels could do in place becomes what they do.
+    llvm::DenseMap<Operation *, SmallVector<int64_t>> offers = takeOffers();
+    Buffers buffers(program);
+    program.walk([&](TaskOp task) {
+      for (auto unit : task.getOps<UnitOp>())
+        if (unit.getKernel())
+          choosePairs(unit, offers[unit], buffers);
+    });
+    // 3. Regions.
+    program.walk([&](UnitOp unit) { setHomes(unit, buffers); });
+    for (auto memory : program.getOps<MemoryOp>())
+      memory.setHomeAttr(home(regionOf(memory), memory.getType()));
+  }
+
+private:
+  MemoryOp memory(FlatSymbolRefAttr name) {
+    return cast<MemoryOp>(SymbolTable::lookupSymbolIn(program, name));
+  }
+
+  /// One layout, or two that both have the elements in row-major order without padding.
+  static bool haveSameBytes(Type a, Type b) {
+    if (a == b)
+      return true;
+    TensorType first = toTensorType(a), second = toTensorType(b);
+    std::string_view layout = layoutOf(a), other = layoutOf(b);
+    bool plain = layout.find(':') == layout.npos && other.find(':') == other.npos;
+    return first == second && plain && isRowMajor(first, layout) && isRowMajor(second, other);
+  }
+
+  void checkStore(Operation *op) {
+    Value value = storedValue(op);
+    if (!value || haveSameBytes(value.getType(), memory(memoryOf(op)).getType()))
+      return;
+    std::string found, expected;
+    llvm::raw_string_ostream(found) << value.getType();
+    llvm::raw_string_ostream(expected) << memory(memoryOf(op)).getType();
+    throw Error("memory '" + memoryOf(op).getValue().str() + "' holds " + expected +
+                " but is given " + found + "; choose-kernels must give both one layout");
+  }
+
+  /// A sum costs nothing where the kernel adds to its last result, or where there is nothing to
+  /// add.
+  void fuse(AccumulateOp accumulate) {
+    auto task = accumulate->getParentOfType<TaskOp>();
+    auto unit = accumulate.getValue().getDefiningOp<UnitOp>();
+    if (!summed.insert(accumulate.getMemoryAttr().getAttr()).second)
+      throw Error("memory '" + accumulate.getMemory().str() +
+                  "' is summed twice; a sum takes one value per microbatch");
+    if (task.getPhase() == ir::Phase::Evaluate || !unit || !unit.getKernel() ||
+        !accumulate.getValue().hasOneUse())
+      return;
+    bool isLast = accumulate.getValue() == unit.getResults().back();
+    if ((unit.getKernel()->getAccumulates() && isLast) || updatesEachMicrobatch(program))
+      accumulate.setFused(true);
+  }
+
+  llvm::DenseMap<Operation *, SmallVector<int64_t>> takeOffers() {
+    llvm::DenseMap<Operation *, SmallVector<int64_t>> offers;
+    program.walk([&](UnitOp unit) {
+      if (!unit.getKernel())
+        return;
+      if (auto pairs = unit.getInPlace())
+        offers[unit].assign(pairs->begin(), pairs->end());
+      if (unit.getKernel()->getName() == "Elementwise")
+        for (auto [r, result] : llvm::enumerate(unit.getResults()))
+          for (auto [o, operand] : llvm::enumerate(unit.getOperands()))
+            if (operand.getType() == result.getType())
+              offers[unit].append({static_cast<int64_t>(o), static_cast<int64_t>(r)});
+      unit.removeInPlaceAttr();
+    });
+    return offers;
+  }
+
+  void choosePairs(UnitOp unit, ArrayRef<int64_t> offers, Buffers &buffers) {
+    SmallVector<int64_t> chosen;
+    llvm::SmallDenseSet<int64_t> done;
+    for (; !offers.empty(); offers = offers.drop_front(2)) {
+      Value operand = unit.getOperand(offers[0]), result = unit.getResult(offers[1]);
+      if (done.contains(offers[1]) || !mayShare(unit, operand, result, buffers))
+        continue;
+      buffers.join(operand, result);
+      chosen.append({offers[0], offers[1]});
+      done.insert(offers[1]);
+    }
+    for (auto [number, result] : llvm::enumerate(unit.getResults()))
+      checkForced(unit, result, done.contains(number), buffers);
+    if (!chosen.empty())
+      unit.setInPlace(chosen);
+  }
+
+  /// An update in place of a memory that the unit also reads, or a state's next value.
+  static bool isForced(Value operand, Value result, const Buffers &buffers) {
+    MemoryOp memory = buffers.of(result).persistent();
+    return memory && buffers.same(operand, result) && memory.getDepth().value_or(1) == 1;
+  }
+
+  /// A forced overwrite needs a kernel that can do it and nobody who reads the old value later.
+  void checkForced(UnitOp unit, Value result, bool chosen, const Buffers &buffers) {
+    for (Value operand : unit.getOperands()) {
+      if (isa<NoneType>(operand.getType()) || !isForced(operand, result, buffers))
+        continue;
+      std::string what = "unit '" + unit.getName().str() + "' overwrites memory '" +
+                         buffers.of(result).persistent().getSymName().str() + "' which it reads";
+      if (!chosen)
+        throw Error(what + ", but its kernel cannot work in place");
+      if (readLater(unit, operand, buffers))
+        throw Error(what + " and which is read after it");
+    }
+  }
+
+  bool mayShare(UnitOp unit, Value operand, Value result, const Buffers &buffers) {
+    if (isa<NoneType>(operand.getType()) || bytesOf(operand.getType()) != bytesOf(result.getType()))
+      return false;
+    if (buffers.same(operand, result))
+      return isForced(operand, result, buffers);
+    if (buffers.of(result).persistent() || !dies(unit, operand, buffers))
+      return false;
+    for (Value other : unit.getResults())
+      if (buffers.same(operand, other))
+        return false;
+    // The same bytes under another operand may be read in another order.
+    bool elementwise = unit.getKernel()->getName() == "Elementwise";
+    return elementwise || llvm::count_if(unit.getOperands(), [&](Value other) {
+                            return !isa<NoneType>(other.getType()) && buffers.same(operand, other);
+                          }) == 1;
+  }
+
+  /// Whether the buffer's content is of no use after the unit, in this task or another.
+  bool dies(UnitOp unit, Value operand, const Buffers &buffers) {
+    const Buffer &buffer = buffers.of(operand);
+    if (buffer.persistent() || buffer.has(Role::Input) || buffer.has(Role::Outbox))
+      return false;
+    auto task = unit->getParentOfType<TaskOp>();
+    for (Value value : buffer.values) {
+      auto other = value.getDefiningOp()->getParentOfType<TaskOp>();
+      if (other != task && task->isBeforeInBlock(other))
+        return false;
+    }
+    return !readLater(unit, operand, buffers);
+  }
+
+  static bool readLater(UnitOp unit, Value operand, const Buffers &buffers) {
+    for (Value value : buffers.of(operand).values)
+      for (Operation *user : value.getUsers())
+        if (user->getBlock() == unit->getBlock() && unit->isBeforeInBlock(user) &&
+            value.getDefiningOp() != unit && !storesInto(user, operand, buffers))
+          return true;
+    return false;
+  }
+
+  /// Writing a value into the memory whose bytes it has is no read.
+  static bool storesInto(Operation *user, Value operand, const Buffers &buffers) {
+    return isa<WriteOp, CommitOp>(user) && buffers.same(user->getOperand(0), operand);
+  }
+
+  HomeAttr home(StringRef region, Type type) {
+    return HomeAttr::get(program.getContext(), region, -1, bytesOf(type));
+  }
+
+  void setHomes(UnitOp unit, const Buffers &buffers) {
+    SmallVector<mlir::Attribute> homes;
+    for (Value result : unit.getResults())
+      homes.push_back(home(regionOf(buffers.of(result), result), result.getType()));
+    unit.setHomesAttr(ArrayAttr::get(program.getContext(), homes));
+  }
+
+  ProgramOp program;
+  llvm::DenseSet<StringAttr> summed;
+};
+
+struct AssignHomes : impl::AssignHomesBase<AssignHomes> {
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<ProgramOp>())
+      if (!refuseAt(program, [&] { HomeAssigner(program).assign(); }))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace pdc

@@ -1,0 +1,191 @@
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/Values.h"
+
+#include "compiler/Error.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+#include <set>
+
+namespace pdc {
+#define GEN_PASS_DEF_ASSIGNSTAGES
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+std::string quoted(UnitOp unit) {
+  return "'" + unit.getName().str() + "' (stage " + std::to_string(*unit.getStage()) + ")";
+}
+
+struct AssignStages : impl::AssignStagesBase<AssignStages> {
+  using AssignStagesBase::AssignStagesBase;
+  explicit AssignStages(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
+
+  void runOnOperation() override {
+    if (!refuseAt(getOperation(), [&] { assign(); }))
+      signalPassFailure();
+  }
+
+private:
+  void assign() {
+    plan = choosePlan(plan, planFile);
+    if (!plan)
+      throw Error("assign-stages needs a plan: give its file with plan=FILE");
+    collectPlan();
+    // 1. What the plan names, and all that shares its origin.
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (UnitOp unit : function.getOps<UnitOp>())
+        assignByOrigin(unit);
+    // 2. What the compiler added: prepared weights go where they are read, the rest follows its
+    //    operands, what has none its readers.
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      for (UnitOp unit : function.getOps<UnitOp>())
+        if (!unit.getStage() && taskPhase(unit) != ir::Phase::Prepare)
+          assignByOperands(unit);
+      SmallVector<UnitOp> units = llvm::to_vector(function.getOps<UnitOp>());
+      for (UnitOp unit : llvm::reverse(units))
+        if (!unit.getStage())
+          assignByReaders(unit);
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (UnitOp unit : function.getOps<UnitOp>())
+        checkUnit(unit);
+    checkMemories();
+  }
+
+  void collectPlan() {
+    for (const PlanStage &stage : plan->stages) {
+      for (const std::string &unit : stage.units)
+        stageOfUnit[unit] = stage.id;
+      for (const std::string &node : stage.nodes)
+        stageOfNode[node] = stage.id;
+    }
+  }
+
+  void setStage(UnitOp unit, int stage) { unit.setStage(stage); }
+
+  /// Units that the plan does not name share a node with one that it does (another fusion in
+  /// @evaluate).
+  void assignByOrigin(UnitOp unit) {
+    if (taskPhase(unit) == ir::Phase::Prepare)
+      return;
+    if (auto found = stageOfUnit.find(unit.getOrigin()); found != stageOfUnit.end())
+      return setStage(unit, found->second);
+    if (auto found = stageOfNode.find(unit.getOrigin()); found != stageOfNode.end())
+      return setStage(unit, found->second);
+    for (NodeOp node : unit.getBody().getOps<NodeOp>())
+      if (auto found = stageOfNode.find(node.getName()); found != stageOfNode.end())
+        return setStage(unit, found->second);
+  }
+
+  void assignByOperands(UnitOp unit) {
+    int64_t latest = -1;
+    for (Value operand : unit.getOperands())
+      if (auto producer = operand.getDefiningOp<UnitOp>(); producer && producer.getStage())
+        latest = std::max<int64_t>(latest, *producer.getStage());
+    if (latest >= 0)
+      setStage(unit, static_cast<int>(latest));
+  }
+
+  void assignByReaders(UnitOp unit) {
+    std::optional<int64_t> stage;
+    auto see = [&](Operation *reader) {
+      if (auto other = dyn_cast<UnitOp>(reader); other && other.getStage())
+        stage =
+            std::min(stage.value_or(*other.getStage()), static_cast<int64_t>(*other.getStage()));
+    };
+    for (Operation *user : unit->getUsers()) {
+      see(user);
+      if (storedValue(user))
+        for (Operation *reader : readersOf(memoryOf(user)))
+          see(reader);
+    }
+    if (!stage)
+      throw Error(
+          "the plan gives unit '" + unit.getName().str() +
+          "' no stage, and nothing that it reads or that reads it has one; plan the model again");
+    setStage(unit, static_cast<int>(*stage));
+  }
+
+  /// All operations that use what is read from a memory, in any function.
+  SmallVector<Operation *> readersOf(FlatSymbolRefAttr memory) {
+    SmallVector<Operation *> readers;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : function.getOps())
+        if (isRead(&op) && memoryOf(&op) == memory)
+          llvm::append_range(readers, op.getUsers());
+    return readers;
+  }
+
+  /// A stage is convex when forward values only go to the same or a later stage and backward values
+  /// to the same or an earlier one.
+  void checkUnit(UnitOp unit) {
+    for (Value operand : unit.getOperands()) {
+      auto producer = operand.getDefiningOp<UnitOp>();
+      if (!producer)
+        continue;
+      int64_t from = *producer.getStage(), to = *unit.getStage();
+      bool fromBackward = taskPhase(producer) == ir::Phase::Backward;
+      bool toBackward = taskPhase(unit) == ir::Phase::Backward;
+      if (!toBackward && from > to)
+        throw Error("unit " + quoted(unit) + " reads '" + tensorName(operand) + "' of unit " +
+                    quoted(producer) +
+                    ", a later stage: a stage must be convex, its values go to "
+                    "later stages only; move one of the two in the assignment of nodes to stages");
+      if (fromBackward && toBackward && from < to)
+        throw Error("unit " + quoted(unit) + " of the backward pass reads '" + tensorName(operand) +
+                    "' of unit " + quoted(producer) +
+                    ", an earlier stage: gradients go to earlier "
+                    "stages only; move one of the two in the assignment of nodes to stages");
+    }
+  }
+
+  /// What training changes has one home: weights, optimizer state, gradients, running statistics.
+  void checkMemories() {
+    std::map<StringRef, std::map<int64_t, UnitOp>> users;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : function.getOps()) {
+        if (isRead(&op))
+          for (Operation *user : op.getUsers())
+            if (auto unit = dyn_cast<UnitOp>(user))
+              users[memoryOf(&op).getValue()][*unit.getStage()] = unit;
+        if (Value stored = storedValue(&op))
+          if (auto unit = stored.getDefiningOp<UnitOp>())
+            users[memoryOf(&op).getValue()][*unit.getStage()] = unit;
+      }
+    SymbolTable symbols(getOperation());
+    for (auto &[name, stages] : users) {
+      auto memory = symbols.lookup<MemoryOp>(name);
+      if (stages.size() < 2 || !memory || mayBeEverywhere(memory))
+        continue;
+      throw Error(stringifyRole(memory.getRole()).str() + " '" + name.str() + "' is used by unit " +
+                  quoted(stages.begin()->second) + " and by unit " +
+                  quoted(std::next(stages.begin())->second) +
+                  ": a weight of several stages is not supported; put its users into one stage");
+    }
+  }
+
+  static bool mayBeEverywhere(MemoryOp memory) {
+    Role role = memory.getRole();
+    return role == Role::Input || role == Role::Constant || role == Role::Metric;
+  }
+
+  std::shared_ptr<const Plan> plan;
+  llvm::StringMap<int> stageOfUnit, stageOfNode;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createAssignStages(std::shared_ptr<const Plan> plan) {
+  return std::make_unique<AssignStages>(std::move(plan));
+}
+
+} // namespace pdc

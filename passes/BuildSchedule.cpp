@@ -1,0 +1,99 @@
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/ScheduleRows.h"
+
+#include "compiler/Error.h"
+#include "compiler/schedule/Schedules.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_BUILDSCHEDULE
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+/// The compute rows of a schedule that may hold transfers: those are placed for the edges that the
+/// programs really have.
+Schedule withoutTransfers(Schedule schedule) {
+  for (RankRows &rows : schedule.ranks)
+    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      std::erase_if(*part, [](const Step &step) {
+        return step.kind == StepKind::send || step.kind == StepKind::receive;
+      });
+  return schedule;
+}
+
+struct BuildSchedule : impl::BuildScheduleBase<BuildSchedule> {
+  using BuildScheduleBase::BuildScheduleBase;
+  explicit BuildSchedule(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
+
+  void runOnOperation() override {
+    if (!refuseAt(getOperation(), [&] { build(); }))
+      signalPassFailure();
+  }
+
+private:
+  void build() {
+    ModuleOp module = getOperation();
+    plan = choosePlan(plan, planFile);
+    Pipeline pipeline = findPipeline();
+    // 1. Training: rows, and the slots and versions that its transfers leave alive.
+    TaggedEdges edges = findEdges(module, Rows::training);
+    Schedule training = completeSchedule(trainingRows(pipeline), edges.edges);
+    writeSchedule(module, withoutTransfers(training), Rows::training, edges);
+    for (auto program : module.getOps<ProgramOp>())
+      for (auto stage : program.getOps<StageOp>()) {
+        const std::vector<int> &slots = training.slotTable[stage.getId()];
+        stage.setSlots(std::vector<int64_t>(slots.begin(), slots.end()));
+        stage.setVersions(training.versions[stage.getId()]);
+      }
+    // 2. Evaluation.
+    writeSchedule(module, evaluation(pipeline), Rows::evaluation,
+                  findEdges(module, Rows::evaluation));
+  }
+
+  Pipeline findPipeline() {
+    Pipeline pipeline{0, {}, plan ? plan->microbatches : microbatches};
+    for (auto program : getOperation().getOps<ProgramOp>())
+      for (auto stage : program.getOps<StageOp>()) {
+        pipeline.stages = std::max<int>(pipeline.stages, stage.getId() + 1);
+        pipeline.rankOfStage.resize(pipeline.stages);
+        pipeline.rankOfStage[stage.getId()] = static_cast<int>(program.getRanks()[0]);
+      }
+    if (pipeline.stages == 0)
+      throw Error("the module has no programs; run outline-programs first");
+    return pipeline;
+  }
+
+  Schedule trainingRows(const Pipeline &pipeline) {
+    bool planned = plan && !plan->schedule.ranks.empty();
+    Schedule rows = planned ? withoutTransfers(plan->schedule)
+                            : findSchedule(plan ? plan->scheduleName : schedule.getValue())
+                                  .make(pipeline);
+    bool asynchronous = getOperation()->hasAttr("pdc.asynchronous");
+    if (rows.asynchronous != asynchronous)
+      throw Error("schedule " + rows.name + " is " +
+                  (asynchronous
+                       ? "synchronous, but the graph was made for one update per microbatch"
+                       : "asynchronous, but the graph was made for sums over microbatches") +
+                  "; choose the schedule before the graph is differentiated");
+    if (rows.rankOfStage != pipeline.rankOfStage)
+      throw Error("the rows place stages on other ranks than the programs; make rows, stages and "
+                  "ranks of the plan agree");
+    return rows;
+  }
+
+  std::shared_ptr<const Plan> plan;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createBuildSchedule(std::shared_ptr<const Plan> plan) {
+  return std::make_unique<BuildSchedule>(std::move(plan));
+}
+
+} // namespace pdc

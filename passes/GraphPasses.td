@@ -1,0 +1,111 @@
+#ifndef PASSES_GRAPHPASSES_TD
+#define PASSES_GRAPHPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+// Level 1, in pipeline order.
+
+def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
+  let summary = "gives each value a static shape and evaluates small constants, node by node";
+  let description = [{
+    Gives every result its type by its operator's shape rule and replaces each node whose value is
+    known and small by a Constant node of the same name. Both happen node by node in one walk: a shape
+    that is computed is known before the node that needs it is reached.
+
+    Before: results may be unranked; memories have their types. After: every type is static, and what a
+    rule asks for (shapes, axes, pads) is a Constant node.
+  }];
+}
+
+def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
+  let summary = "adds the backward pass to @train";
+  let description = [{
+    Walks the nodes of @train in reverse from the value that is accumulated into @pdc.loss and adds
+    the gradient of each node that lies between a weight and the loss, and of no other: the first layer
+    has no input gradient. A backward node is named `FORWARD/grad/...` and its `origin` is the
+    forward node. Gradients that meet at a value are one `Sum`, planned with the value's producer,
+    its terms in the order of the consumers.
+
+    Each use of a weight has a sum of its own (`NAME/gradient`, `NAME/gradient.1`, ... in the order of
+    uses), so that no bit depends on the stages that the uses come to lie in. The seed is 1 for
+    synchronous training and 1/weight of the microbatch's loss under `pdc.asynchronous`.
+
+    Before: static shapes, no backward node. After: one pdc.accumulate per use of a trained weight.
+  }];
+}
+
+def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
+  let summary = "adds the update of each weight to @train";
+  let description = [{
+    Reads the gradient sums of each weight, adds those of several uses in order, computes the new
+    weight and the new optimizer state in one node and commits and writes them. The learning rate is an
+    input at run time; its default becomes the module's attribute `pdc.learning_rate`. Optimizer state
+    starts at zero and is named as in checkpoints: `NAME/momentum`, `NAME/exp_avg`, `NAME/exp_avg_sq`.
+
+    Before: differentiated. After: each weight that has a gradient has one commit.
+  }];
+  let options = [Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
+                        "kind and settings as in `momentum,momentum=0.9,weight_decay=1e-4`">,
+                 ListOption<"noDecay", "no-decay", "std::string", "patterns of weights without decay">];
+}
+
+def LabelPhases : Pass<"label-phases", "::mlir::ModuleOp"> {
+  let summary = "gives each node its phase and its rate";
+  let description = [{
+    Gives each node the rate of its fastest operand and its phase: forward, backward_input, and
+    backward_weight where only gradient sums read it; update at rate update; prepare where only weights
+    and constants are read. What the other phases read of a prepared value goes through a derived memory,
+    views excepted. In @evaluate every phase is evaluate.
+
+    After: phase and rate on every node; no node mixes values per microbatch and per update.
+  }];
+}
+
+class DevicePass<string name> : Pass<name, "::mlir::ModuleOp"> {
+  let options = [Option<"exact", "exact", "bool", "false", "only kernels that keep their bits">,
+                 Option<"threads", "threads", "int", "1", "CPU threads per rank">,
+                 Option<"vectorWidth", "vector-width", "int", "16", "floats per vector register">];
+}
+
+def FormUnits : DevicePass<"form-units"> {
+  let summary = "groups nodes into units, each of which becomes one kernel";
+  let description = [{
+    Puts each node into exactly one pdc.unit: a hero with the elementwise prologue and epilogue that the
+    device's kernel computes, a chain of elementwise nodes, or a view alone. Only nodes of one phase and rate
+    are fused; behind the forward pass only those whose origins lie in one forward unit, so that a
+    unit never spans what the plan may put on two stages. Constants are copied into the units that
+    read them; reads, writes, sums and commits stay outside. Units of @evaluate have the unit of the
+    same nodes in @train as origin and so follow it to its stage.
+
+    Before: phases and rates. After: no node outside of units.
+  }];
+}
+
+def ChooseKernels : DevicePass<"choose-kernels"> {
+  let summary = "chooses kernel and layouts of each unit and inserts reorders";
+  let description = [{
+    Asks the device for the kernel of each unit in order, given the layouts in which its operands
+    arrive, and puts a Reorder unit where the kernel wants another one. A weight is stored in the layout that its
+    first reader wants, together with its gradients and optimizer state; readers in other layouts
+    get a derived copy, made in phase prepare. `in_place` lists (operand, result) pairs that may share
+    memory.
+
+    Before: units without kernel. After: every unit but views has a kernel, its operands are the
+    kernel's pointers in order, and types carry layouts.
+  }];
+}
+
+def EstimateCost : Pass<"estimate-cost", "::mlir::ModuleOp"> {
+  let summary = "gives each unit its flops, bytes and seconds";
+  let description = [{
+    Adds up the costs of a unit's nodes by their operators' rules, values between them excepted, and
+    takes seconds from the profile where it has the unit, else from the device's roofline.
+
+    After: flops, bytes and seconds on every unit.
+  }];
+  let options = [Option<"device", "device", "std::string", "\"cpu\"", "row of the device table">,
+                 Option<"threads", "threads", "int", "1", "CPU threads per rank">,
+                 Option<"profile", "profile", "std::string", "\"\"", "profile.json with measured seconds">];
+}
+
+#endif

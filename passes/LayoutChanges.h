@@ -1,0 +1,54 @@
+#pragma once
+
+#include "compiler/devices/Device.h"
+#include "passes/Nodes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+
+namespace pdc {
+
+/// Brings values to the layouts that kernels want. Weights and constants are stored in the layout
+/// that their first reader wants, with their gradients and optimizer state; a reader that wants
+/// another one gets a derived copy, made once per version. Any other value is reordered where it is
+/// read.
+class LayoutChanges {
+public:
+  LayoutChanges(mlir::ModuleOp module, const DeviceOptions &options);
+
+  /// `value` in `layout` for `unit`. Throws Error.
+  mlir::Value forUnit(mlir::Value value, llvm::StringRef layout, ir::UnitOp unit);
+  /// `value` in the layout of the memory that `user` puts it into.
+  mlir::Value forMemory(mlir::Value value, llvm::StringRef memory, mlir::Operation *user);
+
+private:
+  ir::MemoryOp memoryNamed(llvm::StringRef name);
+  std::string unusedName(const llvm::Twine &base);
+  ir::MemoryOp storedMemory(mlir::Value value);
+  void fix(ir::MemoryOp memory, llvm::StringRef layout);
+  void setLayout(ir::MemoryOp memory, llvm::StringRef layout);
+  mlir::Value derived(ir::MemoryOp memory, llvm::StringRef layout, ir::UnitOp reader);
+  ir::MemoryOp makeDerived(ir::MemoryOp memory, llvm::StringRef layout, llvm::StringRef origin);
+  mlir::Value shared(mlir::Value value, llvm::StringRef layout, const UnitPlace &place,
+                     mlir::OpBuilder &builder);
+  ir::UnitOp reorder(mlir::Value value, llvm::StringRef layout, const UnitPlace &place,
+                     mlir::OpBuilder &builder);
+
+  mlir::ModuleOp module;
+  mlir::func::FuncOp train;
+  /// Of each function.
+  std::map<mlir::Operation *, NodeNames> names;
+  const DeviceOptions &options;
+  llvm::DenseSet<mlir::Operation *> fixed;
+  /// Derived memory by source, layout and origin, and its reads by function and memory.
+  std::map<std::tuple<std::string, std::string, std::string>, ir::MemoryOp> derivedMemories;
+  llvm::DenseMap<std::pair<mlir::Operation *, mlir::Operation *>, mlir::Value> derivedReads;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<ir::UnitOp>> reorders;
+};
+
+/// Sets kernel, workspace and result layouts of a unit as the device chose them. Operands and block
+/// arguments are in the kernel's order already.
+void applyChoice(ir::UnitOp unit, const KernelChoice &choice);
+
+} // namespace pdc

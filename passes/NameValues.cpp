@@ -1,0 +1,104 @@
+#include "passes/LegalNames.h"
+#include "passes/Passes.h"
+#include "passes/Values.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_NAMEVALUES
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+/// Names one program. A name means one place in the whole program, so that a reader can search it;
+/// kernels have names of their own.
+class ProgramNames {
+public:
+  explicit ProgramNames(ProgramOp program) : program(program) {}
+
+  void assign() {
+    for (auto memory : program.getOps<MemoryOp>()) {
+      memory.setVariable(names.unique(memory.getSymName()));
+      variables[memory.getSymName()] = memory.getVariable()->str();
+    }
+    for (auto stage : program.getOps<StageOp>())
+      for (auto task : stage.getOps<TaskOp>())
+        for (auto unit : task.getOps<UnitOp>())
+          name(unit);
+  }
+
+private:
+  void name(UnitOp unit) {
+    SmallVector<mlir::Attribute> results;
+    for (Value result : unit.getResults())
+      results.push_back(StringAttr::get(unit.getContext(), nameOf(unit, result)));
+    unit.setResultVariablesAttr(ArrayAttr::get(unit.getContext(), results));
+    unit.setVariable(kernelName(unit));
+  }
+
+  std::string kernelName(UnitOp unit) {
+    return kernels.unique((prefix(unit) + unit.getName()).str());
+  }
+
+  static StringRef prefix(UnitOp unit) {
+    auto task = unit->getParentOfType<TaskOp>();
+    return task.getPhase() == ir::Phase::Evaluate ? "evaluate_" : "";
+  }
+
+  /// A view is repeated in several tasks: one name for all of them.
+  std::string nameOf(UnitOp unit, Value result) {
+    if (Operation *store = findStore(result))
+      return storedName(store);
+    std::string wanted = (prefix(unit) + tensorName(result)).str();
+    if (!isView(unit))
+      return names.unique(wanted);
+    std::string &view = views[wanted];
+    if (view.empty())
+      view = names.unique(wanted);
+    return view;
+  }
+
+  /// The memory operation that makes a value's home a memory's.
+  static Operation *findStore(Value result) {
+    for (Operation *user : result.getUsers()) {
+      auto accumulate = dyn_cast<AccumulateOp>(user);
+      if (isa<WriteOp, CommitOp>(user) || (accumulate && accumulate.getFused()))
+        return user;
+    }
+    return nullptr;
+  }
+
+  /// What a task reads and writes anew needs two names: the old value's and the new one's.
+  std::string storedName(Operation *store) {
+    FlatSymbolRefAttr memory = memoryOf(store);
+    std::string &variable = variables[memory.getValue()];
+    bool isRead = false;
+    for (Operation &op : *store->getBlock())
+      isRead |= pdc::isRead(&op) && memoryOf(&op) == memory;
+    if (!isRead)
+      return variable;
+    std::string &fresh = variables[("new " + memory.getValue()).str()];
+    if (fresh.empty())
+      fresh = names.unique("new_" + variable);
+    return fresh;
+  }
+
+  ProgramOp program;
+  LegalNames names, kernels;
+  llvm::StringMap<std::string> variables, views;
+};
+
+struct NameValues : impl::NameValuesBase<NameValues> {
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<ProgramOp>())
+      ProgramNames(program).assign();
+  }
+};
+
+} // namespace
+} // namespace pdc

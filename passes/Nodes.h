@@ -1,0 +1,78 @@
+#pragma once
+
+#include "compiler/ir/Conversion.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <optional>
+
+namespace pdc {
+
+/// The value of a `Constant` node; nothing for any other value.
+std::optional<Tensor> constantOf(mlir::Value value);
+bool isConstant(mlir::Operation *op);
+
+/// A node as the rules of compiler/operators see it. Owns everything its view points to.
+class NodeFacts {
+public:
+  /// Throws Error for an unknown operator and for an operand without static shape.
+  NodeFacts(llvm::StringRef op, llvm::StringRef name, Attributes attributes,
+            mlir::ValueRange operands, size_t outputCount);
+  explicit NodeFacts(ir::NodeOp node);
+  NodeFacts(const NodeFacts &) = delete;
+
+  const Operator &rules() const { return *found; }
+  NodeView view() const;
+  /// Result types by the shape rule; at least as many as the node has results.
+  std::vector<TensorType> infer() const;
+  Cost cost(mlir::TypeRange results) const;
+  /// Every operand that is there is a constant.
+  bool hasOnlyConstants() const;
+  /// By the reference. Operands whose value is unknown are passed with their type only.
+  std::vector<Tensor> evaluate() const;
+
+private:
+  const Operator *found = nullptr;
+  std::string op, name;
+  Attributes attributes;
+  size_t outputCount;
+  std::vector<std::optional<TensorType>> types;
+  std::vector<std::optional<Tensor>> values;
+  std::vector<const TensorType *> typePointers;
+  std::vector<const Tensor *> valuePointers;
+};
+
+/// Adds a node whose result types follow from its operator's shape rule. No `origin`: a forward
+/// node.
+ir::NodeOp createNode(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef op,
+                      llvm::StringRef name, mlir::ValueRange operands, const Attributes &attributes,
+                      llvm::StringRef origin = "", size_t outputs = 1);
+
+ir::MemoryOp createMemory(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
+                          ir::Role role, ir::Rate rate, mlir::Type type,
+                          mlir::Attribute initial = {});
+
+/// When and with which forward unit something is computed.
+struct UnitPlace {
+  llvm::StringRef origin;
+  ir::Phase phase;
+  ir::Rate rate;
+};
+/// A unit with an empty body.
+ir::UnitOp createUnit(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
+                      const UnitPlace &place, mlir::TypeRange results, mlir::ValueRange operands);
+
+mlir::Value createAbsent(mlir::OpBuilder &builder, mlir::Location location);
+
+/// The names of the nodes of one function; makes new ones that differ from all of them.
+class NodeNames {
+public:
+  explicit NodeNames(mlir::Operation *function);
+  /// `name`, or `name.1`, `name.2` ... where that is taken.
+  std::string unique(const llvm::Twine &name);
+
+private:
+  llvm::StringSet<> taken;
+};
+
+} // namespace pdc

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "compiler/operators/Operator.h"
+
+namespace pdc {
+
+/// An optimizer as the command line names it, such as `momentum,lr=0.1,weight_decay=1e-4`.
+struct OptimizerSpec {
+  std::string kind;
+  double learningRate = 0;
+  /// The node that updates one weight: its operator, its attributes but `weight_decay`, and the
+  /// checkpoint names of the state it keeps per weight (`NAME/momentum`).
+  std::string op;
+  Attributes attributes;
+  double weightDecay = 0;
+  std::vector<std::string> states;
+  /// Whether the update reads the number of the update.
+  bool readsStep() const { return !states.empty(); }
+};
+
+/// Throws Error for an unknown kind or key, a malformed number or one out of range.
+OptimizerSpec parseOptimizer(std::string_view text);
+
+} // namespace pdc

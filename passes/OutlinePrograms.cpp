@@ -1,0 +1,118 @@
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/StageOutliner.h"
+
+#include "compiler/Error.h"
+
+#include <map>
+
+namespace pdc {
+#define GEN_PASS_DEF_OUTLINEPROGRAMS
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+struct OutlinePrograms : impl::OutlineProgramsBase<OutlinePrograms> {
+  using OutlineProgramsBase::OutlineProgramsBase;
+  explicit OutlinePrograms(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
+
+  void runOnOperation() override {
+    if (!refuseAt(getOperation(), [&] { outline(); }))
+      signalPassFailure();
+  }
+
+private:
+  void outline() {
+    ModuleOp module = getOperation();
+    plan = choosePlan(plan, planFile);
+    train = module.lookupSymbol<func::FuncOp>("train");
+    evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
+    // 1. Which rank runs which stages.
+    std::map<int, std::vector<int>> stagesOfRank = placeStages();
+    // 2. What crosses, under one name and tag on both sides.
+    MemoryNames names(module);
+    Crossings crossings = findCrossings(module, names);
+    // 3. One program per rank.
+    OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+    for (auto &[rank, stages] : stagesOfRank)
+      addProgram(builder, rank, stages, crossings, names);
+    // 4. The graph is gone.
+    for (Operation &op : llvm::make_early_inc_range(module.getOps()))
+      if (isa<func::FuncOp, MemoryOp>(op))
+        op.erase();
+  }
+
+  std::map<int, std::vector<int>> placeStages() {
+    int64_t stages = 0;
+    for (func::FuncOp function : {train, evaluate})
+      if (function)
+        for (UnitOp unit : function.getOps<UnitOp>()) {
+          if (!unit.getStage())
+            throw Error("unit '" + unit.getName().str() +
+                        "' has no stage; run assign-stages first");
+          stages = std::max<int64_t>(stages, *unit.getStage() + 1);
+        }
+    if (stages == 0)
+      throw Error("@train and @evaluate have no units; run form-units first");
+    if (plan)
+      stages = std::max<int64_t>(stages, plan->stages.size());
+    std::map<int, std::vector<int>> stagesOfRank;
+    std::vector<int> ranks = ranksOfStages(plan.get(), static_cast<int>(stages));
+    for (int stage = 0; stage < stages; ++stage)
+      stagesOfRank[ranks[stage]].push_back(stage);
+    for (auto &[rank, placed] : stagesOfRank)
+      if (placed.size() > 1)
+        throw Error(
+            "rank " + std::to_string(rank) + " has " + std::to_string(placed.size()) +
+            " stages in the plan; several stages per rank are not supported, plan with one");
+    return stagesOfRank;
+  }
+
+  void addProgram(OpBuilder &builder, int rank, const std::vector<int> &stages,
+                  const Crossings &crossings, MemoryNames &names) {
+    Location loc = getOperation().getLoc();
+    auto program = builder.create<ProgramOp>(loc, "rank_" + std::to_string(rank),
+                                             builder.getDenseI64ArrayAttr({rank}), IntegerAttr(),
+                                             IntegerAttr(), ArrayAttr());
+    program.getBody().emplaceBlock();
+    OpBuilder inside = OpBuilder::atBlockEnd(&program.getBody().front());
+    for (int stage : stages) {
+      auto op = inside.create<StageOp>(loc, stage, DenseI64ArrayAttr(), IntegerAttr());
+      op.getBody().emplaceBlock();
+      StageOutliner outliner(stage, crossings, names);
+      outliner.outline(op, train, evaluate);
+      addMemories(op, outliner);
+    }
+  }
+
+  /// The model's memories in the order of the module, then what staging adds.
+  void addMemories(StageOp stage, const StageOutliner &outliner) {
+    OpBuilder builder(stage);
+    for (auto memory : getOperation().getOps<MemoryOp>())
+      if (outliner.touched().contains(memory.getSymNameAttr()))
+        builder.clone(*memory);
+    for (const NewMemory &memory : outliner.added()) {
+      ArrayAttr transfers =
+          memory.transfers.empty() ? ArrayAttr() : builder.getArrayAttr(memory.transfers);
+      builder.create<MemoryOp>(stage.getLoc(), memory.name, memory.role, Rate::Microbatch,
+                               cast<mlir::TensorType>(memory.type), mlir::Attribute(),
+                               IntegerAttr(), HomeAttr(), transfers, StringAttr());
+    }
+  }
+
+  std::shared_ptr<const Plan> plan;
+  func::FuncOp train, evaluate;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createOutlinePrograms(std::shared_ptr<const Plan> plan) {
+  return std::make_unique<OutlinePrograms>(std::move(plan));
+}
+
+} // namespace pdc

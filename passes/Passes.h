@@ -1,0 +1,23 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+#include "compiler/plan/Plan.h"
+
+#include "mlir/Pass/Pass.h"
+
+#include <memory>
+
+namespace pdc {
+
+#define GEN_PASS_DECL
+#include "passes/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
+/// The same passes with a plan in memory instead of a file.
+std::unique_ptr<mlir::Pass> createAssignStages(std::shared_ptr<const Plan> plan);
+std::unique_ptr<mlir::Pass> createOutlinePrograms(std::shared_ptr<const Plan> plan);
+std::unique_ptr<mlir::Pass> createBuildSchedule(std::shared_ptr<const Plan> plan);
+
+} // namespace pdc

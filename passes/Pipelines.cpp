@@ -1,0 +1,60 @@
+#include "passes/Pipelines.h"
+#include "passes/Passes.h"
+
+#include "mlir/Transforms/Passes.h"
+
+namespace pdc {
+
+void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options) {
+  // First, because every rule below asks for static shapes and for the values of shapes and axes.
+  passes.addPass(createInferShapes());
+  // Before differentiating: no gradient for what does nothing, and names of forward nodes that
+  // backward nodes point to stay.
+  passes.addPass(mlir::createCanonicalizerPass());
+  passes.addPass(createDifferentiate());
+  // Needs the sums of gradients that differentiate made.
+  passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay}));
+  // Needs every node that will ever run per microbatch or per update.
+  passes.addPass(createLabelPhases());
+  // Removes backward nodes that nobody reads. Here and never later: units hide their nodes, and a
+  // read that serves two units must not become one that serves two stages.
+  passes.addPass(mlir::createCanonicalizerPass());
+  passes.addPass(mlir::createCSEPass());
+  // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
+  passes.addPass(createFormUnits({options.exact, options.threads, options.vectorWidth}));
+  passes.addPass(createChooseKernels({options.exact, options.threads, options.vectorWidth}));
+  // Last: reorders and padding cost time too.
+  passes.addPass(createEstimateCost({options.device, options.threads, options.profile}));
+}
+
+void buildCutPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {
+  // The plan was made for this very graph: nothing between has changed a unit.
+  passes.addPass(createVerifyLevel({"graph"}));
+  passes.addPass(createAssignStages(plan));
+  // Needs the stage of every producer and reader.
+  passes.addPass(createInsertCuts());
+}
+
+void buildStagedPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {
+  passes.addPass(createVerifyLevel({"cut"}));
+  // Turns cuts into inboxes and outboxes, after which nothing knows of other stages.
+  passes.addPass(createOutlinePrograms(plan));
+}
+
+void buildScheduledPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {
+  passes.addPass(createVerifyLevel({"staged"}));
+  passes.addPass(createBuildSchedule(plan));
+  // Both need rows: how many versions live, and when a value is there to be sent.
+  passes.addPass(createVersionWeights());
+  passes.addPass(createPlaceTransfers());
+  // After versions and transfers, which decide how long a buffer lives and in how many copies.
+  passes.addPass(createAssignHomes());
+  passes.addPass(createPlanMemory());
+  // Needs final rows and final places: it replays them.
+  passes.addPass(createVerifySchedule());
+  // Last, since nothing may be added that has no name.
+  passes.addPass(createNameValues());
+  passes.addPass(createVerifyLevel({"scheduled"}));
+}
+
+} // namespace pdc

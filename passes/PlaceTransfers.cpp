@@ -1,0 +1,50 @@
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/ScheduleRows.h"
+
+#include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Transfers.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_PLACETRANSFERS
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+
+namespace pdc {
+namespace {
+
+struct PlaceTransfers : impl::PlaceTransfersBase<PlaceTransfers> {
+  void runOnOperation() override {
+    bool placed = refuseAt(getOperation(), [&] {
+      placeTraining();
+      placeEvaluation();
+    });
+    if (!placed)
+      signalPassFailure();
+  }
+
+private:
+  void placeTraining() {
+    TaggedEdges edges = findEdges(getOperation(), Rows::training);
+    Schedule schedule = readSchedule(getOperation(), Rows::training, edges);
+    placeTransfers(schedule, edges.edges);
+    proveNoDeadlock(schedule, edges.edges);
+    writeSchedule(getOperation(), schedule, Rows::training, edges);
+  }
+
+  /// All values go forwards: each rank receives, runs and sends, and nobody can wait for a later
+  /// microbatch.
+  void placeEvaluation() {
+    TaggedEdges edges = findEdges(getOperation(), Rows::evaluation);
+    Schedule schedule = readSchedule(getOperation(), Rows::evaluation, edges);
+    placeTransfersAtRuns(schedule, edges.edges);
+    int64_t enough = 2 * static_cast<int64_t>(schedule.ranks.size()) + 2;
+    proveNoDeadlock(unrollEvaluation(schedule, enough), edges.edges);
+    writeSchedule(getOperation(), schedule, Rows::evaluation, edges);
+  }
+};
+
+} // namespace
+} // namespace pdc

@@ -1,0 +1,41 @@
+#include "passes/PlanChoice.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+
+#include "mlir/IR/Operation.h"
+
+namespace pdc {
+
+std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const std::string &file) {
+  if (plan || file.empty())
+    return plan;
+  return std::make_shared<const Plan>(readPlan(file));
+}
+
+std::vector<int> ranksOfStages(const Plan *plan, int stages) {
+  std::vector<int> ranks;
+  for (int stage = 0; stage < stages; ++stage) {
+    bool planned = plan && stage < static_cast<int>(plan->stages.size());
+    if (planned && plan->stages[stage].ranks.size() > 1)
+      throw Error("stage " + std::to_string(stage) + " has " +
+                  std::to_string(plan->stages[stage].ranks.size()) +
+                  " replicas in the plan; replicated stages are not supported, plan with one rank "
+                  "per stage");
+    ranks.push_back(planned && !plan->stages[stage].ranks.empty() ? plan->stages[stage].ranks[0]
+                                                                  : stage);
+  }
+  return ranks;
+}
+
+bool refuseAt(mlir::Operation *op, const std::function<void()> &body) {
+  try {
+    body();
+    return true;
+  } catch (const Error &error) {
+    op->emitError() << error.what();
+    return false;
+  }
+}
+
+} // namespace pdc

@@ -1,0 +1,248 @@
+#include "passes/PlanGraph.h"
+
+#include "compiler/Error.h"
+#include "passes/Values.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+/// Walks @train once and collects.
+class GraphBuilder {
+public:
+  explicit GraphBuilder(ModuleOp module) : symbols(module) {
+    train = symbols.lookup<func::FuncOp>("train");
+    if (!train)
+      throw Error("the module has no function @train; import a model first");
+  }
+
+  PlanGraph build() {
+    addForwardUnits();
+    for (UnitOp unit : train.getOps<UnitOp>())
+      addCosts(unit);
+    for (Operation &op : train.getOps())
+      addMemory(op);
+    addValues();
+    return std::move(graph);
+  }
+
+private:
+  void addForwardUnits() {
+    SmallVector<UnitOp> companions;
+    for (UnitOp unit : train.getOps<UnitOp>()) {
+      if (taskPhase(unit) != ir::Phase::Forward)
+        continue;
+      if (findHost(unit)) {
+        companions.push_back(unit);
+        continue;
+      }
+      graph.units.emplace_back().name = unit.getName().str();
+      addNodes(unit, static_cast<int>(graph.units.size()) - 1);
+    }
+    for (UnitOp unit : companions)
+      addNodes(unit, indices.lookup(findHost(unit).getName()));
+  }
+
+  void addNodes(UnitOp unit, int index) {
+    indices[unit.getName()] = index;
+    for (NodeOp node : unit.getBody().getOps<NodeOp>())
+      graph.units[index].nodes.push_back(node.getName().str());
+  }
+
+  static bool isConnected(UnitOp unit) {
+    auto isForward = [](Operation *op) {
+      auto other = dyn_cast_or_null<UnitOp>(op);
+      return other && taskPhase(other) == ir::Phase::Forward;
+    };
+    return llvm::any_of(unit.getOperands(),
+                        [&](Value operand) { return isForward(operand.getDefiningOp()); }) ||
+           llvm::any_of(unit->getUsers(), isForward);
+  }
+
+  /// A unit that no other unit of the forward pass knows (the weight of the loss, from the labels)
+  /// makes no stage of its own: it is planned with a unit that reads the same. Null for any other.
+  static UnitOp findHost(UnitOp unit) {
+    if (isConnected(unit))
+      return {};
+    for (Value operand : unit.getOperands())
+      for (Operation *user : operand.getUsers())
+        if (auto host = dyn_cast<UnitOp>(user);
+            host && taskPhase(host) == ir::Phase::Forward && isConnected(host))
+          return host;
+    return {};
+  }
+
+  /// The forward unit that a unit is planned with, or -1.
+  int indexOf(UnitOp unit) {
+    auto forward = taskPhase(unit) == ir::Phase::Forward ? unit.getName() : unit.getOrigin();
+    auto found = indices.find(forward);
+    return found == indices.end() ? -1 : found->second;
+  }
+
+  static bool onlyAccumulated(UnitOp unit) {
+    return llvm::all_of(unit->getUsers(), [](Operation *user) { return isa<AccumulateOp>(user); });
+  }
+
+  void addCosts(UnitOp unit) {
+    int index = indexOf(unit);
+    if (index < 0)
+      return;
+    PlanUnit &planned = graph.units[index];
+    double seconds = unit.getSeconds() ? unit.getSeconds()->convertToDouble() : 0;
+    switch (taskPhase(unit)) {
+    case ir::Phase::Forward:
+      planned.forwardSeconds += seconds;
+      break;
+    case ir::Phase::Backward:
+      (onlyAccumulated(unit) ? planned.backwardWeightSeconds : planned.backwardInputSeconds) +=
+          seconds;
+      break;
+    default:
+      planned.updateSeconds += seconds;
+      break;
+    }
+    if (unit.getKernel())
+      planned.workspaceBytes = std::max(planned.workspaceBytes, unit.getKernel()->getWorkspace());
+    addStash(unit, index);
+  }
+
+  /// What a backward unit reads of the forward pass is kept by the unit that made it; an input by
+  /// the unit that the reader is planned with.
+  void addStash(UnitOp unit, int index) {
+    if (taskPhase(unit) != ir::Phase::Backward)
+      return;
+    for (Value operand : unit.getOperands()) {
+      Value root = viewed(operand);
+      Operation *definer = root.getDefiningOp();
+      if (auto producer = dyn_cast_or_null<UnitOp>(definer);
+          producer && taskPhase(producer) == ir::Phase::Forward) {
+        if (stashed.insert(root).second)
+          graph.units[indexOf(producer)].stashBytes += bytesOf(root.getType());
+      } else if (auto read = dyn_cast_or_null<ReadOp>(definer); read && isInput(read)) {
+        if (inputs.insert({index, read.getMemory().str()}).second)
+          graph.units[index].stashBytes += bytesOf(root.getType());
+      }
+    }
+  }
+
+  static Value viewed(Value value) {
+    while (Operation *definer = value.getDefiningOp()) {
+      if (!isView(definer))
+        break;
+      value = definer->getOperand(0);
+    }
+    return value;
+  }
+
+  MemoryOp memory(Operation &op) {
+    FlatSymbolRefAttr name = memoryOf(&op);
+    return name ? symbols.lookup<MemoryOp>(name.getValue()) : MemoryOp();
+  }
+
+  bool isInput(ReadOp read) {
+    MemoryOp found = memory(*read);
+    return found && found.getRole() == Role::Input && found.getRate() == Rate::Microbatch;
+  }
+
+  /// Bytes of weights, gradient sums and optimizer state go to the first unit that touches them.
+  void addMemory(Operation &op) {
+    MemoryOp touched = memory(op);
+    if (!touched || counted.contains(touched))
+      return;
+    Value value = storedValue(&op);
+    UnitOp unit = value ? value.getDefiningOp<UnitOp>() : firstReader(op);
+    int index = unit ? indexOf(unit) : -1;
+    if (index < 0)
+      return;
+    counted.insert(touched);
+    int64_t bytes = bytesOf(touched.getType());
+    PlanUnit &planned = graph.units[index];
+    switch (touched.getRole()) {
+    case Role::Weight:
+    case Role::Derived:
+    case Role::State:
+    case Role::Constant:
+      planned.parameterBytes += bytes;
+      break;
+    case Role::Gradient:
+      planned.gradientBytes += bytes;
+      break;
+    case Role::Optimizer:
+      planned.optimizerBytes += bytes;
+      break;
+    default:
+      break;
+    }
+  }
+
+  UnitOp firstReader(Operation &read) {
+    UnitOp first;
+    for (Operation *user : read.getUsers())
+      if (auto unit = dyn_cast<UnitOp>(user); unit && indexOf(unit) >= 0)
+        if (!first || unit->isBeforeInBlock(first))
+          first = unit;
+    return first;
+  }
+
+  void addValues() {
+    std::set<std::pair<int, int>> back = backwardEdges();
+    for (UnitOp unit : train.getOps<UnitOp>())
+      if (taskPhase(unit) == ir::Phase::Forward)
+        for (Value result : unit.getResults())
+          addValue(result, indexOf(unit), back);
+  }
+
+  /// (from, to) pairs of forward units between whose backward units a value flows.
+  std::set<std::pair<int, int>> backwardEdges() {
+    std::set<std::pair<int, int>> edges;
+    for (UnitOp unit : train.getOps<UnitOp>())
+      if (taskPhase(unit) == ir::Phase::Backward)
+        for (Operation *user : unit->getUsers())
+          if (auto reader = dyn_cast<UnitOp>(user))
+            edges.insert({indexOf(unit), indexOf(reader)});
+    return edges;
+  }
+
+  void addValue(Value value, int producer, const std::set<std::pair<int, int>> &back) {
+    std::set<int> consumers;
+    for (Operation *user : value.getUsers())
+      if (auto reader = dyn_cast<UnitOp>(user); reader && indexOf(reader) >= 0)
+        consumers.insert(indexOf(reader));
+    // What only the backward pass of an earlier unit reads (a loss weight) travels back: no edge of
+    // the forward graph, which is in topological order.
+    consumers.erase(consumers.begin(), consumers.upper_bound(producer));
+    if (consumers.empty())
+      return;
+    PlanValue &added = graph.values.emplace_back();
+    added.name = tensorName(value);
+    added.producer = producer;
+    added.consumers.assign(consumers.begin(), consumers.end());
+    added.bytes = bytesOf(value.getType());
+    added.hasGradient = llvm::any_of(consumers, [&](int consumer) {
+      return back.contains({consumer, producer});
+    });
+  }
+
+  SymbolTable symbols;
+  func::FuncOp train;
+  PlanGraph graph;
+  llvm::StringMap<int> indices;
+  llvm::DenseSet<Value> stashed;
+  std::set<std::pair<int, std::string>> inputs;
+  llvm::DenseSet<Operation *> counted;
+};
+
+} // namespace
+
+PlanGraph makePlanGraph(ModuleOp module) { return GraphBuilder(module).build(); }
+
+} // namespace pdc

@@ -1,0 +1,379 @@
+#include "passes/ReplayMemory.h"
+
+#include "compiler/Error.h"
+#include "compiler/schedule/Slots.h"
+#include "passes/ScheduleRows.h"
+#include "passes/ShadowBytes.h"
+#include "passes/Values.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+struct RegionPlace {
+  int64_t offset = 0, stride = 0, copies = 1;
+};
+
+/// Where a value is during one run of a task, and what ought to be there.
+struct Located {
+  int64_t address = 0, bytes = 0, content = 0;
+};
+
+struct StageState {
+  StageOp op;
+  int64_t version = 0;
+  std::vector<int64_t> owners;                   ///< microbatch in each slot, -1: free
+  std::map<int64_t, int64_t> stashed;            ///< version that a microbatch's forward pass saw
+  std::map<int64_t, std::vector<Located>> sends; ///< by copy of the slots: on their way
+  bool startsForward = true, startsBackward = true;
+};
+
+/// Which copies one run of a task sees.
+struct Copies {
+  int64_t slot = 0, latest = 0, stashed = 0, next = 0;
+  bool evaluation = false, startsSums = true;
+};
+
+class Replay {
+public:
+  explicit Replay(ProgramOp program) : program(program), symbols(program) {
+    for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>()) {
+      auto number = [&](StringRef key) { return region.getAs<IntegerAttr>(key).getInt(); };
+      regions[region.getAs<StringAttr>("name").getValue()] = {number("offset"), number("stride"),
+                                                              number("copies")};
+    }
+    for (auto op : program.getOps<StageOp>())
+      stages[op.getId()] = {.op = op};
+  }
+
+  void run() {
+    fillPersistent();
+    for (auto &[id, stage] : stages)
+      runTask(stage, ir::Phase::Prepare, {});
+    replayTraining();
+    replayEvaluation();
+    checkPersistent();
+    replayTraining();
+    checkPersistent();
+  }
+
+private:
+  [[noreturn]] void refuse(const std::string &what) {
+    throw Error("program @" + program.getSymName().str() + ": " + what +
+                "; this is a mistake of the memory plan, please report it with the model");
+  }
+
+  // Addresses.
+
+  int64_t address(HomeAttr home, int64_t copy) {
+    const RegionPlace &region = regions[home.getRegion()];
+    if (copy >= region.copies || home.getOffset() < 0 ||
+        home.getOffset() + home.getBytes() > region.stride)
+      refuse("a home lies outside of region '" + home.getRegion().str() + "'");
+    return region.offset + copy * region.stride + home.getOffset();
+  }
+
+  /// Evaluation has inputs at the same offsets of its own copies.
+  int64_t address(HomeAttr home, const Copies &copies, int64_t version) {
+    StringRef region = home.getRegion();
+    if (region == "versions")
+      return address(home, version);
+    if (region.starts_with("slots.") && copies.evaluation)
+      home = HomeAttr::get(program.getContext(), "evaluation", home.getOffset(), home.getBytes());
+    bool isSlot = region.starts_with("slots.") || region == "evaluation";
+    return address(home, isSlot ? copies.slot : 0);
+  }
+
+  MemoryOp memory(StringRef name) { return symbols.lookup<MemoryOp>(name); }
+
+  // Contents.
+
+  void write(MemoryOp memory, int64_t address, int64_t content) {
+    bytes.write(address, memory.getHome()->getBytes(), content);
+    contents[{memory, address}] = content;
+  }
+
+  void expect(const Located &located, const std::string &who) {
+    int64_t other = bytes.findOther(located.address, located.bytes, located.content);
+    if (other >= 0)
+      refuse(who + " expects " + bytes.text(located.content) + " and finds " + bytes.text(other));
+  }
+
+  static bool isMicrobatchInput(MemoryOp memory) {
+    return memory.getRole() == Role::Input && memory.getRate() == Rate::Microbatch;
+  }
+
+  static bool isKept(MemoryOp memory) {
+    return memory.getHome()->getRegion() == "fixed" || memory.getHome()->getRegion() == "versions";
+  }
+
+  void fillPersistent() {
+    for (auto memory : program.getOps<MemoryOp>())
+      if (isKept(memory))
+        write(memory, address(*memory.getHome(), 0),
+              bytes.newContent("'" + memory.getSymName().str() + "' as loaded"));
+  }
+
+  void checkPersistent() {
+    for (auto memory : program.getOps<MemoryOp>())
+      if (isKept(memory)) {
+        int64_t version = stages.begin()->second.version;
+        int64_t at = address(*memory.getHome(), Copies{}, version);
+        expect({at, memory.getHome()->getBytes(), contents.at({memory, at})},
+               "memory '" + memory.getSymName().str() + "' after the drain");
+      }
+  }
+
+  void fillInputs(const Copies &copies, const std::string &which) {
+    for (auto memory : program.getOps<MemoryOp>())
+      if (isMicrobatchInput(memory))
+        write(memory, address(*memory.getHome(), copies, 0),
+              bytes.newContent("'" + memory.getSymName().str() + "' of " + which));
+  }
+
+  // Rows.
+
+  void replayTraining() {
+    auto module = program->getParentOfType<ModuleOp>();
+    TaggedEdges edges = findEdges(module, Rows::training);
+    Schedule schedule = readSchedule(module, Rows::training, edges);
+    for (auto &[id, stage] : stages)
+      stage.owners.assign(schedule.slots[id], -1);
+    int64_t iterations = 3 * static_cast<int64_t>(stages.begin()->second.owners.size()) + 6;
+    std::vector<int64_t> rounds = {schedule.asynchronous ? iterations : 0};
+    UnrolledRows rows = unroll(schedule, rounds);
+    for (const Action &action : rows.ranks[program.getRanks()[0]])
+      for (const Step &step : action.steps)
+        if (step.kind != StepKind::allReduce)
+          replayStep(schedule, step, edges);
+    for (auto &[id, stage] : stages)
+      for (size_t slot = 0; slot < stage.owners.size(); ++slot)
+        finishSends(stage, static_cast<int64_t>(slot));
+  }
+
+  void replayStep(const Schedule &schedule, const Step &step, const TaggedEdges &edges) {
+    StageState &stage = stages[step.task.stage];
+    if (step.kind == StepKind::run && step.task.phase == Phase::update)
+      return update(stage, schedule);
+    int64_t microbatch = step.task.microbatch;
+    Copies copies = takeSlot(stage, schedule, microbatch);
+    if (step.kind != StepKind::run)
+      return transfer(stage, step, edges, copies);
+    bool forward = step.task.phase == Phase::forward;
+    bool &starts = forward ? stage.startsForward : stage.startsBackward;
+    copies.startsSums = schedule.asynchronous || starts;
+    starts = false;
+    if (forward)
+      stage.stashed[microbatch] = stage.version;
+    copies.stashed = stage.stashed[microbatch];
+    runTask(stage, toPhase(step.task.phase), copies);
+    if (!forward)
+      stage.stashed.erase(microbatch);
+  }
+
+  Copies takeSlot(StageState &stage, const Schedule &schedule, int64_t microbatch) {
+    int64_t slot = slotOf(schedule, static_cast<int>(stage.op.getId()), microbatch);
+    Copies copies{
+        .slot = slot, .latest = stage.version, .stashed = stage.version, .next = stage.version};
+    if (stage.owners[slot] != microbatch) {
+      finishSends(stage, slot);
+      stage.owners[slot] = microbatch;
+      fillInputs(copies, "microbatch " + std::to_string(microbatch));
+    }
+    return copies;
+  }
+
+  void transfer(StageState &stage, const Step &step, const TaggedEdges &edges,
+                const Copies &copies) {
+    const std::string &name = edges.edges[step.edge].tensor;
+    MemoryOp box = memory(name);
+    int64_t at = address(*box.getHome(), copies, 0);
+    std::string which = "'" + name + "' of microbatch " + std::to_string(step.task.microbatch);
+    if (step.kind == StepKind::receive)
+      return write(box, at, bytes.newContent("received " + which));
+    Located sent{at, box.getHome()->getBytes(), contents[{box, at}]};
+    expect(sent, "the send of " + which);
+    stage.sends[copies.slot].push_back(sent);
+  }
+
+  /// A send may take until its slot is taken anew.
+  void finishSends(StageState &stage, int64_t slot) {
+    for (const Located &sent : stage.sends[slot])
+      expect(sent, "a send that is still on its way");
+    stage.sends[slot].clear();
+  }
+
+  void update(StageState &stage, const Schedule &schedule) {
+    auto ring = regions.find("versions");
+    int64_t next = ring == regions.end() ? 0 : (stage.version + 1) % ring->second.copies;
+    for (auto [microbatch, version] : stage.stashed)
+      if (schedule.asynchronous && ring != regions.end() && version == next)
+        refuse("the update overwrites the version that microbatch " + std::to_string(microbatch) +
+               " still reads");
+    runTask(stage, ir::Phase::Update, {.latest = stage.version, .next = next});
+    stage.version = next;
+    runTask(stage, ir::Phase::Prepare, {.latest = next, .next = next});
+    stage.startsForward = stage.startsBackward = true;
+  }
+
+  void replayEvaluation() {
+    auto module = program->getParentOfType<ModuleOp>();
+    TaggedEdges edges = findEdges(module, Rows::evaluation);
+    Schedule schedule = readSchedule(module, Rows::evaluation, edges);
+    int64_t count = regions["evaluation"].copies;
+    for (int64_t microbatch = 0; microbatch < 2 * count; ++microbatch)
+      for (auto &[id, stage] : stages) {
+        Copies copies{.slot = microbatch % count,
+                      .latest = stage.version,
+                      .evaluation = true,
+                      .startsSums = microbatch == 0};
+        finishSends(stage, copies.slot);
+        fillInputs(copies, "evaluation");
+        for (Step step : schedule.ranks[program.getRanks()[0]].repeat) {
+          if (step.kind == StepKind::run)
+            runTask(stage, ir::Phase::Evaluate, copies);
+          else
+            transfer(stage, step, edges, copies);
+        }
+      }
+  }
+
+  // Tasks.
+
+  void runTask(StageState &stage, ir::Phase phase, const Copies &copies) {
+    for (auto task : stage.op.getOps<TaskOp>())
+      if (task.getPhase() == phase) {
+        values.clear();
+        for (Operation &op : task.getOps())
+          runOperation(&op, copies);
+      }
+  }
+
+  void runOperation(Operation *op, const Copies &copies) {
+    if (isRead(op))
+      return read(op, copies);
+    if (storedValue(op))
+      return store(op, copies);
+    auto unit = dyn_cast<UnitOp>(op);
+    if (!unit)
+      return;
+    if (!isView(unit))
+      return runUnit(unit, copies);
+    Located viewed = values[unit.getOperand(0)];
+    Located result = locate(unit, 0, copies);
+    if (viewed.address != result.address)
+      refuse("view '" + unit.getName().str() + "' would have to move bytes");
+    viewed.bytes = result.bytes;
+    values[unit.getResult(0)] = viewed;
+  }
+
+  void read(Operation *op, const Copies &copies) {
+    MemoryOp from = memory(memoryOf(op).getValue());
+    auto version = dyn_cast<WeightVersionOp>(op);
+    bool stashed = version && version.getVersion() == Version::OfMicrobatch;
+    int64_t at = address(*from.getHome(), copies, stashed ? copies.stashed : copies.latest);
+    auto content = contents.find({from, at});
+    if (content == contents.end())
+      refuse("memory '" + from.getSymName().str() + "' is read before it is written");
+    values[op->getResult(0)] = {at, from.getHome()->getBytes(), content->second};
+  }
+
+  Located locate(UnitOp unit, size_t result, const Copies &copies) {
+    auto home = cast<HomeAttr>((*unit.getHomes())[result]);
+    return {address(home, copies, copies.next), home.getBytes(), 0};
+  }
+
+  void runUnit(UnitOp unit, const Copies &copies) {
+    std::string who = "unit '" + unit.getName().str() + "'";
+    // 1. The library's workspace comes first: it must not touch what the unit reads or makes.
+    Located workspace{regions["scratch"].offset,
+                      unit.getKernel() ? unit.getKernel()->getWorkspace() : 0, 0};
+    bytes.write(workspace.address, workspace.bytes, bytes.newContent("the workspace of " + who));
+    // 2. What it reads.
+    for (Value operand : unit.getOperands())
+      if (auto found = values.find(operand); found != values.end())
+        expect(found->second, who + ", reading '" + tensorName(operand) + "',");
+    checkPriorSum(unit, copies);
+    // 3. What it makes.
+    for (auto [number, result] : llvm::enumerate(unit.getResults())) {
+      Located made = locate(unit, number, copies);
+      if (meets(made, workspace))
+        refuse(who + " has a result in its workspace");
+      checkOverlaps(unit, number, made);
+      made.content = bytes.newContent("'" + tensorName(result) + "'");
+      bytes.write(made.address, made.bytes, made.content);
+      values[result] = made;
+    }
+    for (Value result : unit.getResults())
+      expect(values[result], who + ", having made '" + tensorName(result) + "',");
+  }
+
+  /// A kernel that adds finds the sum of the microbatches before.
+  void checkPriorSum(UnitOp unit, const Copies &copies) {
+    for (Operation *user : unit->getUsers())
+      if (auto sum = dyn_cast<AccumulateOp>(user); sum && sum.getFused() && !copies.startsSums) {
+        MemoryOp into = memory(sum.getMemory());
+        int64_t at = address(*into.getHome(), copies, copies.latest);
+        expect({at, into.getHome()->getBytes(), contents.at({into, at})},
+               "the sum '" + sum.getMemory().str() + "'");
+      }
+  }
+
+  static bool meets(const Located &a, const Located &b) {
+    return a.address < b.address + b.bytes && b.address < a.address + a.bytes;
+  }
+
+  void checkOverlaps(UnitOp unit, size_t result, const Located &made) {
+    ArrayRef<int64_t> pairs = unit.getInPlace().value_or(ArrayRef<int64_t>());
+    for (auto [number, operand] : llvm::enumerate(unit.getOperands())) {
+      auto found = values.find(operand);
+      if (found == values.end() || !meets(found->second, made))
+        continue;
+      bool declared = false;
+      for (size_t i = 0; i + 1 < pairs.size(); i += 2)
+        declared |= pairs[i + 1] == static_cast<int64_t>(result) &&
+                    values[unit.getOperand(pairs[i])].address == found->second.address;
+      if (!declared || found->second.address != made.address)
+        refuse("unit '" + unit.getName().str() + "' writes result " + std::to_string(result) +
+               " over operand " + std::to_string(number) + " without being in place");
+    }
+  }
+
+  void store(Operation *op, const Copies &copies) {
+    MemoryOp into = memory(memoryOf(op).getValue());
+    std::string who = "memory '" + into.getSymName().str() + "'";
+    Located value = values[storedValue(op)];
+    expect(value, who + ", being written,");
+    int64_t at = address(*into.getHome(), copies, copies.next);
+    auto sum = dyn_cast<AccumulateOp>(op);
+    if (!sum || sum.getFused()) {
+      if (value.address != at)
+        refuse(who + " would have to be copied");
+      contents[{into, at}] = value.content;
+      return;
+    }
+    if (!copies.startsSums)
+      expect({at, into.getHome()->getBytes(), contents.at({into, at})}, "the sum " + who);
+    write(into, at, bytes.newContent("the sum " + who));
+  }
+
+  ProgramOp program;
+  SymbolTable symbols;
+  ShadowBytes bytes;
+  llvm::StringMap<RegionPlace> regions;
+  std::map<int, StageState> stages;
+  std::map<std::pair<Operation *, int64_t>, int64_t> contents; ///< by memory and address
+  llvm::DenseMap<Value, Located> values;
+};
+
+} // namespace
+
+void replayMemory(ProgramOp program) { Replay(program).run(); }
+
+} // namespace pdc

@@ -1,0 +1,264 @@
+#include "passes/ScheduleRows.h"
+
+#include "compiler/Error.h"
+#include "compiler/schedule/Rows.h"
+#include "passes/Values.h"
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+static constexpr std::pair<Phase, ir::Phase> phases[] = {
+    {Phase::forward, ir::Phase::Forward},
+    {Phase::backward, ir::Phase::Backward},
+    {Phase::backwardInput, ir::Phase::BackwardInput},
+    {Phase::backwardWeight, ir::Phase::BackwardWeight},
+    {Phase::update, ir::Phase::Update},
+    {Phase::prepare, ir::Phase::Prepare},
+    {Phase::evaluate, ir::Phase::Evaluate}};
+
+Phase toPhase(ir::Phase phase) {
+  return llvm::find_if(phases, [&](auto &pair) { return pair.second == phase; })->first;
+}
+
+ir::Phase toPhase(Phase phase) {
+  return llvm::find_if(phases, [&](auto &pair) { return pair.first == phase; })->second;
+}
+
+/// The phase of the first task that writes or reads a memory.
+static std::optional<ir::Phase> phaseOfUse(ProgramOp program, StringRef memory) {
+  std::optional<ir::Phase> first;
+  program.walk([&](Operation *op) {
+    FlatSymbolRefAttr used = memoryOf(op);
+    if (!first && used && used.getValue() == memory)
+      first = op->getParentOfType<TaskOp>().getPhase();
+  });
+  return first;
+}
+
+namespace {
+/// The two ends of one edge while they are being found.
+struct Ends {
+  TransferAttr transfer;
+  std::string tensor;
+  std::optional<ir::Phase> producer, consumer;
+  int64_t bytes = 0;
+};
+} // namespace
+
+static std::map<int64_t, Ends> findEnds(ModuleOp module) {
+  std::map<int64_t, Ends> byTag;
+  for (auto program : module.getOps<ProgramOp>())
+    for (auto memory : program.getOps<MemoryOp>()) {
+      if (!memory.getTransfers())
+        continue;
+      for (mlir::Attribute transfer : memory.getTransfersAttr()) {
+        auto known = cast<TransferAttr>(transfer);
+        Ends &ends = byTag[known.getTag()];
+        ends.transfer = known;
+        ends.tensor = memory.getSymName().str();
+        ends.bytes = bytesOf(memory.getType());
+        (memory.getRole() == Role::Outbox ? ends.producer : ends.consumer) =
+            phaseOfUse(program, memory.getSymName());
+      }
+    }
+  return byTag;
+}
+
+TaggedEdges findEdges(ModuleOp module, Rows rows) {
+  TaggedEdges found;
+  for (auto &[tag, ends] : findEnds(module)) {
+    if (!ends.producer || !ends.consumer)
+      throw Error("'" + ends.tensor + "' crosses from stage " +
+                  std::to_string(ends.transfer.getFrom()) + " to stage " +
+                  std::to_string(ends.transfer.getTo()) + " but one side never touches it");
+    if ((*ends.producer == ir::Phase::Evaluate) != (rows == Rows::evaluation))
+      continue;
+    found.edges.push_back({static_cast<int>(found.edges.size()), ends.tensor,
+                           static_cast<int>(ends.transfer.getFrom()),
+                           static_cast<int>(ends.transfer.getTo()), toPhase(*ends.producer),
+                           toPhase(*ends.consumer), ends.bytes});
+    found.tags.push_back(tag);
+  }
+  return found;
+}
+
+Schedule unrollEvaluation(const Schedule &schedule, int64_t iterations) {
+  Schedule finite = schedule;
+  finite.asynchronous = false;
+  finite.microbatches = iterations;
+  finite.period = 0;
+  for (RankRows &rows : finite.ranks) {
+    std::vector<Step> once = std::exchange(rows.repeat, {});
+    for (int64_t iteration = 0; iteration < iterations; ++iteration)
+      for (Step step : once) {
+        step.task.microbatch += iteration;
+        rows.warmUp.push_back(step);
+      }
+  }
+  return finite;
+}
+
+ScheduleOp findScheduleOp(ProgramOp program, Rows rows) {
+  for (auto schedule : program.getOps<ScheduleOp>())
+    if (schedule.getEvaluation() == (rows == Rows::evaluation))
+      return schedule;
+  return {};
+}
+
+bool updatesEachMicrobatch(ProgramOp program) {
+  ScheduleOp schedule = findScheduleOp(program, Rows::training);
+  return schedule && (schedule.getAsynchronous() || schedule.getMicrobatches() == 1);
+}
+
+static Step readStep(Operation &op, const TaggedEdges &edges) {
+  if (auto run = dyn_cast<RunOp>(op))
+    return {StepKind::run,
+            {static_cast<int>(run.getStage()), toPhase(run.getPhase()),
+             static_cast<int64_t>(run.getMicrobatch())}};
+  if (isa<AllReduceOp>(op))
+    return {.kind = StepKind::allReduce};
+  auto transfer = [&](StepKind kind, auto row) {
+    auto at = llvm::find(edges.tags, static_cast<int64_t>(row.getTag()));
+    if (at == edges.tags.end())
+      throw Error("a row names tag " + std::to_string(row.getTag()) + ", which no memory has");
+    const Edge &edge = edges.edges[at - edges.tags.begin()];
+    return Step{kind,
+                {static_cast<int>(row.getStage()),
+                 kind == StepKind::send ? edge.producer : edge.consumer,
+                 static_cast<int64_t>(row.getMicrobatch())},
+                edge.id,
+                static_cast<int>(row.getPeer())};
+  };
+  if (auto send = dyn_cast<SendOp>(op))
+    return transfer(StepKind::send, send);
+  if (auto receive = dyn_cast<RecvOp>(op))
+    return transfer(StepKind::receive, receive);
+  throw Error("'" + op.getName().getStringRef().str() + "' is no row of a schedule");
+}
+
+static std::vector<Step> readSteps(Region &region, const TaggedEdges &edges) {
+  std::vector<Step> steps;
+  for (Operation &op : region.getOps())
+    steps.push_back(readStep(op, edges));
+  return steps;
+}
+
+static void readStages(ProgramOp program, int rank, Schedule &schedule) {
+  for (auto stage : program.getOps<StageOp>()) {
+    size_t id = stage.getId();
+    if (schedule.rankOfStage.size() <= id) {
+      schedule.rankOfStage.resize(id + 1);
+      schedule.slotTable.resize(id + 1, {0});
+      schedule.slots.resize(id + 1, 1);
+      schedule.versions.resize(id + 1, 1);
+    }
+    schedule.rankOfStage[id] = rank;
+    if (auto slots = stage.getSlots(); slots && !slots->empty()) {
+      schedule.slotTable[id].assign(slots->begin(), slots->end());
+      schedule.slots[id] = *llvm::max_element(schedule.slotTable[id]) + 1;
+    }
+    schedule.versions[id] = static_cast<int>(stage.getVersions().value_or(1));
+  }
+}
+
+Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
+  Schedule schedule;
+  for (auto program : module.getOps<ProgramOp>()) {
+    size_t rank = program.getRanks()[0];
+    ScheduleOp op = findScheduleOp(program, rows);
+    if (!op)
+      throw Error("program @" + program.getSymName().str() +
+                  " has no schedule; run build-schedule first");
+    schedule.name = op.getName().str();
+    schedule.asynchronous = op.getAsynchronous();
+    schedule.microbatches = op.getMicrobatches();
+    schedule.period = op.getPeriod();
+    schedule.ranks.resize(std::max(schedule.ranks.size(), rank + 1));
+    schedule.ranks[rank] = {readSteps(op.getWarmUp(), edges), readSteps(op.getRepeat(), edges),
+                            readSteps(op.getDrain(), edges)};
+    readStages(program, static_cast<int>(rank), schedule);
+  }
+  return schedule;
+}
+
+llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
+  auto module = program->getParentOfType<ModuleOp>();
+  TaggedEdges edges = findEdges(module, Rows::training);
+  Schedule schedule = readSchedule(module, Rows::training, edges);
+  std::vector<int64_t> rounds = {4 * static_cast<int64_t>(schedule.rankOfStage.size()) + 8};
+  std::set<std::pair<int, int64_t>> forwarded;
+  llvm::StringSet<> early;
+  UnrolledRows rows = unroll(schedule, rounds);
+  for (const Action &action : rows.ranks[program.getRanks()[0]])
+    for (const Step &step : action.steps) {
+      std::pair<int, int64_t> microbatch{step.task.stage, step.task.microbatch};
+      if (step.kind == StepKind::run && step.task.phase == Phase::forward)
+        forwarded.insert(microbatch);
+      else if (step.kind == StepKind::receive && !forwarded.contains(microbatch))
+        early.insert(edges.edges[step.edge].tensor);
+    }
+  return early;
+}
+
+/// The metrics that the tasks of training accumulate in this program.
+static ArrayAttr findMetrics(ProgramOp program) {
+  Builder builder(program.getContext());
+  SmallVector<mlir::Attribute> names;
+  for (auto memory : program.getOps<MemoryOp>()) {
+    if (memory.getRole() != Role::Metric)
+      continue;
+    auto phase = phaseOfUse(program, memory.getSymName());
+    if (phase && *phase != ir::Phase::Evaluate)
+      names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
+  }
+  return builder.getArrayAttr(names);
+}
+
+static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp program,
+                       const TaggedEdges &edges) {
+  OpBuilder builder(program.getContext());
+  builder.setInsertionPointToEnd(&region.emplaceBlock());
+  Location loc = program.getLoc();
+  for (const Step &step : steps) {
+    switch (step.kind) {
+    case StepKind::run:
+      builder.create<RunOp>(loc, step.task.stage, toPhase(step.task.phase), step.task.microbatch);
+      break;
+    case StepKind::allReduce:
+      builder.create<AllReduceOp>(loc, findMetrics(program));
+      break;
+    case StepKind::send:
+      builder.create<SendOp>(loc, edges.edges[step.edge].tensor, step.task.stage,
+                             step.task.microbatch, step.peer, edges.tags[step.edge]);
+      break;
+    case StepKind::receive:
+      builder.create<RecvOp>(loc, edges.edges[step.edge].tensor, step.task.stage,
+                             step.task.microbatch, step.peer, edges.tags[step.edge]);
+      break;
+    }
+  }
+}
+
+void writeSchedule(ModuleOp module, const Schedule &schedule, Rows rows, const TaggedEdges &edges) {
+  for (auto program : module.getOps<ProgramOp>()) {
+    if (ScheduleOp old = findScheduleOp(program, rows))
+      old.erase();
+    OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
+    auto op = builder.create<ScheduleOp>(program.getLoc(), schedule.name, schedule.asynchronous,
+                                         schedule.microbatches, schedule.period,
+                                         rows == Rows::evaluation);
+    const RankRows &rank = schedule.ranks[program.getRanks()[0]];
+    writeSteps(op.getWarmUp(), rank.warmUp, program, edges);
+    writeSteps(op.getRepeat(), rank.repeat, program, edges);
+    writeSteps(op.getDrain(), rank.drain, program, edges);
+  }
+}
+
+} // namespace pdc

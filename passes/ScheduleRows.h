@@ -1,0 +1,46 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+#include "compiler/schedule/Schedule.h"
+
+#include "llvm/ADT/StringSet.h"
+
+#include <vector>
+
+namespace pdc {
+
+/// Which rows of the programs are meant.
+enum class Rows { training, evaluation };
+
+/// The tensors that cross stages in training or in evaluation. Ids are positions, as the schedule
+/// library wants them; `tags` holds the tag of each in the IR.
+struct TaggedEdges {
+  std::vector<Edge> edges;
+  std::vector<int64_t> tags;
+};
+TaggedEdges findEdges(mlir::ModuleOp module, Rows rows);
+
+/// The schedule as the programs hold it, with slots and versions where stages have them.
+Schedule readSchedule(mlir::ModuleOp module, Rows rows, const TaggedEdges &edges);
+
+/// Replaces the rows in the programs.
+void writeSchedule(mlir::ModuleOp module, const Schedule &schedule, Rows rows,
+                   const TaggedEdges &edges);
+
+/// So many iterations of an evaluation as rows that end, for proofs: a stage that evaluation does
+/// not need runs ahead of the others without end, and has no steady state with them.
+Schedule unrollEvaluation(const Schedule &schedule, int64_t iterations);
+
+/// The schedule op of a program; null before build-schedule.
+ir::ScheduleOp findScheduleOp(ir::ProgramOp program, Rows rows);
+
+/// Whether each microbatch is its own update, or would be as well: one per update.
+bool updatesEachMicrobatch(ir::ProgramOp program);
+
+/// The inboxes of a program that its rows fill before the forward pass of the same microbatch.
+llvm::StringSet<> findEarlyArrivals(ir::ProgramOp program);
+
+Phase toPhase(ir::Phase phase);
+ir::Phase toPhase(Phase phase);
+
+} // namespace pdc

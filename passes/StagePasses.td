@@ -1,0 +1,127 @@
+#ifndef PASSES_STAGEPASSES_TD
+#define PASSES_STAGEPASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+class PlanPass<string name> : Pass<name, "::mlir::ModuleOp"> {
+  let options = [Option<"planFile", "plan", "std::string", "\"\"", "plan.json">];
+}
+
+// Level 2.
+
+def AssignStages : PlanPass<"assign-stages"> {
+  let summary = "gives each unit the stage that the plan chose";
+  let description = [{
+    Gives every unit of @train and @evaluate the attribute `stage`: that of the forward unit it is
+    planned with (`origin`). What the plan does not name follows a node that it shares with a
+    planned unit, else the latest of its operands, else its readers (packed weights).
+
+    Refuses stages that are not convex, naming both units, and memories that training changes and
+    that two stages would share.
+  }];
+}
+
+def InsertCuts : Pass<"insert-cuts", "::mlir::ModuleOp"> {
+  let summary = "puts a pdc.cut wherever a value crosses stages";
+  let description = [{
+    Puts one `pdc.cut` per destination stage behind each unit whose result is read in other stages,
+    and lets the readers there read the cut. A value that skips stages goes straight to its reader.
+    Memories are not cut: they are read where they are needed.
+  }];
+}
+
+// Level 3.
+
+def OutlinePrograms : PlanPass<"outline-programs"> {
+  let summary = "turns @train and @evaluate into one program per rank";
+  let description = [{
+    Makes a `pdc.program` per rank with the memories that its stages touch and, per stage, the tasks
+    prepare, forward, backward, update and evaluate; then @train and @evaluate are gone. Without a
+    plan each stage gets the rank of its number.
+
+    A cut becomes a memory of one name on both sides, outbox where the value is made and inbox where
+    it is read. What the forward task makes and the backward task reads becomes a memory of role
+    activation, unless it has an outbox already. Views are repeated in each task that reads them, so
+    that they never cost a copy.
+  }];
+}
+
+// Level 4.
+
+def BuildSchedule : Pass<"build-schedule", "::mlir::ModuleOp"> {
+  let summary = "gives each program its rows";
+  let options = [Option<"planFile", "plan", "std::string", "\"\"", "plan.json">,
+                 Option<"schedule", "schedule", "std::string", "\"1f1b\"", "schedule without a plan">,
+                 Option<"microbatches", "microbatches", "int64_t", "1",
+                        "microbatches per update without a plan">];
+  let description = [{
+    Adds to each program a `pdc.schedule` for training with the runs and sums of its rank, and one
+    for evaluation; gives each stage the slot of each microbatch (`slots`) and the number of weight
+    versions that live at once (`versions`). The rows are the plan's; transfers come later.
+  }];
+}
+
+def VersionWeights : Pass<"version-weights", "::mlir::ModuleOp"> {
+  let summary = "reads weights at the version that the schedule promises";
+  let description = [{
+    Asynchronous schedules: lets backward tasks read the version of their microbatch and gives the
+    memories concerned a `depth`: those that the backward task reads and every update rewrites, in
+    the update or in the prepare task. What only the forward task reads (a bias) needs one version.
+    Synchronous schedules: one version of everything.
+  }];
+}
+
+def PlaceTransfers : Pass<"place-transfers", "::mlir::ModuleOp"> {
+  let summary = "adds sends and receives to the rows";
+  let description = [{
+    Adds `pdc.send` and `pdc.recv` to the schedules, for each inbox, outbox and microbatch, where the
+    schedule library places them; it proves the result free of deadlock.
+  }];
+}
+
+def AssignHomes : Pass<"assign-homes", "::mlir::ModuleOp"> {
+  let summary = "decides the buffer of each value: views, in-place results, sums, regions";
+  let description = [{
+    Decides which values share a buffer and in which region of the arena it lies: `in_place` of a
+    unit keeps the pairs that do share, `fused` marks sums that the producing kernel adds to in
+    place, and `homes` and `home` name the region with an offset of -1.
+
+    A result may overwrite an operand that nobody reads afterwards, in no task; never an input and
+    never an outbox, which may still be on its way. An update overwrites what it updates, unless
+    older versions are kept.
+  }];
+}
+
+def PlanMemory : Pass<"plan-memory", "::mlir::ModuleOp"> {
+  let summary = "lays out the arena of each program, reusing buffers by liveness";
+  let description = [{
+    Gives each buffer its offset and each program its regions: `fixed`, `versions`, `slots.K` per
+    stage, `scratch` (library workspaces first) and `evaluation`. Slots reuse bytes over the
+    microbatch's life in the stage, scratch within a task. Inputs stand first in a slot and at the
+    same offsets in the copies of `evaluation`.
+  }];
+}
+
+def VerifySchedule : Pass<"verify-schedule", "::mlir::ModuleOp"> {
+  let summary = "proves the rows free of deadlock and of wrong versions, and the arena of overlaps";
+  let description = [{
+    Hands the rows as they stand in the IR to the proofs of the schedule library, then replays them
+    on an arena whose bytes remember what was written: each read must find what was meant.
+  }];
+}
+
+def NameValues : Pass<"name-values", "::mlir::ModuleOp"> {
+  let summary = "gives each value and kernel a legal and unique C++ name";
+  let description = [{
+    Sets `variable` of memories and units and `result_variables` of units. Names are ONNX's with
+    every character outside [A-Za-z0-9_] replaced, so that a name is never code; keywords and
+    collisions get a suffix. What is stored in a memory has the memory's name.
+  }];
+}
+
+def VerifyLevel : Pass<"verify-level", "::mlir::ModuleOp"> {
+  let summary = "checks what is true at the border of a level";
+  let options = [Option<"level", "level", "std::string", "\"graph\"", "graph, cut, staged or scheduled">];
+}
+
+#endif

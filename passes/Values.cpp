@@ -1,0 +1,75 @@
+#include "passes/Values.h"
+
+#include "compiler/devices/Device.h"
+#include "compiler/ir/Conversion.h"
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+bool isView(Operation *op) {
+  auto unit = dyn_cast_or_null<UnitOp>(op);
+  return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1;
+}
+
+int64_t bytesOf(Type type) { return bytesInLayout(toTensorType(type), layoutOf(type).str()); }
+
+static std::string nameOfResult(StringRef name, unsigned number) {
+  return number == 0 ? name.str() : (name + ":" + Twine(number)).str();
+}
+
+std::string tensorName(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return "argument";
+  Operation *op = result.getOwner();
+  if (auto cut = dyn_cast<CutOp>(op))
+    return tensorName(cut.getValue());
+  if (FlatSymbolRefAttr memory = memoryOf(op))
+    return memory.getValue().str();
+  if (auto node = dyn_cast<NodeOp>(op))
+    return nameOfResult(node.getName(), result.getResultNumber());
+  auto unit = dyn_cast<UnitOp>(op);
+  if (!unit)
+    return op->getName().getStringRef().str();
+  Operation *yield = unit.getBody().front().getTerminator();
+  auto inner = dyn_cast<OpResult>(yield->getOperand(result.getResultNumber()));
+  if (inner && isa<NodeOp>(inner.getOwner()))
+    return tensorName(inner);
+  return nameOfResult(unit.getName(), result.getResultNumber());
+}
+
+FlatSymbolRefAttr memoryOf(Operation *op) {
+  if (auto read = dyn_cast<ReadOp>(op))
+    return read.getMemoryAttr();
+  if (auto version = dyn_cast<WeightVersionOp>(op))
+    return version.getMemoryAttr();
+  if (auto write = dyn_cast<WriteOp>(op))
+    return write.getMemoryAttr();
+  if (auto commit = dyn_cast<CommitOp>(op))
+    return commit.getMemoryAttr();
+  if (auto accumulate = dyn_cast<AccumulateOp>(op))
+    return accumulate.getMemoryAttr();
+  return {};
+}
+
+Value storedValue(Operation *op) {
+  return isa<WriteOp, CommitOp, AccumulateOp>(op) ? op->getOperand(0) : Value();
+}
+
+bool isRead(Operation *op) { return isa_and_nonnull<ReadOp, WeightVersionOp>(op); }
+
+ir::Phase taskPhase(UnitOp unit) {
+  if (unit.getRate() == Rate::Version)
+    return ir::Phase::Prepare;
+  switch (unit.getPhase()) {
+  case ir::Phase::BackwardInput:
+  case ir::Phase::BackwardWeight:
+    return ir::Phase::Backward;
+  default:
+    return unit.getPhase();
+  }
+}
+
+} // namespace pdc

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+
+#include <string>
+
+namespace pdc {
+
+/// A unit without kernel: its result is its first operand under another shape.
+bool isView(mlir::Operation *op);
+
+/// Bytes of a value in its layout, padding included.
+int64_t bytesOf(mlir::Type type);
+
+/// The user's name of a value: the node that makes it, "NAME:K" for its result K > 0; the memory's
+/// name for what is read from one.
+std::string tensorName(mlir::Value value);
+
+/// The memory that a read, write, commit or accumulate names; null for other operations.
+mlir::FlatSymbolRefAttr memoryOf(mlir::Operation *op);
+
+/// Whether the operation gives a memory a value (write, commit, accumulate), and which.
+mlir::Value storedValue(mlir::Operation *op);
+
+/// Whether the operation's result is a memory's value (read, weight_version).
+bool isRead(mlir::Operation *op);
+
+/// The task of a unit. Backward work that is not split counts as backward.
+ir::Phase taskPhase(ir::UnitOp unit);
+
+} // namespace pdc

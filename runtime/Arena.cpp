@@ -1,0 +1,111 @@
+#include "runtime/Arena.h"
+
+#include "runtime/Error.h"
+
+#include <sys/mman.h>
+
+namespace pdc::runtime {
+
+int64_t elementBytes(ElementType type) {
+  switch (type) {
+  case ElementType::f32:
+  case ElementType::i32:
+    return 4;
+  case ElementType::i64:
+    return 8;
+  case ElementType::u8:
+    return 1;
+  }
+  return 0;
+}
+
+Arena::Arena(const Program &program) : program(program) {
+  if (program.arenaBytes == 0)
+    return;
+  void *memory =
+      mmap(nullptr, program.arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    throw Error("rank ", program.rank, " needs ", program.arenaBytes,
+                " bytes of memory and the system refuses them; use more ranks or smaller "
+                "microbatches");
+  // Advice only: a kernel without huge pages runs the same program, slower.
+  madvise(memory, program.arenaBytes, MADV_HUGEPAGE);
+  base = static_cast<std::byte *>(memory);
+}
+
+Arena::~Arena() {
+  if (base)
+    munmap(base, program.arenaBytes);
+}
+
+static void checkRegions(const Program &program) {
+  for (const Region &region : program.regions)
+    if (region.offset < 0 || region.stride < 0 || region.copies < 0 || region.offset % 64 ||
+        region.stride % 64 || region.offset + region.stride * region.copies > program.arenaBytes)
+      throw Error("rank ", program.rank, ": region '", region.name, "' at ", region.offset,
+                  " lies outside the arena of ", program.arenaBytes, " bytes");
+}
+
+static void checkPlace(const Program &program, const char *name, Place place, int64_t bytes) {
+  int regions = int(program.regions.size());
+  if (place.region < 0 || place.region >= regions || place.offset < 0 || bytes < 0 ||
+      place.offset + bytes > program.regions[place.region].stride)
+    throw Error("rank ", program.rank, ": '", name, "' of ", bytes, " bytes at ", place.offset,
+                " lies outside its region");
+}
+
+static void checkRows(const Program &program, std::span<const Step> rows) {
+  for (const Step &step : rows) {
+    bool transfers = step.kind == StepKind::send || step.kind == StepKind::receive;
+    if (transfers && (step.transfer < 0 || step.transfer >= int(program.transfers.size())))
+      throw Error("rank ", program.rank, ": a row names transfer ", step.transfer,
+                  " and there are ", program.transfers.size());
+    bool known = step.kind == StepKind::allReduce;
+    for (const StageInfo &stage : program.stages)
+      known = known || stage.id == step.stage;
+    if (!known)
+      throw Error("rank ", program.rank, ": a row names stage ", step.stage,
+                  ", which another rank holds");
+  }
+}
+
+static void checkStages(const Program &program) {
+  int regions = int(program.regions.size());
+  for (const StageInfo &stage : program.stages) {
+    bool good = stage.slotRegion >= 0 && stage.slotRegion < regions &&
+                stage.evaluationRegion >= -1 && stage.evaluationRegion < regions &&
+                stage.versionRegion >= -1 && stage.versionRegion < regions;
+    for (int slot : stage.slotTable)
+      good = good && slot >= 0 && slot < program.regions[stage.slotRegion].copies;
+    if (!good || stage.slotTable.empty())
+      throw Error("rank ", program.rank, ": the tables of stage ", stage.id,
+                  " point outside the regions");
+  }
+}
+
+void check(const Program &program) {
+  if (program.contractVersion != kContractVersion)
+    throw Error("stage sources of contract version ", program.contractVersion,
+                " meet a runtime of version ", kContractVersion,
+                "; run pdc again and build its sources anew");
+  if (program.rank < 0 || program.rank >= program.ranks || program.microbatchSize < 1 ||
+      program.microbatches < 1 || (program.asynchronous && program.period < 1))
+    throw Error("rank ", program.rank, " of ", program.ranks, ": the program's numbers are wrong");
+  int regions = int(program.regions.size());
+  if (program.fixedRegion < 0 || program.fixedRegion >= regions || program.scratchRegion < 0 ||
+      program.scratchRegion >= regions)
+    throw Error("rank ", program.rank, ": the program names no fixed or scratch region");
+  checkRegions(program);
+  checkStages(program);
+  for (const Memory &memory : program.memories)
+    checkPlace(program, memory.name, memory.place, memory.bytes);
+  for (const Transfer &transfer : program.transfers)
+    checkPlace(program, transfer.tensor, transfer.place, transfer.bytes);
+  for (const Rows *rows : {&program.training, &program.evaluation}) {
+    checkRows(program, rows->warmUp);
+    checkRows(program, rows->repeat);
+    checkRows(program, rows->drain);
+  }
+}
+
+} // namespace pdc::runtime

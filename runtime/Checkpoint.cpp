@@ -1,0 +1,279 @@
+#include "runtime/Checkpoint.h"
+
+#include "runtime/Error.h"
+#include "runtime/Layout.h"
+#include "runtime/Safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unistd.h>
+
+namespace pdc::runtime {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char *kIndex = "model.safetensors.index.json";
+
+static Scalar scalarOf(ElementType type) {
+  static constexpr Scalar kScalars[] = {Scalar::f32, Scalar::i64, Scalar::i32, Scalar::u8};
+  return kScalars[int(type)];
+}
+
+static bool isSaved(const Memory &memory) {
+  return memory.role == Role::weight || memory.role == Role::optimizer ||
+         memory.role == Role::state;
+}
+
+static Layout layoutOf(const Memory &memory) {
+  Layout layout(memory.layout, memory.shape);
+  if (layout.elements() * elementBytes(memory.element) > memory.bytes)
+    throw Error("memory '", memory.name, "' of ", memory.bytes, " bytes cannot hold layout '",
+                memory.layout, "'; run pdc again");
+  return layout;
+}
+
+static void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
+                       const std::map<std::string, TensorView> &tensors, const std::string &path) {
+  auto found = tensors.find(memory.name);
+  std::vector<int64_t> shape(memory.shape.begin(), memory.shape.end());
+  if (found == tensors.end())
+    throw Error(path, ": has no tensor '", memory.name, "' ", shapeText(shape), ", which rank ",
+                program.rank, " needs");
+  const TensorView &tensor = found->second;
+  if (tensor.shape != shape || tensor.type != scalarOf(memory.element))
+    throw Error(path, ": tensor '", memory.name, "' is ", shapeText(tensor.shape),
+                " and the model needs ", shapeText(shape),
+                tensor.type == scalarOf(memory.element) ? "" : " of another element type");
+  layoutOf(memory).pack(tensor.data, executor.newest(memory), elementBytes(memory.element));
+}
+
+template <class T> static void fillAs(const Memory &memory, const Layout &layout, std::byte *to) {
+  std::vector<T> values(size_t(layout.logicalElements()), T(memory.fill));
+  layout.pack(reinterpret_cast<const std::byte *>(values.data()), to, sizeof(T));
+}
+
+static void fillMemory(const Memory &memory, std::byte *to) {
+  Layout layout = layoutOf(memory);
+  switch (memory.element) {
+  case ElementType::f32:
+    return fillAs<float>(memory, layout, to);
+  case ElementType::i64:
+    return fillAs<int64_t>(memory, layout, to);
+  case ElementType::i32:
+    return fillAs<int32_t>(memory, layout, to);
+  case ElementType::u8:
+    return fillAs<uint8_t>(memory, layout, to);
+  }
+}
+
+void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile) {
+  std::unique_ptr<FileBytes> file;
+  std::map<std::string, TensorView> tensors;
+  for (const Memory &memory : program.memories) {
+    if (memory.initial == Initial::fill)
+      fillMemory(memory, executor.newest(memory));
+    if (memory.initial != Initial::file)
+      continue;
+    if (!file) {
+      file = std::make_unique<FileBytes>(weightsFile);
+      tensors = readSafetensors(*file);
+    }
+    loadTensor(program, memory, executor, tensors, weightsFile);
+  }
+}
+
+// Saving.
+
+static void writeText(const fs::path &path, const std::string &text) {
+  FILE *file = std::fopen(path.c_str(), "wbe");
+  bool good = file && std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+              std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+  if ((file && std::fclose(file) != 0) || !good)
+    throw Error(path.string(), ": cannot be written: ", std::strerror(errno));
+}
+
+static std::string partName(int rank, int ranks) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", rank + 1, ranks);
+  return name;
+}
+
+/// The memories this rank writes: of those that several ranks hold, the first rank's.
+static std::vector<const Memory *> ownMemories(const Program &program, Control &control,
+                                               std::vector<std::vector<std::string>> &names) {
+  std::string mine;
+  for (const Memory &memory : program.memories)
+    if (isSaved(memory))
+      mine += std::string(memory.name) + '\0';
+  std::vector<std::string> all;
+  control.gather(mine, all);
+  std::set<std::string> taken;
+  for (const std::string &part : all) {
+    names.emplace_back();
+    std::istringstream fields(part);
+    for (std::string name; std::getline(fields, name, '\0');)
+      if (taken.insert(name).second)
+        names.back().push_back(name);
+  }
+  std::vector<const Memory *> own;
+  for (const Memory &memory : program.memories) {
+    const auto &here = names[program.rank];
+    if (isSaved(memory) && std::find(here.begin(), here.end(), memory.name) != here.end())
+      own.push_back(&memory);
+  }
+  return own;
+}
+
+static void writePart(const Program &program, const Executor &executor, const fs::path &folder,
+                      const std::vector<const Memory *> &own) {
+  std::vector<TensorToWrite> tensors;
+  for (const Memory *memory : own)
+    tensors.push_back({memory->name,
+                       scalarOf(memory->element),
+                       {memory->shape.begin(), memory->shape.end()},
+                       [=, &executor](std::byte *to) {
+                         layoutOf(*memory).unpack(executor.newest(*memory), to,
+                                                  elementBytes(memory->element));
+                       }});
+  writeSafetensors(folder / partName(program.rank, program.ranks), tensors);
+}
+
+static void writeIndexAndState(const Program &program, const fs::path &folder,
+                               const std::vector<std::vector<std::string>> &names,
+                               const TrainingState &state) {
+  Json index = {{"metadata", Json::object()}, {"weight_map", Json::object()}};
+  for (int rank = 0; rank < int(names.size()); ++rank)
+    for (const std::string &name : names[rank])
+      index["weight_map"][name] = partName(rank, program.ranks);
+  writeText(folder / kIndex, index.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  Json json = {{"step", state.step},
+               {"epoch", state.epoch},
+               {"cursor", state.cursor},
+               {"seed", state.seed},
+               {"learning_rate_step", state.step},
+               {"loss_scale", 1.0},
+               {"versions", state.step},
+               {"microbatch_size", program.microbatchSize},
+               {"model", program.model},
+               {"schedule", program.schedule}};
+  writeText(folder / "state.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+static void syncFolder(const fs::path &folder) {
+  int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle >= 0) {
+    fsync(handle);
+    close(handle);
+  }
+}
+
+std::string saveCheckpoint(const Program &program, const Executor &executor, Control &control,
+                           const std::string &directory, const TrainingState &state) {
+  char name[32];
+  std::snprintf(name, sizeof name, "step-%06lld", (long long)state.step);
+  fs::path folder = fs::path(directory) / name,
+           partial = fs::path(directory) / ("." + std::string(name) + ".partial"),
+           old = fs::path(directory) / ("." + std::string(name) + ".old");
+  try {
+    // 1. A fresh folder beside the final name.
+    if (program.rank == 0) {
+      fs::remove_all(partial);
+      fs::create_directories(partial);
+    }
+    std::vector<std::vector<std::string>> names;
+    std::vector<const Memory *> own = ownMemories(program, control, names);
+    // 2. Every rank's part, then the index.
+    writePart(program, executor, partial, own);
+    std::vector<std::string> all;
+    control.gather("", all);
+    if (program.rank == 0) {
+      writeIndexAndState(program, partial, names, state);
+      syncFolder(partial);
+      // 3. Its name, last.
+      fs::remove_all(old);
+      if (fs::exists(folder))
+        fs::rename(folder, old);
+      fs::rename(partial, folder);
+      syncFolder(directory);
+      fs::remove_all(old);
+    }
+    control.gather("", all);
+  } catch (const fs::filesystem_error &error) {
+    throw Error(directory, ": the checkpoint cannot be written: ", error.code().message());
+  }
+  return folder.string();
+}
+
+// Loading.
+
+static Json readJson(const fs::path &path) {
+  std::ifstream file(path);
+  Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object())
+    throw Error(path.string(), ": is missing or not a JSON object; --resume takes a folder ",
+                "step-NNNNNN or the folder that holds them");
+  return json;
+}
+
+static fs::path newestCheckpoint(const fs::path &path) {
+  std::error_code ignored;
+  if (fs::exists(path / "state.json", ignored))
+    return path;
+  fs::path best;
+  int64_t bestStep = -1;
+  for (const auto &entry : fs::directory_iterator(path, ignored)) {
+    std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-") || !fs::exists(entry.path() / "state.json", ignored))
+      continue;
+    int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+    if (step > bestStep)
+      best = entry.path(), bestStep = step;
+  }
+  if (bestStep < 0)
+    throw Error(path.string(), ": holds no checkpoint (a folder step-NNNNNN with state.json)");
+  return best;
+}
+
+TrainingState loadCheckpoint(const Program &program, const Executor &executor,
+                             const std::string &given) {
+  fs::path path = newestCheckpoint(given);
+  Json json = readJson(path / "state.json"), index = readJson(path / kIndex);
+  TrainingState state;
+  int64_t microbatchSize = program.microbatchSize;
+  std::map<std::string, std::string> files;
+  try {
+    microbatchSize = json.value("microbatch_size", microbatchSize);
+    state = {json.at("step"), json.at("epoch"), json.at("cursor"), json.at("seed")};
+    files = index.at("weight_map").get<std::map<std::string, std::string>>();
+  } catch (const Json::exception &error) {
+    throw Error(path.string(), ": state.json or ", kIndex, " is damaged: ", error.what());
+  }
+  if (state.step < 0 || state.epoch < 0 || state.cursor < 0)
+    throw Error((path / "state.json").string(), ": step, epoch and cursor cannot be negative");
+  if (microbatchSize != program.microbatchSize)
+    throw Error(path.string(), ": was written with microbatches of ", microbatchSize, " samples and the program has ",
+                program.microbatchSize);
+  std::map<std::string, std::unique_ptr<FileBytes>> opened;
+  std::map<std::string, std::map<std::string, TensorView>> tensors;
+  for (const Memory &memory : program.memories) {
+    if (!isSaved(memory))
+      continue;
+    auto file = files.find(memory.name);
+    if (file == files.end() || fs::path(file->second).filename() != file->second)
+      throw Error((path / kIndex).string(), ": names no file for '", memory.name, "'");
+    if (!opened[file->second]) {
+      opened[file->second] = std::make_unique<FileBytes>(path / file->second);
+      tensors[file->second] = readSafetensors(*opened[file->second]);
+    }
+    loadTensor(program, memory, executor, tensors[file->second], path / file->second);
+  }
+  return state;
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "runtime/Executor.h"
+
+#include <string>
+
+namespace pdc::runtime {
+
+/// Where a run stands. `epoch` and `cursor` (microbatches into it) say what is read next.
+struct TrainingState {
+  int64_t step = 0; ///< updates made
+  int64_t epoch = 0;
+  int64_t cursor = 0;
+  uint64_t seed = 0;
+};
+
+/// Gives every memory what the model's file and the fill values say.
+void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile);
+
+/// Writes DIR/step-NNNNNN: what each rank owns, an index, state.json; it appears under its name
+/// only when all of it is on the disk. Called by all ranks; returns the folder.
+std::string saveCheckpoint(const Program &program, const Executor &executor, Control &control,
+                           const std::string &directory, const TrainingState &state);
+
+/// `path`: a checkpoint, or a folder of them, of which the newest is taken. Loads this rank's
+/// part, whatever number of ranks wrote it.
+TrainingState loadCheckpoint(const Program &program, const Executor &executor,
+                             const std::string &path);
+
+} // namespace pdc::runtime

@@ -1,0 +1,132 @@
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+using Seconds = double;
+Seconds now(); ///< monotonic
+
+/// What a rank does at this moment, for the report when nothing moves any more.
+struct Activity {
+  const char *verb = "starts up";
+  const char *tensor = ""; ///< of a transfer
+  int peer = -1;
+  int stage = -1;
+  Phase phase = Phase::forward;
+  int64_t step = 0;
+  int64_t microbatch = -1;
+  Seconds since = 0;
+};
+
+/// The loss of one update, sent to rank 0 by the rank that owns it (asynchronous schedules).
+struct LossReport {
+  int64_t step;
+  double loss, weight;
+};
+
+/// Everything ranks say to one another apart from tensors. Every wait ends: by success, by the
+/// timeout, or by the failure of any rank, which reaches all of them as one report.
+class Control {
+public:
+  virtual ~Control() = default;
+  int rank() const { return self; }
+  int ranks() const { return size; }
+
+  /// Every rank's text on every rank, by rank.
+  virtual void gather(const std::string &mine, std::vector<std::string> &all) = 0;
+  /// Sends a loss to rank 0 without waiting.
+  virtual void report(const LossReport &loss) = 0;
+  /// Ends the run on all ranks: `why` and what every rank does become the report, which `check`
+  /// throws everywhere.
+  virtual void fail(const std::string &why) = 0;
+  /// Tells the others that this rank ends well.
+  virtual void finish() {}
+
+  /// Sum over ranks, added in rank order; the same bits on every rank.
+  void sum(std::span<double> values);
+  /// Moves the losses reported so far into `losses` (rank 0).
+  void takeReports(std::vector<LossReport> &losses);
+  /// Throws the report if any rank has failed.
+  void check();
+  bool failed() const { return ended; }
+  void setActivity(const Activity &activity);
+  std::string describeActivity();
+
+  Seconds timeout = 600;
+  /// Set once training runs: from then on a report lists what every rank does.
+  std::atomic<bool> running = false;
+
+protected:
+  Control(int rank, int size);
+  void end(const std::string &report);
+  void addReport(const LossReport &loss);
+
+  const int self, size;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::atomic<bool> ended = false;
+  std::string endReport;
+
+private:
+  Activity activity;
+  std::vector<LossReport> losses;
+  std::string summed;
+  std::vector<std::string> parts;
+};
+
+/// The ranks of one process.
+class LocalControlPlane {
+public:
+  explicit LocalControlPlane(int ranks);
+  ~LocalControlPlane();
+  Control &of(int rank);
+
+private:
+  class Member;
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+/// How the ranks of several processes find each other.
+struct Rendezvous {
+  int rank = 0, ranks = 1;
+  std::string address; ///< rank 0: what to listen on, "" everywhere; others: candidates, by ','
+  int port = 0;        ///< 0 on rank 0: any
+  std::string secret;  ///< a connection without it is not one of ours
+  Seconds timeout = 600;
+};
+
+/// A socket of rank 0 that waits for the others; made before its address is shared.
+class Listener {
+public:
+  explicit Listener(const Rendezvous &rendezvous);
+  ~Listener();
+  int port() const { return boundPort; }
+  int handle() const { return socket; }
+
+private:
+  int socket = -1, boundPort = 0;
+};
+
+/// Rank 0 is the hub of a star of TCP connections. `listener`: rank 0 only.
+std::unique_ptr<Control> connectOverTcp(const Rendezvous &rendezvous, const Listener *listener);
+/// This host's addresses and name, separated by ','.
+std::string hostAddresses();
+std::string hostName();
+
+/// Finds the others: MASTER_ADDR and MASTER_PORT, else rank 0's address over MPI.
+std::unique_ptr<Control> connectRanks(int rank, int ranks, bool mpi, Seconds timeout);
+
+/// Set by SIGINT and SIGTERM; `check` then throws.
+extern std::atomic<int> stopSignal;
+
+} // namespace pdc::runtime

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "runtime/Safetensors.h"
+
+#include <memory>
+#include <string>
+
+namespace pdc::runtime {
+
+/// A tensor of samples: IDX, NPY or safetensors, each possibly gzipped, told apart by content.
+struct DataFile {
+  std::unique_ptr<FileBytes> file;
+  TensorView tensor;
+};
+
+/// `input` names the tensor in a safetensors file that holds several. Throws Error naming file and
+/// field where something is wrong.
+DataFile openData(const std::string &path, const std::string &input);
+
+} // namespace pdc::runtime

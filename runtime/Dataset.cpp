@@ -1,0 +1,282 @@
+#include "runtime/Dataset.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace pdc::runtime {
+
+DataSpec parseDataSpec(const std::string &text) {
+  DataSpec spec;
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw Error("--data '", text, "': expected INPUT=FILE[,mean=M][,std=S]");
+  spec.input = text.substr(0, equals);
+  spec.file = text.substr(equals + 1);
+  // A file name may hold commas: only what looks like a field is one.
+  while (true) {
+    size_t comma = spec.file.rfind(',');
+    std::string field = comma == std::string::npos ? "" : spec.file.substr(comma + 1);
+    bool mean = field.starts_with("mean="), deviation = field.starts_with("std=");
+    if (!mean && !deviation)
+      return spec;
+    char *end = nullptr;
+    float value = std::strtof(field.c_str() + field.find('=') + 1, &end);
+    if (*end || !std::isfinite(value) || (deviation && value == 0))
+      throw Error("--data '", text, "': '", field, "' is not a number, or a zero std");
+    (mean ? spec.mean : spec.deviation) = value;
+    spec.file.resize(comma);
+  }
+}
+
+static uint64_t mix(uint64_t z) {
+  z += 0x9E3779B97F4A7C15;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return z ^ (z >> 31);
+}
+
+/// A Feistel network permutes the next larger power of four; positions that leave 0..samples-1 are
+/// sent through it again.
+int64_t shuffled(uint64_t seed, int64_t epoch, int64_t samples, int64_t position) {
+  int half = (std::bit_width(uint64_t(samples > 1 ? samples - 1 : 1)) + 1) / 2;
+  uint64_t mask = (uint64_t(1) << half) - 1, key = mix(mix(seed) ^ uint64_t(epoch));
+  uint64_t value = uint64_t(position);
+  do {
+    uint64_t left = value >> half, right = value & mask;
+    for (uint64_t round = 0; round < 6; ++round) {
+      uint64_t next = left ^ (mix(key ^ (round << 56) ^ right) & mask);
+      left = right;
+      right = next;
+    }
+    value = left << half | right;
+  } while (value >= uint64_t(samples));
+  return int64_t(value);
+}
+
+template <class T> static T load(const std::byte *from, bool bigEndian) {
+  std::byte bytes[sizeof(T)];
+  for (size_t i = 0; i < sizeof(T); ++i)
+    bytes[i] = from[bigEndian ? sizeof(T) - 1 - i : i];
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+static float scaledValue(float value, float unit, bool scaled, float mean, float deviation) {
+  if (unit != 1)
+    value /= unit;
+  return scaled ? (value - mean) / deviation : value;
+}
+
+template <class From> Dataset::Convert Dataset::conversionFrom(ElementType to) {
+  if (to == ElementType::f32 && sizeof(From) == 1 && std::is_unsigned_v<From>)
+    return [](const Source &source, const std::byte *from, std::byte *to) {
+      auto *target = reinterpret_cast<float *>(to);
+      for (int64_t i = 0; i < source.elements; ++i)
+        target[i] = source.byteValues[size_t(from[i])];
+    };
+  if (to == ElementType::f32)
+    return [](const Source &source, const std::byte *from, std::byte *to) {
+      auto *target = reinterpret_cast<float *>(to);
+      for (int64_t i = 0; i < source.elements; ++i) {
+        float value = float(load<From>(from + i * sizeof(From), source.data.tensor.bigEndian));
+        target[i] = scaledValue(value, source.unit, source.scaled, source.mean, source.deviation);
+      }
+    };
+  if constexpr (std::is_integral_v<From>) {
+    auto integers = []<class To>(To) -> Convert {
+      return [](const Source &source, const std::byte *from, std::byte *to) {
+        auto *target = reinterpret_cast<To *>(to);
+        for (int64_t i = 0; i < source.elements; ++i)
+          target[i] = To(load<From>(from + i * sizeof(From), source.data.tensor.bigEndian));
+      };
+    };
+    if (to == ElementType::i64)
+      return integers(int64_t());
+    if (to == ElementType::i32)
+      return integers(int32_t());
+    return integers(uint8_t());
+  }
+  return nullptr;
+}
+
+Dataset::Convert Dataset::conversion(Scalar from, ElementType to) {
+  switch (from) {
+  case Scalar::u8:
+    return conversionFrom<uint8_t>(to);
+  case Scalar::i8:
+    return conversionFrom<int8_t>(to);
+  case Scalar::i16:
+    return conversionFrom<int16_t>(to);
+  case Scalar::i32:
+    return conversionFrom<int32_t>(to);
+  case Scalar::i64:
+    return conversionFrom<int64_t>(to);
+  case Scalar::f32:
+    return conversionFrom<float>(to);
+  case Scalar::f64:
+    return conversionFrom<double>(to);
+  }
+  return nullptr;
+}
+
+Dataset::Dataset(const Program &program, const std::vector<DataSpec> &specs, bool evaluation,
+                 Control &control)
+    : program(program), evaluation(evaluation) {
+  auto openIn = [&](int region) {
+    for (const Memory &memory : program.memories) {
+      bool known = std::strncmp(memory.name, "pdc.", 4) == 0;
+      for (const Source &source : sources)
+        known = known || std::strcmp(source.memory->name, memory.name) == 0;
+      if (memory.role == Role::input && memory.place.region == region && !known)
+        open(memory, specs);
+    }
+  };
+  for (const StageInfo &stage : program.stages) {
+    size_t before = sources.size();
+    if (evaluation)
+      openIn(stage.evaluationRegion);
+    if (sources.size() == before)
+      openIn(stage.slotRegion);
+  }
+  agree(specs, control);
+}
+
+/// The dimensions of one sample that are not 1.
+static std::vector<int64_t> sampleShape(std::span<const int64_t> shape) {
+  std::vector<int64_t> kept;
+  for (size_t d = 1; d < shape.size(); ++d)
+    if (shape[d] != 1)
+      kept.push_back(shape[d]);
+  return kept;
+}
+
+void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
+  const char *option = evaluation ? "--eval-data" : "--data";
+  const DataSpec *spec = nullptr;
+  for (const DataSpec &candidate : specs)
+    if (candidate.input == memory.name)
+      spec = &candidate;
+  std::vector<int64_t> wanted(memory.shape.begin(), memory.shape.end());
+  if (!spec)
+    throw Error("input '", memory.name, "' ", shapeText(wanted), " has no data; give ", option, " ",
+                memory.name, "=FILE");
+  if (wanted.empty() || wanted[0] != program.microbatchSize || *memory.layout)
+    throw Error("input '", memory.name, "' ", shapeText(wanted), ": expected a row-major tensor ",
+                "whose first dimension is the microbatch of ", program.microbatchSize);
+  Source source{
+      &memory, openData(spec->file, spec->input), nullptr, 1, false, 1, spec->mean, spec->deviation,
+      {}};
+  const TensorView &tensor = source.data.tensor;
+  if (sampleShape(tensor.shape) != sampleShape(memory.shape))
+    throw Error(spec->file, ": holds samples in ", shapeText(tensor.shape), " and input '",
+                memory.name, "' takes ", shapeText(wanted),
+                "; only dimensions of size 1 may differ behind the first");
+  source.convert = conversion(tensor.type, memory.element);
+  if (!source.convert)
+    throw Error(spec->file, ": holds floating-point numbers and input '", memory.name,
+                "' takes integers");
+  source.scaled = spec->mean != 0 || spec->deviation != 1;
+  source.unit = tensor.type == Scalar::u8 && memory.element == ElementType::f32 ? 255 : 1;
+  for (int byte = 0; byte < 256; ++byte)
+    source.byteValues.push_back(
+        scaledValue(float(byte), source.unit, source.scaled, source.mean, source.deviation));
+  source.elements = elementCount(wanted) / program.microbatchSize;
+  sources.push_back(std::move(source));
+}
+
+void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
+  const char *option = evaluation ? "--eval-data" : "--data";
+  std::string mine;
+  bool labelled = false;
+  for (const Source &source : sources) {
+    mine += std::string(source.memory->name) + '\0' + std::to_string(source.data.tensor.shape[0]) +
+            '\0' + (source.memory->element == ElementType::f32 ? "f" : "i") + '\0';
+  }
+  std::vector<std::string> all;
+  control.gather(mine, all);
+  std::vector<std::string> names;
+  for (const std::string &part : all) {
+    std::istringstream fields(part);
+    std::string name, samples, kind;
+    while (std::getline(fields, name, '\0') && std::getline(fields, samples, '\0') &&
+           std::getline(fields, kind, '\0')) {
+      int64_t here = std::stoll(samples);
+      if (!names.empty() && here != count)
+        throw Error(option, ": '", names[0], "' has ", count, " samples and '", name, "' has ",
+                    here);
+      count = here;
+      names.push_back(name);
+      labelled = labelled || kind == "i";
+    }
+  }
+  for (const DataSpec &spec : specs)
+    if (std::find(names.begin(), names.end(), spec.input) == names.end()) {
+      std::string list;
+      for (const std::string &name : names)
+        list += " " + name;
+      throw Error(option, " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
+                  "'; its inputs are", list);
+    }
+  perEpoch = count / program.microbatchSize;
+  // Only integer labels can say that a sample does not count.
+  if (evaluation && labelled)
+    perEpoch = (count + program.microbatchSize - 1) / program.microbatchSize;
+  if (perEpoch == 0 && !names.empty())
+    throw Error(option, ": ", count, " samples are less than one microbatch of ",
+                program.microbatchSize);
+}
+
+int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
+  int64_t stream = first + microbatch;
+  int64_t epoch = perEpoch > 0 ? stream / perEpoch : 0;
+  int64_t position = (stream - epoch * perEpoch) * program.microbatchSize + index;
+  if (evaluation || !shuffle || count == 0)
+    return position;
+  return shuffled(seed, epoch, count, position);
+}
+
+void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
+  for (const Source &source : sources) {
+    if (std::strcmp(source.memory->name, memory.name) != 0)
+      continue;
+    int64_t stride = source.elements * elementBytes(memory.element);
+    int64_t fileStride = source.elements * scalarBytes(source.data.tensor.type);
+    for (int64_t i = 0; i < program.microbatchSize; ++i) {
+      int64_t sample = sampleAt(microbatch, i);
+      if (sample < count)
+        source.convert(source, source.data.tensor.data + sample * fileStride, to + i * stride);
+      else
+        pad(source, to + i * stride);
+    }
+    return;
+  }
+  if (std::strcmp(memory.name, "pdc.random") == 0)
+    fillRandom(memory, to, microbatch);
+}
+
+/// Integer inputs of a padded sample hold the label that losses ignore; others hold zeros.
+void Dataset::pad(const Source &source, std::byte *to) const {
+  constexpr int64_t kIgnored = -100;
+  std::memset(to, 0, size_t(source.elements * elementBytes(source.memory->element)));
+  for (int64_t i = 0; i < source.elements; ++i)
+    if (source.memory->element == ElementType::i64)
+      reinterpret_cast<int64_t *>(to)[i] = kIgnored;
+    else if (source.memory->element == ElementType::i32)
+      reinterpret_cast<int32_t *>(to)[i] = kIgnored;
+}
+
+/// i64[2 + N]: seed, step, then the number of each sample in its file.
+void Dataset::fillRandom(const Memory &memory, std::byte *to, int64_t microbatch) {
+  auto *values = reinterpret_cast<int64_t *>(to);
+  values[0] = int64_t(seed);
+  values[1] = firstStep + (program.asynchronous ? microbatch : 0);
+  for (int64_t i = 0; i + 2 < memory.shape[0]; ++i)
+    values[2 + i] = sampleAt(microbatch, i);
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,74 @@
+#pragma once
+
+#include "runtime/Control.h"
+#include "runtime/DataFile.h"
+#include "runtime/Executor.h"
+
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// --data INPUT=FILE[,mean=M][,std=S]
+struct DataSpec {
+  std::string input, file;
+  float mean = 0, deviation = 1;
+};
+/// Throws Error on text that is none.
+DataSpec parseDataSpec(const std::string &text);
+
+/// The sample at `position` of an epoch: a permutation of 0..samples-1 that every rank computes
+/// alike, sample by sample, without a table.
+int64_t shuffled(uint64_t seed, int64_t epoch, int64_t samples, int64_t position);
+
+/// The samples behind a program's inputs, as an endless stream of microbatches, epoch after epoch.
+class Dataset : public Inputs {
+public:
+  /// Opens the files of this rank's inputs and agrees with the others on the number of samples.
+  Dataset(const Program &program, const std::vector<DataSpec> &specs, bool evaluation,
+          Control &control);
+
+  uint64_t seed = 0;
+  bool shuffle = true;
+
+  int64_t samples() const { return count; }
+  /// Training: whole microbatches of an epoch. Evaluation: the last one may be padded.
+  int64_t microbatches() const { return perEpoch; }
+  int64_t remainder() const { return count - perEpoch * program.microbatchSize; }
+  /// The next run starts at this microbatch of the stream, and at this step; in asynchronous
+  /// schedules the step advances with each microbatch.
+  void startAt(int64_t microbatch, int64_t step) {
+    first = microbatch;
+    firstStep = step;
+  }
+
+  void fill(const Memory &memory, std::byte *to, int64_t microbatch) override;
+
+private:
+  struct Source;
+  using Convert = void (*)(const Source &source, const std::byte *from, std::byte *to);
+  struct Source {
+    const Memory *memory;
+    DataFile data;
+    Convert convert;
+    int64_t elements; ///< per sample
+    bool scaled;      ///< mean and deviation apply
+    float unit;       ///< what integers are divided by
+    float mean, deviation;
+    std::vector<float> byteValues; ///< what each byte becomes, for images fed to floats
+  };
+  void open(const Memory &memory, const std::vector<DataSpec> &specs);
+  void agree(const std::vector<DataSpec> &specs, Control &control);
+  int64_t sampleAt(int64_t microbatch, int64_t index) const;
+  void fillRandom(const Memory &memory, std::byte *to, int64_t microbatch);
+  void pad(const Source &source, std::byte *to) const;
+  template <class From> static Convert conversionFrom(ElementType to);
+  static Convert conversion(Scalar from, ElementType to);
+
+  const Program &program;
+  const bool evaluation;
+  std::vector<Source> sources;
+  int64_t count = 0, perEpoch = 0, first = 0, firstStep = 1;
+};
+
+} // namespace pdc::runtime

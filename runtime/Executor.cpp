@@ -1,0 +1,364 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace pdc::runtime {
+
+constexpr size_t kOpenTransfers = 2048;
+
+Executor::Executor(const Program &program, const Arena &arena, Transport &transport,
+                   Control &control, Inputs &inputs, const ExecutorOptions &options)
+    : program(program), arena(arena), transport(transport), control(control), inputs(&inputs),
+      options(options), events(options.timelineRoom) {
+  for (const StageInfo &info : program.stages) {
+    Stage &stage = stages.emplace_back();
+    stage.info = &info;
+    stage.tasks = program.createTasks(info.id, {program.threads, program.workspaceBytes});
+    stage.slots.resize(program.regions[info.slotRegion].copies);
+    if (info.evaluationRegion >= 0)
+      stage.evaluationSlots.resize(program.regions[info.evaluationRegion].copies);
+    for (const Memory &memory : program.memories) {
+      if (memory.role != Role::input)
+        continue;
+      if (memory.place.region == info.slotRegion)
+        stage.inputs.push_back(&memory);
+      if (memory.place.region == info.evaluationRegion)
+        stage.evaluationInputs.push_back(&memory);
+    }
+    if (stage.evaluationInputs.empty())
+      stage.evaluationInputs = stage.inputs;
+  }
+  pending.reserve(kOpenTransfers);
+  group.reserve(kOpenTransfers);
+  loss = scalar("pdc.loss");
+  lossWeight = scalar("pdc.loss_weight");
+  learningRate = scalar("pdc.learning_rate");
+  stepNumber = scalar("pdc.step");
+  gradientScale = scalar("pdc.gradient_scale");
+}
+
+Executor::~Executor() { transport.cancel(); }
+
+void Executor::start() {
+  agreeOnGradients();
+  for (Stage &stage : stages)
+    runPrepare(stage);
+}
+
+Totals Executor::trainSynchronous(int64_t microbatches, int64_t number, const LearningRate &rule) {
+  beginRun(microbatches);
+  step = number;
+  rate = &rule;
+  walk(program.training.warmUp, 0);
+  walk(program.training.repeat, 0);
+  walk(program.training.drain, 0);
+  if (!reduced)
+    reduceTraining();
+  finishTransfers();
+  return totals;
+}
+
+/// Rows of microbatches behind the last one are left out, so that any number of them ends drained:
+///
+///     warm-up  repeat  repeat  drain
+///     F0 F1    F2 B0   F3 B1   B2 B3      4 microbatches
+///     F0 F1    F2 B0   -- B1   B2 --      3
+void Executor::trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rule,
+                                 const std::function<void()> &onUpdate) {
+  beginRun(microbatches);
+  step = firstStep;
+  rate = &rule;
+  afterUpdate = &onUpdate;
+  // 1. The microbatches that warm-up and drain bring without any repetition.
+  int64_t outside = 0;
+  for (std::span<const Step> rows : {program.training.warmUp, program.training.drain})
+    for (const Step &row : rows)
+      if (row.kind == StepKind::run && row.phase == Phase::forward &&
+          row.stage == program.stages.front().id)
+        ++outside;
+  int64_t period = program.period;
+  int64_t iterations = std::max<int64_t>(0, (microbatches - outside + period - 1) / period);
+  // 2. The rows.
+  walk(program.training.warmUp, 0);
+  for (int64_t i = 0; i < iterations; ++i)
+    walk(program.training.repeat, i * period);
+  walk(program.training.drain, iterations * period);
+  finishTransfers();
+  afterUpdate = nullptr;
+}
+
+Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
+  beginRun(microbatches);
+  Inputs *training = inputs;
+  inputs = &evaluationInputs;
+  for (int64_t i = 0; i < microbatches; ++i)
+    walk(program.evaluation.repeat, i);
+  finishTransfers();
+  inputs = training;
+  double sums[3] = {};
+  const char *names[3] = {"pdc.evaluation_loss", "pdc.evaluation_loss_weight",
+                          "pdc.evaluation_correct"};
+  for (int i = 0; i < 3; ++i)
+    if (float *value = scalar(names[i]))
+      sums[i] = *value;
+  control.setActivity({"sums the evaluation with all ranks"});
+  control.sum(sums);
+  return {sums[0], sums[1], sums[2]};
+}
+
+void Executor::beginRun(int64_t microbatches) {
+  limit = microbatches;
+  reduced = false;
+  for (Stage &stage : stages) {
+    stage.forwardStarts = stage.backwardStarts = true;
+    std::fill(stage.slots.begin(), stage.slots.end(), Slot{});
+    std::fill(stage.evaluationSlots.begin(), stage.evaluationSlots.end(), Slot{});
+  }
+}
+
+// Rows.
+
+void Executor::walk(std::span<const Step> rows, int64_t base) {
+  auto transfers = [&](size_t i) {
+    return rows[i].kind == StepKind::send || rows[i].kind == StepKind::receive;
+  };
+  for (size_t i = 0; i < rows.size();) {
+    size_t end = i + 1;
+    if (transfers(i)) {
+      while (end < rows.size() && transfers(end))
+        ++end;
+      postGroup(rows.subspan(i, end - i), base);
+    } else if (rows[i].kind == StepKind::allReduce) {
+      if (!reduced)
+        reduceTraining();
+    } else {
+      runTask(rows[i], rows[i].microbatch + base);
+    }
+    i = end;
+  }
+}
+
+/// Sends first: a receive into a slot that a send of the same group leaves may have to wait for it.
+void Executor::postGroup(std::span<const Step> rows, int64_t base) {
+  if (pending.size() + rows.size() > kOpenTransfers)
+    finishTransfers();
+  if (options.rendezvous && options.delaySeed) {
+    uint64_t drawn = (options.delaySeed + groups * 1000003 + program.rank) * 0x9E3779B97F4A7C15;
+    std::this_thread::sleep_for(std::chrono::microseconds((drawn >> 40) % 300));
+  }
+  postAll(rows, base, StepKind::send);
+  postAll(rows, base, StepKind::receive);
+  ++groups;
+  if (options.rendezvous)
+    finishTransfers();
+}
+
+void Executor::postAll(std::span<const Step> rows, int64_t base, StepKind kind) {
+  bool send = kind == StepKind::send;
+  group.clear();
+  for (const Step &row : rows) {
+    int64_t microbatch = row.microbatch + base;
+    if (row.kind != kind || microbatch >= limit)
+      continue;
+    const Transfer &edge = program.transfers[row.transfer];
+    bool evaluation = edge.phase == Phase::evaluate;
+    int slot = takeSlot(stageOf(edge.stage), microbatch, evaluation, &edge);
+    Seconds begin = now();
+    group.push_back({send, edge.peer, edge.tag, arena.at(edge.place, slot), edge.bytes});
+    pending.push_back(
+        {row.transfer, edge.stage, slot, send, evaluation, microbatch, groups, -1, begin});
+    events.add({send ? Timeline::Kind::sendPosted : Timeline::Kind::receivePosted, edge.phase,
+                edge.stage, step, microbatch, row.transfer, groups, begin, begin});
+  }
+  if (group.empty())
+    return;
+  transport.post(group);
+  // Taking a slot may have completed older transfers: these are the tail of the list.
+  for (size_t i = 0; i < group.size(); ++i)
+    pending[pending.size() - group.size() + i].request = group[i].request;
+}
+
+void Executor::runTask(const Step &row, int64_t microbatch) {
+  bool update = row.phase == Phase::update;
+  if (row.phase == Phase::prepare || (microbatch >= limit && (!update || program.asynchronous)))
+    return;
+  poll();
+  Stage &stage = stageOf(row.stage);
+  control.check();
+  control.setActivity({"computes", "", -1, row.stage, row.phase, step, microbatch});
+  switch (row.phase) {
+  case Phase::forward:
+    return runForward(stage, microbatch);
+  case Phase::backward:
+    return runBackward(stage, microbatch);
+  case Phase::evaluate:
+    return runEvaluate(stage, microbatch);
+  case Phase::update:
+    return runUpdate(stage, microbatch);
+  default:
+    throw Error("stage ", row.stage, ": this runtime does not run tasks of phase ",
+                letter(row.phase), "; build it and the stage sources anew");
+  }
+}
+
+void Executor::runForward(Stage &stage, int64_t microbatch) {
+  int slot = takeSlot(stage, microbatch, false);
+  waitFor([&](const Pending &p) {
+    return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && !p.evaluation &&
+           program.transfers[p.transfer].phase == Phase::forward;
+  });
+  for (const Memory *input : stage.inputs)
+    inputs->fill(*input, arena.at(input->place, slot), microbatch);
+  stage.slots[slot].version = stage.version;
+  Run run = runOf(stage, slot, false);
+  run.startsSums = program.asynchronous || stage.forwardStarts;
+  stage.forwardStarts = false;
+  Seconds begin = now();
+  stage.tasks->forward(run);
+  events.add(
+      {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
+}
+
+void Executor::runBackward(Stage &stage, int64_t microbatch) {
+  int slot = takeSlot(stage, microbatch, false);
+  waitFor([&](const Pending &p) {
+    return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && !p.evaluation;
+  });
+  Run run = runOf(stage, slot, false);
+  run.startsSums = program.asynchronous || stage.backwardStarts;
+  stage.backwardStarts = false;
+  Seconds begin = now();
+  stage.tasks->backward(run);
+  events.add({Timeline::Kind::run, Phase::backward, stage.info->id, step, microbatch, -1, 0, begin,
+              now()});
+  stage.slots[slot].version = -1;
+}
+
+void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
+  int slot = takeSlot(stage, microbatch, true);
+  waitFor([&](const Pending &p) {
+    return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && p.evaluation;
+  });
+  std::byte *base = arena.region(stage.info->evaluationRegion, slot);
+  for (const Memory *input : stage.evaluationInputs)
+    inputs->fill(*input, base + input->place.offset, microbatch);
+  Run run = runOf(stage, slot, true);
+  run.startsSums = stage.forwardStarts;
+  stage.forwardStarts = false;
+  Seconds begin = now();
+  stage.tasks->evaluate(run);
+  events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,
+              now()});
+}
+
+void Executor::runUpdate(Stage &stage, int64_t microbatch) {
+  // 1. What an update reads.
+  int64_t number = step + (program.asynchronous ? microbatch : 0);
+  if (!program.asynchronous && !reduced)
+    reduceTraining();
+  if (learningRate)
+    *learningRate = float(rate->at(number));
+  if (stepNumber)
+    *stepNumber = float(number);
+  if (program.asynchronous && gradientScale)
+    *gradientScale = 1;
+  // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
+  // backward pass reads a weight that changes.
+  bool hasRing = stage.info->versionRegion >= 0;
+  int next = stage.version;
+  if (hasRing)
+    next = (next + 1) % program.regions[stage.info->versionRegion].copies;
+  for (const Slot &slot : stage.slots)
+    if (hasRing && slot.owner >= 0 && slot.version == next)
+      throw Error("stage ", stage.info->id, ", step ", number, ": microbatch ", slot.owner,
+                  " still reads the weight version that the update would overwrite; the schedule "
+                  "needs more versions");
+  Run run = runOf(stage, 0, false);
+  run.nextBase = version(stage, next);
+  Seconds begin = now();
+  stage.tasks->update(run);
+  stage.version = next;
+  runPrepare(stage);
+  events.add({Timeline::Kind::run, Phase::update, stage.info->id, number, microbatch, -1, 0, begin,
+              now()});
+  // 3. The owner of the loss tells rank 0, once per update.
+  if (program.asynchronous && loss && &stage == &stages.back())
+    control.report({number, *loss, lossWeight ? *lossWeight : 1});
+  if (afterUpdate)
+    (*afterUpdate)();
+}
+
+void Executor::runPrepare(Stage &stage) {
+  Run run = runOf(stage, 0, false);
+  stage.tasks->prepare(run);
+}
+
+// Addresses.
+
+Executor::Stage &Executor::stageOf(int id) {
+  for (Stage &stage : stages)
+    if (stage.info->id == id)
+      return stage;
+  throw Error("rank ", program.rank, " does not hold stage ", id);
+}
+
+static bool overlap(const Transfer &a, const Transfer &b) {
+  return a.place.region == b.place.region && a.place.offset < b.place.offset + b.bytes &&
+         b.place.offset < a.place.offset + a.bytes;
+}
+
+/// The slot of a microbatch, once what the one before it left there has been sent. A receive does
+/// not wait for a send of its own group, as the schedule's proof assumes, unless they share bytes.
+int Executor::takeSlot(Stage &stage, int64_t microbatch, bool evaluation,
+                       const Transfer *incoming) {
+  std::vector<Slot> &slots = evaluation ? stage.evaluationSlots : stage.slots;
+  std::span<const int> table = stage.info->slotTable;
+  int index = evaluation ? int(microbatch % int64_t(slots.size()))
+                         : table[size_t(microbatch) % table.size()];
+  waitFor([&](const Pending &p) {
+    return p.stage == stage.info->id && p.slot == index && p.evaluation == evaluation &&
+           p.microbatch != microbatch &&
+           !(incoming && p.group == groups && !overlap(program.transfers[p.transfer], *incoming));
+  });
+  Slot &slot = slots[index];
+  if (slot.owner != microbatch)
+    slot = {microbatch, -1};
+  return index;
+}
+
+std::byte *Executor::version(const Stage &stage, int copy) const {
+  int region = stage.info->versionRegion;
+  return region < 0 ? arena.region(program.fixedRegion) : arena.region(region, copy);
+}
+
+Run Executor::runOf(const Stage &stage, int slot, bool evaluation) const {
+  Run run;
+  run.fixedBase = arena.region(program.fixedRegion);
+  run.scratchBase = arena.region(program.scratchRegion);
+  run.slotBase =
+      arena.region(evaluation ? stage.info->evaluationRegion : stage.info->slotRegion, slot);
+  run.latestBase = run.stashedBase = run.nextBase = version(stage, stage.version);
+  if (!evaluation && stage.slots[slot].version >= 0)
+    run.stashedBase = version(stage, stage.slots[slot].version);
+  return run;
+}
+
+std::byte *Executor::newest(const Memory &memory) const {
+  for (const Stage &stage : stages)
+    if (memory.versioned && memory.place.region == stage.info->versionRegion)
+      return arena.at(memory.place, stage.version);
+  return arena.at(memory.place);
+}
+
+float *Executor::scalar(const char *name) const {
+  for (const Memory &memory : program.memories)
+    if (memory.element == ElementType::f32 && std::strcmp(memory.name, name) == 0)
+      return reinterpret_cast<float *>(arena.at(memory.place));
+  return nullptr;
+}
+
+} // namespace pdc::runtime

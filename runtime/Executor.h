@@ -1,0 +1,155 @@
+#pragma once
+
+#include "runtime/Arena.h"
+#include "runtime/Control.h"
+#include "runtime/LearningRate.h"
+#include "runtime/Timeline.h"
+#include "runtime/Transport.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// Fills the inputs of a microbatch, which is counted from the start of the run.
+class Inputs {
+public:
+  virtual ~Inputs() = default;
+  virtual void fill(const Memory &memory, std::byte *to, int64_t microbatch) = 0;
+};
+
+/// Sums over a minibatch or an evaluation, the same on every rank.
+struct Totals {
+  double loss = 0, weight = 0, correct = 0;
+  double meanLoss() const { return weight > 0 ? loss / weight : 0; }
+};
+
+struct ExecutorOptions {
+  Seconds timeout = 300;
+  double clipNorm = 0;     ///< 0: none
+  bool rendezvous = false; ///< block until each group of messages is done
+  uint64_t delaySeed = 0;  ///< rendezvous: draw a delay before each group
+  size_t timelineRoom = 0; ///< events kept
+};
+
+/// Obeys the rows of one program. Nothing here allocates once a first step has run.
+class Executor {
+public:
+  Executor(const Program &program, const Arena &arena, Transport &transport, Control &control,
+           Inputs &inputs, const ExecutorOptions &options);
+  ~Executor();
+
+  /// Agrees with the other ranks on what is summed and runs the prepare tasks: after the weights
+  /// are loaded, before the first step.
+  void start();
+
+  /// One update from `microbatches` of them (at most the program's).
+  Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate);
+  /// `microbatches` updates, the first of which is `firstStep`; ends drained. `afterUpdate` runs
+  /// after each update of this rank.
+  void trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
+                         const std::function<void()> &afterUpdate);
+  Totals evaluate(int64_t microbatches, Inputs &evaluationInputs);
+
+  /// Where the newest version of a memory lies.
+  std::byte *newest(const Memory &memory) const;
+  const Timeline &timeline() const { return events; }
+  /// The 2-norm of the last step's gradient, where clipping asked for it.
+  double gradientNorm() const { return norm; }
+
+private:
+  struct Slot {
+    int64_t owner = -1; ///< microbatch
+    int version = 0;    ///< ring copy that its forward pass read
+  };
+  struct Stage {
+    const StageInfo *info;
+    std::unique_ptr<Tasks> tasks;
+    std::vector<Slot> slots, evaluationSlots;
+    /// Evaluation finds them at the offsets of training, unless it has entries of its own.
+    std::vector<const Memory *> inputs, evaluationInputs;
+    int version = 0; ///< ring copy that is the newest
+    bool forwardStarts = true, backwardStarts = true;
+  };
+  struct Pending {
+    int transfer, stage, slot;
+    bool send, evaluation;
+    int64_t microbatch, group;
+    int request;
+    Seconds begin;
+  };
+  struct Shared {         ///< a gradient that several ranks sum (tied weights)
+    const Memory *memory; ///< null: not on this rank
+    int64_t elements;
+  };
+
+  // Rows.
+  void walk(std::span<const Step> rows, int64_t base);
+  bool beyond(const Step &row) const;
+  void postGroup(std::span<const Step> group, int64_t base);
+  void postAll(std::span<const Step> group, int64_t base, StepKind kind);
+  void runTask(const Step &row, int64_t microbatch);
+  void runForward(Stage &stage, int64_t microbatch);
+  void runBackward(Stage &stage, int64_t microbatch);
+  void runEvaluate(Stage &stage, int64_t microbatch);
+  void runUpdate(Stage &stage, int64_t microbatch);
+  void runPrepare(Stage &stage);
+  void beginRun(int64_t microbatches);
+  void finishTransfers();
+
+  // Addresses.
+  Stage &stageOf(int id);
+  int takeSlot(Stage &stage, int64_t microbatch, bool evaluation,
+               const Transfer *incoming = nullptr);
+  Run runOf(const Stage &stage, int slot, bool evaluation) const;
+  std::byte *version(const Stage &stage, int copy) const;
+  float *scalar(const char *name) const;
+
+  // Waiting.
+  template <class Which> void waitFor(Which which);
+  void complete(size_t index);
+  void poll();
+  Activity activityOf(const Pending &pending) const;
+
+  // Sums over ranks.
+  void reduceTraining();
+  void reduceSharedGradients();
+  double clipFactor();
+  void agreeOnGradients();
+
+  const Program &program;
+  const Arena &arena;
+  Transport &transport;
+  Control &control;
+  Inputs *inputs;
+  const ExecutorOptions options;
+  std::vector<Stage> stages;
+  std::vector<Pending> pending;
+  std::vector<Message> group;
+  std::vector<std::string> gradientNames;   ///< of all ranks, sorted
+  std::vector<const Memory *> ownGradients; ///< by gradientNames: those this rank speaks for
+  std::vector<Shared> sharedGradients;
+  std::vector<double> squaresByName, sharedSums;
+  float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here
+  Timeline events;
+
+  // The run in progress.
+  int64_t step = 0, limit = 0, groups = 0;
+  bool reduced = false;
+  Totals totals;
+  double norm = 0;
+  const LearningRate *rate = nullptr;
+  const std::function<void()> *afterUpdate = nullptr;
+};
+
+/// Completes every posted transfer that `which` takes.
+template <class Which> void Executor::waitFor(Which which) {
+  for (size_t i = 0; i < pending.size();)
+    if (pending[i].request >= 0 && which(pending[i]))
+      complete(i);
+    else
+      ++i;
+}
+
+} // namespace pdc::runtime

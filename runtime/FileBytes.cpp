@@ -1,0 +1,61 @@
+#include "runtime/FileBytes.h"
+
+#include "runtime/Error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+namespace pdc::runtime {
+
+FileBytes::FileBytes(const std::string &path) : name(path) {
+  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info {};
+  if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+    int reason = errno;
+    if (file >= 0)
+      close(file);
+    throw Error(path, ": cannot be read: ", file < 0 ? std::strerror(reason) : "not a file");
+  }
+  mapped = size_t(info.st_size);
+  if (mapped > 0)
+    mapping = mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (mapping == MAP_FAILED) {
+    mapping = nullptr;
+    throw Error(path, ": cannot be mapped: ", std::strerror(errno));
+  }
+  view = {static_cast<const std::byte *>(mapping), mapped};
+  if (mapped >= 2 && view[0] == std::byte{0x1f} && view[1] == std::byte{0x8b})
+    inflate();
+}
+
+FileBytes::~FileBytes() {
+  if (mapping)
+    munmap(mapping, mapped);
+}
+
+void FileBytes::inflate() {
+  constexpr size_t kLimit = size_t(1) << 36;
+  gzFile file = gzopen(name.c_str(), "rb");
+  if (!file)
+    throw Error(name, ": cannot be read as gzip data");
+  std::vector<std::byte> chunk(1 << 20);
+  inflated.reserve(mapped * 2);
+  int read = 0;
+  while ((read = gzread(file, chunk.data(), unsigned(chunk.size()))) > 0 &&
+         inflated.size() < kLimit)
+    inflated.insert(inflated.end(), chunk.begin(), chunk.begin() + read);
+  int status = Z_OK;
+  gzerror(file, &status);
+  gzclose(file);
+  if (read != 0 || status != Z_OK)
+    throw Error(name, ": the gzip data is damaged or cut off after ", inflated.size(), " bytes");
+  view = inflated;
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,121 @@
+#include "runtime/Transport.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+namespace pdc::runtime {
+
+/// All posted and unmatched sides, and who waits.
+struct LocalNetwork::State {
+  struct Post {
+    bool send;
+    int from, to, tag;
+    std::byte *data;
+    int64_t bytes;
+    bool *done;
+  };
+  explicit State(int ranks) : ranks(ranks), copying(ranks), arrived(ranks) { open.reserve(4096); }
+
+  std::mutex mutex;
+  const int ranks;
+  std::vector<Post> open;
+  std::vector<int> copying;                     ///< by rank: copies others make for it now
+  std::vector<std::condition_variable> arrived; ///< by rank
+};
+
+class LocalNetwork::Endpoint : public Transport {
+public:
+  Endpoint(State &state, int rank) : state(state), self(rank), done(kRequests) {
+    free.reserve(kRequests);
+    for (int i = kRequests; i-- > 0;)
+      free.push_back(i);
+  }
+  int rank() const override { return self; }
+  int ranks() const override { return state.ranks; }
+  void post(std::span<Message> group) override;
+  bool wait(int request, std::chrono::microseconds patience) override;
+  void cancel() override;
+
+private:
+  static constexpr int kRequests = 4096;
+  struct Flag {
+    bool value = false;
+  };
+  void postOne(Message &message);
+
+  State &state;
+  const int self;
+  std::vector<Flag> done;
+  std::vector<int> free;
+};
+
+void LocalNetwork::Endpoint::post(std::span<Message> group) {
+  for (Message &message : group)
+    postOne(message);
+}
+
+void LocalNetwork::Endpoint::postOne(Message &message) {
+  message.request = free.back();
+  free.pop_back();
+  bool *flag = &done[message.request].value;
+  *flag = false;
+  State::Post mine{message.send,
+                   message.send ? self : message.peer,
+                   message.send ? message.peer : self,
+                   message.tag,
+                   message.data,
+                   message.bytes,
+                   flag};
+  // 1. Take the oldest other side, if it is there.
+  State::Post other{};
+  {
+    std::lock_guard lock(state.mutex);
+    auto match = state.open.begin();
+    while (match != state.open.end() && !(match->send != mine.send && match->from == mine.from &&
+                                          match->to == mine.to && match->tag == mine.tag))
+      ++match;
+    if (match == state.open.end()) {
+      state.open.push_back(mine);
+      return;
+    }
+    other = *match;
+    state.open.erase(match);
+    ++state.copying[message.peer];
+  }
+  // 2. Copy outside the lock: both sides are blocked on their flags meanwhile.
+  const State::Post &from = mine.send ? mine : other, &to = mine.send ? other : mine;
+  std::memcpy(to.data, from.data, size_t(std::min(from.bytes, to.bytes)));
+  std::lock_guard lock(state.mutex);
+  *mine.done = *other.done = true;
+  --state.copying[message.peer];
+  state.arrived[message.peer].notify_all();
+}
+
+bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patience) {
+  std::unique_lock lock(state.mutex);
+  bool *flag = &done[request].value;
+  if (!*flag && patience.count() > 0)
+    state.arrived[self].wait_for(lock, patience, [&] { return *flag; });
+  if (!*flag)
+    return false;
+  free.push_back(request);
+  return true;
+}
+
+void LocalNetwork::Endpoint::cancel() {
+  std::unique_lock lock(state.mutex);
+  std::erase_if(state.open,
+                [&](const State::Post &post) { return (post.send ? post.from : post.to) == self; });
+  state.arrived[self].wait(lock, [&] { return state.copying[self] == 0; });
+}
+
+LocalNetwork::LocalNetwork(int ranks) : state(std::make_unique<State>(ranks)) {}
+LocalNetwork::~LocalNetwork() = default;
+
+std::unique_ptr<Transport> LocalNetwork::endpoint(int rank) {
+  return std::make_unique<Endpoint>(*state, rank);
+}
+
+} // namespace pdc::runtime

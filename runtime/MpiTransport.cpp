@@ -1,0 +1,134 @@
+#include "runtime/Transport.h"
+
+#include "runtime/Error.h"
+
+#include <climits>
+#include <cstdlib>
+#include <thread>
+
+#ifdef PDC_RUNTIME_MPI
+#include <mpi.h>
+#endif
+
+namespace pdc::runtime {
+
+bool startedByMpi() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK");
+}
+
+#ifdef PDC_RUNTIME_MPI
+
+bool hasMpi() { return true; }
+
+namespace {
+
+class MpiTransport : public Transport {
+public:
+  MpiTransport();
+  ~MpiTransport() override;
+  int rank() const override { return self; }
+  int ranks() const override { return size; }
+  void post(std::span<Message> group) override;
+  bool wait(int request, std::chrono::microseconds patience) override;
+
+private:
+  MPI_Comm world = MPI_COMM_NULL;
+  int self = 0, size = 1;
+  std::vector<MPI_Request> requests;
+  std::vector<int> free;
+};
+
+MpiTransport::MpiTransport() {
+  int started = 0, provided = 0;
+  MPI_Initialized(&started);
+  if (!started)
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_rank(world, &self);
+  MPI_Comm_size(world, &size);
+  requests.resize(4096, MPI_REQUEST_NULL);
+  for (int i = int(requests.size()); i-- > 0;)
+    free.push_back(i);
+}
+
+/// A process that leaves with an error never comes here: finalising waits for all ranks.
+MpiTransport::~MpiTransport() {
+  MPI_Comm_free(&world);
+  MPI_Finalize();
+}
+
+void MpiTransport::post(std::span<Message> group) {
+  for (Message &message : group) {
+    if (message.bytes > INT_MAX)
+      throw Error("a tensor of ", message.bytes, " bytes crosses ranks and MPI takes at most ",
+                  INT_MAX, "; use smaller microbatches");
+    message.request = free.back();
+    free.pop_back();
+    MPI_Request *request = &requests[message.request];
+    if (message.send)
+      MPI_Isend(message.data, int(message.bytes), MPI_BYTE, message.peer, message.tag, world,
+                request);
+    else
+      MPI_Irecv(message.data, int(message.bytes), MPI_BYTE, message.peer, message.tag, world,
+                request);
+  }
+}
+
+/// MPI moves data only inside its calls: polls without rest at first, then leaves the core to
+/// others for short times.
+bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
+  auto begin = std::chrono::steady_clock::now();
+  for (int polls = 0;; ++polls) {
+    int done = 0;
+    MPI_Test(&requests[request], &done, MPI_STATUS_IGNORE);
+    if (done) {
+      free.push_back(request);
+      return true;
+    }
+    if (std::chrono::steady_clock::now() - begin >= patience)
+      return false;
+    if (polls < 2000)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+} // namespace
+
+std::unique_ptr<Transport> makeMpiTransport() { return std::make_unique<MpiTransport>(); }
+
+std::string shareOverMpi(const std::string &text) {
+  int length = int(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  std::string shared = text;
+  shared.resize(length);
+  MPI_Bcast(shared.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
+  return shared;
+}
+
+bool oneHostUnderMpi() {
+  MPI_Comm host = MPI_COMM_NULL;
+  int here = 0, all = 0;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &here);
+  MPI_Comm_size(MPI_COMM_WORLD, &all);
+  MPI_Comm_free(&host);
+  int same = here == all, everywhere = 0;
+  MPI_Allreduce(&same, &everywhere, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  return everywhere;
+}
+
+#else
+
+bool hasMpi() { return false; }
+std::unique_ptr<Transport> makeMpiTransport() {
+  throw Error("this runtime was built without MPI; install libopenmpi-dev and build again, or use "
+              "--transport local");
+}
+std::string shareOverMpi(const std::string &text) { return text; }
+bool oneHostUnderMpi() { return true; }
+
+#endif
+
+} // namespace pdc::runtime

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "runtime/Dataset.h"
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// The command line of pdc-run and of every stage binary.
+struct Options {
+  std::vector<std::string> data, evaluationData;
+  int64_t epochs = 0; ///< 0: one, unless `steps` says
+  int64_t steps = 0;  ///< updates in all, those before --resume included; 0: by epochs
+  std::string transport;
+  std::string weights, save, resume, log, trace, record;
+  int64_t saveEvery = 0;
+  std::optional<uint64_t> seed;
+  std::optional<double> learningRate;
+  std::string schedule = "constant";
+  double clipNorm = 0;
+  std::string metric = "accuracy";
+  std::string order = "shuffled";
+  double timeout = 0; ///< 0: start-up 600, step 300
+  std::string progress = "auto";
+  uint64_t delaySeed = 0;
+  bool rendezvous = false, check = false;
+};
+
+void addOptions(CLI::App &app, Options &options);
+
+/// Beside or above this executable; "" where it is not.
+std::string findBeside(const std::string &file);
+
+} // namespace pdc::runtime

@@ -1,0 +1,186 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+/// The contract between generated sources and the runtime. Generated code fills one constant
+/// `Program` and derives `Tasks`; the runtime obeys. Any change here raises kContractVersion.
+namespace pdc::runtime {
+
+inline constexpr int kContractVersion = 1;
+
+enum class ElementType : uint8_t { f32, i64, i32, u8 };
+enum class Role : uint8_t {
+  weight,
+  derived,
+  constant,
+  input,
+  state,
+  optimizer,
+  gradient,
+  activation,
+  scratch,
+  metric,
+  inbox,
+  outbox
+};
+enum class Phase : uint8_t {
+  forward,
+  backward,
+  backwardInput,
+  backwardWeight,
+  update,
+  prepare,
+  evaluate
+};
+
+/// A part of the arena that exists in `copies` copies, `stride` bytes apart: fixed memory (1 copy),
+/// the ring of weight versions, the microbatch slots of a stage, scratch (1 copy), evaluation.
+struct Region {
+  const char *name;
+  int64_t offset; ///< bytes from the arena's start; a multiple of 64
+  int64_t stride; ///< bytes per copy; a multiple of 64
+  int copies;
+};
+
+/// A home: region and bytes from the start of a copy.
+struct Place {
+  int region;
+  int64_t offset;
+};
+
+enum class Initial : uint8_t { none, fill, file };
+
+/// A named memory: what is loaded, saved, fed with data or reported. Activations have no entry.
+struct Memory {
+  const char *name; ///< ONNX tensor name: the key in checkpoints
+  Role role;
+  ElementType element;
+  std::span<const int64_t> shape; ///< logical shape
+  const char *layout;             ///< oneDNN format tag such as "ABcd16b16a"; "" is row-major
+  Place place;
+  int64_t bytes; ///< in that layout, padding included
+  Initial initial;
+  double fill;
+  bool versioned; ///< lives in a ring of versions
+};
+
+enum class StepKind : uint8_t { run, send, receive, allReduce };
+
+/// One row of a rank; see compiler/schedule/Schedule.h. Neighbouring sends and receives are one
+/// group.
+struct Step {
+  StepKind kind;
+  Phase phase;
+  int stage;
+  int64_t microbatch; ///< relative to the iteration in `repeat` and to the drain point in `drain`
+  int transfer;       ///< send, receive: index into Program::transfers; allReduce: unused
+};
+
+/// A tensor that crosses ranks once per microbatch, as this rank sees it.
+struct Transfer {
+  const char *tensor;
+  int peer;    ///< rank
+  int tag;     ///< the same on both ends, unique per edge
+  int stage;   ///< the stage of this rank that produces or consumes it
+  Phase phase; ///< the phase of this rank's task that produces or first reads it
+  Place place; ///< inside the microbatch's (or evaluation's) slot
+  int64_t bytes;
+};
+
+struct Rows {
+  std::span<const Step> warmUp;
+  std::span<const Step> repeat;
+  std::span<const Step> drain;
+};
+
+struct StageInfo {
+  int id;
+  int slotRegion;                 ///< Program::regions index of its microbatch slots
+  int evaluationRegion;           ///< the same for `evaluate`
+  std::span<const int> slotTable; ///< slot of microbatch k: slotTable[k % size]
+  int versionRegion;              ///< ring of weight versions; -1: one version, in the fixed region
+  double forwardSeconds;          ///< predicted, for the trace and the summary
+  double backwardSeconds;
+};
+
+/// What a task sees of one run: base addresses of the copies it may touch. Every accessor is an
+/// address computation only.
+class Run {
+public:
+  template <class T = float> T *fixed(int64_t offset) const { return at<T>(fixedBase, offset); }
+  template <class T = float> T *scratch(int64_t offset) const { return at<T>(scratchBase, offset); }
+  template <class T = float> T *slot(int64_t offset) const { return at<T>(slotBase, offset); }
+  /// The newest version of a weight; in an update, the one to be replaced.
+  template <class T = float> T *latest(int64_t offset) const { return at<T>(latestBase, offset); }
+  /// The version that this microbatch's forward pass used.
+  template <class T = float> T *ofMicrobatch(int64_t offset) const {
+    return at<T>(stashedBase, offset);
+  }
+  /// The version that an update (and the prepare task after it) writes.
+  template <class T = float> T *next(int64_t offset) const { return at<T>(nextBase, offset); }
+  /// Whether sums over microbatches start anew: gradients and metrics are overwritten, not added
+  /// to.
+  bool first() const { return startsSums; }
+
+  std::byte *fixedBase = nullptr, *scratchBase = nullptr, *slotBase = nullptr;
+  std::byte *latestBase = nullptr, *stashedBase = nullptr, *nextBase = nullptr;
+  bool startsSums = true;
+
+private:
+  template <class T> static T *at(std::byte *base, int64_t offset) {
+    return reinterpret_cast<T *>(base + offset);
+  }
+};
+
+/// What kernels need when they are created.
+struct Device {
+  int threads = 1;
+  /// Bytes the compiler set aside for library workspaces in `scratch` of every task.
+  int64_t workspaceBytes = 0;
+};
+
+/// The tasks of one stage. Kernels are members, created once.
+class Tasks {
+public:
+  virtual ~Tasks() = default;
+  virtual void prepare(const Run &run) = 0;
+  virtual void forward(const Run &run) = 0;
+  virtual void backward(const Run &run) = 0;
+  virtual void update(const Run &run) = 0;
+  virtual void evaluate(const Run &run) = 0;
+};
+
+/// Everything a rank runs.
+struct Program {
+  int contractVersion;
+  const char *model;
+  const char *planHash; ///< the same in all programs of a plan
+  int rank;             ///< program number = rank until stages are replicated
+  int ranks;
+  const char *schedule; ///< name
+  bool asynchronous;
+  bool exact;
+  int threads;
+  int64_t microbatches;   ///< per update
+  int64_t microbatchSize; ///< samples
+  int64_t period;         ///< microbatches per iteration of `repeat`
+  int64_t arenaBytes;
+  int fixedRegion, scratchRegion;
+  int64_t workspaceBytes;
+  std::span<const Region> regions;
+  std::span<const Memory> memories;
+  std::span<const Transfer> transfers;
+  Rows training;
+  Rows evaluation; ///< `repeat`: one microbatch
+  std::span<const StageInfo> stages;
+  std::unique_ptr<Tasks> (*createTasks)(int stage, const Device &device);
+  double secondsPerMinibatch; ///< predicted
+};
+
+/// Runs one rank of the programs (all of them as threads under the local transport). The command
+/// line is that of pdc-run; returns the exit code.
+int main(int argc, char **argv, std::span<const Program *const> programs);
+
+} // namespace pdc::runtime

@@ -1,0 +1,108 @@
+#include "runtime/Progress.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <unistd.h>
+
+namespace pdc::runtime {
+
+std::string grouped(int64_t number) {
+  std::string text = std::to_string(number);
+  for (int64_t at = int64_t(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
+    text.insert(size_t(at), ",");
+  return text;
+}
+
+std::string clockText(Seconds seconds) {
+  int64_t whole = std::llround(std::clamp(seconds, 0.0, 1e9));
+  char text[32];
+  if (whole >= 3600)
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", (long long)whole / 3600,
+                  (long long)whole / 60 % 60, (long long)whole % 60);
+  else
+    std::snprintf(text, sizeof text, "%lld:%02lld", (long long)whole / 60, (long long)whole % 60);
+  return text;
+}
+
+Progress::Progress(const std::string &mode, const std::string &logFile, int64_t firstStep,
+                   int64_t totalSteps)
+    : terminal(mode == "terminal" || (mode == "auto" && isatty(STDOUT_FILENO))),
+      quiet(mode == "none"), firstStep(firstStep), totalSteps(totalSteps), last(now()) {
+  seconds.reserve(size_t(std::clamp<int64_t>(totalSteps - firstStep, 0, 10'000'000)));
+  if (logFile.empty())
+    return;
+  file = std::fopen(logFile.c_str(), "we");
+  if (!file)
+    throw Error("--log ", logFile, ": cannot be written: ", std::strerror(errno));
+}
+
+Progress::~Progress() {
+  if (lineOpen)
+    std::printf("\n");
+  if (file)
+    std::fclose(file);
+}
+
+void Progress::step(int64_t step, int64_t epoch, double meanLoss, int64_t samples,
+                    double learningRate, double gradientNorm) {
+  Seconds at = now(), took = at - last;
+  last = at;
+  spent += took;
+  samplesSeen += samples;
+  loss = meanLoss;
+  seconds.push_back(float(took));
+  if (file) {
+    std::fprintf(file,
+                 "{\"step\": %lld, \"epoch\": %lld, \"loss\": %.17g, \"seconds\": %.6f, "
+                 "\"samples\": %lld, \"lr\": %.9g",
+                 (long long)step, (long long)epoch, meanLoss, took, (long long)samples,
+                 learningRate);
+    if (gradientNorm > 0)
+      std::fprintf(file, ", \"gradient_norm\": %.9g", gradientNorm);
+    std::fprintf(file, "}\n");
+  }
+  if (!quiet && (at - shown > (terminal ? 0.1 : 5) || step == totalSteps)) {
+    shown = at;
+    show(step);
+  }
+}
+
+void Progress::show(int64_t step) {
+  double perStep = spent / double(std::max<int64_t>(step - firstStep, 1));
+  std::printf("%sstep %lld/%lld  loss %.4f  %s samples/s  %s left%s", terminal ? "\r\033[K" : "",
+              (long long)step, (long long)totalSteps, loss,
+              grouped(std::llround(double(samplesSeen) / std::max(spent, 1e-9))).c_str(),
+              clockText(perStep * double(totalSteps - step)).c_str(), terminal ? "" : "\n");
+  std::fflush(stdout);
+  lineOpen = terminal;
+}
+
+void Progress::line(const std::string &text) {
+  if (quiet)
+    return;
+  std::printf("%s%s\n", lineOpen ? "\n" : "", text.c_str());
+  std::fflush(stdout);
+  lineOpen = false;
+}
+
+void Progress::log(const std::string &json) {
+  if (!file)
+    return;
+  std::fprintf(file, "%s\n", json.c_str());
+  std::fflush(file);
+}
+
+double Progress::medianSeconds() const {
+  if (seconds.empty())
+    return 0;
+  std::vector<float> sorted = seconds;
+  auto middle = sorted.begin() + int64_t(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "runtime/Control.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// "12,345", "1:02:03".
+std::string grouped(int64_t number);
+std::string clockText(Seconds seconds);
+
+/// What rank 0 tells while it trains: a line that rewrites itself on a terminal, a line now and
+/// then elsewhere, and one JSON object per step in the log.
+class Progress {
+public:
+  /// `mode`: auto, terminal, plain or none. `logFile`: "" for none.
+  Progress(const std::string &mode, const std::string &logFile, int64_t firstStep,
+           int64_t totalSteps);
+  ~Progress();
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+
+  void step(int64_t step, int64_t epoch, double loss, int64_t samples, double learningRate,
+            double gradientNorm);
+  /// A line of its own between the others.
+  void line(const std::string &text);
+  void log(const std::string &json);
+  /// Time that is not a step's: evaluation, saving.
+  void resume() { last = now(); }
+  /// Until the next step nothing of it is measured (a pipeline starts to fill).
+  double medianSeconds() const;
+  double lastLoss() const { return loss; }
+  Seconds trainingSeconds() const { return spent; }
+  int64_t samples() const { return samplesSeen; }
+
+private:
+  void show(int64_t step);
+  bool terminal, quiet;
+  FILE *file = nullptr;
+  const int64_t firstStep, totalSteps;
+  int64_t samplesSeen = 0;
+  double loss = 0;
+  Seconds last, spent = 0, shown = -1e9;
+  std::vector<float> seconds;
+  bool lineOpen = false;
+};
+
+} // namespace pdc::runtime

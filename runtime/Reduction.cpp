@@ -1,0 +1,116 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+/// What ranks sum once per update: losses, gradients of tied weights, the gradient's norm.
+namespace pdc::runtime {
+
+void Executor::reduceTraining() {
+  control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
+                       step, limit - 1});
+  Seconds begin = now();
+  double sums[2] = {loss ? *loss : 0.0, lossWeight ? *lossWeight : 0.0};
+  control.sum(sums);
+  totals = {sums[0], sums[1], 0};
+  reduceSharedGradients();
+  double scale = (totals.weight > 0 ? 1 / totals.weight : 0) * clipFactor();
+  if (gradientScale)
+    *gradientScale = float(scale);
+  reduced = true;
+  events.add({Timeline::Kind::allReduce, Phase::update, stages.front().info->id, step, limit - 1,
+              -1, 0, begin, now()});
+}
+
+void Executor::reduceSharedGradients() {
+  if (sharedGradients.empty())
+    return;
+  std::fill(sharedSums.begin(), sharedSums.end(), 0.0);
+  auto forEach = [&](auto visit) {
+    double *sums = sharedSums.data();
+    for (const Shared &shared : sharedGradients) {
+      if (shared.memory)
+        visit(reinterpret_cast<float *>(arena.at(shared.memory->place)), sums, shared.elements);
+      sums += shared.elements;
+    }
+  };
+  forEach([](float *gradient, double *sums, int64_t count) { std::copy_n(gradient, count, sums); });
+  control.sum(sharedSums);
+  forEach([](float *gradient, double *sums, int64_t count) {
+    std::transform(sums, sums + count, gradient, [](double sum) { return float(sum); });
+  });
+}
+
+/// Always the same order, whoever holds the gradient: eight interleaved sums, then their sum.
+static double sumOfSquares(const float *values, int64_t count) {
+  double sums[8] = {};
+  for (int64_t i = 0; i < count; ++i)
+    sums[i % 8] += double(values[i]) * double(values[i]);
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+double Executor::clipFactor() {
+  if (options.clipNorm <= 0)
+    return 1;
+  // 1. One sum per weight from the one rank that speaks for it, so that no split changes a bit.
+  for (size_t i = 0; i < ownGradients.size(); ++i) {
+    const Memory *memory = ownGradients[i];
+    squaresByName[i] =
+        memory ? sumOfSquares(reinterpret_cast<float *>(arena.at(memory->place)), memory->bytes / 4)
+               : 0;
+  }
+  control.sum(squaresByName);
+  // 2. Added in the order of their names.
+  double total = 0;
+  for (double squares : squaresByName)
+    total += squares;
+  norm = totals.weight > 0 ? std::sqrt(total) / totals.weight : 0;
+  return std::min(1.0, options.clipNorm / (norm + 1e-6));
+}
+
+void Executor::agreeOnGradients() {
+  // 1. Every rank tells its gradients: names and sizes, each ended by a zero byte.
+  std::string mine;
+  for (const Memory &memory : program.memories)
+    if (memory.role == Role::gradient)
+      mine += std::string(memory.name) + '\0' + std::to_string(memory.bytes / 4) + '\0';
+  std::vector<std::string> all;
+  control.gather(mine, all);
+  // 2. Who holds what: by name the first rank, the size and the number of ranks.
+  struct Holders {
+    int first;
+    int64_t elements;
+    int count;
+  };
+  std::map<std::string, Holders> holders;
+  for (int rank = 0; rank < int(all.size()); ++rank) {
+    std::istringstream fields(all[rank]);
+    std::string name, elements;
+    while (std::getline(fields, name, '\0') && std::getline(fields, elements, '\0'))
+      ++holders.try_emplace(name, Holders{rank, std::stoll(elements), 0}).first->second.count;
+  }
+  // 3. The tables in the order of the names, the same on every rank.
+  int64_t sharedElements = 0;
+  for (const auto &[name, holder] : holders) {
+    auto here = std::find_if(program.memories.begin(), program.memories.end(), [&](auto &memory) {
+      return memory.role == Role::gradient && memory.name == name;
+    });
+    const Memory *memory = here == program.memories.end() ? nullptr : &*here;
+    gradientNames.push_back(name);
+    ownGradients.push_back(holder.first == program.rank ? memory : nullptr);
+    if (holder.count == 1)
+      continue;
+    if (program.asynchronous)
+      throw Error("gradient '", name, "' is shared by ", holder.count,
+                  " ranks, which asynchronous schedules cannot sum; use a synchronous schedule");
+    sharedGradients.push_back({memory, holder.elements});
+    sharedElements += holder.elements;
+  }
+  squaresByName.resize(gradientNames.size());
+  sharedSums.resize(sharedElements);
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "runtime/FileBytes.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64 };
+int64_t scalarBytes(Scalar type);
+
+/// A tensor inside a file, row-major. `bigEndian` only where its format is (IDX).
+struct TensorView {
+  Scalar type = Scalar::f32;
+  std::vector<int64_t> shape;
+  const std::byte *data = nullptr;
+  int64_t bytes = 0;
+  bool bigEndian = false;
+};
+
+/// The number of elements, or -1 where a dimension is negative or the product leaves int64.
+int64_t elementCount(const std::vector<int64_t> &shape);
+std::string shapeText(const std::vector<int64_t> &shape);
+
+/// Every tensor of a safetensors file; views live as long as `file`. Throws Error naming file and
+/// field where something is wrong.
+std::map<std::string, TensorView> readSafetensors(const FileBytes &file);
+
+struct TensorToWrite {
+  std::string name;
+  Scalar type;
+  std::vector<int64_t> shape;
+  std::function<void(std::byte *)> fill; ///< writes the row-major elements
+};
+
+/// Returns the file's size. The data is on the disk when this returns.
+int64_t writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors);
+
+} // namespace pdc::runtime

@@ -1,0 +1,113 @@
+#include "runtime/Timeline.h"
+
+#include <nlohmann/json.hpp>
+
+namespace pdc::runtime {
+
+char letter(Phase phase) { return "FBIWUPE"[int(phase)]; }
+
+static std::string taskText(int stage, Phase phase, int64_t microbatch) {
+  return std::to_string(stage) + letter(phase) + std::to_string(microbatch);
+}
+
+static std::string traceName(int rank, int stream, const char *kind, const std::string &name) {
+  return nlohmann::ordered_json{{"name", kind},
+                                {"ph", "M"},
+                                {"pid", rank},
+                                {"tid", stream},
+                                {"args", {{"name", name}}}}
+      .dump();
+}
+
+std::string Timeline::chromeEvents(const Program &program, Seconds zero) const {
+  std::string text = traceName(program.rank, 0, "process_name",
+                               "rank " + std::to_string(program.rank) + " (measured)") +
+                     ",\n" + traceName(program.rank, 0, "thread_name", "compute") + ",\n" +
+                     traceName(program.rank, 1, "thread_name", "transfers");
+  for (const Event &event : events) {
+    if (event.kind == Kind::sendPosted || event.kind == Kind::receivePosted)
+      continue;
+    static constexpr const char *kCategories[] = {"forward",         "backward", "backward_input",
+                                                  "backward_weight", "update",   "prepare",
+                                                  "evaluate"};
+    bool transfer = event.transfer >= 0;
+    std::string number = std::to_string(event.microbatch);
+    nlohmann::ordered_json json = {
+        {"name", transfer                        ? program.transfers[event.transfer].tensor
+                 : event.kind == Kind::allReduce ? std::string("all_reduce")
+                                                 : letter(event.phase) + number},
+        {"cat", transfer                        ? event.kind == Kind::send ? "send" : "receive"
+                : event.kind == Kind::allReduce ? "all_reduce"
+                                                : kCategories[int(event.phase)]},
+        {"ph", "X"},
+        {"ts", std::round((event.begin - zero) * 1e9) / 1e3},
+        {"dur", std::round((event.end - event.begin) * 1e9) / 1e3},
+        {"pid", program.rank},
+        {"tid", transfer ? 1 : 0},
+        {"args", {{"stage", event.stage}, {"microbatch", event.microbatch}, {"step", event.step}}}};
+    if (transfer)
+      json["args"]["peer"] = program.transfers[event.transfer].peer;
+    text += ",\n" + json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+  return text;
+}
+
+static void appendTransfer(std::string &text, const Program &program, bool send, int stage,
+                           int64_t microbatch, int transfer) {
+  const Transfer &edge = program.transfers[transfer];
+  text += std::string(send ? "send " : "receive ") + taskText(stage, edge.phase, microbatch) +
+          " '" + edge.tensor + "' " + (send ? "to " : "from ") + std::to_string(edge.peer) +
+          " tag " + std::to_string(edge.tag);
+}
+
+std::string Timeline::issuedLines(const Program &program) const {
+  std::string text;
+  for (const Event &event : events) {
+    std::string start =
+        "rank " + std::to_string(program.rank) + " step " + std::to_string(event.step) + " ";
+    if (event.kind == Kind::run)
+      text += start + "run " + taskText(event.stage, event.phase, event.microbatch) + "\n";
+    if (event.kind == Kind::allReduce)
+      text += start + "all_reduce\n";
+    if (event.kind != Kind::sendPosted && event.kind != Kind::receivePosted)
+      continue;
+    text += start + "group " + std::to_string(event.group) + " ";
+    appendTransfer(text, program, event.kind == Kind::sendPosted, event.stage, event.microbatch,
+                   event.transfer);
+    text += "\n";
+  }
+  return text;
+}
+
+static void appendRows(std::string &text, const Program &program, const char *title,
+                       std::span<const Step> rows) {
+  if (rows.empty())
+    return;
+  text += std::string("  ") + title + "\n";
+  for (const Step &row : rows) {
+    text += "    ";
+    if (row.kind == StepKind::run)
+      text += "run " + taskText(row.stage, row.phase, row.microbatch);
+    else if (row.kind == StepKind::allReduce)
+      text += "all_reduce";
+    else
+      appendTransfer(text, program, row.kind == StepKind::send, row.stage, row.microbatch,
+                     row.transfer);
+    text += "\n";
+  }
+}
+
+std::string rowsText(const Program &program) {
+  std::string text = "rank " + std::to_string(program.rank) + " of " +
+                     std::to_string(program.ranks) + ", " + program.model + ", " +
+                     program.schedule + ", " + std::to_string(program.microbatches) +
+                     " microbatches of " + std::to_string(program.microbatchSize) + ", arena " +
+                     std::to_string(program.arenaBytes) + " bytes\n";
+  appendRows(text, program, "warm-up", program.training.warmUp);
+  appendRows(text, program, "repeat", program.training.repeat);
+  appendRows(text, program, "drain", program.training.drain);
+  appendRows(text, program, "evaluate", program.evaluation.repeat);
+  return text;
+}
+
+} // namespace pdc::runtime

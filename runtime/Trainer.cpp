@@ -1,0 +1,244 @@
+#include "runtime/Trainer.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+namespace pdc::runtime {
+
+static std::vector<DataSpec> specs(const std::vector<std::string> &texts) {
+  std::vector<DataSpec> result;
+  for (const std::string &text : texts)
+    result.push_back(parseDataSpec(text));
+  return result;
+}
+
+static ExecutorOptions executorOptions(const Options &options) {
+  ExecutorOptions result;
+  result.timeout = options.timeout > 0 ? options.timeout : 300;
+  result.clipNorm = options.clipNorm;
+  result.rendezvous = options.rendezvous;
+  result.delaySeed = options.delaySeed;
+  result.timelineRoom = options.trace.empty() && options.record.empty() ? 0 : size_t(1) << 20;
+  return result;
+}
+
+Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
+                 Control &control)
+    : program(program), options(options), control(control), tells(program.rank == 0),
+      arena(program), data(program, specs(options.data), false, control),
+      executor(program, arena, transport, control, data, executorOptions(options)) {
+  if (!options.evaluationData.empty())
+    evaluationData =
+        std::make_unique<Dataset>(program, specs(options.evaluationData), true, control);
+  if (program.asynchronous && options.clipNorm > 0)
+    throw Error("--clip-norm needs a common step of all ranks, which schedule ", program.schedule,
+                " does not have; use a synchronous schedule");
+}
+
+void Trainer::run() {
+  // 1. Weights, then the state of an earlier run over them.
+  std::string weights =
+      options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
+  loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights);
+  state.seed = options.seed.value_or(0);
+  if (!options.resume.empty()) {
+    state = loadCheckpoint(program, executor, options.resume);
+    if (options.seed.value_or(state.seed) != state.seed)
+      throw Error("--seed ", *options.seed, ": the checkpoint was made with seed ", state.seed,
+                  "; leave --seed out");
+  }
+  planSteps();
+  agree();
+  executor.start();
+  control.timeout = options.timeout > 0 ? options.timeout : 300;
+  control.running = true;
+  zero = now();
+  // 2. Train.
+  if (progress)
+    progress->resume();
+  while (state.step < totalSteps) {
+    program.asynchronous ? trainSegment() : trainStep();
+    if (state.cursor == 0 && evaluationData)
+      evaluate();
+    if (options.saveEvery > 0 && !options.save.empty() && state.step % options.saveEvery == 0)
+      save();
+  }
+  // 3. The end: what has not been done at the last step.
+  if (evaluationData && evaluatedAt != state.step)
+    evaluate();
+  if (!options.save.empty() && savedAt != state.step)
+    save();
+  writeTimelines();
+  summarise();
+  control.running = false;
+  control.finish();
+}
+
+void Trainer::planSteps() {
+  data.seed = state.seed;
+  data.shuffle = options.order == "shuffled";
+  perEpoch = data.microbatches();
+  if (perEpoch == 0)
+    perEpoch = program.microbatches; // a model without data inputs
+  int64_t perUpdate = program.asynchronous ? 1 : program.microbatches;
+  int64_t stepsPerEpoch = (perEpoch + perUpdate - 1) / perUpdate;
+  if (state.cursor >= perEpoch)
+    throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
+                " of an epoch and the data has ", perEpoch, "; give the data it was made with");
+  totalSteps =
+      options.steps > 0 ? options.steps : std::max<int64_t>(options.epochs, 1) * stepsPerEpoch;
+  double base = 0.01;
+  for (const Memory &memory : program.memories)
+    if (std::string_view(memory.name) == "pdc.learning_rate" && memory.initial == Initial::fill)
+      base = memory.fill;
+  rate = LearningRate(options.learningRate.value_or(base), options.schedule, totalSteps);
+  if (!tells)
+    return;
+  progress = std::make_unique<Progress>(options.progress, options.log, state.step, totalSteps);
+  if (!options.resume.empty())
+    progress->line("resumed at step " + std::to_string(state.step));
+  if (data.remainder() > 0 && data.samples() > 0)
+    progress->line(grouped(data.remainder()) + " of " + grouped(data.samples()) +
+                   " samples do not fill a microbatch of " +
+                   std::to_string(program.microbatchSize) + ": each epoch leaves so many out");
+  if (evaluationData && evaluationData->remainder() > 0)
+    progress->line("evaluation leaves out " + grouped(evaluationData->remainder()) + " samples");
+}
+
+/// The same plan, options and state on every rank.
+void Trainer::agree() {
+  std::ostringstream mine;
+  mine << "plan " << program.planHash << ", " << program.ranks << " ranks, contract "
+       << program.contractVersion << ", step " << state.step << " of " << totalSteps << ", epoch "
+       << state.epoch << ", microbatch " << state.cursor << " of " << perEpoch << ", seed "
+       << state.seed << ", " << options.order << ", clip " << options.clipNorm << ", "
+       << options.saveEvery << (options.save.empty() ? "" : " saves")
+       << (evaluationData ? " evaluates" : "") << ", lr " << options.learningRate.value_or(-1)
+       << " " << options.schedule << (options.trace.empty() ? "" : ", traces")
+       << (options.record.empty() ? "" : ", records");
+  std::vector<std::string> all;
+  control.gather(mine.str(), all);
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw Error("rank ", rank, " and rank 0 are not of one run: (", all[rank], ") and (", all[0],
+                  "); start all ranks from the same build with the same options and files");
+}
+
+void Trainer::trainStep() {
+  int64_t count = std::min(program.microbatches, perEpoch - state.cursor);
+  int64_t number = state.step + 1;
+  data.startAt(state.epoch * perEpoch + state.cursor, number);
+  Totals totals = executor.trainSynchronous(count, number, rate);
+  if (progress)
+    progress->step(number, state.epoch, totals.meanLoss(), count * program.microbatchSize,
+                   rate.at(number), executor.gradientNorm());
+  state.step = number;
+  advance(count);
+}
+
+void Trainer::advance(int64_t microbatches) {
+  int64_t stream = state.epoch * perEpoch + state.cursor + microbatches;
+  state.epoch = stream / perEpoch;
+  state.cursor = stream % perEpoch;
+}
+
+/// Asynchronous: as many updates as lie before the next drain.
+void Trainer::trainSegment() {
+  int64_t count = totalSteps - state.step;
+  if (evaluationData)
+    count = std::min(count, perEpoch - state.cursor);
+  if (options.saveEvery > 0 && !options.save.empty())
+    count = std::min(count, options.saveEvery - state.step % options.saveEvery);
+  data.startAt(state.epoch * perEpoch + state.cursor, state.step + 1);
+  executor.trainAsynchronous(count, state.step + 1, rate, [this] { takeReports(); });
+  // Every report has come when every rank has.
+  std::vector<std::string> all;
+  control.setActivity({"waits until all ranks have drained"});
+  control.gather("", all);
+  takeReports();
+  state.step += count;
+  advance(count);
+}
+
+void Trainer::takeReports() {
+  if (!tells)
+    return;
+  reports.clear();
+  control.takeReports(reports);
+  for (const LossReport &report : reports)
+    progress->step(report.step, (report.step - 1) / perEpoch,
+                   report.weight > 0 ? report.loss / report.weight : 0, program.microbatchSize,
+                   rate.at(report.step), 0);
+}
+
+void Trainer::evaluate() {
+  Seconds begin = now();
+  evaluationData->startAt(0, state.step);
+  evaluationData->seed = state.seed;
+  evaluated = executor.evaluate(evaluationData->microbatches(), *evaluationData);
+  evaluatedAt = state.step;
+  if (!tells)
+    return;
+  char text[200];
+  double share = evaluated.weight > 0 ? evaluated.correct / evaluated.weight : 0;
+  if (options.metric == "perplexity")
+    std::snprintf(text, sizeof text, "perplexity %.3f", std::exp(evaluated.meanLoss()));
+  else
+    std::snprintf(text, sizeof text, "accuracy %.2f %%", 100 * share);
+  progress->line("evaluation after step " + std::to_string(state.step) + ": " + text + ", loss " +
+                 std::to_string(evaluated.meanLoss()));
+  std::snprintf(text, sizeof text,
+                "{\"step\": %lld, \"evaluation_loss\": %.17g, \"accuracy\": %.9g, \"samples\": "
+                "%.0f, \"seconds\": %.6f}",
+                (long long)state.step, evaluated.meanLoss(), share, evaluated.weight,
+                now() - begin);
+  progress->log(text);
+  progress->resume();
+}
+
+void Trainer::save() {
+  control.setActivity({"writes a checkpoint"});
+  checkpoint = saveCheckpoint(program, executor, control, options.save, state);
+  savedAt = state.step;
+  if (progress) {
+    progress->line("saved " + checkpoint);
+    progress->resume();
+  }
+}
+
+void Trainer::writeTimelines() {
+  auto write = [&](const std::string &path, const std::string &mine, const char *begin,
+                   const char *separator, const char *end) {
+    if (path.empty())
+      return;
+    std::vector<std::string> all;
+    control.gather(mine, all);
+    if (!tells)
+      return;
+    std::ofstream file(path, std::ios::binary);
+    file << begin;
+    bool first = true;
+    for (const std::string &part : all) {
+      file << (first || part.empty() ? "" : separator) << part;
+      first = first && part.empty();
+    }
+    file << end;
+    file.close();
+    if (!file)
+      throw Error(path, ": cannot be written");
+  };
+  const Timeline &timeline = executor.timeline();
+  if (!options.trace.empty())
+    write(options.trace, timeline.chromeEvents(program, zero), "{\"traceEvents\": [\n", ",\n",
+          "\n]}\n");
+  if (!options.record.empty())
+    write(options.record, timeline.issuedLines(program), "", "", "");
+  bool kept = !options.trace.empty() || !options.record.empty();
+  if (progress && kept && timeline.leftOut() > 0)
+    progress->line("the trace leaves out the last " + grouped(timeline.leftOut()) + " events");
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "runtime/Checkpoint.h"
+#include "runtime/Dataset.h"
+#include "runtime/Options.h"
+#include "runtime/Progress.h"
+
+#include <memory>
+
+namespace pdc::runtime {
+
+/// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
+class Trainer {
+public:
+  Trainer(const Program &program, const Options &options, Transport &transport, Control &control);
+  void run();
+
+private:
+  void agree();
+  void planSteps();
+  void trainStep();
+  void trainSegment();
+  void takeReports();
+  void advance(int64_t microbatches);
+  void evaluate();
+  void save();
+  void writeTimelines();
+  void summarise();
+  std::string memoryText(double &totalBytes);
+
+  const Program &program;
+  const Options &options;
+  Control &control;
+  const bool tells; ///< rank 0
+  Arena arena;
+  Dataset data;
+  std::unique_ptr<Dataset> evaluationData;
+  Executor executor;
+  std::unique_ptr<Progress> progress;
+  LearningRate rate;
+  TrainingState state;
+  int64_t perEpoch = 0, totalSteps = 0;
+  int64_t evaluatedAt = -1, savedAt = -1;
+  Totals evaluated;
+  std::string checkpoint;
+  std::vector<LossReport> reports;
+  Seconds zero = 0;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// One side of one message. Messages of the same two ranks and tag meet in the order posted.
+struct Message {
+  bool send = false;
+  int peer = 0;
+  int tag = 0;
+  std::byte *data = nullptr;
+  int64_t bytes = 0;
+  int request = -1; ///< set by post
+};
+
+/// Moves tensors between ranks; one object per rank, used by its one thread. Nothing allocates
+/// after the first messages.
+class Transport {
+public:
+  virtual ~Transport() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  /// Starts every message of the group; none waits for another.
+  virtual void post(std::span<Message> group) = 0;
+  /// Waits at most `patience` until the message is complete. Its request is then free again.
+  virtual bool wait(int request, std::chrono::microseconds patience) = 0;
+  /// Takes back every open message before the buffers of a failed rank go away.
+  virtual void cancel() {}
+};
+
+/// Threads of one process. A message is one copy, made by whoever comes second: a send is never
+/// complete before its receive is posted.
+class LocalNetwork {
+public:
+  explicit LocalNetwork(int ranks);
+  ~LocalNetwork();
+  std::unique_ptr<Transport> endpoint(int rank);
+
+private:
+  class Endpoint;
+  struct State;
+  std::unique_ptr<State> state;
+};
+
+/// MPI, where the runtime was built with it.
+bool hasMpi();
+/// Whether mpirun or srun with PMI started this process.
+bool startedByMpi();
+/// Initialises MPI; the destructor finalises it.
+std::unique_ptr<Transport> makeMpiTransport();
+
+/// What the control plane needs of a launcher that has its own channel: `text` of rank 0 on every
+/// rank, and whether all ranks share one host.
+std::string shareOverMpi(const std::string &text);
+bool oneHostUnderMpi();
+
+} // namespace pdc::runtime

@@ -1,0 +1,58 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Error.h"
+
+/// How an executor waits for its transfers: never longer than the timeout, never after a failure.
+namespace pdc::runtime {
+
+void Executor::finishTransfers() {
+  waitFor([](const Pending &) { return true; });
+}
+
+/// Lets transports that move data only inside their calls move it, and notes what has arrived.
+void Executor::poll() {
+  for (size_t i = 0; i < pending.size();) {
+    if (!transport.wait(pending[i].request, std::chrono::microseconds(0))) {
+      ++i;
+      continue;
+    }
+    pending[i].request = -1;
+    complete(i);
+  }
+}
+
+void Executor::complete(size_t index) {
+  const Pending transfer = pending[index];
+  if (transfer.request >= 0 && !transport.wait(transfer.request, std::chrono::microseconds(0))) {
+    Activity activity = activityOf(transfer);
+    control.setActivity(activity);
+    Seconds begin = now();
+    while (!transport.wait(transfer.request, std::chrono::milliseconds(10))) {
+      control.check();
+      if (now() - begin < options.timeout)
+        continue;
+      std::ostringstream why;
+      why << "nothing moves: rank " << program.rank << " " << activity.verb << " '"
+          << activity.tensor << "' longer than " << options.timeout << " s (--timeout)";
+      control.fail(why.str());
+      control.check();
+    }
+  }
+  events.add({transfer.send ? Timeline::Kind::send : Timeline::Kind::receive,
+              program.transfers[transfer.transfer].phase, transfer.stage, step, transfer.microbatch,
+              transfer.transfer, 0, transfer.begin, now()});
+  pending.erase(pending.begin() + int64_t(index));
+}
+
+Activity Executor::activityOf(const Pending &transfer) const {
+  const Transfer &edge = program.transfers[transfer.transfer];
+  return {transfer.send ? "waits to send" : "waits to receive",
+          edge.tensor,
+          edge.peer,
+          edge.stage,
+          edge.phase,
+          step,
+          transfer.microbatch};
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "runtime/Program.h"
+#include "runtime/kernels/Layouts.h"
+
+#include <array>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// Normalises each channel of an NC... tensor. One channel block is summed by one thread, images in
+/// ascending order, so the bits do not depend on the number of threads.
+struct BatchNormalizationFields {
+  double epsilon = 1e-5;
+  std::vector<int64_t> input; ///< shape
+  const char *layout = "";
+  double momentum = 0.9; ///< of the running statistics: what is kept
+  int64_t relu = 0;      ///< forward: applied to the result; gradient: passed through first
+  /// For each result pointer of a call, which of the kernel's results it takes. Those that are not
+  /// there are not needed.
+  std::vector<int64_t> results;
+};
+
+/// The pointers of a call: `Inputs` operands, then results put into their places.
+template <size_t Results> struct NormalizationPointers {
+  std::vector<const float *> inputs;
+  std::array<float *, Results> outputs = {};
+
+  /// Throws Error when the number of pointers is not what `fields` says.
+  NormalizationPointers(const BatchNormalizationFields &fields, size_t inputCount,
+                        std::initializer_list<const float *> pointers);
+};
+
+} // namespace pdc::runtime

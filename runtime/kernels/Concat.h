@@ -1,0 +1,27 @@
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <vector>
+
+namespace pdc::runtime {
+
+struct ConcatFields {
+  std::vector<int64_t> blockBytes; ///< of each operand, per outer index
+  int64_t outer = 1;
+};
+
+/// Operands, then the result: blocks of the operands in turn, for each outer index.
+class Concat {
+public:
+  Concat(const Device &, const ConcatFields &fields) : fields(fields) {}
+  template <class... Pointers> void operator()(const Run &, Pointers *...pointers) {
+    call({pointers...});
+  }
+
+private:
+  void call(std::vector<const void *> pointers) const;
+  ConcatFields fields;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "runtime/kernels/ConvolutionFields.h"
+
+namespace pdc::runtime {
+
+/// y = x * w [+ bias], relu(...)
+class Convolution {
+public:
+  Convolution(const Device &device, const ConvolutionFields &fields);
+  void operator()(const Run &run, const float *x, const float *w, const float *bias, float *y);
+  /// The same without bias.
+  void operator()(const Run &run, const float *x, const float *w, float *y) {
+    (*this)(run, x, w, nullptr, y);
+  }
+
+private:
+  LibraryCall &callFor(bool withBias) { return withBias ? biased : plain; }
+  LibraryCall plain, biased;
+  PackedWeight weight;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,47 @@
+#include "runtime/kernels/Dropout.h"
+
+#include "runtime/kernels/Random.h"
+
+namespace pdc::runtime {
+
+Dropout::Dropout(const Device &device, const DropoutFields &f)
+    : fields(f), samples(f.input.at(0)), threads(device.threads) {
+  if (f.layout[0]) {
+    ChannelLayout shape(f.input, f.layout);
+    channels = shape.channels, pixels = shape.pixels, lanes = shape.lanes;
+    return;
+  }
+  channels = lanes = pixels = 1;
+  for (size_t d = 1; d < f.input.size(); ++d)
+    pixels *= f.input[d];
+}
+
+/// Elements are numbered in row-major order within the sample, whatever the layout.
+void Dropout::operator()(const Run &, const float *x, const int64_t *random, float *y) {
+  const uint64_t threshold = static_cast<uint64_t>(fields.ratio * 4294967296.0);
+  const float scale = static_cast<float>(1 / (1 - fields.ratio));
+  const int64_t blocks = (channels + lanes - 1) / lanes;
+#pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
+  for (int64_t n = 0; n < samples; ++n)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + n], fields.key);
+      const int64_t at = (n * blocks + block) * pixels * lanes;
+      const float *from = x + at;
+      float *to = y + at;
+      if (lanes == 1) {
+#pragma omp simd
+        for (int64_t p = 0; p < pixels; ++p)
+          to[p] = drawBits(prefix, p) >= threshold ? from[p] * scale : 0;
+        continue;
+      }
+      for (int64_t p = 0; p < pixels; ++p)
+#pragma omp simd
+        for (int64_t c = 0; c < lanes; ++c) {
+          uint64_t element = static_cast<uint64_t>(block * lanes + c) * pixels + p;
+          to[p * lanes + c] =
+              drawBits(prefix, element) >= threshold ? from[p * lanes + c] * scale : 0;
+        }
+    }
+}
+
+} // namespace pdc::runtime

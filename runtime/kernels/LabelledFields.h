@@ -1,0 +1,17 @@
+#pragma once
+
+#include "runtime/Program.h"
+
+namespace pdc::runtime {
+
+/// Scores are [samples, classes, pixels], labels [samples, pixels]. Labels equal to `ignoreIndex`
+/// do not count where `ignores`. Other labels outside the classes are an Error.
+struct LabelledFields {
+  int64_t classes = 1;
+  int64_t ignoreIndex = 0;
+  int64_t ignores = 0;
+  int64_t pixels = 1;
+  int64_t samples = 1;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <vector>
+
+namespace pdc::runtime {
+
+/// y = x / (bias + alpha / size * sum of x^2 over `size` neighbouring channels) ^ beta, row-major.
+struct LocalResponseFields {
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double bias = 1;
+  std::vector<int64_t> input; ///< shape
+  int64_t size = 1;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,110 @@
+#include "runtime/kernels/MatrixProduct.h"
+
+#include "runtime/kernels/Layouts.h"
+
+#include <sstream>
+
+namespace pdc::runtime {
+
+using Descriptor = dnnl::memory::desc;
+
+/// A stored matrix as the product sees it.
+static Descriptor operand(std::vector<int64_t> shape, bool transposed) {
+  Descriptor stored = describe(shape, "");
+  if (!transposed)
+    return stored;
+  std::vector<int> permutation;
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+    permutation.push_back(d);
+  std::swap(permutation[shape.size() - 1], permutation[shape.size() - 2]);
+  return stored.permute_axes(permutation);
+}
+
+static std::vector<int64_t> padded(std::vector<int64_t> shape, size_t rank) {
+  shape.insert(shape.begin(), rank - std::min(rank, shape.size()), 1);
+  return shape;
+}
+
+static std::string unitText(const MatrixProductFields &f) {
+  std::ostringstream text;
+  text << f.name;
+  for (const auto *shape : {&f.a, &f.b, &f.output}) {
+    text << (shape == &f.a ? " (" : ", ") << "[";
+    for (size_t i = 0; i < shape->size(); ++i)
+      text << (i ? "," : "") << (*shape)[i];
+    text << ']';
+  }
+  text << ')';
+  return text.str();
+}
+
+/// The library scales its bias together with the product and takes one value per column only; any
+/// other bias is added behind.
+static bool addsBiasBehind(const MatrixProductFields &f) {
+  int64_t elements = 1;
+  for (int64_t size : f.bias)
+    elements *= size;
+  return !f.bias.empty() &&
+         (f.alpha != 1 || elements != f.bias.back() || elements != f.output.back());
+}
+
+static dnnl::primitive_attr attributesFor(const MatrixProductFields &f, bool add,
+                                          const Descriptor &bias) {
+  dnnl::primitive_attr attributes = libraryAttributes();
+  if (f.alpha != 1)
+    attributes.set_output_scales(0, {static_cast<float>(f.alpha)});
+  dnnl::post_ops epilogue;
+  if (add)
+    epilogue.append_sum(1);
+  if (addsBiasBehind(f))
+    epilogue.append_binary(dnnl::algorithm::binary_add, bias);
+  if (f.relu)
+    epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+  attributes.set_post_ops(epilogue);
+  return attributes;
+}
+
+static int biasArgument(const MatrixProductFields &f) {
+  return addsBiasBehind(f) ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
+}
+
+static LibraryCall makeCall(const Device &device, const MatrixProductFields &f, bool add) {
+  size_t rank = f.output.size();
+  Descriptor a = operand(padded(f.a, rank), f.transA), b = operand(padded(f.b, rank), f.transB);
+  Descriptor y = describe(f.output, "");
+  Descriptor bias = f.bias.empty() ? Descriptor() : describe(padded(f.bias, rank), "");
+  LibraryCall call = LibraryCall::create<dnnl::matmul>(unitText(f), device, Fallback::gemm, [&] {
+    bool behind = f.bias.empty() || addsBiasBehind(f);
+    dnnl::matmul::desc product =
+        behind ? dnnl::matmul::desc(a, b, y) : dnnl::matmul::desc(a, b, bias, y);
+    return dnnl::matmul::primitive_desc(product, attributesFor(f, add, bias), libraryEngine());
+  });
+  call.addMemory(DNNL_ARG_SRC, a);
+  call.addMemory(DNNL_ARG_WEIGHTS, b);
+  if (!f.bias.empty())
+    call.addMemory(biasArgument(f), bias);
+  call.addMemory(DNNL_ARG_DST, y);
+  return call;
+}
+
+MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &f)
+    : fresh(makeCall(device, f, false)),
+      biasArgument(f.bias.empty() ? 0 : pdc::runtime::biasArgument(f)) {
+  // Only weight gradients are sums, and those have no epilogue.
+  if (f.bias.empty() && !f.relu)
+    adding = makeCall(device, f, true);
+}
+
+void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, const float *b,
+                         const float *bias, float *y) {
+  if (!product || (biasArgument != 0) != (bias != nullptr))
+    throw Error("matrix product: called with a bias or a sum it was not made for");
+  product.setData(DNNL_ARG_SRC, a);
+  product.setData(DNNL_ARG_WEIGHTS, b);
+  if (bias)
+    product.setData(biasArgument, bias);
+  product.setData(DNNL_ARG_DST, y);
+  product.execute(run.scratchBase);
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,100 @@
+#include "runtime/kernels/Pooling.h"
+
+#include "runtime/kernels/Layouts.h"
+#include "runtime/kernels/PoolingGradient.h"
+
+#include <string_view>
+
+namespace pdc::runtime {
+
+using Description = dnnl::pooling_forward::primitive_desc;
+
+namespace {
+
+struct Geometry {
+  dnnl::memory::desc x, y;
+  dnnl::memory::dims kernel, strides, padsBegin, padsEnd;
+  dnnl::algorithm algorithm;
+
+  explicit Geometry(const PoolingFields &f)
+      : x(describe(f.input, f.layout)), y(describe(f.output, f.layout)), kernel(f.kernel),
+        strides(f.strides), padsBegin(f.padsBegin), algorithm(algorithmOf(f.mode)) {
+    // The library wants pads that explain the output exactly, also where the last window reaches
+    // beyond the model's own pads or stops short of them.
+    for (size_t d = 0; d < kernel.size(); ++d)
+      padsEnd.push_back((f.output[d + 2] - 1) * strides[d] + kernel[d] - f.input[d + 2] -
+                        padsBegin[d]);
+  }
+
+private:
+  static dnnl::algorithm algorithmOf(std::string_view mode) {
+    if (mode == "max")
+      return dnnl::algorithm::pooling_max;
+    return mode == "average" ? dnnl::algorithm::pooling_avg_exclude_padding
+                             : dnnl::algorithm::pooling_avg_include_padding;
+  }
+};
+
+} // namespace
+
+static Description describeForward(const Geometry &g, bool training) {
+  return {{training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference,
+           g.algorithm, g.x, g.y, g.strides, g.kernel, g.padsBegin, g.padsEnd},
+          libraryAttributes(),
+          libraryEngine()};
+}
+
+Pooling::Pooling(const Device &device, const PoolingFields &f) {
+  Geometry g(f);
+  dnnl::memory::desc positions;
+  call = LibraryCall::create<dnnl::pooling_forward>(f.name, device, Fallback::none, [&] {
+    Description description = describeForward(g, f.positions);
+    positions = description.workspace_desc();
+    return description;
+  });
+  call.addMemory(DNNL_ARG_SRC, g.x);
+  call.addMemory(DNNL_ARG_DST, g.y);
+  if (f.positions)
+    call.addMemory(DNNL_ARG_WORKSPACE, positions);
+}
+
+void Pooling::operator()(const Run &run, const float *x, float *y) {
+  call.setData(DNNL_ARG_SRC, x);
+  call.setData(DNNL_ARG_DST, y);
+  call.execute(run.scratchBase);
+}
+
+void Pooling::operator()(const Run &run, const float *x, float *y, void *positions) {
+  call.setData(DNNL_ARG_WORKSPACE, positions);
+  (*this)(run, x, y);
+}
+
+PoolingGradient::PoolingGradient(const Device &device, const PoolingFields &f) {
+  Geometry g(f);
+  dnnl::memory::desc positions;
+  call = LibraryCall::create<dnnl::pooling_backward>(f.name, device, Fallback::none, [&] {
+    Description forward = describeForward(g, true);
+    positions = forward.workspace_desc();
+    return dnnl::pooling_backward::primitive_desc(
+        {g.algorithm, g.x, g.y, g.strides, g.kernel, g.padsBegin, g.padsEnd}, libraryAttributes(),
+        libraryEngine(), forward);
+  });
+  call.addMemory(DNNL_ARG_DIFF_DST, g.y);
+  call.addMemory(DNNL_ARG_DIFF_SRC, g.x);
+  if (f.positions)
+    call.addMemory(DNNL_ARG_WORKSPACE, positions);
+}
+
+void PoolingGradient::operator()(const Run &run, const float *dy, float *dx) {
+  call.setData(DNNL_ARG_DIFF_DST, dy);
+  call.setData(DNNL_ARG_DIFF_SRC, dx);
+  call.execute(run.scratchBase);
+}
+
+void PoolingGradient::operator()(const Run &run, const float *dy, const void *positions,
+                                 float *dx) {
+  call.setData(DNNL_ARG_WORKSPACE, positions);
+  (*this)(run, dy, dx);
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "runtime/kernels/PoolingFields.h"
+
+namespace pdc::runtime {
+
+class PoolingGradient {
+public:
+  PoolingGradient(const Device &device, const PoolingFields &fields);
+  void operator()(const Run &run, const float *dy, float *dx);
+  void operator()(const Run &run, const float *dy, const void *positions, float *dx);
+
+private:
+  LibraryCall call;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "runtime/kernels/LabelledFields.h"
+
+namespace pdc::runtime {
+
+/// The sum over labels of weight[label] * -log softmax(scores)[label], and the log probabilities;
+/// both optional at the end: `weights` (one per class), `logProbabilities`.
+class SoftmaxCrossEntropy {
+public:
+  SoftmaxCrossEntropy(const Device &, const LabelledFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss) const;
+  void operator()(const Run &run, const float *scores, const int32_t *labels, float *loss) const;
+  void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss,
+                  float *logProbabilities) const;
+  void operator()(const Run &run, const float *scores, const int32_t *labels, float *loss,
+                  float *logProbabilities) const;
+  void operator()(const Run &run, const float *scores, const int64_t *labels, const float *weights,
+                  float *loss, float *logProbabilities) const;
+  void operator()(const Run &run, const float *scores, const int32_t *labels, const float *weights,
+                  float *loss, float *logProbabilities) const;
+
+private:
+  LabelledFields fields;
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "runtime/kernels/LabelledFields.h"
+
+namespace pdc::runtime {
+
+/// dx = dy * weight[label] * (softmax - [class is the label]) from the log probabilities; dy is one
+/// number.
+class SoftmaxCrossEntropyGradient {
+public:
+  SoftmaxCrossEntropyGradient(const Device &, const LabelledFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *dy, const float *logProbabilities,
+                  const int64_t *labels, float *dx) const;
+  void operator()(const Run &run, const float *dy, const float *logProbabilities,
+                  const int32_t *labels, float *dx) const;
+  void operator()(const Run &run, const float *dy, const float *logProbabilities,
+                  const int64_t *labels, const float *weights, float *dx) const;
+  void operator()(const Run &run, const float *dy, const float *logProbabilities,
+                  const int32_t *labels, const float *weights, float *dx) const;
+
+private:
+  LabelledFields fields;
+};
+
+} // namespace pdc::runtime

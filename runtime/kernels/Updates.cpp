@@ -1,0 +1,70 @@
+#include "runtime/kernels/AdamUpdate.h"
+#include "runtime/kernels/MomentumUpdate.h"
+#include "runtime/kernels/SgdUpdate.h"
+
+#include <cmath>
+
+namespace pdc::runtime {
+
+void SgdUpdate::operator()(const Run &run, const float *w, const float *g, const float *scale,
+                           const float *learningRate, float *nextW) const {
+  const float s = *scale, rate = *learningRate, decay = static_cast<float>(fields.weight_decay);
+  elementwise(
+      run, fields.count, [=](float w, float g) { return w - rate * (g * s + decay * w); }, nextW, w,
+      g);
+}
+
+void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, const float *v,
+                                const float *scale, const float *learningRate, const float *step,
+                                float *nextW, float *nextV) const {
+  const float s = *scale, rate = *learningRate, decay = static_cast<float>(fields.weight_decay);
+  const bool first = *step <= 1;
+  const float kept = first ? 0 : static_cast<float>(fields.momentum);
+  const float fresh = first ? 1 : static_cast<float>(1 - fields.dampening);
+  const float ahead = static_cast<float>(fields.momentum);
+  auto velocity = [=](float w, float g, float v) { return kept * v + fresh * (g * s + decay * w); };
+  if (fields.nesterov)
+    elementwise(
+        run, fields.count,
+        [=](float w, float g, float v) {
+          float next = velocity(w, g, v);
+          return results(w - rate * ((g * s + decay * w) + ahead * next), next);
+        },
+        nextW, nextV, w, g, v);
+  else
+    elementwise(
+        run, fields.count,
+        [=](float w, float g, float v) {
+          float next = velocity(w, g, v);
+          return results(w - rate * next, next);
+        },
+        nextW, nextV, w, g, v);
+}
+
+void AdamUpdate::operator()(const Run &run, const float *w, const float *g, const float *m,
+                            const float *v, const float *scale, const float *learningRate,
+                            const float *step, float *nextW, float *nextM, float *nextV) const {
+  const double correction1 = 1 - std::pow(fields.beta1, static_cast<double>(*step));
+  const double correction2 = std::sqrt(1 - std::pow(fields.beta2, static_cast<double>(*step)));
+  const float s = *scale, size = static_cast<float>(*learningRate / correction1);
+  const float root = static_cast<float>(correction2), epsilon = static_cast<float>(fields.epsilon);
+  const float beta1 = static_cast<float>(fields.beta1),
+              rest1 = static_cast<float>(1 - fields.beta1);
+  const float beta2 = static_cast<float>(fields.beta2),
+              rest2 = static_cast<float>(1 - fields.beta2);
+  const float decay = static_cast<float>(fields.weight_decay);
+  const float inGradient = fields.decoupled ? 0 : decay;
+  const float shrink = fields.decoupled ? 1 - *learningRate * decay : 1;
+  elementwise(
+      run, fields.count,
+      [=](float w, float g, float m, float v) {
+        float gradient = g * s + inGradient * w;
+        float nextM = beta1 * m + rest1 * gradient;
+        float nextV = beta2 * v + rest2 * gradient * gradient;
+        float denominator = std::sqrt(nextV) / root + epsilon;
+        return results(shrink * w - size * nextM / denominator, nextM, nextV);
+      },
+      nextW, nextM, nextV, w, g, m, v);
+}
+
+} // namespace pdc::runtime

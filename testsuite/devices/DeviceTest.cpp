@@ -1,0 +1,167 @@
+#include "compiler/devices/Device.h"
+
+#include "compiler/operators/Operator.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+
+namespace {
+
+const DeviceOptions kDevice{true, 1, 16};
+
+TensorType f32(std::vector<int64_t> shape) { return {ElementType::f32, std::move(shape)}; }
+
+/// A unit of one node over operands of these shapes.
+struct OneNode {
+  Attributes attributes;
+  UnitView unit;
+  OneNode(std::string_view op, std::vector<TensorType> operands, TensorType result,
+          Attributes given = {})
+      : attributes(std::move(given)) {
+    UnitNode node{op, op, &attributes, {}, {std::move(result)}};
+    for (TensorType &type : operands) {
+      node.inputs.push_back(UnitValue::operand(static_cast<int>(unit.operands.size())));
+      unit.operands.push_back(std::move(type));
+      unit.operandLayouts.push_back("");
+    }
+    unit.name = op;
+    unit.nodes = {node};
+    unit.results = {UnitValue::node(0)};
+  }
+};
+
+std::string messageOf(const std::function<void()> &run) {
+  try {
+    run();
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST(Layouts, BytesWithPadding) {
+  EXPECT_EQ(bytesInLayout(f32({2, 20, 3, 3}), "aBcd16b"), 2 * 32 * 9 * 4);
+  EXPECT_EQ(bytesInLayout(f32({2, 20, 3, 3}), ""), 2 * 20 * 9 * 4);
+  EXPECT_EQ(bytesInLayout(f32({20, 3, 3, 3}), "Acdb16a"), 32 * 27 * 4);
+  EXPECT_EQ(bytesInLayout(f32({20, 33, 3, 3}), "ABcd16b16a"), 32 * 48 * 9 * 4);
+  EXPECT_EQ(bytesInLayout({ElementType::i64, {2, 20, 3, 3}}, "u8:aBcd16b"), 2 * 32 * 9);
+  EXPECT_EQ(bytesInLayout({ElementType::i64, {5}}, "i32:"), 20);
+  EXPECT_THROW(bytesInLayout(f32({2, 3}), "aBcd16b"), Error);
+  EXPECT_THROW(bytesInLayout(f32({2, 3, 4, 4}), "aBcd16x"), Error);
+  EXPECT_THROW(bytesInLayout(f32({2, 3, 4, 4}), "u7:aBcd16b"), Error);
+}
+
+TEST(Layouts, RowMajorInDisguise) {
+  EXPECT_TRUE(isRowMajor(f32({2, 64, 1, 1}), "aBcd16b"));
+  EXPECT_FALSE(isRowMajor(f32({2, 60, 1, 1}), "aBcd16b"));
+  EXPECT_FALSE(isRowMajor(f32({2, 64, 2, 1}), "aBcd16b"));
+  EXPECT_TRUE(isRowMajor(f32({2, 60, 7, 7}), ""));
+  EXPECT_TRUE(isRowMajor(f32({2, 1, 7, 7}), "acdb"));
+  EXPECT_FALSE(isRowMajor(f32({2, 3, 7, 7}), "acdb"));
+  EXPECT_FALSE(isRowMajor({ElementType::i64, {2, 3}}, "u8:"));
+}
+
+TEST(Fusion, HeroesTakeTheirEpilogues) {
+  TensorType x = f32({2, 16, 8, 8}), w = f32({32, 16, 1, 1}), y = f32({2, 32, 8, 8});
+  OneNode conv("Conv", {x, w}, y);
+  UnitNode relu{"Relu", "relu", nullptr, {UnitValue::node(0)}, {y}};
+  UnitNode sigmoid{"Sigmoid", "sigmoid", nullptr, {UnitValue::node(0)}, {y}};
+  EXPECT_TRUE(canAppend(conv.unit, relu, kDevice));
+  EXPECT_FALSE(canAppend(conv.unit, sigmoid, kDevice));
+  conv.unit.nodes.push_back(relu);
+  UnitNode again{"Relu", "relu2", nullptr, {UnitValue::node(1)}, {y}};
+  EXPECT_FALSE(canAppend(conv.unit, again, kDevice));
+}
+
+TEST(Fusion, ChainsOfEqualShapes) {
+  TensorType y = f32({2, 32});
+  OneNode sum("Add", {y, y}, y);
+  UnitNode relu{"Relu", "relu", nullptr, {UnitValue::node(0)}, {y}};
+  EXPECT_TRUE(canAppend(sum.unit, relu, kDevice));
+  UnitNode conv{"Conv", "conv", nullptr, {UnitValue::node(0)}, {y}};
+  EXPECT_FALSE(canAppend(sum.unit, conv, kDevice));
+  OneNode broadcast("Add", {y, f32({32})}, y);
+  EXPECT_FALSE(canAppend(broadcast.unit, relu, kDevice));
+}
+
+TEST(Fusion, BiasBehindAMatrixProduct) {
+  TensorType y = f32({4, 6});
+  OneNode product("MatMul", {f32({4, 5}), f32({5, 6})}, y);
+  UnitView extended = product.unit;
+  extended.operands.push_back(f32({6}));
+  UnitNode add{"Add", "add", nullptr, {UnitValue::node(0), UnitValue::operand(2)}, {y}};
+  EXPECT_TRUE(canAppend(extended, add, kDevice));
+  extended.operands[2] = f32({4, 1});
+  EXPECT_FALSE(canAppend(extended, add, kDevice));
+}
+
+TEST(Fusion, ReluGradientGoesIntoTheNormalisationsGradient) {
+  TensorType x = f32({2, 16, 8, 8});
+  UnitNode relu{"ReluGrad", "relu", nullptr, {}, {x}};
+  UnitNode norm{"BatchNormalizationGrad", "norm", nullptr, {}, {x}};
+  UnitNode conv{"ConvInputGrad", "conv", nullptr, {}, {x}};
+  EXPECT_TRUE(canPrepend(relu, norm, 0, kDevice));
+  EXPECT_FALSE(canPrepend(relu, norm, 1, kDevice));
+  EXPECT_FALSE(canPrepend(relu, conv, 0, kDevice));
+}
+
+TEST(Choice, LoopsFollowBlockedOperandsWherePaddingStaysZero) {
+  TensorType x = f32({2, 20, 4, 4});
+  OneNode sum("Add", {x, x}, x);
+  sum.unit.operandLayouts = {"", "aBcd16b"};
+  KernelChoice choice = chooseKernel(sum.unit, kDevice);
+  EXPECT_EQ(choice.kernel, "Elementwise");
+  EXPECT_EQ(choice.inputLayouts, (std::vector<std::string>{"aBcd16b", "aBcd16b"}));
+  OneNode exponential("Exp", {x}, x);
+  exponential.unit.operandLayouts = {"aBcd16b"};
+  EXPECT_EQ(chooseKernel(exponential.unit, kDevice).inputLayouts[0], "");
+  OneNode full("Exp", {f32({2, 32, 4, 4})}, f32({2, 32, 4, 4}));
+  full.unit.operandLayouts = {"aBcd16b"};
+  EXPECT_EQ(chooseKernel(full.unit, kDevice).inputLayouts[0], "aBcd16b");
+}
+
+TEST(Choice, ViewsNeedRowMajorElements) {
+  OneNode flatten("Flatten", {f32({2, 32, 4, 4})}, f32({2, 512}));
+  flatten.unit.operandLayouts = {"aBcd16b"};
+  EXPECT_EQ(chooseKernel(flatten.unit, kDevice).inputLayouts[0], "");
+  OneNode pooled("Flatten", {f32({2, 32, 1, 1})}, f32({2, 32}));
+  pooled.unit.operandLayouts = {"aBcd16b"};
+  EXPECT_EQ(chooseKernel(pooled.unit, kDevice).inputLayouts[0], "aBcd16b");
+}
+
+TEST(Choice, WinogradOnlyWhereBitsMayDiffer) {
+  auto algorithm = [](bool exact, int64_t size, int64_t channels) {
+    TensorType x = f32({32, channels, size, size});
+    OneNode conv("Conv", {x, f32({channels, channels, 3, 3})}, x,
+                 {{"pads", std::vector<int64_t>(4, 1)}});
+    return chooseKernel(conv.unit, {exact, 1, 16}).fields.string("algorithm", "");
+  };
+  EXPECT_EQ(algorithm(true, 16, 128), "direct");
+  EXPECT_EQ(algorithm(false, 16, 128), "winograd");
+  EXPECT_EQ(algorithm(false, 2, 512), "direct");
+  EXPECT_EQ(algorithm(false, 32, 16), "direct");
+}
+
+TEST(Choice, RefusalsNameUnitAndShapes) {
+  OneNode pool(
+      "MaxPool", {f32({2, 16, 8, 8})}, f32({2, 16, 4, 4}),
+      {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"dilations", std::vector<int64_t>{2, 2}}});
+  EXPECT_EQ(messageOf([&] { chooseKernel(pool.unit, kDevice); }),
+            "unit 'MaxPool' (MaxPool on f32[2,16,8,8]): pooling with dilations has no kernel; "
+            "supported is dilation 1");
+  OneNode unknown("Shape", {f32({2, 16})}, {ElementType::i64, {2}});
+  EXPECT_NE(messageOf([&] { chooseKernel(unknown.unit, kDevice); }).find("no kernel for operator"),
+            std::string::npos);
+}
+
+TEST(Device, NamesOfInstructionSets) {
+  EXPECT_EQ(detectDevice("avx512").vectorWidth, 16);
+  EXPECT_EQ(detectDevice("avx2").vectorWidth, 8);
+  EXPECT_EQ(detectDevice("avx2").isa(), "avx2");
+  EXPECT_THROW(detectDevice("sse"), Error);
+}
+
+} // namespace pdc

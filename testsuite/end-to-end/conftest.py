@@ -1,0 +1,23 @@
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "models"))
+
+import pipeline  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """Exports a network of tools/models once per session: models("lenet5")."""
+    folder, made = tmp_path_factory.mktemp("models"), {}
+
+    def make(script, *options):
+        key = (script, *map(str, options))
+        if key not in made:
+            made[key] = pipeline.export(script, folder / f"{script}-{len(made)}.onnx", *options)
+        return made[key]
+
+    return make

@@ -1,0 +1,74 @@
+"""Runs pdc and pdc-run as a user does, and reads what they leave behind."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy
+
+import safetensors
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("PDC_BIN", SOURCE / "build" / "bin"))
+MODELS = SOURCE / "tools" / "models"
+
+
+def run(*command, timeout=600, check=True, cwd=None):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                            timeout=timeout, cwd=cwd, check=False)
+    if check and result.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
+                             f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
+    return result
+
+
+def export(script, path, *options):
+    """Runs a script of tools/models; returns the ONNX file."""
+    run("/usr/bin/python3", MODELS / f"{script}.py", path, *options)
+    return path
+
+
+def compile_model(model, folder, *options, workers=1):
+    """pdc MODEL --gpus WORKERS --device cpu -o FOLDER ..."""
+    run(BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", folder, *options)
+    return pathlib.Path(folder)
+
+
+class Training:
+    """The log and the last checkpoint of one pdc-run."""
+
+    def __init__(self, log, checkpoints, output):
+        self.records = [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
+        self.losses = [record["loss"] for record in self.records if {"loss", "seconds"} <= record.keys()]
+        steps = sorted(pathlib.Path(checkpoints).glob("step-*"))
+        self.checkpoint = steps[-1] if steps else None
+        self.output = output
+
+    def weights(self):
+        return safetensors.load_folder(self.checkpoint)
+
+
+def train(project, work, *options, data=(), steps=None, transport="local", seed=1, check=True):
+    """Trains and saves at the end. `data` holds INPUT=FILE strings."""
+    work = pathlib.Path(work)
+    work.mkdir(parents=True, exist_ok=True)
+    log, checkpoints = work / "log.jsonl", work / "checkpoints"
+    command = [BIN / "pdc-run", project, "--transport", transport, "--seed", seed, "--log", log, "--save", checkpoints]
+    for entry in data:
+        command += ["--data", entry]
+    if steps is not None:
+        command += ["--steps", steps]
+    result = run(*command, *options, check=check)
+    return Training(log, checkpoints, result.stdout + result.stderr) if check else result
+
+
+def draw_images(folder, count, shape, classes, seed=0):
+    """Random float images and labels as NPY files; returns the two paths."""
+    generator = numpy.random.default_rng(seed)
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    images, labels = folder / "images.npy", folder / "labels.npy"
+    numpy.save(images, generator.standard_normal((count, *shape)).astype(numpy.float32))
+    numpy.save(labels, generator.integers(0, classes, count).astype(numpy.int64))
+    return images, labels

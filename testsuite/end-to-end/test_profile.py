@@ -1,0 +1,61 @@
+"""pdc-profile measures every unit, and pdc plans with exactly what it measured."""
+
+import json
+
+import pytest
+
+import pipeline
+
+SECONDS = ("forward_seconds", "backward_input_seconds", "backward_weight_seconds", "update_seconds")
+
+
+def measure(model, path, *options):
+    result = pipeline.run(pipeline.BIN / "pdc-profile", model, "-o", path, *options)
+    return json.loads(path.read_text()), result.stdout
+
+
+@pytest.mark.parametrize("network", ["mlp", "lenet5"])
+def test_measured_seconds_reach_the_plan(network, models, tmp_path):
+    batch = ["--minibatch", 64, "--microbatches", 4, "--optimizer", "momentum,lr=0.1"]
+    profile, table = measure(models(network), tmp_path / "profile.json", *batch, "--steps", 5)
+    # 1. The profile.
+    units = {unit["name"]: unit for unit in profile["units"]}
+    views = [name for name, unit in units.items() if all("latten" in node for node in unit["nodes"])]
+    assert profile["microbatch_size"] == 16
+    assert all(unit["forward_seconds"] > 0 for name, unit in units.items() if name not in views)
+    assert sum(unit["backward_weight_seconds"] > 0 for unit in units.values()) >= 3
+    assert all(unit["update_seconds"] > 0 for unit in units.values() if unit["gradient_bytes"])
+    assert "error" in table and "all units" in table
+    # 2. The plan made from it.
+    project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--profile",
+                                     tmp_path / "profile.json", workers=2)
+    plan = json.loads((project / "plan.json").read_text())
+    assert len(plan["stages"]) == 2
+    assert sum(len(stage["units"]) for stage in plan["stages"]) == len(units)
+    for stage in plan["stages"]:
+        total = lambda *fields: sum(units[name][field] for name in stage["units"] for field in fields)
+        assert stage["forward_seconds"] == pytest.approx(total(SECONDS[0]), rel=1e-9)
+        assert stage["backward_seconds"] == pytest.approx(total(*SECONDS[1:3]), rel=1e-9)
+
+
+def test_profile_of_another_microbatch_size(models, tmp_path):
+    path = tmp_path / "profile.json"
+    measure(models("mlp"), path, "--minibatch", 16, "--steps", 2)
+    result = pipeline.run(pipeline.BIN / "pdc", models("mlp"), "--gpus", 2, "--device", "cpu", "--minibatch", 64,
+                          "--microbatches", 2, "--profile", path, "-o", tmp_path / "project", check=False)
+    assert result.returncode == 1
+    assert "error: " in result.stderr and "16" in result.stderr
+
+
+@pytest.mark.parametrize("options,status,says", [
+    (["--minibatch", "8", "--device", "cuda"], 1, "cuda"),
+    (["--minibatch", "8", "--steps", "0"], 1, "--steps"),
+    ([], 1, "--minibatch"),
+    (["--no-such-option"], 2, "--no-such-option"),
+])
+def test_refusals(options, status, says, models, tmp_path):
+    path = tmp_path / "profile.json"
+    result = pipeline.run(pipeline.BIN / "pdc-profile", models("mlp"), "-o", path, *options, check=False)
+    assert result.returncode == status
+    assert says in result.stderr
+    assert not path.exists()

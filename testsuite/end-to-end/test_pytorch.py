@@ -1,0 +1,122 @@
+"""Losses, gradients and free runs against PyTorch on the exported networks."""
+
+import copy
+import importlib
+
+import numpy
+import pytest
+import torch
+
+import pipeline
+import safetensors
+
+NETWORKS = {"lenet5": ("LeNet5", (1, 28, 28), 16), "vgg11": ("network", (3, 32, 32), 8),
+            "resnet18": ("network", (3, 32, 32), 8)}
+
+
+def build(network):
+    torch.manual_seed(1)
+    return getattr(importlib.import_module(network), NETWORKS[network][0])().train()
+
+
+def to_numpy(tensors):
+    return {name: tensor.detach().numpy().copy() for name, tensor in tensors}
+
+
+def gradients(net, images, labels):
+    net.zero_grad()
+    loss = torch.nn.functional.cross_entropy(net(images), labels)
+    loss.backward()
+    return loss.item(), {name: parameter.grad.double().numpy().copy() for name, parameter in net.named_parameters()}
+
+
+def distance(found, expected):
+    return numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_gradients(network, exact, models, tmp_path):
+    """Weights reloaded at each of 10 steps; the gradient is what an update with lr 64 subtracts.
+
+    The truth is PyTorch in double precision. A rectifier or a maximum that rounding decides the other
+    way moves float32 gradients, PyTorch's own too, by up to a hundredth, now and then: each gradient is
+    within 1e-3, or within three times the largest distance that PyTorch's own float32 has in the ten steps.
+    """
+    rate = 64.0
+    _, shape, batch = NETWORKS[network]
+    project = pipeline.compile_model(models(network), tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
+                                     *(["--exact"] if exact else []), "--optimizer", f"sgd,lr={rate}", workers=2)
+    net = build(network)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    stored = set(safetensors.load(project / "weights.safetensors"))
+    ours, noise = {}, 0.0
+    for step in range(10):
+        images, labels = pipeline.draw_images(tmp_path, batch, shape, 10, seed=step)
+        weights = to_numpy(net.named_parameters())
+        assert set(weights) <= stored
+        buffers = {name: value for name, value in to_numpy(net.named_buffers()).items() if name in stored}
+        safetensors.save(project / "weights.safetensors", {**weights, **buffers})
+        result = pipeline.train(project, tmp_path / f"step{step}", data=[f"input={images}", f"labels={labels}"], steps=1)
+        x, y = torch.from_numpy(numpy.load(images)), torch.from_numpy(numpy.load(labels))
+        _, truth = gradients(copy.deepcopy(net).double(), x.double(), y)
+        loss, theirs = gradients(net, x, y)
+        assert result.losses[0] == pytest.approx(loss, rel=1e-4)
+        after = result.weights()
+        for name, expected in truth.items():
+            gradient = (weights[name].astype(numpy.float64) - after[name]) / rate
+            ours[step, name] = distance(gradient, expected)
+            noise = max(noise, distance(theirs[name], expected))
+        optimizer.step()
+    worst = max(ours, key=ours.get)
+    assert ours[worst] <= max(1e-3, 3 * noise), worst
+
+
+def test_lenet_runs_freely(models, tmp_path):
+    """100 steps with momentum and nothing reloaded; the data file is one batch, so its order is no matter."""
+    batch, steps = 32, 100
+    project = pipeline.compile_model(models("lenet5"), tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
+                                     "--optimizer", "momentum,lr=0.01,momentum=0.9", workers=2)
+    images, labels = pipeline.draw_images(tmp_path, batch, (1, 28, 28), 10)
+    result = pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=steps)
+    net = build("lenet5")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(torch.from_numpy(numpy.load(images))),
+                                                 torch.from_numpy(numpy.load(labels)))
+        loss.backward()
+        optimizer.step()
+        assert result.losses[step] == pytest.approx(loss.item(), rel=1e-3), step
+
+
+OPTIMIZERS = {
+    "sgd,lr=0.1,weight_decay=0.01": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
+    "momentum,lr=0.05,momentum=0.9,weight_decay=0.01":
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
+    "nesterov,lr=0.05,momentum=0.9": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "adam,lr=0.002,weight_decay=0.01": lambda p: torch.optim.Adam(p, lr=0.002, weight_decay=0.01),
+    "adamw,lr=0.002,weight_decay=0.01": lambda p: torch.optim.AdamW(p, lr=0.002, weight_decay=0.01),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers(optimizer, models, tmp_path):
+    batch, steps = 16, 10
+    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--minibatch", batch, "--microbatches", 2,
+                                     "--optimizer", optimizer, workers=2)
+    images, labels = pipeline.draw_images(tmp_path, batch, (784,), 10)
+    result = pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=steps)
+    torch.manual_seed(1)
+    net = importlib.import_module("mlp").mlp([64, 32])
+    theirs = OPTIMIZERS[optimizer](net.parameters())
+    for _ in range(steps):
+        theirs.zero_grad()
+        torch.nn.functional.cross_entropy(net(torch.from_numpy(numpy.load(images))),
+                                          torch.from_numpy(numpy.load(labels))).backward()
+        theirs.step()
+    before, after = safetensors.load(project / "weights.safetensors"), result.weights()
+    for name, parameter in net.named_parameters():
+        moved = parameter.detach().numpy() - before[name]
+        difference = after[name] - parameter.detach().numpy()
+        assert numpy.linalg.norm(difference) <= 1e-3 * numpy.linalg.norm(moved), name

@@ -1,0 +1,148 @@
+"""Wrong input gives one clear error and exit 1, wrong usage exit 2; never a crash, never a half-written folder."""
+
+import random
+
+import onnx
+import pytest
+
+import pipeline
+
+
+def refused(*command, status=1, says=()):
+    result = pipeline.run(*command, check=False)
+    text = result.stdout + result.stderr
+    assert result.returncode == status, text[-2000:]
+    assert "error: " in result.stderr, text[-2000:]
+    for trace in ("terminate called", "Assertion", "PLEASE submit", "Segmentation", "stack backtrace"):
+        assert trace not in text
+    for part in says:
+        assert part in result.stderr, result.stderr
+    return result.stderr
+
+
+def pdc(model, folder, *options, **expected):
+    return refused(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", "-o", folder, *options, **expected)
+
+
+@pytest.fixture
+def project(tmp_path):
+    return tmp_path / "project"
+
+
+def test_missing_file(project):
+    pdc("/nonexistent.onnx", project, says=["/nonexistent.onnx"])
+    assert not project.exists()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_broken_models(seed, models, project, tmp_path):
+    data = bytearray(models("lenet5").read_bytes())
+    generator = random.Random(seed)
+    if seed % 3 == 0:
+        data = data[:generator.randrange(len(data))]
+    elif seed % 3 == 1:
+        data = bytearray(generator.randbytes(4096))
+    else:
+        for _ in range(200):
+            data[generator.randrange(2000)] = generator.randrange(256)
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(data)
+    result = pipeline.run(pipeline.BIN / "pdc", broken, "--gpus", 2, "--device", "cpu", "--minibatch", 8,
+                          "-o", project, check=False)
+    assert result.returncode in (0, 1), result.stderr  # flipped bits may leave a valid model
+    assert (result.returncode == 0) != ("error: " in result.stderr)
+
+
+def test_unknown_operator(project, tmp_path):
+    node = onnx.helper.make_node("NonMaxSuppression", ["x", "x"], ["y"], name="the_node")
+    value = lambda name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3])
+    graph = onnx.helper.make_graph([node], "g", [value("x")], [value("y")])
+    path = tmp_path / "unknown.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)]), str(path))
+    pdc(path, project, says=["the_node", "NonMaxSuppression", "13"])
+
+
+def test_hostile_names_stay_data(models, tmp_path):
+    """A node called like code compiles, runs and executes nothing."""
+    model = onnx.load(str(models("mlp")))
+    evil = 'x"); system("touch ' + str(tmp_path / "owned") + '"); //*/ \\'
+    for index, node in enumerate(model.graph.node):
+        node.name = f"{evil}{index}\n"
+    path = tmp_path / "hostile.onnx"
+    onnx.save(model, str(path))
+    project = pipeline.compile_model(path, tmp_path / "project", "--minibatch", 8, "--microbatches", 2, workers=2)
+    images, labels = pipeline.draw_images(tmp_path, 16, (784,), 10)
+    pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("options,status,says", [
+    (["--minibatch", "0"], 1, ["minibatch"]),
+    (["--minibatch", "7", "--microbatches", "2"], 1, ["7"]),
+    (["--loss", "hinge", "--minibatch", "8"], 1, ["hinge", "cross_entropy"]),
+    (["--optimizer", "sgd,speed=3", "--minibatch", "8"], 1, ["speed"]),
+    (["--schedule", "nonsense", "--minibatch", "8"], 1, ["nonsense", "1f1b"]),
+    (["--memory", "1K", "--minibatch", "8"], 1, ["memory"]),
+    (["--topology", "/nonexistent.json", "--minibatch", "8"], 1, ["/nonexistent.json"]),
+    (["--profile", "/nonexistent.json", "--minibatch", "8"], 1, ["/nonexistent.json"]),
+    (["--stages", "/nonexistent", "--minibatch", "8"], 1, ["/nonexistent"]),
+    (["--no-such-option"], 2, []),
+])
+def test_options(options, status, says, models, project):
+    if status == 2:
+        result = pipeline.run(pipeline.BIN / "pdc", models("lenet5"), "--gpus", 2, *options, check=False)
+        assert result.returncode == 2
+        return
+    pdc(models("lenet5"), project, *options, status=status, says=says)
+
+
+def test_symbolic_batch_needs_minibatch(models, project):
+    pdc(models("lenet5"), project, says=["--minibatch"])
+
+
+def test_more_stages_than_units(models, project):
+    refused(pipeline.BIN / "pdc", models("mlp"), "--gpus", 64, "--device", "cpu", "--minibatch", 64,
+            "-o", project, says=["64"])
+
+
+@pytest.fixture(scope="module")
+def built(models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built")
+    project = pipeline.compile_model(models("mlp"), folder / "project", "--minibatch", 8, "--microbatches", 2, workers=2)
+    images, labels = pipeline.draw_images(folder, 16, (784,), 10)
+    pipeline.train(project, folder / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
+    return project, images, labels
+
+
+@pytest.mark.parametrize("transport", ["local", "mpi"])
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY\x01\x00\xff\xffgarbage", b"\x00\x00\x08\x03\xff\xff\xff\xff",
+                                     b"\x1f\x8b\x08broken gzip", b"{}"])
+def test_broken_data(content, transport, built, tmp_path):
+    project, images, labels = built
+    broken = tmp_path / "broken"
+    broken.write_bytes(content)
+    refused(pipeline.BIN / "pdc-run", project, "--transport", transport, "--data", f"input={broken}", "--data",
+            f"labels={labels}", "--steps", 1, says=["broken"])
+
+
+def test_wrong_data(built, tmp_path):
+    project, images, labels = built
+    run = lambda *data, says: refused(pipeline.BIN / "pdc-run", project, "--transport", "local", "--steps", 1,
+                                      *[part for entry in data for part in ("--data", entry)], says=says)
+    run(f"input={images}", says=["labels"])
+    run(f"input={images}", f"labels={labels}", f"other={labels}", says=["other"])
+    run(f"input={labels}", f"labels={labels}", says=["input"])
+    run(f"input={images}", "labels=/nonexistent", says=["/nonexistent"])
+
+
+def test_broken_weights(built, tmp_path):
+    project, images, labels = built
+    weights = project / "weights.safetensors"
+    whole = weights.read_bytes()
+    try:
+        for content in (b"", whole[:100], whole[:-5], b"\xff" * 64):
+            weights.write_bytes(content)
+            refused(pipeline.BIN / "pdc-run", project, "--transport", "local", "--data", f"input={images}", "--data",
+                    f"labels={labels}", "--steps", 1, says=["weights.safetensors"])
+    finally:
+        weights.write_bytes(whole)

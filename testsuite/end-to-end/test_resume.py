@@ -1,0 +1,45 @@
+"""A resumed run goes on bit for bit, at any number of stages."""
+
+import numpy
+import pytest
+
+import pipeline
+
+SHAPE, SIZE, MICROBATCHES = (1, 28, 28), 8, 2
+
+
+def make(model, folder, stages, schedule="1f1b"):
+    return pipeline.compile_model(
+        model, folder, "--exact", "--schedule", schedule, "--minibatch", SIZE * MICROBATCHES, "--microbatches",
+        MICROBATCHES, "--optimizer", "adam,lr=0.003", workers=stages)
+
+
+@pytest.mark.parametrize("before,after", [(1, 1), (2, 2), (2, 3), (3, 1)])
+def test_continues(before, after, models, tmp_path):
+    """fashion has Dropout and running statistics; 7 steps cross an epoch of 5 steps."""
+    images, labels = pipeline.draw_images(tmp_path, SIZE * MICROBATCHES * 5, SHAPE, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    schedule = ["--lr-schedule", "cosine,warmup=2", "--epochs", 2]
+    first = make(models("fashion"), tmp_path / "first", before)
+    whole = pipeline.train(first, tmp_path / "whole", *schedule, data=data)
+    half = pipeline.train(first, tmp_path / "half", "--save-every", 3, *schedule, data=data)
+    third = sorted((tmp_path / "half" / "checkpoints").glob("step-*"))[0]
+    second = first if before == after else make(models("fashion"), tmp_path / "second", after)
+    rest = pipeline.train(second, tmp_path / "rest", "--resume", third, *schedule, data=data)
+    assert half.losses == whole.losses
+    assert rest.losses == whole.losses[-len(rest.losses):] and len(rest.losses) == len(whole.losses) - 3
+    expected, found = whole.weights(), rest.weights()
+    assert expected.keys() == found.keys()
+    for name in expected:
+        assert numpy.array_equal(found[name], expected[name]), name
+
+
+def test_checkpoint_of_another_model_is_refused(models, tmp_path):
+    images, labels = pipeline.draw_images(tmp_path, 32, (784,), 10)
+    small = pipeline.compile_model(models("mlp"), tmp_path / "mlp", "--minibatch", 16, "--microbatches", 1)
+    run = pipeline.train(small, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
+    other = make(models("fashion"), tmp_path / "fashion", 1)
+    images, labels = pipeline.draw_images(tmp_path / "images", 32, SHAPE, 10)
+    result = pipeline.train(other, tmp_path / "other", "--resume", run.checkpoint, steps=1, check=False,
+                            data=[f"input={images}", f"labels={labels}"])
+    assert result.returncode == 1 and "error: " in result.stderr, result.stderr

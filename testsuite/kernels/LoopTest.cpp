@@ -1,0 +1,66 @@
+#include "runtime/kernels/Elementwise.h"
+#include "runtime/kernels/Random.h"
+
+#include "compiler/operators/Dropout.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace pdc::runtime {
+
+TEST(Loops, OneTwoAndThreeResults) {
+  const int64_t count = kParallelElements + 13;
+  std::vector<float> a(count), b(count), x(count), y(count), z(count);
+  for (int64_t i = 0; i < count; ++i)
+    a[i] = static_cast<float>(i), b[i] = static_cast<float>(3 - i);
+  runtime::Run run;
+  elementwise(
+      run, count, [](float u, float v) -> float { return u * v; }, x.data(), a.data(), b.data());
+  elementwise(
+      run, count, [](float u) { return results(u + 1, u + 2); }, y.data(), z.data(), a.data());
+  for (int64_t i = 0; i < count; ++i) {
+    ASSERT_EQ(x[i], a[i] * b[i]);
+    ASSERT_EQ(y[i], a[i] + 1);
+    ASSERT_EQ(z[i], a[i] + 2);
+  }
+  elementwise(
+      run, count, [](float u, float v) { return results(u, v, u - v); }, x.data(), y.data(),
+      z.data(), a.data(), b.data());
+  ASSERT_EQ(z[5], a[5] - b[5]);
+}
+
+TEST(Loops, InPlaceAndSums) {
+  std::vector<float> a(100, 2), sum(100, 7);
+  runtime::Run run;
+  elementwise(
+      run, 100, [](float u) { return u * u; }, a.data(), a.data());
+  accumulate(run, 100, sum.data(), a.data(), true);
+  EXPECT_EQ(sum[99], 11);
+  accumulate(run, 100, sum.data(), a.data(), false);
+  EXPECT_EQ(sum[0], 4);
+}
+
+TEST(Loops, OtherElementTypes) {
+  std::vector<int64_t> a(10, 3);
+  std::vector<float> b(10);
+  std::vector<uint8_t> c(10);
+  runtime::Run run;
+  elementwise(
+      run, 10, [](int64_t u) -> float { return static_cast<float>(u); }, b.data(), a.data());
+  elementwise(
+      run, 10, [](float u) -> bool { return u > 2; }, c.data(), b.data());
+  EXPECT_EQ(b[9], 3);
+  EXPECT_EQ(c[9], 1);
+}
+
+TEST(Random, IsTheCompilersFunction) {
+  for (uint64_t seed : {0ull, 42ull, 1ull << 63})
+    for (uint64_t step : {0ull, 7ull})
+      for (uint64_t sample : {3ull, 1ull << 40})
+        for (uint64_t element = 0; element < 50; ++element)
+          ASSERT_EQ(drawBits(samplePrefix(seed, step, sample, 99), element),
+                    ::pdc::drawBits(seed, step, sample, 99, element));
+}
+
+} // namespace pdc::runtime

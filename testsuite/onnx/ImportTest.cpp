@@ -1,0 +1,222 @@
+#include "compiler/onnx/Import.h"
+#include "compiler/onnx/Binding.h"
+#include "testsuite/onnx/ModelText.h"
+
+#include "mlir/IR/Verifier.h"
+
+using namespace pdc;
+using namespace pdc::testing;
+
+/// The module as text, or the refusal.
+static std::string import(const Model &model, const ImportOptions &options = {}) {
+  mlir::MLIRContext context;
+  try {
+    auto module = importModel(context, model, options);
+    EXPECT_TRUE(mlir::succeeded(mlir::verify(*module)));
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    module->print(out);
+    return text;
+  } catch (const Error &error) {
+    return error.what();
+  }
+}
+
+static Model small() {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[batch, 4] x) => (float[batch, 3] y) {
+      h = Gemm<transB = 1>(x, w, b)
+      n = BatchNormalization<training_mode = 1>(h, scale, shift, mean, var)
+      d, mask = Dropout(n, ratio, training)
+      y = Relu(d)
+    })");
+  addInitializer(proto, "w", {3, 4}, std::vector<float>(12, 1));
+  for (const char *name : {"b", "scale", "shift", "mean", "var"})
+    addInitializer(proto, name, {3}, {1, 1, 1});
+  addInitializer(proto, "ratio", {}, {0.25});
+  onnx::TensorProto &training = *proto.mutable_graph()->add_initializer();
+  training.set_name("training");
+  training.set_data_type(onnx::TensorProto::BOOL);
+  training.add_int32_data(1);
+  return read(proto);
+}
+
+static void expectLines(const std::string &text, const std::vector<std::string> &lines) {
+  size_t at = 0;
+  for (const std::string &line : lines) {
+    size_t found = text.find(line, at);
+    ASSERT_NE(found, std::string::npos) << line << "\nis not in\n" << text;
+    at = found + line.size();
+  }
+}
+
+TEST(Import, memoriesAndBothEntries) {
+  std::string text = import(small(), {.microbatchSize = 8});
+  expectLines(text, {"pdc.memory @x input microbatch : tensor<8x4xf32>",
+                     "pdc.memory @labels input microbatch : tensor<8xi64>",
+                     "pdc.memory @w weight version : tensor<3x4xf32> {initial = \"file\"}",
+                     "pdc.memory @b weight version : tensor<3xf32>",
+                     "pdc.memory @mean state microbatch : tensor<3xf32>",
+                     "pdc.memory @pdc.random input microbatch : tensor<10xi64>",
+                     "pdc.memory @pdc.loss metric update : tensor<f32>",
+                     "func.func @train()",
+                     "pdc.weight_version @w latest : tensor<3x4xf32>",
+                     "pdc.node \"Gemm\" ",
+                     "pdc.read @mean : tensor<3xf32>",
+                     "pdc.node \"BatchNormInternal\" ",
+                     "to @mean",
+                     "to @var",
+                     "pdc.read @pdc.random",
+                     "pdc.node \"Dropout\" ",
+                     "ratio = 2.500000e-01",
+                     "pdc.node \"SoftmaxCrossEntropyLoss\" \"loss\"",
+                     "into @pdc.loss ",
+                     "into @pdc.loss_weight",
+                     "func.func @evaluate()",
+                     "pdc.node \"BatchNormalization\" ",
+                     "training_mode = 0",
+                     "pdc.node \"Relu\" ",
+                     "into @pdc.evaluation_loss ",
+                     "into @pdc.evaluation_loss_weight",
+                     "pdc.node \"CorrectPredictions\"",
+                     "into @pdc.evaluation_correct"});
+  std::string evaluation = text.substr(text.find("@evaluate"));
+  EXPECT_EQ(evaluation.find("Dropout"), std::string::npos);
+}
+
+TEST(Import, microbatchSize) {
+  expectLines(import(small()), {"the first dimension 'batch' of the inputs has no size"});
+  EXPECT_FALSE(fixedMicrobatchSize(small()));
+  Model fixed = small();
+  bindDimension(fixed, "batch", 2);
+  EXPECT_EQ(fixedMicrobatchSize(fixed), 2);
+  expectLines(import(fixed), {"tensor<2x4xf32>"});
+  expectLines(import(fixed, {.microbatchSize = 3}),
+              {"a microbatch has 2 samples in the file and cannot have 3"});
+  expectLines(import(small(), {.microbatchSize = 2, .dimensions = {{"time", 3}}}),
+              {"no dimension 'time'; there is batch"});
+}
+
+TEST(Import, parameters) {
+  ImportOptions options{.microbatchSize = 2};
+  options.parameters.train = {"w", "sc*"};
+  expectLines(import(small(), options),
+              {"@w weight version", "@b constant once", "@scale weight version"});
+  options.parameters = {{}, {"w"}};
+  expectLines(import(small(), options), {"@w constant once", "@b weight version"});
+  options.parameters = {{"nothing*"}, {}};
+  expectLines(import(small(), options),
+              {"pattern 'nothing*' matches no floating-point initializer"});
+  options.parameters = {{}, {"*"}};
+  expectLines(import(small(), options), {"no initializer is left to train"});
+}
+
+TEST(Import, lossOption) {
+  expectLines(import(small(), {.microbatchSize = 2, .loss = "mse:y:target"}),
+              {"@target input microbatch : tensor<2x3xf32>", "\"MeanSquaredError\"",
+               "\"LossWeight\" \"loss_weight\"(%", ") {} "});
+  expectLines(import(small(), {.microbatchSize = 2, .loss = "hinge"}),
+              {"loss 'hinge' is unknown; expected one of cross_entropy, nll"});
+  expectLines(import(small(), {.microbatchSize = 2, .loss = "nll:z"}),
+              {"the model has no value 'z'; its outputs are 'y'"});
+  expectLines(import(small(), {.microbatchSize = 2, .loss = "output"}),
+              {"@pdc.one constant once : tensor<f32> {initial = 1.000000e+00 : f64}"});
+}
+
+TEST(Import, lossOfTheGraph) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x, int64[2] target) => (float loss) {
+      y = MatMul(x, w)
+      loss = SoftmaxCrossEntropyLoss<ignore_index = 7>(y, target)
+    })");
+  addInitializer(proto, "w", {3, 3}, std::vector<float>(9, 1));
+  std::string text = import(read(proto));
+  expectLines(text, {"@target input microbatch : tensor<2xi64>", "\"SoftmaxCrossEntropyLoss\" ",
+                     "ignore_index = 7", "reduction = \"sum\""});
+  EXPECT_EQ(text.find("@labels"), std::string::npos);
+}
+
+TEST(Import, softmaxBelongsToCrossEntropy) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] p) { y = MatMul(x, w)  p = Softmax(y) })");
+  addInitializer(proto, "w", {3, 3}, std::vector<float>(9, 1));
+  EXPECT_EQ(import(read(proto)).find("\"Softmax\""), std::string::npos);
+}
+
+TEST(Import, fillsAndLiterals) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) {
+      w = ConstantOfShape<value = float[1] {0.5}>(shape)
+      half = Constant<value = float {0.25}>()
+      m = MatMul(x, w)
+      s = Mul(m, half)
+      y = Reshape(s, to)
+    })");
+  addShape(proto, "shape", {3, 3});
+  addShape(proto, "to", {2, 3});
+  expectLines(import(read(proto)),
+              {"@w weight version : tensor<3x3xf32> {initial = 5.000000e-01 : f64}",
+               "@half constant once : tensor<f32> {initial = 2.500000e-01 : f64}",
+               "pdc.node \"Constant\" \"to\"() {value = dense<[2, 3]> : tensor<2xi64>}"});
+}
+
+TEST(Import, hostileNamesStayData) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) { m = MatMul(x, w)  y = Relu(m) })");
+  addInitializer(proto, "w", {3, 3}, std::vector<float>(9, 1));
+  const std::string name = "x\"); system(\"true";
+  proto.mutable_graph()->mutable_node(1)->set_name(name);
+  proto.mutable_graph()->mutable_node(0)->set_input(1, name);
+  proto.mutable_graph()->mutable_initializer(0)->set_name(name);
+  expectLines(import(read(proto)), {"pdc.memory @\"x\\22); system(\\22true\" weight"});
+  proto.mutable_graph()->mutable_node(0)->set_input(1, "train");
+  proto.mutable_graph()->mutable_initializer(0)->set_name("train");
+  expectLines(import(read(proto)), {"'train': this name is needed"});
+}
+
+/// The models beside the repository are not part of it: without them there is nothing to check.
+class SharedModels : public ::testing::TestWithParam<const char *> {};
+
+TEST_P(SharedModels, areImported) {
+  std::filesystem::path path =
+      std::filesystem::path(PDC_SOURCE_DIR) / "../shared/data/models" / GetParam();
+  if (!std::filesystem::exists(path))
+    GTEST_SKIP() << GetParam() << " is not there";
+  std::string text = import(readModel(path));
+  expectLines(text, {" weight version ", "@train", "@pdc.loss", "@evaluate"});
+  EXPECT_EQ(text.find("\"Softmax\""), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(light, SharedModels,
+                         ::testing::Values("light_bvlc_alexnet.onnx", "light_resnet50.onnx",
+                                           "light_squeezenet.onnx"));
+
+TEST(Import, quickstartNetwork) {
+  Model model = readModel(std::filesystem::path(PDC_SOURCE_DIR) / "tools/models/fashion.onnx");
+  expectLines(import(model, {.microbatchSize = 16}),
+              {"pdc.memory @input input microbatch : tensor<16x1x28x28xf32>",
+               "pdc.node \"Conv\" \"/conv1/Conv\"", "pdc.node \"BatchNormInternal\" \"/norm1/"});
+}
+
+/// The operators of both entries in order, without constants.
+static std::string operatorsOf(const std::string &text) {
+  const std::string before = "pdc.node \"", constant = "Constant";
+  std::string result;
+  for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at + 1)) {
+    size_t begin = at + before.size();
+    std::string op = text.substr(begin, text.find('"', begin) - begin);
+    if (op != constant)
+      result += op + " ";
+  }
+  return result;
+}
+
+TEST(Import, opsetsOfOneNetworkGiveOneGraph) {
+  std::filesystem::path seeds = std::filesystem::path(PDC_SOURCE_DIR) / "testsuite/onnx/fuzz/seeds";
+  auto operators = [&](const char *file) {
+    return operatorsOf(import(readModel(seeds / file), {.microbatchSize = 2}));
+  };
+  EXPECT_EQ(operators("torch-9.onnx"), operators("torch-17.onnx"));
+  EXPECT_EQ(operators("torch-13.onnx"), operators("torch-17.onnx"));
+  EXPECT_NE(operators("torch-17.onnx").find("BatchNormInternal Relu MaxPool"), std::string::npos);
+}

@@ -1,0 +1,64 @@
+#include "compiler/onnx/Safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+using namespace pdc;
+
+static std::filesystem::path temporary(const std::string &name) {
+  return std::filesystem::path(::testing::TempDir()) / name;
+}
+
+static Initializer stored(const std::string &name, std::vector<int64_t> shape, std::string bytes) {
+  uint64_t length = bytes.size();
+  return {name, {ElementType::f32, std::move(shape)}, {}, std::move(bytes), {}, 0, length};
+}
+
+TEST(Safetensors, writesWhatItReads) {
+  Model model;
+  model.initializers["b"] = stored("b", {2}, "abcdefgh");
+  model.initializers["a \"quoted\""] = stored("a \"quoted\"", {}, "1234");
+  model.initializers["filled"] = {"filled", {ElementType::f32, {9}}, 0.5, {}, {}, 0, 0};
+  model.initializers["shape"] = {"shape", {ElementType::i64, {1}}, {}, "12345678", {}, 0, 8};
+  std::filesystem::path path = temporary("weights.safetensors");
+  writeWeights(model, path);
+  auto tensors = readSafetensors(path);
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(readBytes(path, tensors.at("a \"quoted\"")), "1234");
+  EXPECT_EQ(readBytes(path, tensors.at("b")), "abcdefgh");
+  EXPECT_EQ(tensors.at("b").type.toString(), "f32[2]");
+}
+
+static std::string refusal(const std::string &header, const std::string &data = "12345678") {
+  std::filesystem::path path = temporary("damaged.safetensors");
+  std::ofstream out(path, std::ios::binary);
+  for (size_t i = 0; i < 8; ++i)
+    out.put(static_cast<char>(header.size() >> (8 * i)));
+  out << header << data;
+  out.close();
+  try {
+    readSafetensors(path);
+    return "";
+  } catch (const Error &error) {
+    return error.what();
+  }
+}
+
+TEST(Safetensors, refusesDamagedFiles) {
+  EXPECT_EQ(refusal(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})"), "");
+  for (const char *header :
+       {"", "{", "[]x", "[1]", "3", R"({"w":1})", R"({"w":{}})",
+        R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,12]}})",
+        R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})",
+        R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})",
+        R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})",
+        R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})",
+        R"({"w":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})",
+        R"({"w":{"dtype":"F32","shape":"2","data_offsets":[0,8]}})"})
+    EXPECT_NE(refusal(header), "") << header;
+  EXPECT_NE(refusal(std::string(100000, '[')), "");
+  std::ofstream(temporary("short.safetensors")) << "abc";
+  EXPECT_THROW(readSafetensors(temporary("short.safetensors")), Error);
+  EXPECT_THROW(readSafetensors(temporary("absent.safetensors")), Error);
+}

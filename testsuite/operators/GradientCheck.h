@@ -1,0 +1,188 @@
+#pragma once
+
+#include "compiler/operators/Operator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <random>
+#include <set>
+
+/// Runs one operator and its gradient rule eagerly, in double, and compares the gradient with
+/// central finite differences.
+namespace pdc::test {
+
+/// Numbers of a fixed seed.
+class Draw {
+public:
+  explicit Draw(unsigned seed = 1) : engine(seed) {}
+  double real(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(engine);
+  }
+  int64_t integer(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(engine);
+  }
+  Tensor reals(std::vector<int64_t> shape, double low = -1, double high = 1) {
+    Tensor tensor = Tensor::zeros({ElementType::f64, std::move(shape)});
+    for (double &element : tensor.data)
+      element = real(low, high);
+    return tensor;
+  }
+  Tensor integers(std::vector<int64_t> shape, int64_t low, int64_t high) {
+    Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
+    for (double &element : tensor.data)
+      element = static_cast<double>(integer(low, high));
+    return tensor;
+  }
+  /// Distinct elements far enough apart that a small step changes no order, none near a whole
+  /// number.
+  Tensor distinct(std::vector<int64_t> shape) {
+    Tensor tensor = Tensor::zeros({ElementType::f64, std::move(shape)});
+    double middle = tensor.data.size() / 2.0;
+    for (size_t i = 0; i < tensor.data.size(); ++i)
+      tensor.data[i] = (static_cast<double>(i) + 0.37 - middle) / 8;
+    std::shuffle(tensor.data.begin(), tensor.data.end(), engine);
+    return tensor;
+  }
+  std::mt19937 engine;
+};
+
+/// A node with its operands' values.
+struct Case {
+  std::string op;
+  Attributes attributes;
+  std::vector<Tensor> inputs;
+  /// Inputs to differentiate by.
+  std::vector<size_t> wanted;
+  size_t outputs = 1;
+  /// Values that the shape rule may see, besides integers.
+  bool allKnown = false;
+};
+
+inline std::vector<const Tensor *> pointers(const std::vector<Tensor> &tensors) {
+  std::vector<const Tensor *> result;
+  for (const Tensor &tensor : tensors)
+    result.push_back(&tensor);
+  return result;
+}
+
+/// Evaluates a node and checks that the shape rule, which sees integer values only, agrees.
+inline std::vector<Tensor> run(std::string_view op, const Attributes &attributes,
+                               std::span<const Tensor *const> inputs, size_t outputs = 1) {
+  const Operator *rule = findOperator(op);
+  if (!rule)
+    throw Error("no operator " + std::string(op));
+  std::vector<const TensorType *> types;
+  std::vector<const Tensor *> constants;
+  for (const Tensor *input : inputs) {
+    types.push_back(input ? &input->type : nullptr);
+    constants.push_back(input && !isFloatingPoint(input->type.element) ? input : nullptr);
+  }
+  NodeView node{op, "test", attributes, types, constants, outputs};
+  std::vector<TensorType> inferred = inferTypes(*rule, node);
+  std::vector<Tensor> results = evaluateNode(*rule, node, inputs);
+  EXPECT_EQ(inferred.size(), results.size()) << op;
+  for (size_t i = 0; i < std::min(inferred.size(), results.size()); ++i) {
+    EXPECT_EQ(inferred[i].toString(), results[i].type.toString()) << op << " output " << i;
+    EXPECT_EQ(results[i].data.size(), size_t(inferred[i].elementCount())) << op;
+  }
+  return results;
+}
+
+inline std::vector<Tensor> run(const Case &test) {
+  return run(test.op, test.attributes, pointers(test.inputs), test.outputs);
+}
+
+/// Executes what a gradient rule adds at once; a value is a tensor.
+class EagerGradientBuilder : public GradientBuilder {
+public:
+  EagerGradientBuilder(const Case &test, std::vector<Tensor> outputs, Tensor seed)
+      : test(test), outputs(std::move(outputs)), seed(std::move(seed)),
+        gradients(test.inputs.size()) {}
+
+  const Attributes &attributes() const override { return test.attributes; }
+  size_t inputCount() const override { return test.inputs.size(); }
+  size_t outputCount() const override { return outputs.size(); }
+  GradientValue input(size_t i) const override { return wrap(test.inputs.at(i)); }
+  GradientValue output(size_t i) const override { return wrap(outputs.at(i)); }
+  TensorType type(GradientValue value) const override { return tensor(value).type; }
+  GradientValue outputGradient(size_t i) const override {
+    return i == 0 ? wrap(seed) : GradientValue();
+  }
+  bool wants(size_t i) const override {
+    return std::find(test.wanted.begin(), test.wanted.end(), i) != test.wanted.end();
+  }
+  void setInputGradient(size_t i, GradientValue gradient) override {
+    gradients.at(i) = &tensor(gradient);
+  }
+  std::vector<GradientValue> node(std::string_view op, std::vector<GradientValue> inputs,
+                                  Attributes attributes, size_t count) override {
+    std::vector<const Tensor *> operands;
+    for (GradientValue value : inputs)
+      operands.push_back(value ? &tensor(value) : nullptr);
+    std::vector<GradientValue> results;
+    for (Tensor &result : run(op, attributes, operands, count))
+      results.push_back(constant(std::move(result)));
+    return results;
+  }
+  GradientValue constant(Tensor value) override {
+    made.push_back(std::move(value));
+    return wrap(made.back());
+  }
+  const Tensor *gradient(size_t i) const { return gradients.at(i); }
+
+private:
+  static GradientValue wrap(const Tensor &value) { return {const_cast<Tensor *>(&value)}; }
+  static const Tensor &tensor(GradientValue value) {
+    return *static_cast<const Tensor *>(value.handle);
+  }
+
+  const Case &test;
+  std::vector<Tensor> outputs;
+  Tensor seed;
+  std::vector<const Tensor *> gradients;
+  std::deque<Tensor> made;
+};
+
+inline double weighted(const Tensor &value, const Tensor &weights) {
+  double sum = 0;
+  for (size_t i = 0; i < value.data.size(); ++i)
+    sum += value.data[i] * weights.data[i];
+  return sum;
+}
+
+/// Differentiates sum(weights * output 0) by every wanted input, both ways.
+inline void checkGradient(Case test, double tolerance = 2e-6) {
+  SCOPED_TRACE(test.op);
+  const Operator *rule = findOperator(test.op);
+  ASSERT_TRUE(rule && rule->differentiate);
+  std::vector<Tensor> outputs = run(test.op, test.attributes, pointers(test.inputs),
+                                    std::max(test.outputs, rule->outputs.size()));
+  Draw draw(7);
+  Tensor seed = draw.reals(outputs[0].type.shape);
+  seed.type.element = outputs[0].type.element;
+  EagerGradientBuilder builder(test, outputs, seed);
+  rule->differentiate(builder);
+  for (size_t i : test.wanted) {
+    const Tensor *gradient = builder.gradient(i);
+    ASSERT_TRUE(gradient) << "no gradient of input " << i;
+    ASSERT_EQ(gradient->type.toString(), test.inputs[i].type.toString()) << "input " << i;
+    for (size_t e = 0; e < gradient->data.size(); ++e) {
+      const double step = 1e-5;
+      double &element = test.inputs[i].data[e], before = element;
+      element = before + step;
+      double above = weighted(run(test)[0], seed);
+      element = before - step;
+      double below = weighted(run(test)[0], seed);
+      element = before;
+      double expected = (above - below) / (2 * step);
+      ASSERT_NEAR(gradient->data[e], expected, tolerance * std::max(1.0, std::abs(expected)))
+          << "input " << i << " element " << e;
+    }
+  }
+}
+
+} // namespace pdc::test

@@ -1,0 +1,198 @@
+#include "compiler/operators/Dropout.h"
+#include "compiler/operators/Window.h"
+#include "runtime/kernels/Random.h"
+#include "testsuite/operators/GradientCheck.h"
+
+#include <limits>
+
+namespace pdc::test {
+
+using Shape = std::vector<int64_t>;
+
+static std::string refusal(const Case &test) {
+  try {
+    run(test);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "no refusal";
+}
+
+static Tensor zeros(Shape shape, ElementType element = ElementType::f32) {
+  return Tensor::zeros({element, std::move(shape)});
+}
+
+TEST(Rule, RefusalsNameTheNode) {
+  EXPECT_EQ(refusal({"Conv", {}, {zeros({1, 3, 5, 5}), zeros({4, 2, 3, 3})}}),
+            "node 'test' (Conv): input [1,3,5,5] does not fit weight [4,2,3,3] in 1 groups");
+  EXPECT_EQ(refusal({"Conv", {}, {zeros({1, 3, 2, 2}), zeros({4, 3, 3, 3})}}),
+            "node 'test' (Conv): the window of 3 is larger than the padded input of 2 in spatial "
+            "dimension 0");
+  EXPECT_EQ(refusal({"Add", {}, {zeros({2, 3}), zeros({4})}}),
+            "node 'test' (Add): shapes [2,3] and [4] do not broadcast");
+  EXPECT_EQ(refusal({"Gemm", {}, {zeros({2, 3}), zeros({4, 5})}}),
+            "node 'test' (Gemm): inner dimensions of f32[2,3] and f32[4,5] differ: 3 and 4");
+  EXPECT_EQ(refusal({"Reshape", {}, {zeros({2, 3}), Tensor::vector({4, -1})}}),
+            "node 'test' (Reshape): cannot bring f32[2,3] to shape [4,1]");
+  EXPECT_EQ(refusal({"Relu", {}, {zeros({2}, ElementType::i64)}}),
+            "node 'test' (Relu): element type i64 of input 0 is not supported");
+  EXPECT_EQ(refusal({"Gather", {}, {zeros({2, 3}), Tensor::vector({2})}}),
+            "node 'test' (Gather): index 2 is outside dimension 0 of [2,3]");
+  EXPECT_EQ(refusal({"Transpose", {{"perm", Shape{0, 0}}}, {zeros({2, 3})}}),
+            "node 'test' (Transpose): axis 0 is named twice");
+  EXPECT_EQ(refusal({"LeakyRelu", {{"alpha", std::string("x")}}, {zeros({2})}}),
+            "node 'test' (LeakyRelu): attribute 'alpha' is not a number");
+  EXPECT_EQ(refusal({"SoftmaxCrossEntropyLoss",
+                     {{"reduction", std::string("sum")}},
+                     {zeros({1, 3}), Tensor::vector({3})}}),
+            "node 'test' (SoftmaxCrossEntropyLoss): label 3 is outside the 3 classes");
+  EXPECT_EQ(refusal({"Div", {}, {Tensor::vector({1}), Tensor::vector({0})}}),
+            "node 'test' (Div): integer division by zero");
+}
+
+TEST(Rule, RefusesHostileNumbers) {
+  const int64_t most = std::numeric_limits<int64_t>::max(), least = -most - 1;
+  EXPECT_NE(refusal({"ConstantOfShape", {}, {Tensor::vector({1 << 30, 1 << 30})}}), "no refusal");
+  EXPECT_NE(refusal({"ConstantOfShape", {}, {Tensor::vector({-1})}}), "no refusal");
+  EXPECT_NE(refusal({"Expand", {}, {zeros({1}), Tensor::vector({1 << 30, 1 << 30, 1 << 30})}}),
+            "no refusal");
+  for (int64_t value : {most, least}) {
+    EXPECT_NE(refusal({"Unsqueeze", {}, {zeros({1}), Tensor::vector({value})}}), "no refusal");
+    EXPECT_NE(refusal({"Flatten", {{"axis", value}}, {zeros({1})}}), "no refusal");
+    for (const char *name : {"strides", "dilations"})
+      EXPECT_NE(refusal({"AveragePool",
+                         {{"kernel_shape", Shape{2, 2}}, {name, Shape{value, value}}},
+                         {zeros({1, 1, 4, 4})}}),
+                "no refusal");
+  }
+}
+
+TEST(Rule, SliceClampsFarEnds) {
+  const int64_t far = std::numeric_limits<int64_t>::max();
+  Tensor x = Tensor::vector({0, 1, 2, 3, 4});
+  auto slice = [&](int64_t start, int64_t end, int64_t step) {
+    return run({"Slice",
+                {},
+                {x, Tensor::vector({start}), Tensor::vector({end}), Tensor::vector({0}),
+                 Tensor::vector({step})}})[0]
+        .toIntegers();
+  };
+  EXPECT_EQ(slice(1, far, 2), (Shape{1, 3}));
+  EXPECT_EQ(slice(-2, far, 1), (Shape{3, 4}));
+  EXPECT_EQ(slice(far, -far, -1), (Shape{4, 3, 2, 1, 0}));
+  EXPECT_EQ(slice(0, far, far), (Shape{0}));
+}
+
+/// PyTorch 1.13's torch.optim on two elements for three steps; weight decay 0.1 in all of them.
+struct Optimizer {
+  const char *op;
+  Attributes attributes;
+  size_t states;
+  std::vector<double> weights; ///< after the third step
+};
+
+static const Optimizer kOptimizers[] = {
+    {"SgdUpdate", {{"weight_decay", 0.1}}, 0, {0.90982425, -1.8441516249999999}},
+    {"MomentumUpdate",
+     {{"weight_decay", 0.1}, {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", int64_t(0)}},
+     1,
+     {0.94429424999999989, -1.9907166249999999}},
+    {"MomentumUpdate",
+     {{"weight_decay", 0.1}, {"momentum", 0.9}, {"dampening", 0.3}, {"nesterov", int64_t(0)}},
+     1,
+     {0.93671588249999982, -2.04638829625}},
+    {"MomentumUpdate",
+     {{"weight_decay", 0.1}, {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", int64_t(1)}},
+     1,
+     {0.85960480574999987, -1.833877295875}},
+    {"AdamUpdate",
+     {{"weight_decay", 0.1},
+      {"beta1", 0.9},
+      {"beta2", 0.999},
+      {"epsilon", 1e-3},
+      {"decoupled", int64_t(0)}},
+     2,
+     {0.95930209278658263, -2.0776689700553597}},
+    {"AdamUpdate",
+     {{"weight_decay", 0.1},
+      {"beta1", 0.9},
+      {"beta2", 0.999},
+      {"epsilon", 1e-3},
+      {"decoupled", int64_t(1)}},
+     2,
+     {0.94940943495356911, -2.0505218830578187}},
+};
+
+TEST(Rule, OptimizersAreTorchs) {
+  for (const Optimizer &optimizer : kOptimizers) {
+    SCOPED_TRACE(optimizer.op);
+    auto pair = [](double a, double b) { return Tensor{{ElementType::f64, {2}}, {a, b}}; };
+    auto scalar = [](double a) { return Tensor::scalar(ElementType::f64, a); };
+    std::vector<Tensor> now = {pair(1, -2)};
+    for (size_t i = 0; i < optimizer.states; ++i)
+      now.push_back(pair(0, 0));
+    const Tensor gradients[] = {pair(1, 3), pair(-4, 2), pair(6, -10)};
+    for (int step = 1; step <= 3; ++step) {
+      Case test{optimizer.op, optimizer.attributes, now, {}, now.size()};
+      // The gradient comes as a sum over 2, and the scale makes it a mean.
+      test.inputs.insert(test.inputs.begin() + 1, gradients[step - 1]);
+      test.inputs.push_back(scalar(0.5));
+      test.inputs.push_back(scalar(0.05));
+      if (optimizer.states)
+        test.inputs.push_back(scalar(step));
+      now = run(test);
+    }
+    for (size_t i = 0; i < 2; ++i)
+      EXPECT_NEAR(now[0].data[i], optimizer.weights[i], 1e-12) << "element " << i;
+  }
+}
+
+TEST(Rule, DropoutDrawsTheRuntimesBits) {
+  Draw draw;
+  for (int i = 0; i < 100; ++i) {
+    uint64_t seed = draw.engine(), step = i, sample = draw.engine(), key = draw.engine();
+    EXPECT_EQ(drawBits(seed, step, sample, key, i),
+              runtime::drawBits(runtime::samplePrefix(seed, step, sample, key), i));
+  }
+}
+
+TEST(Rule, DropoutKeepsItsShare) {
+  Tensor x = zeros({4, 10000});
+  x.data.assign(x.data.size(), 1);
+  Case test{
+      "Dropout", {{"ratio", 0.3}, {"key", int64_t(5)}}, {x, Tensor::vector({1, 2, 7, 8, 9, 7})}};
+  Tensor y = run(test)[0];
+  double kept = 0;
+  for (double element : y.data)
+    kept += element != 0;
+  EXPECT_NEAR(kept / y.data.size(), 0.7, 0.01);
+  // The same sample number draws the same mask wherever it stands in the batch.
+  EXPECT_TRUE(std::equal(y.data.begin(), y.data.begin() + 10000, y.data.begin() + 30000));
+}
+
+TEST(Rule, CostsCountProducts) {
+  TensorType x{ElementType::f32, {2, 3, 8, 8}}, w{ElementType::f32, {4, 3, 3, 3}};
+  const TensorType *inputs[] = {&x, &w};
+  Attributes none;
+  const Operator &conv = *findOperator("Conv");
+  NodeView node{"Conv", "", none, inputs, {}, 1};
+  Cost cost = costOf(conv, node, inferTypes(conv, node));
+  EXPECT_EQ(cost.flops, 2.0 * 2 * 4 * 6 * 6 * 27);
+  EXPECT_EQ(cost.bytes, 4.0 * (2 * 3 * 64 + 4 * 27 + 2 * 4 * 36));
+}
+
+/// An expression names no operand or attribute that the row does not have.
+TEST(Rule, ExpressionsNameTheirOperands) {
+  for (const Operator *op : allOperators())
+    for (std::string_view expression : op->expressions)
+      for (size_t i = expression.find('$'); i != expression.npos; i = expression.find('$', i + 1)) {
+        char next = expression[i + 1];
+        bool variadic = op->inputs.back().variadic;
+        if (std::isdigit(next))
+          EXPECT_LT(size_t(next - '0'), variadic ? 2 : op->inputs.size()) << op->name;
+        else
+          EXPECT_TRUE(std::isalpha(next)) << op->name;
+      }
+}
+
+} // namespace pdc::test

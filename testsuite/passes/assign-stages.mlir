@@ -1,0 +1,55 @@
+// RUN: pdc-opt %s --assign-stages=plan=%S/Inputs/two-stages.json | FileCheck %s
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.memory @x input microbatch : tensor<4xf32>
+pdc.memory @w weight version : tensor<4xf32>
+pdc.memory @"w/packed" derived version : tensor<4xf32>
+
+func.func @train() {
+  // A packed weight is prepared where it is read.
+  // CHECK: pdc.unit "w/reorder" {{.*}} stage = 1
+  %w = pdc.weight_version @w latest : tensor<4xf32>
+  %packed = pdc.unit "w/reorder" origin "?" prepare version (%0 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Identity" "w/reorder"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  pdc.write %packed to @"w/packed" : tensor<4xf32>
+  %x = pdc.read @x : tensor<4xf32>
+  // CHECK: pdc.unit "a" {{.*}} stage = 0
+  %a = pdc.unit "a" origin "a" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Relu" "a"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "c" {{.*}} stage = 1
+  %v = pdc.weight_version @"w/packed" latest : tensor<4xf32>
+  %c = pdc.unit "c" origin "c" forward microbatch (%0 = %a : tensor<4xf32>, %1 = %v : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %2 = pdc.node "Add" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  // A backward unit goes with the unit it comes from.
+  // CHECK: pdc.unit "a/grad" {{.*}} stage = 0
+  %g = pdc.unit "a/grad" origin "a" backward microbatch (%0 = %c : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "a/grad"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  return
+}
+
+func.func @evaluate() {
+  %x = pdc.read @x : tensor<4xf32>
+  // Another unit than in @train, known by a node of it.
+  // CHECK: pdc.unit "fused" {{.*}} stage = 1
+  %y = pdc.unit "fused" origin "fused" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Relu" "new"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = pdc.node "Relu" "d"(%1) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  // Not in the plan at all: goes with its operands.
+  // CHECK: pdc.unit "correct" {{.*}} stage = 1
+  %n = pdc.unit "correct" origin "correct" forward microbatch (%0 = %y : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "correct"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  return
+}

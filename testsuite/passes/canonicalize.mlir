@@ -1,0 +1,29 @@
+// RUN: pdc-opt %s -canonicalize | FileCheck %s
+
+pdc.memory @x input microbatch : tensor<4x6xf32>
+pdc.memory @random input microbatch : tensor<6xi64>
+pdc.memory @y metric update : tensor<4x6xf32>
+
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  // CHECK-NEXT: %[[X:.*]] = pdc.read @x
+  %x = pdc.read @x : tensor<4x6xf32>
+  %random = pdc.read @random : tensor<6xi64>
+  %a = pdc.node "Identity" "/identity"(%x) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %b = pdc.node "Flatten" "/same"(%a) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %c = pdc.node "Dropout" "/dropout"(%b, %random) {key = 7 : i64, ratio = 0.0 : f64} : (tensor<4x6xf32>, tensor<6xi64>) -> tensor<4x6xf32>
+  %unread = pdc.node "Relu" "/unread"(%c) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  // CHECK-NEXT: pdc.accumulate %[[X]] into @y
+  pdc.accumulate %c into @y : tensor<4x6xf32>
+  return
+}
+
+// CHECK-LABEL: func.func @other
+func.func @other() {
+  %x = pdc.read @x : tensor<4x6xf32>
+  %random = pdc.read @random : tensor<6xi64>
+  // CHECK: pdc.node "Dropout"
+  %c = pdc.node "Dropout" "/dropout"(%x, %random) {key = 7 : i64, ratio = 0.5 : f64} : (tensor<4x6xf32>, tensor<6xi64>) -> tensor<4x6xf32>
+  pdc.accumulate %c into @y : tensor<4x6xf32>
+  return
+}

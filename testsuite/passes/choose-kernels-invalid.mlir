@@ -1,0 +1,24 @@
+// RUN: pdc-opt %s -choose-kernels -split-input-file -verify-diagnostics
+
+pdc.memory @x input microbatch : tensor<2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xf32>
+  // expected-error@+1 {{a node outside of units; run form-units first}}
+  %y = pdc.node "Relu" "/relu"(%x) {} : (tensor<2xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2x3xi64>
+pdc.memory @y metric update : tensor<3x2xi64>
+func.func @train() {
+  %x = pdc.read @x : tensor<2x3xi64>
+  // expected-error@+1 {{unit '/transpose' (Transpose on i64[2,3]): the kernel moves f32 elements, found i64[3,2]}}
+  %y = pdc.unit "/transpose" origin "/transpose" forward microbatch (%a = %x : tensor<2x3xi64>) -> (tensor<3x2xi64>) {
+    %0 = pdc.node "Transpose" "/transpose"(%a) {perm = array<i64: 1, 0>} : (tensor<2x3xi64>) -> tensor<3x2xi64>
+    pdc.yield %0 : tensor<3x2xi64>
+  }
+  pdc.accumulate %y into @y : tensor<3x2xi64>
+  return
+}

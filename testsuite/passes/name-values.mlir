@@ -1,0 +1,61 @@
+// RUN: pdc-opt %s --name-values | FileCheck %s
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.program @rank_0 ranks [0] {
+  // What a name says never becomes code.
+  // CHECK: pdc.memory @"x\22); system(\22" input microbatch : tensor<4xf32> {variable = "x_system"}
+  pdc.memory @"x\22); system(\22" input microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @for {{.*}} {variable = "for_2"}
+  pdc.memory @for input microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/conv 1/weight" {{.*}} {variable = "conv_1_weight"}
+  pdc.memory @"/conv 1/weight" weight version : tensor<4xf32>
+  // CHECK: pdc.memory @conv.1.weight {{.*}} {variable = "conv_1_weight_2"}
+  pdc.memory @"conv.1.weight" weight version : tensor<4xf32>
+  // CHECK: pdc.memory @"1" {{.*}} {variable = "t1"}
+  pdc.memory @"1" constant once : tensor<4xf32>
+  // CHECK: pdc.memory @"\E7\A5\9E" {{.*}} {variable = "t"}
+  pdc.memory @"\E7\A5\9E" constant once : tensor<4xf32>
+  pdc.memory @relu outbox microbatch : tensor<4xf32>
+  // Paths as torch writes them end in the operator and repeat themselves.
+  // CHECK: pdc.memory @"/layer1/layer1.0/conv1/Conv" {{.*}} {variable = "layer1_0_conv1"}
+  pdc.memory @"/layer1/layer1.0/conv1/Conv" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/conv1/Conv/grad/ConvInputGrad" {{.*}} {variable = "conv1_input_grad"}
+  pdc.memory @"/conv1/Conv/grad/ConvInputGrad" inbox microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:1" {{.*}} {variable = "norm_grad_1"}
+  pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:1" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/act/Relu_1" {{.*}} {variable = "act_1"}
+  pdc.memory @"/act/Relu_1" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/Flatten" {{.*}} {variable = "Flatten"}
+  pdc.memory @"/Flatten" activation microbatch : tensor<4xf32>
+  pdc.stage 0 {
+    pdc.task forward {
+      %x = pdc.read @for : tensor<4xf32>
+      // The result is the outbox; the kernel has a name of its own.
+      // CHECK: pdc.unit "conv+relu" {{.*}} result_variables = ["relu"], variable = "conv_relu"
+      %a = pdc.unit "conv+relu" origin "a" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        %1 = pdc.node "Relu" "relu"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+        pdc.yield %1 : tensor<4xf32>
+      }
+      pdc.write %a to @relu : tensor<4xf32>
+    }
+    pdc.task update {
+      // The old and the new value of a memory in one task.
+      // CHECK: pdc.unit "step" {{.*}} result_variables = ["new_conv_1_weight"], variable = "step"
+      %w = pdc.weight_version @"/conv 1/weight" latest : tensor<4xf32>
+      %n = pdc.unit "step" origin "a" update update (%0 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        %1 = pdc.node "Neg" "step"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+        pdc.yield %1 : tensor<4xf32>
+      }
+      pdc.commit %n to @"/conv 1/weight" : tensor<4xf32>
+    }
+    pdc.task evaluate {
+      %x = pdc.read @for : tensor<4xf32>
+      // CHECK: pdc.unit "conv+relu" {{.*}} result_variables = ["evaluate_relu"], variable = "evaluate_conv_relu"
+      %a = pdc.unit "conv+relu" origin "a" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        %1 = pdc.node "Relu" "relu"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+        pdc.yield %1 : tensor<4xf32>
+      }
+    }
+  }
+}

@@ -1,0 +1,49 @@
+#include "testsuite/plan/ExampleGraphs.h"
+
+#include <set>
+
+namespace pdc {
+
+PlanGraph chainGraph(const std::vector<double> &forwardSeconds) {
+  PlanGraph graph;
+  for (size_t i = 0; i < forwardSeconds.size(); ++i) {
+    std::string number = std::to_string(i);
+    double seconds = forwardSeconds[i];
+    graph.units.push_back(
+        {"u" + number, {"n" + number}, seconds, seconds, seconds, 0, 100, 100, 50, 10, 5});
+    if (i)
+      graph.values.push_back(
+          {"v" + std::to_string(i - 1), static_cast<int>(i) - 1, {static_cast<int>(i)}, 1000});
+  }
+  return graph;
+}
+
+PlanGraph randomGraph(int units, std::mt19937 &random) {
+  auto draw = [&](int most) { return static_cast<int>(random() % (most + 1)); };
+  PlanGraph graph;
+  for (int i = 0; i < units; ++i) {
+    PlanUnit unit;
+    unit.name = "u" + std::to_string(i);
+    unit.nodes = {"n" + std::to_string(i)};
+    unit.forwardSeconds = draw(9);
+    unit.backwardInputSeconds = draw(9);
+    unit.backwardWeightSeconds = draw(9);
+    unit.updateSeconds = draw(4);
+    unit.parameterBytes = draw(100);
+    unit.gradientBytes = draw(100);
+    unit.optimizerBytes = draw(100);
+    unit.stashBytes = draw(100);
+    unit.workspaceBytes = draw(100);
+    graph.units.push_back(unit);
+  }
+  for (int i = 0; i + 1 < units; ++i) {
+    std::set<int> consumers = {i + 1};
+    while (draw(2) == 0)
+      consumers.insert(i + 1 + draw(units - 2 - i));
+    graph.values.push_back(
+        {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50), draw(3) > 0});
+  }
+  return graph;
+}
+
+} // namespace pdc

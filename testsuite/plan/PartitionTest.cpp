@@ -1,0 +1,132 @@
+#include "compiler/plan/Partition.h"
+#include "compiler/Error.h"
+#include "testsuite/plan/ExampleGraphs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+using Ends = std::vector<int>; ///< the first unit behind each stage
+
+/// Seconds and bytes of units [first, end) by the definition, value by value.
+struct StageCost {
+  double seconds = 0;
+  int64_t bytes = 0;
+};
+
+StageCost costOf(const PlanGraph &graph, const PartitionRequest &request, int stage, int first,
+                 int end) {
+  auto inside = [&](int unit) { return unit >= first && unit < end; };
+  StageCost cost;
+  int64_t weights = 0, fixed = 0, slot = 0, workspace = 0;
+  for (int i = first; i < end; ++i) {
+    const PlanUnit &unit = graph.units[i];
+    cost.seconds += unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds +
+                    unit.updateSeconds / static_cast<double>(request.microbatches);
+    weights += unit.parameterBytes;
+    fixed += unit.gradientBytes + unit.optimizerBytes;
+    slot += unit.stashBytes;
+    workspace = std::max(workspace, unit.workspaceBytes);
+  }
+  for (const PlanValue &value : graph.values) {
+    int64_t readInside = 0, readLater = 0;
+    for (int unit : value.consumers) {
+      readInside += inside(unit);
+      readLater += unit >= end;
+    }
+    int64_t terms = value.hasGradient ? 1 : 0;
+    Link link;
+    int64_t messages = 0;
+    if (inside(value.producer)) {
+      fixed += value.bytes * (1 + static_cast<int64_t>(value.consumers.size()));
+      messages = readLater ? 1 + terms * readLater : 0;
+      link = request.topology.linkBetween(stage, stage + 1);
+    } else if (readInside && value.producer < first) {
+      messages = 1 + terms * readInside;
+      link = request.topology.linkBetween(stage - 1, stage);
+    }
+    if (!messages)
+      continue;
+    slot += messages * value.bytes;
+    cost.seconds += static_cast<double>(messages * value.bytes) / link.bytesPerSecond +
+                    static_cast<double>(messages) * link.latencySeconds;
+  }
+  cost.bytes = weights * request.versions(stage) + fixed + workspace + slot * request.slots(stage);
+  return cost;
+}
+
+double bruteForce(const PlanGraph &graph, const PartitionRequest &request, int stage, int first) {
+  int units = static_cast<int>(graph.units.size());
+  double best = INFINITY;
+  bool last = stage + 1 == request.stages;
+  for (int end = last ? units : first + 1; end <= units; ++end) {
+    if (end == first)
+      continue;
+    StageCost cost = costOf(graph, request, stage, first, end);
+    if (request.memoryBytes && cost.bytes > request.memoryBytes)
+      continue;
+    double rest = last ? 0 : bruteForce(graph, request, stage + 1, end);
+    best = std::min(best, std::max(cost.seconds, rest));
+  }
+  return best;
+}
+
+PartitionRequest drawRequest(std::mt19937 &random) {
+  PartitionRequest request;
+  request.stages = 1 + static_cast<int>(random() % 4);
+  request.microbatches = 1 + static_cast<int64_t>(random() % 5);
+  request.topology.levels = {{2, {10, 0.25}}, {4, {2, 1}}};
+  request.memoryBytes = random() % 2 ? 0 : 300 + static_cast<int64_t>(random() % 2000);
+  request.slots = [stages = request.stages](int stage) { return stages - stage; };
+  request.versions = [](int stage) { return 1 + stage % 2; };
+  return request;
+}
+
+TEST(Partition, EqualsBruteForce) {
+  std::mt19937 random(3);
+  int refused = 0, cut = 0;
+  for (int round = 0; round < 400; ++round) {
+    PartitionRequest request = drawRequest(random);
+    PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
+    double best = bruteForce(graph, request, 0, 0);
+    if (best == INFINITY) {
+      EXPECT_THROW(findPartition(graph, request), Error);
+      ++refused;
+      continue;
+    }
+    Partition found = findPartition(graph, request);
+    EXPECT_NEAR(found.slowestSeconds, best, 1e-9 * best) << "round " << round;
+    EXPECT_TRUE(std::ranges::is_sorted(found.stageOfUnit));
+    EXPECT_EQ(found.stageOfUnit.back(), request.stages - 1);
+    ++cut;
+  }
+  EXPECT_GT(refused, 20);
+  EXPECT_GT(cut, 100);
+}
+
+TEST(Partition, BalancesAChain) {
+  PartitionRequest request;
+  request.stages = 3;
+  request.topology.levels = {{3, {}}};
+  request.slots = request.versions = [](int) { return 1; };
+  Partition found = findPartition(chainGraph({1, 1, 1, 1, 1, 3}), request);
+  EXPECT_EQ(found.slowestSeconds, 9);
+  EXPECT_EQ(found.stageOfUnit.back(), 2);
+  EXPECT_EQ(found.stageOfUnit[4], 1);
+}
+
+TEST(Partition, LargeGraphIsQuick) {
+  PartitionRequest request;
+  request.stages = 16;
+  request.topology.levels = {{16, {1e9, 1e-6}}};
+  request.slots = request.versions = [](int) { return 1; };
+  std::mt19937 random(5);
+  PlanGraph graph = randomGraph(1500, random);
+  EXPECT_EQ(findPartition(graph, request).stageOfUnit.back(), 15);
+}
+
+} // namespace
+} // namespace pdc

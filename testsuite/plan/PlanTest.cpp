@@ -1,0 +1,181 @@
+#include "compiler/Error.h"
+#include "compiler/plan/Cut.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/MakePlan.h"
+#include "testsuite/plan/ExampleGraphs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+PlanRequest requestFor(int workers, const char *schedule, int64_t microbatches) {
+  PlanRequest request;
+  request.workers = workers;
+  request.schedule = schedule;
+  request.microbatches = microbatches;
+  request.model = "chain.onnx";
+  request.topology = Topology{{{workers, {1e6, 0}}}, 0, "cpu"};
+  request.microbatchSize = 4;
+  return request;
+}
+
+std::string refusal(const PlanGraph &graph, const PlanRequest &request) {
+  try {
+    makePlan(graph, request);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Plan, OfAChain) {
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "1f1b", 4));
+  ASSERT_EQ(plan.stages.size(), 2u);
+  EXPECT_THAT(plan.stages[0].nodes, ElementsAre("n0", "n1"));
+  EXPECT_EQ(plan.stages[0].forwardSeconds, 2);
+  EXPECT_EQ(plan.stages[0].backwardSeconds, 4);
+  EXPECT_EQ(plan.stages[0].inFlight, 2);
+  EXPECT_EQ(plan.stages[1].inFlight, 1);
+  EXPECT_EQ(plan.stages[1].weightVersions, 1);
+  EXPECT_EQ(plan.stages[0].sends[0].tensor, "v1");
+  EXPECT_EQ(plan.stages[1].sends[0].tensor, "v1/grad");
+  EXPECT_EQ(plan.minibatch, 16);
+  EXPECT_EQ(plan.singleDeviceSecondsPerMinibatch, 48);
+  // (m + p - 1) (F + B), and what two activations and two gradients delay the first stage.
+  EXPECT_NEAR(plan.secondsPerMinibatch, 30, 0.02);
+  EXPECT_LE(plan.boundSecondsPerMinibatch, plan.secondsPerMinibatch);
+  EXPECT_NEAR(plan.boundSecondsPerMinibatch, 12 / (1 - 0.75 * 0.75), 1e-9);
+  // Half of the microbatches each, and 400 bytes of gradients through the ring.
+  EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 24 + 400e-6, 1e-9);
+}
+
+TEST(Plan, Asynchronous) {
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(4, "pipedream", 8));
+  EXPECT_EQ(plan.microbatches, 1);
+  EXPECT_NEAR(plan.secondsPerMinibatch, 3, 0.01);
+  EXPECT_EQ(plan.boundSecondsPerMinibatch, 3);
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(plan.stages[stage].weightVersions, 4 - stage);
+    EXPECT_EQ(plan.stages[stage].inFlight, 4 - stage);
+  }
+}
+
+TEST(Plan, BoundHoldsForRandomGraphs) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 100; ++round) {
+    int workers = 1 + static_cast<int>(random() % 4);
+    PlanGraph graph = randomGraph(workers + static_cast<int>(random() % 8), random);
+    const char *names[] = {"gpipe", "1f1b", "pipedream"};
+    Plan plan = makePlan(graph, requestFor(workers, names[round % 3], 1 + round % 6));
+    EXPECT_GE(plan.secondsPerMinibatch, plan.boundSecondsPerMinibatch * (1 - 1e-9));
+    EXPECT_FALSE(describePlan(plan).empty());
+  }
+}
+
+TEST(Plan, SkipsGoStraightToTheirReaders) {
+  PlanGraph graph = chainGraph({1, 1, 1});
+  graph.values[0].consumers = {1, 2};
+  Plan plan = makePlan(graph, requestFor(3, "auto", 4));
+  EXPECT_EQ(plan.scheduleName, "1f1b");
+  ASSERT_EQ(plan.stages[0].sends.size(), 2u);
+  EXPECT_EQ(plan.stages[0].sends[1].to, 2);
+  EXPECT_EQ(plan.stages[2].sends.size(), 2u);
+}
+
+TEST(Plan, EveryReaderSendsItsOwnGradientTerm) {
+  PlanGraph graph = chainGraph({1, 1, 1});
+  graph.values[0].consumers = {1, 2};
+  std::vector<Edge> edges = findEdges(graph, {0, 1, 1});
+  ASSERT_EQ(edges.size(), 3u);
+  EXPECT_EQ(edges[0].tensor, "v0");
+  EXPECT_EQ(edges[1].tensor, "v0/grad");
+  EXPECT_EQ(edges[2].tensor, "v0/grad1");
+}
+
+TEST(Plan, LinksOfATopology) {
+  Topology topology{{{2, {10, 1}}, {2, {5, 2}}}, 0, ""};
+  EXPECT_EQ(topology.workers(), 4);
+  EXPECT_EQ(topology.linkBetween(0, 1).bytesPerSecond, 10);
+  EXPECT_EQ(topology.linkBetween(1, 2).bytesPerSecond, 5);
+  EXPECT_EQ(topology.linkBetween(0, 3).bytesPerSecond, 5);
+}
+
+TEST(Plan, ByHand) {
+  PlanRequest request = requestFor(2, "gpipe", 2);
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  request.assignment = {{"n0", 0}, {"n3", 1}};
+  EXPECT_THAT(makePlan(graph, request).stages[0].nodes, ElementsAre("n0", "n1", "n2"));
+  request.assignment = {{"n0", 1}, {"n1", 0}, {"n2", 1}, {"n3", 1}};
+  EXPECT_EQ(
+      refusal(graph, request),
+      "stages: 'v0' would go backwards, from node 'n0' (stage 1) to node 'n1' (stage 0); values "
+      "go to the same or a later stage");
+  request.assignment = {{"n0", 0}, {"n1", 2}};
+  EXPECT_EQ(refusal(graph, request), "stages: no node has stage 1 of 0 to 2");
+  request.assignment = {{"n0", 0}, {"conv9", 1}};
+  EXPECT_EQ(refusal(graph, request), "stages: the model has no node 'conv9'");
+  request.assignment = {{"n0", 0}};
+  EXPECT_EQ(refusal(graph, request),
+            "stages: 1 stages are named, expected one for each of 2 workers");
+  graph.units[0].nodes.push_back("relu0");
+  request.assignment = {{"n0", 0}, {"relu0", 1}};
+  EXPECT_EQ(refusal(graph, request),
+            "stages: node 'n0' (stage 0) and node 'relu0' (stage 1) are one "
+            "kernel; give both the same stage");
+}
+
+TEST(Plan, Refusals) {
+  PlanGraph graph = chainGraph({1, 1});
+  EXPECT_EQ(refusal(graph, requestFor(3, "1f1b", 2)),
+            "the model has 2 units, which cannot fill 3 stages; use fewer workers");
+  EXPECT_EQ(refusal(graph, requestFor(2, "1f1b", 0)), "expected at least 1 microbatch, found 0");
+  EXPECT_THAT(refusal(graph, requestFor(2, "zb-h1", 2)),
+              HasSubstr("unknown schedule 'zb-h1'; known "
+                        "schedules: gpipe, 1f1b"));
+  EXPECT_EQ(refusal({}, requestFor(1, "1f1b", 1)), "the model has no units to plan");
+  PlanRequest request = requestFor(2, "1f1b", 2);
+  request.workers = 3;
+  EXPECT_EQ(refusal(graph, request), "the topology has 2 workers, expected 3");
+  request = requestFor(2, "1f1b", 2);
+  request.memoryBytes = 1000;
+  EXPECT_EQ(
+      refusal(graph, request),
+      "no cut into 2 stages fits 1000 bytes of memory per device; use more workers, fewer microbatches in "
+      "flight or a smaller microbatch");
+  request.assignment = {{"n0", 0}, {"n1", 1}};
+  EXPECT_THAT(refusal(graph, request), HasSubstr("a device has 1000"));
+  request = requestFor(2, "1f1b", 2);
+  request.costModel = "ring-max";
+  EXPECT_THAT(refusal(graph, request), HasSubstr("unknown cost model 'ring-max'"));
+  graph.values[0].consumers = {0};
+  EXPECT_THAT(refusal(graph, requestFor(2, "1f1b", 2)), HasSubstr("value 'v0' goes from unit 0 to "
+                                                                  "unit 0"));
+}
+
+TEST(Plan, MemoryKeepsVersionsAndSlots) {
+  PlanGraph graph = chainGraph({1, 1});
+  Plan plan = makePlan(graph, requestFor(2, "pipedream", 1));
+  // Stage 0: 2 versions of 100; gradients, optimizer state and workspace; v0 in evaluation and its
+  // gradient; 2 slots of 10 kept bytes, v0 and its gradient.
+  EXPECT_EQ(plan.stages[0].memoryBytes, 200 + 100 + 50 + 5 + 2000 + 2 * 2010);
+  EXPECT_EQ(plan.stages[1].memoryBytes, 100 + 100 + 50 + 5 + plan.schedule.slots[1] * 2010);
+}
+
+TEST(Plan, ScheduleFromAFile) {
+  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "rows.txt";
+  writeTextFile(path, "schedule mine\nmicrobatches 2\nstages 0 1\n"
+                      "rank 0: 0F0 0F1 0B0 0B1 allreduce 0U1\n"
+                      "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n");
+  PlanRequest request = requestFor(2, path.c_str(), 2);
+  EXPECT_EQ(makePlan(chainGraph({1, 1}), request).scheduleName, "mine");
+  request.microbatches = 3;
+  EXPECT_THAT(refusal(chainGraph({1, 1}), request), HasSubstr("has 2 microbatches, expected 3"));
+}
+
+} // namespace
+} // namespace pdc

@@ -1,0 +1,161 @@
+#include "runtime/Checkpoint.h"
+#include "runtime/Dataset.h"
+#include "runtime/Error.h"
+#include "runtime/LearningRate.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <set>
+#include <unistd.h>
+#include <zlib.h>
+
+using namespace pdc::runtime;
+namespace fs = std::filesystem;
+
+class Data : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::temp_directory_path() / ("pdc-data-" + std::to_string(getpid()));
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  std::string write(const std::string &bytes, const std::string &name = "file") {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+    return folder / name;
+  }
+  std::string zipped(const std::string &bytes) {
+    std::string path = folder / "file.gz";
+    gzFile file = gzopen(path.c_str(), "wb");
+    gzwrite(file, bytes.data(), unsigned(bytes.size()));
+    gzclose(file);
+    return path;
+  }
+  static std::string idx(char type, std::vector<uint32_t> shape, const std::string &data) {
+    std::string bytes = {0, 0, type, char(shape.size())};
+    for (uint32_t size : shape)
+      for (int shift : {24, 16, 8, 0})
+        bytes += char(size >> shift);
+    return bytes + data;
+  }
+  static std::string npy(const std::string &header, const std::string &data) {
+    std::string bytes = std::string("\x93NUMPY\x01\x00", 8);
+    bytes += char(header.size() & 255);
+    bytes += char(header.size() >> 8);
+    return bytes + header + data;
+  }
+  static std::string tensors(const std::string &header, const std::string &data) {
+    uint64_t length = header.size();
+    return std::string(reinterpret_cast<char *>(&length), 8) + header + data;
+  }
+  std::string refusal(const std::string &path) {
+    try {
+      openData(path, "x");
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  fs::path folder;
+};
+
+TEST_F(Data, ReadsEachFormatAndItsGzippedForm) {
+  std::string image = idx(8, {2, 1, 3}, "abcdef");
+  for (const std::string &path : {write(image), zipped(image)}) {
+    DataFile data = openData(path, "x");
+    EXPECT_EQ(data.tensor.shape, (std::vector<int64_t>{2, 1, 3}));
+    EXPECT_EQ(std::memcmp(data.tensor.data, "abcdef", 6), 0);
+  }
+  DataFile array = openData(
+      write(npy("{'descr': '<i2', 'fortran_order': False, 'shape': (3,), }", "aabbcc")), "x");
+  EXPECT_EQ(array.tensor.shape, (std::vector<int64_t>{3}));
+  DataFile named =
+      openData(write(tensors(R"({"x":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]},)"
+                             R"("y":{"dtype":"U8","shape":[1],"data_offsets":[4,5]}})",
+                             "abcde")),
+               "x");
+  EXPECT_EQ(named.tensor.shape, (std::vector<int64_t>{2, 2}));
+}
+
+TEST_F(Data, RefusalsNameFileAndField) {
+  EXPECT_NE(refusal((folder / "none").string()).find("cannot be read"), std::string::npos);
+  EXPECT_NE(refusal(write("")).find("neither IDX nor NPY"), std::string::npos);
+  EXPECT_NE(refusal(write("random bytes, not a tensor")).find("neither IDX"), std::string::npos);
+  EXPECT_NE(refusal(write(idx(8, {2, 3}, "abcde"))).find("IDX dimensions [2x3] do not fit 5"),
+            std::string::npos);
+  EXPECT_NE(refusal(write(idx(8, {0xffffffff, 0xffffffff, 0xffffffff}, ""))).find("do not fit"),
+            std::string::npos);
+  EXPECT_NE(refusal(write(npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", "abc")))
+                .find("NPY shape [2] does not fit"),
+            std::string::npos);
+  EXPECT_NE(refusal(write(npy("{'descr': '|O', 'fortran_order': False, 'shape': (2,), }", "abc")))
+                .find("NPY element type"),
+            std::string::npos);
+  EXPECT_NE(refusal(write(npy("{'fortran_order': False}", ""))).find("no 'descr'"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal(write(tensors(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,9]}})", "a")))
+          .find("tensor 'x': data_offsets lie outside"),
+      std::string::npos);
+  EXPECT_NE(
+      refusal(write(tensors(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,1]}})", "a")))
+          .find("tensor 'x': shape [-2] does not fit"),
+      std::string::npos);
+  EXPECT_NE(refusal(write(tensors("{\"x\":", ""))).find("not a JSON object"), std::string::npos);
+  std::string cut = zipped(idx(8, {2, 3}, "abcdef"));
+  fs::resize_file(cut, fs::file_size(cut) - 6);
+  EXPECT_NE(refusal(cut).find("gzip data is damaged or cut off"), std::string::npos);
+}
+
+TEST_F(Data, EveryPrefixOfAFileIsRefusedOrRead) {
+  for (const std::string &whole :
+       {idx(13, {2, 2}, std::string(16, 'a')),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }", std::string(16, 'a')),
+        tensors(R"({"x":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}})",
+                std::string(16, 'a'))})
+    for (size_t length = 0; length < whole.size(); ++length)
+      EXPECT_NE(refusal(write(whole.substr(0, length))), "") << length;
+}
+
+TEST(Order, IsAPermutationThatDependsOnSeedAndEpoch) {
+  for (int64_t samples : {1, 2, 3, 17, 64, 1000}) {
+    std::set<int64_t> seen;
+    for (int64_t position = 0; position < samples; ++position)
+      seen.insert(shuffled(7, 3, samples, position));
+    EXPECT_EQ(int64_t(seen.size()), samples);
+    EXPECT_EQ(*seen.rbegin(), samples - 1);
+  }
+  int same = 0;
+  for (int64_t position = 0; position < 1000; ++position)
+    same += shuffled(7, 3, 1000, position) == shuffled(7, 4, 1000, position);
+  EXPECT_LT(same, 20);
+}
+
+TEST(DataSpecText, KnowsItsFields) {
+  DataSpec spec = parseDataSpec("input=a,b.npy,mean=0.25,std=2");
+  EXPECT_EQ(spec.input, "input");
+  EXPECT_EQ(spec.file, "a,b.npy");
+  EXPECT_EQ(spec.mean, 0.25f);
+  EXPECT_EQ(spec.deviation, 2.0f);
+  EXPECT_THROW(parseDataSpec("file.npy"), Error);
+  EXPECT_THROW(parseDataSpec("x=file,std=0"), Error);
+  EXPECT_THROW(parseDataSpec("x=file,mean=a"), Error);
+}
+
+TEST(LearningRates, FollowTheirSchedules) {
+  LearningRate constant(0.5, "constant,warmup=4", 10);
+  EXPECT_DOUBLE_EQ(constant.at(1), 0.125);
+  EXPECT_DOUBLE_EQ(constant.at(9), 0.5);
+  LearningRate cosine(1, "cosine", 10);
+  EXPECT_DOUBLE_EQ(cosine.at(1), 1);
+  EXPECT_NEAR(cosine.at(6), 0.5, 1e-12);
+  LearningRate linear(1, "linear", 10);
+  EXPECT_NEAR(linear.at(10), 0.1, 1e-12);
+  LearningRate steps(1, "step,size=2,gamma=0.5", 10);
+  EXPECT_DOUBLE_EQ(steps.at(2), 1);
+  EXPECT_DOUBLE_EQ(steps.at(5), 0.25);
+  EXPECT_THROW(LearningRate(1, "cosine,warmup=x", 10), Error);
+}

@@ -1,0 +1,277 @@
+#include "runtime/FileBytes.h"
+#include "runtime/Safetensors.h"
+#include "testsuite/runtime/Toy.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+using namespace toy;
+namespace fs = std::filesystem;
+
+/// Runs all ranks of a toy pipeline as threads of this process.
+class ToyRun : public testing::Test {
+protected:
+  void SetUp() override {
+    folder =
+        fs::temp_directory_path() / ("pdc-run-" + std::to_string(getpid()) + "-" +
+                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+  }
+  void TearDown() override { fs::remove_all(folder); }
+
+  std::vector<std::string> command(std::vector<std::string> arguments) {
+    std::vector<std::string> words = {"toy",
+                                      "--data",
+                                      "x=" + folder.string() + "/x.npy",
+                                      "--data",
+                                      "y=" + folder.string() + "/y.npy",
+                                      "--order",
+                                      "file",
+                                      "--progress",
+                                      "none"};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+
+  /// On threads, or with `mpi` as processes under mpirun. What went to stderr is in `errors`.
+  int run(const Shape &shape, int64_t samples, std::vector<std::string> arguments) {
+    writeData(folder, samples);
+    std::vector<std::string> words = command(std::move(arguments));
+    if (mpi)
+      return runProcesses(shape, words);
+    words.insert(words.end(), {"--transport", "local"});
+    Pipeline pipeline(shape);
+    testing::internal::CaptureStderr();
+    std::vector<char *> argv;
+    for (std::string &word : words)
+      argv.push_back(word.data());
+    int code = pdc::runtime::main(int(argv.size()), argv.data(), pipeline.programs());
+    errors = testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+#ifdef PDC_TOY_MAIN
+  int runProcesses(const Shape &shape, const std::vector<std::string> &words) {
+    std::string line = "timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none -n " +
+                       std::to_string(shape.stages) + " " + PDC_TOY_MAIN;
+    for (size_t i = 0; i < words.size(); ++i)
+      line += " '" + (i == 0 ? shapeText(shape) : words[i]) + "'";
+    int status = std::system((line + " 2> " + (folder / "errors").string()).c_str());
+    std::ifstream file(folder / "errors");
+    errors.assign(std::istreambuf_iterator<char>(file), {});
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+#else
+  int runProcesses(const Shape &, const std::vector<std::string> &) { return -1; }
+#endif
+
+  /// The weights of a checkpoint, by stage.
+  std::vector<std::vector<float>> weights(const fs::path &checkpoint, int stages) {
+    std::vector<std::vector<float>> result;
+    nlohmann::json index =
+        nlohmann::json::parse(std::ifstream(checkpoint / "model.safetensors.index.json"));
+    for (int s = 0; s < stages; ++s) {
+      std::string name = "w" + std::to_string(s);
+      FileBytes file(checkpoint / std::string(index["weight_map"][name]));
+      const float *data = reinterpret_cast<const float *>(readSafetensors(file).at(name).data);
+      result.emplace_back(data, data + kWidth);
+    }
+    return result;
+  }
+
+  std::vector<double> losses(const fs::path &log) {
+    std::vector<double> result;
+    std::ifstream file(log);
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json json = nlohmann::json::parse(line);
+      if (json.contains("seconds") && json.contains("lr"))
+        result.push_back(json["loss"]);
+    }
+    return result;
+  }
+
+  void expectTruth(const Shape &shape, int64_t samples, int64_t steps,
+                   std::vector<std::string> arguments = {}) {
+    std::string save = folder / "saved", log = folder / "log";
+    for (std::string word :
+         {std::string("--steps"), std::to_string(steps), std::string("--save"), save,
+          std::string("--log"), log, std::string("--lr"), std::string("0.125")})
+      arguments.push_back(word);
+    ASSERT_EQ(run(shape, samples, arguments), 0) << errors;
+    std::vector<double> expectedLosses;
+    auto expected = reference(shape, samples, steps, 0.125, &expectedLosses);
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%06d", int(steps));
+    EXPECT_EQ(weights(fs::path(save) / name, shape.stages), expected);
+    EXPECT_EQ(losses(log), expectedLosses);
+  }
+
+  fs::path folder;
+  std::string errors;
+  bool mpi = false;
+};
+
+TEST_F(ToyRun, OneFOneBComputesWhatOneRankComputes) {
+  for (int stages = 1; stages <= 4; ++stages)
+    for (int64_t microbatches : {1, 2, 3, 5, 8})
+      expectTruth({.stages = stages, .microbatches = microbatches}, 64, 6);
+}
+
+TEST_F(ToyRun, RendezvousWithDelaysComputesTheSame) {
+  for (int stages = 2; stages <= 4; ++stages)
+    for (const char *seed : {"1", "2", "3"})
+      expectTruth({.stages = stages, .microbatches = 5}, 64, 4, {"--rendezvous", "--delays", seed});
+}
+
+TEST_F(ToyRun, EpochTailRunsFewerMicrobatches) {
+  // 11 microbatches of 2 samples and one sample left out; 4 per update: 4, 4, 3.
+  expectTruth({.stages = 3, .microbatches = 4}, 23, 7);
+}
+
+TEST_F(ToyRun, AsynchronousStagesUseTheirStashedVersions) {
+  for (int stages = 1; stages <= 4; ++stages)
+    for (int64_t steps : {1, 2, 3, 9})
+      expectTruth({.stages = stages, .asynchronous = true}, 64, steps);
+  expectTruth({.stages = 4, .asynchronous = true}, 64, 9, {"--rendezvous", "--delays", "5"});
+}
+
+TEST_F(ToyRun, ResumedRunContinuesBitForBit) {
+  Shape shape{.stages = 3, .microbatches = 2};
+  std::string a = folder / "a", b = folder / "b", c = folder / "c";
+  ASSERT_EQ(run(shape, 22, {"--steps", "9", "--save", a, "--clip-norm", "0.5"}), 0);
+  ASSERT_EQ(run(shape, 22, {"--steps", "4", "--save", b, "--clip-norm", "0.5"}), 0);
+  ASSERT_EQ(run(shape, 22, {"--steps", "9", "--resume", b, "--save", c, "--clip-norm", "0.5"}), 0);
+  EXPECT_EQ(weights(folder / "a/step-000009", 3), weights(folder / "c/step-000009", 3));
+}
+
+TEST_F(ToyRun, EvaluationMasksThePaddedSamples) {
+  Shape shape{.stages = 2, .microbatches = 2};
+  std::string log = folder / "log";
+  std::vector<std::string> data = {"--eval-data", "x=" + folder.string() + "/x.npy", "--eval-data",
+                                   "y=" + folder.string() + "/y.npy"};
+  data.insert(data.end(), {"--epochs", "2", "--log", log});
+  ASSERT_EQ(run(shape, 13, data), 0);
+  int evaluations = 0;
+  std::ifstream file(log);
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (!json.contains("evaluation_loss"))
+      continue;
+    ++evaluations;
+    EXPECT_EQ(json["samples"], 13);
+  }
+  EXPECT_EQ(evaluations, 2);
+}
+
+TEST_F(ToyRun, StuckRankEndsTheRunWithAReport) {
+  EXPECT_EQ(run({.stages = 3, .microbatches = 4, .hangingStage = 1}, 64,
+                {"--steps", "4", "--timeout", "1"}),
+            1);
+  const std::string &text = errors;
+  EXPECT_NE(text.find("nothing moves"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1 computes in stage 1, step 1, microbatch 2 (F2)"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("rank 2 waits to send 'y1/grad' to rank 1 in stage 2"), std::string::npos)
+      << text;
+}
+
+TEST_F(ToyRun, RefusalsNameTheField) {
+  auto refusal = [&](std::vector<std::string> arguments) {
+    int code = run({.stages = 2}, 16, arguments);
+    return std::to_string(code) + " " + errors;
+  };
+  EXPECT_NE(refusal({"--data", "z=" + folder.string() + "/x.npy"}).find("1 error: --data z="),
+            std::string::npos);
+  EXPECT_NE(refusal({"--lr-schedule", "exponential"}).find("'exponential' is not known"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--resume", folder / "none"}).find("holds no checkpoint"), std::string::npos);
+  EXPECT_EQ(refusal({"--nothing"})[0], '2');
+}
+
+TEST_F(ToyRun, TraceAndRecordHoldEveryRank) {
+  std::string trace = folder / "trace.json", record = folder / "record";
+  ASSERT_EQ(run({.stages = 2, .microbatches = 2}, 16,
+                {"--steps", "1", "--trace", trace, "--record", record}),
+            0);
+  nlohmann::json json = nlohmann::json::parse(std::ifstream(trace));
+  int tasks = 0, transfers = 0;
+  for (const auto &event : json["traceEvents"]) {
+    tasks += event["name"] == "F1" || event["name"] == "B0";
+    transfers += event["name"] == "y0" || event["name"] == "y0/grad";
+  }
+  EXPECT_EQ(tasks, 4);
+  EXPECT_EQ(transfers, 8);
+  std::ifstream file(record);
+  std::string all(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(all.find("rank 1 step 1 run 1F0"), std::string::npos) << all;
+}
+
+#ifdef PDC_TOY_MAIN
+
+/// The same as processes under mpirun.
+class ToyProcesses : public ToyRun {
+protected:
+  void SetUp() override {
+    ToyRun::SetUp();
+    mpi = true;
+    if (std::system("mpirun --version > /dev/null 2>&1") != 0)
+      GTEST_SKIP() << "mpirun is not installed";
+  }
+};
+
+TEST_F(ToyProcesses, OneFOneBComputesWhatOneRankComputes) {
+  for (int stages : {1, 2, 4})
+    expectTruth({.stages = stages, .microbatches = 5}, 64, 8);
+}
+
+TEST_F(ToyProcesses, AsynchronousStagesUseTheirStashedVersions) {
+  expectTruth({.stages = 3, .asynchronous = true}, 64, 20);
+}
+
+TEST_F(ToyProcesses, CheckpointOfProcessesIsThatOfThreads) {
+  Shape shape{.stages = 3, .microbatches = 2};
+  std::string processes = folder / "processes", threads = folder / "threads";
+  ASSERT_EQ(run(shape, 22, {"--steps", "5", "--save", processes}), 0) << errors;
+  mpi = false;
+  ASSERT_EQ(run(shape, 22, {"--steps", "9", "--resume", processes, "--save", processes}), 0);
+  ASSERT_EQ(run(shape, 22, {"--steps", "9", "--save", threads}), 0);
+  EXPECT_EQ(weights(folder / "processes/step-000009", 3),
+            weights(folder / "threads/step-000009", 3));
+}
+
+TEST_F(ToyProcesses, KilledRankEndsTheRunWithAReport) {
+  for (int dying : {0, 1, 2}) {
+    EXPECT_NE(run({.stages = 3, .microbatches = 4, .dyingStage = dying}, 64, {"--steps", "4"}), 0);
+    EXPECT_NE(errors.find("rank " + std::to_string(dying) + " has ended without a word"),
+              std::string::npos)
+        << errors;
+    EXPECT_NE(errors.find("in stage "), std::string::npos) << errors;
+  }
+}
+
+TEST_F(ToyProcesses, StuckRankEndsTheRunWithAReport) {
+  EXPECT_NE(run({.stages = 3, .microbatches = 4, .hangingStage = 1}, 64,
+                {"--steps", "4", "--timeout", "1"}),
+            0);
+  EXPECT_NE(errors.find("nothing moves"), std::string::npos) << errors;
+  EXPECT_NE(errors.find("rank 1 computes in stage 1, step 1, microbatch 2 (F2)"), std::string::npos)
+      << errors;
+}
+
+TEST_F(ToyProcesses, RefusalIsToldOnce) {
+  EXPECT_EQ(run({.stages = 3}, 64, {"--data", "z=nothing"}), 1);
+  size_t first = errors.find("error: --data z=nothing: the model has no input 'z'");
+  EXPECT_NE(first, std::string::npos) << errors;
+  EXPECT_EQ(errors.find("error: --data", first + 1), std::string::npos) << errors;
+}
+
+#else
+
+TEST(ToyProcesses, RunUnderMpirun) { GTEST_SKIP() << "the runtime was built without MPI"; }
+
+#endif

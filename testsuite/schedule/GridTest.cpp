@@ -1,0 +1,70 @@
+#include "compiler/schedule/Grid.h"
+#include "compiler/Error.h"
+#include "compiler/schedule/Schedules.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+std::string gridOf(const char *name, int stages, int64_t microbatches, int64_t iterations = 1) {
+  Schedule schedule = findSchedule(name).make(straightPipeline(stages, microbatches));
+  return drawGrid(schedule, chainEdges(stages), iterations);
+}
+
+TEST(Grid, OneFOneB) {
+  EXPECT_EQ(gridOf("1f1b", 3, 5), "stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4\n"
+                                  "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .\n"
+                                  "stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .\n");
+}
+
+TEST(Grid, GPipe) {
+  EXPECT_EQ(gridOf("gpipe", 3, 4), "stage 0  F0 F1 F2 F3 .  .  .  .  B0 B1 B2 B3\n"
+                                   "stage 1  .  F0 F1 F2 F3 .  .  B0 B1 B2 B3 .\n"
+                                   "stage 2  .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .\n");
+}
+
+TEST(Grid, PipeDream) {
+  EXPECT_EQ(gridOf("pipedream", 3, 1, 3), "stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4\n"
+                                          "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .\n"
+                                          "stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .\n");
+}
+
+TEST(Grid, OneStage) { EXPECT_EQ(gridOf("1f1b", 1, 2), "stage 0  F0 B0 F1 B1\n"); }
+
+TEST(Grid, Evaluation) {
+  Edge edge{0, "x", 0, 1, Phase::evaluate, Phase::evaluate, 0};
+  EXPECT_EQ(drawGrid(evaluation(straightPipeline(2, 1)), std::span(&edge, 1), 3),
+            "stage 0  E0 E1 E2 .\n"
+            "stage 1  .  E0 E1 E2\n");
+}
+
+TEST(Grid, SeveralStagesOnARank) {
+  Schedule schedule = oneFOneB({4, {0, 1, 0, 1}, 2});
+  EXPECT_EQ(drawGrid(schedule, chainEdges(4)),
+            "rank 0  0F0 0F1 2F0 2F1 .   2B0 .   0B0 2B1 .   0B1\n"
+            "rank 1  .   1F0 1F1 3F0 3B0 3F1 1B0 3B1 .   1B1 .\n");
+}
+
+TEST(Grid, MarksAStep) {
+  Schedule schedule = gpipe(straightPipeline(2, 2));
+  EXPECT_EQ(drawGrid(schedule, chainEdges(2), 1, Mark{1, {1, Phase::backward, 1}}),
+            "stage 0  F0  F1  .   .   B0  B1\n"
+            "stage 1  .   F0  F1  B0  !B1 .\n");
+}
+
+TEST(Grid, ShowsWhereRanksStandStill) {
+  Schedule schedule = gpipe(straightPipeline(2, 2));
+  std::swap(schedule.ranks[1].warmUp[0], schedule.ranks[1].warmUp[2]);
+  EXPECT_EQ(drawGrid(schedule, chainEdges(2), 1, Mark{1, {1, Phase::backward, 0}}),
+            "stage 0  F0  F1  ?B0\n"
+            "stage 1  !B0 .   .\n");
+}
+
+TEST(Grid, CutsLongLines) {
+  std::string grid = gridOf("1f1b", 2, 200);
+  EXPECT_LT(grid.find('\n'), 300u);
+}
+
+} // namespace
+} // namespace pdc

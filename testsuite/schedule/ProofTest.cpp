@@ -1,0 +1,131 @@
+#include "compiler/schedule/Proof.h"
+#include "compiler/Error.h"
+#include "compiler/schedule/Rows.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Schedule complete(const char *name, int stages, int64_t microbatches) {
+  return completeSchedule(findSchedule(name).make(straightPipeline(stages, microbatches)),
+                          chainEdges(stages));
+}
+
+std::string refusal(const Schedule &schedule) {
+  std::vector<Edge> edges = chainEdges(static_cast<int>(schedule.rankOfStage.size()));
+  try {
+    proveNoDeadlock(schedule, edges);
+    checkData(schedule, edges);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Proof, AcceptsTheSchedules) {
+  for (const ScheduleKind &kind : schedules())
+    EXPECT_EQ(refusal(complete(kind.name.data(), 4, 6)), "accepted");
+}
+
+TEST(Proof, DeadlockNamesTheCycleAndMarksTheStep) {
+  // Rank 0 waits for the gradient before it sends what the gradient is made from.
+  Schedule schedule =
+      parseSchedule("schedule mine\nmicrobatches 2\nstages 0 1\n"
+                    "rank 0: 0F0 0B0<1#1 0F1 0F0>1#0 0F1>1#0 0B0 0B1<1#1 0B1 allreduce 0U1\n"
+                    "rank 1: 1F0<0#0 1F0 1B0 1B0>0#1 1F1<0#0 1F1 1B1 1B1>0#1 allreduce 1U1\n",
+                    "mine");
+  EXPECT_EQ(refusal(schedule),
+            "schedule mine stands still: rank 0 at [0B0<1#1] waits for rank 1; rank 1 at [1F0<0#0] "
+            "waits for rank 0\n"
+            "stage 0  F0  F1  .   !B0 .   B1\n"
+            "stage 1  .   F0  B0  F1  B1  .\n");
+}
+
+TEST(Proof, MissingSend) {
+  Schedule schedule = complete("gpipe", 2, 2);
+  std::erase_if(schedule.ranks[1].warmUp, [](const Step &step) {
+    return step.kind == StepKind::send && step.task.microbatch == 1;
+  });
+  EXPECT_EQ(refusal(schedule), "schedule gpipe stands still: rank 0 at [0B1<1#1] waits for a step "
+                               "that no rank has\n"
+                               "stage 0  F0  F1  .   .   B0  !B1\n"
+                               "stage 1  .   F0  F1  B0  B1  .\n");
+}
+
+TEST(Proof, WrongSlot) {
+  Schedule schedule = complete("gpipe", 2, 3);
+  schedule.slotTable[0] = {0, 1, 0};
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("rank 0 at 0F2: slot 0 of stage 0 still holds microbatch "
+                        "0\nstage 0  F0  F1  !F2"));
+}
+
+TEST(Proof, DoubledBackward) {
+  Schedule schedule = complete("gpipe", 1, 3);
+  std::vector<Step> &rows = schedule.ranks[0].warmUp;
+  rows.insert(rows.begin() + 4, rows[3]);
+  EXPECT_THAT(refusal(schedule), HasSubstr("rank 0 at 0B0: runs twice"));
+}
+
+TEST(Proof, BackwardOutOfOrder) {
+  Schedule schedule = complete("gpipe", 1, 3);
+  std::swap(schedule.ranks[0].warmUp[3], schedule.ranks[0].warmUp[4]);
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("rank 0 at 0B0: gradients are summed in ascending order"));
+}
+
+TEST(Proof, WrongPeer) {
+  Schedule schedule = complete("gpipe", 3, 1);
+  schedule.ranks[0].warmUp[1].peer = 2;
+  EXPECT_EQ(refusal(schedule), "schedule gpipe: rank 0, step 0F0>2#0: the other end of 'x0' is on "
+                               "rank 1");
+}
+
+TEST(Proof, UpdateBeforeTheSum) {
+  Schedule schedule = complete("gpipe", 1, 1);
+  std::swap(schedule.ranks[0].warmUp[2], schedule.ranks[0].warmUp[3]);
+  EXPECT_THAT(refusal(schedule), HasSubstr("the sum over all ranks has not come"));
+}
+
+TEST(Proof, MissingUpdate) {
+  Schedule schedule = complete("pipedream", 2, 1);
+  schedule.ranks[1].repeat.pop_back();
+  EXPECT_THAT(refusal(schedule), Not(HasSubstr("accepted")));
+}
+
+TEST(Proof, TooFewVersions) {
+  Schedule schedule = complete("pipedream", 3, 1);
+  schedule.versions[0] = 2;
+  EXPECT_THAT(refusal(schedule), HasSubstr("which its forward pass read, is overwritten"));
+}
+
+TEST(Proof, WrongVersion) {
+  Schedule schedule = complete("pipedream", 2, 1);
+  // The forward pass behind the update reads a newer version than the rule says.
+  schedule.ranks[0].repeat = {schedule.ranks[0].repeat[2], schedule.ranks[0].repeat[3],
+                              schedule.ranks[0].repeat[4], schedule.ranks[0].repeat[0],
+                              schedule.ranks[0].repeat[1]};
+  EXPECT_THAT(refusal(schedule), HasSubstr("the update rule says version"));
+}
+
+TEST(Proof, RowsThatCannotBe) {
+  Schedule schedule = complete("gpipe", 2, 1);
+  schedule.ranks[0].warmUp[0].task.stage = 5;
+  EXPECT_THAT(refusal(schedule), HasSubstr("there are 2 stages"));
+  schedule.ranks[0].warmUp[0].task.stage = 1;
+  EXPECT_THAT(refusal(schedule), HasSubstr("stage 1 is placed on rank 1"));
+  schedule.ranks[0].warmUp[0].task = {0, Phase::forward, 9};
+  EXPECT_THAT(refusal(schedule), HasSubstr("expected microbatches from 0 to 0"));
+  schedule.ranks[0].warmUp.clear();
+  EXPECT_THAT(refusal(schedule), HasSubstr("stage 0 never runs"));
+}
+
+} // namespace
+} // namespace pdc

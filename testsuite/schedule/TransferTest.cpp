@@ -1,0 +1,121 @@
+#include "compiler/Error.h"
+#include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Rows.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Slots.h"
+#include "compiler/schedule/Text.h"
+#include "compiler/schedule/Transfers.h"
+#include "testsuite/schedule/RandomEdges.h"
+#include "testsuite/schedule/ToyPipeline.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+TEST(Transfers, FuseWhatMeets) {
+  Schedule schedule = oneFOneB(straightPipeline(2, 2));
+  placeTransfers(schedule, chainEdges(2));
+  EXPECT_EQ(printSchedule(schedule),
+            "schedule 1f1b\nmicrobatches 2\nstages 0 1\n"
+            "rank 0: 0F0 0F0>1#0 0F1 0F1>1#0 0B0<1#1 0B0 0B1<1#1 0B1 allreduce 0U1\n"
+            "rank 1: 1F0<0#0 1F0 1B0 1B0>0#1 1F1<0#0 1F1 1B1 1B1>0#1 allreduce 1U1\n");
+}
+
+TEST(Transfers, SendBeforeTheUpdate) {
+  Schedule schedule = pipedream(straightPipeline(2, 1));
+  placeTransfers(schedule, chainEdges(2));
+  EXPECT_EQ(printSchedule(schedule),
+            "schedule pipedream\nasynchronous\nperiod 1\nmicrobatches 1\nstages 0 1\n"
+            "rank 0: 0F0 0F0>1#0\n"
+            "rank 0 repeat: 0F1 0F1>1#0 0B0<1#1 0B0 0U0\n"
+            "rank 0 drain: 0B0<1#1 0B0 0U0\n"
+            "rank 1 repeat: 1F0<0#0 1F0 1B0 1B0>0#1 1U0\n"
+            "rank 1 drain: 1F0<0#0 1F0 1B0 1B0>0#1 1U0\n");
+}
+
+TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
+  std::mt19937 random(7);
+  int fallbacks = 0;
+  for (int round = 0; round < 300; ++round) {
+    int stages = 2 + static_cast<int>(random() % 5);
+    int64_t microbatches = 1 + static_cast<int64_t>(random() % 9);
+    const ScheduleKind &kind = schedules()[random() % schedules().size()];
+    std::vector<Edge> edges = randomEdges(stages, random);
+    SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches
+                                    << ", round " << round);
+    Schedule made = kind.make(straightPipeline(stages, microbatches));
+    Schedule atRuns = made;
+    placeTransfersAtRuns(atRuns, edges);
+    fallbacks += findDeadlock(atRuns).has_value();
+    Schedule schedule;
+    ASSERT_NO_THROW(schedule = completeSchedule(made, edges));
+    EXPECT_TRUE(runsCorrectly(schedule, edges));
+  }
+  EXPECT_GT(fallbacks, 10) << "the draw no longer meets the second arrangement";
+}
+
+TEST(Transfers, GlobalOrderIsAlwaysProven) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 300; ++round) {
+    int stages = 2 + static_cast<int>(random() % 6);
+    int64_t microbatches = 1 + static_cast<int64_t>(random() % 9);
+    const ScheduleKind &kind = schedules()[random() % schedules().size()];
+    std::vector<Edge> edges = randomEdges(stages, random);
+    SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches);
+    Schedule schedule = kind.make(straightPipeline(stages, microbatches));
+    placeTransfersInGlobalOrder(schedule, edges);
+    assignSlots(schedule, edges);
+    assignVersions(schedule);
+    ASSERT_NO_THROW(proveNoDeadlock(schedule, edges));
+    ASSERT_NO_THROW(checkData(schedule, edges));
+  }
+}
+
+TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 100; ++round) {
+    int stages = 2 + static_cast<int>(random() % 5);
+    std::vector<int> ranks;
+    for (int stage = 0; stage < stages; ++stage)
+      ranks.push_back(static_cast<int>(random() % 2));
+    ranks[0] = 0, ranks.back() = 1;
+    std::vector<Edge> edges = randomEdges(stages, random);
+    Schedule made = schedules()[random() % 2].make({stages, ranks, 1 + round % 7});
+    Schedule schedule;
+    ASSERT_NO_THROW(schedule = completeSchedule(made, edges));
+    EXPECT_TRUE(runsCorrectly(schedule, edges));
+  }
+}
+
+TEST(Transfers, FewerMicrobatchesEndToo) {
+  std::mt19937 random(10);
+  for (int round = 0; round < 100; ++round) {
+    int stages = 2 + static_cast<int>(random() % 5);
+    std::vector<Edge> edges = randomEdges(stages, random);
+    Schedule whole =
+        completeSchedule(schedules()[round % 2].make(straightPipeline(stages, 8)), edges);
+    for (int64_t count = 1; count < 8; ++count) {
+      Schedule tail = whole;
+      for (RankRows &rows : tail.ranks)
+        std::erase_if(rows.warmUp, [&](const Step &step) { return step.task.microbatch >= count; });
+      EXPECT_FALSE(findDeadlock(tail)) << "round " << round << ", " << count << " microbatches";
+    }
+  }
+}
+
+TEST(Transfers, RefuseEdgesThatCannotBe) {
+  Schedule schedule = gpipe(straightPipeline(2, 1));
+  std::vector<Edge> edges = chainEdges(2);
+  edges[0].toStage = 2;
+  EXPECT_THROW(placeTransfers(schedule, edges), Error);
+  edges = chainEdges(2);
+  edges[0].toStage = 0;
+  EXPECT_THROW(placeTransfers(schedule, edges), Error);
+  edges = chainEdges(2);
+  edges[1].id = 7;
+  EXPECT_THROW(placeTransfers(schedule, edges), Error);
+}
+
+} // namespace
+} // namespace pdc

@@ -1,0 +1,16 @@
+# pdc_add_test(NAME SOURCES a.cpp ... LIBS x ...): a GoogleTest binary, each of its tests known to ctest.
+if(PDC_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+function(pdc_add_test name)
+  if(NOT PDC_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(TEST "" "" "SOURCES;LIBS" ${ARGN})
+  add_executable(${name} ${TEST_SOURCES})
+  target_link_libraries(${name} PRIVATE ${TEST_LIBS} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE PDC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
+                                             PDC_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()

@@ -1,0 +1,149 @@
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/MakePlan.h"
+#include "compiler/plan/Profile.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+namespace pdc {
+namespace {
+
+struct Options {
+  std::string profile;
+  std::vector<int> workers;
+  std::vector<double> bandwidth;
+  std::string topology;
+  std::string schedule = "auto";
+  std::string stages;
+  std::string costModel = "overlap";
+  std::string memory;
+  std::string json;
+  std::string trace = "trace.json";
+  int64_t microbatches = 0;
+  bool straight = false;
+  bool simulate = false;
+};
+
+/// "16G" -> 17179869184.
+int64_t parseBytes(const std::string &text) {
+  size_t end = 0;
+  double number = 0;
+  try {
+    number = std::stod(text, &end);
+  } catch (const std::exception &) {
+  }
+  std::string suffix = text.substr(end);
+  size_t power = suffix.empty() ? 0 : std::string("KMG").find(suffix) + 1;
+  if (suffix.size() > 1 || (!suffix.empty() && power == 0) || !(number > 0 && number < 1e15))
+    throw Error("--memory: expected bytes such as 16G, found '" + text + "'");
+  return static_cast<int64_t>(number * static_cast<double>(int64_t(1) << (10 * power)));
+}
+
+std::optional<Topology> chooseTopology(const Options &options) {
+  if (!options.topology.empty())
+    return readTopology(options.topology);
+  if (options.bandwidth.empty())
+    return std::nullopt;
+  if (options.bandwidth.size() != options.workers.size())
+    throw Error("--bandwidth: expected one number for each of " +
+                std::to_string(options.workers.size()) + " levels of --workers, found " +
+                std::to_string(options.bandwidth.size()));
+  Topology topology;
+  for (size_t level = 0; level < options.workers.size(); ++level) {
+    if (!(options.bandwidth[level] > 0))
+      throw Error("--bandwidth: expected bytes per second above 0");
+    topology.levels.push_back({options.workers[level], {options.bandwidth[level], 0}});
+  }
+  return topology;
+}
+
+int countWorkers(const Options &options, const std::optional<Topology> &topology) {
+  if (topology)
+    return topology->workers();
+  int64_t workers = 1;
+  for (int level : options.workers)
+    if ((workers *= level) > 65536)
+      throw Error("--workers: expected at most 65536 in all");
+  return static_cast<int>(workers);
+}
+
+Profile readCosts(const std::string &path) {
+  std::string text = readTextFile(path);
+  size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text.compare(first, 4, "node") == 0)
+    throw Error(path + ": a PipeDream profile (graph.txt); pdc-plan reads pdc's own profile.json, "
+                       "which pdc-profile writes");
+  return parseProfile(text, path);
+}
+
+void run(const Options &options) {
+  Profile profile = readCosts(options.profile);
+  PlanRequest request;
+  request.topology = chooseTopology(options);
+  request.workers = countWorkers(options, request.topology);
+  request.schedule = options.schedule;
+  // Four microbatches per stage leave a fifth of the time to filling and emptying.
+  request.microbatches = options.microbatches ? options.microbatches : 4 * request.workers;
+  request.memoryBytes = options.memory.empty() ? 0 : parseBytes(options.memory);
+  request.costModel = options.costModel;
+  request.model = profile.model;
+  request.device = profile.device;
+  request.threads = profile.threads;
+  request.microbatchSize = profile.microbatchSize;
+  if (!options.stages.empty())
+    request.assignment = readAssignment(options.stages);
+  Plan plan = makePlan(profile.graph, request);
+  std::cout << describePlan(plan);
+  if (!options.json.empty())
+    writeTextFile(options.json, printPlan(plan));
+  if (options.simulate)
+    writeTextFile(options.trace,
+                  predictTrace(plan, plan.schedule.asynchronous ? 4 * request.workers : 2));
+}
+
+void addOptions(CLI::App &app, Options &options) {
+  app.add_option("PROFILE", options.profile, "profile.json of pdc-profile")->required();
+  app.add_option("--workers", options.workers, "devices per level, lowest first: 4,2")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--bandwidth", options.bandwidth, "bytes per second per level: 8e9,1.25e9")
+      ->delimiter(',');
+  app.add_option("--topology", options.topology, "levels of workers and links as JSON")
+      ->excludes("--workers")
+      ->excludes("--bandwidth");
+  app.add_option("--schedule", options.schedule, "auto, gpipe, 1f1b, pipedream or a file of rows");
+  app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
+      ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
+  app.add_option("--stages", options.stages, "node -> stage by hand, JSON or a plan.json");
+  app.add_option("--cost-model", options.costModel, "overlap");
+  app.add_option("--memory", options.memory, "bytes per device; K, M, G");
+  app.add_flag("--straight", options.straight, "one worker per stage");
+  app.add_option("--json", options.json, "write plan.json there");
+  app.add_flag("--simulate", options.simulate, "play the plan and write a Chrome trace");
+  app.add_option("--trace", options.trace, "where --simulate writes")->capture_default_str();
+}
+
+} // namespace
+} // namespace pdc
+
+int main(int argc, char **argv) {
+  CLI::App app("Plans a pipeline from measured costs, without a model");
+  pdc::Options options;
+  pdc::addOptions(app, options);
+  try {
+    app.parse(argc, argv);
+    if (options.workers.empty() && options.topology.empty())
+      throw CLI::RequiredError("--workers or --topology");
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) ? 2 : 0;
+  }
+  try {
+    pdc::run(options);
+  } catch (const std::exception &error) {
+    std::cerr << "error: " << error.what() << "\n";
+    return 1;
+  }
+  return 0;
+}

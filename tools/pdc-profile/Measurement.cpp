@@ -1,0 +1,121 @@
+#include "tools/pdc-profile/Measurement.h"
+
+#include "codegen/PrintTasks.h"
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+#include "passes/Values.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Program.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+using namespace mlir;
+namespace fs = std::filesystem;
+
+namespace pdc {
+
+static ir::UnitOp producer(Value value) {
+  Operation *definer = value.getDefiningOp();
+  while (definer && isView(definer))
+    definer = definer->getOperand(0).getDefiningOp();
+  return dyn_cast_or_null<ir::UnitOp>(definer);
+}
+
+/// The unit whose time ends with this operation; null where none does.
+static ir::UnitOp timedUnit(Operation &op) {
+  if (auto unit = dyn_cast<ir::UnitOp>(op))
+    return unit.getKernel() ? unit : ir::UnitOp();
+  if (auto accumulate = dyn_cast<ir::AccumulateOp>(op); accumulate && !accumulate.getFused())
+    return producer(accumulate.getValue());
+  return {};
+}
+
+std::vector<std::string> numberUnits(ModuleOp module) {
+  std::vector<std::string> numbers;
+  module.walk([&](ir::TaskOp task) {
+    if (task.getPhase() == ir::Phase::Evaluate)
+      return;
+    for (Operation &op : task.getBody().front())
+      if (ir::UnitOp unit = timedUnit(op)) {
+        op.setAttr(kUnitTimeAttribute,
+                   Builder(&op).getI64IntegerAttr(static_cast<int64_t>(numbers.size())));
+        numbers.push_back(unit.getName().str());
+      }
+  });
+  return numbers;
+}
+
+/// Runs pdc-run beside this program with its output in a file.
+static void runProject(const fs::path &folder, const std::vector<std::string> &words) {
+  std::error_code ignored;
+  fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path() / "pdc-run";
+  std::string log = (folder / "profile.log").string();
+  std::vector<std::string> all{program.string(), folder.string(), "--transport", "local"};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<StringRef> arguments(all.begin(), all.end());
+  std::string problem;
+  int code =
+      llvm::sys::ExecuteAndWait(program.string(), arguments, std::nullopt,
+                                {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &problem);
+  if (code == 0)
+    return;
+  if (!problem.empty())
+    throw Error("cannot run " + program.string() + ": " + problem);
+  throw Error("the measuring program failed; its output:\n" + readTextFile(log));
+}
+
+/// The first runs fill caches and touch memory.
+static UnitTime summarise(std::vector<double> runs) {
+  size_t warmUp = runs.size() > 1 ? std::max<size_t>(1, runs.size() / 10) : 0;
+  runs.erase(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(warmUp));
+  std::sort(runs.begin(), runs.end());
+  auto at = [&](double share) {
+    return runs[static_cast<size_t>(share * static_cast<double>(runs.size() - 1) + 0.5)];
+  };
+  return {at(0.5), at(0.25), at(0.75)};
+}
+
+static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> &numbers) {
+  if (!fs::exists(path))
+    throw Error(path.string() + ": the measuring program wrote no times");
+  auto units = nlohmann::json::parse(readTextFile(path)).at("units");
+  UnitTimes times;
+  for (size_t number = 0; number < numbers.size(); ++number) {
+    if (number >= units.size() || units[number].empty())
+      throw Error("unit '" + numbers[number] + "' did not run");
+    UnitTime part = summarise(units[number].get<std::vector<double>>());
+    UnitTime &unit = times[numbers[number]];
+    unit.seconds += part.seconds;
+    unit.lowerQuartile += part.lowerQuartile;
+    unit.upperQuartile += part.upperQuartile;
+  }
+  return times;
+}
+
+UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &numbers,
+                       const std::vector<std::string> &data, int64_t steps) {
+  fs::path file = folder / "unit_times.json";
+  fs::remove(file);
+  setenv("PDC_UNIT_TIMES", file.c_str(), 1);
+  std::vector<std::string> words{"--steps=" + std::to_string(steps)};
+  for (const std::string &text : data)
+    words.push_back("--data=" + text);
+  runProject(folder, words);
+  return readTimes(file, numbers);
+}
+
+void applyTimes(ModuleOp module, const UnitTimes &times) {
+  auto train = module.lookupSymbol<func::FuncOp>("train");
+  for (auto unit : train.getOps<ir::UnitOp>()) {
+    auto found = times.find(unit.getName().str());
+    if (unit.getKernel() && found == times.end())
+      throw Error("unit '" + unit.getName().str() + "' is in no task of the measured program");
+    double seconds = unit.getKernel() ? found->second.seconds : 0;
+    unit.setSecondsAttr(Builder(unit).getF64FloatAttr(seconds));
+  }
+}
+
+} // namespace pdc

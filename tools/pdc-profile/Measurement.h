@@ -1,0 +1,35 @@
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// The time of one unit: the median of its runs after warm-up, and the middle half of them.
+struct UnitTime {
+  double seconds = 0;
+  double lowerQuartile = 0;
+  double upperQuartile = 0;
+};
+
+/// By the name of the unit; units of the forward and backward pass, the update and what prepares
+/// weights after it.
+using UnitTimes = std::map<std::string, UnitTime>;
+
+/// Numbers the units of a level-4 module so that the printer has their times recorded. Returns the
+/// unit that each number belongs to: a unit and the sums of its results may have several.
+std::vector<std::string> numberUnits(mlir::ModuleOp module);
+
+/// Builds the project in `folder` and runs `steps` updates of it on the data. Throws Error with the
+/// output of what failed.
+UnitTimes measureUnits(const std::filesystem::path &folder, const std::vector<std::string> &numbers,
+                       const std::vector<std::string> &data, int64_t steps);
+
+/// Puts measured seconds where the units of a level-1 module have estimates.
+void applyTimes(mlir::ModuleOp module, const UnitTimes &times);
+
+} // namespace pdc

@@ -1,0 +1,62 @@
+#include "tools/pdc-profile/ProfileTable.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace pdc {
+
+static constexpr size_t kNameColumns = 36;
+
+static double total(const PlanUnit &unit) {
+  return unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds +
+         unit.updateSeconds;
+}
+
+/// Names may hold anything, line ends and escape codes too.
+static std::string shown(const std::string &name) {
+  std::string text;
+  for (char c : name.substr(0, kNameColumns))
+    text += c >= 0x20 && c < 0x7f ? c : '?';
+  if (name.size() > kNameColumns)
+    text.replace(kNameColumns - 3, 3, "...");
+  return text;
+}
+
+static std::string row(const std::string &name, const PlanUnit &measured, double estimate,
+                       double spread) {
+  double seconds = total(measured);
+  char text[200], error[32] = "-";
+  if (seconds > 0)
+    std::snprintf(error, sizeof error, "%+.0f%%", 100 * (estimate - seconds) / seconds);
+  std::snprintf(text, sizeof text, "%-*s %9.4f %9.4f %9.4f %9.4f %9.4f %6.1f%% %9.4f %8s\n",
+                int(kNameColumns), name.c_str(), 1e3 * measured.forwardSeconds,
+                1e3 * measured.backwardInputSeconds, 1e3 * measured.backwardWeightSeconds,
+                1e3 * measured.updateSeconds, 1e3 * seconds,
+                seconds > 0 ? 100 * spread / seconds : 0, 1e3 * estimate, error);
+  return text;
+}
+
+std::string profileTable(const PlanGraph &measured, const PlanGraph &estimated,
+                         const std::vector<double> &spreads) {
+  char head[200];
+  std::snprintf(head, sizeof head, "%-*s %9s %9s %9s %9s %9s %7s %9s %8s\n", int(kNameColumns),
+                "milliseconds", "forward", "input", "weight", "update", "total", "spread",
+                "estimate", "error");
+  std::string text = head;
+  PlanUnit sum;
+  double estimates = 0, spread = 0;
+  for (size_t i = 0; i < measured.units.size(); ++i) {
+    const PlanUnit &unit = measured.units[i];
+    double estimate = total(estimated.units[i]);
+    text += row(shown(unit.name), unit, estimate, spreads[i]);
+    sum.forwardSeconds += unit.forwardSeconds;
+    sum.backwardInputSeconds += unit.backwardInputSeconds;
+    sum.backwardWeightSeconds += unit.backwardWeightSeconds;
+    sum.updateSeconds += unit.updateSeconds;
+    estimates += estimate;
+    spread += spreads[i];
+  }
+  return text + row("all units", sum, estimates, spread);
+}
+
+} // namespace pdc

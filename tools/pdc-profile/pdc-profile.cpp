@@ -1,0 +1,147 @@
+// pdc-profile MODEL.onnx: measures the units of a model on this machine and writes profile.json.
+
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/Profile.h"
+#include "passes/PlanGraph.h"
+#include "tools/pdc-profile/DrawnData.h"
+#include "tools/pdc-profile/Measurement.h"
+#include "tools/pdc-profile/ProfileTable.h"
+#include "tools/pdc/Lowering.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+namespace fs = std::filesystem;
+using mlir::ModuleOp;
+
+namespace pdc {
+
+namespace {
+
+struct Request {
+  Options compile;
+  std::string device = "cpu", output = "profile.json", sources;
+  std::vector<std::string> dimensions;
+  int64_t steps = 20;
+};
+
+/// A folder for the measuring program: the one that was asked for, or one that goes with this.
+class WorkFolder {
+public:
+  explicit WorkFolder(const std::string &wanted) : path(wanted), stays(!wanted.empty()) {
+    if (stays)
+      return;
+    std::string name = (fs::temp_directory_path() / "pdc-profile-XXXXXX").string();
+    if (!mkdtemp(name.data()))
+      throw Error(name + ": cannot be created; set TMPDIR, or give --sources DIR");
+    path = name;
+  }
+  WorkFolder(const WorkFolder &) = delete;
+  ~WorkFolder() {
+    std::error_code ignored;
+    if (!stays)
+      fs::remove_all(path, ignored);
+  }
+
+  /// Made by pdc, so not there before.
+  fs::path project() const { return stays ? path : path / "project"; }
+
+private:
+  fs::path path;
+  bool stays;
+};
+
+std::optional<int> parse(int argc, char **argv, Request &request) {
+  CLI::App app("Measures the units of a model on this machine and writes profile.json, from which "
+               "pdc --profile plans.",
+               "pdc-profile");
+  app.add_option("model", request.compile.model, "the model")->required()->type_name("MODEL.onnx");
+  auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
+    app.add_option(name, value, text)->type_name(kind);
+  };
+  add("-o", request.output, "FILE", "where the profile goes (profile.json)");
+  addModelOptions(app, request.compile, request.dimensions);
+  add("--device", request.device, "KIND", "cpu");
+  add("--steps", request.steps, "N", "updates to measure (20)");
+  add("--sources", request.sources, "DIR", "keep the measuring program there");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  checkModelOptions(request.dimensions, request.compile);
+  if (request.device != "cpu")
+    throw Error("--device '" + request.device + "' is " +
+                (request.device == "cuda" ? "not available yet" : "unknown") + "; there is cpu");
+  if (request.steps < 1 || request.steps > 1000000)
+    throw Error("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
+  request.compile.workers = request.compile.stages = 1;
+  return std::nullopt;
+}
+
+/// Seconds between the quartiles, per unit of the plan graph: the sum over its own units.
+std::vector<double> spreadsOf(ModuleOp module, const UnitTimes &times) {
+  UnitTimes widths;
+  for (const auto &[name, time] : times)
+    widths[name].seconds = time.upperQuartile - time.lowerQuartile;
+  applyTimes(module, widths);
+  std::vector<double> spreads;
+  for (const PlanUnit &unit : makePlanGraph(module).units)
+    spreads.push_back(unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds +
+                      unit.updateSeconds);
+  return spreads;
+}
+
+void run(const Request &request, std::ostream &progress) {
+  // 1. The program that measures, and the graph that it was made of.
+  Lowering lowering(request.compile, progress);
+  PlannedGraph graph = lowering.chooseGraph();
+  mlir::OwningOpRef<ModuleOp> units(graph.module->clone());
+  lowering.cut(graph);
+  lowering.outline(graph);
+  lowering.schedule(graph);
+  std::vector<std::string> numbers = numberUnits(*graph.module);
+  WorkFolder folder(request.sources);
+  fs::path project = folder.project();
+  lowering.write(graph, project);
+  // 2. What it measures.
+  std::vector<std::string> data = writeDrawnData(*units, graph.batch.minibatch(), project);
+  progress << "pdc-profile: building, and measuring " << request.steps << " updates" << std::endl;
+  UnitTimes times = measureUnits(project, numbers, data, request.steps);
+  // 3. The profile.
+  PlanGraph estimated = makePlanGraph(*units);
+  std::vector<double> spreads = spreadsOf(*units, times);
+  applyTimes(*units, times);
+  Profile profile{lowering.model.name, "cpu", request.compile.threads, graph.batch.microbatchSize,
+                  makePlanGraph(*units)};
+  writeTextFile(request.output, printProfile(profile));
+  std::cout << "microbatches of " << graph.batch.microbatchSize << " samples, "
+            << request.compile.threads << (request.compile.threads == 1 ? " thread" : " threads")
+            << "; spread: between the quartiles of the runs\n"
+            << profileTable(profile.graph, estimated, spreads) << "\nprofile: " << request.output
+            << "\nnext: pdc " << request.compile.model.string() << " --profile " << request.output
+            << " ...\n";
+}
+
+} // namespace
+
+} // namespace pdc
+
+int main(int argc, char **argv) {
+  try {
+    pdc::Request request;
+    if (std::optional<int> code = pdc::parse(argc, argv, request))
+      return *code;
+    pdc::run(request, std::cerr);
+    std::cout.flush();
+    if (!std::cout)
+      throw pdc::Error("cannot write to standard output");
+    return 0;
+  } catch (const std::bad_alloc &) {
+    std::cerr << "error: out of memory\n";
+  } catch (const std::exception &error) {
+    std::cerr << "error: " << error.what() << '\n';
+  }
+  return 1;
+}

@@ -1,0 +1,83 @@
+#include "tools/pdc/Batches.h"
+
+#include "compiler/Error.h"
+#include "compiler/onnx/Binding.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+/// More microbatches than this per worker shorten the bubble by less than their overhead.
+static constexpr int64_t kMicrobatchesPerWorker = 8;
+
+/// The microbatch size that the file or `--bind` fixes.
+static std::optional<int64_t> fixedSize(const Model &model, const Options &options) {
+  if (std::optional<int64_t> size = fixedMicrobatchSize(model))
+    return size;
+  for (const ModelValue &input : model.inputs)
+    if (!input.shape.empty()) {
+      auto bound = options.dimensions.find(input.shape[0].symbol);
+      return bound == options.dimensions.end() ? std::nullopt : std::optional(bound->second);
+    }
+  return std::nullopt;
+}
+
+static std::string number(int64_t value) { return std::to_string(value); }
+
+static std::vector<int64_t> divisors(int64_t value, int64_t most) {
+  std::vector<int64_t> result;
+  for (int64_t i = 1; i <= std::min(value, most); ++i)
+    if (value % i == 0)
+      result.push_back(i);
+  return result;
+}
+
+static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &options,
+                                             int64_t usualMicrobatches) {
+  if (options.minibatch && *options.minibatch % size != 0)
+    throw Error("--minibatch " + number(*options.minibatch) + ": a microbatch of the model has " +
+                number(size) + " samples, and this is no multiple of it");
+  int64_t given = options.minibatch ? *options.minibatch / size : 0;
+  if (given && options.microbatches && given != *options.microbatches)
+    throw Error("--microbatches " + number(*options.microbatches) + ": --minibatch " +
+                number(*options.minibatch) + " makes " + number(given) + " microbatches of " +
+                number(size) + " samples");
+  if (!given)
+    given = options.microbatches.value_or(usualMicrobatches);
+  return {{size, given}};
+}
+
+static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
+                                             int64_t mostMicrobatches) {
+  if (options.microbatches) {
+    if (minibatch % *options.microbatches != 0)
+      throw Error("--minibatch " + number(minibatch) + ": cannot be cut into " +
+                  number(*options.microbatches) + " equal microbatches");
+    return {{minibatch / *options.microbatches, *options.microbatches}};
+  }
+  std::vector<Batch> batches;
+  for (int64_t count : divisors(minibatch, mostMicrobatches))
+    batches.push_back({minibatch / count, count});
+  return batches;
+}
+
+std::vector<Batch> openBatches(const Model &model, const Options &options, bool asynchronous) {
+  if (asynchronous && options.microbatches.value_or(1) != 1)
+    throw Error("--microbatches " + number(*options.microbatches) + ": in schedule '" +
+                options.schedule + "' each microbatch is its own update; leave it out");
+  int64_t stages = options.stages ? options.stages : std::max(options.workers, 1);
+  int64_t most = asynchronous || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
+  if (std::optional<int64_t> size = fixedSize(model, options)) {
+    if (asynchronous && options.minibatch && *options.minibatch != *size)
+      throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
+                  options.schedule + "' an update has one microbatch, " + number(*size) +
+                  " samples");
+    return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
+  }
+  if (!options.minibatch)
+    throw Error(model.name + ": the first dimension of its inputs has a name and no size; say how "
+                             "many samples an update has, as in --minibatch 64");
+  return batchesOfMinibatch(*options.minibatch, options, most);
+}
+
+} // namespace pdc

@@ -1,0 +1,47 @@
+#include "tools/pdc/Compilation.h"
+
+#include "compiler/onnx/Parameters.h"
+#include "compiler/plan/Files.h"
+#include "tools/pdc/Lowering.h"
+#include "tools/pdc/Report.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+namespace pdc {
+
+static void print(mlir::ModuleOp module, std::ostream &out) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  out << text << '\n';
+}
+
+void compile(const Options &options, std::ostream &out, std::ostream &progress) {
+  // 1. The file.
+  Lowering lowering(options, progress);
+  if (options.stopAfter == StopAfter::import) {
+    out << toString(lowering.model);
+    return;
+  }
+  describeTraining(lowering.model, options, out, options.stopAfter == StopAfter::sources);
+  // 2. The graph and the plan, which chooses among the batches that are left open.
+  PlannedGraph graph = lowering.chooseGraph();
+  if (options.stopAfter == StopAfter::graph)
+    return print(*graph.module, out);
+  // 3. Stages, programs, rows.
+  lowering.cut(graph);
+  if (options.stopAfter == StopAfter::cut)
+    return print(*graph.module, out);
+  lowering.outline(graph);
+  if (options.stopAfter == StopAfter::staged)
+    return print(*graph.module, out);
+  lowering.schedule(graph);
+  if (options.stopAfter == StopAfter::scheduled)
+    return print(*graph.module, out);
+  // 4. The sources.
+  lowering.write(graph, options.output);
+  out << describePlan(*graph.plan) << "\nsources: " << options.output.string() << "\nnext: pdc-run "
+      << options.output.string() << '\n';
+}
+
+} // namespace pdc

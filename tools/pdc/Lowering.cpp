@@ -1,0 +1,170 @@
+#include "tools/pdc/Lowering.h"
+
+#include "codegen/Project.h"
+#include "codegen/WriteFolder.h"
+#include "compiler/Error.h"
+#include "compiler/devices/Device.h"
+#include "compiler/ir/Pdc.h"
+#include "compiler/onnx/Binding.h"
+#include "compiler/onnx/Import.h"
+#include "compiler/onnx/Safetensors.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/MakePlan.h"
+#include "compiler/plan/Profile.h"
+#include "compiler/schedule/Schedules.h"
+#include "passes/Pipelines.h"
+#include "passes/PlanGraph.h"
+#include "tools/pdc/Location.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+
+namespace pdc {
+
+Lowering::Lowering(const Options &options, std::ostream &progress)
+    : options(options), progress(progress) {
+  context.disableMultithreading();
+  context.loadDialect<ir::PdcDialect, func::FuncDialect>();
+  context.printOpOnDiagnostic(false);
+  context.printStackTraceOnDiagnostic(false);
+  progress << "pdc: reading " << options.model.string() << std::endl;
+  model = readModel(options.model);
+}
+
+/// Runs a pipeline; its first complaint becomes an Error.
+void Lowering::lower(ModuleOp module, const std::string &what,
+                     const std::function<void(OpPassManager &)> &build) {
+  progress << "pdc: " << what << std::endl;
+  std::string complaint;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (complaint.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      complaint = diagnostic.str();
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+      progress << "warning: " << diagnostic.str() << std::endl;
+    return success();
+  });
+  PassManager passes(&context);
+  build(passes);
+  if (failed(passes.run(module)))
+    throw Error(complaint.empty() ? what + " failed without saying why" : complaint);
+}
+
+bool Lowering::isAsynchronous() const {
+  return options.schedule != "auto" && !findSchedule(options.schedule).synchronous;
+}
+
+OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
+  ImportOptions import;
+  if (!fixedMicrobatchSize(model))
+    import.microbatchSize = microbatchSize;
+  import.dimensions = options.dimensions;
+  import.loss = options.loss;
+  import.parameters = {options.train, options.freeze};
+  OwningOpRef<ModuleOp> module = importModel(context, model, import);
+  if (isAsynchronous())
+    (*module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
+  GraphOptions graph;
+  graph.optimizer = options.optimizer;
+  graph.noDecay = options.noDecay;
+  graph.exact = options.exact;
+  graph.threads = options.threads;
+  graph.vectorWidth = detectDevice().vectorWidth;
+  graph.profile = options.profile;
+  lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
+        [&](OpPassManager &passes) { buildGraphPipeline(passes, graph); });
+  return module;
+}
+
+PlanRequest Lowering::request(const Batch &batch) const {
+  PlanRequest request;
+  request.workers = options.workers;
+  if (!options.topology.empty()) {
+    request.topology = readTopology(options.topology);
+    request.workers = request.topology->workers();
+  }
+  request.schedule = options.schedule;
+  request.microbatches = batch.microbatches;
+  request.memoryBytes = options.memoryBytes;
+  request.stages = options.stages;
+  request.assignment = options.assignment;
+  request.model = model.name;
+  request.exact = options.exact;
+  request.threads = options.threads;
+  request.microbatchSize = batch.microbatchSize;
+  return request;
+}
+
+PlannedGraph Lowering::planFor(const Batch &batch) {
+  OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
+  auto plan = std::make_shared<Plan>(makePlan(makePlanGraph(*module), request(batch)));
+  return {std::move(module), plan, batch};
+}
+
+/// Measured seconds are those of one microbatch size.
+std::vector<Batch> Lowering::batches() const {
+  std::vector<Batch> open = openBatches(model, options, isAsynchronous());
+  if (options.profile.empty())
+    return open;
+  int64_t size = readProfile(options.profile).microbatchSize;
+  if (size > 0)
+    std::erase_if(open, [&](const Batch &batch) { return batch.microbatchSize != size; });
+  if (open.empty())
+    throw Error(options.profile + ": was measured with microbatches of " + std::to_string(size) +
+                " samples, which --minibatch and --microbatches do not make; choose them to fit "
+                "or measure again");
+  return open;
+}
+
+static double secondsPerSample(const PlannedGraph &graph) {
+  return graph.plan->secondsPerMinibatch / static_cast<double>(graph.batch.minibatch());
+}
+
+PlannedGraph Lowering::chooseGraph() {
+  std::optional<PlannedGraph> best;
+  std::string refusal;
+  for (const Batch &batch : batches()) {
+    try {
+      PlannedGraph candidate = planFor(batch);
+      if (!best || secondsPerSample(candidate) < secondsPerSample(*best))
+        best = std::move(candidate);
+    } catch (const Error &error) {
+      refusal = refusal.empty() ? error.what() : refusal;
+    }
+  }
+  if (!best)
+    throw Error(refusal);
+  return std::move(*best);
+}
+
+void Lowering::cut(const PlannedGraph &graph) {
+  lower(*graph.module, "cutting the graph",
+        [&](OpPassManager &passes) { buildCutPipeline(passes, graph.plan); });
+}
+
+void Lowering::outline(const PlannedGraph &graph) {
+  lower(*graph.module, "outlining the stages",
+        [&](OpPassManager &passes) { buildStagedPipeline(passes, graph.plan); });
+}
+
+void Lowering::schedule(const PlannedGraph &graph) {
+  lower(*graph.module, "scheduling and proving",
+        [&](OpPassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
+}
+
+void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &folder) {
+  progress << "pdc: writing " << folder.string() << std::endl;
+  const Plan &plan = *graph.plan;
+  std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimeLocation());
+  files.push_back({"plan.json", printPlan(plan)});
+  files.push_back({"plan.txt", describePlan(plan)});
+  files.push_back({"trace.json", predictTrace(plan, 3)});
+  writeFolder(folder, [&](const std::filesystem::path &filled) {
+    for (const ProjectFile &file : files)
+      writeFile(filled / file.name, file.text);
+    writeWeights(model, filled / "weights.safetensors");
+  });
+}
+
+} // namespace pdc

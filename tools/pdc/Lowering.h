@@ -1,0 +1,61 @@
+#pragma once
+
+#include "compiler/onnx/Model.h"
+#include "compiler/plan/Plan.h"
+#include "tools/pdc/Batches.h"
+#include "tools/pdc/Options.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
+
+#include <functional>
+#include <memory>
+#include <ostream>
+
+namespace pdc {
+
+/// A module at level 1 and the plan that was made for it.
+struct PlannedGraph {
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::shared_ptr<const Plan> plan;
+  Batch batch;
+};
+
+/// The steps from a model to the sources of its stages; each throws Error. Modules live no longer
+/// than it does.
+class Lowering {
+public:
+  /// Reads the model.
+  Lowering(const Options &options, std::ostream &progress);
+
+  /// The graph of the batch, among those left open, that the planner finds the fastest per sample.
+  /// A batch that fits no plan (memory) is passed over while others do.
+  PlannedGraph chooseGraph();
+
+  /// Levels 2, 3 and 4, in place.
+  void cut(const PlannedGraph &graph);
+  void outline(const PlannedGraph &graph);
+  void schedule(const PlannedGraph &graph);
+
+  /// Writes a graph of level 4: sources, build files, plan and weights.
+  void write(const PlannedGraph &graph, const std::filesystem::path &folder);
+
+  Model model;
+
+private:
+  void lower(mlir::ModuleOp module, const std::string &what,
+             const std::function<void(mlir::OpPassManager &)> &build);
+  bool isAsynchronous() const;
+  mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
+  PlanRequest request(const Batch &batch) const;
+  PlannedGraph planFor(const Batch &batch);
+  std::vector<Batch> batches() const;
+
+  const Options &options;
+  std::ostream &progress;
+  mlir::MLIRContext context;
+};
+
+} // namespace pdc

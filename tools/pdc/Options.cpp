@@ -1,0 +1,228 @@
+#include "tools/pdc/Options.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+#include "compiler/schedule/Schedules.h"
+
+#include <CLI/CLI.hpp>
+
+#include <charconv>
+
+namespace pdc {
+
+namespace {
+
+/// The options as they are typed.
+struct Typed {
+  std::string gpus, device = "cuda", stages, memory, costModel = "overlap", precision = "fp32";
+  std::string recompute = "auto", stopAfter = "sources";
+  std::vector<std::string> dimensions;
+  bool verticalSync = false;
+};
+
+} // namespace
+
+static std::optional<int64_t> wholeNumber(std::string_view text) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                  : std::nullopt;
+}
+
+/// Names that pdc knows of but cannot do yet are refused as such, others as unknown.
+static void checkChoice(const std::string &option, const std::string &value,
+                        const std::vector<std::string> &available,
+                        const std::vector<std::string> &later) {
+  if (std::find(available.begin(), available.end(), value) != available.end())
+    return;
+  bool isLater = std::find(later.begin(), later.end(), value) != later.end();
+  throw Error(option + " '" + value + "' is " + (isLater ? "not available yet" : "unknown") +
+              "; there " + (available.size() == 1 ? "is " : "are ") +
+              CLI::detail::join(available, ", "));
+}
+
+/// `8` or `2x4`.
+static int parseWorkers(const std::string &text) {
+  size_t cross = text.find('x');
+  std::optional<int64_t> servers = 1, devices;
+  if (cross == std::string::npos) {
+    devices = wholeNumber(text);
+  } else {
+    servers = wholeNumber(std::string_view(text).substr(0, cross));
+    devices = wholeNumber(std::string_view(text).substr(cross + 1));
+  }
+  constexpr int64_t most = 4096;
+  if (!servers || !devices || *servers < 1 || *devices < 1 || *servers > most ||
+      *devices > most / *servers)
+    throw Error("--gpus '" + text +
+                "': expected a number of devices from 1 to 4096, as in 4 or 2x4");
+  return static_cast<int>(*servers * *devices);
+}
+
+/// Bytes with an optional suffix K, M or G (powers of 1024).
+static int64_t parseBytes(const std::string &text) {
+  static const std::map<char, int> shifts = {{'K', 10}, {'M', 20}, {'G', 30}};
+  std::string_view digits = text;
+  auto suffix = text.empty() ? shifts.end() : shifts.find(text.back());
+  if (suffix != shifts.end())
+    digits.remove_suffix(1);
+  int shift = suffix == shifts.end() ? 0 : suffix->second;
+  std::optional<int64_t> number = wholeNumber(digits);
+  if (!number || *number < 1 || *number > (INT64_MAX >> shift))
+    throw Error("--memory '" + text + "': expected bytes such as 16G, 512M or 1000000");
+  return *number << shift;
+}
+
+/// `1-1-1`: replicas per stage; anything else is a file.
+static void parseStages(const std::string &text, Options &options) {
+  if (text.empty())
+    return;
+  std::vector<std::string> parts = CLI::detail::split(text, '-');
+  for (const std::string &part : parts) {
+    std::optional<int64_t> replicas = wholeNumber(part);
+    if (!replicas) {
+      if (!std::filesystem::exists(text))
+        throw Error("--stages '" + text + "': neither replicas per stage such as 1-1 nor a file");
+      options.assignment = readAssignment(text);
+      for (const auto &[node, stage] : options.assignment)
+        options.stages = std::max(options.stages, stage + 1);
+      return;
+    }
+    if (*replicas != 1)
+      throw Error("--stages '" + text + "': a stage with " + part +
+                  " replicas is not available yet; give each stage 1, as in 1-1");
+  }
+  options.stages = static_cast<int>(parts.size());
+}
+
+static void parseDimensions(const std::vector<std::string> &texts, Options &options) {
+  for (const std::string &text : texts) {
+    size_t equals = text.rfind('=');
+    std::optional<int64_t> value;
+    if (equals != std::string::npos)
+      value = wholeNumber(std::string_view(text).substr(equals + 1));
+    if (!value || *value < 1 || equals == 0)
+      throw Error("--bind '" + text +
+                  "': expected a dimension and a positive number, as in sequence=128");
+    options.dimensions[text.substr(0, equals)] = *value;
+  }
+}
+
+static StopAfter parseStop(const std::string &text) {
+  static const std::map<std::string, StopAfter> levels = {{"import", StopAfter::import},
+                                                          {"graph", StopAfter::graph},
+                                                          {"cut", StopAfter::cut},
+                                                          {"staged", StopAfter::staged},
+                                                          {"scheduled", StopAfter::scheduled},
+                                                          {"sources", StopAfter::sources}};
+  auto level = levels.find(text);
+  if (level == levels.end())
+    throw Error("--stop-after '" + text +
+                "' is unknown; there are import, graph, cut, staged, "
+                "scheduled, sources");
+  return level->second;
+}
+
+static void checkSchedule(const std::string &name) {
+  std::vector<std::string> available{"auto"};
+  for (const ScheduleKind &kind : schedules())
+    available.emplace_back(kind.name);
+  std::error_code ignored;
+  if (name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, ignored))
+    throw Error("--schedule '" + name + "': rows from a file are not available yet; there are " +
+                CLI::detail::join(available, ", "));
+  checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-h1", "zb-h2", "zb-v"});
+}
+
+static void checkPositive(const std::string &option, std::optional<int64_t> value) {
+  if (value && *value < 1)
+    throw Error(option + " " + std::to_string(*value) + ": expected a positive number");
+}
+
+void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
+  checkPositive("--minibatch", options.minibatch);
+  checkPositive("--microbatches", options.microbatches);
+  if (options.threads < 1 || options.threads > 1024)
+    throw Error("--threads " + std::to_string(options.threads) + ": expected 1 to 1024");
+  parseDimensions(dimensions, options);
+}
+
+/// What can be judged without the model.
+static void interpret(const Typed &typed, Options &options) {
+  checkChoice("--cost-model", typed.costModel, {"overlap"},
+              {"pipedream-code", "pipedream-paper", "ring-max"});
+  checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
+  checkChoice("--recompute", typed.recompute, {"none", "auto"}, {"all"});
+  checkSchedule(options.schedule);
+  if (typed.verticalSync)
+    throw Error("--vertical-sync is not available yet; leave it out");
+  options.stopAfter = parseStop(typed.stopAfter);
+  if (!typed.gpus.empty())
+    options.workers = parseWorkers(typed.gpus);
+  if (!typed.memory.empty())
+    options.memoryBytes = parseBytes(typed.memory);
+  checkModelOptions(typed.dimensions, options);
+  parseStages(typed.stages, options);
+  if (options.output.empty())
+    options.output = std::filesystem::path(options.model).replace_extension(".pdc");
+  // Last: whoever tries the line without a GPU should hear of other mistakes first.
+  if (typed.device == "cuda")
+    throw Error("the CUDA backend is not available yet; pass --device cpu");
+  checkChoice("--device", typed.device, {"cpu"}, {});
+}
+
+void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions) {
+  auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
+    app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
+  };
+  add("--loss", options.loss, "LOSS", "KIND[:OUTPUT[:LABELS]], as in mse:y");
+  add("--optimizer", options.optimizer, "KIND,...", "as in momentum,lr=0.1,weight_decay=1e-4");
+  add("--train", options.train, "PATTERN", "initializers to train (repeatable)");
+  add("--freeze", options.freeze, "PATTERN", "initializers not to train (repeatable)");
+  add("--no-decay", options.noDecay, "PATTERN", "weights without decay (repeatable)");
+  add("--bind", dimensions, "DIM=N", "a named dimension's size (repeatable)");
+  add("--minibatch", options.minibatch, "B", "samples per update");
+  add("--microbatches", options.microbatches, "M", "microbatches per update (planned)");
+  app.add_flag("--exact", options.exact, "the same bits at any number of stages");
+  add("--threads", options.threads, "T", "CPU threads per rank (1)");
+}
+
+static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
+  auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
+    app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
+  };
+  add("--gpus,--workers", typed.gpus, "N|SxG", "N devices, or S servers of G devices");
+  add("--topology", options.topology, "FILE", "levels of workers and links, instead of --gpus");
+  add("--device", typed.device, "KIND", "cuda (the default) or cpu");
+  add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
+  add("--schedule", options.schedule, "NAME", "auto, gpipe, 1f1b, pipedream");
+  app.add_flag("--vertical-sync", typed.verticalSync, "one version per microbatch at all stages");
+  add("--recompute", typed.recompute, "WHAT", "none, auto, all");
+  add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
+  add("--profile", options.profile, "FILE", "measured costs (analytic)");
+  add("--cost-model", typed.costModel, "NAME", "overlap");
+  add("--memory", typed.memory, "BYTES", "per device, as in 16G");
+  add("--precision", typed.precision, "TYPE", "fp32");
+  add("--stop-after", typed.stopAfter, "LEVEL",
+      "import, graph, cut, staged, scheduled, sources: print it");
+}
+
+std::optional<int> parseOptions(int argc, char **argv, Options &options) {
+  CLI::App app("Plans the pipeline-parallel training of an ONNX model and writes its sources.",
+               "pdc");
+  Typed typed;
+  app.add_option("model", options.model, "the model to train")->required()->type_name("MODEL.onnx");
+  addModelOptions(app, options, typed.dimensions);
+  addPlanOptions(app, options, typed);
+  try {
+    app.parse(argc, argv);
+    if (typed.gpus.empty() && options.topology.empty())
+      throw CLI::RequiredError("--gpus or --topology");
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  interpret(typed, options);
+  return std::nullopt;
+}
+
+} // namespace pdc

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace pdc {
+
+/// Where a run of pdc ends.
+enum class StopAfter { import, graph, cut, staged, scheduled, sources };
+
+/// The command line of pdc, checked as far as that needs no model.
+struct Options {
+  std::filesystem::path model;
+  std::filesystem::path output; ///< -o, or the model's path with the extension .pdc
+  int workers = 0;
+  std::string topology;
+  std::string loss;
+  std::string optimizer = "sgd,lr=0.01";
+  std::vector<std::string> train, freeze, noDecay;
+  std::map<std::string, int64_t> dimensions;
+  std::optional<int64_t> minibatch, microbatches;
+  std::string schedule = "auto";
+  /// Stages wanted; 0: as many as workers.
+  int stages = 0;
+  /// `--stages FILE`: node name -> stage.
+  std::map<std::string, int> assignment;
+  std::string profile;
+  int64_t memoryBytes = 0;
+  bool exact = false;
+  int threads = 1;
+  StopAfter stopAfter = StopAfter::sources;
+};
+
+/// Reads the command line. Prints help or what is wrong with the usage and returns the exit code
+/// when there is nothing to do; throws Error for values that pdc refuses.
+std::optional<int> parseOptions(int argc, char **argv, Options &options);
+
+/// The options that say what is trained and how it is compiled, for every command that compiles a
+/// model. `dimensions` takes the texts of --bind, which are checked with the others.
+void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions);
+void checkModelOptions(const std::vector<std::string> &dimensions, Options &options);
+
+} // namespace pdc
