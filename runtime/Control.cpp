@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -63,10 +64,11 @@ void Control::end(const std::string &report) {
   changed.notify_all();
 }
 
-void Control::setActivity(const Activity &next) {
+Activity Control::setActivity(const Activity &next) {
   std::lock_guard lock(mutex);
-  activity = next;
+  Activity before = std::exchange(activity, next);
   activity.since = now();
+  return before;
 }
 
 std::string Control::describeActivity() {
@@ -121,7 +123,7 @@ void LocalControlPlane::Member::waitFor(std::unique_lock<std::mutex> &lock, Done
       check();
     }
     lock.lock();
-    state.changed.wait_for(lock, std::chrono::milliseconds(100), done);
+    waitAWhile(state.changed, lock, done);
   }
 }
 

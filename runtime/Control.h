@@ -3,7 +3,9 @@
 #include "runtime/Program.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -58,7 +60,10 @@ public:
   /// Throws the report if any rank has failed.
   void check();
   bool failed() const { return ended; }
-  void setActivity(const Activity &activity);
+  /// What this rank does from now on; returns what it did before.
+  Activity setActivity(const Activity &activity);
+  /// `progress` is called now and then while this rank's thread waits here; empty: nothing is.
+  void whileWaiting(std::function<void()> progress) { keepMoving = std::move(progress); }
   std::string describeActivity();
 
   Seconds timeout = 600;
@@ -69,6 +74,9 @@ protected:
   Control(int rank, int size);
   void end(const std::string &report);
   void addReport(const LossReport &loss);
+  /// One short wait for `done`, which `changed` announces.
+  template <class Done>
+  void waitAWhile(std::condition_variable &changed, std::unique_lock<std::mutex> &lock, Done done);
 
   const int self, size;
   std::mutex mutex;
@@ -78,10 +86,24 @@ protected:
 
 private:
   Activity activity;
+  std::function<void()> keepMoving;
   std::vector<LossReport> losses;
   std::string summed;
   std::vector<std::string> parts;
 };
+
+template <class Done>
+void Control::waitAWhile(std::condition_variable &changed, std::unique_lock<std::mutex> &lock,
+                         Done done) {
+  if (!keepMoving) {
+    changed.wait_for(lock, std::chrono::milliseconds(100), done);
+    return;
+  }
+  lock.unlock();
+  keepMoving();
+  lock.lock();
+  changed.wait_for(lock, std::chrono::microseconds(200), done);
+}
 
 /// The ranks of one process.
 class LocalControlPlane {

@@ -39,9 +39,13 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   learningRate = scalar("pdc.learning_rate");
   stepNumber = scalar("pdc.step");
   gradientScale = scalar("pdc.gradient_scale");
+  control.whileWaiting([&transport] { transport.progress(); });
 }
 
-Executor::~Executor() { transport.cancel(); }
+Executor::~Executor() {
+  control.whileWaiting({});
+  transport.cancel();
+}
 
 void Executor::start() {
   agreeOnGradients();

@@ -1,5 +1,7 @@
 #include "runtime/Transport.h"
 
+#include "runtime/Error.h"
+
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -86,11 +88,16 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
   }
   // 2. Copy outside the lock: both sides are blocked on their flags meanwhile.
   const State::Post &from = mine.send ? mine : other, &to = mine.send ? other : mine;
-  std::memcpy(to.data, from.data, size_t(std::min(from.bytes, to.bytes)));
+  bool agreed = from.bytes == to.bytes;
+  if (agreed)
+    std::memcpy(to.data, from.data, size_t(from.bytes));
   std::lock_guard lock(state.mutex);
   *mine.done = *other.done = true;
   --state.copying[message.peer];
   state.arrived[message.peer].notify_all();
+  if (!agreed)
+    throw Error("rank ", from.from, " sends ", from.bytes, " bytes and rank ", from.to, " expects ",
+                to.bytes, "; build all stages from one plan");
 }
 
 bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patience) {

@@ -19,12 +19,12 @@ static void onSignal(int signal) {
     std::_Exit(128 + signal);
 }
 
-static void runRank(const Program &program, const Options &options, Transport &transport,
-                    Control &control) {
+static std::unique_ptr<Trainer> makeTrainer(const Program &program, const Options &options,
+                                            Transport &transport, Control &control) {
 #ifdef _OPENMP
   omp_set_num_threads(program.threads);
 #endif
-  Trainer(program, options, transport, control).run();
+  return std::make_unique<Trainer>(program, options, transport, control);
 }
 
 /// All ranks as threads. The first failure reaches all of them and is told once.
@@ -46,7 +46,7 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
       if (options.timeout > 0)
         control.timeout = options.timeout;
       try {
-        runRank(*programs[rank], options, *endpoints[rank], control);
+        makeTrainer(*programs[rank], options, *endpoints[rank], control)->run();
       } catch (const std::exception &error) {
         if (!control.failed())
           control.fail(error.what());
@@ -76,15 +76,18 @@ static const Program &programOf(int rank, int ranks, std::span<const Program *co
               "; give mpirun the binaries in the order of the stages");
 }
 
-/// One rank. After an error MPI is left as it is: to finalise it would wait for the others.
+/// One rank. After an error MPI and the arena are left as they are: to finalise would wait for the
+/// others, who may still read what this rank sends.
 static int runMpi(std::span<const Program *const> programs, const Options &options) {
   std::unique_ptr<Transport> transport = makeMpiTransport();
   std::unique_ptr<Control> control;
+  std::unique_ptr<Trainer> trainer;
   try {
     control = connectRanks(transport->rank(), transport->ranks(), true,
                            options.timeout > 0 ? options.timeout : 600);
-    runRank(programOf(transport->rank(), transport->ranks(), programs), options, *transport,
-            *control);
+    trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs), options,
+                          *transport, *control);
+    trainer->run();
   } catch (const std::exception &error) {
     if (!control)
       std::fprintf(stderr, "error: %s\n", error.what());

@@ -22,6 +22,15 @@ bool hasMpi() { return true; }
 
 namespace {
 
+void require(int code, const char *call) {
+  if (code == MPI_SUCCESS)
+    return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw Error(call, " failed: ", std::string_view(text, size_t(length)));
+}
+
 class MpiTransport : public Transport {
 public:
   MpiTransport();
@@ -30,11 +39,13 @@ public:
   int ranks() const override { return size; }
   void post(std::span<Message> group) override;
   bool wait(int request, std::chrono::microseconds patience) override;
+  void progress() override;
 
 private:
   MPI_Comm world = MPI_COMM_NULL;
   int self = 0, size = 1;
   std::vector<MPI_Request> requests;
+  std::vector<int> expected; ///< by request: bytes to receive, -1 for a send
   std::vector<int> free;
 };
 
@@ -44,9 +55,11 @@ MpiTransport::MpiTransport() {
   if (!started)
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);
   MPI_Comm_size(world, &size);
   requests.resize(4096, MPI_REQUEST_NULL);
+  expected.resize(requests.size());
   for (int i = int(requests.size()); i-- > 0;)
     free.push_back(i);
 }
@@ -65,12 +78,14 @@ void MpiTransport::post(std::span<Message> group) {
     message.request = free.back();
     free.pop_back();
     MPI_Request *request = &requests[message.request];
+    int bytes = int(message.bytes);
+    expected[message.request] = message.send ? -1 : bytes;
     if (message.send)
-      MPI_Isend(message.data, int(message.bytes), MPI_BYTE, message.peer, message.tag, world,
-                request);
+      require(MPI_Isend(message.data, bytes, MPI_BYTE, message.peer, message.tag, world, request),
+              "MPI_Isend");
     else
-      MPI_Irecv(message.data, int(message.bytes), MPI_BYTE, message.peer, message.tag, world,
-                request);
+      require(MPI_Irecv(message.data, bytes, MPI_BYTE, message.peer, message.tag, world, request),
+              "MPI_Irecv");
   }
 }
 
@@ -80,8 +95,14 @@ bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
   auto begin = std::chrono::steady_clock::now();
   for (int polls = 0;; ++polls) {
     int done = 0;
-    MPI_Test(&requests[request], &done, MPI_STATUS_IGNORE);
+    MPI_Status status;
+    require(MPI_Test(&requests[request], &done, &status), "MPI_Test");
     if (done) {
+      int received = 0;
+      MPI_Get_count(&status, MPI_BYTE, &received);
+      if (expected[request] >= 0 && received != expected[request])
+        throw Error("rank ", status.MPI_SOURCE, " sent ", received, " bytes and rank ", self,
+                    " expects ", expected[request], "; build all stages from one plan");
       free.push_back(request);
       return true;
     }
@@ -92,6 +113,12 @@ bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
     else
       std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+}
+
+/// Any call moves all messages on.
+void MpiTransport::progress() {
+  int found = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world, &found, MPI_STATUS_IGNORE);
 }
 
 } // namespace

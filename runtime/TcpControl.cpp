@@ -160,7 +160,7 @@ void TcpControl::waitForParts() {
       check();
     }
     lock.lock();
-    changed.wait_for(lock, std::chrono::milliseconds(100), complete);
+    waitAWhile(changed, lock, complete);
   }
 }
 

@@ -31,6 +31,9 @@ public:
   virtual void post(std::span<Message> group) = 0;
   /// Waits at most `patience` until the message is complete. Its request is then free again.
   virtual bool wait(int request, std::chrono::microseconds patience) = 0;
+  /// Moves open messages on, without waiting. A rank that waits for something other than messages
+  /// calls it: even a send that is complete may need its sender to reach the receiver.
+  virtual void progress() {}
   /// Takes back every open message before the buffers of a failed rank go away.
   virtual void cancel() {}
 };

@@ -25,7 +25,7 @@ void Executor::complete(size_t index) {
   const Pending transfer = pending[index];
   if (transfer.request >= 0 && !transport.wait(transfer.request, std::chrono::microseconds(0))) {
     Activity activity = activityOf(transfer);
-    control.setActivity(activity);
+    Activity before = control.setActivity(activity);
     Seconds begin = now();
     while (!transport.wait(transfer.request, std::chrono::milliseconds(10))) {
       control.check();
@@ -37,6 +37,7 @@ void Executor::complete(size_t index) {
       control.fail(why.str());
       control.check();
     }
+    control.setActivity(before);
   }
   events.add({transfer.send ? Timeline::Kind::send : Timeline::Kind::receive,
               program.transfers[transfer.transfer].phase, transfer.stage, step, transfer.microbatch,

@@ -244,6 +244,13 @@ TEST_F(ToyProcesses, CheckpointOfProcessesIsThatOfThreads) {
             weights(folder / "threads/step-000009", 3));
 }
 
+/// Without a single copy the sender must call MPI until its message is through, also while it waits
+/// for the sum of the losses: the last microbatch of a step is sent just before that.
+TEST_F(ToyProcesses, SendersKeepMovingWhileTheyWaitForTheOthers) {
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
+  expectTruth({.stages = 4, .microbatches = 2}, 64, 12, {"--timeout", "10"});
+  unsetenv("OMPI_MCA_btl_vader_single_copy_mechanism");
+}
 TEST_F(ToyProcesses, KilledRankEndsTheRunWithAReport) {
   for (int dying : {0, 1, 2}) {
     EXPECT_NE(run({.stages = 3, .microbatches = 4, .dyingStage = dying}, 64, {"--steps", "4"}), 0);

@@ -12,9 +12,11 @@
 namespace toy {
 
 // Offsets inside the regions.
-constexpr int64_t kRow = 64;
+constexpr int64_t kRow = 8192;
 constexpr int64_t kX = 0, kY = kRow, kDy = 2 * kRow, kDx = 3 * kRow, kLabels = 4 * kRow,
-                  kSlotBytes = 6 * kRow;
+                  kSlotBytes = kLabels + 64;
+/// Rows travel with what lies behind their numbers: more than MPI sends without asking the receiver.
+constexpr int64_t kTransferBytes = kRow;
 constexpr int64_t kRate = 0, kScale = 64, kStep = 128, kLoss = 192, kWeightSum = 256,
                   kEvaluationLoss = 320, kEvaluationWeight = 384, kCorrect = 448, kGradient = 512,
                   kFixedWeight = 576, kFixedBytes = 640;
@@ -203,7 +205,7 @@ void Pipeline::addTransfer(Tables &t, std::vector<Step> &rows, StepKind kind, in
   name = "y" + std::to_string(lower) + (backward ? "/grad" : "");
   rows.push_back({kind, phase, stage, microbatch, int(t.transfers.size())});
   t.transfers.push_back(
-      {name.c_str(), to, lower * 3 + kindNumber, stage, phase, {region, offset}, 32});
+      {name.c_str(), to, lower * 3 + kindNumber, stage, phase, {region, offset}, kTransferBytes});
 }
 
 /// Receives, the task, sends.
