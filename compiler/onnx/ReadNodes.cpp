@@ -26,8 +26,14 @@ public:
     ImportedNode node = readNode(proto, name);
     normaliseNode(node, flat.opset);
     checkCounts(node);
+    noteDroppedOutputs(proto, node);
     model.nodes.push_back({std::move(node.name), std::move(node.op), std::move(node.attributes),
                            std::move(node.inputs), std::move(node.outputs)});
+  }
+
+  void checkOutputs() const {
+    for (const ModelValue &output : model.outputs)
+      requireMade(output.name, "the model");
   }
 
 private:
@@ -44,8 +50,10 @@ private:
     node.name = name;
     if (findOperator(node.op))
       readAttributes(proto, node);
-    for (const std::string &input : proto.input())
+    for (const std::string &input : proto.input()) {
+      requireMade(input, where);
       node.inputs.push_back(resolve(input));
+    }
     node.outputs.assign(proto.output().begin(), proto.output().end());
     while (!node.inputs.empty() && node.inputs.back().empty())
       node.inputs.pop_back();
@@ -55,6 +63,20 @@ private:
       return addConstant(values.fresh(name + "/constant"), value);
     };
     return node;
+  }
+
+  /// Bringing a node to the newest form may leave out outputs that nobody should need.
+  void noteDroppedOutputs(const onnx::NodeProto &proto, const ImportedNode &node) {
+    for (int i = int(node.outputs.size()); i < proto.output_size(); ++i)
+      if (!proto.output(i).empty())
+        dropped[proto.output(i)] = where;
+  }
+
+  void requireMade(const std::string &value, const std::string &reader) const {
+    auto output = dropped.find(value);
+    if (output != dropped.end())
+      throw Error(output->second + ": output '" + value + "', which " + reader +
+                  " reads, is not supported");
   }
 
   void readAttributes(onnx::NodeProto &proto, ImportedNode &node) {
@@ -271,6 +293,7 @@ private:
   Model &model;
   Names names;
   std::unordered_map<std::string, std::string> aliases;
+  std::unordered_map<std::string, std::string> dropped; ///< outputs, and the node that had them
   std::string where;
 };
 
@@ -281,6 +304,7 @@ void readNodes(std::vector<FlatNode> nodes, Names &values, const std::filesystem
   NodeReader reader(values, folder, model);
   for (FlatNode &node : nodes)
     reader.read(node);
+  reader.checkOutputs();
 }
 
 } // namespace pdc

@@ -120,6 +120,21 @@ TEST(ReadModel, identityOfAnInitializerIsThatInitializer) {
   EXPECT_EQ(model.nodes[0].inputs[1], "w");
 }
 
+TEST(ReadModel, refusesOutputsThatTheNewestFormDoesNotHave) {
+  const char *model = R"(<ir_version: 7, opset_import: ["" : 9]>
+    net (float[2,3] x, float[3] s) => (float[2,3] y, float[3] z) {
+      y, a, b, c, d = BatchNormalization<epsilon = 0.1>(x, s, s, s, s)
+      z = Identity(d) })";
+  EXPECT_EQ(refusal(protoOf(model)),
+            "test.onnx: node 'BatchNormalization' (BatchNormalization, opset 9): output 'd', which "
+            "node 'Identity' (Identity, opset 9) reads, is not supported");
+  onnx::ModelProto output = protoOf(model);
+  output.mutable_graph()->mutable_node()->RemoveLast();
+  output.mutable_graph()->mutable_output(1)->set_name("d");
+  EXPECT_EQ(refusal(output), "test.onnx: node 'BatchNormalization' (BatchNormalization, opset 9): "
+                             "output 'd', which the model reads, is not supported");
+}
+
 TEST(ReadModel, unusedNodesAndDomainsAreIgnored) {
   onnx::ModelProto proto = protoOf(std::string(header) + R"(
     net (float[2] x) => (float[2] y) { y = Relu(x)  z = Tanh(x) })");
