@@ -195,10 +195,33 @@ private:
 
   void addValues() {
     std::set<std::pair<int, int>> back = backwardEdges();
+    SmallVector<UnitOp> forward;
     for (UnitOp unit : train.getOps<UnitOp>())
       if (taskPhase(unit) == ir::Phase::Forward)
-        for (Value result : unit.getResults())
-          addValue(result, indexOf(unit), back);
+        forward.push_back(unit);
+    addEdgesThroughLayoutChanges(forward, back);
+    for (UnitOp unit : forward)
+      for (Value result : unit.getResults())
+        addValue(result, indexOf(unit), back);
+  }
+
+  /// A change of layout in the forward pass has no backward unit: the gradient passes it by, from
+  /// its readers to the unit whose result it reads, and crosses whichever of its sides is cut.
+  void addEdgesThroughLayoutChanges(ArrayRef<UnitOp> forward, std::set<std::pair<int, int>> &back) {
+    std::set<int> hasBackward;
+    for (UnitOp unit : train.getOps<UnitOp>())
+      if (taskPhase(unit) == ir::Phase::Backward)
+        hasBackward.insert(indexOf(unit));
+    for (UnitOp change : forward) {
+      auto producer =
+          change->getNumOperands() > 0 ? change->getOperand(0).getDefiningOp<UnitOp>() : UnitOp();
+      int index = indexOf(change), from = producer ? indexOf(producer) : -1;
+      if (from < 0 || from == index || hasBackward.contains(index))
+        continue;
+      for (Operation *user : change->getUsers())
+        if (auto reader = dyn_cast<UnitOp>(user); reader && back.contains({indexOf(reader), from}))
+          back.insert({{index, from}, {indexOf(reader), index}});
+    }
   }
 
   /// (from, to) pairs of forward units between whose backward units a value flows.

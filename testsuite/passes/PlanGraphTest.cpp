@@ -17,6 +17,25 @@ protected:
         PDC_SOURCE_DIR "/testsuite/passes/outline-programs.mlir", &context);
   }
 
+  /// A unit of one node in the forward pass.
+  static ir::UnitOp makeUnit(mlir::OpBuilder &builder, mlir::StringRef op, mlir::StringRef name,
+                             mlir::Value operand, mlir::Type result) {
+    mlir::Location location = operand.getLoc();
+    auto unit = builder.create<ir::UnitOp>(
+        location, mlir::TypeRange{result}, mlir::ValueRange{operand}, name, name,
+        ir::Phase::Forward, ir::Rate::Microbatch, ir::KernelAttr(), mlir::FloatAttr(),
+        mlir::FloatAttr(), mlir::FloatAttr(), mlir::IntegerAttr(), mlir::ArrayAttr(),
+        mlir::DenseI64ArrayAttr(), mlir::StringAttr(), mlir::ArrayAttr());
+    mlir::Block &body = unit.getBody().emplaceBlock();
+    mlir::Value argument = body.addArgument(operand.getType(), location);
+    mlir::OpBuilder inside = mlir::OpBuilder::atBlockEnd(&body);
+    auto node = inside.create<ir::NodeOp>(
+        location, unit.getResultTypes(), mlir::ValueRange{argument}, op, name,
+        inside.getDictionaryAttr({}), mlir::StringAttr(), ir::PhaseAttr(), ir::RateAttr());
+    inside.create<ir::YieldOp>(location, node.getResults());
+    return unit;
+  }
+
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
@@ -47,19 +66,7 @@ TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {
       loss = unit;
   });
   mlir::OpBuilder builder(loss->getBlock()->getTerminator());
-  auto weight = builder.create<ir::UnitOp>(
-      loss.getLoc(), mlir::TypeRange{loss.getResult(0).getType()},
-      mlir::ValueRange{loss.getOperand(1)}, "weight", "weight", ir::Phase::Forward,
-      ir::Rate::Microbatch, ir::KernelAttr(), mlir::FloatAttr(), mlir::FloatAttr(),
-      mlir::FloatAttr(), mlir::IntegerAttr(), mlir::ArrayAttr(), mlir::DenseI64ArrayAttr(),
-      mlir::StringAttr(), mlir::ArrayAttr());
-  mlir::Block &body = weight.getBody().emplaceBlock();
-  mlir::Value labels = body.addArgument(loss.getOperand(1).getType(), loss.getLoc());
-  builder.setInsertionPointToEnd(&body);
-  auto node = builder.create<ir::NodeOp>(
-      loss.getLoc(), weight.getResultTypes(), mlir::ValueRange{labels}, "LossWeight", "weight",
-      builder.getDictionaryAttr({}), mlir::StringAttr(), ir::PhaseAttr(), ir::RateAttr());
-  builder.create<ir::YieldOp>(loss.getLoc(), node.getResults());
+  makeUnit(builder, "LossWeight", "weight", loss.getOperand(1), loss.getResult(0).getType());
   PlanGraph graph = makePlanGraph(*module);
   ASSERT_EQ(graph.units.size(), 4u);
   EXPECT_EQ(graph.units[3].nodes, (std::vector<std::string>{"loss", "weight"}));
@@ -76,6 +83,27 @@ TEST_F(PlanGraphTest, HoldsEveryValueBetweenUnits) {
   EXPECT_EQ(graph.values[1].consumers, std::vector<int>{2});
   EXPECT_EQ(graph.values[1].bytes, 4 * 16 * 4);
   EXPECT_TRUE(graph.values[1].hasGradient);
+}
+
+TEST_F(PlanGraphTest, GradientsPassChangesOfLayoutBy) {
+  ASSERT_TRUE(module);
+  ir::UnitOp fc2;
+  module->walk([&](ir::UnitOp unit) {
+    if (unit.getName() == "fc2" && !fc2)
+      fc2 = unit;
+  });
+  mlir::OpBuilder builder(fc2);
+  mlir::Value relu = fc2.getOperand(0);
+  ir::UnitOp reorder = makeUnit(builder, "Reorder", "relu1/reorder", relu, relu.getType());
+  fc2.setOperand(0, reorder.getResult(0));
+  PlanGraph graph = makePlanGraph(*module);
+  ASSERT_EQ(graph.units.size(), 5u);
+  ASSERT_EQ(graph.values.size(), 4u);
+  EXPECT_EQ(graph.values[1].name, "relu1");
+  EXPECT_EQ(graph.values[1].consumers, (std::vector<int>{2, 3})); // 3: for its weight's gradient
+  EXPECT_TRUE(graph.values[1].hasGradient);
+  EXPECT_EQ(graph.values[2].name, "relu1/reorder");
+  EXPECT_TRUE(graph.values[2].hasGradient);
 }
 
 } // namespace pdc::test

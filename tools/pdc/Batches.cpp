@@ -40,8 +40,10 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
   int64_t given = options.minibatch ? *options.minibatch / size : 0;
   if (given && options.microbatches && given != *options.microbatches)
     throw Error("--microbatches " + number(*options.microbatches) + ": --minibatch " +
-                number(*options.minibatch) + " makes " + number(given) + " microbatches of " +
-                number(size) + " samples");
+                number(*options.minibatch) + " makes " + number(given) + " microbatches of the " +
+                number(size) +
+                " samples that the model's batch dimension is fixed to; leave "
+                "--microbatches out, or export the model with a symbolic batch dimension");
   if (!given)
     given = options.microbatches.value_or(usualMicrobatches);
   return {{size, given}};
