@@ -50,7 +50,7 @@ static std::vector<Tensor> evaluateLogSoftmax(const NodeView &node,
     for (int64_t k = 0; k < rows.size; ++k)
       sum += std::exp(y.data[at(k)] - most);
     for (int64_t k = 0; k < rows.size; ++k)
-      y.data[at(k)] -= most + std::log(sum);
+      y.data[at(k)] = (y.data[at(k)] - most) - std::log(sum);
   });
   return {y};
 }

@@ -35,9 +35,10 @@ void logSoftmax(const LabelledFields &f, const float *scores, float *logProbabil
       most = std::max(most, scores[row + c * f.pixels]);
     for (int64_t c = 0; c < f.classes; ++c)
       sum += std::exp(scores[row + c * f.pixels] - most);
-    const float shift = most + std::log(sum);
+    // The largest score first: large scores would swallow the logarithm.
+    const float shift = std::log(sum);
     for (int64_t c = 0; c < f.classes; ++c)
-      logProbabilities[row + c * f.pixels] = scores[row + c * f.pixels] - shift;
+      logProbabilities[row + c * f.pixels] = (scores[row + c * f.pixels] - most) - shift;
   }
 }
 
@@ -48,7 +49,7 @@ float rowLoss(const LabelledFields &f, const float *scores, int64_t row, int64_t
     most = std::max(most, scores[row + c * f.pixels]);
   for (int64_t c = 0; c < f.classes; ++c)
     sum += std::exp(scores[row + c * f.pixels] - most);
-  return most + std::log(sum) - scores[row + label * f.pixels];
+  return std::log(sum) - (scores[row + label * f.pixels] - most);
 }
 
 template <class Label>

@@ -26,9 +26,9 @@ void Softmax::operator()(const Run &, const float *x, float *y) const {
       most = std::max(most, from[k]);
     for (int64_t k = 0; k < end; k += step)
       sum += std::exp(from[k] - most);
-    const float shift = most + std::log(sum);
+    const float shift = std::log(sum);
     for (int64_t k = 0; k < end; k += step)
-      to[k] = fields.logarithm ? from[k] - shift : std::exp(from[k] - most) / sum;
+      to[k] = fields.logarithm ? (from[k] - most) - shift : std::exp(from[k] - most) / sum;
   });
 }
 
