@@ -2,6 +2,8 @@
 
 #include "runtime/kernels/Layouts.h"
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 namespace pdc::runtime {
@@ -38,6 +40,12 @@ static std::string unitText(const MatrixProductFields &f) {
   return text.str();
 }
 
+/// One value per row of a matrix: the library would leave such a product to its reference.
+static bool isRowBias(const MatrixProductFields &f) {
+  return f.bias.size() == 2 && f.bias[0] == f.output[0] && f.bias[1] == 1 && f.output[0] > 1 &&
+         f.output[1] > 1;
+}
+
 /// The library scales its bias together with the product and takes one value per column only; any
 /// other bias is added behind.
 static bool addsBiasBehind(const MatrixProductFields &f) {
@@ -68,7 +76,17 @@ static int biasArgument(const MatrixProductFields &f) {
   return addsBiasBehind(f) ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
 }
 
-static LibraryCall makeCall(const Device &device, const MatrixProductFields &f, bool add) {
+/// What the library computes of the product: all but a row bias and what comes behind it.
+static MatrixProductFields libraryPart(MatrixProductFields f) {
+  if (isRowBias(f)) {
+    f.bias.clear();
+    f.relu = 0;
+  }
+  return f;
+}
+
+static LibraryCall makeCall(const Device &device, const MatrixProductFields &fields, bool add) {
+  const MatrixProductFields f = libraryPart(fields);
   size_t rank = f.output.size();
   Descriptor a = operand(padded(f.a, rank), f.transA), b = operand(padded(f.b, rank), f.transB);
   Descriptor y = describe(f.output, "");
@@ -88,23 +106,37 @@ static LibraryCall makeCall(const Device &device, const MatrixProductFields &f, 
 }
 
 MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &f)
-    : fresh(makeCall(device, f, false)),
-      biasArgument(f.bias.empty() ? 0 : pdc::runtime::biasArgument(f)) {
+    : fresh(makeCall(device, f, false)), hasBias(!f.bias.empty()), hasRowBias(isRowBias(f)),
+      hasRelu(f.relu != 0), rows(f.output[f.output.size() - 2]), columns(f.output.back()),
+      threads(device.threads) {
+  if (hasBias && !hasRowBias)
+    biasArgument = pdc::runtime::biasArgument(f);
   // Only weight gradients are sums, and those have no epilogue.
-  if (f.bias.empty() && !f.relu)
+  if (!hasBias && !hasRelu)
     adding = makeCall(device, f, true);
+}
+
+void MatrixProduct::addRowBias(const float *bias, float *y) const {
+  const float least = hasRelu ? 0 : -std::numeric_limits<float>::infinity();
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * columns >= 1 << 15)
+  for (int64_t row = 0; row < rows; ++row)
+#pragma omp simd
+    for (int64_t i = row * columns; i < (row + 1) * columns; ++i)
+      y[i] = std::max(y[i] + bias[row], least);
 }
 
 void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, const float *b,
                          const float *bias, float *y) {
-  if (!product || (biasArgument != 0) != (bias != nullptr))
+  if (!product || hasBias != (bias != nullptr))
     throw Error("matrix product: called with a bias or a sum it was not made for");
   product.setData(DNNL_ARG_SRC, a);
   product.setData(DNNL_ARG_WEIGHTS, b);
-  if (bias)
+  if (biasArgument)
     product.setData(biasArgument, bias);
   product.setData(DNNL_ARG_DST, y);
   product.execute(run.scratchBase);
+  if (hasRowBias)
+    addRowBias(bias, y);
 }
 
 } // namespace pdc::runtime

@@ -39,8 +39,13 @@ public:
 private:
   void call(LibraryCall &product, const Run &run, const float *a, const float *b, const float *bias,
             float *y);
+  void addRowBias(const float *bias, float *y) const;
+
   LibraryCall fresh, adding;
-  int biasArgument = 0; ///< of the library; 0: no bias
+  int biasArgument = 0; ///< of the library; 0: it is not given a bias
+  bool hasBias, hasRowBias, hasRelu;
+  int64_t rows, columns;
+  int threads;
 };
 
 } // namespace pdc::runtime

@@ -31,22 +31,23 @@ Broadcast::Broadcast(const Device &device, const BroadcastFields &f)
     : fields(f), threads(device.threads) {}
 
 template <class Operation>
-static void broadcast(const BroadcastFields &f, const float *a, const float *b, float *y,
-                      Operation operation) {
+static void broadcast(const BroadcastFields &f, int threads, const float *a, const float *b,
+                      float *y, Operation operation) {
   std::vector<int64_t> shape = f.shape, stridesA = f.stridesA, stridesB = f.stridesB;
   int64_t stepA, stepB, inner = splitInner(shape, stridesA, stridesB, stepA, stepB);
-  forEachIndex(shape, stridesA, stridesB, [&](int64_t offsetA, int64_t offsetB) {
+  auto row = [&](int64_t offsetA, int64_t offsetB, int64_t position) {
     const float *fromA = a + offsetA, *fromB = b + offsetB;
+    float *to = y + position * inner;
     if (stepA == 1 && stepB == 1) {
 #pragma omp simd
       for (int64_t i = 0; i < inner; ++i)
-        y[i] = operation(fromA[i], fromB[i]);
+        to[i] = operation(fromA[i], fromB[i]);
     } else {
       for (int64_t i = 0; i < inner; ++i)
-        y[i] = operation(fromA[i * stepA], fromB[i * stepB]);
+        to[i] = operation(fromA[i * stepA], fromB[i * stepB]);
     }
-    y += inner;
-  });
+  };
+  forEachIndexInParallel(shape, stridesA, stridesB, threads, countOf(f.shape), row);
 }
 
 void Broadcast::operator()(const Run &, const float *a, const float *b, float *y) {
@@ -56,19 +57,19 @@ void Broadcast::operator()(const Run &, const float *a, const float *b, float *y
   b = b ? b : &numberB;
   std::string_view name = fields.operation;
   if (name == "Add")
-    broadcast(fields, a, b, y, [](float u, float v) { return u + v; });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return u + v; });
   else if (name == "Sub")
-    broadcast(fields, a, b, y, [](float u, float v) { return u - v; });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return u - v; });
   else if (name == "Mul")
-    broadcast(fields, a, b, y, [](float u, float v) { return u * v; });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return u * v; });
   else if (name == "Div")
-    broadcast(fields, a, b, y, [](float u, float v) { return u / v; });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return u / v; });
   else if (name == "Max")
-    broadcast(fields, a, b, y, [](float u, float v) { return std::max(u, v); });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::max(u, v); });
   else if (name == "Min")
-    broadcast(fields, a, b, y, [](float u, float v) { return std::min(u, v); });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::min(u, v); });
   else if (name == "Pow")
-    broadcast(fields, a, b, y, [](float u, float v) { return std::pow(u, v); });
+    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::pow(u, v); });
   else
     throw Error("no broadcasting kernel for operation '", name, "'");
 }
@@ -77,10 +78,15 @@ StridedCopy::StridedCopy(const Device &device, const StridedCopyFields &f)
     : fields(f), threads(device.threads) {}
 
 void StridedCopy::operator()(const Run &, const float *x, float *y) {
-  std::fill_n(y, fields.outputElements, static_cast<float>(fields.fill));
+  const float fill = static_cast<float>(fields.fill);
+#pragma omp parallel for simd num_threads(threads) if (parallel                                    \
+                                                       : fields.outputElements >=                  \
+                                                             kParallelElements)
+  for (int64_t i = 0; i < fields.outputElements; ++i)
+    y[i] = fill;
   std::vector<int64_t> shape = fields.shape, from = fields.inputStrides, to = fields.outputStrides;
   int64_t stepFrom, stepTo, inner = splitInner(shape, from, to, stepFrom, stepTo);
-  forEachIndex(shape, from, to, [&](int64_t offsetFrom, int64_t offsetTo) {
+  auto row = [&](int64_t offsetFrom, int64_t offsetTo, int64_t) {
     const float *source = x + fields.inputOffset + offsetFrom;
     float *target = y + fields.outputOffset + offsetTo;
     if (stepFrom == 1 && stepTo == 1) {
@@ -89,7 +95,8 @@ void StridedCopy::operator()(const Run &, const float *x, float *y) {
     }
     for (int64_t i = 0; i < inner; ++i)
       target[i * stepTo] = source[i * stepFrom];
-  });
+  };
+  forEachIndexInParallel(shape, from, to, threads, countOf(fields.shape), row);
 }
 
 void Concat::call(std::vector<const void *> pointers) const {
@@ -149,19 +156,40 @@ void GatherGradient::operator()(const Run &, const int32_t *indices, const float
   scatter(fields, indices, dy, dx, add);
 }
 
+/// A sum is cut into parts of this many elements, whatever the threads, so that bits do not depend
+/// on them.
+static constexpr int64_t kPartElements = 1 << 14;
+
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
-    : fields(f), threads(device.threads) {}
+    : fields(f), sums(countOf(f.keptShape)),
+      parts((countOf(f.sumShape) + kPartElements - 1) / kPartElements), threads(device.threads),
+      partial(sums * parts), starts(sums) {
+  const std::vector<int64_t> none(f.keptShape.size(), 0);
+  forEachIndex(f.keptShape, f.keptStrides, none, 0, sums,
+               [&](int64_t start, int64_t, int64_t position) { starts[position] = start; });
+}
 
 void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
-  const std::vector<int64_t> none(fields.keptShape.size(), 0), zero(fields.sumShape.size(), 0);
-  forEachIndex(fields.keptShape, fields.keptStrides, none, [&](int64_t start, int64_t) {
+  const std::vector<int64_t> none(fields.sumShape.size(), 0);
+  const int64_t elements = countOf(fields.sumShape);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (sums * elements >= kParallelElements)
+  for (int64_t i = 0; i < sums * parts; ++i) {
+    const int64_t begin = i % parts * kPartElements;
+    const float *from = x + starts[i / parts];
     double sum = 0;
-    forEachIndex(fields.sumShape, fields.sumStrides, zero,
-                 [&](int64_t offset, int64_t) { sum += x[start + offset]; });
+    forEachIndex(fields.sumShape, fields.sumStrides, none, begin,
+                 std::min(begin + kPartElements, elements),
+                 [&](int64_t offset, int64_t, int64_t) { sum += from[offset]; });
+    partial[i] = sum;
+  }
+  for (int64_t k = 0; k < sums; ++k) {
+    double sum = 0;
+    for (int64_t i = k * parts; i < (k + 1) * parts; ++i)
+      sum += partial[i];
     float value = static_cast<float>(sum * fields.scale);
-    *y = add ? *y + value : value;
-    ++y;
-  });
+    y[k] = add ? y[k] + value : value;
+  }
 }
 
 } // namespace pdc::runtime

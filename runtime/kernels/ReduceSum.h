@@ -14,7 +14,8 @@ struct ReduceSumFields {
   std::vector<int64_t> sumStrides;
 };
 
-/// y [+]= scale times sums of x, each in row-major order in f64.
+/// y [+]= scale times sums of x, in f64; each in row-major order, cut into parts that depend on
+/// shapes alone.
 class ReduceSum {
 public:
   ReduceSum(const Device &device, const ReduceSumFields &fields);
@@ -22,7 +23,10 @@ public:
 
 private:
   ReduceSumFields fields;
+  int64_t sums, parts; ///< results, and parts of each
   int threads;
+  std::vector<double> partial;
+  std::vector<int64_t> starts; ///< of each sum in the operand
 };
 
 } // namespace pdc::runtime

@@ -355,6 +355,34 @@ TEST(Kernels, BroadcastAndReduction) {
   mean.check();
 }
 
+/// Large enough for threads, which must not show in the bits.
+TEST(Kernels, MovementBitsDoNotDependOnThreads) {
+  auto bits = [](int threads, auto build) {
+    UnitCase unit;
+    unit.options.threads = threads;
+    build(unit);
+    unit.check();
+    return unit.stored;
+  };
+  auto same = [&](auto build) { EXPECT_EQ(bits(1, build), bits(2, build)); };
+  same([](UnitCase &u) {
+    UnitValue a = u.operand({5, 60, 7, 31});
+    u.node("Mul", {a, u.operand({60, 1, 31}, 1, 2)});
+  });
+  same([](UnitCase &u) {
+    u.node("Transpose", {u.operand({50, 31, 47})}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
+  });
+  same([](UnitCase &u) {
+    UnitValue x = u.operand({210, 230});
+    u.node("Pad", {x, u.constant(Tensor::vector({1, -1, 2, 3}))});
+  });
+  for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1}, {0, 1}, {0, 2}})
+    same([&](UnitCase &u) {
+      UnitValue x = u.operand({40, 50, 30});
+      u.node("ReduceSum", {x, u.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
+    });
+}
+
 TEST(Kernels, Movement) {
   auto check = [](auto build) {
     UnitCase unit;
