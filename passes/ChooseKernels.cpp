@@ -52,6 +52,8 @@ void chooseFor(UnitOp unit, LayoutChanges &layouts, const DeviceOptions &options
     argument.setType(operand.getType());
   UnitFacts facts(unit);
   KernelChoice choice = chooseKernel(facts.view(), options);
+  if (!choice.remark.empty())
+    unit.emitWarning() << choice.remark;
   if (choice.kernel.empty() && choice.arguments.empty())
     return;
   rebuild(unit, choice, kernelArguments(unit, choice, layouts));

@@ -1,202 +1,212 @@
-#include "compiler/devices/UnitReader.h"
-#include "compiler/operators/Window.h"
+#include "compiler/devices/ConvolutionRules.h"
+#include "compiler/devices/LibraryAnswer.h"
 
 #include <algorithm>
 
-/// oneDNN 2.6's convolutions. What it prefers where it may choose (asked over a sweep of shapes,
-/// held by a test): blocked activations; weights with input channels innermost for the input
-/// gradient and output channels innermost else; a row-major image for at most three input channels.
 namespace pdc {
 
 namespace {
 
-struct Geometry {
-  std::vector<int64_t> input, weight, output;
-  Window window;
-  int64_t groups;
+using runtime::ConvolutionFields;
+using runtime::Fallback;
 
-  bool isDense() const {
-    return std::all_of(window.dilations.begin(), window.dilations.end(),
-                       [](int64_t d) { return d == 1; });
-  }
-  bool hasKernel(int64_t size) const {
-    return std::all_of(window.kernel.begin(), window.kernel.end(),
-                       [&](int64_t k) { return k == size; });
-  }
-  bool hasStrides() const {
-    return std::any_of(window.strides.begin(), window.strides.end(),
-                       [](int64_t s) { return s != 1; });
-  }
+/// One of a convolution's three products in one form, and what the library makes of it.
+struct Candidate {
+  ConvolutionForm form;
+  Fallback speed;
+  int64_t scratchBytes;
+  int threads; ///< of the library's kernel
 };
 
-/// Which of a convolution's three products, for the weight's layout.
-enum class Use { forward, inputGradient, weightGradient };
-
-struct Layouts {
-  std::string input, weight, output;
-};
-
-int64_t roundUp(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
-
-Geometry geometryOf(const UnitReader &reader, const UnitNode &node, std::vector<int64_t> input,
-                    std::vector<int64_t> weight, std::vector<int64_t> output) {
+ConvolutionShape shapeOf(const UnitReader &reader, std::vector<int64_t> input,
+                         std::vector<int64_t> weight, std::vector<int64_t> output) {
   if (input.size() < 3 || input.size() > 5)
     reader.refuse("convolutions run over 1, 2 or 3 spatial dimensions");
+  const UnitNode &node = reader.node(0);
   std::vector<int64_t> kernel(weight.begin() + 2, weight.end());
   Window window = resolveWindow(reader.view(node), input, kernel);
   int64_t groups = node.attributes->integer("group", 1);
   return {std::move(input), std::move(weight), std::move(output), std::move(window), groups};
 }
 
-/// The library runs grouped convolutions fast when blocks of channels stay within a group, or when
-/// each channel is its own group.
-bool runsBlocked(const Geometry &g, int64_t lanes) {
-  int64_t in = g.weight[1], out = g.weight[0] / g.groups;
-  return g.groups == 1 || (in % lanes == 0 && out % lanes == 0) || (in == 1 && out == 1);
+/// The kernel's fields; texts live as long as `form`.
+ConvolutionFields fieldsOf(const UnitReader &reader, const ConvolutionShape &g,
+                           const ConvolutionForm &form) {
+  ConvolutionFields fields;
+  fields.algorithm = form.winograd ? "winograd" : "direct";
+  fields.dilations = g.window.dilations;
+  fields.groups = g.groups;
+  fields.input = g.input;
+  fields.inputLayout = form.input.c_str();
+  fields.output = g.output;
+  fields.outputLayout = form.output.c_str();
+  fields.padsBegin = g.window.padsBegin;
+  fields.padsEnd = g.window.padsEnd;
+  fields.relu = reader.nodes.size() > 1;
+  fields.strides = g.window.strides;
+  fields.weight = g.weight;
+  fields.weightLayout = form.weight.c_str();
+  return fields;
 }
 
-/// Few input channels stay a row-major image: padding them to a block would cost five times the
-/// work. (An image of one pixel is row-major in every order, which confuses the library.)
-bool hasImage(const Geometry &g, int64_t lanes) {
-  bool isFew = lanes == 16 ? g.input[1] <= 3 : g.input[1] == 3;
-  bool isPixel = std::all_of(g.input.begin() + 2, g.input.end(), [](int64_t s) { return s == 1; });
-  return g.groups == 1 && isFew && !isPixel && !g.hasKernel(1);
-}
-
-/// Whether a window is larger than the image it slides over.
-bool reachesOver(const Geometry &g) {
-  for (size_t d = 0; d < g.window.kernel.size(); ++d)
-    if (g.input[d + 2] < g.window.kernel[d])
-      return true;
-  return false;
-}
-
-/// Corners that the library's AVX2 kernels leave to its slow general one, which wants row-major
-/// tensors: wide strided windows with pads, their gradient for few channels, and gradients of
-/// weights of dilated windows or over images smaller than the window.
-bool isCorner(const Geometry &g, Use use, int64_t lanes) {
-  if (lanes == 16)
-    return false;
-  int64_t kernel = *std::max_element(g.window.kernel.begin(), g.window.kernel.end());
-  bool hasPads = std::any_of(g.window.padsBegin.begin(), g.window.padsBegin.end(),
-                             [](int64_t pad) { return pad != 0; });
-  if (use == Use::forward)
-    return kernel > 7 && hasPads && g.hasStrides();
-  if (use == Use::inputGradient)
-    return kernel >= 7 && g.hasStrides() && g.input[1] < 8;
-  return reachesOver(g) || !g.isDense();
-}
-
-std::string weightTag(const Geometry &g, int64_t lanes, Use use, bool winograd) {
-  int64_t rank = static_cast<int64_t>(g.input.size());
-  std::string n = std::to_string(lanes), spatial = tagLetters(2, rank);
-  if (g.groups != 1)
-    return "";
-  if (use == Use::inputGradient && !winograd)
-    return (g.hasKernel(1) && lanes == 16 ? "BA" : "AB") + spatial + n + "a" + n + "b";
-  if (use != Use::inputGradient && hasImage(g, lanes))
-    return "A" + spatial + "b" + n + "a";
-  return "AB" + spatial + n + "b" + n + "a";
-}
-
-Layouts layoutsOf(const UnitReader &reader, const Geometry &g, Use use, bool winograd) {
-  int64_t lanes = reader.options.vectorWidth;
-  if (!runsBlocked(g, lanes) || isCorner(g, use, lanes))
-    return {};
-  std::string blocked = channelBlocked(reader, static_cast<int64_t>(g.input.size()));
-  bool image = hasImage(g, lanes) && use != Use::inputGradient;
-  return {image ? "" : blocked, weightTag(g, lanes, use, winograd), blocked};
-}
-
-/// Winograd does 2.25 to 4 times fewer multiplications in tiles of 4x4 outputs, moves more memory
-/// and rounds more. It pays from 48 channels on when tiles are reasonably full; measured.
-bool usesWinograd(const UnitReader &reader, const Geometry &g) {
-  if (reader.options.exact || reader.options.vectorWidth != 16 || g.groups != 1 ||
-      g.input.size() != 4 || !g.hasKernel(3) || g.hasStrides() || !g.isDense())
-    return false;
-  if (std::min(g.weight[0], g.weight[1]) < 48)
-    return false;
-  for (int64_t pad : g.window.padsBegin)
-    if (pad > 1)
-      return false;
-  for (int64_t pad : g.window.padsEnd)
-    if (pad > 1)
-      return false;
-  int64_t pixels = 1, tiled = 1;
-  for (size_t d = 2; d < 4; ++d) {
-    pixels *= g.output[d];
-    tiled *= roundUp(g.output[d], 4);
-  }
-  return pixels * 2 >= tiled;
-}
-
-int64_t direct(const UnitReader &reader, const Geometry &g, Use use) {
-  int64_t lanes = reader.options.vectorWidth, threads = reader.options.threads;
-  int64_t in = roundUp(g.input[1], lanes), out = roundUp(g.output[1], lanes);
-  int64_t pixels = 1, taps = 1, image = 1;
-  for (size_t d = 2; d < g.output.size(); ++d) {
-    pixels *= g.output[d];
-    image *= g.input[d];
-    taps *= g.weight[d];
-  }
-  int64_t bytes = 65536 + 8 * (in + out) * threads;
-  // A strided 1x1 convolution gathers its image first; with AVX2 its gradient spreads one.
-  if (g.hasKernel(1) && g.hasStrides() && lanes == 16)
-    bytes += threads * in * (pixels + 64) * 4;
-  else if (g.hasKernel(1) && g.hasStrides())
-    bytes += threads * (in + 48) * (image + 64) * 4;
-  // The general kernel unrolls its windows, for several images at a time.
-  if (isCorner(g, use, lanes) || !runsBlocked(g, lanes))
-    bytes += threads * 32 * taps * (g.input[1] * (pixels + 64) + g.weight[0] * g.weight[1]);
-  // Every thread may sum its own share of the weight gradient, and turn its image.
-  if (use == Use::weightGradient)
-    bytes += threads * (in * out / std::max<int64_t>(1, g.groups) * taps * 4 + 65536);
-  return bytes;
-}
-
-/// Transformed weights and tiles; one more set of weights per thread for their gradient.
-int64_t winograd(const UnitReader &reader, const Geometry &g, Use use) {
-  int64_t in = roundUp(g.input[1], 16), out = roundUp(g.output[1], 16), points = 36 * 4;
-  int64_t tiles = g.input[0];
-  for (size_t d = 2; d < 4; ++d)
-    tiles *= roundUp(std::max(g.output[d], g.input[d]), 4) / 4;
-  int64_t sets = use == Use::weightGradient ? reader.options.threads + 1 : 1;
-  return points * (sets * in * out + (tiles + 128) * (in + out)) + (int64_t(16) << 20);
-}
-
-/// Kernels of row-major weights pack them into workspace, at most with a block of padding per
-/// group.
-int64_t packing(const UnitReader &reader, const Geometry &g) {
-  if (g.groups == 1)
+/// The packed weight, and what packing it takes itself.
+int64_t packingBytes(const runtime::ConvolutionGeometry &geometry,
+                     const dnnl::memory::desc &packed) {
+  if (!geometry.packsWeight() || packed == geometry.plainWeight)
     return 0;
-  int64_t lanes = reader.options.vectorWidth, bytes = 4 * roundUp(g.groups, lanes);
-  bytes *= g.weight[0] == g.groups ? 1 : g.weight[0] / g.groups;
-  for (size_t d = 1; d < g.weight.size(); ++d)
-    bytes *= g.weight[d];
-  return 4 * bytes + 65536;
+  int64_t bytes = static_cast<int64_t>(packed.get_size());
+  return runtime::alignedBytes(bytes) + 65536;
 }
 
-KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Geometry &g, Use use,
-                       Layouts &layouts) {
-  bool fast = usesWinograd(reader, g);
-  layouts = layoutsOf(reader, g, use, fast);
+/// The answer for one form, packing included.
+std::optional<LibraryAnswer> ask(const ConvolutionFields &fields, ConvolutionUse use, bool bias,
+                                 int threads) {
+  int64_t packing = 0;
+  auto answer = askLibrary(threads, [&] {
+    runtime::ConvolutionGeometry geometry(fields, use);
+    if (use == ConvolutionUse::forward) {
+      auto description = describeConvolution(geometry, bias, fields.relu != 0);
+      packing = packingBytes(geometry, description.weights_desc());
+      return dnnl::primitive_desc_base(description);
+    }
+    if (use == ConvolutionUse::inputGradient) {
+      auto description = describeConvolutionInputGradient(geometry);
+      packing = packingBytes(geometry, description.weights_desc());
+      return dnnl::primitive_desc_base(description);
+    }
+    auto description = describeConvolutionWeightGradient(geometry);
+    packing = packingBytes(geometry, description.diff_weights_desc());
+    return dnnl::primitive_desc_base(description);
+  });
+  if (answer)
+    answer->scratchBytes += packing;
+  return answer;
+}
+
+/// What the library makes of a form with this many threads; nothing where it has no implementation.
+/// A forward kernel is made with and without bias, so both count.
+std::optional<Candidate> tryForm(const UnitReader &reader, const ConvolutionShape &g,
+                                 ConvolutionUse use, const ConvolutionForm &form, int threads) {
+  Candidate candidate{form, Fallback::none, 0, threads};
+  ConvolutionFields fields = fieldsOf(reader, g, candidate.form);
+  for (bool bias : {false, true}) {
+    auto answer = ask(fields, use, bias, threads);
+    if (!answer)
+      return std::nullopt;
+    candidate.speed = std::max(candidate.speed, answer->speed);
+    candidate.scratchBytes = std::max(candidate.scratchBytes, answer->scratchBytes);
+  }
+  return candidate;
+}
+
+/// The same with the program's threads; but a gemm sums in an order that depends on them, so where
+/// bits must not, it has one.
+std::optional<Candidate> tryForm(const UnitReader &reader, const ConvolutionShape &g,
+                                 ConvolutionUse use, const ConvolutionForm &form) {
+  auto candidate = tryForm(reader, g, use, form, reader.options.threads);
+  if (candidate && candidate->speed == Fallback::gemm && reader.options.exact)
+    return tryForm(reader, g, use, form, 1);
+  return candidate;
+}
+
+/// "acdb": channels innermost.
+std::string channelsLast(size_t rank) {
+  return "a" + tagLetters(2, static_cast<int64_t>(rank)) + "b";
+}
+
+/// The first form that the library runs fast, else the first of the least slow ones.
+Candidate chooseForm(const UnitReader &reader, const ConvolutionShape &g, ConvolutionUse use) {
+  ConvolutionForm preferred = preferredForm(reader, g, use);
+  if (!canAskLibrary(reader.options))
+    return {preferred, Fallback::reference, 0, reader.options.threads};
+  std::string last = channelsLast(g.input.size());
+  std::optional<Candidate> best;
+  for (const ConvolutionForm &form :
+       {preferred, ConvolutionForm{last, "", last, false}, ConvolutionForm{}}) {
+    std::optional<Candidate> candidate = tryForm(reader, g, use, form);
+    if (candidate && (!best || candidate->speed < best->speed))
+      best = candidate;
+    if (best && best->speed == Fallback::none)
+      break;
+  }
+  if (!best)
+    reader.refuse("oneDNN has no kernel for this convolution");
+  return *best;
+}
+
+const char *nameOf(Fallback fallback) {
+  return fallback == Fallback::none ? "none" : fallback == Fallback::gemm ? "gemm" : "reference";
+}
+
+std::string remarkOn(const UnitReader &reader, const ConvolutionShape &g, Fallback speed) {
+  if (speed == Fallback::none)
+    return "";
+  auto list = [](const char *name, const std::vector<int64_t> &values) {
+    std::string text;
+    for (int64_t value : values)
+      text += (text.empty() ? "" : ",") + std::to_string(value);
+    return std::string(name) + " " + text;
+  };
+  std::vector<int64_t> pads = g.window.padsBegin;
+  pads.insert(pads.end(), g.window.padsEnd.begin(), g.window.padsEnd.end());
+  return "unit '" + std::string(reader.unit.name) + "' (" + std::string(reader.node(0).op) +
+         " of " + std::to_string(g.input[1]) + " to " + std::to_string(g.output[1]) +
+         " channels, " + list("kernel", g.window.kernel) + ", " +
+         list("strides", g.window.strides) + ", " + list("pads", pads) + ", " +
+         list("dilations", g.window.dilations) + ", groups " + std::to_string(g.groups) +
+         "): oneDNN has no fast kernel for this; it will run " +
+         (speed == Fallback::gemm ? "as im2col and matrix products, several times slower than usual"
+                                  : "as plain loops, very slowly");
+}
+
+KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const ConvolutionShape &g,
+                       ConvolutionUse use, ConvolutionForm &form) {
+  Candidate chosen = chooseForm(reader, g, use);
+  form = chosen.form;
+  ConvolutionFields fields = fieldsOf(reader, g, form);
   KernelChoice choice;
   choice.kernel = std::move(kernel);
-  choice.fields = {{"algorithm", std::string(fast ? "winograd" : "direct")},
-                   {"dilations", g.window.dilations},
-                   {"groups", g.groups},
-                   {"input", g.input},
-                   {"inputLayout", layouts.input},
+  choice.fields = {{"algorithm", std::string(fields.algorithm)},
+                   {"dilations", fields.dilations},
+                   {"groups", fields.groups},
+                   {"input", fields.input},
+                   {"inputLayout", form.input},
                    {"name", std::string(reader.unit.name)},
-                   {"output", g.output},
-                   {"outputLayout", layouts.output},
-                   {"padsBegin", g.window.padsBegin},
-                   {"padsEnd", g.window.padsEnd},
-                   {"strides", g.window.strides},
-                   {"weight", g.weight},
-                   {"weightLayout", layouts.weight}};
-  choice.workspaceBytes =
-      (fast ? winograd(reader, g, use) : direct(reader, g, use)) + packing(reader, g);
+                   {"output", fields.output},
+                   {"outputLayout", form.output},
+                   {"padsBegin", fields.padsBegin},
+                   {"padsEnd", fields.padsEnd},
+                   {"strides", fields.strides},
+                   {"weight", fields.weight},
+                   {"weightLayout", form.weight}};
+  if (fields.relu)
+    choice.fields.set("relu", fields.relu);
+  if (chosen.speed != Fallback::none)
+    choice.fields.set("fallback", std::string(nameOf(chosen.speed)));
+  if (chosen.threads != reader.options.threads)
+    choice.fields.set("threads", int64_t(chosen.threads));
+  choice.workspaceBytes = preferredWorkspace(reader, g, use, form);
+  choice.workspaceBytes = std::max(choice.workspaceBytes, chosen.scratchBytes);
+  if (canAskLibrary(reader.options))
+    choice.remark = remarkOn(reader, g, chosen.speed);
+  return choice;
+}
+
+/// The gradient of the input from the result's and the weight, or that of the weight from the
+/// result's and the input.
+KernelChoice chooseGradient(const UnitReader &reader, ConvolutionUse use) {
+  const UnitNode &node = reader.node(0);
+  bool ofInput = use == ConvolutionUse::inputGradient;
+  const std::vector<int64_t> &written = node.outputs[0].shape;
+  const std::vector<int64_t> &read = reader.inputType(node, 1).shape;
+  ConvolutionShape g = shapeOf(reader, ofInput ? written : read, ofInput ? read : written,
+                               reader.inputType(node, 0).shape);
+  ConvolutionForm form;
+  KernelChoice choice = choiceFor(
+      reader, ofInput ? "ConvolutionInputGradient" : "ConvolutionWeightGradient", g, use, form);
+  addArgument(choice, reader, node, 0, form.output);
+  addArgument(choice, reader, node, 1, ofInput ? form.weight : form.input);
+  choice.outputLayouts = {ofInput ? form.input : form.weight};
   return choice;
 }
 
@@ -204,46 +214,27 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Geome
 
 KernelChoice chooseConvolution(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
-  Geometry g = geometryOf(reader, node, reader.inputType(node, 0).shape,
-                          reader.inputType(node, 1).shape, node.outputs[0].shape);
-  Layouts layouts;
-  KernelChoice choice = choiceFor(reader, "Convolution", g, Use::forward, layouts);
-  if (reader.nodes.size() > 1)
-    choice.fields.set("relu", int64_t(1));
-  addArgument(choice, reader, node, 0, layouts.input);
-  addArgument(choice, reader, node, 1, layouts.weight);
+  ConvolutionShape g = shapeOf(reader, reader.inputType(node, 0).shape,
+                               reader.inputType(node, 1).shape, node.outputs[0].shape);
+  ConvolutionForm form;
+  KernelChoice choice = choiceFor(reader, "Convolution", g, ConvolutionUse::forward, form);
+  addArgument(choice, reader, node, 0, form.input);
+  addArgument(choice, reader, node, 1, form.weight);
   if (reader.hasInput(node, 2))
     addArgument(choice, reader, node, 2);
-  choice.outputLayouts = {layouts.output};
+  choice.outputLayouts = {form.output};
   return choice;
 }
 
 KernelChoice chooseConvolutionInputGradient(const UnitReader &reader) {
-  const UnitNode &node = reader.node(0);
-  Geometry g = geometryOf(reader, node, node.outputs[0].shape, reader.inputType(node, 1).shape,
-                          reader.inputType(node, 0).shape);
-  Layouts layouts;
-  KernelChoice choice =
-      choiceFor(reader, "ConvolutionInputGradient", g, Use::inputGradient, layouts);
-  addArgument(choice, reader, node, 0, layouts.output);
-  addArgument(choice, reader, node, 1, layouts.weight);
-  choice.outputLayouts = {layouts.input};
-  return choice;
+  return chooseGradient(reader, ConvolutionUse::inputGradient);
 }
 
 KernelChoice chooseConvolutionWeightGradient(const UnitReader &reader) {
-  const UnitNode &node = reader.node(0);
-  Geometry g = geometryOf(reader, node, reader.inputType(node, 1).shape, node.outputs[0].shape,
-                          reader.inputType(node, 0).shape);
-  Layouts layouts;
-  KernelChoice choice =
-      choiceFor(reader, "ConvolutionWeightGradient", g, Use::weightGradient, layouts);
-  addArgument(choice, reader, node, 0, layouts.output);
-  addArgument(choice, reader, node, 1, layouts.input);
-  choice.outputLayouts = {layouts.weight};
+  KernelChoice choice = chooseGradient(reader, ConvolutionUse::weightGradient);
   choice.accumulates = true;
   // A sum is computed beside its memory and added.
-  choice.workspaceBytes += bytesInLayout(node.outputs[0], layouts.weight) + 64;
+  choice.workspaceBytes += bytesInLayout(reader.node(0).outputs[0], choice.outputLayouts[0]) + 64;
   return choice;
 }
 

@@ -93,6 +93,8 @@ struct KernelChoice {
   int64_t workspaceBytes = 0;
   /// The kernel takes a trailing `bool add`: the last result is added to instead of overwritten.
   bool accumulates = false;
+  /// What the user should know, as that the kernel is a slow one; may be empty.
+  std::string remark;
   /// (argument, result) pairs that may share memory: the kernel reads each element of the argument
   /// before or when it writes the same element of the result.
   std::vector<std::pair<int, int>> inPlace;

@@ -1,4 +1,4 @@
-#include "compiler/devices/Device.h"
+#include "compiler/devices/LibraryAnswer.h"
 
 namespace pdc {
 
@@ -25,6 +25,10 @@ DeviceOptions detectDevice(std::string_view isa) {
     throw Error("this machine has neither AVX-512 nor AVX2, which the kernels need; name the "
                 "instruction set of the machine that will train: avx512 or avx2");
   throw Error("instruction set '" + std::string(isa) + "' is unknown; expected avx512 or avx2");
+}
+
+bool canAskLibrary(const DeviceOptions &options) {
+  return options.vectorWidth == 16 ? hasAvx512() : hasAvx2();
 }
 
 } // namespace pdc

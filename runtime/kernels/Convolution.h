@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels/ConvolutionFields.h"
+#include "runtime/kernels/PackedWeight.h"
 
 namespace pdc::runtime {
 
@@ -15,9 +16,13 @@ public:
   }
 
 private:
-  LibraryCall &callFor(bool withBias) { return withBias ? biased : plain; }
-  LibraryCall plain, biased;
-  PackedWeight weight;
+  /// The library may pack weights differently with a bias.
+  struct Call {
+    LibraryCall library;
+    PackedWeight weight;
+  };
+  Call &callFor(bool withBias) { return withBias ? biased : plain; }
+  Call plain, biased;
 };
 
 } // namespace pdc::runtime

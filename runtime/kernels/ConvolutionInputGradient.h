@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels/ConvolutionFields.h"
+#include "runtime/kernels/PackedWeight.h"
 
 namespace pdc::runtime {
 

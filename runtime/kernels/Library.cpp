@@ -20,19 +20,36 @@ ThreadScope::ThreadScope(const Device &device) : before(omp_get_max_threads()) {
 }
 ThreadScope::~ThreadScope() { omp_set_num_threads(before); }
 
+Fallback fallbackOf(const std::string &implementation) {
+  auto has = [&](const char *part) { return implementation.find(part) != std::string::npos; };
+  if (has("ref"))
+    return Fallback::reference;
+  return has("gemm") && !has("brgemm") ? Fallback::gemm : Fallback::none;
+}
+
+Fallback fallbackNamed(std::string_view name) {
+  if (name == "none")
+    return Fallback::none;
+  if (name == "gemm")
+    return Fallback::gemm;
+  if (name == "reference")
+    return Fallback::reference;
+  throw Error("fallback '", name,
+              "' is unknown, expected none, gemm or reference; regenerate the sources with pdc");
+}
+
+void requireWorkspace(const std::string &unit, int64_t needed, const Device &device) {
+  if (needed > device.workspaceBytes)
+    throw Error(unit, ": oneDNN needs ", needed, " bytes of workspace, the plan has ",
+                device.workspaceBytes, "; regenerate the sources on this machine with pdc");
+}
+
 void LibraryCall::checkImplementation(const std::string &unit, const std::string &name,
                                       Fallback fallback) {
-  bool isReference = name.find("ref") != std::string::npos;
-  bool isGemm = name.find("gemm") != std::string::npos && name.find("brgemm") == std::string::npos;
-  if ((isReference && fallback != Fallback::reference) || (isGemm && fallback == Fallback::none))
+  if (fallbackOf(name) > fallback)
     throw Error(unit, ": oneDNN would run the slow implementation '", name,
                 "' instead of the one the compiler chose; this machine may lack the instructions "
                 "the sources were generated for; regenerate them on it with pdc");
-}
-
-void LibraryCall::refuseWorkspace(const std::string &unit, int64_t needed, int64_t given) {
-  throw Error(unit, ": oneDNN needs ", needed, " bytes of workspace, the plan has ", given,
-              "; regenerate the sources on this machine with pdc");
 }
 
 void LibraryCall::addMemory(int argument, const dnnl::memory::desc &description) {

@@ -6,6 +6,7 @@
 #include <dnnl.hpp>
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -35,6 +36,14 @@ private:
 /// products, or even the reference, where the compiler knows of nothing better.
 enum class Fallback { none, gemm, reference };
 
+/// Which of them an implementation is, by the name that the library gives it.
+Fallback fallbackOf(const std::string &implementation);
+/// "none", "gemm" or "reference", as kernel fields have it. Throws Error for other names.
+Fallback fallbackNamed(std::string_view name);
+
+/// Throws Error naming the unit when a kernel needs more workspace than the plan has.
+void requireWorkspace(const std::string &unit, int64_t needed, const Device &device);
+
 /// One primitive with its memory objects.
 class LibraryCall {
 public:
@@ -52,8 +61,7 @@ public:
       LibraryCall call;
       call.primitive = Primitive(description);
       call.scratchBytes = static_cast<int64_t>(description.scratchpad_desc().get_size());
-      if (call.scratchBytes > device.workspaceBytes)
-        refuseWorkspace(unit, call.scratchBytes, device.workspaceBytes);
+      requireWorkspace(unit, call.scratchBytes, device);
       call.addMemory(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc());
       return call;
     } catch (const dnnl::error &error) {
@@ -73,7 +81,6 @@ public:
 private:
   static void checkImplementation(const std::string &unit, const std::string &name,
                                   Fallback fallback);
-  [[noreturn]] static void refuseWorkspace(const std::string &unit, int64_t needed, int64_t given);
 
   dnnl::primitive primitive;
   dnnl::stream stream{libraryEngine()};

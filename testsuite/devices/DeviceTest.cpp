@@ -145,6 +145,24 @@ TEST(Choice, WinogradOnlyWhereBitsMayDiffer) {
   EXPECT_EQ(algorithm(false, 32, 16), "direct");
 }
 
+TEST(Choice, SlowConvolutionsAreSaid) {
+  if (!__builtin_cpu_supports("avx512vl"))
+    GTEST_SKIP() << "needs AVX-512";
+  auto remark = [](int64_t dilation) {
+    int64_t size = (8 - 2 * dilation) / 2 + 1;
+    OneNode conv("ConvWeightGrad", {f32({2, 16, size, size}), f32({2, 16, 9, 9})},
+                 f32({16, 16, 3, 3}),
+                 {{"strides", std::vector<int64_t>(2, 2)},
+                  {"dilations", std::vector<int64_t>(2, dilation)}});
+    return chooseKernel(conv.unit, kDevice).remark;
+  };
+  EXPECT_EQ(remark(1), "");
+  EXPECT_EQ(remark(2),
+            "unit 'ConvWeightGrad' (ConvWeightGrad of 16 to 16 channels, kernel 3,3, strides 2,2, "
+            "pads 0,0,0,0, dilations 2,2, groups 1): oneDNN has no fast kernel for this; it will "
+            "run as im2col and matrix products, several times slower than usual");
+}
+
 TEST(Choice, RefusalsNameUnitAndShapes) {
   OneNode pool(
       "MaxPool", {f32({2, 16, 8, 8})}, f32({2, 16, 4, 4}),

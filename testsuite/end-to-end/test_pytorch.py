@@ -7,6 +7,7 @@ import numpy
 import pytest
 import torch
 
+import export
 import pipeline
 import safetensors
 
@@ -34,24 +35,60 @@ def distance(found, expected):
     return numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected)
 
 
+class Corners(torch.nn.Module):
+    """Layers for which oneDNN has no fast kernel in the usual layouts, and pooling and products in their odd forms."""
+
+    def __init__(self):
+        super().__init__()
+        self.far = torch.nn.Conv2d(3, 16, 3, padding=3)
+        self.dilated = torch.nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=16)
+        self.maximum = torch.nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)
+        self.uneven = torch.nn.Conv2d(16, 12, (2, 5), stride=2, padding=(1, 4), dilation=(2, 1), groups=4)
+        self.mean = torch.nn.AvgPool2d(3, 2, padding=1, count_include_pad=True)
+        self.line = torch.nn.Conv1d(12, 7, 3, padding=4, stride=2)
+        self.matrix = torch.nn.Parameter(torch.randn(21, 77) / 6)
+        self.norm = torch.nn.BatchNorm1d(21)
+        self.last = torch.nn.Linear(21, 10)
+
+    def forward(self, x):
+        x = torch.relu(self.dilated(self.far(x)))
+        x = self.maximum(x)
+        x = self.mean(torch.nn.functional.pad(self.uneven(x), (0, 1, 2, 0)))
+        x = self.line(torch.softmax(x, 2).flatten(2)).flatten(1)
+        return self.last(torch.tanh(self.norm(x @ self.matrix.t())))
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_gradients(network, exact, models, tmp_path):
-    """Weights reloaded at each of 10 steps; the gradient is what an update with lr 64 subtracts.
+    _, shape, batch = NETWORKS[network]
+    check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 10)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_corners(exact, threads, tmp_path):
+    torch.manual_seed(1)
+    net = Corners().train()
+    export.export(net, (3, 12, 11), tmp_path / "corners.onnx")
+    check_gradients(net, tmp_path / "corners.onnx", (3, 12, 11), 6, exact, tmp_path, 3, "--threads", threads)
+
+
+def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options):
+    """Weights reloaded at each step; the gradient is what an update with lr 64 subtracts.
 
     The truth is PyTorch in double precision. A rectifier or a maximum that rounding decides the other
     way moves float32 gradients, PyTorch's own too, by up to a hundredth, now and then: each gradient is
-    within 1e-3, or within three times the largest distance that PyTorch's own float32 has in the ten steps.
+    within 1e-3, or within three times the largest distance that PyTorch's own float32 has in these steps.
     """
     rate = 64.0
-    _, shape, batch = NETWORKS[network]
-    project = pipeline.compile_model(models(network), tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
-                                     *(["--exact"] if exact else []), "--optimizer", f"sgd,lr={rate}", workers=2)
-    net = build(network)
+    project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
+                                     *(["--exact"] if exact else []), "--optimizer", f"sgd,lr={rate}", *options,
+                                     workers=2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     stored = set(safetensors.load(project / "weights.safetensors"))
     ours, noise = {}, 0.0
-    for step in range(10):
+    for step in range(steps):
         images, labels = pipeline.draw_images(tmp_path, batch, shape, 10, seed=step)
         weights = to_numpy(net.named_parameters())
         assert set(weights) <= stored

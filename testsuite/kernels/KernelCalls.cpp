@@ -88,9 +88,10 @@ private:
 
 ConvolutionFields convolution(const KernelChoice &choice) {
   ConvolutionFields f;
-  FieldReader{choice} FIELD(algorithm) FIELD(dilations) FIELD(groups) FIELD(input)
+  FieldReader{choice} FIELD(algorithm) FIELD(dilations) FIELD(fallback) FIELD(groups) FIELD(input)
       FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
-          FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(weight) FIELD(weightLayout);
+          FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
+              FIELD(weightLayout);
   return f;
 }
 MatrixProductFields matrix(const KernelChoice &choice) {

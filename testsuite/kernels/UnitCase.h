@@ -39,6 +39,7 @@ public:
   UnitValue node(std::string op, std::vector<UnitValue> inputs, Attributes attributes = {},
                  size_t outputs = 1);
   void result(UnitValue value) { view.results.push_back(value); }
+  const Tensor &operandValue(int operand) const { return operands.at(operand); }
   /// What the reference computes for the results of a node.
   const std::vector<Tensor> &referenceOf(int node) const { return computed.at(node); }
 

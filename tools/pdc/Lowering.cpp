@@ -41,7 +41,8 @@ void Lowering::lower(ModuleOp module, const std::string &what,
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (complaint.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
       complaint = diagnostic.str();
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Warning &&
+        warnings.insert(diagnostic.str()).second)
       progress << "warning: " << diagnostic.str() << std::endl;
     return success();
   });

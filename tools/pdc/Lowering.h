@@ -13,6 +13,8 @@
 #include <functional>
 #include <memory>
 #include <ostream>
+#include <set>
+#include <string>
 
 namespace pdc {
 
@@ -56,6 +58,8 @@ private:
   const Options &options;
   std::ostream &progress;
   mlir::MLIRContext context;
+  /// Those shown: graphs of several batches repeat them.
+  std::set<std::string> warnings;
 };
 
 } // namespace pdc
