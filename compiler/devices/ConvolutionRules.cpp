@@ -60,8 +60,17 @@ std::string weightTag(const ConvolutionShape &g, int64_t lanes, ConvolutionUse u
 }
 
 /// Winograd does 2.25 to 4 times fewer multiplications in tiles of 4x4 outputs, moves more memory
-/// and rounds more. It pays from 48 channels on when tiles are reasonably full; measured.
-bool usesWinograd(const UnitReader &reader, const ConvolutionShape &g) {
+/// and rounds more. It pays from 48 channels on when tiles are reasonably full.
+///
+/// It transforms all weights at each call, which takes as long as some tiles do, whatever the
+/// channels: what counts is tiles per call. Time of direct over Winograd, measured (Zen 4, one
+/// thread, 64 to 512 channels, images of 4 to 32):
+///
+///     tiles per call    4          8          16         32         64         128
+///     forward           0.3-0.5    0.4-0.7    0.5-0.7    0.9-1.4    1.3-1.7    1.4-2.7
+///     input gradient    0.2-0.4    0.4-0.6    0.5-0.7    0.7-1.4    1.4-1.8    1.4-2.8
+///     weight gradient   0.4-0.5    0.6-1.2    1.0-1.9    1.5-2.2    1.3-2.6    1.4-2.8
+bool usesWinograd(const UnitReader &reader, const ConvolutionShape &g, ConvolutionUse use) {
   if (reader.options.exact || reader.options.vectorWidth != 16 || g.groups != 1 ||
       g.input.size() != 4 || !g.hasKernel(3) || g.hasStrides() || !g.isDense())
     return false;
@@ -73,12 +82,13 @@ bool usesWinograd(const UnitReader &reader, const ConvolutionShape &g) {
   for (int64_t pad : g.window.padsEnd)
     if (pad > 1)
       return false;
-  int64_t pixels = 1, tiled = 1;
+  int64_t pixels = 1, tiles = 1;
   for (size_t d = 2; d < 4; ++d) {
     pixels *= g.output[d];
-    tiled *= roundUp(g.output[d], 4);
+    tiles *= roundUp(g.output[d], 4) / 4;
   }
-  return pixels * 2 >= tiled;
+  int64_t least = use == ConvolutionUse::weightGradient ? 16 : 32;
+  return pixels * 2 >= tiles * 16 && g.input[0] * tiles >= least;
 }
 
 int64_t direct(const UnitReader &reader, const ConvolutionShape &g, ConvolutionUse use) {
@@ -149,7 +159,7 @@ ConvolutionForm preferredForm(const UnitReader &reader, const ConvolutionShape &
   int64_t lanes = reader.options.vectorWidth;
   if (!runsBlocked(g, lanes) || isCorner(g, use, lanes))
     return {};
-  bool fast = usesWinograd(reader, g);
+  bool fast = usesWinograd(reader, g, use);
   std::string blocked = channelBlocked(reader, static_cast<int64_t>(g.input.size()));
   bool image = hasImage(g, lanes) && use != ConvolutionUse::inputGradient;
   return {image ? "" : blocked, weightTag(g, lanes, use, fast), blocked, fast};

@@ -132,17 +132,32 @@ TEST(Choice, ViewsNeedRowMajorElements) {
   EXPECT_EQ(chooseKernel(pooled.unit, kDevice).inputLayouts[0], "aBcd16b");
 }
 
+/// The algorithm of a 3x3 convolution that keeps shapes, or of its weight gradient.
+static std::string algorithmOf(std::string_view op, bool exact, int64_t batch, int64_t size,
+                               int64_t channels) {
+  TensorType x = f32({batch, channels, size, size}), w = f32({channels, channels, 3, 3});
+  bool isGradient = op == "ConvWeightGrad";
+  OneNode conv(op, {x, isGradient ? x : w}, isGradient ? w : x,
+               {{"pads", std::vector<int64_t>(4, 1)}, {"input_shape", x.shape}});
+  return chooseKernel(conv.unit, {exact, 1, 16}).fields.string("algorithm", "");
+}
+
 TEST(Choice, WinogradOnlyWhereBitsMayDiffer) {
-  auto algorithm = [](bool exact, int64_t size, int64_t channels) {
-    TensorType x = f32({32, channels, size, size});
-    OneNode conv("Conv", {x, f32({channels, channels, 3, 3})}, x,
-                 {{"pads", std::vector<int64_t>(4, 1)}});
-    return chooseKernel(conv.unit, {exact, 1, 16}).fields.string("algorithm", "");
-  };
-  EXPECT_EQ(algorithm(true, 16, 128), "direct");
-  EXPECT_EQ(algorithm(false, 16, 128), "winograd");
-  EXPECT_EQ(algorithm(false, 2, 512), "direct");
-  EXPECT_EQ(algorithm(false, 32, 16), "direct");
+  EXPECT_EQ(algorithmOf("Conv", true, 32, 16, 128), "direct");
+  EXPECT_EQ(algorithmOf("Conv", false, 32, 16, 128), "winograd");
+  EXPECT_EQ(algorithmOf("Conv", false, 32, 2, 512), "direct");
+  EXPECT_EQ(algorithmOf("Conv", false, 32, 32, 16), "direct");
+}
+
+TEST(Choice, WinogradNeedsTilesToShareItsWeights) {
+  for (std::string_view op : {"Conv", "ConvInputGrad"}) {
+    EXPECT_EQ(algorithmOf(op, false, 8, 4, 512), "direct");
+    EXPECT_EQ(algorithmOf(op, false, 16, 4, 512), "direct");
+    EXPECT_EQ(algorithmOf(op, false, 32, 4, 512), "winograd");
+    EXPECT_EQ(algorithmOf(op, false, 8, 8, 256), "winograd");
+  }
+  EXPECT_EQ(algorithmOf("ConvWeightGrad", false, 8, 4, 512), "direct");
+  EXPECT_EQ(algorithmOf("ConvWeightGrad", false, 16, 4, 512), "winograd");
 }
 
 TEST(Choice, SlowConvolutionsAreSaid) {
