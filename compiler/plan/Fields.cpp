@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace pdc {
@@ -22,6 +23,11 @@ static std::string shown(const Json &value) {
 const Json *Fields::find(const std::string &field) const {
   auto found = value.find(field);
   return found == value.end() || found->is_null() ? nullptr : &*found;
+}
+
+void Fields::expect(const std::string &field) const {
+  if (!has(field))
+    refuse(field, "expected a value, found nothing");
 }
 
 double Fields::number(const std::string &field, std::optional<double> fallback) const {
@@ -116,13 +122,45 @@ std::vector<int> Fields::integers(const std::string &field, int64_t least, int64
   return entries;
 }
 
-Fields parseFields(std::string_view text, const std::string &file) {
-  Json value;
+/// Line and column of a byte, both from 1.
+static std::string placeOf(std::string_view text, size_t byte) {
+  std::string_view before = text.substr(0, byte);
+  size_t start = before.rfind('\n');
+  size_t column = start == before.npos ? byte : byte - start - 1;
+  return std::to_string(std::count(before.begin(), before.end(), '\n') + 1) + ":" +
+         std::to_string(column + 1);
+}
+
+static std::string characterAt(std::string_view text, size_t byte) {
+  if (byte >= text.size())
+    return "the end of the file";
+  char c = text[byte];
+  bool isPrintable = c >= ' ' && c <= '~';
+  return isPrintable ? std::string("'") + c + "'"
+                     : "byte " + std::to_string(static_cast<unsigned char>(c));
+}
+
+static Json parseJson(std::string_view text, const std::string &file) {
+  constexpr int kDeepest = 64;
+  auto checkDepth = [&](int depth, Json::parse_event_t, Json &) {
+    if (depth > kDeepest)
+      throw Error(file + ": expected JSON nested at most " + std::to_string(kDeepest) +
+                  " deep, found more");
+    return true;
+  };
   try {
-    value = Json::parse(text);
-  } catch (const Json::exception &error) {
-    throw Error(file + ": not JSON: " + error.what());
+    return Json::parse(text, checkDepth);
+  } catch (const Json::parse_error &error) {
+    size_t byte = error.byte > 0 ? error.byte - 1 : 0;
+    throw Error(file + ":" + placeOf(text, byte) + ": expected JSON, found " +
+                characterAt(text, byte));
+  } catch (const Json::exception &) {
+    throw Error(file + ": expected numbers below 1.8e308, found a larger one");
   }
+}
+
+Fields parseFields(std::string_view text, const std::string &file) {
+  Json value = parseJson(text, file);
   if (!value.is_object())
     throw Error(file + ": expected a JSON object, found " + shown(value));
   return {std::move(value), file + ": "};

@@ -17,7 +17,9 @@ public:
 
   [[noreturn]] void refuse(const std::string &field, const std::string &text) const;
 
-  bool has(const std::string &field) const { return value.contains(field); }
+  bool has(const std::string &field) const { return find(field) != nullptr; }
+  /// Refuses when the field is not there: lists may be left out otherwise.
+  void expect(const std::string &field) const;
   double number(const std::string &field, std::optional<double> fallback = {}) const;
   int64_t integer(const std::string &field, int64_t least, int64_t most,
                   std::optional<int64_t> fallback = {}) const;
@@ -38,7 +40,11 @@ private:
   std::string where; ///< file and path, such as "plan.json: stages[1]."
 };
 
-/// Throws pdc::Error unless the text is one JSON object.
+struct Topology;
+/// The topology that an object describes, in a file of its own or inside of another.
+Topology toTopology(const Fields &fields);
+
+/// Throws pdc::Error unless the text is one JSON object, nested no deeper than any file of pdc's.
 Fields parseFields(std::string_view text, const std::string &file);
 
 } // namespace pdc

@@ -5,7 +5,8 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 
-#include <algorithm>
+#include <map>
+#include <set>
 #include <sstream>
 
 namespace pdc {
@@ -14,7 +15,11 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int64_t kMostStages = 65536;
+constexpr int64_t kMostStages = 65536, kMostMicrobatches = 1 << 20;
+/// Sums over all stages still fit.
+constexpr int64_t kMostBytes = int64_t(1) << 46;
+/// Of all ranks together; above any schedule that is worth its overhead.
+constexpr int64_t kMostTasks = 1 << 24;
 
 ordered_json sendsOf(const PlanStage &stage) {
   ordered_json sends = ordered_json::array();
@@ -60,6 +65,11 @@ ordered_json hierarchy(const Plan &plan, size_t level, int first) {
   return list;
 }
 
+ordered_json hierarchyOf(const Plan &plan) {
+  return plan.topology.levels.empty() ? ordered_json::array()
+                                      : hierarchy(plan, plan.topology.levels.size() - 1, 0);
+}
+
 ordered_json toJson(const Topology &topology) {
   ordered_json levels = ordered_json::array();
   for (const Level &level : topology.levels)
@@ -93,6 +103,8 @@ ordered_json edgesOf(const Plan &plan) {
 
 PlanStage toStage(const Fields &fields, int64_t position) {
   PlanStage stage;
+  fields.expect("ranks");
+  fields.expect("nodes");
   stage.id = static_cast<int>(fields.integer("id", position, position));
   stage.ranks = fields.integers("ranks", 0, kMostStages - 1);
   stage.replicas = static_cast<int>(fields.integer("replicas", 1, kMostStages, 1));
@@ -111,7 +123,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   for (const Fields &send : fields.list("sends"))
     stage.sends.push_back({send.string("tensor"),
                            static_cast<int>(send.integer("to", 0, kMostStages - 1)),
-                           send.integer("bytes", 0, INT64_MAX)});
+                           send.integer("bytes", 0, kMostBytes)});
   return stage;
 }
 
@@ -130,7 +142,10 @@ Edge toEdge(const Fields &fields, int id, int64_t stages) {
   edge.toStage = static_cast<int>(fields.integer("to", 0, stages - 1));
   edge.producer = toPhase(fields, "producer");
   edge.consumer = toPhase(fields, "consumer");
-  edge.bytes = fields.integer("bytes", 0, INT64_MAX);
+  edge.bytes = fields.integer("bytes", 0, kMostBytes);
+  if (edge.fromStage == edge.toStage)
+    fields.refuse("to",
+                  "expected another stage than 'from', found " + std::to_string(edge.toStage));
   return edge;
 }
 
@@ -141,14 +156,91 @@ void readHead(const Fields &top, Plan &plan) {
   plan.costModel = top.string("cost_model");
   plan.exact = top.boolean("exact", false);
   plan.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
-  plan.minibatch = top.integer("minibatch", 0, INT32_MAX);
-  plan.microbatches = top.integer("microbatches", 1, INT32_MAX);
-  plan.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
+  plan.minibatch = top.integer("minibatch", 0, INT64_MAX);
+  plan.microbatches = top.integer("microbatches", 1, kMostMicrobatches);
+  plan.microbatchSize =
+      top.integer("microbatch_size", 0, INT32_MAX, plan.minibatch / plan.microbatches);
+  if (plan.minibatch != plan.microbatches * plan.microbatchSize)
+    top.refuse("minibatch", "expected microbatches x microbatch_size, " +
+                                std::to_string(plan.microbatches) + " x " +
+                                std::to_string(plan.microbatchSize) + ", found " +
+                                std::to_string(plan.minibatch));
   plan.secondsPerMinibatch = top.number("seconds_per_minibatch");
   plan.dataParallelSecondsPerMinibatch = top.number("data_parallel_seconds_per_minibatch", 0);
   plan.singleDeviceSecondsPerMinibatch = top.number("single_device_seconds_per_minibatch", 0);
   plan.boundSecondsPerMinibatch = top.number("bound_seconds_per_minibatch", 0);
   plan.plannerSeconds = top.number("planner_seconds", 0);
+}
+
+std::string at(const char *list, size_t position, const char *field) {
+  return std::string(list) + "[" + std::to_string(position) + "]." + field;
+}
+
+/// Each node and unit stands in one stage.
+void checkNames(const Fields &top, const Plan &plan, const char *field,
+                std::vector<std::string> PlanStage::*names) {
+  std::map<std::string, size_t> known;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    for (const std::string &name : plan.stages[stage].*names)
+      if (auto [first, isNew] = known.emplace(name, stage); !isNew)
+        top.refuse(at("stages", stage, field), "'" + name +
+                                                   "' is listed twice, expected once; it "
+                                                   "stands in stage " +
+                                                   std::to_string(first->second) + " already");
+}
+
+/// Ranks are numbered from 0 without gaps and there is a worker for each.
+void checkRanks(const Fields &top, const Plan &plan) {
+  std::set<int> ranks;
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const std::vector<int> &own = plan.stages[stage].ranks;
+    if (std::set<int>(own.begin(), own.end()).size() != own.size())
+      top.refuse(at("stages", stage, "ranks"), "expected different ranks, found one twice");
+    ranks.insert(own.begin(), own.end());
+  }
+  int count = static_cast<int>(ranks.size());
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    for (int rank : plan.stages[stage].ranks)
+      if (rank >= count)
+        top.refuse(at("stages", stage, "ranks"),
+                   "expected ranks from 0 to " + std::to_string(count - 1) +
+                       ", since the stages name " + std::to_string(count) + ", found " +
+                       std::to_string(rank));
+  if (!plan.topology.levels.empty() && plan.topology.workers() < count)
+    top.refuse("topology.levels", "expected at least " + std::to_string(count) +
+                                      " workers, one for each rank, found " +
+                                      std::to_string(plan.topology.workers()));
+}
+
+void checkSends(const Fields &top, const Plan &plan) {
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage)
+    for (const PlanSend &send : plan.stages[stage].sends)
+      if (send.to == plan.stages[stage].id || send.to >= static_cast<int>(plan.stages.size()))
+        top.refuse(at("stages", stage, "sends"), "expected another stage of 0 to " +
+                                                     std::to_string(plan.stages.size() - 1) +
+                                                     " as 'to', found " + std::to_string(send.to));
+}
+
+/// What follows from the rest of the file says the same, where it is there.
+void checkDerived(const Fields &top, const std::vector<Fields> &stages, const Plan &plan) {
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    if (stages[stage].has("weight_versions"))
+      stages[stage].integer("weight_versions", plan.schedule.versions[stage],
+                            plan.schedule.versions[stage]);
+    stages[stage].integer("in_flight", 0, plan.schedule.slots[stage], 1);
+  }
+  if (top.has("hierarchy") && !plan.topology.levels.empty() &&
+      top.json()["hierarchy"] != nlohmann::json(hierarchyOf(plan)))
+    top.refuse("hierarchy", "expected " + hierarchyOf(plan).dump() +
+                                " as stages and topology say, found another one");
+}
+
+Schedule makeRows(const Fields &top, const std::string &name, const Pipeline &pipeline) {
+  try {
+    return findSchedule(name).make(pipeline);
+  } catch (const Error &error) {
+    top.refuse("schedule", error.what());
+  }
 }
 
 /// Rows are proven again: a file is a file.
@@ -157,11 +249,15 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   for (const std::string &line : top.strings("rows"))
     text += line + "\n";
   Schedule rows;
+  if (plan.microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
+    top.refuse("microbatches", "expected at most " + std::to_string(kMostTasks) +
+                                   " over all stages, found " + std::to_string(plan.microbatches) +
+                                   " for each of " + std::to_string(plan.stages.size()));
   if (text.empty()) {
     Pipeline pipeline{static_cast<int>(plan.stages.size()), {}, plan.microbatches};
     for (const PlanStage &stage : plan.stages)
       pipeline.rankOfStage.push_back(stage.ranks[0]);
-    rows = findSchedule(plan.scheduleName).make(pipeline);
+    rows = makeRows(top, plan.scheduleName, pipeline);
   } else {
     rows = parseSchedule(text, file + ": rows");
   }
@@ -173,6 +269,9 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
       top.refuse("rows", "stage " + std::to_string(stage) + " stands on rank " +
                              std::to_string(rows.rankOfStage[stage]) + ", expected rank " +
                              std::to_string(plan.stages[stage].ranks[0]) + " as in stages");
+  if (rows.name != plan.scheduleName)
+    top.refuse("schedule",
+               "expected '" + rows.name + "' as in rows, found '" + plan.scheduleName + "'");
   if (rows.microbatches != plan.microbatches)
     top.refuse("rows", "hold " + std::to_string(rows.microbatches) + " microbatches, expected " +
                            std::to_string(plan.microbatches));
@@ -202,9 +301,7 @@ std::string printPlan(const Plan &plan) {
       {"bound_seconds_per_minibatch", plan.boundSecondsPerMinibatch},
       {"planner_seconds", plan.plannerSeconds}};
   json["topology"] = toJson(plan.topology);
-  json["hierarchy"] = plan.topology.levels.empty()
-                          ? ordered_json::array()
-                          : hierarchy(plan, plan.topology.levels.size() - 1, 0);
+  json["hierarchy"] = hierarchyOf(plan);
   json["stages"] = ordered_json::array();
   for (const PlanStage &stage : plan.stages)
     json["stages"].push_back(toJson(stage));
@@ -217,7 +314,8 @@ Plan parsePlan(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   Plan plan;
   readHead(top, plan);
-  for (const Fields &stage : top.list("stages"))
+  std::vector<Fields> stages = top.list("stages");
+  for (const Fields &stage : stages)
     plan.stages.push_back(toStage(stage, static_cast<int64_t>(plan.stages.size())));
   if (plan.stages.empty())
     top.refuse("stages", "expected at least one stage");
@@ -225,8 +323,13 @@ Plan parsePlan(std::string_view text, const std::string &file) {
     plan.edges.push_back(toEdge(edge, static_cast<int>(plan.edges.size()),
                                 static_cast<int64_t>(plan.stages.size())));
   if (top.has("topology"))
-    plan.topology = parseTopology(top.object("topology").json().dump(), file + ": topology");
+    plan.topology = toTopology(top.object("topology"));
+  checkNames(top, plan, "nodes", &PlanStage::nodes);
+  checkNames(top, plan, "units", &PlanStage::units);
+  checkRanks(top, plan);
+  checkSends(top, plan);
   readSchedule(top, plan, file);
+  checkDerived(top, stages, plan);
   return plan;
 }
 

@@ -23,8 +23,11 @@ Link Topology::linkBetween(int rank, int other) const {
 }
 
 Topology parseTopology(std::string_view text, const std::string &file) {
+  return toTopology(parseFields(text, file));
+}
+
+Topology toTopology(const Fields &top) {
   constexpr int64_t kMostWorkers = 65536;
-  Fields top = parseFields(text, file);
   Topology topology;
   int64_t product = 1;
   for (Fields level : top.list("levels")) {

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace pdc {
 namespace {
@@ -24,6 +25,7 @@ Plan examplePlan(const char *schedule = "1f1b", int workers = 2) {
   request.schedule = schedule;
   request.microbatches = 4;
   request.model = "x\"); system(\"";
+  request.microbatchSize = 8;
   request.topology = Topology{{{workers, {1e9, 1e-6}}}, 1 << 30, "cpu"};
   return makePlan(graph, request);
 }
@@ -90,12 +92,19 @@ std::string planRefusal(const std::function<void(json &)> &change) {
 }
 
 TEST(PlanFile, Refusals) {
-  EXPECT_THAT(refusal([] { parsePlan("{", "p"); }), HasSubstr("p: not JSON: "));
+  EXPECT_EQ(refusal([] { parsePlan("{", "p"); }),
+            "p:1:2: expected JSON, found the end of the file");
+  EXPECT_EQ(refusal([] { parsePlan("{\n \"model\": nan}", "p"); }),
+            "p:2:12: expected JSON, found 'a'");
+  EXPECT_EQ(refusal([] { parsePlan("{\"model\": 1e999}", "p"); }),
+            "p: expected numbers below 1.8e308, found a larger one");
+  EXPECT_EQ(refusal([] { parsePlan("{\"model\": " + std::string(1 << 20, '['), "p"); }),
+            "p: expected JSON nested at most 64 deep, found more");
   EXPECT_EQ(refusal([] { parsePlan("[]", "p"); }), "p: expected a JSON object, found []");
   EXPECT_EQ(planRefusal([](json &plan) { plan.erase("model"); }),
             "p: model: expected a string, found nothing");
   EXPECT_EQ(planRefusal([](json &plan) { plan["microbatches"] = 0; }),
-            "p: microbatches: expected a whole number from 1 to 2147483647, found 0");
+            "p: microbatches: expected a whole number from 1 to 1048576, found 0");
   EXPECT_EQ(planRefusal([](json &plan) { plan["seconds_per_minibatch"] = -1; }),
             "p: seconds_per_minibatch: expected a number of at least 0, found -1");
   EXPECT_EQ(planRefusal([](json &plan) { plan["stages"] = 7; }),
@@ -118,6 +127,111 @@ TEST(PlanFile, Refusals) {
       "'bogus'");
   EXPECT_THAT(planRefusal([](json &plan) { plan["rows"][3] = "rank 0: 0F0 0B0"; }),
               HasSubstr("p: rows: schedule 1f1b stands still"));
+}
+
+TEST(PlanFile, FieldsMustAgree) {
+  EXPECT_EQ(planRefusal([](json &plan) { plan["minibatch"] = 33; }),
+            "p: minibatch: expected microbatches x microbatch_size, 4 x 8, found 33");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["stages"][1]["ranks"] = {2}; }),
+            "p: stages[1].ranks: expected ranks from 0 to 1, since the stages name 2, found 2");
+  EXPECT_EQ(planRefusal([](json &plan) {
+              plan["stages"][1]["ranks"] = {1, 1};
+              plan["stages"][1]["replicas"] = 2;
+            }),
+            "p: stages[1].ranks: expected different ranks, found one twice");
+  EXPECT_EQ(
+      planRefusal(
+          [](json &plan) { plan["stages"][1]["nodes"].push_back(plan["stages"][0]["nodes"][0]); }),
+      "p: stages[1].nodes: 'n0' is listed twice, expected once; it stands in stage 0 already");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["stages"][0]["sends"][0]["to"] = 0; }),
+            "p: stages[0].sends: expected another stage of 0 to 1 as 'to', found 0");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["stages"][0]["weight_versions"] = 3; }),
+            "p: stages[0].weight_versions: expected a whole number from 1 to 1, found 3");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["schedule"] = "gpipe"; }),
+            "p: schedule: expected '1f1b' as in rows, found 'gpipe'");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["topology"]["levels"][0]["workers"] = 1; }),
+            "p: topology.levels: expected at least 2 workers, one for each rank, found 1");
+  EXPECT_THAT(planRefusal([](json &plan) { plan["hierarchy"][0]["nodes"] = {"n3"}; }),
+              HasSubstr("p: hierarchy: expected [{"));
+  EXPECT_THAT(planRefusal([](json &plan) {
+                plan.erase("rows");
+                plan["schedule"] = "dualpipe";
+              }),
+              HasSubstr("p: schedule: "));
+  EXPECT_EQ(
+      planRefusal([](json &plan) {
+        plan.erase("rows");
+        plan["microbatches"] = 1 << 20;
+        plan["minibatch"] = 8 << 20;
+        for (int stage = 2; stage < 17; ++stage)
+          plan["stages"].push_back({{"id", stage}, {"ranks", {stage}}, {"nodes", json::array()}});
+        plan.erase("topology");
+      }),
+      "p: microbatches: expected at most 16777216 over all stages, found 1048576 for each of "
+      "17");
+}
+
+/// All fields, and all entries of lists, of a file.
+void collect(const json &value, const json::json_pointer &place,
+             std::vector<json::json_pointer> &places) {
+  if (!place.empty())
+    places.push_back(place);
+  if (value.is_structured())
+    for (const auto &[key, inner] : value.items())
+      collect(inner, value.is_array() ? place / std::stoul(key) : place / key, places);
+}
+
+/// The name of a field, or of the list that an entry stands in.
+std::string nameOf(json::json_pointer place) {
+  std::string path = place.to_string();
+  if (path.starts_with("/hierarchy"))
+    return "hierarchy";
+  while (std::isdigit(static_cast<unsigned char>(place.back().front())))
+    place.pop_back();
+  return place.back();
+}
+
+bool isRequired(const std::string &field) {
+  static const std::set<std::string> fields = {
+      "model",        "device",   "schedule", "cost_model", "minibatch",
+      "microbatches", "workers",  "stages",   "id",         "ranks",
+      "nodes",        "tensor",   "to",       "bandwidth",  "from",
+      "bytes",        "producer", "consumer", "levels",     "seconds_per_minibatch"};
+  return fields.contains(field);
+}
+
+/// Whatever one field is changed to, the plan is read or refused by the field's name.
+TEST(PlanFile, EveryFieldIsChecked) {
+  json plan = json::parse(printPlan(examplePlan()));
+  std::vector<json::json_pointer> places;
+  collect(plan, json::json_pointer(), places);
+  EXPECT_GT(places.size(), 100u);
+  for (const json::json_pointer &place : places) {
+    std::string name = nameOf(place);
+    const json &value = plan[place];
+    for (const json &other :
+         {json(-1), json("x"), json::array(), json::object(), json(true), json(-0.5), json(1e300),
+          json(INT64_MAX), json(UINT64_MAX), json(7)}) {
+      json changed = plan;
+      changed[place] = other;
+      std::string text = refusal([&] { parsePlan(changed.dump(), "p"); });
+      bool sameKind = value.type_name() == std::string(other.type_name()) &&
+                      !(other.is_number() && other.get<double>() < 0) &&
+                      !(value.is_number_integer() && other.is_number_float());
+      if (!sameKind) {
+        EXPECT_THAT(text, testing::AllOf(testing::StartsWith("p: "), HasSubstr(name)))
+            << place << " = " << other;
+      }
+    }
+    if (place.back() != name)
+      continue;
+    json without = plan;
+    without[place.parent_pointer()].erase(place.back());
+    std::string text = refusal([&] { parsePlan(without.dump(), "p"); });
+    if (isRequired(name) && place.to_string() != "/topology/device") {
+      EXPECT_THAT(text, HasSubstr(name)) << place;
+    }
+  }
 }
 
 TEST(PlanFile, CutTextIsRefusedEverywhere) {
