@@ -1,4 +1,5 @@
 #include "compiler/onnx/Model.h"
+#include "compiler/onnx/TensorProto.h"
 
 #include <bit>
 #include <cmath>
@@ -27,7 +28,7 @@ template <typename Stored> Stored load(const char *bytes) {
   return value;
 }
 
-double elementAt(ElementType element, const char *bytes) {
+double elementAt(ElementType element, const char *bytes, const std::string &where) {
   switch (element) {
   case ElementType::f32:
     return load<float>(bytes);
@@ -38,7 +39,7 @@ double elementAt(ElementType element, const char *bytes) {
   case ElementType::bf16:
     return std::bit_cast<float>(uint32_t(load<uint16_t>(bytes)) << 16);
   case ElementType::i64:
-    return static_cast<double>(load<int64_t>(bytes));
+    return toElement(load<int64_t>(bytes), where);
   case ElementType::i32:
     return load<int32_t>(bytes);
   case ElementType::i8:
@@ -84,7 +85,8 @@ Tensor readTensor(const Initializer &initializer) {
   int64_t width = bytesPerElement(initializer.type.element);
   tensor.data.reserve(count);
   for (int64_t i = 0; i < count; ++i)
-    tensor.data.push_back(elementAt(initializer.type.element, bytes.data() + i * width));
+    tensor.data.push_back(elementAt(initializer.type.element, bytes.data() + i * width,
+                                    "initializer '" + initializer.name + "'"));
   return tensor;
 }
 

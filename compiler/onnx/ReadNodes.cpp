@@ -212,6 +212,11 @@ private:
         return;
       }
     ImportedNode node = readNode(proto, name);
+    for (const AttributeProto &attribute : proto.attribute()) {
+      toElement(attribute.i(), where);
+      for (int64_t value : attribute.ints())
+        toElement(value, where);
+    }
     normaliseNode(node, opset);
     addConstant(output, *node.attributes.tensor("value"));
   }

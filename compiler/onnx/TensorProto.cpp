@@ -3,6 +3,7 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
+#include <limits>
 
 namespace pdc {
 
@@ -205,6 +206,15 @@ private:
 Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
                             const std::filesystem::path &folder) {
   return TensorTaker(proto, where, folder).take();
+}
+
+double toElement(int64_t value, const std::string &where) {
+  constexpr int64_t exact = int64_t(1) << 53, bound = std::numeric_limits<int64_t>::max();
+  bool isHeld = (value >= -exact && value <= exact) || value >= bound || value <= -bound;
+  if (!isHeld)
+    throw Error(where + ": the integer " + std::to_string(value) +
+                " is needed at compile time, expected at most 9007199254740992 (2^53)");
+  return static_cast<double>(value);
 }
 
 } // namespace pdc

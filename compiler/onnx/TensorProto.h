@@ -17,4 +17,8 @@ int64_t checkedElementCount(const TensorType &type, const std::string &where);
 Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
                             const std::filesystem::path &folder);
 
+/// An integer as an element of a Tensor. Throws Error when a double cannot hold it: beyond 2^53,
+/// except for bounds that mean "to the end", which are the largest integers of either sign.
+double toElement(int64_t value, const std::string &where);
+
 } // namespace pdc

@@ -234,6 +234,28 @@ TEST(ReadModel, theLargestIntegerStaysOne) {
   EXPECT_GT(ends.toIntegers().at(0), int64_t(1) << 62);
 }
 
+/// Constants are folded as doubles, which would make 2^53 of the first refused one.
+TEST(ReadModel, integersThatADoubleCannotHoldAreRefused) {
+  for (int64_t value : {(int64_t(1) << 53) + 1, -(int64_t(1) << 53) - 1, INT64_MAX - 1}) {
+    onnx::ModelProto proto = protoOf(R"(<ir_version: 8, opset_import: ["" : 17]>
+      net (float[5] x) => (float[5] y) { y = Reshape(x, shape) })");
+    addShape(proto, "shape", {value});
+    Model model = read(proto);
+    EXPECT_THROW(readTensor(model.initializers.at("shape")), Error);
+    onnx::ModelProto constant = protoOf(R"(<ir_version: 8, opset_import: ["" : 17]>
+      net (float[5] x) => (float[5] y) { s = Constant<value_ints = [)" +
+                                        std::to_string(value) + R"(]>()
+        y = Reshape(x, s) })");
+    EXPECT_TRUE(has(refusal(constant), "the integer " + std::to_string(value) +
+                                           " is needed at compile time, expected at most "
+                                           "9007199254740992 (2^53)"));
+  }
+  onnx::ModelProto proto = protoOf(R"(<ir_version: 8, opset_import: ["" : 17]>
+    net (float[5] x) => (float[5] y) { y = Reshape(x, shape) })");
+  addShape(proto, "shape", {int64_t(1) << 53, -INT64_MAX, INT64_MIN});
+  EXPECT_EQ(readTensor(read(proto).initializers.at("shape")).data[0], 0x1p53);
+}
+
 TEST(ReadModel, readsExternalDataLazily) {
   std::filesystem::path folder = std::filesystem::path(TempDir()) / "external";
   std::filesystem::create_directories(folder);
