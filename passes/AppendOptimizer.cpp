@@ -1,6 +1,7 @@
 #include "passes/Nodes.h"
 #include "passes/OptimizerSpec.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/GlobPattern.h"
@@ -108,6 +109,9 @@ SmallVector<TrainedWeight> Updates::findWeights() {
         break;
       weight.gradients.push_back(sum);
     }
+    if (!weight.gradients.empty() && !weight.firstReader)
+      throw Error("memory '" + memory.getSymName().str() +
+                  "' has a gradient, but no node of @train reads it");
     if (weight.gradients.empty())
       memory.emitWarning() << "no gradient reaches weight '" << memory.getSymName()
                            << "'; it keeps its value";
@@ -132,7 +136,10 @@ NodeOp Updates::firstReader(StringRef weight) {
 /// One of pdc's own scalars, which the runtime writes before each update.
 Value Updates::readInput(StringRef name) {
   auto type = RankedTensorType::get({}, builder.getF32Type());
-  if (!symbols.lookup(name)) {
+  Operation *known = symbols.lookup(name);
+  if (known && (!isa<MemoryOp>(known) || cast<MemoryOp>(known).getType() != type))
+    throw Error("'" + name.str() + "' is there already and no scalar f32 memory");
+  if (!known) {
     OpBuilder outside(module.getBodyRegion());
     outside.setInsertionPoint(train);
     createMemory(outside, module.getLoc(), name, Role::Input, Rate::Update, type);
@@ -189,23 +196,28 @@ struct AppendOptimizer : pdc::impl::AppendOptimizerBase<AppendOptimizer> {
   using AppendOptimizerBase::AppendOptimizerBase;
 
   void runOnOperation() override {
-    ModuleOp module = getOperation();
-    try {
-      auto train = module.lookupSymbol<func::FuncOp>("train");
-      if (!train)
-        throw Error("the module has no function @train to update weights in");
-      OptimizerSpec spec = parseOptimizer(optimizer.getValue());
-      DecayExceptions exceptions(std::vector<std::string>(noDecay.begin(), noDecay.end()));
-      Updates(train, spec, exceptions).append();
-      exceptions.checkAllUsed();
-      FloatAttr rate = Builder(module).getF64FloatAttr(spec.learningRate);
-      module->setAttr("pdc.learning_rate", rate);
-      // What a run starts from when its command line says nothing else.
-      module.lookupSymbol<MemoryOp>("pdc.learning_rate").setInitialAttr(rate);
-    } catch (const Error &error) {
-      module.emitError() << error.what();
+    auto body = [&] {
+      append();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
-    }
+  }
+
+private:
+  void append() {
+    ModuleOp module = getOperation();
+    auto train = module.lookupSymbol<func::FuncOp>("train");
+    if (!train)
+      throw Error("the module has no function @train to update weights in");
+    OptimizerSpec spec = parseOptimizer(optimizer.getValue());
+    DecayExceptions exceptions(std::vector<std::string>(noDecay.begin(), noDecay.end()));
+    Updates(train, spec, exceptions).append();
+    exceptions.checkAllUsed();
+    FloatAttr rate = Builder(module).getF64FloatAttr(spec.learningRate);
+    module->setAttr("pdc.learning_rate", rate);
+    // What a run starts from when its command line says nothing else.
+    module.lookupSymbol<MemoryOp>("pdc.learning_rate").setInitialAttr(rate);
   }
 };
 

@@ -1,6 +1,6 @@
 #include "passes/Buffers.h"
 #include "passes/Passes.h"
-#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 #include "passes/Values.h"
 
@@ -202,9 +202,16 @@ private:
 
 struct AssignHomes : impl::AssignHomesBase<AssignHomes> {
   void runOnOperation() override {
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult run() {
     for (auto program : getOperation().getOps<ProgramOp>())
       if (!refuseAt(program, [&] { HomeAssigner(program).assign(); }))
-        return signalPassFailure();
+        return failure();
+    return success();
   }
 };
 

@@ -1,11 +1,13 @@
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "compiler/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <map>
 #include <set>
@@ -30,7 +32,11 @@ struct AssignStages : impl::AssignStagesBase<AssignStages> {
   explicit AssignStages(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
 
   void runOnOperation() override {
-    if (!refuseAt(getOperation(), [&] { assign(); }))
+    auto body = [&] {
+      assign();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
   }
 
@@ -49,7 +55,7 @@ private:
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (UnitOp unit : function.getOps<UnitOp>())
         if (!unit.getStage() && taskPhase(unit) != ir::Phase::Prepare)
-          assignByOperands(unit);
+          assignByOperands(unit, function);
       SmallVector<UnitOp> units = llvm::to_vector(function.getOps<UnitOp>());
       for (UnitOp unit : llvm::reverse(units))
         if (!unit.getStage())
@@ -59,6 +65,7 @@ private:
       for (UnitOp unit : function.getOps<UnitOp>())
         checkUnit(unit);
     checkMemories();
+    checkPlan();
   }
 
   void collectPlan() {
@@ -68,6 +75,35 @@ private:
       for (const std::string &node : stage.nodes)
         stageOfNode[node] = stage.id;
     }
+  }
+
+  /// A plan of another model, or of this one before it was changed, is refused.
+  void checkPlan() {
+    llvm::StringSet<> nodes, units;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (UnitOp unit : function.getOps<UnitOp>()) {
+        units.insert(unit.getName());
+        for (NodeOp node : unit.getBody().getOps<NodeOp>())
+          nodes.insert(node.getName());
+      }
+    for (const PlanStage &stage : plan->stages) {
+      for (const std::string &unit : stage.units)
+        if (!units.contains(unit))
+          refuseName("unit", unit, stage.id);
+      for (const std::string &node : stage.nodes)
+        if (!nodes.contains(node))
+          refuseName("node", node, stage.id);
+    }
+    auto size = getOperation()->getAttrOfType<IntegerAttr>("pdc.microbatch_size");
+    if (size && plan->microbatchSize && size.getInt() != plan->microbatchSize)
+      throw Error("the plan is for microbatches of " + std::to_string(plan->microbatchSize) +
+                  " samples, but the graph's have " + std::to_string(size.getInt()) +
+                  "; plan the model again");
+  }
+
+  [[noreturn]] static void refuseName(const char *kind, const std::string &name, int stage) {
+    throw Error(std::string("stage ") + std::to_string(stage) + " of the plan names " + kind +
+                " '" + name + "', which the graph does not have; plan the model again");
   }
 
   void setStage(UnitOp unit, int stage) { unit.setStage(stage); }
@@ -86,7 +122,11 @@ private:
         return setStage(unit, found->second);
   }
 
-  void assignByOperands(UnitOp unit) {
+  /// The plan names every unit of the forward pass.
+  void assignByOperands(UnitOp unit, func::FuncOp function) {
+    if (function.getSymName() == "train" && taskPhase(unit) == ir::Phase::Forward)
+      throw Error("the plan gives unit '" + unit.getName().str() +
+                  "' no stage; plan the model again");
     int64_t latest = -1;
     for (Value operand : unit.getOperands())
       if (auto producer = operand.getDefiningOp<UnitOp>(); producer && producer.getStage())

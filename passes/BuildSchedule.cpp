@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 
 #include "compiler/Error.h"
@@ -32,13 +33,21 @@ struct BuildSchedule : impl::BuildScheduleBase<BuildSchedule> {
   explicit BuildSchedule(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
 
   void runOnOperation() override {
-    if (!refuseAt(getOperation(), [&] { build(); }))
+    auto body = [&] {
+      build();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
   }
 
 private:
   void build() {
     ModuleOp module = getOperation();
+    constexpr int64_t most = 1 << 20;
+    if (microbatches < 1 || microbatches > most)
+      throw Error("microbatches " + std::to_string(microbatches) + ", expected 1 to " +
+                  std::to_string(most));
     plan = choosePlan(plan, planFile);
     Pipeline pipeline = findPipeline();
     // 1. Training: rows, and the slots and versions that its transfers leave alive.
@@ -71,9 +80,9 @@ private:
 
   Schedule trainingRows(const Pipeline &pipeline) {
     bool planned = plan && !plan->schedule.ranks.empty();
-    Schedule rows = planned ? withoutTransfers(plan->schedule)
-                            : findSchedule(plan ? plan->scheduleName : schedule.getValue())
-                                  .make(pipeline);
+    Schedule rows =
+        planned ? withoutTransfers(plan->schedule)
+                : findSchedule(plan ? plan->scheduleName : schedule.getValue()).make(pipeline);
     bool asynchronous = getOperation()->hasAttr("pdc.asynchronous");
     if (rows.asynchronous != asynchronous)
       throw Error("schedule " + rows.name + " is " +

@@ -1,5 +1,6 @@
 #include "passes/LayoutChanges.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 #include "passes/UnitFacts.h"
 
 namespace pdc {
@@ -50,6 +51,8 @@ void rebuild(UnitOp unit, const KernelChoice &choice, ArrayRef<Value> arguments)
 void chooseFor(UnitOp unit, LayoutChanges &layouts, const DeviceOptions &options) {
   for (auto [argument, operand] : llvm::zip(unit.getBody().getArguments(), unit.getOperands()))
     argument.setType(operand.getType());
+  for (auto node : unit.getBody().getOps<NodeOp>())
+    checkTypes(node);
   UnitFacts facts(unit);
   KernelChoice choice = chooseKernel(facts.view(), options);
   if (!choice.remark.empty())
@@ -76,11 +79,8 @@ LogicalResult chooseIn(func::FuncOp function, LayoutChanges &layouts,
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     if (isa<NodeOp>(op) && !isConstant(&op))
       return op.emitError() << "a node outside of units; run form-units first";
-    try {
-      choose(op, layouts, options);
-    } catch (const Error &error) {
-      return op.emitError() << error.what();
-    }
+    if (!refuseAt(&op, [&] { choose(op, layouts, options); }))
+      return failure();
   }
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (isOpTriviallyDead(&op))
@@ -91,14 +91,21 @@ LogicalResult chooseIn(func::FuncOp function, LayoutChanges &layouts,
 struct ChooseKernels : pdc::impl::ChooseKernelsBase<ChooseKernels> {
   using ChooseKernelsBase::ChooseKernelsBase;
 
-  /// @train first: its forward pass decides the layouts of weights.
   void runOnOperation() override {
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
+  }
+
+private:
+  /// @train first: its forward pass decides the layouts of weights.
+  LogicalResult run() {
     DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth)};
     LayoutChanges layouts(getOperation(), options);
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))
         if (failed(chooseIn(function, layouts, options)))
-          return signalPassFailure();
+          return failure();
+    return success();
   }
 };
 

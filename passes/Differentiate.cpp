@@ -1,5 +1,6 @@
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -134,12 +135,9 @@ LogicalResult BackwardPass::run() {
   if (failed(findActiveValues()) || failed(seed()))
     return failure();
   for (int i = static_cast<int>(forward.size()) - 1; i >= 0; --i) {
-    try {
-      if (failed(differentiate(forward[i], i)))
-        return failure();
-    } catch (const Error &error) {
-      return forward[i].emitError() << error.what();
-    }
+    LogicalResult result = success();
+    if (!refuseAt(forward[i], [&] { result = differentiate(forward[i], i); }) || failed(result))
+      return failure();
   }
   accumulateWeights();
   return success();
@@ -155,6 +153,8 @@ LogicalResult BackwardPass::findActiveValues() {
     if (!rules)
       return node.emitError() << "node '" << node.getName() << "' has operator '" << node.getOp()
                               << "', which pdc does not know";
+    if (!refuseAt(node, [&] { checkTypes(node); }))
+      return failure();
     bool reached = llvm::any_of(node.getOperands(), [&](Value v) { return active.contains(v); });
     if (!reached || rules->stopsGradient)
       continue;
@@ -263,8 +263,12 @@ void BackwardPass::accumulate(MemoryOp weight, const Term &term, int use) {
     name += "." + std::to_string(use);
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPointAfter(weight);
-  while (isa_and_nonnull<MemoryOp>(&*outside.getInsertionPoint()) &&
-         cast<MemoryOp>(*outside.getInsertionPoint()).getRole() == Role::Gradient)
+  auto isGradient = [](Operation &op) {
+    auto memory = dyn_cast<MemoryOp>(op);
+    return memory && memory.getRole() == Role::Gradient;
+  };
+  while (outside.getInsertionPoint() != outside.getBlock()->end() &&
+         isGradient(*outside.getInsertionPoint()))
     outside.setInsertionPointAfter(&*outside.getInsertionPoint());
   createMemory(outside, weight.getLoc(), name, Role::Gradient, Rate::Update, weight.getType());
   builder.setInsertionPointAfterValue(term.gradient);
@@ -273,12 +277,13 @@ void BackwardPass::accumulate(MemoryOp weight, const Term &term, int use) {
 
 struct Differentiate : pdc::impl::DifferentiateBase<Differentiate> {
   void runOnOperation() override {
-    auto train = getOperation().lookupSymbol<func::FuncOp>("train");
-    if (!train) {
-      getOperation().emitError() << "the module has no function @train to differentiate";
-      return signalPassFailure();
-    }
-    if (failed(BackwardPass(train).run()))
+    auto body = [&]() -> LogicalResult {
+      auto train = getOperation().lookupSymbol<func::FuncOp>("train");
+      if (!train)
+        return getOperation().emitError() << "the module has no function @train to differentiate";
+      return BackwardPass(train).run();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
   }
 };

@@ -3,6 +3,7 @@
 #include "compiler/plan/Profile.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
@@ -39,6 +40,7 @@ Cost costOf(UnitOp unit) {
   for (auto node : unit.getBody().front().getOps<NodeOp>()) {
     if (isConstant(node))
       continue;
+    checkTypes(node);
     Cost cost = NodeFacts(node).cost(node.getResultTypes());
     total.flops += cost.flops;
     total.bytes += cost.bytes;
@@ -123,14 +125,15 @@ struct EstimateCost : pdc::impl::EstimateCostBase<EstimateCost> {
   using EstimateCostBase::EstimateCostBase;
 
   void runOnOperation() override {
-    try {
+    auto body = [&] {
       run();
-    } catch (const Error &error) {
-      getOperation().emitError() << error.what();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
-    }
   }
 
+private:
   void run() {
     const DevicePeaks &peaks = findDevicePeaks(device);
     SmallVector<UnitOp> units;

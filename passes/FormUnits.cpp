@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 #include "passes/UnitGroups.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -103,14 +104,20 @@ struct FormUnits : pdc::impl::FormUnitsBase<FormUnits> {
     return success();
   }
 
-  /// @train first: the units of @evaluate are planned with those of the same nodes in @train.
   void runOnOperation() override {
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
+  }
+
+  /// @train first: the units of @evaluate are planned with those of the same nodes in @train.
+  LogicalResult run() {
     DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth)};
     UnitOrigins origins;
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))
         if (failed(form(function, origins, options)))
-          return signalPassFailure();
+          return failure();
+    return success();
   }
 };
 

@@ -1,7 +1,10 @@
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <cmath>
 
 namespace pdc {
 #define GEN_PASS_DEF_INFERSHAPES
@@ -40,13 +43,28 @@ void replaceByConstants(NodeOp node, ArrayRef<Tensor> values, NodeNames &names) 
   node.erase();
 }
 
+/// Values are doubles: integers beyond 2^53 may have lost bits, those that mean "to the end" aside.
+void checkExact(NodeOp node, const Tensor &value) {
+  if (value.type.element != ElementType::i64)
+    return;
+  for (double element : value.data)
+    if (std::abs(element) > 0x1p53 && std::abs(element) < 0x1p63)
+      throw Error("node '" + node.getName().str() + "' makes the integer " +
+                  std::to_string(toInteger(element)) +
+                  " at compile time, expected at most 9007199254740992 (2^53)");
+}
+
 void inferNode(NodeOp node, NodeNames &names) {
   NodeFacts facts(node);
   std::vector<pdc::TensorType> outputs = facts.infer();
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))
     result.setType(toMlir(node.getContext(), type));
-  if (!isConstant(node) && node.getNumResults() > 0 && isKnown(facts, outputs))
-    replaceByConstants(node, facts.evaluate(), names);
+  if (isConstant(node) || node.getNumResults() == 0 || !isKnown(facts, outputs))
+    return;
+  std::vector<Tensor> values = facts.evaluate();
+  for (const Tensor &value : values)
+    checkExact(node, value);
+  replaceByConstants(node, values, names);
 }
 
 LogicalResult inferFunction(func::FuncOp function) {
@@ -55,20 +73,42 @@ LogicalResult inferFunction(func::FuncOp function) {
     auto node = dyn_cast<NodeOp>(op);
     if (!node)
       continue;
-    try {
-      inferNode(node, names);
-    } catch (const Error &error) {
-      return node.emitError() << error.what();
-    }
+    if (!refuseAt(node, [&] { inferNode(node, names); }))
+      return failure();
+  }
+  return success();
+}
+
+/// What a memory sums has its type; a loss is one number.
+LogicalResult checkSums(func::FuncOp function, SymbolTable &memories) {
+  for (auto sum : function.getOps<AccumulateOp>()) {
+    auto memory = memories.lookup<MemoryOp>(sum.getMemory());
+    pdc::TensorType expected = toTensorType(memory.getType());
+    pdc::TensorType found = toTensorType(sum.getValue().getType());
+    if (found == expected)
+      continue;
+    bool isLoss = sum.getMemory() == "pdc.loss" || sum.getMemory() == "pdc.evaluation_loss";
+    if (isLoss)
+      return sum.emitError() << "the loss must be a scalar: expected " << expected.toString()
+                             << ", found " << found.toString()
+                             << "; choose a scalar output or a loss that makes one of it";
+    return sum.emitError() << "memory '" << sum.getMemory() << "' sums " << expected.toString()
+                           << ", but is given " << found.toString();
   }
   return success();
 }
 
 struct InferShapes : pdc::impl::InferShapesBase<InferShapes> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(inferFunction(function)))
-        return signalPassFailure();
+    SymbolTable memories(getOperation());
+    auto body = [&] {
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        if (failed(inferFunction(function)) || failed(checkSums(function, memories)))
+          return failure();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
+      signalPassFailure();
   }
 };
 

@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -18,10 +19,15 @@ namespace {
 
 struct InsertCuts : impl::InsertCutsBase<InsertCuts> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (UnitOp unit : llvm::to_vector(function.getOps<UnitOp>()))
-        if (failed(cutResults(unit)))
-          return signalPassFailure();
+    auto body = [&] {
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        for (UnitOp unit : llvm::to_vector(function.getOps<UnitOp>()))
+          if (failed(cutResults(unit)))
+            return failure();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
+      signalPassFailure();
   }
 
 private:

@@ -1,5 +1,6 @@
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -128,9 +129,11 @@ void Labels::hoistPreparation() {
   for (auto node : function.getOps<NodeOp>())
     if (node.getPhase() == ir::Phase::Prepare)
       prepared.push_back(node);
-  for (NodeOp node : llvm::reverse(prepared))
-    if (findOperator(node.getOp())->kind == OperatorClass::view)
+  for (NodeOp node : llvm::reverse(prepared)) {
+    const Operator *rules = findOperator(node.getOp());
+    if (rules && rules->kind == OperatorClass::view && node.getNumResults() == 1)
       takeViewOutside(node);
+  }
   for (NodeOp node : prepared)
     if (node.getPhase() == ir::Phase::Prepare)
       for (Value result : node.getResults())
@@ -171,17 +174,28 @@ void Labels::keepInMemory(Value value) {
 
 struct LabelPhases : pdc::impl::LabelPhasesBase<LabelPhases> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      Labels labels(function);
-      if (failed(labels.labelRates()))
-        return signalPassFailure();
-      if (function.getSymName() == "evaluate") {
-        labels.labelEvaluatePhases();
-        continue;
-      }
-      labels.labelTrainPhases();
-      labels.hoistPreparation();
+    auto body = [&] {
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        if (failed(label(function)))
+          return failure();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
+      signalPassFailure();
+  }
+
+private:
+  static LogicalResult label(func::FuncOp function) {
+    Labels labels(function);
+    if (failed(labels.labelRates()))
+      return failure();
+    if (function.getSymName() == "evaluate") {
+      labels.labelEvaluatePhases();
+      return success();
     }
+    labels.labelTrainPhases();
+    labels.hoistPreparation();
+    return success();
   }
 };
 

@@ -1,5 +1,6 @@
 #include "passes/LegalNames.h"
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -95,8 +96,13 @@ private:
 
 struct NameValues : impl::NameValuesBase<NameValues> {
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>())
-      ProgramNames(program).assign();
+    auto body = [&] {
+      for (auto program : getOperation().getOps<ProgramOp>())
+        ProgramNames(program).assign();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
+      signalPassFailure();
   }
 };
 

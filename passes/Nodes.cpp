@@ -82,6 +82,15 @@ std::vector<Tensor> NodeFacts::evaluate() const {
   return found->evaluate(view(), inputs);
 }
 
+void checkTypes(NodeOp node) {
+  std::vector<TensorType> expected = NodeFacts(node).infer();
+  for (auto [number, result] : llvm::enumerate(node.getResults()))
+    if (!(toTensorType(result.getType()) == expected[number]))
+      throw Error("node '" + node.getName().str() + "' (" + node.getOp().str() + ") has result " +
+                  std::to_string(number) + " of type " + toTensorType(result.getType()).toString() +
+                  ", expected " + expected[number].toString());
+}
+
 NodeOp createNode(OpBuilder &builder, Location location, StringRef op, StringRef name,
                   ValueRange operands, const Attributes &attributes, StringRef origin,
                   size_t outputs) {

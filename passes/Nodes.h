@@ -42,6 +42,10 @@ private:
   std::vector<const Tensor *> valuePointers;
 };
 
+/// Throws Error unless the node's operands fit its operator and its results have the types that the
+/// shape rule gives them: what is done with a node may rely on both.
+void checkTypes(ir::NodeOp node);
+
 /// Adds a node whose result types follow from its operator's shape rule. No `origin`: a forward
 /// node.
 ir::NodeOp createNode(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef op,

@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/StageOutliner.h"
 
 #include "compiler/Error.h"
@@ -22,7 +23,11 @@ struct OutlinePrograms : impl::OutlineProgramsBase<OutlinePrograms> {
   explicit OutlinePrograms(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
 
   void runOnOperation() override {
-    if (!refuseAt(getOperation(), [&] { outline(); }))
+    auto body = [&] {
+      outline();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
       signalPassFailure();
   }
 

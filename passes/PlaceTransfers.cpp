@@ -1,5 +1,5 @@
 #include "passes/Passes.h"
-#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 
 #include "compiler/schedule/Proof.h"
@@ -17,11 +17,12 @@ namespace {
 
 struct PlaceTransfers : impl::PlaceTransfersBase<PlaceTransfers> {
   void runOnOperation() override {
-    bool placed = refuseAt(getOperation(), [&] {
+    auto place = [&] {
       placeTraining();
       placeEvaluation();
-    });
-    if (!placed)
+      return success();
+    };
+    if (failed(runChecked(getOperation(), place)))
       signalPassFailure();
   }
 
@@ -40,8 +41,7 @@ private:
     TaggedEdges edges = findEdges(getOperation(), Rows::evaluation);
     Schedule schedule = readSchedule(getOperation(), Rows::evaluation, edges);
     placeTransfersAtRuns(schedule, edges.edges);
-    int64_t enough = 2 * static_cast<int64_t>(schedule.ranks.size()) + 2;
-    proveNoDeadlock(unrollEvaluation(schedule, enough), edges.edges);
+    proveNoDeadlock(schedule, edges.edges);
     writeSchedule(getOperation(), schedule, Rows::evaluation, edges);
   }
 };

@@ -3,8 +3,6 @@
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 
-#include "mlir/IR/Operation.h"
-
 namespace pdc {
 
 std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const std::string &file) {
@@ -26,16 +24,6 @@ std::vector<int> ranksOfStages(const Plan *plan, int stages) {
                                                                   : stage);
   }
   return ranks;
-}
-
-bool refuseAt(mlir::Operation *op, const std::function<void()> &body) {
-  try {
-    body();
-    return true;
-  } catch (const Error &error) {
-    op->emitError() << error.what();
-    return false;
-  }
 }
 
 } // namespace pdc

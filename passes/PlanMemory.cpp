@@ -1,7 +1,7 @@
 #include "passes/Buffers.h"
 #include "passes/PackIntervals.h"
 #include "passes/Passes.h"
-#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 #include "passes/Values.h"
 
@@ -20,8 +20,6 @@ using namespace pdc::ir;
 namespace pdc {
 namespace {
 
-constexpr int evaluationCopies = 2;
-
 /// Lays out one program.
 class ArenaPlanner {
 public:
@@ -30,6 +28,7 @@ public:
       : program(program), early(early), buffers(program) {}
 
   void plan() {
+    checkHomes();
     collectMoments();
     placePersistent("fixed", 1);
     placePersistent("versions", ringDepth());
@@ -47,6 +46,17 @@ private:
     int64_t bytes = 0;
     int64_t copies = 1;
   };
+
+  void checkHomes() {
+    for (auto memory : program.getOps<MemoryOp>())
+      if (!memory.getHome() || memory.getHome()->getRegion() != regionOf(memory))
+        throw Error("memory '" + memory.getSymName().str() + "' has no home in region '" +
+                    regionOf(memory) + "'; run assign-homes first");
+    program.walk([&](UnitOp unit) {
+      if (!unit.getHomes() || unit.getHomes()->size() != unit.getNumResults())
+        throw Error("unit '" + unit.getName().str() + "' has no homes; run assign-homes first");
+    });
+  }
 
   /// Numbers the operations along a microbatch's life in its stage: forward, a moment between, then
   /// backward. Other tasks count for themselves.
@@ -187,8 +197,11 @@ private:
   }
 
   HomeAttr placed(HomeAttr home, const Buffer &buffer) {
-    return HomeAttr::get(program.getContext(), home.getRegion(), offsets.at(&buffer),
-                         home.getBytes());
+    auto offset = offsets.find(&buffer);
+    if (offset == offsets.end())
+      throw Error("a value of " + std::to_string(home.getBytes()) + " bytes in region '" +
+                  home.getRegion().str() + "' lies in no task; run assign-homes again");
+    return HomeAttr::get(program.getContext(), home.getRegion(), offset->second, home.getBytes());
   }
 
   void writeHomes() {
@@ -231,9 +244,16 @@ private:
 
 struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
   void runOnOperation() override {
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
+  }
+
+private:
+  LogicalResult run() {
     for (auto program : getOperation().getOps<ProgramOp>())
       if (!refuseAt(program, [&] { ArenaPlanner(program, findEarlyArrivals(program)).plan(); }))
-        return signalPassFailure();
+        return failure();
+    return success();
   }
 };
 

@@ -43,6 +43,7 @@ struct Copies {
 class Replay {
 public:
   explicit Replay(ProgramOp program) : program(program), symbols(program) {
+    checkPlaces();
     for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>()) {
       auto number = [&](StringRef key) { return region.getAs<IntegerAttr>(key).getInt(); };
       regions[region.getAs<StringAttr>("name").getValue()] = {number("offset"), number("stride"),
@@ -64,6 +65,20 @@ public:
   }
 
 private:
+  void checkPlaces() {
+    if (!program.getRegions())
+      throw Error("program @" + program.getSymName().str() +
+                  " has no arena; run plan-memory first");
+    for (auto memory : program.getOps<MemoryOp>())
+      if (!memory.getHome())
+        throw Error("memory '" + memory.getSymName().str() +
+                    "' has no home; run assign-homes first");
+    program.walk([&](UnitOp unit) {
+      if (!unit.getHomes())
+        throw Error("unit '" + unit.getName().str() + "' has no homes; run assign-homes first");
+    });
+  }
+
   [[noreturn]] void refuse(const std::string &what) {
     throw Error("program @" + program.getSymName().str() + ": " + what +
                 "; this is a mistake of the memory plan, please report it with the model");
@@ -99,6 +114,13 @@ private:
     contents[{memory, address}] = content;
   }
 
+  int64_t contentOf(MemoryOp memory, int64_t address) {
+    auto content = contents.find({memory, address});
+    if (content == contents.end())
+      refuse("memory '" + memory.getSymName().str() + "' is read before it is written");
+    return content->second;
+  }
+
   void expect(const Located &located, const std::string &who) {
     int64_t other = bytes.findOther(located.address, located.bytes, located.content);
     if (other >= 0)
@@ -125,7 +147,7 @@ private:
       if (isKept(memory)) {
         int64_t version = stages.begin()->second.version;
         int64_t at = address(*memory.getHome(), Copies{}, version);
-        expect({at, memory.getHome()->getBytes(), contents.at({memory, at})},
+        expect({at, memory.getHome()->getBytes(), contentOf(memory, at)},
                "memory '" + memory.getSymName().str() + "' after the drain");
       }
   }
@@ -197,7 +219,7 @@ private:
     std::string which = "'" + name + "' of microbatch " + std::to_string(step.task.microbatch);
     if (step.kind == StepKind::receive)
       return write(box, at, bytes.newContent("received " + which));
-    Located sent{at, box.getHome()->getBytes(), contents[{box, at}]};
+    Located sent{at, box.getHome()->getBytes(), contentOf(box, at)};
     expect(sent, "the send of " + which);
     stage.sends[copies.slot].push_back(sent);
   }
@@ -278,10 +300,7 @@ private:
     auto version = dyn_cast<WeightVersionOp>(op);
     bool stashed = version && version.getVersion() == Version::OfMicrobatch;
     int64_t at = address(*from.getHome(), copies, stashed ? copies.stashed : copies.latest);
-    auto content = contents.find({from, at});
-    if (content == contents.end())
-      refuse("memory '" + from.getSymName().str() + "' is read before it is written");
-    values[op->getResult(0)] = {at, from.getHome()->getBytes(), content->second};
+    values[op->getResult(0)] = {at, from.getHome()->getBytes(), contentOf(from, at)};
   }
 
   Located locate(UnitOp unit, size_t result, const Copies &copies) {
@@ -320,7 +339,7 @@ private:
       if (auto sum = dyn_cast<AccumulateOp>(user); sum && sum.getFused() && !copies.startsSums) {
         MemoryOp into = memory(sum.getMemory());
         int64_t at = address(*into.getHome(), copies, copies.latest);
-        expect({at, into.getHome()->getBytes(), contents.at({into, at})},
+        expect({at, into.getHome()->getBytes(), contentOf(into, at)},
                "the sum '" + sum.getMemory().str() + "'");
       }
   }
@@ -359,7 +378,7 @@ private:
       return;
     }
     if (!copies.startsSums)
-      expect({at, into.getHome()->getBytes(), contents.at({into, at})}, "the sum " + who);
+      expect({at, into.getHome()->getBytes(), contentOf(into, at)}, "the sum " + who);
     write(into, at, bytes.newContent("the sum " + who));
   }
 

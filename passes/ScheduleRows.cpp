@@ -1,6 +1,7 @@
 #include "passes/ScheduleRows.h"
 
 #include "compiler/Error.h"
+#include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Rows.h"
 #include "passes/Values.h"
 
@@ -89,22 +90,6 @@ TaggedEdges findEdges(ModuleOp module, Rows rows) {
   return found;
 }
 
-Schedule unrollEvaluation(const Schedule &schedule, int64_t iterations) {
-  Schedule finite = schedule;
-  finite.asynchronous = false;
-  finite.microbatches = iterations;
-  finite.period = 0;
-  for (RankRows &rows : finite.ranks) {
-    std::vector<Step> once = std::exchange(rows.repeat, {});
-    for (int64_t iteration = 0; iteration < iterations; ++iteration)
-      for (Step step : once) {
-        step.task.microbatch += iteration;
-        rows.warmUp.push_back(step);
-      }
-  }
-  return finite;
-}
-
 ScheduleOp findScheduleOp(ProgramOp program, Rows rows) {
   for (auto schedule : program.getOps<ScheduleOp>())
     if (schedule.getEvaluation() == (rows == Rows::evaluation))
@@ -185,6 +170,11 @@ Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
                             readSteps(op.getDrain(), edges)};
     readStages(program, static_cast<int>(rank), schedule);
   }
+  if (rows == Rows::evaluation) {
+    schedule.slots.assign(schedule.slots.size(), evaluationCopies);
+    schedule.slotTable.assign(schedule.slotTable.size(), {0, 1});
+  }
+  checkRows(schedule, edges.edges);
   return schedule;
 }
 

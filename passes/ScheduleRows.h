@@ -20,16 +20,16 @@ struct TaggedEdges {
 };
 TaggedEdges findEdges(mlir::ModuleOp module, Rows rows);
 
-/// The schedule as the programs hold it, with slots and versions where stages have them.
+/// Evaluation microbatches that a stage holds at once: one is computed while another is sent.
+constexpr int evaluationCopies = 2;
+
+/// The schedule as the programs hold it, with slots and versions where stages have them. Its rows
+/// have been checked by checkRows.
 Schedule readSchedule(mlir::ModuleOp module, Rows rows, const TaggedEdges &edges);
 
 /// Replaces the rows in the programs.
 void writeSchedule(mlir::ModuleOp module, const Schedule &schedule, Rows rows,
                    const TaggedEdges &edges);
-
-/// So many iterations of an evaluation as rows that end, for proofs: a stage that evaluation does
-/// not need runs ahead of the others without end, and has no steady state with them.
-Schedule unrollEvaluation(const Schedule &schedule, int64_t iterations);
 
 /// The schedule op of a program; null before build-schedule.
 ir::ScheduleOp findScheduleOp(ir::ProgramOp program, Rows rows);

@@ -51,7 +51,7 @@ void StageOutliner::outline(StageOp target, func::FuncOp train, func::FuncOp eva
     auto op = builder.create<TaskOp>(target.getLoc(), phase);
     op.getBody().emplaceBlock();
     TaskOp::ensureTerminator(op.getBody(), builder, op.getLoc());
-    tasks.push_back({op, {}, {}});
+    tasks.push_back({op, {}});
   }
   for (TaskBody &task : tasks) {
     if (train && task.op.getPhase() != ir::Phase::Evaluate)
@@ -124,7 +124,7 @@ void StageOutliner::addStore(TaskBody &task, Operation *store) {
   operands.map(store->getOperand(0), copy);
   builder.clone(*store, operands);
   touchedMemories.insert(memoryOf(store).getAttr());
-  task.written[memoryOf(store).getAttr()] = store;
+  written[memoryOf(store).getAttr()] = store;
 }
 
 Value StageOutliner::valueIn(TaskBody &task, Value value) {
@@ -151,7 +151,7 @@ Value StageOutliner::valueIn(TaskBody &task, Value value) {
 /// A read moves down to its first reader; nothing may have changed the memory between.
 Value StageOutliner::readCopy(TaskBody &task, Operation *read) {
   if (FlatSymbolRefAttr memory = memoryOf(read)) {
-    Operation *write = task.written.lookup(memory.getAttr());
+    Operation *write = written.lookup(memory.getAttr());
     if (write && write->getBlock() == read->getBlock() && read->isBeforeInBlock(write))
       throw Error("memory '" + memory.getValue().str() +
                   "' is read for a unit that runs after its next value is written");
@@ -179,6 +179,10 @@ Value StageOutliner::readInbox(TaskBody &task, CutOp cut) {
 }
 
 Value StageOutliner::readStored(TaskBody &task, Value value, UnitOp producer) {
+  if (static_cast<int64_t>(*producer.getStage()) != stage)
+    throw Error("'" + tensorName(value) + "' of stage " + std::to_string(*producer.getStage()) +
+                " is read on stage " + std::to_string(stage) +
+                " without a cut; run insert-cuts first");
   bool keeps =
       task.op.getPhase() == ir::Phase::Backward && taskPhase(producer) == ir::Phase::Forward;
   if (!keeps)

@@ -59,8 +59,6 @@ private:
   struct TaskBody {
     ir::TaskOp op;
     mlir::IRMapping values;
-    /// What this task has written so far, and the operation that did.
-    llvm::DenseMap<mlir::StringAttr, mlir::Operation *> written;
   };
 
   void addOperations(TaskBody &task, mlir::func::FuncOp function);
@@ -79,6 +77,9 @@ private:
   const Crossings &crossings;
   MemoryNames &names;
   std::vector<TaskBody> tasks;
+  /// What the tasks have written so far, in the order in which a microbatch meets them, and the
+  /// operation that did.
+  llvm::DenseMap<mlir::StringAttr, mlir::Operation *> written;
   llvm::DenseMap<mlir::Value, std::string> storage;
   llvm::StringSet<> inboxes;
   llvm::StringSet<> prepared;

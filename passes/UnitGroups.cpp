@@ -1,4 +1,5 @@
 #include "passes/UnitGroups.h"
+#include "passes/Refusal.h"
 #include "passes/UnitFacts.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -32,8 +33,8 @@ LogicalResult UnitGroups::form() {
   auto isForward = [](NodeOp node) { return node.getPhase() == Phase::Forward; };
   for (bool forward : {true, false})
     for (auto node : function.getOps<NodeOp>())
-      if (isForward(node) == forward && isUnitNode(node))
-        place(node);
+      if (isForward(node) == forward && isUnitNode(node) && !refuseAt(node, [&] { place(node); }))
+        return failure();
   finish();
   return success();
 }
@@ -43,6 +44,8 @@ LogicalResult UnitGroups::checkOrigins() {
     if (!node.getPhase() || !node.getRate())
       return node.emitError() << "node '" << node.getName()
                               << "' has no phase or no rate; run label-phases first";
+    if (!refuseAt(node, [&] { checkTypes(node); }))
+      return failure();
     if (node.getOrigin() && !nodeNamed.contains(*node.getOrigin()))
       return node.emitError() << "node '" << node.getName() << "' comes from node '"
                               << *node.getOrigin() << "', which is not in this function";

@@ -1,4 +1,5 @@
 #include "passes/Passes.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 #include "passes/Values.h"
 
@@ -126,7 +127,7 @@ struct VerifyLevel : impl::VerifyLevelBase<VerifyLevel> {
   using VerifyLevelBase::VerifyLevelBase;
 
   void runOnOperation() override {
-    if (failed(check(getOperation())))
+    if (failed(runChecked(getOperation(), [&] { return check(getOperation()); })))
       signalPassFailure();
   }
 

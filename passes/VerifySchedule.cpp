@@ -1,5 +1,5 @@
 #include "passes/Passes.h"
-#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ReplayMemory.h"
 #include "passes/ScheduleRows.h"
 
@@ -18,27 +18,25 @@ namespace {
 
 struct VerifySchedule : impl::VerifyScheduleBase<VerifySchedule> {
   void runOnOperation() override {
-    bool proven = refuseAt(getOperation(), [&] {
-      prove(Rows::training);
-      prove(Rows::evaluation);
-    });
-    if (!proven)
-      return signalPassFailure();
-    for (auto program : getOperation().getOps<ProgramOp>())
-      if (!refuseAt(program, [&] { replayMemory(program); }))
-        return signalPassFailure();
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
   }
 
 private:
+  LogicalResult run() {
+    prove(Rows::training);
+    prove(Rows::evaluation);
+    for (auto program : getOperation().getOps<ProgramOp>())
+      if (!refuseAt(program, [&] { replayMemory(program); }))
+        return failure();
+    return success();
+  }
+
   void prove(Rows rows) {
     TaggedEdges edges = findEdges(getOperation(), rows);
     Schedule schedule = readSchedule(getOperation(), rows, edges);
-    if (rows == Rows::evaluation)
-      schedule = unrollEvaluation(schedule, 2 * static_cast<int64_t>(schedule.ranks.size()) + 2);
-    checkRows(schedule, edges.edges);
     proveNoDeadlock(schedule, edges.edges);
-    if (rows == Rows::training)
-      checkData(schedule, edges.edges);
+    checkData(schedule, edges.edges);
   }
 };
 

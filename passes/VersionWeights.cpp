@@ -1,5 +1,5 @@
 #include "passes/Passes.h"
-#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
 #include "passes/Values.h"
 
@@ -20,12 +20,18 @@ namespace {
 
 struct VersionWeights : impl::VersionWeightsBase<VersionWeights> {
   void runOnOperation() override {
-    for (auto program : getOperation().getOps<ProgramOp>())
-      if (!refuseAt(program, [&] { version(program); }))
-        return signalPassFailure();
+    if (failed(runChecked(getOperation(), [&] { return run(); })))
+      signalPassFailure();
   }
 
 private:
+  LogicalResult run() {
+    for (auto program : getOperation().getOps<ProgramOp>())
+      if (!refuseAt(program, [&] { version(program); }))
+        return failure();
+    return success();
+  }
+
   void version(ProgramOp program) {
     ScheduleOp schedule = findScheduleOp(program, Rows::training);
     if (!schedule)

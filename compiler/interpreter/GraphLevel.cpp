@@ -23,6 +23,8 @@ namespace {
 class TrainBody {
 public:
   TrainBody(Machine &machine, mlir::func::FuncOp function) : machine(machine) {
+    if (!function.getBody().hasOneBlock())
+      throw Error("function @" + function.getSymName().str() + " is not one block of operations");
     for (mlir::Operation &op : function.getBody().front().without_terminator())
       all.push_back(&op);
   }

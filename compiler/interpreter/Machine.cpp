@@ -36,7 +36,7 @@ std::optional<Tensor> Machines::total(const std::string &name) const {
   std::optional<Tensor> sum, reduced;
   for (const auto &machine : machines) {
     Memory *memory = machine->find(name);
-    if (!memory)
+    if (!memory || !isSum(*memory))
       continue;
     const Tensor &part = memory->held.at(0).value;
     if (!memory->fresh)
@@ -53,7 +53,7 @@ std::optional<Tensor> Machines::total(const std::string &name) const {
 void Machines::reduce(const std::string &name) {
   std::optional<Tensor> sum = total(name);
   for (const auto &machine : machines)
-    if (Memory *memory = machine->find(name)) {
+    if (Memory *memory = machine->find(name); memory && isSum(*memory)) {
       memory->held[0] = {0, *sum};
       memory->fresh = false;
     }
@@ -116,8 +116,9 @@ double Machine::gradientScale() const {
   if (others.asynchronous)
     return 1;
   std::optional<Tensor> weight = others.total("pdc.loss_weight");
-  if (!weight)
-    throw Error(name + ": 'pdc.gradient_scale' is read, but no program sums 'pdc.loss_weight'");
+  if (!weight || weight->data.size() != 1)
+    throw Error(name +
+                ": 'pdc.gradient_scale' is read, but no program sums a scalar 'pdc.loss_weight'");
   return 1 / weight->data.at(0);
 }
 
@@ -171,8 +172,14 @@ void Machine::put(llvm::StringRef key, Tensor value, const Run &run) {
   get(key).held[slotOf(run)] = {run.microbatch, std::move(value)};
 }
 
+void Machine::checkShape(const Memory &memory, const Tensor &value, const Run &run) const {
+  if (value.type.shape != memory.type.shape)
+    refuse(memory, run, "is " + memory.type.toString() + ", but is given " + value.type.toString());
+}
+
 void Machine::write(llvm::StringRef key, Tensor value, const Run &run) {
   Memory &memory = get(key);
+  checkShape(memory, value, run);
   if (isPerMicrobatch(memory))
     return put(key, std::move(value), run);
   if (isVersioned(memory))
@@ -181,7 +188,9 @@ void Machine::write(llvm::StringRef key, Tensor value, const Run &run) {
 }
 
 void Machine::commit(llvm::StringRef key, Tensor value, const Run &run) {
-  holdVersion(get(key), updates[run.stage] + 1, std::move(value), run);
+  Memory &memory = get(key);
+  checkShape(memory, value, run);
+  holdVersion(memory, updates[run.stage] + 1, std::move(value), run);
 }
 
 /// Version v lies in copy v % depth; without a depth every version stays.
@@ -236,6 +245,7 @@ void Machine::accumulate(llvm::StringRef key, Tensor value, const Run &run) {
   Memory &memory = get(key);
   if (!isSum(memory))
     refuse(memory, run, "cannot be added to: its role is neither gradient nor metric");
+  checkShape(memory, value, run);
   Held &sum = memory.held[0];
   if (memory.fresh && memory.sumOfUpdate == updates[run.stage])
     for (size_t i = 0; i < value.data.size(); ++i)

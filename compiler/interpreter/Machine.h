@@ -84,6 +84,7 @@ public:
 
 private:
   [[noreturn]] void refuse(const Memory &memory, const Run &run, const std::string &what) const;
+  void checkShape(const Memory &memory, const Tensor &value, const Run &run) const;
   int64_t slotOf(const Run &run) const;
   double gradientScale() const;
   Tensor readInput(Memory &memory, const Run &run);

@@ -9,29 +9,53 @@ namespace pdc {
 
 Type toMlir(MLIRContext *context, ElementType element) {
   switch (element) {
-  case ElementType::f32: return Float32Type::get(context);
-  case ElementType::f64: return Float64Type::get(context);
-  case ElementType::f16: return Float16Type::get(context);
-  case ElementType::bf16: return BFloat16Type::get(context);
-  case ElementType::i64: return IntegerType::get(context, 64);
-  case ElementType::i32: return IntegerType::get(context, 32);
-  case ElementType::i8: return IntegerType::get(context, 8);
-  case ElementType::u8: return IntegerType::get(context, 8, IntegerType::Unsigned);
-  case ElementType::boolean: return IntegerType::get(context, 1);
+  case ElementType::f32:
+    return Float32Type::get(context);
+  case ElementType::f64:
+    return Float64Type::get(context);
+  case ElementType::f16:
+    return Float16Type::get(context);
+  case ElementType::bf16:
+    return BFloat16Type::get(context);
+  case ElementType::i64:
+    return IntegerType::get(context, 64);
+  case ElementType::i32:
+    return IntegerType::get(context, 32);
+  case ElementType::i8:
+    return IntegerType::get(context, 8);
+  case ElementType::u8:
+    return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case ElementType::boolean:
+    return IntegerType::get(context, 1);
   }
   throw Error("unknown element type");
 }
 
+std::optional<ElementType> findElementType(Type type) {
+  if (type.isF32())
+    return ElementType::f32;
+  if (type.isF64())
+    return ElementType::f64;
+  if (type.isF16())
+    return ElementType::f16;
+  if (type.isBF16())
+    return ElementType::bf16;
+  if (type.isSignlessInteger(64))
+    return ElementType::i64;
+  if (type.isSignlessInteger(32))
+    return ElementType::i32;
+  if (type.isSignlessInteger(8))
+    return ElementType::i8;
+  if (type.isUnsignedInteger(8))
+    return ElementType::u8;
+  if (type.isSignlessInteger(1))
+    return ElementType::boolean;
+  return std::nullopt;
+}
+
 ElementType toElementType(Type type) {
-  if (type.isF32()) return ElementType::f32;
-  if (type.isF64()) return ElementType::f64;
-  if (type.isF16()) return ElementType::f16;
-  if (type.isBF16()) return ElementType::bf16;
-  if (type.isSignlessInteger(64)) return ElementType::i64;
-  if (type.isSignlessInteger(32)) return ElementType::i32;
-  if (type.isSignlessInteger(8)) return ElementType::i8;
-  if (type.isUnsignedInteger(8)) return ElementType::u8;
-  if (type.isSignlessInteger(1)) return ElementType::boolean;
+  if (std::optional<ElementType> element = findElementType(type))
+    return *element;
   throw Error("an element type that pdc does not know");
 }
 
@@ -77,6 +101,11 @@ DenseElementsAttr toMlir(MLIRContext *context, const Tensor &tensor) {
 }
 
 Tensor toTensor(DenseElementsAttr elements) {
+  constexpr int64_t most = 1 << 26;
+  if (elements.getNumElements() > most)
+    throw Error("a constant has " + std::to_string(elements.getNumElements()) +
+                " elements, expected at most " + std::to_string(most) +
+                "; larger values are memories");
   Tensor tensor{toTensorType(elements.getType()), {}};
   tensor.data.reserve(elements.getNumElements());
   if (isa<FloatType>(elements.getElementType())) {
@@ -87,7 +116,8 @@ Tensor toTensor(DenseElementsAttr elements) {
     }
     return tensor;
   }
-  bool isSigned = tensor.type.element != ElementType::u8 && tensor.type.element != ElementType::boolean;
+  bool isSigned =
+      tensor.type.element != ElementType::u8 && tensor.type.element != ElementType::boolean;
   for (APInt value : elements.getValues<APInt>())
     tensor.data.push_back(isSigned ? static_cast<double>(value.getSExtValue())
                                    : static_cast<double>(value.getZExtValue()));
@@ -98,7 +128,9 @@ namespace {
 struct AttributeToMlir {
   MLIRContext *context;
   using Result = mlir::Attribute;
-  Result operator()(int64_t value) { return IntegerAttr::get(IntegerType::get(context, 64), value); }
+  Result operator()(int64_t value) {
+    return IntegerAttr::get(IntegerType::get(context, 64), value);
+  }
   Result operator()(double value) { return FloatAttr::get(Float64Type::get(context), value); }
   Result operator()(const std::string &value) { return StringAttr::get(context, value); }
   Result operator()(const std::vector<int64_t> &v) { return DenseI64ArrayAttr::get(context, v); }

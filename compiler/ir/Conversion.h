@@ -3,11 +3,15 @@
 #include "compiler/ir/Pdc.h"
 #include "compiler/operators/Operator.h"
 
+#include <optional>
+
 namespace pdc {
 
 /// Between the plain structs of compiler/operators and MLIR's types and attributes. A boolean is i1,
 /// unsigned bytes are ui8; integers are signless.
 mlir::Type toMlir(mlir::MLIRContext *context, ElementType element);
+std::optional<ElementType> findElementType(mlir::Type type);
+/// Throws Error for another type.
 ElementType toElementType(mlir::Type type);
 mlir::RankedTensorType toMlir(mlir::MLIRContext *context, const TensorType &type,
                               llvm::StringRef layout = "");

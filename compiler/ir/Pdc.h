@@ -14,6 +14,20 @@ namespace mlir {
 class PatternRewriter;
 }
 
+namespace pdc::ir {
+
+/// Refuses operands that no operation of this dialect makes and tensors that pdc has no kernels
+/// for.
+llvm::LogicalResult verifyKnownValues(mlir::Operation *op);
+
+template <class Concrete>
+class KnownValues : public mlir::OpTrait::TraitBase<Concrete, KnownValues> {
+public:
+  static llvm::LogicalResult verifyTrait(mlir::Operation *op) { return verifyKnownValues(op); }
+};
+
+} // namespace pdc::ir
+
 #include "compiler/ir/PdcDialect.h.inc"
 #include "compiler/ir/PdcEnums.h.inc"
 

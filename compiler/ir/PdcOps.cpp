@@ -6,49 +6,11 @@
 using namespace mlir;
 using namespace pdc::ir;
 
-/// The memory that a symbol names: in the enclosing program if there is one, else in the module.
-static LogicalResult verifyMemoryUser(Operation *op, FlatSymbolRefAttr name, Type type,
-                                      SymbolTableCollection &tables) {
-  auto memory = tables.lookupNearestSymbolFrom<MemoryOp>(op, name);
-  if (!memory)
-    return op->emitOpError() << "names " << name << ", which is no memory in reach";
-  auto unencoded = [](Type t) -> Type {
-    auto ranked = dyn_cast<RankedTensorType>(t);
-    return ranked ? RankedTensorType::get(ranked.getShape(), ranked.getElementType()) : t;
-  };
-  if (isa<RankedTensorType>(type) && unencoded(type) != unencoded(memory.getType()))
-    return op->emitOpError() << "has type " << type << ", but memory " << name << " has type "
-                             << memory.getType();
-  return success();
-}
-
-LogicalResult ReadOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyMemoryUser(*this, getMemoryAttr(), getValue().getType(), tables);
-}
-LogicalResult WriteOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyMemoryUser(*this, getMemoryAttr(), getValue().getType(), tables);
-}
-LogicalResult WeightVersionOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyMemoryUser(*this, getMemoryAttr(), getValue().getType(), tables);
-}
-LogicalResult CommitOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyMemoryUser(*this, getMemoryAttr(), getValue().getType(), tables);
-}
-LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &tables) {
-  return verifyMemoryUser(*this, getMemoryAttr(), getValue().getType(), tables);
-}
-
-LogicalResult CutOp::verify() {
-  if (getFrom() == getTo())
-    return emitOpError() << "from stage " << getFrom() << " to itself";
-  return success();
-}
-
 // pdc.unit "name" origin "origin" forward microbatch (%a = %x : t, ...) -> (t, ...) {attrs} { ... }
 
 void UnitOp::print(OpAsmPrinter &p) {
-  p << ' ' << getNameAttr() << " origin " << getOriginAttr() << ' '
-    << stringifyPhase(getPhase()) << ' ' << stringifyRate(getRate()) << " (";
+  p << ' ' << getNameAttr() << " origin " << getOriginAttr() << ' ' << stringifyPhase(getPhase())
+    << ' ' << stringifyRate(getRate()) << " (";
   Block &block = getBody().front();
   llvm::interleaveComma(llvm::zip(block.getArguments(), getOperands()), p, [&](auto pair) {
     auto [argument, operand] = pair;
@@ -57,7 +19,8 @@ void UnitOp::print(OpAsmPrinter &p) {
   p << ") -> (";
   llvm::interleaveComma(getResultTypes(), p);
   p << ')';
-  p.printOptionalAttrDictWithKeyword(getOperation()->getAttrs(), {"name", "origin", "phase", "rate"});
+  p.printOptionalAttrDictWithKeyword(getOperation()->getAttrs(),
+                                     {"name", "origin", "phase", "rate"});
   p << ' ';
   p.printRegion(getBody(), /*printEntryBlockArgs=*/false);
 }
@@ -82,8 +45,7 @@ ParseResult UnitOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.parseAttribute(origin, "origin", result.attributes) ||
       parseEnum<PhaseAttr>(parser, result, "phase",
                            [](StringRef s) { return symbolizePhase(s); }) ||
-      parseEnum<RateAttr>(parser, result, "rate",
-                          [](StringRef s) { return symbolizeRate(s); }))
+      parseEnum<RateAttr>(parser, result, "rate", [](StringRef s) { return symbolizeRate(s); }))
     return failure();
   SmallVector<OpAsmParser::Argument> arguments;
   SmallVector<OpAsmParser::UnresolvedOperand> operands;
@@ -106,23 +68,8 @@ ParseResult UnitOp::parse(OpAsmParser &parser, OperationState &result) {
   SMLoc where = parser.getCurrentLocation();
   if (parser.parseOptionalAttrDictWithKeyword(result.attributes) ||
       parser.resolveOperands(operands, types, where, result.operands) ||
-      parser.parseRegion(*result.addRegion(), arguments))
+      parser.parseRegion(*result.addRegion(), arguments, /*enableNameShadowing=*/true))
     return failure();
-  return success();
-}
-
-LogicalResult UnitOp::verify() {
-  Block &block = getBody().front();
-  if (block.getNumArguments() != getNumOperands())
-    return emitOpError() << "has " << getNumOperands() << " operands but "
-                         << block.getNumArguments() << " block arguments";
-  auto yield = dyn_cast<YieldOp>(block.getTerminator());
-  if (!yield || yield.getValues().size() != getNumResults())
-    return emitOpError() << "yields another number of values than its " << getNumResults()
-                         << " results";
-  for (Operation &op : block.without_terminator())
-    if (!isa<NodeOp, AbsentOp>(op))
-      return op.emitOpError() << "stands in a unit, which holds nodes only";
   return success();
 }
 

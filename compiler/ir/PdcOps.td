@@ -6,11 +6,17 @@ include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-class Pdc_Op<string mnemonic, list<Trait> traits = []> : Op<Pdc_Dialect, mnemonic, traits>;
+
+/// Operands are results of this dialect's operations in the same block (in a unit also its block
+/// arguments) and tensors have element types and layouts that pdc knows: passes rely on both.
+def Pdc_KnownValues : NativeOpTrait<"KnownValues"> { let cppNamespace = "::pdc::ir"; }
+
+class Pdc_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Pdc_Dialect, mnemonic, !listconcat([Pdc_KnownValues], traits)>;
 
 def Pdc_Value : AnyTypeOf<[AnyTensor, NoneType]>;
 
-def Pdc_MemoryOp : Pdc_Op<"memory", [Symbol]> {
+def Pdc_MemoryOp : Pdc_Op<"memory", [Symbol, ParentOneOf<["::mlir::ModuleOp", "ProgramOp"]>]> {
   let summary = "named memory";
   let description = [{
     Everything that outlives one microbatch's computation or comes from outside: weights, inputs,
@@ -28,6 +34,7 @@ def Pdc_MemoryOp : Pdc_Op<"memory", [Symbol]> {
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() { return ::llvm::cast<::mlir::RankedTensorType>(getType()); }
   }];
+  let hasVerifier = 1;
 }
 
 def Pdc_ReadOp : Pdc_Op<"read", [DeclareOpInterfaceMethods<SymbolUserOpInterface>, MemoryEffects<[MemRead]>]> {
@@ -124,7 +131,8 @@ def Pdc_CutOp : Pdc_Op<"cut", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Pdc_ProgramOp : Pdc_Op<"program", [Symbol, SymbolTable, NoTerminator, SingleBlock, IsolatedFromAbove, NoRegionArguments]> {
+def Pdc_ProgramOp : Pdc_Op<"program", [Symbol, SymbolTable, HasParent<"::mlir::ModuleOp">, NoTerminator, SingleBlock,
+                                       IsolatedFromAbove, NoRegionArguments]> {
   let summary = "what a rank runs: its memories, its stages, its rows";
   let description = [{
     A symbol table of its own: a memory that two programs share (a metric, a tied weight) is in both,
@@ -137,6 +145,7 @@ def Pdc_ProgramOp : Pdc_Op<"program", [Symbol, SymbolTable, NoTerminator, Single
                        OptionalAttr<ArrayAttr>:$regions);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `ranks` $ranks attr-dict-with-keyword $body";
+  let hasVerifier = 1;
 }
 
 def Pdc_StageOp : Pdc_Op<"stage", [HasParent<"ProgramOp">, NoTerminator, SingleBlock, NoRegionArguments]> {
@@ -145,6 +154,7 @@ def Pdc_StageOp : Pdc_Op<"stage", [HasParent<"ProgramOp">, NoTerminator, SingleB
                        OptionalAttr<I64Attr>:$versions);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$id attr-dict-with-keyword $body";
+  let hasVerifier = 1;
 }
 
 def Pdc_TaskOp : Pdc_Op<"task", [HasParent<"StageOp">, SingleBlock, NoRegionArguments,
@@ -153,6 +163,7 @@ def Pdc_TaskOp : Pdc_Op<"task", [HasParent<"StageOp">, SingleBlock, NoRegionArgu
   let arguments = (ins Pdc_Phase:$phase);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$phase attr-dict-with-keyword $body";
+  let hasVerifier = 1;
 }
 
 def Pdc_YieldOp : Pdc_Op<"yield", [Pure, Terminator, ParentOneOf<["UnitOp", "TaskOp"]>]> {
@@ -173,30 +184,35 @@ def Pdc_ScheduleOp : Pdc_Op<"schedule", [HasParent<"ProgramOp">, NoTerminator, N
                        UnitAttr:$evaluation);
   let regions = (region AnyRegion:$warm_up, AnyRegion:$repeat, AnyRegion:$drain);
   let assemblyFormat = "$name attr-dict-with-keyword `warm_up` $warm_up `repeat` $repeat `drain` $drain";
+  let hasVerifier = 1;
 }
 
 def Pdc_RunOp : Pdc_Op<"run", [HasParent<"ScheduleOp">]> {
   let summary = "runs a task";
   let arguments = (ins I64Attr:$stage, Pdc_Phase:$phase, I64Attr:$microbatch);
   let assemblyFormat = "$stage $phase $microbatch attr-dict";
+  let hasVerifier = 1;
 }
 
-def Pdc_SendOp : Pdc_Op<"send", [HasParent<"ScheduleOp">]> {
+def Pdc_SendOp : Pdc_Op<"send", [HasParent<"ScheduleOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "sends an outbox to a rank";
   let arguments = (ins FlatSymbolRefAttr:$memory, I64Attr:$stage, I64Attr:$microbatch, I64Attr:$peer, I64Attr:$tag);
   let assemblyFormat = "$memory `stage` $stage `microbatch` $microbatch `to` $peer `tag` $tag attr-dict";
+  let hasVerifier = 1;
 }
 
-def Pdc_RecvOp : Pdc_Op<"recv", [HasParent<"ScheduleOp">]> {
+def Pdc_RecvOp : Pdc_Op<"recv", [HasParent<"ScheduleOp">, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "receives into an inbox from a rank";
   let arguments = (ins FlatSymbolRefAttr:$memory, I64Attr:$stage, I64Attr:$microbatch, I64Attr:$peer, I64Attr:$tag);
   let assemblyFormat = "$memory `stage` $stage `microbatch` $microbatch `from` $peer `tag` $tag attr-dict";
+  let hasVerifier = 1;
 }
 
 def Pdc_AllReduceOp : Pdc_Op<"all_reduce", [HasParent<"ScheduleOp">]> {
   let summary = "sums memories over all ranks that hold them, in rank order";
   let arguments = (ins ArrayAttr:$memories);
   let assemblyFormat = "$memories attr-dict";
+  let hasVerifier = 1;
 }
 
 #endif

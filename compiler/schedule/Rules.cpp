@@ -37,6 +37,11 @@ void RowRules::checkShape() const {
     if (rank < 0 || rank >= static_cast<int>(schedule.ranks.size()))
       refuse("a stage is placed on rank " + std::to_string(rank) + ", but there are " +
              std::to_string(schedule.ranks.size()));
+  for (const Edge &edge : edges)
+    for (int stage : {edge.fromStage, edge.toStage})
+      if (stage < 0 || stage >= static_cast<int>(schedule.rankOfStage.size()))
+        refuse("edge '" + edge.tensor + "' names stage " + std::to_string(stage) +
+               ", but there are " + std::to_string(schedule.rankOfStage.size()));
   if (schedule.microbatches < 1)
     refuse("expected at least 1 microbatch, found " + std::to_string(schedule.microbatches));
   if (schedule.asynchronous && schedule.period < 1)

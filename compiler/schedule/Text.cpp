@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 
+#include <algorithm>
 #include <charconv>
 #include <sstream>
 
@@ -47,6 +48,9 @@ std::string printSchedule(const Schedule &schedule) {
 namespace {
 
 constexpr int kMostRanks = 65536;
+constexpr Phase phases[] = {Phase::forward,        Phase::backward, Phase::backwardInput,
+                            Phase::backwardWeight, Phase::update,   Phase::prepare,
+                            Phase::evaluate};
 
 class Parser {
 public:
@@ -90,10 +94,11 @@ int64_t Parser::leading(std::string_view &word, const std::string &what) const {
 Task Parser::task(std::string_view &word) const {
   Task task;
   task.stage = static_cast<int>(leading(word, "a stage number"));
-  size_t phase = word.empty() ? std::string_view::npos : std::string_view("FBIWUPE").find(word[0]);
-  if (phase == std::string_view::npos)
-    refuse("expected a phase letter of F, B, I, W, U, E, found '" + std::string(word) + "'");
-  task.phase = static_cast<Phase>(phase);
+  auto phase =
+      std::ranges::find_if(phases, [&](Phase one) { return word.starts_with(letter(one)); });
+  if (phase == std::end(phases))
+    refuse("expected a phase letter of F, B, I, W, U, P, E, found '" + std::string(word) + "'");
+  task.phase = *phase;
   word.remove_prefix(1);
   task.microbatch = leading(word, "a microbatch number");
   return task;

@@ -44,13 +44,91 @@ module {
 
 // -----
 
-// expected-error@+1 {{the plan gives unit 'stranger' no stage, and nothing that it reads or that reads it has one; plan the model again}}
+// expected-error@+1 {{the plan gives unit 'stranger' no stage; plan the model again}}
 module {
   pdc.memory @x input microbatch : tensor<4xf32>
   func.func @train() {
     %x = pdc.read @x : tensor<4xf32>
     %b = pdc.unit "stranger" origin "stranger" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) {
       %1 = pdc.node "Relu" "stranger"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// expected-error@+1 {{the plan gives unit 'stranger' no stage, and nothing that it reads or that reads it has one; plan the model again}}
+module {
+  pdc.memory @x weight version : tensor<4xf32>
+  func.func @train() {
+    %x = pdc.weight_version @x latest : tensor<4xf32>
+    %b = pdc.unit "stranger" origin "stranger" prepare version (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "stranger"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// A plan of another model.
+// expected-error@+1 {{stage 0 of the plan names unit 'a', which the graph does not have; plan the model again}}
+module {
+  pdc.memory @x input microbatch : tensor<4xf32>
+  func.func @train() {
+    %x = pdc.read @x : tensor<4xf32>
+    %b = pdc.unit "b" origin "b" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "b"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// expected-error@+1 {{stage 1 of the plan names node 'd', which the graph does not have; plan the model again}}
+module {
+  pdc.memory @x input microbatch : tensor<4xf32>
+  func.func @train() {
+    %x = pdc.read @x : tensor<4xf32>
+    %a = pdc.unit "a" origin "a" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "a"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "b"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "c"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+// expected-error@+1 {{the plan is for microbatches of 4 samples, but the graph's have 8; plan the model again}}
+module attributes {pdc.microbatch_size = 8 : i64} {
+  pdc.memory @x input microbatch : tensor<4xf32>
+  func.func @train() {
+    %x = pdc.read @x : tensor<4xf32>
+    %a = pdc.unit "a" origin "a" forward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "a"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "b"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %1 : tensor<4xf32>
+    }
+    %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>) -> (tensor<4xf32>) {
+      %1 = pdc.node "Relu" "c"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      %2 = pdc.node "Relu" "d"(%1) {} : (tensor<4xf32>) -> tensor<4xf32>
       pdc.yield %1 : tensor<4xf32>
     }
     return

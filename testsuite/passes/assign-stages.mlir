@@ -21,9 +21,14 @@ func.func @train() {
     %1 = pdc.node "Relu" "a"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
     pdc.yield %1 : tensor<4xf32>
   }
+  // CHECK: pdc.unit "b" {{.*}} stage = 0
+  %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Relu" "b"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
   // CHECK: pdc.unit "c" {{.*}} stage = 1
   %v = pdc.weight_version @"w/packed" latest : tensor<4xf32>
-  %c = pdc.unit "c" origin "c" forward microbatch (%0 = %a : tensor<4xf32>, %1 = %v : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+  %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>, %1 = %v : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
     %2 = pdc.node "Add" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
     pdc.yield %2 : tensor<4xf32>
   }

@@ -29,3 +29,25 @@ func.func @train() {
   %y:2 = pdc.node "Relu" "/Relu"(%x) {} : (tensor<4x6xf32>) -> (tensor<*xf32>, tensor<*xf32>)
   return
 }
+
+// -----
+
+pdc.memory @x input microbatch : tensor<4x6xf32>
+pdc.memory @pdc.loss metric update : tensor<f32>
+func.func @train() {
+  %x = pdc.read @x : tensor<4x6xf32>
+  %y = pdc.node "Relu" "/Relu"(%x) {} : (tensor<4x6xf32>) -> tensor<*xf32>
+  // expected-error@+1 {{the loss must be a scalar: expected f32[], found f32[4,6]; choose a scalar output or a loss that makes one of it}}
+  pdc.accumulate %y into @pdc.loss : tensor<*xf32>
+  return
+}
+
+// -----
+
+func.func @train() {
+  %a = pdc.node "Constant" "/a"() {value = dense<9007199254740992> : tensor<1xi64>} : () -> tensor<*xi64>
+  %b = pdc.node "Constant" "/b"() {value = dense<2> : tensor<1xi64>} : () -> tensor<*xi64>
+  // expected-error@+1 {{node '/sum' makes the integer 9007199254740994 at compile time, expected at most 9007199254740992 (2^53)}}
+  %c = pdc.node "Add" "/sum"(%a, %b) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  return
+}

@@ -42,7 +42,7 @@ TEST(Text, Refusals) {
   expectRefusal("stages 0\nrank 1: 0F0",
                 "f:2: rank 1 has no stage; 'stages' comes before the rows");
   expectRefusal("stages 0\nrank 0: 0Q0",
-                "f:2: expected a phase letter of F, B, I, W, U, E, found 'Q0'");
+                "f:2: expected a phase letter of F, B, I, W, U, P, E, found 'Q0'");
   expectRefusal("stages 0\nrank 0: F0", "f:2: expected a stage number, found 'F0'");
   expectRefusal("stages 0\nrank 0: 0F", "f:2: expected a microbatch number, found ''");
   expectRefusal("stages 0\nrank 0: 0F0>1", "f:2: expected '#' and an edge number in '0F0>1'");
