@@ -1,11 +1,10 @@
-#include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/schedule/Schedules.h"
+#include "tools/Command.h"
 
 #include <CLI/CLI.hpp>
-
-#include <iostream>
 
 namespace pdc {
 namespace {
@@ -37,7 +36,7 @@ int64_t parseBytes(const std::string &text) {
   std::string suffix = text.substr(end);
   size_t power = suffix.empty() ? 0 : std::string("KMG").find(suffix) + 1;
   if (suffix.size() > 1 || (!suffix.empty() && power == 0) || !(number > 0 && number < 1e15))
-    throw Error("--memory: expected bytes such as 16G, found '" + text + "'");
+    throw UsageError("--memory: expected bytes such as 16G, found '" + text + "'");
   return static_cast<int64_t>(number * static_cast<double>(int64_t(1) << (10 * power)));
 }
 
@@ -47,13 +46,13 @@ std::optional<Topology> chooseTopology(const Options &options) {
   if (options.bandwidth.empty())
     return std::nullopt;
   if (options.bandwidth.size() != options.workers.size())
-    throw Error("--bandwidth: expected one number for each of " +
-                std::to_string(options.workers.size()) + " levels of --workers, found " +
-                std::to_string(options.bandwidth.size()));
+    throw UsageError("--bandwidth: expected one number for each of " +
+                     std::to_string(options.workers.size()) + " levels of --workers, found " +
+                     std::to_string(options.bandwidth.size()));
   Topology topology;
   for (size_t level = 0; level < options.workers.size(); ++level) {
     if (!(options.bandwidth[level] > 0))
-      throw Error("--bandwidth: expected bytes per second above 0");
+      throw UsageError("--bandwidth: expected bytes per second above 0");
     topology.levels.push_back({options.workers[level], {options.bandwidth[level], 0}});
   }
   return topology;
@@ -65,8 +64,27 @@ int countWorkers(const Options &options, const std::optional<Topology> &topology
   int64_t workers = 1;
   for (int level : options.workers)
     if ((workers *= level) > 65536)
-      throw Error("--workers: expected at most 65536 in all");
+      throw UsageError("--workers: expected at most 65536 in all");
   return static_cast<int>(workers);
+}
+
+/// What needs no file to be judged.
+void checkUsage(const Options &options) {
+  if (options.topology.empty())
+    countWorkers(options, chooseTopology(options));
+  if (!options.memory.empty())
+    parseBytes(options.memory);
+  if (options.costModel != "overlap")
+    throw UsageError("--cost-model '" + options.costModel + "' is unknown; there is overlap");
+  std::string known = "auto";
+  bool isKnown = options.schedule == "auto";
+  for (const ScheduleKind &kind : schedules()) {
+    known += std::string(", ") + std::string(kind.name);
+    isKnown |= options.schedule == kind.name;
+  }
+  std::error_code ignored;
+  if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
+    throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of " + known);
 }
 
 Profile readCosts(const std::string &path) {
@@ -129,21 +147,19 @@ void addOptions(CLI::App &app, Options &options) {
 } // namespace pdc
 
 int main(int argc, char **argv) {
-  CLI::App app("Plans a pipeline from measured costs, without a model");
-  pdc::Options options;
-  pdc::addOptions(app, options);
-  try {
-    app.parse(argc, argv);
-    if (options.workers.empty() && options.topology.empty())
-      throw CLI::RequiredError("--workers or --topology");
-  } catch (const CLI::ParseError &error) {
-    return app.exit(error) ? 2 : 0;
-  }
-  try {
+  return pdc::runCommand([&] {
+    CLI::App app("Plans a pipeline from measured costs, without a model", "pdc-plan");
+    pdc::Options options;
+    pdc::addOptions(app, options);
+    try {
+      app.parse(argc, argv);
+      if (options.workers.empty() && options.topology.empty())
+        throw CLI::RequiredError("--workers or --topology");
+    } catch (const CLI::ParseError &error) {
+      return app.exit(error) ? 2 : 0;
+    }
+    pdc::checkUsage(options);
     pdc::run(options);
-  } catch (const std::exception &error) {
-    std::cerr << "error: " << error.what() << "\n";
-    return 1;
-  }
-  return 0;
+    return 0;
+  });
 }

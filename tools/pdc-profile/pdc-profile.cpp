@@ -1,16 +1,15 @@
 // pdc-profile MODEL.onnx: measures the units of a model on this machine and writes profile.json.
 
-#include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Profile.h"
 #include "passes/PlanGraph.h"
+#include "tools/Command.h"
 #include "tools/pdc-profile/DrawnData.h"
 #include "tools/pdc-profile/Measurement.h"
 #include "tools/pdc-profile/ProfileTable.h"
 #include "tools/pdc/Lowering.h"
 
 #include <CLI/CLI.hpp>
-#include <iostream>
 
 namespace fs = std::filesystem;
 using mlir::ModuleOp;
@@ -71,11 +70,9 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   checkModelOptions(request.dimensions, request.compile);
-  if (request.device != "cpu")
-    throw Error("--device '" + request.device + "' is " +
-                (request.device == "cuda" ? "not available yet" : "unknown") + "; there is cpu");
+  checkChoice("--device", request.device, {"cpu"}, {"cuda"});
   if (request.steps < 1 || request.steps > 1000000)
-    throw Error("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
+    throw UsageError("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
   request.compile.workers = request.compile.stages = 1;
   return std::nullopt;
 }
@@ -129,19 +126,11 @@ void run(const Request &request, std::ostream &progress) {
 } // namespace pdc
 
 int main(int argc, char **argv) {
-  try {
+  return pdc::runCommand([&] {
     pdc::Request request;
     if (std::optional<int> code = pdc::parse(argc, argv, request))
       return *code;
     pdc::run(request, std::cerr);
-    std::cout.flush();
-    if (!std::cout)
-      throw pdc::Error("cannot write to standard output");
     return 0;
-  } catch (const std::bad_alloc &) {
-    std::cerr << "error: out of memory\n";
-  } catch (const std::exception &error) {
-    std::cerr << "error: " << error.what() << '\n';
-  }
-  return 1;
+  });
 }

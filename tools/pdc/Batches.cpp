@@ -1,7 +1,7 @@
 #include "tools/pdc/Batches.h"
 
-#include "compiler/Error.h"
 #include "compiler/onnx/Binding.h"
+#include "tools/Command.h"
 
 #include <algorithm>
 
@@ -53,8 +53,8 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
                                              int64_t mostMicrobatches) {
   if (options.microbatches) {
     if (minibatch % *options.microbatches != 0)
-      throw Error("--minibatch " + number(minibatch) + ": cannot be cut into " +
-                  number(*options.microbatches) + " equal microbatches");
+      throw UsageError("--minibatch " + number(minibatch) + ": cannot be cut into " +
+                       number(*options.microbatches) + " equal microbatches");
     return {{minibatch / *options.microbatches, *options.microbatches}};
   }
   std::vector<Batch> batches;
@@ -65,8 +65,8 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
 
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool asynchronous) {
   if (asynchronous && options.microbatches.value_or(1) != 1)
-    throw Error("--microbatches " + number(*options.microbatches) + ": in schedule '" +
-                options.schedule + "' each microbatch is its own update; leave it out");
+    throw UsageError("--microbatches " + number(*options.microbatches) + ": in schedule '" +
+                     options.schedule + "' each microbatch is its own update; leave it out");
   int64_t stages = options.stages ? options.stages : std::max(options.workers, 1);
   int64_t most = asynchronous || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (std::optional<int64_t> size = fixedSize(model, options)) {

@@ -81,10 +81,8 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
 PlanRequest Lowering::request(const Batch &batch) const {
   PlanRequest request;
   request.workers = options.workers;
-  if (!options.topology.empty()) {
+  if (!options.topology.empty())
     request.topology = readTopology(options.topology);
-    request.workers = request.topology->workers();
-  }
   request.schedule = options.schedule;
   request.microbatches = batch.microbatches;
   request.memoryBytes = options.memoryBytes;

@@ -1,8 +1,9 @@
 #include "tools/pdc/Options.h"
 
-#include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Schedules.h"
+#include "passes/OptimizerSpec.h"
+#include "tools/Command.h"
 
 #include <CLI/CLI.hpp>
 
@@ -29,16 +30,18 @@ static std::optional<int64_t> wholeNumber(std::string_view text) {
                                                                   : std::nullopt;
 }
 
-/// Names that pdc knows of but cannot do yet are refused as such, others as unknown.
-static void checkChoice(const std::string &option, const std::string &value,
-                        const std::vector<std::string> &available,
-                        const std::vector<std::string> &later) {
-  if (std::find(available.begin(), available.end(), value) != available.end())
+void checkChoice(const std::string &option, const std::string &value,
+                 const std::vector<std::string> &available, const std::vector<std::string> &later) {
+  auto isIn = [&](const std::vector<std::string> &list) {
+    return std::find(list.begin(), list.end(), value) != list.end();
+  };
+  if (isIn(available))
     return;
-  bool isLater = std::find(later.begin(), later.end(), value) != later.end();
-  throw Error(option + " '" + value + "' is " + (isLater ? "not available yet" : "unknown") +
-              "; there " + (available.size() == 1 ? "is " : "are ") +
-              CLI::detail::join(available, ", "));
+  std::string there = std::string("; there ") + (available.size() == 1 ? "is " : "are ") +
+                      CLI::detail::join(available, ", ");
+  if (isIn(later))
+    throw Error(option + " '" + value + "' is not available yet" + there);
+  throw UsageError(option + " '" + value + "' is unknown" + there);
 }
 
 /// `8` or `2x4`.
@@ -54,8 +57,8 @@ static int parseWorkers(const std::string &text) {
   constexpr int64_t most = 4096;
   if (!servers || !devices || *servers < 1 || *devices < 1 || *servers > most ||
       *devices > most / *servers)
-    throw Error("--gpus '" + text +
-                "': expected a number of devices from 1 to 4096, as in 4 or 2x4");
+    throw UsageError("--gpus '" + text +
+                     "': expected a number of devices from 1 to 4096, as in 4 or 2x4");
   return static_cast<int>(*servers * *devices);
 }
 
@@ -69,7 +72,7 @@ static int64_t parseBytes(const std::string &text) {
   int shift = suffix == shifts.end() ? 0 : suffix->second;
   std::optional<int64_t> number = wholeNumber(digits);
   if (!number || *number < 1 || *number > (INT64_MAX >> shift))
-    throw Error("--memory '" + text + "': expected bytes such as 16G, 512M or 1000000");
+    throw UsageError("--memory '" + text + "': expected bytes such as 16G, 512M or 1000000");
   return *number << shift;
 }
 
@@ -82,7 +85,8 @@ static void parseStages(const std::string &text, Options &options) {
     std::optional<int64_t> replicas = wholeNumber(part);
     if (!replicas) {
       if (!std::filesystem::exists(text))
-        throw Error("--stages '" + text + "': neither replicas per stage such as 1-1 nor a file");
+        throw UsageError("--stages '" + text +
+                         "': neither replicas per stage such as 1-1 nor a file");
       options.assignment = readAssignment(text);
       for (const auto &[node, stage] : options.assignment)
         options.stages = std::max(options.stages, stage + 1);
@@ -102,8 +106,8 @@ static void parseDimensions(const std::vector<std::string> &texts, Options &opti
     if (equals != std::string::npos)
       value = wholeNumber(std::string_view(text).substr(equals + 1));
     if (!value || *value < 1 || equals == 0)
-      throw Error("--bind '" + text +
-                  "': expected a dimension and a positive number, as in sequence=128");
+      throw UsageError("--bind '" + text +
+                       "': expected a dimension and a positive number, as in sequence=128");
     options.dimensions[text.substr(0, equals)] = *value;
   }
 }
@@ -117,9 +121,9 @@ static StopAfter parseStop(const std::string &text) {
                                                           {"sources", StopAfter::sources}};
   auto level = levels.find(text);
   if (level == levels.end())
-    throw Error("--stop-after '" + text +
-                "' is unknown; there are import, graph, cut, staged, "
-                "scheduled, sources");
+    throw UsageError("--stop-after '" + text +
+                     "' is unknown; there are import, graph, cut, staged, "
+                     "scheduled, sources");
   return level->second;
 }
 
@@ -134,17 +138,36 @@ static void checkSchedule(const std::string &name) {
   checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-h1", "zb-h2", "zb-v"});
 }
 
-static void checkPositive(const std::string &option, std::optional<int64_t> value) {
-  if (value && *value < 1)
-    throw Error(option + " " + std::to_string(*value) + ": expected a positive number");
+static void checkRange(const std::string &option, std::optional<int64_t> value, int64_t most) {
+  if (value && (*value < 1 || *value > most))
+    throw UsageError(option + " " + std::to_string(*value) + ": expected 1 to " +
+                     std::to_string(most));
 }
 
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
-  checkPositive("--minibatch", options.minibatch);
-  checkPositive("--microbatches", options.microbatches);
-  if (options.threads < 1 || options.threads > 1024)
-    throw Error("--threads " + std::to_string(options.threads) + ": expected 1 to 1024");
+  checkRange("--minibatch", options.minibatch, INT32_MAX);
+  checkRange("--microbatches", options.microbatches, 1 << 20);
+  checkRange("--threads", options.threads, 1024);
   parseDimensions(dimensions, options);
+  try {
+    parseOptimizer(options.optimizer);
+  } catch (const Error &error) {
+    throw UsageError(std::string("--optimizer: ") + error.what());
+  }
+}
+
+/// A topology says the number of workers; --gpus may say it again.
+static void chooseWorkers(const std::string &gpus, Options &options) {
+  if (!gpus.empty())
+    options.workers = parseWorkers(gpus);
+  if (options.topology.empty())
+    return;
+  int workers = readTopology(options.topology).workers();
+  if (!gpus.empty() && workers != options.workers)
+    throw UsageError("--gpus " + gpus + ": names " + std::to_string(options.workers) +
+                     " workers, but " + options.topology + " has " + std::to_string(workers) +
+                     "; leave --gpus out");
+  options.workers = workers;
 }
 
 /// What can be judged without the model.
@@ -157,12 +180,15 @@ static void interpret(const Typed &typed, Options &options) {
   if (typed.verticalSync)
     throw Error("--vertical-sync is not available yet; leave it out");
   options.stopAfter = parseStop(typed.stopAfter);
-  if (!typed.gpus.empty())
-    options.workers = parseWorkers(typed.gpus);
+  chooseWorkers(typed.gpus, options);
   if (!typed.memory.empty())
     options.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
   parseStages(typed.stages, options);
+  if (options.stages > options.workers)
+    throw UsageError("--stages '" + typed.stages + "': " + std::to_string(options.stages) +
+                     " stages need as many workers, but there are " +
+                     std::to_string(options.workers));
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
   // Last: whoever tries the line without a GPU should hear of other mistakes first.

@@ -20,7 +20,7 @@ enum class StopAfter { import, graph, cut, staged, scheduled, sources };
 struct Options {
   std::filesystem::path model;
   std::filesystem::path output; ///< -o, or the model's path with the extension .pdc
-  int workers = 0;
+  int workers = 0;              ///< of --gpus or --topology
   std::string topology;
   std::string loss;
   std::string optimizer = "sgd,lr=0.01";
@@ -39,8 +39,13 @@ struct Options {
   StopAfter stopAfter = StopAfter::sources;
 };
 
+/// Refuses another value than the available ones: with UsageError, or with Error what pdc knows of
+/// but cannot do yet.
+void checkChoice(const std::string &option, const std::string &value,
+                 const std::vector<std::string> &available, const std::vector<std::string> &later);
+
 /// Reads the command line. Prints help or what is wrong with the usage and returns the exit code
-/// when there is nothing to do; throws Error for values that pdc refuses.
+/// when there is nothing to do; throws UsageError, and Error for what pdc cannot do.
 std::optional<int> parseOptions(int argc, char **argv, Options &options);
 
 /// The options that say what is trained and how it is compiled, for every command that compiles a
