@@ -5,6 +5,7 @@
 #include "runtime/Safetensors.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -130,6 +131,40 @@ static std::vector<const Memory *> ownMemories(const Program &program, Control &
   return own;
 }
 
+/// What training writes: optimizer state, running statistics, and weights that have a gradient.
+static bool isTrained(const Program &program, const Memory &memory) {
+  if (memory.role == Role::optimizer || memory.role == Role::state)
+    return true;
+  return memory.role == Role::weight &&
+         std::any_of(program.memories.begin(), program.memories.end(), [&](const Memory &other) {
+           return other.role == Role::gradient &&
+                  std::string_view(other.name).starts_with(std::string(memory.name) + "/gradient");
+         });
+}
+
+/// Throws on every rank when any holds a number that training cannot go on from.
+static void requireFinite(const Program &program, const Executor &executor, Control &control,
+                          const std::vector<const Memory *> &own, int64_t step) {
+  std::string mine;
+  for (const Memory *memory : own) {
+    if (memory->element != ElementType::f32 || !isTrained(program, *memory))
+      continue;
+    const auto *values = reinterpret_cast<const float *>(executor.newest(*memory));
+    if (mine.empty() && !std::all_of(values, values + memory->bytes / 4,
+                                     [](float value) { return std::isfinite(value); }))
+      mine = memory->name;
+  }
+  std::vector<std::string> all;
+  control.gather(mine, all);
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    if (!all[rank].empty())
+      throw Error(
+          "after step ", step, " '", all[rank], "' on rank ", rank,
+          " holds numbers that are nan or infinite, so no checkpoint is written and earlier "
+          "ones are kept; lower --lr, limit the gradient with --clip-norm, or check the "
+          "data");
+}
+
 static void writePart(const Program &program, const Executor &executor, const fs::path &folder,
                       const std::vector<const Memory *> &own) {
   std::vector<TensorToWrite> tensors;
@@ -180,17 +215,19 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
   fs::path folder = fs::path(directory) / name,
            partial = fs::path(directory) / ("." + std::string(name) + ".partial"),
            old = fs::path(directory) / ("." + std::string(name) + ".old");
+  std::vector<std::vector<std::string>> names;
+  std::vector<const Memory *> own = ownMemories(program, control, names);
+  requireFinite(program, executor, control, own, state.step);
   try {
     // 1. A fresh folder beside the final name.
     if (program.rank == 0) {
       fs::remove_all(partial);
       fs::create_directories(partial);
     }
-    std::vector<std::vector<std::string>> names;
-    std::vector<const Memory *> own = ownMemories(program, control, names);
+    std::vector<std::string> all;
+    control.gather("", all);
     // 2. Every rank's part, then the index.
     writePart(program, executor, partial, own);
-    std::vector<std::string> all;
     control.gather("", all);
     if (program.rank == 0) {
       writeIndexAndState(program, partial, names, state);
@@ -257,8 +294,8 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
   if (state.step < 0 || state.epoch < 0 || state.cursor < 0)
     throw Error((path / "state.json").string(), ": step, epoch and cursor cannot be negative");
   if (microbatchSize != program.microbatchSize)
-    throw Error(path.string(), ": was written with microbatches of ", microbatchSize, " samples and the program has ",
-                program.microbatchSize);
+    throw Error(path.string(), ": was written with microbatches of ", microbatchSize,
+                " samples and the program has ", program.microbatchSize);
   std::map<std::string, std::unique_ptr<FileBytes>> opened;
   std::map<std::string, std::map<std::string, TensorView>> tensors;
   for (const Memory &memory : program.memories) {

@@ -1,6 +1,7 @@
 #include "runtime/Control.h"
 
 #include "runtime/Error.h"
+#include "runtime/Timeline.h"
 
 #include <chrono>
 #include <cstring>
@@ -51,8 +52,8 @@ void Control::check() {
     std::lock_guard lock(mutex);
     throw Error(endReport);
   }
-  if (int signal = stopSignal)
-    throw Error("ended by signal ", signal, signal == 2 ? " (interrupt)" : "");
+  if (int signal = stopSignal; signal && !running)
+    throw Error("ended by signal ", signal, " before training began");
 }
 
 void Control::end(const std::string &report) {
@@ -72,7 +73,6 @@ Activity Control::setActivity(const Activity &next) {
 }
 
 std::string Control::describeActivity() {
-  static constexpr const char *kLetters[] = {"F", "B", "I", "W", "U", "P", "E"};
   std::lock_guard lock(mutex);
   std::ostringstream text;
   text << "rank " << self << " " << activity.verb;
@@ -82,8 +82,7 @@ std::string Control::describeActivity() {
     text << (std::strstr(activity.verb, "send") ? " to rank " : " from rank ") << activity.peer;
   if (activity.stage >= 0)
     text << " in stage " << activity.stage << ", step " << activity.step << ", microbatch "
-         << activity.microbatch << " (" << kLetters[int(activity.phase)] << activity.microbatch
-         << ")";
+         << activity.microbatch << " (" << letter(activity.phase) << activity.microbatch << ")";
   text.precision(1);
   text << ", for " << std::fixed << now() - activity.since << " s";
   return text.str();
@@ -105,32 +104,21 @@ public:
   Member(State &state, int rank, int ranks) : Control(rank, ranks), state(state) {}
   void gather(const std::string &mine, std::vector<std::string> &all) override;
   void report(const LossReport &loss) override { state.members[0]->addReport(loss); }
-  void fail(const std::string &why) override;
+  void fail(const std::string &why, bool stuck) override;
+  void requestStop() override { state.members[0]->stopWanted = true; }
+  void announceLastStep(int64_t step) override {
+    for (auto &member : state.members)
+      member->announced = step;
+  }
 
 private:
-  template <class Done> void waitFor(std::unique_lock<std::mutex> &lock, Done done);
   State &state;
 };
-
-template <class Done>
-void LocalControlPlane::Member::waitFor(std::unique_lock<std::mutex> &lock, Done done) {
-  Seconds begin = now();
-  while (!done()) {
-    lock.unlock();
-    check();
-    if (now() - begin > timeout) {
-      fail("rank " + std::to_string(self) + " has waited for the other ranks longer than allowed");
-      check();
-    }
-    lock.lock();
-    waitAWhile(state.changed, lock, done);
-  }
-}
 
 void LocalControlPlane::Member::gather(const std::string &mine, std::vector<std::string> &all) {
   all.resize(size);
   std::unique_lock lock(state.mutex);
-  waitFor(lock, [&] { return state.leaving == 0; });
+  waitFor(state.changed, lock, [&] { return state.leaving == 0; });
   int64_t mineIs = state.generation;
   state.parts[self] = mine;
   if (++state.arrived == size) {
@@ -139,17 +127,17 @@ void LocalControlPlane::Member::gather(const std::string &mine, std::vector<std:
     state.leaving = size;
     state.changed.notify_all();
   }
-  waitFor(lock, [&] { return state.generation != mineIs; });
+  waitFor(state.changed, lock, [&] { return state.generation != mineIs; });
   for (int i = 0; i < size; ++i)
     all[i] = state.parts[i];
   if (--state.leaving == 0)
     state.changed.notify_all();
 }
 
-void LocalControlPlane::Member::fail(const std::string &why) {
+void LocalControlPlane::Member::fail(const std::string &why, bool stuck) {
   std::string report = why;
   for (auto &member : state.members)
-    if (running)
+    if (stuck && running)
       report += "\n  " + member->describeActivity();
   for (auto &member : state.members)
     member->end(report);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -47,9 +48,13 @@ public:
   virtual void gather(const std::string &mine, std::vector<std::string> &all) = 0;
   /// Sends a loss to rank 0 without waiting.
   virtual void report(const LossReport &loss) = 0;
-  /// Ends the run on all ranks: `why` and what every rank does become the report, which `check`
-  /// throws everywhere.
-  virtual void fail(const std::string &why) = 0;
+  /// Ends the run on all ranks: `why` becomes the report, which `check` throws everywhere. Where
+  /// nothing moves any more (`stuck`), the report also lists what every rank does.
+  virtual void fail(const std::string &why, bool stuck = false) = 0;
+  /// Tells rank 0 that this rank was asked to end early.
+  virtual void requestStop() = 0;
+  /// Rank 0: the run ends behind update `step`. Returns when all ranks know.
+  virtual void announceLastStep(int64_t step) = 0;
   /// Tells the others that this rank ends well.
   virtual void finish() {}
 
@@ -57,8 +62,12 @@ public:
   void sum(std::span<double> values);
   /// Moves the losses reported so far into `losses` (rank 0).
   void takeReports(std::vector<LossReport> &losses);
-  /// Throws the report if any rank has failed.
+  /// Throws the report if any rank has failed, and before training runs also when a signal came.
   void check();
+  /// Rank 0: whether any rank was asked to end early.
+  bool stopRequested() const { return stopWanted; }
+  /// The announced last update.
+  int64_t lastStep() const { return announced; }
   bool failed() const { return ended; }
   /// What this rank does from now on; returns what it did before.
   Activity setActivity(const Activity &activity);
@@ -74,17 +83,20 @@ protected:
   Control(int rank, int size);
   void end(const std::string &report);
   void addReport(const LossReport &loss);
-  /// One short wait for `done`, which `changed` announces.
+  /// Waits for `done`, which `changed` announces, and for the other ranks no longer than allowed.
   template <class Done>
-  void waitAWhile(std::condition_variable &changed, std::unique_lock<std::mutex> &lock, Done done);
+  void waitFor(std::condition_variable &changed, std::unique_lock<std::mutex> &lock, Done done);
 
   const int self, size;
   std::mutex mutex;
   std::condition_variable changed;
-  std::atomic<bool> ended = false;
+  std::atomic<bool> ended = false, stopWanted = false;
+  std::atomic<int64_t> announced = std::numeric_limits<int64_t>::max();
   std::string endReport;
 
 private:
+  template <class Done>
+  void waitAWhile(std::condition_variable &changed, std::unique_lock<std::mutex> &lock, Done done);
   Activity activity;
   std::function<void()> keepMoving;
   std::vector<LossReport> losses;
@@ -92,6 +104,24 @@ private:
   std::vector<std::string> parts;
 };
 
+template <class Done>
+void Control::waitFor(std::condition_variable &changed, std::unique_lock<std::mutex> &lock,
+                      Done done) {
+  Seconds begin = now();
+  while (!done()) {
+    lock.unlock();
+    check();
+    if (now() - begin > timeout) {
+      fail("rank " + std::to_string(self) + " has waited for the other ranks longer than allowed",
+           true);
+      check();
+    }
+    lock.lock();
+    waitAWhile(changed, lock, done);
+  }
+}
+
+/// One short wait.
 template <class Done>
 void Control::waitAWhile(std::condition_variable &changed, std::unique_lock<std::mutex> &lock,
                          Done done) {
@@ -148,7 +178,7 @@ std::string hostName();
 /// Finds the others: MASTER_ADDR and MASTER_PORT, else rank 0's address over MPI.
 std::unique_ptr<Control> connectRanks(int rank, int ranks, bool mpi, Seconds timeout);
 
-/// Set by SIGINT and SIGTERM; `check` then throws.
+/// SIGINT or SIGTERM once either was asked for: training ends behind the step in progress.
 extern std::atomic<int> stopSignal;
 
 } // namespace pdc::runtime

@@ -1,9 +1,11 @@
 #include "runtime/Dataset.h"
 
 #include "runtime/Error.h"
+#include "runtime/NamedNumbers.h"
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 
@@ -13,7 +15,7 @@ DataSpec parseDataSpec(const std::string &text) {
   DataSpec spec;
   size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw Error("--data '", text, "': expected INPUT=FILE[,mean=M][,std=S]");
+    throw Error("found '", text, "', expected INPUT=FILE[,mean=M][,std=S]");
   spec.input = text.substr(0, equals);
   spec.file = text.substr(equals + 1);
   // A file name may hold commas: only what looks like a field is one.
@@ -23,10 +25,12 @@ DataSpec parseDataSpec(const std::string &text) {
     bool mean = field.starts_with("mean="), deviation = field.starts_with("std=");
     if (!mean && !deviation)
       return spec;
-    char *end = nullptr;
-    float value = std::strtof(field.c_str() + field.find('=') + 1, &end);
-    if (*end || !std::isfinite(value) || (deviation && value == 0))
-      throw Error("--data '", text, "': '", field, "' is not a number, or a zero std");
+    const char *begin = field.data() + field.find('=') + 1, *end = field.data() + field.size();
+    float value = 0;
+    auto [stop, problem] = std::from_chars(begin, end, value);
+    if (problem != std::errc() || stop != end || !std::isfinite(value) || (deviation && value <= 0))
+      throw Error("found '", text, "', expected in '", field, "' a finite number",
+                  deviation ? " above 0" : "");
     (mean ? spec.mean : spec.deviation) = value;
     spec.file.resize(comma);
   }
@@ -191,29 +195,25 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
 
 void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
   const char *option = evaluation ? "--eval-data" : "--data";
+  // Behind the letter that says whether its elements are integers, each input's name.
   std::string mine;
-  bool labelled = false;
-  for (const Source &source : sources) {
-    mine += std::string(source.memory->name) + '\0' + std::to_string(source.data.tensor.shape[0]) +
-            '\0' + (source.memory->element == ElementType::f32 ? "f" : "i") + '\0';
-  }
-  std::vector<std::string> all;
+  for (const Source &source : sources)
+    mine += namedNumber((source.memory->element == ElementType::f32 ? "f" : "i") +
+                            std::string(source.memory->name),
+                        source.data.tensor.shape[0]);
+  std::vector<std::string> all, names;
   control.gather(mine, all);
-  std::vector<std::string> names;
-  for (const std::string &part : all) {
-    std::istringstream fields(part);
-    std::string name, samples, kind;
-    while (std::getline(fields, name, '\0') && std::getline(fields, samples, '\0') &&
-           std::getline(fields, kind, '\0')) {
-      int64_t here = std::stoll(samples);
+  bool labelled = false;
+  for (int rank = 0; rank < int(all.size()); ++rank)
+    for (const auto &[told, here] : namedNumbers(all[rank], rank)) {
+      std::string name = told.substr(1);
       if (!names.empty() && here != count)
         throw Error(option, ": '", names[0], "' has ", count, " samples and '", name, "' has ",
-                    here);
+                    here, "; give each input the same number of samples");
       count = here;
       names.push_back(name);
-      labelled = labelled || kind == "i";
+      labelled = labelled || told.starts_with("i");
     }
-  }
   for (const DataSpec &spec : specs)
     if (std::find(names.begin(), names.end(), spec.input) == names.end()) {
       std::string list;
@@ -227,8 +227,17 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
   if (evaluation && labelled)
     perEpoch = (count + program.microbatchSize - 1) / program.microbatchSize;
   if (perEpoch == 0 && !names.empty())
-    throw Error(option, ": ", count, " samples are less than one microbatch of ",
-                program.microbatchSize);
+    throw Error(option, ": the files hold ", count,
+                " samples, expected at least one microbatch of ", program.microbatchSize,
+                "; give more data or plan smaller microbatches");
+}
+
+std::string Dataset::describe(int64_t microbatch) const {
+  if (perEpoch == 0)
+    return Inputs::describe(microbatch);
+  int64_t stream = first + microbatch;
+  return "microbatch " + std::to_string(stream % perEpoch) + " of " + std::to_string(perEpoch) +
+         " of epoch " + std::to_string(stream / perEpoch);
 }
 
 int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {

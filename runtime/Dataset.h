@@ -14,7 +14,7 @@ struct DataSpec {
   std::string input, file;
   float mean = 0, deviation = 1;
 };
-/// Throws Error on text that is none.
+/// Throws Error that says what was found and what is expected.
 DataSpec parseDataSpec(const std::string &text);
 
 /// The sample at `position` of an epoch: a permutation of 0..samples-1 that every rank computes
@@ -43,6 +43,7 @@ public:
   }
 
   void fill(const Memory &memory, std::byte *to, int64_t microbatch) override;
+  std::string describe(int64_t microbatch) const override;
 
 private:
   struct Source;

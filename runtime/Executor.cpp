@@ -71,28 +71,23 @@ Totals Executor::trainSynchronous(int64_t microbatches, int64_t number, const Le
 ///     warm-up  repeat  repeat  drain
 ///     F0 F1    F2 B0   F3 B1   B2 B3      4 microbatches
 ///     F0 F1    F2 B0   -- B1   B2 --      3
-void Executor::trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rule,
-                                 const std::function<void()> &onUpdate) {
+int64_t Executor::trainAsynchronous(int64_t microbatches, int64_t firstStep,
+                                    const LearningRate &rule,
+                                    const std::function<void()> &onUpdate) {
   beginRun(microbatches);
   step = firstStep;
   rate = &rule;
   afterUpdate = &onUpdate;
-  // 1. The microbatches that warm-up and drain bring without any repetition.
-  int64_t outside = 0;
-  for (std::span<const Step> rows : {program.training.warmUp, program.training.drain})
-    for (const Step &row : rows)
-      if (row.kind == StepKind::run && row.phase == Phase::forward &&
-          row.stage == program.stages.front().id)
-        ++outside;
   int64_t period = program.period;
-  int64_t iterations = std::max<int64_t>(0, (microbatches - outside + period - 1) / period);
-  // 2. The rows.
+  int64_t planned = std::max<int64_t>(0, (microbatches - outsideRepeat() + period - 1) / period);
   walk(program.training.warmUp, 0);
-  for (int64_t i = 0; i < iterations; ++i)
+  int64_t i = 0;
+  for (; i < iterationsUntilEnd(i, planned); ++i)
     walk(program.training.repeat, i * period);
-  walk(program.training.drain, iterations * period);
+  walk(program.training.drain, i * period);
   finishTransfers();
   afterUpdate = nullptr;
+  return limit;
 }
 
 Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
@@ -223,6 +218,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   stage.forwardStarts = false;
   Seconds begin = now();
   stage.tasks->forward(run);
+  requireFiniteLoss(stage, microbatch);
   events.add(
       {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
 }

@@ -17,11 +17,14 @@ class Inputs {
 public:
   virtual ~Inputs() = default;
   virtual void fill(const Memory &memory, std::byte *to, int64_t microbatch) = 0;
+  /// Where a microbatch comes from, for errors: "epoch 0, microbatch 12 (samples 96 to 103)".
+  virtual std::string describe(int64_t microbatch) const;
 };
 
 /// Sums over a minibatch or an evaluation, the same on every rank.
 struct Totals {
   double loss = 0, weight = 0, correct = 0;
+  double stops = 0; ///< ranks that were asked to end early
   double meanLoss() const { return weight > 0 ? loss / weight : 0; }
 };
 
@@ -46,10 +49,11 @@ public:
 
   /// One update from `microbatches` of them (at most the program's).
   Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate);
-  /// `microbatches` updates, the first of which is `firstStep`; ends drained. `afterUpdate` runs
-  /// after each update of this rank.
-  void trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
-                         const std::function<void()> &afterUpdate);
+  /// `microbatches` updates, the first of which is `firstStep`; ends drained, earlier when a rank
+  /// was asked to. Returns how many updates it made. `afterUpdate` runs after each update of this
+  /// rank.
+  int64_t trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
+                            const std::function<void()> &afterUpdate);
   Totals evaluate(int64_t microbatches, Inputs &evaluationInputs);
 
   /// Where the newest version of a memory lies.
@@ -86,7 +90,6 @@ private:
 
   // Rows.
   void walk(std::span<const Step> rows, int64_t base);
-  bool beyond(const Step &row) const;
   void postGroup(std::span<const Step> group, int64_t base);
   void postAll(std::span<const Step> group, int64_t base, StepKind kind);
   void runTask(const Step &row, int64_t microbatch);
@@ -95,6 +98,11 @@ private:
   void runEvaluate(Stage &stage, int64_t microbatch);
   void runUpdate(Stage &stage, int64_t microbatch);
   void runPrepare(Stage &stage);
+  int64_t outsideRepeat() const;
+  int64_t iterationsUntilEnd(int64_t iteration, int64_t planned);
+  std::string remedy(int64_t number) const;
+  void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
+  void requireFiniteNorm() const;
   void beginRun(int64_t microbatches);
   void finishTransfers();
 
@@ -127,8 +135,7 @@ private:
   std::vector<Stage> stages;
   std::vector<Pending> pending;
   std::vector<Message> group;
-  std::vector<std::string> gradientNames;   ///< of all ranks, sorted
-  std::vector<const Memory *> ownGradients; ///< by gradientNames: those this rank speaks for
+  std::vector<const Memory *> ownGradients; ///< by name, of all ranks: those this rank speaks for
   std::vector<Shared> sharedGradients;
   std::vector<double> squaresByName, sharedSums;
   float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here

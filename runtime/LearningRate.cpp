@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numbers>
 
@@ -12,9 +13,9 @@ LearningRate::LearningRate(double base, const std::string &schedule, int64_t tot
     : base(base), total(std::max<int64_t>(totalSteps, 1)),
       size(std::max<int64_t>(totalSteps / 3, 1)) {
   auto refuse = [&](const std::string &what) {
-    return Error(
-        "--lr-schedule ", schedule, ": '", what,
-        "' is not known; expected constant|step|cosine|linear[,warmup=N][,size=N,gamma=G]");
+    return Error("--lr-schedule ", schedule, ": '", what,
+                 "' is not known; expected constant|step|cosine|linear[,warmup=N], and with step "
+                 ",size=N,gamma=G");
   };
   std::istringstream fields(schedule);
   std::string field;
@@ -27,10 +28,12 @@ LearningRate::LearningRate(double base, const std::string &schedule, int64_t tot
   while (std::getline(fields, field, ',')) {
     size_t equals = field.find('=');
     std::string key = field.substr(0, equals);
-    char *end = nullptr;
-    double value =
-        equals == std::string::npos ? NAN : std::strtod(field.c_str() + equals + 1, &end);
-    if (!(value >= 0) || value > 1e15 || *end)
+    const char *begin = field.data() + (equals == std::string::npos ? field.size() : equals + 1);
+    double value = 0;
+    auto [end, problem] = std::from_chars(begin, field.data() + field.size(), value);
+    bool whole = value == std::floor(value);
+    if (problem != std::errc() || end != field.data() + field.size() || !(value >= 0) ||
+        value > 1e15 || (key != "gamma" && !whole))
       throw refuse(field);
     if (key == "warmup")
       warmup = int64_t(value);

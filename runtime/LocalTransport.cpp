@@ -59,6 +59,10 @@ void LocalNetwork::Endpoint::post(std::span<Message> group) {
 }
 
 void LocalNetwork::Endpoint::postOne(Message &message) {
+  if (free.empty())
+    throw Error("rank ", self, " has ", done.size(),
+                " messages open and posts another; use fewer "
+                "microbatches per update");
   message.request = free.back();
   free.pop_back();
   bool *flag = &done[message.request].value;

@@ -13,11 +13,38 @@
 
 namespace pdc::runtime {
 
-static void onSignal(int signal) {
-  // A second signal ends the process at once.
-  if (stopSignal.exchange(signal))
-    std::_Exit(128 + signal);
+static void tell(const std::string &error) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "error: %s\n", error.c_str());
 }
+
+/// From a signal handler.
+static void say(std::string_view text) {
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+static std::atomic<bool> speaks = false, launched = false;
+
+/// SIGUSR1 and SIGUSR2 are SIGINT and SIGTERM by way of a launcher such as mpirun, which passes
+/// only these on. The exit code is then its caller's affair: a rank that fails would be an error to
+/// it.
+static void onSignal(int signal) {
+  static std::atomic<double> first = 0;
+  int asked = signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal;
+  if (!stopSignal.exchange(asked)) {
+    first = now();
+    launched = asked != signal;
+    if (speaks && asked == signal)
+      say("\nasked to end: finishes the step, saves where --save was given; ask again to end at "
+          "once\n");
+    return;
+  }
+  // Some send a signal to a process and to its group, which is one request; launchers repeat it.
+  if (asked == signal && now() - first > 0.3)
+    std::_Exit(128 + asked);
+}
+
+static int stoppedCode() { return launched ? 0 : 128 + (stopSignal ? int(stopSignal) : SIGTERM); }
 
 static std::unique_ptr<Trainer> makeTrainer(const Program &program, const Options &options,
                                             Transport &transport, Control &control) {
@@ -38,6 +65,8 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   std::vector<std::unique_ptr<Transport>> endpoints;
   std::vector<std::thread> threads;
   std::vector<std::string> errors(ranks);
+  std::atomic<bool> stopped = false, early = false;
+  speaks = true;
   for (int rank = 0; rank < ranks; ++rank)
     endpoints.push_back(network.endpoint(rank));
   for (int rank = 0; rank < ranks; ++rank)
@@ -46,8 +75,11 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
       if (options.timeout > 0)
         control.timeout = options.timeout;
       try {
-        makeTrainer(*programs[rank], options, *endpoints[rank], control)->run();
+        if (!makeTrainer(*programs[rank], options, *endpoints[rank], control)->run())
+          stopped = true;
       } catch (const std::exception &error) {
+        if (stopSignal && !control.running)
+          early = true;
         if (!control.failed())
           control.fail(error.what());
         try {
@@ -60,9 +92,11 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)
-    if (!error.empty())
-      throw Error(error);
-  return 0;
+    if (!error.empty()) {
+      tell(error);
+      return early ? 128 + stopSignal : 1;
+    }
+  return stopped ? stoppedCode() : 0;
 }
 
 static const Program &programOf(int rank, int ranks, std::span<const Program *const> programs) {
@@ -82,24 +116,24 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
   std::unique_ptr<Transport> transport = makeMpiTransport();
   std::unique_ptr<Control> control;
   std::unique_ptr<Trainer> trainer;
+  speaks = transport->rank() == 0;
   try {
     control = connectRanks(transport->rank(), transport->ranks(), true,
                            options.timeout > 0 ? options.timeout : 600);
     trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs), options,
                           *transport, *control);
-    trainer->run();
+    return trainer->run() ? 0 : stoppedCode();
   } catch (const std::exception &error) {
-    if (!control)
-      std::fprintf(stderr, "error: %s\n", error.what());
-    else if (!control->failed())
+    if (!control && (!stopSignal || transport->rank() == 0))
+      tell(error.what());
+    else if (control && !control->failed())
       control->fail(error.what());
     std::fflush(nullptr);
     // Rank 0's report must be out before a launcher sees the first rank go.
     if (transport->rank() != 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    std::_Exit(1);
+    std::_Exit(stopSignal && !(control && control->running) ? 128 + stopSignal : 1);
   }
-  return 0;
 }
 
 /// What is written at the end is tried at the start: a long run is not lost to a wrong path.
@@ -129,8 +163,8 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
       std::fputs(rowsText(*program).c_str(), stdout);
     return 0;
   }
-  std::signal(SIGINT, onSignal);
-  std::signal(SIGTERM, onSignal);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2})
+    std::signal(signal, onSignal);
   bool mpi =
       options.transport == "mpi" ||
       (options.transport.empty() && (startedByMpi() || int(programs.size()) < programs[0]->ranks));
@@ -141,18 +175,14 @@ int main(int argc, char **argv, std::span<const Program *const> programs) {
   Options options;
   CLI::App app(std::string("trains ") + (programs.empty() ? "" : programs[0]->model));
   addOptions(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  if (std::optional<int> code = parse(app, argc, argv))
+    return *code;
   try {
     if (programs.empty())
       throw Error("this binary holds no program");
     return runPrograms(programs, options);
   } catch (const std::exception &error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "error: %s\n", error.what());
+    tell(error.what());
     return 1;
   }
 }

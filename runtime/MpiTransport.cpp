@@ -75,6 +75,10 @@ void MpiTransport::post(std::span<Message> group) {
     if (message.bytes > INT_MAX)
       throw Error("a tensor of ", message.bytes, " bytes crosses ranks and MPI takes at most ",
                   INT_MAX, "; use smaller microbatches");
+    if (free.empty())
+      throw Error("rank ", self, " has ", requests.size(),
+                  " messages open and posts another; use fewer "
+                  "microbatches per update");
     message.request = free.back();
     free.pop_back();
     MPI_Request *request = &requests[message.request];

@@ -1,49 +1,152 @@
 #include "runtime/Options.h"
 
+#include "runtime/Error.h"
+#include "runtime/LearningRate.h"
+
+#include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <map>
 
 namespace pdc::runtime {
 
-void addOptions(CLI::App &app, Options &options) {
+static std::string refusal(const std::string &found, const std::string &expected) {
+  return "found '" + found + "', expected " + expected;
+}
+
+static auto wholeNumber(int64_t least) {
+  return [least](const std::string &text) -> std::string {
+    int64_t value = 0;
+    auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (problem == std::errc() && end == text.data() + text.size() && value >= least)
+      return "";
+    return refusal(text, "a whole number of at least " + std::to_string(least));
+  };
+}
+
+/// Large numbers that are not infinite yet would be, as 32-bit numbers or as times.
+static auto number(double least, double most, const char *expected) {
+  return [=](const std::string &text) -> std::string {
+    double value = 0;
+    auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (problem == std::errc() && end == text.data() + text.size() && value >= least &&
+        value <= most)
+      return "";
+    return refusal(text, expected);
+  };
+}
+
+static auto oneOf(std::vector<std::string> names) {
+  return [names](const std::string &text) -> std::string {
+    if (std::find(names.begin(), names.end(), text) != names.end())
+      return "";
+    std::string list;
+    for (const std::string &name : names)
+      list += (list.empty() ? "" : ", ") + name;
+    return refusal(text, "one of " + list);
+  };
+}
+
+static auto dataSpec(const std::string &text) -> std::string {
+  try {
+    parseDataSpec(text);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+static void requireDifferentInputs(const char *option, const std::vector<std::string> &texts) {
+  std::map<std::string, std::string> files;
+  for (const std::string &text : texts) {
+    DataSpec spec = parseDataSpec(text);
+    auto [first, fresh] = files.try_emplace(spec.input, spec.file);
+    if (!fresh)
+      throw Error(option, ": input '", spec.input, "' is given twice, as ", first->second, " and ",
+                  spec.file, "; give each input one file");
+  }
+}
+
+/// What no option can see alone.
+static void checkTogether(const Options &options) {
+  LearningRate(1, options.schedule, 1);
+  requireDifferentInputs("--data", options.data);
+  requireDifferentInputs("--eval-data", options.evaluationData);
+  if (options.saveEvery > 0 && options.save.empty())
+    throw Error("--save-every ", options.saveEvery, ": needs --save DIR to say where");
+  if (options.delaySeed > 0 && !options.rendezvous)
+    throw Error("--delays ", options.delaySeed, ": needs --rendezvous");
+}
+
+static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--data", options.data,
                  "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->check(dataSpec);
   app.add_option("--eval-data", options.evaluationData, "the same, for evaluation after each epoch")
-      ->allow_extra_args(false);
-  app.add_option("--epochs", options.epochs, "passes over the data (1)")
-      ->check(CLI::PositiveNumber);
+      ->allow_extra_args(false)
+      ->check(dataSpec);
+  app.add_option("--epochs", options.epochs, "passes over the data (1)")->check(wholeNumber(1));
   app.add_option("--steps", options.steps, "updates in all, instead of --epochs")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   app.add_option("--transport", options.transport, "local: threads; mpi: processes")
-      ->check(CLI::IsMember({"local", "mpi"}));
-  app.add_option("--lr", options.learningRate, "learning rate")->check(CLI::NonNegativeNumber);
+      ->check(oneOf({"local", "mpi"}));
+  app.add_option("--lr", options.learningRate, "learning rate")
+      ->check(number(0, 1e30, "a finite number of at least 0"));
   app.add_option("--lr-schedule", options.schedule, "constant|step|cosine|linear[,warmup=N]");
-  app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient (0: any)")
+      ->check(number(0, 1e30, "a finite number of at least 0"));
   app.add_option("--metric", options.metric, "accuracy or perplexity")
-      ->check(CLI::IsMember({"accuracy", "perplexity"}));
-  app.add_option("--seed", options.seed, "of sample order and dropout (0)");
+      ->check(oneOf({"accuracy", "perplexity"}));
+  app.add_option("--seed", options.seed, "of sample order and dropout (0)")->check(wholeNumber(0));
   app.add_option("--order", options.order, "of samples: shuffled or file")
-      ->check(CLI::IsMember({"shuffled", "file"}));
+      ->check(oneOf({"shuffled", "file"}));
   app.add_option("--weights", options.weights,
                  "initial weights (weights.safetensors of the model)");
+}
+
+static void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--save", options.save,
                  "checkpoints go to DIR/step-NNNNNN; always one at the end");
   app.add_option("--save-every", options.saveEvery, "steps between checkpoints")
-      ->check(CLI::PositiveNumber);
+      ->check(wholeNumber(1));
   app.add_option("--resume", options.resume,
                  "continue from a checkpoint or the newest of a folder");
   app.add_option("--log", options.log, "one JSON object per step");
   app.add_option("--trace", options.trace, "Chrome trace of what each rank did");
   app.add_option("--record", options.record, "every operation issued, in order, for pdc's checker");
+}
+
+void addOptions(CLI::App &app, Options &options) {
+  addTrainingOptions(app, options);
+  addFileOptions(app, options);
   app.add_option("--timeout", options.timeout, "seconds of any wait (start-up 600, step 300)")
-      ->check(CLI::PositiveNumber);
+      ->check(number(1e-3, 1e9, "a number of seconds from 0.001 to 1e9"));
   app.add_option("--progress", options.progress, "auto, terminal, plain or none")
-      ->check(CLI::IsMember({"auto", "terminal", "plain", "none"}));
+      ->check(oneOf({"auto", "terminal", "plain", "none"}));
   app.add_flag("--rendezvous", options.rendezvous, "block until each message is received (a test)");
-  app.add_option("--delays", options.delaySeed,
-                 "with --rendezvous: draw a delay before each group");
+  app.add_option("--delays", options.delaySeed, "with --rendezvous: draw a delay before each group")
+      ->check(wholeNumber(1));
   app.add_flag("--check", options.check, "print the rows each rank holds, and end");
+  app.final_callback([&options] {
+    try {
+      checkTogether(options);
+    } catch (const Error &error) {
+      throw CLI::ValidationError(error.what());
+    }
+  });
+}
+
+std::optional<int> parse(CLI::App &app, int argc, const char *const *argv) {
+  app.failure_message([](const CLI::App *, const CLI::Error &error) {
+    return std::string("error: ") + error.what() + "\nrun with --help for more information\n";
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return std::nullopt;
 }
 
 std::string findBeside(const std::string &file) {

@@ -29,7 +29,12 @@ struct Options {
   bool rendezvous = false, check = false;
 };
 
+/// Every option checks its text; `parse` also what several of them say together.
 void addOptions(CLI::App &app, Options &options);
+
+/// The exit code where the process ends here: 0 after --help, 2 after telling what is wrong with
+/// the usage.
+std::optional<int> parse(CLI::App &app, int argc, const char *const *argv);
 
 /// Beside or above this executable; "" where it is not.
 std::string findBeside(const std::string &file);

@@ -13,7 +13,7 @@ namespace pdc::runtime {
 std::string grouped(int64_t number) {
   std::string text = std::to_string(number);
   for (int64_t at = int64_t(text.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3)
-    text.insert(size_t(at), ",");
+    text.insert(size_t(at), 1, ',');
   return text;
 }
 
@@ -25,6 +25,13 @@ std::string clockText(Seconds seconds) {
                   (long long)whole / 60 % 60, (long long)whole % 60);
   else
     std::snprintf(text, sizeof text, "%lld:%02lld", (long long)whole / 60, (long long)whole % 60);
+  return text;
+}
+
+std::string jsonNumber(double value) {
+  char text[40] = "null";
+  if (std::isfinite(value))
+    std::snprintf(text, sizeof text, "%.17g", value);
   return text;
 }
 

@@ -11,6 +11,8 @@ namespace pdc::runtime {
 /// "12,345", "1:02:03".
 std::string grouped(int64_t number);
 std::string clockText(Seconds seconds);
+/// All digits; null where JSON has no number for it.
+std::string jsonNumber(double value);
 
 /// What rank 0 tells while it trains: a line that rewrites itself on a terminal, a line now and
 /// then elsewhere, and one JSON object per step in the log.

@@ -1,6 +1,7 @@
 #include "runtime/Executor.h"
 
 #include "runtime/Error.h"
+#include "runtime/NamedNumbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +14,9 @@ void Executor::reduceTraining() {
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});
   Seconds begin = now();
-  double sums[2] = {loss ? *loss : 0.0, lossWeight ? *lossWeight : 0.0};
+  double sums[3] = {loss ? *loss : 0.0, lossWeight ? *lossWeight : 0.0, stopSignal ? 1.0 : 0.0};
   control.sum(sums);
-  totals = {sums[0], sums[1], 0};
+  totals = {sums[0], sums[1], 0, sums[2]};
   reduceSharedGradients();
   double scale = (totals.weight > 0 ? 1 / totals.weight : 0) * clipFactor();
   if (gradientScale)
@@ -68,15 +69,16 @@ double Executor::clipFactor() {
   for (double squares : squaresByName)
     total += squares;
   norm = totals.weight > 0 ? std::sqrt(total) / totals.weight : 0;
+  requireFiniteNorm();
   return std::min(1.0, options.clipNorm / (norm + 1e-6));
 }
 
 void Executor::agreeOnGradients() {
-  // 1. Every rank tells its gradients: names and sizes, each ended by a zero byte.
+  // 1. Every rank tells its gradients: names and sizes.
   std::string mine;
   for (const Memory &memory : program.memories)
     if (memory.role == Role::gradient)
-      mine += std::string(memory.name) + '\0' + std::to_string(memory.bytes / 4) + '\0';
+      mine += namedNumber(memory.name, memory.bytes / 4);
   std::vector<std::string> all;
   control.gather(mine, all);
   // 2. Who holds what: by name the first rank, the size and the number of ranks.
@@ -86,12 +88,15 @@ void Executor::agreeOnGradients() {
     int count;
   };
   std::map<std::string, Holders> holders;
-  for (int rank = 0; rank < int(all.size()); ++rank) {
-    std::istringstream fields(all[rank]);
-    std::string name, elements;
-    while (std::getline(fields, name, '\0') && std::getline(fields, elements, '\0'))
-      ++holders.try_emplace(name, Holders{rank, std::stoll(elements), 0}).first->second.count;
-  }
+  for (int rank = 0; rank < int(all.size()); ++rank)
+    for (const auto &[name, elements] : namedNumbers(all[rank], rank)) {
+      Holders &holder = holders.try_emplace(name, Holders{rank, elements, 0}).first->second;
+      if (holder.elements != elements)
+        throw Error("gradient '", name, "' has ", holder.elements, " elements on rank ",
+                    holder.first, " and ", elements, " on rank ", rank,
+                    "; build all stages from one plan");
+      ++holder.count;
+    }
   // 3. The tables in the order of the names, the same on every rank.
   int64_t sharedElements = 0;
   for (const auto &[name, holder] : holders) {
@@ -99,7 +104,6 @@ void Executor::agreeOnGradients() {
       return memory.role == Role::gradient && memory.name == name;
     });
     const Memory *memory = here == program.memories.end() ? nullptr : &*here;
-    gradientNames.push_back(name);
     ownGradients.push_back(holder.first == program.rank ? memory : nullptr);
     if (holder.count == 1)
       continue;
@@ -109,7 +113,7 @@ void Executor::agreeOnGradients() {
     sharedGradients.push_back({memory, holder.elements});
     sharedElements += holder.elements;
   }
-  squaresByName.resize(gradientNames.size());
+  squaresByName.resize(ownGradients.size());
   sharedSums.resize(sharedElements);
 }
 

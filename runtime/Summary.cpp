@@ -16,7 +16,8 @@ static std::string milliseconds(double seconds) {
   return text;
 }
 
-/// Peak of this process in bytes. Not getrusage: that keeps the peak of whoever started the process.
+/// Peak of this process in bytes. Not getrusage: that keeps the peak of whoever started the
+/// process.
 static int64_t peakBytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -29,8 +30,7 @@ static int64_t peakBytes() {
 std::string Trainer::memoryText(double &totalBytes) {
   std::string process = hostName() + ":" + std::to_string(getpid());
   std::vector<std::string> all;
-  control.gather(process + " " + std::to_string(peakBytes()) + " " +
-                     std::to_string(arena.bytes()),
+  control.gather(process + " " + std::to_string(peakBytes()) + " " + std::to_string(arena.bytes()),
                  all);
   std::string text;
   std::set<std::string> processes;
@@ -56,36 +56,55 @@ void Trainer::summarise() {
   char text[400];
   double measured = progress->medianSeconds(), spent = progress->trainingSeconds();
   double rateNow = spent > 0 ? double(progress->samples()) / spent : 0;
-  std::snprintf(text, sizeof text, "trained to step %lld in %s: loss %.4f, %s samples/s",
-                (long long)state.step, clockText(spent).c_str(), progress->lastLoss(),
-                grouped(std::llround(rateNow)).c_str());
-  progress->line(text);
-  double share = evaluated.weight > 0 ? evaluated.correct / evaluated.weight : 0;
-  char accuracy[60] = "";
+  bool trained = state.step > firstStep;
+  std::string json = "{\"summary\": true, \"step\": " + std::to_string(state.step);
+  if (trained) {
+    std::snprintf(text, sizeof text, "trained to step %lld in %s: loss %.4f, %s samples/s",
+                  (long long)state.step, clockText(spent).c_str(), progress->lastLoss(),
+                  grouped(std::llround(rateNow)).c_str());
+    progress->line(text);
+    json += ", \"loss\": " + jsonNumber(progress->lastLoss());
+  }
   if (evaluatedAt >= 0) {
-    std::snprintf(accuracy, sizeof accuracy, "\"accuracy\": %.9g, ", share);
+    double share = evaluated.weight > 0 ? evaluated.correct / evaluated.weight : 0;
     std::snprintf(text, sizeof text, "evaluation: accuracy %.2f %% of %s samples, loss %.4f",
                   100 * share, grouped(std::llround(evaluated.weight)).c_str(),
                   evaluated.meanLoss());
     progress->line(text);
+    std::snprintf(text, sizeof text, ", \"accuracy\": %.9g", share);
+    json += text;
   }
-  progress->line("a minibatch took " + milliseconds(measured) + " (median), predicted " +
-                 milliseconds(program.secondsPerMinibatch));
+  if (trained) {
+    progress->line("a minibatch took " + milliseconds(measured) + " (median), predicted " +
+                   milliseconds(program.secondsPerMinibatch));
+    std::snprintf(text, sizeof text,
+                  ", \"samples_per_second\": %.3f, \"median_step_seconds\": %.9f", rateNow,
+                  measured);
+    json += text;
+  }
   progress->line(memory);
-  std::string plan = findBeside("plan.txt");
   for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
                                     {"checkpoint", checkpoint},
                                     {"log", options.log},
-                                    {"plan", plan}})
+                                    {"plan", findBeside("plan.txt")}})
     if (!where.empty())
       progress->line(what + ": " + where);
   std::snprintf(text, sizeof text,
-                "{\"summary\": true, \"step\": %lld, \"loss\": %.17g, %s"
-                "\"samples_per_second\": %.3f, \"median_step_seconds\": %.9f, "
-                "\"predicted_step_seconds\": %.9f, \"peak_memory_bytes\": %.0f}",
-                (long long)state.step, progress->lastLoss(), accuracy, rateNow, measured,
+                ", \"predicted_step_seconds\": %.9f, \"peak_memory_bytes\": %.0f}",
                 program.secondsPerMinibatch, peak);
-  progress->log(text);
+  progress->log(json + text);
+}
+
+/// Last, where a signal ended the run early: where it stands and how it goes on.
+void Trainer::tellTheEnd() {
+  if (!progress || !stopped)
+    return;
+  std::string where = "stopped behind step " + std::to_string(state.step) + " of " +
+                      std::to_string(totalSteps) + ": ";
+  if (checkpoint.empty())
+    progress->line(where + "nothing was saved, for there was no --save");
+  else
+    progress->line(where + "go on with --resume " + checkpoint);
 }
 
 } // namespace pdc::runtime

@@ -2,19 +2,37 @@
 #include "runtime/Error.h"
 #include "runtime/Socket.h"
 
+#include <algorithm>
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
 namespace pdc::runtime {
 
 namespace {
 
 /// hub = rank 0. hello: a rank says who it is. gather / gathered: one rank's part / all parts.
-/// failure: to the hub. ask / status: what each rank does. abort: the report. bye: ends well.
-enum class Kind : uint32_t { hello, gather, gathered, loss, failure, ask, status, abort, bye };
+/// stuck, refusal: to the hub, why the run ends. ask / status: what each rank does. abort: the
+/// report. stop: to the hub, a rank was asked to end early. last / heard: the last step, and that
+/// a rank knows it. bye: ends well.
+enum class Kind : uint32_t {
+  hello,
+  gather,
+  gathered,
+  loss,
+  stuck,
+  refusal,
+  ask,
+  status,
+  abort,
+  stop,
+  last,
+  heard,
+  bye
+};
 
 struct Header {
   char magic[4];
@@ -31,7 +49,8 @@ struct Peer {
   std::string received; ///< bytes of frames that are not complete yet
   std::string part;     ///< of the gather in progress
   std::string status;
-  bool hasPart = false, hasStatus = false, leaving = false;
+  bool hasPart = false, hasStatus = false, heard = false;
+  std::atomic<bool> leaving = false;
 };
 
 class TcpControl : public Control {
@@ -40,17 +59,20 @@ public:
   ~TcpControl() override;
   void gather(const std::string &mine, std::vector<std::string> &all) override;
   void report(const LossReport &loss) override;
-  void fail(const std::string &why) override;
+  void fail(const std::string &why, bool stuck) override;
+  void requestStop() override;
+  void announceLastStep(int64_t step) override;
   void finish() override;
 
 private:
   void accept(const Rendezvous &rendezvous, int listener);
   void connect(const Rendezvous &rendezvous);
   void send(Peer &peer, Kind kind, std::string_view text);
-  void waitForParts();
+  void waitForAll(bool Peer::*has);
   void watch();
   void readFrom(Peer &peer);
   void handle(Peer &peer, Kind kind, std::string_view text);
+  void endFor(const std::string &why, bool isStuck);
   void lost(Peer &peer);
   void askAll();
   void closeCase();
@@ -59,6 +81,8 @@ private:
   std::vector<std::unique_ptr<Peer>> peers;
   std::string packet;
   std::string reason; ///< hub: why the run ends
+  bool stuck = false; ///< hub: the report lists what every rank does
+  bool toldStop = false;
   Seconds askedAt = 0, endedAt = 0;
   std::atomic<bool> closing = false, leftMain = false;
   std::thread watcher;
@@ -138,30 +162,19 @@ void TcpControl::send(Peer &peer, Kind kind, std::string_view text) {
   Header header{{}, kind, text.size()};
   std::memcpy(header.magic, kMagic, 4);
   std::lock_guard lock(peer.sending);
-  // A peer that is gone is noticed by the watcher, which knows more.
-  if (writeAll(peer.socket, &header, sizeof header))
-    writeAll(peer.socket, text.data(), text.size());
+  bool sent = writeAll(peer.socket, &header, sizeof header) &&
+              writeAll(peer.socket, text.data(), text.size());
+  // A farewell may meet a rank that has left already.
+  if (!sent && kind != Kind::bye && !peer.leaving)
+    lost(peer);
 }
 
-void TcpControl::waitForParts() {
-  Seconds begin = now();
-  auto complete = [&] {
-    for (auto &peer : peers)
-      if (!peer->hasPart)
-        return false;
-    return true;
-  };
+/// Until every peer has said what is waited for.
+void TcpControl::waitForAll(bool Peer::*has) {
   std::unique_lock lock(mutex);
-  while (!complete()) {
-    lock.unlock();
-    check();
-    if (now() - begin > timeout) {
-      fail("rank " + std::to_string(self) + " has waited for the other ranks longer than allowed");
-      check();
-    }
-    lock.lock();
-    waitAWhile(changed, lock, complete);
-  }
+  waitFor(changed, lock, [&] {
+    return std::all_of(peers.begin(), peers.end(), [&](auto &peer) { return (*peer).*has; });
+  });
 }
 
 static void appendPart(std::string &packet, const std::string &part) {
@@ -186,7 +199,7 @@ void TcpControl::gather(const std::string &mine, std::vector<std::string> &all) 
   all.resize(size);
   if (self != 0)
     send(*peers[0], Kind::gather, mine);
-  waitForParts();
+  waitForAll(&Peer::hasPart);
   {
     std::lock_guard lock(mutex);
     all[0] = mine;
@@ -214,19 +227,40 @@ void TcpControl::report(const LossReport &loss) {
 }
 
 /// The watcher does the work, so that it is done even when the ranks' own threads are stuck.
-void TcpControl::fail(const std::string &why) {
-  if (self == 0) {
-    std::lock_guard lock(mutex);
-    if (reason.empty())
-      reason = why;
-  } else {
-    send(*peers[0], Kind::failure, why);
-  }
+void TcpControl::fail(const std::string &why, bool isStuck) {
+  if (self == 0)
+    endFor(why, isStuck);
+  else
+    send(*peers[0], isStuck ? Kind::stuck : Kind::refusal, why);
   std::unique_lock lock(mutex);
   changed.wait_for(lock, std::chrono::seconds(5), [&] { return bool(ended); });
   lock.unlock();
   end(why);
   leftMain = true;
+}
+
+/// Hub: the first reason counts.
+void TcpControl::endFor(const std::string &why, bool isStuck) {
+  std::lock_guard lock(mutex);
+  if (!reason.empty())
+    return;
+  reason = why;
+  stuck = isStuck;
+}
+
+void TcpControl::requestStop() {
+  if (self == 0)
+    stopWanted = true;
+  else if (!std::exchange(toldStop, true))
+    send(*peers[0], Kind::stop, "");
+}
+
+void TcpControl::announceLastStep(int64_t step) {
+  announced = step;
+  for (auto &peer : peers)
+    send(*peer, Kind::last, {reinterpret_cast<const char *>(&step), sizeof step});
+  setActivity({"waits until all ranks know the last step"});
+  waitForAll(&Peer::heard);
 }
 
 void TcpControl::finish() {
@@ -280,18 +314,29 @@ void TcpControl::handle(Peer &peer, Kind kind, std::string_view text) {
     return send(peer, Kind::status, describeActivity());
   if (kind == Kind::abort)
     return end(std::string(text));
+  if (kind == Kind::stuck || kind == Kind::refusal)
+    return endFor(std::string(text), kind == Kind::stuck);
   LossReport loss;
   if (kind == Kind::loss && text.size() == sizeof loss) {
     std::memcpy(&loss, text.data(), sizeof loss);
     return addReport(loss);
+  }
+  int64_t step = 0;
+  if (kind == Kind::last && text.size() == sizeof step) {
+    std::memcpy(&step, text.data(), sizeof step);
+    announced = step;
+    return send(peer, Kind::heard, "");
   }
   std::lock_guard lock(mutex);
   if (kind == Kind::gather || kind == Kind::gathered) {
     peer.part.assign(text);
     peer.hasPart = true;
     changed.notify_all();
-  } else if (kind == Kind::failure && reason.empty()) {
-    reason = text;
+  } else if (kind == Kind::stop) {
+    stopWanted = true;
+  } else if (kind == Kind::heard) {
+    peer.heard = true;
+    changed.notify_all();
   } else if (kind == Kind::status) {
     peer.status = text;
     peer.hasStatus = true;
@@ -306,20 +351,22 @@ void TcpControl::lost(Peer &peer) {
     end(why + "\n  " + describeActivity());
     std::fprintf(stderr, "error: %s\n", endReport.c_str());
   }
+  if (self == 0)
+    endFor(why, true);
   std::lock_guard lock(mutex);
-  if (self == 0 && reason.empty())
-    reason = why;
   peer.leaving = peer.hasStatus = true;
   peer.status = "rank " + std::to_string(peer.rank) + " is gone";
 }
 
-/// Hub: once there is a reason to end, every rank is asked what it does.
+/// Hub: once nothing moves, every rank is asked what it does.
 void TcpControl::askAll() {
   {
     std::lock_guard lock(mutex);
     if (reason.empty() || askedAt > 0)
       return;
     askedAt = now();
+    if (!stuck)
+      return;
   }
   for (auto &peer : peers)
     if (!peer->leaving)
@@ -335,12 +382,12 @@ void TcpControl::closeCase() {
     std::lock_guard lock(mutex);
     bool all = true;
     for (auto &peer : peers)
-      all = all && peer->hasStatus;
+      all = all && (!stuck || peer->hasStatus);
     if (!all && now() - askedAt < 0.5)
       return;
     report = reason;
   }
-  if (running) {
+  if (running && stuck) {
     report += "\n  " + describeActivity();
     for (auto &peer : peers)
       report +=

@@ -11,11 +11,8 @@ static std::string taskText(int stage, Phase phase, int64_t microbatch) {
 }
 
 static std::string traceName(int rank, int stream, const char *kind, const std::string &name) {
-  return nlohmann::ordered_json{{"name", kind},
-                                {"ph", "M"},
-                                {"pid", rank},
-                                {"tid", stream},
-                                {"args", {{"name", name}}}}
+  return nlohmann::ordered_json{
+      {"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", stream}, {"args", {{"name", name}}}}
       .dump();
 }
 

@@ -38,7 +38,7 @@ Trainer::Trainer(const Program &program, const Options &options, Transport &tran
                 " does not have; use a synchronous schedule");
 }
 
-void Trainer::run() {
+bool Trainer::run() {
   // 1. Weights, then the state of an earlier run over them.
   std::string weights =
       options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
@@ -59,22 +59,28 @@ void Trainer::run() {
   // 2. Train.
   if (progress)
     progress->resume();
-  while (state.step < totalSteps) {
-    program.asynchronous ? trainSegment() : trainStep();
-    if (state.cursor == 0 && evaluationData)
-      evaluate();
-    if (options.saveEvery > 0 && !options.save.empty() && state.step % options.saveEvery == 0)
-      save();
-  }
+  train();
   // 3. The end: what has not been done at the last step.
-  if (evaluationData && evaluatedAt != state.step)
+  if (evaluationData && evaluatedAt != state.step && !stopped)
     evaluate();
   if (!options.save.empty() && savedAt != state.step)
     save();
   writeTimelines();
   summarise();
-  control.running = false;
+  tellTheEnd();
+  control.setActivity({"ends"});
   control.finish();
+  return !stopped;
+}
+
+void Trainer::train() {
+  while (state.step < totalSteps && !stopped) {
+    program.asynchronous ? trainSegment() : trainStep();
+    if (state.cursor == 0 && evaluationData && !stopped)
+      evaluate();
+    if (options.saveEvery > 0 && !options.save.empty() && state.step % options.saveEvery == 0)
+      save();
+  }
 }
 
 void Trainer::planSteps() {
@@ -88,8 +94,11 @@ void Trainer::planSteps() {
   if (state.cursor >= perEpoch)
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
                 " of an epoch and the data has ", perEpoch, "; give the data it was made with");
-  totalSteps =
-      options.steps > 0 ? options.steps : std::max<int64_t>(options.epochs, 1) * stepsPerEpoch;
+  if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 1), stepsPerEpoch, &totalSteps))
+    throw Error("--epochs ", options.epochs, ": makes more steps than can be counted");
+  if (options.steps > 0)
+    totalSteps = options.steps;
+  firstStep = state.step;
   double base = 0.01;
   for (const Memory &memory : program.memories)
     if (std::string_view(memory.name) == "pdc.learning_rate" && memory.initial == Initial::fill)
@@ -100,6 +109,10 @@ void Trainer::planSteps() {
   progress = std::make_unique<Progress>(options.progress, options.log, state.step, totalSteps);
   if (!options.resume.empty())
     progress->line("resumed at step " + std::to_string(state.step));
+  if (state.step >= totalSteps)
+    progress->line("nothing is left to train: the checkpoint stands at step " +
+                   std::to_string(state.step) + " and the run ends at step " +
+                   std::to_string(totalSteps) + "; ask for more --steps or --epochs to go on");
   if (data.remainder() > 0 && data.samples() > 0)
     progress->line(grouped(data.remainder()) + " of " + grouped(data.samples()) +
                    " samples do not fill a microbatch of " +
@@ -137,6 +150,7 @@ void Trainer::trainStep() {
                    rate.at(number), executor.gradientNorm());
   state.step = number;
   advance(count);
+  stopped = totals.stops > 0 && state.step < totalSteps;
 }
 
 void Trainer::advance(int64_t microbatches) {
@@ -153,14 +167,15 @@ void Trainer::trainSegment() {
   if (options.saveEvery > 0 && !options.save.empty())
     count = std::min(count, options.saveEvery - state.step % options.saveEvery);
   data.startAt(state.epoch * perEpoch + state.cursor, state.step + 1);
-  executor.trainAsynchronous(count, state.step + 1, rate, [this] { takeReports(); });
+  count = executor.trainAsynchronous(count, state.step + 1, rate, [this] { takeReports(); });
   // Every report has come when every rank has.
-  std::vector<std::string> all;
+  double stops[1] = {stopSignal ? 1.0 : 0.0};
   control.setActivity({"waits until all ranks have drained"});
-  control.gather("", all);
+  control.sum(stops);
   takeReports();
   state.step += count;
   advance(count);
+  stopped = (stops[0] > 0 || control.lastStep() == state.step) && state.step < totalSteps;
 }
 
 void Trainer::takeReports() {
@@ -191,10 +206,10 @@ void Trainer::evaluate() {
   progress->line("evaluation after step " + std::to_string(state.step) + ": " + text + ", loss " +
                  std::to_string(evaluated.meanLoss()));
   std::snprintf(text, sizeof text,
-                "{\"step\": %lld, \"evaluation_loss\": %.17g, \"accuracy\": %.9g, \"samples\": "
+                "{\"step\": %lld, \"evaluation_loss\": %s, \"accuracy\": %.9g, \"samples\": "
                 "%.0f, \"seconds\": %.6f}",
-                (long long)state.step, evaluated.meanLoss(), share, evaluated.weight,
-                now() - begin);
+                (long long)state.step, jsonNumber(evaluated.meanLoss()).c_str(), share,
+                evaluated.weight, now() - begin);
   progress->log(text);
   progress->resume();
 }

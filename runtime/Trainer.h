@@ -13,11 +13,13 @@ namespace pdc::runtime {
 class Trainer {
 public:
   Trainer(const Program &program, const Options &options, Transport &transport, Control &control);
-  void run();
+  /// Returns whether all steps were made: not where a signal asked for an early end.
+  bool run();
 
 private:
   void agree();
   void planSteps();
+  void train();
   void trainStep();
   void trainSegment();
   void takeReports();
@@ -26,6 +28,7 @@ private:
   void save();
   void writeTimelines();
   void summarise();
+  void tellTheEnd();
   std::string memoryText(double &totalBytes);
 
   const Program &program;
@@ -39,7 +42,8 @@ private:
   std::unique_ptr<Progress> progress;
   LearningRate rate;
   TrainingState state;
-  int64_t perEpoch = 0, totalSteps = 0;
+  int64_t perEpoch = 0, totalSteps = 0, firstStep = 0;
+  bool stopped = false; ///< by a signal, agreed by all ranks
   int64_t evaluatedAt = -1, savedAt = -1;
   Totals evaluated;
   std::string checkpoint;

@@ -34,7 +34,7 @@ void Executor::complete(size_t index) {
       std::ostringstream why;
       why << "nothing moves: rank " << program.rank << " " << activity.verb << " '"
           << activity.tensor << "' longer than " << options.timeout << " s (--timeout)";
-      control.fail(why.str());
+      control.fail(why.str(), true);
       control.check();
     }
     control.setActivity(before);

@@ -1,9 +1,11 @@
 #include "testsuite/runtime/Toy.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -17,7 +19,8 @@ protected:
     toy::writeData(folder, 32);
     std::ofstream(folder / "plan.json")
         << R"({"model": "toy", "stages": [{"ranks": [0]}, {"ranks": [1]}]})";
-    std::ofstream(folder / "start") << "#!/bin/sh\nexec " PDC_TOY_MAIN " '2 4 0 0 -1 -1' \"$@\"\n";
+    std::ofstream(folder / "start")
+        << "#!/bin/sh\nexec " PDC_TOY_MAIN " '2 4 0 0.001 -1 -1 -1' \"$@\"\n";
     fs::permissions(folder / "start", fs::perms::owner_all);
     std::ofstream(folder / "CMakeLists.txt") << R"(cmake_minimum_required(VERSION 3.20)
 project(toy NONE)
@@ -55,11 +58,88 @@ TEST_F(PdcRun, BuildsAndTrainsOnBothTransports) {
   }
 }
 
+class PdcRunSignal : public PdcRun {
+protected:
+  /// The exit code of pdc-run after a signal to it (`second`: and again); what it printed is in
+  /// `output`.
+  int runUntil(int signal, const std::string &options, bool second = false) {
+    std::string to = folder / "output", x = "x=" + folder.string() + "/x.npy",
+                y = "y=" + folder.string() + "/y.npy", line = options;
+    fs::remove(to);
+    pid_t child = fork();
+    if (child == 0) {
+      FILE *file = std::fopen(to.c_str(), "w");
+      dup2(fileno(file), STDOUT_FILENO);
+      dup2(fileno(file), STDERR_FILENO);
+      execl("/bin/sh", "sh", "-c",
+            ("exec " PDC_RUN " " + folder.string() + " --data " + x + " --data " + y + " " + line)
+                .c_str(),
+            nullptr);
+      _exit(127);
+    }
+    auto said = [&](const char *text) {
+      for (int i = 0; i < 600; ++i) {
+        std::ifstream file(to);
+        output.assign(std::istreambuf_iterator<char>(file), {});
+        if (output.find(text) != std::string::npos)
+          return true;
+        usleep(50000);
+      }
+      return false;
+    };
+    EXPECT_TRUE(said("step 1/")) << output;
+    usleep(second ? 500000 : 0);
+    kill(child, signal);
+    if (second && said("asked to end")) {
+      usleep(400000);
+      kill(child, signal);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    said("");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+};
+
+TEST_F(PdcRunSignal, EndsBehindTheStepAndSavesOnBothTransports) {
+  for (const char *transport : {"local", "mpi"})
+    for (int signal : {SIGINT, SIGTERM}) {
+      fs::path save = folder / (transport + std::to_string(signal));
+      EXPECT_EQ(runUntil(signal, std::string("--steps 1000000 --transport ") + transport +
+                                     " --save " + save.string()),
+                128 + signal)
+          << output;
+      EXPECT_NE(output.find("asked to end"), std::string::npos) << output;
+      EXPECT_NE(output.find(": go on with --resume " + save.string() + "/step-"), std::string::npos)
+          << output;
+      EXPECT_EQ(output.find("error:"), std::string::npos) << output;
+      EXPECT_EQ(
+          run(std::string("--steps 1000000 --check --transport local --resume ") + save.string()),
+          0);
+    }
+}
+
+/// The third forward task of a stage sleeps for seconds: only the second signal ends it.
+TEST_F(PdcRunSignal, SecondSignalEndsAtOnce) {
+  for (const char *transport : {"local", "mpi"}) {
+    std::ofstream(folder / "start")
+        << "#!/bin/sh\nexec " PDC_TOY_MAIN " '2 1 0 0 1 -1 -1' \"$@\"\n";
+    EXPECT_EQ(runUntil(SIGINT, std::string("--steps 1000000 --transport ") + transport, true),
+              128 + SIGINT)
+        << output;
+    EXPECT_EQ(output.find("stopped behind"), std::string::npos) << output;
+  }
+}
+
 TEST_F(PdcRun, PassesErrorsAndExitCodesOn) {
-  EXPECT_EQ(run("--steps 3 --lr-schedule never"), 1);
-  EXPECT_NE(output.find("error: --lr-schedule never"), std::string::npos) << output;
-  EXPECT_EQ(run("--steps many"), 2);
+  EXPECT_EQ(run("--steps 3 --weights /nonexistent"), 0) << output;
+  EXPECT_EQ(run("--steps 3 --data z=nothing"), 1);
+  EXPECT_NE(output.find("error: --data z=nothing: the model has no input 'z'"), std::string::npos)
+      << output;
   std::ofstream(folder / "plan.json") << "{}";
   EXPECT_EQ(run(""), 1);
-  EXPECT_NE(output.find("plan.json: is missing or no plan"), std::string::npos) << output;
+  EXPECT_NE(output.find("plan.json: is no plan"), std::string::npos) << output;
+  fs::remove(folder / "plan.json");
+  EXPECT_EQ(run(""), 1);
+  EXPECT_NE(output.find("plan.json: cannot be read: No such file"), std::string::npos) << output;
 }

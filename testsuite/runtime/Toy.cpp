@@ -15,7 +15,8 @@ namespace toy {
 constexpr int64_t kRow = 8192;
 constexpr int64_t kX = 0, kY = kRow, kDy = 2 * kRow, kDx = 3 * kRow, kLabels = 4 * kRow,
                   kSlotBytes = kLabels + 64;
-/// Rows travel with what lies behind their numbers: more than MPI sends without asking the receiver.
+/// Rows travel with what lies behind their numbers: more than MPI sends without asking the
+/// receiver.
 constexpr int64_t kTransferBytes = kRow;
 constexpr int64_t kRate = 0, kScale = 64, kStep = 128, kLoss = 192, kWeightSum = 256,
                   kEvaluationLoss = 320, kEvaluationWeight = 384, kCorrect = 448, kGradient = 512,
@@ -27,14 +28,15 @@ static Shape current; // createTasks is a plain function
 std::string shapeText(const Shape &shape) {
   return std::to_string(shape.stages) + " " + std::to_string(shape.microbatches) + " " +
          std::to_string(shape.asynchronous) + " " + std::to_string(shape.slowTask) + " " +
-         std::to_string(shape.hangingStage) + " " + std::to_string(shape.dyingStage);
+         std::to_string(shape.hangingStage) + " " + std::to_string(shape.dyingStage) + " " +
+         std::to_string(shape.stoppingStage);
 }
 
 Shape shapeFrom(const std::string &text) {
   Shape shape;
   std::istringstream fields(text);
   fields >> shape.stages >> shape.microbatches >> shape.asynchronous >> shape.slowTask >>
-      shape.hangingStage >> shape.dyingStage;
+      shape.hangingStage >> shape.dyingStage >> shape.stoppingStage;
   return shape;
 }
 
@@ -98,6 +100,8 @@ void StageTasks::forward(const Run &run) {
     std::this_thread::sleep_for(std::chrono::seconds(4));
   if (stage == current.dyingStage && forwards == 3)
     std::raise(SIGKILL);
+  if (stage == current.stoppingStage && forwards == 9)
+    std::raise(SIGTERM);
   multiply(run, run.latest(weightAt()));
   if (last)
     lossOf(run, kLoss, kWeightSum, true);

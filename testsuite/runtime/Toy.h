@@ -19,9 +19,10 @@ struct Shape {
   int stages = 2;
   int64_t microbatches = 4;
   bool asynchronous = false;
-  double slowTask = 0;   ///< seconds that each forward task sleeps
-  int hangingStage = -1; ///< its third forward task never ends in time
-  int dyingStage = -1;   ///< its third forward task kills the process
+  double slowTask = 0;    ///< seconds that each forward task sleeps
+  int hangingStage = -1;  ///< its third forward task never ends in time
+  int dyingStage = -1;    ///< its third forward task kills the process
+  int stoppingStage = -1; ///< its ninth forward task asks the process to end (SIGTERM)
 };
 
 /// The command-line word of ToyMain, and back.

@@ -1,3 +1,4 @@
+#include "runtime/Control.h"
 #include "runtime/Error.h"
 #include "runtime/Options.h"
 
@@ -5,10 +6,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -41,11 +44,15 @@ std::string environment(const char *name) {
 /// The number of ranks, from plan.json.
 PlanFacts readPlan(const fs::path &folder) {
   fs::path path = folder / "plan.json";
+  if (!fs::is_directory(folder))
+    throw Error(folder.string(), ": is no folder; give the one that pdc wrote (MODEL.pdc)");
   std::ifstream file(path);
+  if (!file)
+    throw Error(path.string(), ": cannot be read: ", std::strerror(errno),
+                "; give the folder that pdc wrote (MODEL.pdc)");
   Json plan = Json::parse(file, nullptr, false);
   if (!plan.is_object() || !plan.contains("stages") || !plan["stages"].is_array())
-    throw Error(path.string(), ": is missing or no plan; give the folder that pdc wrote "
-                               "(MODEL.pdc)");
+    throw Error(path.string(), ": is no plan; give the folder that pdc wrote (MODEL.pdc)");
   PlanFacts facts;
   try {
     facts.model = plan.value("model", "");
@@ -105,12 +112,41 @@ bool isBuildOf(const fs::path &build, const fs::path &sources) {
   return false;
 }
 
+/// One pdc-run at a time builds a folder. Beside `build`, which may be removed whole; where files
+/// cannot be locked, nobody waits.
+class BuildLock {
+public:
+  explicit BuildLock(const fs::path &folder)
+      : file(open((folder / ".build.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+      return;
+    std::cout << "another pdc-run builds " << folder.string() << "; waiting" << std::endl;
+    while (flock(file, LOCK_EX) != 0 && errno == EINTR)
+      ;
+  }
+  ~BuildLock() { close(file); }
+  BuildLock(const BuildLock &) = delete;
+  BuildLock &operator=(const BuildLock &) = delete;
+
+private:
+  const int file;
+};
+
 /// The build tool knows what is stale; nothing happens when nothing is.
 void build(const Request &request) {
   fs::path folder = request.folder / "build", log = request.folder / "build.log";
   if (!fs::exists(request.folder / "CMakeLists.txt"))
     throw Error(request.folder.string(), ": holds no CMakeLists.txt; give the folder that pdc "
                                          "wrote (MODEL.pdc)");
+  if (access(request.folder.c_str(), W_OK) != 0) {
+    if (!fs::exists(folder / "all_stages"))
+      throw Error(request.folder.string(), ": cannot be written, and the stages are not built yet; "
+                                           "copy it to where it can");
+    std::cout << request.folder.string() << " cannot be written: runs what is built there"
+              << std::endl;
+    return;
+  }
+  BuildLock lock(request.folder);
   fs::remove(log);
   // A copied or moved folder brings a build of the sources where it was.
   if (fs::exists(folder) && !isBuildOf(folder, request.folder))
@@ -144,9 +180,8 @@ bool isRank() {
 std::vector<std::string> programOptions(const Request &request) {
   std::vector<std::string> words = request.forwarded;
   words.insert(words.end(), {"--transport", request.transport});
-  bool chosen = std::any_of(words.begin(), words.end(), [](const std::string &word) {
-    return word.starts_with("--progress");
-  });
+  bool chosen = std::any_of(words.begin(), words.end(),
+                            [](const std::string &word) { return word.starts_with("--progress"); });
   // mpirun gives rank 0 a terminal of its own, whatever stands behind it.
   if (!chosen)
     words.insert(words.end(), {"--progress", isatty(STDOUT_FILENO) ? "terminal" : "plain"});
@@ -158,7 +193,8 @@ void append(std::vector<std::string> &words, const std::vector<std::string> &mor
 }
 
 std::vector<std::string> mpirunCommand(const Request &request, const PlanFacts &plan) {
-  std::vector<std::string> words = {"mpirun"};
+  // The ranks tell what goes wrong themselves.
+  std::vector<std::string> words = {"mpirun", "--quiet"};
   if (geteuid() == 0)
     words.push_back("--allow-run-as-root");
   // Bound ranks would all land on core 0 where several mpiruns share a machine.
@@ -194,10 +230,44 @@ int become(const std::vector<std::string> &words) {
 }
 
 pid_t supervised = 0;
-void forwardSignal(int signal) { kill(supervised, signal); }
+volatile sig_atomic_t asked = 0, insisted = 0;
 
-/// Runs a launcher, whose exit code is that of a signal or of its own making, as 0 or 1. Signals go
-/// on to it.
+void say(std::string_view text) {
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// mpirun kills its ranks a second after SIGINT or SIGTERM, but passes SIGUSR1 and SIGUSR2 on: the
+/// ranks then finish their step and save. What comes while mpirun starts up is lost, so the request
+/// is repeated. A second signal is for mpirun itself.
+void onSignal(int signal) {
+  static double first = 0;
+  double now = pdc::runtime::now();
+  if (!asked) {
+    asked = signal;
+    first = now;
+    say("\nasked to end: the ranks finish the step, and save where --save was given; ask again to "
+        "end at once\n");
+  } else if (signal != SIGALRM && insisted) {
+    kill(supervised, SIGKILL);
+  } else if (signal != SIGALRM && now - first > 0.3) { // some signal a process and its group
+    insisted = 1;
+    kill(supervised, SIGTERM);
+  }
+  if (!insisted) {
+    kill(supervised, asked == SIGINT ? SIGUSR1 : SIGUSR2);
+    alarm(1);
+  }
+}
+
+/// mpirun does not share the terminal's signals: what stops and continues this process does so for
+/// the ranks.
+void onStop(int signal) {
+  kill(supervised, signal);
+  if (signal == SIGTSTP)
+    raise(SIGSTOP);
+}
+
+/// Runs a launcher. Its exit code becomes 0, 1, 2, or that of the signal that ended the run.
 int supervise(const std::vector<std::string> &words) {
   supervised = fork();
   if (supervised < 0)
@@ -205,6 +275,9 @@ int supervise(const std::vector<std::string> &words) {
   if (supervised == 0) {
     // The ranks do not outlive whoever started them.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setpgid(0, 0);
+    if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
+      dup2(nothing, STDIN_FILENO);
     try {
       become(words);
     } catch (const Error &error) {
@@ -212,13 +285,19 @@ int supervise(const std::vector<std::string> &words) {
       _exit(1);
     }
   }
-  std::signal(SIGINT, forwardSignal);
-  std::signal(SIGTERM, forwardSignal);
+  for (int signal : {SIGINT, SIGTERM, SIGALRM})
+    std::signal(signal, onSignal);
+  for (int signal : {SIGTSTP, SIGCONT})
+    std::signal(signal, onStop);
   int status = 0;
   while (waitpid(supervised, &status, 0) < 0 && errno == EINTR)
     ;
-  bool usage = WIFEXITED(status) && WEXITSTATUS(status) == 2;
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : usage ? 2 : 1;
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // Ranks that were asked to end do so well, or die of it where they were still starting up.
+  if (insisted || (asked && code != 1))
+    return 128 + asked;
+  bool stopped = code == 128 + SIGINT || code == 128 + SIGTERM;
+  return code == 0 || code == 2 || stopped ? code : 1;
 }
 
 int run(const Request &request) {
@@ -259,6 +338,22 @@ std::vector<std::string> forwardedWords(const CLI::App &app) {
   return words;
 }
 
+void chooseTransport(const pdc::runtime::Options &options, Request &request) {
+  bool hosts = !request.hosts.empty() || !request.hostfile.empty();
+  if (!options.transport.empty())
+    request.transport = options.transport;
+  else if (hosts || isRank())
+    request.transport = "mpi";
+  if (request.transport == "mpi")
+    return;
+  if (hosts)
+    throw CLI::ValidationError("--hosts and --hostfile are for mpirun, and --transport is local; "
+                               "leave --transport out");
+  if (!request.launcher.empty())
+    throw CLI::ValidationError("-- " + request.launcher[0] +
+                               ": words behind -- go to mpirun; add --transport mpi");
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -281,18 +376,12 @@ int main(int argc, char **argv) {
   app.add_option("--hostfile", request.hostfile, "for mpirun");
   app.add_flag("--build-only", request.buildOnly, "build, and end");
   app.footer("Words behind -- go to mpirun.");
-  try {
-    app.parse(own, argv);
-  } catch (const CLI::ParseError &error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
+  app.callback([&] { chooseTransport(options, request); });
+  if (std::optional<int> code = pdc::runtime::parse(app, own, argv))
+    return *code;
   // 3. Build and start.
   try {
     request.folder = folder;
-    if (!options.transport.empty())
-      request.transport = options.transport;
-    else if (!request.hosts.empty() || !request.hostfile.empty() || isRank())
-      request.transport = "mpi";
     request.forwarded = forwardedWords(app);
     return run(request);
   } catch (const std::exception &error) {

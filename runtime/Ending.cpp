@@ -1,0 +1,79 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Error.h"
+
+#include <cmath>
+#include <limits>
+
+/// Why a run does not go on: it was asked to end early, or what it computes is no number any more.
+namespace pdc::runtime {
+
+/// The microbatches that warm-up and drain bring without any repetition.
+int64_t Executor::outsideRepeat() const {
+  int64_t outside = 0;
+  for (std::span<const Step> rows : {program.training.warmUp, program.training.drain})
+    for (const Step &row : rows)
+      if (row.kind == StepKind::run && row.phase == Phase::forward &&
+          row.stage == program.stages.front().id)
+        ++outside;
+  return outside;
+}
+
+/// An early end is an iteration that no rank has reached, which rank 0 chooses. A microbatch leaves
+/// the pipeline on any rank only after rank 0 has put it in, so no rank is more iterations ahead of
+/// rank 0 than microbatches fit into the pipeline, and rank 0 stands still until all ranks know.
+int64_t Executor::iterationsUntilEnd(int64_t iteration, int64_t planned) {
+  constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+  int64_t outside = outsideRepeat(), period = program.period;
+  if (stopSignal)
+    control.requestStop();
+  if (program.rank == 0 && control.stopRequested() && control.lastStep() == kNever) {
+    int64_t end = iteration + outside / period + 3;
+    if (end < planned)
+      control.announceLastStep(step + outside + end * period - 1);
+  }
+  if (control.lastStep() == kNever)
+    return planned;
+  int64_t end = (control.lastStep() - step + 1 - outside) / period;
+  if (end >= planned)
+    return planned;
+  if (iteration > end)
+    throw Error("rank ", program.rank, " is past step ", control.lastStep(),
+                ", behind which the run was asked to end; resume from the last checkpoint");
+  limit = control.lastStep() - step + 1;
+  return end;
+}
+
+std::string Inputs::describe(int64_t microbatch) const {
+  return "microbatch " + std::to_string(microbatch);
+}
+
+static const char *nameOf(double value) { return std::isnan(value) ? "nan" : "infinite"; }
+
+std::string Executor::remedy(int64_t number) const {
+  std::ostringstream text;
+  text << "lower --lr (" << rate->at(number) << " at this step)";
+  if (!program.asynchronous && options.clipNorm == 0)
+    text << ", limit the gradient with --clip-norm";
+  text << ", or check the data";
+  return text.str();
+}
+
+/// Seen before the backward pass of its microbatch starts: no weight has heard of it.
+void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
+  if (!loss || &stage != &stages.back() || std::isfinite(*loss))
+    return;
+  int64_t number = step + (program.asynchronous ? microbatch : 0);
+  throw Error("step ", number, ": the loss is ", nameOf(*loss), " after ",
+              inputs->describe(microbatch), " in stage ", stage.info->id, " on rank ", program.rank,
+              "; expected a finite number; ", remedy(number));
+}
+
+void Executor::requireFiniteNorm() const {
+  if (!std::isfinite(norm))
+    throw Error("step ", step, ": the 2-norm of the gradient is ", nameOf(norm), " over ",
+                inputs->describe(0), " to ", inputs->describe(limit - 1),
+                "; expected a finite number; ", remedy(step));
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,29 @@
+#include "runtime/NamedNumbers.h"
+
+#include "runtime/Error.h"
+
+#include <charconv>
+
+namespace pdc::runtime {
+
+std::string namedNumber(const std::string &name, int64_t number) {
+  return name + '\0' + std::to_string(number) + '\0';
+}
+
+std::vector<std::pair<std::string, int64_t>> namedNumbers(const std::string &text, int rank) {
+  std::vector<std::pair<std::string, int64_t>> result;
+  std::istringstream fields(text);
+  for (std::string name, number; std::getline(fields, name, '\0');) {
+    int64_t value = -1;
+    number.clear();
+    std::getline(fields, number, '\0');
+    auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (problem != std::errc() || end != number.data() + number.size() || value < 0)
+      throw Error("rank ", rank, " tells '", number, "' of '", name,
+                  "', expected a number; start all ranks from the same build");
+    result.emplace_back(std::move(name), value);
+  }
+  return result;
+}
+
+} // namespace pdc::runtime
