@@ -73,8 +73,7 @@ KernelChoice choose(const Shape &s, Use use, const DeviceOptions &options) {
 /// A kernel's constructor refuses slow implementations in blocked layouts and too little workspace.
 void expectRuns(const Shape &s, Use use, const DeviceOptions &options) {
   KernelChoice choice = choose(s, use, options);
-  if (options.vectorWidth == 16)
-    EXPECT_FALSE(choice.fields.has("fallback"));
+  EXPECT_FALSE(options.vectorWidth == 16 && choice.fields.has("fallback"));
   EXPECT_NO_THROW(makeKernel(choice, {options.threads, choice.workspaceBytes}))
       << "threads " << options.threads << " width " << options.vectorWidth;
 }

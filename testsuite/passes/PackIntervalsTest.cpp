@@ -51,9 +51,10 @@ TEST(PackIntervals, NeverOverlapsAndStaysNearThePeak) {
     Packing packing = packIntervals(intervals);
     for (size_t i = 0; i < intervals.size(); ++i)
       for (size_t j = 0; j < i; ++j)
-        if (intervals[i].meets(intervals[j]))
+        if (intervals[i].meets(intervals[j])) {
           EXPECT_TRUE(packing.offsets[i] + intervals[i].bytes <= packing.offsets[j] ||
                       packing.offsets[j] + intervals[j].bytes <= packing.offsets[i]);
+        }
     EXPECT_GE(packing.bytes, peak(intervals));
     EXPECT_LE(packing.bytes, peak(intervals) * 3 / 2);
   }
