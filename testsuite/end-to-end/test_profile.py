@@ -49,7 +49,7 @@ def test_profile_of_another_microbatch_size(models, tmp_path):
 
 @pytest.mark.parametrize("options,status,says", [
     (["--minibatch", "8", "--device", "cuda"], 1, "cuda"),
-    (["--minibatch", "8", "--steps", "0"], 1, "--steps"),
+    (["--minibatch", "8", "--steps", "0"], 2, "--steps"),
     ([], 1, "--minibatch"),
     (["--no-such-option"], 2, "--no-such-option"),
 ])

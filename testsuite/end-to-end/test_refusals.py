@@ -77,15 +77,15 @@ def test_hostile_names_stay_data(models, tmp_path):
 
 
 @pytest.mark.parametrize("options,status,says", [
-    (["--minibatch", "0"], 1, ["minibatch"]),
-    (["--minibatch", "7", "--microbatches", "2"], 1, ["7"]),
+    (["--minibatch", "0"], 2, ["minibatch"]),
+    (["--minibatch", "7", "--microbatches", "2"], 2, ["7"]),
     (["--loss", "hinge", "--minibatch", "8"], 1, ["hinge", "cross_entropy"]),
-    (["--optimizer", "sgd,speed=3", "--minibatch", "8"], 1, ["speed"]),
-    (["--schedule", "nonsense", "--minibatch", "8"], 1, ["nonsense", "1f1b"]),
+    (["--optimizer", "sgd,speed=3", "--minibatch", "8"], 2, ["speed"]),
+    (["--schedule", "nonsense", "--minibatch", "8"], 2, ["nonsense", "1f1b"]),
     (["--memory", "1K", "--minibatch", "8"], 1, ["memory"]),
     (["--topology", "/nonexistent.json", "--minibatch", "8"], 1, ["/nonexistent.json"]),
     (["--profile", "/nonexistent.json", "--minibatch", "8"], 1, ["/nonexistent.json"]),
-    (["--stages", "/nonexistent", "--minibatch", "8"], 1, ["/nonexistent"]),
+    (["--stages", "/nonexistent", "--minibatch", "8"], 2, ["/nonexistent"]),
     (["--no-such-option"], 2, []),
 ])
 def test_options(options, status, says, models, project):
