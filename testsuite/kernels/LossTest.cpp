@@ -1,12 +1,65 @@
 #include "runtime/kernels/Softmax.h"
 #include "runtime/kernels/SoftmaxCrossEntropy.h"
+#include "testsuite/kernels/UnitCase.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <vector>
 
-namespace pdc::runtime {
+namespace pdc {
+
+TEST(Kernels, CrossEntropy) {
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{8, 10}, {2, 5, 3, 4}})
+    for (bool weighted : {false, true}) {
+      std::vector<int64_t> labels = shape;
+      labels.erase(labels.begin() + 1);
+      Attributes attributes = {{"reduction", std::string("sum")}, {"ignore_index", int64_t(2)}};
+      UnitCase unit, gradient(3), correct(4), weight(5);
+      std::vector<UnitValue> inputs = {unit.operand(shape, -3, 3),
+                                       unit.integers(labels, 0, shape[1] - 1)};
+      if (weighted)
+        inputs.push_back(unit.operand({shape[1]}, 0, 1));
+      UnitValue loss = unit.node("SoftmaxCrossEntropyLoss", inputs, attributes, 2);
+      unit.result(loss);
+      unit.result(UnitValue::node(loss.index, 1));
+      unit.check();
+      inputs = {gradient.operand({}), gradient.operand(shape, -4, 0),
+                gradient.integers(labels, 0, shape[1] - 1)};
+      if (weighted)
+        inputs.push_back(gradient.operand({shape[1]}, 0, 1));
+      gradient.node("SoftmaxCrossEntropyLossGrad", inputs, attributes);
+      gradient.check();
+      correct.node("CorrectPredictions", {correct.operand(shape), correct.integers(labels, 0, 4)},
+                   attributes);
+      correct.check();
+      weight.node("LossWeight", {weight.integers(labels, 0, 4)}, attributes);
+      weight.check();
+    }
+}
+
+TEST(Kernels, OtherLosses) {
+  for (std::string kind :
+       {"MeanSquaredError", "MeanAbsoluteError", "BinaryCrossEntropyWithLogits"}) {
+    UnitCase unit, gradient;
+    unit.node(kind, {unit.operand({7, 9}), unit.operand({7, 9}, 0, 1)});
+    unit.check();
+    UnitValue x = gradient.operand({7, 9}), t = gradient.operand({7, 9}, 0, 1);
+    gradient.node(kind + "Grad", {x, t, gradient.operand({})});
+    gradient.check();
+  }
+}
+
+TEST(Kernels, Softmax) {
+  for (std::string kind : {"Softmax", "LogSoftmax"})
+    for (int64_t axis : {-1, 1, 0}) {
+      UnitCase unit, gradient;
+      unit.node(kind, {unit.operand({3, 4, 5}, -3, 3)}, {{"axis", axis}});
+      unit.check();
+      UnitValue dy = gradient.operand({3, 4, 5});
+      gradient.node(kind + "Grad", {dy, gradient.operand({3, 4, 5}, -2, 0)}, {{"axis", axis}});
+      gradient.check();
+    }
+}
 
 /// Equal scores have the loss log(classes) at any height: 1e9 must not swallow the logarithm.
 TEST(Losses, LargeScoresKeepTheLogarithm) {
@@ -15,10 +68,10 @@ TEST(Losses, LargeScoresKeepTheLogarithm) {
   const runtime::Run run;
   float loss = 0, kept = 0;
   std::vector<float> logProbabilities(8), logSoftmax(8);
-  SoftmaxCrossEntropy crossEntropy({}, {.classes = 4, .samples = 2});
+  runtime::SoftmaxCrossEntropy crossEntropy({}, {.classes = 4, .samples = 2});
   crossEntropy(run, scores.data(), labels, &loss);
   crossEntropy(run, scores.data(), labels, &kept, logProbabilities.data());
-  Softmax softmax({}, {.inner = 1, .logarithm = 1, .outer = 2, .size = 4});
+  runtime::Softmax softmax({}, {.inner = 1, .logarithm = 1, .outer = 2, .size = 4});
   softmax(run, scores.data(), logSoftmax.data());
   EXPECT_NEAR(loss, 2 * std::log(4.0), 1e-5);
   EXPECT_NEAR(kept, loss, 1e-5);
@@ -28,4 +81,4 @@ TEST(Losses, LargeScoresKeepTheLogarithm) {
   }
 }
 
-} // namespace pdc::runtime
+} // namespace pdc
