@@ -44,18 +44,27 @@ static Description describeForward(const Geometry &g, bool training) {
           libraryEngine()};
 }
 
+/// A primitive that reads one image and writes another, and knows where maxima were. `describe`
+/// returns its description and sets that of the positions.
+template <class Primitive, class Describe>
+static LibraryCall makeCall(const Device &device, const PoolingFields &f, Describe describe) {
+  dnnl::memory::desc positions;
+  LibraryCall call = LibraryCall::create<Primitive>(f.name, device, Fallback::none,
+                                                    [&] { return describe(positions); });
+  if (f.positions)
+    call.addMemory(DNNL_ARG_WORKSPACE, positions);
+  return call;
+}
+
 Pooling::Pooling(const Device &device, const PoolingFields &f) {
   Geometry g(f);
-  dnnl::memory::desc positions;
-  call = LibraryCall::create<dnnl::pooling_forward>(f.name, device, Fallback::none, [&] {
+  call = makeCall<dnnl::pooling_forward>(device, f, [&](dnnl::memory::desc &positions) {
     Description description = describeForward(g, f.positions);
     positions = description.workspace_desc();
     return description;
   });
   call.addMemory(DNNL_ARG_SRC, g.x);
   call.addMemory(DNNL_ARG_DST, g.y);
-  if (f.positions)
-    call.addMemory(DNNL_ARG_WORKSPACE, positions);
 }
 
 void Pooling::operator()(const Run &run, const float *x, float *y) {
@@ -71,8 +80,7 @@ void Pooling::operator()(const Run &run, const float *x, float *y, void *positio
 
 PoolingGradient::PoolingGradient(const Device &device, const PoolingFields &f) {
   Geometry g(f);
-  dnnl::memory::desc positions;
-  call = LibraryCall::create<dnnl::pooling_backward>(f.name, device, Fallback::none, [&] {
+  call = makeCall<dnnl::pooling_backward>(device, f, [&](dnnl::memory::desc &positions) {
     Description forward = describeForward(g, true);
     positions = forward.workspace_desc();
     return dnnl::pooling_backward::primitive_desc(
@@ -81,8 +89,6 @@ PoolingGradient::PoolingGradient(const Device &device, const PoolingFields &f) {
   });
   call.addMemory(DNNL_ARG_DIFF_DST, g.y);
   call.addMemory(DNNL_ARG_DIFF_SRC, g.x);
-  if (f.positions)
-    call.addMemory(DNNL_ARG_WORKSPACE, positions);
 }
 
 void PoolingGradient::operator()(const Run &run, const float *dy, float *dx) {
