@@ -269,13 +269,16 @@ static StringRef taskFunction(ir::Phase phase) {
     return "forward";
   case ir::Phase::Backward:
     return "backward";
+  case ir::Phase::BackwardInput:
+    return "backwardInput";
+  case ir::Phase::BackwardWeight:
+    return "backwardWeight";
   case ir::Phase::Update:
     return "update";
   case ir::Phase::Evaluate:
     return "evaluate";
-  default:
-    throw Error(formatv("the runtime has no task '{0}' yet", stringifyPhase(phase)));
   }
+  throw Error("unknown phase");
 }
 
 static void printTask(raw_indented_ostream &os, ir::TaskOp task) {

@@ -4,6 +4,7 @@
 #include "passes/ScheduleRows.h"
 
 #include "compiler/Error.h"
+#include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
 
 namespace pdc {
@@ -16,17 +17,6 @@ using namespace pdc::ir;
 
 namespace pdc {
 namespace {
-
-/// The compute rows of a schedule that may hold transfers: those are placed for the edges that the
-/// programs really have.
-Schedule withoutTransfers(Schedule schedule) {
-  for (RankRows &rows : schedule.ranks)
-    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
-      std::erase_if(*part, [](const Step &step) {
-        return step.kind == StepKind::send || step.kind == StepKind::receive;
-      });
-  return schedule;
-}
 
 struct BuildSchedule : impl::BuildScheduleBase<BuildSchedule> {
   using BuildScheduleBase::BuildScheduleBase;
@@ -90,10 +80,26 @@ private:
                        ? "synchronous, but the graph was made for one update per microbatch"
                        : "asynchronous, but the graph was made for sums over microbatches") +
                   "; choose the schedule before the graph is differentiated");
+    checkTasks(rows);
     if (rows.rankOfStage != pipeline.rankOfStage)
       throw Error("the rows place stages on other ranks than the programs; make rows, stages and "
                   "ranks of the plan agree");
     return rows;
+  }
+
+  /// Rows run halves of the backward pass where there are such tasks, and nowhere else.
+  void checkTasks(const Schedule &rows) {
+    std::vector<bool> split = findSplitStages(rows);
+    getOperation().walk([&](TaskOp task) {
+      size_t stage = cast<StageOp>(task->getParentOp()).getId();
+      bool whole = task.getPhase() == ir::Phase::Backward;
+      bool half = task.getPhase() == ir::Phase::BackwardInput;
+      if (stage < split.size() && (split[stage] ? whole : half))
+        throw Error("schedule " + rows.name + " runs the backward pass of stage " +
+                    std::to_string(stage) + (whole ? " in halves" : " as a whole") +
+                    ", and its task is " + (whole ? "whole" : "divided") +
+                    "; give split-backward the same plan");
+    });
   }
 
   std::shared_ptr<const Plan> plan;

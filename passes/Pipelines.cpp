@@ -39,6 +39,8 @@ void buildStagedPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan
   passes.addPass(createVerifyLevel({"cut"}));
   // Turns cuts into inboxes and outboxes, after which nothing knows of other stages.
   passes.addPass(createOutlinePrograms(plan));
+  // Needs whole tasks: what a sent gradient is made of is seen within a stage only.
+  passes.addPass(createSplitBackward(plan));
 }
 
 void buildScheduledPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {

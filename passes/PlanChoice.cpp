@@ -26,4 +26,18 @@ std::vector<int> ranksOfStages(const Plan *plan, int stages) {
   return ranks;
 }
 
+Schedule withoutTransfers(Schedule schedule) {
+  for (RankRows &rows : schedule.ranks)
+    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      std::erase_if(*part, [](const Step &step) {
+        return step.kind == StepKind::send || step.kind == StepKind::receive;
+      });
+  return schedule;
+}
+
+Schedule computeRows(const Plan &plan, const Pipeline &pipeline) {
+  return plan.schedule.ranks.empty() ? findSchedule(plan.scheduleName).make(pipeline)
+                                     : withoutTransfers(plan.schedule);
+}
+
 } // namespace pdc

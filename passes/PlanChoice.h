@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/plan/Plan.h"
+#include "compiler/schedule/Schedules.h"
 
 #include <memory>
 
@@ -11,5 +12,12 @@ std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const s
 
 /// The rank of each stage: the plan's, else one stage per rank.
 std::vector<int> ranksOfStages(const Plan *plan, int stages);
+
+/// The compute rows of a schedule that may hold transfers: those are placed for the edges that the
+/// programs really have.
+Schedule withoutTransfers(Schedule schedule);
+
+/// The compute rows of a plan: its own, else those that its schedule's name stands for.
+Schedule computeRows(const Plan &plan, const Pipeline &pipeline);
 
 } // namespace pdc

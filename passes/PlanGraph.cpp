@@ -130,8 +130,18 @@ private:
       } else if (auto read = dyn_cast_or_null<ReadOp>(definer); read && isInput(read)) {
         if (inputs.insert({index, read.getMemory().str()}).second)
           graph.units[index].stashBytes += bytesOf(root.getType());
+      } else if (auto producer = dyn_cast_or_null<UnitOp>(definer)) {
+        addHalfway(unit, producer, root);
       }
     }
+  }
+
+  /// What weight gradients read of input gradients is kept where both run apart.
+  void addHalfway(UnitOp reader, UnitOp producer, Value value) {
+    bool keeps = reader.getPhase() == ir::Phase::BackwardWeight &&
+                 producer.getPhase() == ir::Phase::BackwardInput;
+    if (keeps && indexOf(producer) >= 0 && stashed.insert(value).second)
+      graph.units[indexOf(producer)].halfwayBytes += bytesOf(value.getType());
   }
 
   static Value viewed(Value value) {

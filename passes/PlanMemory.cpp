@@ -59,12 +59,12 @@ private:
   }
 
   /// Numbers the operations along a microbatch's life in its stage: forward, a moment between, then
-  /// backward. Other tasks count for themselves.
+  /// backward, whole or in halves. Other tasks count for themselves.
   void collectMoments() {
     for (auto stage : program.getOps<StageOp>()) {
       int64_t moment = 0;
       for (auto task : stage.getOps<TaskOp>()) {
-        if (task.getPhase() == ir::Phase::Backward)
+        if (isBackwardBegin(task.getPhase()))
           betweenTasks[stage] = moment++;
         for (Operation &op : task.getOps())
           moments[&op] = ++moment;
@@ -72,6 +72,10 @@ private:
       }
       lastMoment[stage] = moment;
     }
+  }
+
+  static bool isBackwardBegin(ir::Phase phase) {
+    return phase == ir::Phase::Backward || phase == ir::Phase::BackwardInput;
   }
 
   int64_t ringDepth() {

@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace pdc::ir;
@@ -31,7 +32,7 @@ struct StageState {
   std::vector<int64_t> owners;                   ///< microbatch in each slot, -1: free
   std::map<int64_t, int64_t> stashed;            ///< version that a microbatch's forward pass saw
   std::map<int64_t, std::vector<Located>> sends; ///< by copy of the slots: on their way
-  bool startsForward = true, startsBackward = true;
+  std::set<Phase> summing;                       ///< phases that have run since the last update
 };
 
 /// Which copies one run of a task sees.
@@ -187,15 +188,13 @@ private:
     Copies copies = takeSlot(stage, schedule, microbatch);
     if (step.kind != StepKind::run)
       return transfer(stage, step, edges, copies);
-    bool forward = step.task.phase == Phase::forward;
-    bool &starts = forward ? stage.startsForward : stage.startsBackward;
-    copies.startsSums = schedule.asynchronous || starts;
-    starts = false;
-    if (forward)
+    bool isFirst = stage.summing.insert(step.task.phase).second;
+    copies.startsSums = schedule.asynchronous || isFirst;
+    if (step.task.phase == Phase::forward)
       stage.stashed[microbatch] = stage.version;
     copies.stashed = stage.stashed[microbatch];
     runTask(stage, toPhase(step.task.phase), copies);
-    if (!forward)
+    if (step.task.phase == Phase::backward || step.task.phase == Phase::backwardWeight)
       stage.stashed.erase(microbatch);
   }
 
@@ -241,7 +240,7 @@ private:
     runTask(stage, ir::Phase::Update, {.latest = stage.version, .next = next});
     stage.version = next;
     runTask(stage, ir::Phase::Prepare, {.latest = next, .next = next});
-    stage.startsForward = stage.startsBackward = true;
+    stage.summing.clear();
   }
 
   void replayEvaluation() {

@@ -9,8 +9,7 @@ using namespace pdc::ir;
 namespace pdc {
 
 MemoryNames::MemoryNames(ModuleOp module) {
-  for (auto memory : module.getOps<MemoryOp>())
-    taken.insert(memory.getSymName());
+  module.walk([&](MemoryOp memory) { taken.insert(memory.getSymName()); });
 }
 
 std::string MemoryNames::unique(const std::string &wanted) {

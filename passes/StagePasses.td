@@ -46,6 +46,21 @@ def OutlinePrograms : PlanPass<"outline-programs"> {
   }];
 }
 
+def SplitBackward : PlanPass<"split-backward"> {
+  let summary = "divides backward tasks into input gradients and weight gradients";
+  let description = [{
+    Turns the backward task of each stage whose rows run its halves apart (of every stage without a
+    plan) into a backward_input and a backward_weight task. What the gradients that are sent are
+    made of is backward_input, the rest backward_weight; a gradient sum is added to where its value
+    is made.
+
+    What the second task reads of the first becomes a memory of role activation, unless it has an
+    outbox already. Views are repeated. The first task reads every inbox of the backward pass, so
+    that gradients are received before it even where only the second one uses them: no sender waits
+    for work that another rank has put off.
+  }];
+}
+
 // Level 4.
 
 def BuildSchedule : Pass<"build-schedule", "::mlir::ModuleOp"> {

@@ -73,21 +73,35 @@ LogicalResult checkTask(TaskOp task) {
   return success();
 }
 
+/// What a stage must have, its backward pass whole or in halves.
+SmallVector<ir::Phase> tasksOf(StageOp stage) {
+  bool split = llvm::any_of(stage.getOps<TaskOp>(), [](TaskOp task) {
+    return task.getPhase() == ir::Phase::BackwardInput;
+  });
+  SmallVector<ir::Phase> order = {ir::Phase::Prepare, ir::Phase::Forward};
+  if (split)
+    order.append({ir::Phase::BackwardInput, ir::Phase::BackwardWeight});
+  else
+    order.push_back(ir::Phase::Backward);
+  order.append({ir::Phase::Update, ir::Phase::Evaluate});
+  return order;
+}
+
 LogicalResult checkProgram(ProgramOp program) {
-  static constexpr ir::Phase order[] = {ir::Phase::Prepare, ir::Phase::Forward, ir::Phase::Backward,
-                                        ir::Phase::Update, ir::Phase::Evaluate};
   for (auto stage : program.getOps<StageOp>()) {
+    SmallVector<ir::Phase> order = tasksOf(stage);
     size_t number = 0;
     for (auto task : stage.getOps<TaskOp>()) {
-      if (number >= std::size(order) || task.getPhase() != order[number++])
-        return task.emitError() << "a stage has the tasks prepare, forward, backward, update, "
-                                   "evaluate, in this order";
+      if (number >= order.size() || task.getPhase() != order[number++])
+        return task.emitError() << "a stage has the tasks prepare, forward, backward (or "
+                                   "backward_input, backward_weight), update, evaluate, in this "
+                                   "order";
       if (failed(checkTask(task)))
         return failure();
     }
-    if (number != std::size(order))
+    if (number != order.size())
       return stage.emitError() << "stage " << stage.getId() << " has " << number
-                               << " tasks, expected 5";
+                               << " tasks, expected " << order.size();
   }
   return success();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -113,7 +114,7 @@ void Executor::beginRun(int64_t microbatches) {
   limit = microbatches;
   reduced = false;
   for (Stage &stage : stages) {
-    stage.forwardStarts = stage.backwardStarts = true;
+    stage.starts.fill(true);
     std::fill(stage.slots.begin(), stage.slots.end(), Slot{});
     std::fill(stage.evaluationSlots.begin(), stage.evaluationSlots.end(), Slot{});
   }
@@ -193,7 +194,9 @@ void Executor::runTask(const Step &row, int64_t microbatch) {
   case Phase::forward:
     return runForward(stage, microbatch);
   case Phase::backward:
-    return runBackward(stage, microbatch);
+  case Phase::backwardInput:
+  case Phase::backwardWeight:
+    return runBackward(stage, row.phase, microbatch);
   case Phase::evaluate:
     return runEvaluate(stage, microbatch);
   case Phase::update:
@@ -214,8 +217,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
     inputs->fill(*input, arena.at(input->place, slot), microbatch);
   stage.slots[slot].version = stage.version;
   Run run = runOf(stage, slot, false);
-  run.startsSums = program.asynchronous || stage.forwardStarts;
-  stage.forwardStarts = false;
+  run.startsSums = startsSums(stage, Phase::forward);
   Seconds begin = now();
   stage.tasks->forward(run);
   requireFiniteLoss(stage, microbatch);
@@ -223,19 +225,27 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
       {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
 }
 
-void Executor::runBackward(Stage &stage, int64_t microbatch) {
+bool Executor::startsSums(Stage &stage, Phase phase) {
+  return std::exchange(stage.starts[size_t(phase)], false) || program.asynchronous;
+}
+
+void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   int slot = takeSlot(stage, microbatch, false);
   waitFor([&](const Pending &p) {
     return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && !p.evaluation;
   });
   Run run = runOf(stage, slot, false);
-  run.startsSums = program.asynchronous || stage.backwardStarts;
-  stage.backwardStarts = false;
+  run.startsSums = startsSums(stage, phase);
   Seconds begin = now();
-  stage.tasks->backward(run);
-  events.add({Timeline::Kind::run, Phase::backward, stage.info->id, step, microbatch, -1, 0, begin,
-              now()});
-  stage.slots[slot].version = -1;
+  if (phase == Phase::backward)
+    stage.tasks->backward(run);
+  else if (phase == Phase::backwardInput)
+    stage.tasks->backwardInput(run);
+  else
+    stage.tasks->backwardWeight(run);
+  events.add({Timeline::Kind::run, phase, stage.info->id, step, microbatch, -1, 0, begin, now()});
+  if (phase != Phase::backwardInput)
+    stage.slots[slot].version = -1;
 }
 
 void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
@@ -247,8 +257,7 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
   for (const Memory *input : stage.evaluationInputs)
     inputs->fill(*input, base + input->place.offset, microbatch);
   Run run = runOf(stage, slot, true);
-  run.startsSums = stage.forwardStarts;
-  stage.forwardStarts = false;
+  run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
   Seconds begin = now();
   stage.tasks->evaluate(run);
   events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,

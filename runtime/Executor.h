@@ -6,6 +6,7 @@
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -74,7 +75,8 @@ private:
     /// Evaluation finds them at the offsets of training, unless it has entries of its own.
     std::vector<const Memory *> inputs, evaluationInputs;
     int version = 0; ///< ring copy that is the newest
-    bool forwardStarts = true, backwardStarts = true;
+    /// By phase: whether its next run is the first since the last update.
+    std::array<bool, 7> starts{};
   };
   struct Pending {
     int transfer, stage, slot;
@@ -94,7 +96,9 @@ private:
   void postAll(std::span<const Step> group, int64_t base, StepKind kind);
   void runTask(const Step &row, int64_t microbatch);
   void runForward(Stage &stage, int64_t microbatch);
-  void runBackward(Stage &stage, int64_t microbatch);
+  /// Whether this run of a phase is the first since the last update; the next one is not.
+  bool startsSums(Stage &stage, Phase phase);
+  void runBackward(Stage &stage, Phase phase, int64_t microbatch);
   void runEvaluate(Stage &stage, int64_t microbatch);
   void runUpdate(Stage &stage, int64_t microbatch);
   void runPrepare(Stage &stage);

@@ -8,7 +8,7 @@
 /// `Program` and derives `Tasks`; the runtime obeys. Any change here raises kContractVersion.
 namespace pdc::runtime {
 
-inline constexpr int kContractVersion = 1;
+inline constexpr int kContractVersion = 2;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {
@@ -141,13 +141,16 @@ struct Device {
   int64_t workspaceBytes = 0;
 };
 
-/// The tasks of one stage. Kernels are members, created once.
+/// The tasks of one stage. Kernels are members, created once. The backward pass is one task or,
+/// where rows run input and weight gradients apart, two: the others do nothing.
 class Tasks {
 public:
   virtual ~Tasks() = default;
   virtual void prepare(const Run &run) = 0;
   virtual void forward(const Run &run) = 0;
-  virtual void backward(const Run &run) = 0;
+  virtual void backward(const Run &) {}
+  virtual void backwardInput(const Run &) {}
+  virtual void backwardWeight(const Run &) {}
   virtual void update(const Run &run) = 0;
   virtual void evaluate(const Run &run) = 0;
 };

@@ -58,12 +58,13 @@ static void deliver(Machines &machines, Machine &from, const Run &run) {
   }
 }
 
-static void runAll(Machines &machines, const std::vector<PlacedStage> &stages, Phase phase,
-                   int64_t microbatch, bool reversed) {
+static void runAll(Machines &machines, const std::vector<PlacedStage> &stages,
+                   std::initializer_list<Phase> phases, int64_t microbatch, bool reversed) {
   for (size_t i = 0; i < stages.size(); ++i) {
     const PlacedStage &stage = stages[reversed ? stages.size() - 1 - i : i];
-    stage.run(phase, microbatch);
-    deliver(machines, *stage.machine, {stage.id, phase, microbatch});
+    for (Phase phase : phases)
+      stage.run(phase, microbatch);
+    deliver(machines, *stage.machine, {stage.id, *phases.begin(), microbatch});
   }
 }
 
@@ -89,17 +90,17 @@ void runStaged(Machines &machines, mlir::ModuleOp module) {
   for (int64_t step = 0; step < machines.input.updates; ++step) {
     int64_t first = step * machines.microbatches, last = first + machines.microbatches - 1;
     for (int64_t m = first; m <= last; ++m) {
-      runAll(machines, stages, Phase::Forward, m, false);
-      runAll(machines, stages, Phase::Backward, m, true);
-      runAll(machines, stages, Phase::BackwardInput, m, true);
-      runAll(machines, stages, Phase::BackwardWeight, m, true);
+      runAll(machines, stages, {Phase::Forward}, m, false);
+      // A stage has one of both.
+      runAll(machines, stages, {Phase::Backward, Phase::BackwardInput}, m, true);
+      runAll(machines, stages, {Phase::BackwardWeight}, m, true);
     }
     if (!machines.asynchronous)
       reduceShared(machines);
-    runAll(machines, stages, Phase::Update, last, false);
+    runAll(machines, stages, {Phase::Update}, last, false);
   }
   for (int64_t m = 0; m < machines.input.evaluations; ++m)
-    runAll(machines, stages, Phase::Evaluate, m, false);
+    runAll(machines, stages, {Phase::Evaluate}, m, false);
 }
 
 } // namespace pdc::interpreter

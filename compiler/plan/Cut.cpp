@@ -27,6 +27,22 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
   return edges;
 }
 
+/// The units that a gradient sent to another stage goes through: what they hand back cannot wait
+/// for the weight gradients.
+static std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+  std::vector<std::vector<int>> producers(graph.units.size());
+  for (const PlanValue &value : graph.values)
+    for (int consumer : value.consumers)
+      if (value.hasGradient)
+        producers[consumer].push_back(value.producer);
+  std::vector<bool> sends(graph.units.size());
+  for (size_t unit = 0; unit < sends.size(); ++unit)
+    sends[unit] = std::ranges::any_of(producers[unit], [&](int producer) {
+      return stageOfUnit[producer] != stageOfUnit[unit] || sends[producer];
+    });
+  return sends;
+}
+
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                                   std::span<const Edge> edges) {
   std::vector<PlanStage> stages(*std::ranges::max_element(stageOfUnit) + 1);
@@ -34,6 +50,7 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
     stages[id].id = static_cast<int>(id);
     stages[id].ranks = {static_cast<int>(id)};
   }
+  std::vector<bool> sends = findSenders(graph, stageOfUnit);
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
     PlanStage &stage = stages[stageOfUnit[i]];
@@ -41,6 +58,8 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
     stage.nodes.insert(stage.nodes.end(), unit.nodes.begin(), unit.nodes.end());
     stage.forwardSeconds += unit.forwardSeconds;
     stage.backwardSeconds += unit.backwardInputSeconds + unit.backwardWeightSeconds;
+    stage.backwardWeightSeconds +=
+        unit.backwardWeightSeconds + (sends[i] ? 0 : unit.backwardInputSeconds);
     stage.updateSeconds += unit.updateSeconds;
     stage.parameterBytes += unit.parameterBytes;
   }
@@ -53,6 +72,7 @@ void MemorySum::add(const PlanUnit &unit) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.gradientBytes + unit.optimizerBytes;
   sum.slot += unit.stashBytes;
+  sum.halfway += unit.halfwayBytes;
   workspace = std::max(workspace, unit.workspaceBytes);
 }
 
@@ -61,14 +81,15 @@ void MemorySum::add(const PlanValue &value) {
 }
 
 StageMemory MemorySum::with(int64_t crossingBytes) const {
-  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes};
+  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes, sum.halfway};
 }
 
 PlayCosts playCosts(const Plan &plan) {
   PlayCosts costs;
   for (const PlanStage &stage : plan.stages)
-    costs.stages.push_back({stage.forwardSeconds, stage.backwardSeconds, 0, stage.updateSeconds,
-                            stage.forwardSeconds});
+    costs.stages.push_back(
+        {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
+         stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds});
   for (const Edge &edge : plan.edges) {
     Link link = plan.topology.linkBetween(plan.schedule.rankOfStage[edge.fromStage],
                                           plan.schedule.rankOfStage[edge.toStage]);

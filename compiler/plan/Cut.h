@@ -18,9 +18,10 @@ struct StageMemory {
   int64_t weights = 0; ///< one version
   int64_t fixed = 0;   ///< gradients, optimizer state, workspace, scratch, evaluation
   int64_t slot = 0;    ///< per microbatch in flight: kept activations, inboxes and outboxes
+  int64_t halfway = 0; ///< the same where input and weight gradients run apart
 
-  int64_t total(int64_t versions, int64_t slots) const {
-    return weights * versions + fixed + slot * slots;
+  int64_t total(int64_t versions, int64_t slots, bool split) const {
+    return weights * versions + fixed + (slot + (split ? halfway : 0)) * slots;
   }
 };
 

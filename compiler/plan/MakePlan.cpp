@@ -7,6 +7,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Partition.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 
@@ -138,6 +139,7 @@ std::vector<int> Planner::cut() {
   search.microbatches = rows.microbatches;
   search.memoryBytes = memoryLimit();
   search.slots = [&](int stage) { return rows.slots[stage]; };
+  search.split = splitsBackward(rows);
   search.versions = [&](int stage) { return rows.versions[stage]; };
   return findPartition(graph, search).stageOfUnit;
 }
@@ -156,13 +158,15 @@ void Planner::addDepths(const std::vector<int> &stageOfUnit) {
       play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped,
            plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
           .peakActivations;
+  std::vector<bool> split = findSplitStages(plan.schedule);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = {plan.schedule.rankOfStage[stage.id]};
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
-    stage.memoryBytes = sums[stage.id]
-                            .with(crossing[stage.id])
-                            .total(stage.weightVersions, plan.schedule.slots[stage.id]);
+    stage.memoryBytes =
+        sums[stage.id]
+            .with(crossing[stage.id])
+            .total(stage.weightVersions, plan.schedule.slots[stage.id], split[stage.id]);
   }
 }
 
@@ -186,7 +190,7 @@ void Planner::predict() {
   plan.dataParallelSecondsPerMinibatch =
       dataParallelSeconds(graph, plan.topology, microbatches, asynchronous);
   plan.boundSecondsPerMinibatch =
-      boundSeconds(graph, static_cast<int>(plan.stages.size()), microbatches, asynchronous);
+      boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule);
 }
 
 Plan Planner::make() {
@@ -216,13 +220,24 @@ Plan Planner::make() {
 
 } // namespace
 
-double boundSeconds(const PlanGraph &graph, int stages, int64_t microbatches, bool asynchronous) {
+/// The least part of a unit's work that must be done before the units behind it can begin or after
+/// they have ended.
+static double leastShareInFront(const PlanGraph &graph, bool split) {
+  double least = 1;
+  for (const PlanUnit &unit : graph.units)
+    if (double all = microbatchSeconds(unit); split && all > 0)
+      least = std::min(least, unit.forwardSeconds / all);
+  return isChain(graph) ? least : 0;
+}
+
+double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule) {
   Work work(graph);
-  if (asynchronous)
+  if (schedule.asynchronous)
     return std::max((work.microbatch + work.update) / stages, work.largest);
-  double count = static_cast<double>(microbatches);
-  double pipeline = isChain(graph) ? work.microbatch / (1 - std::pow(1 - 1 / count, stages))
-                                   : count * work.microbatch / stages;
+  double count = static_cast<double>(schedule.microbatches);
+  double share = leastShareInFront(graph, splitsBackward(schedule));
+  double pipeline = share > 0 ? share * work.microbatch / (1 - std::pow(1 - share / count, stages))
+                              : count * work.microbatch / stages;
   return std::max(pipeline, count * work.largest);
 }
 

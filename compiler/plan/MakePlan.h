@@ -14,9 +14,10 @@ Plan makePlan(const PlanGraph &graph, const PlanRequest &request);
 /// unit feeds the next and gets its gradient from it, stage s cannot start before the stages in
 /// front have run once, nor end before they have run back once, so with work w_s per microbatch T
 /// >= w_0 + ... + w_{s-1} + m w_s for each s; the best choice of w_s makes all equal: T = W / (1 -
-/// (1 - 1/m)^p). In a graph with parallel branches stages may run side by side and only m W / p is
-/// certain.
-double boundSeconds(const PlanGraph &graph, int stages, int64_t microbatches, bool asynchronous);
+/// (1 - 1/m)^p). Where weight gradients run apart only the forward part f of the stages in front is
+/// certain to lie outside: T >= f (w_0 + ... + w_{s-1}) + m w_s, T = f W / (1 - (1 - f/m)^p). In a
+/// graph with parallel branches stages may run side by side and only m W / p is certain.
+double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule);
 
 /// Data parallelism on the same workers: each takes its share of the minibatch, gradients are
 /// summed by a ring all-reduce over the slowest link.

@@ -109,8 +109,8 @@ void fillColumn(Table &table, Part &part, int end, const PartitionRequest &reque
       double before = stage ? table.best[stage - 1][first] : (first ? kNever : 0);
       if (before >= table.best[stage][end])
         continue;
-      if (request.memoryBytes &&
-          bytes.total(request.versions(stage), request.slots(stage)) > request.memoryBytes)
+      if (request.memoryBytes && bytes.total(request.versions(stage), request.slots(stage),
+                                             request.split) > request.memoryBytes)
         continue;
       double slowest = std::max(
           before, part.seconds(linkBehind(request, stage - 1), linkBehind(request, stage)));

@@ -13,6 +13,7 @@ struct PartitionRequest {
   int64_t microbatches = 1; ///< per update: an update's seconds are spread over them
   int64_t memoryBytes = 0;  ///< per device; 0: not limited
   std::function<int64_t(int stage)> slots, versions;
+  bool split = false; ///< input and weight gradients run apart
 };
 
 struct Partition {

@@ -24,6 +24,8 @@ struct PlanUnit {
   int64_t optimizerBytes = 0;
   /// Bytes kept from forward to backward per microbatch.
   int64_t stashBytes = 0;
+  /// Bytes that the weight gradients read of the input gradients, per microbatch.
+  int64_t halfwayBytes = 0;
   int64_t workspaceBytes = 0;
 };
 
@@ -75,6 +77,8 @@ struct PlanStage {
   std::vector<std::string> units;
   double forwardSeconds = 0;
   double backwardSeconds = 0;
+  /// The part of `backwardSeconds` that no sent gradient needs.
+  double backwardWeightSeconds = 0;
   double updateSeconds = 0;
   int64_t parameterBytes = 0;
   int64_t memoryBytes = 0;

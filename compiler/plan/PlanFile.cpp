@@ -36,6 +36,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"units", stage.units},
           {"forward_seconds", stage.forwardSeconds},
           {"backward_seconds", stage.backwardSeconds},
+          {"backward_weight_seconds", stage.backwardWeightSeconds},
           {"update_seconds", stage.updateSeconds},
           {"parameter_bytes", stage.parameterBytes},
           {"memory_bytes", stage.memoryBytes},
@@ -115,6 +116,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.units = fields.strings("units");
   stage.forwardSeconds = fields.number("forward_seconds", 0);
   stage.backwardSeconds = fields.number("backward_seconds", 0);
+  stage.backwardWeightSeconds = fields.number("backward_weight_seconds", 0);
   stage.updateSeconds = fields.number("update_seconds", 0);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);

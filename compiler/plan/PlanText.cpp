@@ -68,12 +68,16 @@ void describeStages(const Plan &plan, std::ostream &out) {
                   total > 0 ? 100 * work(stage) / total : 0, bytes(stage.parameterBytes).c_str(),
                   bytes(stage.memoryBytes).c_str(), stage.inFlight, stage.weightVersions);
   out << "\n";
+  std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages) {
     out << "stage " << stage.id << ": ";
     if (!stage.nodes.empty())
       out << stage.nodes.front()
           << (stage.nodes.size() > 1 ? " ... " + stage.nodes.back() : std::string());
     out << "\n";
+    if (split[stage.id])
+      out << "  of the backward pass " << seconds(stage.backwardWeightSeconds)
+          << " are weight gradients that no other stage waits for\n";
     for (const PlanSend &send : stage.sends)
       out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
           << " per microbatch\n";

@@ -27,11 +27,10 @@ struct BytesField {
   const char *name;
   int64_t PlanUnit::*field;
 };
-constexpr BytesField bytesFields[] = {{"parameter_bytes", &PlanUnit::parameterBytes},
-                                      {"gradient_bytes", &PlanUnit::gradientBytes},
-                                      {"optimizer_bytes", &PlanUnit::optimizerBytes},
-                                      {"stash_bytes", &PlanUnit::stashBytes},
-                                      {"workspace_bytes", &PlanUnit::workspaceBytes}};
+constexpr BytesField bytesFields[] = {
+    {"parameter_bytes", &PlanUnit::parameterBytes}, {"gradient_bytes", &PlanUnit::gradientBytes},
+    {"optimizer_bytes", &PlanUnit::optimizerBytes}, {"stash_bytes", &PlanUnit::stashBytes},
+    {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostBytes = int64_t(1) << 42;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace pdc {
 
@@ -22,11 +23,17 @@ struct Occupant {
   int64_t version = 0;                    ///< that the forward pass read
 };
 
+/// What one kind of backward task has added up.
+struct Sums {
+  int64_t last = -1;
+  std::vector<int64_t> microbatches; ///< since the last update
+};
+
 struct StageState {
   std::vector<Occupant> slots;
   int64_t version = 0; ///< updates so far
-  int64_t lastBackward = -1;
-  std::vector<int64_t> gradients; ///< microbatches summed since the last update
+  /// By the phase that adds to them: input gradients have sums too (the scale of a normalisation).
+  std::map<Phase, Sums> sums;
   bool summedOverRanks = false;
 };
 
@@ -63,13 +70,14 @@ private:
   std::vector<int64_t> rounds;
   UnrolledRows rows;
   std::vector<int64_t> roundStarts;
+  std::vector<bool> split;
   std::vector<StageState> stages;
   std::map<std::pair<int, int>, std::vector<Step>> messages; ///< on their way, by ranks
 };
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
     : schedule(schedule), edges(edges), rounds(std::move(counts)), rows(unroll(schedule, rounds)),
-      stages(schedule.rankOfStage.size()) {
+      split(findSplitStages(schedule)), stages(schedule.rankOfStage.size()) {
   checkTables();
   int64_t start = 0;
   for (int64_t round : rounds) {
@@ -212,18 +220,18 @@ void Replay::backward(int rank, const Step &step, const Occupant &self) {
                ", which its forward pass read, is overwritten; " +
                text(schedule.versions[step.task.stage]) + " are kept and " + text(stage.version) +
                " is the latest");
-  if (step.task.phase != Phase::backwardInput)
-    addGradient(rank, step);
+  addGradient(rank, step);
 }
 
 void Replay::addGradient(int rank, const Step &step) {
   StageState &stage = stages[step.task.stage];
-  if (step.task.microbatch <= stage.lastBackward)
+  Sums &sums = stage.sums[step.task.phase];
+  if (step.task.microbatch <= sums.last)
     refuse(rank, step,
            "gradients are summed in ascending order of microbatches, microbatch " +
-               text(stage.lastBackward) + " came before");
-  stage.lastBackward = step.task.microbatch;
-  stage.gradients.push_back(step.task.microbatch);
+               text(sums.last) + " came before");
+  sums.last = step.task.microbatch;
+  sums.microbatches.push_back(step.task.microbatch);
   stage.summedOverRanks = false;
 }
 
@@ -233,15 +241,18 @@ void Replay::update(int rank, const Step &step) {
   std::vector<int64_t> due;
   for (int64_t i = schedule.microbatches; i > 0; --i)
     due.push_back(last - i + 1);
-  if (stage.gradients != due || stage.version * schedule.microbatches != due[0])
-    refuse(
-        rank, step,
-        "the update needs the gradients of microbatches " + text(due[0]) + " to " + text(last) +
-            ", found " + text(stage.gradients.size()) + " gradients" +
-            (stage.gradients.empty() ? "" : " up to microbatch " + text(stage.gradients.back())));
+  for (Phase phase : split[step.task.stage]
+                         ? std::vector{Phase::backwardInput, Phase::backwardWeight}
+                         : std::vector{Phase::backward}) {
+    std::vector<int64_t> found = std::exchange(stage.sums[phase].microbatches, {});
+    if (found != due || stage.version * schedule.microbatches != due[0])
+      refuse(rank, step,
+             "the update needs the gradients of microbatches " + text(due[0]) + " to " +
+                 text(last) + ", found " + text(found.size()) + " gradients" +
+                 (found.empty() ? "" : " up to microbatch " + text(found.back())));
+  }
   if (!schedule.asynchronous && !stage.summedOverRanks)
     refuse(rank, step, "the sum over all ranks has not come");
-  stage.gradients.clear();
   ++stage.version;
 }
 
@@ -303,10 +314,10 @@ void Replay::checkEnd() const {
       expect(stage, Phase::evaluate, rows.microbatches);
       continue;
     }
-    bool split = runs[stage].contains(Phase::backwardInput);
     expect(stage, Phase::forward, rows.microbatches);
-    expect(stage, split ? Phase::backwardInput : Phase::backward, rows.microbatches);
-    expect(stage, Phase::backwardWeight, split ? rows.microbatches : 0);
+    expect(stage, Phase::backward, split[stage] ? 0 : rows.microbatches);
+    expect(stage, Phase::backwardInput, split[stage] ? rows.microbatches : 0);
+    expect(stage, Phase::backwardWeight, split[stage] ? rows.microbatches : 0);
     expect(stage, Phase::update, rows.microbatches / schedule.microbatches);
   }
 }

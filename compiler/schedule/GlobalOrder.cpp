@@ -37,7 +37,7 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
 
 StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
   int stages = static_cast<int>(schedule.rankOfStage.size());
-  PlayCosts costs = unitCosts(stages);
+  PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
   int64_t settle = 4 * stages + 8;
   Timeline timeline =

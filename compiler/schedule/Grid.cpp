@@ -81,8 +81,7 @@ std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int6
   bool onePerRank = ranks == schedule.rankOfStage.size() &&
                     std::is_sorted(schedule.rankOfStage.begin(), schedule.rankOfStage.end());
   Timeline timeline =
-      play(schedule, edges, unitCosts(static_cast<int>(schedule.rankOfStage.size())),
-           TransferModel::overlapped, iterations);
+      play(schedule, edges, unitCosts(schedule), TransferModel::overlapped, iterations);
   std::vector<Line> lines(ranks);
   std::optional<size_t> marked;
   auto draw = [&](int rank, const Task &task, size_t column, const char *prefix) {

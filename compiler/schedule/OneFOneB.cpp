@@ -1,4 +1,3 @@
-#include "compiler/schedule/Play.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
@@ -24,21 +23,11 @@ static std::vector<Step> rowsOfStage(int stage, const Pipeline &pipeline) {
 //   stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4
 //   stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .
 //   stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .
-//
-// A rank with several stages takes their runs in the order in which ranks of their own would start
-// them: the order of a valid execution, so it cannot stall for ever.
 Schedule oneFOneB(const Pipeline &pipeline) {
-  Schedule schedule = emptySchedule("1f1b", pipeline);
   Schedule apart = emptySchedule("1f1b", straightPipeline(pipeline.stages, pipeline.microbatches));
   for (int stage = 0; stage < pipeline.stages; ++stage)
     apart.ranks[stage].warmUp = rowsOfStage(stage, pipeline);
-  std::vector<Edge> edges = chainEdges(pipeline.stages);
-  for (const Event &event : play(apart, edges, unitCosts(pipeline.stages)).events)
-    if (event.kind == StepKind::run)
-      schedule.ranks[pipeline.rankOfStage[event.task.stage]].warmUp.push_back(
-          {StepKind::run, event.task});
-  closeMinibatch(schedule, pipeline);
-  return schedule;
+  return mergeOntoRanks(apart, pipeline);
 }
 
 } // namespace pdc

@@ -25,9 +25,11 @@ double StageSeconds::of(Phase phase) const {
   return 0;
 }
 
-PlayCosts unitCosts(int stages) {
-  // A backward pass as a whole is one second; its halves, where a schedule has them, one in all.
-  return {std::vector<StageSeconds>(stages, {1, 1, 0, 0, 1}), {}, 0};
+PlayCosts unitCosts(const Schedule &schedule) {
+  PlayCosts costs;
+  for (bool split : findSplitStages(schedule))
+    costs.stages.push_back({1, 1, split ? 1.0 : 0.0, 0, 1});
+  return costs;
 }
 
 namespace {

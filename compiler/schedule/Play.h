@@ -21,7 +21,7 @@ struct PlayCosts {
 };
 
 /// Every run takes one second but updates, which take none: the costs of a grid drawing.
-PlayCosts unitCosts(int stages);
+PlayCosts unitCosts(const Schedule &schedule);
 
 /// blocking: a group of transfers holds its rank until every peer has come to its side and the
 /// bytes have moved. overlapped: transfers start when their tensor is there, only its consumer

@@ -28,8 +28,9 @@ struct Deadlock {
 /// every longer run goes through states that have been seen to end. Ranks that no transfer or sum
 /// connects are looked at apart: they drift as they like.
 ///
-/// What is proven stays true for a tail of fewer microbatches, whose steps are left out on all ranks,
-/// and where a runtime joins groups over the border of iterations: both only take waits away.
+/// What is proven stays true for a tail of fewer microbatches, whose steps are left out on all
+/// ranks, and where a runtime joins groups over the border of iterations: both only take waits
+/// away.
 std::optional<Deadlock> findDeadlock(const Schedule &schedule);
 
 /// Throws pdc::Error with a drawing that marks where the schedule stands still.
@@ -44,7 +45,8 @@ void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges);
 /// - the forward pass of microbatch t reads the version of the update rule: of a synchronous
 ///   schedule that of its minibatch, of an asynchronous one max(d, t - p + 1 + s) at stage s of p,
 ///   d being the updates at the last drain;
-/// - each update has summed the gradient of every microbatch of its minibatch once, ascending.
+/// - each update has summed the gradients of every microbatch of its minibatch once, ascending; of
+///   both halves of the backward pass, where they run apart.
 void checkData(const Schedule &schedule, std::span<const Edge> edges);
 
 } // namespace pdc

@@ -2,6 +2,8 @@
 
 #include "compiler/Error.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 static bool isTransfer(const Step &step) {
@@ -59,6 +61,22 @@ UnrolledRows unroll(const Schedule &schedule, std::span<const int64_t> iteration
 
 bool isEnd(Phase end, const Task &task) {
   return end == task.phase || (end == Phase::backward && task.phase == Phase::backwardInput);
+}
+
+std::vector<bool> findSplitStages(const Schedule &schedule) {
+  std::vector<bool> split(schedule.rankOfStage.size());
+  for (const RankRows &rows : schedule.ranks)
+    for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      for (const Step &step : *part)
+        if (step.kind == StepKind::run &&
+            (step.task.phase == Phase::backwardInput || step.task.phase == Phase::backwardWeight))
+          split[step.task.stage] = true;
+  return split;
+}
+
+bool splitsBackward(const Schedule &schedule) {
+  std::vector<bool> split = findSplitStages(schedule);
+  return std::ranges::find(split, true) != split.end();
 }
 
 std::vector<Edge> chainEdges(int stages) {

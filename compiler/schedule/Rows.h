@@ -42,6 +42,10 @@ inline bool consumes(const Task &task, const Edge &edge) {
   return task.stage == edge.toStage && isEnd(edge.consumer, task);
 }
 
+/// Per stage: whether its input and weight gradients run apart.
+std::vector<bool> findSplitStages(const Schedule &schedule);
+bool splitsBackward(const Schedule &schedule);
+
 /// The edges of a plain chain: activations to the next stage, gradients to the one before.
 std::vector<Edge> chainEdges(int stages);
 

@@ -1,6 +1,7 @@
 #include "compiler/schedule/Schedules.h"
 
 #include "compiler/Error.h"
+#include "compiler/schedule/Play.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Transfers.h"
@@ -14,18 +15,26 @@ static constexpr ScheduleKind kinds[] = {
     {"1f1b", "one forward, one backward; the pipeline empties at each update", true, oneFOneB},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
      pipedream},
+    {"zb-h1", "1f1b with weight gradients apart, in the bubble; as many activations as 1f1b", true,
+     zeroBubbleH1},
+    {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
+     true, zeroBubbleH2},
 };
 
 std::span<const ScheduleKind> schedules() { return kinds; }
 
+std::string scheduleNames() {
+  std::string names;
+  for (const ScheduleKind &kind : kinds)
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
 const ScheduleKind &findSchedule(std::string_view name) {
-  std::string known;
-  for (const ScheduleKind &kind : kinds) {
+  for (const ScheduleKind &kind : kinds)
     if (kind.name == name)
       return kind;
-    known += (known.empty() ? "" : ", ") + std::string(kind.name);
-  }
-  throw Error("unknown schedule '" + std::string(name) + "'; known schedules: " + known);
+  throw Error("unknown schedule '" + std::string(name) + "'; known schedules: " + scheduleNames());
 }
 
 Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges) {
@@ -80,6 +89,17 @@ Schedule emptySchedule(std::string_view name, const Pipeline &pipeline) {
   schedule.microbatches = pipeline.microbatches;
   schedule.rankOfStage = pipeline.rankOfStage;
   schedule.ranks.resize(pipeline.ranks());
+  return schedule;
+}
+
+Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
+  Schedule schedule = emptySchedule(apart.name, pipeline);
+  std::vector<Edge> edges = chainEdges(pipeline.stages);
+  for (const Event &event : play(apart, edges, unitCosts(apart)).events)
+    if (event.kind == StepKind::run)
+      schedule.ranks[pipeline.rankOfStage[event.task.stage]].warmUp.push_back(
+          {StepKind::run, event.task});
+  closeMinibatch(schedule, pipeline);
   return schedule;
 }
 

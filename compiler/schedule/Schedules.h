@@ -28,6 +28,8 @@ Pipeline straightPipeline(int stages, int64_t microbatches);
 Schedule gpipe(const Pipeline &pipeline);
 Schedule oneFOneB(const Pipeline &pipeline);
 Schedule pipedream(const Pipeline &pipeline);
+Schedule zeroBubbleH1(const Pipeline &pipeline);
+Schedule zeroBubbleH2(const Pipeline &pipeline);
 
 /// Evaluation: one microbatch per iteration, forward through all stages.
 Schedule evaluation(const Pipeline &pipeline);
@@ -42,6 +44,9 @@ struct ScheduleKind {
 /// All schedules by name. A new one is a file with its drawing and a line here.
 std::span<const ScheduleKind> schedules();
 
+/// As in "gpipe, 1f1b".
+std::string scheduleNames();
+
 /// Throws pdc::Error with the known names.
 const ScheduleKind &findSchedule(std::string_view name);
 
@@ -51,6 +56,11 @@ Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges);
 
 /// The rows of a rank of a synchronous schedule, closed by the sum over all ranks and the updates.
 void closeMinibatch(Schedule &schedule, const Pipeline &pipeline);
+
+/// A synchronous schedule whose stages have a rank each, on the ranks of the pipeline: a rank with
+/// several stages takes their runs in the order in which ranks of their own would start them, which
+/// is that of a valid execution and cannot stall for ever.
+Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline);
 
 /// A schedule without rows for the pipeline.
 Schedule emptySchedule(std::string_view name, const Pipeline &pipeline);

@@ -102,7 +102,7 @@ TEST_F(Levels, UnitsComputeTheGraph) {
 TEST_F(Levels, StagesAndRowsComputeTheGraph) {
   Module graph = differentiated(false), formed = units(*graph);
   for (int stages : {1, 2, 3, 4, 5})
-    for (const char *schedule : {"gpipe", "1f1b"})
+    for (const char *schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
       for (int64_t microbatches : {1, 2, 5}) {
         SCOPED_TRACE(std::string(schedule) + ", stages " + std::to_string(stages) +
                      ", microbatches " + std::to_string(microbatches));

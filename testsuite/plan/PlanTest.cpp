@@ -134,8 +134,8 @@ TEST(Plan, Refusals) {
   EXPECT_EQ(refusal(graph, requestFor(3, "1f1b", 2)),
             "the model has 2 units, which cannot fill 3 stages; use fewer workers");
   EXPECT_EQ(refusal(graph, requestFor(2, "1f1b", 0)), "expected at least 1 microbatch, found 0");
-  EXPECT_THAT(refusal(graph, requestFor(2, "zb-h1", 2)),
-              HasSubstr("unknown schedule 'zb-h1'; known "
+  EXPECT_THAT(refusal(graph, requestFor(2, "zigzag", 2)),
+              HasSubstr("unknown schedule 'zigzag'; known "
                         "schedules: gpipe, 1f1b"));
   EXPECT_EQ(refusal({}, requestFor(1, "1f1b", 1)), "the model has no units to plan");
   PlanRequest request = requestFor(2, "1f1b", 2);

@@ -24,6 +24,19 @@ TEST(Grid, GPipe) {
                                    "stage 2  .  .  F0 F1 F2 F3 B0 B1 B2 B3 .  .\n");
 }
 
+TEST(Grid, ZeroBubbleH1) {
+  EXPECT_EQ(gridOf("zb-h1", 3, 5), "stage 0  F0 F1 F2 .  .  I0 W0 F3 I1 W1 F4 I2 W2 I3 W3 I4 W4\n"
+                                   "stage 1  .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4\n"
+                                   "stage 2  .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4\n");
+}
+
+TEST(Grid, ZeroBubbleH2) {
+  EXPECT_EQ(gridOf("zb-h2", 3, 6),
+            "stage 0  F0 F1 F2 F3 F4 I0 W0 F5 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 .  .\n"
+            "stage 1  .  F0 F1 F2 I0 F3 I1 F4 I2 W0 F5 I3 W1 I4 W2 I5 W3 W4 W5 .\n"
+            "stage 2  .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5\n");
+}
+
 TEST(Grid, PipeDream) {
   EXPECT_EQ(gridOf("pipedream", 3, 1, 3), "stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4\n"
                                           "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .\n"

@@ -137,7 +137,7 @@ TEST(Mutants, WrongOnesAreRefused) {
   Mutator mutator(2026);
   int wrong = 0, right = 0, rightButRefused = 0;
   std::array<int, Mutator::names.size()> wrongOfKind{};
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 5000; ++round) {
     std::vector<Edge> edges;
     Schedule schedule = mutator.original(edges);
     int kind = round % static_cast<int>(Mutator::names.size());
@@ -153,7 +153,7 @@ TEST(Mutants, WrongOnesAreRefused) {
     ++wrongOfKind[kind];
     EXPECT_FALSE(accepted) << "round " << round << ": " << Mutator::names[kind];
   }
-  EXPECT_GT(wrong, 500);
+  EXPECT_GT(wrong, 3000);
   for (size_t kind = 0; kind < wrongOfKind.size(); ++kind)
     RecordProperty(std::to_string(kind), wrongOfKind[kind]);
   std::cout << wrong << " wrong mutants, all refused; of " << right << " harmless ones "

@@ -2,8 +2,10 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,6 +81,64 @@ TEST(Proof, BackwardOutOfOrder) {
   std::swap(schedule.ranks[0].warmUp[3], schedule.ranks[0].warmUp[4]);
   EXPECT_THAT(refusal(schedule),
               HasSubstr("rank 0 at 0B0: gradients are summed in ascending order"));
+}
+
+std::vector<Step>::iterator findRun(std::vector<Step> &rows, Phase phase, int64_t microbatch) {
+  return std::ranges::find_if(rows, [&](const Step &step) {
+    return step.kind == StepKind::run && step.task.phase == phase &&
+           step.task.microbatch == microbatch;
+  });
+}
+
+TEST(Proof, WeightGradientBeforeItsInputGradient) {
+  Schedule schedule = complete("zb-h1", 1, 2);
+  std::vector<Step> &rows = schedule.ranks[0].warmUp;
+  std::iter_swap(findRun(rows, Phase::backwardInput, 1), findRun(rows, Phase::backwardWeight, 1));
+  EXPECT_THAT(refusal(schedule), HasSubstr("rank 0 at 0W1: its input gradient has not run"));
+}
+
+TEST(Proof, MissingWeightGradient) {
+  Schedule schedule = complete("zb-h1", 2, 3);
+  std::vector<Step> &rows = schedule.ranks[1].warmUp;
+  rows.erase(findRun(rows, Phase::backwardWeight, 2));
+  EXPECT_THAT(
+      refusal(schedule),
+      HasSubstr("rank 1 at 1U2: the update needs the gradients of microbatches 0 to 2, found "
+                "2 gradients up to microbatch 1"));
+}
+
+TEST(Proof, DoubledWeightGradient) {
+  Schedule schedule = complete("zb-h2", 2, 3);
+  std::vector<Step> &rows = schedule.ranks[0].warmUp;
+  auto doubled = findRun(rows, Phase::backwardWeight, 1);
+  rows.insert(doubled, *doubled);
+  EXPECT_THAT(refusal(schedule), HasSubstr("rank 0 at 0W1: runs twice"));
+}
+
+TEST(Proof, InputGradientsOutOfOrder) {
+  Schedule schedule = complete("zb-h2", 1, 2);
+  std::vector<Step> &rows = schedule.ranks[0].warmUp;
+  Step first = rows[0], second = *findRun(rows, Phase::forward, 1);
+  rows = {first,
+          second,
+          runStep(0, Phase::backwardInput, 1),
+          runStep(0, Phase::backwardInput, 0),
+          runStep(0, Phase::backwardWeight, 0),
+          runStep(0, Phase::backwardWeight, 1)};
+  rows.push_back({.kind = StepKind::allReduce});
+  rows.push_back(runStep(0, Phase::update, 1));
+  assignSlots(schedule, {});
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("rank 0 at 0I0: gradients are summed in ascending order"));
+}
+
+TEST(Proof, HalvesOfSomeMicrobatchesOnly) {
+  Schedule schedule = parseSchedule("schedule mine\nmicrobatches 2\nstages 0\n"
+                                    "rank 0: 0F0 0F1 0B0 0I1 0W1 allreduce 0U1\n",
+                                    "mine");
+  assignSlots(schedule, {});
+  assignVersions(schedule);
+  EXPECT_THAT(refusal(schedule), HasSubstr("the update needs the gradients"));
 }
 
 TEST(Proof, WrongPeer) {

@@ -68,6 +68,58 @@ TEST(Property, OneFOneB) {
   });
 }
 
+/// Equal stages whose forward passes, input and weight gradients take so many seconds.
+PlayCosts equalStages(int stages, double forward, double input, double weight) {
+  return {std::vector<StageSeconds>(stages, {forward, input, weight, 0, forward}), {}, 0};
+}
+
+void forAllCosts(const std::function<void(double, double, double)> &check) {
+  for (double forward : {1, 2, 3})
+    for (double input : {1, 2, 3, 4})
+      for (double weight : {0.5, 1.0, 2.0, 3.0})
+        check(forward, input, weight);
+}
+
+TEST(Property, ZeroBubbleH1) {
+  forAllShapes([](int stages, int64_t microbatches) {
+    Schedule schedule = complete("zb-h1", stages, microbatches);
+    Timeline timeline = play(schedule, chainEdges(stages), equalStages(stages));
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_EQ(timeline.peakActivations[stage], std::min<int64_t>(stages, microbatches));
+      EXPECT_LE(schedule.slots[stage], stages + 1);
+      EXPECT_EQ(schedule.versions[stage], 1);
+    }
+    forAllCosts([&](double forward, double input, double weight) {
+      if (microbatches < stages || std::min(input, weight) > forward)
+        return;
+      PlayCosts costs = equalStages(stages, forward, input, weight);
+      for (double idle : play(schedule, chainEdges(stages), costs).idle)
+        EXPECT_DOUBLE_EQ(idle, (stages - 1) * (forward + input - std::min(input, weight)))
+            << "F = " << forward << ", I = " << input << ", W = " << weight;
+    });
+  });
+}
+
+TEST(Property, ZeroBubbleH2) {
+  forAllShapes([](int stages, int64_t microbatches) {
+    Schedule schedule = complete("zb-h2", stages, microbatches);
+    Timeline timeline = play(schedule, chainEdges(stages), equalStages(stages));
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_EQ(timeline.peakActivations[stage], std::min<int64_t>(2 * stages - 1, microbatches));
+      EXPECT_LE(schedule.slots[stage], 2 * stages);
+      EXPECT_EQ(schedule.versions[stage], 1);
+    }
+    forAllCosts([&](double forward, double input, double weight) {
+      if (microbatches < 2 * stages - 1 || input > 2 * forward || input > 2 * weight)
+        return;
+      PlayCosts costs = equalStages(stages, forward, input, weight);
+      for (double idle : play(schedule, chainEdges(stages), costs).idle)
+        EXPECT_DOUBLE_EQ(idle, (stages - 1) * forward)
+            << "F = " << forward << ", I = " << input << ", W = " << weight;
+    });
+  });
+}
+
 TEST(Property, PipeDream) {
   for (int stages = 1; stages <= 8; ++stages) {
     SCOPED_TRACE(stages);
@@ -122,26 +174,42 @@ TEST(Property, BackwardAscendsAtEveryStage) {
     Schedule schedule = kind.make(straightPipeline(4, 9));
     std::vector<int64_t> rounds = {5};
     for (const auto &actions : unroll(schedule, rounds).ranks) {
-      int64_t next = 0;
+      std::map<Phase, int64_t> next;
       for (const Action &action : actions) {
         const Step &step = action.steps[0];
-        if (step.kind == StepKind::run && step.task.phase == Phase::backward) {
-          EXPECT_EQ(step.task.microbatch, next++);
+        if (step.kind == StepKind::run && step.task.phase != Phase::update) {
+          EXPECT_EQ(step.task.microbatch, next[step.task.phase]++);
         }
       }
-      EXPECT_EQ(next, kind.synchronous ? 9 : 8);
+      for (auto [phase, count] : next)
+        EXPECT_EQ(count, kind.synchronous ? 9 : 8);
     }
   }
 }
 
 TEST(Property, SeveralStagesOnARank) {
-  for (const char *name : {"gpipe", "1f1b"})
+  for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
     for (std::vector<int> ranks :
          {std::vector{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 0, 0}})
       for (int64_t microbatches : {1, 3, 8}) {
         Schedule made = findSchedule(name).make({4, ranks, microbatches});
         EXPECT_NO_THROW(completeSchedule(made, chainEdges(4)));
       }
+}
+
+/// Stages of a rank follow each other around the ranks, v times.
+TEST(Property, LoopsOfStages) {
+  for (const ScheduleKind &kind : schedules())
+    for (int ranks = 1; kind.synchronous && ranks <= 8; ++ranks)
+      for (int chunks = 2; chunks <= 4; ++chunks)
+        for (int64_t microbatches : {1, 2, ranks, ranks + 1, 32}) {
+          SCOPED_TRACE(testing::Message() << kind.name << ", p = " << ranks << ", v = " << chunks
+                                          << ", m = " << microbatches);
+          Pipeline pipeline{ranks * chunks, {}, microbatches};
+          for (int stage = 0; stage < pipeline.stages; ++stage)
+            pipeline.rankOfStage.push_back(stage % ranks);
+          EXPECT_NO_THROW(completeSchedule(kind.make(pipeline), chainEdges(pipeline.stages)));
+        }
 }
 
 TEST(Property, TransferSecondsDelay) {

@@ -118,7 +118,7 @@ void Network::finish(int rank) {
 
 struct Slot {
   std::vector<Word> inbox, outbox;
-  Word stash = 0;
+  Word stash = 0, half = 0; ///< what the forward pass and the input gradient leave
   size_t version = 0;
 };
 
@@ -126,8 +126,20 @@ struct Stage {
   std::vector<Slot> slots;
   std::vector<Word> ring;
   size_t version = 0;
-  Word gradient = 0;
+  Word gradient = 0, otherGradient = 0;
 };
+
+/// An edge knows the backward pass as a whole; what it sends and reads belongs to the first half.
+bool isEnd(Phase end, Phase phase) {
+  return end == phase || (end == Phase::backward && phase == Phase::backwardInput);
+}
+
+/// What the weight gradient adds to its sum.
+Word weightGradient(Word half, Word stash, Word weight) { return mix(mix(half, stash), weight); }
+
+Word nextWeight(Word weight, Word gradient, Word otherGradient, Word total) {
+  return mix(mix(mix(weight, gradient), otherGradient), total);
+}
 
 /// A thread of its own: obeys the rows, checks nothing.
 class Rank {
@@ -189,7 +201,7 @@ Slot &Rank::slot(int stage, int64_t microbatch) {
 
 Word Rank::readInputs(const Task &task, Word word) {
   for (const Edge &edge : edges) {
-    if (edge.toStage != task.stage || edge.consumer != task.phase)
+    if (edge.toStage != task.stage || !isEnd(edge.consumer, task.phase))
       continue;
     bool local = schedule.rankOfStage[edge.fromStage] == rank;
     word = mix(word, local ? slot(edge.fromStage, task.microbatch).outbox[edge.id]
@@ -200,7 +212,7 @@ Word Rank::readInputs(const Task &task, Word word) {
 
 void Rank::writeOutputs(const Task &task, Word word) {
   for (const Edge &edge : edges)
-    if (edge.fromStage == task.stage && edge.producer == task.phase)
+    if (edge.fromStage == task.stage && isEnd(edge.producer, task.phase))
       slot(task.stage, task.microbatch).outbox[edge.id] = mix(word, edge.id);
 }
 
@@ -213,16 +225,21 @@ void Rank::compute(const Task &task) {
     own.stash = readInputs(
         task, forwardSeed(task.stage, stage.ring[stage.version % copies], task.microbatch));
     writeOutputs(task, own.stash);
-  } else if (task.phase == Phase::backward) {
+  } else if (task.phase == Phase::backward || task.phase == Phase::backwardInput) {
     Slot &own = slot(task.stage, task.microbatch);
-    Word word = readInputs(task, mix(own.stash, stage.ring[own.version % copies]));
-    writeOutputs(task, word);
-    stage.gradient = mix(stage.gradient, word);
-    metric += word;
+    own.half = readInputs(task, mix(own.stash, stage.ring[own.version % copies]));
+    writeOutputs(task, own.half);
+    stage.gradient = mix(stage.gradient, own.half);
+    metric += own.half;
+  } else if (task.phase == Phase::backwardWeight) {
+    Slot &own = slot(task.stage, task.microbatch);
+    Word word = weightGradient(own.half, own.stash, stage.ring[own.version % copies]);
+    stage.otherGradient = mix(stage.otherGradient, word);
   } else {
-    Word next = mix(mix(stage.ring[stage.version % copies], stage.gradient), total);
+    Word next =
+        nextWeight(stage.ring[stage.version % copies], stage.gradient, stage.otherGradient, total);
     stage.ring[++stage.version % copies] = next;
-    stage.gradient = 0;
+    stage.gradient = stage.otherGradient = 0;
   }
 }
 
@@ -284,8 +301,13 @@ std::optional<Weights> runPipeline(const Schedule &schedule, const std::vector<E
   return weights;
 }
 
-/// One microbatch through all stages with the given weights; what each stage's backward pass makes.
-Weights gradientsOf(const Weights &weights, const std::vector<Edge> &edges, int64_t microbatch) {
+/// One microbatch through all stages with the given weights; what each stage keeps of its forward
+/// and what its backward pass makes.
+struct Passed {
+  Weights stash, gradients;
+};
+
+Passed passThrough(const Weights &weights, const std::vector<Edge> &edges, int64_t microbatch) {
   int stages = static_cast<int>(weights.size());
   std::vector<Word> value(edges.size()), stash(stages), gradients(stages);
   auto runKernel = [&](int stage, Phase phase, Word word) {
@@ -301,7 +323,17 @@ Weights gradientsOf(const Weights &weights, const std::vector<Edge> &edges, int6
     stash[stage] = runKernel(stage, Phase::forward, forwardSeed(stage, weights[stage], microbatch));
   for (int stage = stages - 1; stage >= 0; --stage)
     gradients[stage] = runKernel(stage, Phase::backward, mix(stash[stage], weights[stage]));
-  return gradients;
+  return {stash, gradients};
+}
+
+std::vector<bool> splitStages(const Schedule &schedule) {
+  std::vector<bool> split(schedule.rankOfStage.size());
+  for (const RankRows &rank : schedule.ranks)
+    for (const std::vector<Step> *part : {&rank.warmUp, &rank.repeat, &rank.drain})
+      for (const Step &step : *part)
+        if (step.task.phase == Phase::backwardInput || step.task.phase == Phase::backwardWeight)
+          split[step.task.stage] = true;
+  return split;
 }
 
 Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edges,
@@ -310,26 +342,32 @@ Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edge
   std::vector<Weights> history(1); ///< by version
   for (int stage = 0; stage < stages; ++stage)
     history[0].push_back(initialWeight(stage));
+  std::vector<bool> split = splitStages(schedule);
   int64_t start = 0;
   for (int64_t iterations : rounds) {
     int64_t end = start + (schedule.asynchronous ? iterations + stages - 1 : schedule.microbatches);
-    Weights sums(stages);
+    Weights sums(stages), otherSums(stages);
     Word total = 0;
     for (int64_t t = start; t < end; ++t) {
       Weights used = history.back();
       for (int stage = 0; schedule.asynchronous && stage < stages; ++stage)
         used[stage] = history[std::max(start, t - stages + 1 + stage)][stage];
-      Weights gradients = gradientsOf(used, edges, t);
+      auto [stash, gradients] = passThrough(used, edges, t);
       for (int stage = 0; stage < stages; ++stage) {
         sums[stage] = mix(sums[stage], gradients[stage]);
+        if (split[stage])
+          otherSums[stage] =
+              mix(otherSums[stage], weightGradient(gradients[stage], stash[stage], used[stage]));
         total += schedule.asynchronous ? 0 : gradients[stage];
       }
       if (!schedule.asynchronous && t + 1 < end)
         continue;
       history.push_back(history.back());
       for (int stage = 0; stage < stages; ++stage)
-        history.back()[stage] = mix(mix(history.back()[stage], sums[stage]), total);
+        history.back()[stage] =
+            nextWeight(history.back()[stage], sums[stage], otherSums[stage], total);
       sums.assign(stages, 0);
+      otherSums.assign(stages, 0);
     }
     start = end;
   }

@@ -131,7 +131,7 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--topology", options.topology, "levels of workers and links as JSON")
       ->excludes("--workers")
       ->excludes("--bandwidth");
-  app.add_option("--schedule", options.schedule, "auto, gpipe, 1f1b, pipedream or a file of rows");
+  app.add_option("--schedule", options.schedule, "auto, " + scheduleNames() + " or a file of rows");
   app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   app.add_option("--stages", options.stages, "node -> stage by hand, JSON or a plan.json");

@@ -135,7 +135,7 @@ static void checkSchedule(const std::string &name) {
   if (name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, ignored))
     throw Error("--schedule '" + name + "': rows from a file are not available yet; there are " +
                 CLI::detail::join(available, ", "));
-  checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-h1", "zb-h2", "zb-v"});
+  checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-v"});
 }
 
 static void checkRange(const std::string &option, std::optional<int64_t> value, int64_t most) {
@@ -214,6 +214,7 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
 }
 
 static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
+  std::string schedules = "auto, " + scheduleNames();
   auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
     app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
   };
@@ -221,7 +222,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--topology", options.topology, "FILE", "levels of workers and links, instead of --gpus");
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
-  add("--schedule", options.schedule, "NAME", "auto, gpipe, 1f1b, pipedream");
+  add("--schedule", options.schedule, "NAME", schedules.c_str());
   app.add_flag("--vertical-sync", typed.verticalSync, "one version per microbatch at all stages");
   add("--recompute", typed.recompute, "WHAT", "none, auto, all");
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
