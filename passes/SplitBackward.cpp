@@ -1,5 +1,6 @@
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
 #include "passes/StageOutliner.h"
 #include "passes/Values.h"
 
@@ -133,7 +134,10 @@ struct SplitBackward : impl::SplitBackwardBase<SplitBackward> {
   explicit SplitBackward(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
 
   void runOnOperation() override {
-    if (!refuseAt(getOperation(), [&] { split(); }))
+    if (failed(runChecked(getOperation(), [&] {
+          split();
+          return success();
+        })))
       signalPassFailure();
   }
 
