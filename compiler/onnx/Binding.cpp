@@ -52,7 +52,10 @@ TensorType Binding::typeOf(const ModelValue &value) const {
                   "' has no size; give one, as in --bind " + dimension.symbol + "=128");
     type.shape.push_back(dimension.value ? *dimension.value : number->second);
   }
-  type.elementCount(); // refuses what cannot be counted
+  constexpr int64_t most = int64_t(1) << 40;
+  if (type.elementCount() > most)
+    throw Error("'" + value.name + "': " + type.toString() + " has more than " +
+                std::to_string(most) + " elements; bind its dimensions to smaller numbers");
   return type;
 }
 

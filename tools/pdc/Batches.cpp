@@ -44,6 +44,10 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
                 number(size) +
                 " samples that the model's batch dimension is fixed to; leave "
                 "--microbatches out, or export the model with a symbolic batch dimension");
+  if (given > kMostMicrobatches)
+    throw Error("--minibatch " + number(*options.minibatch) + ": makes " + number(given) +
+                " microbatches of " + number(size) + " samples, expected at most " +
+                number(kMostMicrobatches));
   if (!given)
     given = options.microbatches.value_or(usualMicrobatches);
   return {{size, given}};

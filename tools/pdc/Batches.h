@@ -5,6 +5,9 @@
 
 namespace pdc {
 
+/// Per update. More would be planned for minutes, and far fewer fill any pipeline.
+constexpr int64_t kMostMicrobatches = 8192;
+
 /// How the samples of one update are cut.
 struct Batch {
   int64_t microbatchSize = 0;

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "passes/OptimizerSpec.h"
 #include "tools/Command.h"
+#include "tools/pdc/Batches.h"
 
 #include <CLI/CLI.hpp>
 
@@ -146,7 +147,7 @@ static void checkRange(const std::string &option, std::optional<int64_t> value, 
 
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
   checkRange("--minibatch", options.minibatch, INT32_MAX);
-  checkRange("--microbatches", options.microbatches, 1 << 20);
+  checkRange("--microbatches", options.microbatches, kMostMicrobatches);
   checkRange("--threads", options.threads, 1024);
   parseDimensions(dimensions, options);
   try {
