@@ -40,12 +40,12 @@ std::string modeOf(const UnitReader &reader, const UnitNode &node, const Window 
   return "average_with_pads";
 }
 
-/// The library remembers positions within a window, in a byte where they fit.
+/// The library remembers positions within a window, in a byte below 256 taps.
 std::string positionsLayout(const Window &window, const std::string &layout) {
   int64_t taps = 1;
   for (int64_t k : window.kernel)
     taps *= k;
-  return (taps <= 256 ? "u8:" : "i32:") + layout;
+  return (taps < 256 ? "u8:" : "i32:") + layout;
 }
 
 KernelChoice choiceFor(const UnitReader &reader, const UnitNode &node, std::string kernel,

@@ -7,7 +7,7 @@
 namespace pdc::runtime {
 
 /// Windows over the spatial dimensions; all tensors in one layout. Max pooling for training records
-/// where each maximum was, in bytes (u8 up to 256 taps, i32 above) in the layout of the output.
+/// where each maximum was, in bytes (u8 below 256 taps, else i32) in the layout of the output.
 struct PoolingFields {
   std::vector<int64_t> input; ///< shape
   std::vector<int64_t> kernel;

@@ -141,4 +141,31 @@ TEST(LibrarySweep, LayoutsAreTheLibrarysOwn) {
   }
 }
 
+/// The library keeps the positions of maxima in a byte or in four.
+TEST(LibrarySweep, PositionsTakeTheLibrarysOwnBytes) {
+  for (auto [height, width] : {std::pair<int64_t, int64_t>{2, 2}, {15, 17}, {16, 16}, {1, 257}}) {
+    TensorType x{ElementType::f32, {1, 16, height + 2, width + 2}};
+    TensorType y{ElementType::f32, {1, 16, 3, 3}}, positions{ElementType::i64, y.shape};
+    Attributes attributes = {{"kernel_shape", std::vector<int64_t>{height, width}}};
+    UnitView unit;
+    unit.name = "pooled";
+    unit.operands = {x};
+    unit.nodes = {{"MaxPool", "pooled", &attributes, {UnitValue::operand(0)}, {y, positions}}};
+    unit.results = {UnitValue::node(0), UnitValue::node(0, 1)};
+    KernelChoice choice = chooseKernel(unit, {true, 1, 16});
+    dnnl::pooling_forward::primitive_desc asked({dnnl::prop_kind::forward_training,
+                                                 dnnl::algorithm::pooling_max,
+                                                 runtime::describe(x.shape, choice.inputLayouts[0]),
+                                                 runtime::describe(y.shape, choice.inputLayouts[0]),
+                                                 {1, 1},
+                                                 {height, width},
+                                                 {0, 0},
+                                                 {0, 0}},
+                                                runtime::libraryEngine());
+    EXPECT_EQ(static_cast<size_t>(bytesInLayout(positions, choice.outputLayouts[1])),
+              asked.workspace_desc().get_size())
+        << height << "x" << width;
+  }
+}
+
 } // namespace pdc
