@@ -1,10 +1,12 @@
 #include "compiler/plan/MakePlan.h"
 
 #include "compiler/Error.h"
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/cost/Device.h"
 #include "compiler/plan/Assignment.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
+#include "compiler/plan/HierarchyPlan.h"
 #include "compiler/plan/Partition.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/schedule/Rows.h"
@@ -18,6 +20,10 @@
 namespace pdc {
 
 namespace {
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
 double microbatchSeconds(const PlanUnit &unit) {
   return unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
@@ -82,7 +88,7 @@ void Planner::checkRequest() const {
     throw Error("the topology has " + std::to_string(request.topology->workers()) +
                 " workers, expected " + std::to_string(request.workers));
   if (request.costModel != "overlap")
-    throw Error("unknown cost model '" + request.costModel + "'; known cost models: overlap");
+    findClosedForm(request.costModel);
 }
 
 Topology Planner::chooseTopology() const {
@@ -133,7 +139,7 @@ std::vector<int> Planner::cut() {
                 " stages; use fewer workers");
   // Depths do not depend on where the cuts are, so a chain of that length tells them.
   Schedule rows = completeSchedule(computeRows(stages), chainEdges(stages));
-  PartitionRequest search;
+  ChainRequest search;
   search.stages = stages;
   search.topology = plan.topology;
   search.microbatches = rows.microbatches;
@@ -141,7 +147,7 @@ std::vector<int> Planner::cut() {
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
   search.versions = [&](int stage) { return rows.versions[stage]; };
-  return findPartition(graph, search).stageOfUnit;
+  return stageOfUnit(findChain(graph, search), graph.units.size());
 }
 
 void Planner::addDepths(const std::vector<int> &stageOfUnit) {
@@ -187,6 +193,8 @@ void Planner::predict() {
       secondsPerUpdate(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped);
   plan.singleDeviceSecondsPerMinibatch =
       static_cast<double>(microbatches) * work.microbatch + work.update;
+  plan.modelParallelSecondsPerMinibatch =
+      modelParallelSeconds(plan, static_cast<double>(microbatches) * work.microbatch + work.update);
   plan.dataParallelSecondsPerMinibatch =
       dataParallelSeconds(graph, plan.topology, microbatches, asynchronous);
   plan.boundSecondsPerMinibatch =
@@ -203,18 +211,22 @@ Plan Planner::make() {
   plan.threads = request.threads;
   plan.microbatchSize = request.microbatchSize;
   plan.topology = chooseTopology();
-  std::vector<int> stageOfUnit = cut();
-  plan.edges = findEdges(graph, stageOfUnit);
-  plan.stages = makeStages(graph, stageOfUnit, plan.edges);
+  if (isClosedForm(plan.costModel)) {
+    fillHierarchyPlan(plan, graph, request);
+    plan.plannerSeconds = secondsSince(start);
+    return std::move(plan);
+  }
+  std::vector<int> stages = cut();
+  plan.edges = findEdges(graph, stages);
+  plan.stages = makeStages(graph, stages, plan.edges);
   plan.schedule = completeSchedule(computeRows(static_cast<int>(plan.stages.size())), plan.edges);
   plan.scheduleName = plan.schedule.name;
   plan.microbatches = plan.schedule.microbatches;
   plan.minibatch = plan.microbatches * plan.microbatchSize;
-  addDepths(stageOfUnit);
+  addDepths(stages);
   checkMemory();
   predict();
-  plan.plannerSeconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  plan.plannerSeconds = secondsSince(start);
   return std::move(plan);
 }
 

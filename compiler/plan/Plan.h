@@ -101,10 +101,13 @@ struct Plan {
   double secondsPerMinibatch = 0;
   double dataParallelSecondsPerMinibatch = 0;
   double singleDeviceSecondsPerMinibatch = 0;
+  /// The plan's cuts with one minibatch on the way at a time and no replicas.
+  double modelParallelSecondsPerMinibatch = 0;
   double boundSecondsPerMinibatch = 0;
   double plannerSeconds = 0;
   std::vector<PlanStage> stages;
-  /// Complete: with the transfers of `edges`, slots and versions.
+  /// Complete: with the transfers of `edges`, slots and versions. No rows where a closed form
+  /// speaks of the steady state alone (stages with replicas, or very many of them).
   Schedule schedule;
   /// What crosses between stages, as the planner sees it; the schedule's transfers name these.
   std::vector<Edge> edges;
@@ -120,6 +123,10 @@ struct PlanRequest {
   int64_t memoryBytes = 0;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
+  /// No replicas (closed forms; overlap has none).
+  bool straight = false;
+  /// Of what crosses cuts, under a closed form; 0: crossing takes no time.
+  double compression = 1;
   /// Node name -> stage, by hand; empty: planned.
   std::map<std::string, int> assignment;
 

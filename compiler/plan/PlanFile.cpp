@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Fields.h"
+#include "compiler/plan/HierarchyPlan.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 
@@ -45,23 +46,32 @@ ordered_json toJson(const PlanStage &stage) {
           {"sends", sendsOf(stage)}};
 }
 
-/// The stages whose first rank lies in [first, first + workers of the level), nested by levels.
+/// The stages that run on ranks [first, first + workers of the level), nested by levels. Components
+/// of a level whose stages are the same are replicas.
 ordered_json hierarchy(const Plan &plan, size_t level, int first) {
-  ordered_json list = ordered_json::array();
   int below = 1;
   for (size_t i = 0; i < level; ++i)
     below *= plan.topology.levels[i].workers;
-  for (int group = 0; group < plan.topology.levels[level].workers; ++group) {
-    int start = first + group * below;
-    if (level) {
-      ordered_json inner = hierarchy(plan, level - 1, start);
-      if (!inner.empty())
-        list.push_back({{"replicas", 1}, {"stages", inner}});
+  std::vector<const PlanStage *> previous;
+  ordered_json list = ordered_json::array();
+  for (int start = first; start < first + plan.topology.levels[level].workers * below;
+       start += below) {
+    std::vector<const PlanStage *> here;
+    for (const PlanStage &stage : plan.stages)
+      if (std::ranges::any_of(stage.ranks,
+                              [&](int rank) { return rank >= start && rank < start + below; }))
+        here.push_back(&stage);
+    if (here.empty())
+      continue;
+    if (here == previous) {
+      list.back()["replicas"] = list.back()["replicas"].get<int>() + 1;
       continue;
     }
-    for (const PlanStage &stage : plan.stages)
-      if (!stage.ranks.empty() && stage.ranks[0] == start)
-        list.push_back({{"replicas", stage.replicas}, {"nodes", stage.nodes}});
+    if (level)
+      list.push_back({{"replicas", 1}, {"stages", hierarchy(plan, level - 1, start)}});
+    else
+      list.push_back({{"replicas", 1}, {"nodes", here[0]->nodes}});
+    previous = here;
   }
   return list;
 }
@@ -82,6 +92,8 @@ ordered_json toJson(const Topology &topology) {
 
 ordered_json rowsOf(const Schedule &schedule) {
   ordered_json lines = ordered_json::array();
+  if (schedule.ranks.empty())
+    return lines;
   std::istringstream text(printSchedule(schedule));
   for (std::string line; std::getline(text, line);)
     lines.push_back(line);
@@ -170,6 +182,7 @@ void readHead(const Fields &top, Plan &plan) {
   plan.secondsPerMinibatch = top.number("seconds_per_minibatch");
   plan.dataParallelSecondsPerMinibatch = top.number("data_parallel_seconds_per_minibatch", 0);
   plan.singleDeviceSecondsPerMinibatch = top.number("single_device_seconds_per_minibatch", 0);
+  plan.modelParallelSecondsPerMinibatch = top.number("model_parallel_seconds_per_minibatch", 0);
   plan.boundSecondsPerMinibatch = top.number("bound_seconds_per_minibatch", 0);
   plan.plannerSeconds = top.number("planner_seconds", 0);
 }
@@ -250,6 +263,12 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   std::string text;
   for (const std::string &line : top.strings("rows"))
     text += line + "\n";
+  bool replicated =
+      std::ranges::any_of(plan.stages, [](const PlanStage &stage) { return stage.replicas > 1; });
+  if (text.empty() && replicated) {
+    plan.schedule = steadySchedule(plan);
+    return;
+  }
   Schedule rows;
   if (plan.microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
     top.refuse("microbatches", "expected at most " + std::to_string(kMostTasks) +
@@ -300,6 +319,7 @@ std::string printPlan(const Plan &plan) {
       {"seconds_per_minibatch", plan.secondsPerMinibatch},
       {"data_parallel_seconds_per_minibatch", plan.dataParallelSecondsPerMinibatch},
       {"single_device_seconds_per_minibatch", plan.singleDeviceSecondsPerMinibatch},
+      {"model_parallel_seconds_per_minibatch", plan.modelParallelSecondsPerMinibatch},
       {"bound_seconds_per_minibatch", plan.boundSecondsPerMinibatch},
       {"planner_seconds", plan.plannerSeconds}};
   json["topology"] = toJson(plan.topology);

@@ -32,19 +32,21 @@ std::string bytes(int64_t value) {
   return format("%.3g %s", number, units[unit]);
 }
 
+/// Seconds of one microbatch; its replicas share the microbatches.
 double work(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
+double share(const PlanStage &stage) { return work(stage) / stage.replicas; }
 
 double totalWork(const Plan &plan) {
   return std::accumulate(plan.stages.begin(), plan.stages.end(), 0.0,
                          [](double sum, const PlanStage &stage) { return sum + work(stage); });
 }
 
-/// Mean work of a stage over that of the heaviest: what balance alone leaves of the devices.
+/// Mean work of a rank over that of the heaviest: what balance alone leaves of the devices.
 double balance(const Plan &plan) {
   double most = 0;
   for (const PlanStage &stage : plan.stages)
-    most = std::max(most, work(stage));
-  return most > 0 ? totalWork(plan) / (most * static_cast<double>(plan.stages.size())) : 1;
+    most = std::max(most, share(stage));
+  return most > 0 ? totalWork(plan) / (most * plan.topology.workers()) : 1;
 }
 
 /// Part of the devices' time that is neither forward, backward nor update.
@@ -53,17 +55,27 @@ double idle(const Plan &plan) {
   double count = static_cast<double>(plan.schedule.microbatches);
   for (const PlanStage &stage : plan.stages)
     busy += count * work(stage) + stage.updateSeconds;
-  double devices = static_cast<double>(plan.schedule.ranks.size());
+  double devices = plan.topology.workers();
   return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
+}
+
+/// "0-6", or "0, 3 x" for three of them, the first rank 0, that do not follow each other.
+std::string ranks(const PlanStage &stage) {
+  const std::vector<int> &list = stage.ranks;
+  if (list.size() == 1)
+    return std::to_string(list[0]);
+  bool together = list.back() - list.front() + 1 == static_cast<int>(list.size());
+  return together ? format("%d-%d", list.front(), list.back())
+                  : format("%d, %zu x", list.front(), list.size());
 }
 
 void describeStages(const Plan &plan, std::ostream &out) {
   double total = totalWork(plan);
-  out << "stage rank  nodes   forward  backward  share  parameters    memory  in flight  "
+  out << "stage    ranks  nodes   forward  backward  share  parameters    memory  in flight  "
          "versions\n";
   for (const PlanStage &stage : plan.stages)
-    out << format("%5d %4d  %5zu  %8s  %8s   %3.0f%%  %10s  %8s  %9d  %8d\n", stage.id,
-                  stage.ranks.empty() ? stage.id : stage.ranks[0], stage.nodes.size(),
+    out << format("%5d %8s  %5zu  %8s  %8s   %3.0f%%  %10s  %8s  %9d  %8d\n", stage.id,
+                  ranks(stage).c_str(), stage.nodes.size(),
                   seconds(stage.forwardSeconds).c_str(), seconds(stage.backwardSeconds).c_str(),
                   total > 0 ? 100 * work(stage) / total : 0, bytes(stage.parameterBytes).c_str(),
                   bytes(stage.memoryBytes).c_str(), stage.inFlight, stage.weightVersions);
@@ -104,25 +116,43 @@ void describeTimes(const Plan &plan, std::ostream &out) {
        against(plan.singleDeviceSecondsPerMinibatch));
   line("data parallelism", plan.dataParallelSecondsPerMinibatch,
        against(plan.dataParallelSecondsPerMinibatch));
-  out << format("%-28s %8.0f%%  work of the mean stage against the heaviest\n", "balance",
+  line("no pipelining", plan.modelParallelSecondsPerMinibatch,
+       against(plan.modelParallelSecondsPerMinibatch) + ", one at a time through the same stages");
+  out << format("%-28s %8.0f%%  work of the mean rank against the heaviest\n", "balance",
                 100 * balance(plan));
   out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
                 100 * idle(plan));
+}
+
+/// What a reader wants to know first.
+void describeVerdict(const Plan &plan, std::ostream &out) {
+  double data = plan.dataParallelSecondsPerMinibatch, own = plan.secondsPerMinibatch;
+  if (own <= 0 || plan.topology.workers() == 1)
+    return;
+  if (plan.stages.size() == 1)
+    out << "\npipelining does not pay: the plan is data parallelism\n";
+  else if (data / own > 1.005)
+    out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
+  else
+    out << format("\npipelining does not pay: data parallelism is %.2f times as fast\n", own / data);
 }
 
 } // namespace
 
 std::string describePlan(const Plan &plan) {
   std::ostringstream out;
-  out << "plan of " << plan.model << " for " << plan.schedule.ranks.size() << " x " << plan.device
-      << ", schedule " << plan.scheduleName << ", " << plan.microbatches
+  out << "plan of " << plan.model << " for " << plan.topology.workers() << " x "
+      << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName << ", " << plan.microbatches
       << (plan.microbatches == 1 ? " microbatch" : " microbatches") << " per update";
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
   out << (plan.exact ? ", exact" : "") << "\n\n";
   describeStages(plan, out);
-  out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule)) << "\n";
+  if (!plan.schedule.ranks.empty())
+    out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule));
+  out << "\n";
   describeTimes(plan, out);
+  describeVerdict(plan, out);
   return out.str();
 }
 

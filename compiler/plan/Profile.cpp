@@ -106,7 +106,9 @@ Profile parseProfile(std::string_view text, const std::string &file) {
 }
 
 Profile readProfile(const std::filesystem::path &path) {
-  return parseProfile(readTextFile(path), path.string());
+  std::string text = readTextFile(path);
+  return isPipeDreamProfile(text) ? parsePipeDreamProfile(text, path.string())
+                                  : parseProfile(text, path.string());
 }
 
 void applyProfile(PlanGraph &graph, const Profile &profile) {

@@ -32,6 +32,15 @@ std::string printProfile(const Profile &profile);
 
 /// Throws pdc::Error that names `file` and the field.
 Profile parseProfile(std::string_view text, const std::string &file);
+
+/// PipeDream's profile, graph.txt: lines `node -- operator -- forward_compute_time=ms,
+/// backward_compute_time=ms, activation_size=bytes, parameter_size=bytes`, then lines `<tab>node --
+/// node`. A unit per node, without Input nodes and outputs nobody reads; what a node keeps is its
+/// output. The device is not known.
+Profile parsePipeDreamProfile(std::string_view text, const std::string &file);
+bool isPipeDreamProfile(std::string_view text);
+
+/// Either format.
 Profile readProfile(const std::filesystem::path &path);
 
 /// Puts measured seconds where a unit of that name has an estimate. Throws pdc::Error when a unit

@@ -150,8 +150,9 @@ TEST(Plan, Refusals) {
   request.assignment = {{"n0", 0}, {"n1", 1}};
   EXPECT_THAT(refusal(graph, request), HasSubstr("a device has 1000"));
   request = requestFor(2, "1f1b", 2);
-  request.costModel = "ring-max";
-  EXPECT_THAT(refusal(graph, request), HasSubstr("unknown cost model 'ring-max'"));
+  request.costModel = "best";
+  EXPECT_EQ(refusal(graph, request), "unknown cost model 'best'; known cost models: overlap, "
+                                     "pipedream-code, pipedream-paper, ring-max");
   graph.values[0].consumers = {0};
   EXPECT_THAT(refusal(graph, requestFor(2, "1f1b", 2)), HasSubstr("value 'v0' goes from unit 0 to "
                                                                   "unit 0"));

@@ -1,3 +1,4 @@
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
@@ -5,6 +6,9 @@
 #include "tools/Command.h"
 
 #include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <iostream>
 
 namespace pdc {
 namespace {
@@ -21,6 +25,7 @@ struct Options {
   std::string json;
   std::string trace = "trace.json";
   int64_t microbatches = 0;
+  double compression = 1;
   bool straight = false;
   bool simulate = false;
 };
@@ -40,22 +45,20 @@ int64_t parseBytes(const std::string &text) {
   return static_cast<int64_t>(number * static_cast<double>(int64_t(1) << (10 * power)));
 }
 
-std::optional<Topology> chooseTopology(const Options &options) {
+std::optional<Topology> chooseTopology(const Options &options, const Profile &profile) {
   if (!options.topology.empty())
     return readTopology(options.topology);
-  if (options.bandwidth.empty())
+  std::vector<double> bandwidth = options.bandwidth;
+  if (bandwidth.empty() && !profile.device.empty())
     return std::nullopt;
-  if (options.bandwidth.size() != options.workers.size())
-    throw UsageError("--bandwidth: expected one number for each of " +
-                     std::to_string(options.workers.size()) + " levels of --workers, found " +
-                     std::to_string(options.bandwidth.size()));
+  // A PipeDream profile names no device; its optimizer assumes this much.
+  if (bandwidth.empty())
+    bandwidth.assign(options.workers.size(), 1e9);
   Topology topology;
-  for (size_t level = 0; level < options.workers.size(); ++level) {
-    if (!(options.bandwidth[level] > 0))
-      throw UsageError("--bandwidth: expected bytes per second above 0");
-    topology.levels.push_back({options.workers[level], {options.bandwidth[level], 0}});
-  }
-  return topology;
+  for (size_t level = 0; level < options.workers.size(); ++level)
+    topology.levels.push_back({options.workers[level], {bandwidth[level], 0}});
+}
+return topology;
 }
 
 int countWorkers(const Options &options, const std::optional<Topology> &topology) {
@@ -68,44 +71,49 @@ int countWorkers(const Options &options, const std::optional<Topology> &topology
   return static_cast<int>(workers);
 }
 
-/// What needs no file to be judged.
-void checkUsage(const Options &options) {
-  if (options.topology.empty())
-    countWorkers(options, chooseTopology(options));
-  if (!options.memory.empty())
-    parseBytes(options.memory);
-  if (options.costModel != "overlap")
-    throw UsageError("--cost-model '" + options.costModel + "' is unknown; there is overlap");
-  std::string known = "auto";
-  bool isKnown = options.schedule == "auto";
-  for (const ScheduleKind &kind : schedules()) {
-    known += std::string(", ") + std::string(kind.name);
-    isKnown |= options.schedule == kind.name;
-  }
-  std::error_code ignored;
-  if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
-    throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of " + known);
+void checkBandwidth(const Options &options) {
+  if (options.bandwidth.empty())
+    return;
+  if (options.bandwidth.size() != options.workers.size())
+    throw UsageError("--bandwidth: expected one number for each of " +
+                     std::to_string(options.workers.size()) + " levels of --workers, found " +
+                     std::to_string(options.bandwidth.size()));
+  for (double bandwidth : options.bandwidth)
+    if (!(bandwidth > 0 && std::isfinite(bandwidth)))
+      throw UsageError("--bandwidth: expected bytes per second above 0");
 }
 
-Profile readCosts(const std::string &path) {
-  std::string text = readTextFile(path);
-  size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && text.compare(first, 4, "node") == 0)
-    throw Error(path + ": a PipeDream profile (graph.txt); pdc-plan reads pdc's own profile.json, "
-                       "which pdc-profile writes");
-  return parseProfile(text, path);
+/// What needs no file to be judged.
+void checkUsage(const Options &options) {
+  checkBandwidth(options);
+  if (options.topology.empty())
+    countWorkers(options, std::nullopt);
+  if (!options.memory.empty())
+    parseBytes(options.memory);
+  if (options.costModel != "overlap" && !isClosedForm(options.costModel))
+    throw UsageError("--cost-model '" + options.costModel +
+                     "' is unknown; there are overlap, pipedream-code, pipedream-paper, ring-max");
+  bool isKnown = options.schedule == "auto";
+  for (const ScheduleKind &kind : schedules())
+    isKnown |= options.schedule == kind.name;
+  std::error_code ignored;
+  if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
+    throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of auto, " +
+                     scheduleNames());
 }
 
 void run(const Options &options) {
-  Profile profile = readCosts(options.profile);
+  Profile profile = readProfile(options.profile);
   PlanRequest request;
-  request.topology = chooseTopology(options);
+  request.topology = chooseTopology(options, profile);
   request.workers = countWorkers(options, request.topology);
   request.schedule = options.schedule;
   // Four microbatches per stage leave a fifth of the time to filling and emptying.
   request.microbatches = options.microbatches ? options.microbatches : 4 * request.workers;
   request.memoryBytes = options.memory.empty() ? 0 : parseBytes(options.memory);
   request.costModel = options.costModel;
+  request.straight = options.straight;
+  request.compression = options.compression;
   request.model = profile.model;
   request.device = profile.device;
   request.threads = profile.threads;
@@ -116,13 +124,18 @@ void run(const Options &options) {
   std::cout << describePlan(plan);
   if (!options.json.empty())
     writeTextFile(options.json, printPlan(plan));
+  if (options.simulate && plan.schedule.ranks.empty())
+    throw Error(
+        "--simulate: the plan has replicas, which the player does not know yet; add --straight");
   if (options.simulate)
     writeTextFile(options.trace,
                   predictTrace(plan, plan.schedule.asynchronous ? 4 * request.workers : 2));
 }
 
 void addOptions(CLI::App &app, Options &options) {
-  app.add_option("PROFILE", options.profile, "profile.json of pdc-profile")->required();
+  app.add_option("PROFILE", options.profile,
+                 "profile.json of pdc-profile, or PipeDream's graph.txt")
+      ->required();
   app.add_option("--workers", options.workers, "devices per level, lowest first: 4,2")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536));
@@ -135,7 +148,12 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   app.add_option("--stages", options.stages, "node -> stage by hand, JSON or a plan.json");
-  app.add_option("--cost-model", options.costModel, "overlap");
+  app.add_option("--cost-model", options.costModel,
+                 "overlap, pipedream-code, pipedream-paper or ring-max");
+  app.add_option("--activation-compression", options.compression,
+                 "ratio for what crosses cuts; 0: takes no time (closed forms)")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--memory", options.memory, "bytes per device; K, M, G");
   app.add_flag("--straight", options.straight, "one worker per stage");
   app.add_option("--json", options.json, "write plan.json there");

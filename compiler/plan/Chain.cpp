@@ -1,16 +1,14 @@
-#include "compiler/plan/Partition.h"
+#include "compiler/plan/Search.h"
 
 #include "compiler/Error.h"
 #include "compiler/plan/Cut.h"
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 namespace pdc {
 
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// What crosses one end of a part: bytes and messages, activations and gradients.
 struct Crossing {
@@ -42,13 +40,13 @@ public:
   }
 
   void startAt(int end) {
-    last = end;
+    first = last = end;
     compute = 0;
     in = out = {};
     memory = {};
     readers.assign(graph.values.size(), 0);
   }
-  void growBy(int unit);
+  void grow(); ///< by the unit in front of it
 
   double compute = 0; ///< seconds per microbatch
   Crossing in, out;
@@ -56,6 +54,8 @@ public:
   double seconds(const Link &before, const Link &behind) const {
     return compute + in.seconds(before) + out.seconds(behind);
   }
+  int start() const { return first; }
+  int end() const { return last; }
   StageMemory bytes() const { return memory.with(in.bytes + out.bytes); }
 
 private:
@@ -63,11 +63,12 @@ private:
   double microbatches;
   std::vector<std::vector<size_t>> made, read; ///< values by unit
   std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
-  int last = 0;
+  int first = 0, last = 0;
   MemorySum memory;
 };
 
-void Part::growBy(int unit) {
+void Part::grow() {
+  int unit = --first;
   const PlanUnit &cost = graph.units[unit];
   compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds +
              cost.updateSeconds / microbatches;
@@ -89,66 +90,78 @@ void Part::growBy(int unit) {
   }
 }
 
-/// best[stage][end]: the slowest of the stages up to `stage`, that one ending before unit `end`.
-struct Table {
-  std::vector<std::vector<double>> best;
-  std::vector<std::vector<int>> start;
-};
+/// Stages in the order of the units, one worker each: what the schedule keeps there is known by the
+/// number of the stage.
+class ChainCost : public StageCost {
+public:
+  ChainCost(const PlanGraph &graph, const ChainRequest &request)
+      : request(request), part(graph, request.microbatches) {}
 
-Link linkBehind(const PartitionRequest &request, int stage) {
-  return stage < 0 || stage + 1 >= request.stages ? Link{}
-                                                  : request.topology.linkBetween(stage, stage + 1);
-}
+  bool byUsed() const override { return true; }
+  double depthBelow(int, double, int, int) const override { return 0; }
+  double leastSeconds(int, int) const override { return 0; }
 
-void fillColumn(Table &table, Part &part, int end, const PartitionRequest &request) {
-  part.startAt(end);
-  for (int first = end - 1; first >= 0; --first) {
-    part.growBy(first);
-    StageMemory bytes = part.bytes();
-    for (int stage = 0; stage < request.stages; ++stage) {
-      double before = stage ? table.best[stage - 1][first] : (first ? kNever : 0);
-      if (before >= table.best[stage][end])
-        continue;
-      if (request.memoryBytes && bytes.total(request.versions(stage), request.slots(stage),
-                                             request.split) > request.memoryBytes)
-        continue;
-      double slowest = std::max(
-          before, part.seconds(linkBehind(request, stage - 1), linkBehind(request, stage)));
-      if (slowest < table.best[stage][end]) {
-        table.best[stage][end] = slowest;
-        table.start[stage][end] = first;
-      }
-    }
+  void price(const Span &span, double, Below *, std::span<const int>, Prices &prices) override {
+    if (part.end() != span.to || part.start() < span.from)
+      part.startAt(span.to);
+    while (part.start() > span.from)
+      part.grow();
+    prices.alone(1) = secondsAs(0);
+    for (int used = 2; used <= request.stages; ++used)
+      prices.stage(1, used) = secondsAs(used - 1);
   }
-}
+
+private:
+  double secondsAs(int stage) const {
+    if (request.memoryBytes && part.bytes().total(request.versions(stage), request.slots(stage),
+                                                  request.split) > request.memoryBytes)
+      return kNever;
+    return part.seconds(linkBehind(stage - 1), linkBehind(stage));
+  }
+  Link linkBehind(int stage) const {
+    return stage < 0 || stage + 1 >= request.stages
+               ? Link{}
+               : request.topology.linkBetween(stage, stage + 1);
+  }
+
+  const ChainRequest &request;
+  Part part;
+};
 
 } // namespace
 
-Partition findPartition(const PlanGraph &graph, const PartitionRequest &request) {
+std::vector<int> stageOfUnit(const Partition &partition, size_t units) {
+  std::vector<int> result(units);
+  int stage = 0;
+  auto number = [&](auto &&self, const std::vector<StageGroup> &groups) -> void {
+    for (const StageGroup &group : groups) {
+      self(self, group.groups);
+      for (int unit : group.units)
+        result[unit] = stage;
+      stage += group.groups.empty();
+    }
+  };
+  number(number, partition.groups);
+  return result;
+}
+
+Partition findChain(const PlanGraph &graph, const ChainRequest &request) {
   int units = static_cast<int>(graph.units.size());
   if (units < request.stages)
     throw Error("the model has " + std::to_string(units) + " units, which cannot fill " +
                 std::to_string(request.stages) + " stages; use fewer workers");
-  Table table;
-  table.best.assign(request.stages, std::vector<double>(units + 1, kNever));
-  table.start.assign(request.stages, std::vector<int>(units + 1, -1));
-  Part part(graph, request.microbatches);
-  for (int end = 1; end <= units; ++end)
-    fillColumn(table, part, end, request);
-
+  DownSets cuts = prefixes(graph);
+  ChainCost cost(graph, request);
+  Search search(cuts, cost, {request.stages}, true);
   Partition result;
-  result.slowestSeconds = table.best[request.stages - 1][units];
+  result.slowestSeconds = search.solve();
   if (result.slowestSeconds == kNever)
     throw Error("no cut into " + std::to_string(request.stages) + " stages fits " +
                 std::to_string(request.memoryBytes) +
-                " bytes of memory per device; use more workers, fewer microbatches in flight or a smaller "
-                "microbatch");
-  result.stageOfUnit.resize(units);
-  for (int stage = request.stages - 1, end = units; stage >= 0; --stage) {
-    int first = table.start[stage][end];
-    std::fill(result.stageOfUnit.begin() + first, result.stageOfUnit.begin() + end, stage);
-    end = first;
-  }
+                " bytes of memory per device; use more workers, fewer microbatches in flight or a "
+                "smaller microbatch");
+  result.groups = search.trace();
+  result.cuts = cuts.count();
   return result;
 }
 

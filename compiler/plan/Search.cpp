@@ -1,0 +1,250 @@
+#include "compiler/plan/Search.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace pdc {
+
+namespace {
+
+std::vector<int> replicaChoices(int workers, bool straight) {
+  if (straight)
+    return {1};
+  std::vector<int> choices;
+  for (int replicas = 1; replicas < workers;
+       replicas += workers > 32 ? std::max(1, replicas / 8) : 1)
+    choices.push_back(replicas);
+  choices.push_back(workers);
+  return choices;
+}
+
+/// best = min(best, max(before, price)), element by element.
+void improve(double *best, const double *before, double price, int count) {
+  for (int i = 0; i < count; ++i) {
+    double slowest = before[i] < price ? price : before[i];
+    best[i] = slowest < best[i] ? slowest : best[i];
+  }
+}
+
+/// Bytes of a table that the fast caches hold.
+constexpr size_t kCacheBytes = size_t(2) << 20;
+
+} // namespace
+
+/// A(i, j, m) of a level for the sources i from `low` to `high`, and j up to `target`.
+struct Search::Table {
+  Table(int level, double depth, int low, int high, int target, int workers)
+      : level(level), depth(depth), low(low), high(high), target(target), workers(workers),
+        values(static_cast<size_t>(target + 1) * workers * (high - low), kNever) {}
+
+  double *row(int to, int used) {
+    return &values[(static_cast<size_t>(to) * workers + used - 1) * (high - low)];
+  }
+
+  int level;
+  double depth;
+  int low, high, target, workers;
+  std::vector<double> values;
+};
+
+Search::Search(const DownSets &sets, StageCost &cost, std::vector<int> workers, bool straight,
+               double limit)
+    : sets(sets), cost(cost), workers(std::move(workers)), limit(limit), inside(sets.count()) {
+  for (int to = 0; to < sets.count(); ++to)
+    for (int from = 0; from < to; ++from)
+      if (sets.nested(from, to))
+        inside[to].push_back(from);
+  for (int count : this->workers)
+    choices.push_back(replicaChoices(count, straight));
+}
+
+double Search::effort(double cuts, const std::vector<int> &workers, bool straight) {
+  double sum = 0;
+  for (size_t level = 0; level < workers.size(); ++level) {
+    bool single = level + 1 == workers.size() ||
+                  (level + 2 == workers.size() && workers.back() <= 2);
+    double pairs = cuts * cuts / 2, ways = 0;
+    for (int replicas : replicaChoices(workers[level], straight))
+      ways += std::max(1, workers[level] - replicas);
+    sum += single ? pairs * (ways + 10) : pairs * (ways * cuts / 12 + 10);
+  }
+  return sum;
+}
+
+bool Search::triesAllReplicas(const std::vector<int> &workers, bool straight) {
+  return std::ranges::all_of(workers, [&](int count) {
+    return straight || static_cast<int>(replicaChoices(count, straight).size()) == count;
+  });
+}
+
+Search::Need Search::need(int level) const {
+  Need result = Need::corner;
+  for (int above = top(); above > level; --above)
+    if (workers[above] > 1)
+      result = result == Need::corner && workers[above] == 2 ? Need::cross : Need::all;
+  return result;
+}
+
+/// A stage above divides the seconds of a component by its replicas at most.
+double Search::priceLimit(int level) const {
+  double result = limit;
+  for (int above = top(); above > level; --above)
+    result *= workers[above];
+  return result;
+}
+
+Below Search::below(int level, double depth) {
+  int count = workers[level];
+  Below result(count, cost.byUsed());
+  if (!cost.byUsed())
+    result.table(0, 0) = &pairs(level - 1, 0);
+  for (int used = 1; cost.byUsed() && used <= count; ++used)
+    for (int replicas : choices[level])
+      if (replicas <= used)
+        result.table(replicas, used) =
+            &pairs(level - 1, cost.depthBelow(level, depth, count - used, replicas));
+  return result;
+}
+
+PairSeconds &Search::pairs(int level, double depth) {
+  std::unique_ptr<PairSeconds> &result = solved[{level, depth}];
+  if (result)
+    return *result;
+  auto fresh = std::make_unique<PairSeconds>(sets.count());
+  int count = workers[level];
+  size_t column = static_cast<size_t>(sets.count()) * count * sizeof(double);
+  int width = need(level) == Need::all
+                  ? std::clamp(static_cast<int>(kCacheBytes / column), 16, 1 << 16)
+                  : 1;
+  int end = need(level) == Need::all ? last() : 1;
+  for (int low = 0; low < end; low += width) {
+    Table table(level, depth, low, std::min(end, low + width), last(), count);
+    solveSources(table);
+    for (int to = low + 1; to <= last(); ++to)
+      std::copy_n(table.row(to, count), std::min(to, table.high) - low, fresh->upTo(to) + low);
+  }
+  if (need(level) == Need::cross)
+    solveToEnd(level, depth, *fresh);
+  solved[{level, depth}] = std::move(fresh);
+  return *solved[{level, depth}];
+}
+
+void Search::solveSources(Table &table) {
+  std::optional<Below> levelBelow;
+  if (table.level)
+    levelBelow = below(table.level, table.depth);
+  Prices prices(table.workers, cost.byUsed());
+  for (int to = table.low + 1; to <= table.target; ++to) {
+    if (to != table.target && !sets.nested(to, table.target))
+      continue;
+    for (auto from = inside[to].rbegin(); from != inside[to].rend() && *from >= table.low; ++from)
+      addPair(table, *from, to, levelBelow ? &*levelBelow : nullptr, prices);
+    if (table.level == top())
+      dropHopeless(table, to);
+  }
+}
+
+void Search::addPair(Table &table, int from, int to, Below *below, Prices &prices) {
+  cost.price({table.level, from, to}, table.depth, below, choices[table.level], prices);
+  if (from < table.high)
+    for (int replicas : choices[table.level]) {
+      double &best = table.row(to, replicas)[from - table.low];
+      best = std::min(best, prices.alone(replicas));
+    }
+  int sources = std::min(from, table.high) - table.low;
+  double most = priceLimit(table.level);
+  for (int replicas : choices[table.level])
+    for (int used = replicas + 1; sources > 0 && used <= table.workers; ++used) {
+      double price = prices.stage(replicas, used);
+      if (price < most)
+        improve(table.row(to, used), table.row(from, used - replicas), price, sources);
+    }
+}
+
+void Search::dropHopeless(Table &table, int to) const {
+  if (limit == kNever || table.low || table.high != 1)
+    return;
+  double lower = std::accumulate(workers.begin(), workers.end() - 1, 1.0, std::multiplies<>());
+  double rest = to == last() ? 0 : cost.leastSeconds(to, last());
+  for (int used = 1; used <= table.workers; ++used) {
+    double &value = table.row(to, used)[0];
+    // Rounding must not drop what is just below.
+    if (value >= limit || rest > (table.workers - used) * lower * limit * (1 + 1e-9))
+      value = kNever;
+  }
+}
+
+/// G(k, m): the slowest stage from cut k to the end on the last m workers, none of them alone.
+void Search::solveToEnd(int level, double depth, PairSeconds &result) {
+  int count = workers[level];
+  std::optional<Below> levelBelow;
+  if (level)
+    levelBelow = below(level, depth);
+  Prices prices(count, cost.byUsed());
+  std::vector<std::vector<double>> rest(sets.count(), std::vector<double>(count + 1, kNever));
+  rest[last()][0] = 0;
+  for (int to = last(); to > 0; --to)
+    for (auto position = inside[to].rbegin(); position != inside[to].rend(); ++position) {
+      int from = *position;
+      cost.price({level, from, to}, depth, levelBelow ? &*levelBelow : nullptr, choices[level],
+                 prices);
+      double &whole = result.at(from, last());
+      for (int replicas : choices[level]) {
+        whole = std::min(whole, std::max(prices.alone(replicas), rest[to][count - replicas]));
+        for (int left = 0; left + replicas < count; ++left)
+          rest[from][left + replicas] =
+              std::min(rest[from][left + replicas],
+                       std::max(prices.stage(replicas, count - left), rest[to][left]));
+      }
+    }
+}
+
+double Search::solve() {
+  Table table(top(), 0, 0, 1, last(), workers[top()]);
+  solveSources(table);
+  double found = table.row(last(), workers[top()])[0];
+  return found < limit ? found : kNever;
+}
+
+std::vector<StageGroup> Search::trace(int level, double depth, int from, int to) {
+  int used = workers[level];
+  Table table(level, depth, from, from + 1, to, used);
+  solveSources(table);
+  std::optional<Below> levelBelow;
+  if (level)
+    levelBelow = below(level, depth);
+  Prices prices(used, cost.byUsed());
+  std::vector<StageGroup> groups;
+  auto cutAt = [&](int start, int replicas) {
+    StageGroup group{replicas, {}, {}};
+    if (level)
+      group.groups =
+          trace(level - 1, cost.depthBelow(level, depth, workers[level] - used, replicas), start, to);
+    else
+      group.units = sets.between(start, to);
+    groups.insert(groups.begin(), std::move(group));
+    to = start;
+    used -= replicas;
+  };
+  // The last stage is found by asking again which one gives the value of the table.
+  auto step = [&] {
+    double value = table.row(to, used)[0];
+    for (auto start = inside[to].rbegin(); start != inside[to].rend() && *start >= from; ++start) {
+      cost.price({level, *start, to}, depth, levelBelow ? &*levelBelow : nullptr, choices[level],
+                 prices);
+      for (int replicas : choices[level]) {
+        if (*start == from && replicas == used && prices.alone(replicas) == value)
+          return cutAt(from, replicas), true;
+        if (*start > from && replicas < used &&
+            std::max(table.row(*start, used - replicas)[0], prices.stage(replicas, used)) == value)
+          return cutAt(*start, replicas), true;
+      }
+    }
+    return false;
+  };
+  while (to > from && step())
+    ;
+  return groups;
+}
+
+} // namespace pdc
