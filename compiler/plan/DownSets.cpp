@@ -263,8 +263,7 @@ DownSets DownSets::sorted(const PlanGraph &graph) const {
     sizes.push_back(unitsIn(at(set)));
   auto key = [&](int set) { return std::tuple(work[set], sizes[set]); };
   std::ranges::sort(order, [&](int a, int b) {
-    return key(a) != key(b) ? key(a) < key(b)
-                            : std::ranges::lexicographical_compare(at(a), at(b));
+    return key(a) != key(b) ? key(a) < key(b) : std::ranges::lexicographical_compare(at(a), at(b));
   });
   DownSets result(units);
   result.all = all;

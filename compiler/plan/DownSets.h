@@ -45,8 +45,8 @@ private:
 };
 
 /// As many down-sets as the search can take, sorted, from the empty one to that of all units. The
-/// richest family that `fits` says yes to: all of them; those grown from the first unit by one reader
-/// at a time, so that another source comes in only where something needs it (the states of
+/// richest family that `fits` says yes to: all of them; those grown from the first unit by one
+/// reader at a time, so that another source comes in only where something needs it (the states of
 /// PipeDream's optimizer); those that also keep chains inside parallel branches whole. Where it is
 /// not all of them, the prefixes of some orders of the units come with it.
 DownSets findDownSets(const PlanGraph &graph, const std::function<bool(int count)> &fits);

@@ -15,8 +15,8 @@ std::vector<StageFormula> formulas(const HierarchyRequest &request) {
   std::vector<StageFormula> result;
   int below = 1;
   for (const Level &level : request.topology.levels) {
-    result.emplace_back(findClosedForm(request.costModel), level.workers,
-                        level.link.bytesPerSecond, below, request.compression);
+    result.emplace_back(findClosedForm(request.costModel), level.workers, level.link.bytesPerSecond,
+                        below, request.compression);
     below = level.workers;
   }
   return result;
@@ -106,7 +106,8 @@ void HierarchyCost::price(const Span &span, double depth, Below *below,
   for (int count : replicas)
     for (int used = count; used <= prices.workers; ++used) {
       double held = bytes(span, depth, prices.workers - used, count);
-      double inside = below ? below->seconds(span, count, used) : seconds[span.to] - seconds[span.from];
+      double inside =
+          below ? below->seconds(span, count, used) : seconds[span.to] - seconds[span.from];
       double alone = formula.alone(count, inside, sync);
       double stage = formula.stage(count, inside, sync, crossing[span.from], crossing[span.to]);
       if (objective == Objective::bytes)
@@ -163,9 +164,9 @@ void improve(Partition &best, const PlanGraph &graph, const DownSets &cuts,
                 " stages; use fewer workers or replicas");
   auto number = [](double bytes) { return std::to_string(static_cast<int64_t>(bytes)); };
   double most = static_cast<double>(request.memoryBytes);
-  throw Error("no plan fits: a device has " + number(most) + " bytes of memory, the plan that needs least " +
-              "takes " + number(least) + ", " + number(least - most) +
-              " more; use more workers or a smaller minibatch");
+  throw Error("no plan fits: a device has " + number(most) +
+              " bytes of memory, the plan that needs least " + "takes " + number(least) + ", " +
+              number(least - most) + " more; use more workers or a smaller minibatch");
 }
 
 } // namespace

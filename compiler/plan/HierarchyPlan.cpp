@@ -129,9 +129,8 @@ void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &re
   addDepths(plan, graph, stages);
   int workers = plan.topology.workers();
   bool rows = static_cast<int>(plan.stages.size()) == workers && workers <= kMostRanksWithRows;
-  plan.schedule =
-      rows ? completeSchedule(pipedream(straightPipeline(workers, 1)), plan.edges)
-           : steadySchedule(plan);
+  plan.schedule = rows ? completeSchedule(pipedream(straightPipeline(workers, 1)), plan.edges)
+                       : steadySchedule(plan);
   plan.secondsPerMinibatch = partition.slowestSeconds;
   plan.singleDeviceSecondsPerMinibatch = work;
   plan.boundSecondsPerMinibatch = work / workers;

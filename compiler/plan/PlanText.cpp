@@ -75,10 +75,10 @@ void describeStages(const Plan &plan, std::ostream &out) {
          "versions\n";
   for (const PlanStage &stage : plan.stages)
     out << format("%5d %8s  %5zu  %8s  %8s   %3.0f%%  %10s  %8s  %9d  %8d\n", stage.id,
-                  ranks(stage).c_str(), stage.nodes.size(),
-                  seconds(stage.forwardSeconds).c_str(), seconds(stage.backwardSeconds).c_str(),
-                  total > 0 ? 100 * work(stage) / total : 0, bytes(stage.parameterBytes).c_str(),
-                  bytes(stage.memoryBytes).c_str(), stage.inFlight, stage.weightVersions);
+                  ranks(stage).c_str(), stage.nodes.size(), seconds(stage.forwardSeconds).c_str(),
+                  seconds(stage.backwardSeconds).c_str(), total > 0 ? 100 * work(stage) / total : 0,
+                  bytes(stage.parameterBytes).c_str(), bytes(stage.memoryBytes).c_str(),
+                  stage.inFlight, stage.weightVersions);
   out << "\n";
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages) {
@@ -134,7 +134,8 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
   else
-    out << format("\npipelining does not pay: data parallelism is %.2f times as fast\n", own / data);
+    out << format("\npipelining does not pay: data parallelism is %.2f times as fast\n",
+                  own / data);
 }
 
 } // namespace
@@ -142,8 +143,9 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
 std::string describePlan(const Plan &plan) {
   std::ostringstream out;
   out << "plan of " << plan.model << " for " << plan.topology.workers() << " x "
-      << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName << ", " << plan.microbatches
-      << (plan.microbatches == 1 ? " microbatch" : " microbatches") << " per update";
+      << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName
+      << ", " << plan.microbatches << (plan.microbatches == 1 ? " microbatch" : " microbatches")
+      << " per update";
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
   out << (plan.exact ? ", exact" : "") << "\n\n";

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace pdc {
 
 namespace {
@@ -11,23 +15,42 @@ std::vector<int> replicaChoices(int workers, bool straight) {
   if (straight)
     return {1};
   std::vector<int> choices;
-  for (int replicas = 1; replicas < workers;
-       replicas += workers > 32 ? std::max(1, replicas / 8) : 1)
+  for (int replicas = 1; replicas<workers; replicas += workers> 32 ? std::max(1, replicas / 8) : 1)
     choices.push_back(replicas);
   choices.push_back(workers);
   return choices;
 }
 
 /// best = min(best, max(before, price)), element by element.
-void improve(double *best, const double *before, double price, int count) {
-  for (int i = 0; i < count; ++i) {
-    double slowest = before[i] < price ? price : before[i];
-    best[i] = slowest < best[i] ? slowest : best[i];
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) void improveWide(double *best, const double *before, double price,
+                                                 int count) {
+  __m256d prices = _mm256_set1_pd(price);
+  int i = 0;
+  for (; i + 4 <= count; i += 4) {
+    __m256d slowest = _mm256_max_pd(_mm256_loadu_pd(before + i), prices);
+    _mm256_storeu_pd(best + i, _mm256_min_pd(slowest, _mm256_loadu_pd(best + i)));
   }
+  for (; i < count; ++i)
+    best[i] = std::min(best[i], std::max(before[i], price));
+}
+const bool isWide = __builtin_cpu_supports("avx2");
+#else
+constexpr bool isWide = false;
+void improveWide(double *, const double *, double, int) {}
+#endif
+
+void improve(double *best, const double *before, double price, int count) {
+  if (isWide && count >= 4)
+    return improveWide(best, before, price, count);
+  for (int i = 0; i < count; ++i)
+    best[i] = std::min(best[i], std::max(before[i], price));
 }
 
 /// Bytes of a table that the fast caches hold.
-constexpr size_t kCacheBytes = size_t(2) << 20;
+constexpr size_t kCacheBytes = size_t(3) << 20;
+/// Bytes worth spending so that prices are asked for once.
+constexpr size_t kMostStoredBytes = size_t(256) << 20;
 
 } // namespace
 
@@ -45,6 +68,14 @@ struct Search::Table {
   double depth;
   int low, high, target, workers;
   std::vector<double> values;
+  StoredPrices *stored = nullptr;
+};
+
+/// Prices of all spans of a level as later stages, in the order of `inside`.
+struct Search::StoredPrices {
+  std::vector<size_t> starts; ///< by cut: the first entry of the spans that end there
+  size_t width = 0; ///< entries of a span: by replicas, and by workers used if they matter
+  std::vector<double> values;
 };
 
 Search::Search(const DownSets &sets, StageCost &cost, std::vector<int> workers, bool straight,
@@ -61,8 +92,8 @@ Search::Search(const DownSets &sets, StageCost &cost, std::vector<int> workers, 
 double Search::effort(double cuts, const std::vector<int> &workers, bool straight) {
   double sum = 0;
   for (size_t level = 0; level < workers.size(); ++level) {
-    bool single = level + 1 == workers.size() ||
-                  (level + 2 == workers.size() && workers.back() <= 2);
+    bool single =
+        level + 1 == workers.size() || (level + 2 == workers.size() && workers.back() <= 2);
     double pairs = cuts * cuts / 2, ways = 0;
     for (int replicas : replicaChoices(workers[level], straight))
       ways += std::max(1, workers[level] - replicas);
@@ -89,7 +120,7 @@ Search::Need Search::need(int level) const {
 double Search::priceLimit(int level) const {
   double result = limit;
   for (int above = top(); above > level; --above)
-    result *= workers[above];
+    result *= choices[above].back();
   return result;
 }
 
@@ -117,8 +148,12 @@ PairSeconds &Search::pairs(int level, double depth) {
                   ? std::clamp(static_cast<int>(kCacheBytes / column), 16, 1 << 16)
                   : 1;
   int end = need(level) == Need::all ? last() : 1;
+  std::optional<StoredPrices> stored;
+  if (width < end)
+    stored = storePrices(level, depth);
   for (int low = 0; low < end; low += width) {
     Table table(level, depth, low, std::min(end, low + width), last(), count);
+    table.stored = stored ? &*stored : nullptr;
     solveSources(table);
     for (int to = low + 1; to <= last(); ++to)
       std::copy_n(table.row(to, count), std::min(to, table.high) - low, fresh->upTo(to) + low);
@@ -137,15 +172,69 @@ void Search::solveSources(Table &table) {
   for (int to = table.low + 1; to <= table.target; ++to) {
     if (to != table.target && !sets.nested(to, table.target))
       continue;
-    for (auto from = inside[to].rbegin(); from != inside[to].rend() && *from >= table.low; ++from)
-      addPair(table, *from, to, levelBelow ? &*levelBelow : nullptr, prices);
+    for (size_t which = inside[to].size(); which-- > 0 && inside[to][which] >= table.low;) {
+      int from = inside[to][which];
+      if (table.stored && from >= table.high) {
+        addStored(table, from, to, which);
+        continue;
+      }
+      cost.price({table.level, from, to}, table.depth, levelBelow ? &*levelBelow : nullptr,
+                 choices[table.level], prices);
+      addPair(table, from, to, prices);
+    }
     if (table.level == top())
       dropHopeless(table, to);
   }
 }
 
-void Search::addPair(Table &table, int from, int to, Below *below, Prices &prices) {
-  cost.price({table.level, from, to}, table.depth, below, choices[table.level], prices);
+/// None where the prices are too many to be kept.
+std::optional<Search::StoredPrices> Search::storePrices(int level, double depth) {
+  StoredPrices stored;
+  size_t spans = 0;
+  for (const std::vector<int> &cuts : inside) {
+    stored.starts.push_back(spans);
+    spans += cuts.size();
+  }
+  for (int replicas : choices[level])
+    stored.width += cost.byUsed() ? workers[level] - replicas : 1;
+  if (spans * stored.width * sizeof(double) > kMostStoredBytes)
+    return std::nullopt;
+  stored.values.reserve(spans * stored.width);
+  std::optional<Below> levelBelow;
+  if (level)
+    levelBelow = below(level, depth);
+  Prices prices(workers[level], cost.byUsed());
+  for (int to = 0; to <= last(); ++to) {
+    stored.values.resize((stored.starts[to] + inside[to].size()) * stored.width);
+    for (size_t which = inside[to].size(); which-- > 0;) {
+      cost.price({level, inside[to][which], to}, depth, levelBelow ? &*levelBelow : nullptr,
+                 choices[level], prices);
+      double *entry = &stored.values[(stored.starts[to] + which) * stored.width];
+      for (int replicas : choices[level])
+        for (int used = replicas + 1; used <= workers[level]; ++used)
+          if (cost.byUsed() || used == replicas + 1)
+            *entry++ = prices.stage(replicas, used);
+    }
+  }
+  return stored;
+}
+
+void Search::addStored(Table &table, int from, int to, size_t which) {
+  const StoredPrices &stored = *table.stored;
+  const double *entry = &stored.values[(stored.starts[to] + which) * stored.width];
+  double most = priceLimit(table.level);
+  int sources = table.high - table.low;
+  for (int replicas : choices[table.level]) {
+    for (int used = replicas + 1; used <= table.workers; ++used) {
+      if (*entry < most)
+        improve(table.row(to, used), table.row(from, used - replicas), *entry, sources);
+      entry += cost.byUsed();
+    }
+    entry += !cost.byUsed();
+  }
+}
+
+void Search::addPair(Table &table, int from, int to, Prices &prices) {
   if (from < table.high)
     for (int replicas : choices[table.level]) {
       double &best = table.row(to, replicas)[from - table.low];
@@ -218,8 +307,8 @@ std::vector<StageGroup> Search::trace(int level, double depth, int from, int to)
   auto cutAt = [&](int start, int replicas) {
     StageGroup group{replicas, {}, {}};
     if (level)
-      group.groups =
-          trace(level - 1, cost.depthBelow(level, depth, workers[level] - used, replicas), start, to);
+      group.groups = trace(
+          level - 1, cost.depthBelow(level, depth, workers[level] - used, replicas), start, to);
     else
       group.units = sets.between(start, to);
     groups.insert(groups.begin(), std::move(group));

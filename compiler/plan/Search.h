@@ -127,6 +127,7 @@ public:
 private:
   enum class Need { corner, cross, all }; ///< which pairs of cuts a level is solved for
   struct Table;
+  struct StoredPrices;
 
   int top() const { return static_cast<int>(workers.size()) - 1; }
   int last() const { return sets.count() - 1; }
@@ -135,7 +136,9 @@ private:
   Below below(int level, double depth);
   PairSeconds &pairs(int level, double depth);
   void solveSources(Table &table);
-  void addPair(Table &table, int from, int to, Below *below, Prices &prices);
+  std::optional<StoredPrices> storePrices(int level, double depth);
+  void addPair(Table &table, int from, int to, Prices &prices);
+  void addStored(Table &table, int from, int to, size_t which);
   void dropHopeless(Table &table, int to) const;
   void solveToEnd(int level, double depth, PairSeconds &result);
   std::vector<StageGroup> trace(int level, double depth, int from, int to);

@@ -143,10 +143,9 @@ TEST(Plan, Refusals) {
   EXPECT_EQ(refusal(graph, request), "the topology has 2 workers, expected 3");
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
-  EXPECT_EQ(
-      refusal(graph, request),
-      "no cut into 2 stages fits 1000 bytes of memory per device; use more workers, fewer microbatches in "
-      "flight or a smaller microbatch");
+  EXPECT_EQ(refusal(graph, request), "no cut into 2 stages fits 1000 bytes of memory per device; "
+                                     "use more workers, fewer microbatches in "
+                                     "flight or a smaller microbatch");
   request.assignment = {{"n0", 0}, {"n1", 1}};
   EXPECT_THAT(refusal(graph, request), HasSubstr("a device has 1000"));
   request = requestFor(2, "1f1b", 2);
