@@ -57,8 +57,7 @@ std::optional<Topology> chooseTopology(const Options &options, const Profile &pr
   Topology topology;
   for (size_t level = 0; level < options.workers.size(); ++level)
     topology.levels.push_back({options.workers[level], {bandwidth[level], 0}});
-}
-return topology;
+  return topology;
 }
 
 int countWorkers(const Options &options, const std::optional<Topology> &topology) {
