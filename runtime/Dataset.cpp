@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -82,21 +83,33 @@ template <class From> Dataset::Convert Dataset::conversionFrom(ElementType to) {
       auto *target = reinterpret_cast<float *>(to);
       for (int64_t i = 0; i < source.elements; ++i)
         target[i] = source.byteValues[size_t(from[i])];
+      return int64_t(-1);
     };
   if (to == ElementType::f32)
     return [](const Source &source, const std::byte *from, std::byte *to) {
       auto *target = reinterpret_cast<float *>(to);
+      int nan = 0;
       for (int64_t i = 0; i < source.elements; ++i) {
         float value = float(load<From>(from + i * sizeof(From), source.data.tensor.bigEndian));
         target[i] = scaledValue(value, source.unit, source.scaled, source.mean, source.deviation);
+        nan |= value != value;
       }
+      return nan ? std::find_if(target, target + source.elements,
+                                [](float value) { return std::isnan(value); }) -
+                       target
+                 : int64_t(-1);
     };
   if constexpr (std::is_integral_v<From>) {
     auto integers = []<class To>(To) -> Convert {
       return [](const Source &source, const std::byte *from, std::byte *to) {
         auto *target = reinterpret_cast<To *>(to);
-        for (int64_t i = 0; i < source.elements; ++i)
-          target[i] = To(load<From>(from + i * sizeof(From), source.data.tensor.bigEndian));
+        for (int64_t i = 0; i < source.elements; ++i) {
+          From value = load<From>(from + i * sizeof(From), source.data.tensor.bigEndian);
+          if (!std::in_range<To>(value))
+            return i;
+          target[i] = To(value);
+        }
+        return int64_t(-1);
       };
     };
     if (to == ElementType::i64)
@@ -148,6 +161,14 @@ Dataset::Dataset(const Program &program, const std::vector<DataSpec> &specs, boo
       openIn(stage.slotRegion);
   }
   agree(specs, control);
+}
+
+static int64_t integerAt(const std::byte *values, ElementType type, int64_t index) {
+  if (type == ElementType::i64)
+    return reinterpret_cast<const int64_t *>(values)[index];
+  if (type == ElementType::i32)
+    return reinterpret_cast<const int32_t *>(values)[index];
+  return std::to_integer<int64_t>(values[index]);
 }
 
 /// The dimensions of one sample that are not 1.
@@ -257,15 +278,51 @@ void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
     int64_t fileStride = source.elements * scalarBytes(source.data.tensor.type);
     for (int64_t i = 0; i < program.microbatchSize; ++i) {
       int64_t sample = sampleAt(microbatch, i);
-      if (sample < count)
-        source.convert(source, source.data.tensor.data + sample * fileStride, to + i * stride);
-      else
+      if (sample >= count) {
         pad(source, to + i * stride);
+        continue;
+      }
+      int64_t refused =
+          source.convert(source, source.data.tensor.data + sample * fileStride, to + i * stride);
+      if (refused >= 0)
+        refuse(source, sample, refused);
     }
     return;
   }
   if (std::strcmp(memory.name, "pdc.random") == 0)
     fillRandom(memory, to, microbatch);
+}
+
+void Dataset::refuse(const Source &source, int64_t sample, int64_t element) const {
+  bool isFloat = source.memory->element == ElementType::f32;
+  throw Error(source.data.file->path(), ": sample ", sample, " (counted from 0) of input '",
+              source.memory->name, "' holds at element ", element,
+              isFloat ? " nan, expected a number" : " a number that the input's type cannot hold",
+              "; correct the file");
+}
+
+/// A kernel knows the value and the sample, not the input: it is the one that holds the value
+/// there.
+std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
+  int64_t sample = sampleAt(microbatch, error.sample);
+  for (const Source &source : sources) {
+    if (source.memory->element == ElementType::f32 || sample >= count)
+      continue;
+    std::vector<std::byte> bytes(size_t(source.elements * elementBytes(source.memory->element)));
+    source.convert(source,
+                   source.data.tensor.data +
+                       sample * source.elements * scalarBytes(source.data.tensor.type),
+                   bytes.data());
+    for (int64_t i = 0; i < source.elements; ++i)
+      if (integerAt(bytes.data(), source.memory->element, i) == error.value) {
+        std::ostringstream text;
+        text << source.data.file->path() << ": sample " << sample << " (counted from 0) of input '"
+             << source.memory->name << "' holds " << error.value << ", expected " << error.least
+             << " to " << error.most << "; correct the file, or the ignored label of the model";
+        return text.str();
+      }
+  }
+  return error.what();
 }
 
 /// Integer inputs of a padded sample hold the label that losses ignore; others hold zeros.

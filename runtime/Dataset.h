@@ -44,10 +44,12 @@ public:
 
   void fill(const Memory &memory, std::byte *to, int64_t microbatch) override;
   std::string describe(int64_t microbatch) const override;
+  std::string locate(int64_t microbatch, const DataError &error) const override;
 
 private:
   struct Source;
-  using Convert = void (*)(const Source &source, const std::byte *from, std::byte *to);
+  /// Returns the first element that the input cannot hold, or -1.
+  using Convert = int64_t (*)(const Source &source, const std::byte *from, std::byte *to);
   struct Source {
     const Memory *memory;
     DataFile data;
@@ -62,6 +64,7 @@ private:
   void agree(const std::vector<DataSpec> &specs, Control &control);
   int64_t sampleAt(int64_t microbatch, int64_t index) const;
   void fillRandom(const Memory &memory, std::byte *to, int64_t microbatch);
+  [[noreturn]] void refuse(const Source &source, int64_t sample, int64_t element) const;
   void pad(const Source &source, std::byte *to) const;
   template <class From> static Convert conversionFrom(ElementType to);
   static Convert conversion(Scalar from, ElementType to);

@@ -48,6 +48,8 @@ std::string Inputs::describe(int64_t microbatch) const {
   return "microbatch " + std::to_string(microbatch);
 }
 
+std::string Inputs::locate(int64_t, const DataError &error) const { return error.what(); }
+
 static const char *nameOf(double value) { return std::isnan(value) ? "nan" : "infinite"; }
 
 std::string Executor::remedy(int64_t number) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -19,6 +20,16 @@ private:
     (text << ... << parts);
     return text.str();
   }
+};
+
+/// What a kernel finds in the data of a microbatch and cannot use: `value` of a sample, counted
+/// from the microbatch's first, is not in `least` to `most`. Who reads the data knows its file.
+struct DataError : Error {
+  DataError(int64_t sample, int64_t value, int64_t least, int64_t most)
+      : Error("sample ", sample, " of a microbatch holds ", value, ", expected ", least, " to ",
+              most),
+        sample(sample), value(value), least(least), most(most) {}
+  const int64_t sample, value, least, most;
 };
 
 } // namespace pdc::runtime

@@ -219,7 +219,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, Phase::forward);
   Seconds begin = now();
-  stage.tasks->forward(run);
+  runOnData(microbatch, [&] { stage.tasks->forward(run); });
   requireFiniteLoss(stage, microbatch);
   events.add(
       {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
@@ -259,7 +259,7 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, slot, true);
   run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
   Seconds begin = now();
-  stage.tasks->evaluate(run);
+  runOnData(microbatch, [&] { stage.tasks->evaluate(run); });
   events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,
               now()});
 }

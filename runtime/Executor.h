@@ -2,6 +2,7 @@
 
 #include "runtime/Arena.h"
 #include "runtime/Control.h"
+#include "runtime/Error.h"
 #include "runtime/LearningRate.h"
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
@@ -20,6 +21,8 @@ public:
   virtual void fill(const Memory &memory, std::byte *to, int64_t microbatch) = 0;
   /// Where a microbatch comes from, for errors: "epoch 0, microbatch 12 (samples 96 to 103)".
   virtual std::string describe(int64_t microbatch) const;
+  /// The file and the sample that a kernel refuses.
+  virtual std::string locate(int64_t microbatch, const DataError &error) const;
 };
 
 /// Sums over a minibatch or an evaluation, the same on every rank.
@@ -105,6 +108,7 @@ private:
   int64_t outsideRepeat() const;
   int64_t iterationsUntilEnd(int64_t iteration, int64_t planned);
   std::string remedy(int64_t number) const;
+  template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
   void requireFiniteNorm() const;
   void beginRun(int64_t microbatches);
@@ -153,6 +157,15 @@ private:
   const LearningRate *rate = nullptr;
   const std::function<void()> *afterUpdate = nullptr;
 };
+
+/// Runs a task that reads the data of a microbatch.
+template <class Task> void Executor::runOnData(int64_t microbatch, Task task) {
+  try {
+    task();
+  } catch (const DataError &error) {
+    throw Error(inputs->locate(microbatch, error), " (", inputs->describe(microbatch), ")");
+  }
+}
 
 /// Completes every posted transfer that `which` takes.
 template <class Which> void Executor::waitFor(Which which) {

@@ -21,8 +21,7 @@ void forEachLabel(const LabelledFields &f, const Label *labels, Visit visit) {
     if (f.ignores && label == f.ignoreIndex)
       continue;
     if (label < 0 || label >= f.classes)
-      throw Error("label ", label, " of sample ", i / f.pixels, " of a microbatch is outside the ",
-                  f.classes, " classes; check the label data, or set the ignored label");
+      throw DataError(i / f.pixels, label, 0, f.classes - 1);
     visit(i / f.pixels * f.classes * f.pixels + i % f.pixels, label);
   }
 }

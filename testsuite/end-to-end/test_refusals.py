@@ -2,6 +2,7 @@
 
 import random
 
+import numpy
 import onnx
 import pytest
 
@@ -133,6 +134,99 @@ def test_wrong_data(built, tmp_path):
     run(f"input={images}", f"labels={labels}", f"other={labels}", says=["other"])
     run(f"input={labels}", f"labels={labels}", says=["input"])
     run(f"input={images}", "labels=/nonexistent", says=["/nonexistent"])
+
+
+@pytest.mark.parametrize("options,says", [
+    (["--lr", "nan"], ["--lr", "'nan'", "finite number"]),
+    (["--lr", "inf"], ["--lr", "'inf'"]),
+    (["--lr", "-1"], ["--lr", "'-1'", "at least 0"]),
+    (["--clip-norm", "nan"], ["--clip-norm", "'nan'"]),
+    (["--clip-norm", "-0.5"], ["--clip-norm", "'-0.5'"]),
+    (["--timeout", "nan"], ["--timeout", "'nan'"]),
+    (["--timeout", "0"], ["--timeout", "'0'"]),
+    (["--steps", "0"], ["--steps", "'0'", "at least 1"]),
+    (["--steps", "-1"], ["--steps: found '-1', expected a whole number of at least 1\n"]),
+    (["--steps", "1.5"], ["--steps", "'1.5'"]),
+    (["--steps", "99999999999999999999"], ["--steps", "'99999999999999999999'"]),
+    (["--epochs", "-3"], ["--epochs", "'-3'"]),
+    (["--seed", "-1"], ["--seed", "'-1'"]),
+    (["--save-every", "0", "--save", "x"], ["--save-every", "'0'"]),
+    (["--save-every", "5"], ["--save-every 5", "--save DIR"]),
+    (["--delays", "5"], ["--delays 5", "--rendezvous"]),
+    (["--metric", "f1"], ["--metric", "'f1'", "accuracy"]),
+    (["--order", "random"], ["--order", "'random'", "shuffled"]),
+    (["--progress", "bar"], ["--progress", "'bar'", "plain"]),
+    (["--transport", "tcp"], ["--transport", "'tcp'", "local, mpi"]),
+    (["--lr-schedule", "exponential"], ["--lr-schedule exponential", "constant|step|cosine|linear"]),
+    (["--lr-schedule", "cosine,warmup=-1"], ["'warmup=-1'"]),
+    (["--lr-schedule", "cosine,warmup="], ["'warmup='"]),
+    (["--lr-schedule", "cosine,warmup=nan"], ["'warmup=nan'"]),
+    (["--lr-schedule", "cosine,warmup=1.5"], ["'warmup=1.5'"]),
+    (["--lr-schedule", "step,size=0"], ["'size=0'"]),
+    (["--lr-schedule", "step,gamma=-1"], ["'gamma=-1'"]),
+    (["--lr-schedule", "cosine,gamma=0.5"], ["'gamma=0.5'"]),
+    (["--data", "images.npy"], ["--data", "'images.npy'", "INPUT=FILE"]),
+    (["--data", "input=a", "--data", "input=b"], ["input 'input' is given twice, as a and b"]),
+    (["--eval-data", "input=a", "--eval-data", "input=b"], ["--eval-data: input 'input' is given twice"]),
+    (["--data", "input=a,std=0"], ["'std=0'", "above 0"]),
+    (["--data", "input=a,mean=nan"], ["'mean=nan'"]),
+    (["--data", "input=a,mean="], ["'mean='"]),
+    (["--transport", "local", "--hosts", "a,b"], ["--hosts"]),
+    (["--", "--mca", "x", "y"], ["-- --mca", "--transport mpi"]),
+    (["--no-such-option"], ["--no-such-option"]),
+    (["one", "two"], ["two"]),
+])
+def test_usage_of_pdc_run(options, says, built):
+    """Told before anything is built or read, and by the stage programs in the same words."""
+    refused(pipeline.BIN / "pdc-run", "/nonexistent", *options, status=2, says=says)
+    if not {"--hosts", "--"} & set(options):
+        project, _, _ = built
+        refused(project / "build" / "all_stages", *options, status=2, says=says)
+
+
+@pytest.mark.parametrize("transport", ["local", "mpi"])
+def test_bad_values_name_file_and_sample(transport, built, tmp_path):
+    project, images, labels = built
+    def run(x, y, says, *options):
+        refused(pipeline.BIN / "pdc-run", project, "--transport", transport, "--steps", 4, "--data", f"input={x}",
+                "--data", f"labels={y}", *options, says=says)
+    for value in (10, -1, 1 << 40):
+        wrong = numpy.load(labels)
+        wrong[5] = value
+        numpy.save(tmp_path / "wrong.npy", wrong)
+        says = [f"wrong.npy: sample 5 (counted from 0) of input 'labels' holds {value}, expected 0 to 9"]
+        run(images, tmp_path / "wrong.npy", says + ["of epoch 0"])
+        run(images, labels, says, "--eval-data", f"input={images}", "--eval-data", f"labels={tmp_path / 'wrong.npy'}")
+    broken = numpy.load(images)
+    broken[3, 700] = numpy.nan
+    numpy.save(tmp_path / "broken.npy", broken)
+    run(tmp_path / "broken.npy", labels, ["broken.npy: sample 3 (counted from 0) of input 'input' holds at element 700 nan"])
+
+
+def test_too_few_samples(built, tmp_path):
+    project, images, labels = built
+    for count in (0, 3):
+        numpy.save(tmp_path / "x.npy", numpy.load(images)[:count])
+        numpy.save(tmp_path / "y.npy", numpy.load(labels)[:count])
+        few = [f"input={tmp_path / 'x.npy'}", f"labels={tmp_path / 'y.npy'}"]
+        run = [pipeline.BIN / "pdc-run", project, "--transport", "local", "--steps", 1]
+        refused(*run, "--data", few[0], "--data", few[1], says=[f"--data: the files hold {count} samples", "microbatch of 4"])
+        whole = ["--data", f"input={images}", "--data", f"labels={labels}", "--eval-data", few[0], "--eval-data", few[1]]
+        if count == 0:
+            refused(*run, *whole, says=["--eval-data: the files hold 0 samples"])
+        else:
+            assert pipeline.run(*run, *whole).returncode == 0  # a padded microbatch
+    refused(*run, "--data", few[0], "--data", f"labels={labels}", says=["same number of samples", "3", "16"])
+
+
+def test_folders_of_pdc_run(built, tmp_path):
+    run = lambda folder, *says: refused(pipeline.BIN / "pdc-run", folder, says=says)
+    run(tmp_path / "none", "none: is no folder")
+    run(tmp_path, "plan.json: cannot be read: No such file")
+    (tmp_path / "plan.json").write_text("{")
+    run(tmp_path, "plan.json: is no plan")
+    (tmp_path / "plan.json").write_text((built[0] / "plan.json").read_text())
+    run(tmp_path, "holds no CMakeLists.txt")
 
 
 def test_broken_weights(built, tmp_path):

@@ -376,7 +376,7 @@ int main(int argc, char **argv) {
   app.add_option("--hostfile", request.hostfile, "for mpirun");
   app.add_flag("--build-only", request.buildOnly, "build, and end");
   app.footer("Words behind -- go to mpirun.");
-  app.callback([&] { chooseTransport(options, request); });
+  app.parse_complete_callback([&] { chooseTransport(options, request); });
   if (std::optional<int> code = pdc::runtime::parse(app, own, argv))
     return *code;
   // 3. Build and start.
