@@ -10,7 +10,7 @@ PlanGraph chainGraph(const std::vector<double> &forwardSeconds) {
     std::string number = std::to_string(i);
     double seconds = forwardSeconds[i];
     graph.units.push_back(
-        {"u" + number, {"n" + number}, seconds, seconds, seconds, 0, 100, 100, 50, 10, 5});
+        {"u" + number, {"n" + number}, seconds, seconds, seconds, 0, 100, 100, 50, 10, 7, 5});
     if (i)
       graph.values.push_back(
           {"v" + std::to_string(i - 1), static_cast<int>(i) - 1, {static_cast<int>(i)}, 1000});
@@ -33,6 +33,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
     unit.gradientBytes = draw(100);
     unit.optimizerBytes = draw(100);
     unit.stashBytes = draw(100);
+    unit.halfwayBytes = draw(100);
     unit.workspaceBytes = draw(100);
     graph.units.push_back(unit);
   }

@@ -54,6 +54,26 @@ TEST(Plan, OfAChain) {
   EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 24 + 400e-6, 1e-9);
 }
 
+TEST(Plan, HalvesOfTheBackwardPass) {
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "zb-h1", 4));
+  // Stage 0 sends no gradient, stage 1 sends one that both of its units are in.
+  EXPECT_EQ(plan.stages[0].backwardWeightSeconds, 4);
+  EXPECT_EQ(plan.stages[1].backwardWeightSeconds, 2);
+  // Stage 1 waits for F0 alone and ends with the step.
+  EXPECT_NEAR(plan.secondsPerMinibatch, 2 + 4 * 6, 0.02);
+  // A third of the work is forward: T = (W/3) / (1 - (1 - 1/12)^2).
+  EXPECT_NEAR(plan.boundSecondsPerMinibatch, 4 / (1 - 11.0 / 12 * 11 / 12), 1e-9);
+  EXPECT_THAT(describePlan(plan),
+              HasSubstr("of the backward pass 2 s are weight gradients that no other stage waits "
+                        "for"));
+  Plan whole = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "1f1b", 4));
+  int64_t slots = plan.schedule.slots[1], wholeSlots = whole.schedule.slots[1];
+  EXPECT_EQ(plan.stages[1].memoryBytes - whole.stages[1].memoryBytes,
+            slots * (2020 + 14) - wholeSlots * 2020);
+  EXPECT_EQ(plan.stages[1].inFlight, 2);
+  EXPECT_EQ(parsePlan(printPlan(plan), "plan").stages[1].backwardWeightSeconds, 2);
+}
+
 TEST(Plan, Asynchronous) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(4, "pipedream", 8));
   EXPECT_EQ(plan.microbatches, 1);
@@ -70,8 +90,8 @@ TEST(Plan, BoundHoldsForRandomGraphs) {
   for (int round = 0; round < 100; ++round) {
     int workers = 1 + static_cast<int>(random() % 4);
     PlanGraph graph = randomGraph(workers + static_cast<int>(random() % 8), random);
-    const char *names[] = {"gpipe", "1f1b", "pipedream"};
-    Plan plan = makePlan(graph, requestFor(workers, names[round % 3], 1 + round % 6));
+    const char *names[] = {"gpipe", "1f1b", "pipedream", "zb-h1", "zb-h2"};
+    Plan plan = makePlan(graph, requestFor(workers, names[round % 5], 1 + round % 6));
     EXPECT_GE(plan.secondsPerMinibatch, plan.boundSecondsPerMinibatch * (1 - 1e-9));
     EXPECT_FALSE(describePlan(plan).empty());
   }
