@@ -180,6 +180,8 @@ Schedule Parser::parse(std::string_view text) {
   }
   if (schedule.rankOfStage.empty())
     refuse("expected a line 'stages' with the rank of each stage");
+  if (schedule.name.empty())
+    schedule.name = "rows";
   return std::move(schedule);
 }
 

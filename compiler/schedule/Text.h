@@ -13,7 +13,7 @@ std::string toString(const Step &step);
 /// A schedule as a file. Lines: `schedule NAME`, `asynchronous` (where it is), `microbatches M`,
 /// `period K` (asynchronous), `stages R R R` (the rank of each stage), and per rank
 /// `rank N: STEPS`, `rank N repeat: STEPS`, `rank N drain: STEPS`. '#' behind a space begins a
-/// comment.
+/// comment. Without a name it is called "rows".
 std::string printSchedule(const Schedule &schedule);
 
 /// Reads what `printSchedule` writes; `file` is for errors, which name the line.

@@ -34,3 +34,29 @@ def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
         assert weights.keys() == expected.keys()
         for name in expected:
             assert numpy.array_equal(weights[name], expected[name]), name
+
+
+# Stage 0 runs its backward pass whole, stage 1 in halves and in an order of its own.
+ROWS = """schedule mine
+microbatches 4
+stages 0 1
+rank 0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3 allreduce 0U3
+rank 1: 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1F3 1W1 1I3 1W2 1W3 allreduce 1U3
+"""
+
+
+def test_same_bits_by_rows_of_a_file(models, tmp_path):
+    shape, size, steps = NETWORKS["fashion"]
+    rows = tmp_path / "mine.rows"
+    rows.write_text(ROWS)
+    images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
+    results = []
+    for folder, options, stages in (("whole", ["--microbatches", MICROBATCHES], 1), ("mine", ["--schedule", rows], 2)):
+        project = pipeline.compile_model(models("fashion"), tmp_path / folder, "--exact", "--minibatch",
+                                         size * MICROBATCHES, *options, workers=stages)
+        results.append(pipeline.train(project, tmp_path / f"{folder}-run", steps=steps,
+                                      data=[f"input={images}", f"labels={labels}"]))
+    assert results[0].losses == results[1].losses
+    expected, weights = results[0].weights(), results[1].weights()
+    for name in expected:
+        assert numpy.array_equal(weights[name], expected[name]), name

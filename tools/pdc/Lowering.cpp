@@ -12,6 +12,7 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
 #include "passes/Pipelines.h"
 #include "passes/PlanGraph.h"
 #include "tools/pdc/Location.h"
@@ -53,6 +54,9 @@ void Lowering::lower(ModuleOp module, const std::string &what,
 }
 
 bool Lowering::isAsynchronous() const {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(options.schedule, ignored))
+    return parseSchedule(readTextFile(options.schedule), options.schedule).asynchronous;
   return options.schedule != "auto" && !findSchedule(options.schedule).synchronous;
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
 #include "passes/OptimizerSpec.h"
 #include "tools/Command.h"
 #include "tools/pdc/Batches.h"
@@ -128,13 +129,28 @@ static StopAfter parseStop(const std::string &text) {
   return level->second;
 }
 
-static void checkSchedule(const std::string &name) {
+/// Rows say themselves how many microbatches an update has.
+static void readRows(Options &options) {
+  Schedule rows = parseSchedule(readTextFile(options.schedule), options.schedule);
+  if (!rows.asynchronous && options.microbatches.value_or(rows.microbatches) != rows.microbatches)
+    throw Error("--microbatches " + std::to_string(*options.microbatches) + ": the rows of " +
+                options.schedule + " have " + std::to_string(rows.microbatches) + "; leave it out");
+  if (!rows.asynchronous)
+    options.microbatches = rows.microbatches;
+}
+
+static void checkSchedule(Options &options) {
+  const std::string &name = options.schedule;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(name, ignored))
+    return readRows(options);
   std::vector<std::string> available{"auto"};
   for (const ScheduleKind &kind : schedules())
     available.emplace_back(kind.name);
-  std::error_code ignored;
-  if (name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, ignored))
-    throw Error("--schedule '" + name + "': rows from a file are not available yet; there are " +
+  if (name.find_first_of("./") != std::string::npos)
+    throw Error("--schedule '" + name +
+                "': there is no such file of rows, and no such schedule; "
+                "there are " +
                 CLI::detail::join(available, ", "));
   checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-v"});
 }
@@ -177,7 +193,7 @@ static void interpret(const Typed &typed, Options &options) {
               {"pipedream-code", "pipedream-paper", "ring-max"});
   checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
   checkChoice("--recompute", typed.recompute, {"none", "auto"}, {"all"});
-  checkSchedule(options.schedule);
+  checkSchedule(options);
   if (typed.verticalSync)
     throw Error("--vertical-sync is not available yet; leave it out");
   options.stopAfter = parseStop(typed.stopAfter);
@@ -215,7 +231,7 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
 }
 
 static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
-  std::string schedules = "auto, " + scheduleNames();
+  std::string schedules = "auto, " + scheduleNames() + ", or rows";
   auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
     app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
   };
@@ -223,7 +239,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--topology", options.topology, "FILE", "levels of workers and links, instead of --gpus");
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
-  add("--schedule", options.schedule, "NAME", schedules.c_str());
+  add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
   app.add_flag("--vertical-sync", typed.verticalSync, "one version per microbatch at all stages");
   add("--recompute", typed.recompute, "WHAT", "none, auto, all");
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
