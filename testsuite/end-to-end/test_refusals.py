@@ -79,7 +79,7 @@ def test_hostile_names_stay_data(models, tmp_path):
 
 @pytest.mark.parametrize("options,status,says", [
     (["--minibatch", "0"], 2, ["minibatch"]),
-    (["--minibatch", "7", "--microbatches", "2"], 2, ["7"]),
+    (["--minibatch", "7", "--microbatches", "2"], 1, ["7"]),
     (["--loss", "hinge", "--minibatch", "8"], 1, ["hinge", "cross_entropy"]),
     (["--optimizer", "sgd,speed=3", "--minibatch", "8"], 2, ["speed"]),
     (["--schedule", "nonsense", "--minibatch", "8"], 2, ["nonsense", "1f1b"]),
