@@ -11,6 +11,10 @@ namespace pdc {
 std::string readTextFile(const std::filesystem::path &path);
 void writeTextFile(const std::filesystem::path &path, const std::string &text);
 
+/// A topology file, or one of the known clusters where no such file is: "cluster-a", "dgx-h100:4"
+/// with that many servers. Throws pdc::Error with the known names.
+Topology readTopology(const std::filesystem::path &path);
+
 /// The parsers throw pdc::Error that names `file` and the field.
 Topology parseTopology(std::string_view text, const std::string &file);
 
@@ -29,9 +33,6 @@ std::string describePlan(const Plan &plan);
 /// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends.
 std::string predictTrace(const Plan &plan, int64_t iterations);
 
-inline Topology readTopology(const std::filesystem::path &path) {
-  return parseTopology(readTextFile(path), path.string());
-}
 inline Plan readPlan(const std::filesystem::path &path) {
   return parsePlan(readTextFile(path), path.string());
 }

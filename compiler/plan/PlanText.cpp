@@ -1,3 +1,4 @@
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Grid.h"
@@ -108,10 +109,13 @@ void describeTimes(const Plan &plan, std::ostream &out) {
   };
   line(std::string("seconds per ") + what, plan.secondsPerMinibatch,
        plan.schedule.asynchronous ? "in steady state, predicted" : "bubble included, predicted");
+  std::string stages = std::to_string(plan.stages.size());
   line("bound", plan.boundSecondsPerMinibatch,
-       "no cut into " + std::to_string(plan.stages.size()) +
-           (plan.schedule.asynchronous ? " stages is faster"
-                                       : " stages that empty at each update is faster"));
+       isClosedForm(plan.costModel)
+           ? std::to_string(plan.topology.workers()) + " workers without idling or transfers"
+       : plan.schedule.asynchronous
+           ? "no cut into " + stages + " stages is faster"
+           : "no cut into " + stages + " stages that empty at each update is faster");
   line("one device", plan.singleDeviceSecondsPerMinibatch,
        against(plan.singleDeviceSecondsPerMinibatch));
   line("data parallelism", plan.dataParallelSecondsPerMinibatch,

@@ -3,7 +3,77 @@
 
 #include "compiler/Error.h"
 
+#include "compiler/cost/Device.h"
+
+#include <charconv>
+
 namespace pdc {
+
+namespace {
+
+constexpr int64_t kMostWorkers = 65536;
+
+struct Preset {
+  std::string_view name;
+  std::string_view device;
+  int servers, gpus;
+  Link server; ///< between the GPUs of a server, one direction
+  Link network;
+};
+
+// The clusters of PipeDream's paper, with the bandwidths it quotes: 16 V100 of Azure's NC24 v3
+// (shared PCIe, 10 Gb/s), 16 V100 of AWS's p3.16xlarge (NVLink, 25 Gb/s), 4 servers with a Titan X
+// (40 Gb/s). A pod of the DGX data sheets: NVSwitch inside, a network port of 200 or 400 Gb/s per
+// GPU outside.
+constexpr Preset presets[] = {
+    {"cluster-a", "v100", 4, 4, {10e9, 1e-5}, {1.25e9, 5e-5}},
+    {"cluster-b", "v100", 2, 8, {30e9, 5e-6}, {3.125e9, 3e-5}},
+    {"cluster-c", "titanx", 4, 1, {}, {5e9, 2e-5}},
+    {"dgx-a100", "a100", 20, 8, {250e9, 4e-6}, {25e9, 1e-5}},
+    {"dgx-h100", "h100", 32, 8, {370e9, 3e-6}, {50e9, 1e-5}},
+};
+
+Topology makePreset(const Preset &preset, int servers) {
+  Topology topology;
+  if (preset.gpus > 1)
+    topology.levels.push_back({preset.gpus, preset.server});
+  topology.levels.push_back({servers, preset.network});
+  topology.memoryBytes = findDevicePeaks(preset.device).memoryBytes;
+  topology.device = preset.device;
+  return topology;
+}
+
+/// "dgx-a100:4" -> 4; nothing behind the name: the preset's own number.
+int countServers(std::string_view text, const Preset &preset, const std::string &whole) {
+  if (text.empty())
+    return preset.servers;
+  int servers = 0;
+  auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), servers);
+  int64_t most = kMostWorkers / preset.gpus;
+  if (error != std::errc() || end != text.data() + text.size() || servers < 1 || servers > most)
+    throw Error("topology '" + whole + "': expected 1 to " + std::to_string(most) +
+                " servers behind the colon");
+  return servers;
+}
+
+} // namespace
+
+Topology readTopology(const std::filesystem::path &path) {
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored))
+    return parseTopology(readTextFile(path), path.string());
+  std::string name = path.string(), known;
+  for (const Preset &preset : presets) {
+    std::string_view rest = name;
+    if (rest.starts_with(preset.name)) {
+      rest.remove_prefix(preset.name.size());
+      if (rest.empty() || rest[0] == ':')
+        return makePreset(preset, countServers(rest, preset, name));
+    }
+    known += (known.empty() ? "" : ", ") + std::string(preset.name);
+  }
+  throw Error(name + ": no such file, and no known cluster; known clusters: " + known);
+}
 
 int Topology::workers() const {
   int64_t product = 1;
@@ -27,7 +97,6 @@ Topology parseTopology(std::string_view text, const std::string &file) {
 }
 
 Topology toTopology(const Fields &top) {
-  constexpr int64_t kMostWorkers = 65536;
   Topology topology;
   int64_t product = 1;
   for (Fields level : top.list("levels")) {

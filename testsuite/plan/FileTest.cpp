@@ -77,6 +77,34 @@ TEST(PlanFile, HierarchyNestsAsTheTopologyDoes) {
   EXPECT_EQ(plan["hierarchy"][1]["stages"][0]["nodes"], json({"n2"}));
 }
 
+TEST(PlanFile, ReplicasAndHierarchy) {
+  PlanRequest request;
+  request.workers = 6;
+  request.costModel = "ring-max";
+  request.topology = Topology{{{3, {1e9, 0}}, {2, {1e9, 0}}}, 0, ""};
+  PlanGraph graph = chainGraph({6, 6, 1, 5});
+  // Weights of the last unit cost too much to synchronise.
+  graph.units[3].gradientBytes = int64_t(1) << 40;
+  Plan plan = makePlan(graph, request);
+  std::string text = printPlan(plan);
+  EXPECT_EQ(printPlan(parsePlan(text, "p")), text);
+  int workers = 0;
+  for (const PlanStage &stage : plan.stages)
+    workers += stage.replicas;
+  EXPECT_EQ(workers, 6);
+  int outer = 0;
+  json file = json::parse(text);
+  for (const json &group : file["hierarchy"]) {
+    outer += group["replicas"].get<int>();
+    int inner = 0;
+    for (const json &stage : group["stages"])
+      inner += stage["replicas"].get<int>();
+    EXPECT_EQ(inner, 3);
+  }
+  EXPECT_EQ(outer, 2);
+  EXPECT_THAT(describePlan(plan), HasSubstr("pipelining pays: "));
+}
+
 TEST(PlanFile, AForeignPlanNeedsNoRows) {
   json plan = json::parse(printPlan(examplePlan()));
   plan.erase("rows");
@@ -265,6 +293,75 @@ TEST(TopologyFile, Refusals) {
       read(
           R"({"levels": [{"workers": 60000, "bandwidth": 1}, {"workers": 60000, "bandwidth": 1}]})"),
       "t: levels[1].workers: expected at most 65536 in all");
+}
+
+TEST(TopologyFile, KnownClusters) {
+  Topology a = readTopology("cluster-a");
+  ASSERT_EQ(a.levels.size(), 2u);
+  EXPECT_EQ(a.levels[0].workers, 4);
+  EXPECT_EQ(a.levels[1].link.bytesPerSecond, 1.25e9);
+  EXPECT_EQ(a.memoryBytes, int64_t(16) << 30);
+  EXPECT_EQ(readTopology("cluster-b").workers(), 16);
+  EXPECT_EQ(readTopology("cluster-c").levels.size(), 1u);
+  EXPECT_EQ(readTopology("dgx-a100").workers(), 160);
+  EXPECT_EQ(readTopology("dgx-h100:128").workers(), 1024);
+  EXPECT_EQ(refusal([] { readTopology("dgx-h100:x"); }),
+            "topology 'dgx-h100:x': expected 1 to 8192 servers behind the colon");
+  EXPECT_EQ(refusal([] { readTopology("cluster-d"); }),
+            "cluster-d: no such file, and no known cluster; known clusters: cluster-a, cluster-b, "
+            "cluster-c, dgx-a100, dgx-h100");
+}
+
+TEST(ProfileFile, PipeDream) {
+  Profile profile = parsePipeDreamProfile(
+      "node2 -- B -- forward_compute_time=1.500, backward_compute_time=2.500, "
+      "activation_size=[8.0; 4.0], parameter_size=16.000 -- stage_id=0\r\n"
+      "node1 -- Input0 -- forward_compute_time=9, backward_compute_time=0, activation_size=1, "
+      "parameter_size=0\n"
+      "node3 -- A -- forward_compute_time=0, backward_compute_time=0, activation_size=2, "
+      "parameter_size=0\n"
+      "node4 -- __getitem__(1) -- forward_compute_time=0, backward_compute_time=0, "
+      "activation_size=2, parameter_size=0\n"
+      "\tnode1 -- node2\n\tnode2 -- node3\n\tnode2 -- node4\n",
+      "graph.txt");
+  ASSERT_EQ(profile.graph.units.size(), 2u);
+  EXPECT_EQ(profile.graph.units[0].name, "node2");
+  EXPECT_DOUBLE_EQ(profile.graph.units[0].forwardSeconds, 0.0015);
+  EXPECT_DOUBLE_EQ(profile.graph.units[0].backwardInputSeconds, 0.0025);
+  EXPECT_EQ(profile.graph.units[0].gradientBytes, 16);
+  EXPECT_EQ(profile.graph.units[0].stashBytes, 12);
+  EXPECT_EQ(profile.graph.values[0].bytes, 12);
+  EXPECT_THAT(profile.graph.values[0].consumers, ElementsAre(1));
+}
+
+TEST(ProfileFile, PipeDreamRefusals) {
+  const std::string good = "a -- Op -- forward_compute_time=1, backward_compute_time=1, "
+                           "activation_size=1, parameter_size=1\n";
+  auto read = [](const std::string &text) {
+    return refusal([&] { parsePipeDreamProfile(text, "g"); });
+  };
+  EXPECT_EQ(read("a -- Op\n"), "g:1: expected 'node -- operator -- costs', found 'a -- Op'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=1\n"),
+            "g:1: expected forward_compute_time, backward_compute_time, activation_size and "
+            "parameter_size, found 'forward_compute_time=1'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=-1, backward_compute_time=1, activation_size=1, "
+                 "parameter_size=1"),
+            "g:1: forward_compute_time: expected a number from 0 to 4.4e12, found '-1'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=nan, backward_compute_time=1, activation_size=1, "
+                 "parameter_size=1"),
+            "g:1: forward_compute_time: expected a number from 0 to 4.4e12, found 'nan'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=1, backward_compute_time=1, activation_size=[1, "
+                 "parameter_size=1"),
+            "g:1: activation_size: expected ']' at the end of '[1'");
+  EXPECT_EQ(read("a -- Op -- time=1, backward_compute_time=1, activation_size=1, parameter_size=1"),
+            "g:1: expected forward_compute_time=..., found 'time=1'");
+  EXPECT_EQ(read(good + good), "g:2: two nodes have the name 'a'");
+  EXPECT_EQ(read(good + "\ta -- b"), "g:2: no node line above has the name 'b'");
+  EXPECT_EQ(read(good + "\ta"), "g:2: expected 'node -- node', found 'a'");
+  EXPECT_EQ(read(good + "\ta -- a"), "g: node 'a' is on a cycle or behind one");
+  EXPECT_EQ(read("a -- Input -- forward_compute_time=1, backward_compute_time=1, "
+                 "activation_size=1, parameter_size=1"),
+            "g: expected at least one node that is no Input");
 }
 
 TEST(ProfileFile, RoundTripAndApply) {

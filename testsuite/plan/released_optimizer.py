@@ -14,6 +14,7 @@ import json
 import math
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -169,7 +170,7 @@ def evaluate(profile, plan, workers, bandwidths, model="pipedream-code"):
         assert sum(part["replicas"] for part in parts) == number, "all workers of a level are used"
         for position, part in enumerate(parts):
             nodes = nodes_of(part)
-            assert nodes and not nodes & done, f"each node stands in one stage: {parts}"
+            assert nodes and not nodes & done, "each node stands in one stage"
             behind = done | nodes
             assert all(profile.before(node) <= behind for node in nodes), "no stage reads from a later one"
             work, _, weights = profile.sums(nodes)
@@ -264,14 +265,14 @@ TOPOLOGIES = [([4], [1e9]), ([8], [8e9]), ([3], [2e8]), ([4, 2], [8e9, 1.25e9]),
 
 
 def main():
-    tool, files = sys.argv[1], sys.argv[2:]
+    tool, files = shutil.which(sys.argv[1]), sys.argv[2:]
     random_ = random.Random(4)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         cases = [(path, pathlib.Path(path).read_text(), topology, None) for path in files for topology in TOPOLOGIES]
-        for number in range(60):
+        for number in range(80):
             path = pathlib.Path(folder) / f"drawn{number}.txt"
-            path.write_text(draw(random_, random_.randint(4, 9), branched=number % 2))
+            path.write_text(draw(random_, random_.randint(4, 14), branched=number % 2))
             memory = random_.choice([None, None, 3e8, 2e9])
             cases.append((path, path.read_text(), random_.choice(TOPOLOGIES), memory))
         for path, text, (workers, bandwidths), memory in cases:

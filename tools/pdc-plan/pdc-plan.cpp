@@ -140,7 +140,9 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(CLI::Range(1, 65536));
   app.add_option("--bandwidth", options.bandwidth, "bytes per second per level: 8e9,1.25e9")
       ->delimiter(',');
-  app.add_option("--topology", options.topology, "levels of workers and links as JSON")
+  app.add_option("--topology", options.topology,
+                 "levels of workers and links as JSON, or a known cluster: "
+                 "cluster-a, cluster-b, cluster-c, dgx-a100, dgx-h100[:SERVERS]")
       ->excludes("--workers")
       ->excludes("--bandwidth");
   app.add_option("--schedule", options.schedule, "auto, " + scheduleNames() + " or a file of rows");
