@@ -97,7 +97,7 @@ double Search::effort(double cuts, const std::vector<int> &workers, bool straigh
     double pairs = cuts * cuts / 2, ways = 0;
     for (int replicas : replicaChoices(workers[level], straight))
       ways += std::max(1, workers[level] - replicas);
-    sum += single ? pairs * (ways + 10) : pairs * (ways * cuts / 12 + 10);
+    sum += single ? pairs * (ways / 4 + 20) : pairs * (ways * cuts / 12 + 10);
   }
   return sum;
 }
@@ -242,6 +242,14 @@ void Search::addPair(Table &table, int from, int to, Prices &prices) {
     }
   int sources = std::min(from, table.high) - table.low;
   double most = priceLimit(table.level);
+  if (sources == 1 && table.high - table.low == 1 && !cost.byUsed()) {
+    // Of one source the values by workers used follow each other in memory.
+    for (int replicas : choices[table.level])
+      if (replicas < table.workers && prices.stage(replicas, table.workers) < most)
+        improve(table.row(to, replicas + 1), table.row(from, 1),
+                prices.stage(replicas, table.workers), table.workers - replicas);
+    return;
+  }
   for (int replicas : choices[table.level])
     for (int used = replicas + 1; sources > 0 && used <= table.workers; ++used) {
       double price = prices.stage(replicas, used);
