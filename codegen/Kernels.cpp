@@ -17,8 +17,13 @@ namespace names = pdc::runtime_names;
 
 namespace pdc {
 
+bool isBroadcast(ir::UnitOp unit) {
+  return unit.getKernel() && unit.getKernel()->getName() == names::kBroadcastKernel;
+}
+
 bool isElementwise(ir::UnitOp unit) {
-  return unit.getKernel() && unit.getKernel()->getName() == names::kElementwiseKernel;
+  return unit.getKernel() &&
+         (isBroadcast(unit) || unit.getKernel()->getName() == names::kElementwiseKernel);
 }
 
 std::string nodeNames(ir::UnitOp unit) {

@@ -8,6 +8,7 @@
 namespace pdc {
 
 /// Whether a unit's loop is printed instead of a call.
+bool isBroadcast(ir::UnitOp unit);
 bool isElementwise(ir::UnitOp unit);
 
 /// The ONNX names of a unit's nodes, for a comment.

@@ -71,7 +71,11 @@ private:
     if (!value || value.getNumElements() != 1)
       throw Error(formatv("constant {0} in unit {1} is not one number", commentText(node.getName()),
                           commentText(unit.getName())));
-    texts[node.getResult(0)] = floatLiteral(toTensor(value).data[0]);
+    double number = toTensor(value).data[0];
+    std::string type = elementTypeText(node.getResult(0).getType());
+    bool isReal = isa<FloatType>(value.getElementType());
+    texts[node.getResult(0)] =
+        isReal ? floatLiteral(number) : type + "(" + integerLiteral(toInteger(number)) + ")";
   }
 
   void addNode(ir::NodeOp node) {
@@ -121,11 +125,12 @@ private:
 std::vector<LoopOperand> loopOperands(ir::UnitOp unit, ArrayRef<std::string> names) {
   bool isLong = toTensorType(unit.getResult(0).getType()).elementCount() > 1;
   std::vector<LoopOperand> operands;
-  for (auto [value, name] : llvm::zip(unit.getOperands(), names)) {
+  for (auto [i, value, name] : llvm::enumerate(unit.getOperands(), names)) {
     bool isNew = llvm::none_of(operands, [&](const LoopOperand &o) { return o.name == name; });
     if (!isa<NoneType>(value.getType()) && isNew)
-      operands.push_back(
-          {name, value.getType(), isLong && toTensorType(value.getType()).elementCount() == 1});
+      operands.push_back({name, value.getType(),
+                          isLong && toTensorType(value.getType()).elementCount() == 1,
+                          static_cast<unsigned>(i)});
   }
   return operands;
 }

@@ -13,6 +13,7 @@ struct LoopOperand {
   std::string name;
   mlir::Type type;
   bool isCaptured = false;
+  unsigned index = 0; ///< of the unit's operand
 };
 
 /// The operands of an elementwise unit; `names` has one name per operand. What stands twice or is

@@ -50,6 +50,7 @@ static StringRef elementName(ir::MemoryOp memory) {
   case ElementType::i32:
     return "i32";
   case ElementType::u8:
+  case ElementType::boolean:
     return "u8";
   default:
     throw Error(formatv("memory {0} holds {1}, which the runtime does not load or save",
@@ -62,6 +63,8 @@ static std::string initialText(ir::MemoryOp memory) {
     return ".initial = Initial::none, .fill = 0";
   if (auto number = dyn_cast<FloatAttr>(*memory.getInitial()))
     return ".initial = Initial::fill, .fill = " + doubleLiteral(number.getValueAsDouble());
+  if (isa<DenseElementsAttr>(*memory.getInitial()))
+    return ".initial = Initial::constants, .fill = 0";
   return ".initial = Initial::file, .fill = 0";
 }
 

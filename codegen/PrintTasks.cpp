@@ -220,18 +220,42 @@ private:
 
 } // namespace
 
+static ArrayRef<int64_t> fieldOf(ir::UnitOp unit, StringRef name) {
+  auto field = unit.getKernel()->getFields().getAs<DenseI64ArrayAttr>(name);
+  if (!field)
+    throw Error(
+        formatv("the loop of unit {0} has no field '{1}'", commentText(unit.getName()), name));
+  return field;
+}
+
+/// `<2, 0, 1>`
+static std::string templateList(ArrayRef<int64_t> values) {
+  return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
+}
+
+/// An operand of a broadcasting loop with its strides.
+static std::string strided(ir::UnitOp unit, const LoopOperand &operand) {
+  size_t rank = fieldOf(unit, "extents").size();
+  ArrayRef<int64_t> strides = fieldOf(unit, "strides").slice(operand.index * rank, rank);
+  return names::kStrided + templateList(strides) + "(" + operand.name + ")";
+}
+
 void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
   int64_t bytes = requireHome(unit, 0).getBytes();
   int64_t count = bytes / bytesPerElement(toTensorType(unit.getResult(0).getType()).element);
-  os << names::kElementwise << "(run, " << count << ", // " << nodeNames(unit) << '\n';
-  std::string indent(StringRef(names::kElementwise).size() + 1, ' ');
+  std::string lead = isBroadcast(unit) ? names::kBroadcast : names::kElementwise;
+  std::string walked = std::to_string(count);
+  if (isBroadcast(unit))
+    walked = names::kExtents + templateList(fieldOf(unit, "extents")) + "()";
+  os << lead << "(run, " << walked << ", // " << nodeNames(unit) << '\n';
+  std::string indent(lead.size() + 1, ' ');
   for (const std::string &line : loopBody(unit, operands, kIndent + indent.size()))
     os << indent << line << (StringRef(line).ends_with("}") ? ",\n" : "\n");
   std::vector<std::string> arguments(results.begin(), results.end());
   for (const LoopOperand &operand : loopOperands(unit, operands))
     if (!operand.isCaptured)
-      arguments.push_back(operand.name);
+      arguments.push_back(isBroadcast(unit) ? strided(unit, operand) : operand.name);
   os << listText(indent, arguments, ");", kIndent) << '\n';
 }
 

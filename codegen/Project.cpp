@@ -1,5 +1,6 @@
 #include "codegen/Project.h"
 
+#include "codegen/ConstantsFile.h"
 #include "codegen/CppText.h"
 #include "codegen/PrintProgram.h"
 #include "codegen/RuntimeNames.h"
@@ -135,6 +136,8 @@ std::vector<ProjectFile> printProject(ModuleOp module, const Plan &plan,
            numbers)});
   files.push_back({"CMakeLists.txt", cmakeText(numbers, runtime)});
   files.push_back({"GNUmakefile", kMakeText});
+  if (std::string constants = constantsFile(module); !constants.empty())
+    files.push_back({"constants.safetensors", constants});
   return files;
 }
 

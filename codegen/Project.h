@@ -22,8 +22,8 @@ struct RuntimeLocation {
 };
 
 /// The sources and the build files of a module at level 4: `stage_K.cpp` and its `main` per
-/// program, `all_stages`, CMakeLists.txt and GNUmakefile. The same module and plan give the same
-/// bytes.
+/// program, `all_stages`, CMakeLists.txt, GNUmakefile and, if needed, constants.safetensors. The
+/// same module and plan give the same bytes.
 std::vector<ProjectFile> printProject(mlir::ModuleOp module, const Plan &plan,
                                       const RuntimeLocation &runtime);
 

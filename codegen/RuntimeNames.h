@@ -13,6 +13,12 @@ inline constexpr const char kMain[] = "pdc::runtime::main";
 /// The kernel whose loop body is printed, and the free functions of its header.
 inline constexpr const char kElementwiseKernel[] = "Elementwise";
 inline constexpr const char kElementwise[] = "elementwise";
+/// The same where operands are repeated: its fields "extents" and "strides" (of each operand in
+/// turn) become template arguments.
+inline constexpr const char kBroadcastKernel[] = "Broadcast";
+inline constexpr const char kBroadcast[] = "broadcast";
+inline constexpr const char kExtents[] = "Extents";
+inline constexpr const char kStrided[] = "strided";
 inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
 

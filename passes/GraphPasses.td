@@ -61,6 +61,17 @@ def LabelPhases : Pass<"label-phases", "::mlir::ModuleOp"> {
   }];
 }
 
+def PlaceConstants : Pass<"place-constants", "::mlir::ModuleOp"> {
+  let summary = "puts constants that kernels read into memories";
+  let description = [{
+    Gives each constant that a kernel reads (a mask, positions) a memory of role constant whose
+    `initial` is the value, one for all equal constants. What rules need at compile time (shapes, axes) and
+    single numbers in elementwise nodes stay constants of the graph: form-units copies them into units.
+
+    After: a Constant node is read only where its value is part of the reader's kernel.
+  }];
+}
+
 class DevicePass<string name> : Pass<name, "::mlir::ModuleOp"> {
   let options = [Option<"exact", "exact", "bool", "false", "only kernels that keep their bits">,
                  Option<"threads", "threads", "int", "1", "CPU threads per rank">,

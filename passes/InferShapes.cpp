@@ -18,7 +18,7 @@ using namespace pdc::ir;
 namespace {
 
 /// Larger values stay computed: shapes, axes and masks are smaller, weights are not.
-constexpr int64_t kLargestEvaluated = 1 << 16;
+constexpr int64_t kLargestEvaluated = 1 << 22;
 
 /// Whether the node's value is known now: it depends on constants, or on a shape alone.
 bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {

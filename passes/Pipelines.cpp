@@ -20,6 +20,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // read that serves two units must not become one that serves two stages.
   passes.addPass(mlir::createCanonicalizerPass());
   passes.addPass(mlir::createCSEPass());
+  // Before units, which hold constants only as numbers of a kernel; after cse, so that what nobody
+  // reads is gone.
+  passes.addPass(createPlaceConstants());
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
   passes.addPass(createFormUnits({options.exact, options.threads, options.vectorWidth}));
   passes.addPass(createChooseKernels({options.exact, options.threads, options.vectorWidth}));

@@ -73,19 +73,24 @@ static void fillMemory(const Memory &memory, std::byte *to) {
   }
 }
 
-void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile) {
-  std::unique_ptr<FileBytes> file;
-  std::map<std::string, TensorView> tensors;
-  for (const Memory &memory : program.memories) {
-    if (memory.initial == Initial::fill)
+void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile,
+                 const std::string &constantsFile) {
+  for (const Memory &memory : program.memories)
+    if (memory.initial == Initial::fill && memory.role != Role::input)
       fillMemory(memory, executor.newest(memory));
-    if (memory.initial != Initial::file)
-      continue;
-    if (!file) {
-      file = std::make_unique<FileBytes>(weightsFile);
-      tensors = readSafetensors(*file);
+  for (auto [initial, path] :
+       {std::pair(Initial::file, &weightsFile), std::pair(Initial::constants, &constantsFile)}) {
+    std::unique_ptr<FileBytes> file;
+    std::map<std::string, TensorView> tensors;
+    for (const Memory &memory : program.memories) {
+      if (memory.initial != initial)
+        continue;
+      if (!file) {
+        file = std::make_unique<FileBytes>(*path);
+        tensors = readSafetensors(*file);
+      }
+      loadTensor(program, memory, executor, tensors, *path);
     }
-    loadTensor(program, memory, executor, tensors, weightsFile);
   }
 }
 

@@ -15,7 +15,8 @@ struct TrainingState {
 };
 
 /// Gives every memory what the model's file and the fill values say.
-void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile);
+void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile,
+                 const std::string &constantsFile);
 
 /// Writes DIR/step-NNNNNN: what each rank owns, an index, state.json; it appears under its name
 /// only when all of it is on the disk. Called by all ranks; returns the folder.

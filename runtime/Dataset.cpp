@@ -214,13 +214,15 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
   sources.push_back(std::move(source));
 }
 
+/// A padded sample is given the ignored label, which the program says.
+static bool isLabel(const Memory &memory) { return memory.initial == Initial::fill; }
+
 void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
   const char *option = evaluation ? "--eval-data" : "--data";
-  // Behind the letter that says whether its elements are integers, each input's name.
+  // Behind the letter that says whether it is labels, each input's name.
   std::string mine;
   for (const Source &source : sources)
-    mine += namedNumber((source.memory->element == ElementType::f32 ? "f" : "i") +
-                            std::string(source.memory->name),
+    mine += namedNumber((isLabel(*source.memory) ? "l" : "d") + std::string(source.memory->name),
                         source.data.tensor.shape[0]);
   std::vector<std::string> all, names;
   control.gather(mine, all);
@@ -233,7 +235,7 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
                     here, "; give each input the same number of samples");
       count = here;
       names.push_back(name);
-      labelled = labelled || told.starts_with("i");
+      labelled = labelled || told.starts_with("l");
     }
   for (const DataSpec &spec : specs)
     if (std::find(names.begin(), names.end(), spec.input) == names.end()) {
@@ -244,7 +246,7 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
                   "'; its inputs are", list);
     }
   perEpoch = count / program.microbatchSize;
-  // Only integer labels can say that a sample does not count.
+  // Only labels that the loss ignores can say that a sample does not count.
   if (evaluation && labelled)
     perEpoch = (count + program.microbatchSize - 1) / program.microbatchSize;
   if (perEpoch == 0 && !names.empty())
@@ -325,15 +327,15 @@ std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
   return error.what();
 }
 
-/// Integer inputs of a padded sample hold the label that losses ignore; others hold zeros.
+/// Labels of a padded sample are the one that the loss ignores; others hold zeros.
 void Dataset::pad(const Source &source, std::byte *to) const {
-  constexpr int64_t kIgnored = -100;
-  std::memset(to, 0, size_t(source.elements * elementBytes(source.memory->element)));
-  for (int64_t i = 0; i < source.elements; ++i)
-    if (source.memory->element == ElementType::i64)
-      reinterpret_cast<int64_t *>(to)[i] = kIgnored;
-    else if (source.memory->element == ElementType::i32)
-      reinterpret_cast<int32_t *>(to)[i] = kIgnored;
+  const Memory &memory = *source.memory;
+  std::memset(to, 0, size_t(source.elements * elementBytes(memory.element)));
+  for (int64_t i = 0; isLabel(memory) && i < source.elements; ++i)
+    if (memory.element == ElementType::i64)
+      reinterpret_cast<int64_t *>(to)[i] = int64_t(memory.fill);
+    else if (memory.element == ElementType::i32)
+      reinterpret_cast<int32_t *>(to)[i] = int32_t(memory.fill);
 }
 
 /// i64[2 + N]: seed, step, then the number of each sample in its file.

@@ -50,7 +50,9 @@ struct Place {
   int64_t offset;
 };
 
-enum class Initial : uint8_t { none, fill, file };
+/// file: the weights file has it. constants: constants.safetensors has it. An input's `fill` is
+/// the label of samples that pad the last batch of an evaluation.
+enum class Initial : uint8_t { none, fill, file, constants };
 
 /// A named memory: what is loaded, saved, fed with data or reported. Activations have no entry.
 struct Memory {

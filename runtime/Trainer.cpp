@@ -42,7 +42,9 @@ bool Trainer::run() {
   // 1. Weights, then the state of an earlier run over them.
   std::string weights =
       options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
-  loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights);
+  std::string constants = findBeside("constants.safetensors");
+  loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights,
+              constants.empty() ? "constants.safetensors" : constants);
   state.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
     state = loadCheckpoint(program, executor, options.resume);

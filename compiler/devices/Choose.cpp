@@ -34,6 +34,9 @@ const std::vector<Rule> &rules() {
       {"BatchNormInternal", chooseBatchNormalization, {"Relu"}},
       {"BatchNormalization", chooseBatchNormalizationInference, {"Relu"}},
       {"BatchNormalizationGrad", chooseBatchNormalizationGradient, {}, {"ReluGrad"}},
+      {"LayerNormalization", chooseLayerNormalization},
+      {"LayerNormalizationInputGrad", chooseLayerNormalizationGradient},
+      {"LayerNormalizationScaleGrad", chooseLayerNormalizationGradient},
       {"LRN", chooseLocalResponse},
       {"LRNGrad", chooseLocalResponse},
       {"Dropout", chooseDropout},
@@ -62,6 +65,7 @@ const std::vector<Rule> &rules() {
       {"Reorder", chooseReorder},
       {"Transpose", chooseMovement},
       {"Concat", chooseMovement},
+      {"Split", chooseMovement},
       {"Slice", chooseMovement},
       {"SliceGrad", chooseMovement},
       {"Pad", chooseMovement},
@@ -145,8 +149,7 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
     Extended extended(unit, node);
     UnitReader after(extended.unit, options);
     return std::all_of(after.nodes.begin(), after.nodes.end(), [&](const UnitNode *n) {
-      return isUniform(after, *n) && n->outputs.size() == 1 &&
-             n->outputs[0].shape == after.nodes[0]->outputs[0].shape;
+      return n->outputs.size() == 1 && n->outputs[0].shape == after.nodes[0]->outputs[0].shape;
     });
   }
   if (!contains(hero->epilogues, node.op) || before.nodes.back()->op == "Relu")

@@ -1,4 +1,5 @@
 #include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Rules.h"
 
 #include <algorithm>
 
@@ -26,7 +27,8 @@ bool keepsPadding(const UnitReader &reader) {
     if (!keepsZero(node->op))
       return false;
     for (size_t i = 0; i < node->inputs.size(); ++i)
-      if (reader.constant(*node, i) && node->op != "Mul")
+      if (reader.hasInput(*node, i) && reader.inputType(*node, i).elementCount() == 1 &&
+          node->op != "Mul")
         return false;
     return true;
   });
@@ -46,44 +48,84 @@ std::string chainLayout(const UnitReader &reader) {
   return "";
 }
 
-/// Strides of an operand under the result's shape: 0 where it is repeated.
-std::vector<int64_t> broadcastStrides(const std::vector<int64_t> &shape,
-                                      const std::vector<int64_t> &to) {
-  std::vector<int64_t> strides(to.size(), 0);
-  int64_t stride = 1;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    size_t from = shape.size() - 1 - i, at = to.size() - 1 - i;
-    strides[at] = shape[from] == 1 ? 0 : stride;
-    stride *= shape[from];
-  }
-  return strides;
+/// Whether an operand is one number for all elements of the result: the loop keeps it.
+bool isNumber(const UnitReader &reader, const TensorType &type) {
+  return type.elementCount() == 1 && reader.node(0).outputs[0].elementCount() > 1;
 }
 
+/// Integers divide by zero and have no functions: these operators have integer loops.
+void checkElements(const UnitReader &reader) {
+  static constexpr std::string_view integers[] = {"Abs", "Add", "Cast", "Max", "Min",
+                                                  "Mul", "Neg", "Sub",  "Sum", "Where"};
+  for (const UnitNode *node : reader.nodes) {
+    ElementType element = node->outputs[0].element;
+    bool isHalf = element == ElementType::f16 || element == ElementType::bf16;
+    bool isInteger = !isFloatingPoint(element) && element != ElementType::boolean;
+    bool isKnown =
+        std::find(std::begin(integers), std::end(integers), node->op) != std::end(integers);
+    if (isHalf || (isInteger && !isKnown))
+      reader.refuse("operator " + std::string(node->op) + " has no loop that makes " +
+                    node->outputs[0].toString());
+  }
+}
+
+/// The dimensions of a result and the strides that its operands have along them.
+struct Walk {
+  std::vector<int64_t> extents;
+  std::vector<std::vector<int64_t>> strides; ///< by operand of the unit
+
+  explicit Walk(const UnitReader &reader) {
+    const std::vector<int64_t> &shape = reader.node(0).outputs[0].shape;
+    std::vector<std::vector<int64_t>> all;
+    for (const auto &operand : reader.unit.operands)
+      all.push_back(operand ? broadcastStrides(operand->shape, shape)
+                            : std::vector<int64_t>(shape.size(), 0));
+    strides.resize(all.size());
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] != 1)
+        addDimension(shape[d], d, all);
+    if (extents.empty())
+      addDimension(1, 0, std::vector(all.size(), std::vector<int64_t>{0}));
+  }
+
+private:
+  /// Dimensions that follow each other in every operand are one.
+  void addDimension(int64_t size, size_t d, const std::vector<std::vector<int64_t>> &all) {
+    bool merges = !extents.empty();
+    for (size_t i = 0; i < all.size(); ++i)
+      merges = merges && strides[i].back() == all[i][d] * size;
+    if (merges)
+      extents.back() *= size;
+    else
+      extents.push_back(size);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (merges)
+        strides[i].pop_back();
+      strides[i].push_back(all[i][d]);
+    }
+  }
+};
+
+/// Operands that are repeated along dimensions; all row-major.
 KernelChoice chooseBroadcast(const UnitReader &reader) {
-  const UnitNode &node = reader.node(0);
-  static constexpr std::string_view known[] = {"Add", "Sub", "Mul", "Div",
-                                               "Max", "Min", "Pow", "Sum"};
-  if (reader.nodes.size() != 1 || node.inputs.size() != 2 ||
-      std::find(std::begin(known), std::end(known), node.op) == std::end(known) ||
-      node.outputs[0].element != ElementType::f32)
-    reader.refuse("broadcasting has kernels for Add, Sub, Mul, Div, Max, Min and Pow of two f32 "
-                  "tensors");
-  const std::vector<int64_t> &shape = node.outputs[0].shape;
+  const TensorType &result = reader.node(0).outputs[0];
+  if (reader.unit.results.size() != 1 || result.elementCount() == 0)
+    reader.refuse("a loop over repeated operands has one result with elements");
+  Walk walk(reader);
+  std::vector<int64_t> strides;
+  for (const auto &operand : walk.strides)
+    strides.insert(strides.end(), operand.begin(), operand.end());
   KernelChoice choice;
   choice.kernel = "Broadcast";
-  choice.fields = {{"operation", std::string(node.op == "Sum" ? "Add" : node.op)},
-                   {"shape", shape}};
-  const char *names[] = {"stridesA", "stridesB"};
-  const char *values[] = {"valueA", "valueB"};
-  for (size_t i = 0; i < 2; ++i) {
-    choice.fields.set(names[i], broadcastStrides(reader.inputType(node, i).shape, shape));
-    if (isScalarConstant(reader, node, i)) {
-      choice.fields.set(values[i], reader.constant(node, i)->data[0]);
-      choice.arguments.push_back(-1);
-      choice.inputLayouts.push_back("");
-    } else {
-      addArgument(choice, reader, node, i);
-    }
+  choice.fields = {{"extents", walk.extents}, {"strides", strides}};
+  ElementType made = reader.unit.type(reader.unit.results[0])->element;
+  for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
+    const auto &operand = reader.unit.operands[i];
+    choice.arguments.push_back(operand ? static_cast<int>(i) : -1);
+    choice.inputLayouts.push_back("");
+    if (operand && operand->shape == result.shape &&
+        bytesPerElement(operand->element) == bytesPerElement(made))
+      choice.inPlace.push_back({static_cast<int>(i), 0});
   }
   choice.outputLayouts = {""};
   return choice;
@@ -94,6 +136,7 @@ KernelChoice chooseBroadcast(const UnitReader &reader) {
 bool isUniform(const UnitReader &reader, const UnitNode &node) {
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (reader.hasInput(node, i) && !isScalarConstant(reader, node, i) &&
+        !isNumber(reader, reader.inputType(node, i)) &&
         reader.inputType(node, i).shape != node.outputs[0].shape)
       return false;
   return true;
@@ -101,6 +144,7 @@ bool isUniform(const UnitReader &reader, const UnitNode &node) {
 
 /// A chain of equal shapes is one loop; its body is printed from the operators' expressions.
 KernelChoice chooseElementwise(const UnitReader &reader) {
+  checkElements(reader);
   for (const UnitNode *node : reader.nodes)
     if (!isUniform(reader, *node))
       return chooseBroadcast(reader);
@@ -108,11 +152,12 @@ KernelChoice chooseElementwise(const UnitReader &reader) {
   choice.kernel = "Elementwise";
   std::string layout = chainLayout(reader);
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
-    bool there = reader.unit.operands[i].has_value();
-    choice.arguments.push_back(there ? static_cast<int>(i) : -1);
-    choice.inputLayouts.push_back(there ? layout : "");
-    for (size_t r = 0; there && r < reader.unit.results.size(); ++r)
-      if (bytesPerElement(reader.unit.operands[i]->element) ==
+    const auto &operand = reader.unit.operands[i];
+    bool isTensor = operand && !isNumber(reader, *operand);
+    choice.arguments.push_back(operand ? static_cast<int>(i) : -1);
+    choice.inputLayouts.push_back(isTensor ? layout : "");
+    for (size_t r = 0; isTensor && r < reader.unit.results.size(); ++r)
+      if (bytesPerElement(operand->element) ==
           bytesPerElement(reader.unit.type(reader.unit.results[r])->element))
         choice.inPlace.push_back({static_cast<int>(i), static_cast<int>(r)});
   }

@@ -19,10 +19,16 @@ struct Copy {
   double fill = 0;
 };
 
+/// The element types that the kernels of movements know.
+void checkMoves(const UnitReader &reader, const TensorType &type) {
+  if (type.element == ElementType::f16 || type.element == ElementType::bf16 ||
+      type.element == ElementType::f64 || type.element == ElementType::i8)
+    reader.refuse("the kernel moves f32, i64, i32, u8 and bool elements, found " + type.toString());
+}
+
 KernelChoice chooseCopy(const UnitReader &reader, size_t input, const Copy &copy) {
   const UnitNode &node = reader.node(0);
-  if (node.outputs[0].element != ElementType::f32)
-    reader.refuse("the kernel moves f32 elements, found " + node.outputs[0].toString());
+  checkMoves(reader, node.outputs[0]);
   KernelChoice choice;
   choice.kernel = "StridedCopy";
   choice.fields = {{"inputOffset", copy.inputOffset},
@@ -151,11 +157,28 @@ KernelChoice chooseConcat(const UnitReader &reader) {
   return choice;
 }
 
+/// Parts that nobody reads are skipped.
+KernelChoice chooseSplit(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &x = reader.inputType(node, 0);
+  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), x.rank());
+  std::vector<int64_t> blocks;
+  for (const TensorType &part : node.outputs)
+    blocks.push_back(product(part.shape, axis) * bytesPerElement(part.element));
+  KernelChoice choice;
+  choice.kernel = "Split";
+  choice.fields = {{"blockBytes", blocks},
+                   {"outer", product(x.shape, 0, axis)},
+                   {"results", reader.resultSlots(node)}};
+  addArgument(choice, reader, node, 0);
+  choice.outputLayouts.assign(reader.unit.results.size(), "");
+  return choice;
+}
+
 KernelChoice chooseGather(const UnitReader &reader, bool gradient) {
   const UnitNode &node = reader.node(0);
   const TensorType &data = gradient ? node.outputs[0] : reader.inputType(node, 0);
-  if (data.element != ElementType::f32)
-    reader.refuse("the kernel gathers f32 elements, found " + data.toString());
+  checkMoves(reader, data);
   int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
   KernelChoice choice;
   choice.kernel = gradient ? "GatherGradient" : "Gather";
@@ -184,6 +207,8 @@ KernelChoice chooseMovement(const UnitReader &reader) {
     return choosePad(reader, op == "PadGrad");
   if (op == "Slice" || op == "SliceGrad")
     return chooseSlice(reader, op == "SliceGrad");
+  if (op == "Split")
+    return chooseSplit(reader);
   return op == "Concat" ? chooseConcat(reader) : chooseGather(reader, op == "GatherGrad");
 }
 

@@ -83,10 +83,14 @@ KernelChoice chooseReduction(const UnitReader &reader) {
   addArgument(choice, reader, node, 0);
   choice.outputLayouts = {""};
   choice.accumulates = true;
-  bool isColumns = node.op == "ReduceSum" && shape.size() == 2 && axes.size() == 1 && axes[0] == 0;
+  // Summed dimensions that come first, kept ones behind them: the columns of a matrix.
+  bool isColumns = node.op == "ReduceSum" && !sumShape.empty() && !keptShape.empty() &&
+                   node.outputs[0].elementCount() == product(shape, sumShape.size()) &&
+                   (sumStrides.back() == product(keptShape) || product(sumShape) == 1);
   choice.kernel = isColumns ? "ColumnSum" : "ReduceSum";
   if (isColumns)
-    choice.fields = {{"input", shape}, {"layout", std::string()}};
+    choice.fields = {{"input", std::vector<int64_t>{product(sumShape), product(keptShape)}},
+                     {"layout", std::string()}};
   else
     choice.fields = {{"keptShape", keptShape},
                      {"keptStrides", keptStrides},

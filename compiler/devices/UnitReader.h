@@ -72,6 +72,8 @@ KernelChoice choosePoolingGradient(const UnitReader &reader);
 KernelChoice chooseBatchNormalization(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationInference(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader);
+KernelChoice chooseLayerNormalization(const UnitReader &reader);
+KernelChoice chooseLayerNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseLocalResponse(const UnitReader &reader);
 KernelChoice chooseElementwise(const UnitReader &reader);
 KernelChoice chooseView(const UnitReader &reader);

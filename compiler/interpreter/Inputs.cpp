@@ -3,7 +3,6 @@
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
 
-
 namespace pdc::interpreter {
 
 static uint64_t mix(uint64_t z) {
@@ -51,6 +50,8 @@ Tensor initialValue(const InterpreterInput &input, ir::MemoryOp memory) {
     filled.data.assign(filled.data.size(), number.getValueAsDouble());
     return filled;
   }
+  if (auto elements = llvm::dyn_cast_or_null<mlir::DenseElementsAttr>(initial))
+    return toTensor(elements);
   if (!initial)
     return Tensor::zeros(type);
   // Statistics and constants stay away from 0: they may be divided by or be a variance.

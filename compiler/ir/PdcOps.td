@@ -22,7 +22,8 @@ def Pdc_MemoryOp : Pdc_Op<"memory", [Symbol, ParentOneOf<["::mlir::ModuleOp", "P
     Everything that outlives one microbatch's computation or comes from outside: weights, inputs,
     running statistics, optimizer state, gradient sums, metrics. After staging also the activations
     that go from a forward to a backward task, and inboxes and outboxes. `initial` is a number that
-    fills it, or "file": the weights file has it under this name. `depth` is the number of copies
+    fills it (a label that says nothing, for padded samples of an input), its elements, or "file": the
+    weights file has it under this name. `depth` is the number of copies
     (versions or microbatches), `home` its place; both are set at level 4. `transfers` lists the
     #pdc.transfer of an inbox (one) or an outbox (one per destination). `variable` is its C++ name.
   }];

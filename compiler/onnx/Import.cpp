@@ -3,6 +3,7 @@
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Binding.h"
 #include "compiler/onnx/ImportFunction.h"
+#include "compiler/onnx/Shapes.h"
 
 #include <algorithm>
 
@@ -64,47 +65,29 @@ private:
     return false;
   }
 
+  /// Samples that pad a batch have labels that the loss ignores.
+  mlir::Attribute paddingLabel() {
+    return builder.getF64FloatAttr(static_cast<double>(loss.ignoreIndex));
+  }
+
   void addInputs() {
+    std::set<std::string> labels = labelInputs(model, loss);
     for (const ModelValue &input : model.inputs)
       if (isUsed(input.name))
-        addMemory(input.name, Role::Input, Rate::Microbatch, binding.typeOf(input));
+        addMemory(input.name, Role::Input, Rate::Microbatch, binding.typeOf(input),
+                  labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
   }
 
   /// Labels that the graph has no input for.
   void addLabels() {
     if (loss.kind == LossKind::output || isValueOfGraph(model, loss.labels))
       return;
-    TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32,
-                    {binding.microbatchSize()}};
-    if (auto scores = declaredTypeOfPrediction()) {
-      if (hasClasses(loss) && scores->rank() > 1)
-        scores->shape.erase(scores->shape.begin() + 1);
-      type.shape = scores->shape;
-    } else if (!hasClasses(loss)) {
-      throw Error("loss: the shape of '" + loss.prediction +
-                  "' is not declared in the file, so its labels cannot have one");
-    }
-    addMemory(loss.labels, Role::Input, Rate::Microbatch, type);
-  }
-
-  /// Of the output that is judged; a Softmax that was left out has its input's shape.
-  std::optional<TensorType> declaredTypeOfPrediction() {
-    for (const ModelValue &output : model.outputs) {
-      const ModelNode *node = nodeOf(output.name);
-      bool isSoftmax = node && (node->op == "Softmax" || node->op == "LogSoftmax");
-      bool isPrediction =
-          output.name == loss.prediction || (isSoftmax && node->inputs.at(0) == loss.prediction);
-      if (isPrediction && !output.shape.empty())
-        return binding.typeOf(output);
-    }
-    return std::nullopt;
-  }
-
-  const ModelNode *nodeOf(const std::string &output) {
-    for (const ModelNode &node : model.nodes)
-      if (!node.outputs.empty() && node.outputs[0] == output)
-        return &node;
-    return nullptr;
+    TensorType scores = typeOfValue(model, binding, nodes, loss.prediction);
+    TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32, scores.shape};
+    if (hasClasses(loss) && scores.rank() > 1)
+      type.shape.erase(loss.classesLast ? type.shape.end() - 1 : type.shape.begin() + 1);
+    addMemory(loss.labels, Role::Input, Rate::Microbatch, type,
+              hasClasses(loss) ? paddingLabel() : mlir::Attribute());
   }
 
   /// Floating-point initializers in the order in which they are read. Integers become constants of
@@ -117,10 +100,16 @@ private:
     addTensor(loss.classWeights);
   }
 
+  /// Single numbers of the file become constants of the graph: loops hold them.
+  bool isNumber(const Initializer &initializer) {
+    return initializer.literal && initializer.type.elementCount() == 1 &&
+           !parameters.contains(initializer.name);
+  }
+
   void addTensor(const std::string &name) {
     auto found = model.initializers.find(name);
     if (found == model.initializers.end() || names.contains(name) ||
-        !isFloatingPoint(found->second.type.element))
+        !isFloatingPoint(found->second.type.element) || isNumber(found->second))
       return;
     const Initializer &initializer = found->second;
     if (parameters.contains(name))
@@ -135,8 +124,7 @@ private:
   mlir::Attribute initialOf(const Initializer &initializer) {
     if (initializer.fill)
       return builder.getF64FloatAttr(*initializer.fill);
-    if (initializer.literal && initializer.type.elementCount() == 1)
-      return builder.getF64FloatAttr(readTensor(initializer).data.at(0));
+
     return builder.getStringAttr("file");
   }
 

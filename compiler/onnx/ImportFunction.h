@@ -43,6 +43,7 @@ private:
   void write(mlir::Value value, const std::string &memory);
 
   void addLoss();
+  void flattenSamples(mlir::Value &prediction, mlir::Value &labels);
   mlir::Value addLossNode(mlir::Value prediction, mlir::Value labels, mlir::Value classWeights);
   void addWeight(mlir::Value labels, mlir::Value classWeights);
   void addMetric(mlir::Value value, const std::string &training, const std::string &evaluation);

@@ -14,6 +14,8 @@ void FunctionImporter::addLoss() {
     return;
   }
   Value labels = valueOf(loss.labels, "loss");
+  if (loss.classesLast)
+    flattenSamples(prediction, labels);
   Value classWeights = loss.classWeights.empty() ? Value() : valueOf(loss.classWeights, "loss");
   addMetric(addLossNode(prediction, labels, classWeights), "pdc.loss", "pdc.evaluation_loss");
   addWeight(labels, classWeights);
@@ -44,6 +46,16 @@ static std::string_view operatorOf(LossKind kind) {
     break;
   }
   throw Error("the graph's own output needs no loss operator");
+}
+
+/// Every position of a sample counts as one: scores [positions, classes], labels [positions].
+void FunctionImporter::flattenSamples(Value &prediction, Value &labels) {
+  prediction = create(
+      {"Flatten", names.fresh("flat_scores"), {prediction}, {{"axis", int64_t(-1)}}, 1, {}})[0];
+  Tensor whole = Tensor::vector({-1});
+  Value shape =
+      create({"Constant", names.fresh("flat_shape"), {}, {{"value", whole}}, 1, whole.type})[0];
+  labels = create({"Reshape", names.fresh("flat_labels"), {labels, shape}, {}, 1, {}})[0];
 }
 
 /// The second result of a softmax, the logarithms of the probabilities, is for the backward pass.

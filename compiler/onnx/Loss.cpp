@@ -59,6 +59,52 @@ std::string withoutSoftmax(const Model &model, const std::string &prediction) {
   return axis == 1 || axis == -1 ? node->inputs.at(0) : prediction;
 }
 
+const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
+  auto found = std::find_if(values.begin(), values.end(),
+                            [&](const ModelValue &value) { return value.name == name; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+/// The shape of labels where dimension `classes` of the prediction holds the classes.
+std::vector<std::pair<int64_t, std::string>> withoutClasses(const ModelValue &value,
+                                                            std::optional<size_t> classes) {
+  std::vector<std::pair<int64_t, std::string>> shape;
+  for (size_t d = 0; d < value.shape.size(); ++d)
+    if (d != classes)
+      shape.emplace_back(value.shape[d].value.value_or(-1), value.shape[d].symbol);
+  return shape;
+}
+
+/// What a matrix product makes has its features in the last dimension.
+bool comesFromMatrixProduct(const Model &model, const std::string &value, int depth = 0) {
+  static constexpr std::string_view passed[] = {"Add",      "Cast",       "Dropout",
+                                                "Identity", "LogSoftmax", "Softmax"};
+  const ModelNode *node = producerOf(model, value);
+  if (!node || depth > 8)
+    return false;
+  if (node->op == "MatMul" || node->op == "Gemm")
+    return true;
+  return std::find(std::begin(passed), std::end(passed), node->op) != std::end(passed) &&
+         std::any_of(node->inputs.begin(), node->inputs.end(), [&](const std::string &input) {
+           return comesFromMatrixProduct(model, input, depth + 1);
+         });
+}
+
+/// The declared shapes of prediction and labels say which dimension holds the classes; where they
+/// do not, what makes the prediction does.
+bool hasClassesLast(const Model &model, const Loss &loss) {
+  const ModelValue *scores = valueNamed(model.outputs, loss.prediction);
+  if (!scores || scores->shape.size() < 3)
+    return false;
+  if (const ModelValue *labels = valueNamed(model.inputs, loss.labels)) {
+    auto found = withoutClasses(*labels, std::nullopt);
+    bool fitsLast = found == withoutClasses(*scores, scores->shape.size() - 1);
+    if (fitsLast != (found == withoutClasses(*scores, 1)))
+      return fitsLast;
+  }
+  return comesFromMatrixProduct(model, loss.prediction);
+}
+
 std::string freshLabels(const Model &model) {
   std::string name = "labels";
   for (int i = 2; model.initializers.contains(name); ++i)
@@ -116,6 +162,7 @@ Loss chooseLoss(const Model &model, const std::string &option) {
     loss.prediction = withoutSoftmax(model, loss.prediction);
   if (loss.labels.empty() && loss.kind != LossKind::output)
     loss.labels = freshLabels(model);
+  loss.classesLast = loss.node.empty() && hasClasses(loss) && hasClassesLast(model, loss);
   if (!isValueOfGraph(model, loss.prediction))
     throw Error("loss: '" + loss.prediction + "' is computed from no input");
   return loss;
@@ -127,13 +174,16 @@ std::string toString(const Loss &loss) {
     if (kind == loss.kind)
       text = name;
   text += " of '" + loss.prediction + "'";
+  if (loss.classesLast)
+    text += ", classes in its last dimension,";
   if (loss.kind != LossKind::output)
     text += " with labels '" + loss.labels + "'";
   return text;
 }
 
-std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss) {
-  std::set<std::string> needed = {loss.prediction, loss.labels, loss.classWeights};
+/// The nodes that these values depend on, in order; the values of all become part of `needed`.
+static std::vector<const ModelNode *> nodesBehind(const Model &model,
+                                                  std::set<std::string> &needed) {
   needed.erase("");
   std::vector<const ModelNode *> nodes;
   for (auto node = model.nodes.rbegin(); node != model.nodes.rend(); ++node) {
@@ -146,6 +196,24 @@ std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss)
   }
   std::reverse(nodes.begin(), nodes.end());
   return nodes;
+}
+
+std::set<std::string> labelInputs(const Model &model, const Loss &loss) {
+  std::set<std::string> labels = {loss.labels}, prediction = {loss.prediction}, found;
+  if (!hasClasses(loss))
+    return found;
+  nodesBehind(model, labels);
+  nodesBehind(model, prediction);
+  for (const ModelValue &input : model.inputs)
+    if (labels.contains(input.name) && !prediction.contains(input.name) &&
+        !isFloatingPoint(input.element))
+      found.insert(input.name);
+  return found;
+}
+
+std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss) {
+  std::set<std::string> needed = {loss.prediction, loss.labels, loss.classWeights};
+  return nodesBehind(model, needed);
 }
 
 } // namespace pdc

@@ -16,6 +16,8 @@ struct Loss {
   /// An initializer with one weight per class; empty without.
   std::string classWeights;
   int64_t ignoreIndex = -100;
+  /// The scores of classes are the last dimension of the prediction, not dimension 1.
+  bool classesLast = false;
   /// The graph's own loss node that this stands for; empty when the loss is attached.
   std::string node;
 };
@@ -24,6 +26,9 @@ struct Loss {
 /// NegativeLogLikelihoodLoss where an output is one, else cross_entropy on the first output. A
 /// Softmax or LogSoftmax before cross_entropy is part of it and left out.
 Loss chooseLoss(const Model &model, const std::string &option);
+
+/// The model's integer inputs that are labels only: the prediction does not depend on them.
+std::set<std::string> labelInputs(const Model &model, const Loss &loss);
 
 /// As in "cross_entropy of 'logits' with labels 'labels'".
 std::string toString(const Loss &loss);

@@ -189,7 +189,7 @@ std::span<const Operator> constantOperators() {
        .firstOpset = 9,
        .lastOpset = kLastOpset,
        .kind = OperatorClass::constant,
-       .inputs = {{"shape"}},
+       .inputs = {{.name = "shape", .known = true}},
        .outputs = {{"output"}},
        .infer = inferConstantOfShape,
        .evaluate = evaluateConstantOfShape,
@@ -207,7 +207,9 @@ std::span<const Operator> constantOperators() {
        .firstOpset = 11,
        .lastOpset = kLastOpset,
        .kind = OperatorClass::constant,
-       .inputs = {{"start"}, {"limit"}, {"delta"}},
+       .inputs = {{.name = "start", .known = true},
+                  {.name = "limit", .known = true},
+                  {.name = "delta", .known = true}},
        .outputs = {{"output"}},
        .infer = inferRange,
        .evaluate = evaluateRange,
@@ -215,11 +217,14 @@ std::span<const Operator> constantOperators() {
       {.name = "Cast",
        .firstOpset = kFirstOpset,
        .lastOpset = kLastOpset,
+       .kind = OperatorClass::elementwise,
        .inputs = {{"input"}},
        .outputs = {{"output"}},
        .infer = inferCast,
        .evaluate = evaluateCast,
-       .differentiate = differentiateCast},
+       .differentiate = differentiateCast,
+       // A boolean (ONNX's type 9) is 0 or 1, whatever the number was.
+       .expressions = {"$to == 9 ? $0 != 0 : $0"}},
   };
   return operators;
 }

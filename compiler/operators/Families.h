@@ -19,6 +19,9 @@ std::span<const Operator> selectionOperators();
 std::span<const Operator> constantOperators();
 std::span<const Operator> reductionOperators();
 std::span<const Operator> softmaxOperators();
+std::span<const Operator> layerNormalizationOperators();
+std::span<const Operator> splitOperators();
+std::span<const Operator> triangleOperators();
 std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();
 

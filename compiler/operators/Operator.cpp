@@ -12,7 +12,8 @@ static std::vector<const Operator *> sortedOperators() {
        {elementwiseOperators, convolutionOperators, poolingOperators, normalisationOperators,
         localResponseOperators, dropoutOperators, matrixOperators, viewOperators, movementOperators,
         selectionOperators, constantOperators, reductionOperators, softmaxOperators,
-        crossEntropyOperators, lossOperators})
+        crossEntropyOperators, lossOperators, layerNormalizationOperators, splitOperators,
+        triangleOperators})
     for (const Operator &op : family())
       result.push_back(&op);
   std::sort(result.begin(), result.end(),

@@ -78,6 +78,8 @@ struct Parameter {
   std::string_view name;
   bool optional = false;
   bool variadic = false;
+  /// Its value must be known at compile time: a shape, axes. Kernels never read it.
+  bool known = false;
 };
 
 /// The class decides what may be fused and how a node is planned.

@@ -165,19 +165,25 @@ static std::vector<Tensor> evaluateGatherGrad(const NodeView &node,
   return {dx};
 }
 
+static constexpr Parameter kShape = {.name = "shape", .known = true};
+static constexpr Parameter kRange[] = {{.name = "starts", .known = true},
+                                       {.name = "ends", .known = true},
+                                       {.name = "axes", .optional = true, .known = true},
+                                       {.name = "steps", .optional = true, .known = true}};
+
 std::span<const Operator> selectionOperators() {
   static const Operator operators[] = {
       {.name = "Slice",
        .firstOpset = kFirstOpset,
        .lastOpset = kLastOpset,
-       .inputs = {{"data"}, {"starts"}, {"ends"}, {"axes", true}, {"steps", true}},
+       .inputs = {{"data"}, kRange[0], kRange[1], kRange[2], kRange[3]},
        .outputs = {{"output"}},
        .normalise = normaliseSlice,
        .infer = inferSlice,
        .evaluate = evaluateSlice,
        .differentiate = differentiateSlice},
       {.name = "SliceGrad",
-       .inputs = {{"dY"}, {"shape"}, {"starts"}, {"ends"}, {"axes", true}, {"steps", true}},
+       .inputs = {{"dY"}, kShape, kRange[0], kRange[1], kRange[2], kRange[3]},
        .outputs = {{"dX"}},
        .infer = inferSliceGrad,
        .evaluate = evaluateSliceGrad},
@@ -190,7 +196,7 @@ std::span<const Operator> selectionOperators() {
        .evaluate = evaluateGather,
        .differentiate = differentiateGather},
       {.name = "GatherGrad",
-       .inputs = {{"shape"}, {"indices"}, {"dY"}},
+       .inputs = {kShape, {"indices"}, {"dY"}},
        .outputs = {{"dX"}},
        .infer = inferGatherGrad,
        .evaluate = evaluateGatherGrad},

@@ -98,10 +98,11 @@ std::span<const Operator> viewOperators() {
                     .differentiate = differentiateAsView};
   };
   static const Operator operators[] = {
-      view("Reshape", {{"data"}, {"shape"}}, inferReshape),
+      view("Reshape", {{"data"}, {.name = "shape", .known = true}}, inferReshape),
       view("Flatten", {{"input"}}, inferFlatten),
-      view("Squeeze", {{"data"}, {"axes", true}}, inferSqueeze, normaliseAxes),
-      view("Unsqueeze", {{"data"}, {"axes"}}, inferUnsqueeze, normaliseAxes),
+      view("Squeeze", {{"data"}, {.name = "axes", .optional = true, .known = true}}, inferSqueeze,
+           normaliseAxes),
+      view("Unsqueeze", {{"data"}, {.name = "axes", .known = true}}, inferUnsqueeze, normaliseAxes),
       view("Identity", {{"input"}}, inferLikeFirst),
       // The same values in another physical order, which is part of the type in the IR only.
       Operator{.name = "Reorder",

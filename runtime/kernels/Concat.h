@@ -14,7 +14,8 @@ struct ConcatFields {
 /// Operands, then the result: blocks of the operands in turn, for each outer index.
 class Concat {
 public:
-  Concat(const Device &, const ConcatFields &fields) : fields(fields) {}
+  Concat(const Device &device, const ConcatFields &fields)
+      : fields(fields), threads(device.threads) {}
   template <class... Pointers> void operator()(const Run &, Pointers *...pointers) {
     call({pointers...});
   }
@@ -22,6 +23,7 @@ public:
 private:
   void call(std::vector<const void *> pointers) const;
   ConcatFields fields;
+  int threads;
 };
 
 } // namespace pdc::runtime

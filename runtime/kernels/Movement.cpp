@@ -1,194 +1,199 @@
 #include "runtime/Error.h"
-#include "runtime/kernels/Broadcast.h"
 #include "runtime/kernels/Concat.h"
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
-#include "runtime/kernels/Indices.h"
 #include "runtime/kernels/ReduceSum.h"
+#include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <string_view>
+#include <numeric>
 
 namespace pdc::runtime {
 
-/// The innermost dimension is a loop of its own; the others are walked.
-static int64_t splitInner(std::vector<int64_t> &shape, std::vector<int64_t> &a,
-                          std::vector<int64_t> &b, int64_t &stepA, int64_t &stepB) {
-  if (shape.empty()) {
-    stepA = stepB = 0;
+/// Fewer elements are not worth waking threads for.
+static constexpr int64_t kParallelElements = 16384;
+
+static int64_t product(const std::vector<int64_t> &sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+/// The offset that element `index` of a row-major walk over `shape` has under other strides.
+static int64_t offsetAt(int64_t index, const std::vector<int64_t> &shape,
+                        const std::vector<int64_t> &strides) {
+  int64_t offset = 0;
+  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
+    offset += index % shape[d] * strides[d];
+  return offset;
+}
+
+/// Takes the last dimension off: its size (1 where there is none).
+static int64_t takeInner(std::vector<int64_t> &shape) {
+  if (shape.empty())
     return 1;
-  }
   int64_t inner = shape.back();
-  stepA = a.back(), stepB = b.back();
-  shape.pop_back(), a.pop_back(), b.pop_back();
+  shape.pop_back();
   return inner;
-}
-
-Broadcast::Broadcast(const Device &device, const BroadcastFields &f)
-    : fields(f), threads(device.threads) {}
-
-template <class Operation>
-static void broadcast(const BroadcastFields &f, int threads, const float *a, const float *b,
-                      float *y, Operation operation) {
-  std::vector<int64_t> shape = f.shape, stridesA = f.stridesA, stridesB = f.stridesB;
-  int64_t stepA, stepB, inner = splitInner(shape, stridesA, stridesB, stepA, stepB);
-  auto row = [&](int64_t offsetA, int64_t offsetB, int64_t position) {
-    const float *fromA = a + offsetA, *fromB = b + offsetB;
-    float *to = y + position * inner;
-    if (stepA == 1 && stepB == 1) {
-#pragma omp simd
-      for (int64_t i = 0; i < inner; ++i)
-        to[i] = operation(fromA[i], fromB[i]);
-    } else {
-      for (int64_t i = 0; i < inner; ++i)
-        to[i] = operation(fromA[i * stepA], fromB[i * stepB]);
-    }
-  };
-  forEachIndexInParallel(shape, stridesA, stridesB, threads, countOf(f.shape), row);
-}
-
-void Broadcast::operator()(const Run &, const float *a, const float *b, float *y) {
-  const float numberA = static_cast<float>(fields.valueA);
-  const float numberB = static_cast<float>(fields.valueB);
-  a = a ? a : &numberA;
-  b = b ? b : &numberB;
-  std::string_view name = fields.operation;
-  if (name == "Add")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return u + v; });
-  else if (name == "Sub")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return u - v; });
-  else if (name == "Mul")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return u * v; });
-  else if (name == "Div")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return u / v; });
-  else if (name == "Max")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::max(u, v); });
-  else if (name == "Min")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::min(u, v); });
-  else if (name == "Pow")
-    broadcast(fields, threads, a, b, y, [](float u, float v) { return std::pow(u, v); });
-  else
-    throw Error("no broadcasting kernel for operation '", name, "'");
 }
 
 StridedCopy::StridedCopy(const Device &device, const StridedCopyFields &f)
     : fields(f), threads(device.threads) {}
 
-void StridedCopy::operator()(const Run &, const float *x, float *y) {
-  const float fill = static_cast<float>(fields.fill);
-#pragma omp parallel for simd num_threads(threads) if (parallel                                    \
-                                                       : fields.outputElements >=                  \
-                                                             kParallelElements)
-  for (int64_t i = 0; i < fields.outputElements; ++i)
-    y[i] = fill;
-  std::vector<int64_t> shape = fields.shape, from = fields.inputStrides, to = fields.outputStrides;
-  int64_t stepFrom, stepTo, inner = splitInner(shape, from, to, stepFrom, stepTo);
-  auto row = [&](int64_t offsetFrom, int64_t offsetTo, int64_t) {
-    const float *source = x + fields.inputOffset + offsetFrom;
-    float *target = y + fields.outputOffset + offsetTo;
-    if (stepFrom == 1 && stepTo == 1) {
+template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
+  std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
+  std::vector<int64_t> outer = fields.shape;
+  const int64_t inner = takeInner(outer), rows = product(outer);
+  const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
+  const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * inner >= kParallelElements)
+  for (int64_t row = 0; row < rows; ++row) {
+    const T *source = x + fields.inputOffset + offsetAt(row, outer, fields.inputStrides);
+    T *target = y + fields.outputOffset + offsetAt(row, outer, fields.outputStrides);
+    if (stepFrom == 1 && stepTo == 1)
       std::copy_n(source, inner, target);
-      return;
-    }
-    for (int64_t i = 0; i < inner; ++i)
-      target[i * stepTo] = source[i * stepFrom];
-  };
-  forEachIndexInParallel(shape, from, to, threads, countOf(fields.shape), row);
+    else
+      for (int64_t i = 0; i < inner; ++i)
+        target[i * stepTo] = source[i * stepFrom];
+  }
 }
 
 void Concat::call(std::vector<const void *> pointers) const {
-  if (pointers.size() != fields.blockBytes.size() + 1)
-    throw Error("concat: called with ", pointers.size(), " tensors, expected ",
-                fields.blockBytes.size() + 1);
-  auto *to = static_cast<std::byte *>(const_cast<void *>(pointers.back()));
-  for (int64_t o = 0; o < fields.outer; ++o)
-    for (size_t i = 0; i < fields.blockBytes.size(); ++i) {
-      int64_t bytes = fields.blockBytes[i];
+  const size_t parts = fields.blockBytes.size();
+  if (pointers.size() != parts + 1)
+    throw Error("concat: called with ", pointers.size(), " tensors, expected ", parts + 1);
+  auto *whole = static_cast<std::byte *>(const_cast<void *>(pointers.back()));
+  const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (fields.outer * row >= kParallelElements * 4)
+  for (int64_t o = 0; o < fields.outer; ++o) {
+    std::byte *to = whole + o * row;
+    for (size_t i = 0; i < parts; ++i) {
+      const int64_t bytes = fields.blockBytes[i];
       std::memcpy(to, static_cast<const std::byte *>(pointers[i]) + o * bytes, bytes);
       to += bytes;
     }
+  }
 }
 
-template <class Index>
-static int64_t rowOf(const GatherFields &f, const Index *indices, int64_t k) {
-  int64_t index = static_cast<int64_t>(indices[k]);
-  if (index < -f.size || index >= f.size)
-    throw Error("gather: index ", index, " is outside a dimension of ", f.size);
-  return index < 0 ? index + f.size : index;
+void Split::call(const void *x, std::vector<void *> parts) const {
+  if (parts.size() != fields.results.size())
+    throw Error("split: called with ", parts.size(), " results, expected ", fields.results.size());
+  const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t bytes = fields.blockBytes[fields.results[i]];
+    const auto *from = static_cast<const std::byte *>(x) +
+                       std::accumulate(fields.blockBytes.begin(),
+                                       fields.blockBytes.begin() + fields.results[i], 0L);
+    auto *to = static_cast<std::byte *>(parts[i]);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (fields.outer * bytes >= kParallelElements * 4)
+    for (int64_t o = 0; o < fields.outer; ++o)
+      std::memcpy(to + o * bytes, from + o * row, bytes);
+  }
 }
 
+/// The picked rows, checked before threads start: none may throw.
 template <class Index>
-static void gather(const GatherFields &f, const float *x, const Index *indices, float *y) {
-  for (int64_t o = 0; o < f.outer; ++o)
-    for (int64_t k = 0; k < f.count; ++k, y += f.inner)
-      std::copy_n(x + (o * f.size + rowOf(f, indices, k)) * f.inner, f.inner, y);
+static std::vector<int64_t> rowsOf(const GatherFields &f, const Index *indices) {
+  std::vector<int64_t> rows(f.count);
+  for (int64_t k = 0; k < f.count; ++k) {
+    const int64_t index = static_cast<int64_t>(indices[k]);
+    if (index < -f.size || index >= f.size)
+      throw Error("gather: index ", index, " is outside a dimension of ", f.size,
+                  "; check the data of the input that it comes from");
+    rows[k] = index < 0 ? index + f.size : index;
+  }
+  return rows;
 }
 
+template <class T, class Index>
+void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) const {
+  const std::vector<int64_t> rows = rowsOf(fields, indices);
+  const int64_t inner = fields.inner, slices = fields.outer * fields.count;
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (slices * inner >= kParallelElements)
+  for (int64_t s = 0; s < slices; ++s)
+    std::copy_n(x + (s / fields.count * fields.size + rows[s % fields.count]) * inner, inner,
+                y + s * inner);
+}
+
+/// Each thread adds its own columns, all indices in order.
 template <class Index>
-static void scatter(const GatherFields &f, const Index *indices, const float *dy, float *dx,
-                    bool add) {
+void GatherGradient::operator()(const Run &, const Index *indices, const float *dy, float *dx,
+                                bool add) const {
+  constexpr int64_t kColumns = 64;
+  const std::vector<int64_t> rows = rowsOf(fields, indices);
+  const int64_t inner = fields.inner, blocks = (inner + kColumns - 1) / kColumns;
   if (!add)
-    std::fill_n(dx, f.outer * f.size * f.inner, 0.0f);
-  for (int64_t o = 0; o < f.outer; ++o)
-    for (int64_t k = 0; k < f.count; ++k, dy += f.inner) {
-      float *to = dx + (o * f.size + rowOf(f, indices, k)) * f.inner;
+    std::fill_n(dx, fields.outer * fields.size * inner, 0.0f);
+#pragma omp parallel for schedule(static) num_threads(threads)                                     \
+    collapse(2) if (fields.outer * fields.count * inner >= kParallelElements)
+  for (int64_t o = 0; o < fields.outer; ++o)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const int64_t first = block * kColumns, columns = std::min(kColumns, inner - first);
+      for (int64_t k = 0; k < fields.count; ++k) {
+        float *to = dx + (o * fields.size + rows[k]) * inner + first;
+        const float *from = dy + (o * fields.count + k) * inner + first;
 #pragma omp simd
-      for (int64_t i = 0; i < f.inner; ++i)
-        to[i] += dy[i];
+        for (int64_t i = 0; i < columns; ++i)
+          to[i] += from[i];
+      }
     }
 }
 
-void Gather::operator()(const Run &, const float *x, const int64_t *indices, float *y) const {
-  gather(fields, x, indices, y);
-}
-void Gather::operator()(const Run &, const float *x, const int32_t *indices, float *y) const {
-  gather(fields, x, indices, y);
-}
-void GatherGradient::operator()(const Run &, const int64_t *indices, const float *dy, float *dx,
-                                bool add) const {
-  scatter(fields, indices, dy, dx, add);
-}
-void GatherGradient::operator()(const Run &, const int32_t *indices, const float *dy, float *dx,
-                                bool add) const {
-  scatter(fields, indices, dy, dx, add);
-}
-
-/// A sum is cut into parts of this many elements, whatever the threads, so that bits do not depend
-/// on them.
-static constexpr int64_t kPartElements = 1 << 14;
+#define PDC_MOVEMENT_KERNELS(T)                                                                    \
+  template void StridedCopy::operator()<T>(const Run &, const T *, T *) const;                     \
+  template void Gather::operator()<T>(const Run &, const T *, const int64_t *, T *) const;         \
+  template void Gather::operator()<T>(const Run &, const T *, const int32_t *, T *) const;
+PDC_MOVEMENT_KERNELS(float)
+PDC_MOVEMENT_KERNELS(int64_t)
+PDC_MOVEMENT_KERNELS(int32_t)
+PDC_MOVEMENT_KERNELS(uint8_t)
+#undef PDC_MOVEMENT_KERNELS
+template void GatherGradient::operator()(const Run &, const int64_t *, const float *, float *,
+                                         bool) const;
+template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
+                                         bool) const;
 
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
-    : fields(f), sums(countOf(f.keptShape)),
-      parts((countOf(f.sumShape) + kPartElements - 1) / kPartElements), threads(device.threads),
-      partial(sums * parts), starts(sums) {
-  const std::vector<int64_t> none(f.keptShape.size(), 0);
-  forEachIndex(f.keptShape, f.keptStrides, none, 0, sums,
-               [&](int64_t start, int64_t, int64_t position) { starts[position] = start; });
+    : fields(f), threads(device.threads) {}
+
+/// A sum in f64, its elements in row-major order, neighbours in lanes.
+static double sumOf(const float *x, const std::vector<int64_t> &outer, int64_t inner,
+                    const std::vector<int64_t> &strides) {
+  const int64_t rows = product(outer), step = strides.empty() ? 0 : strides.back();
+  double sum = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = x + offsetAt(row, outer, strides);
+    double part = 0;
+    if (step == 1) {
+#pragma omp simd reduction(+ : part)
+      for (int64_t i = 0; i < inner; ++i)
+        part += from[i];
+    } else {
+      for (int64_t i = 0; i < inner; ++i)
+        part += from[i * step];
+    }
+    sum += part;
+  }
+  return sum;
 }
 
 void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
-  const std::vector<int64_t> none(fields.sumShape.size(), 0);
-  const int64_t elements = countOf(fields.sumShape);
+  std::vector<int64_t> outer = fields.sumShape;
+  const int64_t inner = takeInner(outer), results = product(fields.keptShape);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (sums * elements >= kParallelElements)
-  for (int64_t i = 0; i < sums * parts; ++i) {
-    const int64_t begin = i % parts * kPartElements;
-    const float *from = x + starts[i / parts];
-    double sum = 0;
-    forEachIndex(fields.sumShape, fields.sumStrides, none, begin,
-                 std::min(begin + kPartElements, elements),
-                 [&](int64_t offset, int64_t, int64_t) { sum += from[offset]; });
-    partial[i] = sum;
-  }
-  for (int64_t k = 0; k < sums; ++k) {
-    double sum = 0;
-    for (int64_t i = k * parts; i < (k + 1) * parts; ++i)
-      sum += partial[i];
-    float value = static_cast<float>(sum * fields.scale);
-    y[k] = add ? y[k] + value : value;
+    num_threads(threads) if (results * inner * product(outer) >= kParallelElements)
+  for (int64_t i = 0; i < results; ++i) {
+    const float *from = x + offsetAt(i, fields.keptShape, fields.keptStrides);
+    const float value =
+        static_cast<float>(sumOf(from, outer, inner, fields.sumStrides) * fields.scale);
+    y[i] = add ? y[i] + value : value;
   }
 }
 

@@ -14,8 +14,7 @@ struct ReduceSumFields {
   std::vector<int64_t> sumStrides;
 };
 
-/// y [+]= scale times sums of x, in f64; each in row-major order, cut into parts that depend on
-/// shapes alone.
+/// y [+]= scale times sums of x, each in row-major order in f64.
 class ReduceSum {
 public:
   ReduceSum(const Device &device, const ReduceSumFields &fields);
@@ -23,10 +22,7 @@ public:
 
 private:
   ReduceSumFields fields;
-  int64_t sums, parts; ///< results, and parts of each
   int threads;
-  std::vector<double> partial;
-  std::vector<int64_t> starts; ///< of each sum in the operand
 };
 
 } // namespace pdc::runtime

@@ -16,11 +16,13 @@ struct StridedCopyFields {
   std::vector<int64_t> shape; ///< of what is copied
 };
 
-/// Transpositions, slices, pads and repetitions: elements of one array to places in another.
+/// Transpositions, slices, pads and repetitions: elements of one array to places in another. The
+/// places in the result differ.
 class StridedCopy {
 public:
   StridedCopy(const Device &device, const StridedCopyFields &fields);
-  void operator()(const Run &run, const float *x, float *y);
+  /// T: float, int64_t, int32_t, uint8_t.
+  template <class T> void operator()(const Run &run, const T *x, T *y) const;
 
 private:
   StridedCopyFields fields;

@@ -4,7 +4,6 @@
 #include "runtime/kernels/BatchNormalization.h"
 #include "runtime/kernels/BatchNormalizationGradient.h"
 #include "runtime/kernels/BatchNormalizationInference.h"
-#include "runtime/kernels/Broadcast.h"
 #include "runtime/kernels/ColumnSum.h"
 #include "runtime/kernels/Concat.h"
 #include "runtime/kernels/Convolution.h"
@@ -318,14 +317,6 @@ std::map<std::string, Maker> otherMakers() {
          FieldReader{c} FIELD(from) FIELD(name) FIELD(shape) FIELD(to);
          return made<Reorder>(
              d, f, CALL { k(r, p[0], p[1]); });
-       }},
-      {"Broadcast",
-       [](auto &c, auto &d) {
-         BroadcastFields f;
-         FieldReader{c} FIELD(operation) FIELD(shape) FIELD(stridesA) FIELD(stridesB) FIELD(valueA)
-             FIELD(valueB);
-         return made<Broadcast>(
-             d, f, CALL { k(r, p[0], p[1], p[2]); });
        }},
       {"StridedCopy",
        [](auto &c, auto &d) {

@@ -156,7 +156,7 @@ TEST(Import, fillsAndLiterals) {
   addShape(proto, "to", {2, 3});
   expectLines(import(read(proto)),
               {"@w weight version : tensor<3x3xf32> {initial = 5.000000e-01 : f64}",
-               "@half constant once : tensor<f32> {initial = 2.500000e-01 : f64}",
+               "pdc.node \"Constant\" \"half\"() {value = dense<2.500000e-01> : tensor<f32>}",
                "pdc.node \"Constant\" \"to\"() {value = dense<[2, 3]> : tensor<2xi64>}"});
 }
 

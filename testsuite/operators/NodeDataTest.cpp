@@ -120,7 +120,7 @@ static void runFolder(const std::string &kind, int least) {
   EXPECT_GE(ran, least);
 }
 
-TEST(NodeData, Node) { runFolder("node", 360); }
+TEST(NodeData, Node) { runFolder("node", 405); }
 TEST(NodeData, PytorchConverted) { runFolder("pytorch-converted", 2); }
 
 } // namespace pdc::test

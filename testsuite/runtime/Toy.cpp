@@ -184,8 +184,10 @@ void Pipeline::fillMemories(Tables &t, int stage) {
   }
   if (stage != shape.stages - 1)
     return;
-  add("y", Role::input, ElementType::i64, t.labelShape, {slotsRegion, kLabels}, 16);
-  add("y", Role::input, ElementType::i64, t.labelShape, {evaluationRegion, kLabels}, 16);
+  add("y", Role::input, ElementType::i64, t.labelShape, {slotsRegion, kLabels}, 16, Initial::fill,
+      -100);
+  add("y", Role::input, ElementType::i64, t.labelShape, {evaluationRegion, kLabels}, 16,
+      Initial::fill, -100);
   add("pdc.loss", Role::metric, ElementType::f32, number, {fixedRegion, kLoss}, 4);
   add("pdc.loss_weight", Role::metric, ElementType::f32, number, {fixedRegion, kWeightSum}, 4);
   add("pdc.evaluation_loss", Role::metric, ElementType::f32, number, {fixedRegion, kEvaluationLoss},

@@ -11,17 +11,24 @@ import torch
 
 def export(network, input_shape, path, opset=17):
     """`input_shape` is that of one sample; values are called input and output."""
+    export_inputs(network, {"input": torch.randn(2, *input_shape)}, {"output": True}, path, opset)
+
+
+def export_inputs(network, examples, outputs, path, opset=17):
+    """`examples` holds a tensor of two samples per input name; `outputs` says of each output whether
+    its first dimension counts samples."""
     network.train()
+    batched = [*examples, *(name for name, counts in outputs.items() if counts)]
     torch.onnx.export(
         network,
-        torch.randn(2, *input_shape),
+        tuple(examples.values()),
         path,
         training=torch.onnx.TrainingMode.TRAINING,
         do_constant_folding=False,
         opset_version=opset,
-        input_names=["input"],
-        output_names=["output"],
-        dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}},
+        input_names=list(examples),
+        output_names=list(outputs),
+        dynamic_axes={name: {0: "batch"} for name in batched},
     )
 
 

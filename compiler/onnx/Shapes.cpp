@@ -1,0 +1,97 @@
+#include "compiler/onnx/Shapes.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+/// Shapes and axes are smaller; what is larger stays unknown.
+constexpr int64_t kMostElements = 4096;
+
+/// Walks nodes in order; knows the type of each value, and the elements of small constants.
+class ShapeWalk {
+public:
+  ShapeWalk(const Model &model, const Binding &binding) : model(model), binding(binding) {
+    for (const ModelValue &input : model.inputs)
+      if (!model.initializers.contains(input.name))
+        inputs[input.name] = &input;
+  }
+
+  void add(const ModelNode &node) {
+    const Operator *rules = findOperator(node.op);
+    if (!rules)
+      throw Error("node '" + node.name + "': pdc does not know operator '" + node.op + "'");
+    std::vector<const TensorType *> operands;
+    std::vector<const Tensor *> known;
+    bool allKnown = true;
+    for (const std::string &input : node.inputs) {
+      operands.push_back(input.empty() ? nullptr : &typeOf(input));
+      auto constant = constants.find(input);
+      known.push_back(constant == constants.end() ? nullptr : &constant->second);
+      allKnown = allKnown && (input.empty() || known.back());
+    }
+    NodeView view{node.op, node.name, node.attributes, operands, known, node.outputs.size()};
+    std::vector<TensorType> results = inferTypes(*rules, view);
+    for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i)
+      types[node.outputs[i]] = results[i];
+    if (node.op == "Shape" || (allKnown && isSmall(results)))
+      evaluate(*rules, node, view, known);
+  }
+
+  const TensorType &typeOf(const std::string &name) {
+    auto found = types.find(name);
+    if (found != types.end())
+      return found->second;
+    if (auto initializer = model.initializers.find(name); initializer != model.initializers.end())
+      return types[name] = addInitializer(initializer->second);
+    if (auto input = inputs.find(name); input != inputs.end())
+      return types[name] = binding.typeOf(*input->second);
+    throw Error("'" + name + "' is made by no node that the loss needs");
+  }
+
+private:
+  static bool isSmall(const std::vector<TensorType> &types) {
+    for (const TensorType &type : types)
+      if (type.elementCount() > kMostElements)
+        return false;
+    return true;
+  }
+
+  const TensorType &addInitializer(const Initializer &initializer) {
+    bool isValue = initializer.literal || !isFloatingPoint(initializer.type.element);
+    if (isValue && !initializer.fill && initializer.type.elementCount() <= kMostElements)
+      constants[initializer.name] = readTensor(initializer);
+    return initializer.type;
+  }
+
+  void evaluate(const Operator &rules, const ModelNode &node, const NodeView &view,
+                const std::vector<const Tensor *> &known) {
+    if (!rules.evaluate)
+      return;
+    std::vector<Tensor> values = rules.evaluate(view, known);
+    for (size_t i = 0; i < values.size() && i < node.outputs.size(); ++i)
+      constants[node.outputs[i]] = std::move(values[i]);
+  }
+
+  const Model &model;
+  const Binding &binding;
+  std::map<std::string, const ModelValue *> inputs;
+  std::map<std::string, TensorType> types;
+  std::map<std::string, Tensor> constants;
+};
+
+} // namespace
+
+TensorType typeOfValue(const Model &model, const Binding &binding,
+                       const std::vector<const ModelNode *> &nodes, const std::string &value) {
+  ShapeWalk walk(model, binding);
+  for (const ModelNode *node : nodes) {
+    walk.add(*node);
+    if (std::find(node->outputs.begin(), node->outputs.end(), value) != node->outputs.end())
+      break;
+  }
+  return walk.typeOf(value);
+}
+
+} // namespace pdc

@@ -1,0 +1,71 @@
+"""Transformers against PyTorch, whole and in three stages, and bit for bit under --exact."""
+
+import copy
+
+import numpy
+import pytest
+import torch
+
+import pipeline
+import safetensors
+import transformers
+
+STEPS, RATE = 10, 64.0
+
+
+def gradients(network, net, inputs):
+    net.zero_grad()
+    loss = transformers.loss_of(network, net, inputs)
+    loss.backward()
+    return loss.item(), {name: parameter.grad.double().numpy().copy() for name, parameter in net.named_parameters()}
+
+
+def in_double(inputs):
+    return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in inputs.items()}
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("network", transformers.CLASSES)
+def test_gradients(network, stages, models, tmp_path):
+    """Weights reloaded at each of 10 steps; the gradient is what an update with lr 64 subtracts."""
+    project = pipeline.compile_model(
+        models(network, *transformers.options(network, stages)), tmp_path / "project", "--minibatch", transformers.BATCH,
+        "--microbatches", 2, "--stages", "-".join("1" * stages), "--optimizer", f"sgd,lr={RATE}", workers=stages)
+    net = transformers.build(network, stages)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for step in range(STEPS):
+        inputs, data = transformers.draw(network, tmp_path, step)
+        weights = {name: parameter.detach().numpy().copy() for name, parameter in net.named_parameters()}
+        safetensors.save(project / "weights.safetensors", weights)
+        result = pipeline.train(project, tmp_path / f"step{step}", data=data, steps=1)
+        loss, truth = gradients(network, copy.deepcopy(net).double(), in_double(inputs))
+        assert result.losses[0] == pytest.approx(loss, rel=1e-4)
+        after = result.weights()
+        for name, expected in truth.items():
+            found = (weights[name].astype(numpy.float64) - after[name]) / RATE
+            assert numpy.linalg.norm(found - expected) <= 1e-3 * numpy.linalg.norm(expected) + 1e-9, (step, name)
+        gradients(network, net, inputs)
+        optimizer.step()
+
+
+@pytest.fixture(scope="module")
+def unsplit():
+    return {}
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("network", transformers.CLASSES)
+def test_same_bits(network, stages, models, unsplit, tmp_path):
+    project = pipeline.compile_model(
+        models(network, *transformers.options(network, 3)), tmp_path / "project", "--exact", "--minibatch",
+        2 * transformers.BATCH, "--microbatches", 4, "--stages", "-".join("1" * stages), "--optimizer", "adamw,lr=0.001",
+        workers=stages)
+    _, data = transformers.draw(network, tmp_path, 0, 4 * transformers.BATCH)
+    for transport in ("local", "mpi"):
+        result = pipeline.train(project, tmp_path / transport, data=data, steps=4, transport=transport)
+        weights = result.weights()
+        losses, expected = unsplit.setdefault(network, (result.losses, weights))
+        assert result.losses == losses
+        assert weights.keys() == expected.keys()
+        for name in expected:
+            assert numpy.array_equal(weights[name], expected[name]), name
