@@ -10,15 +10,15 @@ func.func @train() {
 
 // -----
 
-pdc.memory @x input microbatch : tensor<2x3xi64>
-pdc.memory @y metric update : tensor<3x2xi64>
+pdc.memory @x input microbatch : tensor<2x3xf64>
+pdc.memory @y metric update : tensor<3x2xf64>
 func.func @train() {
-  %x = pdc.read @x : tensor<2x3xi64>
-  // expected-error@+1 {{unit '/transpose' (Transpose on i64[2,3]): the kernel moves f32 elements, found i64[3,2]}}
-  %y = pdc.unit "/transpose" origin "/transpose" forward microbatch (%a = %x : tensor<2x3xi64>) -> (tensor<3x2xi64>) {
-    %0 = pdc.node "Transpose" "/transpose"(%a) {perm = array<i64: 1, 0>} : (tensor<2x3xi64>) -> tensor<3x2xi64>
-    pdc.yield %0 : tensor<3x2xi64>
+  %x = pdc.read @x : tensor<2x3xf64>
+  // expected-error@+1 {{unit '/transpose' (Transpose on f64[2,3]): the kernel moves f32, i64, i32, u8 and bool elements, found f64[3,2]}}
+  %y = pdc.unit "/transpose" origin "/transpose" forward microbatch (%a = %x : tensor<2x3xf64>) -> (tensor<3x2xf64>) {
+    %0 = pdc.node "Transpose" "/transpose"(%a) {perm = array<i64: 1, 0>} : (tensor<2x3xf64>) -> tensor<3x2xf64>
+    pdc.yield %0 : tensor<3x2xf64>
   }
-  pdc.accumulate %y into @y : tensor<3x2xi64>
+  pdc.accumulate %y into @y : tensor<3x2xf64>
   return
 }
