@@ -131,6 +131,25 @@ TEST_F(PdcRunSignal, SecondSignalEndsAtOnce) {
   }
 }
 
+TEST_F(PdcRun, OneBuildOfAFolderAtATime) {
+  std::ofstream(folder / "CMakeLists.txt", std::ios::app)
+      << "execute_process(COMMAND mkdir ${CMAKE_SOURCE_DIR}/configuring RESULT_VARIABLE taken)\n"
+         "if(taken)\n  message(FATAL_ERROR two)\nendif()\n"
+         "execute_process(COMMAND sleep 1)\n"
+         "execute_process(COMMAND rmdir ${CMAKE_SOURCE_DIR}/configuring)\n";
+  std::string build = PDC_RUN " " + folder.string() + " --build-only > " + folder.string() + "/";
+  int status = std::system(
+      (build + "a 2>&1 & " + build + "b 2>&1; b=$?; wait $!; exit $(($? + b))").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  std::string said;
+  for (const char *name : {"a", "b"}) {
+    std::ifstream file(folder / name);
+    said.append(std::istreambuf_iterator<char>(file), {});
+  }
+  EXPECT_NE(said.find("another pdc-run builds " + folder.string() + "; waiting"), std::string::npos)
+      << said;
+}
+
 TEST_F(PdcRun, PassesErrorsAndExitCodesOn) {
   EXPECT_EQ(run("--steps 3 --weights /nonexistent"), 0) << output;
   EXPECT_EQ(run("--steps 3 --data z=nothing"), 1);
