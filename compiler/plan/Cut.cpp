@@ -27,9 +27,7 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
   return edges;
 }
 
-/// The units that a gradient sent to another stage goes through: what they hand back cannot wait
-/// for the weight gradients.
-static std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<std::vector<int>> producers(graph.units.size());
   for (const PlanValue &value : graph.values)
     for (int consumer : value.consumers)

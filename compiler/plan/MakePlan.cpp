@@ -153,8 +153,12 @@ std::vector<int> Planner::cut() {
 void Planner::addDepths(const std::vector<int> &stageOfUnit) {
   std::vector<MemorySum> sums(plan.stages.size());
   std::vector<int64_t> crossing(plan.stages.size());
-  for (size_t unit = 0; unit < graph.units.size(); ++unit)
-    sums[stageOfUnit[unit]].add(graph.units[unit]);
+  std::vector<bool> sends = findSenders(graph, stageOfUnit);
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    PlanUnit unit = graph.units[i];
+    unit.halfwayBytes = sends[i] ? unit.halfwayBytes : 0;
+    sums[stageOfUnit[i]].add(unit);
+  }
   for (const PlanValue &value : graph.values)
     sums[stageOfUnit[value.producer]].add(value);
   for (const Edge &edge : plan.edges)

@@ -70,6 +70,8 @@ TEST(Plan, HalvesOfTheBackwardPass) {
   int64_t slots = plan.schedule.slots[1], wholeSlots = whole.schedule.slots[1];
   EXPECT_EQ(plan.stages[1].memoryBytes - whole.stages[1].memoryBytes,
             slots * (2020 + 14) - wholeSlots * 2020);
+  EXPECT_EQ(plan.stages[0].memoryBytes - whole.stages[0].memoryBytes,
+            (plan.schedule.slots[0] - whole.schedule.slots[0]) * 2020);
   EXPECT_EQ(plan.stages[1].inFlight, 2);
   EXPECT_EQ(parsePlan(printPlan(plan), "plan").stages[1].backwardWeightSeconds, 2);
 }
