@@ -220,3 +220,19 @@ TEST(Import, opsetsOfOneNetworkGiveOneGraph) {
   EXPECT_EQ(operators("torch-13.onnx"), operators("torch-17.onnx"));
   EXPECT_NE(operators("torch-17.onnx").find("BatchNormInternal Relu MaxPool"), std::string::npos);
 }
+
+/// A matrix product has its classes in the last dimension, so labels have one number per position,
+/// and samples that pad a batch have labels that the loss ignores.
+TEST(Import, classesOfMatrixProductsAreLast) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3, 4] x) => (float[2, 3, 5] y) { y = MatMul(x, w) })");
+  onnx::TensorProto &w = *proto.mutable_graph()->add_initializer();
+  w.set_name("w");
+  w.set_data_type(onnx::TensorProto::FLOAT);
+  w.add_dims(4), w.add_dims(5);
+  for (int i = 0; i < 20; ++i)
+    w.add_float_data(1);
+  expectLines(import(read(proto)),
+              {"pdc.memory @labels input microbatch : tensor<2x3xi64> {initial = -1.000000e+02",
+               "pdc.node \"Flatten\"", "pdc.node \"Reshape\""});
+}
