@@ -84,7 +84,9 @@ TEST(Fusion, ChainsOfEqualShapes) {
   UnitNode conv{"Conv", "conv", nullptr, {UnitValue::node(0)}, {y}};
   EXPECT_FALSE(canAppend(sum.unit, conv, kDevice));
   OneNode broadcast("Add", {y, f32({32})}, y);
-  EXPECT_FALSE(canAppend(broadcast.unit, relu, kDevice));
+  EXPECT_TRUE(canAppend(broadcast.unit, relu, kDevice));
+  UnitNode wider{"Relu", "relu", nullptr, {UnitValue::node(0)}, {f32({3, 2, 32})}};
+  EXPECT_FALSE(canAppend(sum.unit, wider, kDevice));
 }
 
 TEST(Fusion, BiasBehindAMatrixProduct) {
