@@ -127,9 +127,12 @@ LogicalResult MemoryOp::verify() {
     return emitOpError() << "has type " << getType() << ", expected a static shape";
   if (mlir::Attribute initial = getInitialAttr()) {
     auto text = dyn_cast<StringAttr>(initial);
-    if (!isa<FloatAttr>(initial) && !(text && text.getValue() == "file"))
+    auto elements = dyn_cast<DenseElementsAttr>(initial);
+    if (!isa<FloatAttr>(initial) && !(text && text.getValue() == "file") &&
+        !(elements && elements.getType() == withoutLayout(type)))
       return emitOpError() << "has initial value " << initial
-                           << ", expected a floating-point number or \"file\"";
+                           << ", expected a floating-point number, \"file\" or elements of "
+                           << withoutLayout(type);
   }
   if (failed(verifyTensor(*this, type)) || failed(verifyTransfers(*this)))
     return failure();

@@ -62,7 +62,7 @@ class Corners(torch.nn.Module):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_gradients(network, exact, models, tmp_path):
     _, shape, batch = NETWORKS[network]
-    check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 10)
+    check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 3 if exact else 10)
 
 
 @pytest.mark.parametrize("exact", [False, True])

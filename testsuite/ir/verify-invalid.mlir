@@ -20,7 +20,7 @@ pdc.memory @x input microbatch : tensor<2xf32, #pdc.layout<"ab">>
 
 // -----
 
-// expected-error@+1 {{has initial value "zero", expected a floating-point number or "file"}}
+// expected-error@+1 {{has initial value "zero", expected a floating-point number, "file" or elements of }}
 pdc.memory @x weight version : tensor<2xf32> {initial = "zero"}
 
 // -----
