@@ -63,6 +63,16 @@ def train(project, work, *options, data=(), steps=None, transport="local", seed=
     return Training(log, checkpoints, result.stdout + result.stderr) if check else result
 
 
+def expect_same_bits(training, unsplit, network):
+    """The losses and weights of the network's first training in `unsplit`, bit for bit."""
+    weights = training.weights()
+    losses, expected = unsplit.setdefault(network, (training.losses, weights))
+    assert training.losses == losses
+    assert weights.keys() == expected.keys()
+    for name in expected:
+        assert numpy.array_equal(weights[name], expected[name]), name
+
+
 def draw_images(folder, count, shape, classes, seed=0):
     """Random float images and labels as NPY files; returns the two paths."""
     generator = numpy.random.default_rng(seed)

@@ -1,6 +1,5 @@
 """Under --exact any number of stages, either transport and any synchronous schedule give the same bits."""
 
-import numpy
 import pytest
 
 import pipeline
@@ -33,12 +32,7 @@ def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
         result = pipeline.train(project, tmp_path / transport, data=[f"input={images}", f"labels={labels}"],
                                 steps=steps, transport=transport)
         assert len(result.losses) == steps
-        weights = result.weights()
-        losses, expected = unsplit.setdefault(network, (result.losses, weights))
-        assert result.losses == losses
-        assert weights.keys() == expected.keys()
-        for name in expected:
-            assert numpy.array_equal(weights[name], expected[name]), name
+        pipeline.expect_same_bits(result, unsplit, network)
 
 
 # Stage 0 runs its backward pass whole, stage 1 in halves and in an order of its own.
@@ -55,13 +49,10 @@ def test_same_bits_by_rows_of_a_file(models, tmp_path):
     rows = tmp_path / "mine.rows"
     rows.write_text(ROWS)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
-    results = []
+    whole = {}
     for folder, options, stages in (("whole", ["--microbatches", MICROBATCHES], 1), ("mine", ["--schedule", rows], 2)):
         project = pipeline.compile_model(models("fashion"), tmp_path / folder, "--exact", "--minibatch",
                                          size * MICROBATCHES, *options, workers=stages)
-        results.append(pipeline.train(project, tmp_path / f"{folder}-run", steps=steps,
-                                      data=[f"input={images}", f"labels={labels}"]))
-    assert results[0].losses == results[1].losses
-    expected, weights = results[0].weights(), results[1].weights()
-    for name in expected:
-        assert numpy.array_equal(weights[name], expected[name]), name
+        result = pipeline.train(project, tmp_path / f"{folder}-run", steps=steps,
+                                data=[f"input={images}", f"labels={labels}"])
+        pipeline.expect_same_bits(result, whole, "fashion")

@@ -20,6 +20,16 @@ static fs::path checkpoint(const fs::path &folder, int64_t step) {
   return folder / name;
 }
 
+/// Overwrites the weight of a stage, which is the end of its file.
+static void overwriteWeight(const fs::path &checkpoint, int stage, int stages, float value) {
+  char name[64];
+  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", stage + 1, stages);
+  std::fstream file(checkpoint / name, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(-int64_t(kWidth * sizeof(float)), std::ios::end);
+  for (int64_t i = 0; i < kWidth; ++i)
+    file.write(reinterpret_cast<const char *>(&value), sizeof value);
+}
+
 class Ending : public ToyRun {
 protected:
   void TearDown() override {
@@ -40,6 +50,14 @@ protected:
     EXPECT_LT(step, 100);
     ASSERT_GT(step, 0);
     EXPECT_EQ(weights(checkpoint(save, step), shape.stages), reference(shape, 64, step, 0.125));
+  }
+
+  /// Saves a step of two stages, then makes the product of its weights finite and the gradient of
+  /// the first one not.
+  void saveBrokenStep(const Shape &shape, const std::string &saved) {
+    ASSERT_EQ(run(shape, 16, {"--steps", "1", "--save", saved}), 0) << errors;
+    overwriteWeight(checkpoint(saved, 1), 0, 2, 1e-36f);
+    overwriteWeight(checkpoint(saved, 1), 1, 2, 3e38f);
   }
 
   /// Weights grow until the loss is no number.
@@ -89,23 +107,10 @@ TEST_F(Ending, LossThatIsNoNumberEndsTheRun) {
       expectDivergence({.stages = stages, .microbatches = 2, .asynchronous = asynchronous});
 }
 
-/// Overwrites the weight of a stage, which is the end of its file.
-static void overwriteWeight(const fs::path &checkpoint, int stage, int stages, float value) {
-  char name[64];
-  std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", stage + 1, stages);
-  std::fstream file(checkpoint / name, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(-int64_t(kWidth * sizeof(float)), std::ios::end);
-  for (int64_t i = 0; i < kWidth; ++i)
-    file.write(reinterpret_cast<const char *>(&value), sizeof value);
-}
-
 TEST_F(Ending, GradientThatIsNoNumberEndsTheRun) {
-  // The product of the weights, and with it the loss, is finite; the first one's gradient is not.
   Shape shape{.stages = 2, .microbatches = 2};
   std::string saved = folder / "saved";
-  ASSERT_EQ(run(shape, 16, {"--steps", "1", "--save", saved}), 0) << errors;
-  overwriteWeight(checkpoint(saved, 1), 0, 2, 1e-36f);
-  overwriteWeight(checkpoint(saved, 1), 1, 2, 3e38f);
+  ASSERT_NO_FATAL_FAILURE(saveBrokenStep(shape, saved));
   EXPECT_EQ(
       run(shape, 16,
           {"--steps", "2", "--lr", "0", "--resume", saved, "--save", saved, "--clip-norm", "1"}),
@@ -121,9 +126,7 @@ TEST_F(Ending, GradientThatIsNoNumberEndsTheRun) {
 TEST_F(Ending, BrokenStateIsNotSaved) {
   Shape shape{.stages = 2, .microbatches = 2};
   std::string saved = folder / "saved";
-  ASSERT_EQ(run(shape, 16, {"--steps", "1", "--save", saved}), 0) << errors;
-  overwriteWeight(checkpoint(saved, 1), 0, 2, 1e-36f);
-  overwriteWeight(checkpoint(saved, 1), 1, 2, 3e38f);
+  ASSERT_NO_FATAL_FAILURE(saveBrokenStep(shape, saved));
   EXPECT_EQ(run(shape, 16, {"--steps", "2", "--resume", saved, "--save", saved}), 1);
   EXPECT_NE(
       errors.find("error: after step 2 'w0' on rank 0 holds numbers that are nan or infinite"),
