@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 
+#include <cstring>
 #include <sys/mman.h>
 
 namespace pdc::runtime {
@@ -19,9 +20,14 @@ int64_t elementBytes(ElementType type) {
   return 0;
 }
 
-Arena::Arena(const Program &program) : program(program) {
+Arena::Arena(const Program &program, Accelerator *accelerator)
+    : program(program), accelerator(accelerator) {
   if (program.arenaBytes == 0)
     return;
+  if (accelerator) {
+    base = accelerator->allocate(program.arenaBytes);
+    return;
+  }
   void *memory =
       mmap(nullptr, program.arenaBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
@@ -34,8 +40,31 @@ Arena::Arena(const Program &program) : program(program) {
 }
 
 Arena::~Arena() {
-  if (base)
+  if (base && !accelerator)
     munmap(base, program.arenaBytes);
+}
+
+const std::byte *Arena::look(const std::byte *from, int64_t bytes,
+                             std::vector<std::byte> &copy) const {
+  if (!accelerator)
+    return from;
+  copy.resize(size_t(bytes));
+  accelerator->read(copy.data(), from, bytes);
+  return copy.data();
+}
+
+float Arena::load(const float *from) const {
+  if (!accelerator)
+    return *from;
+  float value;
+  accelerator->read(reinterpret_cast<std::byte *>(&value),
+                    reinterpret_cast<const std::byte *>(from), sizeof value);
+  return value;
+}
+
+void Arena::store(float *to, float value) const {
+  put(reinterpret_cast<std::byte *>(to), sizeof value,
+      [&](std::byte *at) { std::memcpy(at, &value, sizeof value); });
 }
 
 static void checkRegions(const Program &program) {

@@ -1,15 +1,18 @@
 #pragma once
 
+#include "runtime/Accelerator.h"
 #include "runtime/Program.h"
 
 #include <cstddef>
+#include <vector>
 
 namespace pdc::runtime {
 
-/// The one allocation of a program: zeroed, aligned to a page, addressed by the compiler's places.
+/// The one allocation of a program: zeroed, addressed by the compiler's places. It lies in the
+/// accelerator's memory where there is one, so the host reaches it only through this class.
 class Arena {
 public:
-  explicit Arena(const Program &program);
+  explicit Arena(const Program &program, Accelerator *accelerator = nullptr);
   ~Arena();
   Arena(const Arena &) = delete;
   Arena &operator=(const Arena &) = delete;
@@ -22,9 +25,27 @@ public:
     return region(place.region, copy) + place.offset;
   }
   int64_t bytes() const { return program.arenaBytes; }
+  /// Whether reading the arena waits until a device has finished its work.
+  bool isRemote() const { return accelerator; }
+  /// Null on the CPU.
+  void *queue() const { return accelerator ? accelerator->queue() : nullptr; }
+
+  /// Lets `make(std::byte *)` make all `bytes` that are to lie at `to`.
+  template <class Make> void put(std::byte *to, int64_t bytes, Make make) const {
+    if (!accelerator)
+      return make(to);
+    std::byte *staged = accelerator->stage(bytes);
+    make(staged);
+    accelerator->write(to, staged, bytes);
+  }
+  /// What lies at `from`, for the host to read: there or in `copy`.
+  const std::byte *look(const std::byte *from, int64_t bytes, std::vector<std::byte> &copy) const;
+  float load(const float *from) const;
+  void store(float *to, float value) const;
 
 private:
   const Program &program;
+  Accelerator *const accelerator;
   std::byte *base = nullptr;
 };
 

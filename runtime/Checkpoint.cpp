@@ -39,6 +39,15 @@ static Layout layoutOf(const Memory &memory) {
   return layout;
 }
 
+template <class Make> static void put(const Executor &executor, const Memory &memory, Make make) {
+  executor.memory().put(executor.newest(memory), memory.bytes, make);
+}
+
+static const std::byte *look(const Executor &executor, const Memory &memory,
+                             std::vector<std::byte> &copy) {
+  return executor.memory().look(executor.newest(memory), memory.bytes, copy);
+}
+
 static void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
                        const std::map<std::string, TensorView> &tensors, const std::string &path) {
   auto found = tensors.find(memory.name);
@@ -51,7 +60,8 @@ static void loadTensor(const Program &program, const Memory &memory, const Execu
     throw Error(path, ": tensor '", memory.name, "' is ", shapeText(tensor.shape),
                 " and the model needs ", shapeText(shape),
                 tensor.type == scalarOf(memory.element) ? "" : " of another element type");
-  layoutOf(memory).pack(tensor.data, executor.newest(memory), elementBytes(memory.element));
+  put(executor, memory,
+      [&](std::byte *to) { layoutOf(memory).pack(tensor.data, to, elementBytes(memory.element)); });
 }
 
 template <class T> static void fillAs(const Memory &memory, const Layout &layout, std::byte *to) {
@@ -77,7 +87,7 @@ void loadInitial(const Program &program, const Executor &executor, const std::st
                  const std::string &constantsFile) {
   for (const Memory &memory : program.memories)
     if (memory.initial == Initial::fill && memory.role != Role::input)
-      fillMemory(memory, executor.newest(memory));
+      put(executor, memory, [&](std::byte *to) { fillMemory(memory, to); });
   for (auto [initial, path] :
        {std::pair(Initial::file, &weightsFile), std::pair(Initial::constants, &constantsFile)}) {
     std::unique_ptr<FileBytes> file;
@@ -151,10 +161,11 @@ static bool isTrained(const Program &program, const Memory &memory) {
 static void requireFinite(const Program &program, const Executor &executor, Control &control,
                           const std::vector<const Memory *> &own, int64_t step) {
   std::string mine;
+  std::vector<std::byte> copy;
   for (const Memory *memory : own) {
     if (memory->element != ElementType::f32 || !isTrained(program, *memory))
       continue;
-    const auto *values = reinterpret_cast<const float *>(executor.newest(*memory));
+    const auto *values = reinterpret_cast<const float *>(look(executor, *memory, copy));
     if (mine.empty() && !std::all_of(values, values + memory->bytes / 4,
                                      [](float value) { return std::isfinite(value); }))
       mine = memory->name;
@@ -173,12 +184,13 @@ static void requireFinite(const Program &program, const Executor &executor, Cont
 static void writePart(const Program &program, const Executor &executor, const fs::path &folder,
                       const std::vector<const Memory *> &own) {
   std::vector<TensorToWrite> tensors;
+  std::vector<std::byte> copy;
   for (const Memory *memory : own)
     tensors.push_back({memory->name,
                        scalarOf(memory->element),
                        {memory->shape.begin(), memory->shape.end()},
-                       [=, &executor](std::byte *to) {
-                         layoutOf(*memory).unpack(executor.newest(*memory), to,
+                       [=, &executor, &copy](std::byte *to) {
+                         layoutOf(*memory).unpack(look(executor, *memory, copy), to,
                                                   elementBytes(memory->element));
                        }});
   writeSafetensors(folder / partName(program.rank, program.ranks), tensors);

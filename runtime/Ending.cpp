@@ -62,13 +62,22 @@ std::string Executor::remedy(int64_t number) const {
 }
 
 /// Seen before the backward pass of its microbatch starts: no weight has heard of it.
+/// Where looking would stop a device, the sum is looked at before the update (`requireFiniteSum`).
 void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
-  if (!loss || &stage != &stages.back() || std::isfinite(*loss))
+  if (!loss || &stage != &stages.back() || arena.isRemote() || std::isfinite(*loss))
     return;
   int64_t number = step + (program.asynchronous ? microbatch : 0);
   throw Error("step ", number, ": the loss is ", nameOf(*loss), " after ",
               inputs->describe(microbatch), " in stage ", stage.info->id, " on rank ", program.rank,
               "; expected a finite number; ", remedy(number));
+}
+
+/// The sum of a minibatch: what is not finite in one microbatch is not finite here.
+void Executor::requireFiniteSum(double sum) const {
+  if (!std::isfinite(sum))
+    throw Error("step ", step, ": the loss is ", nameOf(sum), " over ", inputs->describe(0), " to ",
+                inputs->describe(limit - 1), " on rank ", program.rank,
+                "; expected a finite number; ", remedy(step));
 }
 
 void Executor::requireFiniteNorm() const {

@@ -18,7 +18,8 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   for (const StageInfo &info : program.stages) {
     Stage &stage = stages.emplace_back();
     stage.info = &info;
-    stage.tasks = program.createTasks(info.id, {program.threads, program.workspaceBytes});
+    stage.tasks =
+        program.createTasks(info.id, {program.threads, program.workspaceBytes, program.exact});
     stage.slots.resize(program.regions[info.slotRegion].copies);
     if (info.evaluationRegion >= 0)
       stage.evaluationSlots.resize(program.regions[info.evaluationRegion].copies);
@@ -104,7 +105,7 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
                           "pdc.evaluation_correct"};
   for (int i = 0; i < 3; ++i)
     if (float *value = scalar(names[i]))
-      sums[i] = *value;
+      sums[i] = arena.load(value);
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
   return {sums[0], sums[1], sums[2]};
@@ -214,7 +215,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
            program.transfers[p.transfer].phase == Phase::forward;
   });
   for (const Memory *input : stage.inputs)
-    inputs->fill(*input, arena.at(input->place, slot), microbatch);
+    fillInput(*input, arena.at(input->place, slot), microbatch);
   stage.slots[slot].version = stage.version;
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, Phase::forward);
@@ -223,6 +224,10 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   requireFiniteLoss(stage, microbatch);
   events.add(
       {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
+}
+
+void Executor::fillInput(const Memory &input, std::byte *to, int64_t microbatch) {
+  arena.put(to, input.bytes, [&](std::byte *at) { inputs->fill(input, at, microbatch); });
 }
 
 bool Executor::startsSums(Stage &stage, Phase phase) {
@@ -255,7 +260,7 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
   });
   std::byte *base = arena.region(stage.info->evaluationRegion, slot);
   for (const Memory *input : stage.evaluationInputs)
-    inputs->fill(*input, base + input->place.offset, microbatch);
+    fillInput(*input, base + input->place.offset, microbatch);
   Run run = runOf(stage, slot, true);
   run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
   Seconds begin = now();
@@ -270,11 +275,11 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   if (!program.asynchronous && !reduced)
     reduceTraining();
   if (learningRate)
-    *learningRate = float(rate->at(number));
+    arena.store(learningRate, float(rate->at(number)));
   if (stepNumber)
-    *stepNumber = float(number);
+    arena.store(stepNumber, float(number));
   if (program.asynchronous && gradientScale)
-    *gradientScale = 1;
+    arena.store(gradientScale, 1);
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
   // backward pass reads a weight that changes.
   bool hasRing = stage.info->versionRegion >= 0;
@@ -296,7 +301,7 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
               now()});
   // 3. The owner of the loss tells rank 0, once per update.
   if (program.asynchronous && loss && &stage == &stages.back())
-    control.report({number, *loss, lossWeight ? *lossWeight : 1});
+    control.report({number, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
   if (afterUpdate)
     (*afterUpdate)();
 }
@@ -346,6 +351,7 @@ std::byte *Executor::version(const Stage &stage, int copy) const {
 
 Run Executor::runOf(const Stage &stage, int slot, bool evaluation) const {
   Run run;
+  run.queue = arena.queue();
   run.fixedBase = arena.region(program.fixedRegion);
   run.scratchBase = arena.region(program.scratchRegion);
   run.slotBase =

@@ -62,6 +62,7 @@ public:
 
   /// Where the newest version of a memory lies.
   std::byte *newest(const Memory &memory) const;
+  const Arena &memory() const { return arena; }
   const Timeline &timeline() const { return events; }
   /// The 2-norm of the last step's gradient, where clipping asked for it.
   double gradientNorm() const { return norm; }
@@ -99,6 +100,7 @@ private:
   void postAll(std::span<const Step> group, int64_t base, StepKind kind);
   void runTask(const Step &row, int64_t microbatch);
   void runForward(Stage &stage, int64_t microbatch);
+  void fillInput(const Memory &input, std::byte *to, int64_t microbatch);
   /// Whether this run of a phase is the first since the last update; the next one is not.
   bool startsSums(Stage &stage, Phase phase);
   void runBackward(Stage &stage, Phase phase, int64_t microbatch);
@@ -110,6 +112,7 @@ private:
   std::string remedy(int64_t number) const;
   template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
+  void requireFiniteSum(double sum) const;
   void requireFiniteNorm() const;
   void beginRun(int64_t microbatches);
   void finishTransfers();
@@ -146,6 +149,7 @@ private:
   std::vector<const Memory *> ownGradients; ///< by name, of all ranks: those this rank speaks for
   std::vector<Shared> sharedGradients;
   std::vector<double> squaresByName, sharedSums;
+  std::vector<std::byte> looked; ///< what the host looks at of a remote arena
   float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here
   Timeline events;
 

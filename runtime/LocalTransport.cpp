@@ -17,6 +17,7 @@ struct LocalNetwork::State {
     std::byte *data;
     int64_t bytes;
     bool *done;
+    Accelerator::Mark ready = nullptr, copied = nullptr;
   };
   explicit State(int ranks) : ranks(ranks), copying(ranks), arrived(ranks) { open.reserve(4096); }
 
@@ -29,7 +30,8 @@ struct LocalNetwork::State {
 
 class LocalNetwork::Endpoint : public Transport {
 public:
-  Endpoint(State &state, int rank) : state(state), self(rank), done(kRequests) {
+  Endpoint(State &state, int rank, Accelerator *accelerator)
+      : state(state), self(rank), accelerator(accelerator), done(kRequests) {
     free.reserve(kRequests);
     for (int i = kRequests; i-- > 0;)
       free.push_back(i);
@@ -44,11 +46,15 @@ private:
   static constexpr int kRequests = 4096;
   struct Flag {
     bool value = false;
+    Accelerator::Mark ready = nullptr, copied = nullptr; ///< made at first use
   };
   void postOne(Message &message);
+  void mark(Flag &flag);
+  void copy(const State::Post &from, const State::Post &to) const;
 
   State &state;
   const int self;
+  Accelerator *const accelerator;
   std::vector<Flag> done;
   std::vector<int> free;
 };
@@ -65,15 +71,19 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
                 "microbatches per update");
   message.request = free.back();
   free.pop_back();
-  bool *flag = &done[message.request].value;
-  *flag = false;
+  Flag &flag = done[message.request];
+  flag.value = false;
+  if (accelerator)
+    mark(flag);
   State::Post mine{message.send,
                    message.send ? self : message.peer,
                    message.send ? message.peer : self,
                    message.tag,
                    message.data,
                    message.bytes,
-                   flag};
+                   &flag.value,
+                   flag.ready,
+                   flag.copied};
   // 1. Take the oldest other side, if it is there.
   State::Post other{};
   {
@@ -94,7 +104,7 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
   const State::Post &from = mine.send ? mine : other, &to = mine.send ? other : mine;
   bool agreed = from.bytes == to.bytes;
   if (agreed)
-    std::memcpy(to.data, from.data, size_t(from.bytes));
+    copy(from, to);
   std::lock_guard lock(state.mutex);
   *mine.done = *other.done = true;
   --state.copying[message.peer];
@@ -104,6 +114,24 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
                 to.bytes, "; build all stages from one plan");
 }
 
+/// Behind what made the tensor, and behind what last used the place it goes to.
+void LocalNetwork::Endpoint::mark(Flag &flag) {
+  if (!flag.ready) {
+    flag.ready = accelerator->makeMark();
+    flag.copied = accelerator->makeMark();
+  }
+  accelerator->record(flag.ready);
+}
+
+void LocalNetwork::Endpoint::copy(const State::Post &from, const State::Post &to) const {
+  if (!accelerator) {
+    std::memcpy(to.data, from.data, size_t(from.bytes));
+    return;
+  }
+  const Accelerator::Mark ready[] = {from.ready, to.ready}, copied[] = {from.copied, to.copied};
+  accelerator->copy(to.data, from.data, from.bytes, ready, copied);
+}
+
 bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patience) {
   std::unique_lock lock(state.mutex);
   bool *flag = &done[request].value;
@@ -111,6 +139,8 @@ bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patienc
     state.arrived[self].wait_for(lock, patience, [&] { return *flag; });
   if (!*flag)
     return false;
+  if (accelerator)
+    accelerator->await(done[request].copied);
   free.push_back(request);
   return true;
 }
@@ -125,8 +155,8 @@ void LocalNetwork::Endpoint::cancel() {
 LocalNetwork::LocalNetwork(int ranks) : state(std::make_unique<State>(ranks)) {}
 LocalNetwork::~LocalNetwork() = default;
 
-std::unique_ptr<Transport> LocalNetwork::endpoint(int rank) {
-  return std::make_unique<Endpoint>(*state, rank);
+std::unique_ptr<Transport> LocalNetwork::endpoint(int rank, Accelerator *accelerator) {
+  return std::make_unique<Endpoint>(*state, rank, accelerator);
 }
 
 } // namespace pdc::runtime

@@ -46,12 +46,17 @@ static void onSignal(int signal) {
 
 static int stoppedCode() { return launched ? 0 : 128 + (stopSignal ? int(stopSignal) : SIGTERM); }
 
+static std::unique_ptr<Accelerator> openAccelerator(const Program &program, int local) {
+  return program.device ? program.device->open(local) : nullptr;
+}
+
 static std::unique_ptr<Trainer> makeTrainer(const Program &program, const Options &options,
-                                            Transport &transport, Control &control) {
+                                            Transport &transport, Control &control,
+                                            Accelerator *accelerator) {
 #ifdef _OPENMP
   omp_set_num_threads(program.threads);
 #endif
-  return std::make_unique<Trainer>(program, options, transport, control);
+  return std::make_unique<Trainer>(program, options, transport, control, accelerator);
 }
 
 /// All ranks as threads. The first failure reaches all of them and is told once.
@@ -62,20 +67,25 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   int ranks = int(programs.size());
   LocalNetwork network(ranks);
   LocalControlPlane plane(ranks);
+  std::vector<std::unique_ptr<Accelerator>> accelerators;
   std::vector<std::unique_ptr<Transport>> endpoints;
   std::vector<std::thread> threads;
   std::vector<std::string> errors(ranks);
   std::atomic<bool> stopped = false, early = false;
   speaks = true;
-  for (int rank = 0; rank < ranks; ++rank)
-    endpoints.push_back(network.endpoint(rank));
+  for (int rank = 0; rank < ranks; ++rank) {
+    accelerators.push_back(openAccelerator(*programs[rank], rank));
+    endpoints.push_back(network.endpoint(rank, accelerators[rank].get()));
+  }
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Control &control = plane.of(rank);
       if (options.timeout > 0)
         control.timeout = options.timeout;
       try {
-        if (!makeTrainer(*programs[rank], options, *endpoints[rank], control)->run())
+        if (!makeTrainer(*programs[rank], options, *endpoints[rank], control,
+                         accelerators[rank].get())
+                 ->run())
           stopped = true;
       } catch (const std::exception &error) {
         if (stopSignal && !control.running)
@@ -121,7 +131,7 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
     control = connectRanks(transport->rank(), transport->ranks(), true,
                            options.timeout > 0 ? options.timeout : 600);
     trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs), options,
-                          *transport, *control);
+                          *transport, *control, nullptr);
     return trainer->run() ? 0 : stoppedCode();
   } catch (const std::exception &error) {
     if (!control && (!stopSignal || transport->rank() == 0))

@@ -8,7 +8,10 @@
 /// `Program` and derives `Tasks`; the runtime obeys. Any change here raises kContractVersion.
 namespace pdc::runtime {
 
-inline constexpr int kContractVersion = 2;
+class Accelerator;
+struct DeviceSupport;
+
+inline constexpr int kContractVersion = 3;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {
@@ -129,6 +132,8 @@ public:
   std::byte *fixedBase = nullptr, *scratchBase = nullptr, *slotBase = nullptr;
   std::byte *latestBase = nullptr, *stashedBase = nullptr, *nextBase = nullptr;
   bool startsSums = true;
+  /// Of the accelerator: kernels put their work into it and return. Null on the CPU.
+  void *queue = nullptr;
 
 private:
   template <class T> static T *at(std::byte *base, int64_t offset) {
@@ -141,6 +146,8 @@ struct Device {
   int threads = 1;
   /// Bytes the compiler set aside for library workspaces in `scratch` of every task.
   int64_t workspaceBytes = 0;
+  /// Only algorithms that give the same bits every time.
+  bool exact = false;
 };
 
 /// The tasks of one stage. Kernels are members, created once. The backward pass is one task or,
@@ -182,6 +189,8 @@ struct Program {
   std::span<const StageInfo> stages;
   std::unique_ptr<Tasks> (*createTasks)(int stage, const Device &device);
   double secondsPerMinibatch; ///< predicted
+  /// Null: the CPU.
+  const DeviceSupport *device = nullptr;
 };
 
 /// Runs one rank of the programs (all of them as threads under the local transport). The command

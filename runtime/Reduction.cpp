@@ -14,13 +14,16 @@ void Executor::reduceTraining() {
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});
   Seconds begin = now();
-  double sums[3] = {loss ? *loss : 0.0, lossWeight ? *lossWeight : 0.0, stopSignal ? 1.0 : 0.0};
+  double sums[3] = {loss ? arena.load(loss) : 0.0, lossWeight ? arena.load(lossWeight) : 0.0,
+                    stopSignal ? 1.0 : 0.0};
+  if (arena.isRemote())
+    requireFiniteSum(sums[0]);
   control.sum(sums);
   totals = {sums[0], sums[1], 0, sums[2]};
   reduceSharedGradients();
   double scale = (totals.weight > 0 ? 1 / totals.weight : 0) * clipFactor();
   if (gradientScale)
-    *gradientScale = float(scale);
+    arena.store(gradientScale, float(scale));
   reduced = true;
   events.add({Timeline::Kind::allReduce, Phase::update, stages.front().info->id, step, limit - 1,
               -1, 0, begin, now()});
@@ -34,14 +37,20 @@ void Executor::reduceSharedGradients() {
     double *sums = sharedSums.data();
     for (const Shared &shared : sharedGradients) {
       if (shared.memory)
-        visit(reinterpret_cast<float *>(arena.at(shared.memory->place)), sums, shared.elements);
+        visit(*shared.memory, sums, shared.elements);
       sums += shared.elements;
     }
   };
-  forEach([](float *gradient, double *sums, int64_t count) { std::copy_n(gradient, count, sums); });
+  forEach([&](const Memory &gradient, double *sums, int64_t count) {
+    const std::byte *there = arena.look(arena.at(gradient.place), gradient.bytes, looked);
+    std::copy_n(reinterpret_cast<const float *>(there), count, sums);
+  });
   control.sum(sharedSums);
-  forEach([](float *gradient, double *sums, int64_t count) {
-    std::transform(sums, sums + count, gradient, [](double sum) { return float(sum); });
+  forEach([&](const Memory &gradient, double *sums, int64_t count) {
+    arena.put(arena.at(gradient.place), gradient.bytes, [&](std::byte *to) {
+      std::transform(sums, sums + count, reinterpret_cast<float *>(to),
+                     [](double sum) { return float(sum); });
+    });
   });
 }
 
@@ -59,9 +68,11 @@ double Executor::clipFactor() {
   // 1. One sum per weight from the one rank that speaks for it, so that no split changes a bit.
   for (size_t i = 0; i < ownGradients.size(); ++i) {
     const Memory *memory = ownGradients[i];
-    squaresByName[i] =
-        memory ? sumOfSquares(reinterpret_cast<float *>(arena.at(memory->place)), memory->bytes / 4)
-               : 0;
+    squaresByName[i] = 0;
+    if (!memory)
+      continue;
+    const std::byte *there = arena.look(arena.at(memory->place), memory->bytes, looked);
+    squaresByName[i] = sumOfSquares(reinterpret_cast<const float *>(there), memory->bytes / 4);
   }
   control.sum(squaresByName);
   // 2. Added in the order of their names.

@@ -26,9 +26,9 @@ static ExecutorOptions executorOptions(const Options &options) {
 }
 
 Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
-                 Control &control)
+                 Control &control, Accelerator *accelerator)
     : program(program), options(options), control(control), tells(program.rank == 0),
-      arena(program), data(program, specs(options.data), false, control),
+      arena(program, accelerator), data(program, specs(options.data), false, control),
       executor(program, arena, transport, control, data, executorOptions(options)) {
   if (!options.evaluationData.empty())
     evaluationData =

@@ -12,7 +12,9 @@ namespace pdc::runtime {
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {
 public:
-  Trainer(const Program &program, const Options &options, Transport &transport, Control &control);
+  /// `accelerator`: null on the CPU.
+  Trainer(const Program &program, const Options &options, Transport &transport, Control &control,
+          Accelerator *accelerator);
   /// Returns whether all steps were made: not where a signal asked for an early end.
   bool run();
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/Accelerator.h"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +23,8 @@ struct Message {
 };
 
 /// Moves tensors between ranks; one object per rank, used by its one thread. Nothing allocates
-/// after the first messages.
+/// after the first messages. Between accelerators a message is complete when the copy has its place
+/// in the ranks' queues: what is put into them afterwards runs behind it.
 class Transport {
 public:
   virtual ~Transport() = default;
@@ -39,12 +42,13 @@ public:
 };
 
 /// Threads of one process. A message is one copy, made by whoever comes second: a send is never
-/// complete before its receive is posted.
+/// complete before its receive is posted. Accelerators copy beside their queues.
 class LocalNetwork {
 public:
   explicit LocalNetwork(int ranks);
   ~LocalNetwork();
-  std::unique_ptr<Transport> endpoint(int rank);
+  /// `accelerator`: of this rank; either all ranks have one or none.
+  std::unique_ptr<Transport> endpoint(int rank, Accelerator *accelerator = nullptr);
 
 private:
   class Endpoint;

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace pdc::runtime {
+
+class Control;
+class Transport;
+
+/// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
+/// into a queue and run in its order, later; nothing but `read` waits for them.
+class Accelerator {
+public:
+  /// A point in a queue, which other queues of the same process may wait for. Lives as long as the
+  /// accelerator that made it; recording it again moves it.
+  using Mark = void *;
+
+  virtual ~Accelerator() = default;
+
+  /// Zeroed memory of the device, aligned to 256 bytes, freed with the accelerator. Throws Error
+  /// that names what there is when there is not enough.
+  virtual std::byte *allocate(int64_t bytes) = 0;
+  /// What kernels are put into: a cudaStream_t.
+  virtual void *queue() const = 0;
+
+  /// Host memory for what the next `write` copies.
+  virtual std::byte *stage(int64_t bytes) = 0;
+  /// Copies what was staged to the device, in the queue's order.
+  virtual void write(std::byte *to, const std::byte *staged, int64_t bytes) = 0;
+  /// Copies to the host once everything before in the queue has run: the only call that waits.
+  virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
+
+  virtual Mark makeMark() = 0;
+  /// The mark stands behind all that is in the queue now.
+  virtual void record(Mark mark) = 0;
+  /// What is put into the queue from now on runs after the mark as it is recorded now.
+  virtual void await(Mark mark) = 0;
+  /// Copies between two ranks' memories, beside the queue: after the marks `after`; then records
+  /// `done`.
+  virtual void copy(std::byte *to, const std::byte *from, int64_t bytes,
+                    std::span<const Mark> after, std::span<const Mark> done) = 0;
+};
+
+/// What a program needs of the kind of device it was compiled for; programs for the CPU have none.
+struct DeviceSupport {
+  const char *name; ///< as in --device
+  /// The device for this rank: one of those that this host has, `local` counting its ranks. Throws
+  /// Error where there is none.
+  std::unique_ptr<Accelerator> (*open)(int local);
+  /// The transport between the devices of different processes. Collective.
+  std::unique_ptr<Transport> (*connect)(Accelerator &accelerator, Control &control);
+};
+
+} // namespace pdc::runtime
