@@ -75,24 +75,14 @@ endforeach()
 target_link_libraries(all_stages PRIVATE PdcRuntime)
 )";
 
-static const char kFromSources[] =
-    R"(set(PDC_RUNTIME_DIR {0} CACHE PATH "the folder that holds pdc's runtime/")
-if(NOT EXISTS "${{PDC_RUNTIME_DIR}/runtime/CMakeLists.txt")
-  message(FATAL_ERROR "no pdc runtime in '${{PDC_RUNTIME_DIR}'; say where it is with -DPDC_RUNTIME_DIR=...")
-endif()
-include_directories("${{PDC_RUNTIME_DIR}")
-add_subdirectory("${{PDC_RUNTIME_DIR}/runtime" runtime)
-)";
-
-static const char kFromPackage[] =
+static const char kRuntime[] =
     R"(set(PdcRuntime_DIR {0} CACHE PATH "the folder of PdcRuntimeConfig.cmake")
 find_package(PdcRuntime REQUIRED)
 )";
 
-static std::string cmakeText(ArrayRef<int> numbers, const RuntimeLocation &runtime) {
+static std::string cmakeText(ArrayRef<int> numbers, StringRef runtimePackage) {
   std::string text = kCMakeHead;
-  text += runtime.package.empty() ? formatv(kFromSources, cmakeQuoted(runtime.sources)).str()
-                                  : formatv(kFromPackage, cmakeQuoted(runtime.package)).str();
+  text += formatv(kRuntime, cmakeQuoted(runtimePackage));
   text += "\nset(numbers";
   for (int number : numbers)
     text += " " + std::to_string(number);
@@ -114,8 +104,7 @@ static std::string hashOf(ModuleOp module, const Plan &plan) {
   return llvm::utohexstr(llvm::xxh3_64bits(all), /*LowerCase=*/true, /*Width=*/16);
 }
 
-std::vector<ProjectFile> printProject(ModuleOp module, const Plan &plan,
-                                      const RuntimeLocation &runtime) {
+std::vector<ProjectFile> printProject(ModuleOp module, const Plan &plan, StringRef runtimePackage) {
   std::vector<ProjectFile> files;
   std::vector<int> numbers;
   std::string hash = hashOf(module, plan);
@@ -134,7 +123,7 @@ std::vector<ProjectFile> printProject(ModuleOp module, const Plan &plan,
        mainText(
            formatv("All ranks of {0} as threads of one process.", commentText(plan.model)).str(),
            numbers)});
-  files.push_back({"CMakeLists.txt", cmakeText(numbers, runtime)});
+  files.push_back({"CMakeLists.txt", cmakeText(numbers, runtimePackage)});
   files.push_back({"GNUmakefile", kMakeText});
   if (std::string constants = constantsFile(module); !constants.empty())
     files.push_back({"constants.safetensors", constants});

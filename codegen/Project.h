@@ -14,17 +14,11 @@ struct ProjectFile {
   std::string text;
 };
 
-/// Where the generated project finds the runtime: its sources (the folder that holds `runtime/`),
-/// or the folder of an installed CMake package PdcRuntime. The other one is empty.
-struct RuntimeLocation {
-  std::string sources;
-  std::string package;
-};
-
 /// The sources and the build files of a module at level 4: `stage_K.cpp` and its `main` per
 /// program, `all_stages`, CMakeLists.txt, GNUmakefile and, if needed, constants.safetensors. The
-/// same module and plan give the same bytes.
+/// same module and plan give the same bytes. `runtimePackage`: the folder where the project first
+/// looks for the CMake package PdcRuntime.
 std::vector<ProjectFile> printProject(mlir::ModuleOp module, const Plan &plan,
-                                      const RuntimeLocation &runtime);
+                                      llvm::StringRef runtimePackage);
 
 } // namespace pdc

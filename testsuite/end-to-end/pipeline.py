@@ -35,12 +35,22 @@ def compile_model(model, folder, *options, workers=1):
     return pathlib.Path(folder)
 
 
+def read_log(log):
+    """The records of a run's log."""
+    return [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
+
+
+def step_losses(records):
+    """The losses of the steps among them."""
+    return [record["loss"] for record in records if {"loss", "seconds"} <= record.keys()]
+
+
 class Training:
     """The log and the last checkpoint of one pdc-run."""
 
     def __init__(self, log, checkpoints, output):
-        self.records = [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]
-        self.losses = [record["loss"] for record in self.records if {"loss", "seconds"} <= record.keys()]
+        self.records = read_log(log)
+        self.losses = step_losses(self.records)
         steps = sorted(pathlib.Path(checkpoints).glob("step-*"))
         self.checkpoint = steps[-1] if steps else None
         self.output = output

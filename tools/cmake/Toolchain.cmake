@@ -1,7 +1,10 @@
 # ccache and lld where they are; nothing needs them.
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # With precompiled headers it wants to be told that they stand for their text.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()
 if(EXISTS /usr/lib/llvm-19/bin/ld.lld)
   add_link_options(-fuse-ld=lld -B/usr/lib/llvm-19/bin)

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "codegen/Project.h"
+#include <string>
 
 namespace pdc {
 
-/// Where this pdc's runtime is: the package beside an installed pdc, else the sources it was built
-/// from.
-RuntimeLocation runtimeLocation();
+/// The folder of the CMake package PdcRuntime that belongs to this pdc: both an install prefix and
+/// a build tree have it in lib/cmake beside bin.
+std::string runtimePackage();
 
 } // namespace pdc

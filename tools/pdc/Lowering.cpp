@@ -159,7 +159,7 @@ void Lowering::schedule(const PlannedGraph &graph) {
 void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &folder) {
   progress << "pdc: writing " << folder.string() << std::endl;
   const Plan &plan = *graph.plan;
-  std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimeLocation());
+  std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
   files.push_back({"plan.txt", describePlan(plan)});
   files.push_back({"trace.json", predictTrace(plan, 3)});

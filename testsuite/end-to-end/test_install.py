@@ -1,0 +1,21 @@
+"""An installed pdc compiles, builds and trains without the tree it came from."""
+
+import numpy
+
+import pipeline
+
+
+def test_installed_commands_train(tmp_path):
+    build = pipeline.BIN.parent
+    prefix = tmp_path / "prefix"
+    pipeline.run("cmake", "--install", build, "--prefix", prefix)
+    project = tmp_path / "tiny.pdc"
+    pipeline.run(prefix / "bin" / "pdc", pipeline.MODELS / "fashion.onnx", "--gpus", 2, "--device", "cpu",
+                 "--minibatch", 8, "--microbatches", 2, "-o", project)
+    assert str(prefix) in (project / "CMakeLists.txt").read_text()
+    images, labels = pipeline.draw_images(tmp_path / "data", 16, (1, 28, 28), 10)
+    log = tmp_path / "log.jsonl"
+    pipeline.run(prefix / "bin" / "pdc-run", project, "--transport", "local", "--steps", 2, "--log", log,
+                 "--data", f"input={images}", "--data", f"labels={labels}")
+    losses = pipeline.step_losses(pipeline.read_log(log))
+    assert len(losses) == 2 and numpy.isfinite(losses).all()
