@@ -5,6 +5,7 @@
 namespace pdc::runtime_names {
 
 inline constexpr const char kProgramHeader[] = "runtime/Program.h";
+inline constexpr const char kMainHeader[] = "runtime/Main.h";
 /// `runtime/kernels/<class>.h` holds a kernel.
 inline constexpr const char kKernelFolder[] = "runtime/kernels/";
 inline constexpr const char kNamespace[] = "pdc::runtime";

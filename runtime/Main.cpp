@@ -1,3 +1,4 @@
+#include "runtime/Main.h"
 #include "runtime/Error.h"
 #include "runtime/Trainer.h"
 #include "runtime/kernels/Processor.h"

@@ -193,8 +193,4 @@ struct Program {
   const DeviceSupport *device = nullptr;
 };
 
-/// Runs one rank of the programs (all of them as threads under the local transport). The command
-/// line is that of pdc-run; returns the exit code.
-int main(int argc, char **argv, std::span<const Program *const> programs);
-
 } // namespace pdc::runtime

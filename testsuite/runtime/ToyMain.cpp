@@ -1,3 +1,4 @@
+#include "runtime/Main.h"
 #include "testsuite/runtime/Toy.h"
 
 /// ToyMain SHAPE OPTIONS...: all ranks of a toy pipeline in one binary, as generated projects have

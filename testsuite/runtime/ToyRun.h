@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/FileBytes.h"
+#include "runtime/Main.h"
 #include "runtime/Safetensors.h"
 #include "testsuite/runtime/Toy.h"
 
