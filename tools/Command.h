@@ -6,6 +6,7 @@
 #include <functional>
 #include <iostream>
 #include <new>
+#include <string>
 
 namespace pdc {
 
@@ -15,6 +16,13 @@ class UsageError : public Error {
 public:
   using Error::Error;
 };
+
+/// Gives a CLI::App's usage errors the form of all others.
+template <class App> void nameUsageErrors(App &app) {
+  app.failure_message([](const auto *, const auto &error) {
+    return std::string("error: ") + error.what() + "\nrun with --help for more information\n";
+  });
+}
 
 /// Runs a command and returns its exit code: what the body returns, 2 for UsageError, 1 for
 /// anything else that it throws, whose text goes to standard error behind "error: ".

@@ -168,6 +168,7 @@ void addOptions(CLI::App &app, Options &options) {
 int main(int argc, char **argv) {
   return pdc::runCommand([&] {
     CLI::App app("Plans a pipeline from measured costs, without a model", "pdc-plan");
+    pdc::nameUsageErrors(app);
     pdc::Options options;
     pdc::addOptions(app, options);
     try {

@@ -55,6 +55,7 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   CLI::App app("Measures the units of a model on this machine and writes profile.json, from which "
                "pdc --profile plans.",
                "pdc-profile");
+  nameUsageErrors(app);
   app.add_option("model", request.compile.model, "the model")->required()->type_name("MODEL.onnx");
   auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
     app.add_option(name, value, text)->type_name(kind);

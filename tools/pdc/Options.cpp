@@ -254,6 +254,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
 std::optional<int> parseOptions(int argc, char **argv, Options &options) {
   CLI::App app("Plans the pipeline-parallel training of an ONNX model and writes its sources.",
                "pdc");
+  nameUsageErrors(app);
   Typed typed;
   app.add_option("model", options.model, "the model to train")->required()->type_name("MODEL.onnx");
   addModelOptions(app, options, typed.dimensions);
