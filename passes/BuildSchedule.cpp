@@ -60,8 +60,9 @@ private:
     for (auto program : getOperation().getOps<ProgramOp>())
       for (auto stage : program.getOps<StageOp>()) {
         pipeline.stages = std::max<int>(pipeline.stages, stage.getId() + 1);
-        pipeline.rankOfStage.resize(pipeline.stages);
-        pipeline.rankOfStage[stage.getId()] = static_cast<int>(program.getRanks()[0]);
+        pipeline.ranksOfStage.resize(pipeline.stages);
+        pipeline.ranksOfStage[stage.getId()].assign(program.getRanks().begin(),
+                                                    program.getRanks().end());
       }
     if (pipeline.stages == 0)
       throw Error("the module has no programs; run outline-programs first");
@@ -81,7 +82,7 @@ private:
                        : "asynchronous, but the graph was made for sums over microbatches") +
                   "; choose the schedule before the graph is differentiated");
     checkTasks(rows);
-    if (rows.rankOfStage != pipeline.rankOfStage)
+    if (rows.ranksOfStage != pipeline.ranksOfStage)
       throw Error("the rows place stages on other ranks than the programs; make rows, stages and "
                   "ranks of the plan agree");
     return rows;

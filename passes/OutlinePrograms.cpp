@@ -67,9 +67,9 @@ private:
     if (plan)
       stages = std::max<int64_t>(stages, plan->stages.size());
     std::map<int, std::vector<int>> stagesOfRank;
-    std::vector<int> ranks = ranksOfStages(plan.get(), static_cast<int>(stages));
+    std::vector<std::vector<int>> ranks = ranksOfStages(plan.get(), static_cast<int>(stages));
     for (int stage = 0; stage < stages; ++stage)
-      stagesOfRank[ranks[stage]].push_back(stage);
+      stagesOfRank[ranks[stage][0]].push_back(stage);
     for (auto &[rank, placed] : stagesOfRank)
       if (placed.size() > 1)
         throw Error(

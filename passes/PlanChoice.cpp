@@ -11,8 +11,8 @@ std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const s
   return std::make_shared<const Plan>(readPlan(file));
 }
 
-std::vector<int> ranksOfStages(const Plan *plan, int stages) {
-  std::vector<int> ranks;
+std::vector<std::vector<int>> ranksOfStages(const Plan *plan, int stages) {
+  std::vector<std::vector<int>> ranks;
   for (int stage = 0; stage < stages; ++stage) {
     bool planned = plan && stage < static_cast<int>(plan->stages.size());
     if (planned && plan->stages[stage].ranks.size() > 1)
@@ -20,8 +20,8 @@ std::vector<int> ranksOfStages(const Plan *plan, int stages) {
                   std::to_string(plan->stages[stage].ranks.size()) +
                   " replicas in the plan; replicated stages are not supported, plan with one rank "
                   "per stage");
-    ranks.push_back(planned && !plan->stages[stage].ranks.empty() ? plan->stages[stage].ranks[0]
-                                                                  : stage);
+    bool hasRanks = planned && !plan->stages[stage].ranks.empty();
+    ranks.push_back(hasRanks ? plan->stages[stage].ranks : std::vector<int>{stage});
   }
   return ranks;
 }

@@ -10,8 +10,8 @@ namespace pdc {
 /// The plan that a pass applies: the one in memory, else the file's, else null.
 std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const std::string &file);
 
-/// The rank of each stage: the plan's, else one stage per rank.
-std::vector<int> ranksOfStages(const Plan *plan, int stages);
+/// The ranks of each stage: the plan's, else one stage per rank.
+std::vector<std::vector<int>> ranksOfStages(const Plan *plan, int stages);
 
 /// The compute rows of a schedule that may hold transfers: those are placed for the edges that the
 /// programs really have.

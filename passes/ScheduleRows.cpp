@@ -138,13 +138,13 @@ static std::vector<Step> readSteps(Region &region, const TaggedEdges &edges) {
 static void readStages(ProgramOp program, int rank, Schedule &schedule) {
   for (auto stage : program.getOps<StageOp>()) {
     size_t id = stage.getId();
-    if (schedule.rankOfStage.size() <= id) {
-      schedule.rankOfStage.resize(id + 1);
+    if (schedule.ranksOfStage.size() <= id) {
+      schedule.ranksOfStage.resize(id + 1);
       schedule.slotTable.resize(id + 1, {0});
       schedule.slots.resize(id + 1, 1);
       schedule.versions.resize(id + 1, 1);
     }
-    schedule.rankOfStage[id] = rank;
+    schedule.ranksOfStage[id] = {rank};
     if (auto slots = stage.getSlots(); slots && !slots->empty()) {
       schedule.slotTable[id].assign(slots->begin(), slots->end());
       schedule.slots[id] = *llvm::max_element(schedule.slotTable[id]) + 1;
@@ -182,7 +182,7 @@ llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TaggedEdges edges = findEdges(module, Rows::training);
   Schedule schedule = readSchedule(module, Rows::training, edges);
-  std::vector<int64_t> rounds = {4 * static_cast<int64_t>(schedule.rankOfStage.size()) + 8};
+  std::vector<int64_t> rounds = {4 * schedule.stages() + 8};
   std::set<std::pair<int, int64_t>> forwarded;
   llvm::StringSet<> early;
   UnrolledRows rows = unroll(schedule, rounds);

@@ -89,8 +89,8 @@ PlayCosts playCosts(const Plan &plan) {
         {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
          stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds});
   for (const Edge &edge : plan.edges) {
-    Link link = plan.topology.linkBetween(plan.schedule.rankOfStage[edge.fromStage],
-                                          plan.schedule.rankOfStage[edge.toStage]);
+    Link link = plan.topology.linkBetween(plan.schedule.rankOf(edge.fromStage, 0),
+                                          plan.schedule.rankOf(edge.toStage, 0));
     double bytes = static_cast<double>(edge.bytes);
     costs.edges.push_back(link.latencySeconds +
                           (link.bytesPerSecond > 0 ? bytes / link.bytesPerSecond : 0));

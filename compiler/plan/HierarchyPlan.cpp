@@ -85,7 +85,7 @@ Schedule steadySchedule(const Plan &plan) {
   schedule.name = plan.scheduleName;
   schedule.asynchronous = true;
   for (const PlanStage &stage : plan.stages) {
-    schedule.rankOfStage.push_back(stage.ranks[0]);
+    schedule.ranksOfStage.push_back(stage.ranks);
     schedule.slots.push_back(stage.inFlight);
     schedule.versions.push_back(stage.weightVersions);
   }

@@ -107,8 +107,8 @@ Schedule Planner::computeRows(int stages) const {
   std::error_code error;
   if (std::filesystem::is_regular_file(request.schedule, error)) {
     Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
-    if (static_cast<int>(rows.rankOfStage.size()) != stages)
-      throw Error(request.schedule + ": has " + std::to_string(rows.rankOfStage.size()) +
+    if (rows.stages() != stages)
+      throw Error(request.schedule + ": has " + std::to_string(rows.stages()) +
                   " stages, expected " + std::to_string(stages));
     if (!rows.asynchronous && rows.microbatches != request.microbatches)
       throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
@@ -170,7 +170,7 @@ void Planner::addDepths(const std::vector<int> &stageOfUnit) {
           .peakActivations;
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (PlanStage &stage : plan.stages) {
-    stage.ranks = {plan.schedule.rankOfStage[stage.id]};
+    stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
     stage.memoryBytes =

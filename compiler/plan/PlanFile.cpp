@@ -258,6 +258,13 @@ Schedule makeRows(const Fields &top, const std::string &name, const Pipeline &pi
   }
 }
 
+std::string listOf(const std::vector<int> &ranks) {
+  std::string text;
+  for (int rank : ranks)
+    text += (text.empty() ? "" : ",") + std::to_string(rank);
+  return text;
+}
+
 /// Rows are proven again: a file is a file.
 void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   std::string text;
@@ -277,19 +284,19 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   if (text.empty()) {
     Pipeline pipeline{static_cast<int>(plan.stages.size()), {}, plan.microbatches};
     for (const PlanStage &stage : plan.stages)
-      pipeline.rankOfStage.push_back(stage.ranks[0]);
+      pipeline.ranksOfStage.push_back(stage.ranks);
     rows = makeRows(top, plan.scheduleName, pipeline);
   } else {
     rows = parseSchedule(text, file + ": rows");
   }
-  if (rows.rankOfStage.size() != plan.stages.size())
+  if (rows.ranksOfStage.size() != plan.stages.size())
     top.refuse("rows", "expected " + std::to_string(plan.stages.size()) + " stages, found " +
-                           std::to_string(rows.rankOfStage.size()));
+                           std::to_string(rows.stages()));
   for (size_t stage = 0; stage < plan.stages.size(); ++stage)
-    if (rows.rankOfStage[stage] != plan.stages[stage].ranks[0])
+    if (rows.ranksOfStage[stage] != plan.stages[stage].ranks)
       top.refuse("rows", "stage " + std::to_string(stage) + " stands on rank " +
-                             std::to_string(rows.rankOfStage[stage]) + ", expected rank " +
-                             std::to_string(plan.stages[stage].ranks[0]) + " as in stages");
+                             listOf(rows.ranksOfStage[stage]) + ", expected rank " +
+                             listOf(plan.stages[stage].ranks) + " as in stages");
   if (rows.name != plan.scheduleName)
     top.refuse("schedule",
                "expected '" + rows.name + "' as in rows, found '" + plan.scheduleName + "'");

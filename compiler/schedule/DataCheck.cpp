@@ -60,9 +60,7 @@ private:
   Occupant &take(int rank, const Step &step);
   Occupant &find(int rank, const Step &step);
   bool hasEnded(int stage, const Occupant &occupant) const;
-  bool isLocal(const Edge &edge) const {
-    return schedule.rankOfStage[edge.fromStage] == schedule.rankOfStage[edge.toStage];
-  }
+  bool isLocal(const Edge &edge) const { return schedule.shareRanks(edge.fromStage, edge.toStage); }
   int64_t dueVersion(const Task &task) const;
 
   const Schedule &schedule;
@@ -77,7 +75,7 @@ private:
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
     : schedule(schedule), edges(edges), rounds(std::move(counts)), rows(unroll(schedule, rounds)),
-      split(findSplitStages(schedule)), stages(schedule.rankOfStage.size()) {
+      split(findSplitStages(schedule)), stages(schedule.stages()) {
   checkTables();
   int64_t start = 0;
   for (int64_t round : rounds) {
@@ -288,7 +286,7 @@ void Replay::end(int rank, const Action &action) {
       compute(rank, step);
     if (step.kind == StepKind::allReduce)
       for (size_t stage = 0; stage < stages.size(); ++stage)
-        if (schedule.rankOfStage[stage] == rank)
+        if (schedule.rankOf(static_cast<int>(stage), 0) == rank)
           stages[stage].summedOverRanks = true;
   }
 }
@@ -353,7 +351,7 @@ void checkData(const Schedule &schedule, std::span<const Edge> edges) {
     return Replay(schedule, edges, {0, 0}).run();
   // Lifetimes are bounded by the slots: when every slot and version has been taken anew twice, and
   // the number of iterations has met every residue of the tables, nothing new can happen.
-  int64_t longest = 2 * static_cast<int64_t>(schedule.rankOfStage.size()) + 2;
+  int64_t longest = 2 * schedule.stages() + 2;
   for (const std::vector<int> &table : schedule.slotTable)
     longest = std::max(longest, 2 * static_cast<int64_t>(table.size()) + 2);
   for (int versions : schedule.versions)

@@ -159,7 +159,7 @@ std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
     return runStrictly(schedule, 1, {}).deadlock;
   if (std::optional<Deadlock> drift = findDrift(schedule))
     return drift;
-  int64_t longest = 16 * static_cast<int64_t>(schedule.rankOfStage.size()) + 64;
+  int64_t longest = 16 * schedule.stages() + 64;
   Components components = findComponents(schedule);
   std::vector<std::set<State>> seen(components.size());
   std::vector<bool> steady(components.size());

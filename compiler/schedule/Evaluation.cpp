@@ -13,8 +13,7 @@ Schedule evaluation(const Pipeline &pipeline) {
   schedule.microbatches = 1;
   schedule.period = 1;
   for (int stage = 0; stage < pipeline.stages; ++stage)
-    schedule.ranks[pipeline.rankOfStage[stage]].repeat.push_back(
-        runStep(stage, Phase::evaluate, 0));
+    schedule.ranks[schedule.rankOf(stage, 0)].repeat.push_back(runStep(stage, Phase::evaluate, 0));
   return schedule;
 }
 

@@ -36,7 +36,7 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
 }
 
 StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
-  int stages = static_cast<int>(schedule.rankOfStage.size());
+  int stages = schedule.stages();
   PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
   int64_t settle = 4 * stages + 8;
@@ -84,11 +84,12 @@ std::vector<Placed> transfersOf(int rank, const Schedule &schedule, std::span<co
                                 const StartTimes &times, const std::vector<Task> &tasks) {
   std::vector<Placed> placed;
   for (const Edge &edge : edges) {
-    int from = schedule.rankOfStage[edge.fromStage], to = schedule.rankOfStage[edge.toStage];
-    if (from == to || (from != rank && to != rank))
+    if (schedule.shareRanks(edge.fromStage, edge.toStage))
       continue;
     for (const Task &producer : tasks) {
-      if (!produces(producer, edge))
+      int from = schedule.rankOf(edge.fromStage, producer.microbatch);
+      int to = schedule.rankOf(edge.toStage, producer.microbatch);
+      if (!produces(producer, edge) || (from != rank && to != rank))
         continue;
       auto consumer = std::ranges::find_if(tasks, [&](const Task &task) {
         return consumes(task, edge) && task.microbatch == producer.microbatch;
@@ -165,8 +166,7 @@ void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges, const 
 
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges) {
   StartTimes times(schedule, edges);
-  int64_t iterations =
-      schedule.asynchronous ? 3 * static_cast<int64_t>(schedule.rankOfStage.size()) + 4 : 0;
+  int64_t iterations = schedule.asynchronous ? 3 * schedule.stages() + 4 : 0;
   std::vector<int64_t> rounds = {iterations};
   std::vector<Task> tasks;
   for (const auto &actions : unroll(schedule, rounds).ranks)

@@ -1,6 +1,7 @@
 #include "compiler/schedule/Grid.h"
 
 #include "compiler/schedule/Play.h"
+#include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
 #include <cmath>
@@ -72,14 +73,14 @@ std::optional<Task> nextRun(const Stall &stall, int rank) {
 } // namespace
 
 int64_t iterationsToDraw(const Schedule &schedule) {
-  return schedule.asynchronous ? static_cast<int64_t>(schedule.rankOfStage.size()) + 2 : 1;
+  return schedule.asynchronous ? schedule.stages() + 2 : 1;
 }
 
 std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int64_t iterations,
                      std::optional<Mark> mark) {
   size_t ranks = schedule.ranks.size();
-  bool onePerRank = ranks == schedule.rankOfStage.size() &&
-                    std::is_sorted(schedule.rankOfStage.begin(), schedule.rankOfStage.end());
+  bool onePerRank =
+      schedule.ranksOfStage == straightPipeline(static_cast<int>(ranks), 1).ranksOfStage;
   Timeline timeline =
       play(schedule, edges, unitCosts(schedule), TransferModel::overlapped, iterations);
   std::vector<Line> lines(ranks);

@@ -22,7 +22,7 @@ Schedule pipedream(const Pipeline &pipeline) {
   schedule.microbatches = 1;
   schedule.period = 1;
   for (int stage = 0; stage < pipeline.stages; ++stage) {
-    RankRows &rows = schedule.ranks[pipeline.rankOfStage[stage]];
+    RankRows &rows = schedule.ranks[schedule.rankOf(stage, 0)];
     int ahead = pipeline.stages - 1 - stage;
     for (int forward = 0; forward < ahead; ++forward)
       rows.warmUp.push_back(runStep(stage, Phase::forward, forward));

@@ -111,7 +111,8 @@ void Player::deliver(const Task &task, double end) {
   for (const Edge &edge : edges) {
     if (!produces(task, edge))
       continue;
-    int from = schedule.rankOfStage[edge.fromStage], to = schedule.rankOfStage[edge.toStage];
+    int from = schedule.rankOf(edge.fromStage, task.microbatch);
+    int to = schedule.rankOf(edge.toStage, task.microbatch);
     double seconds = from == to || costs.edges.empty() ? 0 : costs.edges[edge.id];
     double start = from == to ? end : std::max(end, linkFree[{from, to}]);
     arrived[{edge.id, task.microbatch}] = start + seconds;
@@ -215,7 +216,7 @@ void Player::summarise() {
   timeline.seconds = *std::max_element(clock.begin(), clock.end());
   for (int rank = 0; rank < ranks; ++rank)
     timeline.idle.push_back(timeline.seconds - busy[rank]);
-  timeline.peakActivations = peakActivations(rows, static_cast<int>(schedule.rankOfStage.size()));
+  timeline.peakActivations = peakActivations(rows, schedule.stages());
   std::stable_sort(timeline.events.begin(), timeline.events.end(),
                    [](const Event &a, const Event &b) {
                      return std::pair(a.start, a.rank) < std::pair(b.start, b.rank);
@@ -279,7 +280,7 @@ double secondsPerUpdate(const Schedule &schedule, std::span<const Edge> edges,
     return play(schedule, edges, costs, model).seconds;
   // Long enough for the slowest rank's rhythm to have reached every other: the difference of two
   // runs of equal warm-up and drain is steady state alone.
-  int64_t settle = 4 * static_cast<int64_t>(schedule.rankOfStage.size()) + 8;
+  int64_t settle = 4 * schedule.stages() + 8;
   double few = play(schedule, edges, costs, model, settle).seconds;
   double many = play(schedule, edges, costs, model, 2 * settle).seconds;
   return (many - few) / static_cast<double>(settle * schedule.period);

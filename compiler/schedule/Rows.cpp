@@ -33,7 +33,7 @@ static int64_t countEntries(const std::vector<Step> &rows, int stage) {
 int64_t microbatchesOfRound(const Schedule &schedule, int64_t iterations) {
   if (!schedule.asynchronous)
     return schedule.microbatches;
-  const RankRows &rows = schedule.ranks[schedule.rankOfStage[0]];
+  const RankRows &rows = schedule.ranks[schedule.rankOf(0, 0)];
   return countEntries(rows.warmUp, 0) + iterations * countEntries(rows.repeat, 0) +
          countEntries(rows.drain, 0);
 }
@@ -64,7 +64,7 @@ bool isEnd(Phase end, const Task &task) {
 }
 
 std::vector<bool> findSplitStages(const Schedule &schedule) {
-  std::vector<bool> split(schedule.rankOfStage.size());
+  std::vector<bool> split(schedule.stages());
   for (const RankRows &rows : schedule.ranks)
     for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
       for (const Step &step : *part)
@@ -92,7 +92,7 @@ std::vector<Edge> chainEdges(int stages) {
 }
 
 void checkEdges(const Schedule &schedule, std::span<const Edge> edges) {
-  int stages = static_cast<int>(schedule.rankOfStage.size());
+  int stages = schedule.stages();
   for (size_t i = 0; i < edges.size(); ++i) {
     const Edge &edge = edges[i];
     if (edge.id != static_cast<int>(i))

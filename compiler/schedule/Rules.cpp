@@ -2,6 +2,8 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Text.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 namespace {
@@ -9,7 +11,7 @@ namespace {
 class RowRules {
 public:
   RowRules(const Schedule &schedule, std::span<const Edge> edges)
-      : schedule(schedule), edges(edges), hasRun(schedule.rankOfStage.size()) {}
+      : schedule(schedule), edges(edges), hasRun(schedule.stages()) {}
 
   void check();
 
@@ -31,17 +33,21 @@ private:
 };
 
 void RowRules::checkShape() const {
-  if (schedule.rankOfStage.empty() || schedule.ranks.empty())
+  if (schedule.ranksOfStage.empty() || schedule.ranks.empty())
     refuse("expected at least one stage and one rank");
-  for (int rank : schedule.rankOfStage)
-    if (rank < 0 || rank >= static_cast<int>(schedule.ranks.size()))
-      refuse("a stage is placed on rank " + std::to_string(rank) + ", but there are " +
-             std::to_string(schedule.ranks.size()));
+  for (const std::vector<int> &ranks : schedule.ranksOfStage) {
+    if (ranks.empty())
+      refuse("a stage has no rank");
+    for (int rank : ranks)
+      if (rank < 0 || rank >= static_cast<int>(schedule.ranks.size()))
+        refuse("a stage is placed on rank " + std::to_string(rank) + ", but there are " +
+               std::to_string(schedule.ranks.size()));
+  }
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
-      if (stage < 0 || stage >= static_cast<int>(schedule.rankOfStage.size()))
+      if (stage < 0 || stage >= schedule.stages())
         refuse("edge '" + edge.tensor + "' names stage " + std::to_string(stage) +
-               ", but there are " + std::to_string(schedule.rankOfStage.size()));
+               ", but there are " + std::to_string(schedule.stages()));
   if (schedule.microbatches < 1)
     refuse("expected at least 1 microbatch, found " + std::to_string(schedule.microbatches));
   if (schedule.asynchronous && schedule.period < 1)
@@ -53,12 +59,12 @@ void RowRules::checkShape() const {
 
 void RowRules::checkTask(int rank, const Step &step) const {
   const Task &task = step.task;
-  if (task.stage < 0 || task.stage >= static_cast<int>(schedule.rankOfStage.size()))
-    refuse(rank, step, "there are " + std::to_string(schedule.rankOfStage.size()) + " stages");
-  if (schedule.rankOfStage[task.stage] != rank)
+  if (task.stage < 0 || task.stage >= schedule.stages())
+    refuse(rank, step, "there are " + std::to_string(schedule.stages()) + " stages");
+  int64_t microbatch = std::max<int64_t>(task.microbatch, 0);
+  if (int placed = schedule.rankOf(task.stage, microbatch); placed != rank)
     refuse(rank, step,
-           "stage " + std::to_string(task.stage) + " is placed on rank " +
-               std::to_string(schedule.rankOfStage[task.stage]));
+           "stage " + std::to_string(task.stage) + " is placed on rank " + std::to_string(placed));
   if (task.microbatch < 0 || (!schedule.asynchronous && task.microbatch >= schedule.microbatches))
     refuse(rank, step,
            "expected microbatches from 0 to " + std::to_string(schedule.microbatches - 1));
@@ -74,7 +80,7 @@ void RowRules::checkTransfer(int rank, const Step &step) const {
            "edge '" + edge.tensor + "' goes from stage " + std::to_string(edge.fromStage) +
                letter(edge.producer) + " to stage " + std::to_string(edge.toStage) +
                letter(edge.consumer));
-  int peer = schedule.rankOfStage[send ? edge.toStage : edge.fromStage];
+  int peer = schedule.rankOf(send ? edge.toStage : edge.fromStage, step.task.microbatch);
   if (peer == rank)
     refuse(rank, step, "edge '" + edge.tensor + "' stays on this rank");
   if (step.peer != peer)

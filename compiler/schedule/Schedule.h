@@ -9,7 +9,13 @@
 namespace pdc {
 
 enum class Phase : uint8_t {
-  forward, backward, backwardInput, backwardWeight, update, prepare, evaluate
+  forward,
+  backward,
+  backwardInput,
+  backwardWeight,
+  update,
+  prepare,
+  evaluate
 };
 
 /// F, B, I, W, U, P, E.
@@ -46,9 +52,9 @@ enum class StepKind : uint8_t { run, send, receive, allReduce };
 /// iteration i adds i * period.
 struct Step {
   StepKind kind = StepKind::run;
-  Task task;         ///< run: the task; send, receive: the task that produced or will consume it
-  int edge = -1;     ///< send, receive: Edge::id
-  int peer = -1;     ///< send, receive: the other rank
+  Task task;     ///< run: the task; send, receive: the task that produced or will consume it
+  int edge = -1; ///< send, receive: Edge::id
+  int peer = -1; ///< send, receive: the other rank
 
   bool operator==(const Step &) const = default;
 };
@@ -69,14 +75,23 @@ struct Schedule {
   /// Microbatches that one iteration of `repeat` advances (asynchronous only).
   int64_t period = 0;
   std::vector<RankRows> ranks;
-  /// Rank of each stage (later: several with replicas).
-  std::vector<int> rankOfStage;
+  /// The ranks of each stage, its replicas: microbatch k of a stage with r of them runs on the one
+  /// at k % r. Two stages share all of their ranks or none.
+  std::vector<std::vector<int>> ranksOfStage;
   /// Per stage: microbatches in flight at most, i.e. slots for stashed activations.
   std::vector<int> slots;
   /// Per stage: the slot of microbatch k is slotTable[stage][k % size].
   std::vector<std::vector<int>> slotTable;
   /// Per stage: weight versions alive at once.
   std::vector<int> versions;
+
+  int stages() const { return static_cast<int>(ranksOfStage.size()); }
+  int64_t replicas(int stage) const { return static_cast<int64_t>(ranksOfStage[stage].size()); }
+  int rankOf(int stage, int64_t microbatch) const {
+    return ranksOfStage[stage][microbatch % replicas(stage)];
+  }
+  /// Whether what goes from one stage to the other stays on its rank.
+  bool shareRanks(int stage, int other) const { return ranksOfStage[stage] == ranksOfStage[other]; }
 };
 
 } // namespace pdc

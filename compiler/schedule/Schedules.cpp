@@ -47,21 +47,33 @@ Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges) {
 }
 
 int Pipeline::ranks() const {
-  return rankOfStage.empty() ? 0 : *std::max_element(rankOfStage.begin(), rankOfStage.end()) + 1;
+  int most = -1;
+  for (const std::vector<int> &ranks : ranksOfStage)
+    for (int rank : ranks)
+      most = std::max(most, rank);
+  return most + 1;
 }
 
 std::vector<int> Pipeline::stagesOfRank(int rank) const {
   std::vector<int> found;
   for (int stage = 0; stage < stages; ++stage)
-    if (rankOfStage[stage] == rank)
+    if (std::ranges::find(ranksOfStage[stage], rank) != ranksOfStage[stage].end())
       found.push_back(stage);
   return found;
 }
 
 Pipeline straightPipeline(int stages, int64_t microbatches) {
-  Pipeline pipeline{stages, {}, microbatches};
-  for (int stage = 0; stage < stages; ++stage)
-    pipeline.rankOfStage.push_back(stage);
+  return replicatedPipeline(std::vector<int>(std::max(stages, 0), 1), microbatches);
+}
+
+Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches) {
+  Pipeline pipeline{static_cast<int>(replicas.size()), {}, microbatches};
+  int rank = 0;
+  for (int count : replicas) {
+    std::vector<int> &ranks = pipeline.ranksOfStage.emplace_back();
+    while (static_cast<int>(ranks.size()) < count)
+      ranks.push_back(rank++);
+  }
   return pipeline;
 }
 
@@ -71,12 +83,17 @@ static void checkPipeline(const Pipeline &pipeline) {
   if (pipeline.microbatches < 1)
     throw Error("a minibatch needs at least 1 microbatch, found " +
                 std::to_string(pipeline.microbatches));
-  if (pipeline.rankOfStage.size() != static_cast<size_t>(pipeline.stages))
-    throw Error("expected a rank for each of " + std::to_string(pipeline.stages) +
-                " stages, found " + std::to_string(pipeline.rankOfStage.size()));
-  for (int rank : pipeline.rankOfStage)
-    if (rank < 0)
-      throw Error("the rank of a stage is negative: " + std::to_string(rank));
+  if (pipeline.ranksOfStage.size() != static_cast<size_t>(pipeline.stages))
+    throw Error("expected ranks for each of " + std::to_string(pipeline.stages) +
+                " stages, found " + std::to_string(pipeline.ranksOfStage.size()));
+  for (const std::vector<int> &ranks : pipeline.ranksOfStage) {
+    if (ranks.size() != 1)
+      throw Error("a stage with " + std::to_string(ranks.size()) +
+                  " replicas is not available yet, expected 1");
+    for (int rank : ranks)
+      if (rank < 0)
+        throw Error("the rank of a stage is negative: " + std::to_string(rank));
+  }
   for (int rank = 0; rank < pipeline.ranks(); ++rank)
     if (pipeline.stagesOfRank(rank).empty())
       throw Error("rank " + std::to_string(rank) + " has no stage");
@@ -87,7 +104,7 @@ Schedule emptySchedule(std::string_view name, const Pipeline &pipeline) {
   Schedule schedule;
   schedule.name = name;
   schedule.microbatches = pipeline.microbatches;
-  schedule.rankOfStage = pipeline.rankOfStage;
+  schedule.ranksOfStage = pipeline.ranksOfStage;
   schedule.ranks.resize(pipeline.ranks());
   return schedule;
 }
@@ -97,7 +114,7 @@ Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
   std::vector<Edge> edges = chainEdges(pipeline.stages);
   for (const Event &event : play(apart, edges, unitCosts(apart)).events)
     if (event.kind == StepKind::run)
-      schedule.ranks[pipeline.rankOfStage[event.task.stage]].warmUp.push_back(
+      schedule.ranks[schedule.rankOf(event.task.stage, event.task.microbatch)].warmUp.push_back(
           {StepKind::run, event.task});
   closeMinibatch(schedule, pipeline);
   return schedule;

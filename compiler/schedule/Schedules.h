@@ -12,9 +12,10 @@ namespace pdc {
 /// What a schedule is made for.
 struct Pipeline {
   int stages = 1;
-  /// Rank of each stage; several stages may share one.
-  std::vector<int> rankOfStage;
-  /// Microbatches per update (asynchronous schedules ignore it: each is its own update).
+  /// As in Schedule: the replicas of each stage; several stages may share their ranks.
+  std::vector<std::vector<int>> ranksOfStage;
+  /// Microbatches per update of the whole model, all replicas together (asynchronous schedules
+  /// ignore it: a stage updates behind each microbatch of every replica).
   int64_t microbatches = 1;
 
   int ranks() const;
@@ -23,6 +24,8 @@ struct Pipeline {
 
 /// One stage per rank, in order.
 Pipeline straightPipeline(int stages, int64_t microbatches);
+/// Stages with so many replicas each, on ranks of their own, in order.
+Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches);
 
 /// The compute rows only: transfers, slots and versions are added by `completeSchedule`.
 Schedule gpipe(const Pipeline &pipeline);

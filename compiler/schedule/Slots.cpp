@@ -19,7 +19,7 @@ using Lifetimes = std::map<int64_t, Lifetime>; ///< by microbatch
 
 std::vector<Lifetimes> lifetimesOf(const Schedule &schedule, const UnrolledRows &rows,
                                    std::span<const Edge> edges) {
-  std::vector<Lifetimes> result(schedule.rankOfStage.size());
+  std::vector<Lifetimes> result(schedule.stages());
   auto touch = [&](int stage, int64_t microbatch, size_t action) {
     auto [entry, isNew] = result[stage].try_emplace(microbatch, Lifetime{action, action});
     entry->second.last = std::max(entry->second.last, action);
@@ -33,7 +33,7 @@ std::vector<Lifetimes> lifetimesOf(const Schedule &schedule, const UnrolledRows 
         // Stages of one rank read each other's outboxes in place.
         for (const Edge &edge : edges)
           if (step.kind == StepKind::run && consumes(step.task, edge) &&
-              schedule.rankOfStage[edge.fromStage] == schedule.rankOfStage[edge.toStage])
+              schedule.shareRanks(edge.fromStage, edge.toStage))
             touch(edge.fromStage, step.task.microbatch, i);
       }
   return result;
@@ -95,7 +95,7 @@ std::vector<int> tableOf(const Schedule &schedule, const Lifetimes &lifetimes) {
 } // namespace
 
 void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
-  int64_t iterations = 4 * static_cast<int64_t>(schedule.rankOfStage.size()) + 8;
+  int64_t iterations = 4 * schedule.stages() + 8;
   std::vector<int64_t> rounds = {schedule.asynchronous ? iterations : 0};
   schedule.slotTable.clear();
   schedule.slots.clear();
@@ -106,12 +106,12 @@ void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
 }
 
 void assignVersions(Schedule &schedule) {
-  schedule.versions.assign(schedule.rankOfStage.size(), 1);
+  schedule.versions.assign(schedule.stages(), 1);
   if (!schedule.asynchronous)
     return;
-  std::vector<int64_t> rounds = {4 * static_cast<int64_t>(schedule.rankOfStage.size()) + 8};
-  std::vector<int64_t> updates(schedule.rankOfStage.size());
-  std::vector<std::map<int64_t, int64_t>> held(schedule.rankOfStage.size());
+  std::vector<int64_t> rounds = {4 * schedule.stages() + 8};
+  std::vector<int64_t> updates(schedule.stages());
+  std::vector<std::map<int64_t, int64_t>> held(schedule.stages());
   for (const auto &actions : unroll(schedule, rounds).ranks)
     for (const Action &action : actions) {
       const Step &step = action.steps[0];

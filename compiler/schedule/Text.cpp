@@ -34,8 +34,9 @@ std::string printSchedule(const Schedule &schedule) {
   if (schedule.asynchronous)
     out << "asynchronous\nperiod " << schedule.period << "\n";
   out << "microbatches " << schedule.microbatches << "\nstages";
-  for (int rank : schedule.rankOfStage)
-    out << " " << rank;
+  for (const std::vector<int> &ranks : schedule.ranksOfStage)
+    for (size_t i = 0; i < ranks.size(); ++i)
+      out << (i ? "," : " ") << ranks[i];
   out << "\n";
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     printPart(out, rank, "", schedule.ranks[rank].warmUp);
@@ -63,6 +64,7 @@ private:
   }
   void parseLine(const std::string &text);
   void parseRank(std::istringstream &words);
+  std::vector<int> parseRanks(const std::string &word);
   int64_t number(const std::string &word, int64_t least, int64_t most) const;
   Step step(std::string_view word) const;
   Task task(std::string_view &word) const;
@@ -146,6 +148,17 @@ void Parser::parseRank(std::istringstream &words) {
   }
 }
 
+/// "2" or, of a stage with replicas, "0,1,2".
+std::vector<int> Parser::parseRanks(const std::string &word) {
+  std::vector<int> ranks;
+  std::istringstream parts(word);
+  for (std::string part; std::getline(parts, part, ',');) {
+    ranks.push_back(static_cast<int>(number(part, 0, kMostRanks)));
+    schedule.ranks.resize(std::max<size_t>(schedule.ranks.size(), ranks.back() + 1));
+  }
+  return ranks;
+}
+
 void Parser::parseLine(const std::string &text) {
   std::istringstream words(text);
   std::string word;
@@ -163,10 +176,7 @@ void Parser::parseLine(const std::string &text) {
     schedule.period = number(word, 1, INT32_MAX);
   else if (word == "stages") {
     while (words >> word)
-      schedule.rankOfStage.push_back(static_cast<int>(number(word, 0, kMostRanks)));
-    for (int rank : schedule.rankOfStage)
-      if (rank >= static_cast<int>(schedule.ranks.size()))
-        schedule.ranks.resize(rank + 1);
+      schedule.ranksOfStage.push_back(parseRanks(word));
   } else
     refuse("expected schedule, asynchronous, microbatches, period, stages or rank, found '" + word +
            "'");
@@ -178,7 +188,7 @@ Schedule Parser::parse(std::string_view text) {
     ++line;
     parseLine(one);
   }
-  if (schedule.rankOfStage.empty())
+  if (schedule.ranksOfStage.empty())
     refuse("expected a line 'stages' with the rank of each stage");
   if (schedule.name.empty())
     schedule.name = "rows";

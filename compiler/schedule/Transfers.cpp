@@ -9,7 +9,7 @@ namespace pdc {
 namespace {
 
 bool crosses(const Schedule &schedule, const Edge &edge) {
-  return schedule.rankOfStage[edge.fromStage] != schedule.rankOfStage[edge.toStage];
+  return !schedule.shareRanks(edge.fromStage, edge.toStage);
 }
 
 bool hasTransfers(const Schedule &schedule) {
@@ -31,12 +31,13 @@ std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step
     bool isRun = step.kind == StepKind::run;
     for (const Edge &edge : edges)
       if (isRun && consumes(step.task, edge) && crosses(schedule, edge))
-        result.push_back(
-            {StepKind::receive, step.task, edge.id, schedule.rankOfStage[edge.fromStage]});
+        result.push_back({StepKind::receive, step.task, edge.id,
+                          schedule.rankOf(edge.fromStage, step.task.microbatch)});
     result.push_back(step);
     for (const Edge &edge : edges)
       if (isRun && produces(step.task, edge) && crosses(schedule, edge))
-        result.push_back({StepKind::send, step.task, edge.id, schedule.rankOfStage[edge.toStage]});
+        result.push_back({StepKind::send, step.task, edge.id,
+                          schedule.rankOf(edge.toStage, step.task.microbatch)});
   }
   return result;
 }

@@ -53,7 +53,7 @@ TEST(Grid, Evaluation) {
 }
 
 TEST(Grid, SeveralStagesOnARank) {
-  Schedule schedule = oneFOneB({4, {0, 1, 0, 1}, 2});
+  Schedule schedule = oneFOneB({4, {{0}, {1}, {0}, {1}}, 2});
   EXPECT_EQ(drawGrid(schedule, chainEdges(4)),
             "rank 0  0F0 0F1 2F0 2F1 .   2B0 .   0B0 2B1 .   0B1\n"
             "rank 1  .   1F0 1F1 3F0 3B0 3F1 1B0 3B1 .   1B1 .\n");

@@ -21,7 +21,7 @@ Schedule complete(const char *name, int stages, int64_t microbatches) {
 }
 
 std::string refusal(const Schedule &schedule) {
-  std::vector<Edge> edges = chainEdges(static_cast<int>(schedule.rankOfStage.size()));
+  std::vector<Edge> edges = chainEdges(schedule.stages());
   try {
     proveNoDeadlock(schedule, edges);
     checkData(schedule, edges);

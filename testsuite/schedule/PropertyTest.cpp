@@ -189,8 +189,10 @@ TEST(Property, BackwardAscendsAtEveryStage) {
 
 TEST(Property, SeveralStagesOnARank) {
   for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
-    for (std::vector<int> ranks :
-         {std::vector{0, 0, 1, 1}, {0, 1, 0, 1}, {0, 1, 1, 0}, {0, 0, 0, 0}})
+    for (std::vector<std::vector<int>> ranks : {std::vector<std::vector<int>>{{0}, {0}, {1}, {1}},
+                                                {{0}, {1}, {0}, {1}},
+                                                {{0}, {1}, {1}, {0}},
+                                                {{0}, {0}, {0}, {0}}})
       for (int64_t microbatches : {1, 3, 8}) {
         Schedule made = findSchedule(name).make({4, ranks, microbatches});
         EXPECT_NO_THROW(completeSchedule(made, chainEdges(4)));
@@ -207,7 +209,7 @@ TEST(Property, LoopsOfStages) {
                                           << ", m = " << microbatches);
           Pipeline pipeline{ranks * chunks, {}, microbatches};
           for (int stage = 0; stage < pipeline.stages; ++stage)
-            pipeline.rankOfStage.push_back(stage % ranks);
+            pipeline.ranksOfStage.push_back({stage % ranks});
           EXPECT_NO_THROW(completeSchedule(kind.make(pipeline), chainEdges(pipeline.stages)));
         }
 }
@@ -223,11 +225,11 @@ TEST(Property, TransferSecondsDelay) {
 TEST(Property, RefusesWhatCannotBe) {
   EXPECT_THROW(findSchedule("1f2b"), Error);
   EXPECT_THROW(gpipe({0, {}, 1}), Error);
-  EXPECT_THROW(gpipe({2, {0}, 1}), Error);
-  EXPECT_THROW(gpipe({2, {0, 2}, 1}), Error);
-  EXPECT_THROW(gpipe({2, {0, -1}, 1}), Error);
+  EXPECT_THROW(gpipe({2, {{0}}, 1}), Error);
+  EXPECT_THROW(gpipe({2, {{0}, {2}}, 1}), Error);
+  EXPECT_THROW(gpipe({2, {{0}, {-1}}, 1}), Error);
   EXPECT_THROW(gpipe(straightPipeline(2, 0)), Error);
-  EXPECT_THROW(pipedream({2, {0, 0}, 1}), Error);
+  EXPECT_THROW(pipedream({2, {{0}, {0}}, 1}), Error);
 }
 
 } // namespace

@@ -203,7 +203,7 @@ Word Rank::readInputs(const Task &task, Word word) {
   for (const Edge &edge : edges) {
     if (edge.toStage != task.stage || !isEnd(edge.consumer, task.phase))
       continue;
-    bool local = schedule.rankOfStage[edge.fromStage] == rank;
+    bool local = schedule.rankOf(edge.fromStage, task.microbatch) == rank;
     word = mix(word, local ? slot(edge.fromStage, task.microbatch).outbox[edge.id]
                            : slot(task.stage, task.microbatch).inbox[edge.id]);
   }
@@ -279,7 +279,7 @@ void Rank::run() {
 
 std::optional<Weights> runPipeline(const Schedule &schedule, const std::vector<Edge> &edges,
                                    const std::vector<int64_t> &rounds, bool byEdge) {
-  std::vector<Stage> stages(schedule.rankOfStage.size());
+  std::vector<Stage> stages(schedule.stages());
   for (size_t i = 0; i < stages.size(); ++i) {
     Slot empty{std::vector<Word>(edges.size()), std::vector<Word>(edges.size())};
     stages[i].slots.assign(*std::ranges::max_element(schedule.slotTable[i]) + 1, empty);
@@ -327,7 +327,7 @@ Passed passThrough(const Weights &weights, const std::vector<Edge> &edges, int64
 }
 
 std::vector<bool> splitStages(const Schedule &schedule) {
-  std::vector<bool> split(schedule.rankOfStage.size());
+  std::vector<bool> split(schedule.stages());
   for (const RankRows &rank : schedule.ranks)
     for (const std::vector<Step> *part : {&rank.warmUp, &rank.repeat, &rank.drain})
       for (const Step &step : *part)
@@ -338,7 +338,7 @@ std::vector<bool> splitStages(const Schedule &schedule) {
 
 Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edges,
                          const std::vector<int64_t> &rounds) {
-  int stages = static_cast<int>(schedule.rankOfStage.size());
+  int stages = schedule.stages();
   std::vector<Weights> history(1); ///< by version
   for (int stage = 0; stage < stages; ++stage)
     history[0].push_back(initialWeight(stage));
@@ -377,7 +377,7 @@ Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edge
 } // namespace
 
 bool runsCorrectly(const Schedule &schedule, const std::vector<Edge> &edges) {
-  int64_t stages = static_cast<int64_t>(schedule.rankOfStage.size());
+  int64_t stages = schedule.stages();
   std::vector<int64_t> rounds = {2 * stages + 3, 2, stages};
   Weights expected = followUpdateRule(schedule, edges, rounds);
   return runPipeline(schedule, edges, rounds, false) == expected &&

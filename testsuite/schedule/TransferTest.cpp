@@ -83,10 +83,10 @@ TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
   std::mt19937 random(9);
   for (int round = 0; round < 100; ++round) {
     int stages = 2 + static_cast<int>(random() % 5);
-    std::vector<int> ranks;
+    std::vector<std::vector<int>> ranks;
     for (int stage = 0; stage < stages; ++stage)
-      ranks.push_back(static_cast<int>(random() % 2));
-    ranks[0] = 0, ranks.back() = 1;
+      ranks.push_back({static_cast<int>(random() % 2)});
+    ranks[0] = {0}, ranks.back() = {1};
     std::vector<Edge> edges = randomEdges(stages, random);
     Schedule made = synchronous[random() % synchronous.size()].make({stages, ranks, 1 + round % 7});
     Schedule schedule;
