@@ -1,13 +1,14 @@
 #include "compiler/Error.h"
+#include "compiler/schedule/GradientSums.h"
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Strict.h"
 #include "compiler/schedule/Text.h"
 
 #include <algorithm>
 #include <set>
-#include <utility>
 
 namespace pdc {
 
@@ -23,18 +24,10 @@ struct Occupant {
   int64_t version = 0;                    ///< that the forward pass read
 };
 
-/// What one kind of backward task has added up.
-struct Sums {
-  int64_t last = -1;
-  std::vector<int64_t> microbatches; ///< since the last update
-};
-
 struct StageState {
   std::vector<Occupant> slots;
   int64_t version = 0; ///< updates so far
-  /// By the phase that adds to them: input gradients have sums too (the scale of a normalisation).
-  std::map<Phase, Sums> sums;
-  bool summedOverRanks = false;
+  GradientSums sums;
 };
 
 class Replay {
@@ -53,10 +46,16 @@ private:
   void findInputs(int rank, const Step &step, const Occupant &self) const;
   void forward(int rank, const Step &step, Occupant &self);
   void backward(int rank, const Step &step, const Occupant &self);
-  void addGradient(int rank, const Step &step);
+  void checkGradients(int rank, const Step &step);
+  void reduceGradients(int rank, const Step &step);
+  void sumOverRanks(int rank, const Step &step);
   void update(int rank, const Step &step);
   void checkEnd() const;
 
+  StageState &stateOf(int rank, int stage) { return stages[stage][replicas[rank][stage]]; }
+  const StageState &stateOf(int rank, int stage) const {
+    return stages[stage][replicas[rank][stage]];
+  }
   Occupant &take(int rank, const Step &step);
   Occupant &find(int rank, const Step &step);
   bool hasEnded(int stage, const Occupant &occupant) const;
@@ -69,21 +68,30 @@ private:
   UnrolledRows rows;
   std::vector<int64_t> roundStarts;
   std::vector<bool> split;
-  std::vector<StageState> stages;
+  std::vector<int64_t> ahead;
+  std::vector<std::vector<int>> replicas;                    ///< by rank and stage
+  std::vector<std::vector<StageState>> stages;               ///< by stage and replica
   std::map<std::pair<int, int>, std::vector<Step>> messages; ///< on their way, by ranks
 };
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
     : schedule(schedule), edges(edges), rounds(std::move(counts)), rows(unroll(schedule, rounds)),
-      split(findSplitStages(schedule)), stages(schedule.stages()) {
+      split(findSplitStages(schedule)), ahead(forwardsAhead(schedule.ranksOfStage, true)),
+      replicas(schedule.ranks.size()), stages(schedule.stages()) {
   checkTables();
+  for (size_t rank = 0; rank < replicas.size(); ++rank)
+    for (int stage = 0; stage < schedule.stages(); ++stage)
+      replicas[rank].push_back(replicaOn(schedule, stage, static_cast<int>(rank)));
   int64_t start = 0;
   for (int64_t round : rounds) {
     roundStarts.push_back(start);
     start += microbatchesOfRound(schedule, round);
   }
-  for (size_t stage = 0; stage < stages.size(); ++stage)
-    stages[stage].slots.resize(schedule.slots[stage]);
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    StageState fresh;
+    fresh.slots.resize(schedule.slots[stage]);
+    stages[stage].assign(schedule.ranksOfStage[stage].size(), fresh);
+  }
 }
 
 void Replay::checkTables() const {
@@ -105,7 +113,7 @@ void Replay::checkTables() const {
 
 void Replay::refuse(int rank, const Step &step, const std::string &text) const {
   std::optional<Mark> mark;
-  if (step.kind != StepKind::allReduce)
+  if (step.kind != StepKind::allReduce && step.kind != StepKind::reduceGradients)
     mark = Mark{rank, step.task};
   int64_t drawn = schedule.asynchronous ? rounds[0] : static_cast<int64_t>(rounds.size());
   throw Error("schedule " + schedule.name + ": rank " + std::to_string(rank) + " at " +
@@ -126,7 +134,7 @@ bool Replay::hasEnded(int stage, const Occupant &occupant) const {
 
 Occupant &Replay::take(int rank, const Step &step) {
   int stage = step.task.stage, slot = slotOf(schedule, stage, step.task.microbatch);
-  Occupant &occupant = stages[stage].slots[slot];
+  Occupant &occupant = stateOf(rank, stage).slots[slot];
   if (occupant.microbatch == step.task.microbatch)
     return occupant;
   if (!hasEnded(stage, occupant))
@@ -140,7 +148,7 @@ Occupant &Replay::take(int rank, const Step &step) {
 
 Occupant &Replay::find(int rank, const Step &step) {
   int stage = step.task.stage, slot = slotOf(schedule, stage, step.task.microbatch);
-  Occupant &occupant = stages[stage].slots[slot];
+  Occupant &occupant = stateOf(rank, stage).slots[slot];
   if (occupant.microbatch != step.task.microbatch)
     refuse(rank, step,
            "slot " + text(slot) + " of stage " + text(stage) + " does not hold microbatch " +
@@ -180,8 +188,8 @@ void Replay::findInputs(int rank, const Step &step, const Occupant &self) const 
       continue;
     bool there = self.received.contains(edge.id);
     if (isLocal(edge)) {
-      const Occupant &producer =
-          stages[edge.fromStage].slots[slotOf(schedule, edge.fromStage, step.task.microbatch)];
+      const Occupant &producer = stateOf(rank, edge.fromStage)
+                                     .slots[slotOf(schedule, edge.fromStage, step.task.microbatch)];
       there = producer.microbatch == step.task.microbatch && producer.produced.contains(edge.id);
     }
     if (!there)
@@ -193,12 +201,12 @@ int64_t Replay::dueVersion(const Task &task) const {
   if (!schedule.asynchronous)
     return task.microbatch / schedule.microbatches;
   int64_t drained = *std::prev(std::ranges::upper_bound(roundStarts, task.microbatch));
-  int64_t count = static_cast<int64_t>(stages.size());
-  return std::max(drained, task.microbatch - count + 1 + task.stage);
+  int64_t turns = schedule.replicas(task.stage);
+  return std::max(drained / turns, task.microbatch / turns - ahead[task.stage]);
 }
 
 void Replay::forward(int rank, const Step &step, Occupant &self) {
-  const StageState &stage = stages[step.task.stage];
+  const StageState &stage = stateOf(rank, step.task.stage);
   self.version = stage.version;
   if (stage.version != dueVersion(step.task))
     refuse(rank, step,
@@ -207,7 +215,7 @@ void Replay::forward(int rank, const Step &step, Occupant &self) {
 }
 
 void Replay::backward(int rank, const Step &step, const Occupant &self) {
-  StageState &stage = stages[step.task.stage];
+  StageState &stage = stateOf(rank, step.task.stage);
   if (!self.done.contains(Phase::forward))
     refuse(rank, step, "its forward pass has not run");
   if (step.task.phase == Phase::backwardWeight && !self.done.contains(Phase::backwardInput))
@@ -218,39 +226,59 @@ void Replay::backward(int rank, const Step &step, const Occupant &self) {
                ", which its forward pass read, is overwritten; " +
                text(schedule.versions[step.task.stage]) + " are kept and " + text(stage.version) +
                " is the latest");
-  addGradient(rank, step);
+  if (std::string wrong = stage.sums.add(step.task.phase, step.task.microbatch); !wrong.empty())
+    refuse(rank, step, wrong);
 }
 
-void Replay::addGradient(int rank, const Step &step) {
-  StageState &stage = stages[step.task.stage];
-  Sums &sums = stage.sums[step.task.phase];
-  if (step.task.microbatch <= sums.last)
-    refuse(rank, step,
-           "gradients are summed in ascending order of microbatches, microbatch " +
-               text(sums.last) + " came before");
-  sums.last = step.task.microbatch;
-  sums.microbatches.push_back(step.task.microbatch);
-  stage.summedOverRanks = false;
+/// That a replica has summed all of its microbatches of an update once, and no other.
+void Replay::checkGradients(int rank, const Step &step) {
+  StageState &stage = stateOf(rank, step.task.stage);
+  int64_t last = step.task.microbatch, size = microbatchesPerUpdate(schedule, step.task.stage);
+  std::vector<int64_t> due;
+  for (int64_t microbatch = last - size + 1; microbatch <= last; ++microbatch)
+    if (microbatch >= 0 && schedule.rankOf(step.task.stage, microbatch) == rank)
+      due.push_back(microbatch);
+  std::vector<Phase> phases = {Phase::backward};
+  if (split[step.task.stage])
+    phases = {Phase::backwardInput, Phase::backwardWeight};
+  // Updates leave nothing out: the next one begins where the last one ended.
+  if (stage.version * size != last - size + 1)
+    due = {-1};
+  std::string wrong = stage.sums.missing(phases, due, last - size + 1, last);
+  if (!wrong.empty())
+    refuse(rank, step, wrong);
+}
+
+void Replay::reduceGradients(int rank, const Step &step) {
+  StageState &stage = stateOf(rank, step.task.stage);
+  checkGradients(rank, step);
+  if (schedule.replicas(step.task.stage) < 2)
+    refuse(rank, step, "the stage has no other replica");
+  if (stage.sums.overReplicas)
+    refuse(rank, step, "the replicas' gradients are summed twice");
+  stage.sums.overReplicas = true;
+}
+
+void Replay::sumOverRanks(int rank, const Step &step) {
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    if (replicas[rank][stage] < 0)
+      continue;
+    StageState &state = stateOf(rank, stage);
+    if (schedule.replicas(stage) > 1 && !state.sums.overReplicas)
+      refuse(rank, step,
+             "the gradients of the replicas of stage " + text(stage) + " are not summed yet");
+    state.sums.overRanks = true;
+  }
 }
 
 void Replay::update(int rank, const Step &step) {
-  StageState &stage = stages[step.task.stage];
-  int64_t last = step.task.microbatch;
-  std::vector<int64_t> due;
-  for (int64_t i = schedule.microbatches; i > 0; --i)
-    due.push_back(last - i + 1);
-  for (Phase phase : split[step.task.stage]
-                         ? std::vector{Phase::backwardInput, Phase::backwardWeight}
-                         : std::vector{Phase::backward}) {
-    std::vector<int64_t> found = std::exchange(stage.sums[phase].microbatches, {});
-    if (found != due || stage.version * schedule.microbatches != due[0])
-      refuse(rank, step,
-             "the update needs the gradients of microbatches " + text(due[0]) + " to " +
-                 text(last) + ", found " + text(found.size()) + " gradients" +
-                 (found.empty() ? "" : " up to microbatch " + text(found.back())));
-  }
-  if (!schedule.asynchronous && !stage.summedOverRanks)
+  StageState &stage = stateOf(rank, step.task.stage);
+  checkGradients(rank, step);
+  if (schedule.replicas(step.task.stage) > 1 && !stage.sums.overReplicas)
+    refuse(rank, step, "the sum over the stage's replicas has not come");
+  if (!schedule.asynchronous && !stage.sums.overRanks)
     refuse(rank, step, "the sum over all ranks has not come");
+  stage.sums.clear();
   ++stage.version;
 }
 
@@ -284,10 +312,10 @@ void Replay::end(int rank, const Action &action) {
       receive(rank, step, action);
     if (step.kind == StepKind::run)
       compute(rank, step);
+    if (step.kind == StepKind::reduceGradients)
+      reduceGradients(rank, step);
     if (step.kind == StepKind::allReduce)
-      for (size_t stage = 0; stage < stages.size(); ++stage)
-        if (schedule.rankOf(static_cast<int>(stage), 0) == rank)
-          stages[stage].summedOverRanks = true;
+      sumOverRanks(rank, step);
   }
 }
 
@@ -316,7 +344,8 @@ void Replay::checkEnd() const {
     expect(stage, Phase::backward, split[stage] ? 0 : rows.microbatches);
     expect(stage, Phase::backwardInput, split[stage] ? rows.microbatches : 0);
     expect(stage, Phase::backwardWeight, split[stage] ? rows.microbatches : 0);
-    expect(stage, Phase::update, rows.microbatches / schedule.microbatches);
+    int64_t updates = rows.microbatches / microbatchesPerUpdate(schedule, static_cast<int>(stage));
+    expect(stage, Phase::update, updates * schedule.replicas(static_cast<int>(stage)));
   }
 }
 
@@ -351,11 +380,13 @@ void checkData(const Schedule &schedule, std::span<const Edge> edges) {
     return Replay(schedule, edges, {0, 0}).run();
   // Lifetimes are bounded by the slots: when every slot and version has been taken anew twice, and
   // the number of iterations has met every residue of the tables, nothing new can happen.
-  int64_t longest = 2 * schedule.stages() + 2;
-  for (const std::vector<int> &table : schedule.slotTable)
-    longest = std::max(longest, 2 * static_cast<int64_t>(table.size()) + 2);
-  for (int versions : schedule.versions)
-    longest = std::max<int64_t>(longest, 2 * versions + 2);
+  int64_t longest = 2;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    auto slots = static_cast<int64_t>(schedule.slotTable[stage].size());
+    int64_t perIteration = std::max<int64_t>(schedule.period / schedule.replicas(stage), 1);
+    int64_t turns = 2 * std::max<int64_t>({schedule.stages(), slots, schedule.versions[stage]}) + 2;
+    longest = std::max({longest, (turns + perIteration - 1) / perIteration, slots});
+  }
   for (int64_t iterations = 0; iterations <= longest; ++iterations)
     Replay(schedule, edges, {iterations, longest - iterations}).run();
 }

@@ -80,6 +80,9 @@ Components findComponents(const Schedule &schedule) {
           join(rank, static_cast<size_t>(step.peer));
         if (step.kind == StepKind::allReduce)
           join(rank, summing.value_or(rank)), summing = rank;
+        if (step.kind == StepKind::reduceGradients)
+          for (int replica : schedule.ranksOfStage[step.task.stage])
+            join(rank, static_cast<size_t>(replica));
       }
   std::map<size_t, std::vector<size_t>> byRoot;
   for (size_t rank = 0; rank < ranks; ++rank)

@@ -1,5 +1,6 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Play.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Transfers.h"
 
 #include <algorithm>
@@ -36,10 +37,9 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
 }
 
 StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
-  int stages = schedule.stages();
   PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
-  int64_t settle = 4 * stages + 8;
+  int64_t settle = iterationsToSettle(schedule);
   Timeline timeline =
       play(schedule, edges, costs, TransferModel::overlapped, period ? 4 * settle : 1);
   if (timeline.stall)
@@ -115,7 +115,8 @@ public:
     std::vector<Step> result;
     for (Step step : rows) {
       step.task.microbatch += shift;
-      take(result, step.kind == StepKind::run ? times.of(step.task) : kForever, shift);
+      // Replicas sum their gradients where their update starts, together.
+      take(result, step.kind == StepKind::allReduce ? kForever : times.of(step.task), shift);
       step.task.microbatch -= shift;
       result.push_back(step);
     }
@@ -166,7 +167,7 @@ void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges, const 
 
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges) {
   StartTimes times(schedule, edges);
-  int64_t iterations = schedule.asynchronous ? 3 * schedule.stages() + 4 : 0;
+  int64_t iterations = schedule.asynchronous ? iterationsToSettle(schedule) : 0;
   std::vector<int64_t> rounds = {iterations};
   std::vector<Task> tasks;
   for (const auto &actions : unroll(schedule, rounds).ranks)

@@ -1,19 +1,20 @@
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
 
 namespace pdc {
 
-static std::vector<Step> rowsOfStage(int stage, const Pipeline &pipeline) {
-  int64_t microbatches = pipeline.microbatches;
-  int64_t ahead = std::min<int64_t>(pipeline.stages - 1 - stage, microbatches);
+/// `own`: the microbatches of the replica.
+static std::vector<Step> rowsOfStage(int stage, size_t ahead, const std::vector<int64_t> &own) {
+  ahead = std::min(ahead, own.size());
   std::vector<Step> rows;
-  for (int64_t forward = 0; forward < ahead; ++forward)
-    rows.push_back(runStep(stage, Phase::forward, forward));
-  for (int64_t backward = 0; backward < microbatches; ++backward) {
-    if (backward + ahead < microbatches)
-      rows.push_back(runStep(stage, Phase::forward, backward + ahead));
-    rows.push_back(runStep(stage, Phase::backward, backward));
+  for (size_t forward = 0; forward < ahead; ++forward)
+    rows.push_back(runStep(stage, Phase::forward, own[forward]));
+  for (size_t backward = 0; backward < own.size(); ++backward) {
+    if (backward + ahead < own.size())
+      rows.push_back(runStep(stage, Phase::forward, own[backward + ahead]));
+    rows.push_back(runStep(stage, Phase::backward, own[backward]));
   }
   return rows;
 }
@@ -23,10 +24,21 @@ static std::vector<Step> rowsOfStage(int stage, const Pipeline &pipeline) {
 //   stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4
 //   stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .
 //   stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .
+//
+// Replicas take turns and run as far ahead as forwardsAhead says; 2 stages, the first with 2
+// replicas, 4 microbatches:
+//
+//   rank 0  0F0 0F2 .   0B0 .   .   .   0B2
+//   rank 1  0F1 0F3 .   .   .   0B1 .   .   .   0B3
+//   rank 2  .   1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3
 Schedule oneFOneB(const Pipeline &pipeline) {
-  Schedule apart = emptySchedule("1f1b", straightPipeline(pipeline.stages, pipeline.microbatches));
+  Schedule apart = emptySchedule("1f1b", apartPipeline(pipeline));
+  std::vector<int64_t> ahead = forwardsAhead(apart.ranksOfStage, false);
   for (int stage = 0; stage < pipeline.stages; ++stage)
-    apart.ranks[stage].warmUp = rowsOfStage(stage, pipeline);
+    for (int64_t replica = 0; replica < apart.replicas(stage); ++replica)
+      apart.ranks[apart.ranksOfStage[stage][replica]].warmUp =
+          rowsOfStage(stage, ahead[stage],
+                      microbatchesOf(replica, apart.replicas(stage), pipeline.microbatches));
   return mergeOntoRanks(apart, pipeline);
 }
 

@@ -1,5 +1,7 @@
 #include "compiler/schedule/Play.h"
 
+#include "compiler/schedule/Replicas.h"
+
 #include <algorithm>
 #include <set>
 
@@ -58,7 +60,8 @@ private:
   bool run(int rank, const Step &step);
   std::optional<double> inputsReady(const Task &task) const;
   void deliver(const Task &task, double end);
-  bool sumOverRanks(int rank);
+  bool sumGradients(int rank, const Step &step);
+  bool sumOver(int rank, int group, size_t members, const Step &step, double seconds);
   bool exchange(int rank, const Action &action);
   void reach(int rank, const Action &action);
   void record(int rank, const Step &step, double start, double end);
@@ -80,8 +83,9 @@ private:
   std::map<Pair, size_t> sends, receives;
   /// Per rank and transfer of its current group: pair and number of its message.
   std::map<int, std::vector<std::pair<Pair, size_t>>> current;
-  std::vector<std::vector<double>> sums; ///< per sum: the times at which ranks came to it
-  std::map<int, size_t> sumsOfRank;
+  /// Per group (a stage's replicas, or all ranks) and sum: the times at which ranks came to it.
+  std::map<int, std::vector<std::vector<double>>> sums;
+  std::map<Pair, size_t> sumsOfRank; ///< by group and rank
   Timeline timeline;
 };
 
@@ -140,19 +144,29 @@ bool Player::run(int rank, const Step &step) {
   return true;
 }
 
-bool Player::sumOverRanks(int rank) {
-  size_t number = sumsOfRank[rank];
-  if (sums.size() <= number)
-    sums.resize(number + 1);
+bool Player::sumGradients(int rank, const Step &step) {
+  int stage = step.task.stage;
+  if (step.kind == StepKind::allReduce)
+    return sumOver(rank, -1, schedule.ranks.size(), step, costs.allReduce);
+  return sumOver(rank, stage, schedule.ranksOfStage[stage].size(), step,
+                 costs.reductions.empty() ? 0 : costs.reductions[stage]);
+}
+
+/// The ranks of a group end a sum together, when the last has come.
+bool Player::sumOver(int rank, int group, size_t members, const Step &step, double seconds) {
+  size_t number = sumsOfRank[{group, rank}];
+  std::vector<std::vector<double>> &all = sums[group];
+  if (all.size() <= number)
+    all.resize(number + 1);
   if (!reached[rank])
-    sums[number].push_back(clock[rank]);
+    all[number].push_back(clock[rank]);
   reached[rank] = true;
-  if (sums[number].size() < schedule.ranks.size())
+  if (all[number].size() < members)
     return false;
-  double start = *std::max_element(sums[number].begin(), sums[number].end());
-  record(rank, {.kind = StepKind::allReduce}, start, start + costs.allReduce);
-  clock[rank] = start + costs.allReduce;
-  ++sumsOfRank[rank];
+  double start = *std::max_element(all[number].begin(), all[number].end());
+  record(rank, step, start, start + seconds);
+  clock[rank] = start + seconds;
+  ++sumsOfRank[{group, rank}];
   return true;
 }
 
@@ -201,8 +215,8 @@ bool Player::advance(int rank) {
   bool done = true;
   if (action.steps[0].kind == StepKind::run)
     done = run(rank, action.steps[0]);
-  else if (action.steps[0].kind == StepKind::allReduce)
-    done = sumOverRanks(rank);
+  else if (!action.transfers())
+    done = sumGradients(rank, action.steps[0]);
   else if (model == TransferModel::blocking)
     done = exchange(rank, action);
   if (!done)
@@ -247,9 +261,10 @@ Timeline Player::play() {
 } // namespace
 
 std::vector<int> peakActivations(const UnrolledRows &rows, int stages) {
-  std::vector<int> peak(stages), held(stages);
+  std::vector<int> peak(stages);
   std::set<std::pair<int, int64_t>> halves;
-  for (const auto &actions : rows.ranks)
+  for (const auto &actions : rows.ranks) {
+    std::vector<int> held(stages);
     for (const Action &action : actions) {
       const Step &step = action.steps[0];
       int stage = step.task.stage;
@@ -263,6 +278,7 @@ std::vector<int> peakActivations(const UnrolledRows &rows, int stages) {
       if (step.task.phase == Phase::backward || second)
         --held[stage];
     }
+  }
   return peak;
 }
 
@@ -280,7 +296,7 @@ double secondsPerUpdate(const Schedule &schedule, std::span<const Edge> edges,
     return play(schedule, edges, costs, model).seconds;
   // Long enough for the slowest rank's rhythm to have reached every other: the difference of two
   // runs of equal warm-up and drain is steady state alone.
-  int64_t settle = 4 * schedule.stages() + 8;
+  int64_t settle = iterationsToSettle(schedule);
   double few = play(schedule, edges, costs, model, settle).seconds;
   double many = play(schedule, edges, costs, model, 2 * settle).seconds;
   return (many - few) / static_cast<double>(settle * schedule.period);

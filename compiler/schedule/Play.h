@@ -18,6 +18,8 @@ struct PlayCosts {
   /// Per edge: latency and bytes over bandwidth; empty: transfers take no time.
   std::vector<double> edges;
   double allReduce = 0;
+  /// Per stage: the sum of its gradients over its replicas; empty: takes no time.
+  std::vector<double> reductions;
 };
 
 /// Every run takes one second but updates, which take none: the costs of a grid drawing.
@@ -46,8 +48,8 @@ struct Timeline {
   std::vector<Event> events; ///< by start, then rank
   double seconds = 0;
   std::vector<double> idle; ///< per rank, until the end of the last
-  std::vector<int>
-      peakActivations; ///< per stage: forward passes begun whose backward has not ended
+  /// Per stage: forward passes of a replica begun whose backward has not ended.
+  std::vector<int> peakActivations;
   std::optional<Stall> stall;
 };
 
@@ -56,11 +58,12 @@ struct Timeline {
 Timeline play(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs,
               TransferModel model = TransferModel::overlapped, int64_t iterations = 1);
 
-/// Seconds between two updates (synchronous) or between two microbatches in steady state.
+/// Seconds between two updates (synchronous) or between two microbatches in steady state, all
+/// replicas together.
 double secondsPerUpdate(const Schedule &schedule, std::span<const Edge> edges,
                         const PlayCosts &costs, TransferModel model);
 
-/// Most microbatches of a stage between forward and backward, by the order of its rows.
+/// Most microbatches of a replica of a stage between forward and backward, by the order of rows.
 std::vector<int> peakActivations(const UnrolledRows &rows, int stages);
 
 } // namespace pdc

@@ -43,10 +43,13 @@ void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges);
 /// - a slot is taken only when the microbatch in it has ended and its outputs are sent;
 /// - each backward pass reads the version its forward pass read, which is still kept;
 /// - the forward pass of microbatch t reads the version of the update rule: of a synchronous
-///   schedule that of its minibatch, of an asynchronous one max(d, t - p + 1 + s) at stage s of p,
-///   d being the updates at the last drain;
-/// - each update has summed the gradients of every microbatch of its minibatch once, ascending; of
-///   both halves of the backward pass, where they run apart.
+///   schedule that of its minibatch, of an asynchronous one max(d, t / r - w) at a stage of r
+///   replicas that runs w forward passes ahead (see forwardsAhead; without replicas p - 1 - s at
+///   stage s of p), d being its updates at the last drain;
+/// - each update has summed the gradients of every microbatch of its minibatch once, ascending on
+///   each replica; of both halves of the backward pass, where they run apart;
+/// - replicas sum their gradients once per update, when each has all of its own, before the sums
+///   over all ranks.
 void checkData(const Schedule &schedule, std::span<const Edge> edges);
 
 } // namespace pdc

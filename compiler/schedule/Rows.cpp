@@ -33,14 +33,19 @@ static int64_t countEntries(const std::vector<Step> &rows, int stage) {
 int64_t microbatchesOfRound(const Schedule &schedule, int64_t iterations) {
   if (!schedule.asynchronous)
     return schedule.microbatches;
-  const RankRows &rows = schedule.ranks[schedule.rankOf(0, 0)];
-  return countEntries(rows.warmUp, 0) + iterations * countEntries(rows.repeat, 0) +
-         countEntries(rows.drain, 0);
+  int64_t count = 0;
+  for (int rank : schedule.ranksOfStage[0]) {
+    const RankRows &rows = schedule.ranks[rank];
+    count += countEntries(rows.warmUp, 0) + iterations * countEntries(rows.repeat, 0) +
+             countEntries(rows.drain, 0);
+  }
+  return count;
 }
 
 UnrolledRows unroll(const Schedule &schedule, std::span<const int64_t> iterations) {
   UnrolledRows result;
   size_t ranks = schedule.ranks.size();
+  result.ranksOfStage = schedule.ranksOfStage;
   result.ranks.resize(ranks);
   result.repeatStart.resize(ranks);
   result.drainStart.resize(ranks);

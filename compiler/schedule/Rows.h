@@ -7,7 +7,7 @@
 
 namespace pdc {
 
-/// What a rank does at once: one run, one sum over all ranks, or a group of neighbouring sends and
+/// What a rank does at once: one run, one sum over ranks, or a group of neighbouring sends and
 /// receives, which start together. Groups never span the border of an iteration or part.
 struct Action {
   std::vector<Step> steps;
@@ -19,6 +19,7 @@ struct Action {
 
 /// A finite piece of a schedule with the microbatches counted from its beginning.
 struct UnrolledRows {
+  std::vector<std::vector<int>> ranksOfStage;
   std::vector<std::vector<Action>> ranks;
   /// Per rank: the actions of `warmUp` and of all iterations, of the last round.
   std::vector<size_t> repeatStart, drainStart;

@@ -1,5 +1,6 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Text.h"
 
 #include <algorithm>
@@ -25,12 +26,30 @@ private:
   void checkShape() const;
   void checkStep(int rank, const Step &step);
   void checkTask(int rank, const Step &step) const;
+  void checkPlace(int rank, const Step &step) const;
+  void checkPlacement() const;
   void checkTransfer(int rank, const Step &step) const;
 
   const Schedule &schedule;
   std::span<const Edge> edges;
   std::vector<bool> hasRun;
 };
+
+void RowRules::checkPlacement() const {
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const std::vector<int> &own = schedule.ranksOfStage[stage];
+    for (int rank : own) {
+      if (std::ranges::count(own, rank) > 1)
+        refuse("stage " + std::to_string(stage) + " stands on rank " + std::to_string(rank) +
+               " twice");
+      for (int other = 0; other < stage; ++other)
+        if (!schedule.shareRanks(stage, other) && replicaOn(schedule, other, rank) >= 0)
+          refuse("stages " + std::to_string(other) + " and " + std::to_string(stage) +
+                 " share rank " + std::to_string(rank) +
+                 ", expected that they share all of their ranks or none");
+    }
+  }
+}
 
 void RowRules::checkShape() const {
   if (schedule.ranksOfStage.empty() || schedule.ranks.empty())
@@ -43,6 +62,7 @@ void RowRules::checkShape() const {
         refuse("a stage is placed on rank " + std::to_string(rank) + ", but there are " +
                std::to_string(schedule.ranks.size()));
   }
+  checkPlacement();
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
       if (stage < 0 || stage >= schedule.stages())
@@ -61,13 +81,22 @@ void RowRules::checkTask(int rank, const Step &step) const {
   const Task &task = step.task;
   if (task.stage < 0 || task.stage >= schedule.stages())
     refuse(rank, step, "there are " + std::to_string(schedule.stages()) + " stages");
-  int64_t microbatch = std::max<int64_t>(task.microbatch, 0);
-  if (int placed = schedule.rankOf(task.stage, microbatch); placed != rank)
-    refuse(rank, step,
-           "stage " + std::to_string(task.stage) + " is placed on rank " + std::to_string(placed));
   if (task.microbatch < 0 || (!schedule.asynchronous && task.microbatch >= schedule.microbatches))
     refuse(rank, step,
            "expected microbatches from 0 to " + std::to_string(schedule.microbatches - 1));
+  checkPlace(rank, step);
+}
+
+/// Updates are of all replicas together.
+void RowRules::checkPlace(int rank, const Step &step) const {
+  const Task &task = step.task;
+  int placed = schedule.rankOf(task.stage, task.microbatch);
+  if (task.phase == Phase::update && replicaOn(schedule, task.stage, rank) >= 0)
+    placed = rank;
+  if (placed != rank)
+    refuse(rank, step,
+           "stage " + std::to_string(task.stage) + " is placed on rank " + std::to_string(placed) +
+               (schedule.replicas(task.stage) > 1 ? " for this microbatch" : ""));
 }
 
 void RowRules::checkTransfer(int rank, const Step &step) const {
@@ -94,10 +123,12 @@ void RowRules::checkStep(int rank, const Step &step) {
     return;
   }
   checkTask(rank, step);
-  if (step.kind != StepKind::run)
-    checkTransfer(rank, step);
-  else
+  if (step.kind == StepKind::reduceGradients && step.task.phase != Phase::update)
+    refuse(rank, step, "replicas sum gradients for an update");
+  if (step.kind == StepKind::run)
     hasRun[step.task.stage] = true;
+  else if (step.kind != StepKind::reduceGradients)
+    checkTransfer(rank, step);
 }
 
 void RowRules::check() {

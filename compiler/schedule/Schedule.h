@@ -22,7 +22,7 @@ enum class Phase : uint8_t {
 char letter(Phase phase);
 
 /// One run of a task: "2F0" is stage 2, forward, microbatch 0. Update rows carry the number of the
-/// last microbatch they include.
+/// last microbatch that the stage's update includes, the same on all of its replicas.
 struct Task {
   int stage = 0;
   Phase phase = Phase::forward;
@@ -45,14 +45,18 @@ struct Edge {
   int64_t bytes = 0;
 };
 
-enum class StepKind : uint8_t { run, send, receive, allReduce };
+/// allReduce sums losses over all ranks; reduceGradients sums the gradients of a stage over its
+/// replicas.
+enum class StepKind : uint8_t { run, send, receive, allReduce, reduceGradients };
 
 /// One row of a rank. Neighbouring sends and receives form one group: they progress together.
 /// In the repeated part of an asynchronous schedule microbatches are relative to the iteration:
 /// iteration i adds i * period.
 struct Step {
   StepKind kind = StepKind::run;
-  Task task;     ///< run: the task; send, receive: the task that produced or will consume it
+  /// run: the task; send, receive: the task that produced or will consume it; reduceGradients: the
+  /// update that needs the sum.
+  Task task;
   int edge = -1; ///< send, receive: Edge::id
   int peer = -1; ///< send, receive: the other rank
 
@@ -70,17 +74,19 @@ struct RankRows {
 struct Schedule {
   std::string name;
   bool asynchronous = false;
-  /// Synchronous: microbatches per update. Asynchronous: 1.
+  /// Synchronous: microbatches per update of the whole model. Asynchronous: 1; a stage updates
+  /// behind each microbatch of all of its replicas.
   int64_t microbatches = 1;
   /// Microbatches that one iteration of `repeat` advances (asynchronous only).
   int64_t period = 0;
   std::vector<RankRows> ranks;
-  /// The ranks of each stage, its replicas: microbatch k of a stage with r of them runs on the one
-  /// at k % r. Two stages share all of their ranks or none.
+  /// The ranks of each stage, its replicas: microbatch k (of a minibatch, where the schedule is
+  /// synchronous) of a stage with r of them runs on the one at k % r. Two stages share all of their
+  /// ranks or none.
   std::vector<std::vector<int>> ranksOfStage;
-  /// Per stage: microbatches in flight at most, i.e. slots for stashed activations.
+  /// Per stage: microbatches in flight on a replica at most, i.e. slots for stashed activations.
   std::vector<int> slots;
-  /// Per stage: the slot of microbatch k is slotTable[stage][k % size].
+  /// Per stage of r replicas: the slot of microbatch k is slotTable[stage][k / r % size].
   std::vector<std::vector<int>> slotTable;
   /// Per stage: weight versions alive at once.
   std::vector<int> versions;
@@ -88,7 +94,8 @@ struct Schedule {
   int stages() const { return static_cast<int>(ranksOfStage.size()); }
   int64_t replicas(int stage) const { return static_cast<int64_t>(ranksOfStage[stage].size()); }
   int rankOf(int stage, int64_t microbatch) const {
-    return ranksOfStage[stage][microbatch % replicas(stage)];
+    int64_t number = asynchronous ? microbatch : microbatch % microbatches;
+    return ranksOfStage[stage][number % replicas(stage)];
   }
   /// Whether what goes from one stage to the other stays on its rank.
   bool shareRanks(int stage, int other) const { return ranksOfStage[stage] == ranksOfStage[other]; }

@@ -87,9 +87,8 @@ static void checkPipeline(const Pipeline &pipeline) {
     throw Error("expected ranks for each of " + std::to_string(pipeline.stages) +
                 " stages, found " + std::to_string(pipeline.ranksOfStage.size()));
   for (const std::vector<int> &ranks : pipeline.ranksOfStage) {
-    if (ranks.size() != 1)
-      throw Error("a stage with " + std::to_string(ranks.size()) +
-                  " replicas is not available yet, expected 1");
+    if (ranks.empty())
+      throw Error("a stage has no rank, expected at least 1");
     for (int rank : ranks)
       if (rank < 0)
         throw Error("the rank of a stage is negative: " + std::to_string(rank));
@@ -124,12 +123,34 @@ Step runStep(int stage, Phase phase, int64_t microbatch) {
   return {StepKind::run, {stage, phase, microbatch}};
 }
 
+Pipeline apartPipeline(const Pipeline &pipeline) {
+  std::vector<int> replicas;
+  for (const std::vector<int> &ranks : pipeline.ranksOfStage)
+    replicas.push_back(static_cast<int>(ranks.size()));
+  return replicatedPipeline(replicas, pipeline.microbatches);
+}
+
+static void appendSum(std::vector<Step> &rows, const Schedule &schedule, int stage, int64_t last) {
+  if (schedule.replicas(stage) > 1)
+    rows.push_back({StepKind::reduceGradients, {stage, Phase::update, last}});
+}
+
+void appendUpdate(std::vector<Step> &rows, const Schedule &schedule, int stage, int64_t last) {
+  appendSum(rows, schedule, stage, last);
+  rows.push_back(runStep(stage, Phase::update, last));
+}
+
+/// What a rank sums for all ranks holds its replicas' gradients already.
 void closeMinibatch(Schedule &schedule, const Pipeline &pipeline) {
+  int64_t last = pipeline.microbatches - 1;
   for (int rank = 0; rank < pipeline.ranks(); ++rank) {
     auto &rows = schedule.ranks[rank].warmUp;
+    std::vector<int> stages = pipeline.stagesOfRank(rank);
+    for (int stage : stages)
+      appendSum(rows, schedule, stage, last);
     rows.push_back({.kind = StepKind::allReduce});
-    for (int stage : pipeline.stagesOfRank(rank))
-      rows.push_back(runStep(stage, Phase::update, pipeline.microbatches - 1));
+    for (int stage : stages)
+      rows.push_back(runStep(stage, Phase::update, last));
   }
 }
 

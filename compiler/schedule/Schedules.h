@@ -57,7 +57,8 @@ const ScheduleKind &findSchedule(std::string_view name);
 /// is never unproven.
 Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges);
 
-/// The rows of a rank of a synchronous schedule, closed by the sum over all ranks and the updates.
+/// The rows of a rank of a synchronous schedule, closed by the sums over replicas and over all
+/// ranks, and the updates.
 void closeMinibatch(Schedule &schedule, const Pipeline &pipeline);
 
 /// A synchronous schedule whose stages have a rank each, on the ranks of the pipeline: a rank with
@@ -65,9 +66,16 @@ void closeMinibatch(Schedule &schedule, const Pipeline &pipeline);
 /// is that of a valid execution and cannot stall for ever.
 Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline);
 
+/// The same stages and replicas, each on a rank of its own.
+Pipeline apartPipeline(const Pipeline &pipeline);
+
 /// A schedule without rows for the pipeline.
 Schedule emptySchedule(std::string_view name, const Pipeline &pipeline);
 
 Step runStep(int stage, Phase phase, int64_t microbatch);
+
+/// Appends the update behind microbatch `last`, and the sum over replicas in front of it where the
+/// stage has several.
+void appendUpdate(std::vector<Step> &rows, const Schedule &schedule, int stage, int64_t last);
 
 } // namespace pdc

@@ -1,5 +1,7 @@
 #include "compiler/schedule/Slots.h"
 
+#include "compiler/schedule/Replicas.h"
+
 #include <algorithm>
 #include <map>
 
@@ -15,20 +17,26 @@ struct Lifetime {
   bool meets(const Lifetime &other) const { return first <= other.last && other.first <= last; }
 };
 
-using Lifetimes = std::map<int64_t, Lifetime>; ///< by microbatch
+/// Of one replica, by its turn: microbatch k of r replicas is turn k / r.
+using Lifetimes = std::map<int64_t, Lifetime>;
+using Replicas = std::vector<Lifetimes>;
 
-std::vector<Lifetimes> lifetimesOf(const Schedule &schedule, const UnrolledRows &rows,
-                                   std::span<const Edge> edges) {
-  std::vector<Lifetimes> result(schedule.stages());
+std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &rows,
+                                  std::span<const Edge> edges) {
+  std::vector<Replicas> result;
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    result.emplace_back(schedule.replicas(stage));
   auto touch = [&](int stage, int64_t microbatch, size_t action) {
-    auto [entry, isNew] = result[stage].try_emplace(microbatch, Lifetime{action, action});
+    int64_t replicas = schedule.replicas(stage);
+    Lifetimes &own = result[stage][microbatch % replicas];
+    auto [entry, isNew] = own.try_emplace(microbatch / replicas, Lifetime{action, action});
     entry->second.last = std::max(entry->second.last, action);
   };
   for (const auto &actions : rows.ranks)
     for (size_t i = 0; i < actions.size(); ++i)
       for (const Step &step : actions[i].steps) {
         if (step.kind == StepKind::allReduce || step.task.phase == Phase::update)
-          continue;
+          continue; // sums and updates touch no slot
         touch(step.task.stage, step.task.microbatch, i);
         // Stages of one rank read each other's outboxes in place.
         for (const Edge &edge : edges)
@@ -51,11 +59,15 @@ int mostAtOnce(const Lifetimes &lifetimes) {
 }
 
 bool fits(const Lifetimes &lifetimes, int64_t slots) {
-  for (const auto &[microbatch, life] : lifetimes)
-    for (auto later = lifetimes.upper_bound(microbatch); later != lifetimes.end(); ++later)
-      if ((later->first - microbatch) % slots == 0 && life.meets(later->second))
+  for (const auto &[turn, life] : lifetimes)
+    for (auto later = lifetimes.upper_bound(turn); later != lifetimes.end(); ++later)
+      if ((later->first - turn) % slots == 0 && life.meets(later->second))
         return false;
   return true;
+}
+
+bool fits(const Replicas &replicas, int64_t slots) {
+  return std::ranges::all_of(replicas, [&](const Lifetimes &own) { return fits(own, slots); });
 }
 
 std::vector<int> roundRobin(int64_t slots) {
@@ -65,29 +77,39 @@ std::vector<int> roundRobin(int64_t slots) {
   return table;
 }
 
-/// By start, the lowest slot that is free: needs no more slots than microbatches live at once.
-std::vector<int> colour(const Lifetimes &lifetimes) {
-  std::vector<std::pair<Lifetime, int64_t>> order;
-  for (const auto &[microbatch, life] : lifetimes)
-    order.push_back({life, microbatch});
-  std::ranges::sort(order, {}, [](const auto &entry) { return entry.first.first; });
-  std::vector<int> table(lifetimes.size());
-  std::vector<size_t> freeAfter;
-  for (const auto &[life, microbatch] : order) {
-    auto free = std::ranges::find_if(freeAfter, [&](size_t last) { return last < life.first; });
-    if (free == freeAfter.end())
-      free = freeAfter.insert(free, 0);
-    *free = life.last;
-    table[microbatch] = static_cast<int>(free - freeAfter.begin());
+/// By start on the first replica, which has the most turns, the lowest slot that is free for that
+/// turn on all of them: of one replica alone, no more slots than microbatches live at once.
+std::vector<int> colour(const Replicas &replicas) {
+  std::vector<std::pair<size_t, int64_t>> order;
+  for (const auto &[turn, life] : replicas[0])
+    order.push_back({life.first, turn});
+  std::ranges::sort(order);
+  auto meet = [&](int64_t turn, int64_t other) {
+    return std::ranges::any_of(replicas, [&](const Lifetimes &own) {
+      return own.contains(turn) && own.contains(other) && own.at(turn).meets(own.at(other));
+    });
+  };
+  std::vector<int> table(order.size());
+  std::vector<std::vector<int64_t>> turnsOfSlot;
+  for (auto [start, turn] : order) {
+    auto free = std::ranges::find_if(turnsOfSlot, [&](const std::vector<int64_t> &turns) {
+      return std::ranges::none_of(turns, [&](int64_t other) { return meet(turn, other); });
+    });
+    if (free == turnsOfSlot.end())
+      free = turnsOfSlot.insert(free, std::vector<int64_t>());
+    free->push_back(turn);
+    table[turn] = static_cast<int>(free - turnsOfSlot.begin());
   }
   return table;
 }
 
-std::vector<int> tableOf(const Schedule &schedule, const Lifetimes &lifetimes) {
-  int64_t slots = mostAtOnce(lifetimes);
-  if (!schedule.asynchronous && !fits(lifetimes, slots))
-    return colour(lifetimes);
-  while (!fits(lifetimes, slots))
+std::vector<int> tableOf(const Schedule &schedule, const Replicas &replicas) {
+  int64_t slots = 1;
+  for (const Lifetimes &own : replicas)
+    slots = std::max<int64_t>(slots, mostAtOnce(own));
+  if (!schedule.asynchronous && !fits(replicas, slots))
+    return colour(replicas);
+  while (!fits(replicas, slots))
     ++slots;
   return roundRobin(slots);
 }
@@ -95,12 +117,11 @@ std::vector<int> tableOf(const Schedule &schedule, const Lifetimes &lifetimes) {
 } // namespace
 
 void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
-  int64_t iterations = 4 * schedule.stages() + 8;
-  std::vector<int64_t> rounds = {schedule.asynchronous ? iterations : 0};
+  std::vector<int64_t> rounds = {schedule.asynchronous ? iterationsToSettle(schedule) : 0};
   schedule.slotTable.clear();
   schedule.slots.clear();
-  for (const Lifetimes &lifetimes : lifetimesOf(schedule, unroll(schedule, rounds), edges)) {
-    schedule.slotTable.push_back(tableOf(schedule, lifetimes));
+  for (const Replicas &replicas : lifetimesOf(schedule, unroll(schedule, rounds), edges)) {
+    schedule.slotTable.push_back(tableOf(schedule, replicas));
     schedule.slots.push_back(*std::ranges::max_element(schedule.slotTable.back()) + 1);
   }
 }
@@ -109,10 +130,10 @@ void assignVersions(Schedule &schedule) {
   schedule.versions.assign(schedule.stages(), 1);
   if (!schedule.asynchronous)
     return;
-  std::vector<int64_t> rounds = {4 * schedule.stages() + 8};
-  std::vector<int64_t> updates(schedule.stages());
-  std::vector<std::map<int64_t, int64_t>> held(schedule.stages());
-  for (const auto &actions : unroll(schedule, rounds).ranks)
+  std::vector<int64_t> rounds = {iterationsToSettle(schedule)};
+  for (const auto &actions : unroll(schedule, rounds).ranks) {
+    std::vector<int64_t> updates(schedule.stages());
+    std::vector<std::map<int64_t, int64_t>> held(schedule.stages());
     for (const Action &action : actions) {
       const Step &step = action.steps[0];
       int stage = step.task.stage;
@@ -130,12 +151,13 @@ void assignVersions(Schedule &schedule) {
       schedule.versions[stage] =
           std::max(schedule.versions[stage], static_cast<int>(updates[stage] - oldest + 1));
     }
+  }
 }
 
 int slotOf(const Schedule &schedule, int stage, int64_t microbatch) {
   const std::vector<int> &table = schedule.slotTable[stage];
   int64_t number = schedule.asynchronous ? microbatch : microbatch % schedule.microbatches;
-  return table[number % static_cast<int64_t>(table.size())];
+  return table[number / schedule.replicas(stage) % static_cast<int64_t>(table.size())];
 }
 
 } // namespace pdc

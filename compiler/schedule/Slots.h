@@ -5,10 +5,11 @@
 namespace pdc {
 
 /// Gives every microbatch of a stage a slot for as long as it lives there: from its first receive
-/// or run to its last run and the sends of what it made. Fills slots and slotTable.
+/// or run to its last run and the sends of what it made. Replicas of a stage share one table. Fills
+/// slots and slotTable.
 void assignSlots(Schedule &schedule, std::span<const Edge> edges);
 
-/// Counts the weight versions of each stage that must be kept apart: those that microbatches
+/// Counts the weight versions of each stage that a replica must keep apart: those that microbatches
 /// between forward and backward have seen, and the one that an update writes.
 void assignVersions(Schedule &schedule);
 

@@ -41,23 +41,34 @@ void StrictPlay::meetTransfers() {
   }
 }
 
+/// A sum is over all ranks, or over the replicas of a stage.
 void StrictPlay::meetSums() {
-  std::vector<std::vector<size_t>> sums;
-  size_t most = 0;
-  for (const auto &actions : rows.ranks) {
-    std::vector<size_t> &own = sums.emplace_back();
-    for (size_t action = 0; action < actions.size(); ++action)
-      if (actions[action].steps[0].kind == StepKind::allReduce)
-        own.push_back(action);
-    most = std::max(most, own.size());
+  constexpr int all = -1;
+  std::map<int, std::map<int, std::vector<size_t>>> sums; ///< by group and rank: actions
+  for (int rank = 0; rank < static_cast<int>(rows.ranks.size()); ++rank) {
+    sums[all][rank];
+    for (size_t action = 0; action < rows.ranks[rank].size(); ++action) {
+      const Step &step = rows.ranks[rank][action].steps[0];
+      if (step.kind == StepKind::allReduce)
+        sums[all][rank].push_back(action);
+      if (step.kind == StepKind::reduceGradients)
+        sums[step.task.stage][rank].push_back(action);
+    }
   }
-  int ranks = static_cast<int>(rows.ranks.size());
-  for (size_t i = 0; i < most; ++i)
-    for (int rank = 0; rank < ranks; ++rank)
-      for (int other = 0; i < sums[rank].size() && other < ranks; ++other)
-        if (other != rank)
-          needs[rank][sums[rank][i]].push_back(
-              {other, i < sums[other].size() ? sums[other][i] : kNever});
+  for (auto &[group, members] : sums) {
+    if (group != all)
+      for (int rank : rows.ranksOfStage[group])
+        members[rank];
+    meet(members);
+  }
+}
+
+/// The i-th sums of all members are one.
+void StrictPlay::meet(const std::map<int, std::vector<size_t>> &sums) {
+  for (const auto &[rank, own] : sums)
+    for (const auto &[other, theirs] : sums)
+      for (size_t i = 0; other != rank && i < own.size(); ++i)
+        needs[rank][own[i]].push_back({other, i < theirs.size() ? theirs[i] : kNever});
 }
 
 const StrictPlay::Need *StrictPlay::openNeed(int rank) const {

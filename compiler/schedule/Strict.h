@@ -43,6 +43,7 @@ private:
 
   void meetTransfers();
   void meetSums();
+  void meet(const std::map<int, std::vector<size_t>> &sums);
   const Need *openNeed(int rank) const;
 
   const UnrolledRows &rows;

@@ -41,7 +41,9 @@ TaskGraph::TaskGraph(const Schedule &schedule, std::span<const Edge> edges,
 
 void TaskGraph::addTasks(const Schedule &schedule, const PlayCosts &costs) {
   rows.resize(schedule.ranks.size());
-  double longest = 0;
+  double longest = 0, reduction = 0;
+  for (double seconds : costs.reductions)
+    reduction = std::max(reduction, seconds);
   for (size_t rank = 0; rank < rows.size(); ++rank) {
     std::map<std::pair<int, Phase>, int> series;
     double updates = 0;
@@ -59,7 +61,7 @@ void TaskGraph::addTasks(const Schedule &schedule, const PlayCosts &costs) {
     }
     longest = std::max(longest, updates);
   }
-  closing = costs.allReduce + longest;
+  closing = reduction + costs.allReduce + longest;
 }
 
 void TaskGraph::addMessages(const Schedule &schedule, std::span<const Edge> edges,

@@ -8,9 +8,9 @@ namespace pdc {
 using RowOrder = std::vector<std::vector<int>>;
 
 /// The runs of one minibatch of a synchronous schedule, numbered, with what each waits for. Played
-/// in the overlapped model it takes the seconds that `play` says, a hundred times as fast: a search
-/// over orders asks for nothing else. Sums over ranks and updates close the minibatch and are not
-/// among its tasks.
+/// in the overlapped model it takes the seconds that `play` says where no stage has replicas, a
+/// hundred times as fast: a search over orders asks for nothing else. Sums over ranks and updates
+/// close the minibatch and are not among its tasks.
 class TaskGraph {
 public:
   /// What a task gives to another; `link` counts the pairs of ranks, -1 stays on the rank.

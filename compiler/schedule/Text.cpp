@@ -11,6 +11,8 @@ namespace pdc {
 std::string toString(const Step &step) {
   if (step.kind == StepKind::allReduce)
     return "allreduce";
+  if (step.kind == StepKind::reduceGradients)
+    return "allreduce:" + toString(step.task);
   std::string text = toString(step.task);
   if (step.kind == StepKind::run)
     return text;
@@ -109,7 +111,15 @@ Task Parser::task(std::string_view &word) const {
 Step Parser::step(std::string_view word) const {
   if (word == "allreduce")
     return {.kind = StepKind::allReduce};
-  std::string_view rest = word;
+  std::string_view rest = word, sum = "allreduce:";
+  if (word.starts_with(sum)) {
+    rest.remove_prefix(sum.size());
+    Step step{StepKind::reduceGradients, task(rest)};
+    if (!rest.empty() || step.task.phase != Phase::update)
+      refuse("expected an update behind 'allreduce:', as in allreduce:2U3, found '" +
+             std::string(word) + "'");
+    return step;
+  }
   Step step{StepKind::run, task(rest)};
   if (rest.empty())
     return step;

@@ -7,7 +7,8 @@
 namespace pdc {
 
 /// "2F0" (run), "2F0>3#5" (send edge 5, made by 2F0, to rank 3), "3F0<2#5" (receive edge 5, for
-/// 3F0, from rank 2), "allreduce".
+/// 3F0, from rank 2), "allreduce", "allreduce:2U3" (the gradients of the replicas of stage 2, for
+/// its update 2U3).
 std::string toString(const Step &step);
 
 /// A schedule as a file. Lines: `schedule NAME`, `asynchronous` (where it is), `microbatches M`,

@@ -22,10 +22,10 @@ public:
   /// False where the schedule has nothing of that kind to break.
   bool mutate(Schedule &schedule, int kind);
 
-  static constexpr std::array names = {"swapped neighbours", "swapped steps", "missing transfer",
-                                       "missing run",        "doubled step",  "wrong microbatch",
-                                       "wrong slot",         "fewer slots",   "fewer versions",
-                                       "wrong peer",         "moved step",    "wrong edge"};
+  static constexpr std::array names = {
+      "swapped neighbours", "swapped steps", "missing transfer", "missing run",    "doubled step",
+      "wrong microbatch",   "wrong slot",    "fewer slots",      "fewer versions", "wrong peer",
+      "moved step",         "wrong edge",    "wrong reduction"};
 
 private:
   size_t draw(size_t count) { return random() % count; }
@@ -33,14 +33,19 @@ private:
   std::vector<size_t> ofKind(const std::vector<Step> &rows, bool transfers);
   bool mutateRows(Schedule &schedule, int kind);
   bool mutateTables(Schedule &schedule, int kind);
+  bool mutateReduction(Schedule &schedule);
 
   std::mt19937 random;
 };
 
 Schedule Mutator::original(std::vector<Edge> &edges) {
-  int stages = 2 + static_cast<int>(draw(4));
+  bool replicated = draw(2);
+  int stages = 2 + static_cast<int>(draw(replicated ? 2 : 4));
   edges = draw(2) ? chainEdges(stages) : randomEdges(stages, random);
-  Pipeline pipeline = straightPipeline(stages, 1 + static_cast<int64_t>(draw(6)));
+  std::vector<int> replicas(stages, 1);
+  for (int &count : replicas)
+    count += replicated ? static_cast<int>(draw(3)) : 0;
+  Pipeline pipeline = replicatedPipeline(replicas, 1 + static_cast<int64_t>(draw(6)));
   return completeSchedule(schedules()[draw(schedules().size())].make(pipeline), edges);
 }
 
@@ -119,7 +124,37 @@ bool Mutator::mutateTables(Schedule &schedule, int kind) {
   return true;
 }
 
+/// A replica leaves a sum out, makes it twice, or takes part in another one.
+bool Mutator::mutateReduction(Schedule &schedule) {
+  std::vector<Step> *part = rows(schedule);
+  std::vector<size_t> sums;
+  for (size_t i = 0; part && i < part->size(); ++i)
+    if ((*part)[i].kind == StepKind::reduceGradients)
+      sums.push_back(i);
+  if (sums.empty())
+    return false;
+  size_t one = sums[draw(sums.size())];
+  Step &sum = (*part)[one];
+  switch (draw(4)) {
+  case 0:
+    part->erase(part->begin() + one);
+    break;
+  case 1:
+    part->insert(part->begin() + one, Step(sum));
+    break;
+  case 2:
+    sum.task.stage = static_cast<int>(draw(schedule.stages()));
+    break;
+  case 3:
+    sum.task.microbatch += schedule.replicas(sum.task.stage);
+    break;
+  }
+  return true;
+}
+
 bool Mutator::mutate(Schedule &schedule, int kind) {
+  if (kind == 12)
+    return mutateReduction(schedule);
   return kind >= 6 && kind <= 8 ? mutateTables(schedule, kind) : mutateRows(schedule, kind);
 }
 

@@ -1,119 +1,28 @@
 #include "testsuite/schedule/ToyPipeline.h"
 
+#include "testsuite/schedule/ToyNetwork.h"
+
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <map>
-#include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 namespace pdc {
 
 namespace {
 
-using Word = uint64_t;
-using Weights = std::vector<Word>; ///< one per stage
-
-Word mix(Word a, Word b) {
-  Word z = (a ^ (b + 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9;
-  return (z ^ (z >> 29)) * 0x94D049BB133111EB;
-}
+using toy::mix;
+using toy::Network;
+using toy::Word;
+using Weights = std::vector<Word>; ///< one per stage, or per rank of each stage
 
 Word initialWeight(size_t stage) { return mix(11, stage); }
 
 /// What the forward and backward kernels start from, before their inputs are mixed in.
 Word forwardSeed(int stage, Word weight, int64_t microbatch) {
   return mix(mix(stage, weight), stage == 0 ? microbatch : 0);
-}
-
-/// Everything that ranks share: messages that meet, and sums over all ranks.
-class Network {
-public:
-  Network(int ranks, bool byEdge) : byEdge(byEdge), waiting(ranks), finished(ranks) {}
-
-  struct Post {
-    bool send;
-    int from, to, edge;
-    Word *word;
-    bool done = false;
-  };
-
-  /// Posts all, returns when each has met its other side; false when the run hangs.
-  bool exchange(int rank, std::vector<Post> &posts);
-  std::optional<Word> sum(int rank, size_t number, Word own);
-  void finish(int rank);
-  bool hangs() const { return hung; }
-
-private:
-  void meet(Post &post);
-  bool waitFor(int rank, std::unique_lock<std::mutex> &lock, std::function<bool()> done);
-  void lookForHang();
-
-  bool byEdge;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::vector<int>, std::deque<Post *>> sends, receives;
-  std::map<size_t, std::pair<size_t, Word>> sums;
-  std::vector<std::function<bool()>> waiting;
-  std::vector<bool> finished;
-  bool hung = false;
-};
-
-void Network::meet(Post &post) {
-  std::vector<int> key = {post.from, post.to, byEdge ? post.edge : 0};
-  std::deque<Post *> &own = (post.send ? sends : receives)[key];
-  std::deque<Post *> &others = (post.send ? receives : sends)[key];
-  own.push_back(&post);
-  while (!own.empty() && !others.empty()) {
-    Post *send = sends[key].front(), *receive = receives[key].front();
-    sends[key].pop_front();
-    receives[key].pop_front();
-    *receive->word = *send->word;
-    send->done = receive->done = true;
-  }
-}
-
-void Network::lookForHang() {
-  for (size_t rank = 0; rank < waiting.size(); ++rank)
-    if (!finished[rank] && (!waiting[rank] || waiting[rank]()))
-      return;
-  hung = std::ranges::find(finished, false) != finished.end();
-}
-
-bool Network::waitFor(int rank, std::unique_lock<std::mutex> &lock, std::function<bool()> done) {
-  waiting[rank] = done;
-  lookForHang();
-  changed.notify_all();
-  changed.wait(lock, [&] { return hung || done(); });
-  waiting[rank] = nullptr;
-  return !hung;
-}
-
-bool Network::exchange(int rank, std::vector<Post> &posts) {
-  std::unique_lock lock(mutex);
-  for (Post &post : posts)
-    meet(post);
-  return waitFor(rank, lock, [&] {
-    return std::ranges::all_of(posts, [](const Post &post) { return post.done; });
-  });
-}
-
-std::optional<Word> Network::sum(int rank, size_t number, Word own) {
-  std::unique_lock lock(mutex);
-  ++sums[number].first;
-  sums[number].second += own;
-  if (!waitFor(rank, lock, [&] { return sums[number].first == waiting.size(); }))
-    return std::nullopt;
-  return sums[number].second;
-}
-
-void Network::finish(int rank) {
-  std::unique_lock lock(mutex);
-  finished[rank] = true;
-  lookForHang();
-  changed.notify_all();
 }
 
 struct Slot {
@@ -141,11 +50,35 @@ Word nextWeight(Word weight, Word gradient, Word otherGradient, Word total) {
   return mix(mix(mix(weight, gradient), otherGradient), total);
 }
 
-/// A thread of its own: obeys the rows, checks nothing.
+/// Forward passes that a replica runs ahead by the update rule of design.md, section 7.
+std::vector<int64_t> ahead(const Schedule &schedule) {
+  size_t stages = schedule.ranksOfStage.size();
+  std::vector<int64_t> result(stages);
+  for (size_t s = stages - 1; s > 0; --s) {
+    int64_t behind = schedule.ranksOfStage[s].size(), own = schedule.ranksOfStage[s - 1].size();
+    int64_t waiting = own + behind - 2 * std::gcd(own, behind);
+    int64_t needed = (result[s] + 1) * behind + waiting;
+    result[s - 1] = needed / own + (needed % own ? 1 : 0);
+  }
+  return result;
+}
+
+int64_t microbatchesOf(const Schedule &schedule, int64_t iterations) {
+  if (!schedule.asynchronous)
+    return schedule.microbatches;
+  int64_t inFlight = ahead(schedule)[0] * static_cast<int64_t>(schedule.ranksOfStage[0].size());
+  while (inFlight % schedule.period)
+    ++inFlight;
+  return iterations * schedule.period + inFlight;
+}
+
+/// A thread of its own: obeys the rows, checks nothing. `stages`: those of all ranks, of which it
+/// touches its own replica.
 class Rank {
 public:
   Rank(int rank, const Schedule &schedule, const std::vector<Edge> &edges,
-       const std::vector<int64_t> &rounds, std::vector<Stage> &stages, Network &network)
+       const std::vector<int64_t> &rounds, std::vector<std::map<int, Stage>> &stages,
+       Network &network)
       : rank(rank), schedule(schedule), edges(edges), stages(stages), network(network) {
     flatten(rounds);
   }
@@ -160,16 +93,19 @@ private:
   Word readInputs(const Task &task, Word word);
   void writeOutputs(const Task &task, Word word);
   bool communicate(size_t first, size_t last);
+  bool sumOverRanks();
+  bool reduce(const Task &update);
 
   int rank;
   const Schedule &schedule;
   const std::vector<Edge> &edges;
-  std::vector<Stage> &stages;
+  std::vector<std::map<int, Stage>> &stages; ///< by stage and rank
   Network &network;
   std::vector<Step> rows;
   std::vector<bool> startsPart;
   Word metric = 0, total = 0;
   size_t sums = 0;
+  std::map<int, size_t> reductions; ///< by stage
 };
 
 void Rank::append(const std::vector<Step> &part, int64_t shift) {
@@ -182,13 +118,13 @@ void Rank::append(const std::vector<Step> &part, int64_t shift) {
 
 void Rank::flatten(const std::vector<int64_t> &rounds) {
   const RankRows &own = schedule.ranks[rank];
-  int64_t start = 0, ahead = static_cast<int64_t>(stages.size()) - 1;
+  int64_t start = 0;
   for (int64_t iterations : rounds) {
     append(own.warmUp, start);
     for (int64_t i = 0; i < iterations; ++i)
       append(own.repeat, start + i * schedule.period);
     append(own.drain, start + iterations * schedule.period);
-    start += schedule.asynchronous ? iterations + ahead : schedule.microbatches;
+    start += microbatchesOf(schedule, iterations);
   }
 }
 
@@ -196,14 +132,15 @@ Slot &Rank::slot(int stage, int64_t microbatch) {
   const std::vector<int> &table = schedule.slotTable[stage];
   if (!schedule.asynchronous)
     microbatch %= schedule.microbatches;
-  return stages[stage].slots[table[microbatch % table.size()]];
+  int64_t replicas = schedule.ranksOfStage[stage].size();
+  return stages[stage].at(rank).slots[table[microbatch / replicas % table.size()]];
 }
 
 Word Rank::readInputs(const Task &task, Word word) {
   for (const Edge &edge : edges) {
     if (edge.toStage != task.stage || !isEnd(edge.consumer, task.phase))
       continue;
-    bool local = schedule.rankOf(edge.fromStage, task.microbatch) == rank;
+    bool local = stages[edge.fromStage].contains(rank);
     word = mix(word, local ? slot(edge.fromStage, task.microbatch).outbox[edge.id]
                            : slot(task.stage, task.microbatch).inbox[edge.id]);
   }
@@ -217,7 +154,7 @@ void Rank::writeOutputs(const Task &task, Word word) {
 }
 
 void Rank::compute(const Task &task) {
-  Stage &stage = stages[task.stage];
+  Stage &stage = stages[task.stage].at(rank);
   size_t copies = stage.ring.size();
   if (task.phase == Phase::forward) {
     Slot &own = slot(task.stage, task.microbatch);
@@ -243,13 +180,32 @@ void Rank::compute(const Task &task) {
   }
 }
 
+bool Rank::sumOverRanks() {
+  std::optional<Word> sum = network.sum(rank, sums++, metric);
+  total = sum.value_or(0);
+  metric = 0;
+  return sum.has_value();
+}
+
+/// A rank that is not of the stage spoils its sum and keeps nothing.
+bool Rank::reduce(const Task &update) {
+  auto own = stages[update.stage].find(rank);
+  bool isMember = own != stages[update.stage].end();
+  Network::Gradients mine;
+  if (isMember)
+    mine = {own->second.gradient, own->second.otherGradient};
+  auto sum = network.reduce(rank, update.stage, reductions[update.stage]++,
+                            schedule.ranksOfStage[update.stage].size(), mine);
+  if (sum && isMember)
+    std::tie(own->second.gradient, own->second.otherGradient) = *sum;
+  return sum.has_value();
+}
+
 bool Rank::communicate(size_t first, size_t last) {
-  if (rows[first].kind == StepKind::allReduce) {
-    std::optional<Word> sum = network.sum(rank, sums++, metric);
-    total = sum.value_or(0);
-    metric = 0;
-    return sum.has_value();
-  }
+  if (rows[first].kind == StepKind::allReduce)
+    return sumOverRanks();
+  if (rows[first].kind == StepKind::reduceGradients)
+    return reduce(rows[first].task);
   std::vector<Network::Post> posts;
   for (size_t i = first; i < last; ++i) {
     const Step &step = rows[i];
@@ -279,13 +235,15 @@ void Rank::run() {
 
 std::optional<Weights> runPipeline(const Schedule &schedule, const std::vector<Edge> &edges,
                                    const std::vector<int64_t> &rounds, bool byEdge) {
-  std::vector<Stage> stages(schedule.stages());
-  for (size_t i = 0; i < stages.size(); ++i) {
-    Slot empty{std::vector<Word>(edges.size()), std::vector<Word>(edges.size())};
-    stages[i].slots.assign(*std::ranges::max_element(schedule.slotTable[i]) + 1, empty);
-    stages[i].ring.assign(schedule.versions[i], 0);
-    stages[i].ring[0] = initialWeight(i);
-  }
+  std::vector<std::map<int, Stage>> stages(schedule.stages());
+  for (size_t i = 0; i < stages.size(); ++i)
+    for (int rank : schedule.ranksOfStage[i]) {
+      Slot empty{std::vector<Word>(edges.size()), std::vector<Word>(edges.size())};
+      Stage &stage = stages[i][rank];
+      stage.slots.assign(*std::ranges::max_element(schedule.slotTable[i]) + 1, empty);
+      stage.ring.assign(schedule.versions[i], 0);
+      stage.ring[0] = initialWeight(i);
+    }
   int ranks = static_cast<int>(schedule.ranks.size());
   Network network(ranks, byEdge);
   std::vector<std::thread> threads;
@@ -296,8 +254,9 @@ std::optional<Weights> runPipeline(const Schedule &schedule, const std::vector<E
   if (network.hangs())
     return std::nullopt;
   Weights weights;
-  for (const Stage &stage : stages)
-    weights.push_back(stage.ring[stage.version % stage.ring.size()]);
+  for (const std::map<int, Stage> &replicas : stages)
+    for (const auto &[rank, stage] : replicas)
+      weights.push_back(stage.ring[stage.version % stage.ring.size()]);
   return weights;
 }
 
@@ -336,49 +295,83 @@ std::vector<bool> splitStages(const Schedule &schedule) {
   return split;
 }
 
+/// Gradients of one update: per replica, those of its microbatches in ascending order.
+class UpdateSums {
+public:
+  explicit UpdateSums(size_t replicas) : sums(replicas) {}
+
+  void add(int64_t microbatch, Word gradient, std::optional<Word> other) {
+    auto &[first, second] = sums[microbatch % sums.size()];
+    first = mix(first, gradient);
+    second = other ? mix(second, *other) : second;
+  }
+  /// One replica's are the sum; several are added in their order.
+  Word take(Word weight, Word total) {
+    auto [first, second] = sums[0];
+    if (sums.size() > 1)
+      first = second = 0;
+    for (size_t i = 0; sums.size() > 1 && i < sums.size(); ++i)
+      first = mix(first, sums[i].first), second = mix(second, sums[i].second);
+    sums.assign(sums.size(), {0, 0});
+    return nextWeight(weight, first, second, total);
+  }
+
+private:
+  std::vector<std::pair<Word, Word>> sums;
+};
+
 Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edges,
                          const std::vector<int64_t> &rounds) {
   int stages = schedule.stages();
-  std::vector<Weights> history(1); ///< by version
-  for (int stage = 0; stage < stages; ++stage)
-    history[0].push_back(initialWeight(stage));
+  std::vector<Weights> history(stages); ///< by stage and version
+  std::vector<UpdateSums> sums;
+  for (int stage = 0; stage < stages; ++stage) {
+    history[stage].push_back(initialWeight(stage));
+    sums.emplace_back(schedule.ranksOfStage[stage].size());
+  }
   std::vector<bool> split = splitStages(schedule);
+  std::vector<int64_t> lag = ahead(schedule);
   int64_t start = 0;
   for (int64_t iterations : rounds) {
-    int64_t end = start + (schedule.asynchronous ? iterations + stages - 1 : schedule.microbatches);
-    Weights sums(stages), otherSums(stages);
+    int64_t end = start + microbatchesOf(schedule, iterations);
     Word total = 0;
     for (int64_t t = start; t < end; ++t) {
-      Weights used = history.back();
-      for (int stage = 0; schedule.asynchronous && stage < stages; ++stage)
-        used[stage] = history[std::max(start, t - stages + 1 + stage)][stage];
-      auto [stash, gradients] = passThrough(used, edges, t);
+      Weights used;
       for (int stage = 0; stage < stages; ++stage) {
-        sums[stage] = mix(sums[stage], gradients[stage]);
-        if (split[stage])
-          otherSums[stage] =
-              mix(otherSums[stage], weightGradient(gradients[stage], stash[stage], used[stage]));
-        total += schedule.asynchronous ? 0 : gradients[stage];
+        int64_t replicas = schedule.ranksOfStage[stage].size();
+        used.push_back(schedule.asynchronous
+                           ? history[stage][std::max(start / replicas, t / replicas - lag[stage])]
+                           : history[stage].back());
       }
-      if (!schedule.asynchronous && t + 1 < end)
-        continue;
-      history.push_back(history.back());
+      auto [stash, gradients] = passThrough(used, edges, t);
       for (int stage = 0; stage < stages; ++stage)
-        history.back()[stage] =
-            nextWeight(history.back()[stage], sums[stage], otherSums[stage], total);
-      sums.assign(stages, 0);
-      otherSums.assign(stages, 0);
+        total += schedule.asynchronous ? 0 : gradients[stage];
+      for (int stage = 0; stage < stages; ++stage) {
+        int64_t replicas = schedule.ranksOfStage[stage].size();
+        sums[stage].add(t - start, gradients[stage],
+                        split[stage] ? std::optional(weightGradient(gradients[stage], stash[stage],
+                                                                    used[stage]))
+                                     : std::nullopt);
+        if (schedule.asynchronous ? (t + 1) % replicas == 0 : t + 1 == end)
+          history[stage].push_back(sums[stage].take(history[stage].back(), total));
+      }
     }
     start = end;
   }
-  return history.back();
+  Weights final;
+  for (int stage = 0; stage < stages; ++stage)
+    final.insert(final.end(), schedule.ranksOfStage[stage].size(), history[stage].back());
+  return final;
 }
 
 } // namespace
 
 bool runsCorrectly(const Schedule &schedule, const std::vector<Edge> &edges) {
   int64_t stages = schedule.stages();
+  // An iteration of replicas has many microbatches.
   std::vector<int64_t> rounds = {2 * stages + 3, 2, stages};
+  if (schedule.period > 1)
+    rounds = {stages / schedule.period + 3, 1, 2};
   Weights expected = followUpdateRule(schedule, edges, rounds);
   return runPipeline(schedule, edges, rounds, false) == expected &&
          runPipeline(schedule, edges, rounds, true) == expected;

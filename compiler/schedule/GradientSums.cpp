@@ -1,0 +1,36 @@
+#include "compiler/schedule/GradientSums.h"
+
+namespace pdc {
+
+std::string GradientSums::add(Phase phase, int64_t microbatch) {
+  Sum &sum = sums[phase];
+  if (microbatch <= sum.last)
+    return "gradients are summed in ascending order of microbatches, microbatch " +
+           std::to_string(sum.last) + " came before";
+  sum.last = microbatch;
+  sum.microbatches.push_back(microbatch);
+  overReplicas = overRanks = false;
+  return "";
+}
+
+std::string GradientSums::missing(std::span<const Phase> phases, const std::vector<int64_t> &due,
+                                  int64_t first, int64_t last) const {
+  for (Phase phase : phases) {
+    auto sum = sums.find(phase);
+    std::vector<int64_t> found =
+        sum == sums.end() ? std::vector<int64_t>() : sum->second.microbatches;
+    if (found != due)
+      return "the update needs the gradients of microbatches " + std::to_string(first) + " to " +
+             std::to_string(last) + ", found " + std::to_string(found.size()) + " gradients" +
+             (found.empty() ? "" : " up to microbatch " + std::to_string(found.back()));
+  }
+  return "";
+}
+
+void GradientSums::clear() {
+  for (auto &[phase, sum] : sums)
+    sum.microbatches.clear();
+  overReplicas = overRanks = false;
+}
+
+} // namespace pdc
