@@ -42,12 +42,18 @@ private:
     unit.setVariable(kernelName(unit));
   }
 
+  /// A unit that runs twice has one kernel.
   std::string kernelName(UnitOp unit) {
-    return kernels.unique((prefix(unit) + unit.getName()).str());
+    std::string &first = firstRuns[unit.getName()];
+    if (!isRecomputed(unit) || first.empty())
+      first = kernels.unique((prefix(unit) + unit.getName()).str());
+    return first;
   }
 
   static StringRef prefix(UnitOp unit) {
     auto task = unit->getParentOfType<TaskOp>();
+    if (isRecomputed(unit))
+      return "recomputed_";
     return task.getPhase() == ir::Phase::Evaluate ? "evaluate_" : "";
   }
 
@@ -91,7 +97,7 @@ private:
 
   ProgramOp program;
   LegalNames names, kernels;
-  llvm::StringMap<std::string> variables, views;
+  llvm::StringMap<std::string> variables, views, firstRuns;
 };
 
 struct NameValues : impl::NameValuesBase<NameValues> {

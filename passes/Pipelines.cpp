@@ -42,6 +42,9 @@ void buildStagedPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan
   passes.addPass(createVerifyLevel({"cut"}));
   // Turns cuts into inboxes and outboxes, after which nothing knows of other stages.
   passes.addPass(createOutlinePrograms(plan));
+  // Before the backward pass is divided: what its second half reads of the recomputed values is
+  // then kept by the first like anything else.
+  passes.addPass(createRecompute(plan));
   // Needs whole tasks: what a sent gradient is made of is seen within a stage only.
   passes.addPass(createSplitBackward(plan));
 }

@@ -112,12 +112,23 @@ private:
     }
     if (unit.getKernel())
       planned.workspaceBytes = std::max(planned.workspaceBytes, unit.getKernel()->getWorkspace());
-    addStash(unit, index);
+    addInputs(unit, index);
+    addStash(unit);
   }
 
-  /// What a backward unit reads of the forward pass is kept by the unit that made it; an input by
-  /// the unit that the reader is planned with.
-  void addStash(UnitOp unit, int index) {
+  /// An input lies in the slots of the stages that read it; a view reads nothing itself.
+  void addInputs(UnitOp unit, int index) {
+    if (isView(unit))
+      return;
+    for (Value operand : unit.getOperands()) {
+      auto read = dyn_cast_or_null<ReadOp>(viewed(operand).getDefiningOp());
+      if (read && isInput(read) && inputs.insert({index, read.getMemory().str()}).second)
+        graph.units[index].inputBytes += bytesOf(read.getType());
+    }
+  }
+
+  /// What a backward unit reads of the forward pass is kept by the unit that made it.
+  void addStash(UnitOp unit) {
     if (taskPhase(unit) != ir::Phase::Backward)
       return;
     for (Value operand : unit.getOperands()) {
@@ -127,9 +138,6 @@ private:
           producer && taskPhase(producer) == ir::Phase::Forward) {
         if (stashed.insert(root).second)
           graph.units[indexOf(producer)].stashBytes += bytesOf(root.getType());
-      } else if (auto read = dyn_cast_or_null<ReadOp>(definer); read && isInput(read)) {
-        if (inputs.insert({index, read.getMemory().str()}).second)
-          graph.units[index].stashBytes += bytesOf(root.getType());
       } else if (auto producer = dyn_cast_or_null<UnitOp>(definer)) {
         addHalfway(unit, producer, root);
       }

@@ -46,6 +46,20 @@ def OutlinePrograms : PlanPass<"outline-programs"> {
   }];
 }
 
+def Recompute : PlanPass<"recompute"> {
+  let summary = "runs the forward pass again instead of keeping its values";
+  let description = [{
+    In each stage that the plan recomputes (in every stage without a plan) the backward task begins
+    with the units of the forward task that make what it reads, and the activations that were kept
+    from one task to the other are gone: a microbatch in flight holds its inputs, inboxes and
+    outboxes alone. What is sent is read in its outbox, not made again.
+
+    Running statistics, losses and metrics see the first run only; random numbers are keyed, so that
+    both runs draw the same; weights are read at the version of the first run, which version-weights
+    keeps for whatever the backward task reads.
+  }];
+}
+
 def SplitBackward : PlanPass<"split-backward"> {
   let summary = "divides backward tasks into input gradients and weight gradients";
   let description = [{

@@ -13,6 +13,17 @@ bool isView(Operation *op) {
   return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1;
 }
 
+bool isRecomputed(Operation *op) {
+  auto unit = dyn_cast_or_null<UnitOp>(op);
+  auto task = unit ? unit->getParentOfType<TaskOp>() : TaskOp();
+  if (!task || unit.getPhase() != ir::Phase::Forward)
+    return false;
+  bool isBackward = task.getPhase() == ir::Phase::Backward ||
+                    task.getPhase() == ir::Phase::BackwardInput ||
+                    task.getPhase() == ir::Phase::BackwardWeight;
+  return isView(unit) ? isRecomputed(unit.getOperand(0).getDefiningOp()) : isBackward;
+}
+
 int64_t bytesOf(Type type) { return bytesInLayout(toTensorType(type), layoutOf(type).str()); }
 
 static std::string nameOfResult(StringRef name, unsigned number) {

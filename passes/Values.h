@@ -9,6 +9,10 @@ namespace pdc {
 /// A unit without kernel: its result is its first operand under another shape.
 bool isView(mlir::Operation *op);
 
+/// Whether the operation is a unit of the forward pass that runs again in a backward task, or a
+/// view of what such a unit makes.
+bool isRecomputed(mlir::Operation *op);
+
 /// Bytes of a value in its layout, padding included.
 int64_t bytesOf(mlir::Type type);
 

@@ -41,7 +41,7 @@ public:
 
   void startAt(int end) {
     first = last = end;
-    compute = 0;
+    compute = forward = 0;
     in = out = {};
     memory = {};
     readers.assign(graph.values.size(), 0);
@@ -49,6 +49,7 @@ public:
   void grow(); ///< by the unit in front of it
 
   double compute = 0; ///< seconds per microbatch
+  double forward = 0; ///< of them in the forward pass
   Crossing in, out;
 
   double seconds(const Link &before, const Link &behind) const {
@@ -72,6 +73,7 @@ void Part::grow() {
   const PlanUnit &cost = graph.units[unit];
   compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds +
              cost.updateSeconds / microbatches;
+  forward += cost.forwardSeconds;
   memory.add(cost);
   for (size_t index : made[unit]) {
     const PlanValue &value = graph.values[index];
@@ -113,10 +115,14 @@ public:
 
 private:
   double secondsAs(int stage) const {
-    if (request.memoryBytes && part.bytes().total(request.versions(stage), request.slots(stage),
-                                                  request.split) > request.memoryBytes)
-      return kNever;
-    return part.seconds(linkBehind(stage - 1), linkBehind(stage));
+    double seconds = part.seconds(linkBehind(stage - 1), linkBehind(stage));
+    if (!request.recompute.must(stage) && fits(stage, false))
+      return seconds;
+    return request.recompute.may(stage) && fits(stage, true) ? seconds + part.forward : kNever;
+  }
+  bool fits(int stage, bool recompute) const {
+    StageDepth depth{request.versions(stage), request.slots(stage), request.split, stage > 0};
+    return !request.memoryBytes || part.bytes().total(depth, recompute) <= request.memoryBytes;
   }
   Link linkBehind(int stage) const {
     return stage < 0 || stage + 1 >= request.stages
@@ -145,7 +151,7 @@ std::vector<int> stageOfUnit(const Partition &partition, size_t units) {
   return result;
 }
 
-Partition findChain(const PlanGraph &graph, const ChainRequest &request) {
+std::optional<Partition> findChain(const PlanGraph &graph, const ChainRequest &request) {
   int units = static_cast<int>(graph.units.size());
   if (units < request.stages)
     throw Error("the model has " + std::to_string(units) + " units, which cannot fill " +
@@ -156,10 +162,7 @@ Partition findChain(const PlanGraph &graph, const ChainRequest &request) {
   Partition result;
   result.slowestSeconds = search.solve();
   if (result.slowestSeconds == kNever)
-    throw Error("no cut into " + std::to_string(request.stages) + " stages fits " +
-                std::to_string(request.memoryBytes) +
-                " bytes of memory per device; use more workers, fewer microbatches in flight or a "
-                "smaller microbatch");
+    return std::nullopt;
   result.groups = search.trace();
   result.cuts = cuts.count();
   return result;

@@ -66,10 +66,25 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
   return stages;
 }
 
+void addRecomputation(PlanStage &stage, bool sendsGradients) {
+  stage.recompute = true;
+  stage.backwardSeconds += stage.forwardSeconds;
+  if (!sendsGradients)
+    stage.backwardWeightSeconds += stage.forwardSeconds;
+}
+
+/// What the half that sends gradients recomputes is kept for the other half.
+int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
+  bool keeps = !recompute || (depth.split && depth.sendsGradients);
+  int64_t perSlot = slot + (keeps ? stash : 0) + (depth.split ? halfway : 0);
+  return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots;
+}
+
 void MemorySum::add(const PlanUnit &unit) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.gradientBytes + unit.optimizerBytes;
-  sum.slot += unit.stashBytes;
+  sum.slot += unit.inputBytes;
+  sum.stash += unit.stashBytes;
   sum.halfway += unit.halfwayBytes;
   workspace = std::max(workspace, unit.workspaceBytes);
 }
@@ -79,7 +94,7 @@ void MemorySum::add(const PlanValue &value) {
 }
 
 StageMemory MemorySum::with(int64_t crossingBytes) const {
-  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes, sum.halfway};
+  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes, sum.stash, sum.halfway};
 }
 
 PlayCosts playCosts(const Plan &plan) {

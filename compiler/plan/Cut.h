@@ -17,16 +17,26 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
 /// for the weight gradients, and is kept for them where both run apart.
 std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
 
+/// Lets a stage recompute: the second forward pass is part of its backward pass, of the half that
+/// what it sends waits for, if it sends gradients.
+void addRecomputation(PlanStage &stage, bool sendsGradients);
+
+/// What a schedule asks of a stage's memory.
+struct StageDepth {
+  int64_t versions = 1, slots = 1;
+  bool split = false; ///< input and weight gradients run apart
+  bool sendsGradients = true;
+};
+
 /// Bytes of a stage apart from what depends on the schedule.
 struct StageMemory {
   int64_t weights = 0; ///< one version
   int64_t fixed = 0;   ///< gradients, optimizer state, workspace, scratch, evaluation
-  int64_t slot = 0;    ///< per microbatch in flight: kept activations, inboxes and outboxes
-  int64_t halfway = 0; ///< the same where input and weight gradients run apart
+  int64_t slot = 0;    ///< per microbatch in flight: inputs, inboxes and outboxes
+  int64_t stash = 0;   ///< activations kept per microbatch in flight, or of one where recomputed
+  int64_t halfway = 0; ///< per microbatch where input and weight gradients run apart
 
-  int64_t total(int64_t versions, int64_t slots, bool split) const {
-    return weights * versions + fixed + (slot + (split ? halfway : 0)) * slots;
-  }
+  int64_t total(const StageDepth &depth, bool recompute) const;
 };
 
 /// Sums StageMemory over units and values of a stage; what crosses is added by the caller.

@@ -64,8 +64,11 @@ private:
   Topology chooseTopology() const;
   Schedule computeRows(int stages) const;
   std::vector<int> cut();
-  void addDepths(const std::vector<int> &stageOfUnit);
-  void checkMemory() const;
+  std::vector<StageMemory> sumMemory(const std::vector<int> &stageOfUnit) const;
+  std::vector<StageDepth> findDepths() const;
+  void addDepths();
+  void addMemory(const std::vector<StageMemory> &sums);
+  void checkMemory(const std::vector<StageMemory> &sums) const;
   void predict();
   int64_t memoryLimit() const {
     return request.memoryBytes ? request.memoryBytes : plan.topology.memoryBytes;
@@ -89,6 +92,10 @@ void Planner::checkRequest() const {
                 " workers, expected " + std::to_string(request.workers));
   if (request.costModel != "overlap")
     findClosedForm(request.costModel);
+  for (int stage : request.recompute.stages)
+    if (stage < 0 || stage >= (request.stages ? request.stages : request.workers))
+      throw Error("recompute: there is no stage " + std::to_string(stage) + "; stages are 0 to " +
+                  std::to_string((request.stages ? request.stages : request.workers) - 1));
 }
 
 Topology Planner::chooseTopology() const {
@@ -144,13 +151,22 @@ std::vector<int> Planner::cut() {
   search.topology = plan.topology;
   search.microbatches = rows.microbatches;
   search.memoryBytes = memoryLimit();
+  search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
   search.versions = [&](int stage) { return rows.versions[stage]; };
-  return stageOfUnit(findChain(graph, search), graph.units.size());
+  std::optional<Partition> found = findChain(graph, search);
+  if (!found) {
+    // The fastest cut that needs least says by how much it does not fit.
+    if (search.recompute.kind == RecomputeChoice::automatic)
+      search.recompute.kind = RecomputeChoice::all;
+    search.memoryBytes = 0;
+    found = findChain(graph, search);
+  }
+  return stageOfUnit(*found, graph.units.size());
 }
 
-void Planner::addDepths(const std::vector<int> &stageOfUnit) {
+std::vector<StageMemory> Planner::sumMemory(const std::vector<int> &stageOfUnit) const {
   std::vector<MemorySum> sums(plan.stages.size());
   std::vector<int64_t> crossing(plan.stages.size());
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
@@ -164,29 +180,69 @@ void Planner::addDepths(const std::vector<int> &stageOfUnit) {
   for (const Edge &edge : plan.edges)
     for (int stage : {edge.fromStage, edge.toStage})
       crossing[stage] += edge.bytes;
+  std::vector<StageMemory> result;
+  for (size_t stage = 0; stage < sums.size(); ++stage)
+    result.push_back(sums[stage].with(crossing[stage]));
+  return result;
+}
+
+std::vector<StageDepth> Planner::findDepths() const {
+  std::vector<StageDepth> depths;
+  std::vector<bool> split = findSplitStages(plan.schedule);
+  for (const PlanStage &stage : plan.stages)
+    depths.push_back({plan.schedule.versions[stage.id], plan.schedule.slots[stage.id],
+                      split[stage.id], std::ranges::any_of(plan.edges, [&](const Edge &edge) {
+                        return edge.fromStage == stage.id && edge.producer == Phase::backward;
+                      })});
+  return depths;
+}
+
+/// A stage recomputes where it has to, and where that alone makes it fit.
+void Planner::addMemory(const std::vector<StageMemory> &sums) {
+  std::vector<StageDepth> depths = findDepths();
+  for (PlanStage &stage : plan.stages) {
+    int64_t kept = sums[stage.id].total(depths[stage.id], false);
+    int64_t recomputed = sums[stage.id].total(depths[stage.id], true);
+    bool tooMuch = memoryLimit() && kept > memoryLimit() && recomputed < kept;
+    bool recompute =
+        request.recompute.must(stage.id) || (tooMuch && request.recompute.may(stage.id));
+    if (recompute)
+      addRecomputation(stage, depths[stage.id].sendsGradients);
+    stage.memoryBytes = recompute ? recomputed : kept;
+  }
+}
+
+void Planner::addDepths() {
   std::vector<int> peaks =
       play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped,
            plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
           .peakActivations;
-  std::vector<bool> split = findSplitStages(plan.schedule);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
-    stage.memoryBytes =
-        sums[stage.id]
-            .with(crossing[stage.id])
-            .total(stage.weightVersions, plan.schedule.slots[stage.id], split[stage.id]);
   }
 }
 
-void Planner::checkMemory() const {
-  for (const PlanStage &stage : plan.stages)
-    if (memoryLimit() && stage.memoryBytes > memoryLimit())
-      throw Error("stage " + std::to_string(stage.id) + " needs " +
-                  std::to_string(stage.memoryBytes) + " bytes, a device has " +
-                  std::to_string(memoryLimit()) +
-                  "; use more workers, fewer microbatches in flight or a smaller microbatch");
+void Planner::checkMemory(const std::vector<StageMemory> &sums) const {
+  int64_t limit = memoryLimit();
+  auto worst = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes);
+  if (!limit || worst->memoryBytes <= limit)
+    return;
+  std::string help = "more workers or a smaller microbatch";
+  if (StageDepth depth = findDepths()[worst->id]; !worst->recompute) {
+    int64_t recomputed = sums[worst->id].total(depth, true);
+    if (recomputed < worst->memoryBytes)
+      help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
+  }
+  if (plan.schedule.slots[worst->id] > 1)
+    help += ", or a schedule that holds fewer than " +
+            std::to_string(plan.schedule.slots[worst->id]) + " microbatches there";
+  throw Error("stage " + std::to_string(worst->id) + " needs " +
+              std::to_string(worst->memoryBytes) + " bytes and a device has " +
+              std::to_string(limit) + ": " + std::to_string(worst->memoryBytes - limit) +
+              " too few" + (worst->recompute ? ", although it runs the forward pass again" : "") +
+              "; what would help: " + help);
 }
 
 void Planner::predict() {
@@ -227,8 +283,10 @@ Plan Planner::make() {
   plan.scheduleName = plan.schedule.name;
   plan.microbatches = plan.schedule.microbatches;
   plan.minibatch = plan.microbatches * plan.microbatchSize;
-  addDepths(stages);
-  checkMemory();
+  std::vector<StageMemory> sums = sumMemory(stages);
+  addMemory(sums);
+  addDepths();
+  checkMemory(sums);
   predict();
   plan.plannerSeconds = secondsSince(start);
   return std::move(plan);
@@ -272,6 +330,10 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   if (asynchronous)
     return (work.microbatch + sum + work.update) / workers;
   return static_cast<double>(microbatches) / workers * work.microbatch + sum + work.update;
+}
+
+bool RecomputeChoice::must(int stage) const {
+  return kind == all || (kind == listed && std::ranges::find(stages, stage) != stages.end());
 }
 
 Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {

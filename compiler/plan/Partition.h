@@ -3,6 +3,7 @@
 #include "compiler/plan/Plan.h"
 
 #include <functional>
+#include <optional>
 
 namespace pdc {
 
@@ -33,13 +34,14 @@ struct ChainRequest {
   int64_t memoryBytes = 0;  ///< per device; 0: not limited
   std::function<int64_t(int stage)> slots, versions;
   bool split = false; ///< input and weight gradients run apart
+  RecomputeChoice recompute;
 };
 
 /// Cuts the units, in their order, into contiguous stages so that the slowest one is as fast as it
 /// can be. A stage takes its runs, its share of the update, and the transfers of what crosses its
-/// two ends (a value that goes to several stages counts once). Throws pdc::Error when no cut fits
-/// the memory.
-Partition findChain(const PlanGraph &graph, const ChainRequest &request);
+/// two ends (a value that goes to several stages counts once); where it recomputes, a second
+/// forward pass. Nothing when no cut fits the memory.
+std::optional<Partition> findChain(const PlanGraph &graph, const ChainRequest &request);
 
 /// What PipeDream's cost models need: compiler/cost/ClosedForm.h. All workers of all levels are
 /// used.

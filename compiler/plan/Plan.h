@@ -22,11 +22,13 @@ struct PlanUnit {
   int64_t parameterBytes = 0;
   int64_t gradientBytes = 0;
   int64_t optimizerBytes = 0;
-  /// Bytes kept from forward to backward per microbatch.
+  /// Bytes that it makes in the forward pass and the backward pass reads, per microbatch.
   int64_t stashBytes = 0;
   /// Bytes that the weight gradients read of the input gradients, per microbatch.
   int64_t halfwayBytes = 0;
   int64_t workspaceBytes = 0;
+  /// Bytes of the model's inputs that it reads, per microbatch.
+  int64_t inputBytes = 0;
 };
 
 /// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
@@ -80,6 +82,8 @@ struct PlanStage {
   /// The part of `backwardSeconds` that no sent gradient needs.
   double backwardWeightSeconds = 0;
   double updateSeconds = 0;
+  /// The backward pass runs the forward pass again, and its seconds include that.
+  bool recompute = false;
   int64_t parameterBytes = 0;
   int64_t memoryBytes = 0;
   int inFlight = 1;
@@ -115,12 +119,23 @@ struct Plan {
   Topology topology;
 };
 
+/// Which stages keep their inputs alone and run the forward pass again before the backward pass.
+/// automatic: those that would not fit the memory otherwise.
+struct RecomputeChoice {
+  enum Kind : uint8_t { none, automatic, all, listed } kind = automatic;
+  std::vector<int> stages; ///< listed
+
+  bool must(int stage) const;
+  bool may(int stage) const { return kind == automatic || must(stage); }
+};
+
 struct PlanRequest {
   int workers = 1;
   std::optional<Topology> topology;
   std::string schedule = "auto";
   int64_t microbatches = 1;
   int64_t memoryBytes = 0;
+  RecomputeChoice recompute;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
   /// No replicas (closed forms; overlap has none).

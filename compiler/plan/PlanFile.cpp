@@ -39,6 +39,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"backward_seconds", stage.backwardSeconds},
           {"backward_weight_seconds", stage.backwardWeightSeconds},
           {"update_seconds", stage.updateSeconds},
+          {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
           {"memory_bytes", stage.memoryBytes},
           {"in_flight", stage.inFlight},
@@ -130,6 +131,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.backwardSeconds = fields.number("backward_seconds", 0);
   stage.backwardWeightSeconds = fields.number("backward_weight_seconds", 0);
   stage.updateSeconds = fields.number("update_seconds", 0);
+  stage.recompute = fields.boolean("recompute", false);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);
   stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));

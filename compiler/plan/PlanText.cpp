@@ -91,6 +91,9 @@ void describeStages(const Plan &plan, std::ostream &out) {
     if (split[stage.id])
       out << "  of the backward pass " << seconds(stage.backwardWeightSeconds)
           << " are weight gradients that no other stage waits for\n";
+    if (stage.recompute)
+      out << "  keeps its inputs alone and runs the forward pass again: "
+          << seconds(stage.forwardSeconds) << " of the backward pass\n";
     for (const PlanSend &send : stage.sends)
       out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
           << " per microbatch\n";

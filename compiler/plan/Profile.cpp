@@ -30,7 +30,8 @@ struct BytesField {
 constexpr BytesField bytesFields[] = {
     {"parameter_bytes", &PlanUnit::parameterBytes}, {"gradient_bytes", &PlanUnit::gradientBytes},
     {"optimizer_bytes", &PlanUnit::optimizerBytes}, {"stash_bytes", &PlanUnit::stashBytes},
-    {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes}};
+    {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
+    {"input_bytes", &PlanUnit::inputBytes}};
 
 /// Sums over a million of them still fit.
 constexpr int64_t kMostBytes = int64_t(1) << 42;

@@ -54,8 +54,9 @@ TEST_F(PlanGraphTest, HoldsEveryForwardUnitWithWhatComesFromIt) {
   EXPECT_EQ(fc1.updateSeconds, 1);
   EXPECT_EQ(fc1.parameterBytes, 16 * 8 * 4);
   EXPECT_EQ(fc1.gradientBytes, 16 * 8 * 4);
-  // relu1, which it makes, and the image under the view that its weight gradient reads.
-  EXPECT_EQ(fc1.stashBytes, 4 * 16 * 4 + 4 * 8 * 4);
+  EXPECT_EQ(fc1.stashBytes, 4 * 16 * 4); // relu1, which it makes
+  EXPECT_EQ(fc1.inputBytes, 4 * 8 * 4);  // the image under the view that it reads
+  EXPECT_EQ(graph.units[0].inputBytes, 0);
 }
 
 TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {

@@ -35,6 +35,7 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
     unit.stashBytes = draw(100);
     unit.halfwayBytes = draw(100);
     unit.workspaceBytes = draw(100);
+    unit.inputBytes = draw(20);
     graph.units.push_back(unit);
   }
   for (int i = 0; i + 1 < units; ++i) {

@@ -165,9 +165,18 @@ TEST(Plan, Refusals) {
   EXPECT_EQ(refusal(graph, request), "the topology has 2 workers, expected 3");
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
-  EXPECT_EQ(refusal(graph, request), "no cut into 2 stages fits 1000 bytes of memory per device; "
-                                     "use more workers, fewer microbatches in "
-                                     "flight or a smaller microbatch");
+  EXPECT_EQ(refusal(graph, request),
+            "stage 0 needs 6265 bytes and a device has 1000: 5265 too few, although it runs the "
+            "forward pass again; what would help: more workers or a smaller microbatch, or a "
+            "schedule that holds fewer than 2 microbatches there");
+  request.recompute.kind = RecomputeChoice::none;
+  EXPECT_EQ(refusal(graph, request),
+            "stage 0 needs 6275 bytes and a device has 1000: 5275 too few; what would help: "
+            "--recompute auto (it would then need 6265), more workers or a smaller microbatch, or "
+            "a schedule that holds fewer than 2 microbatches there");
+  request.recompute = {RecomputeChoice::listed, {2}};
+  EXPECT_EQ(refusal(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
+  request.recompute = {};
   request.assignment = {{"n0", 0}, {"n1", 1}};
   EXPECT_THAT(refusal(graph, request), HasSubstr("a device has 1000"));
   request = requestFor(2, "1f1b", 2);
@@ -186,6 +195,47 @@ TEST(Plan, MemoryKeepsVersionsAndSlots) {
   // gradient; 2 slots of 10 kept bytes, v0 and its gradient.
   EXPECT_EQ(plan.stages[0].memoryBytes, 200 + 100 + 50 + 5 + 2000 + 2 * 2010);
   EXPECT_EQ(plan.stages[1].memoryBytes, 100 + 100 + 50 + 5 + plan.schedule.slots[1] * 2010);
+}
+
+TEST(Plan, RecomputesWhatDoesNotFit) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  PlanRequest request = requestFor(2, "gpipe", 4);
+  Plan kept = makePlan(graph, request);
+  // Two units of 10 kept bytes, for each of four microbatches or for one.
+  request.memoryBytes = kept.stages[0].memoryBytes - 1;
+  Plan plan = makePlan(graph, request);
+  EXPECT_TRUE(plan.stages[0].recompute);
+  EXPECT_FALSE(plan.stages[1].recompute);
+  EXPECT_EQ(plan.stages[0].memoryBytes, kept.stages[0].memoryBytes - 3 * 20);
+  EXPECT_EQ(plan.stages[0].backwardSeconds, 2 * 2 + 2);
+  EXPECT_GT(plan.secondsPerMinibatch, kept.secondsPerMinibatch);
+  EXPECT_THAT(describePlan(plan), HasSubstr("runs the forward pass again: 2 s of the backward"));
+  EXPECT_TRUE(parsePlan(printPlan(plan), "plan").stages[0].recompute);
+  request.recompute.kind = RecomputeChoice::none;
+  EXPECT_THAT(refusal(graph, request), HasSubstr("1 too few; what would help: --recompute auto"));
+  request.memoryBytes = 0;
+  request.recompute = {RecomputeChoice::listed, {1}};
+  plan = makePlan(graph, request);
+  EXPECT_FALSE(plan.stages[0].recompute);
+  EXPECT_TRUE(plan.stages[1].recompute);
+  request.recompute.kind = RecomputeChoice::all;
+  // Every microbatch takes 2 + 6 seconds on each of the two stages.
+  EXPECT_NEAR(makePlan(graph, request).secondsPerMinibatch, 5 * 8, 0.02);
+}
+
+TEST(Plan, RecomputedHalvesKeepWhatBothRead) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  PlanRequest request = requestFor(2, "zb-h1", 4);
+  Plan kept = makePlan(graph, request);
+  request.recompute.kind = RecomputeChoice::all;
+  Plan plan = makePlan(graph, request);
+  // Stage 0 sends no gradient: its weight gradients alone run the forward pass again.
+  EXPECT_EQ(plan.stages[0].backwardWeightSeconds, 4 + 2);
+  EXPECT_EQ(plan.stages[0].memoryBytes,
+            kept.stages[0].memoryBytes - (plan.schedule.slots[0] - 1) * 20);
+  EXPECT_EQ(plan.stages[1].backwardWeightSeconds, 2);
+  EXPECT_EQ(plan.stages[1].backwardSeconds, 4 + 2);
+  EXPECT_EQ(plan.stages[1].memoryBytes, kept.stages[1].memoryBytes + 20);
 }
 
 TEST(Plan, ScheduleFromAFile) {

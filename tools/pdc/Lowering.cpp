@@ -90,6 +90,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.schedule = options.schedule;
   request.microbatches = batch.microbatches;
   request.memoryBytes = options.memoryBytes;
+  request.recompute = options.recompute;
   request.stages = options.stages;
   request.assignment = options.assignment;
   request.model = model.name;

@@ -155,6 +155,26 @@ static void checkSchedule(Options &options) {
   checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-v"});
 }
 
+/// `none`, `auto`, `all` or stages: `0,2`.
+static void parseRecompute(const std::string &text, Options &options) {
+  static const std::map<std::string, RecomputeChoice::Kind> kinds = {
+      {"none", RecomputeChoice::none},
+      {"auto", RecomputeChoice::automatic},
+      {"all", RecomputeChoice::all}};
+  if (auto known = kinds.find(text); known != kinds.end()) {
+    options.recompute.kind = known->second;
+    return;
+  }
+  options.recompute.kind = RecomputeChoice::listed;
+  for (const std::string &part : CLI::detail::split(text, ',')) {
+    std::optional<int64_t> stage = wholeNumber(part);
+    if (!stage || *stage < 0 || *stage >= INT32_MAX)
+      throw UsageError("--recompute '" + text +
+                       "' is unknown; there are none, auto, all, or stages such as 0,2");
+    options.recompute.stages.push_back(static_cast<int>(*stage));
+  }
+}
+
 static void checkRange(const std::string &option, std::optional<int64_t> value, int64_t most) {
   if (value && (*value < 1 || *value > most))
     throw UsageError(option + " " + std::to_string(*value) + ": expected 1 to " +
@@ -192,7 +212,7 @@ static void interpret(const Typed &typed, Options &options) {
   checkChoice("--cost-model", typed.costModel, {"overlap"},
               {"pipedream-code", "pipedream-paper", "ring-max"});
   checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
-  checkChoice("--recompute", typed.recompute, {"none", "auto"}, {"all"});
+  parseRecompute(typed.recompute, options);
   checkSchedule(options);
   if (typed.verticalSync)
     throw Error("--vertical-sync is not available yet; leave it out");
@@ -241,7 +261,8 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
   add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
   app.add_flag("--vertical-sync", typed.verticalSync, "one version per microbatch at all stages");
-  add("--recompute", typed.recompute, "WHAT", "none, auto, all");
+  add("--recompute", typed.recompute, "WHAT",
+      "none, auto (where memory asks for it), all, or stages: 0,2");
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
   add("--profile", options.profile, "FILE", "measured costs (analytic)");
   add("--cost-model", typed.costModel, "NAME", "overlap");

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/plan/Plan.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -34,6 +36,7 @@ struct Options {
   std::map<std::string, int> assignment;
   std::string profile;
   int64_t memoryBytes = 0;
+  RecomputeChoice recompute;
   bool exact = false;
   int threads = 1;
   StopAfter stopAfter = StopAfter::sources;
