@@ -1,6 +1,7 @@
 #include "passes/PlanGraph.h"
 
 #include "compiler/Error.h"
+#include "passes/ProgramMemory.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -110,8 +111,8 @@ private:
       planned.updateSeconds += seconds;
       break;
     }
-    if (unit.getKernel())
-      planned.workspaceBytes = std::max(planned.workspaceBytes, unit.getKernel()->getWorkspace());
+    int64_t workspace = unit.getKernel() ? unit.getKernel()->getWorkspace() : 0;
+    planned.workspaceBytes = std::max(planned.workspaceBytes, libraryBytes + workspace);
     addInputs(unit, index);
     addStash(unit);
   }

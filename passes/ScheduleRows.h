@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/ir/Pdc.h"
+#include "compiler/plan/Cut.h"
 #include "compiler/schedule/Schedule.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -19,9 +20,6 @@ struct TaggedEdges {
   std::vector<int64_t> tags;
 };
 TaggedEdges findEdges(mlir::ModuleOp module, Rows rows);
-
-/// Evaluation microbatches that a stage holds at once: one is computed while another is sent.
-constexpr int evaluationCopies = 2;
 
 /// The schedule as the programs hold it, with slots and versions where stages have them. Its rows
 /// have been checked by checkRows.

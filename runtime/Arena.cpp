@@ -2,8 +2,10 @@
 
 #include "runtime/Error.h"
 
+#include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace pdc::runtime {
 
@@ -37,6 +39,19 @@ Arena::Arena(const Program &program, Accelerator *accelerator)
   // Advice only: a kernel without huge pages runs the same program, slower.
   madvise(memory, program.arenaBytes, MADV_HUGEPAGE);
   base = static_cast<std::byte *>(memory);
+}
+
+void Arena::populate() const {
+  if (accelerator || !base || madvise(base, program.arenaBytes, MADV_POPULATE_WRITE) == 0)
+    return;
+  if (errno == ENOMEM || errno == EFAULT)
+    throw Error("rank ", program.rank, " needs ", program.arenaBytes,
+                " bytes of memory and there are fewer; use more ranks or smaller microbatches");
+  // An older kernel: each page is touched and keeps what it holds.
+  for (int64_t at = 0; at < program.arenaBytes; at += getpagesize()) {
+    volatile auto *page = reinterpret_cast<volatile unsigned char *>(base + at);
+    *page = *page;
+  }
 }
 
 Arena::~Arena() {

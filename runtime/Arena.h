@@ -25,6 +25,9 @@ public:
     return region(place.region, copy) + place.offset;
   }
   int64_t bytes() const { return program.arenaBytes; }
+  /// Takes all of it now: a step must not find that there is no memory. After the weights are
+  /// loaded, whose files take memory meanwhile.
+  void populate() const;
   /// Whether reading the arena waits until a device has finished its work.
   bool isRemote() const { return accelerator; }
   /// Null on the CPU.

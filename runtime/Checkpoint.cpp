@@ -64,7 +64,12 @@ static void loadTensor(const Program &program, const Memory &memory, const Execu
       [&](std::byte *to) { layoutOf(memory).pack(tensor.data, to, elementBytes(memory.element)); });
 }
 
+/// Padding is zero, so only another value that meets padding needs the tensor a second time.
 template <class T> static void fillAs(const Memory &memory, const Layout &layout, std::byte *to) {
+  if (T value = T(memory.fill); value == T(0) || layout.elements() == layout.logicalElements()) {
+    std::fill_n(reinterpret_cast<T *>(to), layout.elements(), value);
+    return;
+  }
   std::vector<T> values(size_t(layout.logicalElements()), T(memory.fill));
   layout.pack(reinterpret_cast<const std::byte *>(values.data()), to, sizeof(T));
 }
@@ -100,6 +105,7 @@ void loadInitial(const Program &program, const Executor &executor, const std::st
         tensors = readSafetensors(*file);
       }
       loadTensor(program, memory, executor, tensors, *path);
+      file->release();
     }
   }
 }
@@ -189,9 +195,9 @@ static void writePart(const Program &program, const Executor &executor, const fs
     tensors.push_back({memory->name,
                        scalarOf(memory->element),
                        {memory->shape.begin(), memory->shape.end()},
-                       [=, &executor, &copy](std::byte *to) {
-                         layoutOf(*memory).unpack(look(executor, *memory, copy), to,
-                                                  elementBytes(memory->element));
+                       [=, &executor, &copy](const auto &take) {
+                         layoutOf(*memory).unpack(look(executor, *memory, copy),
+                                                  elementBytes(memory->element), take);
                        }});
   writeSafetensors(folder / partName(program.rank, program.ranks), tensors);
 }
@@ -326,6 +332,7 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
       tensors[file->second] = readSafetensors(*opened[file->second]);
     }
     loadTensor(program, memory, executor, tensors[file->second], path / file->second);
+    opened[file->second]->release();
   }
   return state;
 }

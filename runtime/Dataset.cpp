@@ -284,8 +284,9 @@ void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
         pad(source, to + i * stride);
         continue;
       }
-      int64_t refused =
-          source.convert(source, source.data.tensor.data + sample * fileStride, to + i * stride);
+      const std::byte *from = source.data.file->read(source.data.tensor.data + sample * fileStride,
+                                                     size_t(fileStride), sampleBytes);
+      int64_t refused = source.convert(source, from, to + i * stride);
       if (refused >= 0)
         refuse(source, sample, refused);
     }
@@ -293,6 +294,13 @@ void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
   }
   if (std::strcmp(memory.name, "pdc.random") == 0)
     fillRandom(memory, to, microbatch);
+}
+
+int64_t Dataset::heldBytes() const {
+  int64_t bytes = 0;
+  for (const Source &source : sources)
+    bytes += source.data.file->heldBytes();
+  return bytes;
 }
 
 void Dataset::refuse(const Source &source, int64_t sample, int64_t element) const {

@@ -35,6 +35,8 @@ public:
   /// Training: whole microbatches of an epoch. Evaluation: the last one may be padded.
   int64_t microbatches() const { return perEpoch; }
   int64_t remainder() const { return count - perEpoch * program.microbatchSize; }
+  /// Data that stays in memory because its file is compressed.
+  int64_t heldBytes() const;
   /// The next run starts at this microbatch of the stream, and at this step; in asynchronous
   /// schedules the step advances with each microbatch.
   void startAt(int64_t microbatch, int64_t step) {
@@ -72,6 +74,7 @@ private:
   const Program &program;
   const bool evaluation;
   std::vector<Source> sources;
+  std::vector<std::byte> sampleBytes; ///< of the sample that is being read
   int64_t count = 0, perEpoch = 0, first = 0, firstStep = 1;
 };
 

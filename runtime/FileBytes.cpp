@@ -13,7 +13,7 @@
 namespace pdc::runtime {
 
 FileBytes::FileBytes(const std::string &path) : name(path) {
-  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info {};
   if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
     int reason = errno;
@@ -24,10 +24,10 @@ FileBytes::FileBytes(const std::string &path) : name(path) {
   mapped = size_t(info.st_size);
   if (mapped > 0)
     mapping = mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE, file, 0);
-  close(file);
   if (mapping == MAP_FAILED) {
-    mapping = nullptr;
-    throw Error(path, ": cannot be mapped: ", std::strerror(errno));
+    int reason = errno;
+    close(file);
+    throw Error(path, ": cannot be mapped: ", std::strerror(reason));
   }
   view = {static_cast<const std::byte *>(mapping), mapped};
   if (mapped >= 2 && view[0] == std::byte{0x1f} && view[1] == std::byte{0x8b})
@@ -37,6 +37,40 @@ FileBytes::FileBytes(const std::string &path) : name(path) {
 FileBytes::~FileBytes() {
   if (mapping)
     munmap(mapping, mapped);
+  close(file);
+}
+
+const std::byte *FileBytes::read(const std::byte *from, size_t count,
+                                 std::vector<std::byte> &buffer) const {
+  if (!inflated.empty())
+    return from;
+  buffer.resize(count);
+  size_t done = 0;
+  while (done < count) {
+    ssize_t part =
+        pread(file, buffer.data() + done, count - done, off_t(from - view.data() + done));
+    if (part < 0 && errno == EINTR)
+      continue;
+    if (part <= 0)
+      throw Error(name, ": cannot be read any more: ",
+                  part < 0 ? std::strerror(errno) : "it has been cut off since it was opened");
+    done += size_t(part);
+  }
+  return buffer.data();
+}
+
+void FileBytes::release() const {
+  if (mapping)
+    madvise(mapping, mapped, MADV_DONTNEED);
+}
+
+/// The last four bytes of gzip data say its size modulo 2^32; a guess where it has several members.
+size_t FileBytes::inflatedSize() const {
+  constexpr size_t kMostPerByte = 1032; // that deflate can reach
+  size_t size = 0;
+  for (size_t i = 0; i < 4 && mapped >= 18; ++i)
+    size |= size_t(view[mapped - 4 + i]) << (8 * i);
+  return size <= mapped * kMostPerByte ? size : 0;
 }
 
 void FileBytes::inflate() {
@@ -45,7 +79,7 @@ void FileBytes::inflate() {
   if (!file)
     throw Error(name, ": cannot be read as gzip data");
   std::vector<std::byte> chunk(1 << 20);
-  inflated.reserve(mapped * 2);
+  inflated.reserve(inflatedSize());
   int read = 0;
   while ((read = gzread(file, chunk.data(), unsigned(chunk.size()))) > 0 &&
          inflated.size() < kLimit)

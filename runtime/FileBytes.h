@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,12 +20,21 @@ public:
 
   std::span<const std::byte> bytes() const { return view; }
   const std::string &path() const { return name; }
+  /// A part of `bytes()` for one use. Of a mapped file it is read into `buffer`: what is mapped and
+  /// touched would stay in this process's memory. Throws Error where the file has been cut off.
+  const std::byte *read(const std::byte *from, size_t count, std::vector<std::byte> &buffer) const;
+  /// Gives back the memory of what has been touched of a mapped file.
+  void release() const;
+  /// What stays in memory: inflated data.
+  int64_t heldBytes() const { return int64_t(inflated.capacity()); }
 
 private:
   void inflate();
+  size_t inflatedSize() const;
 
   std::string name;
   std::span<const std::byte> view;
+  int file = -1;
   void *mapping = nullptr;
   size_t mapped = 0;
   std::vector<std::byte> inflated;

@@ -3,8 +3,10 @@
 #include "runtime/Error.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -98,10 +100,18 @@ template <class T> void Layout::packAs(const std::byte *from, std::byte *to) con
   forEach([&](int64_t position) { std::memcpy(target + position, source++, sizeof(T)); });
 }
 
-template <class T> void Layout::unpackAs(const std::byte *from, std::byte *to) const {
+template <class T>
+void Layout::unpackAs(const std::byte *from, const std::function<void(Piece)> &take) const {
   const T *source = reinterpret_cast<const T *>(from);
-  T *target = reinterpret_cast<T *>(to);
-  forEach([&](int64_t position) { std::memcpy(target++, source + position, sizeof(T)); });
+  std::array<T, (1 << 16) / sizeof(T)> piece;
+  size_t filled = 0;
+  forEach([&](int64_t position) {
+    std::memcpy(&piece[filled++], source + position, sizeof(T));
+    if (filled == piece.size())
+      take(std::as_bytes(std::span(piece.data(), std::exchange(filled, 0))));
+  });
+  if (filled > 0)
+    take(std::as_bytes(std::span(piece.data(), filled)));
 }
 
 void Layout::pack(const std::byte *rowMajor, std::byte *packed, int64_t elementBytes) const {
@@ -116,13 +126,21 @@ void Layout::pack(const std::byte *rowMajor, std::byte *packed, int64_t elementB
 }
 
 void Layout::unpack(const std::byte *packed, std::byte *rowMajor, int64_t elementBytes) const {
+  unpack(packed, elementBytes, [&](Piece piece) {
+    std::memcpy(rowMajor, piece.data(), piece.size());
+    rowMajor += piece.size();
+  });
+}
+
+void Layout::unpack(const std::byte *packed, int64_t elementBytes,
+                    const std::function<void(Piece)> &take) const {
   switch (elementBytes) {
   case 1:
-    return unpackAs<uint8_t>(packed, rowMajor);
+    return unpackAs<uint8_t>(packed, take);
   case 4:
-    return unpackAs<uint32_t>(packed, rowMajor);
+    return unpackAs<uint32_t>(packed, take);
   default:
-    return unpackAs<uint64_t>(packed, rowMajor);
+    return unpackAs<uint64_t>(packed, take);
   }
 }
 

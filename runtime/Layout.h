@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,10 @@ public:
   void pack(const std::byte *rowMajor, std::byte *packed, int64_t elementBytes) const;
   /// This layout to row-major.
   void unpack(const std::byte *packed, std::byte *rowMajor, int64_t elementBytes) const;
+  /// The same, piece by piece.
+  using Piece = std::span<const std::byte>;
+  void unpack(const std::byte *packed, int64_t elementBytes,
+              const std::function<void(Piece)> &take) const;
 
 private:
   struct Block {
@@ -33,7 +38,8 @@ private:
   };
   template <class Visit> void forEach(Visit visit) const;
   template <class T> void packAs(const std::byte *from, std::byte *to) const;
-  template <class T> void unpackAs(const std::byte *from, std::byte *to) const;
+  template <class T>
+  void unpackAs(const std::byte *from, const std::function<void(Piece)> &take) const;
   static std::vector<Block> parse(std::string_view tag, size_t rank, std::vector<int> &order);
 
   std::vector<std::vector<int64_t>> terms; ///< terms[d][i]: what index i of dimension d adds

@@ -88,7 +88,7 @@ std::map<std::string, TensorView> readSafetensors(const FileBytes &file) {
 int64_t writeSafetensors(const std::string &path, const std::vector<TensorToWrite> &tensors) {
   // 1. The header, padded so that the data is aligned to 8 bytes.
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  int64_t offset = 0, largest = 0;
+  int64_t offset = 0;
   for (const TensorToWrite &tensor : tensors) {
     const char *type = "";
     for (const auto &[name, scalar] : kTypes)
@@ -98,7 +98,6 @@ int64_t writeSafetensors(const std::string &path, const std::vector<TensorToWrit
     header[tensor.name] = {
         {"dtype", type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
-    largest = std::max(largest, bytes);
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -109,12 +108,10 @@ int64_t writeSafetensors(const std::string &path, const std::vector<TensorToWrit
   uint64_t length = text.size();
   bool good =
       std::fwrite(&length, 8, 1, file) == 1 && std::fwrite(text.data(), 1, length, file) == length;
-  std::vector<std::byte> buffer(largest);
-  for (const TensorToWrite &tensor : tensors) {
-    size_t bytes = elementCount(tensor.shape) * scalarBytes(tensor.type);
-    tensor.fill(buffer.data());
-    good = good && std::fwrite(buffer.data(), 1, bytes, file) == bytes;
-  }
+  for (const TensorToWrite &tensor : tensors)
+    tensor.give([&](std::span<const std::byte> piece) {
+      good = good && std::fwrite(piece.data(), 1, piece.size(), file) == piece.size();
+    });
   good = good && std::fflush(file) == 0 && fsync(fileno(file)) == 0;
   if (std::fclose(file) != 0 || !good)
     throw Error(path, ": cannot be written: ", std::strerror(errno));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ struct TensorToWrite {
   std::string name;
   Scalar type;
   std::vector<int64_t> shape;
-  std::function<void(std::byte *)> fill; ///< writes the row-major elements
+  /// Gives the row-major elements in pieces, so that no tensor is in memory twice.
+  std::function<void(const std::function<void(std::span<const std::byte>)> &)> give;
 };
 
 /// Returns the file's size. The data is on the disk when this returns.

@@ -1,8 +1,11 @@
 #include "runtime/Trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
-#include <set>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 /// What a run says at its end.
@@ -16,41 +19,101 @@ static std::string milliseconds(double seconds) {
   return text;
 }
 
-/// Peak of this process in bytes. Not getrusage: that keeps the peak of whoever started the
-/// process.
-static int64_t peakBytes() {
+static int64_t statusBytes(const char *field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:"))
-      return std::stoll(line.substr(6)) * 1024;
+    if (line.starts_with(field))
+      return std::stoll(line.substr(std::strlen(field))) * 1024;
   return 0;
 }
 
-/// Peak memory by rank; ranks that are threads share a process, whose peak counts once.
-std::string Trainer::memoryText(double &totalBytes) {
-  std::string process = hostName() + ":" + std::to_string(getpid());
+int64_t residentBytes() { return statusBytes("VmRSS:"); }
+
+/// Not getrusage: that keeps the peak of whoever started the process.
+int64_t peakBytes() { return statusBytes("VmHWM:"); }
+
+/// What the plan beside the program says that a rank needs; 0 where there is none.
+static int64_t plannedBytes(int rank) {
+  std::ifstream file(findBeside("plan.json"));
+  auto plan = nlohmann::json::parse(file, nullptr, false);
+  int64_t bytes = 0;
+  if (plan.is_object() && plan.contains("stages"))
+    for (const auto &stage : plan["stages"])
+      for (const auto &number : stage.value("ranks", nlohmann::json::array()))
+        bytes += number == rank ? stage.value("memory_bytes", int64_t(0)) : 0;
+  return bytes;
+}
+
+namespace {
+/// A process with its ranks: threads share it.
+struct ProcessMemory {
+  int first = 0, last = 0;
+  double peak = 0, empty = 0, planned = 0, data = 0;
+
+  std::string ranks() const {
+    std::string text = std::to_string(first);
+    return first == last ? "rank " + text : "ranks " + text + "-" + std::to_string(last);
+  }
+  /// Beyond an empty program; data files that are kept inflated are no part of the plan.
+  double held() const { return peak - empty - data; }
+};
+} // namespace
+
+/// Peak memory by process and rank, against the plan; `json` gets the same as a list.
+std::vector<std::string> Trainer::describeMemory(std::string &json) {
+  std::ostringstream mine;
+  mine << hostName() << ":" << getpid() << " " << peakBytes() << " " << emptyBytes << " "
+       << plannedBytes(program.rank) << " "
+       << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
+       << arena.bytes();
   std::vector<std::string> all;
-  control.gather(process + " " + std::to_string(peakBytes()) + " " + std::to_string(arena.bytes()),
-                 all);
-  std::string text;
-  std::set<std::string> processes;
+  control.gather(mine.str(), all);
+  std::map<std::string, ProcessMemory> processes;
+  std::vector<std::string> order;
+  std::string arenas;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream fields(all[rank]);
     std::string name;
-    double peak = 0, planned = 0;
-    fields >> name >> peak >> planned;
-    if (processes.insert(name).second)
-      totalBytes += peak;
-    text +=
-        (rank ? ", " : "") + std::string("rank ") + std::to_string(rank) + " " + megabytes(planned);
+    double peak = 0, empty = 0, planned = 0, kept = 0, arenaBytes = 0;
+    fields >> name >> peak >> empty >> planned >> kept >> arenaBytes;
+    auto [found, isNew] = processes.try_emplace(name);
+    ProcessMemory &process = found->second;
+    if (isNew) {
+      order.push_back(name);
+      process = {int(rank), int(rank), peak, empty, 0, 0};
+    }
+    process.last = int(rank);
+    process.empty = std::min(process.empty, empty);
+    process.planned += planned;
+    process.data += kept;
+    arenas += (rank ? ", rank " : "rank ") + std::to_string(rank) + " " + megabytes(arenaBytes);
   }
-  return "peak memory " + megabytes(totalBytes) + " in " + std::to_string(processes.size()) +
-         (processes.size() == 1 ? " process" : " processes") + "; arenas: " + text;
+  double total = 0;
+  std::string held;
+  json.clear();
+  for (const std::string &name : order) {
+    const ProcessMemory &process = processes[name];
+    total += process.peak;
+    held += (held.empty() ? "" : ", ") + process.ranks() + " " + megabytes(process.held()) +
+            " of " + megabytes(process.planned) + " planned" +
+            (process.data > 0 ? " and " + megabytes(process.data) + " of data" : "");
+    char text[200];
+    std::snprintf(text, sizeof text,
+                  "%s{\"ranks\": [%d, %d], \"bytes\": %.0f, \"planned\": %.0f, \"data\": %.0f}",
+                  json.empty() ? "" : ", ", process.first, process.last, process.held(),
+                  process.planned, process.data);
+    json += text;
+  }
+  json =
+      "\"peak_memory_bytes\": " + std::to_string(int64_t(total)) + ", \"memory\": [" + json + "]";
+  return {"peak memory " + megabytes(total) + " in " + std::to_string(order.size()) +
+              (order.size() == 1 ? " process" : " processes") + "; arenas: " + arenas,
+          "beyond an empty program: " + held};
 }
 
 void Trainer::summarise() {
-  double peak = 0;
-  std::string memory = memoryText(peak);
+  std::string memoryJson;
+  std::vector<std::string> memory = describeMemory(memoryJson);
   if (!progress)
     return;
   char text[400];
@@ -82,17 +145,17 @@ void Trainer::summarise() {
                   measured);
     json += text;
   }
-  progress->line(memory);
+  for (const std::string &line : memory)
+    progress->line(line);
   for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
                                     {"checkpoint", checkpoint},
                                     {"log", options.log},
                                     {"plan", findBeside("plan.txt")}})
     if (!where.empty())
       progress->line(what + ": " + where);
-  std::snprintf(text, sizeof text,
-                ", \"predicted_step_seconds\": %.9f, \"peak_memory_bytes\": %.0f}",
-                program.secondsPerMinibatch, peak);
-  progress->log(json + text);
+  std::snprintf(text, sizeof text, ", \"predicted_step_seconds\": %.9f, ",
+                program.secondsPerMinibatch);
+  progress->log(json + text + memoryJson + "}");
 }
 
 /// Last, where a signal ended the run early: where it stands and how it goes on.

@@ -27,8 +27,9 @@ static ExecutorOptions executorOptions(const Options &options) {
 
 Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : program(program), options(options), control(control), tells(program.rank == 0),
-      arena(program, accelerator), data(program, specs(options.data), false, control),
+    : emptyBytes(residentBytes()), program(program), options(options), control(control),
+      tells(program.rank == 0), arena(program, accelerator),
+      data(program, specs(options.data), false, control),
       executor(program, arena, transport, control, data, executorOptions(options)) {
   if (!options.evaluationData.empty())
     evaluationData =
@@ -52,6 +53,7 @@ bool Trainer::run() {
       throw Error("--seed ", *options.seed, ": the checkpoint was made with seed ", state.seed,
                   "; leave --seed out");
   }
+  arena.populate();
   planSteps();
   agree();
   executor.start();

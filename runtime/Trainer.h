@@ -9,6 +9,10 @@
 
 namespace pdc::runtime {
 
+/// Bytes of this process that are in memory now, and the most there have ever been.
+int64_t residentBytes();
+int64_t peakBytes();
+
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {
 public:
@@ -31,8 +35,10 @@ private:
   void writeTimelines();
   void summarise();
   void tellTheEnd();
-  std::string memoryText(double &totalBytes);
+  std::vector<std::string> describeMemory(std::string &json);
 
+  /// Resident before this rank has made anything: what an empty program holds.
+  const int64_t emptyBytes;
   const Program &program;
   const Options &options;
   Control &control;

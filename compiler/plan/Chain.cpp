@@ -31,7 +31,7 @@ class Part {
 public:
   Part(const PlanGraph &graph, int64_t microbatches)
       : graph(graph), microbatches(static_cast<double>(microbatches)), made(graph.units.size()),
-        read(graph.units.size()) {
+        read(graph.units.size()), temporaries(findTemporaries(graph)) {
     for (size_t value = 0; value < graph.values.size(); ++value) {
       made[graph.values[value].producer].push_back(value);
       for (int consumer : graph.values[value].consumers)
@@ -63,6 +63,7 @@ private:
   const PlanGraph &graph;
   double microbatches;
   std::vector<std::vector<size_t>> made, read; ///< values by unit
+  std::vector<int64_t> temporaries;            ///< by unit
   std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
   int first = 0, last = 0;
   MemorySum memory;
@@ -74,10 +75,9 @@ void Part::grow() {
   compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds +
              cost.updateSeconds / microbatches;
   forward += cost.forwardSeconds;
-  memory.add(cost);
+  memory.add(cost, temporaries[unit]);
   for (size_t index : made[unit]) {
     const PlanValue &value = graph.values[index];
-    memory.add(value);
     // It came in until now.
     if (readers[index])
       in.add(value, -1, -readers[index]);

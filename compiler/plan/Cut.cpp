@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 
 namespace pdc {
@@ -80,21 +81,37 @@ int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
   return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots;
 }
 
-void MemorySum::add(const PlanUnit &unit) {
+std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
+  std::vector<int64_t> bytes(graph.units.size() + 1);
+  for (const PlanValue &value : graph.values) {
+    if (value.consumers.empty())
+      continue;
+    bytes[value.producer] += value.bytes;
+    bytes[*std::ranges::max_element(value.consumers) + 1] -= value.bytes;
+    // A term comes into being with its reader's backward pass and is gone with the producer's.
+    for (int consumer : value.consumers) {
+      bytes[value.producer] += value.hasGradient ? value.bytes : 0;
+      bytes[consumer + 1] -= value.hasGradient ? value.bytes : 0;
+    }
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  return bytes;
+}
+
+void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.gradientBytes + unit.optimizerBytes;
   sum.slot += unit.inputBytes;
   sum.stash += unit.stashBytes;
   sum.halfway += unit.halfwayBytes;
   workspace = std::max(workspace, unit.workspaceBytes);
-}
-
-void MemorySum::add(const PlanValue &value) {
-  sum.fixed += value.bytes * (1 + std::max<int64_t>(1, value.consumers.size()));
+  temporaries = std::max(temporaries, temporaryBytes);
 }
 
 StageMemory MemorySum::with(int64_t crossingBytes) const {
-  return {sum.weights, sum.fixed + workspace, sum.slot + crossingBytes, sum.stash, sum.halfway};
+  int64_t slot = sum.slot + crossingBytes;
+  return {sum.weights, sum.fixed + workspace + temporaries + evaluationCopies * slot, slot,
+          sum.stash, sum.halfway};
 }
 
 PlayCosts playCosts(const Plan &plan) {

@@ -39,17 +39,22 @@ struct StageMemory {
   int64_t total(const StageDepth &depth, bool recompute) const;
 };
 
-/// Sums StageMemory over units and values of a stage; what crosses is added by the caller.
+/// Evaluation microbatches that a stage holds at once: one is computed while another is sent.
+constexpr int evaluationCopies = 2;
+
+/// By unit: bytes of the values that live while it runs, and in the backward pass of the terms of
+/// their gradients, at most.
+std::vector<int64_t> findTemporaries(const PlanGraph &graph);
+
+/// Sums StageMemory over the units of a stage; what crosses is added by the caller.
 class MemorySum {
 public:
-  void add(const PlanUnit &unit);
-  /// A value made in this stage: its activation in evaluation, its gradients in the backward pass.
-  void add(const PlanValue &value);
+  void add(const PlanUnit &unit, int64_t temporaryBytes);
   StageMemory with(int64_t crossingBytes) const;
 
 private:
   StageMemory sum;
-  int64_t workspace = 0;
+  int64_t workspace = 0, temporaries = 0;
 };
 
 /// What the player needs to know of a plan.

@@ -170,13 +170,12 @@ std::vector<StageMemory> Planner::sumMemory(const std::vector<int> &stageOfUnit)
   std::vector<MemorySum> sums(plan.stages.size());
   std::vector<int64_t> crossing(plan.stages.size());
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
+  std::vector<int64_t> temporaries = findTemporaries(graph);
   for (size_t i = 0; i < graph.units.size(); ++i) {
     PlanUnit unit = graph.units[i];
     unit.halfwayBytes = sends[i] ? unit.halfwayBytes : 0;
-    sums[stageOfUnit[i]].add(unit);
+    sums[stageOfUnit[i]].add(unit, temporaries[i]);
   }
-  for (const PlanValue &value : graph.values)
-    sums[stageOfUnit[value.producer]].add(value);
   for (const Edge &edge : plan.edges)
     for (int stage : {edge.fromStage, edge.toStage})
       crossing[stage] += edge.bytes;

@@ -19,6 +19,20 @@ struct StageCost {
   int64_t bytes = 0, less = 0;
 };
 
+/// What lives while a unit runs: values until their last reader, gradient terms of its own readers
+/// and of later ones.
+int64_t temporariesAt(const PlanGraph &graph, int unit) {
+  int64_t bytes = 0;
+  for (const PlanValue &value : graph.values) {
+    if (value.producer > unit || std::ranges::max(value.consumers) < unit)
+      continue;
+    int64_t terms =
+        std::ranges::count_if(value.consumers, [&](int reader) { return reader >= unit; });
+    bytes += value.bytes * (1 + (value.hasGradient ? terms : 0));
+  }
+  return bytes;
+}
+
 StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage, int first,
                  int end) {
   auto inside = [&](int unit) { return unit >= first && unit < end; };
@@ -45,7 +59,6 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     Link link;
     int64_t messages = 0;
     if (inside(value.producer)) {
-      fixed += value.bytes * (1 + static_cast<int64_t>(value.consumers.size()));
       messages = readLater ? 1 + terms * readLater : 0;
       link = request.topology.linkBetween(stage, stage + 1);
     } else if (readInside && value.producer < first) {
@@ -58,6 +71,10 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     cost.seconds += static_cast<double>(messages * value.bytes) / link.bytesPerSecond +
                     static_cast<double>(messages) * link.latencySeconds;
   }
+  int64_t temporaries = 0;
+  for (int i = first; i < end; ++i)
+    temporaries = std::max(temporaries, temporariesAt(graph, i));
+  fixed += temporaries + 2 * slot; // and two copies for evaluation
   cost.bytes =
       weights * request.versions(stage) + fixed + workspace + (slot + stash) * request.slots(stage);
   cost.less = stash * (request.slots(stage) - 1);

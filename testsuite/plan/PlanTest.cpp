@@ -166,13 +166,13 @@ TEST(Plan, Refusals) {
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
   EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 6265 bytes and a device has 1000: 5265 too few, although it runs the "
+            "stage 0 needs 10265 bytes and a device has 1000: 9265 too few, although it runs the "
             "forward pass again; what would help: more workers or a smaller microbatch, or a "
             "schedule that holds fewer than 2 microbatches there");
   request.recompute.kind = RecomputeChoice::none;
   EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 6275 bytes and a device has 1000: 5275 too few; what would help: "
-            "--recompute auto (it would then need 6265), more workers or a smaller microbatch, or "
+            "stage 0 needs 10275 bytes and a device has 1000: 9275 too few; what would help: "
+            "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
             "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};
   EXPECT_EQ(refusal(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
@@ -191,14 +191,16 @@ TEST(Plan, Refusals) {
 TEST(Plan, MemoryKeepsVersionsAndSlots) {
   PlanGraph graph = chainGraph({1, 1});
   Plan plan = makePlan(graph, requestFor(2, "pipedream", 1));
-  // Stage 0: 2 versions of 100; gradients, optimizer state and workspace; v0 in evaluation and its
-  // gradient; 2 slots of 10 kept bytes, v0 and its gradient.
-  EXPECT_EQ(plan.stages[0].memoryBytes, 200 + 100 + 50 + 5 + 2000 + 2 * 2010);
-  EXPECT_EQ(plan.stages[1].memoryBytes, 100 + 100 + 50 + 5 + plan.schedule.slots[1] * 2010);
+  // Stage 0: 2 versions of 100; gradients, optimizer state and workspace; v0 and its gradient while
+  // they are made; two copies of both for evaluation; 2 slots of 10 kept bytes and of both.
+  EXPECT_EQ(plan.stages[0].memoryBytes, 200 + 100 + 50 + 5 + 2000 + 4000 + 2 * 2010);
+  EXPECT_EQ(plan.stages[1].memoryBytes,
+            100 + 100 + 50 + 5 + 2000 + 4000 + plan.schedule.slots[1] * 2010);
 }
 
 TEST(Plan, RecomputesWhatDoesNotFit) {
   PlanGraph graph = chainGraph({1, 1, 1, 1});
+  graph.units[2].parameterBytes = graph.units[3].parameterBytes = 0;
   PlanRequest request = requestFor(2, "gpipe", 4);
   Plan kept = makePlan(graph, request);
   // Two units of 10 kept bytes, for each of four microbatches or for one.

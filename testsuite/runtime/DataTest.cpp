@@ -62,6 +62,29 @@ protected:
   fs::path folder;
 };
 
+TEST_F(Data, MappedFilesAreReadAndInflatedOnesKept) {
+  std::string text(1 << 20, 'a');
+  std::vector<std::byte> buffer;
+  FileBytes mapped(write(text)), inflated(zipped(text));
+  const std::byte *part = mapped.read(mapped.bytes().data() + 10, 20, buffer);
+  EXPECT_EQ(part, buffer.data());
+  EXPECT_EQ(std::memcmp(part, text.data() + 10, 20), 0);
+  EXPECT_EQ(mapped.heldBytes(), 0);
+  EXPECT_EQ(inflated.read(inflated.bytes().data() + 10, 20, buffer), inflated.bytes().data() + 10);
+  // Not a byte more than the data.
+  EXPECT_EQ(inflated.heldBytes(), 1 << 20);
+  // A file that shrinks while it is read is an error, not a signal.
+  fs::resize_file(mapped.path(), 100);
+  try {
+    mapped.read(mapped.bytes().data() + 90, 20, buffer);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error &error) {
+    EXPECT_TRUE(
+        std::string(error.what())
+            .ends_with(": cannot be read any more: it has been cut off since it was opened"));
+  }
+}
+
 TEST_F(Data, ReadsEachFormatAndItsGzippedForm) {
   std::string image = idx(8, {2, 1, 3}, "abcdef");
   for (const std::string &path : {write(image), zipped(image)}) {

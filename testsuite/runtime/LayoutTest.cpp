@@ -25,6 +25,23 @@ TEST(Layout, PlainPermutations) {
   EXPECT_EQ(packed("", {}), (std::vector<float>{1}));
 }
 
+TEST(Layout, UnpacksInPieces) {
+  Layout layout("ba", std::vector<int64_t>{3, 20000});
+  std::vector<float> rowMajor(60000), stored(60000), back;
+  std::iota(rowMajor.begin(), rowMajor.end(), 1.0f);
+  layout.pack(reinterpret_cast<std::byte *>(rowMajor.data()),
+              reinterpret_cast<std::byte *>(stored.data()), 4);
+  int pieces = 0;
+  layout.unpack(reinterpret_cast<std::byte *>(stored.data()), 4, [&](Layout::Piece piece) {
+    const auto *values = reinterpret_cast<const float *>(piece.data());
+    back.insert(back.end(), values, values + piece.size() / 4);
+    EXPECT_LE(piece.size(), 65536u);
+    ++pieces;
+  });
+  EXPECT_EQ(back, rowMajor);
+  EXPECT_EQ(pieces, 4);
+}
+
 TEST(Layout, InnerBlocksArePaddedWithZeros) {
   // Three columns in blocks of two: the second block is half padding.
   EXPECT_EQ(packed("aB2b", {2, 3}), (std::vector<float>{1, 2, 3, 0, 4, 5, 6, 0}));

@@ -15,10 +15,13 @@
 #include "compiler/schedule/Text.h"
 #include "passes/Pipelines.h"
 #include "passes/PlanGraph.h"
+#include "passes/ProgramMemory.h"
 #include "tools/pdc/Location.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
+
+#include <map>
 
 using namespace mlir;
 
@@ -152,9 +155,29 @@ void Lowering::outline(const PlannedGraph &graph) {
         [&](OpPassManager &passes) { buildStagedPipeline(passes, graph.plan); });
 }
 
-void Lowering::schedule(const PlannedGraph &graph) {
+void Lowering::schedule(PlannedGraph &graph) {
   lower(*graph.module, "scheduling and proving",
         [&](OpPassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
+  auto plan = std::make_shared<Plan>(*graph.plan);
+  setMemory(*plan, *graph.module);
+  checkMemory(*plan);
+  graph.plan = plan;
+}
+
+/// The planner's sums are bounds for what it knows: layouts and libraries may take more.
+void Lowering::checkMemory(const Plan &plan) const {
+  int64_t limit = options.memoryBytes ? options.memoryBytes : plan.topology.memoryBytes;
+  std::map<int, int64_t> bytes;
+  for (const PlanStage &stage : plan.stages)
+    for (int rank : stage.ranks)
+      bytes[rank] += stage.memoryBytes;
+  for (auto [rank, needed] : bytes)
+    if (limit && needed > limit)
+      throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
+                  " bytes as it is laid out and a device has " + std::to_string(limit) + ": " +
+                  std::to_string(needed - limit) +
+                  " too few; what would help: --recompute all, more workers or a smaller "
+                  "microbatch");
 }
 
 void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &folder) {

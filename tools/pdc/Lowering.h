@@ -39,7 +39,8 @@ public:
   /// Levels 2, 3 and 4, in place.
   void cut(const PlannedGraph &graph);
   void outline(const PlannedGraph &graph);
-  void schedule(const PlannedGraph &graph);
+  /// Puts the memory that was laid out into the plan; throws Error where a device has less.
+  void schedule(PlannedGraph &graph);
 
   /// Writes a graph of level 4: sources, build files, plan and weights.
   void write(const PlannedGraph &graph, const std::filesystem::path &folder);
@@ -54,6 +55,7 @@ private:
   PlanRequest request(const Batch &batch) const;
   PlannedGraph planFor(const Batch &batch);
   std::vector<Batch> batches() const;
+  void checkMemory(const Plan &plan) const;
 
   const Options &options;
   std::ostream &progress;

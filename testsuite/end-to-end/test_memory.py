@@ -1,0 +1,42 @@
+"""A rank's process never holds more than its plan, and the plan is not far above: peak less what an empty program holds."""
+
+import json
+
+import pytest
+
+import pipeline
+
+SHAPE, MICROBATCHES = (1, 28, 28), 4
+
+
+@pytest.mark.parametrize("network,schedule,stages,size,options",
+                         [("fashion", "1f1b", 2, 128, ()), ("fashion", "gpipe", 2, 128, ("--recompute", "all")),
+                          ("lenet5", "pipedream", 2, 512, ())])
+def test_process_against_plan(network, schedule, stages, size, options, models, tmp_path):
+    batch = [size] if schedule == "pipedream" else [size * MICROBATCHES, "--microbatches", MICROBATCHES]
+    project = pipeline.compile_model(models(network), tmp_path / "project", "--schedule", schedule, "--optimizer", "momentum",
+                                     "--minibatch", *batch, *options, workers=stages)
+    images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES, SHAPE, 10)
+    # Evaluation and a checkpoint are part of what is planned.
+    result = pipeline.train(project, tmp_path / "run", "--eval-data", f"input={images}", "--eval-data", f"labels={labels}",
+                            data=[f"input={images}", f"labels={labels}"], steps=4, transport="mpi")
+    plan = json.loads((project / "plan.json").read_text())
+    processes = result.records[-1]["memory"]
+    assert [process["ranks"] for process in processes] == [[rank, rank] for rank in range(stages)]
+    for stage, process in zip(plan["stages"], processes):
+        assert process["planned"] == stage["memory_bytes"] > 30e6
+        assert 0.9 * process["planned"] <= process["bytes"] <= process["planned"], process
+    assert "of data" not in result.output
+
+
+def test_limit_of_what_is_laid_out(models, tmp_path):
+    """What the planner allowed and the layout does not is refused too."""
+    model = models("lenet5")
+    options = ["--minibatch", 64, "--microbatches", 4]
+    project = pipeline.compile_model(model, tmp_path / "free", *options, workers=2)
+    needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
+    pipeline.compile_model(model, tmp_path / "enough", *options, "--memory", 2 * needed, workers=2)
+    refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", "-o", tmp_path / "none", *options,
+                           "--memory", needed // 2, check=False)
+    assert refused.returncode == 1
+    assert "too few" in refused.stderr and "what would help" in refused.stderr
