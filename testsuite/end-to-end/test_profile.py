@@ -38,6 +38,22 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
         assert stage["backward_seconds"] == pytest.approx(total(*SECONDS[1:3]), rel=1e-9)
 
 
+def test_links_between_ranks(tmp_path):
+    path = tmp_path / "topology.json"
+    result = pipeline.run("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", 3,
+                          pipeline.BIN / "pdc-profile", "--links", path)
+    assert result.stdout.count(" bytes per second, latency ") == 3
+    [level] = json.loads(path.read_text())["levels"]
+    assert level["workers"] == 3
+    # Between walking memory once and a slow network; between a call and a turn of the scheduler.
+    assert 1e7 < level["bandwidth"] < 1e12 and 1e-8 < level["latency"] < 0.1
+    profile = tmp_path / "graph.txt"
+    profile.write_text("".join(f"node{i} -- Relu -- forward_compute_time=1, backward_compute_time=2, activation_size=4, "
+                               "parameter_size=4\n" for i in (1, 2, 3)) + "\tnode1 -- node2\n\tnode2 -- node3\n")
+    planned = pipeline.run(pipeline.BIN / "pdc-plan", profile, "--topology", path, "--cost-model", "ring-max")
+    assert "for 3 x" in planned.stdout
+
+
 def test_profile_of_another_microbatch_size(models, tmp_path):
     path = tmp_path / "profile.json"
     measure(models("mlp"), path, "--minibatch", 16, "--steps", 2)
@@ -52,6 +68,7 @@ def test_profile_of_another_microbatch_size(models, tmp_path):
     (["--minibatch", "8", "--steps", "0"], 2, "--steps"),
     ([], 1, "--minibatch"),
     (["--no-such-option"], 2, "--no-such-option"),
+    (["--links", "topology.json"], 2, "mpirun -n 2"),
 ])
 def test_refusals(options, status, says, models, tmp_path):
     path = tmp_path / "profile.json"

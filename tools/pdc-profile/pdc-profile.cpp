@@ -1,10 +1,12 @@
 // pdc-profile MODEL.onnx: measures the units of a model on this machine and writes profile.json.
+// pdc-profile --links FILE: measures the links between ranks.
 
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Profile.h"
 #include "passes/PlanGraph.h"
 #include "tools/Command.h"
 #include "tools/pdc-profile/DrawnData.h"
+#include "tools/pdc-profile/Links.h"
 #include "tools/pdc-profile/Measurement.h"
 #include "tools/pdc-profile/ProfileTable.h"
 #include "tools/pdc/Lowering.h"
@@ -20,7 +22,7 @@ namespace {
 
 struct Request {
   Options compile;
-  std::string device = "cpu", output = "profile.json", sources;
+  std::string device = "cpu", output = "profile.json", sources, links;
   std::vector<std::string> dimensions;
   int64_t steps = 20;
 };
@@ -56,7 +58,7 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
                "pdc --profile plans.",
                "pdc-profile");
   nameUsageErrors(app);
-  app.add_option("model", request.compile.model, "the model")->required()->type_name("MODEL.onnx");
+  app.add_option("model", request.compile.model, "the model")->type_name("MODEL.onnx");
   auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
     app.add_option(name, value, text)->type_name(kind);
   };
@@ -65,11 +67,17 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   add("--device", request.device, "KIND", "cpu");
   add("--steps", request.steps, "N", "updates to measure (20)");
   add("--sources", request.sources, "DIR", "keep the measuring program there");
+  add("--links", request.links, "FILE",
+      "instead: measure the links between the ranks that mpirun has started, as a topology");
   try {
     app.parse(argc, argv);
+    if (request.links.empty() && request.compile.model.empty())
+      throw CLI::RequiredError("MODEL.onnx");
   } catch (const CLI::ParseError &error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  if (!request.links.empty())
+    return std::nullopt;
   checkModelOptions(request.dimensions, request.compile);
   checkChoice("--device", request.device, {"cpu"}, {"cuda"});
   if (request.steps < 1 || request.steps > 1000000)
@@ -131,7 +139,10 @@ int main(int argc, char **argv) {
     pdc::Request request;
     if (std::optional<int> code = pdc::parse(argc, argv, request))
       return *code;
-    pdc::run(request, std::cerr);
+    if (request.links.empty())
+      pdc::run(request, std::cerr);
+    else
+      pdc::measureLinks(request.links);
     return 0;
   });
 }
