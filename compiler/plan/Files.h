@@ -30,7 +30,7 @@ std::map<std::string, int> parseAssignment(std::string_view text, const std::str
 std::string describePlan(const Plan &plan);
 
 /// Chrome trace of `iterations` minibatches (or microbatches of an asynchronous schedule) as they
-/// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends.
+/// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends and receives.
 std::string predictTrace(const Plan &plan, int64_t iterations);
 
 inline Plan readPlan(const std::filesystem::path &path) {

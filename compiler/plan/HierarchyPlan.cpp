@@ -75,6 +75,8 @@ void addDepths(Plan &plan, const PlanGraph &graph, const std::vector<int> &stage
     behind += stage.replicas;
     stage.inFlight = stage.weightVersions = static_cast<int>(flight);
     stage.memoryBytes = static_cast<int64_t>(held[i].total(flight, crossing[i])) + workspace[i];
+    stage.slotBytes = stage.memoryBytes - workspace[i] -
+                      static_cast<int64_t>(held[i].total(flight - 1, crossing[i]));
   }
 }
 

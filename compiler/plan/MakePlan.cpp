@@ -12,6 +12,7 @@
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
+#include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
 #include <chrono>
@@ -106,6 +107,7 @@ Topology Planner::chooseTopology() const {
   topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
   topology.memoryBytes = peaks.memoryBytes;
   topology.device = peaks.name;
+  topology.cores = request.device == "cpu" ? request.cores : 0;
   return topology;
 }
 
@@ -208,6 +210,9 @@ void Planner::addMemory(const std::vector<StageMemory> &sums) {
     if (recompute)
       addRecomputation(stage, depths[stage.id].sendsGradients);
     stage.memoryBytes = recompute ? recomputed : kept;
+    StageDepth shallower = depths[stage.id];
+    --shallower.slots;
+    stage.slotBytes = stage.memoryBytes - sums[stage.id].total(shallower, recompute);
   }
 }
 
@@ -248,8 +253,7 @@ void Planner::predict() {
   bool asynchronous = plan.schedule.asynchronous;
   int64_t microbatches = plan.schedule.microbatches;
   Work work(graph);
-  plan.secondsPerMinibatch =
-      secondsPerUpdate(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped);
+  plan.secondsPerMinibatch = simulatedSecondsPerMinibatch(plan);
   plan.singleDeviceSecondsPerMinibatch =
       static_cast<double>(microbatches) * work.microbatch + work.update;
   plan.modelParallelSecondsPerMinibatch =

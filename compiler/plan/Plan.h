@@ -54,12 +54,19 @@ struct Link {
 struct Level {
   int workers = 1;
   Link link;
+  /// Transfers that a component of this level (a worker, a server) sends at once at the link's full
+  /// speed, and as many that it receives: more share. A server with a network port per GPU has
+  /// several.
+  int ports = 1;
 };
 
 struct Topology {
   std::vector<Level> levels; ///< lowest first
   int64_t memoryBytes = 0;   ///< per device; 0: not limited
   std::string device;
+  /// Where all workers are processes of one machine: how many of them it computes at once; 0: each
+  /// worker has a device of its own.
+  int cores = 0;
   int workers() const;
   /// The lowest level at which both ranks hang on one link.
   Link linkBetween(int rank, int other) const;
@@ -86,6 +93,8 @@ struct PlanStage {
   bool recompute = false;
   int64_t parameterBytes = 0;
   int64_t memoryBytes = 0;
+  /// Of `memoryBytes`, what each slot of a microbatch takes.
+  int64_t slotBytes = 0;
   int inFlight = 1;
   int weightVersions = 1;
   std::vector<PlanSend> sends;
@@ -136,6 +145,8 @@ struct PlanRequest {
   int64_t microbatches = 1;
   int64_t memoryBytes = 0;
   RecomputeChoice recompute;
+  /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0: all.
+  int cores = 0;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
   /// No replicas (closed forms; overlap has none).

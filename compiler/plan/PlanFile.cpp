@@ -42,6 +42,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
           {"memory_bytes", stage.memoryBytes},
+          {"slot_bytes", stage.slotBytes},
           {"in_flight", stage.inFlight},
           {"weight_versions", stage.weightVersions},
           {"sends", sendsOf(stage)}};
@@ -87,8 +88,12 @@ ordered_json toJson(const Topology &topology) {
   for (const Level &level : topology.levels)
     levels.push_back({{"workers", level.workers},
                       {"bandwidth", level.link.bytesPerSecond},
-                      {"latency", level.link.latencySeconds}});
-  return {{"levels", levels}, {"memory", topology.memoryBytes}, {"device", topology.device}};
+                      {"latency", level.link.latencySeconds},
+                      {"ports", level.ports}});
+  return {{"levels", levels},
+          {"memory", topology.memoryBytes},
+          {"device", topology.device},
+          {"cores", topology.cores}};
 }
 
 ordered_json rowsOf(const Schedule &schedule) {
@@ -134,6 +139,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.recompute = fields.boolean("recompute", false);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);
+  stage.slotBytes = fields.integer("slot_bytes", 0, INT64_MAX, 0);
   stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));
   stage.weightVersions = static_cast<int>(fields.integer("weight_versions", 1, INT32_MAX, 1));
   for (const Fields &send : fields.list("sends"))

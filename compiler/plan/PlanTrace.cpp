@@ -1,6 +1,6 @@
-#include "compiler/plan/Cut.h"
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/Files.h"
+#include "compiler/simulator/PlanSimulation.h"
 
 #include <cmath>
 
@@ -28,16 +28,21 @@ std::string labelOf(const Plan &plan, const Event &event) {
 
 ordered_json toJson(const Plan &plan, const Event &event) {
   const char *cat = event.kind == StepKind::allReduce ? "all_reduce"
-                    : event.edge >= 0                 ? "send"
+                    : event.kind == StepKind::send    ? "send"
+                    : event.kind == StepKind::receive ? "receive"
                                                       : category(event.task.phase);
-  return {{"name", labelOf(plan, event)},
-          {"cat", cat},
-          {"ph", "X"},
-          {"ts", microseconds(event.start)},
-          {"dur", microseconds(event.end - event.start)},
-          {"pid", event.rank},
-          {"tid", event.edge >= 0 ? 1 : 0},
-          {"args", {{"stage", event.task.stage}, {"microbatch", event.task.microbatch}}}};
+  ordered_json json = {
+      {"name", labelOf(plan, event)},
+      {"cat", cat},
+      {"ph", "X"},
+      {"ts", microseconds(event.start)},
+      {"dur", microseconds(event.end - event.start)},
+      {"pid", event.rank},
+      {"tid", event.edge >= 0 ? 1 : 0},
+      {"args", {{"stage", event.task.stage}, {"microbatch", event.task.microbatch}}}};
+  if (event.peer >= 0)
+    json["args"]["peer"] = event.peer;
+  return json;
 }
 
 ordered_json nameOf(int rank, int stream, const char *kind, const std::string &name) {
@@ -53,14 +58,13 @@ std::string predictTrace(const Plan &plan, int64_t iterations) {
     text += separator + event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
     separator = ",\n";
   };
-  for (int rank = 0; rank < static_cast<int>(plan.schedule.ranks.size()); ++rank) {
+  PlanSimulation simulation = simulate(plan, iterations);
+  for (int rank = 0; rank < static_cast<int>(simulation.busySeconds.size()); ++rank) {
     add(nameOf(rank, 0, "process_name", "rank " + std::to_string(rank) + " (predicted)"));
     add(nameOf(rank, 0, "thread_name", "compute"));
     add(nameOf(rank, 1, "thread_name", "transfers"));
   }
-  Timeline timeline =
-      play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped, iterations);
-  for (const Event &event : timeline.events)
+  for (const Event &event : simulation.events)
     add(toJson(plan, event));
   return text + "\n]}\n";
 }

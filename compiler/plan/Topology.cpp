@@ -19,6 +19,7 @@ struct Preset {
   int servers, gpus;
   Link server; ///< between the GPUs of a server, one direction
   Link network;
+  int ports; ///< of a server into the network
 };
 
 // The clusters of PipeDream's paper, with the bandwidths it quotes: 16 V100 of Azure's NC24 v3
@@ -26,18 +27,18 @@ struct Preset {
 // (40 Gb/s). A pod of the DGX data sheets: NVSwitch inside, a network port of 200 or 400 Gb/s per
 // GPU outside.
 constexpr Preset presets[] = {
-    {"cluster-a", "v100", 4, 4, {10e9, 1e-5}, {1.25e9, 5e-5}},
-    {"cluster-b", "v100", 2, 8, {30e9, 5e-6}, {3.125e9, 3e-5}},
-    {"cluster-c", "titanx", 4, 1, {}, {5e9, 2e-5}},
-    {"dgx-a100", "a100", 20, 8, {250e9, 4e-6}, {25e9, 1e-5}},
-    {"dgx-h100", "h100", 32, 8, {370e9, 3e-6}, {50e9, 1e-5}},
+    {"cluster-a", "v100", 4, 4, {10e9, 1e-5}, {1.25e9, 5e-5}, 1},
+    {"cluster-b", "v100", 2, 8, {30e9, 5e-6}, {3.125e9, 3e-5}, 1},
+    {"cluster-c", "titanx", 4, 1, {}, {5e9, 2e-5}, 1},
+    {"dgx-a100", "a100", 20, 8, {250e9, 4e-6}, {25e9, 1e-5}, 8},
+    {"dgx-h100", "h100", 32, 8, {370e9, 3e-6}, {50e9, 1e-5}, 8},
 };
 
 Topology makePreset(const Preset &preset, int servers) {
   Topology topology;
   if (preset.gpus > 1)
     topology.levels.push_back({preset.gpus, preset.server});
-  topology.levels.push_back({servers, preset.network});
+  topology.levels.push_back({servers, preset.network, preset.ports});
   topology.memoryBytes = findDevicePeaks(preset.device).memoryBytes;
   topology.device = preset.device;
   return topology;
@@ -104,6 +105,7 @@ Topology toTopology(const Fields &top) {
     read.workers = static_cast<int>(level.integer("workers", 1, kMostWorkers));
     read.link.bytesPerSecond = level.number("bandwidth");
     read.link.latencySeconds = level.number("latency", 0);
+    read.ports = static_cast<int>(level.integer("ports", 1, kMostWorkers, 1));
     product *= read.workers;
     if (read.link.bytesPerSecond <= 0)
       level.refuse("bandwidth", "expected bytes per second above 0");
@@ -115,6 +117,7 @@ Topology toTopology(const Fields &top) {
     top.refuse("levels", "expected at least one level");
   topology.memoryBytes = top.integer("memory", 0, INT64_MAX, 0);
   topology.device = top.string("device", "");
+  topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
   return topology;
 }
 

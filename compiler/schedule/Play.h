@@ -37,6 +37,7 @@ struct Event {
   Task task;
   int edge = -1;
   double start = 0, end = 0;
+  int peer = -1; ///< send, receive: the other rank
 };
 
 /// Where a schedule stands still: what each unfinished rank does next.

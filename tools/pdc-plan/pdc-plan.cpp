@@ -2,7 +2,9 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/simulator/PlanSimulation.h"
 #include "tools/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -23,6 +25,7 @@ struct Options {
   std::string costModel = "overlap";
   std::string memory;
   std::string json;
+  std::string report;
   std::string trace = "trace.json";
   int64_t microbatches = 0;
   double compression = 1;
@@ -101,6 +104,26 @@ void checkUsage(const Options &options) {
                      scheduleNames());
 }
 
+/// Above any plan whose trace a viewer opens.
+constexpr int64_t kMostRuns = 4000000;
+
+/// Plays the plan on its topology, says what came out and writes the trace.
+void simulatePlan(const Plan &plan, const std::string &trace) {
+  int64_t iterations = iterationsToShow(plan), stages = static_cast<int64_t>(plan.stages.size());
+  int64_t runs = stages * iterations * plan.microbatches * (plan.schedule.asynchronous ? 3 : 2);
+  if (runs > kMostRuns)
+    throw Error("--simulate: " + std::to_string(plan.stages.size()) + " stages and " +
+                std::to_string(iterations * plan.microbatches) +
+                " microbatches are too many to play; use fewer --microbatches or --workers");
+  double seconds = simulatedSecondsPerMinibatch(plan);
+  std::cout << "\nplayed on " << plan.topology.workers() << " workers, links shared: " << seconds
+            << " s per "
+            << (plan.schedule.asynchronous ? "microbatch in steady state" : "minibatch")
+            << "\ntrace of " << iterations
+            << (plan.schedule.asynchronous ? " microbatches: " : " minibatches: ") << trace << "\n";
+  writeTextFile(trace, predictTrace(plan, iterations));
+}
+
 void run(const Options &options) {
   Profile profile = readProfile(options.profile);
   PlanRequest request;
@@ -123,12 +146,10 @@ void run(const Options &options) {
   std::cout << describePlan(plan);
   if (!options.json.empty())
     writeTextFile(options.json, printPlan(plan));
-  if (options.simulate && plan.schedule.ranks.empty())
-    throw Error(
-        "--simulate: the plan has replicas, which the player does not know yet; add --straight");
+  if (!options.report.empty())
+    writeTextFile(options.report, printReport(plan, profile.graph));
   if (options.simulate)
-    writeTextFile(options.trace,
-                  predictTrace(plan, plan.schedule.asynchronous ? 4 * request.workers : 2));
+    simulatePlan(plan, options.trace);
 }
 
 void addOptions(CLI::App &app, Options &options) {
@@ -158,6 +179,7 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--memory", options.memory, "bytes per device; K, M, G");
   app.add_flag("--straight", options.straight, "one worker per stage");
   app.add_option("--json", options.json, "write plan.json there");
+  app.add_option("--report", options.report, "write the plan for a browser there (report.html)");
   app.add_flag("--simulate", options.simulate, "play the plan and write a Chrome trace");
   app.add_option("--trace", options.trace, "where --simulate writes")->capture_default_str();
 }

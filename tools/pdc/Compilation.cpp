@@ -40,7 +40,8 @@ void compile(const Options &options, std::ostream &out, std::ostream &progress) 
     return print(*graph.module, out);
   // 4. The sources.
   lowering.write(graph, options.output);
-  out << describePlan(*graph.plan) << "\nsources: " << options.output.string() << "\nnext: pdc-run "
+  out << describePlan(*graph.plan) << "\nsources: " << options.output.string()
+      << "\nreport: " << (options.output / "report.html").string() << "\nnext: pdc-run "
       << options.output.string() << '\n';
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 #include "passes/Pipelines.h"
@@ -22,6 +23,7 @@
 #include "mlir/IR/Diagnostics.h"
 
 #include <map>
+#include <thread>
 
 using namespace mlir;
 
@@ -90,6 +92,8 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.workers = options.workers;
   if (!options.topology.empty())
     request.topology = readTopology(options.topology);
+  request.cores =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.threads);
   request.schedule = options.schedule;
   request.microbatches = batch.microbatches;
   request.memoryBytes = options.memoryBytes;
@@ -105,8 +109,9 @@ PlanRequest Lowering::request(const Batch &batch) const {
 
 PlannedGraph Lowering::planFor(const Batch &batch) {
   OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
-  auto plan = std::make_shared<Plan>(makePlan(makePlanGraph(*module), request(batch)));
-  return {std::move(module), plan, batch};
+  auto units = std::make_shared<PlanGraph>(makePlanGraph(*module));
+  auto plan = std::make_shared<Plan>(makePlan(*units, request(batch)));
+  return {std::move(module), plan, units, batch};
 }
 
 /// Measured seconds are those of one microbatch size.
@@ -187,6 +192,7 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
   files.push_back({"plan.json", printPlan(plan)});
   files.push_back({"plan.txt", describePlan(plan)});
   files.push_back({"trace.json", predictTrace(plan, 3)});
+  files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {
     for (const ProjectFile &file : files)
       writeFile(filled / file.name, file.text);

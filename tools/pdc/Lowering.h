@@ -22,6 +22,7 @@ namespace pdc {
 struct PlannedGraph {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const PlanGraph> units; ///< what the plan was made from
   Batch batch;
 };
 

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace pdc {
+
+/// Text of a user for an element or a quoted attribute: markup is spelled out, control characters
+/// and what is not UTF-8 are replaced, and beyond `most` characters an ellipsis stands for the
+/// rest.
+std::string htmlText(std::string_view text, size_t most = 200);
+
+/// "15.9 ms", "2.1 GB", "37 %".
+std::string secondsText(double seconds);
+std::string bytesText(int64_t bytes);
+std::string percentText(double share);
+
+/// A coordinate of a drawing to a tenth of a pixel, as short as can be.
+std::string coordinate(double value);
+
+/// The custom property by which styles colour whatever belongs to a stage.
+std::string stageColour(int stage);
+
+} // namespace pdc

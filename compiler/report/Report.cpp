@@ -1,0 +1,334 @@
+#include "compiler/report/Report.h"
+
+#include "compiler/report/Drawings.h"
+#include "compiler/report/Html.h"
+
+#include <algorithm>
+#include <span>
+
+namespace pdc {
+
+namespace {
+
+constexpr size_t kMostSends = 40, kMostStages = 24;
+
+/// Seconds of one microbatch on one replica.
+double work(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
+
+const char *perWhat(const Plan &plan) {
+  return plan.schedule.asynchronous ? "microbatch" : "minibatch";
+}
+
+class Page {
+public:
+  Page(const Plan &plan, const PlanGraph &graph)
+      : plan(plan), graph(graph), simulation(simulate(plan, iterationsToDraw())) {}
+  std::string print();
+
+private:
+  int64_t iterationsToDraw() const {
+    return plan.schedule.asynchronous ? iterationsToShow(plan) : 1;
+  }
+  void head();
+  void cards();
+  void card(const char *name, const std::string &value, const std::string &note);
+  void stageSection();
+  void stageTable(std::span<const PlanStage> stages, double heaviest, int64_t most);
+  void stageRow(const PlanStage &stage, double heaviest, int64_t most);
+  void sendTable();
+  void comparison();
+  void timeline();
+  void memory();
+  void units();
+  void legend();
+
+  const Plan &plan;
+  const PlanGraph &graph;
+  PlanSimulation simulation;
+  std::string text;
+};
+
+std::string plural(int64_t count, const std::string &word) {
+  return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
+}
+
+/// A bar that fills its part of a table cell; the number stands beside it.
+std::string bar(double share, const std::string &style) {
+  return "<span class=\"bar\"><span style=\"width:" +
+         coordinate(100 * std::clamp(share, 0.0, 1.0)) + "%;" + style + "\"></span></span>";
+}
+
+void Page::head() {
+  std::string title = htmlText(plan.model.substr(plan.model.find_last_of('/') + 1), 80);
+  text += "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta "
+          "http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+          "'unsafe-inline'\">\n<meta name=\"viewport\" content=\"width=device-width, "
+          "initial-scale=1\">\n<title>Plan of " +
+          title + "</title>\n<style>\n" + reportStyle() +
+          "</style>\n</head>\n<body>\n<main>\n<header><h1>" + title + "</h1>\n<p class=\"lead\">" +
+          plural(static_cast<int64_t>(plan.stages.size()), "stage") + " on " +
+          std::to_string(plan.topology.workers()) + " × " +
+          (plan.device.empty() ? "worker" : htmlText(plan.device)) + ", schedule " +
+          htmlText(plan.scheduleName) + ", " + std::to_string(plan.microbatches) +
+          (plan.microbatches == 1 ? " microbatch" : " microbatches");
+  text += " per update";
+  if (plan.microbatchSize)
+    text += " of " + plural(plan.microbatchSize, "sample") + " each";
+  text += ", cost model " + htmlText(plan.costModel) + (plan.exact ? ", exact" : "") +
+          "</p></header>\n";
+}
+
+void Page::card(const char *name, const std::string &value, const std::string &note) {
+  text += std::string("<div class=\"card\"><dt>") + name + "</dt><dd>" + value + "<small>" + note +
+          "</small></dd></div>\n";
+}
+
+/// Part of the devices' time in which they neither compute nor update, over what was played.
+double idleShare(const PlanSimulation &simulation) {
+  double busy = 0;
+  for (double seconds : simulation.busySeconds)
+    busy += seconds;
+  double all = simulation.seconds * static_cast<double>(simulation.busySeconds.size());
+  return all > 0 ? 1 - busy / all : 0;
+}
+
+void Page::cards() {
+  text += "<dl class=\"cards\">\n";
+  double seconds = plan.secondsPerMinibatch;
+  bool samples = plan.microbatchSize > 0 && seconds > 0;
+  card(plan.schedule.asynchronous ? "per microbatch" : "per minibatch", secondsText(seconds),
+       samples ? "predicted: " + coordinate(static_cast<double>(plan.minibatch) / seconds) +
+                     " samples per second"
+               : "predicted");
+  card("idle", percentText(idleShare(simulation)),
+       plan.schedule.asynchronous ? "of the devices' time, filling and draining included"
+                                  : "of the devices' time: bubble, imbalance, links");
+  auto most = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes);
+  int64_t limit = plan.topology.memoryBytes;
+  card("most memory", bytesText(most->memoryBytes),
+       "stage " + std::to_string(most->id) + (limit ? ", of " + bytesText(limit) : ""));
+  double data = plan.dataParallelSecondsPerMinibatch;
+  if (data > 0 && seconds > 0)
+    card("against data parallelism", coordinate(data / seconds) + " ×",
+         data >= seconds ? "as fast" : "as fast: pipelining does not pay");
+  text += "</dl>\n";
+}
+
+std::string againstText(double other, double own) {
+  if (own <= 0)
+    return "";
+  return other >= own ? coordinate(other / own) + " × as fast"
+                      : percentText(own / other - 1) + " slower";
+}
+
+/// Name, seconds and what to say of each of the ways to train on these devices.
+void Page::comparison() {
+  struct Row {
+    const char *name;
+    double seconds;
+    const char *note;
+  };
+  const Row rows[] = {
+      {"this plan", plan.secondsPerMinibatch, ""},
+      {"bound", plan.boundSecondsPerMinibatch, "no plan of this kind is faster"},
+      {"data parallelism", plan.dataParallelSecondsPerMinibatch, "a copy of the model per device"},
+      {"no pipelining", plan.modelParallelSecondsPerMinibatch,
+       "one at a time through the same stages"},
+      {"one device", plan.singleDeviceSecondsPerMinibatch, "if the model fits it"}};
+  double most = 0;
+  for (const Row &row : rows)
+    most = std::max(most, row.seconds);
+  text += "<section><h2>Against other ways</h2>\n<table><thead><tr><th scope=\"col\">way</th><th "
+          "scope=\"col\" class=\"n\">per ";
+  text += perWhat(plan);
+  text += "</th><th scope=\"col\" class=\"wide\"></th><th scope=\"col\">the plan "
+          "is</th></tr></thead><tbody>\n";
+  for (const Row &row : rows) {
+    if (row.seconds <= 0)
+      continue;
+    bool own = &row == rows;
+    text +=
+        std::string(own ? "<tr class=\"own\">" : "<tr>") + "<th scope=\"row\">" + row.name +
+        "<small>" + row.note + "</small></th><td class=\"n\">" + secondsText(row.seconds) +
+        "</td><td>" + bar(row.seconds / most, own ? "background:var(--accent)" : "") + "</td><td>" +
+        (own ? std::string() : againstText(row.seconds, plan.secondsPerMinibatch)) + "</td></tr>\n";
+  }
+  text += "</tbody></table></section>\n";
+}
+
+std::string rankText(const PlanStage &stage) {
+  if (stage.ranks.size() == 1)
+    return std::to_string(stage.ranks[0]);
+  bool together =
+      stage.ranks.back() - stage.ranks.front() + 1 == static_cast<int>(stage.ranks.size());
+  return together
+             ? std::to_string(stage.ranks.front()) + "–" + std::to_string(stage.ranks.back())
+             : std::to_string(stage.ranks.front()) + ", " + std::to_string(stage.ranks[1]) + ", …";
+}
+
+void Page::stageRow(const PlanStage &stage, double heaviest, int64_t most) {
+  auto number = [&](const std::string &value) { text += "<td class=\"n\">" + value + "</td>"; };
+  text += "<tr><th scope=\"row\" class=\"id\"><i class=\"swatch\" style=\"" +
+          stageColour(stage.id) + "\"></i>" + std::to_string(stage.id) + "</th>";
+  number(rankText(stage));
+  text += "<td class=\"names\">";
+  if (!stage.nodes.empty())
+    text += htmlText(stage.nodes.front(), 40) +
+            (stage.nodes.size() > 1 ? " … " + htmlText(stage.nodes.back(), 40) : "");
+  text += "<small>" + plural(static_cast<int64_t>(stage.nodes.size()), "node") + "</small></td>";
+  number(secondsText(stage.forwardSeconds));
+  number(secondsText(stage.backwardSeconds));
+  double share = work(stage) / stage.replicas;
+  text +=
+      "<td>" +
+      bar(heaviest > 0 ? share / heaviest : 0, stageColour(stage.id) + ";background:var(--stage)") +
+      "<small>" + secondsText(share) + (stage.replicas > 1 ? " per replica" : "") + "</small></td>";
+  number(bytesText(stage.parameterBytes));
+  text += "<td>" +
+          bar(most > 0 ? static_cast<double>(stage.memoryBytes) / static_cast<double>(most) : 0,
+              stageColour(stage.id) + ";background:var(--stage)") +
+          "<small>" + bytesText(stage.memoryBytes) + "</small></td>";
+  number(std::to_string(stage.inFlight));
+  number(std::to_string(stage.weightVersions));
+  text += "</tr>\n";
+}
+
+void Page::stageTable(std::span<const PlanStage> stages, double heaviest, int64_t most) {
+  text += "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+          "aria-label=\"stages\"><table><thead><tr><th scope=\"col\">stage</th><th scope=\"col\" "
+          "class=\"n\">ranks</th><th scope=\"col\">from … to</th><th scope=\"col\" "
+          "class=\"n\">forward</th><th scope=\"col\" class=\"n\">backward</th><th scope=\"col\" "
+          "class=\"wide\">work per microbatch</th><th scope=\"col\" class=\"n\">parameters</th><th "
+          "scope=\"col\" class=\"wide\">memory</th><th scope=\"col\" class=\"n\">in flight</th><th "
+          "scope=\"col\" class=\"n\">versions</th></tr></thead><tbody>\n";
+  for (const PlanStage &stage : stages)
+    stageRow(stage, heaviest, most);
+  text += "</tbody></table></div>\n";
+}
+
+void Page::stageSection() {
+  double heaviest = 0;
+  int64_t most = plan.topology.memoryBytes;
+  for (const PlanStage &stage : plan.stages) {
+    heaviest = std::max(heaviest, work(stage) / stage.replicas);
+    most = std::max(most, stage.memoryBytes);
+  }
+  // A limit far above what is needed would leave bars too short to compare.
+  int64_t needed = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes)->memoryBytes;
+  most = most > 3 * needed ? needed : most;
+  // Beyond some stages the reader asks for the rest.
+  std::span<const PlanStage> all(plan.stages), first = all.first(std::min(all.size(), kMostStages));
+  text += "<section><h2>Stages</h2>\n";
+  stageTable(first, heaviest, most);
+  if (all.size() > first.size()) {
+    text += "<details><summary>" +
+            plural(static_cast<int64_t>(all.size() - first.size()), "more stage") + "</summary>\n";
+    stageTable(all.subspan(first.size()), heaviest, most);
+    text += "</details>\n";
+  }
+  sendTable();
+  text += "</section>\n";
+}
+
+void Page::sendTable() {
+  size_t all = plan.edges.size();
+  if (all == 0)
+    return;
+  std::vector<const Edge *> edges;
+  for (const Edge &edge : plan.edges)
+    edges.push_back(&edge);
+  std::ranges::stable_sort(edges, std::greater<>(), [](const Edge *edge) { return edge->bytes; });
+  edges.resize(std::min(all, kMostSends));
+  text +=
+      "<details><summary>What crosses between stages: " +
+      plural(static_cast<int64_t>(all), "tensor") +
+      "</summary><table><thead><tr><th scope=\"col\">from "
+      "→ to</th><th scope=\"col\">tensor</th><th scope=\"col\" class=\"n\">per microbatch</th><th "
+      "scope=\"col\" class=\"n\">on the link</th></tr></thead><tbody>\n";
+  for (const Edge *edge : edges) {
+    Link link = plan.topology.linkBetween(plan.stages[edge->fromStage].ranks[0],
+                                          plan.stages[edge->toStage].ranks[0]);
+    double seconds = link.latencySeconds;
+    if (link.bytesPerSecond > 0)
+      seconds += static_cast<double>(edge->bytes) / link.bytesPerSecond;
+    text += "<tr><td>" + std::to_string(edge->fromStage) + " → " + std::to_string(edge->toStage) +
+            "</td><td class=\"names\">" + htmlText(edge->tensor, 80) + "</td><td class=\"n\">" +
+            bytesText(edge->bytes) + "</td><td class=\"n\">" + secondsText(seconds) +
+            "</td></tr>\n";
+  }
+  text += "</tbody></table>";
+  if (all > edges.size())
+    text += "<p class=\"soft\">The largest " + std::to_string(edges.size()) +
+            "; plan.json lists all.</p>";
+  text += "</details>\n";
+}
+
+void Page::legend() {
+  text += "<p class=\"legend\">";
+  for (const PlanStage &stage : plan.stages) {
+    if (stage.id == 24 && plan.stages.size() > 26) {
+      text += "<span>…</span>";
+      break;
+    }
+    text += "<span><i class=\"swatch\" style=\"" + stageColour(stage.id) + "\"></i>stage " +
+            std::to_string(stage.id) + "</span>";
+  }
+  text += "</p>\n";
+}
+
+void Page::timeline() {
+  bool split = false;
+  for (const Event &event : simulation.events)
+    split |= event.kind == StepKind::run && event.task.phase == Phase::backwardWeight;
+  text += "<section><h2>Timeline</h2>\n<p class=\"soft\">As it is predicted to run, each transfer "
+          "in its "
+          "place; numbers are microbatches. <code>trace.json</code> opens in Perfetto.</p>\n<p "
+          "class=\"legend\"><span><i class=\"key F\"></i>forward</span>";
+  text += split ? "<span><i class=\"key I\"></i>input gradients</span><span><i class=\"key "
+                  "W\"></i>weight "
+                  "gradients</span>"
+                : "<span><i class=\"key B\"></i>backward</span>";
+  text += "<span><i class=\"key U\"></i>update</span><span><i class=\"key S\"></i>sum over "
+          "ranks</span><span><i class=\"key send\"></i>on its way</span><span><i class=\"key "
+          "idle\"></i>idle</span></p>\n";
+  text += drawTimeline(plan, simulation);
+  text += "</section>\n";
+}
+
+void Page::memory() {
+  text +=
+      "<section><h2>Memory over time</h2>\n<p class=\"soft\">Weights, gradients and workspaces, "
+      "and "
+      "what each microbatch keeps from its forward to the end of its backward pass. Dashed: what "
+      "is set aside.</p>\n" +
+      drawMemory(plan, simulation) + "</section>\n";
+}
+
+void Page::units() {
+  text +=
+      "<section><h2>Units by stage</h2>\n<p class=\"soft\">What the planner moves: a kernel with "
+      "all that is "
+      "derived from it in the backward pass. Larger dots take longer; red lines are cut.</p>\n";
+  legend();
+  text += drawGraph(plan, graph) + "</section>\n";
+}
+
+std::string Page::print() {
+  head();
+  cards();
+  comparison();
+  stageSection();
+  timeline();
+  memory();
+  units();
+  text += "</main>\n</body>\n</html>\n";
+  return std::move(text);
+}
+
+} // namespace
+
+std::string printReport(const Plan &plan, const PlanGraph &graph) {
+  return Page(plan, graph).print();
+}
+
+} // namespace pdc

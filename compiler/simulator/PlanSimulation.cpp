@@ -1,0 +1,300 @@
+#include "compiler/simulator/PlanSimulation.h"
+
+#include "compiler/cost/ClosedForm.h"
+#include "compiler/plan/Cut.h"
+#include "compiler/simulator/Simulator.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace pdc {
+
+namespace {
+
+/// Up to here a message leaves its sender at once, as MPI and sockets buffer it; a larger one waits
+/// until its receive is posted.
+constexpr int64_t kEagerBytes = 65536;
+/// What ends a minibatch on every rank: losses are summed over the control plane.
+constexpr double kSumSeconds = 3e-5;
+
+int rankOf(const PlanStage &stage, int64_t microbatch) {
+  return stage.ranks[static_cast<size_t>(microbatch % stage.replicas)];
+}
+
+int countRanks(const Plan &plan) {
+  int ranks = 0;
+  for (const PlanStage &stage : plan.stages)
+    for (int rank : stage.ranks)
+      ranks = std::max(ranks, rank + 1);
+  return ranks;
+}
+
+/// The runs of each rank where stages have replicas: 1F1B-RR with as many microbatches in flight as
+/// the plan says, an update after each backward pass.
+std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbatches) {
+  std::vector<std::vector<Step>> rows(countRanks(plan));
+  for (const PlanStage &stage : plan.stages)
+    for (int replica = 0; replica < stage.replicas; ++replica) {
+      std::vector<Step> &own = rows[stage.ranks[replica]];
+      int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
+      int64_t warmUp = stage.inFlight - 1;
+      auto run = [&](Phase phase, int64_t number) {
+        own.push_back(
+            {StepKind::run, {stage.id, phase, replica + number * stage.replicas}, -1, -1});
+      };
+      for (int64_t i = 0; i < count + warmUp; ++i) {
+        if (i < count)
+          run(Phase::forward, i);
+        if (i < warmUp)
+          continue;
+        run(Phase::backward, i - warmUp);
+        run(Phase::update, i - warmUp);
+      }
+    }
+  return rows;
+}
+
+/// Makes the simulator's program of a plan and its results the plan's again.
+class PlanPlayer {
+public:
+  PlanPlayer(const Plan &plan, int64_t iterations);
+  PlanSimulation play();
+
+private:
+  void chooseRows(int64_t iterations);
+  void addMessages();
+  void addRank(int rank);
+  SimulatedOperation operationOf(const Step &step);
+  int64_t messageOf(const Edge &edge, int64_t microbatch) const {
+    return edge.id * microbatches + microbatch;
+  }
+  int sumOf(std::pair<int, int64_t> key, std::vector<int> members, double bytes);
+  void recordRank(int rank, const Simulation &played, PlanSimulation &result) const;
+  void recordMessages(const Simulation &played, PlanSimulation &result) const;
+
+  const Plan &plan;
+  PlayCosts costs;
+  std::vector<std::vector<Step>> rows; ///< by rank: runs and sums
+  int64_t microbatches = 0;
+  std::vector<std::vector<const Edge *>> edgesFrom, edgesTo; ///< by stage
+  std::vector<int> numberOfMessage; ///< by edge and microbatch: the transfer, -1 inside a rank
+  std::map<std::pair<int, int64_t>, int> sums; ///< by stage (-1: all ranks) and round
+  SimulatedProgram program;
+};
+
+PlanPlayer::PlanPlayer(const Plan &plan, int64_t iterations)
+    : plan(plan), costs(playCosts(plan)), edgesFrom(plan.stages.size()),
+      edgesTo(plan.stages.size()) {
+  chooseRows(iterations);
+  for (const Edge &edge : plan.edges) {
+    edgesFrom[edge.fromStage].push_back(&edge);
+    edgesTo[edge.toStage].push_back(&edge);
+  }
+  addMessages();
+  program.ranks.resize(rows.size());
+  for (size_t rank = 0; rank < rows.size(); ++rank)
+    addRank(static_cast<int>(rank));
+}
+
+void PlanPlayer::chooseRows(int64_t iterations) {
+  if (plan.schedule.ranks.empty()) {
+    microbatches = iterations;
+    rows = replicatedRows(plan, iterations);
+    return;
+  }
+  std::vector<int64_t> rounds = {iterations};
+  if (!plan.schedule.asynchronous)
+    rounds.assign(static_cast<size_t>(iterations), 0);
+  UnrolledRows unrolled = unroll(plan.schedule, rounds);
+  microbatches = unrolled.microbatches;
+  rows.resize(unrolled.ranks.size());
+  for (size_t rank = 0; rank < rows.size(); ++rank)
+    for (const Action &action : unrolled.ranks[rank])
+      if (!action.transfers())
+        rows[rank].push_back(action.steps[0]);
+}
+
+void PlanPlayer::addMessages() {
+  numberOfMessage.assign(plan.edges.size() * static_cast<size_t>(microbatches), -1);
+  for (const Edge &edge : plan.edges)
+    for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+      int from = rankOf(plan.stages[edge.fromStage], microbatch);
+      int to = rankOf(plan.stages[edge.toStage], microbatch);
+      if (from == to)
+        continue;
+      numberOfMessage[messageOf(edge, microbatch)] = static_cast<int>(program.transfers.size());
+      auto bytes = static_cast<double>(edge.bytes);
+      program.transfers.push_back({from, to, {}, bytes, edge.bytes > kEagerBytes});
+    }
+}
+
+int PlanPlayer::sumOf(std::pair<int, int64_t> key, std::vector<int> members, double bytes) {
+  auto [found, isNew] = sums.try_emplace(key, static_cast<int>(program.transfers.size()));
+  if (isNew)
+    program.transfers.push_back({-1, -1, std::move(members), bytes});
+  return found->second;
+}
+
+SimulatedOperation PlanPlayer::operationOf(const Step &step) {
+  SimulatedOperation operation;
+  const Task &task = step.task;
+  const PlanStage &stage = plan.stages[task.stage];
+  operation.seconds = costs.stages[task.stage].of(task.phase);
+  for (const Edge *edge : edgesTo[task.stage])
+    if (consumes(task, *edge))
+      if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0) {
+        operation.needs.push_back(message);
+        // Receives stand in the row in front of the first task that reads them.
+        if (program.transfers[message].posted)
+          operation.posts.push_back(message);
+      }
+  for (const Edge *edge : edgesFrom[task.stage])
+    if (produces(task, *edge))
+      if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0)
+        operation.sends.push_back(message);
+  if (task.phase == Phase::update && stage.replicas > 1) {
+    int64_t round = task.microbatch / stage.replicas;
+    int64_t left = std::min<int64_t>(stage.replicas, microbatches - round * stage.replicas);
+    int sum = sumOf({task.stage, round}, {stage.ranks.begin(), stage.ranks.begin() + left},
+                    static_cast<double>(stage.parameterBytes));
+    operation.posts.push_back(sum);
+    operation.needs.push_back(sum);
+  }
+  return operation;
+}
+
+void PlanPlayer::addRank(int rank) {
+  std::vector<int> all(rows.size());
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<int>(i);
+  int64_t round = 0;
+  for (const Step &step : rows[rank]) {
+    if (step.kind == StepKind::run) {
+      program.ranks[rank].push_back(operationOf(step));
+      continue;
+    }
+    int sum = sumOf({-1, round++}, all, 0);
+    program.ranks[rank].push_back({kSumSeconds, {sum}, {sum}, {}});
+  }
+}
+
+void PlanPlayer::recordRank(int rank, const Simulation &played, PlanSimulation &result) const {
+  for (size_t i = 0; i < rows[rank].size(); ++i) {
+    const Step &step = rows[rank][i];
+    const SimulatedTime &time = played.operations[rank][i];
+    bool isRun = step.kind == StepKind::run;
+    if (isRun)
+      result.busySeconds[rank] += time.end - time.start;
+    // A replica that waits for the others' gradients.
+    bool sums =
+        isRun && step.task.phase == Phase::update && plan.stages[step.task.stage].replicas > 1;
+    if (sums)
+      result.events.push_back({rank, StepKind::allReduce, step.task, -1, time.reached, time.start});
+    result.events.push_back(
+        {rank, step.kind, step.task, -1, isRun ? time.start : time.reached, time.end});
+  }
+}
+
+void PlanPlayer::recordMessages(const Simulation &played, PlanSimulation &result) const {
+  auto taskAt = [](int stage, Phase end, int64_t microbatch) {
+    return Task{stage, end, microbatch};
+  };
+  for (const Edge &edge : plan.edges)
+    for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+      int number = numberOfMessage[messageOf(edge, microbatch)];
+      if (number < 0)
+        continue;
+      const SimulatedTransfer &message = program.transfers[number];
+      const SimulatedTime &time = played.transfers[number];
+      result.events.push_back({message.from, StepKind::send,
+                               taskAt(edge.fromStage, edge.producer, microbatch), edge.id,
+                               time.reached, time.end, message.to});
+      result.events.push_back({message.to, StepKind::receive,
+                               taskAt(edge.toStage, edge.consumer, microbatch), edge.id, time.start,
+                               time.end, message.from});
+    }
+}
+
+PlanSimulation PlanPlayer::play() {
+  Simulation played = simulate(program, plan.topology);
+  PlanSimulation result;
+  result.seconds = played.seconds;
+  result.busySeconds.resize(rows.size());
+  for (size_t rank = 0; rank < rows.size(); ++rank)
+    recordRank(static_cast<int>(rank), played, result);
+  recordMessages(played, result);
+  std::stable_sort(result.events.begin(), result.events.end(), [](const Event &a, const Event &b) {
+    return std::pair(a.start, a.rank) < std::pair(b.start, b.rank);
+  });
+  return result;
+}
+
+} // namespace
+
+PlanSimulation simulate(const Plan &plan, int64_t iterations) {
+  return PlanPlayer(plan, iterations).play();
+}
+
+static int64_t mostReplicas(const Plan &plan) {
+  return std::ranges::max_element(plan.stages, {}, &PlanStage::replicas)->replicas;
+}
+
+int64_t iterationsToShow(const Plan &plan) {
+  auto stages = static_cast<int64_t>(plan.stages.size());
+  return plan.schedule.asynchronous ? stages + 4 * mostReplicas(plan) : 2;
+}
+
+/// Microbatches of an asynchronous plan until its rhythm has reached every rank, in whole rounds of
+/// all stages' replicas.
+static int64_t microbatchesToSettle(const Plan &plan) {
+  int64_t most = mostReplicas(plan), round = 1, stages = static_cast<int64_t>(plan.stages.size());
+  for (const PlanStage &stage : plan.stages)
+    if (int64_t common = std::lcm<int64_t>(round, stage.replicas); common <= 4 * most)
+      round = common;
+  int64_t enough = most * (most > 1 ? 2 * stages + 4 : 4 * stages + 8);
+  return (enough + round - 1) / round * round;
+}
+
+double simulatedSecondsPerMinibatch(const Plan &plan) {
+  if (!plan.schedule.asynchronous)
+    return simulate(plan, 1).seconds;
+  // The difference of two runs of equal warm-up and drain is steady state alone.
+  int64_t settle = microbatchesToSettle(plan);
+  double few = simulate(plan, settle).seconds, many = simulate(plan, 2 * settle).seconds;
+  return (many - few) / static_cast<double>(settle);
+}
+
+/// The slots that a stage's memory was planned for.
+static int64_t slotsOf(const Plan &plan, const PlanStage &stage) {
+  return isClosedForm(plan.costModel) ? stage.inFlight : plan.schedule.slots[stage.id];
+}
+
+std::vector<std::vector<MemoryPoint>> memoryOverTime(const Plan &plan,
+                                                     const PlanSimulation &simulation) {
+  std::vector<std::vector<MemoryPoint>> ranks(simulation.busySeconds.size());
+  std::vector<std::map<double, int64_t>> changes(ranks.size());
+  std::vector<int64_t> always(ranks.size());
+  for (const PlanStage &stage : plan.stages)
+    for (int rank : stage.ranks)
+      always[rank] += stage.memoryBytes - slotsOf(plan, stage) * stage.slotBytes;
+  std::vector<bool> split = findSplitStages(plan.schedule);
+  for (const Event &event : simulation.events) {
+    const Task &task = event.task;
+    int64_t bytes = plan.stages[task.stage].slotBytes;
+    if (event.kind != StepKind::run)
+      continue;
+    if (task.phase == Phase::forward)
+      changes[event.rank][event.start] += bytes;
+    if (task.phase == (split[task.stage] ? Phase::backwardWeight : Phase::backward))
+      changes[event.rank][event.end] -= bytes;
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].push_back({0, always[rank]});
+    for (auto [seconds, change] : changes[rank])
+      ranks[rank].push_back({seconds, ranks[rank].back().bytes + change});
+  }
+  return ranks;
+}
+
+} // namespace pdc

@@ -1,0 +1,119 @@
+#include "compiler/simulator/PlanSimulation.h"
+#include "compiler/plan/MakePlan.h"
+#include "compiler/schedule/Schedules.h"
+#include "testsuite/plan/ExampleGraphs.h"
+
+#include <gtest/gtest.h>
+#include <numeric>
+#include <random>
+
+namespace pdc {
+namespace {
+
+/// A chain of stages of 2 s of work forward and 4 s back, under a schedule, on links without end.
+Plan equalStages(const char *schedule, int stages, int64_t microbatches) {
+  PlanRequest request;
+  request.workers = stages;
+  request.schedule = schedule;
+  request.microbatches = microbatches;
+  request.topology = Topology{{{stages, {1e30, 0}, 1}}, 0, ""};
+  return makePlan(chainGraph(std::vector<double>(static_cast<size_t>(stages), 2)), request);
+}
+
+double idle(const PlanSimulation &simulation) {
+  double most = 0;
+  for (double busy : simulation.busySeconds)
+    most = std::max(most, simulation.seconds - busy);
+  return most;
+}
+
+TEST(PlanSimulation, IdleTimeIsThatOfTheClosedForms) {
+  for (int stages = 1; stages <= 8; ++stages)
+    for (int64_t microbatches : {8, 9, 16, 32}) {
+      for (const char *flush : {"gpipe", "1f1b"})
+        EXPECT_NEAR(idle(simulate(equalStages(flush, stages, microbatches), 1)), (stages - 1) * 6,
+                    1e-3)
+            << flush << ' ' << stages << ' ' << microbatches;
+      // W = I = F here.
+      EXPECT_NEAR(idle(simulate(equalStages("zb-h1", stages, microbatches), 1)), (stages - 1) * 2,
+                  1e-3);
+    }
+}
+
+/// An asynchronous plan of stages with replicas, without rows.
+Plan replicated(const std::vector<int> &replicas, const std::vector<double> &seconds) {
+  Plan plan;
+  plan.costModel = "ring-max";
+  plan.schedule.asynchronous = true;
+  int ranks = 0;
+  for (size_t id = 0; id < replicas.size(); ++id) {
+    PlanStage &stage = plan.stages.emplace_back();
+    stage.id = static_cast<int>(id);
+    stage.replicas = replicas[id];
+    for (int replica = 0; replica < replicas[id]; ++replica)
+      stage.ranks.push_back(ranks++);
+    stage.forwardSeconds = seconds[id] / 3;
+    stage.backwardSeconds = seconds[id] * 2 / 3;
+    plan.schedule.rankOfStage.push_back(stage.ranks[0]);
+  }
+  // As few in flight as keep every replica busy when each waits for its group (design.md, 7):
+  //   w_last = 0,  w_s = ceil(((w_{s+1} + 1) r_{s+1} + r_s + r_{s+1} - 2 gcd(r_s, r_{s+1})) / r_s)
+  for (size_t s = replicas.size() - 1; s-- > 0;) {
+    int own = replicas[s], next = replicas[s + 1];
+    int wait = own + next - 2 * std::gcd(own, next);
+    plan.stages[s].inFlight = (plan.stages[s + 1].inFlight * next + wait + own - 1) / own + 1;
+  }
+  plan.edges = chainEdges(static_cast<int>(replicas.size()));
+  plan.topology = {{{ranks, {1e30, 0}, 1}}, 0, ""};
+  return plan;
+}
+
+TEST(PlanSimulation, EqualReplicasTakeTurnsWithoutStalling) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<int> replicas(1 + random() % 4);
+    for (int &count : replicas)
+      count = 1 + static_cast<int>(random() % 4);
+    // Work in proportion to the replicas: every rank could be busy all the time.
+    std::vector<double> seconds(replicas.begin(), replicas.end());
+    EXPECT_NEAR(simulatedSecondsPerMinibatch(replicated(replicas, seconds)), 1, 0.02)
+        << testing::PrintToString(replicas);
+  }
+}
+
+TEST(PlanSimulation, TheSlowestStageSetsTheRhythm) {
+  EXPECT_NEAR(simulatedSecondsPerMinibatch(replicated({3, 1}, {57, 18})), 19, 0.1);
+  EXPECT_NEAR(simulatedSecondsPerMinibatch(replicated({3, 1}, {48, 18})), 18, 0.1);
+}
+
+TEST(PlanSimulation, ReplicasWaitForTheirGroup) {
+  // Of 100 bytes each replica sends 2/2 round the ring: 10 s on a link of 10 bytes per second.
+  Plan plan = replicated({2}, {6});
+  plan.topology.levels[0].link = {10, 0};
+  plan.stages[0].parameterBytes = 100;
+  EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 10) / 2.0, 1e-6);
+}
+
+TEST(PlanSimulation, MemoryFollowsTheMicrobatches) {
+  Plan plan = equalStages("1f1b", 3, 6);
+  PlanSimulation simulation = simulate(plan, 1);
+  auto memory = memoryOverTime(plan, simulation);
+  ASSERT_EQ(memory.size(), 3u);
+  for (const PlanStage &stage : plan.stages) {
+    int64_t most = 0, fixed = stage.memoryBytes - plan.schedule.slots[stage.id] * stage.slotBytes;
+    for (const MemoryPoint &point : memory[stage.id])
+      most = std::max(most, point.bytes);
+    EXPECT_EQ(memory[stage.id].front().bytes, fixed);
+    EXPECT_EQ(memory[stage.id].back().bytes, fixed);
+    EXPECT_EQ(most, fixed + (3 - stage.id) * stage.slotBytes);
+    EXPECT_GT(stage.slotBytes, 0);
+  }
+}
+
+TEST(PlanSimulation, AThousandRanks) {
+  Plan plan = replicated({700, 200, 100, 24}, {700, 200, 100, 24});
+  EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), 1, 0.05);
+}
+
+} // namespace
+} // namespace pdc
