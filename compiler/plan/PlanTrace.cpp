@@ -18,16 +18,24 @@ const char *category(Phase phase) {
 
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
+/// Of sums over ranks; null for all else.
+const char *sumName(StepKind kind) {
+  return kind == StepKind::allReduce         ? "all_reduce"
+         : kind == StepKind::reduceGradients ? "reduce_gradients"
+                                             : nullptr;
+}
+
 std::string labelOf(const Plan &plan, const Event &event) {
-  if (event.kind == StepKind::allReduce)
-    return "all_reduce";
+  if (const char *sum = sumName(event.kind))
+    return sum;
   if (event.edge >= 0)
     return plan.edges[event.edge].tensor;
   return letter(event.task.phase) + std::to_string(event.task.microbatch);
 }
 
 ordered_json toJson(const Plan &plan, const Event &event) {
-  const char *cat = event.kind == StepKind::allReduce ? "all_reduce"
+  const char *sum = sumName(event.kind);
+  const char *cat = sum                               ? sum
                     : event.kind == StepKind::send    ? "send"
                     : event.kind == StepKind::receive ? "receive"
                                                       : category(event.task.phase);

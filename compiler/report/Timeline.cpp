@@ -14,12 +14,15 @@ constexpr size_t kMostRows = 48, kMostBars = 3000;
 constexpr double kLeastWidth = 0.8;
 constexpr double kRowHeight = 26, kBarHeight = 18, kAxisHeight = 26;
 
+bool isSum(const Event &event) {
+  return event.kind == StepKind::allReduce || event.kind == StepKind::reduceGradients;
+}
+
 const char *phaseName(const Event &event) {
   static constexpr const char *names[] = {"forward",          "backward", "input gradients",
                                           "weight gradients", "update",   "prepare",
                                           "evaluate"};
-  return event.kind == StepKind::allReduce ? "waits for a sum of all its ranks"
-                                           : names[static_cast<int>(event.task.phase)];
+  return isSum(event) ? "waits for a sum over ranks" : names[static_cast<int>(event.task.phase)];
 }
 
 /// 1, 2 or 5 times a power of ten: some ten of them in `seconds`.
@@ -79,18 +82,18 @@ void TimelineDrawing::chooseWindow() {
 std::string TimelineDrawing::bar(const Event &event) const {
   double left = x(event.start), wide = std::max(x(event.end) - left, 0.6);
   double top = rows[event.rank] * kRowHeight + 3;
-  bool isSum = event.kind == StepKind::allReduce;
-  char kind = isSum ? 'S' : letter(event.task.phase);
+  bool sums = isSum(event);
+  char kind = sums ? 'S' : letter(event.task.phase);
   std::string number = std::to_string(event.task.microbatch);
   std::string text = "<rect class=\"" + std::string(1, kind) + "\"";
-  if (!isSum)
+  if (!sums)
     text += " style=\"" + stageColour(event.task.stage) + "\"";
   text += " x=\"" + coordinate(left) + "\" y=\"" + coordinate(top) + "\" width=\"" +
           coordinate(wide) + "\" height=\"" + coordinate(kBarHeight) + "\"><title>" +
-          (isSum ? std::string() : kind + number + ": ") + phaseName(event) + ", stage " +
+          (sums ? std::string() : kind + number + ": ") + phaseName(event) + ", stage " +
           std::to_string(event.task.stage) + ", " + secondsText(event.start) + " to " +
           secondsText(event.end) + "</title></rect>";
-  if (!isSum && kind != 'U' && wide > 5.5 * static_cast<double>(number.size()) + 4)
+  if (!sums && kind != 'U' && wide > 5.5 * static_cast<double>(number.size()) + 4)
     text += std::string("<text class=\"") + (kind == 'B' || kind == 'I' ? "on" : "in") + "\" x=\"" +
             coordinate(left + wide / 2) + "\" y=\"" + coordinate(top + 13) + "\">" + number +
             "</text>";
@@ -149,8 +152,7 @@ std::string TimelineDrawing::draw() const {
   for (const Event &event : simulation.events) {
     if (rows[event.rank] < 0 || event.end > seconds * (1 + 1e-9))
       continue;
-    if (event.kind == StepKind::run ||
-        (event.kind == StepKind::allReduce && event.end > event.start))
+    if (event.kind == StepKind::run || (isSum(event) && event.end > event.start))
       text += bar(event);
     else if (event.kind == StepKind::send && x(event.end) - x(event.start) > kLeastWidth)
       text += transfer(event);

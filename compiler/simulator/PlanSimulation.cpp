@@ -12,15 +12,11 @@ namespace pdc {
 
 namespace {
 
-/// Up to here a message leaves its sender at once, as MPI and sockets buffer it; a larger one waits
-/// until its receive is posted.
-constexpr int64_t kEagerBytes = 65536;
+/// Up to here a message leaves its sender at once, as runtime/MpiTransport.cpp asks of MPI; a
+/// larger one waits until its receive is posted.
+constexpr int64_t kEagerBytes = 1 << 20;
 /// What ends a minibatch on every rank: losses are summed over the control plane.
 constexpr double kSumSeconds = 3e-5;
-
-int rankOf(const PlanStage &stage, int64_t microbatch) {
-  return stage.ranks[static_cast<size_t>(microbatch % stage.replicas)];
-}
 
 int countRanks(const Plan &plan) {
   int ranks = 0;
@@ -49,7 +45,12 @@ std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbat
         if (i < warmUp)
           continue;
         run(Phase::backward, i - warmUp);
-        run(Phase::update, i - warmUp);
+        int64_t last = (i - warmUp + 1) * stage.replicas - 1;
+        if (last >= microbatches)
+          continue; // not all replicas have a part
+        if (stage.replicas > 1)
+          own.push_back({StepKind::reduceGradients, {stage.id, Phase::update, last}, -1, -1});
+        own.push_back({StepKind::run, {stage.id, Phase::update, last}, -1, -1});
       }
     }
   return rows;
@@ -103,7 +104,8 @@ void PlanPlayer::chooseRows(int64_t iterations) {
     rows = replicatedRows(plan, iterations);
     return;
   }
-  std::vector<int64_t> rounds = {iterations};
+  int64_t period = std::max<int64_t>(1, plan.schedule.period);
+  std::vector<int64_t> rounds = {(iterations + period - 1) / period};
   if (!plan.schedule.asynchronous)
     rounds.assign(static_cast<size_t>(iterations), 0);
   UnrolledRows unrolled = unroll(plan.schedule, rounds);
@@ -119,8 +121,8 @@ void PlanPlayer::addMessages() {
   numberOfMessage.assign(plan.edges.size() * static_cast<size_t>(microbatches), -1);
   for (const Edge &edge : plan.edges)
     for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-      int from = rankOf(plan.stages[edge.fromStage], microbatch);
-      int to = rankOf(plan.stages[edge.toStage], microbatch);
+      int from = plan.schedule.rankOf(edge.fromStage, microbatch);
+      int to = plan.schedule.rankOf(edge.toStage, microbatch);
       if (from == to)
         continue;
       numberOfMessage[messageOf(edge, microbatch)] = static_cast<int>(program.transfers.size());
@@ -139,7 +141,6 @@ int PlanPlayer::sumOf(std::pair<int, int64_t> key, std::vector<int> members, dou
 SimulatedOperation PlanPlayer::operationOf(const Step &step) {
   SimulatedOperation operation;
   const Task &task = step.task;
-  const PlanStage &stage = plan.stages[task.stage];
   operation.seconds = costs.stages[task.stage].of(task.phase);
   for (const Edge *edge : edgesTo[task.stage])
     if (consumes(task, *edge))
@@ -153,14 +154,6 @@ SimulatedOperation PlanPlayer::operationOf(const Step &step) {
     if (produces(task, *edge))
       if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0)
         operation.sends.push_back(message);
-  if (task.phase == Phase::update && stage.replicas > 1) {
-    int64_t round = task.microbatch / stage.replicas;
-    int64_t left = std::min<int64_t>(stage.replicas, microbatches - round * stage.replicas);
-    int sum = sumOf({task.stage, round}, {stage.ranks.begin(), stage.ranks.begin() + left},
-                    static_cast<double>(stage.parameterBytes));
-    operation.posts.push_back(sum);
-    operation.needs.push_back(sum);
-  }
   return operation;
 }
 
@@ -174,8 +167,12 @@ void PlanPlayer::addRank(int rank) {
       program.ranks[rank].push_back(operationOf(step));
       continue;
     }
-    int sum = sumOf({-1, round++}, all, 0);
-    program.ranks[rank].push_back({kSumSeconds, {sum}, {sum}, {}});
+    bool ofReplicas = step.kind == StepKind::reduceGradients;
+    const PlanStage &stage = plan.stages[step.task.stage];
+    int sum = ofReplicas ? sumOf({stage.id, step.task.microbatch}, stage.ranks,
+                                 static_cast<double>(stage.parameterBytes))
+                         : sumOf({-1, round++}, all, 0);
+    program.ranks[rank].push_back({ofReplicas ? 0 : kSumSeconds, {sum}, {sum}, {}});
   }
 }
 
@@ -186,11 +183,6 @@ void PlanPlayer::recordRank(int rank, const Simulation &played, PlanSimulation &
     bool isRun = step.kind == StepKind::run;
     if (isRun)
       result.busySeconds[rank] += time.end - time.start;
-    // A replica that waits for the others' gradients.
-    bool sums =
-        isRun && step.task.phase == Phase::update && plan.stages[step.task.stage].replicas > 1;
-    if (sums)
-      result.events.push_back({rank, StepKind::allReduce, step.task, -1, time.reached, time.start});
     result.events.push_back(
         {rank, step.kind, step.task, -1, isRun ? time.start : time.reached, time.end});
   }
@@ -252,6 +244,7 @@ static int64_t microbatchesToSettle(const Plan &plan) {
   for (const PlanStage &stage : plan.stages)
     if (int64_t common = std::lcm<int64_t>(round, stage.replicas); common <= 4 * most)
       round = common;
+  round = std::lcm(round, std::max<int64_t>(1, plan.schedule.period));
   int64_t enough = most * (most > 1 ? 2 * stages + 4 : 4 * stages + 8);
   return (enough + round - 1) / round * round;
 }

@@ -54,7 +54,7 @@ Plan replicated(const std::vector<int> &replicas, const std::vector<double> &sec
       stage.ranks.push_back(ranks++);
     stage.forwardSeconds = seconds[id] / 3;
     stage.backwardSeconds = seconds[id] * 2 / 3;
-    plan.schedule.rankOfStage.push_back(stage.ranks[0]);
+    plan.schedule.ranksOfStage.push_back(stage.ranks);
   }
   // As few in flight as keep every replica busy when each waits for its group (design.md, 7):
   //   w_last = 0,  w_s = ceil(((w_{s+1} + 1) r_{s+1} + r_s + r_{s+1} - 2 gcd(r_s, r_{s+1})) / r_s)

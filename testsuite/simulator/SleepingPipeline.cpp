@@ -90,7 +90,7 @@ int64_t SleepingPipeline::addTransfers(Tables &t, int stage) {
     t.transferOfEdge[edge.id] = static_cast<int>(t.transfers.size());
     runtime::Transfer transfer{};
     transfer.tensor = edge.tensor.c_str();
-    transfer.peer = plan.schedule.rankOfStage[sends ? edge.toStage : edge.fromStage];
+    transfer.peer = plan.schedule.ranksOfStage[sends ? edge.toStage : edge.fromStage][0];
     transfer.tag = edge.id;
     transfer.stage = stage;
     transfer.phase = phaseOf(sends ? edge.producer : edge.consumer);
