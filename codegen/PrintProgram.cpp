@@ -29,6 +29,21 @@ int programNumber(ir::ProgramOp program) {
   return static_cast<int>(llvm::find(programs, program) - programs.begin());
 }
 
+static int64_t rankCount(ir::ProgramOp program) {
+  int64_t count = 0;
+  for (ir::ProgramOp other : programsBeside(program))
+    count += static_cast<int64_t>(other.getRanks().size());
+  return count;
+}
+
+/// `rank 3`, or `ranks 0, 1` of replicas.
+static std::string rankNames(ir::ProgramOp program) {
+  std::string names = program.getRanks().size() > 1 ? "ranks " : "rank ";
+  return names + llvm::join(llvm::map_range(program.getRanks(),
+                                            [](int64_t rank) { return std::to_string(rank); }),
+                            ", ");
+}
+
 static int64_t stageCount(ir::ProgramOp program) {
   int64_t count = 0;
   for (ir::ProgramOp other : programsBeside(program))
@@ -57,10 +72,12 @@ static void printHead(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &
                                stageNodes(stage))
                            .str());
   ir::ScheduleOp training = scheduleOf(program, false);
-  os << commentBlock(formatv("Rank {0} of {1}, schedule {2}, {3} microbatch{4} of {5} samples per "
+  std::string ranks = rankNames(program);
+  ranks[0] = 'R';
+  os << commentBlock(formatv("{0} of {1}, schedule {2}, {3} microbatch{4} of {5} samples per "
                              "update.",
-                             programNumber(program), programsBeside(program).size(),
-                             commentText(training.getName()), training.getMicrobatches(),
+                             ranks, rankCount(program), commentText(training.getName()),
+                             training.getMicrobatches(),
                              training.getMicrobatches() == 1 ? "" : "es", plan.microbatchSize)
                          .str())
      << '\n';
@@ -86,14 +103,14 @@ static void printCreateTasks(llvm::raw_ostream &os, ir::ProgramOp program) {
   os << formatv("  return std::make_unique<{0}>(device);\n}\n\n", stageClass(stages.back()));
 }
 
-/// `{.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}}`.
-static std::string rowsText(ir::ScheduleOp schedule, StringRef name) {
+/// `{.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}, .period = 0}`.
+static std::string rowsText(ir::ScheduleOp schedule) {
   auto table = [&](Region &rows, StringRef part) {
-    return rows.empty() || rows.front().empty() ? std::string("{}") : ("k" + name + part).str();
+    return rows.empty() || rows.front().empty() ? std::string("{}") : rowsName(schedule, part);
   };
-  return formatv("{{.warmUp = {0}, .repeat = {1}, .drain = {2}}",
+  return formatv("{{.warmUp = {0}, .repeat = {1}, .drain = {2}, .period = {3}}",
                  table(schedule.getWarmUp(), "WarmUp"), table(schedule.getRepeat(), "Repeat"),
-                 table(schedule.getDrain(), "Drain"));
+                 table(schedule.getDrain(), "Drain"), schedule.getPeriod());
 }
 
 static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan,
@@ -101,21 +118,21 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   ir::ScheduleOp training = scheduleOf(program, false);
   auto flag = [](bool value) { return value ? "true" : "false"; };
   auto field = [&](StringRef name, const auto &value) {
-    os << "    ." << name << " = " << value << ",\n";
+    os << "      ." << name << " = " << value << ",\n";
   };
-  os << "constexpr Program kProgram{\n";
+  os << "constexpr Program onRank(int rank, const Rows &training, const Rows &evaluation) {\n"
+     << "  return {\n";
   field("contractVersion", "kContractVersion");
   field("model", stringLiteral(plan.model));
   field("planHash", stringLiteral(hash));
-  field("rank", programNumber(program));
-  field("ranks", programsBeside(program).size());
+  field("rank", "rank");
+  field("ranks", rankCount(program));
   field("schedule", stringLiteral(training.getName()));
   field("asynchronous", flag(training.getAsynchronous()));
   field("exact", flag(plan.exact));
   field("threads", plan.threads);
   field("microbatches", training.getMicrobatches());
   field("microbatchSize", plan.microbatchSize);
-  field("period", training.getPeriod());
   field("arenaBytes", program.getArena().value_or(0));
   field("fixedRegion", Places::regionIndex(names::kFixedRegion));
   field("scratchRegion", Places::regionIndex(names::kScratchRegion));
@@ -123,11 +140,16 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("regions", "kRegions");
   field("memories", listsMemories(program) ? "kMemories" : "{}");
   field("transfers", hasTransfers ? "kTransfers" : "{}");
-  field("training", rowsText(training, "Training"));
-  field("evaluation", rowsText(scheduleOf(program, true), "Evaluation"));
+  field("training", "training");
+  field("evaluation", "evaluation");
   field("stages", "kStages");
   field("createTasks", "createTasks");
   field("secondsPerMinibatch", doubleLiteral(plan.secondsPerMinibatch));
+  os << "  };\n}\nconstexpr Program kPrograms[] = {\n";
+  for (int64_t rank : program.getRanks())
+    os << formatv("    onRank({0}, {1},\n           {2}),\n", rank,
+                  rowsText(scheduleOf(program, false, rank)),
+                  rowsText(scheduleOf(program, true, rank)));
   os << "};\n\n} // namespace\n\n";
 }
 
@@ -152,8 +174,9 @@ std::string printProgram(ir::ProgramOp program, const Plan &plan, const std::str
   printCreateTasks(os, program);
   printProgramRecord(os, program, plan, hash, !transfers.empty());
   int number = programNumber(program);
-  os << formatv("/// What rank {0} runs.\nconst Program &stage_{0}() {{ return kProgram; }\n",
-                number);
+  os << formatv("/// What {0} {1}.\nPrograms stage_{2}() {{ return {{kPrograms, {3}}; }\n",
+                rankNames(program), program.getRanks().size() > 1 ? "run" : "runs", number,
+                program.getRanks().size());
   os.flush();
   return text;
 }

@@ -15,12 +15,19 @@ using llvm::formatv;
 
 namespace pdc {
 
-ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation) {
+ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation, std::optional<int64_t> rank) {
   for (auto schedule : program.getBody().getOps<ir::ScheduleOp>())
-    if (schedule.getEvaluation() == evaluation)
+    if (schedule.getEvaluation() == evaluation &&
+        (!rank || *rank == static_cast<int64_t>(schedule.getRank().value_or(*rank))))
       return schedule;
   throw Error(formatv("program {0} has no rows for {1}; run build-schedule first",
                       commentText(program.getSymName()), evaluation ? "evaluation" : "training"));
+}
+
+std::string rowsName(ir::ScheduleOp schedule, StringRef part) {
+  std::string name = schedule.getEvaluation() ? "kEvaluation" : "kTraining";
+  std::string rank = schedule.getRank() ? "OfRank" + std::to_string(*schedule.getRank()) : "";
+  return name + part.str() + rank;
 }
 
 static char phaseLetter(ir::Phase phase) {
@@ -50,23 +57,24 @@ public:
           "one "
           "group.\n";
     printFunctions();
-    for (bool evaluation : {false, true}) {
-      ir::ScheduleOp schedule = scheduleOf(program, evaluation);
-      std::string name = evaluation ? "kEvaluation" : "kTraining";
-      printTable(name + "WarmUp", schedule.getWarmUp());
-      printTable(name + "Repeat", schedule.getRepeat());
-      printTable(name + "Drain", schedule.getDrain());
-    }
+    for (bool evaluation : {false, true})
+      for (int64_t rank : program.getRanks()) {
+        ir::ScheduleOp schedule = scheduleOf(program, evaluation, rank);
+        printTable(rowsName(schedule, "WarmUp"), schedule.getWarmUp());
+        printTable(rowsName(schedule, "Repeat"), schedule.getRepeat());
+        printTable(rowsName(schedule, "Drain"), schedule.getDrain());
+      }
   }
 
 private:
   void printFunctions() {
     std::string letters;
-    bool reduces = false;
+    bool reduces = false, reducesGradients = false;
     program.walk([&](Operation *op) {
       if (auto run = dyn_cast<ir::RunOp>(op))
         letters += phaseLetter(run.getPhase());
-      reduces |= isa<ir::AllReduceOp>(op);
+      if (auto sum = dyn_cast<ir::AllReduceOp>(op))
+        (sum.getStage() ? reducesGradients : reduces) = true;
     });
     for (char letter : StringRef("FBIWUPE"))
       if (letters.find(letter) != std::string::npos)
@@ -75,6 +83,9 @@ private:
     printTransferFunction("receive", false);
     if (reduces)
       os << "constexpr Step allReduce{StepKind::allReduce, Phase::update, 0, 0, -1};\n";
+    if (reducesGradients)
+      os << "constexpr Step reduceGradients(int stage, int64_t microbatch) {\n"
+         << "  return {StepKind::reduceGradients, Phase::update, stage, microbatch, -1};\n}\n";
     os << '\n';
   }
 
@@ -118,6 +129,8 @@ private:
     if (auto receive = dyn_cast<ir::RecvOp>(row))
       return formatv("receive({0}, {1})", transferName(receive.getTag(), false),
                      microbatch(receive));
+    if (auto sum = dyn_cast<ir::AllReduceOp>(row); sum && sum.getStage())
+      return formatv("reduceGradients({0}, {1})", *sum.getStage(), *sum.getMicrobatch());
     if (isa<ir::AllReduceOp>(row))
       return "allReduce";
     throw Error(formatv("'{0}' is no row", row->getName().getStringRef()));

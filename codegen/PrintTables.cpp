@@ -8,6 +8,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -17,7 +18,9 @@ namespace names = pdc::runtime_names;
 namespace pdc {
 
 void printRegions(llvm::raw_ostream &os, ir::ProgramOp program) {
-  os << "constexpr Region kRegions[] = {\n";
+  os << "template <int... numbers> constexpr std::array<int, sizeof...(numbers)> "
+        "ranks{numbers...};\n\n"
+     << "constexpr Region kRegions[] = {\n";
   for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>()) {
     auto number = [&](StringRef name) { return region.getAs<IntegerAttr>(name).getInt(); };
     os << formatv("    {{.name = {0}, .offset = {1}, .stride = {2}, .copies = {3}},\n",
@@ -105,6 +108,20 @@ void printMemories(llvm::raw_ostream &os, ir::ProgramOp program) {
   os << "};\n\n";
 }
 
+/// The ranks of a stage, in the order of its replicas; none where no program has it.
+static std::vector<int64_t> ranksOfStage(ir::ProgramOp program, int64_t stage) {
+  for (auto other : program->getParentOfType<ModuleOp>().getOps<ir::ProgramOp>())
+    for (auto op : other.getBody().getOps<ir::StageOp>())
+      if (static_cast<int64_t>(op.getId()) == stage)
+        return {other.getRanks().begin(), other.getRanks().end()};
+  return {};
+}
+
+static std::string listText(ArrayRef<int64_t> numbers, StringRef separator) {
+  return llvm::join(llvm::map_range(numbers, [](int64_t number) { return std::to_string(number); }),
+                    separator);
+}
+
 static ir::MemoryOp memoryOf(Operation *row, FlatSymbolRefAttr symbol) {
   auto memory = SymbolTable::lookupNearestSymbolFrom<ir::MemoryOp>(row, symbol);
   if (!memory)
@@ -116,14 +133,18 @@ static ir::MemoryOp memoryOf(Operation *row, FlatSymbolRefAttr symbol) {
 template <class Row> static TransferRow transferRow(Row row) {
   bool sends = std::is_same_v<Row, ir::SendOp>;
   ir::MemoryOp memory = memoryOf(row, row.getMemoryAttr());
-  std::string name =
-      formatv("{0}_{1}_{2}", requireText(memory, "variable"), sends ? "to" : "from", row.getPeer());
-  return {name,
-          memory,
-          static_cast<int64_t>(row.getStage()),
-          static_cast<int64_t>(row.getPeer()),
-          static_cast<int64_t>(row.getTag()),
-          sends};
+  auto tag = static_cast<int64_t>(row.getTag());
+  std::vector<int64_t> peers;
+  if (memory.getTransfers())
+    for (auto transfer : memory.getTransfersAttr().getAsRange<ir::TransferAttr>())
+      if (transfer.getTag() == tag)
+        peers = ranksOfStage(row->template getParentOfType<ir::ProgramOp>(),
+                             sends ? transfer.getTo() : transfer.getFrom());
+  if (peers.empty())
+    peers = {static_cast<int64_t>(row.getPeer())};
+  std::string name = formatv("{0}_{1}_{2}", requireText(memory, "variable"), sends ? "to" : "from",
+                             listText(peers, "_"));
+  return {name, memory, static_cast<int64_t>(row.getStage()), peers, tag, sends};
 }
 
 std::vector<TransferRow> transferRows(ir::ProgramOp program) {
@@ -141,12 +162,13 @@ std::vector<TransferRow> transferRows(ir::ProgramOp program) {
     transfers.push_back(row);
   };
   for (bool evaluation : {false, true})
-    scheduleOf(program, evaluation).walk([&](Operation *op) {
-      if (auto send = dyn_cast<ir::SendOp>(op))
-        add(transferRow(send));
-      else if (auto receive = dyn_cast<ir::RecvOp>(op))
-        add(transferRow(receive));
-    });
+    for (int64_t rank : program.getRanks())
+      scheduleOf(program, evaluation, rank).walk([&](Operation *op) {
+        if (auto send = dyn_cast<ir::SendOp>(op))
+          add(transferRow(send));
+        else if (auto receive = dyn_cast<ir::RecvOp>(op))
+          add(transferRow(receive));
+      });
   return transfers;
 }
 
@@ -192,18 +214,42 @@ static StringRef phaseName(ir::Phase phase) {
 void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
   if (transfers.empty())
     return;
-  os << "// Tensors that cross ranks, once per microbatch.\nenum TransferIndex : int {\n";
+  os << "// Tensors that cross ranks, once per microbatch: microbatch k goes to peers[k % size].\n"
+     << "enum TransferIndex : int {\n";
   for (const TransferRow &transfer : transfers)
     os << "  " << transfer.name << ",\n";
   os << "};\nconstexpr Transfer kTransfers[] = {\n";
   for (TransferRow t : transfers)
     os << formatv("    {{.tensor = {0}, // {1}\n"
-                  "     .peer = {2}, .tag = {3}, .stage = {4}, .phase = {5},\n"
+                  "     .peers = ranks<{2}>, .tag = {3}, .stage = {4}, .phase = {5},\n"
                   "     .place = {6}, .bytes = {7}},\n",
-                  stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()), t.peer,
-                  t.tag, t.stage, phaseName(phaseOf(t)), placeText(t.memory),
-                  requireHome(t.memory).getBytes());
+                  stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()),
+                  listText(t.peers, ", "), t.tag, t.stage, phaseName(phaseOf(t)),
+                  placeText(t.memory), requireHome(t.memory).getBytes());
   os << "};\n\n";
+}
+
+/// The positions in kMemories of what replicas of a stage bring together.
+static std::string printReplicated(llvm::raw_ostream &os, ir::ProgramOp program, int64_t stage,
+                                   ir::Role role, const std::string &name) {
+  llvm::StringSet<> members;
+  scheduleOf(program, false).walk([&](ir::AllReduceOp sum) {
+    if (sum.getStage() && static_cast<int64_t>(*sum.getStage()) == stage)
+      for (auto memory : sum.getMemories().getAsRange<FlatSymbolRefAttr>())
+        members.insert(memory.getValue());
+  });
+  std::string rows;
+  int position = 0;
+  for (auto memory : program.getBody().getOps<ir::MemoryOp>()) {
+    if (memory.getRole() == role && members.contains(memory.getSymName()))
+      rows += formatv("    {0}, // {1}\n", position, commentText(memory.getSymName()));
+    position += isListed(memory);
+  }
+  if (rows.empty())
+    return "{}";
+  std::string table = name + std::to_string(stage);
+  os << "constexpr int " << table << "[] = {\n" << rows << "};\n";
+  return table;
 }
 
 void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan) {
@@ -221,13 +267,18 @@ void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan)
             : llvm::join(llvm::map_range(slots, [](int64_t slot) { return std::to_string(slot); }),
                          ", "));
     PlanStage planned = id < plan.stages.size() ? plan.stages[id] : PlanStage();
-    rows += formatv("    {{.id = {0}, .slotRegion = {1}, .evaluationRegion = {2},\n"
+    std::string gradients = printReplicated(os, program, id, ir::Role::Gradient, "kGradients");
+    std::string states = printReplicated(os, program, id, ir::Role::State, "kStates");
+    rows += formatv("    {{.id = {0}, .ranks = ranks<{6}>,\n"
+                    "     .slotRegion = {1}, .evaluationRegion = {2},\n"
                     "     .slotTable = kSlotTable{0}, .versionRegion = {3},\n"
-                    "     .forwardSeconds = {4}, .backwardSeconds = {5}},\n",
+                    "     .forwardSeconds = {4}, .backwardSeconds = {5},\n"
+                    "     .gradients = {7}, .states = {8}},\n",
                     id, Places::regionIndex((names::kSlotsPrefix + Twine(id)).str()),
                     Places::regionIndex(names::kEvaluationRegion),
                     hasVersions ? Places::regionIndex(names::kVersionsRegion) : "-1",
-                    doubleLiteral(planned.forwardSeconds), doubleLiteral(planned.backwardSeconds));
+                    doubleLiteral(planned.forwardSeconds), doubleLiteral(planned.backwardSeconds),
+                    listText(program.getRanks(), ", "), gradients, states);
   }
   os << "constexpr StageInfo kStages[] = {\n" << rows << "};\n\n";
 }

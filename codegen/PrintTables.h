@@ -5,6 +5,7 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,12 @@ void printMemories(llvm::raw_ostream &os, ir::ProgramOp program);
 /// Whether there is a table of memories: an empty array is no C++.
 bool listsMemories(ir::ProgramOp program);
 
-/// A tensor's way to or from one other rank, as this rank sees it.
+/// A tensor's way to or from another stage, as this rank sees it.
 struct TransferRow {
-  std::string name; ///< enumerator: `relu1_to_1`, `relu1_gradient_from_1`
+  std::string name; ///< enumerator: `relu1_to_1`, `relu1_gradient_from_1_2` of two replicas
   ir::MemoryOp memory;
   int64_t stage = 0;
-  int64_t peer = 0;
+  std::vector<int64_t> peers; ///< in the order in which microbatches go round
   int64_t tag = 0;
   bool sends = false;
 };
@@ -34,7 +35,11 @@ void printTransfers(llvm::raw_ostream &os, llvm::ArrayRef<TransferRow> transfers
 void printRows(llvm::raw_ostream &os, ir::ProgramOp program, llvm::ArrayRef<TransferRow> transfers);
 void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan);
 
-/// The schedule of training or of evaluation; throws Error when the program has none.
-ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation);
+/// The schedule of training or of evaluation for a rank of the program, or for any; throws Error
+/// when there is none.
+ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation,
+                          std::optional<int64_t> rank = std::nullopt);
+/// The name of a table of rows, as in `kTrainingWarmUp`: with the rank, where there are several.
+std::string rowsName(ir::ScheduleOp schedule, llvm::StringRef part);
 
 } // namespace pdc

@@ -33,11 +33,11 @@ static std::string mainText(StringRef comment, ArrayRef<int> numbers) {
                              comment, names::kMainHeader);
   std::vector<std::string> calls;
   for (int number : numbers) {
-    text += formatv("const {0}::Program &stage_{1}();\n", names::kNamespace, number);
-    calls.push_back(formatv("&stage_{0}()", number));
+    text += formatv("{0}::Programs stage_{1}();\n", names::kNamespace, number);
+    calls.push_back(formatv("stage_{0}()", number));
   }
   text += "\nint main(int argc, char **argv) {\n";
-  text += listText(formatv("  const {0}::Program *programs[] = {{", names::kNamespace).str(), calls,
+  text += listText(formatv("  const {0}::Programs programs[] = {{", names::kNamespace).str(), calls,
                    "};", 0);
   return text + formatv("\n  return {0}(argc, argv, programs);\n}\n", names::kMain).str();
 }

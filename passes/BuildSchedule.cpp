@@ -66,6 +66,7 @@ private:
       }
     if (pipeline.stages == 0)
       throw Error("the module has no programs; run outline-programs first");
+    pipeline.microbatches *= static_cast<int64_t>(pipeline.ranksOfStage[0].size());
     return pipeline;
   }
 

@@ -37,22 +37,22 @@ private:
     plan = choosePlan(plan, planFile);
     train = module.lookupSymbol<func::FuncOp>("train");
     evaluate = module.lookupSymbol<func::FuncOp>("evaluate");
-    // 1. Which rank runs which stages.
-    std::map<int, std::vector<int>> stagesOfRank = placeStages();
+    // 1. Which ranks run which stages.
+    std::map<std::vector<int>, std::vector<int>> stagesOfRanks = placeStages();
     // 2. What crosses, under one name and tag on both sides.
     MemoryNames names(module);
     Crossings crossings = findCrossings(module, names);
-    // 3. One program per rank.
+    // 3. One program per rank, or per group of ranks that are each other's replicas.
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
-    for (auto &[rank, stages] : stagesOfRank)
-      addProgram(builder, rank, stages, crossings, names);
+    for (auto &[ranks, stages] : stagesOfRanks)
+      addProgram(builder, ranks, stages, crossings, names);
     // 4. The graph is gone.
     for (Operation &op : llvm::make_early_inc_range(module.getOps()))
       if (isa<func::FuncOp, MemoryOp>(op))
         op.erase();
   }
 
-  std::map<int, std::vector<int>> placeStages() {
+  std::map<std::vector<int>, std::vector<int>> placeStages() {
     int64_t stages = 0;
     for (func::FuncOp function : {train, evaluate})
       if (function)
@@ -66,24 +66,32 @@ private:
       throw Error("@train and @evaluate have no units; run form-units first");
     if (plan)
       stages = std::max<int64_t>(stages, plan->stages.size());
-    std::map<int, std::vector<int>> stagesOfRank;
+    std::map<std::vector<int>, std::vector<int>> stagesOfRanks;
     std::vector<std::vector<int>> ranks = ranksOfStages(plan.get(), static_cast<int>(stages));
     for (int stage = 0; stage < stages; ++stage)
-      stagesOfRank[ranks[stage][0]].push_back(stage);
-    for (auto &[rank, placed] : stagesOfRank)
+      stagesOfRanks[ranks[stage]].push_back(stage);
+    for (auto &[group, placed] : stagesOfRanks)
       if (placed.size() > 1)
         throw Error(
-            "rank " + std::to_string(rank) + " has " + std::to_string(placed.size()) +
+            "rank " + std::to_string(group[0]) + " has " + std::to_string(placed.size()) +
             " stages in the plan; several stages per rank are not supported, plan with one");
-    return stagesOfRank;
+    return stagesOfRanks;
   }
 
-  void addProgram(OpBuilder &builder, int rank, const std::vector<int> &stages,
+  /// `rank_2`, or `ranks_2_to_4` of replicas.
+  static std::string nameOf(const std::vector<int> &ranks) {
+    if (ranks.size() == 1)
+      return "rank_" + std::to_string(ranks[0]);
+    return "ranks_" + std::to_string(ranks.front()) + "_to_" + std::to_string(ranks.back());
+  }
+
+  void addProgram(OpBuilder &builder, const std::vector<int> &ranks, const std::vector<int> &stages,
                   const Crossings &crossings, MemoryNames &names) {
     Location loc = getOperation().getLoc();
-    auto program = builder.create<ProgramOp>(loc, "rank_" + std::to_string(rank),
-                                             builder.getDenseI64ArrayAttr({rank}), IntegerAttr(),
-                                             IntegerAttr(), ArrayAttr());
+    SmallVector<int64_t> numbers(ranks.begin(), ranks.end());
+    auto program =
+        builder.create<ProgramOp>(loc, nameOf(ranks), builder.getDenseI64ArrayAttr(numbers),
+                                  IntegerAttr(), IntegerAttr(), ArrayAttr());
     program.getBody().emplaceBlock();
     OpBuilder inside = OpBuilder::atBlockEnd(&program.getBody().front());
     for (int stage : stages) {

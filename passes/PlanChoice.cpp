@@ -15,15 +15,16 @@ std::vector<std::vector<int>> ranksOfStages(const Plan *plan, int stages) {
   std::vector<std::vector<int>> ranks;
   for (int stage = 0; stage < stages; ++stage) {
     bool planned = plan && stage < static_cast<int>(plan->stages.size());
-    if (planned && plan->stages[stage].ranks.size() > 1)
-      throw Error("stage " + std::to_string(stage) + " has " +
-                  std::to_string(plan->stages[stage].ranks.size()) +
-                  " replicas in the plan; replicated stages are not supported, plan with one rank "
-                  "per stage");
     bool hasRanks = planned && !plan->stages[stage].ranks.empty();
     ranks.push_back(hasRanks ? plan->stages[stage].ranks : std::vector<int>{stage});
   }
   return ranks;
+}
+
+Pipeline pipelineOf(const Plan &plan, int stages) {
+  Pipeline pipeline{stages, ranksOfStages(&plan, stages), plan.microbatches};
+  pipeline.microbatches *= static_cast<int64_t>(pipeline.ranksOfStage[0].size());
+  return pipeline;
 }
 
 Schedule withoutTransfers(Schedule schedule) {

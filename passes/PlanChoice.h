@@ -10,8 +10,11 @@ namespace pdc {
 /// The plan that a pass applies: the one in memory, else the file's, else null.
 std::shared_ptr<const Plan> choosePlan(std::shared_ptr<const Plan> plan, const std::string &file);
 
-/// The ranks of each stage: the plan's, else one stage per rank.
+/// The ranks of each stage, its replicas: the plan's, else one stage per rank.
 std::vector<std::vector<int>> ranksOfStages(const Plan *plan, int stages);
+
+/// What a plan's schedule is made for.
+Pipeline pipelineOf(const Plan &plan, int stages);
 
 /// The compute rows of a schedule that may hold transfers: those are placed for the edges that the
 /// programs really have.

@@ -43,13 +43,9 @@ static bool areConsecutive(SmallVector<int64_t> numbers) {
 static LogicalResult checkPrograms(ModuleOp module) {
   SmallVector<int64_t> ranks, stages;
   for (auto program : module.getOps<ProgramOp>()) {
-    if (program.getRanks().size() != 1)
-      return program.emitError() << "program @" << program.getSymName() << " runs on "
-                                 << program.getRanks().size()
-                                 << " ranks; replicated programs are not supported, give each one";
     if (program.getOps<StageOp>().empty())
       return program.emitError() << "program @" << program.getSymName() << " has no stage";
-    ranks.push_back(program.getRanks()[0]);
+    llvm::append_range(ranks, program.getRanks());
     for (auto stage : program.getOps<StageOp>())
       stages.push_back(stage.getId());
   }

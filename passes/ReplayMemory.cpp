@@ -161,7 +161,6 @@ private:
   }
 
   // Rows.
-
   void replayTraining() {
     auto module = program->getParentOfType<ModuleOp>();
     TaggedEdges edges = findEdges(module, Rows::training);
@@ -171,13 +170,16 @@ private:
     int64_t iterations = 3 * static_cast<int64_t>(stages.begin()->second.owners.size()) + 6;
     std::vector<int64_t> rounds = {schedule.asynchronous ? iterations : 0};
     UnrolledRows rows = unroll(schedule, rounds);
-    for (const Action &action : rows.ranks[program.getRanks()[0]])
-      for (const Step &step : action.steps)
-        if (step.kind != StepKind::allReduce)
-          replayStep(schedule, step, edges);
-    for (auto &[id, stage] : stages)
-      for (size_t slot = 0; slot < stage.owners.size(); ++slot)
-        finishSends(stage, static_cast<int64_t>(slot));
+    // Replicas have one arena each, all alike: one after the other may run on this one.
+    for (int64_t rank : program.getRanks()) {
+      for (const Action &action : rows.ranks[rank])
+        for (const Step &step : action.steps)
+          if (step.kind != StepKind::allReduce && step.kind != StepKind::reduceGradients)
+            replayStep(schedule, step, edges);
+      for (auto &[id, stage] : stages)
+        for (int64_t slot = 0; slot < schedule.slots[id]; ++slot)
+          finishSends(stage, slot);
+    }
   }
 
   void replayStep(const Schedule &schedule, const Step &step, const TaggedEdges &edges) {
@@ -257,9 +259,10 @@ private:
         finishSends(stage, copies.slot);
         fillInputs(copies, "evaluation");
         for (Step step : schedule.ranks[program.getRanks()[0]].repeat) {
-          if (step.kind == StepKind::run)
+          bool isLaterTurn = step.task.microbatch >= schedule.replicas(step.task.stage);
+          if (!isLaterTurn && step.kind == StepKind::run)
             runTask(stage, ir::Phase::Evaluate, copies);
-          else
+          else if (!isLaterTurn)
             transfer(stage, step, edges, copies);
         }
       }

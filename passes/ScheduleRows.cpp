@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
 #include "passes/Values.h"
 
@@ -90,9 +91,10 @@ TaggedEdges findEdges(ModuleOp module, Rows rows) {
   return found;
 }
 
-ScheduleOp findScheduleOp(ProgramOp program, Rows rows) {
+ScheduleOp findScheduleOp(ProgramOp program, Rows rows, std::optional<int64_t> rank) {
   for (auto schedule : program.getOps<ScheduleOp>())
-    if (schedule.getEvaluation() == (rows == Rows::evaluation))
+    if (schedule.getEvaluation() == (rows == Rows::evaluation) &&
+        (!rank || *rank == static_cast<int64_t>(schedule.getRank().value_or(*rank))))
       return schedule;
   return {};
 }
@@ -107,6 +109,10 @@ static Step readStep(Operation &op, const TaggedEdges &edges) {
     return {StepKind::run,
             {static_cast<int>(run.getStage()), toPhase(run.getPhase()),
              static_cast<int64_t>(run.getMicrobatch())}};
+  if (auto sum = dyn_cast<AllReduceOp>(op); sum && sum.getStage())
+    return {StepKind::reduceGradients,
+            {static_cast<int>(*sum.getStage()), Phase::update,
+             static_cast<int64_t>(*sum.getMicrobatch())}};
   if (isa<AllReduceOp>(op))
     return {.kind = StepKind::allReduce};
   auto transfer = [&](StepKind kind, auto row) {
@@ -135,7 +141,7 @@ static std::vector<Step> readSteps(Region &region, const TaggedEdges &edges) {
   return steps;
 }
 
-static void readStages(ProgramOp program, int rank, Schedule &schedule) {
+static void readStages(ProgramOp program, Schedule &schedule) {
   for (auto stage : program.getOps<StageOp>()) {
     size_t id = stage.getId();
     if (schedule.ranksOfStage.size() <= id) {
@@ -144,7 +150,7 @@ static void readStages(ProgramOp program, int rank, Schedule &schedule) {
       schedule.slots.resize(id + 1, 1);
       schedule.versions.resize(id + 1, 1);
     }
-    schedule.ranksOfStage[id] = {rank};
+    schedule.ranksOfStage[id].assign(program.getRanks().begin(), program.getRanks().end());
     if (auto slots = stage.getSlots(); slots && !slots->empty()) {
       schedule.slotTable[id].assign(slots->begin(), slots->end());
       schedule.slots[id] = *llvm::max_element(schedule.slotTable[id]) + 1;
@@ -156,19 +162,20 @@ static void readStages(ProgramOp program, int rank, Schedule &schedule) {
 Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
   Schedule schedule;
   for (auto program : module.getOps<ProgramOp>()) {
-    size_t rank = program.getRanks()[0];
-    ScheduleOp op = findScheduleOp(program, rows);
-    if (!op)
-      throw Error("program @" + program.getSymName().str() +
-                  " has no schedule; run build-schedule first");
-    schedule.name = op.getName().str();
-    schedule.asynchronous = op.getAsynchronous();
-    schedule.microbatches = op.getMicrobatches();
-    schedule.period = op.getPeriod();
-    schedule.ranks.resize(std::max(schedule.ranks.size(), rank + 1));
-    schedule.ranks[rank] = {readSteps(op.getWarmUp(), edges), readSteps(op.getRepeat(), edges),
-                            readSteps(op.getDrain(), edges)};
-    readStages(program, static_cast<int>(rank), schedule);
+    for (int64_t rank : program.getRanks()) {
+      ScheduleOp op = findScheduleOp(program, rows, rank);
+      if (!op)
+        throw Error("program @" + program.getSymName().str() + " has no schedule for rank " +
+                    std::to_string(rank) + "; run build-schedule first");
+      schedule.name = op.getName().str();
+      schedule.asynchronous = op.getAsynchronous();
+      schedule.microbatches = op.getMicrobatches();
+      schedule.period = op.getPeriod();
+      schedule.ranks.resize(std::max<size_t>(schedule.ranks.size(), rank + 1));
+      schedule.ranks[rank] = {readSteps(op.getWarmUp(), edges), readSteps(op.getRepeat(), edges),
+                              readSteps(op.getDrain(), edges)};
+    }
+    readStages(program, schedule);
   }
   if (rows == Rows::evaluation) {
     schedule.slots.assign(schedule.slots.size(), evaluationCopies);
@@ -182,18 +189,19 @@ llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TaggedEdges edges = findEdges(module, Rows::training);
   Schedule schedule = readSchedule(module, Rows::training, edges);
-  std::vector<int64_t> rounds = {4 * schedule.stages() + 8};
+  std::vector<int64_t> rounds = {iterationsToSettle(schedule)};
   std::set<std::pair<int, int64_t>> forwarded;
   llvm::StringSet<> early;
   UnrolledRows rows = unroll(schedule, rounds);
-  for (const Action &action : rows.ranks[program.getRanks()[0]])
-    for (const Step &step : action.steps) {
-      std::pair<int, int64_t> microbatch{step.task.stage, step.task.microbatch};
-      if (step.kind == StepKind::run && step.task.phase == Phase::forward)
-        forwarded.insert(microbatch);
-      else if (step.kind == StepKind::receive && !forwarded.contains(microbatch))
-        early.insert(edges.edges[step.edge].tensor);
-    }
+  for (int64_t rank : program.getRanks())
+    for (const Action &action : rows.ranks[rank])
+      for (const Step &step : action.steps) {
+        std::pair<int, int64_t> microbatch{step.task.stage, step.task.microbatch};
+        if (step.kind == StepKind::run && step.task.phase == Phase::forward)
+          forwarded.insert(microbatch);
+        else if (step.kind == StepKind::receive && !forwarded.contains(microbatch))
+          early.insert(edges.edges[step.edge].tensor);
+      }
   return early;
 }
 
@@ -211,6 +219,24 @@ static ArrayAttr findMetrics(ProgramOp program) {
   return builder.getArrayAttr(names);
 }
 
+/// What replicas of a stage bring together at an update: the gradients that its tasks sum and the
+/// states that they write.
+static ArrayAttr findReplicated(ProgramOp program, int stage) {
+  llvm::StringSet<> touched;
+  for (auto op : program.getOps<StageOp>())
+    if (static_cast<int>(op.getId()) == stage)
+      op.walk([&](Operation *inner) {
+        if (isa<AccumulateOp, WriteOp>(inner))
+          touched.insert(memoryOf(inner).getValue());
+      });
+  SmallVector<mlir::Attribute> names;
+  for (auto memory : program.getOps<MemoryOp>())
+    if (touched.contains(memory.getSymName()) &&
+        (memory.getRole() == Role::Gradient || memory.getRole() == Role::State))
+      names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
+  return Builder(program.getContext()).getArrayAttr(names);
+}
+
 static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp program,
                        const TaggedEdges &edges) {
   OpBuilder builder(program.getContext());
@@ -222,7 +248,12 @@ static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp
       builder.create<RunOp>(loc, step.task.stage, toPhase(step.task.phase), step.task.microbatch);
       break;
     case StepKind::allReduce:
-      builder.create<AllReduceOp>(loc, findMetrics(program));
+      builder.create<AllReduceOp>(loc, findMetrics(program), IntegerAttr(), IntegerAttr());
+      break;
+    case StepKind::reduceGradients:
+      builder.create<AllReduceOp>(loc, findReplicated(program, step.task.stage),
+                                  builder.getI64IntegerAttr(step.task.stage),
+                                  builder.getI64IntegerAttr(step.task.microbatch));
       break;
     case StepKind::send:
       builder.create<SendOp>(loc, edges.edges[step.edge].tensor, step.task.stage,
@@ -238,16 +269,20 @@ static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp
 
 void writeSchedule(ModuleOp module, const Schedule &schedule, Rows rows, const TaggedEdges &edges) {
   for (auto program : module.getOps<ProgramOp>()) {
-    if (ScheduleOp old = findScheduleOp(program, rows))
+    while (ScheduleOp old = findScheduleOp(program, rows))
       old.erase();
-    OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
-    auto op = builder.create<ScheduleOp>(program.getLoc(), schedule.name, schedule.asynchronous,
-                                         schedule.microbatches, schedule.period,
-                                         rows == Rows::evaluation);
-    const RankRows &rank = schedule.ranks[program.getRanks()[0]];
-    writeSteps(op.getWarmUp(), rank.warmUp, program, edges);
-    writeSteps(op.getRepeat(), rank.repeat, program, edges);
-    writeSteps(op.getDrain(), rank.drain, program, edges);
+    bool replicated = program.getRanks().size() > 1;
+    for (int64_t rank : program.getRanks()) {
+      OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
+      auto op = builder.create<ScheduleOp>(
+          program.getLoc(), schedule.name, schedule.asynchronous, schedule.microbatches,
+          schedule.period, rows == Rows::evaluation,
+          replicated ? builder.getI64IntegerAttr(rank) : IntegerAttr());
+      const RankRows &own = schedule.ranks[rank];
+      writeSteps(op.getWarmUp(), own.warmUp, program, edges);
+      writeSteps(op.getRepeat(), own.repeat, program, edges);
+      writeSteps(op.getDrain(), own.drain, program, edges);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <optional>
 #include <vector>
 
 namespace pdc {
@@ -29,8 +30,9 @@ Schedule readSchedule(mlir::ModuleOp module, Rows rows, const TaggedEdges &edges
 void writeSchedule(mlir::ModuleOp module, const Schedule &schedule, Rows rows,
                    const TaggedEdges &edges);
 
-/// The schedule op of a program; null before build-schedule.
-ir::ScheduleOp findScheduleOp(ir::ProgramOp program, Rows rows);
+/// The schedule op of a program for one of its ranks, or for any; null before build-schedule.
+ir::ScheduleOp findScheduleOp(ir::ProgramOp program, Rows rows,
+                              std::optional<int64_t> rank = std::nullopt);
 
 /// Whether each microbatch is its own update, or would be as well: one per update.
 bool updatesEachMicrobatch(ir::ProgramOp program);

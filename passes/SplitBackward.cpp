@@ -159,7 +159,7 @@ private:
 
   Schedule plannedRows() const {
     int stages = static_cast<int>(plan->stages.size());
-    return computeRows(*plan, {stages, ranksOfStages(plan.get(), stages), plan->microbatches});
+    return computeRows(*plan, pipelineOf(*plan, stages));
   }
 
   std::shared_ptr<const Plan> plan;

@@ -33,7 +33,7 @@ def InsertCuts : Pass<"insert-cuts", "::mlir::ModuleOp"> {
 // Level 3.
 
 def OutlinePrograms : PlanPass<"outline-programs"> {
-  let summary = "turns @train and @evaluate into one program per rank";
+  let summary = "turns @train and @evaluate into one program per rank, shared by replicas";
   let description = [{
     Makes a `pdc.program` per rank with the memories that its stages touch and, per stage, the tasks
     prepare, forward, backward, update and evaluate; then @train and @evaluate are gone. Without a

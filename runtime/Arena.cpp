@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
@@ -119,11 +120,16 @@ static void checkStages(const Program &program) {
     bool good = stage.slotRegion >= 0 && stage.slotRegion < regions &&
                 stage.evaluationRegion >= -1 && stage.evaluationRegion < regions &&
                 stage.versionRegion >= -1 && stage.versionRegion < regions;
+    good = good && std::ranges::find(stage.ranks, program.rank) != stage.ranks.end();
+    for (std::span<const int> listed : {stage.gradients, stage.states})
+      for (int memory : listed)
+        good = good && memory >= 0 && memory < int(program.memories.size()) &&
+               program.memories[memory].element == ElementType::f32;
     for (int slot : stage.slotTable)
       good = good && slot >= 0 && slot < program.regions[stage.slotRegion].copies;
     if (!good || stage.slotTable.empty())
       throw Error("rank ", program.rank, ": the tables of stage ", stage.id,
-                  " point outside the regions");
+                  " point outside the regions, memories or ranks");
   }
 }
 
@@ -133,7 +139,8 @@ void check(const Program &program) {
                 " meet a runtime of version ", kContractVersion,
                 "; run pdc again and build its sources anew");
   if (program.rank < 0 || program.rank >= program.ranks || program.microbatchSize < 1 ||
-      program.microbatches < 1 || (program.asynchronous && program.period < 1))
+      program.microbatches < 1 || (program.asynchronous && program.training.period < 1) ||
+      program.evaluation.period < 1)
     throw Error("rank ", program.rank, " of ", program.ranks, ": the program's numbers are wrong");
   int regions = int(program.regions.size());
   if (program.fixedRegion < 0 || program.fixedRegion >= regions || program.scratchRegion < 0 ||
@@ -143,8 +150,15 @@ void check(const Program &program) {
   checkStages(program);
   for (const Memory &memory : program.memories)
     checkPlace(program, memory.name, memory.place, memory.bytes);
-  for (const Transfer &transfer : program.transfers)
+  for (const Transfer &transfer : program.transfers) {
     checkPlace(program, transfer.tensor, transfer.place, transfer.bytes);
+    for (int peer : transfer.peers)
+      if (peer < 0 || peer >= program.ranks || peer == program.rank)
+        throw Error("rank ", program.rank, ": '", transfer.tensor, "' crosses to rank ", peer,
+                    " of ", program.ranks);
+    if (transfer.peers.empty())
+      throw Error("rank ", program.rank, ": '", transfer.tensor, "' crosses to no rank");
+  }
   for (const Rows *rows : {&program.training, &program.evaluation}) {
     checkRows(program, rows->warmUp);
     checkRows(program, rows->repeat);

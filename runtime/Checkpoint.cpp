@@ -250,7 +250,8 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
     std::vector<std::string> all;
     control.gather("", all);
     // 2. Every rank's part, then the index.
-    writePart(program, executor, partial, own);
+    if (!own.empty() || program.rank == 0)
+      writePart(program, executor, partial, own);
     control.gather("", all);
     if (program.rank == 0) {
       writeIndexAndState(program, partial, names, state);

@@ -16,7 +16,7 @@ int64_t Executor::outsideRepeat() const {
       if (row.kind == StepKind::run && row.phase == Phase::forward &&
           row.stage == program.stages.front().id)
         ++outside;
-  return outside;
+  return outside * int64_t(program.stages.front().ranks.size());
 }
 
 /// An early end is an iteration that no rank has reached, which rank 0 chooses. A microbatch leaves
@@ -24,7 +24,7 @@ int64_t Executor::outsideRepeat() const {
 /// rank 0 than microbatches fit into the pipeline, and rank 0 stands still until all ranks know.
 int64_t Executor::iterationsUntilEnd(int64_t iteration, int64_t planned) {
   constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-  int64_t outside = outsideRepeat(), period = program.period;
+  int64_t outside = outsideRepeat(), period = program.training.period;
   if (stopSignal)
     control.requestStop();
   if (program.rank == 0 && control.stopRequested() && control.lastStep() == kNever) {

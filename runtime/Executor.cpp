@@ -34,6 +34,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
     if (stage.evaluationInputs.empty())
       stage.evaluationInputs = stage.inputs;
   }
+  makeReplicas();
   pending.reserve(kOpenTransfers);
   group.reserve(kOpenTransfers);
   loss = scalar("pdc.loss");
@@ -80,7 +81,7 @@ int64_t Executor::trainAsynchronous(int64_t microbatches, int64_t firstStep,
   step = firstStep;
   rate = &rule;
   afterUpdate = &onUpdate;
-  int64_t period = program.period;
+  int64_t period = program.training.period;
   int64_t planned = std::max<int64_t>(0, (microbatches - outsideRepeat() + period - 1) / period);
   walk(program.training.warmUp, 0);
   int64_t i = 0;
@@ -96,15 +97,18 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
   beginRun(microbatches);
   Inputs *training = inputs;
   inputs = &evaluationInputs;
-  for (int64_t i = 0; i < microbatches; ++i)
+  for (int64_t i = 0; i < microbatches; i += program.evaluation.period)
     walk(program.evaluation.repeat, i);
   finishTransfers();
   inputs = training;
   double sums[3] = {};
   const char *names[3] = {"pdc.evaluation_loss", "pdc.evaluation_loss_weight",
                           "pdc.evaluation_correct"};
+  // A replica without a microbatch has sums of an earlier run.
+  bool evaluatedAny = std::ranges::any_of(
+      stages, [](const Stage &stage) { return !stage.starts[size_t(Phase::evaluate)]; });
   for (int i = 0; i < 3; ++i)
-    if (float *value = scalar(names[i]))
+    if (float *value = scalar(names[i]); value && evaluatedAny)
       sums[i] = arena.load(value);
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
@@ -136,6 +140,8 @@ void Executor::walk(std::span<const Step> rows, int64_t base) {
     } else if (rows[i].kind == StepKind::allReduce) {
       if (!reduced)
         reduceTraining();
+    } else if (rows[i].kind == StepKind::reduceGradients) {
+      reduceGradients(stageOf(rows[i].stage), rows[i].microbatch + base);
     } else {
       runTask(rows[i], rows[i].microbatch + base);
     }
@@ -169,7 +175,8 @@ void Executor::postAll(std::span<const Step> rows, int64_t base, StepKind kind) 
     bool evaluation = edge.phase == Phase::evaluate;
     int slot = takeSlot(stageOf(edge.stage), microbatch, evaluation, &edge);
     Seconds begin = now();
-    group.push_back({send, edge.peer, edge.tag, arena.at(edge.place, slot), edge.bytes});
+    group.push_back(
+        {send, peerOf(edge, microbatch), edge.tag, arena.at(edge.place, slot), edge.bytes});
     pending.push_back(
         {row.transfer, edge.stage, slot, send, evaluation, microbatch, groups, -1, begin});
     events.add({send ? Timeline::Kind::sendPosted : Timeline::Kind::receivePosted, edge.phase,
@@ -184,11 +191,11 @@ void Executor::postAll(std::span<const Step> rows, int64_t base, StepKind kind) 
 }
 
 void Executor::runTask(const Step &row, int64_t microbatch) {
-  bool update = row.phase == Phase::update;
-  if (row.phase == Phase::prepare || (microbatch >= limit && (!update || program.asynchronous)))
+  Stage &stage = stageOf(row.stage);
+  bool comes = row.phase == Phase::update ? hasBegun(stage, microbatch) : microbatch < limit;
+  if (row.phase == Phase::prepare || !comes)
     return;
   poll();
-  Stage &stage = stageOf(row.stage);
   control.check();
   control.setActivity({"computes", "", -1, row.stage, row.phase, step, microbatch});
   switch (row.phase) {
@@ -271,15 +278,17 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
 
 void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   // 1. What an update reads.
-  int64_t number = step + (program.asynchronous ? microbatch : 0);
+  int64_t number = stepOf(stage, microbatch);
   if (!program.asynchronous && !reduced)
     reduceTraining();
   if (learningRate)
     arena.store(learningRate, float(rate->at(number)));
+  // An asynchronous stage with r replicas has made one update for every r steps.
+  int64_t steps = program.asynchronous ? int64_t(stage.info->ranks.size()) : 1;
   if (stepNumber)
-    arena.store(stepNumber, float(number));
+    arena.store(stepNumber, float((number + steps - 1) / steps));
   if (program.asynchronous && gradientScale)
-    arena.store(gradientScale, 1);
+    arena.store(gradientScale, 1 / float(participants(stage, microbatch)));
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
   // backward pass reads a weight that changes.
   bool hasRing = stage.info->versionRegion >= 0;
@@ -299,11 +308,23 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   runPrepare(stage);
   events.add({Timeline::Kind::run, Phase::update, stage.info->id, number, microbatch, -1, 0, begin,
               now()});
-  // 3. The owner of the loss tells rank 0, once per update.
-  if (program.asynchronous && loss && &stage == &stages.back())
-    control.report({number, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
+  // 3. The owner of the loss tells rank 0, once per microbatch: the step of its own.
+  int64_t own = microbatch - steps + 1 + stage.replica;
+  if (program.asynchronous && loss && &stage == &stages.back() && own < limit)
+    control.report({step + own, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
   if (afterUpdate)
     (*afterUpdate)();
+}
+
+int64_t Executor::stepOf(const Stage &stage, int64_t last) const {
+  if (!program.asynchronous)
+    return step;
+  int64_t replicas = int64_t(stage.info->ranks.size());
+  return step + last - replicas + participants(stage, last);
+}
+
+bool Executor::hasBegun(const Stage &stage, int64_t last) const {
+  return !program.asynchronous || last - int64_t(stage.info->ranks.size()) + 1 < limit;
 }
 
 void Executor::runPrepare(Stage &stage) {
@@ -331,8 +352,8 @@ int Executor::takeSlot(Stage &stage, int64_t microbatch, bool evaluation,
                        const Transfer *incoming) {
   std::vector<Slot> &slots = evaluation ? stage.evaluationSlots : stage.slots;
   std::span<const int> table = stage.info->slotTable;
-  int index = evaluation ? int(microbatch % int64_t(slots.size()))
-                         : table[size_t(microbatch) % table.size()];
+  size_t turn = size_t(microbatch) / stage.info->ranks.size();
+  int index = evaluation ? int(turn % slots.size()) : table[turn % table.size()];
   waitFor([&](const Pending &p) {
     return p.stage == stage.info->id && p.slot == index && p.evaluation == evaluation &&
            p.microbatch != microbatch &&

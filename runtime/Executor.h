@@ -72,13 +72,21 @@ private:
     int64_t owner = -1; ///< microbatch
     int version = 0;    ///< ring copy that its forward pass read
   };
+  /// Floats of this rank's memories, one behind the other, as messages between replicas carry them.
+  struct Packed {
+    std::vector<std::span<float>> parts;
+    int64_t elements = 0;
+    void copy(int64_t from, std::span<float> bucket, bool out) const;
+  };
   struct Stage {
     const StageInfo *info;
+    int replica = 0; ///< position in info->ranks
     std::unique_ptr<Tasks> tasks;
     std::vector<Slot> slots, evaluationSlots;
     /// Evaluation finds them at the offsets of training, unless it has entries of its own.
     std::vector<const Memory *> inputs, evaluationInputs;
-    int version = 0; ///< ring copy that is the newest
+    int version = 0;          ///< ring copy that is the newest
+    Packed gradients, states; ///< of the sums over replicas
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
   };
@@ -89,9 +97,10 @@ private:
     int request;
     Seconds begin;
   };
-  struct Shared {         ///< a gradient that several ranks sum (tied weights)
+  struct Shared {         ///< a gradient that several stages sum (tied weights)
     const Memory *memory; ///< null: not on this rank
     int64_t elements;
+    bool contributes; ///< not a replica whose sum another rank brings
   };
 
   // Rows.
@@ -109,6 +118,10 @@ private:
   void runPrepare(Stage &stage);
   int64_t outsideRepeat() const;
   int64_t iterationsUntilEnd(int64_t iteration, int64_t planned);
+  /// The step of an asynchronous update behind microbatch `last` of its stage.
+  int64_t stepOf(const Stage &stage, int64_t last) const;
+  /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
+  bool hasBegun(const Stage &stage, int64_t last) const;
   std::string remedy(int64_t number) const;
   template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
@@ -131,6 +144,14 @@ private:
   void poll();
   Activity activityOf(const Pending &pending) const;
 
+  // Sums over the replicas of a stage.
+  void makeReplicas();
+  void reduceGradients(Stage &stage, int64_t last);
+  int participants(const Stage &stage, int64_t last) const;
+  void sumBucket(const Stage &stage, std::span<float> bucket, int present);
+  void meetReplicas(const Stage &stage, std::span<Message> messages);
+  Packed packed(std::span<const int> memories) const;
+
   // Sums over ranks.
   void reduceTraining();
   void reduceSharedGradients();
@@ -149,7 +170,9 @@ private:
   std::vector<const Memory *> ownGradients; ///< by name, of all ranks: those this rank speaks for
   std::vector<Shared> sharedGradients;
   std::vector<double> squaresByName, sharedSums;
-  std::vector<std::byte> looked; ///< what the host looks at of a remote arena
+  std::vector<std::byte> looked;    ///< what the host looks at of a remote arena
+  std::vector<float> bucket, inbox; ///< of the sums over replicas
+  std::vector<Message> replicaMessages;
   float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here
   Timeline events;
 

@@ -3,6 +3,7 @@
 #include "runtime/Trainer.h"
 #include "runtime/kernels/Processor.h"
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <thread>
@@ -117,8 +118,10 @@ static const Program &programOf(int rank, int ranks, std::span<const Program *co
   for (const Program *program : programs)
     if (program->rank == rank)
       return *program;
-  throw Error("process ", rank, " was started with the binary of stage ", programs[0]->rank,
-              "; give mpirun the binaries in the order of the stages");
+  throw Error(
+      "process ", rank, " was started with the binary of rank ", programs[0]->rank,
+      "; give mpirun the binaries in the order of the stages, each for as many processes as "
+      "the stage has replicas");
 }
 
 /// One rank. After an error MPI and the arena are left as they are: to finalise would wait for the
@@ -182,7 +185,12 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
   return mpi ? runMpi(programs, options) : runLocal(programs, options);
 }
 
-int main(int argc, char **argv, std::span<const Program *const> programs) {
+int main(int argc, char **argv, std::span<const Programs> sources) {
+  std::vector<const Program *> programs;
+  for (const Programs &source : sources)
+    for (int i = 0; i < source.count; ++i)
+      programs.push_back(source.first + i);
+  std::ranges::sort(programs, {}, &Program::rank);
   Options options;
   CLI::App app(std::string("trains ") + (programs.empty() ? "" : programs[0]->model));
   addOptions(app, options);

@@ -7,8 +7,14 @@ namespace pdc::runtime {
 
 struct Program;
 
+/// What one source holds: a program for each of its ranks, which are each other's replicas.
+struct Programs {
+  const Program *first;
+  int count;
+};
+
 /// Runs one rank of the programs (all of them as threads under the local transport). The command
 /// line is that of pdc-run; returns the exit code.
-int main(int argc, char **argv, std::span<const Program *const> programs);
+int main(int argc, char **argv, std::span<const Programs> sources);
 
 } // namespace pdc::runtime

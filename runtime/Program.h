@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/Main.h"
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,7 +13,7 @@ namespace pdc::runtime {
 class Accelerator;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 3;
+inline constexpr int kContractVersion = 4;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {
@@ -71,7 +73,8 @@ struct Memory {
   bool versioned; ///< lives in a ring of versions
 };
 
-enum class StepKind : uint8_t { run, send, receive, allReduce };
+/// allReduce: losses over all ranks. reduceGradients: gradients over the replicas of a stage.
+enum class StepKind : uint8_t { run, send, receive, allReduce, reduceGradients };
 
 /// One row of a rank; see compiler/schedule/Schedule.h. Neighbouring sends and receives are one
 /// group.
@@ -79,14 +82,17 @@ struct Step {
   StepKind kind;
   Phase phase;
   int stage;
-  int64_t microbatch; ///< relative to the iteration in `repeat` and to the drain point in `drain`
-  int transfer;       ///< send, receive: index into Program::transfers; allReduce: unused
+  /// Relative to the iteration in `repeat` and to the drain point in `drain`; of an update and its
+  /// sum the last one that it includes, of all replicas.
+  int64_t microbatch;
+  int transfer; ///< send, receive: index into Program::transfers
 };
 
 /// A tensor that crosses ranks once per microbatch, as this rank sees it.
 struct Transfer {
   const char *tensor;
-  int peer;    ///< rank
+  /// Ranks of the other stage, its replicas: microbatch k goes to peers[k % size].
+  std::span<const int> peers;
   int tag;     ///< the same on both ends, unique per edge
   int stage;   ///< the stage of this rank that produces or consumes it
   Phase phase; ///< the phase of this rank's task that produces or first reads it
@@ -94,20 +100,30 @@ struct Transfer {
   int64_t bytes;
 };
 
+/// The rank at the other end of a microbatch's transfer.
+inline int peerOf(const Transfer &transfer, int64_t microbatch) {
+  return transfer.peers[size_t(microbatch) % transfer.peers.size()];
+}
+
 struct Rows {
   std::span<const Step> warmUp;
   std::span<const Step> repeat;
   std::span<const Step> drain;
+  int64_t period; ///< microbatches per iteration of `repeat`
 };
 
 struct StageInfo {
   int id;
+  std::span<const int> ranks;     ///< its replicas: microbatch k runs on ranks[k % size]
   int slotRegion;                 ///< Program::regions index of its microbatch slots
   int evaluationRegion;           ///< the same for `evaluate`
-  std::span<const int> slotTable; ///< slot of microbatch k: slotTable[k % size]
+  std::span<const int> slotTable; ///< slot of microbatch k of r replicas: slotTable[k / r % size]
   int versionRegion;              ///< ring of weight versions; -1: one version, in the fixed region
   double forwardSeconds;          ///< predicted, for the trace and the summary
   double backwardSeconds;
+  /// What replicas bring together at each update, as indices into Program::memories: gradients are
+  /// summed, and states (running statistics) averaged. Empty without replicas.
+  std::span<const int> gradients, states;
 };
 
 /// What a task sees of one run: base addresses of the copies it may touch. Every accessor is an
@@ -164,20 +180,19 @@ public:
   virtual void evaluate(const Run &run) = 0;
 };
 
-/// Everything a rank runs.
+/// Everything a rank runs. Replicas of a stage differ in their rank and rows only.
 struct Program {
   int contractVersion;
   const char *model;
   const char *planHash; ///< the same in all programs of a plan
-  int rank;             ///< program number = rank until stages are replicated
+  int rank;
   int ranks;
   const char *schedule; ///< name
   bool asynchronous;
   bool exact;
   int threads;
-  int64_t microbatches;   ///< per update
+  int64_t microbatches;   ///< per update of the whole model; asynchronous: 1
   int64_t microbatchSize; ///< samples
-  int64_t period;         ///< microbatches per iteration of `repeat`
   int64_t arenaBytes;
   int fixedRegion, scratchRegion;
   int64_t workspaceBytes;
@@ -185,7 +200,7 @@ struct Program {
   std::span<const Memory> memories;
   std::span<const Transfer> transfers;
   Rows training;
-  Rows evaluation; ///< `repeat`: one microbatch
+  Rows evaluation; ///< `repeat` only
   std::span<const StageInfo> stages;
   std::unique_ptr<Tasks> (*createTasks)(int stage, const Device &device);
   double secondsPerMinibatch; ///< predicted

@@ -14,8 +14,10 @@ void Executor::reduceTraining() {
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});
   Seconds begin = now();
-  double sums[3] = {loss ? arena.load(loss) : 0.0, lossWeight ? arena.load(lossWeight) : 0.0,
-                    stopSignal ? 1.0 : 0.0};
+  // A replica without a microbatch has the loss of an earlier step.
+  bool hasLoss = !stages.back().starts[size_t(Phase::forward)];
+  double sums[3] = {loss && hasLoss ? arena.load(loss) : 0.0,
+                    lossWeight && hasLoss ? arena.load(lossWeight) : 0.0, stopSignal ? 1.0 : 0.0};
   if (arena.isRemote())
     requireFiniteSum(sums[0]);
   control.sum(sums);
@@ -37,18 +39,21 @@ void Executor::reduceSharedGradients() {
     double *sums = sharedSums.data();
     for (const Shared &shared : sharedGradients) {
       if (shared.memory)
-        visit(*shared.memory, sums, shared.elements);
+        visit(shared, sums);
       sums += shared.elements;
     }
   };
-  forEach([&](const Memory &gradient, double *sums, int64_t count) {
+  forEach([&](const Shared &shared, double *sums) {
+    const Memory &gradient = *shared.memory;
     const std::byte *there = arena.look(arena.at(gradient.place), gradient.bytes, looked);
-    std::copy_n(reinterpret_cast<const float *>(there), count, sums);
+    if (shared.contributes)
+      std::copy_n(reinterpret_cast<const float *>(there), shared.elements, sums);
   });
   control.sum(sharedSums);
-  forEach([&](const Memory &gradient, double *sums, int64_t count) {
+  forEach([&](const Shared &shared, double *sums) {
+    const Memory &gradient = *shared.memory;
     arena.put(arena.at(gradient.place), gradient.bytes, [&](std::byte *to) {
-      std::transform(sums, sums + count, reinterpret_cast<float *>(to),
+      std::transform(sums, sums + shared.elements, reinterpret_cast<float *>(to),
                      [](double sum) { return float(sum); });
     });
   });
@@ -85,10 +90,11 @@ double Executor::clipFactor() {
 }
 
 void Executor::agreeOnGradients() {
-  // 1. Every rank tells its gradients: names and sizes.
+  // 1. Every stage tells its gradients, names and sizes: the first of its replicas speaks.
   std::string mine;
+  bool speaks = stages.front().replica == 0;
   for (const Memory &memory : program.memories)
-    if (memory.role == Role::gradient)
+    if (memory.role == Role::gradient && speaks)
       mine += namedNumber(memory.name, memory.bytes / 4);
   std::vector<std::string> all;
   control.gather(mine, all);
@@ -121,7 +127,7 @@ void Executor::agreeOnGradients() {
     if (program.asynchronous)
       throw Error("gradient '", name, "' is shared by ", holder.count,
                   " ranks, which asynchronous schedules cannot sum; use a synchronous schedule");
-    sharedGradients.push_back({memory, holder.elements});
+    sharedGradients.push_back({memory, holder.elements, speaks});
     sharedElements += holder.elements;
   }
   squaresByName.resize(ownGradients.size());

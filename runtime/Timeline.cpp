@@ -28,14 +28,17 @@ std::string Timeline::chromeEvents(const Program &program, Seconds zero) const {
                                                   "backward_weight", "update",   "prepare",
                                                   "evaluate"};
     bool transfer = event.transfer >= 0;
+    const char *sum = event.kind == Kind::allReduce         ? "all_reduce"
+                      : event.kind == Kind::reduceGradients ? "reduce_gradients"
+                                                            : nullptr;
     std::string number = std::to_string(event.microbatch);
     nlohmann::ordered_json json = {
-        {"name", transfer                        ? program.transfers[event.transfer].tensor
-                 : event.kind == Kind::allReduce ? std::string("all_reduce")
-                                                 : letter(event.phase) + number},
-        {"cat", transfer                        ? event.kind == Kind::send ? "send" : "receive"
-                : event.kind == Kind::allReduce ? "all_reduce"
-                                                : kCategories[int(event.phase)]},
+        {"name", transfer ? program.transfers[event.transfer].tensor
+                 : sum    ? std::string(sum)
+                          : letter(event.phase) + number},
+        {"cat", transfer ? event.kind == Kind::send ? "send" : "receive"
+                : sum    ? sum
+                         : kCategories[int(event.phase)]},
         {"ph", "X"},
         {"ts", std::round((event.begin - zero) * 1e9) / 1e3},
         {"dur", std::round((event.end - event.begin) * 1e9) / 1e3},
@@ -43,7 +46,7 @@ std::string Timeline::chromeEvents(const Program &program, Seconds zero) const {
         {"tid", transfer ? 1 : 0},
         {"args", {{"stage", event.stage}, {"microbatch", event.microbatch}, {"step", event.step}}}};
     if (transfer)
-      json["args"]["peer"] = program.transfers[event.transfer].peer;
+      json["args"]["peer"] = peerOf(program.transfers[event.transfer], event.microbatch);
     text += ",\n" + json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   return text;
@@ -53,8 +56,8 @@ static void appendTransfer(std::string &text, const Program &program, bool send,
                            int64_t microbatch, int transfer) {
   const Transfer &edge = program.transfers[transfer];
   text += std::string(send ? "send " : "receive ") + taskText(stage, edge.phase, microbatch) +
-          " '" + edge.tensor + "' " + (send ? "to " : "from ") + std::to_string(edge.peer) +
-          " tag " + std::to_string(edge.tag);
+          " '" + edge.tensor + "' " + (send ? "to " : "from ") +
+          std::to_string(peerOf(edge, microbatch)) + " tag " + std::to_string(edge.tag);
 }
 
 std::string Timeline::issuedLines(const Program &program) const {
@@ -66,6 +69,9 @@ std::string Timeline::issuedLines(const Program &program) const {
       text += start + "run " + taskText(event.stage, event.phase, event.microbatch) + "\n";
     if (event.kind == Kind::allReduce)
       text += start + "all_reduce\n";
+    if (event.kind == Kind::reduceGradients)
+      text +=
+          start + "reduce_gradients " + taskText(event.stage, event.phase, event.microbatch) + "\n";
     if (event.kind != Kind::sendPosted && event.kind != Kind::receivePosted)
       continue;
     text += start + "group " + std::to_string(event.group) + " ";
@@ -87,6 +93,8 @@ static void appendRows(std::string &text, const Program &program, const char *ti
       text += "run " + taskText(row.stage, row.phase, row.microbatch);
     else if (row.kind == StepKind::allReduce)
       text += "all_reduce";
+    else if (row.kind == StepKind::reduceGradients)
+      text += "reduce_gradients " + taskText(row.stage, row.phase, row.microbatch);
     else
       appendTransfer(text, program, row.kind == StepKind::send, row.stage, row.microbatch,
                      row.transfer);

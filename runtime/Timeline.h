@@ -15,7 +15,15 @@ char letter(Phase phase);
 /// only. The same events, in order, are the record of issued operations that the proof replays.
 class Timeline {
 public:
-  enum class Kind : uint8_t { run, sendPosted, receivePosted, send, receive, allReduce };
+  enum class Kind : uint8_t {
+    run,
+    sendPosted,
+    receivePosted,
+    send,
+    receive,
+    allReduce,
+    reduceGradients
+  };
   struct Event {
     Kind kind;
     Phase phase;

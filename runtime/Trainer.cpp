@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 
 namespace pdc::runtime {
 
@@ -102,7 +103,7 @@ void Trainer::planSteps() {
     throw Error("--epochs ", options.epochs, ": makes more steps than can be counted");
   if (options.steps > 0)
     totalSteps = options.steps;
-  firstStep = state.step;
+  firstStep = told = state.step;
   double base = 0.01;
   for (const Memory &memory : program.memories)
     if (std::string_view(memory.name) == "pdc.learning_rate" && memory.initial == Initial::fill)
@@ -185,12 +186,15 @@ void Trainer::trainSegment() {
 void Trainer::takeReports() {
   if (!tells)
     return;
-  reports.clear();
   control.takeReports(reports);
-  for (const LossReport &report : reports)
+  // Replicas report in any order; the steps are told in theirs.
+  std::ranges::sort(reports, std::greater{}, &LossReport::step);
+  for (; !reports.empty() && reports.back().step == told + 1; reports.pop_back(), ++told) {
+    const LossReport &report = reports.back();
     progress->step(report.step, (report.step - 1) / perEpoch,
                    report.weight > 0 ? report.loss / report.weight : 0, program.microbatchSize,
                    rate.at(report.step), 0);
+  }
 }
 
 void Trainer::evaluate() {

@@ -51,11 +51,12 @@ private:
   LearningRate rate;
   TrainingState state;
   int64_t perEpoch = 0, totalSteps = 0, firstStep = 0;
+  int64_t told = 0;     ///< asynchronous: the last step whose loss was told
   bool stopped = false; ///< by a signal, agreed by all ranks
   int64_t evaluatedAt = -1, savedAt = -1;
   Totals evaluated;
   std::string checkpoint;
-  std::vector<LossReport> reports;
+  std::vector<LossReport> reports; ///< not told yet, the earliest last
   Seconds zero = 0;
 };
 

@@ -52,7 +52,7 @@ Activity Executor::activityOf(const Pending &transfer) const {
   const Transfer &edge = program.transfers[transfer.transfer];
   return {transfer.send ? "waits to send" : "waits to receive",
           edge.tensor,
-          edge.peer,
+          peerOf(edge, transfer.microbatch),
           edge.stage,
           edge.phase,
           step,

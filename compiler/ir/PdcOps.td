@@ -134,7 +134,7 @@ def Pdc_CutOp : Pdc_Op<"cut", [Pure]> {
 
 def Pdc_ProgramOp : Pdc_Op<"program", [Symbol, SymbolTable, HasParent<"::mlir::ModuleOp">, NoTerminator, SingleBlock,
                                        IsolatedFromAbove, NoRegionArguments]> {
-  let summary = "what a rank runs: its memories, its stages, its rows";
+  let summary = "what a rank runs, or several as replicas: memories, stages, rows";
   let description = [{
     A symbol table of its own: a memory that two programs share (a metric, a tied weight) is in both,
     under the same name. `arena` is its size in bytes and `regions` lists {name, offset, stride,
@@ -179,10 +179,11 @@ def Pdc_ScheduleOp : Pdc_Op<"schedule", [HasParent<"ProgramOp">, NoTerminator, N
   let description = [{
     `evaluation` schedules have phase evaluate in `repeat`. Synchronous schedules have one minibatch
     in `warm_up`. In `repeat` microbatches are relative to the iteration, in `drain` to the first
-    microbatch that is still in flight.
+    microbatch that is still in flight. A program of several ranks, the replicas of its stages, has
+    rows for each `rank`.
   }];
   let arguments = (ins StrAttr:$name, BoolAttr:$asynchronous, I64Attr:$microbatches, I64Attr:$period,
-                       UnitAttr:$evaluation);
+                       UnitAttr:$evaluation, OptionalAttr<I64Attr>:$rank);
   let regions = (region AnyRegion:$warm_up, AnyRegion:$repeat, AnyRegion:$drain);
   let assemblyFormat = "$name attr-dict-with-keyword `warm_up` $warm_up `repeat` $repeat `drain` $drain";
   let hasVerifier = 1;
@@ -211,7 +212,12 @@ def Pdc_RecvOp : Pdc_Op<"recv", [HasParent<"ScheduleOp">, DeclareOpInterfaceMeth
 
 def Pdc_AllReduceOp : Pdc_Op<"all_reduce", [HasParent<"ScheduleOp">]> {
   let summary = "sums memories over all ranks that hold them, in rank order";
-  let arguments = (ins ArrayAttr:$memories);
+  let description = [{
+    With a `stage`, over the replicas of that stage, for its update behind `microbatch`: gradients are
+    summed and states averaged.
+  }];
+  let arguments = (ins ArrayAttr:$memories, OptionalAttr<I64Attr>:$stage,
+                       OptionalAttr<I64Attr>:$microbatch);
   let assemblyFormat = "$memories attr-dict";
   let hasVerifier = 1;
 }

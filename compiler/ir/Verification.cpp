@@ -293,6 +293,12 @@ LogicalResult ProgramOp::verify() {
     if (!seen.insert(rank).second)
       return emitOpError() << "names rank " << rank << " twice";
   }
+  for (auto schedule : getOps<ScheduleOp>()) {
+    bool known = schedule.getRank() ? seen.contains(*schedule.getRank()) : seen.size() == 1;
+    if (!known)
+      return schedule.emitOpError()
+             << "is of no rank of the program, which runs on [" << getRanks() << "]";
+  }
   if (getRegions())
     for (mlir::Attribute region : getRegionsAttr())
       if (failed(verifyRegion(*this, region)))
@@ -359,5 +365,7 @@ LogicalResult AllReduceOp::verify() {
   for (mlir::Attribute name : getMemories())
     if (!isa<FlatSymbolRefAttr>(name))
       return emitOpError() << "names " << name << ", expected memories such as @pdc.loss";
-  return success();
+  if (getStage().has_value() != getMicrobatch().has_value())
+    return emitOpError() << "names only one of 'stage' and 'microbatch', expected both or none";
+  return verifyRow(*this, getStage().value_or(0), getMicrobatch().value_or(0));
 }

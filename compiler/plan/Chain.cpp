@@ -29,9 +29,9 @@ struct Crossing {
 /// The part of the units from `first` to a fixed end, grown towards the front one unit at a time.
 class Part {
 public:
-  Part(const PlanGraph &graph, int64_t microbatches)
-      : graph(graph), microbatches(static_cast<double>(microbatches)), made(graph.units.size()),
-        read(graph.units.size()), temporaries(findTemporaries(graph)) {
+  explicit Part(const PlanGraph &graph)
+      : graph(graph), made(graph.units.size()), read(graph.units.size()),
+        temporaries(findTemporaries(graph)) {
     for (size_t value = 0; value < graph.values.size(); ++value) {
       made[graph.values[value].producer].push_back(value);
       for (int consumer : graph.values[value].consumers)
@@ -41,7 +41,8 @@ public:
 
   void startAt(int end) {
     first = last = end;
-    compute = forward = 0;
+    compute = forward = update = 0;
+    gradientBytes = 0;
     in = out = {};
     memory = {};
     readers.assign(graph.values.size(), 0);
@@ -50,6 +51,8 @@ public:
 
   double compute = 0; ///< seconds per microbatch
   double forward = 0; ///< of them in the forward pass
+  double update = 0;  ///< seconds per update
+  int64_t gradientBytes = 0;
   Crossing in, out;
 
   double seconds(const Link &before, const Link &behind) const {
@@ -61,7 +64,6 @@ public:
 
 private:
   const PlanGraph &graph;
-  double microbatches;
   std::vector<std::vector<size_t>> made, read; ///< values by unit
   std::vector<int64_t> temporaries;            ///< by unit
   std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
@@ -72,9 +74,10 @@ private:
 void Part::grow() {
   int unit = --first;
   const PlanUnit &cost = graph.units[unit];
-  compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds +
-             cost.updateSeconds / microbatches;
+  compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds;
   forward += cost.forwardSeconds;
+  update += cost.updateSeconds;
+  gradientBytes += cost.gradientBytes;
   memory.add(cost, temporaries[unit]);
   for (size_t index : made[unit]) {
     const PlanValue &value = graph.values[index];
@@ -92,12 +95,11 @@ void Part::grow() {
   }
 }
 
-/// Stages in the order of the units, one worker each: what the schedule keeps there is known by the
-/// number of the stage.
+/// Stages in the order of the units: what the schedule keeps there, and how many replicas there
+/// are, is known by the number of the stage.
 class ChainCost : public StageCost {
 public:
-  ChainCost(const PlanGraph &graph, const ChainRequest &request)
-      : request(request), part(graph, request.microbatches) {}
+  ChainCost(const PlanGraph &graph, const ChainRequest &request) : request(request), part(graph) {}
 
   bool byUsed() const override { return true; }
   double depthBelow(int, double, int, int) const override { return 0; }
@@ -115,10 +117,15 @@ public:
 
 private:
   double secondsAs(int stage) const {
-    double seconds = part.seconds(linkBehind(stage - 1), linkBehind(stage));
+    const std::vector<int> &ranks = request.ranksOfStage[stage];
+    double replicas = static_cast<double>(ranks.size());
+    double perUpdate = part.update + reductionSeconds(request.topology, ranks, part.gradientBytes);
+    double seconds = part.seconds(linkBehind(stage - 1), linkBehind(stage)) / replicas +
+                     perUpdate / static_cast<double>(request.microbatches(stage));
     if (!request.recompute.must(stage) && fits(stage, false))
       return seconds;
-    return request.recompute.may(stage) && fits(stage, true) ? seconds + part.forward : kNever;
+    return request.recompute.may(stage) && fits(stage, true) ? seconds + part.forward / replicas
+                                                             : kNever;
   }
   bool fits(int stage, bool recompute) const {
     StageDepth depth{request.versions(stage), request.slots(stage), request.split, stage > 0};
@@ -127,7 +134,8 @@ private:
   Link linkBehind(int stage) const {
     return stage < 0 || stage + 1 >= request.stages
                ? Link{}
-               : request.topology.linkBetween(stage, stage + 1);
+               : request.topology.linkBetween(request.ranksOfStage[stage].back(),
+                                              request.ranksOfStage[stage + 1].front());
   }
 
   const ChainRequest &request;

@@ -61,6 +61,7 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
         unit.backwardWeightSeconds + (sends[i] ? 0 : unit.backwardInputSeconds);
     stage.updateSeconds += unit.updateSeconds;
     stage.parameterBytes += unit.parameterBytes;
+    stage.gradientBytes += unit.gradientBytes;
   }
   for (const Edge &edge : edges)
     stages[edge.fromStage].sends.push_back({edge.tensor, edge.toStage, edge.bytes});
@@ -114,12 +115,33 @@ StageMemory MemorySum::with(int64_t crossingBytes) const {
           sum.stash, sum.halfway};
 }
 
+double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes) {
+  if (ranks.size() < 2)
+    return 0;
+  Link slowest = topology.linkBetween(ranks[0], ranks[1]);
+  for (int rank : ranks)
+    if (Link link = topology.linkBetween(ranks[0], rank);
+        rank != ranks[0] && link.bytesPerSecond < slowest.bytesPerSecond)
+      slowest = link;
+  double replicas = static_cast<double>(ranks.size());
+  double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
+  return 2 * slowest.latencySeconds +
+         (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
+}
+
+int64_t reductionBytes(const PlanStage &stage) {
+  constexpr int64_t bucket = 4 << 20; // of the runtime
+  return stage.replicas > 1 ? 2 * std::min(stage.gradientBytes, bucket) + 64 : 0;
+}
+
 PlayCosts playCosts(const Plan &plan) {
   PlayCosts costs;
   for (const PlanStage &stage : plan.stages)
     costs.stages.push_back(
         {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
          stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds});
+  for (const PlanStage &stage : plan.stages)
+    costs.reductions.push_back(reductionSeconds(plan.topology, stage.ranks, stage.gradientBytes));
   for (const Edge &edge : plan.edges) {
     Link link = plan.topology.linkBetween(plan.schedule.rankOf(edge.fromStage, 0),
                                           plan.schedule.rankOf(edge.toStage, 0));

@@ -57,6 +57,13 @@ private:
   int64_t workspace = 0, temporaries = 0;
 };
 
+/// Seconds that replicas on these ranks take to sum so many bytes: each float crosses twice between
+/// every two shares, over the slowest link among them.
+double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes);
+
+/// Bytes that a replica of a stage keeps for these sums: a bucket and what comes in for it.
+int64_t reductionBytes(const PlanStage &stage);
+
 /// What the player needs to know of a plan.
 PlayCosts playCosts(const Plan &plan);
 

@@ -9,6 +9,7 @@
 #include "compiler/plan/HierarchyPlan.h"
 #include "compiler/plan/Partition.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
@@ -64,6 +65,8 @@ private:
   void checkRequest() const;
   Topology chooseTopology() const;
   Schedule computeRows(int stages) const;
+  std::vector<int> replicasOf(int stages) const;
+  void checkReplicas() const;
   std::vector<int> cut();
   std::vector<StageMemory> sumMemory(const std::vector<int> &stageOfUnit) const;
   std::vector<StageDepth> findDepths() const;
@@ -119,13 +122,34 @@ Schedule Planner::computeRows(int stages) const {
     if (rows.stages() != stages)
       throw Error(request.schedule + ": has " + std::to_string(rows.stages()) +
                   " stages, expected " + std::to_string(stages));
-    if (!rows.asynchronous && rows.microbatches != request.microbatches)
+    int64_t microbatches = request.microbatches * rows.replicas(0);
+    if (!rows.asynchronous && rows.microbatches != microbatches)
       throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
-                  " microbatches, expected " + std::to_string(request.microbatches));
+                  " microbatches, expected " + std::to_string(microbatches));
     return rows;
   }
   const ScheduleKind &kind = findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
-  return kind.make(straightPipeline(stages, request.microbatches));
+  std::vector<int> replicas = replicasOf(stages);
+  return kind.make(replicatedPipeline(replicas, request.microbatches * replicas[0]));
+}
+
+std::vector<int> Planner::replicasOf(int stages) const {
+  if (static_cast<int>(request.replicas.size()) == stages)
+    return request.replicas;
+  return std::vector<int>(stages, 1);
+}
+
+/// One replica each unless the request says otherwise.
+void Planner::checkReplicas() const {
+  int ranks = 0;
+  for (int count : request.replicas) {
+    if (count < 1)
+      throw Error("expected at least 1 replica of each stage, found " + std::to_string(count));
+    ranks += count;
+  }
+  if (ranks > request.workers)
+    throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
+                std::to_string(request.workers) + " workers");
 }
 
 std::vector<int> Planner::cut() {
@@ -138,7 +162,10 @@ std::vector<int> Planner::cut() {
                   " workers");
     return stages;
   }
+  checkReplicas();
   int stages = request.stages ? request.stages : request.workers;
+  if (!request.replicas.empty())
+    stages = static_cast<int>(request.replicas.size());
   if (stages < 1 || stages > request.workers)
     throw Error("expected 1 to " + std::to_string(request.workers) + " stages, found " +
                 std::to_string(stages));
@@ -151,7 +178,8 @@ std::vector<int> Planner::cut() {
   ChainRequest search;
   search.stages = stages;
   search.topology = plan.topology;
-  search.microbatches = rows.microbatches;
+  search.ranksOfStage = rows.ranksOfStage;
+  search.microbatches = [&](int stage) { return microbatchesPerUpdate(rows, stage); };
   search.memoryBytes = memoryLimit();
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
@@ -202,8 +230,9 @@ std::vector<StageDepth> Planner::findDepths() const {
 void Planner::addMemory(const std::vector<StageMemory> &sums) {
   std::vector<StageDepth> depths = findDepths();
   for (PlanStage &stage : plan.stages) {
-    int64_t kept = sums[stage.id].total(depths[stage.id], false);
-    int64_t recomputed = sums[stage.id].total(depths[stage.id], true);
+    int64_t sum = reductionBytes(stage);
+    int64_t kept = sums[stage.id].total(depths[stage.id], false) + sum;
+    int64_t recomputed = sums[stage.id].total(depths[stage.id], true) + sum;
     bool tooMuch = memoryLimit() && kept > memoryLimit() && recomputed < kept;
     bool recompute =
         request.recompute.must(stage.id) || (tooMuch && request.recompute.may(stage.id));
@@ -212,7 +241,7 @@ void Planner::addMemory(const std::vector<StageMemory> &sums) {
     stage.memoryBytes = recompute ? recomputed : kept;
     StageDepth shallower = depths[stage.id];
     --shallower.slots;
-    stage.slotBytes = stage.memoryBytes - sums[stage.id].total(shallower, recompute);
+    stage.slotBytes = stage.memoryBytes - sum - sums[stage.id].total(shallower, recompute);
   }
 }
 
@@ -222,7 +251,6 @@ void Planner::addDepths() {
            plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
           .peakActivations;
   for (PlanStage &stage : plan.stages) {
-    stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
   }
@@ -235,7 +263,7 @@ void Planner::checkMemory(const std::vector<StageMemory> &sums) const {
     return;
   std::string help = "more workers or a smaller microbatch";
   if (StageDepth depth = findDepths()[worst->id]; !worst->recompute) {
-    int64_t recomputed = sums[worst->id].total(depth, true);
+    int64_t recomputed = sums[worst->id].total(depth, true) + reductionBytes(*worst);
     if (recomputed < worst->memoryBytes)
       help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
   }
@@ -284,8 +312,13 @@ Plan Planner::make() {
   plan.stages = makeStages(graph, stages, plan.edges);
   plan.schedule = completeSchedule(computeRows(static_cast<int>(plan.stages.size())), plan.edges);
   plan.scheduleName = plan.schedule.name;
-  plan.microbatches = plan.schedule.microbatches;
-  plan.minibatch = plan.microbatches * plan.microbatchSize;
+  int64_t inputReplicas = plan.schedule.replicas(0);
+  plan.microbatches = plan.schedule.asynchronous ? 1 : plan.schedule.microbatches / inputReplicas;
+  plan.minibatch = plan.microbatches * inputReplicas * plan.microbatchSize;
+  for (PlanStage &stage : plan.stages) {
+    stage.ranks = plan.schedule.ranksOfStage[stage.id];
+    stage.replicas = static_cast<int>(stage.ranks.size());
+  }
   std::vector<StageMemory> sums = sumMemory(stages);
   addMemory(sums);
   addDepths();
@@ -309,8 +342,16 @@ static double leastShareInFront(const PlanGraph &graph, bool split) {
 
 double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule) {
   Work work(graph);
+  double ranks = 0, most = 1;
+  for (const std::vector<int> &replicas : schedule.ranksOfStage) {
+    ranks += static_cast<double>(replicas.size());
+    most = std::max(most, static_cast<double>(replicas.size()));
+  }
   if (schedule.asynchronous)
-    return std::max((work.microbatch + work.update) / stages, work.largest);
+    return std::max((work.microbatch + work.update / most) / ranks, work.largest / most);
+  if (most > 1)
+    return static_cast<double>(schedule.microbatches) *
+           std::max(work.microbatch / ranks, work.largest / most);
   double count = static_cast<double>(schedule.microbatches);
   double share = leastShareInFront(graph, splitsBackward(schedule));
   double pipeline = share > 0 ? share * work.microbatch / (1 - std::pow(1 - share / count, stages))

@@ -25,22 +25,25 @@ struct Partition {
 /// The stage of each of so many units; stages are numbered from the front.
 std::vector<int> stageOfUnit(const Partition &partition, size_t units);
 
-/// What the search needs beside the graph for a chain of stages with one worker each: how deep a
-/// schedule makes each stage.
+/// What the search needs beside the graph for a chain of stages whose replicas are known: how deep
+/// a schedule makes each stage.
 struct ChainRequest {
   int stages = 1;
   Topology topology;
-  int64_t microbatches = 1; ///< per update: an update's seconds are spread over them
-  int64_t memoryBytes = 0;  ///< per device; 0: not limited
+  std::vector<std::vector<int>> ranksOfStage;
+  /// Per update of a stage: its seconds are spread over them.
+  std::function<int64_t(int stage)> microbatches;
+  int64_t memoryBytes = 0; ///< per device; 0: not limited
   std::function<int64_t(int stage)> slots, versions;
   bool split = false; ///< input and weight gradients run apart
   RecomputeChoice recompute;
 };
 
 /// Cuts the units, in their order, into contiguous stages so that the slowest one is as fast as it
-/// can be. A stage takes its runs, its share of the update, and the transfers of what crosses its
-/// two ends (a value that goes to several stages counts once); where it recomputes, a second
-/// forward pass. Nothing when no cut fits the memory.
+/// can be. A stage takes its runs (where it recomputes, a second forward pass) and the transfers of
+/// what crosses its two ends (a value that goes to several stages counts once), which its replicas
+/// share, and its share of the update and of the sum over replicas. Nothing when no cut fits the
+/// memory.
 std::optional<Partition> findChain(const PlanGraph &graph, const ChainRequest &request);
 
 /// What PipeDream's cost models need: compiler/cost/ClosedForm.h. All workers of all levels are

@@ -92,6 +92,7 @@ struct PlanStage {
   /// The backward pass runs the forward pass again, and its seconds include that.
   bool recompute = false;
   int64_t parameterBytes = 0;
+  int64_t gradientBytes = 0;
   int64_t memoryBytes = 0;
   /// Of `memoryBytes`, what each slot of a microbatch takes.
   int64_t slotBytes = 0;
@@ -108,8 +109,9 @@ struct Plan {
   std::string costModel;
   bool exact = false;
   int threads = 1;
+  /// Samples: microbatches x replicas of the first stage x microbatchSize.
   int64_t minibatch = 0;
-  int64_t microbatches = 1;
+  int64_t microbatches = 1; ///< per update and replica of the first stage
   int64_t microbatchSize = 0;
   double secondsPerMinibatch = 0;
   double dataParallelSecondsPerMinibatch = 0;
@@ -142,13 +144,16 @@ struct PlanRequest {
   int workers = 1;
   std::optional<Topology> topology;
   std::string schedule = "auto";
-  int64_t microbatches = 1;
+  int64_t microbatches = 1; ///< per update and replica of the first stage
   int64_t memoryBytes = 0;
   RecomputeChoice recompute;
-  /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0: all.
+  /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0:
+  /// all.
   int cores = 0;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
+  /// By hand: replicas of each stage, on ranks in their order; empty: one each.
+  std::vector<int> replicas;
   /// No replicas (closed forms; overlap has none).
   bool straight = false;
   /// Of what crosses cuts, under a closed form; 0: crossing takes no time.

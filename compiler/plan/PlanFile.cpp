@@ -1,6 +1,7 @@
 #include "compiler/plan/Files.h"
 
 #include "compiler/Error.h"
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/HierarchyPlan.h"
 #include "compiler/schedule/Schedules.h"
@@ -41,6 +42,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"update_seconds", stage.updateSeconds},
           {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
+          {"gradient_bytes", stage.gradientBytes},
           {"memory_bytes", stage.memoryBytes},
           {"slot_bytes", stage.slotBytes},
           {"in_flight", stage.inFlight},
@@ -138,6 +140,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.updateSeconds = fields.number("update_seconds", 0);
   stage.recompute = fields.boolean("recompute", false);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
+  stage.gradientBytes = fields.integer("gradient_bytes", 0, kMostBytes, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);
   stage.slotBytes = fields.integer("slot_bytes", 0, INT64_MAX, 0);
   stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));
@@ -182,11 +185,6 @@ void readHead(const Fields &top, Plan &plan) {
   plan.microbatches = top.integer("microbatches", 1, kMostMicrobatches);
   plan.microbatchSize =
       top.integer("microbatch_size", 0, INT32_MAX, plan.minibatch / plan.microbatches);
-  if (plan.minibatch != plan.microbatches * plan.microbatchSize)
-    top.refuse("minibatch", "expected microbatches x microbatch_size, " +
-                                std::to_string(plan.microbatches) + " x " +
-                                std::to_string(plan.microbatchSize) + ", found " +
-                                std::to_string(plan.minibatch));
   plan.secondsPerMinibatch = top.number("seconds_per_minibatch");
   plan.dataParallelSecondsPerMinibatch = top.number("data_parallel_seconds_per_minibatch", 0);
   plan.singleDeviceSecondsPerMinibatch = top.number("single_device_seconds_per_minibatch", 0);
@@ -242,6 +240,19 @@ void checkSends(const Fields &top, const Plan &plan) {
         top.refuse(at("stages", stage, "sends"), "expected another stage of 0 to " +
                                                      std::to_string(plan.stages.size() - 1) +
                                                      " as 'to', found " + std::to_string(send.to));
+}
+
+/// PipeDream's models call a microbatch a minibatch, whatever the replicas.
+void checkMinibatch(const Fields &top, const Plan &plan) {
+  int64_t replicas = isClosedForm(plan.costModel) ? 1 : plan.stages[0].replicas;
+  if (plan.minibatch == plan.microbatches * replicas * plan.microbatchSize)
+    return;
+  std::string factor = replicas > 1 ? " x replicas of stage 0" : "";
+  std::string found = replicas > 1 ? " x " + std::to_string(replicas) : "";
+  top.refuse("minibatch", "expected microbatches" + factor + " x microbatch_size, " +
+                              std::to_string(plan.microbatches) + found + " x " +
+                              std::to_string(plan.microbatchSize) + ", found " +
+                              std::to_string(plan.minibatch));
 }
 
 /// What follows from the rest of the file says the same, where it is there.
@@ -308,9 +319,10 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   if (rows.name != plan.scheduleName)
     top.refuse("schedule",
                "expected '" + rows.name + "' as in rows, found '" + plan.scheduleName + "'");
-  if (rows.microbatches != plan.microbatches)
+  int64_t microbatches = rows.asynchronous ? 1 : plan.microbatches * plan.stages[0].replicas;
+  if (rows.microbatches != microbatches)
     top.refuse("rows", "hold " + std::to_string(rows.microbatches) + " microbatches, expected " +
-                           std::to_string(plan.microbatches));
+                           std::to_string(microbatches));
   try {
     plan.schedule = completeSchedule(rows, plan.edges);
   } catch (const Error &error) {
@@ -361,6 +373,7 @@ Plan parsePlan(std::string_view text, const std::string &file) {
                                 static_cast<int64_t>(plan.stages.size())));
   if (top.has("topology"))
     plan.topology = toTopology(top.object("topology"));
+  checkMinibatch(top, plan);
   checkNames(top, plan, "nodes", &PlanStage::nodes);
   checkNames(top, plan, "units", &PlanStage::units);
   checkRanks(top, plan);

@@ -55,7 +55,7 @@ double idle(const Plan &plan) {
   double busy = 0;
   double count = static_cast<double>(plan.schedule.microbatches);
   for (const PlanStage &stage : plan.stages)
-    busy += count * work(stage) + stage.updateSeconds;
+    busy += count * work(stage) + stage.replicas * stage.updateSeconds;
   double devices = plan.topology.workers();
   return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
 }
@@ -152,7 +152,7 @@ std::string describePlan(const Plan &plan) {
   out << "plan of " << plan.model << " for " << plan.topology.workers() << " x "
       << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName
       << ", " << plan.microbatches << (plan.microbatches == 1 ? " microbatch" : " microbatches")
-      << " per update";
+      << " per update" << (plan.stages[0].replicas > 1 ? " and replica of stage 0" : "");
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
   out << (plan.exact ? ", exact" : "") << "\n\n";

@@ -199,6 +199,8 @@ module {
 // CHECK-NEXT:  MatrixProduct evaluate_fc1_; // evaluate/fc1, evaluate/relu1
 // CHECK-NEXT:};
 // CHECK-EMPTY:
+// CHECK-NEXT:template <int... numbers> constexpr std::array<int, sizeof...(numbers)> ranks{numbers...};
+// CHECK-EMPTY:
 // CHECK-NEXT:constexpr Region kRegions[] = {
 // CHECK-NEXT:    {.name = "fixed", .offset = 0, .stride = 1088, .copies = 1},
 // CHECK-NEXT:    {.name = "scratch", .offset = 1088, .stride = 256, .copies = 1},
@@ -232,7 +234,7 @@ module {
 // CHECK-NEXT:     .initial = Initial::none, .fill = 0, .versioned = false},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
-// CHECK-NEXT:// Tensors that cross ranks, once per microbatch.
+// CHECK-NEXT:// Tensors that cross ranks, once per microbatch: microbatch k goes to peers[k % size].
 // CHECK-NEXT:enum TransferIndex : int {
 // CHECK-NEXT:  relu1_to_1,
 // CHECK-NEXT:  fc2_grad_input_from_1,
@@ -240,13 +242,13 @@ module {
 // CHECK-NEXT:};
 // CHECK-NEXT:constexpr Transfer kTransfers[] = {
 // CHECK-NEXT:    {.tensor = "relu1", // f32[4,16]
-// CHECK-NEXT:     .peer = 1, .tag = 0, .stage = 0, .phase = Phase::forward,
+// CHECK-NEXT:     .peers = ranks<1>, .tag = 0, .stage = 0, .phase = Phase::forward,
 // CHECK-NEXT:     .place = {kSlots0, slots_0::relu1}, .bytes = 256},
 // CHECK-NEXT:    {.tensor = "fc2/grad/input", // f32[4,16]
-// CHECK-NEXT:     .peer = 1, .tag = 1, .stage = 0, .phase = Phase::backward,
+// CHECK-NEXT:     .peers = ranks<1>, .tag = 1, .stage = 0, .phase = Phase::backward,
 // CHECK-NEXT:     .place = {kSlots0, slots_0::fc2_grad_input}, .bytes = 256},
 // CHECK-NEXT:    {.tensor = "evaluate/relu1", // f32[4,16]
-// CHECK-NEXT:     .peer = 1, .tag = 2, .stage = 0, .phase = Phase::evaluate,
+// CHECK-NEXT:     .peers = ranks<1>, .tag = 2, .stage = 0, .phase = Phase::evaluate,
 // CHECK-NEXT:     .place = {kEvaluation, evaluation::evaluate_relu1}, .bytes = 256},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
@@ -285,43 +287,50 @@ module {
 // CHECK-EMPTY:
 // CHECK-NEXT:constexpr int kSlotTable0[] = {0, 1};
 // CHECK-NEXT:constexpr StageInfo kStages[] = {
-// CHECK-NEXT:    {.id = 0, .slotRegion = kSlots0, .evaluationRegion = kEvaluation,
+// CHECK-NEXT:    {.id = 0, .ranks = ranks<0>,
+// CHECK-NEXT:     .slotRegion = kSlots0, .evaluationRegion = kEvaluation,
 // CHECK-NEXT:     .slotTable = kSlotTable0, .versionRegion = -1,
-// CHECK-NEXT:     .forwardSeconds = 0.0, .backwardSeconds = 0.0},
+// CHECK-NEXT:     .forwardSeconds = 0.0, .backwardSeconds = 0.0,
+// CHECK-NEXT:     .gradients = {}, .states = {}},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
 // CHECK-NEXT:std::unique_ptr<Tasks> createTasks(int, const Device &device) {
 // CHECK-NEXT:  return std::make_unique<Stage0>(device);
 // CHECK-NEXT:}
 // CHECK-EMPTY:
-// CHECK-NEXT:constexpr Program kProgram{
-// CHECK-NEXT:    .contractVersion = kContractVersion,
-// CHECK-NEXT:    .model = "test.onnx",
-// CHECK-NEXT:    .planHash = "0123456789abcdef",
-// CHECK-NEXT:    .rank = 0,
-// CHECK-NEXT:    .ranks = 1,
-// CHECK-NEXT:    .schedule = "1f1b",
-// CHECK-NEXT:    .asynchronous = false,
-// CHECK-NEXT:    .exact = false,
-// CHECK-NEXT:    .threads = 1,
-// CHECK-NEXT:    .microbatches = 2,
-// CHECK-NEXT:    .microbatchSize = 4,
-// CHECK-NEXT:    .period = 0,
-// CHECK-NEXT:    .arenaBytes = 4096,
-// CHECK-NEXT:    .fixedRegion = kFixed,
-// CHECK-NEXT:    .scratchRegion = kScratch,
-// CHECK-NEXT:    .workspaceBytes = 0,
-// CHECK-NEXT:    .regions = kRegions,
-// CHECK-NEXT:    .memories = kMemories,
-// CHECK-NEXT:    .transfers = kTransfers,
-// CHECK-NEXT:    .training = {.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}},
-// CHECK-NEXT:    .evaluation = {.warmUp = {}, .repeat = kEvaluationRepeat, .drain = {}},
-// CHECK-NEXT:    .stages = kStages,
-// CHECK-NEXT:    .createTasks = createTasks,
-// CHECK-NEXT:    .secondsPerMinibatch = 0.0,
+// CHECK-NEXT:constexpr Program onRank(int rank, const Rows &training, const Rows &evaluation) {
+// CHECK-NEXT:  return {
+// CHECK-NEXT:      .contractVersion = kContractVersion,
+// CHECK-NEXT:      .model = "test.onnx",
+// CHECK-NEXT:      .planHash = "0123456789abcdef",
+// CHECK-NEXT:      .rank = rank,
+// CHECK-NEXT:      .ranks = 1,
+// CHECK-NEXT:      .schedule = "1f1b",
+// CHECK-NEXT:      .asynchronous = false,
+// CHECK-NEXT:      .exact = false,
+// CHECK-NEXT:      .threads = 1,
+// CHECK-NEXT:      .microbatches = 2,
+// CHECK-NEXT:      .microbatchSize = 4,
+// CHECK-NEXT:      .arenaBytes = 4096,
+// CHECK-NEXT:      .fixedRegion = kFixed,
+// CHECK-NEXT:      .scratchRegion = kScratch,
+// CHECK-NEXT:      .workspaceBytes = 0,
+// CHECK-NEXT:      .regions = kRegions,
+// CHECK-NEXT:      .memories = kMemories,
+// CHECK-NEXT:      .transfers = kTransfers,
+// CHECK-NEXT:      .training = training,
+// CHECK-NEXT:      .evaluation = evaluation,
+// CHECK-NEXT:      .stages = kStages,
+// CHECK-NEXT:      .createTasks = createTasks,
+// CHECK-NEXT:      .secondsPerMinibatch = 0.0,
+// CHECK-NEXT:  };
+// CHECK-NEXT:}
+// CHECK-NEXT:constexpr Program kPrograms[] = {
+// CHECK-NEXT:    onRank(0, {.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}, .period = 0},
+// CHECK-NEXT:           {.warmUp = {}, .repeat = kEvaluationRepeat, .drain = {}, .period = 1}),
 // CHECK-NEXT:};
 // CHECK-EMPTY:
 // CHECK-NEXT:} // namespace
 // CHECK-EMPTY:
 // CHECK-NEXT:/// What rank 0 runs.
-// CHECK-NEXT:const Program &stage_0() { return kProgram; }
+// CHECK-NEXT:Programs stage_0() { return {kPrograms, 1}; }

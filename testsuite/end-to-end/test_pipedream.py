@@ -1,12 +1,16 @@
 """pipedream against the letter of its update rule.
 
-The reference knows no schedule: microbatch t at stage s of p uses the weights of version
-max(d, t - p + 1 + s), d being the update count at the last drain (0 here). Gradients come from the
-same kernels on one stage: a step of momentum from an empty buffer leaves exactly the gradient there.
-The update itself is two float32 operations, done by numpy.
+The reference knows no schedule: microbatch t at a stage of r replicas uses the weights of version
+max(d, t div r - w), d being the update count at the last drain (0 here) and w = 0 for the last stage, else
+ceil(((w' + 1) r' + r + r' - 2 gcd(r, r')) / r) of the stage behind it; without replicas p - 1 - s at stage s of
+p. An update takes the mean over the r microbatches of its turn, added in their order. Gradients come from the
+same kernels on one stage: a step of momentum from an empty buffer leaves exactly the gradient there. The update
+itself is two float32 operations, done by numpy. Running statistics are those of each replica, in the order of
+its rows (a forward pass, then the update of the turn that is w behind it), averaged at each update.
 """
 
 import json
+import math
 import shutil
 
 import numpy
@@ -56,14 +60,50 @@ class OneStage:
         raise AssertionError(f"no checkpoint of step {step}")
 
 
-def stage_of_weights(checkpoint):
-    """Which stage owns a tensor: rank r writes model-(r+1)-of-P.safetensors."""
+def stage_of_weights(project, checkpoint):
+    """Which stage owns a tensor: rank r writes model-(r+1)-of-P.safetensors, its first replica does."""
+    stages = json.loads((project / "plan.json").read_text())["stages"]
+    stage_of_rank = {rank: stage["id"] for stage in stages for rank in stage["ranks"]}
     owner = {}
     for path in checkpoint.glob("model-*.safetensors"):
         rank = int(path.stem.split("-")[1]) - 1
         for name in safetensors.load(path):
-            owner[name] = rank
+            owner[name] = stage_of_rank[rank]
     return owner
+
+
+def forwards_ahead(replicas):
+    ahead = [0]
+    for own, behind in zip(replicas[-2::-1], replicas[:0:-1]):
+        waiting = own + behind - 2 * math.gcd(own, behind)
+        ahead.insert(0, -(-((ahead[0] + 1) * behind + waiting) // own))
+    return ahead
+
+
+class Statistics:
+    """The running statistics of one stage on each of its replicas."""
+
+    def __init__(self, state, replicas, ahead):
+        self.states, self.ahead, self.averaged = [dict(state) for _ in range(replicas)], ahead, 0
+
+    def before(self, t):
+        turn, replica = divmod(t, len(self.states))
+        self.average(turn - self.ahead)
+        return self.states[replica]
+
+    def average(self, turns):
+        """Behind so many updates."""
+        while self.averaged < turns:
+            present = self.states[:min(len(self.states), STEPS - self.averaged * len(self.states))]
+            for name in self.states[0]:
+                total = present[0][name]
+                for state in present[1:]:
+                    total = total + state[name]
+                if len(self.states) > 1:
+                    total = total / numpy.float32(len(present))
+                for state in self.states:
+                    state[name] = total
+            self.averaged += 1
 
 
 @pytest.fixture(scope="module")
@@ -81,36 +121,52 @@ def references(models, tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("network,stages", [("mlp", 2), ("mlp", 3), ("lenet5", 2), ("lenet5", 4), ("fashion", 2),
-                                            ("fashion", 3)])
-def test_update_rule(network, stages, models, references, tmp_path):
+@pytest.mark.parametrize("network,replicas", [
+    ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1]),
+    ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]), ("lenet5", [2, 3]), ("fashion", [2, 1]),
+    ("fashion", [1, 3, 1])])
+def test_update_rule(network, replicas, models, references, tmp_path):
     size = NETWORKS[network][1]
     one, model = references(network), models(network)
     data = one.data
     split = pipeline.compile_model(
-        model, tmp_path / "split", "--exact", "--schedule", "pipedream", "--minibatch", size, "--microbatches", 1,
-        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=stages)
+        model, tmp_path / "split", "--exact", "--schedule", "pipedream", "--minibatch", size * replicas[0],
+        "--microbatches", 1, "--stages", "-".join(map(str, replicas)),
+        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=sum(replicas))
     result = pipeline.train(split, tmp_path / "split-run", data=data, steps=STEPS)
-    owner = stage_of_weights(result.checkpoint)
+    owner = stage_of_weights(split, result.checkpoint)
+    ahead = forwards_ahead(replicas)
 
     first = safetensors.load(split / "weights.safetensors")
-    versions = [first]                       # versions[v][name]: after v updates
-    buffers = {name: numpy.zeros_like(value) for name, value in first.items()}
     trained = [name for name in owner if f"{name}/momentum" in owner]
-    # Running statistics; constants of the model are in no checkpoint.
-    state = {name: first[name] for name in owner if name in first and name not in trained}
+    versions = {name: [first[name]] for name in trained}
+    buffers = {name: numpy.zeros_like(first[name]) for name in trained}
+    sums = {}
+    # Constants of the model are in no checkpoint.
+    statistics = [Statistics({name: first[name] for name in owner
+                              if name in first and name not in trained and owner[name] == stage},
+                             replicas[stage], ahead[stage]) for stage in range(len(replicas))]
     for t in range(STEPS):
-        used = {name: versions[max(0, t - stages + 1 + owner[name])][name] for name in trained}
-        after, loss = one.gradients(t, {**used, **state})
+        used = {name: versions[name][max(0, t // replicas[owner[name]] - ahead[owner[name]])] for name in trained}
+        before = [stage.before(t) for stage in statistics]
+        after, loss = one.gradients(t, used | {name: value for state in before for name, value in state.items()})
         assert loss == result.losses[t], f"loss of microbatch {t}"
-        state = {name: after[name] for name in state}
-        newest = {}
+        for state in before:
+            state.update({name: after[name] for name in state})
         for name in trained:
-            buffers[name] = MOMENTUM * buffers[name] + after[f"{name}/momentum"] if t else after[f"{name}/momentum"]
-            newest[name] = versions[t][name] - RATE * buffers[name]
-        versions.append(newest)
+            count = t % replicas[owner[name]] + 1
+            gradient = after[f"{name}/momentum"]
+            sums[name] = gradient if count == 1 else sums[name] + gradient
+            if count < replicas[owner[name]] and t + 1 < STEPS:
+                continue
+            gradient = numpy.float32(1) / numpy.float32(count) * sums[name]
+            is_first = len(versions[name]) == 1
+            buffers[name] = gradient if is_first else MOMENTUM * buffers[name] + gradient
+            versions[name].append(versions[name][-1] - RATE * buffers[name])
     weights = result.weights()
     for name in trained:
-        assert numpy.array_equal(weights[name], versions[STEPS][name]), name
-    for name in state:
-        assert numpy.array_equal(weights[name], state[name]), name
+        assert numpy.array_equal(weights[name], versions[name][-1]), name
+    for stage, count in zip(statistics, replicas):
+        stage.average(-(-STEPS // count))
+        for name, value in stage.states[0].items():
+            assert numpy.array_equal(weights[name], value), name

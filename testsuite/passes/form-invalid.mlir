@@ -30,9 +30,15 @@ func.func private @train()
 
 // -----
 
-// expected-error@+1 {{program @p runs on 2 ranks; replicated programs are not supported, give each one}}
-pdc.program @p ranks [0, 1] {
-  pdc.stage 0 {
+// expected-error@+1 {{the programs run on ranks [0, 1, 3], expected each of 0 to 2 once}}
+module {
+  pdc.program @p ranks [0, 1] {
+    pdc.stage 0 {
+    }
+  }
+  pdc.program @q ranks [3] {
+    pdc.stage 1 {
+    }
   }
 }
 

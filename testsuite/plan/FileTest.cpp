@@ -58,9 +58,9 @@ TEST(PlanFile, HasThePromisedFields) {
         "single_device_seconds_per_minibatch", "bound_seconds_per_minibatch", "planner_seconds",
         "hierarchy", "stages"})
     EXPECT_TRUE(plan.contains(field)) << field;
-  for (const char *field :
-       {"id", "ranks", "replicas", "nodes", "forward_seconds", "backward_seconds",
-        "parameter_bytes", "memory_bytes", "in_flight", "weight_versions", "sends"})
+  for (const char *field : {"id", "ranks", "replicas", "nodes", "forward_seconds",
+                            "backward_seconds", "parameter_bytes", "gradient_bytes", "memory_bytes",
+                            "in_flight", "weight_versions", "sends"})
     EXPECT_TRUE(plan["stages"][0].contains(field)) << field;
   EXPECT_EQ(plan["stages"][0]["sends"][0]["to"], 1);
   EXPECT_EQ(plan["hierarchy"].size(), 2u);

@@ -33,15 +33,28 @@ int64_t temporariesAt(const PlanGraph &graph, int unit) {
   return bytes;
 }
 
+Link linkBehind(const ChainRequest &request, int stage) {
+  return request.topology.linkBetween(request.ranksOfStage[stage].back(),
+                                      request.ranksOfStage[stage + 1].front());
+}
+
+void placeStraight(ChainRequest &request) {
+  request.microbatches = [](int) { return 1; };
+  for (int stage = 0; stage < request.stages; ++stage)
+    request.ranksOfStage.push_back({stage});
+}
+
 StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage, int first,
                  int end) {
   auto inside = [&](int unit) { return unit >= first && unit < end; };
   StageCost cost;
   int64_t weights = 0, fixed = 0, slot = 0, stash = 0, workspace = 0;
+  double update = 0, gradients = 0;
   for (int i = first; i < end; ++i) {
     const PlanUnit &unit = graph.units[i];
-    cost.seconds += unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds +
-                    unit.updateSeconds / static_cast<double>(request.microbatches);
+    cost.seconds += unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
+    update += unit.updateSeconds;
+    gradients += static_cast<double>(unit.gradientBytes);
     weights += unit.parameterBytes;
     fixed += unit.gradientBytes + unit.optimizerBytes;
     slot += unit.inputBytes;
@@ -60,10 +73,10 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     int64_t messages = 0;
     if (inside(value.producer)) {
       messages = readLater ? 1 + terms * readLater : 0;
-      link = request.topology.linkBetween(stage, stage + 1);
+      link = readLater ? linkBehind(request, stage) : Link();
     } else if (readInside && value.producer < first) {
       messages = 1 + terms * readInside;
-      link = request.topology.linkBetween(stage - 1, stage);
+      link = linkBehind(request, stage - 1);
     }
     if (!messages)
       continue;
@@ -78,6 +91,16 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
   cost.bytes =
       weights * request.versions(stage) + fixed + workspace + (slot + stash) * request.slots(stage);
   cost.less = stash * (request.slots(stage) - 1);
+  const std::vector<int> &ranks = request.ranksOfStage[stage];
+  double replicas = static_cast<double>(ranks.size());
+  if (ranks.size() > 1) {
+    Link slowest = request.topology.linkBetween(ranks.front(), ranks.back());
+    update += 2 * (replicas - 1) / replicas * gradients / slowest.bytesPerSecond +
+              2 * slowest.latencySeconds;
+  }
+  cost.again /= replicas;
+  cost.seconds =
+      cost.seconds / replicas + update / static_cast<double>(request.microbatches(stage));
   return cost;
 }
 
@@ -103,8 +126,14 @@ double bruteForce(const PlanGraph &graph, const ChainRequest &request, int stage
 ChainRequest drawRequest(std::mt19937 &random) {
   ChainRequest request;
   request.stages = 1 + static_cast<int>(random() % 4);
-  request.microbatches = 1 + static_cast<int64_t>(random() % 5);
+  request.microbatches = [drawn = 1 + static_cast<int64_t>(random() % 5)](int) { return drawn; };
   request.topology.levels = {{2, {10, 0.25}}, {4, {2, 1}}};
+  bool replicated = random() % 2;
+  for (int stage = 0, rank = 0; stage < request.stages; ++stage) {
+    std::vector<int> &ranks = request.ranksOfStage.emplace_back();
+    for (int count = replicated ? 1 + static_cast<int>(random() % 2) : 1; count > 0; --count)
+      ranks.push_back(rank++);
+  }
   request.memoryBytes = random() % 2 ? 0 : 300 + static_cast<int64_t>(random() % 2000);
   request.slots = [stages = request.stages](int stage) { return stages - stage; };
   request.versions = [](int stage) { return 1 + stage % 2; };
@@ -140,6 +169,7 @@ TEST(Partition, BalancesAChain) {
   ChainRequest request;
   request.stages = 3;
   request.topology.levels = {{3, {}}};
+  placeStraight(request);
   request.slots = request.versions = [](int) { return 1; };
   Partition found = findChain(chainGraph({1, 1, 1, 1, 1, 3}), request).value();
   EXPECT_EQ(found.slowestSeconds, 9);
@@ -150,6 +180,7 @@ TEST(Partition, LargeGraphIsQuick) {
   ChainRequest request;
   request.stages = 16;
   request.topology.levels = {{16, {1e9, 1e-6}}};
+  placeStraight(request);
   request.slots = request.versions = [](int) { return 1; };
   std::mt19937 random(5);
   PlanGraph graph = randomGraph(1500, random);

@@ -35,7 +35,7 @@ static int64_t allocationsInSteps(const Shape &shape, int64_t steps,
   std::vector<std::thread> threads;
   for (int rank = 0; rank < shape.stages; ++rank)
     threads.emplace_back([&, rank] {
-      const Program &program = *pipeline.programs()[size_t(rank)];
+      const Program &program = pipeline.programs()[size_t(rank)];
       Arena arena(program);
       auto endpoint = network.endpoint(rank);
       NoInputs inputs;

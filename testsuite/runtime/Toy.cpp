@@ -148,13 +148,6 @@ Pipeline::Pipeline(const Shape &shape) : shape(shape) {
     fill(stage);
 }
 
-std::vector<const Program *> Pipeline::programs() const {
-  std::vector<const Program *> result;
-  for (const Program &program : all)
-    result.push_back(&program);
-  return result;
-}
-
 void Pipeline::fillMemories(Tables &t, int stage) {
   auto add = [&](std::string name, Role role, ElementType element, std::span<const int64_t> shape,
                  Place place, int64_t bytes, Initial initial = Initial::none, double fill = 0) {
@@ -197,6 +190,12 @@ void Pipeline::fillMemories(Tables &t, int stage) {
   add("pdc.evaluation_correct", Role::metric, ElementType::f32, number, {fixedRegion, kCorrect}, 4);
 }
 
+/// Stage s stands on rank s alone.
+static std::span<const int> rankAlone(int stage) {
+  static constexpr int ranks[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  return std::span(ranks).subspan(size_t(stage), 1);
+}
+
 void Pipeline::addTransfer(Tables &t, std::vector<Step> &rows, StepKind kind, int stage,
                            Phase phase, int64_t microbatch) {
   bool backward = phase == Phase::backward, send = kind == StepKind::send;
@@ -210,8 +209,13 @@ void Pipeline::addTransfer(Tables &t, std::vector<Step> &rows, StepKind kind, in
   std::string &name = names[lower * 3 + kindNumber];
   name = "y" + std::to_string(lower) + (backward ? "/grad" : "");
   rows.push_back({kind, phase, stage, microbatch, int(t.transfers.size())});
-  t.transfers.push_back(
-      {name.c_str(), to, lower * 3 + kindNumber, stage, phase, {region, offset}, kTransferBytes});
+  t.transfers.push_back({name.c_str(),
+                         rankAlone(to),
+                         lower * 3 + kindNumber,
+                         stage,
+                         phase,
+                         {region, offset},
+                         kTransferBytes});
 }
 
 /// Receives, the task, sends.
@@ -267,8 +271,16 @@ void Pipeline::fill(int stage) {
   fillRows(t, stage);
   for (int slot = 0; slot < slots; ++slot)
     t.slotTable.push_back(slot);
-  t.stages.push_back({stage, slotsRegion, evaluationRegion, t.slotTable,
-                      shape.asynchronous ? int(versionsRegion) : -1, 1e-6, 2e-6});
+  t.stages.push_back({stage,
+                      rankAlone(stage),
+                      slotsRegion,
+                      evaluationRegion,
+                      t.slotTable,
+                      shape.asynchronous ? int(versionsRegion) : -1,
+                      1e-6,
+                      2e-6,
+                      {},
+                      {}});
   Program &p = all[stage];
   p = {};
   p.contractVersion = kContractVersion;
@@ -282,15 +294,14 @@ void Pipeline::fill(int stage) {
   p.threads = 1;
   p.microbatches = shape.asynchronous ? 1 : shape.microbatches;
   p.microbatchSize = kBatch;
-  p.period = 1;
   p.arenaBytes = at;
   p.fixedRegion = fixedRegion;
   p.scratchRegion = scratchRegion;
   p.regions = t.regions;
   p.memories = t.memories;
   p.transfers = t.transfers;
-  p.training = {t.warmUp, t.repeat, t.drain};
-  p.evaluation = {{}, t.evaluation, {}};
+  p.training = {t.warmUp, t.repeat, t.drain, 1};
+  p.evaluation = {{}, t.evaluation, {}, 1};
   p.stages = t.stages;
   p.createTasks = createTasks;
 }

@@ -33,7 +33,8 @@ Shape shapeFrom(const std::string &text);
 class Pipeline {
 public:
   explicit Pipeline(const Shape &shape);
-  std::vector<const Program *> programs() const;
+  std::span<const Program> programs() const { return all; }
+  Programs source() const { return {all.data(), int(all.size())}; }
   Program &program(int rank) { return all[rank]; }
 
 private:

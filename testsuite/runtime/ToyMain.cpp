@@ -7,5 +7,6 @@ int main(int argc, char **argv) {
   if (argc < 2)
     return 2;
   toy::Pipeline pipeline(toy::shapeFrom(argv[1]));
-  return pdc::runtime::main(argc - 1, argv + 1, pipeline.programs());
+  const pdc::runtime::Programs sources[] = {pipeline.source()};
+  return pdc::runtime::main(argc - 1, argv + 1, sources);
 }

@@ -54,7 +54,8 @@ protected:
     std::vector<char *> argv;
     for (std::string &word : words)
       argv.push_back(word.data());
-    int code = pdc::runtime::main(int(argv.size()), argv.data(), pipeline.programs());
+    const Programs sources[] = {pipeline.source()};
+    int code = pdc::runtime::main(int(argv.size()), argv.data(), sources);
     errors = testing::internal::GetCapturedStderr();
     return code;
   }

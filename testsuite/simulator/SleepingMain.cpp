@@ -12,7 +12,8 @@ int main(int argc, char **argv) {
     return 2;
   try {
     pdc::SleepingPipeline pipeline(pdc::readPlan(argv[1]));
-    return pdc::runtime::main(argc - 1, argv + 1, pipeline.programs());
+    const pdc::runtime::Programs sources[] = {pipeline.source()};
+    return pdc::runtime::main(argc - 1, argv + 1, sources);
   } catch (const pdc::Error &error) {
     std::cerr << "error: " << error.what() << "\n";
     return 1;

@@ -72,13 +72,6 @@ SleepingPipeline::SleepingPipeline(const Plan &source) : plan(source) {
     fill(static_cast<int>(rank));
 }
 
-std::vector<const runtime::Program *> SleepingPipeline::programs() const {
-  std::vector<const runtime::Program *> result;
-  for (const runtime::Program &program : all)
-    result.push_back(&program);
-  return result;
-}
-
 /// Returns the bytes of a slot: what comes and goes lies side by side.
 int64_t SleepingPipeline::addTransfers(Tables &t, int stage) {
   int64_t at = 0;
@@ -90,7 +83,7 @@ int64_t SleepingPipeline::addTransfers(Tables &t, int stage) {
     t.transferOfEdge[edge.id] = static_cast<int>(t.transfers.size());
     runtime::Transfer transfer{};
     transfer.tensor = edge.tensor.c_str();
-    transfer.peer = plan.schedule.ranksOfStage[sends ? edge.toStage : edge.fromStage][0];
+    transfer.peers = plan.schedule.ranksOfStage[sends ? edge.toStage : edge.fromStage];
     transfer.tag = edge.id;
     transfer.stage = stage;
     transfer.phase = phaseOf(sends ? edge.producer : edge.consumer);
@@ -152,6 +145,7 @@ void SleepingPipeline::fill(int rank) {
   t.drain = stepsOf(rows.drain, t);
   runtime::StageInfo info{};
   info.id = stage;
+  info.ranks = plan.schedule.ranksOfStage[stage];
   info.slotRegion = slotsRegion;
   info.evaluationRegion = evaluationRegion;
   info.slotTable = plan.schedule.slotTable[stage];
@@ -167,13 +161,13 @@ void SleepingPipeline::fill(int rank) {
   p.threads = 1;
   p.microbatches = plan.schedule.microbatches;
   p.microbatchSize = 1;
-  p.period = plan.schedule.period;
   p.fixedRegion = fixedRegion;
   p.scratchRegion = scratchRegion;
   p.regions = t.regions;
   p.memories = t.memories;
   p.transfers = t.transfers;
-  p.training = {t.warmUp, t.repeat, t.drain};
+  p.training = {t.warmUp, t.repeat, t.drain, plan.schedule.period};
+  p.evaluation.period = 1;
   p.stages = t.stages;
   p.createTasks = createTasks;
   p.secondsPerMinibatch = plan.secondsPerMinibatch;

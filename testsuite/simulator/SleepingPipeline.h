@@ -14,7 +14,7 @@ namespace pdc {
 class SleepingPipeline {
 public:
   explicit SleepingPipeline(const Plan &plan);
-  std::vector<const runtime::Program *> programs() const;
+  runtime::Programs source() const { return {all.data(), static_cast<int>(all.size())}; }
 
 private:
   struct Tables {

@@ -51,7 +51,8 @@ protected:
     std::vector<char *> argv;
     for (std::string &word : words)
       argv.push_back(word.data());
-    EXPECT_EQ(runtime::main(static_cast<int>(argv.size()), argv.data(), pipeline.programs()), 0);
+    const runtime::Programs sources[] = {pipeline.source()};
+    EXPECT_EQ(runtime::main(static_cast<int>(argv.size()), argv.data(), sources), 0);
     return json::parse(std::ifstream(folder / "trace"))["traceEvents"];
   }
 

@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -33,6 +35,7 @@ struct Request {
 
 struct PlanFacts {
   int ranks = 1;
+  std::map<int, int> programOfRank;
   std::string model;
 };
 
@@ -56,15 +59,20 @@ PlanFacts readPlan(const fs::path &folder) {
   PlanFacts facts;
   try {
     facts.model = plan.value("model", "");
-    int last = -1;
+    // Programs are numbered in the order of their first ranks; stages of one program name the same.
+    std::set<std::vector<int>> programs;
     for (const Json &stage : plan["stages"])
-      for (int rank : stage.at("ranks"))
-        last = std::max(last, rank);
-    facts.ranks = last + 1;
+      programs.insert(stage.at("ranks").get<std::vector<int>>());
+    for (int next = 0; const std::vector<int> &ranks : programs)
+      for (int number = next++; int rank : ranks)
+        facts.programOfRank[rank] = number;
+    facts.ranks = int(facts.programOfRank.size());
   } catch (const Json::exception &error) {
     throw Error(path.string(), ": field 'stages' is damaged: ", error.what());
   }
-  if (facts.ranks < 1 || facts.ranks > 4096)
+  bool isNumbered = facts.ranks > 0 && facts.programOfRank.begin()->first == 0 &&
+                    facts.programOfRank.rbegin()->first == facts.ranks - 1;
+  if (!isNumbered || facts.ranks > 4096)
     throw Error(path.string(), ": names ", facts.ranks, " ranks; run pdc again");
   return facts;
 }
@@ -211,7 +219,7 @@ std::vector<std::string> mpirunCommand(const Request &request, const PlanFacts &
     append(words, {rank ? ":" : "-n", rank ? "-n" : "1"});
     if (rank)
       words.push_back("1");
-    words.push_back(binary(request, "stage_" + std::to_string(rank)));
+    words.push_back(binary(request, "stage_" + std::to_string(plan.programOfRank.at(rank))));
     append(words, programOptions(request));
   }
   return words;

@@ -32,12 +32,20 @@ static std::vector<int64_t> divisors(int64_t value, int64_t most) {
   return result;
 }
 
+static int64_t inputReplicas(const Options &options) {
+  return options.replicas.empty() ? 1 : options.replicas[0];
+}
+
 static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &options,
                                              int64_t usualMicrobatches) {
-  if (options.minibatch && *options.minibatch % size != 0)
+  int64_t replicas = inputReplicas(options);
+  if (options.minibatch && *options.minibatch % (size * replicas) != 0)
     throw Error("--minibatch " + number(*options.minibatch) + ": a microbatch of the model has " +
-                number(size) + " samples, and this is no multiple of it");
-  int64_t given = options.minibatch ? *options.minibatch / size : 0;
+                number(size) + " samples" +
+                (replicas > 1 ? " and the first stage " + number(replicas) + " replicas" : "") +
+                ", and this is no multiple of " +
+                (replicas > 1 ? number(size * replicas) : std::string("it")));
+  int64_t given = options.minibatch ? *options.minibatch / size / replicas : 0;
   if (given && options.microbatches && given != *options.microbatches)
     throw Error("--microbatches " + number(*options.microbatches) + ": --minibatch " +
                 number(*options.minibatch) + " makes " + number(given) + " microbatches of the " +
@@ -50,20 +58,23 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
                 number(kMostMicrobatches));
   if (!given)
     given = options.microbatches.value_or(usualMicrobatches);
-  return {{size, given}};
+  return {{size, given, replicas}};
 }
 
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
                                              int64_t mostMicrobatches) {
-  if (options.microbatches) {
-    if (minibatch % *options.microbatches != 0)
-      throw UsageError("--minibatch " + number(minibatch) + ": cannot be cut into " +
-                       number(*options.microbatches) + " equal microbatches");
-    return {{minibatch / *options.microbatches, *options.microbatches}};
-  }
+  int64_t replicas = inputReplicas(options), ofReplica = minibatch / replicas;
+  int64_t pieces = options.microbatches.value_or(1) * replicas;
+  if (minibatch % pieces != 0)
+    throw UsageError(
+        "--minibatch " + number(minibatch) + ": cannot be cut into " + number(pieces) +
+        " equal microbatches" +
+        (replicas > 1 ? ", as " + number(replicas) + " replicas of the first stage need" : ""));
+  if (options.microbatches)
+    return {{minibatch / pieces, *options.microbatches, replicas}};
   std::vector<Batch> batches;
-  for (int64_t count : divisors(minibatch, mostMicrobatches))
-    batches.push_back({minibatch / count, count});
+  for (int64_t count : divisors(ofReplica, mostMicrobatches))
+    batches.push_back({ofReplica / count, count, replicas});
   return batches;
 }
 
@@ -74,10 +85,11 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   int64_t stages = options.stages ? options.stages : std::max(options.workers, 1);
   int64_t most = asynchronous || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (std::optional<int64_t> size = fixedSize(model, options)) {
-    if (asynchronous && options.minibatch && *options.minibatch != *size)
+    int64_t samples = *size * inputReplicas(options);
+    if (asynchronous && options.minibatch && *options.minibatch != samples)
       throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
-                  options.schedule + "' an update has one microbatch, " + number(*size) +
-                  " samples");
+                  options.schedule + "' an update has one microbatch" +
+                  (samples > *size ? " of each replica, " : ", ") + number(samples) + " samples");
     return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
   }
   if (!options.minibatch)

@@ -11,16 +11,18 @@ constexpr int64_t kMostMicrobatches = 8192;
 /// How the samples of one update are cut.
 struct Batch {
   int64_t microbatchSize = 0;
-  int64_t microbatches = 1;
+  int64_t microbatches = 1;  ///< per replica of the first stage
+  int64_t inputReplicas = 1; ///< of the first stage
 
-  int64_t minibatch() const { return microbatchSize * microbatches; }
+  int64_t minibatch() const { return microbatchSize * microbatches * inputReplicas; }
   bool operator==(const Batch &) const = default;
 };
 
 /// The ways that the model and the command line leave open, for the planner to choose from; exactly
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
-/// bound to minibatch / microbatches. In an asynchronous schedule each microbatch is its own
-/// update. Throws Error with an example when the sizes are missing or do not fit.
+/// bound to minibatch / (microbatches x replicas of the first stage). In an asynchronous schedule
+/// each microbatch is its own update. Throws Error with an example when the sizes are missing or do
+/// not fit.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool asynchronous);
 
 } // namespace pdc

@@ -99,6 +99,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.memoryBytes = options.memoryBytes;
   request.recompute = options.recompute;
   request.stages = options.stages;
+  request.replicas = options.replicas;
   request.assignment = options.assignment;
   request.model = model.name;
   request.exact = options.exact;

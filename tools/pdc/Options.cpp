@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 
 #include <charconv>
+#include <numeric>
 
 namespace pdc {
 
@@ -78,7 +79,7 @@ static int64_t parseBytes(const std::string &text) {
   return *number << shift;
 }
 
-/// `1-1-1`: replicas per stage; anything else is a file.
+/// `3-1`: replicas per stage; anything else is a file.
 static void parseStages(const std::string &text, Options &options) {
   if (text.empty())
     return;
@@ -94,9 +95,10 @@ static void parseStages(const std::string &text, Options &options) {
         options.stages = std::max(options.stages, stage + 1);
       return;
     }
-    if (*replicas != 1)
-      throw Error("--stages '" + text + "': a stage with " + part +
-                  " replicas is not available yet; give each stage 1, as in 1-1");
+    if (*replicas < 1 || *replicas > options.workers)
+      throw UsageError("--stages '" + text + "': a stage with " + part +
+                       " replicas, expected 1 to " + std::to_string(options.workers));
+    options.replicas.push_back(static_cast<int>(*replicas));
   }
   options.stages = static_cast<int>(parts.size());
 }
@@ -222,10 +224,12 @@ static void interpret(const Typed &typed, Options &options) {
     options.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
   parseStages(typed.stages, options);
-  if (options.stages > options.workers)
-    throw UsageError("--stages '" + typed.stages + "': " + std::to_string(options.stages) +
-                     " stages need as many workers, but there are " +
-                     std::to_string(options.workers));
+  int ranks = std::max(options.stages,
+                       std::accumulate(options.replicas.begin(), options.replicas.end(), 0));
+  if (ranks > options.workers)
+    throw UsageError("--stages '" + typed.stages + "': " + std::to_string(ranks) +
+                     (ranks > options.stages ? " replicas" : " stages") +
+                     " need as many workers, but there are " + std::to_string(options.workers));
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
   // Last: whoever tries the line without a GPU should hear of other mistakes first.

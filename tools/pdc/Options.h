@@ -32,6 +32,8 @@ struct Options {
   std::string schedule = "auto";
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
+  /// Replicas of each stage, where they are given.
+  std::vector<int> replicas;
   /// `--stages FILE`: node name -> stage.
   std::map<std::string, int> assignment;
   std::string profile;
