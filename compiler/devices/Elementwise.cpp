@@ -10,9 +10,12 @@ namespace {
 /// Zero in, zero out: these may run over the padding of blocked layouts, which must stay zero.
 bool keepsZero(std::string_view op) {
   static constexpr std::string_view kept[] = {
-      "Abs",         "Add",           "Ceil", "Floor", "HardSwish", "HardSwishGrad",
-      "LeakyRelu",   "LeakyReluGrad", "Mul",  "Neg",   "Relu",      "ReluGrad",
-      "SigmoidGrad", "Sqrt",          "Sub",  "Sum",   "Tanh",      "TanhGrad"};
+      "Abs",       "Add",           "Ceil",         "Celu",          "CeluGrad",     "Elu",
+      "EluGrad",   "FastGelu",      "FastGeluGrad", "Floor",         "Gelu",         "GeluGrad",
+      "HardSwish", "HardSwishGrad", "LeakyRelu",    "LeakyReluGrad", "Mish",         "MishGrad",
+      "Mul",       "Neg",           "Relu",         "ReluGrad",      "Round",        "Selu",
+      "SeluGrad",  "SigmoidGrad",   "Sign",         "Softsign",      "SoftsignGrad", "Sqrt",
+      "Sub",       "Sum",           "Tanh",         "TanhGrad"};
   return std::find(std::begin(kept), std::end(kept), op) != std::end(kept);
 }
 
@@ -55,8 +58,8 @@ bool isNumber(const UnitReader &reader, const TensorType &type) {
 
 /// Integers divide by zero and have no functions: these operators have integer loops.
 void checkElements(const UnitReader &reader) {
-  static constexpr std::string_view integers[] = {"Abs", "Add", "Cast", "Max", "Min",
-                                                  "Mul", "Neg", "Sub",  "Sum", "Where"};
+  static constexpr std::string_view integers[] = {"Abs", "Add",  "Cast", "Max", "Min",  "Mul",
+                                                  "Neg", "Sign", "Sub",  "Sum", "Where"};
   for (const UnitNode *node : reader.nodes) {
     ElementType element = node->outputs[0].element;
     bool isHalf = element == ElementType::f16 || element == ElementType::bf16;

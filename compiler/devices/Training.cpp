@@ -67,8 +67,9 @@ KernelChoice chooseBiasGradient(const UnitReader &reader) {
 KernelChoice chooseReduction(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
-  std::vector<int64_t> axes =
-      reader.hasInput(node, 1) ? reader.integers(node, 1) : node.attributes->integers("axes");
+  std::vector<int64_t> axes;
+  if (reader.hasInput(node, 1))
+    axes = reader.integers(node, 1);
   axes = axesFromStart(reader.view(node), axes, static_cast<int64_t>(shape.size()));
   bool all = axes.empty() && !node.attributes->integer("noop_with_empty_axes", 0);
   std::vector<int64_t> strides = stridesOf(shape), keptShape, keptStrides, sumShape, sumStrides;
@@ -79,9 +80,20 @@ KernelChoice chooseReduction(const UnitReader &reader) {
     (summed ? sumStrides : keptStrides).push_back(strides[d]);
     count *= summed ? static_cast<double>(shape[d]) : 1;
   }
+  if (node.outputs[0].element != ElementType::f32)
+    reader.refuse("the kernel reduces f32 elements, found " + node.outputs[0].toString());
   KernelChoice choice;
   addArgument(choice, reader, node, 0);
   choice.outputLayouts = {""};
+  if (node.op == "ReduceMax" || node.op == "ReduceProd") {
+    choice.kernel = "Reduce";
+    choice.fields = {{"keptShape", keptShape},
+                     {"keptStrides", keptStrides},
+                     {"operation", std::string(node.op == "ReduceMax" ? "maximum" : "product")},
+                     {"reducedShape", sumShape},
+                     {"reducedStrides", sumStrides}};
+    return choice;
+  }
   choice.accumulates = true;
   // Summed dimensions that come first, kept ones behind them: the columns of a matrix.
   bool isColumns = node.op == "ReduceSum" && !sumShape.empty() && !keptShape.empty() &&
@@ -97,6 +109,30 @@ KernelChoice chooseReduction(const UnitReader &reader) {
                      {"scale", node.op == "ReduceMean" ? 1 / count : 1.0},
                      {"sumShape", sumShape},
                      {"sumStrides", sumStrides}};
+  return choice;
+}
+
+KernelChoice chooseAlongAxis(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &x = reader.inputType(node, 0);
+  if (x.element != ElementType::f32)
+    reader.refuse("the kernel reads f32 elements, found " + x.toString());
+  bool isSum = node.op == "CumSum";
+  int64_t axis = isSum ? reader.integers(node, 1).at(0) : node.attributes->integer("axis", 0);
+  axis = axisFromStart(reader.view(node), axis, x.rank());
+  KernelChoice choice;
+  choice.kernel = isSum ? "CumulativeSum" : "ArgMax";
+  choice.fields = {{"inner", product(x.shape, axis + 1)},
+                   {"outer", product(x.shape, 0, axis)},
+                   {"size", x.shape[axis]}};
+  if (isSum) {
+    choice.fields.set("exclusive", int64_t(node.attributes->integer("exclusive", 0) != 0));
+    choice.fields.set("reverse", int64_t(node.attributes->integer("reverse", 0) != 0));
+  } else {
+    choice.fields.set("last", int64_t(node.attributes->integer("select_last_index", 0) != 0));
+  }
+  addArgument(choice, reader, node, 0);
+  choice.outputLayouts = {""};
   return choice;
 }
 

@@ -7,9 +7,7 @@
 
 namespace pdc {
 
-/// The gradient node reads the arriving gradient and the forward input (`fromInput`) or output,
-/// with the forward node's attributes. Reading the output lets the input be dropped.
-static void differentiateBy(GradientBuilder &b, std::string_view op, bool fromInput) {
+void differentiateBy(GradientBuilder &b, std::string_view op, bool fromInput) {
   if (!b.wants(0))
     return;
   GradientValue saved = fromInput ? b.input(0) : b.output(0);
@@ -86,10 +84,10 @@ static std::vector<ElementwiseRow> forwardRows() {
   };
   return {
       row("Relu", 7, PDC_EXPRESSION($0 > 0 ? $0 : 0), differentiateRelu),
-      row("LeakyRelu", 7, PDC_EXPRESSION($0 >= 0 ? $0 : $alpha * $0), differentiateLeakyRelu,
+      row("LeakyRelu", 6, PDC_EXPRESSION($0 >= 0 ? $0 : $alpha * $0), differentiateLeakyRelu,
           normaliseLeakyRelu),
       row("Sigmoid", 7, PDC_EXPRESSION(1 / (1 + std::exp(-$0))), differentiateSigmoid),
-      row("HardSigmoid", 7,
+      row("HardSigmoid", 6,
           PDC_EXPRESSION(1 < $alpha * $0 + $beta   ? 1
                          : 0 < $alpha * $0 + $beta ? $alpha * $0 + $beta
                                                    : 0),
@@ -143,8 +141,30 @@ static std::vector<ElementwiseRow> gradientRows() {
 std::vector<ElementwiseRow> activationRows() {
   std::vector<ElementwiseRow> rows = {
       {"Abs", 7, {{"X"}}, {PDC_EXPRESSION(std::abs($0))}, differentiateAbs},
-      {"Floor", 7, {{"X"}}, {PDC_EXPRESSION(std::floor($0))}},
-      {"Ceil", 7, {{"X"}}, {PDC_EXPRESSION(std::ceil($0))}},
+      {.name = "Floor",
+       .firstOpset = 7,
+       .inputs = {{"X"}},
+       .expressions = {PDC_EXPRESSION(std::floor($0))},
+       .stopsGradient = true},
+      {.name = "Ceil",
+       .firstOpset = 7,
+       .inputs = {{"X"}},
+       .expressions = {PDC_EXPRESSION(std::ceil($0))},
+       .stopsGradient = true},
+      // Halves go to the even neighbour.
+      {.name = "Round",
+       .firstOpset = 11,
+       .inputs = {{"X"}},
+       .expressions = {PDC_EXPRESSION(std::nearbyint($0))},
+       .elements = floatElements(),
+       .stopsGradient = true},
+      {.name = "Sign",
+       .firstOpset = 9,
+       .inputs = {{"input"}},
+       .expressions = {PDC_EXPRESSION($0 > 0   ? 1
+                                      : $0 < 0 ? -1
+                                               : $0)},
+       .stopsGradient = true},
       {"Clip",
        7,
        {{"input"}, {"min"}, {"max"}},

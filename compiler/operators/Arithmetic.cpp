@@ -68,6 +68,25 @@ static void differentiateWhere(GradientBuilder &b) {
     give(b, 2, add(b, "Where", {b.input(0), zero, dy}));
 }
 
+/// Equal extremes share the gradient in equal parts.
+static void differentiateExtreme(GradientBuilder &b) {
+  ElementType element = b.type(b.output(0)).element;
+  GradientValue one = b.constant(Tensor::scalar(element, 1));
+  GradientValue zero = b.constant(Tensor::scalar(element, 0));
+  std::vector<GradientValue> taken;
+  for (size_t i = 0; i < b.inputCount(); ++i)
+    taken.push_back(add(b, "Where", {add(b, "Equal", {b.input(i), b.output(0)}), one, zero}));
+  GradientValue share = add(b, "Div", {b.outputGradient(0), add(b, "Sum", taken)});
+  for (size_t i = 0; i < b.inputCount(); ++i)
+    if (b.wants(i))
+      give(b, i, add(b, "Mul", {share, taken[i]}));
+}
+
+static void normaliseIsInf(ImportedNode &node, int) {
+  for (const char *name : {"detect_positive", "detect_negative"})
+    node.attributes.set(name, node.attributes.integer(name, 1));
+}
+
 static void normaliseMod(ImportedNode &node, int opset) {
   node.attributes.set("fmod", node.attributes.integer("fmod", 0));
 }
@@ -88,8 +107,21 @@ std::vector<ElementwiseRow> arithmeticRows() {
        nullptr,
        normaliseMod},
       {"Sum", 7, many, {PDC_EXPRESSION($0 + $1)}, differentiateAdd},
-      {"Min", 7, many, {PDC_EXPRESSION(std::min($0, $1))}},
-      {"Max", 7, many, {PDC_EXPRESSION(std::max($0, $1))}},
+      // What is neither less nor equal is NaN, and so is the sum.
+      {"Min",
+       7,
+       many,
+       {PDC_EXPRESSION($0 < $1    ? $0
+                       : $0 >= $1 ? $1
+                                  : $0 + $1)},
+       differentiateExtreme},
+      {"Max",
+       7,
+       many,
+       {PDC_EXPRESSION($0 > $1    ? $0
+                       : $0 <= $1 ? $1
+                                  : $0 + $1)},
+       differentiateExtreme},
       {"Neg", 7, {{"X"}}, {PDC_EXPRESSION(-$0)}, differentiateNeg},
       {"Where",
        9,
@@ -123,7 +155,17 @@ std::vector<ElementwiseRow> comparisonRows() {
       row("LessOrEqual", 12, two, PDC_EXPRESSION($0 <= $1)),
       row("And", 7, two, PDC_EXPRESSION($0 && $1)),
       row("Or", 7, two, PDC_EXPRESSION($0 || $1)),
-      row("Not", 7, {{"X"}}, PDC_EXPRESSION(!$0)),
+      row("Xor", 7, two, PDC_EXPRESSION(!$0 != !$1)),
+      row("Not", 1, {{"X"}}, PDC_EXPRESSION(!$0)),
+      row("IsNaN", 9, {{"X"}}, PDC_EXPRESSION(std::isnan($0))),
+      {"IsInf",
+       10,
+       {{"X"}},
+       {PDC_EXPRESSION(std::isinf($0) && ($0 > 0 ? $detect_positive : $detect_negative) != 0)},
+       nullptr,
+       normaliseIsInf,
+       ElementwiseResult::boolean,
+       floatElements()},
   };
 }
 

@@ -83,6 +83,12 @@ static std::vector<Tensor> evaluateShape(const NodeView &node, std::span<const T
   return {Tensor::vector(shapeSlice(node))};
 }
 
+static std::vector<TensorType> inferSize(const NodeView &) { return {{ElementType::i64, {}}}; }
+
+static std::vector<Tensor> evaluateSize(const NodeView &node, std::span<const Tensor *const>) {
+  return {Tensor::scalar(ElementType::i64, static_cast<double>(node.input(0).elementCount()))};
+}
+
 static ElementType castTarget(const NodeView &node) {
   switch (node.attributes.integer("to", 0)) { // TensorProto.DataType
   case 1:
@@ -139,6 +145,10 @@ static std::vector<Tensor> evaluateCast(const NodeView &node,
       value = std::trunc(value);
   return {result};
 }
+
+/// Since opset 19 `saturate` says what happens to numbers too large for 8-bit floats, which are
+/// refused.
+static void normaliseCast(ImportedNode &node, int) { node.attributes.erase("saturate"); }
 
 static void differentiateCast(GradientBuilder &b) {
   ElementType from = b.type(b.input(0)).element;
@@ -203,6 +213,15 @@ std::span<const Operator> constantOperators() {
        .infer = inferShape,
        .evaluate = evaluateShape,
        .stopsGradient = true},
+      {.name = "Size",
+       .firstOpset = 1,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .inputs = {{"data"}},
+       .outputs = {{"size"}},
+       .infer = inferSize,
+       .evaluate = evaluateSize,
+       .stopsGradient = true},
       {.name = "Range",
        .firstOpset = 11,
        .lastOpset = kLastOpset,
@@ -220,6 +239,7 @@ std::span<const Operator> constantOperators() {
        .kind = OperatorClass::elementwise,
        .inputs = {{"input"}},
        .outputs = {{"output"}},
+       .normalise = normaliseCast,
        .infer = inferCast,
        .evaluate = evaluateCast,
        .differentiate = differentiateCast,

@@ -24,13 +24,15 @@ Coefficients::Coefficients(const Attributes &a)
       momentum(coefficient(a, "momentum")), dampening(coefficient(a, "dampening")),
       weight_decay(coefficient(a, "weight_decay")), nesterov(coefficient(a, "nesterov")),
       beta1(coefficient(a, "beta1")), beta2(coefficient(a, "beta2")),
-      epsilon(coefficient(a, "epsilon")), decoupled(coefficient(a, "decoupled")) {}
+      epsilon(coefficient(a, "epsilon")), decoupled(coefficient(a, "decoupled")),
+      gamma(coefficient(a, "gamma")), detect_positive(coefficient(a, "detect_positive")),
+      detect_negative(coefficient(a, "detect_negative")) {}
 
 static const std::map<std::string_view, ElementwiseRow> &rows() {
   static const auto all = [] {
     std::map<std::string_view, ElementwiseRow> result;
-    for (auto family :
-         {arithmeticRows, comparisonRows, activationRows, optimizerRows, lossGradientRows})
+    for (auto family : {arithmeticRows, comparisonRows, activationRows, smoothFunctionRows,
+                        optimizerRows, lossGradientRows})
       for (ElementwiseRow &row : family())
         result.emplace(row.name, row);
     return result;
@@ -132,7 +134,7 @@ static Operator toOperator(const ElementwiseRow &row) {
   op.infer = inferElementwise;
   op.evaluate = evaluateElementwise;
   op.differentiate = row.differentiate;
-  op.stopsGradient = row.result == ElementwiseResult::boolean;
+  op.stopsGradient = row.stopsGradient || row.result == ElementwiseResult::boolean;
   for (const Expression &expression : row.expressions)
     op.expressions.push_back(expression.text);
   return op;

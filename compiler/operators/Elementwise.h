@@ -7,7 +7,7 @@ namespace pdc {
 /// The attributes that expressions may name, bound once per node.
 struct Coefficients {
   double alpha, beta, fmod, momentum, dampening, weight_decay, nesterov, beta1, beta2, epsilon,
-      decoupled;
+      decoupled, gamma, detect_positive, detect_negative;
   explicit Coefficients(const Attributes &attributes);
 };
 
@@ -28,7 +28,8 @@ struct Expression {
                                         $6 = operands[6];                                          \
           [[maybe_unused]] const auto &[$alpha, $beta, $fmod, $momentum, $dampening,               \
                                         $weight_decay, $nesterov, $beta1, $beta2, $epsilon,        \
-                                        $decoupled] = coefficients;                                \
+                                        $decoupled, $gamma, $detect_positive,                      \
+                                        $detect_negative] = coefficients;                                \
           return __VA_ARGS__;                                                                      \
         }   \
   }
@@ -46,11 +47,18 @@ struct ElementwiseRow {
   ElementwiseResult result = ElementwiseResult::likeFirst;
   std::vector<ElementType> elements = {};
   std::vector<Parameter> outputs = {{"Y"}};
+  /// Constant between jumps: no gradient passes.
+  bool stopsGradient = false;
 };
+
+/// The gradient node reads the arriving gradient and the forward input (`fromInput`) or output,
+/// with the forward node's attributes. Reading the output lets the input be dropped.
+void differentiateBy(GradientBuilder &builder, std::string_view op, bool fromInput);
 
 std::vector<ElementwiseRow> arithmeticRows();
 std::vector<ElementwiseRow> comparisonRows();
 std::vector<ElementwiseRow> activationRows();
+std::vector<ElementwiseRow> smoothFunctionRows();
 std::vector<ElementwiseRow> optimizerRows();
 std::vector<ElementwiseRow> lossGradientRows();
 

@@ -24,5 +24,6 @@ std::span<const Operator> splitOperators();
 std::span<const Operator> triangleOperators();
 std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();
+std::span<const Operator> alongAxisOperators();
 
 } // namespace pdc

@@ -128,6 +128,9 @@ static void normalisePad(ImportedNode &node, int opset) {
   std::string mode = node.attributes.string("mode", "constant");
   if (mode != "constant")
     refuse(node, opset, "mode '" + mode + "' is not supported; supported is 'constant'");
+  if (node.inputs.size() > 3 && !node.inputs[3].empty())
+    refuse(node, opset,
+           "pads of some axes only (input 'axes') are not supported; give those of all");
   if (opset >= 11)
     return;
   attributeToInput(node, "pads", 1);

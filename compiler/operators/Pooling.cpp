@@ -45,6 +45,13 @@ static void forEachTap(const Window &window, const std::vector<int64_t> &x, Visi
 /// has none for it.
 static void normaliseMaxPool(ImportedNode &node, int) { node.outputs.resize(2); }
 
+/// Windows with holes came with opset 19; no kernel has them.
+static void normaliseAveragePool(ImportedNode &node, int opset) {
+  for (int64_t dilation : node.attributes.integers("dilations"))
+    if (dilation != 1)
+      refuse(node, opset, "dilations other than 1 are not supported");
+}
+
 static std::vector<TensorType> inferMaxPool(const NodeView &node) {
   const TensorType &x = node.input(0);
   if (node.attributes.integer("storage_order", 0) != 0)
@@ -231,6 +238,7 @@ std::span<const Operator> poolingOperators() {
        .inputs = {{"X"}},
        .outputs = {{"Y"}},
        .elements = floatElements(),
+       .normalise = normaliseAveragePool,
        .infer = inferAveragePool,
        .evaluate = evaluateAveragePool,
        .differentiate = differentiateAveragePool,
@@ -242,7 +250,7 @@ std::span<const Operator> poolingOperators() {
        .evaluate = evaluateAveragePoolGrad,
        .cost = costWindow},
       {.name = "GlobalAveragePool",
-       .firstOpset = kFirstOpset,
+       .firstOpset = 1,
        .lastOpset = kLastOpset,
        .inputs = {{"X"}},
        .outputs = {{"Y"}},

@@ -2,6 +2,8 @@
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace pdc {
 
@@ -32,15 +34,28 @@ static Reduction resolveReduction(const NodeView &node, const std::vector<int64_
   return r;
 }
 
-/// ReduceSum has its axes as input 1 since opset 13, ReduceMean as an attribute up to 17.
 static Reduction resolveReduction(const NodeView &node) {
-  std::vector<int64_t> axes =
-      node.hasInput(1) ? knownIntegers(node, 1) : node.attributes.integers("axes");
+  std::vector<int64_t> axes = node.hasInput(1) ? knownIntegers(node, 1) : std::vector<int64_t>();
   return resolveReduction(node, node.input(0).shape, axes);
 }
 
 static std::vector<TensorType> inferReduction(const NodeView &node) {
   return {{node.input(0).element, resolveReduction(node).result}};
+}
+
+/// What an element does to the result so far.
+static double combined(std::string_view op, double result, double element) {
+  if (op == "ReduceProd")
+    return result * element;
+  if (op == "ReduceMax")
+    return result >= element || std::isnan(result) ? result : element;
+  return result + element;
+}
+
+static double startOf(std::string_view op) {
+  if (op == "ReduceMax")
+    return -std::numeric_limits<double>::infinity();
+  return op == "ReduceProd" ? 1 : 0;
 }
 
 static std::vector<Tensor> evaluateReduction(const NodeView &node,
@@ -50,10 +65,12 @@ static std::vector<Tensor> evaluateReduction(const NodeView &node,
   Reduction r = resolveReduction(known);
   const Tensor &x = *inputs[0];
   Tensor y = Tensor::zeros({x.type.element, r.result});
+  std::fill(y.data.begin(), y.data.end(), startOf(node.op));
   auto strides = broadcastStrides(r.kept, x.type.shape);
   std::vector<int64_t> index(x.type.rank());
   for (double element : x.data) {
-    y.data[offsetOf(index, strides)] += element;
+    double &result = y.data[offsetOf(index, strides)];
+    result = combined(node.op, result, element);
     advance(index, x.type.shape);
   }
   if (node.op == "ReduceMean")
@@ -62,31 +79,24 @@ static std::vector<Tensor> evaluateReduction(const NodeView &node,
   return {y};
 }
 
-/// The arriving gradient with ones where dimensions were summed, spread over them.
-static GradientValue spread(GradientBuilder &b, const Reduction &r) {
+/// A value of the result's shape repeated over the dimensions that were reduced. The axes are an
+/// input, which may be known to the graph only: without keepdims an operator of ours takes them as
+/// they came.
+static GradientValue spread(GradientBuilder &b, GradientValue value) {
   std::vector<int64_t> shape = b.type(b.input(0)).shape;
-  GradientValue dy = reshaped(b, b.outputGradient(0), r.kept);
-  return r.kept == shape ? dy : add(b, "Expand", {dy, b.constant(Tensor::vector(shape))});
+  if (b.type(value).shape == shape)
+    return value;
+  if (b.attributes().integer("keepdims", 1))
+    return add(b, "Expand", {value, b.constant(Tensor::vector(shape))});
+  std::vector<GradientValue> inputs = {value, b.constant(Tensor::vector(shape))};
+  if (GradientValue axes = b.inputCount() > 1 ? b.input(1) : GradientValue())
+    inputs.push_back(axes);
+  return add(b, "ReduceSumGrad", inputs, b.attributes());
 }
 
-/// The axes are an input, which may be known to the graph only: without keepdims an operator of
-/// ours takes them as they came.
 static void differentiateReduceSum(GradientBuilder &b) {
-  if (!b.wants(0))
-    return;
-  std::vector<int64_t> shape = b.type(b.input(0)).shape;
-  GradientValue dy = b.outputGradient(0);
-  if (b.attributes().integer("keepdims", 1)) {
-    b.setInputGradient(0, b.type(dy).shape == shape
-                              ? dy
-                              : add(b, "Expand", {dy, b.constant(Tensor::vector(shape))}));
-    return;
-  }
-  GradientValue axes = b.inputCount() > 1 ? b.input(1) : GradientValue();
-  std::vector<GradientValue> inputs = {dy, b.constant(Tensor::vector(shape))};
-  if (axes)
-    inputs.push_back(axes);
-  b.setInputGradient(0, add(b, "ReduceSumGrad", inputs, b.attributes()));
+  if (b.wants(0))
+    b.setInputGradient(0, spread(b, b.outputGradient(0)));
 }
 
 static std::vector<TensorType> inferReduceSumGrad(const NodeView &node) {
@@ -112,15 +122,39 @@ static std::vector<Tensor> evaluateReduceSumGrad(const NodeView &node,
 static void differentiateReduceMean(GradientBuilder &b) {
   if (!b.wants(0))
     return;
-  NodeView node{"ReduceMean", "", b.attributes(), {}, {}, 1};
-  Reduction r = resolveReduction(node, b.type(b.input(0)).shape, b.attributes().integers("axes"));
-  GradientValue dx = spread(b, r);
-  Tensor factor = Tensor::scalar(b.type(dx).element, 1 / r.count);
+  GradientValue dx = spread(b, b.outputGradient(0));
+  double share = static_cast<double>(b.type(b.outputGradient(0)).elementCount()) /
+                 static_cast<double>(std::max<int64_t>(1, b.type(dx).elementCount()));
+  Tensor factor = Tensor::scalar(b.type(dx).element, share);
   b.setInputGradient(0, add(b, "Mul", {dx, b.constant(factor)}));
 }
 
+/// Equal largest elements share the gradient in equal parts.
+static void differentiateReduceMax(GradientBuilder &b) {
+  if (!b.wants(0))
+    return;
+  ElementType element = b.type(b.input(0)).element;
+  GradientValue one = b.constant(Tensor::scalar(element, 1));
+  GradientValue zero = b.constant(Tensor::scalar(element, 0));
+  GradientValue isLargest = add(b, "Equal", {b.input(0), spread(b, b.output(0))});
+  GradientValue largest = add(b, "Where", {isLargest, one, zero});
+  std::vector<GradientValue> counted = {largest};
+  if (b.inputCount() > 1)
+    counted.push_back(b.input(1));
+  GradientValue count = add(b, "ReduceSum", counted, b.attributes());
+  GradientValue share = add(b, "Div", {b.outputGradient(0), count});
+  b.setInputGradient(0, add(b, "Mul", {spread(b, share), largest}));
+}
+
+/// The axes are input 1 since opset 13.
 static void normaliseReduceSum(ImportedNode &node, int opset) {
   if (opset < 13)
+    attributeToInput(node, "axes", 1);
+}
+
+/// The same for all others since opset 18.
+void normaliseReduction(ImportedNode &node, int opset) {
+  if (opset < 18)
     attributeToInput(node, "axes", 1);
 }
 
@@ -151,12 +185,32 @@ std::span<const Operator> reductionOperators() {
       {.name = "ReduceMean",
        .firstOpset = kFirstOpset,
        .lastOpset = kLastOpset,
-       .inputs = {{"data"}},
+       .inputs = {{"data"}, {.name = "axes", .optional = true, .known = true}},
        .outputs = {{"reduced"}},
        .elements = floatElements(),
+       .normalise = normaliseReduction,
        .infer = inferReduction,
        .evaluate = evaluateReduction,
        .differentiate = differentiateReduceMean,
+       .cost = costReduction},
+      {.name = "ReduceMax",
+       .firstOpset = 1,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {.name = "axes", .optional = true, .known = true}},
+       .outputs = {{"reduced"}},
+       .normalise = normaliseReduction,
+       .infer = inferReduction,
+       .evaluate = evaluateReduction,
+       .differentiate = differentiateReduceMax,
+       .cost = costReduction},
+      {.name = "ReduceProd",
+       .firstOpset = 1,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {.name = "axes", .optional = true, .known = true}},
+       .outputs = {{"reduced"}},
+       .normalise = normaliseReduction,
+       .infer = inferReduction,
+       .evaluate = evaluateReduction,
        .cost = costReduction},
   };
   return operators;

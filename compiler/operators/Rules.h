@@ -7,7 +7,7 @@ namespace pdc {
 
 /// Opsets of ONNX that are read.
 inline constexpr int kFirstOpset = 7;
-inline constexpr int kLastOpset = 17;
+inline constexpr int kLastOpset = 21;
 
 [[noreturn]] void refuse(const NodeView &node, const std::string &what);
 [[noreturn]] void refuse(const ImportedNode &node, int opset, const std::string &what);
@@ -61,6 +61,8 @@ void differentiateAsView(GradientBuilder &builder);
 
 /// Moves an attribute that newer opsets have as an input there: `axes`, `pads`, ...
 void attributeToInput(ImportedNode &node, std::string_view attribute, size_t input);
+/// Reductions have their axes as input 1 since opset 18 (ReduceSum since 13).
+void normaliseReduction(ImportedNode &node, int opset);
 /// Puts a name at an input position, filling positions before it as left out.
 void setInput(ImportedNode &node, size_t input, std::string name);
 

@@ -5,7 +5,8 @@
 
 namespace pdc {
 
-/// The sizes are input 1 since opset 13, an attribute before; left out: equal parts.
+/// The sizes are input 1 since opset 13, an attribute before; left out: equal parts. Since opset 18
+/// `num_outputs` may stand in their place: the last part may then be smaller.
 static void normaliseSplit(ImportedNode &node, int opset) {
   if (opset < 13)
     attributeToInput(node, "split", 1);
@@ -23,6 +24,14 @@ static Parts resolveSplit(const NodeView &node) {
   int64_t whole = x.shape[parts.axis], count = static_cast<int64_t>(node.outputCount);
   if (node.hasInput(1)) {
     parts.sizes = knownIntegers(node, 1);
+  } else if (node.attributes.has("num_outputs")) {
+    int64_t size = count == 0 ? 0 : (whole + count - 1) / count;
+    if (node.attributes.integer("num_outputs", 0) != count)
+      refuse(node, "num_outputs is " + std::to_string(node.attributes.integer("num_outputs", 0)) +
+                       " for " + std::to_string(count) + " outputs");
+    parts.sizes.assign(count, size);
+    if (count > 0)
+      parts.sizes.back() = whole - size * (count - 1);
   } else {
     if (count == 0 || whole % count != 0)
       refuse(node, "dimension " + std::to_string(parts.axis) + " of " + x.toString() +

@@ -58,6 +58,33 @@ class Corners(torch.nn.Module):
         return self.last(torch.tanh(self.norm(x @ self.matrix.t())))
 
 
+class Functions(torch.nn.Module):
+    """Elementwise functions, each on some columns, extremes and running sums."""
+
+    functions = [torch.nn.ELU(0.7), torch.nn.SELU(), torch.nn.CELU(1.3), torch.nn.Softplus(), torch.nn.Softsign(),
+                 torch.sin, torch.cos, torch.atan, lambda x: torch.tan(x / 4), lambda x: torch.asin(torch.tanh(x) / 2),
+                 lambda x: torch.acos(torch.tanh(x) / 2),
+                 lambda x: torch.maximum(x, -x / 3), lambda x: torch.minimum(x, x * x), lambda x: torch.cumsum(x, 1),
+                 lambda x: x.amax(1, keepdim=True) * x]
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(12, 4 * len(self.functions))
+        self.slope = torch.nn.PReLU(4 * len(self.functions))
+        self.last = torch.nn.Linear(4 * len(self.functions), 10)
+
+    def forward(self, x):
+        parts = torch.split(self.first(x), 4, 1)
+        return self.last(self.slope(torch.cat([f(part) for f, part in zip(self.functions, parts)], 1)))
+
+
+def test_functions(tmp_path):
+    torch.manual_seed(1)
+    net = Functions().train()
+    export.export(net, (12,), tmp_path / "functions.onnx")
+    check_gradients(net, tmp_path / "functions.onnx", (12,), 6, False, tmp_path, 2)
+
+
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_gradients(network, exact, models, tmp_path):

@@ -10,6 +10,7 @@
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
 #include "runtime/kernels/CorrectPredictions.h"
+#include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Dropout.h"
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
@@ -24,6 +25,7 @@
 #include "runtime/kernels/PairLossGradient.h"
 #include "runtime/kernels/Pooling.h"
 #include "runtime/kernels/PoolingGradient.h"
+#include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/Reorder.h"
 #include "runtime/kernels/SgdUpdate.h"
@@ -350,6 +352,21 @@ std::map<std::string, Maker> otherMakers() {
              FIELD(sumStrides);
          return made<ReduceSum>(
              d, f, CALL { k(r, p[0], p[1], add); });
+       }},
+      {"Reduce",
+       [](auto &c, auto &d) {
+         ReduceFields f;
+         FieldReader{c} FIELD(keptShape) FIELD(keptStrides) FIELD(operation) FIELD(reducedShape)
+             FIELD(reducedStrides);
+         return made<Reduce>(
+             d, f, CALL { k(r, p[0], p[1]); });
+       }},
+      {"CumulativeSum",
+       [](auto &c, auto &d) {
+         CumulativeSumFields f;
+         FieldReader{c} FIELD(exclusive) FIELD(inner) FIELD(outer) FIELD(reverse) FIELD(size);
+         return made<CumulativeSum>(
+             d, f, CALL { k(r, p[0], p[1]); });
        }},
       {"SgdUpdate",
        [](auto &c, auto &d) {

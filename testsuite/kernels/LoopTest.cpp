@@ -1,3 +1,4 @@
+#include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/Elementwise.h"
 #include "runtime/kernels/Random.h"
 
@@ -52,6 +53,19 @@ TEST(Loops, OtherElementTypes) {
       run, 10, [](float u) -> bool { return u > 2; }, c.data(), b.data());
   EXPECT_EQ(b[9], 3);
   EXPECT_EQ(c[9], 1);
+}
+
+TEST(Kernels, ArgMaxTakesFirstOrLastAndNaN) {
+  const float nan = NAN;
+  // [2, 4, 2] along axis 1
+  std::vector<float> x = {1, 5, 3, 2, 3, 5, 0, 4, 7, 1, nan, 1, 9, 1, nan, 1};
+  std::vector<int64_t> y(4);
+  ArgMaxFields fields{.inner = 2, .last = 0, .outer = 2, .size = 4};
+  ArgMax(Device{2, 0}, fields)(runtime::Run(), x.data(), y.data());
+  EXPECT_EQ(y, (std::vector<int64_t>{1, 0, 1, 0}));
+  fields.last = 1;
+  ArgMax(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
+  EXPECT_EQ(y, (std::vector<int64_t>{2, 2, 3, 3}));
 }
 
 TEST(Random, IsTheCompilersFunction) {

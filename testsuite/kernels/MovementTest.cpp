@@ -24,8 +24,27 @@ TEST(Kernels, Reduction) {
   UnitValue x = columns.operand({33, 50});
   columns.node("ReduceSum", {x, columns.constant(Tensor::vector({0}))}, {{"keepdims", int64_t(0)}});
   columns.check();
-  mean.node("ReduceMean", {mean.operand({4, 5, 6})}, {{"axes", std::vector<int64_t>{1, 2}}});
+  mean.node("ReduceMean", {mean.operand({4, 5, 6}), mean.constant(Tensor::vector({1, 2}))});
   mean.check();
+}
+
+TEST(Kernels, MaximaProductsAndSums) {
+  for (const char *op : {"ReduceMax", "ReduceProd"})
+    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}}) {
+      UnitCase unit;
+      UnitValue x = unit.operand({2, 3, 4, 5}, 0.5, 1.5);
+      unit.node(op, {x, unit.constant(Tensor::vector(axes))});
+      unit.check();
+    }
+  for (int64_t reverse : {0, 1})
+    for (int64_t exclusive : {0, 1})
+      for (int64_t axis : {0, 1, -1}) {
+        UnitCase unit;
+        UnitValue x = unit.operand({4, 3, 50});
+        unit.node("CumSum", {x, unit.constant(Tensor::scalar(ElementType::i64, axis))},
+                  {{"reverse", reverse}, {"exclusive", exclusive}});
+        unit.check();
+      }
 }
 
 /// Large enough for threads, which must not show in the bits.

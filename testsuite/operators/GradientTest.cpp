@@ -25,6 +25,27 @@ TEST(Gradient, Activations) {
                  {0}});
 }
 
+TEST(Gradient, SmoothFunctions) {
+  Draw draw;
+  for (const char *op : {"Softplus", "Softsign", "Mish", "Gelu", "FastGelu", "Sin", "Cos", "Tan",
+                         "Atan", "Sinh", "Cosh", "Asinh"})
+    for (Shape shape : {Shape{2, 3, 4}, Shape{}})
+      checkGradient(unary(op, draw.distinct(shape)));
+  for (const char *op : {"Asin", "Acos", "Atanh"})
+    checkGradient(unary(op, draw.reals({3, 4}, -0.9, 0.9)));
+  checkGradient(unary("Acosh", draw.reals({3, 4}, 1.2, 4)));
+  for (const char *op : {"Elu", "Celu", "ThresholdedRelu"})
+    checkGradient(unary(op, draw.distinct({4, 5}), {{"alpha", 0.7}}));
+  checkGradient(unary("Selu", draw.distinct({4, 5}), {{"alpha", 1.6}, {"gamma", 1.1}}));
+  for (Shape slope : {Shape{3, 1}, Shape{1}, Shape{2, 3, 4}})
+    checkGradient({"PRelu", {}, {draw.distinct({2, 3, 4}), draw.reals(slope)}, {0, 1}});
+  for (const char *op : {"Min", "Max"})
+    checkGradient({op,
+                   {},
+                   {draw.distinct({2, 3}), draw.reals({3}, -0.3, 0.3), draw.reals({2, 1})},
+                   {0, 1, 2}});
+}
+
 TEST(Gradient, ArithmeticBroadcasts) {
   Draw draw;
   const std::pair<Shape, Shape> shapes[] = {
@@ -204,11 +225,40 @@ TEST(Gradient, Reductions) {
       checkGradient(
           {"ReduceSum", {{"keepdims", keep}}, {draw.reals({2, 3, 4}), Tensor::vector(axes)}, {0}});
       checkGradient(
-          unary("ReduceMean", draw.reals({2, 3, 4}), {{"axes", axes}, {"keepdims", keep}}));
+          {"ReduceMean", {{"keepdims", keep}}, {draw.reals({2, 3, 4}), Tensor::vector(axes)}, {0}});
+      checkGradient({"ReduceMax",
+                     {{"keepdims", keep}},
+                     {draw.distinct({2, 3, 4}), Tensor::vector(axes)},
+                     {0}});
     }
     checkGradient(unary("ReduceSum", draw.reals({2, 3}), {{"keepdims", keep}}));
     checkGradient(unary("ReduceMean", draw.reals({2, 3}), {{"keepdims", keep}}));
   }
+}
+
+TEST(Gradient, CumulativeSums) {
+  Draw draw;
+  for (int64_t reverse : {0, 1})
+    for (int64_t exclusive : {0, 1})
+      for (int64_t axis : {0, 1, -1})
+        checkGradient({"CumSum",
+                       {{"reverse", reverse}, {"exclusive", exclusive}},
+                       {draw.reals({2, 3, 4}), Tensor::scalar(ElementType::i64, axis)},
+                       {0}});
+}
+
+/// Equal extremes share the gradient: 12 over two of them.
+TEST(Gradient, EqualExtremesShare) {
+  Case test{"ReduceMax", {}, {Tensor{{ElementType::f64, {4}}, {3, 1, 3, 2}}}, {0}};
+  EagerGradientBuilder builder(test, run(test), Tensor{{ElementType::f64, {1}}, {12}});
+  findOperator("ReduceMax")->differentiate(builder);
+  EXPECT_EQ(builder.gradient(0)->data, (std::vector<double>{6, 0, 6, 0}));
+  Tensor value = Tensor::scalar(ElementType::f64, 5);
+  Case both{"Min", {}, {value, value}, {0, 1}};
+  EagerGradientBuilder shared(both, run(both), Tensor::scalar(ElementType::f64, 12));
+  findOperator("Min")->differentiate(shared);
+  EXPECT_EQ(shared.gradient(0)->data[0], 6);
+  EXPECT_EQ(shared.gradient(1)->data[0], 6);
 }
 
 TEST(Gradient, Softmax) {
@@ -254,21 +304,35 @@ TEST(Gradient, PairLosses) {
 /// Every differentiable operator appears in this file: a rule without a test would be a belief.
 TEST(Gradient, EveryRuleIsTested) {
   const std::set<std::string_view> tested = {"Abs",
+                                             "Acos",
+                                             "Acosh",
                                              "Add",
+                                             "Asin",
+                                             "Asinh",
+                                             "Atan",
+                                             "Atanh",
                                              "AveragePool",
                                              "BatchNormInternal",
+                                             "BatchNormalization",
                                              "BinaryCrossEntropyWithLogits",
                                              "Cast",
+                                             "Celu",
                                              "Clip",
                                              "Concat",
                                              "Conv",
+                                             "Cos",
+                                             "Cosh",
+                                             "CumSum",
                                              "Div",
                                              "Dropout",
+                                             "Elu",
                                              "Erf",
                                              "Exp",
                                              "Expand",
+                                             "FastGelu",
                                              "Flatten",
                                              "Gather",
+                                             "Gelu",
                                              "Gemm",
                                              "GlobalAveragePool",
                                              "HardSigmoid",
@@ -280,35 +344,46 @@ TEST(Gradient, EveryRuleIsTested) {
                                              "Log",
                                              "LogSoftmax",
                                              "MatMul",
+                                             "Max",
                                              "MaxPool",
                                              "MeanAbsoluteError",
                                              "MeanSquaredError",
+                                             "Min",
+                                             "Mish",
                                              "Mul",
                                              "Neg",
                                              "NegativeLogLikelihoodLoss",
+                                             "PRelu",
                                              "Pad",
                                              "Pow",
                                              "Reciprocal",
+                                             "ReduceMax",
                                              "ReduceMean",
                                              "ReduceSum",
                                              "Relu",
                                              "Reorder",
                                              "Reshape",
+                                             "Selu",
                                              "Sigmoid",
+                                             "Sin",
+                                             "Sinh",
                                              "Slice",
                                              "Softmax",
                                              "SoftmaxCrossEntropyLoss",
+                                             "Softplus",
+                                             "Softsign",
                                              "Split",
                                              "Sqrt",
                                              "Squeeze",
                                              "Sub",
                                              "Sum",
+                                             "Tan",
                                              "Tanh",
+                                             "ThresholdedRelu",
                                              "Transpose",
                                              "Trilu",
                                              "Unsqueeze",
-                                             "Where",
-                                             "BatchNormalization"};
+                                             "Where"};
   for (const Operator *op : allOperators())
     EXPECT_EQ(op->differentiate != nullptr, tested.contains(op->name)) << op->name;
 }

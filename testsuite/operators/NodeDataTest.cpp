@@ -19,6 +19,9 @@ static const std::map<std::string, std::string> kOtherwise = {
     {"test_training_dropout", "NumPy's random numbers"},
     {"test_cast_", "rounding and strings: values are doubles here"},
     {"test_castlike_", "expands to casts"},
+    {"test_hannwindow", "its expected values are made with a pi of 3.1415"},
+    {"test_hammingwindow", "its expected values are made with a pi of 3.1415"},
+    {"test_blackmanwindow", "its expected values are made with a pi of 3.1415"},
 };
 
 static bool isOtherwise(const std::string &name) {
@@ -120,7 +123,7 @@ static void runFolder(const std::string &kind, int least) {
   EXPECT_GE(ran, least);
 }
 
-TEST(NodeData, Node) { runFolder("node", 405); }
-TEST(NodeData, PytorchConverted) { runFolder("pytorch-converted", 2); }
+TEST(NodeData, Node) { runFolder("node", 540); }
+TEST(NodeData, PytorchConverted) { runFolder("pytorch-converted", 7); }
 
 } // namespace pdc::test

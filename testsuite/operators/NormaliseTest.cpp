@@ -48,6 +48,30 @@ TEST(Normalise, AttributesBecomeInputs) {
   EXPECT_EQ(sum.node.inputs, (Names{"in0", "constant0"}));
 }
 
+/// Opsets 18 to 21.
+TEST(Normalise, NewerForms) {
+  Imported mean("ReduceMean", {{"axes", Integers{1}}});
+  normaliseNode(mean.node, 13);
+  EXPECT_EQ(mean.node.inputs, (Names{"in0", "constant0"}));
+  Imported newer("ReduceMean", {}, 2);
+  normaliseNode(newer.node, 18);
+  EXPECT_EQ(newer.node.inputs, (Names{"in0", "in1"}));
+  Imported pad("Pad", {{"mode", std::string("constant")}}, 4);
+  EXPECT_THROW(normaliseNode(pad.node, 19), Error);
+  Imported cast("Cast", {{"to", int64_t(1)}, {"saturate", int64_t(0)}});
+  normaliseNode(cast.node, 19);
+  EXPECT_FALSE(cast.node.attributes.has("saturate"));
+  Imported gelu("Gelu", {{"approximate", std::string("tanh")}});
+  normaliseNode(gelu.node, 20);
+  EXPECT_EQ(gelu.node.op, "FastGelu");
+  Imported wrap("Pad", {{"mode", std::string("wrap")}}, 2);
+  EXPECT_THROW(normaliseNode(wrap.node, 19), Error);
+  Imported holes("AveragePool", {{"dilations", Integers{2, 1}}});
+  EXPECT_THROW(normaliseNode(holes.node, 19), Error);
+  Imported future("Relu", {});
+  EXPECT_THROW(normaliseNode(future.node, 22), Error);
+}
+
 TEST(Normalise, Clip) {
   Imported old("Clip", {{"max", 6.0}});
   normaliseNode(old.node, 7);
@@ -130,9 +154,9 @@ static std::string refusal(std::string op, int opset) {
 TEST(Normalise, RefusesByNameOperatorAndOpset) {
   std::string unknown = refusal("Einsum", 13);
   EXPECT_TRUE(unknown.starts_with(
-      "node 'n' (Einsum, opset 13): this operator is not supported; supported are Abs, Add, "));
+      "node 'n' (Einsum, opset 13): this operator is not supported; supported are Abs, Acos, "));
   EXPECT_EQ(unknown.find("ConvInputGrad"), std::string::npos);
-  EXPECT_EQ(refusal("Conv", 18), "node 'n' (Conv, opset 18): supported from opset 7 to 17; export "
+  EXPECT_EQ(refusal("Conv", 22), "node 'n' (Conv, opset 22): supported from opset 7 to 21; export "
                                  "the model again with one of these");
   EXPECT_NE(refusal("ConvInputGrad", 13), "");
   EXPECT_NE(refusal("Erf", 8), "");
