@@ -137,18 +137,20 @@ std::vector<LoopOperand> loopOperands(ir::UnitOp unit, ArrayRef<std::string> nam
 
 /// `[lr = *lr](float w, float g)`, on two lines where one is too short.
 static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const std::string &closing,
-                                        unsigned base) {
+                                        unsigned base, LoopPlace place) {
   std::vector<std::string> captures, parameters, lines;
   for (const LoopOperand &operand : operands)
-    if (operand.isCaptured)
+    if (operand.isCaptured && place == LoopPlace::host)
       captures.push_back(operand.name + " = *" + operand.name);
     else
       parameters.push_back(elementTypeText(operand.type) + " " + operand.name);
-  std::string head = "[" + llvm::join(captures, ", ") + "](" + llvm::join(parameters, ", ") + ")";
+  std::string function = place == LoopPlace::host ? "]" : "] __device__";
+  std::string head =
+      "[" + llvm::join(captures, ", ") + function + "(" + llvm::join(parameters, ", ") + ")";
   if (base + head.size() + closing.size() <= 100)
     return {head + closing};
-  std::string text =
-      listText("[", captures, "]", base) + "\n" + listText("(", parameters, ")" + closing, base);
+  std::string text = listText("[", captures, function, base) + "\n" +
+                     listText("(", parameters, ")" + closing, base);
   for (StringRef line : llvm::split(text, '\n'))
     lines.push_back(line.str());
   return lines;
@@ -175,7 +177,8 @@ static void addStatement(std::vector<std::string> &lines, const std::string &sta
   lines.push_back(line);
 }
 
-std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base) {
+std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base,
+                                  LoopPlace place) {
   BodyText body(unit, names);
   std::vector<std::string> results;
   for (Value value : cast<ir::YieldOp>(unit.getBody().front().getTerminator()).getValues())
@@ -185,10 +188,11 @@ std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, 
       isSingle ? results[0] : runtime_names::kResults + ("(" + llvm::join(results, ", ")) + ")";
   std::string type = isSingle ? " -> " + elementTypeText(unit.getResult(0).getType()) : "";
   std::vector<LoopOperand> operands = loopOperands(unit, names);
-  std::vector<std::string> lines = opening(operands, type + " { return " + value + "; }", base);
+  std::vector<std::string> lines =
+      opening(operands, type + " { return " + value + "; }", base, place);
   if (body.lines.empty() && lines.size() == 1)
     return lines;
-  lines = opening(operands, type + " {", base);
+  lines = opening(operands, type + " {", base, place);
   for (const std::string &statement : body.lines)
     addStatement(lines, statement, 2, base);
   addStatement(lines, "return " + value + ";", 2, base);

@@ -20,11 +20,15 @@ struct LoopOperand {
 /// absent is left out.
 std::vector<LoopOperand> loopOperands(ir::UnitOp unit, llvm::ArrayRef<std::string> names);
 
+/// Where a loop's lambda runs. On a device single numbers are parameters like the others: they lie
+/// in the device's memory.
+enum class LoopPlace : uint8_t { host, device };
+
 /// The lambda of an elementwise unit, line by line: it takes one element of each operand and
 /// returns those of the results. The expressions come from the operators' own rows. Lines are
 /// broken at spaces when `base` columns and they are longer than 100.
-std::vector<std::string> loopBody(ir::UnitOp unit, llvm::ArrayRef<std::string> names,
-                                  unsigned base);
+std::vector<std::string> loopBody(ir::UnitOp unit, llvm::ArrayRef<std::string> names, unsigned base,
+                                  LoopPlace place = LoopPlace::host);
 
 /// `expression` of an operator's row with its operands and attributes put in.
 std::string substitute(llvm::StringRef expression, llvm::ArrayRef<std::string> operands,

@@ -83,14 +83,20 @@ static void printHead(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &
      << '\n';
 }
 
-static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program) {
+static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program, const DeviceLoops *loops) {
   os << "#include \"" << names::kProgramHeader << "\"\n";
-  for (const std::string &kernel : kernelClasses(program))
-    os << "#include \"" << names::kKernelFolder << kernel << ".h\"\n";
+  if (loops)
+    os << "#include \"" << names::kCudaDevice << "\"\n#include \"" << names::kCudaKernels << "\"\n";
+  else
+    for (const std::string &kernel : kernelClasses(program))
+      os << "#include \"" << names::kKernelFolder << kernel << ".h\"\n";
   if (isMeasured(program))
     os << "#include \"" << names::kUnitTimesHeader << "\"\n";
   os << "\n#include <array>\n#include <cmath>\n#include <limits>\n\n"
-     << "using namespace " << names::kNamespace << ";\n\nnamespace {\n\n";
+     << "using namespace " << names::kNamespace << ";\n\n";
+  if (loops && !loops->empty())
+    os << loops->declarations();
+  os << "namespace {\n\n";
 }
 
 static void printCreateTasks(llvm::raw_ostream &os, ir::ProgramOp program) {
@@ -145,6 +151,8 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("stages", "kStages");
   field("createTasks", "createTasks");
   field("secondsPerMinibatch", doubleLiteral(plan.secondsPerMinibatch));
+  if (isForCuda(plan))
+    field("device", names::kCudaSupport);
   os << "  };\n}\nconstexpr Program kPrograms[] = {\n";
   for (int64_t rank : program.getRanks())
     os << formatv("    onRank({0}, {1},\n           {2}),\n", rank,
@@ -153,18 +161,34 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   os << "};\n\n} // namespace\n\n";
 }
 
-std::string printProgram(ir::ProgramOp program, const Plan &plan, const std::string &hash) {
+/// The stages' classes; `loops` takes those loops that run elsewhere.
+static std::string stageClasses(ir::ProgramOp program, DeviceLoops *loops) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  raw_indented_ostream os(stream);
+  for (auto stage : program.getBody().getOps<ir::StageOp>())
+    printStageClass(os, stage, loops);
+  os.flush();
+  return text;
+}
+
+bool isForCuda(const Plan &plan) { return plan.device == "cuda"; }
+
+ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::string &hash) {
+  int number = programNumber(program);
+  DeviceLoops deviceLoops(number);
+  DeviceLoops *loops = isForCuda(plan) ? &deviceLoops : nullptr;
+  std::string classes = stageClasses(program, loops);
   std::string text;
   llvm::raw_string_ostream stream(text);
   raw_indented_ostream os(stream);
   std::vector<TransferRow> transfers = transferRows(program);
   // 1. What it is and where everything lies.
   printHead(os, program, plan);
-  printIncludes(os, program);
+  printIncludes(os, program, loops);
   Places(program).print(os);
   // 2. What is computed.
-  for (auto stage : program.getBody().getOps<ir::StageOp>())
-    printStageClass(os, stage);
+  os << classes;
   // 3. When, and what goes where.
   printRegions(os, program);
   printMemories(os, program);
@@ -173,12 +197,13 @@ std::string printProgram(ir::ProgramOp program, const Plan &plan, const std::str
   printStages(os, program, plan);
   printCreateTasks(os, program);
   printProgramRecord(os, program, plan, hash, !transfers.empty());
-  int number = programNumber(program);
   os << formatv("/// What {0} {1}.\nPrograms stage_{2}() {{ return {{kPrograms, {3}}; }\n",
                 rankNames(program), program.getRanks().size() > 1 ? "run" : "runs", number,
                 program.getRanks().size());
   os.flush();
-  return text;
+  if (deviceLoops.empty())
+    return {text, ""};
+  return {text, deviceLoops.source(formatv("stage_{0}.cpp", number).str())};
 }
 
 } // namespace pdc

@@ -45,7 +45,8 @@ namespace {
 /// Prints one task. Each tensor gets a local pointer where it is first used.
 class TaskPrinter {
 public:
-  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task) : os(os), task(task) {}
+  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops)
+      : os(os), task(task), loops(loops) {}
 
   void print() {
     if (isMeasured(task))
@@ -213,25 +214,13 @@ private:
 
   raw_indented_ostream &os;
   ir::TaskOp task;
+  DeviceLoops *loops;
   llvm::DenseMap<Value, Pointer> pointers;
   std::map<std::string, std::string> declarations;
   bool isFirst = true;
 };
 
 } // namespace
-
-static ArrayRef<int64_t> fieldOf(ir::UnitOp unit, StringRef name) {
-  auto field = unit.getKernel()->getFields().getAs<DenseI64ArrayAttr>(name);
-  if (!field)
-    throw Error(
-        formatv("the loop of unit {0} has no field '{1}'", commentText(unit.getName()), name));
-  return field;
-}
-
-/// `<2, 0, 1>`
-static std::string templateList(ArrayRef<int64_t> values) {
-  return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
-}
 
 /// An operand of a broadcasting loop with its strides.
 static std::string strided(ir::UnitOp unit, const LoopOperand &operand) {
@@ -242,10 +231,10 @@ static std::string strided(ir::UnitOp unit, const LoopOperand &operand) {
 
 void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
-  int64_t bytes = requireHome(unit, 0).getBytes();
-  int64_t count = bytes / bytesPerElement(toTensorType(unit.getResult(0).getType()).element);
+  if (loops)
+    return printWithComment(loops->call(unit, operands, results, kIndent), nodeNames(unit));
   std::string lead = isBroadcast(unit) ? names::kBroadcast : names::kElementwise;
-  std::string walked = std::to_string(count);
+  std::string walked = std::to_string(loopElements(unit));
   if (isBroadcast(unit))
     walked = names::kExtents + templateList(fieldOf(unit, "extents")) + "()";
   os << lead << "(run, " << walked << ", // " << nodeNames(unit) << '\n';
@@ -270,7 +259,8 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
   std::string pointer =
       formatv("run.{0}({1})", names::kFixed, Places::spell(home.getRegion(), name));
   int64_t count = home.getBytes() / bytesPerElement(toTensorType(sum.getType()).element);
-  printWithComment(listText((StringRef(names::kAccumulate) + "(").str(),
+  std::string function = std::string(loops ? names::kCudaPrefix : "") + names::kAccumulate;
+  printWithComment(listText(function + "(",
                             {"run", std::to_string(count), pointer, value, names::kAddFlag}, ");",
                             kIndent),
                    commentText(sum.getSymName()));
@@ -305,7 +295,7 @@ static StringRef taskFunction(ir::Phase phase) {
   throw Error("unknown phase");
 }
 
-static void printTask(raw_indented_ostream &os, ir::TaskOp task) {
+static void printTask(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops) {
   StringRef function = taskFunction(task.getPhase());
   bool isEmpty = !llvm::any_of(task.getBody().front(),
                                [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
@@ -315,23 +305,24 @@ static void printTask(raw_indented_ostream &os, ir::TaskOp task) {
   }
   os << "void " << function << "(const Run &run) override {\n";
   os.indent();
-  TaskPrinter(os, task).print();
+  TaskPrinter(os, task, loops).print();
   os.unindent();
   os << "}\n\n";
 }
 
-void printStageClass(raw_indented_ostream &os, ir::StageOp stage) {
+void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops) {
   std::vector<KernelMember> kernels = kernelMembers(stage);
   os << "class " << stageClass(stage) << " final : public Tasks {\npublic:\n";
   os.indent();
   printConstructor(os, stageClass(stage), kernels);
   for (auto task : stage.getBody().getOps<ir::TaskOp>())
-    printTask(os, task);
+    printTask(os, task, loops);
   os.unindent();
   os << "private:\n";
   os.indent();
   for (const KernelMember &member : kernels)
-    os << member.kernel.getName() << ' ' << member.name << "_; // " << member.nodes << '\n';
+    os << (loops ? names::kCudaPrefix : "") << member.kernel.getName() << ' ' << member.name
+       << "_; // " << member.nodes << '\n';
   os.unindent();
   os << "};\n\n";
 }

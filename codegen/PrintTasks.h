@@ -1,5 +1,6 @@
 #pragma once
 
+#include "codegen/DeviceLoops.h"
 #include "compiler/ir/Pdc.h"
 
 #include "mlir/Support/IndentedOstream.h"
@@ -10,7 +11,8 @@
 namespace pdc {
 
 /// The class `StageK` of one stage: its tasks with one line per unit, its kernels as members.
-void printStageClass(mlir::raw_indented_ostream &os, ir::StageOp stage);
+/// `loops` takes the loops of a program for a GPU; null: the CPU, whose loops stand where they run.
+void printStageClass(mlir::raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops);
 
 /// A unit or accumulate with this integer attribute is followed by a call that records its time
 /// under that number.

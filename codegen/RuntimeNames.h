@@ -23,6 +23,18 @@ inline constexpr const char kStrided[] = "strided";
 inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
 
+/// CUDA: one header has all kernels, which have their own namespace; the loops' header is for .cu
+/// files.
+inline constexpr const char kCudaKernels[] = "runtime/cuda/Kernels.h";
+inline constexpr const char kCudaDevice[] = "runtime/cuda/CudaAccelerator.h";
+inline constexpr const char kCudaLoops[] = "runtime/cuda/Loop.h";
+inline constexpr const char kCudaNamespace[] = "pdc::runtime::cuda";
+inline constexpr const char kCudaPrefix[] = "cuda::";
+inline constexpr const char kCudaSupport[] = "&cuda::support";
+inline constexpr const char kCudaLoop[] = "loop";
+inline constexpr const char kCudaInto[] = "into";
+inline constexpr const char kCudaNumber[] = "number";
+
 /// What a measured program calls when a task begins and when a unit of it ends.
 inline constexpr const char kUnitTimesHeader[] = "runtime/UnitTimes.h";
 inline constexpr const char kBeginTask[] = "pdc::runtime::unitTimes.begin();";

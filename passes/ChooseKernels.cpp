@@ -99,7 +99,8 @@ struct ChooseKernels : pdc::impl::ChooseKernelsBase<ChooseKernels> {
 private:
   /// @train first: its forward pass decides the layouts of weights.
   LogicalResult run() {
-    DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth)};
+    DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth),
+                          deviceKind(device)};
     LayoutChanges layouts(getOperation(), options);
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))

@@ -75,7 +75,8 @@ def PlaceConstants : Pass<"place-constants", "::mlir::ModuleOp"> {
 class DevicePass<string name> : Pass<name, "::mlir::ModuleOp"> {
   let options = [Option<"exact", "exact", "bool", "false", "only kernels that keep their bits">,
                  Option<"threads", "threads", "int", "1", "CPU threads per rank">,
-                 Option<"vectorWidth", "vector-width", "int", "16", "floats per vector register">];
+                 Option<"vectorWidth", "vector-width", "int", "16", "floats per vector register">,
+                 Option<"device", "device", "std::string", "\"cpu\"", "cpu or cuda">];
 }
 
 def FormUnits : DevicePass<"form-units"> {

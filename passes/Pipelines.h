@@ -18,7 +18,8 @@ struct GraphOptions {
   bool exact = false;
   int threads = 1;
   int vectorWidth = 16;
-  /// Row of the device table, and a profile.json with measured seconds (or none).
+  /// `cpu` or `cuda`: patterns, and a row of the device table; and a profile.json with measured
+  /// seconds (or none).
   std::string device = "cpu";
   std::string profile;
 };

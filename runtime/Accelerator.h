@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -9,6 +10,7 @@ namespace pdc::runtime {
 
 class Control;
 class Transport;
+struct Program;
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
 /// into a queue and run in its order, later; nothing but `read` waits for them.
@@ -42,6 +44,9 @@ public:
   /// `done`.
   virtual void copy(std::byte *to, const std::byte *from, int64_t bytes,
                     std::span<const Mark> after, std::span<const Mark> done) = 0;
+
+  /// Called again and again while `read` waits, with the seconds it has waited; may throw.
+  std::function<void(double waited)> whileWaiting;
 };
 
 /// What a program needs of the kind of device it was compiled for; programs for the CPU have none.
@@ -51,7 +56,8 @@ struct DeviceSupport {
   /// Error where there is none.
   std::unique_ptr<Accelerator> (*open)(int local);
   /// The transport between the devices of different processes. Collective.
-  std::unique_ptr<Transport> (*connect)(Accelerator &accelerator, Control &control);
+  std::unique_ptr<Transport> (*connect)(Accelerator &accelerator, Control &control,
+                                        const Program &program);
 };
 
 } // namespace pdc::runtime

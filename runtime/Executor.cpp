@@ -157,8 +157,10 @@ void Executor::postGroup(std::span<const Step> rows, int64_t base) {
     uint64_t drawn = (options.delaySeed + groups * 1000003 + program.rank) * 0x9E3779B97F4A7C15;
     std::this_thread::sleep_for(std::chrono::microseconds((drawn >> 40) % 300));
   }
+  transport.beginGroup();
   postAll(rows, base, StepKind::send);
   postAll(rows, base, StepKind::receive);
+  transport.endGroup();
   ++groups;
   if (options.rendezvous)
     finishTransfers();

@@ -1,16 +1,21 @@
 #include "runtime/Main.h"
 #include "runtime/Error.h"
 #include "runtime/Trainer.h"
-#include "runtime/kernels/Processor.h"
 
 #include <algorithm>
+#include <charconv>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <thread>
 #include <unistd.h>
 
 #ifdef _OPENMP
 #include <omp.h>
+#endif
+#ifdef PDC_RUNTIME_PROCESSOR
+#include "runtime/kernels/Processor.h"
 #endif
 
 namespace pdc::runtime {
@@ -48,8 +53,24 @@ static void onSignal(int signal) {
 
 static int stoppedCode() { return launched ? 0 : 128 + (stopSignal ? int(stopSignal) : SIGTERM); }
 
-static std::unique_ptr<Accelerator> openAccelerator(const Program &program, int local) {
-  return program.device ? program.device->open(local) : nullptr;
+/// The device of a rank that is number `local` on its host; while the rank waits for it, failures
+/// of others and the timeout are seen. Null on the CPU.
+static std::unique_ptr<Accelerator> openAccelerator(const Program &program, int local,
+                                                    Control &control) {
+  if (!program.device)
+    return nullptr;
+  std::unique_ptr<Accelerator> accelerator = program.device->open(local);
+  accelerator->whileWaiting = [&control, rank = program.rank](double waited) {
+    control.check();
+    if (waited < control.timeout)
+      return;
+    std::ostringstream why;
+    why << "nothing moves: rank " << rank << " waits for its GPU longer than " << control.timeout
+        << " s (--timeout)";
+    control.fail(why.str(), true);
+    control.check();
+  };
+  return accelerator;
 }
 
 static std::unique_ptr<Trainer> makeTrainer(const Program &program, const Options &options,
@@ -69,22 +90,20 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   int ranks = int(programs.size());
   LocalNetwork network(ranks);
   LocalControlPlane plane(ranks);
-  std::vector<std::unique_ptr<Accelerator>> accelerators;
-  std::vector<std::unique_ptr<Transport>> endpoints;
+  std::vector<std::unique_ptr<Accelerator>> accelerators(ranks);
+  std::vector<std::unique_ptr<Transport>> endpoints(ranks);
   std::vector<std::thread> threads;
   std::vector<std::string> errors(ranks);
   std::atomic<bool> stopped = false, early = false;
   speaks = true;
-  for (int rank = 0; rank < ranks; ++rank) {
-    accelerators.push_back(openAccelerator(*programs[rank], rank));
-    endpoints.push_back(network.endpoint(rank, accelerators[rank].get()));
-  }
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       Control &control = plane.of(rank);
       if (options.timeout > 0)
         control.timeout = options.timeout;
       try {
+        accelerators[rank] = openAccelerator(*programs[rank], rank, control);
+        endpoints[rank] = network.endpoint(rank, accelerators[rank].get());
         if (!makeTrainer(*programs[rank], options, *endpoints[rank], control,
                          accelerators[rank].get())
                  ->run())
@@ -111,6 +130,34 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   return stopped ? stoppedCode() : 0;
 }
 
+/// One rank of several processes, as its environment says: as torchrun sets it, Open MPI or SLURM.
+struct RankPlace {
+  int rank, ranks, local;
+};
+
+static std::optional<int> numberFrom(std::initializer_list<const char *> variables) {
+  for (const char *variable : variables)
+    if (const char *text = std::getenv(variable)) {
+      int value = 0;
+      const char *end = text + std::strlen(text);
+      auto [rest, problem] = std::from_chars(text, end, value);
+      if (problem != std::errc() || rest != end || value < 0)
+        throw Error(variable, " is '", text, "', expected a number");
+      return value;
+    }
+  return std::nullopt;
+}
+
+static std::optional<RankPlace> placeFromEnvironment() {
+  std::optional<int> rank = numberFrom({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"});
+  std::optional<int> ranks = numberFrom({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
+  std::optional<int> local =
+      numberFrom({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"});
+  if (!rank || !ranks)
+    return std::nullopt;
+  return RankPlace{*rank, *ranks, local.value_or(*rank)};
+}
+
 static const Program &programOf(int rank, int ranks, std::span<const Program *const> programs) {
   if (ranks != programs[0]->ranks)
     throw Error("started as ", ranks, " processes; the plan has ", programs[0]->ranks,
@@ -124,29 +171,67 @@ static const Program &programOf(int rank, int ranks, std::span<const Program *co
       "the stage has replicas");
 }
 
-/// One rank. After an error MPI and the arena are left as they are: to finalise would wait for the
-/// others, who may still read what this rank sends.
+/// The end of a rank of several processes. The transport and the arena are left as they are: to
+/// finalise would wait for the others, who may still read what this rank sends.
+[[noreturn]] static void leave(const std::exception &error, Control *control, int rank) {
+  if (!control && (!stopSignal || rank == 0))
+    tell(error.what());
+  else if (control && !control->failed())
+    control->fail(error.what());
+  std::fflush(nullptr);
+  // Rank 0's report must be out before a launcher sees the first rank go.
+  if (rank != 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::_Exit(stopSignal && !(control && control->running) ? 128 + stopSignal : 1);
+}
+
+static Seconds startTimeout(const Options &options) {
+  return options.timeout > 0 ? options.timeout : 600;
+}
+
 static int runMpi(std::span<const Program *const> programs, const Options &options) {
+  if (programs[0]->device)
+    throw Error("--transport mpi moves the memory of CPUs, and these programs are for ",
+                programs[0]->device->name, "; use local or nccl");
   std::unique_ptr<Transport> transport = makeMpiTransport();
   std::unique_ptr<Control> control;
   std::unique_ptr<Trainer> trainer;
   speaks = transport->rank() == 0;
   try {
-    control = connectRanks(transport->rank(), transport->ranks(), true,
-                           options.timeout > 0 ? options.timeout : 600);
+    control = connectRanks(transport->rank(), transport->ranks(), true, startTimeout(options));
     trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs), options,
                           *transport, *control, nullptr);
     return trainer->run() ? 0 : stoppedCode();
   } catch (const std::exception &error) {
-    if (!control && (!stopSignal || transport->rank() == 0))
-      tell(error.what());
-    else if (control && !control->failed())
-      control->fail(error.what());
-    std::fflush(nullptr);
-    // Rank 0's report must be out before a launcher sees the first rank go.
-    if (transport->rank() != 0)
-      std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    std::_Exit(stopSignal && !(control && control->running) ? 128 + stopSignal : 1);
+    leave(error, control.get(), transport->rank());
+  }
+}
+
+/// One process per device.
+static int runNccl(std::span<const Program *const> programs, const Options &options) {
+  std::optional<RankPlace> place = placeFromEnvironment();
+  if (!programs[0]->device)
+    throw Error(
+        "--transport nccl moves the memory of GPUs, and these programs are for the CPU; use "
+        "local or mpi");
+  if (!place)
+    throw Error("--transport nccl: this process does not know its rank; start one per GPU with "
+                "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, as torchrun does");
+  std::unique_ptr<Control> control;
+  std::unique_ptr<Accelerator> accelerator;
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Trainer> trainer;
+  speaks = place->rank == 0;
+  try {
+    const Program &program = programOf(place->rank, place->ranks, programs);
+    control = connectRanks(place->rank, place->ranks, false, startTimeout(options));
+    control->timeout = startTimeout(options);
+    accelerator = openAccelerator(program, place->local, *control);
+    transport = program.device->connect(*accelerator, *control, program);
+    trainer = makeTrainer(program, options, *transport, *control, accelerator.get());
+    return trainer->run() ? 0 : stoppedCode();
+  } catch (const std::exception &error) {
+    leave(error, control.get(), place->rank);
   }
 }
 
@@ -168,7 +253,9 @@ static void requireWritable(const Options &options) {
 }
 
 static int runPrograms(std::span<const Program *const> programs, const Options &options) {
+#ifdef PDC_RUNTIME_PROCESSOR
   requireProcessor();
+#endif
   requireWritable(options);
   for (const Program *program : programs)
     check(*program);
@@ -179,10 +266,13 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
   }
   for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2})
     std::signal(signal, onSignal);
-  bool mpi =
-      options.transport == "mpi" ||
-      (options.transport.empty() && (startedByMpi() || int(programs.size()) < programs[0]->ranks));
-  return mpi ? runMpi(programs, options) : runLocal(programs, options);
+  bool isPart = startedByMpi() || int(programs.size()) < programs[0]->ranks;
+  std::string transport = options.transport;
+  if (transport.empty())
+    transport = !isPart ? "local" : programs[0]->device ? "nccl" : "mpi";
+  return transport == "local"  ? runLocal(programs, options)
+         : transport == "nccl" ? runNccl(programs, options)
+                               : runMpi(programs, options);
 }
 
 int main(int argc, char **argv, std::span<const Programs> sources) {

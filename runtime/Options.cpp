@@ -89,8 +89,8 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--epochs", options.epochs, "passes over the data (1)")->check(wholeNumber(1));
   app.add_option("--steps", options.steps, "updates in all, instead of --epochs")
       ->check(wholeNumber(1));
-  app.add_option("--transport", options.transport, "local: threads; mpi: processes")
-      ->check(oneOf({"local", "mpi"}));
+  app.add_option("--transport", options.transport, "local: threads; mpi, nccl: processes")
+      ->check(oneOf({"local", "mpi", "nccl"}));
   app.add_option("--lr", options.learningRate, "learning rate")
       ->check(number(0, 1e30, "a finite number of at least 0"));
   app.add_option("--lr-schedule", options.schedule, "constant|step|cosine|linear[,warmup=N]");

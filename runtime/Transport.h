@@ -30,6 +30,9 @@ public:
   virtual ~Transport() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
+  /// What is posted between these two starts together, as one group.
+  virtual void beginGroup() {}
+  virtual void endGroup() {}
   /// Starts every message of the group; none waits for another.
   virtual void post(std::span<Message> group) = 0;
   /// Waits at most `patience` until the message is complete. Its request is then free again.

@@ -23,6 +23,8 @@ static constexpr DevicePeaks peaks[] = {
 std::span<const DevicePeaks> devicePeaks() { return peaks; }
 
 const DevicePeaks &findDevicePeaks(std::string_view name) {
+  if (name == "cuda")
+    return findDevicePeaks("h100");
   std::string known;
   for (const DevicePeaks &device : peaks) {
     if (device.name == name)

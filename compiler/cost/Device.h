@@ -22,7 +22,7 @@ struct DevicePeaks {
 
 std::span<const DevicePeaks> devicePeaks();
 
-/// Throws pdc::Error with the known names.
+/// `cuda` is an H100; throws pdc::Error with the known names.
 const DevicePeaks &findDevicePeaks(std::string_view name);
 
 /// The roofline: whichever is slower of computing and moving bytes, and the start of the kernel.

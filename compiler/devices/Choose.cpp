@@ -1,4 +1,4 @@
-#include "compiler/devices/UnitReader.h"
+#include "compiler/devices/Rules.h"
 
 #include <algorithm>
 
@@ -6,86 +6,11 @@ namespace pdc {
 
 namespace {
 
-struct Rule {
-  std::string_view op; ///< of the hero
-  KernelChoice (*choose)(const UnitReader &reader);
-  /// Elementwise operators that the hero's kernel computes on its result 0.
-  std::vector<std::string_view> epilogues = {};
-  /// Operators that the hero's kernel computes on its input 0.
-  std::vector<std::string_view> prologues = {};
-};
-
-/// The pattern table of the CPU.
-const std::vector<Rule> &rules() {
-  static const std::vector<Rule> table = {
-      {"Conv", chooseConvolution, {"Relu"}},
-      {"ConvInputGrad", chooseConvolutionInputGradient},
-      {"ConvWeightGrad", chooseConvolutionWeightGradient},
-      {"ConvBiasGrad", chooseBiasGradient},
-      {"Gemm", chooseMatrixProduct, {"Relu"}},
-      {"MatMul", chooseMatrixProduct, {"Add", "Relu"}},
-      {"FusedMatMul", chooseMatrixProduct},
-      {"MaxPool", choosePooling},
-      {"AveragePool", choosePooling},
-      {"GlobalAveragePool", choosePooling},
-      {"MaxPoolGrad", choosePoolingGradient},
-      {"AveragePoolGrad", choosePoolingGradient},
-      {"GlobalAveragePoolGrad", choosePoolingGradient},
-      {"BatchNormInternal", chooseBatchNormalization, {"Relu"}},
-      {"BatchNormalization", chooseBatchNormalizationInference, {"Relu"}},
-      {"BatchNormalizationGrad", chooseBatchNormalizationGradient, {}, {"ReluGrad"}},
-      {"LayerNormalization", chooseLayerNormalization},
-      {"LayerNormalizationInputGrad", chooseLayerNormalizationGradient},
-      {"LayerNormalizationScaleGrad", chooseLayerNormalizationGradient},
-      {"LRN", chooseLocalResponse},
-      {"LRNGrad", chooseLocalResponse},
-      {"Dropout", chooseDropout},
-      {"DropoutGrad", chooseDropout},
-      {"SgdUpdate", chooseUpdate},
-      {"MomentumUpdate", chooseUpdate},
-      {"AdamUpdate", chooseUpdate},
-      {"ReduceSum", chooseReduction},
-      {"ReduceMean", chooseReduction},
-      {"ReduceMax", chooseReduction},
-      {"ReduceProd", chooseReduction},
-      {"ArgMax", chooseAlongAxis},
-      {"CumSum", chooseAlongAxis},
-      {"Softmax", chooseSoftmax},
-      {"LogSoftmax", chooseSoftmax},
-      {"SoftmaxGrad", chooseSoftmax},
-      {"LogSoftmaxGrad", chooseSoftmax},
-      {"SoftmaxCrossEntropyLoss", chooseLoss},
-      {"SoftmaxCrossEntropyLossGrad", chooseLoss},
-      {"NegativeLogLikelihoodLoss", chooseLoss},
-      {"NegativeLogLikelihoodLossGrad", chooseLoss},
-      {"MeanSquaredError", chooseLoss},
-      {"MeanAbsoluteError", chooseLoss},
-      {"BinaryCrossEntropyWithLogits", chooseLoss},
-      {"MeanSquaredErrorGrad", chooseLoss},
-      {"MeanAbsoluteErrorGrad", chooseLoss},
-      {"BinaryCrossEntropyWithLogitsGrad", chooseLoss},
-      {"LossWeight", chooseLoss},
-      {"CorrectPredictions", chooseLoss},
-      {"Reorder", chooseReorder},
-      {"Transpose", chooseMovement},
-      {"Concat", chooseMovement},
-      {"Split", chooseMovement},
-      {"Slice", chooseMovement},
-      {"SliceGrad", chooseMovement},
-      {"Pad", chooseMovement},
-      {"PadGrad", chooseMovement},
-      {"Expand", chooseMovement},
-      {"ReduceSumGrad", chooseMovement},
-      {"Gather", chooseMovement},
-      {"GatherGrad", chooseMovement},
-  };
-  return table;
-}
-
-const Rule *findRule(std::string_view op) {
-  auto found =
-      std::find_if(rules().begin(), rules().end(), [&](const Rule &r) { return r.op == op; });
-  return found == rules().end() ? nullptr : &*found;
+const Rule *findRule(std::string_view op, const DeviceOptions &options) {
+  const std::vector<Rule> &rules =
+      options.kind == DeviceKind::cuda ? cudaRules() : processorRules();
+  auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule &r) { return r.op == op; });
+  return found == rules.end() ? nullptr : &*found;
 }
 
 bool contains(const std::vector<std::string_view> &ops, std::string_view op) {
@@ -97,13 +22,13 @@ OperatorClass classOf(std::string_view op) {
   return known ? known->kind : OperatorClass::reduction;
 }
 
-bool isLoop(std::string_view op) {
-  return !findRule(op) && classOf(op) == OperatorClass::elementwise;
+bool isLoop(std::string_view op, const DeviceOptions &options) {
+  return !findRule(op, options) && classOf(op) == OperatorClass::elementwise;
 }
 
 const Rule *heroOf(const UnitReader &reader) {
   for (const UnitNode *node : reader.nodes)
-    if (const Rule *rule = findRule(node->op))
+    if (const Rule *rule = findRule(node->op, reader.options))
       return rule;
   return nullptr;
 }
@@ -128,8 +53,7 @@ bool isColumnBias(const UnitReader &reader, const UnitNode &add) {
 
 } // namespace
 
-KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
-  UnitReader reader(unit, options);
+static KernelChoice chooseByRules(const UnitReader &reader) {
   if (reader.nodes.empty())
     reader.refuse("there is nothing to compute");
   if (const Rule *rule = heroOf(reader))
@@ -139,7 +63,18 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
     return chooseView(reader);
   if (kind == OperatorClass::elementwise)
     return chooseElementwise(reader);
-  reader.refuse("the CPU has no kernel for operator " + std::string(reader.node(0).op));
+  const bool isCpu = reader.options.kind == DeviceKind::cpu;
+  reader.refuse((isCpu ? "the CPU has no kernel for operator "
+                       : "the CUDA backend has no kernel for operator ") +
+                std::string(reader.node(0).op) + (isCpu ? "" : "; pass --device cpu"));
+}
+
+KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
+  UnitReader reader(unit, options);
+  KernelChoice choice = chooseByRules(reader);
+  if (options.kind == DeviceKind::cuda)
+    choice.workspaceBytes = cudaWorkspaceBytes(choice);
+  return choice;
 }
 
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options) {
@@ -148,7 +83,7 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
     return false;
   const Rule *hero = heroOf(before);
   if (!hero) {
-    if (!isLoop(before.nodes.back()->op) || !isLoop(node.op))
+    if (!isLoop(before.nodes.back()->op, options) || !isLoop(node.op, options))
       return false;
     Extended extended(unit, node);
     UnitReader after(extended.unit, options);
@@ -167,8 +102,9 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
   return isColumnBias(after, *after.nodes.back());
 }
 
-bool canPrepend(const UnitNode &node, const UnitNode &hero, int input, const DeviceOptions &) {
-  const Rule *rule = findRule(hero.op);
+bool canPrepend(const UnitNode &node, const UnitNode &hero, int input,
+                const DeviceOptions &options) {
+  const Rule *rule = findRule(hero.op, options);
   return rule && input == 0 && contains(rule->prologues, node.op);
 }
 

@@ -160,7 +160,7 @@ ConvolutionForm preferredForm(const UnitReader &reader, const ConvolutionShape &
   if (!runsBlocked(g, lanes) || isCorner(g, use, lanes))
     return {};
   bool fast = usesWinograd(reader, g, use);
-  std::string blocked = channelBlocked(reader, static_cast<int64_t>(g.input.size()));
+  std::string blocked = imageLayout(reader, static_cast<int64_t>(g.input.size()));
   bool image = hasImage(g, lanes) && use != ConvolutionUse::inputGradient;
   return {image ? "" : blocked, weightTag(g, lanes, use, fast), blocked, fast};
 }

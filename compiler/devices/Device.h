@@ -13,6 +13,11 @@
 /// and with how much workspace. Plain C++ without IR types; the pass `choose-kernels` applies it.
 namespace pdc {
 
+enum class DeviceKind : uint8_t { cpu, cuda };
+
+/// `cpu` or `cuda`, as in --device; throws Error for another name.
+DeviceKind deviceKind(std::string_view name);
+
 /// The target of kernel choices. Part of the plan: the runtime refuses a machine that lacks `isa`.
 struct DeviceOptions {
   /// Only kernels whose bits do not depend on the number of stages (no Winograd).
@@ -21,6 +26,7 @@ struct DeviceOptions {
   int threads = 1;
   /// Lanes of a vector register, the inner block of layouts: 16 (avx512) or 8 (avx2).
   int vectorWidth = 16;
+  DeviceKind kind = DeviceKind::cpu;
 
   std::string_view isa() const { return vectorWidth == 16 ? "avx512" : "avx2"; }
 };

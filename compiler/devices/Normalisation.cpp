@@ -4,9 +4,9 @@ namespace pdc {
 
 namespace {
 
-/// Images in blocks of channels; matrices as they are.
+/// Images as the device stores them; matrices as they are.
 std::string normalisationLayout(const UnitReader &reader, const TensorType &x) {
-  return x.rank() == 2 ? "" : channelBlocked(reader, x.rank());
+  return x.rank() == 2 ? "" : imageLayout(reader, x.rank());
 }
 
 KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const TensorType &x,
@@ -102,7 +102,7 @@ KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader) {
   return choice;
 }
 
-/// The window runs over channels, so pixels are the vector: row-major.
+/// The window runs over channels. On the CPU pixels are the vector: row-major.
 KernelChoice chooseLocalResponse(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   bool isGradient = node.op == "LRNGrad";
@@ -113,12 +113,11 @@ KernelChoice chooseLocalResponse(const UnitReader &reader) {
                    {"bias", node.attributes->number("bias", 1)},
                    {"input", reader.inputType(node, 0).shape},
                    {"size", node.attributes->integer("size", 1)}};
-  addArgument(choice, reader, node, 0);
-  if (isGradient) {
-    addArgument(choice, reader, node, 1);
-    addArgument(choice, reader, node, 2);
-  }
-  choice.outputLayouts = {""};
+  const bool isCpu = reader.options.kind == DeviceKind::cpu;
+  const std::string layout = isCpu ? "" : imageLayout(reader, reader.inputType(node, 0).rank());
+  for (size_t i = 0; i < (isGradient ? 3 : 1); ++i)
+    addArgument(choice, reader, node, i, layout);
+  choice.outputLayouts = {layout};
   int64_t plane = reader.inputType(node, 0).bytes();
   choice.workspaceBytes = isGradient ? 2 * plane + 128 : 0;
   return choice;

@@ -71,7 +71,7 @@ KernelChoice choosePooling(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &input = reader.inputType(node, 0).shape;
   Window window = windowOf(reader, node, input);
-  std::string layout = channelBlocked(reader, static_cast<int64_t>(input.size()));
+  std::string layout = imageLayout(reader, static_cast<int64_t>(input.size()));
   KernelChoice choice =
       choiceFor(reader, node, "Pooling", input, node.outputs[0].shape, window, layout);
   addArgument(choice, reader, node, 0, layout);
@@ -87,7 +87,7 @@ KernelChoice choosePoolingGradient(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &input = node.outputs[0].shape;
   Window window = windowOf(reader, node, input);
-  std::string layout = channelBlocked(reader, static_cast<int64_t>(input.size()));
+  std::string layout = imageLayout(reader, static_cast<int64_t>(input.size()));
   KernelChoice choice = choiceFor(reader, node, "PoolingGradient", input,
                                   reader.inputType(node, 0).shape, window, layout);
   addArgument(choice, reader, node, 0, layout);

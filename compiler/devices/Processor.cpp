@@ -14,6 +14,14 @@ static bool hasAvx2() {
          __builtin_cpu_supports("bmi2");
 }
 
+DeviceKind deviceKind(std::string_view name) {
+  if (name == "cpu")
+    return DeviceKind::cpu;
+  if (name == "cuda")
+    return DeviceKind::cuda;
+  throw Error("device '" + std::string(name) + "' is unknown; there are cpu and cuda");
+}
+
 DeviceOptions detectDevice(std::string_view isa) {
   DeviceOptions options;
   if (isa == "avx512" || (isa.empty() && hasAvx512()))

@@ -8,14 +8,15 @@ namespace pdc {
 
 namespace {
 
-bool isPlainImageLayout(std::string_view layout) {
-  return isChannelLayout(layout) && layout.find(':') == layout.npos;
-}
-
-/// The layout an image arrives in when kernels of this file can walk it, else row-major.
+/// Images as the device stores them stay so (on the CPU in blocks of any width); all else is
+/// row-major.
 std::string arrivingLayout(const UnitReader &reader, const UnitNode &node, size_t input) {
-  std::string_view layout = reader.layout(node, input);
-  return isPlainImageLayout(layout) ? std::string(layout) : std::string();
+  const std::string layout(reader.layout(node, input));
+  const int64_t rank = reader.inputType(node, input).rank();
+  const bool isImage = reader.options.kind == DeviceKind::cuda
+                           ? rank > 2 && layout == imageLayout(reader, rank)
+                           : layout.starts_with("aB") && layout.ends_with("b");
+  return isImage ? layout : "";
 }
 
 } // namespace
@@ -54,6 +55,9 @@ KernelChoice chooseReorder(const UnitReader &reader) {
 KernelChoice chooseBiasGradient(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   std::string layout = arrivingLayout(reader, node, 0);
+  const int64_t rank = reader.inputType(node, 0).rank();
+  if (reader.options.kind == DeviceKind::cuda && rank > 2)
+    layout = imageLayout(reader, rank);
   KernelChoice choice;
   choice.kernel = "ColumnSum";
   choice.fields = {{"input", reader.inputType(node, 0).shape}, {"layout", layout}};

@@ -117,12 +117,10 @@ std::string tagLetters(int64_t first, int64_t rank) {
   return letters;
 }
 
-std::string channelBlocked(const UnitReader &reader, int64_t rank) {
+std::string imageLayout(const UnitReader &reader, int64_t rank) {
+  if (reader.options.kind == DeviceKind::cuda)
+    return "a" + tagLetters(2, rank) + "b";
   return "aB" + tagLetters(2, rank) + std::to_string(reader.options.vectorWidth) + "b";
-}
-
-bool isChannelLayout(std::string_view layout) {
-  return layout.empty() || (layout.starts_with("aB") && layout.ends_with("b"));
 }
 
 } // namespace pdc

@@ -54,17 +54,18 @@ struct UnitReader::Described {
 void addArgument(KernelChoice &choice, const UnitReader &reader, const UnitNode &node, size_t input,
                  std::string_view layout = "");
 
-/// "aB" + "cd" + "16b" for rank 4: blocks of channels.
-std::string channelBlocked(const UnitReader &reader, int64_t rank);
+/// How the device stores images: in blocks of channels ("aBcd16b") on the CPU, channels innermost
+/// ("acdb") on GPUs, whose tensor cores want them so.
+std::string imageLayout(const UnitReader &reader, int64_t rank);
 /// The letters of dimensions [first, rank).
 std::string tagLetters(int64_t first, int64_t rank);
-/// Whether the tag is row-major or has blocks of channels.
-bool isChannelLayout(std::string_view layout);
-
 // One rule per family; each throws Error for what it cannot run.
 KernelChoice chooseConvolution(const UnitReader &reader);
 KernelChoice chooseConvolutionInputGradient(const UnitReader &reader);
 KernelChoice chooseConvolutionWeightGradient(const UnitReader &reader);
+KernelChoice chooseCudaConvolution(const UnitReader &reader);
+KernelChoice chooseCudaConvolutionInputGradient(const UnitReader &reader);
+KernelChoice chooseCudaConvolutionWeightGradient(const UnitReader &reader);
 KernelChoice chooseBiasGradient(const UnitReader &reader);
 KernelChoice chooseMatrixProduct(const UnitReader &reader);
 KernelChoice choosePooling(const UnitReader &reader);

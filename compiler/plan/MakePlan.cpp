@@ -105,7 +105,7 @@ void Planner::checkRequest() const {
 Topology Planner::chooseTopology() const {
   if (request.topology)
     return *request.topology;
-  const DevicePeaks &peaks = findDevicePeaks(request.device == "cuda" ? "a100" : request.device);
+  const DevicePeaks &peaks = findDevicePeaks(request.device);
   Topology topology;
   topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
   topology.memoryBytes = peaks.memoryBytes;

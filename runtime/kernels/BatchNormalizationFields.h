@@ -1,7 +1,6 @@
 #pragma once
 
 #include "runtime/Program.h"
-#include "runtime/kernels/Layouts.h"
 
 #include <array>
 #include <vector>

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/kernels/BatchNormalizationFields.h"
+#include "runtime/kernels/Layouts.h"
 
 namespace pdc::runtime {
 

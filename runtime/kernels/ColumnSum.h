@@ -1,16 +1,10 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/ColumnSumFields.h"
 #include "runtime/kernels/Layouts.h"
 
-#include <vector>
-
 namespace pdc::runtime {
-
-struct ColumnSumFields {
-  std::vector<int64_t> input; ///< shape
-  const char *layout = "";
-};
 
 /// sum[c] [+]= over samples and pixels of x[n, c, ...]: the gradient of a bias. A channel is summed
 /// by one thread in fixed order.

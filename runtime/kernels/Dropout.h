@@ -1,18 +1,10 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/DropoutFields.h"
 #include "runtime/kernels/Layouts.h"
 
-#include <vector>
-
 namespace pdc::runtime {
-
-struct DropoutFields {
-  std::vector<int64_t> input; ///< shape, samples first
-  int64_t key = 0;
-  const char *layout = "";
-  double ratio = 0.5;
-};
 
 /// y = x / (1 - ratio) where kept, else 0. The same call is the gradient: the mask is drawn again.
 /// `random` holds seed, step and one sample number for each sample.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/kernels/Library.h"
 #include "runtime/kernels/PoolingFields.h"
 
 namespace pdc::runtime {

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "runtime/kernels/Library.h"
-
+#include <cstdint>
 #include <vector>
 
 namespace pdc::runtime {

@@ -7,7 +7,7 @@
 namespace pdc::runtime {
 
 /// splitmix64's step.
-inline uint64_t mixBits(uint64_t z) {
+constexpr uint64_t mixBits(uint64_t z) {
   z += 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -15,14 +15,14 @@ inline uint64_t mixBits(uint64_t z) {
 }
 
 /// What all elements of one sample share.
-inline uint64_t samplePrefix(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key) {
+constexpr uint64_t samplePrefix(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key) {
   uint64_t h = mixBits(seed ^ 0x9E3779B97F4A7C15);
   h = mixBits(h ^ step);
   h = mixBits(h ^ sample);
   return mixBits(h ^ key);
 }
 
-inline uint32_t drawBits(uint64_t prefix, uint64_t element) {
+constexpr uint32_t drawBits(uint64_t prefix, uint64_t element) {
   return static_cast<uint32_t>(mixBits(prefix ^ element) >> 32);
 }
 

@@ -1,17 +1,9 @@
 #pragma once
 
 #include "runtime/kernels/Library.h"
-
-#include <vector>
+#include "runtime/kernels/ReorderFields.h"
 
 namespace pdc::runtime {
-
-struct ReorderFields {
-  const char *from = "";
-  const char *name = "";
-  std::vector<int64_t> shape;
-  const char *to = "";
-};
 
 /// The same values in another layout; padding becomes zero.
 class Reorder {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "runtime/Program.h"
-#include "runtime/kernels/Elementwise.h"
 
 #include <cstdint>
 

@@ -1,4 +1,5 @@
 #include "runtime/kernels/AdamUpdate.h"
+#include "runtime/kernels/Elementwise.h"
 #include "runtime/kernels/MomentumUpdate.h"
 #include "runtime/kernels/SgdUpdate.h"
 

@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
   plan.microbatchSize = 4;
   try {
     for (auto program : module->getOps<pdc::ir::ProgramOp>())
-      llvm::outs() << pdc::printProgram(program, plan, "0123456789abcdef");
+      llvm::outs() << pdc::printProgram(program, plan, "0123456789abcdef").host;
   } catch (const pdc::Error &error) {
     llvm::errs() << "error: " << error.what() << '\n';
     return 1;

@@ -1,5 +1,10 @@
 #include "testsuite/kernels/KernelCalls.h"
 
+#ifdef PDC_CUDA_KERNELS
+#include "runtime/cuda/Kernels.h"
+
+#include <cuda_runtime_api.h>
+#else
 #include "runtime/kernels/AdamUpdate.h"
 #include "runtime/kernels/BatchNormalization.h"
 #include "runtime/kernels/BatchNormalizationGradient.h"
@@ -34,6 +39,7 @@
 #include "runtime/kernels/SoftmaxCrossEntropyGradient.h"
 #include "runtime/kernels/SoftmaxGradient.h"
 #include "runtime/kernels/StridedCopy.h"
+#endif
 
 #include <map>
 #include <set>
@@ -44,6 +50,63 @@ namespace pdc {
 using namespace runtime;
 
 namespace {
+
+#ifdef PDC_CUDA_KERNELS
+using cuda::AdamUpdate;
+using cuda::BatchNormalization;
+using cuda::BatchNormalizationGradient;
+using cuda::BatchNormalizationInference;
+using cuda::ColumnSum;
+using cuda::Concat;
+using cuda::Convolution;
+using cuda::ConvolutionInputGradient;
+using cuda::ConvolutionWeightGradient;
+using cuda::CorrectPredictions;
+using cuda::Dropout;
+using cuda::Gather;
+using cuda::GatherGradient;
+using cuda::LayerNormalization;
+using cuda::LayerNormalizationInputGradient;
+using cuda::LayerNormalizationScaleGradient;
+using cuda::LocalResponse;
+using cuda::LocalResponseGradient;
+using cuda::LossWeight;
+using cuda::MatrixProduct;
+using cuda::MomentumUpdate;
+using cuda::NegativeLogLikelihood;
+using cuda::NegativeLogLikelihoodGradient;
+using cuda::PairLoss;
+using cuda::PairLossGradient;
+using cuda::Pooling;
+using cuda::PoolingGradient;
+using cuda::ReduceSum;
+using cuda::Reorder;
+using cuda::SgdUpdate;
+using cuda::Softmax;
+using cuda::SoftmaxCrossEntropy;
+using cuda::SoftmaxCrossEntropyGradient;
+using cuda::SoftmaxGradient;
+using cuda::Split;
+using cuda::StridedCopy;
+
+/// The stream of the tests. What is put into it runs when `finish` waits for it.
+cudaStream_t testStream() {
+  static cudaStream_t stream = [] {
+    cudaStream_t made = nullptr;
+    cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+    return made;
+  }();
+  return stream;
+}
+Run started(Run run) {
+  run.queue = testStream();
+  return run;
+}
+void finish() { cudaStreamSynchronize(testStream()); }
+#else
+const Run &started(const Run &run) { return run; }
+void finish() {}
+#endif
 
 /// Reads a choice's fields into a struct, and complains about those that the struct lacks.
 class FieldReader {
@@ -128,6 +191,13 @@ SoftmaxFields softmax(const KernelChoice &choice) {
   FieldReader{choice} FIELD(inner) FIELD(logarithm) FIELD(outer) FIELD(size);
   return f;
 }
+#ifdef PDC_CUDA_KERNELS
+LayerNormalizationFields rows(const KernelChoice &choice) {
+  LayerNormalizationFields f;
+  FieldReader{choice} FIELD(epsilon) FIELD(rows) FIELD(size);
+  return f;
+}
+#endif
 GatherFields gather(const KernelChoice &choice) {
   GatherFields f;
   FieldReader{choice} FIELD(count) FIELD(inner) FIELD(outer) FIELD(size);
@@ -154,7 +224,8 @@ template <class Kernel, class Fields, class Call>
 KernelCall made(const Device &device, Fields f, Call call) {
   auto kernel = std::make_shared<Kernel>(device, f);
   return [kernel, call](const Run &run, const Pointers &p, bool add) {
-    call(*kernel, run, At{p}, p.size(), add);
+    call(*kernel, started(run), At{p}, p.size(), add);
+    finish();
   };
 }
 
@@ -216,6 +287,25 @@ std::map<std::string, Maker> layerMakers() {
                       : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
              });
        }},
+#ifdef PDC_CUDA_KERNELS
+      {"LayerNormalization",
+       [](auto &c, auto &d) {
+         return made<LayerNormalization>(
+             d, rows(c), CALL {
+               n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5]) : k(r, p[0], p[1], p[2], p[3]);
+             });
+       }},
+      {"LayerNormalizationInputGradient",
+       [](auto &c, auto &d) {
+         return made<LayerNormalizationInputGradient>(
+             d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5]); });
+       }},
+      {"LayerNormalizationScaleGradient",
+       [](auto &c, auto &d) {
+         return made<LayerNormalizationScaleGradient>(
+             d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], add); });
+       }},
+#endif
       {"LocalResponse",
        [](auto &c, auto &d) {
          return made<LocalResponse>(
@@ -353,6 +443,7 @@ std::map<std::string, Maker> otherMakers() {
          return made<ReduceSum>(
              d, f, CALL { k(r, p[0], p[1], add); });
        }},
+#ifndef PDC_CUDA_KERNELS
       {"Reduce",
        [](auto &c, auto &d) {
          ReduceFields f;
@@ -368,6 +459,7 @@ std::map<std::string, Maker> otherMakers() {
          return made<CumulativeSum>(
              d, f, CALL { k(r, p[0], p[1]); });
        }},
+#endif
       {"SgdUpdate",
        [](auto &c, auto &d) {
          SgdUpdateFields f;

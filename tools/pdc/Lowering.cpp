@@ -80,7 +80,9 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   graph.noDecay = options.noDecay;
   graph.exact = options.exact;
   graph.threads = options.threads;
-  graph.vectorWidth = detectDevice().vectorWidth;
+  graph.device = options.device;
+  if (options.device == "cpu")
+    graph.vectorWidth = detectDevice().vectorWidth;
   graph.profile = options.profile;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](OpPassManager &passes) { buildGraphPipeline(passes, graph); });
@@ -102,6 +104,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.replicas = options.replicas;
   request.assignment = options.assignment;
   request.model = model.name;
+  request.device = options.device;
   request.exact = options.exact;
   request.threads = options.threads;
   request.microbatchSize = batch.microbatchSize;

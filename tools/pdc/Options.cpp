@@ -232,10 +232,8 @@ static void interpret(const Typed &typed, Options &options) {
                      " need as many workers, but there are " + std::to_string(options.workers));
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
-  // Last: whoever tries the line without a GPU should hear of other mistakes first.
-  if (typed.device == "cuda")
-    throw Error("the CUDA backend is not available yet; pass --device cpu");
-  checkChoice("--device", typed.device, {"cpu"}, {});
+  checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
+  options.device = typed.device;
 }
 
 void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions) {

@@ -41,6 +41,7 @@ struct Options {
   RecomputeChoice recompute;
   bool exact = false;
   int threads = 1;
+  std::string device = "cpu"; ///< or "cuda"
   StopAfter stopAfter = StopAfter::sources;
 };
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// The loops of a program for a GPU: functions of `stage_K.cu`, which `stage_K.cpp` declares and
+/// calls.
+class DeviceLoops {
+public:
+  explicit DeviceLoops(int program);
+
+  /// The call of an elementwise unit's function with these pointers, as `listText` takes it; the
+  /// function is noted. Units of one name share a function.
+  std::string call(ir::UnitOp unit, llvm::ArrayRef<std::string> operands,
+                   llvm::ArrayRef<std::string> results, unsigned base);
+
+  bool empty() const { return functions.empty(); }
+  /// For stage_K.cpp.
+  std::string declarations() const;
+  /// All of stage_K.cu; `title` says what the program is.
+  std::string source(llvm::StringRef title) const;
+
+private:
+  struct Function {
+    std::string name, head, text;
+  };
+
+  std::string space; ///< `stage_0_loops`
+  std::vector<Function> functions;
+};
+
+/// The members of a unit's kernel field, a list of integers; throws Error where it is none.
+llvm::ArrayRef<int64_t> fieldOf(ir::UnitOp unit, llvm::StringRef name);
+/// `<2, 0, 1>`
+std::string templateList(llvm::ArrayRef<int64_t> values);
+/// How many elements a loop computes.
+int64_t loopElements(ir::UnitOp unit);
+
+} // namespace pdc

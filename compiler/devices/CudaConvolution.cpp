@@ -1,0 +1,76 @@
+#include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Window.h"
+
+namespace pdc {
+
+namespace {
+
+/// Everything channels-last, the weight too (cuDNN's KRSC).
+KernelChoice choiceFor(const UnitReader &reader, std::string kernel,
+                       const std::vector<int64_t> &input, const std::vector<int64_t> &weight,
+                       const std::vector<int64_t> &output) {
+  if (input.size() < 3 || input.size() > 5)
+    reader.refuse("convolutions run over 1, 2 or 3 spatial dimensions");
+  const UnitNode &node = reader.node(0);
+  std::vector<int64_t> taps(weight.begin() + 2, weight.end());
+  Window window = resolveWindow(reader.view(node), input, taps);
+  KernelChoice choice;
+  choice.kernel = std::move(kernel);
+  choice.fields = {{"dilations", window.dilations},
+                   {"groups", node.attributes->integer("group", 1)},
+                   {"input", input},
+                   {"name", std::string(reader.unit.name)},
+                   {"output", output},
+                   {"padsBegin", window.padsBegin},
+                   {"padsEnd", window.padsEnd},
+                   {"strides", window.strides},
+                   {"weight", weight}};
+  return choice;
+}
+
+std::string layoutFor(const UnitReader &reader, const std::vector<int64_t> &image) {
+  return imageLayout(reader, static_cast<int64_t>(image.size()));
+}
+
+KernelChoice chooseGradient(const UnitReader &reader, bool ofInput) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &written = node.outputs[0].shape;
+  const std::vector<int64_t> &read = reader.inputType(node, 1).shape;
+  KernelChoice choice = choiceFor(
+      reader, ofInput ? "ConvolutionInputGradient" : "ConvolutionWeightGradient",
+      ofInput ? written : read, ofInput ? read : written, reader.inputType(node, 0).shape);
+  const std::string layout = layoutFor(reader, written);
+  addArgument(choice, reader, node, 0, layout);
+  addArgument(choice, reader, node, 1, layout);
+  choice.outputLayouts = {layout};
+  choice.accumulates = !ofInput;
+  return choice;
+}
+
+} // namespace
+
+KernelChoice chooseCudaConvolution(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &input = reader.inputType(node, 0).shape;
+  KernelChoice choice = choiceFor(reader, "Convolution", input, reader.inputType(node, 1).shape,
+                                  node.outputs[0].shape);
+  const std::string layout = layoutFor(reader, input);
+  addArgument(choice, reader, node, 0, layout);
+  addArgument(choice, reader, node, 1, layout);
+  if (reader.hasInput(node, 2))
+    addArgument(choice, reader, node, 2);
+  if (reader.nodes.size() > 1)
+    choice.fields.set("relu", int64_t(1));
+  choice.outputLayouts = {layout};
+  return choice;
+}
+
+KernelChoice chooseCudaConvolutionInputGradient(const UnitReader &reader) {
+  return chooseGradient(reader, true);
+}
+
+KernelChoice chooseCudaConvolutionWeightGradient(const UnitReader &reader) {
+  return chooseGradient(reader, false);
+}
+
+} // namespace pdc

@@ -1,0 +1,72 @@
+#include "compiler/devices/Rules.h"
+#include "compiler/operators/Rules.h"
+#include "runtime/cuda/Workspace.h"
+
+#include <map>
+
+/// Workspace on GPUs, in the words of the kernels themselves (runtime/cuda/Workspace.h).
+namespace pdc {
+
+namespace {
+
+using Fields = Attributes;
+namespace cuda = runtime::cuda;
+
+int64_t bytesOf(const Fields &fields, const char *shape) {
+  return 4 * product(fields.integers(shape));
+}
+
+/// Rows and columns of an image by channels.
+int64_t channelSums(const Fields &fields, int64_t sums) {
+  const std::vector<int64_t> shape = fields.integers("input");
+  return cuda::columnSumBytes(product(shape) / shape.at(1), shape.at(1), sums);
+}
+
+/// cuDNN's plain f32 kernels bring both images into an order of their own; asked of cuDNN 9.19 for
+/// sm_90 over the shapes of testsuite/cuda, they take the images' bytes and what is counted here.
+int64_t convolutionBytes(const Fields &fields) {
+  return bytesOf(fields, "input") + bytesOf(fields, "output") + 2 * bytesOf(fields, "weight") +
+         (int64_t(1) << 20) + cuda::kWorkspaceAlignment;
+}
+
+int64_t normalisationBytes(const Fields &fields) {
+  return channelSums(fields, 2) + 2 * 4 * fields.integers("input").at(1);
+}
+
+int64_t labelledBytes(const Fields &fields) {
+  return cuda::kPartialSums * 8 + 4 * fields.integer("samples", 1) * fields.integer("pixels", 1);
+}
+
+int64_t partialSums(const Fields &) { return cuda::kPartialSums * 8; }
+
+int64_t matrixBytes(const Fields &) {
+  return cuda::kMatrixWorkspaceBytes + cuda::kWorkspaceAlignment;
+}
+
+int64_t scaleGradientBytes(const Fields &fields) {
+  return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
+}
+
+} // namespace
+
+int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
+  static const std::map<std::string_view, int64_t (*)(const Fields &)> bounds = {
+      {"BatchNormalization", normalisationBytes},
+      {"BatchNormalizationGradient", normalisationBytes},
+      {"ColumnSum", [](const Fields &fields) { return channelSums(fields, 1); }},
+      {"Convolution", convolutionBytes},
+      {"ConvolutionInputGradient", convolutionBytes},
+      {"ConvolutionWeightGradient", convolutionBytes},
+      {"CorrectPredictions", partialSums},
+      {"LayerNormalizationScaleGradient", scaleGradientBytes},
+      {"LossWeight", partialSums},
+      {"MatrixProduct", matrixBytes},
+      {"NegativeLogLikelihood", partialSums},
+      {"PairLoss", partialSums},
+      {"SoftmaxCrossEntropy", labelledBytes},
+  };
+  auto bound = bounds.find(choice.kernel);
+  return bound == bounds.end() ? 0 : bound->second(choice.fields);
+}
+
+} // namespace pdc

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "compiler/devices/UnitReader.h"
+
+namespace pdc {
+
+/// A row of a device's pattern table: what its kernels for an operator compute with it.
+struct Rule {
+  std::string_view op; ///< of the hero
+  KernelChoice (*choose)(const UnitReader &reader);
+  /// Elementwise operators that the hero's kernel computes on its result 0.
+  std::vector<std::string_view> epilogues = {};
+  /// Operators that the hero's kernel computes on its input 0.
+  std::vector<std::string_view> prologues = {};
+};
+
+const std::vector<Rule> &processorRules();
+const std::vector<Rule> &cudaRules();
+
+/// What the CUDA kernel of a choice takes of the workspace at most.
+int64_t cudaWorkspaceBytes(const KernelChoice &choice);
+
+} // namespace pdc

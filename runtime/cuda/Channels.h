@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace pdc::runtime::cuda {
+
+/// An NC... tensor stored [sample][pixel][channel] (a matrix as it is): a matrix with a column per
+/// channel.
+struct Channels {
+  int64_t rows, columns;
+
+  explicit Channels(const std::vector<int64_t> &shape) : rows(shape.at(0)), columns(shape.at(1)) {
+    for (size_t d = 2; d < shape.size(); ++d)
+      rows *= shape[d];
+  }
+  int64_t elements() const { return rows * columns; }
+};
+
+} // namespace pdc::runtime::cuda

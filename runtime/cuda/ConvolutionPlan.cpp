@@ -1,0 +1,188 @@
+#include "runtime/cuda/ConvolutionPlan.h"
+
+#include "runtime/Error.h"
+
+#include <sstream>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+/// [n][c][w] is [n][c][1][w] to the library.
+std::vector<int64_t> withTwoDimensions(std::vector<int64_t> shape) {
+  if (shape.size() == 3)
+    shape.insert(shape.begin() + 2, 1);
+  return shape;
+}
+std::vector<int64_t> perDimension(std::vector<int64_t> values, int64_t missing) {
+  if (values.size() == 1)
+    values.insert(values.begin(), missing);
+  return values;
+}
+
+/// Elements from one index to the next where dimension 1 is the innermost.
+std::vector<int64_t> channelsLastStrides(const std::vector<int64_t> &shape) {
+  std::vector<int64_t> strides(shape.size());
+  strides[1] = 1;
+  int64_t step = shape[1];
+  for (size_t d = shape.size(); d-- > 2; step *= shape[d])
+    strides[d] = step;
+  strides[0] = step;
+  return strides;
+}
+
+Descriptor describeWindow(const ConvolutionFields &f) {
+  Descriptor window(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, f.name);
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  window.setRaw(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  window.setRaw(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+  auto set = [&](cudnnBackendAttributeName_t name, const std::vector<int64_t> &values,
+                 int64_t missing) {
+    window.set(name, CUDNN_TYPE_INT64, perDimension(values, missing));
+  };
+  window.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
+             static_cast<int64_t>(perDimension(f.strides, 1).size()));
+  set(CUDNN_ATTR_CONVOLUTION_DILATIONS, f.dilations, 1);
+  set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, f.strides, 1);
+  set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, f.padsBegin, 0);
+  set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, f.padsEnd, 0);
+  window.finish();
+  return window;
+}
+
+/// The attributes of one of the three operations, which differ in their names only.
+struct Names {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t window, image, weight, result, alpha, beta;
+};
+
+Names namesOf(ConvolutionUse use) {
+  switch (use) {
+  case ConvolutionUse::forward:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  case ConvolutionUse::inputGradient:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  case ConvolutionUse::weightGradient:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+  throw Error("unknown use of a convolution");
+}
+
+std::string shapeText(const std::vector<int64_t> &shape) {
+  std::ostringstream text;
+  for (size_t d = 0; d < shape.size(); ++d)
+    text << (d ? "," : "[") << shape[d];
+  text << ']';
+  return text.str();
+}
+
+} // namespace
+
+ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
+                                 const ConvolutionFields &fields, ConvolutionUse use, bool adds)
+    : fields(fields), use(use), adds(adds) {
+  choose(target, rules, describeGraph(target));
+}
+
+Descriptor ConvolutionPlan::describeTensor(Tensor id, std::vector<int64_t> shape) const {
+  shape = withTwoDimensions(std::move(shape));
+  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fields.name);
+  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  tensor.setRaw(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, shape);
+  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, channelsLastStrides(shape));
+  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(id));
+  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t(16));
+  tensor.finish();
+  return tensor;
+}
+
+Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) {
+  const Names names = namesOf(use);
+  Descriptor operation(names.operation, fields.name);
+  operation.set(names.window, describeWindow(fields));
+  operation.set(names.image, describeTensor(kImage, fields.input));
+  operation.set(names.weight, describeTensor(kWeight, fields.weight));
+  operation.set(names.result, describeTensor(kResult, fields.output));
+  operation.set(names.alpha, 1.0f);
+  operation.set(names.beta, adds ? 1.0f : 0.0f);
+  operation.finish();
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, fields.name);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
+  if (target.handle)
+    graph.setRaw(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  graph.finish();
+  return graph;
+}
+
+void ConvolutionPlan::choose(const PlanTarget &target, const KernelRules &rules,
+                             const Descriptor &graph) {
+  std::vector<Descriptor> ranked = rankedConfigurations(graph, target, rules, fields.name);
+  count = ranked.size();
+  for (const Descriptor &configuration : ranked) {
+    Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, fields.name);
+    if (target.handle)
+      made.setRaw(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+    if (target.properties)
+      made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
+    made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    if (!made.canFinish())
+      continue;
+    workspace = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    if (workspace > static_cast<int64_t>(rules.workspace))
+      continue;
+    plan.emplace(std::move(made));
+    return;
+  }
+  throw Error("unit '", fields.name, "': of cuDNN's ", count,
+              " kernels that keep f32 and a fixed order none convolves ", shapeText(fields.input),
+              " with ", shapeText(fields.weight), " to ", shapeText(fields.output), " within ",
+              rules.workspace, " bytes of workspace; try a microbatch of another size");
+}
+
+/// A pack is finalised once, so each combination of pointers gets its own: none is made any more
+/// once every slot has been seen.
+ConvolutionPlan::Pack &ConvolutionPlan::packFor(const float *image, const float *weight,
+                                                const float *result, void *scratch) {
+  for (Pack &pack : packs)
+    if (pack.image == image && pack.weight == weight && pack.result == result &&
+        pack.scratch == scratch)
+      return pack;
+  const int64_t ids[] = {kImage, kWeight, kResult};
+  const void *pointers[] = {image, weight, result};
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, fields.name);
+  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
+  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
+  pack.finish();
+  return packs.emplace_back(Pack{image, weight, result, scratch, std::move(pack)});
+}
+
+void ConvolutionPlan::operator()(const Run &run, const float *image, const float *weight,
+                                 const float *result) {
+  Pack &pack = packFor(image, weight, result, alignedWorkspace(run));
+  require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", fields.name);
+  require(cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw),
+          "cudnnBackendExecute", fields.name);
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,202 @@
+#include "runtime/cuda/CudaAccelerator.h"
+
+#include "runtime/Error.h"
+#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/NcclTransport.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+/// Host memory that the device copies from by itself; grows to what is asked.
+class PinnedMemory {
+public:
+  PinnedMemory() = default;
+  PinnedMemory(const PinnedMemory &) = delete;
+  ~PinnedMemory() { cudaFreeHost(data); }
+
+  std::byte *room(int64_t bytes) {
+    if (bytes > size) {
+      cudaFreeHost(data);
+      data = nullptr;
+      size = 0;
+      require(cudaHostAlloc(&data, size_t(bytes), cudaHostAllocDefault), "cudaHostAlloc");
+      size = bytes;
+    }
+    return static_cast<std::byte *>(data);
+  }
+
+private:
+  void *data = nullptr;
+  int64_t size = 0;
+};
+
+cudaEvent_t makeEvent() {
+  cudaEvent_t event = nullptr;
+  require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return event;
+}
+
+/// A GPU with one stream for kernels and one for copies to other ranks of the process.
+class CudaAccelerator : public Accelerator {
+public:
+  explicit CudaAccelerator(int device);
+  ~CudaAccelerator() override;
+
+  std::byte *allocate(int64_t bytes) override;
+  void *queue() const override { return stream; }
+  std::byte *stage(int64_t bytes) override;
+  void write(std::byte *to, const std::byte *staged, int64_t bytes) override;
+  void read(std::byte *to, const std::byte *from, int64_t bytes) override;
+  Mark makeMark() override;
+  void record(Mark mark) override;
+  void await(Mark mark) override;
+  void copy(std::byte *to, const std::byte *from, int64_t bytes, std::span<const Mark> after,
+            std::span<const Mark> done) override;
+
+private:
+  /// A write's host memory, in use until its event has come to pass.
+  struct Chunk {
+    PinnedMemory memory;
+    cudaEvent_t copied = nullptr;
+    bool busy = false;
+  };
+  void waitFor(cudaEvent_t event);
+
+  /// So many writes may be under way before one waits; what is larger than kLargeBytes shares one
+  /// chunk.
+  static constexpr size_t kChunks = 32;
+  static constexpr int64_t kLargeBytes = int64_t(32) << 20;
+
+  cudaStream_t stream = nullptr, copies = nullptr;
+  std::vector<void *> allocations;
+  std::vector<cudaEvent_t> events;
+  std::vector<Chunk> chunks{kChunks + 1};
+  size_t next = 0, staged = 0;
+  PinnedMemory readMemory;
+  cudaEvent_t readDone = nullptr;
+};
+
+CudaAccelerator::CudaAccelerator(int device) {
+  require(cudaSetDevice(device), "cudaSetDevice");
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  for (Chunk &chunk : chunks)
+    events.push_back(chunk.copied = makeEvent());
+  events.push_back(readDone = makeEvent());
+}
+
+/// After an error the streams may hold work that never ends, so nothing is waited for: freeing does
+/// that where it must.
+CudaAccelerator::~CudaAccelerator() {
+  for (cudaEvent_t event : events)
+    cudaEventDestroy(event);
+  cudaStreamDestroy(copies);
+  cudaStreamDestroy(stream);
+  for (void *memory : allocations)
+    cudaFree(memory);
+}
+
+std::byte *CudaAccelerator::allocate(int64_t bytes) {
+  void *memory = nullptr;
+  if (cudaMalloc(&memory, size_t(bytes)) != cudaSuccess) {
+    size_t available = 0, total = 0;
+    require(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+    throw Error("the program needs ", bytes, " bytes of the GPU's memory, of whose ", total,
+                " bytes ", available, " are free; use more ranks or smaller microbatches");
+  }
+  allocations.push_back(memory);
+  require(cudaMemsetAsync(memory, 0, size_t(bytes), stream), "cudaMemsetAsync");
+  return static_cast<std::byte *>(memory);
+}
+
+std::byte *CudaAccelerator::stage(int64_t bytes) {
+  staged = bytes > kLargeBytes ? kChunks : next;
+  Chunk &chunk = chunks[staged];
+  if (chunk.busy)
+    waitFor(chunk.copied);
+  chunk.busy = false;
+  return chunk.memory.room(bytes);
+}
+
+void CudaAccelerator::write(std::byte *to, const std::byte *from, int64_t bytes) {
+  require(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyHostToDevice, stream),
+          "cudaMemcpyAsync");
+  Chunk &chunk = chunks[staged];
+  require(cudaEventRecord(chunk.copied, stream), "cudaEventRecord");
+  chunk.busy = true;
+  if (staged == next)
+    next = (next + 1) % kChunks;
+}
+
+void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) {
+  std::byte *pinned = readMemory.room(bytes);
+  require(cudaMemcpyAsync(pinned, from, size_t(bytes), cudaMemcpyDeviceToHost, stream),
+          "cudaMemcpyAsync");
+  require(cudaEventRecord(readDone, stream), "cudaEventRecord");
+  waitFor(readDone);
+  std::memcpy(to, pinned, size_t(bytes));
+}
+
+/// Polls, so that a peer's failure or the timeout ends the wait.
+void CudaAccelerator::waitFor(cudaEvent_t event) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (int64_t polls = 0;; ++polls) {
+    const cudaError_t state = cudaEventQuery(event);
+    if (state == cudaSuccess)
+      return;
+    if (state != cudaErrorNotReady)
+      require(state, "work of the GPU");
+    if (polls < 10000) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (polls % 64 == 0 && whileWaiting)
+      whileWaiting(std::chrono::duration<double>(Clock::now() - begin).count());
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+Accelerator::Mark CudaAccelerator::makeMark() { return events.emplace_back(makeEvent()); }
+
+void CudaAccelerator::record(Mark mark) {
+  require(cudaEventRecord(static_cast<cudaEvent_t>(mark), stream), "cudaEventRecord");
+}
+
+void CudaAccelerator::await(Mark mark) {
+  require(cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(mark), 0), "cudaStreamWaitEvent");
+}
+
+void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
+                           std::span<const Mark> after, std::span<const Mark> done) {
+  for (Mark mark : after)
+    require(cudaStreamWaitEvent(copies, static_cast<cudaEvent_t>(mark), 0), "cudaStreamWaitEvent");
+  require(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, copies), "cudaMemcpyAsync");
+  for (Mark mark : done)
+    require(cudaEventRecord(static_cast<cudaEvent_t>(mark), copies), "cudaEventRecord");
+}
+
+/// Ranks of a host share its GPUs in turn; under the local transport all may be on one.
+std::unique_ptr<Accelerator> open(int local) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess || count == 0)
+    throw Error(
+        "this machine has no GPU that CUDA can use",
+        found == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(found),
+        "; the sources were made for CUDA: run them on such a machine, or pass --device cpu "
+        "to pdc");
+  return std::make_unique<CudaAccelerator>(local % count);
+}
+
+} // namespace
+
+const DeviceSupport support{"cuda", open, connectOverNccl};
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,22 @@
+#pragma once
+
+/// The fields of kernels are those of the CPU's kernels of the same names.
+#include "runtime/kernels/BatchNormalizationFields.h"
+#include "runtime/kernels/ColumnSumFields.h"
+#include "runtime/kernels/Concat.h"
+#include "runtime/kernels/ConvolutionFields.h"
+#include "runtime/kernels/DropoutFields.h"
+#include "runtime/kernels/GatherFields.h"
+#include "runtime/kernels/LabelledFields.h"
+#include "runtime/kernels/LayerNormalizationFields.h"
+#include "runtime/kernels/LocalResponseFields.h"
+#include "runtime/kernels/LossWeight.h"
+#include "runtime/kernels/MatrixProductFields.h"
+#include "runtime/kernels/PairLossFields.h"
+#include "runtime/kernels/PoolingFields.h"
+#include "runtime/kernels/ReduceSum.h"
+#include "runtime/kernels/ReorderFields.h"
+#include "runtime/kernels/SoftmaxFields.h"
+#include "runtime/kernels/Split.h"
+#include "runtime/kernels/StridedCopy.h"
+#include "runtime/kernels/UpdateFields.h"

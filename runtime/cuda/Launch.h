@@ -1,0 +1,53 @@
+#pragma once
+
+#include "runtime/Program.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+
+/// How kernels are started, and the arithmetic of grids. What decides which element a thread reads
+/// or writes is host-device code, so that it is tested without a GPU.
+namespace pdc::runtime::cuda {
+
+#define PDC_EITHER __host__ __device__
+
+inline constexpr int kBlockThreads = 256;
+inline constexpr int kWarpThreads = 32;
+
+PDC_EITHER constexpr int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline cudaStream_t streamOf(const Run &run) { return static_cast<cudaStream_t>(run.queue); }
+
+/// Throws Error naming the call unless it succeeded.
+void require(cudaError_t code, const char *call);
+
+#ifdef __CUDACC__
+/// Puts a kernel over `blocks` x `threads` threads into the run's queue. (Where the compiler knows
+/// no CUDA, as in the tests, the includer brings its own `launch`.)
+template <class... Parameters, class... Arguments>
+void launch(const Run &run, int64_t blocks, int threads, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+  if (blocks <= 0)
+    return;
+  kernel<<<dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), 0,
+           streamOf(run)>>>(static_cast<Parameters>(arguments)...);
+  require(cudaPeekAtLastError(), "the launch of a kernel");
+}
+#endif
+
+/// One thread per element.
+template <class... Parameters, class... Arguments>
+void launchOver(const Run &run, int64_t elements, void (*kernel)(Parameters...),
+                Arguments... arguments) {
+  launch(run, ceilDivide(elements, kBlockThreads), kBlockThreads, kernel, arguments...);
+}
+
+#if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
+__device__ inline int64_t globalThread() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+#endif
+
+} // namespace pdc::runtime::cuda

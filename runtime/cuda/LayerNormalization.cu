@@ -1,0 +1,107 @@
+#include "runtime/cuda/Columns.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Team.h"
+
+#include <cmath>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+/// A team per row: the mean first, then the squared deviations from it.
+template <int Threads>
+__global__ void normaliseRows(int64_t rows, int64_t size, double epsilon, const float *x,
+                              const float *scale, const float *bias, float *y, float *mean,
+                              float *inverse) {
+  using Row = Team<Threads>;
+  const int64_t row = Row::index();
+  if (row >= rows)
+    return;
+  const float *from = x + row * size;
+  float sum = 0, squares = 0;
+  for (int64_t k = Row::thread(); k < size; k += Threads)
+    sum += from[k];
+  const float center = Row::sum(sum) / static_cast<float>(size);
+  for (int64_t k = Row::thread(); k < size; k += Threads)
+    squares += (from[k] - center) * (from[k] - center);
+  const double variance = Row::sum(squares) / static_cast<double>(size);
+  const float factor = static_cast<float>(1 / sqrt(variance + epsilon));
+  float *to = y + row * size;
+  for (int64_t k = Row::thread(); k < size; k += Threads)
+    to[k] = (from[k] - center) * factor * scale[k] + (bias ? bias[k] : 0.0f);
+  if (mean && Row::thread() == 0) {
+    mean[row] = center;
+    inverse[row] = factor;
+  }
+}
+
+/// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)).
+template <int Threads>
+__global__ void rowGradients(int64_t rows, int64_t size, const float *dy, const float *x,
+                             const float *scale, const float *mean, const float *inverse,
+                             float *dx) {
+  using Row = Team<Threads>;
+  const int64_t row = Row::index();
+  if (row >= rows)
+    return;
+  const float *from = x + row * size, *gradient = dy + row * size;
+  const float center = mean[row], factor = inverse[row];
+  float sum = 0, product = 0;
+  for (int64_t k = Row::thread(); k < size; k += Threads) {
+    const float g = gradient[k] * scale[k];
+    sum += g;
+    product += g * ((from[k] - center) * factor);
+  }
+  sum = Row::sum(sum) / static_cast<float>(size);
+  product = Row::sum(product) / static_cast<float>(size);
+  float *to = dx + row * size;
+  for (int64_t k = Row::thread(); k < size; k += Threads)
+    to[k] = factor * (gradient[k] * scale[k] - sum - (from[k] - center) * factor * product);
+}
+
+struct ScaleMoments {
+  const float *dy, *x, *mean, *inverse;
+  int64_t size;
+  __device__ Sums<1> operator()(int64_t row, int64_t k) const {
+    const int64_t i = row * size + k;
+    return {{dy[i] * ((x[i] - mean[row]) * inverse[row])}};
+  }
+};
+
+struct StoreSum {
+  float *sum;
+  bool add;
+  __device__ void operator()(int64_t column, const double *sums) const {
+    const float value = static_cast<float>(sums[0]);
+    sum[column] = add ? sum[column] + value : value;
+  }
+};
+
+} // namespace
+
+void LayerNormalization::operator()(const Run &run, const float *x, const float *scale,
+                                    const float *bias, float *y, float *mean,
+                                    float *inverse) const {
+  const TeamShape teams = TeamShape::of(fields.rows, fields.size);
+  launch(run, teams.blocks, kBlockThreads,
+         teams.threads == kWarpThreads ? normaliseRows<kWarpThreads> : normaliseRows<kBlockThreads>,
+         fields.rows, fields.size, fields.epsilon, x, scale, bias, y, mean, inverse);
+}
+
+void LayerNormalizationInputGradient::operator()(const Run &run, const float *dy, const float *x,
+                                                 const float *scale, const float *mean,
+                                                 const float *inverse, float *dx) const {
+  const TeamShape teams = TeamShape::of(fields.rows, fields.size);
+  launch(run, teams.blocks, kBlockThreads,
+         teams.threads == kWarpThreads ? rowGradients<kWarpThreads> : rowGradients<kBlockThreads>,
+         fields.rows, fields.size, dy, x, scale, mean, inverse, dx);
+}
+
+void LayerNormalizationScaleGradient::operator()(const Run &run, const float *dy, const float *x,
+                                                 const float *mean, const float *inverse,
+                                                 float *dscale, bool add) const {
+  sumColumns<1>(run, fields.rows, fields.size, ScaleMoments{dy, x, mean, inverse, fields.size},
+                StoreSum{dscale, add});
+}
+
+} // namespace pdc::runtime::cuda

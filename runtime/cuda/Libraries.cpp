@@ -1,0 +1,52 @@
+#include "runtime/cuda/Libraries.h"
+
+#include "runtime/Error.h"
+
+namespace pdc::runtime::cuda {
+
+void require(cudaError_t code, const char *call) {
+  if (code != cudaSuccess)
+    throw Error(call, " failed: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ")");
+}
+
+void require(cublasStatus_t status, const char *call, const char *unit) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error("unit '", unit, "': ", call, " failed: ", cublasLtGetStatusString(status));
+}
+
+void require(cudnnStatus_t status, const char *call, const char *unit) {
+  if (status == CUDNN_STATUS_SUCCESS)
+    return;
+  char why[512] = "";
+  cudnnGetLastErrorString(why, sizeof why);
+  throw Error("unit '", unit, "': ", call, " failed: ", cudnnGetErrorString(status),
+              why[0] ? ": " : "", why);
+}
+
+namespace {
+
+struct MatrixLibrary {
+  cublasLtHandle_t handle = nullptr;
+  MatrixLibrary() { require(cublasLtCreate(&handle), "cublasLtCreate", "start-up"); }
+  ~MatrixLibrary() { cublasLtDestroy(handle); }
+};
+
+struct NetworkLibrary {
+  cudnnHandle_t handle = nullptr;
+  NetworkLibrary() { require(cudnnCreate(&handle), "cudnnCreate", "start-up"); }
+  ~NetworkLibrary() { cudnnDestroy(handle); }
+};
+
+} // namespace
+
+cublasLtHandle_t matrixHandle() {
+  thread_local MatrixLibrary library;
+  return library.handle;
+}
+
+cudnnHandle_t networkHandle() {
+  thread_local NetworkLibrary library;
+  return library.handle;
+}
+
+} // namespace pdc::runtime::cuda

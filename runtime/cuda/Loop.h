@@ -1,0 +1,243 @@
+#pragma once
+
+#include "runtime/cuda/Launch.h"
+
+#include <array>
+#include <type_traits>
+#include <utility>
+
+/// Loops that generated code gives the body of: equally long arrays (`loop`), and operands that are
+/// repeated along dimensions (`broadcast`). A thread computes four neighbours, which it reads and
+/// writes with 16-byte accesses where they lie so. Results may be the same memory as operands,
+/// never overlap them otherwise.
+namespace pdc::runtime::cuda {
+
+inline constexpr int kLanes = 4;
+
+/// Four neighbours; the arena aligns every tensor for it.
+template <class T> struct alignas(sizeof(T) * kLanes > 16 ? 16 : sizeof(T) * kLanes) Four {
+  T at[kLanes];
+};
+
+template <class A, class B> struct Results2 {
+  A first;
+  B second;
+};
+template <class A, class B, class C> struct Results3 {
+  A first;
+  B second;
+  C third;
+};
+/// What a loop's body returns when it computes several results.
+template <class A, class B> PDC_EITHER Results2<A, B> results(A a, B b) { return {a, b}; }
+template <class A, class B, class C> PDC_EITHER Results3<A, B, C> results(A a, B b, C c) {
+  return {a, b, c};
+}
+
+/// An operand as long as the results.
+template <class T> struct Elements {
+  using Element = T;
+  const T *data;
+  PDC_EITHER Four<T> four(int64_t i) const { return reinterpret_cast<const Four<T> *>(data)[i]; }
+  PDC_EITHER T one(int64_t i) const { return data[i]; }
+};
+
+/// One number for all elements.
+template <class T> struct Number {
+  using Element = T;
+  const T *data;
+  PDC_EITHER Four<T> four(int64_t) const { return {{*data, *data, *data, *data}}; }
+  PDC_EITHER T one(int64_t) const { return *data; }
+};
+template <class T> Number<T> number(const T *data) { return {data}; }
+
+/// The sizes of the dimensions that are walked, the outermost first.
+template <int64_t... Sizes> struct Extents {
+  static constexpr int rank = sizeof...(Sizes);
+  static constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};
+  static constexpr int64_t elements = (Sizes * ... * int64_t(1));
+};
+
+/// An operand of a broadcast: elements from one index to the next along each dimension, 0 where it
+/// is repeated.
+template <class T, int64_t... Strides> struct Strided {
+  using Element = T;
+  const T *data;
+  static constexpr std::array<int64_t, sizeof...(Strides)> strides = {Strides...};
+
+  /// Where element `i` of the row-major walk over the extents lies.
+  template <int64_t... Sizes> PDC_EITHER static int64_t offset(Extents<Sizes...>, int64_t i) {
+    constexpr int64_t sizes[] = {Sizes...}, steps[] = {Strides...};
+    int64_t at = 0;
+    for (int d = sizeof...(Sizes) - 1; d >= 0; --d) {
+      at += i % sizes[d] * steps[d];
+      i /= sizes[d];
+    }
+    return at;
+  }
+  /// Whether any four neighbours from a multiple of four on lie in one aligned piece, or are one
+  /// element: the last dimension holds whole fours, and all others start at one.
+  template <int64_t... Sizes> static constexpr bool comesInFours(Extents<Sizes...>) {
+    constexpr int64_t sizes[] = {Sizes...}, steps[] = {Strides...};
+    constexpr int last = sizeof...(Sizes) - 1;
+    bool aligned = sizes[last] % kLanes == 0 && (steps[last] == 0 || steps[last] == 1);
+    for (int d = 0; d < last; ++d)
+      aligned = aligned && (steps[last] == 0 || steps[d] % kLanes == 0);
+    return aligned;
+  }
+  PDC_EITHER Four<T> fourAt(int64_t at) const {
+    constexpr int64_t steps[] = {Strides...};
+    if constexpr (steps[sizeof...(Strides) - 1] == 0)
+      return {{data[at], data[at], data[at], data[at]}};
+    else
+      return *reinterpret_cast<const Four<T> *>(data + at);
+  }
+};
+template <int64_t... Strides, class T> Strided<T, Strides...> strided(const T *data) {
+  return {data};
+}
+
+namespace detail {
+
+/// Where results go: one, two or three arrays.
+template <class A> struct Sink1 {
+  A *a;
+  template <class Body, class... In>
+  PDC_EITHER void four(int64_t i, const Body &body, In... in) const {
+    Four<A> y;
+    for (int lane = 0; lane < kLanes; ++lane)
+      y.at[lane] = static_cast<A>(body(in.at[lane]...));
+    reinterpret_cast<Four<A> *>(a)[i] = y;
+  }
+  template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
+    a[i] = static_cast<A>(value);
+  }
+};
+template <class A, class B> struct Sink2 {
+  A *a;
+  B *b;
+  template <class Body, class... In>
+  PDC_EITHER void four(int64_t i, const Body &body, In... in) const {
+    Four<A> first;
+    Four<B> second;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto y = body(in.at[lane]...);
+      first.at[lane] = y.first;
+      second.at[lane] = y.second;
+    }
+    reinterpret_cast<Four<A> *>(a)[i] = first;
+    reinterpret_cast<Four<B> *>(b)[i] = second;
+  }
+  template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
+    a[i] = value.first;
+    b[i] = value.second;
+  }
+};
+template <class A, class B, class C> struct Sink3 {
+  A *a;
+  B *b;
+  C *c;
+  template <class Body, class... In>
+  PDC_EITHER void four(int64_t i, const Body &body, In... in) const {
+    Four<A> first;
+    Four<B> second;
+    Four<C> third;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      const auto y = body(in.at[lane]...);
+      first.at[lane] = y.first;
+      second.at[lane] = y.second;
+      third.at[lane] = y.third;
+    }
+    reinterpret_cast<Four<A> *>(a)[i] = first;
+    reinterpret_cast<Four<B> *>(b)[i] = second;
+    reinterpret_cast<Four<C> *>(c)[i] = third;
+  }
+  template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
+    a[i] = value.first;
+    b[i] = value.second;
+    c[i] = value.third;
+  }
+};
+
+/// Elements 4 quad to 4 quad + 3; the last quad may be short.
+template <class Body, class Sink, class... In>
+__device__ void computeQuad(int64_t quad, int64_t count, const Body &body, const Sink &sink,
+                            const In &...in) {
+  if (quad * kLanes + kLanes <= count) {
+    sink.four(quad, body, in.four(quad)...);
+    return;
+  }
+  for (int64_t i = quad * kLanes; i < count; ++i)
+    sink.one(i, body(in.one(i)...));
+}
+
+#if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
+template <class Body, class Sink, class... In>
+__global__ void loopKernel(int64_t count, Body body, Sink sink, In... in) {
+  computeQuad(globalThread(), count, body, sink, in...);
+}
+
+template <class Walked, class Body, class Sink, class... In>
+__global__ void broadcastFours(Body body, Sink sink, In... in) {
+  const int64_t quad = globalThread();
+  if (quad < Walked::elements / kLanes)
+    sink.four(quad, body, in.fourAt(In::offset(Walked(), quad * kLanes))...);
+}
+
+template <class Walked, class Body, class Sink, class... In>
+__global__ void broadcastOnes(Body body, Sink sink, In... in) {
+  const int64_t i = globalThread();
+  if (i < Walked::elements)
+    sink.one(i, body(in.data[In::offset(Walked(), i)]...));
+}
+#endif
+
+template <class T> Elements<T> operand(const T *data) { return {data}; }
+template <class T> Elements<T> operand(T *data) { return {data}; }
+template <class T> Number<T> operand(Number<T> value) { return value; }
+
+} // namespace detail
+
+/// result[i] = body(operand[i]...) for i in [0, count). Operands are pointers or `number(pointer)`,
+/// one per parameter of the body.
+template <class Body, class A, class... In>
+void loop(const Run &run, int64_t count, Body body, detail::Sink1<A> sink, In... in) {
+  launchOver(run, ceilDivide(count, kLanes),
+             detail::loopKernel<Body, detail::Sink1<A>, decltype(detail::operand(in))...>, count,
+             body, sink, detail::operand(in)...);
+}
+template <class Body, class A, class B, class... In>
+void loop(const Run &run, int64_t count, Body body, detail::Sink2<A, B> sink, In... in) {
+  launchOver(run, ceilDivide(count, kLanes),
+             detail::loopKernel<Body, detail::Sink2<A, B>, decltype(detail::operand(in))...>, count,
+             body, sink, detail::operand(in)...);
+}
+template <class Body, class A, class B, class C, class... In>
+void loop(const Run &run, int64_t count, Body body, detail::Sink3<A, B, C> sink, In... in) {
+  launchOver(run, ceilDivide(count, kLanes),
+             detail::loopKernel<Body, detail::Sink3<A, B, C>, decltype(detail::operand(in))...>,
+             count, body, sink, detail::operand(in)...);
+}
+
+/// What a loop writes.
+template <class A> detail::Sink1<A> into(A *a) { return {a}; }
+template <class A, class B> detail::Sink2<A, B> into(A *a, B *b) { return {a, b}; }
+template <class A, class B, class C> detail::Sink3<A, B, C> into(A *a, B *b, C *c) {
+  return {a, b, c};
+}
+
+/// y = body(operands...) at each index, row-major; operands are `strided<...>(pointer)`. An operand
+/// with y's own strides may be y.
+template <int64_t... Sizes, class Body, class A, class... In>
+void broadcast(const Run &run, Extents<Sizes...> extents, Body body, detail::Sink1<A> sink,
+               In... in) {
+  using Walked = Extents<Sizes...>;
+  if constexpr ((In::comesInFours(Walked()) && ...))
+    launchOver(run, extents.elements / kLanes,
+               detail::broadcastFours<Walked, Body, detail::Sink1<A>, In...>, body, sink, in...);
+  else
+    launchOver(run, extents.elements, detail::broadcastOnes<Walked, Body, detail::Sink1<A>, In...>,
+               body, sink, in...);
+}
+
+} // namespace pdc::runtime::cuda

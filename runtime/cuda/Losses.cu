@@ -1,0 +1,282 @@
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Team.h"
+#include "runtime/cuda/Workspace.h"
+
+#include "runtime/Error.h"
+
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+/// What a label says of its row.
+struct Labelled {
+  bool counts, isClass;
+  int64_t label;
+};
+
+template <class Label>
+PDC_EITHER Labelled labelOf(const LabelledFields &f, const Label *labels, int64_t row) {
+  const int64_t label = static_cast<int64_t>(labels[row]);
+  return {!(f.ignores && label == f.ignoreIndex), label >= 0 && label < f.classes, label};
+}
+
+PDC_EITHER int64_t rowsOf(const LabelledFields &f) { return f.samples * f.pixels; }
+
+/// The first score of a row; its classes lie `pixels` apart.
+PDC_EITHER int64_t firstOf(const LabelledFields &f, int64_t row) {
+  return row / f.pixels * f.classes * f.pixels + row % f.pixels;
+}
+
+/// The row's loss from the logarithm of its label's probability.
+PDC_EITHER float lossOf(Labelled found, const float *weights, float logProbability) {
+  if (!found.counts)
+    return 0;
+  if (!found.isClass)
+    return std::numeric_limits<float>::quiet_NaN();
+  return -(weights ? weights[found.label] : 1.0f) * logProbability;
+}
+
+/// A team per row: the losses of rows, and log probabilities where somebody keeps them.
+template <int Threads, class Label>
+__global__ void crossEntropyRows(LabelledFields f, const float *scores, const Label *labels,
+                                 const float *weights, float *losses, float *logProbabilities) {
+  using Row = Team<Threads>;
+  const int64_t row = Row::index();
+  if (row >= rowsOf(f))
+    return;
+  const int64_t first = firstOf(f, row);
+  float most = -std::numeric_limits<float>::infinity(), sum = 0;
+  for (int64_t c = Row::thread(); c < f.classes; c += Threads)
+    most = fmaxf(most, scores[first + c * f.pixels]);
+  most = Row::most(most);
+  for (int64_t c = Row::thread(); c < f.classes; c += Threads)
+    sum += expf(scores[first + c * f.pixels] - most);
+  // The largest score first: large scores would swallow the logarithm.
+  const float shift = logf(Row::sum(sum));
+  if (Row::thread() == 0) {
+    const Labelled found = labelOf(f, labels, row);
+    const float score = found.counts && found.isClass ? scores[first + found.label * f.pixels] : 0;
+    losses[row] = lossOf(found, weights, (score - most) - shift);
+  }
+  if (logProbabilities)
+    for (int64_t c = Row::thread(); c < f.classes; c += Threads)
+      logProbabilities[first + c * f.pixels] = (scores[first + c * f.pixels] - most) - shift;
+}
+
+template <class Label>
+__global__ void crossEntropyGradientKernel(LabelledFields f, const float *dy,
+                                           const float *logProbabilities, const Label *labels,
+                                           const float *weights, float *dx) {
+  const int64_t i = globalThread();
+  if (i >= rowsOf(f) * f.classes)
+    return;
+  const int64_t c = i / f.pixels % f.classes;
+  const int64_t row = i / (f.pixels * f.classes) * f.pixels + i % f.pixels;
+  const Labelled found = labelOf(f, labels, row);
+  if (!found.counts || !found.isClass) {
+    dx[i] = 0;
+    return;
+  }
+  const float factor = weights ? *dy * weights[found.label] : *dy;
+  dx[i] = factor * (expf(logProbabilities[i]) - (c == found.label ? 1.0f : 0.0f));
+}
+
+template <class Label>
+__global__ void likelihoodGradientKernel(LabelledFields f, const float *dy, const Label *labels,
+                                         const float *weights, float *dx) {
+  const int64_t i = globalThread();
+  if (i >= rowsOf(f) * f.classes)
+    return;
+  const int64_t c = i / f.pixels % f.classes;
+  const int64_t row = i / (f.pixels * f.classes) * f.pixels + i % f.pixels;
+  const Labelled found = labelOf(f, labels, row);
+  const bool hit = found.counts && c == found.label;
+  dx[i] = hit ? -*dy * (weights ? weights[c] : 1.0f) : 0.0f;
+}
+
+struct RowLoss {
+  const float *losses;
+  __device__ double operator()(int64_t row) const { return losses[row]; }
+};
+
+template <class Label> struct Likelihood {
+  LabelledFields f;
+  const float *logProbabilities;
+  const Label *labels;
+  const float *weights;
+  __device__ double operator()(int64_t row) const {
+    const Labelled found = labelOf(f, labels, row);
+    const bool reads = found.counts && found.isClass;
+    return lossOf(found, weights,
+                  reads ? logProbabilities[firstOf(f, row) + found.label * f.pixels] : 0);
+  }
+};
+
+/// The first of equal scores wins.
+template <class Label> struct IsCorrect {
+  LabelledFields f;
+  const float *scores;
+  const Label *labels;
+  __device__ double operator()(int64_t row) const {
+    const Labelled found = labelOf(f, labels, row);
+    const int64_t first = firstOf(f, row);
+    int64_t best = 0;
+    for (int64_t c = 1; c < f.classes; ++c)
+      if (scores[first + c * f.pixels] > scores[first + best * f.pixels])
+        best = c;
+    return found.counts && best == found.label ? 1 : 0;
+  }
+};
+
+/// Labels outside the classes weigh nothing here; the loss refuses them.
+template <class Label> struct WeightOf {
+  LossWeightFields f;
+  const Label *labels;
+  const float *weights;
+  __device__ double operator()(int64_t i) const {
+    const int64_t label = static_cast<int64_t>(labels[i]);
+    if (f.ignores && label == f.ignoreIndex)
+      return 0;
+    return weights ? weights[label] : 1.0;
+  }
+};
+
+struct Squared {
+  static PDC_EITHER double loss(double x, double t) { return (x - t) * (x - t); }
+  static PDC_EITHER float gradient(float x, float t) { return 2 * (x - t); }
+};
+struct Absolute {
+  static PDC_EITHER double loss(double x, double t) { return fabs(x - t); }
+  static PDC_EITHER float gradient(float x, float t) { return x > t ? 1.0f : x < t ? -1.0f : 0.0f; }
+};
+/// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) without overflow.
+struct BinaryCrossEntropy {
+  static PDC_EITHER double loss(double x, double t) {
+    return fmax(x, 0.0) - x * t + log1p(exp(-fabs(x)));
+  }
+  static PDC_EITHER float gradient(float x, float t) { return 1 / (1 + expf(-x)) - t; }
+};
+
+template <class Pair> struct LossOfPair {
+  const float *prediction, *target;
+  __device__ double operator()(int64_t i) const { return Pair::loss(prediction[i], target[i]); }
+};
+
+template <class Pair>
+__global__ void pairGradientKernel(int64_t count, const float *prediction, const float *target,
+                                   const float *dy, float *dx) {
+  const int64_t i = globalThread();
+  if (i < count)
+    dx[i] = *dy * Pair::gradient(prediction[i], target[i]);
+}
+
+/// *total = the sum of value(i), in f64 and in fixed order. Long sums take two stages over
+/// kPartialSums numbers at `workspace`.
+template <class Value>
+void sumAll(const Run &run, int64_t count, Value value, float *total, std::byte *workspace) {
+  if (count <= 16 * kBlockThreads)
+    return launch(run, 1, kBlockThreads, sumKernel<Value>, count, value, total);
+  double *parts = reinterpret_cast<double *>(workspace);
+  launch(run, kPartialSums, kBlockThreads, sumParts<Value>, count, value, parts);
+  launch(run, 1, kBlockThreads, sumKernel<Loaded>, kPartialSums, Loaded{parts}, total);
+}
+
+template <class Choose> void chooseKind(const char *kind, Choose choose) {
+  std::string_view name = kind;
+  if (name == "MeanSquaredError")
+    choose(Squared());
+  else if (name == "MeanAbsoluteError")
+    choose(Absolute());
+  else if (name == "BinaryCrossEntropyWithLogits")
+    choose(BinaryCrossEntropy());
+  else
+    throw Error("no kernel for loss '", name, "'");
+}
+
+} // namespace
+
+/// Workspace: partial sums, then one loss per row.
+template <class Label>
+void SoftmaxCrossEntropy::call(const Run &run, const float *scores, const Label *labels,
+                               const float *weights, float *loss, float *logProbabilities) const {
+  const int64_t rows = rowsOf(fields);
+  float *losses = reinterpret_cast<float *>(run.scratchBase + kPartialSums * sizeof(double));
+  const TeamShape teams = TeamShape::of(rows, fields.classes);
+  launch(run, teams.blocks, kBlockThreads,
+         teams.threads == kWarpThreads ? crossEntropyRows<kWarpThreads, Label>
+                                       : crossEntropyRows<kBlockThreads, Label>,
+         fields, scores, labels, weights, losses, logProbabilities);
+  sumAll(run, rows, RowLoss{losses}, loss, run.scratchBase);
+}
+
+template <class Label>
+void SoftmaxCrossEntropyGradient::operator()(const Run &run, const float *dy,
+                                             const float *logProbabilities, const Label *labels,
+                                             const float *weights, float *dx) const {
+  launchOver(run, rowsOf(fields) * fields.classes, crossEntropyGradientKernel<Label>, fields, dy,
+             logProbabilities, labels, weights, dx);
+}
+
+template <class Label>
+void NegativeLogLikelihood::operator()(const Run &run, const float *logProbabilities,
+                                       const Label *labels, const float *weights,
+                                       float *loss) const {
+  sumAll(run, rowsOf(fields), Likelihood<Label>{fields, logProbabilities, labels, weights}, loss,
+         run.scratchBase);
+}
+
+template <class Label>
+void NegativeLogLikelihoodGradient::operator()(const Run &run, const float *dy, const Label *labels,
+                                               const float *weights, float *dx) const {
+  launchOver(run, rowsOf(fields) * fields.classes, likelihoodGradientKernel<Label>, fields, dy,
+             labels, weights, dx);
+}
+
+template <class Label>
+void CorrectPredictions::operator()(const Run &run, const float *scores, const Label *labels,
+                                    float *correct) const {
+  sumAll(run, rowsOf(fields), IsCorrect<Label>{fields, scores, labels}, correct, run.scratchBase);
+}
+
+template <class Label>
+void LossWeight::operator()(const Run &run, const Label *labels, const float *weights,
+                            float *weight) const {
+  sumAll(run, fields.count, WeightOf<Label>{fields, labels, weights}, weight, run.scratchBase);
+}
+
+void PairLoss::operator()(const Run &run, const float *prediction, const float *target,
+                          float *loss) const {
+  chooseKind(fields.kind, [&]<class Pair>(Pair) {
+    sumAll(run, fields.count, LossOfPair<Pair>{prediction, target}, loss, run.scratchBase);
+  });
+}
+
+void PairLossGradient::operator()(const Run &run, const float *prediction, const float *target,
+                                  const float *dy, float *dx) const {
+  chooseKind(fields.kind, [&]<class Pair>(Pair) {
+    launchOver(run, fields.count, pairGradientKernel<Pair>, fields.count, prediction, target, dy,
+               dx);
+  });
+}
+
+#define PDC_LABELLED_KERNELS(Label)                                                                \
+  template void SoftmaxCrossEntropy::call(const Run &, const float *, const Label *,               \
+                                          const float *, float *, float *) const;                  \
+  template void SoftmaxCrossEntropyGradient::operator()(                                           \
+      const Run &, const float *, const float *, const Label *, const float *, float *) const;     \
+  template void NegativeLogLikelihood::operator()(const Run &, const float *, const Label *,       \
+                                                  const float *, float *) const;                   \
+  template void NegativeLogLikelihoodGradient::operator()(                                         \
+      const Run &, const float *, const Label *, const float *, float *) const;                    \
+  template void CorrectPredictions::operator()(const Run &, const float *, const Label *, float *) \
+      const;                                                                                       \
+  template void LossWeight::operator()(const Run &, const Label *, const float *, float *) const;
+PDC_LABELLED_KERNELS(int64_t)
+PDC_LABELLED_KERNELS(int32_t)
+#undef PDC_LABELLED_KERNELS
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,153 @@
+#include "runtime/cuda/Epilogue.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Libraries.h"
+#include "runtime/cuda/MatrixBatches.h"
+
+#include "runtime/Error.h"
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+/// cuBLASLt's objects, each destroyed by its own function.
+template <class T, cublasStatus_t (*Destroy)(T)> class Owned {
+public:
+  Owned() = default;
+  Owned(const Owned &) = delete;
+  ~Owned() {
+    if (object)
+      Destroy(object);
+  }
+  T object = nullptr;
+};
+using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+/// One value per column, which the library adds itself.
+bool isColumnBias(const MatrixProductFields &f) {
+  int64_t elements = 1;
+  for (int64_t size : f.bias)
+    elements *= size;
+  return !f.bias.empty() && elements == f.bias.back() && elements == f.output.back();
+}
+
+} // namespace
+
+/// The library counts columns first, so it is asked for y^T = op(b)^T op(a)^T: row-major tensors
+/// are their own transposes to it, and a bias per column of y is its bias per row.
+class MatrixProductPlan {
+public:
+  MatrixProductPlan(const Device &device, const MatrixProductFields &f);
+  void operator()(const Run &run, const float *a, const float *b, const float *bias, float *y,
+                  bool add);
+
+private:
+  void describe();
+  void describeLayout(Layout &layout, int64_t rows, int64_t columns, int64_t stride);
+  void choose();
+  template <class T> void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    require(cublasLtMatmulDescSetAttribute(description.object, attribute, &value, sizeof value),
+            "cublasLtMatmulDescSetAttribute", fields.name);
+  }
+
+  const MatrixProductFields fields;
+  const MatrixBatches batches;
+  const size_t workspace;
+  Description description;
+  Layout first, second, result; ///< b, a, y
+  cublasLtMatmulAlgo_t algorithm;
+};
+
+MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFields &f)
+    : fields(f), batches(f), workspace(workspaceRoom(device)) {
+  describe();
+  choose();
+}
+
+void MatrixProductPlan::describe() {
+  require(cublasLtMatmulDescCreate(&description.object, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "cublasLtMatmulDescCreate", fields.name);
+  set(CUBLASLT_MATMUL_DESC_TRANSA, fields.transB ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, fields.transA ? CUBLAS_OP_T : CUBLAS_OP_N);
+  const bool bias = isColumnBias(fields), relu = fields.relu && (bias || fields.bias.empty());
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE,
+      bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+      : relu ? CUBLASLT_EPILOGUE_RELU
+             : CUBLASLT_EPILOGUE_DEFAULT);
+  const int64_t m = batches.columns, n = batches.rows, k = batches.inner;
+  describeLayout(first, fields.transB ? k : m, fields.transB ? m : k, batches.strideB);
+  describeLayout(second, fields.transA ? n : k, fields.transA ? k : n, batches.strideA);
+  describeLayout(result, m, n, batches.strideY);
+}
+
+void MatrixProductPlan::describeLayout(Layout &layout, int64_t rows, int64_t columns,
+                                       int64_t stride) {
+  require(cublasLtMatrixLayoutCreate(&layout.object, CUDA_R_32F, uint64_t(rows), uint64_t(columns),
+                                     rows),
+          "cublasLtMatrixLayoutCreate", fields.name);
+  const auto count = static_cast<int32_t>(batches.count);
+  require(cublasLtMatrixLayoutSetAttribute(layout.object, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                           &count, sizeof count),
+          "cublasLtMatrixLayoutSetAttribute", fields.name);
+  require(cublasLtMatrixLayoutSetAttribute(
+              layout.object, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+          "cublasLtMatrixLayoutSetAttribute", fields.name);
+}
+
+/// The library's first choice within the workspace; the same for a sum, whose beta is 1.
+void MatrixProductPlan::choose() {
+  Preference preference;
+  require(cublasLtMatmulPreferenceCreate(&preference.object), "cublasLtMatmulPreferenceCreate",
+          fields.name);
+  auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    require(
+        cublasLtMatmulPreferenceSetAttribute(preference.object, attribute, &value, sizeof value),
+        "cublasLtMatmulPreferenceSetAttribute", fields.name);
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+  // Tensors lie on 64 bytes; where the leading dimensions are walked, anywhere behind them.
+  const uint32_t alignment = batches.starts.size() > 1 ? 4 : 64;
+  for (auto attribute :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(attribute, alignment);
+  cublasLtMatmulHeuristicResult_t found;
+  int count = 0;
+  require(cublasLtMatmulAlgoGetHeuristic(matrixHandle(), description.object, first.object,
+                                         second.object, result.object, result.object,
+                                         preference.object, 1, &found, &count),
+          "cublasLtMatmulAlgoGetHeuristic", fields.name);
+  if (count == 0)
+    throw Error("unit '", fields.name, "': cuBLASLt has no kernel for a product of ", batches.rows,
+                " x ", batches.inner, " by ", batches.inner, " x ", batches.columns, " within ",
+                workspace, " bytes of workspace");
+  algorithm = found.algo;
+}
+
+void MatrixProductPlan::operator()(const Run &run, const float *a, const float *b,
+                                   const float *bias, float *y, bool add) {
+  const bool own = isColumnBias(fields);
+  if (own)
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void *>(bias));
+  const float alpha = static_cast<float>(fields.alpha), beta = add ? 1 : 0;
+  for (const MatrixBatches::Start &start : batches.starts)
+    require(cublasLtMatmul(matrixHandle(), description.object, &alpha, b + start.b, first.object,
+                           a + start.a, second.object, &beta, y + start.y, result.object,
+                           y + start.y, result.object, &algorithm, alignedWorkspace(run), workspace,
+                           streamOf(run)),
+            "cublasLtMatmul", fields.name);
+  if (bias && !own)
+    addBias(run, fields.output, fields.bias, bias, fields.relu != 0, y);
+}
+
+MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &fields)
+    : plan(std::make_unique<MatrixProductPlan>(device, fields)) {}
+MatrixProduct::~MatrixProduct() = default;
+
+void MatrixProduct::call(const Run &run, const float *a, const float *b, const float *bias,
+                         float *y, bool add) {
+  (*plan)(run, a, b, bias, y, add);
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,200 @@
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Strides.h"
+
+#include "runtime/Error.h"
+
+#include <limits>
+#include <numeric>
+#include <string_view>
+#include <type_traits>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+template <class T> __global__ void fillKernel(int64_t count, T value, T *y) {
+  const int64_t i = globalThread();
+  if (i < count)
+    y[i] = value;
+}
+
+template <class T> __global__ void copyKernel(StridedWalk walk, const T *x, T *y) {
+  const int64_t i = globalThread();
+  if (i < walk.elements)
+    y[walk.to(i)] = x[walk.from(i)];
+}
+
+constexpr int kTile = 32, kTileRows = 8;
+
+/// Transposes each of `matrices` matrices of rows x columns, through tiles in shared memory so that
+/// reads and writes both run along rows.
+__global__ void transposeKernel(int64_t rows, int64_t columns, const float *x, float *y) {
+  __shared__ float tile[kTile][kTile + 1];
+  const int64_t across = ceilDivide(columns, kTile), down = ceilDivide(rows, kTile);
+  const int64_t matrix = blockIdx.x / (across * down), left = blockIdx.x % across * kTile;
+  const int64_t top = blockIdx.x / across % down * kTile;
+  const int lane = int(threadIdx.x) % kTile, line = int(threadIdx.x) / kTile;
+  const float *from = x + matrix * rows * columns;
+  float *to = y + matrix * rows * columns;
+  for (int r = line; r < kTile; r += kTileRows)
+    if (top + r < rows && left + lane < columns)
+      tile[r][lane] = from[(top + r) * columns + left + lane];
+  __syncthreads();
+  for (int c = line; c < kTile; c += kTileRows)
+    if (left + c < columns && top + lane < rows)
+      to[(left + c) * rows + top + lane] = tile[lane][c];
+}
+
+/// What stands for a row that an index outside the table picks.
+template <class T> PDC_EITHER T nothing() {
+  if constexpr (std::is_floating_point_v<T>)
+    return std::numeric_limits<T>::quiet_NaN();
+  return T(0);
+}
+
+/// -1: outside.
+template <class Index> PDC_EITHER int64_t rowOf(const GatherFields &f, Index index) {
+  const int64_t row = index < 0 ? index + f.size : index;
+  return row < 0 || row >= f.size ? -1 : row;
+}
+
+template <class T, class Index>
+__global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T *y) {
+  const int64_t i = globalThread();
+  if (i >= f.outer * f.count * f.inner)
+    return;
+  const int64_t slice = i / f.inner, row = rowOf(f, indices[slice % f.count]);
+  y[i] = row < 0 ? nothing<T>() : x[(slice / f.count * f.size + row) * f.inner + i % f.inner];
+}
+
+/// Block (k, o): where k is the first to pick its row, adds the slices of all indices that pick it,
+/// in ascending order.
+template <class Index>
+__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const float *dy,
+                                     float *dx) {
+  constexpr int warps = kBlockThreads / kWarpThreads;
+  __shared__ unsigned matches[warps];
+  const int64_t k = blockIdx.x % f.count, outer = blockIdx.x / f.count;
+  const int64_t row = rowOf(f, indices[k]);
+  if (row < 0)
+    return;
+  for (int64_t begin = 0; begin < k; begin += kBlockThreads) {
+    const int64_t j = begin + threadIdx.x;
+    if (__syncthreads_or(j < k && rowOf(f, indices[j]) == row))
+      return;
+  }
+  float *to = dx + (outer * f.size + row) * f.inner;
+  for (int64_t begin = k; begin < f.count; begin += kBlockThreads) {
+    const int64_t j = begin + threadIdx.x;
+    const unsigned found = __ballot_sync(0xffffffffu, j < f.count && rowOf(f, indices[j]) == row);
+    __syncthreads(); // the last round's matches have been read
+    if (threadIdx.x % kWarpThreads == 0)
+      matches[threadIdx.x / kWarpThreads] = found;
+    __syncthreads();
+    for (int warp = 0; warp < warps; ++warp)
+      for (unsigned bits = matches[warp], lane = 0; bits; bits >>= 1, ++lane)
+        if (bits & 1) {
+          const int64_t match = begin + warp * kWarpThreads + lane;
+          const float *from = dy + (outer * f.count + match) * f.inner;
+          for (int64_t i = threadIdx.x; i < f.inner; i += kBlockThreads)
+            to[i] += from[i];
+        }
+  }
+}
+
+/// Rows of `bytes` bytes, `from` and `to` apart.
+void copyRows(const Run &run, std::byte *y, int64_t to, const std::byte *x, int64_t from,
+              int64_t bytes, int64_t rows) {
+  if (bytes > 0 && rows > 0)
+    require(cudaMemcpy2DAsync(y, size_t(to), x, size_t(from), size_t(bytes), size_t(rows),
+                              cudaMemcpyDeviceToDevice, streamOf(run)),
+            "cudaMemcpy2DAsync");
+}
+
+int64_t sum(const std::vector<int64_t> &values, size_t count) {
+  return std::accumulate(values.begin(), values.begin() + int64_t(count), int64_t(0));
+}
+
+} // namespace
+
+template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y) const {
+  if (fields.outputElements > 0)
+    launchOver(run, fields.outputElements, fillKernel<T>, fields.outputElements,
+               static_cast<T>(fields.fill), y);
+  const StridedWalk walk(fields.shape, fields.inputStrides, fields.outputStrides);
+  launchOver(run, walk.elements, copyKernel<T>, walk, x + fields.inputOffset,
+             y + fields.outputOffset);
+}
+
+/// Pixels of a sample by channels, or channels by pixels, whichever it comes from.
+void Reorder::operator()(const Run &run, const float *x, float *y) const {
+  const std::string_view from = fields.from, to = fields.to;
+  if (from.empty() == to.empty())
+    throw Error("reorder '", fields.name, "' from '", from, "' to '", to,
+                "' has no CUDA kernel; regenerate the sources with pdc");
+  const int64_t samples = fields.shape.at(0), channels = fields.shape.at(1);
+  const int64_t pixels = std::accumulate(fields.shape.begin() + 2, fields.shape.end(), int64_t(1),
+                                         std::multiplies<int64_t>());
+  const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;
+  launch(run, samples * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
+         transposeKernel, rows, columns, x, y);
+}
+
+void Concat::call(const Run &run, std::initializer_list<const void *> pointers) const {
+  const size_t parts = fields.blockBytes.size();
+  if (pointers.size() != parts + 1)
+    throw Error("concat: called with ", pointers.size(), " tensors, expected ", parts + 1);
+  auto *whole = static_cast<std::byte *>(const_cast<void *>(pointers.begin()[parts]));
+  const int64_t row = sum(fields.blockBytes, parts);
+  for (size_t i = 0; i < parts; ++i)
+    copyRows(run, whole + sum(fields.blockBytes, i), row,
+             static_cast<const std::byte *>(pointers.begin()[i]), fields.blockBytes[i],
+             fields.blockBytes[i], fields.outer);
+}
+
+void Split::call(const Run &run, const void *x, std::initializer_list<void *> parts) const {
+  if (parts.size() != fields.results.size())
+    throw Error("split: called with ", parts.size(), " results, expected ", fields.results.size());
+  const int64_t row = sum(fields.blockBytes, fields.blockBytes.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const size_t part = size_t(fields.results[i]);
+    const int64_t bytes = fields.blockBytes.at(part);
+    copyRows(run, static_cast<std::byte *>(parts.begin()[i]), bytes,
+             static_cast<const std::byte *>(x) + sum(fields.blockBytes, part), row, bytes,
+             fields.outer);
+  }
+}
+
+template <class T, class Index>
+void Gather::operator()(const Run &run, const T *x, const Index *indices, T *y) const {
+  launchOver(run, fields.outer * fields.count * fields.inner, gatherKernel<T, Index>, fields, x,
+             indices, y);
+}
+
+template <class Index>
+void GatherGradient::operator()(const Run &run, const Index *indices, const float *dy, float *dx,
+                                bool add) const {
+  if (!add)
+    require(cudaMemsetAsync(dx, 0,
+                            size_t(fields.outer * fields.size * fields.inner) * sizeof(float),
+                            streamOf(run)),
+            "cudaMemsetAsync");
+  launch(run, fields.outer * fields.count, kBlockThreads, gatherGradientKernel<Index>, fields,
+         indices, dy, dx);
+}
+
+#define PDC_MOVEMENT_KERNELS(T)                                                                    \
+  template void StridedCopy::operator()(const Run &, const T *, T *) const;                        \
+  template void Gather::operator()(const Run &, const T *, const int64_t *, T *) const;            \
+  template void Gather::operator()(const Run &, const T *, const int32_t *, T *) const;
+PDC_MOVEMENT_KERNELS(float)
+PDC_MOVEMENT_KERNELS(int64_t)
+PDC_MOVEMENT_KERNELS(int32_t)
+PDC_MOVEMENT_KERNELS(uint8_t)
+#undef PDC_MOVEMENT_KERNELS
+template void GatherGradient::operator()(const Run &, const int64_t *, const float *, float *,
+                                         bool) const;
+template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
+                                         bool) const;
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,78 @@
+#include "runtime/cuda/Channels.h"
+#include "runtime/cuda/Columns.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Loop.h"
+#include "runtime/cuda/Strides.h"
+#include "runtime/cuda/Team.h"
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+struct Column {
+  const float *x;
+  int64_t columns;
+  __device__ Sums<1> operator()(int64_t row, int64_t column) const {
+    return {{x[row * columns + column]}};
+  }
+};
+
+struct StoreColumn {
+  float *sum;
+  bool add;
+  __device__ void operator()(int64_t column, const double *sums) const {
+    const float value = static_cast<float>(sums[0]);
+    sum[column] = add ? sum[column] + value : value;
+  }
+};
+
+/// A team per result, in f64.
+template <int Threads>
+__global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const float *x,
+                             float *y, bool add) {
+  using Row = Team<Threads>;
+  const int64_t result = Row::index();
+  if (result >= kept.elements)
+    return;
+  const float *from = x + kept.from(result);
+  double sum = 0;
+  for (int64_t i = Row::thread(); i < summed.elements; i += Threads)
+    sum += from[summed.from(i)];
+  sum = Row::sum(sum);
+  if (Row::thread() == 0) {
+    const float value = static_cast<float>(sum * scale);
+    y[result] = add ? y[result] + value : value;
+  }
+}
+
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Same {
+  __device__ float operator()(float a) const { return a; }
+};
+
+} // namespace
+
+void ColumnSum::operator()(const Run &run, const float *x, float *sum, bool add) const {
+  const Channels shape(fields.input);
+  sumColumns<1>(run, shape.rows, shape.columns, Column{x, shape.columns}, StoreColumn{sum, add});
+}
+
+void ReduceSum::operator()(const Run &run, const float *x, float *y, bool add) const {
+  const StridedWalk kept(fields.keptShape, fields.keptStrides);
+  const StridedWalk summed(fields.sumShape, fields.sumStrides);
+  const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
+  launch(run, teams.blocks, kBlockThreads,
+         teams.threads == kWarpThreads ? reduceKernel<kWarpThreads> : reduceKernel<kBlockThreads>,
+         kept, summed, fields.scale, x, y, add);
+}
+
+void accumulate(const Run &run, int64_t count, float *sum, const float *value, bool add) {
+  if (add)
+    loop(run, count, Sum(), into(sum), sum, value);
+  else
+    loop(run, count, Same(), into(sum), value);
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,57 @@
+#pragma once
+
+#include "runtime/Error.h"
+#include "runtime/cuda/Launch.h"
+
+#include <vector>
+
+namespace pdc::runtime::cuda {
+
+/// A row-major walk over a shape, with the offsets that its elements have under one or two lists of
+/// strides. Passed to kernels by value; dimensions that follow each other in both lists are one.
+struct StridedWalk {
+  static constexpr int kMost = 8;
+  int rank = 0;
+  int64_t elements = 1;
+  int64_t sizes[kMost] = {}, inputs[kMost] = {}, outputs[kMost] = {};
+
+  StridedWalk(const std::vector<int64_t> &shape, const std::vector<int64_t> &inputStrides,
+              const std::vector<int64_t> &outputStrides) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      elements *= shape[d];
+      if (shape[d] != 1)
+        append(shape[d], inputStrides.at(d), outputStrides.at(d));
+    }
+  }
+  StridedWalk(const std::vector<int64_t> &shape, const std::vector<int64_t> &strides)
+      : StridedWalk(shape, strides, std::vector<int64_t>(shape.size(), 0)) {}
+
+  PDC_EITHER int64_t from(int64_t i) const { return offset(i, inputs); }
+  PDC_EITHER int64_t to(int64_t i) const { return offset(i, outputs); }
+
+private:
+  void append(int64_t size, int64_t input, int64_t output) {
+    if (rank > 0 && inputs[rank - 1] == input * size && outputs[rank - 1] == output * size) {
+      sizes[rank - 1] *= size;
+      inputs[rank - 1] = input;
+      outputs[rank - 1] = output;
+      return;
+    }
+    if (rank == kMost)
+      throw Error("a movement over more than ", kMost, " dimensions has no CUDA kernel");
+    sizes[rank] = size;
+    inputs[rank] = input;
+    outputs[rank++] = output;
+  }
+
+  PDC_EITHER int64_t offset(int64_t i, const int64_t *strides) const {
+    int64_t at = 0;
+    for (int d = rank - 1; d >= 0; --d) {
+      at += i % sizes[d] * strides[d];
+      i /= sizes[d];
+    }
+    return at;
+  }
+};
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "runtime/cuda/Launch.h"
+
+/// Threads that reduce together. All of a team call each function, and get the same result; the
+/// order of additions is fixed, so the bits are.
+namespace pdc::runtime::cuda {
+
+/// Which work a team has: a warp or a block per row.
+struct TeamShape {
+  int threads; ///< of a team
+  int64_t blocks;
+
+  /// Short rows go to warps, several in a block.
+  static TeamShape of(int64_t rows, int64_t size) {
+    if (size <= 1024)
+      return {kWarpThreads, ceilDivide(rows, kBlockThreads / kWarpThreads)};
+    return {kBlockThreads, rows};
+  }
+};
+
+#if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
+
+struct Add {
+  template <class T> PDC_EITHER T operator()(T a, T b) const { return a + b; }
+};
+struct Most {
+  template <class T> PDC_EITHER T operator()(T a, T b) const { return a > b ? a : b; }
+};
+
+template <class T, class Join> __device__ T warpReduce(T value, Join join) {
+  for (int distance = kWarpThreads / 2; distance > 0; distance /= 2)
+    value = join(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
+}
+
+/// A warp or a block, by its number of threads.
+template <int Threads> struct Team {
+  static_assert(Threads == kWarpThreads || Threads == kBlockThreads, "a warp or a block");
+
+  /// The team's number in the grid, and the thread's in the team.
+  __device__ static int64_t index() {
+    return Threads == kWarpThreads ? globalThread() / kWarpThreads : int64_t(blockIdx.x);
+  }
+  __device__ static int thread() { return int(threadIdx.x) % Threads; }
+
+  template <class T, class Join> __device__ static T reduce(T value, Join join) {
+    value = warpReduce(value, join);
+    if constexpr (Threads != kWarpThreads) {
+      constexpr int warps = kBlockThreads / kWarpThreads;
+      __shared__ T parts[warps];
+      __syncthreads(); // what an earlier call left has been read
+      if (threadIdx.x % kWarpThreads == 0)
+        parts[threadIdx.x / kWarpThreads] = value;
+      __syncthreads();
+      value = parts[0];
+      for (int warp = 1; warp < warps; ++warp)
+        value = join(value, parts[warp]);
+    }
+    return value;
+  }
+  template <class T> __device__ static T sum(T value) { return reduce(value, Add()); }
+  template <class T> __device__ static T most(T value) { return reduce(value, Most()); }
+};
+
+/// *total = the sum of value(0) to value(count - 1), by one block, in f64.
+template <class Value> __global__ void sumKernel(int64_t count, Value value, float *total) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kBlockThreads)
+    sum += value(i);
+  sum = Team<kBlockThreads>::sum(sum);
+  if (threadIdx.x == 0)
+    *total = static_cast<float>(sum);
+}
+
+/// parts[b] = the sum over elements b, b + blocks, ... of groups of kBlockThreads.
+template <class Value> __global__ void sumParts(int64_t count, Value value, double *parts) {
+  double sum = 0;
+  for (int64_t i = globalThread(); i < count; i += int64_t(gridDim.x) * kBlockThreads)
+    sum += value(i);
+  sum = Team<kBlockThreads>::sum(sum);
+  if (threadIdx.x == 0)
+    parts[blockIdx.x] = sum;
+}
+
+struct Loaded {
+  const double *parts;
+  __device__ double operator()(int64_t i) const { return parts[i]; }
+};
+
+#endif
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+/// How much workspace the kernels take: asked by the compiler, kept by the kernels.
+namespace pdc::runtime::cuda {
+
+/// Into how many chunks of rows the sums over the columns of a matrix are cut: enough blocks for a
+/// GPU of 132 processors, at least 64 rows each.
+constexpr int64_t columnChunks(int64_t rows, int64_t columns) {
+  const int64_t groups = (columns + 31) / 32;
+  const int64_t wanted = (4 * 132 + groups - 1) / groups, most = (rows + 63) / 64;
+  return std::max<int64_t>(1, std::min(wanted, most));
+}
+
+/// Of `count` sums per column.
+constexpr int64_t columnSumBytes(int64_t rows, int64_t columns, int64_t count) {
+  return columnChunks(rows, columns) * columns * count * 4;
+}
+
+/// Blocks that each sum a part of a long array, one number in f64 apiece.
+inline constexpr int64_t kPartialSums = 528;
+
+/// Where cuBLASLt and cuDNN want theirs to begin.
+inline constexpr int64_t kWorkspaceAlignment = 256;
+
+/// What cuBLASLt may take for a product; more than its kernels for Hopper ask for (32 MiB).
+inline constexpr int64_t kMatrixWorkspaceBytes = int64_t(32) << 20;
+
+} // namespace pdc::runtime::cuda

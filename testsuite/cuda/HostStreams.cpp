@@ -1,0 +1,155 @@
+#include "testsuite/cuda/HostStreams.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+struct CUstream_st;
+
+namespace {
+
+/// One record of an event. A wait is for the record that stood when it was asked, also when the
+/// event is recorded again before that has come to pass.
+struct Record {
+  CUstream_st *stream;
+  bool passed = false;
+};
+
+} // namespace
+
+struct CUevent_st {
+  std::shared_ptr<Record> last;
+};
+
+struct CUstream_st {
+  struct Operation {
+    std::function<void()> work; ///< empty: a record or a wait
+    std::shared_ptr<Record> record;
+    bool waits = false;
+  };
+  std::deque<Operation> operations;
+};
+
+namespace {
+
+std::recursive_mutex mutex;
+
+void runUntil(CUstream_st *stream, const Record *record);
+
+/// One operation; a wait first lets the other stream run as far as it must.
+void runNext(CUstream_st *stream) {
+  CUstream_st::Operation next = std::move(stream->operations.front());
+  stream->operations.pop_front();
+  if (next.work)
+    next.work();
+  else if (!next.waits)
+    next.record->passed = true;
+  else if (!next.record->passed)
+    runUntil(next.record->stream, next.record.get());
+}
+
+/// `record`: null to run all.
+void runUntil(CUstream_st *stream, const Record *record) {
+  while (!stream->operations.empty() && !(record && record->passed))
+    runNext(stream);
+}
+
+} // namespace
+
+namespace pdc::testing {
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  std::lock_guard lock(mutex);
+  stream->operations.push_back({std::move(work), nullptr, false});
+}
+
+} // namespace pdc::testing
+
+using pdc::testing::enqueue;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+  *available = *total = size_t(1) << 34;
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*memory)
+    std::memset(*memory, 0xff, bytes);
+  return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void *memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
+  return cudaMalloc(memory, bytes);
+}
+cudaError_t cudaFreeHost(void *memory) { return cudaFree(memory); }
+const char *cudaGetErrorString(cudaError_t) { return "an error"; }
+const char *cudaGetErrorName(cudaError_t) { return "cudaError"; }
+cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+/// Streams outlive their owners: events of others may still name them.
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  std::lock_guard lock(mutex);
+  runUntil(stream, nullptr);
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  std::lock_guard lock(mutex);
+  event->last = std::make_shared<Record>(Record{stream});
+  stream->operations.push_back({{}, event->last, false});
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  std::lock_guard lock(mutex);
+  if (event->last)
+    stream->operations.push_back({{}, event->last, true});
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  std::lock_guard lock(mutex);
+  if (event->last && !event->last->passed)
+    runUntil(event->last->stream, event->last.get());
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  enqueue(stream, [=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from, size_t fromPitch,
+                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  enqueue(stream, [=] {
+    for (size_t row = 0; row < height; ++row)
+      std::memcpy(static_cast<char *>(to) + row * toPitch,
+                  static_cast<const char *>(from) + row * fromPitch, width);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
+  enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+
+} // extern "C"

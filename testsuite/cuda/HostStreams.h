@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <functional>
+
+/// CUDA's runtime on the host: its memory is the host's, and streams are queues whose work runs as
+/// late as it may, which is when somebody waits for it: an event that is not waited for is missed.
+namespace pdc::testing {
+
+void enqueue(cudaStream_t stream, std::function<void()> work);
+
+} // namespace pdc::testing

@@ -1,0 +1,70 @@
+#pragma once
+
+/// Runs CUDA kernels on the host, so that the tests run them without a GPU. Included before every
+/// other line of a .cu file that the host's compiler compiles. The threads of a block run as
+/// fibers, one step after the other, and meet at barriers, shuffles and ballots; blocks run one by
+/// one.
+#define PDC_CUDA_THREADS
+#include <cuda_runtime_api.h>
+#undef __global__
+#undef __device__
+#undef __host__
+#undef __shared__
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <utility>
+
+namespace pdc::testing {
+
+/// What threadIdx and its relatives say.
+struct Index {
+  unsigned x = 0;
+};
+extern thread_local Index threadIndex, blockIndex, blockSize, gridSize;
+
+/// Waits for the block's threads; whether any of them said `value`.
+bool meetBlock(bool value);
+/// Waits for the warp's threads, and gives what thread `lane ^ mask` of them said.
+void exchange(const void *mine, void *theirs, size_t bytes, int mask);
+/// The bits of those of the warp's threads that said true.
+unsigned meetWarp(bool value);
+
+/// Puts the kernel into the stream.
+void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::function<void()> kernel);
+
+} // namespace pdc::testing
+
+#define threadIdx pdc::testing::threadIndex
+#define blockIdx pdc::testing::blockIndex
+#define blockDim pdc::testing::blockSize
+#define gridDim pdc::testing::gridSize
+
+inline void __syncthreads() { pdc::testing::meetBlock(false); }
+inline int __syncthreads_or(int value) { return pdc::testing::meetBlock(value != 0); }
+inline unsigned __ballot_sync(unsigned, bool value) { return pdc::testing::meetWarp(value); }
+template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {
+  T theirs;
+  pdc::testing::exchange(&value, &theirs, sizeof value, mask);
+  return theirs;
+}
+
+#include "runtime/Program.h"
+
+namespace pdc::runtime::cuda {
+
+template <class... Parameters, class... Arguments>
+void launch(const Run &run, int64_t blocks, int threads, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+  if (blocks > 0)
+    pdc::testing::launch(static_cast<cudaStream_t>(run.queue), static_cast<unsigned>(blocks),
+                         static_cast<unsigned>(threads),
+                         [=] { kernel(static_cast<Parameters>(arguments)...); });
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,97 @@
+"""Sources for GPUs. Without a GPU they run on the host's threads (testsuite/cuda), where a copy or a kernel that does not
+wait for what it needs gives wrong losses, and nvcc compiles and links them."""
+
+import pathlib
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy
+import pytest
+
+import pipeline
+import transformers
+
+HOST = pipeline.SOURCE / "build" / "testsuite" / "cuda"
+NVCC = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+on_host = pytest.mark.skipif(not (HOST / "link.txt").exists(), reason="no headers of CUDA and cuDNN")
+with_nvcc = pytest.mark.skipif(not NVCC, reason="no nvcc")
+
+
+def emit(model, folder, *options, workers=1):
+    pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "-o", folder, *options)
+    return pathlib.Path(folder)
+
+
+def build_for_host(project):
+    """all_stages, its kernels as functions of the host."""
+    flags = ["-std=c++20", "-O1", "-ffp-contract=off", f"-I{pipeline.SOURCE}", *(HOST / "include.txt").read_text().split()]
+    kernels = ["-x", "c++", "-include", str(pipeline.SOURCE / "testsuite" / "cuda" / "HostThreads.h")]
+    sources = [s for s in sorted(project.glob("stage_*.c*")) if not s.stem.endswith("_main")]
+
+    def compile_one(source):
+        compiled = source.with_suffix(source.suffix + ".o")
+        pipeline.run("g++", *flags, *(kernels if source.suffix == ".cu" else []), "-c", source, "-o", compiled)
+        return compiled
+
+    with ThreadPoolExecutor(2) as pool:
+        objects = list(pool.map(compile_one, [*sources, project / "all_stages_main.cpp"]))
+    pipeline.run("g++", *objects, "-o", project / "on_host", *(HOST / "link.txt").read_text().split())
+    return project / "on_host"
+
+
+def train_on_host(project, work, *options, data, steps):
+    work.mkdir(parents=True, exist_ok=True)
+    command = [build_for_host(project), "--seed", 1, "--steps", steps, "--log", work / "log.jsonl", "--save", work / "save",
+               "--weights", project / "weights.safetensors"]
+    for entry in data:
+        command += ["--data", entry]
+    pipeline.run(*command, *options, cwd=project)
+    return pipeline.Training(work / "log.jsonl", work / "save", "")
+
+
+NETWORKS = {"lenet5": ((1, 28, 28), 2, 4), "fashion": ((1, 28, 28), 2, 4)}
+
+
+@on_host
+@pytest.mark.parametrize("network,stages,schedule", [("lenet5", 1, "1f1b"), ("lenet5", 3, "1f1b"), ("fashion", 2, "gpipe")])
+def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
+    """The losses and weights of the CPU's kernels, to rounding; streams of ranks meet by events alone."""
+    shape, size, steps = NETWORKS[network]
+    options = ["--schedule", schedule, "--minibatch", size * 4, "--microbatches", 4, "--optimizer",
+               "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3"]
+    images, labels = pipeline.draw_images(tmp_path, size * 12, shape, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    expected = pipeline.train(pipeline.compile_model(models(network), tmp_path / "cpu", *options), tmp_path / "expected",
+                              data=data, steps=steps)
+    found = train_on_host(emit(models(network), tmp_path / "cuda", *options, workers=stages), tmp_path / "found",
+                          data=data, steps=steps)
+    assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
+    weights = found.weights()
+    for name, value in expected.weights().items():
+        assert numpy.allclose(weights[name], value, rtol=1e-3, atol=2e-5), name
+
+
+@on_host
+@pytest.mark.parametrize("network,stages", [("gpt2", 2)])
+def test_transformers_train_like_the_processor(network, stages, models, tmp_path):
+    """Embeddings, attention, layer normalisation and Adam."""
+    options = ["--minibatch", 4, "--microbatches", 2, "--optimizer", "adamw,lr=1e-3,weight_decay=0.1"]
+    model = models(network, *transformers.options(network, 2))
+    _, data = transformers.draw(network, tmp_path, 1, count=4)
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options), tmp_path / "expected", data=data,
+                              steps=2)
+    found = train_on_host(emit(model, tmp_path / "cuda", *options, workers=stages), tmp_path / "found", data=data, steps=2)
+    assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
+
+
+@on_host
+@with_nvcc
+def test_compiles(models, tmp_path):
+    """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""
+    project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--microbatches", 2, workers=2)
+    for number in (0, 1):
+        pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode",
+                     "arch=compute_90,code=sm_90", "-I", pipeline.SOURCE, "-c", project / f"stage_{number}.cu", "-o",
+                     tmp_path / f"stage_{number}.o")
+        pipeline.run("g++", "-std=c++20", "-fsyntax-only", "-I", pipeline.SOURCE, project / f"stage_{number}.cpp")
