@@ -288,8 +288,10 @@ void Planner::predict() {
       modelParallelSeconds(plan, static_cast<double>(microbatches) * work.microbatch + work.update);
   plan.dataParallelSecondsPerMinibatch =
       dataParallelSeconds(graph, plan.topology, microbatches, asynchronous);
+  double shared =
+      static_cast<double>(microbatches) * work.microbatch / plan.topology.workersAtOnce();
   plan.boundSecondsPerMinibatch =
-      boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule);
+      std::max(shared, boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule));
 }
 
 Plan Planner::make() {
@@ -362,7 +364,7 @@ double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule
 double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int64_t microbatches,
                            bool asynchronous) {
   Work work(graph);
-  double workers = topology.workers();
+  double workers = topology.workers(), atOnce = topology.workersAtOnce();
   Link slowest;
   for (const Level &level : topology.levels)
     if (level.workers > 1 &&
@@ -372,8 +374,9 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
   sum += 2 * (workers - 1) * slowest.latencySeconds;
   if (asynchronous)
-    return (work.microbatch + sum + work.update) / workers;
-  return static_cast<double>(microbatches) / workers * work.microbatch + sum + work.update;
+    return (work.microbatch + work.update) / atOnce + sum / workers;
+  return static_cast<double>(microbatches) / atOnce * work.microbatch + sum +
+         workers / atOnce * work.update;
 }
 
 bool RecomputeChoice::must(int stage) const {

@@ -68,6 +68,8 @@ struct Topology {
   /// worker has a device of its own.
   int cores = 0;
   int workers() const;
+  /// Of all workers, how many compute at the same time.
+  int workersAtOnce() const;
   /// The lowest level at which both ranks hang on one link.
   Link linkBetween(int rank, int other) const;
 };

@@ -56,7 +56,7 @@ double idle(const Plan &plan) {
   double count = static_cast<double>(plan.schedule.microbatches);
   for (const PlanStage &stage : plan.stages)
     busy += count * work(stage) + stage.replicas * stage.updateSeconds;
-  double devices = plan.topology.workers();
+  double devices = plan.topology.workersAtOnce();
   return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include "compiler/cost/Device.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace pdc {
@@ -82,6 +83,8 @@ int Topology::workers() const {
     product *= level.workers;
   return static_cast<int>(product);
 }
+
+int Topology::workersAtOnce() const { return cores > 0 ? std::min(cores, workers()) : workers(); }
 
 Link Topology::linkBetween(int rank, int other) const {
   for (const Level &level : levels) {

@@ -54,6 +54,16 @@ TEST(Plan, OfAChain) {
   EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 24 + 400e-6, 1e-9);
 }
 
+TEST(Plan, WorkersThatShareACoreAreNoFasterThanOne) {
+  PlanRequest request = requestFor(2, "1f1b", 4);
+  request.topology->cores = 1;
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), request);
+  EXPECT_EQ(plan.singleDeviceSecondsPerMinibatch, 48);
+  EXPECT_EQ(plan.boundSecondsPerMinibatch, 48);
+  EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 48 + 400e-6, 1e-9);
+  EXPECT_GE(plan.secondsPerMinibatch, 48);
+}
+
 TEST(Plan, HalvesOfTheBackwardPass) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "zb-h1", 4));
   // Stage 0 sends no gradient, stage 1 sends one that both of its units are in.
