@@ -271,7 +271,7 @@ void Planner::checkMemory(const std::vector<StageMemory> &sums) const {
     help += ", or a schedule that holds fewer than " +
             std::to_string(plan.schedule.slots[worst->id]) + " microbatches there";
   throw Error("stage " + std::to_string(worst->id) + " needs " +
-              std::to_string(worst->memoryBytes) + " bytes and a device has " +
+              std::to_string(worst->memoryBytes) + " bytes of memory and a device has " +
               std::to_string(limit) + ": " + std::to_string(worst->memoryBytes - limit) +
               " too few" + (worst->recompute ? ", although it runs the forward pass again" : "") +
               "; what would help: " + help);

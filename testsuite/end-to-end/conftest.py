@@ -9,6 +9,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "
 import pipeline  # noqa: E402
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: tools/check --fast leaves it out; others like it stay")
+
+
 def pytest_collection_modifyitems(items):
     """Tests of a file that train the same network stay in one process: some compare with one another."""
     for item in items:

@@ -176,12 +176,12 @@ TEST(Plan, Refusals) {
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
   EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 10265 bytes and a device has 1000: 9265 too few, although it runs the "
+            "stage 0 needs 10265 bytes of memory and a device has 1000: 9265 too few, although it runs the "
             "forward pass again; what would help: more workers or a smaller microbatch, or a "
             "schedule that holds fewer than 2 microbatches there");
   request.recompute.kind = RecomputeChoice::none;
   EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 10275 bytes and a device has 1000: 9275 too few; what would help: "
+            "stage 0 needs 10275 bytes of memory and a device has 1000: 9275 too few; what would help: "
             "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
             "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};

@@ -183,7 +183,7 @@ void Lowering::checkMemory(const Plan &plan) const {
   for (auto [rank, needed] : bytes)
     if (limit && needed > limit)
       throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
-                  " bytes as it is laid out and a device has " + std::to_string(limit) + ": " +
+                  " bytes of memory as it is laid out and a device has " + std::to_string(limit) + ": " +
                   std::to_string(needed - limit) +
                   " too few; what would help: --recompute all, more workers or a smaller "
                   "microbatch");
