@@ -30,7 +30,7 @@ LogicalResult UnitGroups::form() {
     return failure();
   if (!isTrain)
     findEvaluationOrigins();
-  auto isForward = [](NodeOp node) { return node.getPhase() == Phase::Forward; };
+  auto isForward = [](NodeOp node) { return node.getPhase() == ir::Phase::Forward; };
   for (bool forward : {true, false})
     for (auto node : function.getOps<NodeOp>())
       if (isForward(node) == forward && isUnitNode(node) && !refuseAt(node, [&] { place(node); }))
@@ -120,7 +120,7 @@ void UnitGroups::prepend(NodeOp hero) {
 bool UnitGroups::arePlannedTogether(NodeOp a, NodeOp b) {
   if (a.getPhase() != b.getPhase() || a.getRate() != b.getRate())
     return false;
-  return a.getPhase() == Phase::Forward || plannedWith(a) == plannedWith(b);
+  return a.getPhase() == ir::Phase::Forward || plannedWith(a) == plannedWith(b);
 }
 
 /// A name that nodes planned together share.
@@ -171,7 +171,7 @@ std::string UnitGroups::originOf(const Group &group, int depth) {
     auto found = plannedUnit.find(first.getName());
     return found == plannedUnit.end() ? group.name : found->second.name;
   }
-  if (group.phase == Phase::Forward || depth > static_cast<int>(groups.size()))
+  if (group.phase == ir::Phase::Forward || depth > static_cast<int>(groups.size()))
     return group.name;
   if (!first.getOrigin())
     return originOfReaders(group, depth);
@@ -202,10 +202,10 @@ std::string UnitGroups::originOfReaders(const Group &prepared, int depth) {
 void UnitGroups::recordUnits() {
   llvm::StringMap<int> positions;
   for (Group &group : ordered)
-    if (group.phase == Phase::Forward)
+    if (group.phase == ir::Phase::Forward)
       positions.try_emplace(group.name, static_cast<int>(positions.size()));
   for (Group &group : ordered)
-    if (group.phase == Phase::Forward || group.phase == Phase::Prepare)
+    if (group.phase == ir::Phase::Forward || group.phase == ir::Phase::Prepare)
       for (NodeOp node : group.nodes)
         if (!node.getOrigin())
           origins.ofNode[node.getName()] = {group.origin, positions.lookup(group.origin)};

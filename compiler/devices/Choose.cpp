@@ -7,10 +7,12 @@ namespace pdc {
 namespace {
 
 const Rule *findRule(std::string_view op, const DeviceOptions &options) {
-  const std::vector<Rule> &rules =
-      options.kind == DeviceKind::cuda ? cudaRules() : processorRules();
-  auto found = std::find_if(rules.begin(), rules.end(), [&](const Rule &r) { return r.op == op; });
-  return found == rules.end() ? nullptr : &*found;
+  const std::vector<Rule> &own = options.kind == DeviceKind::cuda ? cudaRules() : processorRules();
+  for (const std::vector<Rule> *rules : {&own, &sharedRules()})
+    for (const Rule &rule : *rules)
+      if (rule.op == op)
+        return &rule;
+  return nullptr;
 }
 
 bool contains(const std::vector<std::string_view> &ops, std::string_view op) {

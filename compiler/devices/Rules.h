@@ -14,8 +14,10 @@ struct Rule {
   std::vector<std::string_view> prologues = {};
 };
 
+/// The rules of one kind of device stand before those that all kinds share.
 const std::vector<Rule> &processorRules();
 const std::vector<Rule> &cudaRules();
+const std::vector<Rule> &sharedRules();
 
 /// What the CUDA kernel of a choice takes of the workspace at most.
 int64_t cudaWorkspaceBytes(const KernelChoice &choice);

@@ -44,7 +44,7 @@ struct ModelNode {
   std::vector<std::string> outputs;
 };
 
-/// A checked ONNX model: opset differences gone (each node in opset 17's form), functions inlined,
+/// A checked ONNX model: opset differences gone (each node in the newest supported opset's form), functions inlined,
 /// sorted topologically, every name unique.
 struct Model {
   std::string name; ///< file name, for messages and headers

@@ -26,7 +26,7 @@ struct NodeView {
 };
 
 /// A node as the importer read it, before its opset is forgotten. `normalise` brings it to the one
-/// form that the rest of the compiler knows: the newest opset's (17).
+/// form that the rest of the compiler knows: the newest supported opset's.
 struct ImportedNode {
   std::string op;
   std::string name;

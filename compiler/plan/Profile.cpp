@@ -34,7 +34,7 @@ constexpr BytesField bytesFields[] = {
     {"input_bytes", &PlanUnit::inputBytes}};
 
 /// Sums over a million of them still fit.
-constexpr int64_t kMostBytes = int64_t(1) << 42;
+constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
 
 ordered_json toJson(const PlanUnit &unit) {
   ordered_json json = {{"name", unit.name}, {"nodes", unit.nodes}};
@@ -52,7 +52,7 @@ PlanUnit toUnit(const Fields &fields) {
   for (auto [name, field] : secondsFields)
     unit.*field = fields.number(name, 0);
   for (auto [name, field] : bytesFields)
-    unit.*field = fields.integer(name, 0, kMostBytes, 0);
+    unit.*field = fields.integer(name, 0, kMostUnitBytes, 0);
   return unit;
 }
 
@@ -61,7 +61,7 @@ PlanValue toValue(const Fields &fields, int64_t units) {
   value.name = fields.string("name");
   value.producer = static_cast<int>(fields.integer("producer", 0, units - 1));
   value.consumers = fields.integers("consumers", 0, units - 1);
-  value.bytes = fields.integer("bytes", 0, kMostBytes);
+  value.bytes = fields.integer("bytes", 0, kMostUnitBytes);
   value.hasGradient = fields.boolean("gradient", true);
   return value;
 }

@@ -17,7 +17,7 @@ struct NodeStyle {
   int columns;        ///< layers in a line of the drawing
 };
 
-constexpr double kWidth = 1092;
+constexpr double kGraphWidth = 1092;
 constexpr NodeStyle kBoxes{true, 156, 40, 7}, kDots{false, 21, 19, 52},
     kSmallDots{false, 12, 12, 91};
 constexpr double kBoxWidth = 136, kBoxHeight = 26;
@@ -159,7 +159,7 @@ std::string GraphDrawing::draw() const {
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"unit graph\">"
       "<svg role=\"img\" aria-label=\"" +
       std::to_string(graph.units.size()) + " units in " + std::to_string(plan.stages.size()) +
-      " stages\" width=\"" + coordinate(kWidth) + "\" height=\"" + coordinate(height) + "\">\n" +
+      " stages\" width=\"" + coordinate(kGraphWidth) + "\" height=\"" + coordinate(height) + "\">\n" +
       edges(false) + edges(true) + "<g class=\"units\">\n";
   for (size_t unit = 0; unit < graph.units.size(); ++unit)
     text += node(static_cast<int>(unit));

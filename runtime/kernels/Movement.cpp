@@ -5,31 +5,13 @@
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
+#include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 namespace pdc::runtime {
-
-/// Fewer elements are not worth waking threads for.
-static constexpr int64_t kParallelElements = 16384;
-
-static int64_t product(const std::vector<int64_t> &sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
-/// The offset that element `index` of a row-major walk over `shape` has under other strides.
-static int64_t offsetAt(int64_t index, const std::vector<int64_t> &shape,
-                        const std::vector<int64_t> &strides) {
-  int64_t offset = 0;
-  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
-    offset += index % shape[d] * strides[d];
-  return offset;
-}
 
 /// Takes the last dimension off: its size (1 where there is none).
 static int64_t takeInner(std::vector<int64_t> &shape) {
@@ -50,7 +32,7 @@ template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) c
   const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
   const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (rows * inner >= kParallelElements)
+    num_threads(threads) if (rows * inner >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {
     const T *source = x + fields.inputOffset + offsetAt(row, outer, fields.inputStrides);
     T *target = y + fields.outputOffset + offsetAt(row, outer, fields.outputStrides);
@@ -69,7 +51,7 @@ void Concat::call(std::vector<const void *> pointers) const {
   auto *whole = static_cast<std::byte *>(const_cast<void *>(pointers.back()));
   const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (fields.outer * row >= kParallelElements * 4)
+    num_threads(threads) if (fields.outer * row >= kParallelWalk * 4)
   for (int64_t o = 0; o < fields.outer; ++o) {
     std::byte *to = whole + o * row;
     for (size_t i = 0; i < parts; ++i) {
@@ -91,7 +73,7 @@ void Split::call(const void *x, std::vector<void *> parts) const {
                                        fields.blockBytes.begin() + fields.results[i], 0L);
     auto *to = static_cast<std::byte *>(parts[i]);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (fields.outer * bytes >= kParallelElements * 4)
+    num_threads(threads) if (fields.outer * bytes >= kParallelWalk * 4)
     for (int64_t o = 0; o < fields.outer; ++o)
       std::memcpy(to + o * bytes, from + o * row, bytes);
   }
@@ -116,7 +98,7 @@ void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) con
   const std::vector<int64_t> rows = rowsOf(fields, indices);
   const int64_t inner = fields.inner, slices = fields.outer * fields.count;
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (slices * inner >= kParallelElements)
+    num_threads(threads) if (slices * inner >= kParallelWalk)
   for (int64_t s = 0; s < slices; ++s)
     std::copy_n(x + (s / fields.count * fields.size + rows[s % fields.count]) * inner, inner,
                 y + s * inner);
@@ -132,7 +114,7 @@ void GatherGradient::operator()(const Run &, const Index *indices, const float *
   if (!add)
     std::fill_n(dx, fields.outer * fields.size * inner, 0.0f);
 #pragma omp parallel for schedule(static) num_threads(threads)                                     \
-    collapse(2) if (fields.outer * fields.count * inner >= kParallelElements)
+    collapse(2) if (fields.outer * fields.count * inner >= kParallelWalk)
   for (int64_t o = 0; o < fields.outer; ++o)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t first = block * kColumns, columns = std::min(kColumns, inner - first);
@@ -188,7 +170,7 @@ void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
   std::vector<int64_t> outer = fields.sumShape;
   const int64_t inner = takeInner(outer), results = product(fields.keptShape);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (results * inner * product(outer) >= kParallelElements)
+    num_threads(threads) if (results * inner * product(outer) >= kParallelWalk)
   for (int64_t i = 0; i < results; ++i) {
     const float *from = x + offsetAt(i, fields.keptShape, fields.keptStrides);
     const float value =

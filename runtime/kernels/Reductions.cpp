@@ -1,6 +1,7 @@
 #include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Reduce.h"
+#include "runtime/kernels/StridedWalk.h"
 
 #include <cmath>
 #include <limits>
@@ -8,32 +9,13 @@
 
 namespace pdc::runtime {
 
-/// Fewer elements are not worth waking threads for.
-static constexpr int64_t kParallelElements = 16384;
-
-static int64_t product(const std::vector<int64_t> &sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
-/// The offset that element `index` of a row-major walk over `shape` has under other strides.
-static int64_t offsetAt(int64_t index, const std::vector<int64_t> &shape,
-                        const std::vector<int64_t> &strides) {
-  int64_t offset = 0;
-  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
-    offset += index % shape[d] * strides[d];
-  return offset;
-}
-
 Reduce::Reduce(const Device &device, const ReduceFields &f)
     : fields(f), isMaximum(std::string_view(f.operation) == "maximum"), threads(device.threads) {}
 
 void Reduce::operator()(const Run &, const float *x, float *y) const {
   const int64_t results = product(fields.keptShape), count = product(fields.reducedShape);
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (results * count >= kParallelElements)
+    num_threads(threads) if (results * count >= kParallelWalk)
   for (int64_t i = 0; i < results; ++i) {
     const float *from = x + offsetAt(i, fields.keptShape, fields.keptStrides);
     double result = isMaximum ? -std::numeric_limits<double>::infinity() : 1;
@@ -51,7 +33,7 @@ void Reduce::operator()(const Run &, const float *x, float *y) const {
 void ArgMax::operator()(const Run &, const float *x, int64_t *y) const {
   const int64_t lines = fields.outer * fields.inner;
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (lines * fields.size >= kParallelElements)
+    num_threads(threads) if (lines * fields.size >= kParallelWalk)
   for (int64_t line = 0; line < lines; ++line) {
     const float *from = x + line / fields.inner * fields.size * fields.inner + line % fields.inner;
     int64_t best = 0;
@@ -69,7 +51,7 @@ void ArgMax::operator()(const Run &, const float *x, int64_t *y) const {
 void CumulativeSum::operator()(const Run &, const float *x, float *y) const {
   const int64_t lines = fields.outer * fields.inner;
 #pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (lines * fields.size >= kParallelElements)
+    num_threads(threads) if (lines * fields.size >= kParallelWalk)
   for (int64_t line = 0; line < lines; ++line) {
     const int64_t start = line / fields.inner * fields.size * fields.inner + line % fields.inner;
     double sum = 0;

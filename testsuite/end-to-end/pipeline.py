@@ -35,6 +35,18 @@ def compile_model(model, folder, *options, workers=1):
     return pathlib.Path(folder)
 
 
+def stage_of_weights(project, checkpoint):
+    """Which stage owns a tensor: rank r writes model-(r+1)-of-P.safetensors, its first replica does."""
+    stages = json.loads((project / "plan.json").read_text())["stages"]
+    stage_of_rank = {rank: stage["id"] for stage in stages for rank in stage["ranks"]}
+    owner = {}
+    for path in checkpoint.glob("model-*.safetensors"):
+        rank = int(path.stem.split("-")[1]) - 1
+        for name in safetensors.load(path):
+            owner[name] = stage_of_rank[rank]
+    return owner
+
+
 def read_log(log):
     """The records of a run's log."""
     return [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()]

@@ -60,18 +60,6 @@ class OneStage:
         raise AssertionError(f"no checkpoint of step {step}")
 
 
-def stage_of_weights(project, checkpoint):
-    """Which stage owns a tensor: rank r writes model-(r+1)-of-P.safetensors, its first replica does."""
-    stages = json.loads((project / "plan.json").read_text())["stages"]
-    stage_of_rank = {rank: stage["id"] for stage in stages for rank in stage["ranks"]}
-    owner = {}
-    for path in checkpoint.glob("model-*.safetensors"):
-        rank = int(path.stem.split("-")[1]) - 1
-        for name in safetensors.load(path):
-            owner[name] = stage_of_rank[rank]
-    return owner
-
-
 def forwards_ahead(replicas):
     ahead = [0]
     for own, behind in zip(replicas[-2::-1], replicas[:0:-1]):
@@ -134,7 +122,7 @@ def test_update_rule(network, replicas, models, references, tmp_path):
         "--microbatches", 1, "--stages", "-".join(map(str, replicas)),
         "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=sum(replicas))
     result = pipeline.train(split, tmp_path / "split-run", data=data, steps=STEPS)
-    owner = stage_of_weights(split, result.checkpoint)
+    owner = pipeline.stage_of_weights(split, result.checkpoint)
     ahead = forwards_ahead(replicas)
 
     first = safetensors.load(split / "weights.safetensors")

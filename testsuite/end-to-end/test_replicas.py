@@ -7,7 +7,6 @@ samples makes the division by their number exact, so the sum itself is known; th
 operations, done by numpy.
 """
 
-import json
 import shutil
 
 import numpy
@@ -32,18 +31,6 @@ def compile_replicas(model, folder, stages, microbatches, *options, schedule="1f
     return pipeline.compile_model(
         model, folder, "--exact", "--schedule", schedule, "--stages", stages, "--minibatch", microbatches * SIZE,
         "--microbatches", microbatches // replicas[0], *OPTIMIZER, *options, workers=sum(replicas))
-
-
-def stage_of_weights(project, checkpoint):
-    """Which stage owns a tensor: its first rank writes it."""
-    stages = json.loads((project / "plan.json").read_text())["stages"]
-    stage_of_rank = {rank: stage["id"] for stage in stages for rank in stage["ranks"]}
-    owner = {}
-    for path in checkpoint.glob("model-*.safetensors"):
-        rank = int(path.stem.split("-")[1]) - 1
-        for name in safetensors.load(path):
-            owner[name] = stage_of_rank[rank]
-    return owner
 
 
 class Unsplit:
@@ -87,7 +74,7 @@ def test_grouped_sums(network, stages, microbatches, models, tmp_path):
     data = [f"input={images}", f"labels={labels}"]
     project = compile_replicas(models(network), tmp_path / "split", stages, microbatches)
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
-    owner = stage_of_weights(project, result.checkpoint)
+    owner = pipeline.stage_of_weights(project, result.checkpoint)
     trained = [name for name in owner if f"{name}/momentum" in owner]
 
     unsplit = Unsplit(models(network), tmp_path, images, labels)

@@ -1,4 +1,5 @@
-# pdc_add_test(NAME SOURCES a.cpp ... LIBS x ...): a GoogleTest binary, each of its tests known to ctest.
+# pdc_add_test(NAME SOURCES a.cpp ... LIBS x ... [APART]): a GoogleTest binary, each of its tests known to
+# ctest. APART: its sources use one name for different things, so each is compiled alone.
 if(PDC_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
@@ -7,8 +8,11 @@ function(pdc_add_test name)
   if(NOT PDC_TESTS)
     return()
   endif()
-  cmake_parse_arguments(TEST "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(TEST "APART" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${TEST_SOURCES})
+  if(TEST_APART)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
   target_link_libraries(${name} PRIVATE ${TEST_LIBS} GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PDC_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                              PDC_BINARY_DIR="${CMAKE_BINARY_DIR}")

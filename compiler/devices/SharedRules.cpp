@@ -1,0 +1,65 @@
+#include "compiler/devices/Rules.h"
+
+namespace pdc {
+
+/// Kernels have the same names and fields on every kind of device, so most rules are the same.
+const std::vector<Rule> &sharedRules() {
+  static const std::vector<Rule> table = {
+      {"ConvBiasGrad", chooseBiasGradient},
+      {"Gemm", chooseMatrixProduct, {"Relu"}},
+      {"MatMul", chooseMatrixProduct, {"Add", "Relu"}},
+      {"FusedMatMul", chooseMatrixProduct},
+      {"MaxPool", choosePooling},
+      {"AveragePool", choosePooling},
+      {"GlobalAveragePool", choosePooling},
+      {"MaxPoolGrad", choosePoolingGradient},
+      {"AveragePoolGrad", choosePoolingGradient},
+      {"GlobalAveragePoolGrad", choosePoolingGradient},
+      {"BatchNormInternal", chooseBatchNormalization, {"Relu"}},
+      {"BatchNormalization", chooseBatchNormalizationInference, {"Relu"}},
+      {"BatchNormalizationGrad", chooseBatchNormalizationGradient, {}, {"ReluGrad"}},
+      {"LayerNormalization", chooseLayerNormalization},
+      {"LayerNormalizationInputGrad", chooseLayerNormalizationGradient},
+      {"LayerNormalizationScaleGrad", chooseLayerNormalizationGradient},
+      {"LRN", chooseLocalResponse},
+      {"LRNGrad", chooseLocalResponse},
+      {"Dropout", chooseDropout},
+      {"DropoutGrad", chooseDropout},
+      {"SgdUpdate", chooseUpdate},
+      {"MomentumUpdate", chooseUpdate},
+      {"AdamUpdate", chooseUpdate},
+      {"ReduceSum", chooseReduction},
+      {"ReduceMean", chooseReduction},
+      {"Softmax", chooseSoftmax},
+      {"LogSoftmax", chooseSoftmax},
+      {"SoftmaxGrad", chooseSoftmax},
+      {"LogSoftmaxGrad", chooseSoftmax},
+      {"SoftmaxCrossEntropyLoss", chooseLoss},
+      {"SoftmaxCrossEntropyLossGrad", chooseLoss},
+      {"NegativeLogLikelihoodLoss", chooseLoss},
+      {"NegativeLogLikelihoodLossGrad", chooseLoss},
+      {"MeanSquaredError", chooseLoss},
+      {"MeanAbsoluteError", chooseLoss},
+      {"BinaryCrossEntropyWithLogits", chooseLoss},
+      {"MeanSquaredErrorGrad", chooseLoss},
+      {"MeanAbsoluteErrorGrad", chooseLoss},
+      {"BinaryCrossEntropyWithLogitsGrad", chooseLoss},
+      {"LossWeight", chooseLoss},
+      {"CorrectPredictions", chooseLoss},
+      {"Reorder", chooseReorder},
+      {"Transpose", chooseMovement},
+      {"Concat", chooseMovement},
+      {"Split", chooseMovement},
+      {"Slice", chooseMovement},
+      {"SliceGrad", chooseMovement},
+      {"Pad", chooseMovement},
+      {"PadGrad", chooseMovement},
+      {"Expand", chooseMovement},
+      {"ReduceSumGrad", chooseMovement},
+      {"Gather", chooseMovement},
+      {"GatherGrad", chooseMovement},
+  };
+  return table;
+}
+
+} // namespace pdc

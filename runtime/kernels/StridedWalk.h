@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace pdc::runtime {
+
+/// Fewer elements are not worth waking threads for.
+inline constexpr int64_t kParallelWalk = 16384;
+
+inline int64_t product(const std::vector<int64_t> &sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+/// The offset that element `index` of a row-major walk over `shape` has under other strides.
+inline int64_t offsetAt(int64_t index, const std::vector<int64_t> &shape,
+                        const std::vector<int64_t> &strides) {
+  int64_t offset = 0;
+  for (size_t d = shape.size(); d-- > 0; index /= shape[d])
+    offset += index % shape[d] * strides[d];
+  return offset;
+}
+
+} // namespace pdc::runtime
