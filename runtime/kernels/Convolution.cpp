@@ -37,7 +37,7 @@ Convolution::Convolution(const Device &given, const ConvolutionFields &f) {
   ConvolutionGeometry g(f, ConvolutionUse::forward);
   for (bool bias : {false, true}) {
     Descriptor weightDescription;
-    LibraryCall call = LibraryCall::create<dnnl::convolution_forward>(
+    LibraryCall call = makeLibraryCall<dnnl::convolution_forward>(
         unitText(f), device, fallbackNamed(f.fallback), [&] {
           auto description = describeConvolution(g, bias, f.relu != 0);
           weightDescription = description.weights_desc();
@@ -73,7 +73,7 @@ ConvolutionInputGradient::ConvolutionInputGradient(const Device &given,
   const Device device = deviceFor(given, f);
   ConvolutionGeometry g(f, ConvolutionUse::inputGradient);
   Descriptor weightDescription;
-  call = LibraryCall::create<dnnl::convolution_backward_data>(
+  call = makeLibraryCall<dnnl::convolution_backward_data>(
       unitText(f), device, fallbackNamed(f.fallback), [&] {
         auto description = describeConvolutionInputGradient(g);
         weightDescription = description.weights_desc();
@@ -101,7 +101,7 @@ ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &given,
   const Device device = deviceFor(given, f);
   ConvolutionGeometry g(f, ConvolutionUse::weightGradient);
   Descriptor gradient;
-  call = LibraryCall::create<dnnl::convolution_backward_weights>(
+  call = makeLibraryCall<dnnl::convolution_backward_weights>(
       unitText(f), device, fallbackNamed(f.fallback), [&] {
         auto description = describeConvolutionWeightGradient(g);
         gradient = description.diff_weights_desc();

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <utility>
+
 namespace pdc::runtime {
 
 const dnnl::engine &libraryEngine() {
@@ -44,25 +46,34 @@ void requireWorkspace(const std::string &unit, int64_t needed, const Device &dev
                 device.workspaceBytes, "; regenerate the sources on this machine with pdc");
 }
 
-void LibraryCall::checkImplementation(const std::string &unit, const std::string &name,
-                                      Fallback fallback) {
-  if (fallbackOf(name) > fallback)
-    throw Error(unit, ": oneDNN would run the slow implementation '", name,
+void requireImplementation(const std::string &unit, const std::string &implementation,
+                           Fallback fallback) {
+  if (fallbackOf(implementation) > fallback)
+    throw Error(unit, ": oneDNN would run the slow implementation '", implementation,
                 "' instead of the one the compiler chose; this machine may lack the instructions "
                 "the sources were generated for; regenerate them on it with pdc");
 }
 
-void LibraryCall::addMemory(int argument, const dnnl::memory::desc &description) {
-  arguments.insert_or_assign(argument, dnnl::memory(description, libraryEngine(), nullptr));
+LibraryCall::LibraryCall() = default;
+LibraryCall::LibraryCall(std::unique_ptr<State> given) : state(std::move(given)) {}
+LibraryCall::LibraryCall(LibraryCall &&) noexcept = default;
+LibraryCall &LibraryCall::operator=(LibraryCall &&) noexcept = default;
+LibraryCall::~LibraryCall() = default;
+
+void LibraryCall::addMemory(int argument, const LibraryLayout &layout) {
+  state->arguments.insert_or_assign(argument,
+                                    dnnl::memory(layout.description, libraryEngine(), nullptr));
 }
 
 void LibraryCall::setData(int argument, const void *data) {
-  arguments.at(argument).set_data_handle(const_cast<void *>(data));
+  state->arguments.at(argument).set_data_handle(const_cast<void *>(data));
 }
 
 void LibraryCall::execute(void *scratch) {
   setData(DNNL_ARG_SCRATCHPAD, scratch);
-  primitive.execute(stream, arguments);
+  state->primitive.execute(state->stream, state->arguments);
 }
+
+int64_t LibraryCall::scratch() const { return state ? state->scratchBytes : 0; }
 
 } // namespace pdc::runtime

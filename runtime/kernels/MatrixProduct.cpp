@@ -1,6 +1,7 @@
 #include "runtime/kernels/MatrixProduct.h"
 
 #include "runtime/kernels/Layouts.h"
+#include "runtime/kernels/Library.h"
 
 #include <algorithm>
 #include <limits>
@@ -91,7 +92,7 @@ static LibraryCall makeCall(const Device &device, const MatrixProductFields &fie
   Descriptor a = operand(padded(f.a, rank), f.transA), b = operand(padded(f.b, rank), f.transB);
   Descriptor y = describe(f.output, "");
   Descriptor bias = f.bias.empty() ? Descriptor() : describe(padded(f.bias, rank), "");
-  LibraryCall call = LibraryCall::create<dnnl::matmul>(unitText(f), device, Fallback::gemm, [&] {
+  LibraryCall call = makeLibraryCall<dnnl::matmul>(unitText(f), device, Fallback::gemm, [&] {
     bool behind = f.bias.empty() || addsBiasBehind(f);
     dnnl::matmul::desc product =
         behind ? dnnl::matmul::desc(a, b, y) : dnnl::matmul::desc(a, b, bias, y);

@@ -1,17 +1,21 @@
 #include "runtime/kernels/PackedWeight.h"
 
+#include "runtime/kernels/Library.h"
+
+#include <utility>
+
 namespace pdc::runtime {
 
-using Descriptor = dnnl::memory::desc;
-
-PackedWeight::PackedWeight(const Device &device, const std::string &unit, const Descriptor &plain,
-                           const Descriptor &packed, Direction direction) {
+PackedWeight::PackedWeight(const Device &device, const std::string &unit,
+                           const LibraryLayout &plainLayout, const LibraryLayout &packedLayout,
+                           Direction direction) {
+  const dnnl::memory::desc &plain = plainLayout.description, &packed = packedLayout.description;
   if (plain.data.ndims == 0 || plain == packed)
     return;
   bytes = alignedBytes(static_cast<int64_t>(packed.get_size()));
-  const Descriptor &from = direction == Direction::intoLibrary ? plain : packed;
-  const Descriptor &to = direction == Direction::intoLibrary ? packed : plain;
-  call = LibraryCall::create<dnnl::reorder>(unit, device, Fallback::reference, [&] {
+  const bool inwards = direction == Direction::intoLibrary;
+  const dnnl::memory::desc &from = inwards ? plain : packed, &to = inwards ? packed : plain;
+  call = makeLibraryCall<dnnl::reorder>(unit, device, Fallback::reference, [&] {
     return dnnl::reorder::primitive_desc(libraryEngine(), from, libraryEngine(), to,
                                          libraryAttributes());
   });

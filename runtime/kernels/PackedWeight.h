@@ -1,7 +1,9 @@
 #pragma once
 
-#include "runtime/kernels/Library.h"
+#include "runtime/Program.h"
+#include "runtime/kernels/LibraryCall.h"
 
+#include <cstddef>
 #include <string>
 
 namespace pdc::runtime {
@@ -13,8 +15,8 @@ public:
   PackedWeight() = default;
   enum class Direction { intoLibrary, outOfLibrary };
   /// Where `plain` is empty or the same as `packed`, nothing is copied.
-  PackedWeight(const Device &device, const std::string &unit, const dnnl::memory::desc &plain,
-               const dnnl::memory::desc &packed, Direction direction);
+  PackedWeight(const Device &device, const std::string &unit, const LibraryLayout &plain,
+               const LibraryLayout &packed, Direction direction);
 
   /// The weight as the library wants it: packed at `scratch`, which moves on behind it, or `weight`
   /// itself.

@@ -1,6 +1,7 @@
 #include "runtime/kernels/Pooling.h"
 
 #include "runtime/kernels/Layouts.h"
+#include "runtime/kernels/Library.h"
 #include "runtime/kernels/PoolingGradient.h"
 
 #include <string_view>
@@ -49,8 +50,8 @@ static Description describeForward(const Geometry &g, bool training) {
 template <class Primitive, class Describe>
 static LibraryCall makeCall(const Device &device, const PoolingFields &f, Describe describe) {
   dnnl::memory::desc positions;
-  LibraryCall call = LibraryCall::create<Primitive>(f.name, device, Fallback::none,
-                                                    [&] { return describe(positions); });
+  LibraryCall call = makeLibraryCall<Primitive>(f.name, device, Fallback::none,
+                                                [&] { return describe(positions); });
   if (f.positions)
     call.addMemory(DNNL_ARG_WORKSPACE, positions);
   return call;

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "runtime/kernels/Library.h"
+#include "runtime/Program.h"
+#include "runtime/kernels/LibraryCall.h"
 #include "runtime/kernels/PoolingFields.h"
 
 namespace pdc::runtime {

@@ -1,12 +1,13 @@
 #include "runtime/kernels/Reorder.h"
 
 #include "runtime/kernels/Layouts.h"
+#include "runtime/kernels/Library.h"
 
 namespace pdc::runtime {
 
 Reorder::Reorder(const Device &device, const ReorderFields &f) {
   dnnl::memory::desc from = describe(f.shape, f.from), to = describe(f.shape, f.to);
-  call = LibraryCall::create<dnnl::reorder>(f.name, device, Fallback::reference, [&] {
+  call = makeLibraryCall<dnnl::reorder>(f.name, device, Fallback::reference, [&] {
     return dnnl::reorder::primitive_desc(libraryEngine(), from, libraryEngine(), to,
                                          libraryAttributes());
   });

@@ -10,12 +10,20 @@ import pipeline  # noqa: E402
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "long: tools/check --fast leaves it out; others like it stay")
+    config.addinivalue_line("markers", "long: long.txt lists it, and tools/check --fast leaves it out; others like it stay")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Tests of a file that train the same network stay in one process: some compare with one another."""
+    listed = (pathlib.Path(__file__).parent / "long.txt").read_text().split()
+    known = {f"{item.path.name}::{item.name}" for item in items}
+    files = {item.path.name for item in items} if not any("::" in argument for argument in config.args) else set()
+    stale = [name for name in listed if name.split("::")[0] in files and name not in known]
+    if stale:
+        raise pytest.UsageError(f"long.txt lists tests that do not exist: {' '.join(stale)}")
     for item in items:
+        if f"{item.path.name}::{item.name}" in listed:
+            item.add_marker(pytest.mark.long)
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {parameters.get('network', '')}"))
 

@@ -55,7 +55,7 @@ NETWORKS = {"lenet5": ((1, 28, 28), 2, 4), "fashion": ((1, 28, 28), 2, 4)}
 
 @on_host
 @pytest.mark.parametrize("network,stages,schedule", [
-    ("lenet5", 3, "1f1b"), ("fashion", 2, "gpipe"), pytest.param("lenet5", 1, "1f1b", marks=pytest.mark.long)])
+    ("lenet5", 3, "1f1b"), ("fashion", 2, "gpipe"), ("lenet5", 1, "1f1b")])
 def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
     """The losses and weights of the CPU's kernels, to rounding; streams of ranks meet by events alone."""
     shape, size, steps = NETWORKS[network]

@@ -19,12 +19,9 @@ SPLITS = [(network, schedule, stages) for network in NETWORKS for schedule in ("
           if stages > 1 or schedule == "1f1b"]
 SPLITS += [("lenet5", "zb-h1", 4), ("lenet5", "zb-h2", 3), ("fashion", "zb-h1", 3), ("fashion", "zb-h2", 2),
            ("resnet18", "zb-h1", 2), ("resnet18", "zb-h2", 4)]
-QUICK = [(network, "1f1b", stages) for network in NETWORKS for stages in (1, 3)] + [
-    ("lenet5", "gpipe", 4), ("fashion", "gpipe", 2), ("lenet5", "zb-h1", 4), ("fashion", "zb-h2", 2), ("resnet18", "zb-h1", 2)]
 
 
-@pytest.mark.parametrize("network,schedule,stages", [
-    split if split in QUICK else pytest.param(*split, marks=pytest.mark.long) for split in SPLITS])
+@pytest.mark.parametrize("network,schedule,stages", SPLITS)
 def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
     shape, size, steps = NETWORKS[network]
     project = pipeline.compile_model(

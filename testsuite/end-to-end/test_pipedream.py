@@ -111,8 +111,7 @@ def references(models, tmp_path_factory):
 
 @pytest.mark.parametrize("network,replicas", [
     ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
-    ("fashion", [2, 1]), *(pytest.param(*case, marks=pytest.mark.long) for case in (
-        ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1])))])
+    ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1])])
 def test_update_rule(network, replicas, models, references, tmp_path):
     size = NETWORKS[network][1]
     one, model = references(network), models(network)

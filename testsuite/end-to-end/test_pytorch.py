@@ -87,7 +87,7 @@ def test_functions(tmp_path):
 
 @pytest.mark.parametrize("network,exact", [
     ("lenet5", False), ("lenet5", True), ("vgg11", False), ("resnet18", False),
-    pytest.param("vgg11", True, marks=pytest.mark.long), pytest.param("resnet18", True, marks=pytest.mark.long)])
+    ("vgg11", True), ("resnet18", True)])
 def test_gradients(network, exact, models, tmp_path):
     _, shape, batch = NETWORKS[network]
     check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 3 if exact else 10)

@@ -34,8 +34,7 @@ CASES = [("gpipe", 1, "all", "local"), ("1f1b", 2, "all", "mpi"), ("gpipe", 4, "
          ("zb-h1", 3, "all", "local"), ("pipedream", 3, "all", "local")]
 
 
-@pytest.mark.parametrize("schedule,stages,recompute,transport", [
-    *CASES[:-1], pytest.param(*CASES[-1], marks=pytest.mark.long)])
+@pytest.mark.parametrize("schedule,stages,recompute,transport", CASES)
 def test_same_bits(schedule, stages, recompute, transport, models, kept, tmp_path):
     model = models("fashion")
     # Asynchronous schedules give other bits at other numbers of stages, synchronous ones never.

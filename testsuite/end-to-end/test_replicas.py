@@ -66,8 +66,7 @@ class Unsplit:
 
 
 @pytest.mark.parametrize("network,stages,microbatches", [
-    ("mlp", "2", 4), ("mlp", "2-1", 4), ("lenet5", "1-2", 4), ("mlp", "3", 6),
-    pytest.param("lenet5", "3-1", 6, marks=pytest.mark.long)])
+    ("mlp", "2", 4), ("mlp", "2-1", 4), ("lenet5", "1-2", 4), ("mlp", "3", 6), ("lenet5", "3-1", 6)])
 def test_grouped_sums(network, stages, microbatches, models, tmp_path):
     replicas = replicas_of(stages)
     images, labels = pipeline.draw_images(tmp_path, SIZE * microbatches, SHAPES[network], 10)
@@ -124,8 +123,7 @@ def test_replicas_of_all_stages_are_replicas_of_one(stages, schedule, transports
         pipeline.expect_same_bits(result, one_stage, "fashion")
 
 
-@pytest.mark.parametrize("stages", [
-    "3-2", pytest.param("1-3-1", marks=pytest.mark.long), pytest.param("2-1-3", marks=pytest.mark.long)])
+@pytest.mark.parametrize("stages", ["3-2", "1-3-1", "2-1-3"])
 def test_any_ratio_under_delays(stages, models, tmp_path):
     """Schedules and arrivals change no bit."""
     images, labels = pipeline.draw_images(tmp_path, SIZE * 16, SHAPES["lenet5"], 10)

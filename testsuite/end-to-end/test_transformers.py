@@ -11,7 +11,6 @@ import safetensors
 import transformers
 
 STEPS, RATE = 10, 64.0
-NETWORKS = [pytest.param(network, marks=pytest.mark.long) if network == "bert" else network for network in transformers.CLASSES]
 
 
 def gradients(network, net, inputs):
@@ -26,7 +25,7 @@ def in_double(inputs):
 
 
 @pytest.mark.parametrize("stages", [1, 3])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", transformers.CLASSES)
 def test_gradients(network, stages, models, tmp_path):
     """Weights reloaded at each of 10 steps; the gradient is what an update with lr 64 subtracts."""
     project = pipeline.compile_model(
@@ -55,7 +54,7 @@ def unsplit():
 
 
 @pytest.mark.parametrize("stages", [1, 3])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", transformers.CLASSES)
 def test_same_bits(network, stages, models, unsplit, tmp_path):
     project = pipeline.compile_model(
         models(network, *transformers.options(network, 3)), tmp_path / "project", "--exact", "--minibatch",
