@@ -1,14 +1,17 @@
-#include "compiler/plan/Search.h"
+#include "compiler/plan/Partition.h"
 
 #include "compiler/Error.h"
 #include "compiler/plan/Cut.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace pdc {
 
 namespace {
+
+constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
 
 /// What crosses one end of a part: bytes and messages, activations and gradients.
 struct Crossing {
@@ -61,6 +64,8 @@ public:
   int start() const { return first; }
   int end() const { return last; }
   StageMemory bytes() const { return memory.with(in.bytes + out.bytes); }
+  /// Whatever the schedule; no part that holds this one has less.
+  int64_t leastBytes() const { return memory.with(0).total({}, true); }
 
 private:
   const PlanGraph &graph;
@@ -95,52 +100,138 @@ void Part::grow() {
   }
 }
 
-/// Stages in the order of the units: what the schedule keeps there, and how many replicas there
-/// are, is known by the number of the stage.
-class ChainCost : public StageCost {
-public:
-  ChainCost(const PlanGraph &graph, const ChainRequest &request) : request(request), part(graph) {}
+/// What the schedule asks of a stage, by its number.
+struct StageTerms {
+  Link before, behind;
+  double replicas = 1, microbatches = 1;
+  StageDepth depth;
+  int64_t memoryBytes = 0;
+  bool mustRecompute = false, mayRecompute = true;
+  std::vector<int> ranks;
+};
 
-  bool byUsed() const override { return true; }
-  double depthBelow(int, double, int, int) const override { return 0; }
-  double leastSeconds(int, int) const override { return 0; }
-
-  void price(const Span &span, double, Below *, std::span<const int>, Prices &prices) override {
-    if (part.end() != span.to || part.start() < span.from)
-      part.startAt(span.to);
-    while (part.start() > span.from)
-      part.grow();
-    prices.alone(1) = secondsAs(0);
-    for (int used = 2; used <= request.stages; ++used)
-      prices.stage(1, used) = secondsAs(used - 1);
+std::vector<StageTerms> termsOf(const ChainRequest &request) {
+  std::vector<StageTerms> terms(request.stages);
+  for (int stage = 0; stage < request.stages; ++stage) {
+    StageTerms &own = terms[stage];
+    own.ranks = request.ranksOfStage[stage];
+    own.replicas = static_cast<double>(own.ranks.size());
+    own.microbatches = static_cast<double>(request.microbatches(stage));
+    own.depth = {request.versions(stage), request.slots(stage), request.split, stage > 0};
+    own.memoryBytes = request.memoryBytes(stage);
+    own.mustRecompute = request.recompute.must(stage);
+    own.mayRecompute = request.recompute.may(stage);
+    if (stage > 0)
+      own.before = terms[stage - 1].behind =
+          request.topology.linkBetween(request.ranksOfStage[stage - 1].back(), own.ranks.front());
   }
+  return terms;
+}
+
+/// With A(j, s) for the slowest of s stages that hold the units in front of j,
+///
+///     A(j, s) = min over i < j of max(A(i, s - 1), seconds of units i ... j - 1 as stage s - 1).
+///
+/// This is exact, since the cost of a stage depends on its two ends and its number alone. A part
+/// whose work or memory alone is above a limit is not looked at, nor any that holds it: where the
+/// best found stays within the limit nothing is lost, and the limit grows until it does.
+class ChainSearch {
+public:
+  ChainSearch(const PlanGraph &graph, const ChainRequest &request)
+      : request(request), terms(termsOf(request)), part(graph),
+        units(static_cast<int>(graph.units.size())),
+        slowest(static_cast<size_t>(units + 1) * (request.stages + 1)), cutBefore(slowest.size()) {
+    for (const PlanUnit &unit : graph.units)
+      work += unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
+    for (const StageTerms &own : terms) {
+      mostReplicas = std::max(mostReplicas, own.replicas);
+      mostMemory = std::max(mostMemory, own.memoryBytes ? own.memoryBytes : INT64_MAX);
+    }
+  }
+
+  /// The slowest stage; infinite where nothing fits.
+  double solve() {
+    double limit = 2 * work / request.stages;
+    for (;; limit = best() < kDoesNotFit ? std::max(2 * limit, best()) : 2 * limit) {
+      solveWithin(limit);
+      if (best() <= limit || limit >= work)
+        return best();
+    }
+  }
+  std::vector<StageGroup> trace() const;
 
 private:
-  double secondsAs(int stage) const {
-    const std::vector<int> &ranks = request.ranksOfStage[stage];
-    double replicas = static_cast<double>(ranks.size());
-    double perUpdate = part.update + reductionSeconds(request.topology, ranks, part.gradientBytes);
-    double seconds = part.seconds(linkBehind(stage - 1), linkBehind(stage)) / replicas +
-                     perUpdate / static_cast<double>(request.microbatches(stage));
-    if (!request.recompute.must(stage) && fits(stage, false))
-      return seconds;
-    return request.recompute.may(stage) && fits(stage, true) ? seconds + part.forward / replicas
-                                                             : kNever;
+  size_t at(int cut, int stages) const {
+    return static_cast<size_t>(cut) * (request.stages + 1) + stages;
   }
-  bool fits(int stage, bool recompute) const {
-    StageDepth depth{request.versions(stage), request.slots(stage), request.split, stage > 0};
-    return !request.memoryBytes || part.bytes().total(depth, recompute) <= request.memoryBytes;
-  }
-  Link linkBehind(int stage) const {
-    return stage < 0 || stage + 1 >= request.stages
-               ? Link{}
-               : request.topology.linkBetween(request.ranksOfStage[stage].back(),
-                                              request.ranksOfStage[stage + 1].front());
-  }
+  double best() const { return slowest[at(units, request.stages)]; }
+  void solveWithin(double limit);
+  void extend(int from, int to);
+  double secondsAs(const StageTerms &own) const;
 
   const ChainRequest &request;
+  std::vector<StageTerms> terms;
   Part part;
+  int units;
+  double work = 0, mostReplicas = 1;
+  int64_t mostMemory = 0;
+  std::vector<double> slowest; ///< by cut and stages
+  std::vector<int> cutBefore;  ///< the last stage's beginning
 };
+
+double ChainSearch::secondsAs(const StageTerms &own) const {
+  auto fits = [&](bool recompute) {
+    return !own.memoryBytes || part.bytes().total(own.depth, recompute) <= own.memoryBytes;
+  };
+  double sum =
+      own.ranks.size() > 1 ? reductionSeconds(request.topology, own.ranks, part.gradientBytes) : 0;
+  double seconds =
+      part.seconds(own.before, own.behind) / own.replicas + (part.update + sum) / own.microbatches;
+  if (!own.mustRecompute && fits(false))
+    return seconds;
+  return own.mayRecompute && fits(true) ? seconds + part.forward / own.replicas : kDoesNotFit;
+}
+
+void ChainSearch::extend(int from, int to) {
+  int most = to == units ? request.stages : request.stages - 1;
+  for (int stages = to == units ? most : 1; stages <= std::min(most, from + 1); ++stages) {
+    double before = slowest[at(from, stages - 1)];
+    double &known = slowest[at(to, stages)];
+    if (before >= known)
+      continue;
+    double seconds = std::max(before, secondsAs(terms[stages - 1]));
+    if (seconds >= known)
+      continue;
+    known = seconds;
+    cutBefore[at(to, stages)] = from;
+  }
+}
+
+void ChainSearch::solveWithin(double limit) {
+  std::ranges::fill(slowest, kDoesNotFit);
+  slowest[at(0, 0)] = 0;
+  for (int to = 1; to <= units; ++to) {
+    part.startAt(to);
+    while (part.start() > 0) {
+      part.grow();
+      if (part.compute > limit * mostReplicas || part.leastBytes() > mostMemory)
+        break;
+      extend(part.start(), to);
+    }
+  }
+}
+
+std::vector<StageGroup> ChainSearch::trace() const {
+  std::vector<StageGroup> groups(request.stages);
+  int end = units;
+  for (int stages = request.stages; stages > 0; --stages) {
+    int from = cutBefore[at(end, stages)];
+    groups[stages - 1].units.resize(end - from);
+    std::iota(groups[stages - 1].units.begin(), groups[stages - 1].units.end(), from);
+    end = from;
+  }
+  return groups;
+}
 
 } // namespace
 
@@ -164,15 +255,13 @@ std::optional<Partition> findChain(const PlanGraph &graph, const ChainRequest &r
   if (units < request.stages)
     throw Error("the model has " + std::to_string(units) + " units, which cannot fill " +
                 std::to_string(request.stages) + " stages; use fewer workers");
-  DownSets cuts = prefixes(graph);
-  ChainCost cost(graph, request);
-  Search search(cuts, cost, {request.stages}, true);
+  ChainSearch search(graph, request);
   Partition result;
   result.slowestSeconds = search.solve();
-  if (result.slowestSeconds == kNever)
+  if (result.slowestSeconds == kDoesNotFit)
     return std::nullopt;
   result.groups = search.trace();
-  result.cuts = cuts.count();
+  result.cuts = units + 1;
   return result;
 }
 

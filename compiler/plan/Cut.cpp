@@ -115,14 +115,19 @@ StageMemory MemorySum::with(int64_t crossingBytes) const {
           sum.stash, sum.halfway};
 }
 
+Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks) {
+  Link slowest;
+  for (size_t i = 0; ranks.size() > 1 && i < ranks.size(); ++i)
+    if (Link link = topology.linkBetween(ranks[i], ranks[(i + 1) % ranks.size()]);
+        i == 0 || link.bytesPerSecond < slowest.bytesPerSecond)
+      slowest = link;
+  return slowest;
+}
+
 double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes) {
   if (ranks.size() < 2)
     return 0;
-  Link slowest = topology.linkBetween(ranks[0], ranks[1]);
-  for (int rank : ranks)
-    if (Link link = topology.linkBetween(ranks[0], rank);
-        rank != ranks[0] && link.bytesPerSecond < slowest.bytesPerSecond)
-      slowest = link;
+  Link slowest = slowestOfRing(topology, ranks);
   double replicas = static_cast<double>(ranks.size());
   double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
   return 2 * slowest.latencySeconds +

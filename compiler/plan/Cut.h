@@ -57,6 +57,9 @@ private:
   int64_t workspace = 0, temporaries = 0;
 };
 
+/// The link with the least bandwidth between neighbours of a ring.
+Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks);
+
 /// Seconds that replicas on these ranks take to sum so many bytes: each float crosses twice between
 /// every two shares, over the slowest link among them.
 double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes);

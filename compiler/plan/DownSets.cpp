@@ -298,14 +298,6 @@ DownSets DownSets::thinned(int most, const PlanGraph &graph) const {
   return result;
 }
 
-DownSets prefixes(const PlanGraph &graph) {
-  DownSets sets(static_cast<int>(graph.units.size()));
-  std::vector<int> units(graph.units.size());
-  std::iota(units.begin(), units.end(), 0);
-  addPrefixes(units, sets);
-  return sets;
-}
-
 DownSets findDownSets(const PlanGraph &graph, const std::function<bool(int)> &fits) {
   Order order(graph);
   std::vector<bool> everyUnit(order.units, true);

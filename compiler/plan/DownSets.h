@@ -51,7 +51,5 @@ private:
 /// not all of them, the prefixes of some orders of the units come with it.
 DownSets findDownSets(const PlanGraph &graph, const std::function<bool(int count)> &fits);
 
-/// The prefixes of the units' own order.
-DownSets prefixes(const PlanGraph &graph);
 
 } // namespace pdc

@@ -112,14 +112,20 @@ std::vector<std::string> Fields::strings(const std::string &field) const {
   return entries;
 }
 
-std::vector<int> Fields::integers(const std::string &field, int64_t least, int64_t most) const {
-  std::vector<int> entries;
+std::vector<int64_t> Fields::wholeNumbers(const std::string &field, int64_t least,
+                                          int64_t most) const {
+  std::vector<int64_t> entries;
   for (const Json &entry : array(field)) {
     std::string index = field + "[" + std::to_string(entries.size()) + "]";
     Fields one(Json{{index, entry}}, where);
-    entries.push_back(static_cast<int>(one.integer(index, least, most)));
+    entries.push_back(one.integer(index, least, most));
   }
   return entries;
+}
+
+std::vector<int> Fields::integers(const std::string &field, int64_t least, int64_t most) const {
+  std::vector<int64_t> entries = wholeNumbers(field, least, most);
+  return {entries.begin(), entries.end()};
 }
 
 /// Line and column of a byte, both from 1.

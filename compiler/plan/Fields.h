@@ -29,6 +29,7 @@ public:
   std::vector<Fields> list(const std::string &field) const;
   std::vector<std::string> strings(const std::string &field) const;
   std::vector<int> integers(const std::string &field, int64_t least, int64_t most) const;
+  std::vector<int64_t> wholeNumbers(const std::string &field, int64_t least, int64_t most) const;
 
   const nlohmann::json &json() const { return value; }
 

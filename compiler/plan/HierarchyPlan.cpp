@@ -1,7 +1,8 @@
 #include "compiler/plan/HierarchyPlan.h"
 
 #include "compiler/Error.h"
-#include "compiler/plan/Cut.h"
+#include "compiler/plan/Baselines.h"
+#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Hierarchy.h"
 #include "compiler/plan/Partition.h"
 #include "compiler/schedule/Schedules.h"
@@ -50,33 +51,43 @@ void checkRequest(const PlanRequest &request) {
                 " speaks of the pipedream schedule; use --cost-model overlap");
 }
 
-void addDepths(Plan &plan, const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
-  std::vector<StageBytes> held(plan.stages.size());
-  std::vector<double> crossing(plan.stages.size());
-  std::vector<int64_t> workspace(plan.stages.size());
-  for (size_t unit = 0; unit < graph.units.size(); ++unit) {
-    held[stageOfUnit[unit]].add(graph.units[unit]);
-    workspace[stageOfUnit[unit]] =
-        std::max(workspace[stageOfUnit[unit]], graph.units[unit].workspaceBytes);
+/// What stages hold as the closed forms count it, apart from the minibatches in flight: of each a
+/// version of the weights, the kept activations and, both ways, what crosses its two cuts.
+std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+  std::vector<StageMemory> held(*std::ranges::max_element(stageOfUnit) + 1);
+  std::vector<int64_t> workspace(held.size());
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    StageMemory &stage = held[stageOfUnit[i]];
+    stage.weights += unit.parameterBytes;
+    stage.fixed += unit.gradientBytes + unit.optimizerBytes;
+    stage.stash += unit.stashBytes;
+    int64_t &most = workspace[stageOfUnit[i]];
+    most = std::max(most, unit.workspaceBytes);
   }
   for (const PlanValue &value : graph.values) {
-    int last = stageOfUnit[value.producer];
+    int first = stageOfUnit[value.producer], last = first;
     for (int consumer : value.consumers)
       last = std::max(last, stageOfUnit[consumer]);
-    for (int stage = stageOfUnit[value.producer]; stage < last; ++stage) {
-      crossing[stage] += static_cast<double>(value.bytes);
-      crossing[stage + 1] += static_cast<double>(value.bytes);
+    for (int stage = first; stage < last; ++stage) {
+      held[stage].slot += 2 * value.bytes;
+      held[stage + 1].slot += 2 * value.bytes;
     }
   }
+  for (size_t stage = 0; stage < held.size(); ++stage)
+    held[stage].fixed += workspace[stage];
+  return held;
+}
+
+void addDepths(Plan &plan, const std::vector<StageMemory> &held) {
   double behind = 0;
   for (size_t i = plan.stages.size(); i-- > 0;) {
     PlanStage &stage = plan.stages[i];
-    double flight = inFlight(behind, stage.replicas);
+    int64_t flight = static_cast<int64_t>(inFlight(behind, stage.replicas));
     behind += stage.replicas;
     stage.inFlight = stage.weightVersions = static_cast<int>(flight);
-    stage.memoryBytes = static_cast<int64_t>(held[i].total(flight, crossing[i])) + workspace[i];
-    stage.slotBytes = stage.memoryBytes - workspace[i] -
-                      static_cast<int64_t>(held[i].total(flight - 1, crossing[i]));
+    stage.memoryBytes = held[i].total({flight, flight}, false);
+    stage.slotBytes = held[i].weights + held[i].slot + held[i].stash;
   }
 }
 
@@ -92,18 +103,6 @@ Schedule steadySchedule(const Plan &plan) {
     schedule.versions.push_back(stage.weightVersions);
   }
   return schedule;
-}
-
-double modelParallelSeconds(const Plan &plan, double work) {
-  for (const Edge &edge : plan.edges) {
-    Link link = plan.topology.linkBetween(plan.stages[edge.fromStage].ranks[0],
-                                          plan.stages[edge.toStage].ranks[0]);
-    double count = static_cast<double>(plan.microbatches);
-    work += count * link.latencySeconds;
-    if (link.bytesPerSecond > 0)
-      work += count * static_cast<double>(edge.bytes) / link.bytesPerSecond;
-  }
-  return work;
 }
 
 void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
@@ -128,7 +127,8 @@ void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &re
     stage.replicas = static_cast<int>(stage.ranks.size());
     work += stage.forwardSeconds + stage.backwardSeconds + stage.updateSeconds;
   }
-  addDepths(plan, graph, stages);
+  std::vector<StageMemory> held = sumHeld(graph, stages);
+  addDepths(plan, held);
   int workers = plan.topology.workers();
   bool rows = static_cast<int>(plan.stages.size()) == workers && workers <= kMostRanksWithRows;
   plan.schedule = rows ? completeSchedule(pipedream(straightPipeline(workers, 1)), plan.edges)
@@ -138,6 +138,13 @@ void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &re
   plan.boundSecondsPerMinibatch = work / workers;
   plan.dataParallelSecondsPerMinibatch = dataParallelSeconds(graph, search);
   plan.modelParallelSecondsPerMinibatch = modelParallelSeconds(plan, work);
+  plan.bounds = findBounds(plan);
+  // What crosses compressed is not what edges say.
+  if (request.compression != 1)
+    plan.bounds.links = 0;
+  std::vector<int> one(graph.units.size(), 0);
+  plan.baselines = findBaselines(
+      plan, {held, sumHeld(graph, one)[0], {RecomputeChoice::none, {}}, search.memoryBytes});
 }
 
 } // namespace pdc

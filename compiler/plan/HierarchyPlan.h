@@ -12,8 +12,4 @@ void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &re
 /// PipeDream's schedule in its steady state, without rows.
 Schedule steadySchedule(const Plan &plan);
 
-/// The plan's stages without pipelining: one minibatch of `work` seconds on the way at a time, and
-/// what crosses from each stage to others, there and back.
-double modelParallelSeconds(const Plan &plan, double work);
-
 } // namespace pdc

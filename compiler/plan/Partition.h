@@ -33,7 +33,8 @@ struct ChainRequest {
   std::vector<std::vector<int>> ranksOfStage;
   /// Per update of a stage: its seconds are spread over them.
   std::function<int64_t(int stage)> microbatches;
-  int64_t memoryBytes = 0; ///< per device; 0: not limited
+  /// What a device of the stage has; 0: not limited.
+  std::function<int64_t(int stage)> memoryBytes;
   std::function<int64_t(int stage)> slots, versions;
   bool split = false; ///< input and weight gradients run apart
   RecomputeChoice recompute;

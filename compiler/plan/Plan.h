@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,12 @@ struct Level {
   int ports = 1;
 };
 
+/// A pair of workers with a link of its own, in both directions, which nothing else goes over.
+struct OwnLink {
+  int from = 0, to = 0;
+  Link link;
+};
+
 struct Topology {
   std::vector<Level> levels; ///< lowest first
   int64_t memoryBytes = 0;   ///< per device; 0: not limited
@@ -67,11 +74,19 @@ struct Topology {
   /// Where all workers are processes of one machine: how many of them it computes at once; 0: each
   /// worker has a device of its own.
   int cores = 0;
+  /// Where devices differ: of each, or none; `memoryBytes` is then the least of them.
+  std::vector<int64_t> memoryOfWorker;
+  std::vector<OwnLink> links;
+
   int workers() const;
   /// Of all workers, how many compute at the same time.
   int workersAtOnce() const;
-  /// The lowest level at which both ranks hang on one link.
+  /// Their own link, else that of the lowest level at which both ranks hang on one.
   Link linkBetween(int rank, int other) const;
+  /// The position in `links`; -1: they have none of their own.
+  int ownLink(int rank, int other) const;
+  /// The least memory of these devices; 0: not limited.
+  int64_t memoryOf(std::span<const int> ranks) const;
 };
 
 struct PlanSend {
@@ -103,6 +118,42 @@ struct PlanStage {
   std::vector<PlanSend> sends;
 };
 
+/// Another way to train the model on the same devices.
+struct Baseline {
+  std::string name;
+  double secondsPerMinibatch = 0;
+  int64_t memoryBytes = 0; ///< of the device that needs most
+  bool recompute = false;  ///< it would not fit otherwise, and its seconds include that
+  bool fits = true;
+};
+
+/// Seconds per minibatch that a plan cannot go below, each for one physical reason; 0: not known.
+struct PlanBounds {
+  double work = 0;    ///< all work, spread evenly over devices that never wait
+  double balance = 0; ///< its heaviest rank never waits
+  double bubble = 0;  ///< its rows, over links that take no time
+  double links = 0;   ///< its busiest port never waits
+};
+
+/// A way that `auto` tried.
+struct PlanCandidate {
+  std::string name;
+  double secondsPerMinibatch = 0;
+  std::string refusal; ///< why it cannot be; else empty
+};
+
+/// A change of the request that was planned.
+struct PlanHelp {
+  std::string change;
+  double gain = 0; ///< 0.22: the model trains 22 % faster
+};
+
+/// What holds a plan back most, and what makes it faster, best first.
+struct PlanHints {
+  std::string bottleneck;
+  std::vector<PlanHelp> helps;
+};
+
 /// Every decision about a run, made once. On disk: plan.json.
 struct Plan {
   std::string model;
@@ -121,6 +172,10 @@ struct Plan {
   /// The plan's cuts with one minibatch on the way at a time and no replicas.
   double modelParallelSecondsPerMinibatch = 0;
   double boundSecondsPerMinibatch = 0;
+  PlanBounds bounds;
+  std::vector<Baseline> baselines;
+  std::vector<PlanCandidate> candidates; ///< of `auto`, in the order of trial
+  PlanHints hints;
   double plannerSeconds = 0;
   std::vector<PlanStage> stages;
   /// Complete: with the transfers of `edges`, slots and versions. No rows where a closed form
@@ -156,7 +211,9 @@ struct PlanRequest {
   int stages = 0;
   /// By hand: replicas of each stage, on ranks in their order; empty: one each.
   std::vector<int> replicas;
-  /// No replicas (closed forms; overlap has none).
+  /// `auto` may share microbatches among replicas where that is faster.
+  bool openReplicas = false;
+  /// No replicas (closed forms).
   bool straight = false;
   /// Of what crosses cuts, under a closed form; 0: crossing takes no time.
   double compression = 1;

@@ -100,31 +100,88 @@ void describeStages(const Plan &plan, std::ostream &out) {
   }
 }
 
-void describeTimes(const Plan &plan, std::ostream &out) {
-  const char *what = plan.schedule.asynchronous ? "microbatch" : "minibatch";
-  auto line = [&](const std::string &name, double value, const std::string &note) {
-    out << format("%-28s %9s  ", name.c_str(), seconds(value).c_str()) << note << "\n";
+void printLine(std::ostream &out, const std::string &name, const std::string &value,
+               const std::string &note) {
+  out << format("%-28s %9s  ", name.c_str(), value.c_str()) << note << "\n";
+}
+
+/// Each bound leaves less to the reasons behind it.
+void describeBounds(const Plan &plan, std::ostream &out) {
+  struct Row {
+    const char *name;
+    double seconds;
+    const char *reason;
   };
-  auto against = [&](double other) {
-    return plan.secondsPerMinibatch > 0
-               ? format("the plan is %.2f times as fast", other / plan.secondsPerMinibatch)
-               : std::string();
-  };
-  line(std::string("seconds per ") + what, plan.secondsPerMinibatch,
-       plan.schedule.asynchronous ? "in steady state, predicted" : "bubble included, predicted");
+  const PlanBounds &bounds = plan.bounds;
+  for (const Row &row : {Row{"work, spread evenly", bounds.work, "over all devices"},
+                         Row{"heaviest rank's work", bounds.balance, "without a pause"},
+                         Row{"these rows on free links", bounds.bubble, "transfers take no time"},
+                         Row{"busiest link's transfers", bounds.links, "without a pause"}}) {
+    if (row.seconds <= 0)
+      continue;
+    double above = plan.secondsPerMinibatch / row.seconds - 1;
+    // What is far below holds nothing back.
+    printLine(out, std::string("  ") + row.name, seconds(row.seconds),
+              row.reason + (above < 10 ? format("; the plan takes %.1f%% more", 100 * above)
+                                       : std::string()));
+  }
+}
+
+/// How the printed plan calls the baselines of plan.json, and what there is to say of each.
+struct BaselineWords {
+  const char *name, *printed, *note;
+};
+constexpr BaselineWords kBaselines[] = {
+    {"single_device", "one device", ""},
+    {"data_parallel", "data parallelism", ""},
+    {"model_parallel", "no pipelining", ", one at a time through the same stages"},
+    {"gpipe", "gpipe", ", on the same stages"}};
+
+void describeBaseline(const Plan &plan, const Baseline &baseline, std::ostream &out) {
+  std::string note, name = baseline.name;
+  if (plan.secondsPerMinibatch > 0)
+    note = format("the plan is %.2f times as fast",
+                  baseline.secondsPerMinibatch / plan.secondsPerMinibatch);
+  for (const BaselineWords &words : kBaselines)
+    if (baseline.name == words.name) {
+      name = words.printed;
+      note += words.note;
+    }
+  note += "; " + bytes(baseline.memoryBytes) + " a device";
+  note += baseline.recompute ? ", with recomputation" : "";
+  note += baseline.fits ? "" : ", which does not fit";
+  printLine(out, name, seconds(baseline.secondsPerMinibatch), note);
+}
+
+std::string describeBound(const Plan &plan) {
   std::string stages = std::to_string(plan.stages.size());
-  line("bound", plan.boundSecondsPerMinibatch,
-       isClosedForm(plan.costModel)
-           ? std::to_string(plan.topology.workers()) + " workers without idling or transfers"
-       : plan.schedule.asynchronous
-           ? "no cut into " + stages + " stages is faster"
-           : "no cut into " + stages + " stages that empty at each update is faster");
-  line("one device", plan.singleDeviceSecondsPerMinibatch,
-       against(plan.singleDeviceSecondsPerMinibatch));
-  line("data parallelism", plan.dataParallelSecondsPerMinibatch,
-       against(plan.dataParallelSecondsPerMinibatch));
-  line("no pipelining", plan.modelParallelSecondsPerMinibatch,
-       against(plan.modelParallelSecondsPerMinibatch) + ", one at a time through the same stages");
+  if (isClosedForm(plan.costModel))
+    return std::to_string(plan.topology.workers()) + " workers without idling or transfers";
+  return "no cut into " + stages + " stages " +
+         (plan.schedule.asynchronous ? "is faster" : "that empty at each update is faster");
+}
+
+/// "1f1b 30 ms, zb-h1 26 ms, zb-h2 does not fit"
+std::string describeCandidates(const Plan &plan) {
+  std::string text;
+  for (const PlanCandidate &candidate : plan.candidates)
+    text += (text.empty() ? "" : ", ") + candidate.name + " " +
+            (candidate.refusal.empty() ? seconds(candidate.secondsPerMinibatch) : "refused");
+  return text;
+}
+
+void describeTimes(const Plan &plan, std::ostream &out) {
+  bool steady = plan.schedule.asynchronous;
+  printLine(out, steady ? "seconds per microbatch" : "seconds per minibatch",
+            seconds(plan.secondsPerMinibatch),
+            steady ? "in steady state, predicted" : "bubble included, predicted");
+  printLine(out, "bound", seconds(plan.boundSecondsPerMinibatch), describeBound(plan));
+  describeBounds(plan, out);
+  if (plan.candidates.size() > 1)
+    printLine(out, "auto tried", std::to_string(plan.candidates.size()) + " ways",
+              describeCandidates(plan));
+  for (const Baseline &baseline : plan.baselines)
+    describeBaseline(plan, baseline, out);
   out << format("%-28s %8.0f%%  work of the mean rank against the heaviest\n", "balance",
                 100 * balance(plan));
   out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
@@ -134,15 +191,31 @@ void describeTimes(const Plan &plan, std::ostream &out) {
 /// What a reader wants to know first.
 void describeVerdict(const Plan &plan, std::ostream &out) {
   double data = plan.dataParallelSecondsPerMinibatch, own = plan.secondsPerMinibatch;
+  auto parallel = std::ranges::find(plan.baselines, "data_parallel", &Baseline::name);
+  bool fits = parallel == plan.baselines.end() || parallel->fits;
+  data = parallel == plan.baselines.end() ? data : parallel->secondsPerMinibatch;
   if (own <= 0 || plan.topology.workers() == 1)
     return;
   if (plan.stages.size() == 1)
     out << "\npipelining does not pay: the plan is data parallelism\n";
+  else if (!fits)
+    out << "\npipelining pays: data parallelism does not fit the memory of a device\n";
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
   else
-    out << format("\npipelining does not pay: data parallelism is %.2f times as fast\n",
-                  own / data);
+    out << format("\npipelining does not pay: data parallelism is %.1f%% faster; --stages %d is "
+                  "that plan\n",
+                  100 * (own / data - 1), plan.topology.workers());
+}
+
+void describeHints(const Plan &plan, std::ostream &out) {
+  if (!plan.hints.bottleneck.empty())
+    out << "bottleneck: " << plan.hints.bottleneck << "\n";
+  const char *name = "would help: ";
+  for (const PlanHelp &help : plan.hints.helps) {
+    out << name << help.change << format(": %.0f%% faster\n", 100 * help.gain);
+    name = "            ";
+  }
 }
 
 } // namespace
@@ -162,6 +235,7 @@ std::string describePlan(const Plan &plan) {
   out << "\n";
   describeTimes(plan, out);
   describeVerdict(plan, out);
+  describeHints(plan, out);
   return out.str();
 }
 

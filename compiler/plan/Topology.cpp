@@ -86,7 +86,26 @@ int Topology::workers() const {
 
 int Topology::workersAtOnce() const { return cores > 0 ? std::min(cores, workers()) : workers(); }
 
+int Topology::ownLink(int rank, int other) const {
+  for (size_t i = 0; i < links.size(); ++i)
+    if ((links[i].from == rank && links[i].to == other) ||
+        (links[i].from == other && links[i].to == rank))
+      return static_cast<int>(i);
+  return -1;
+}
+
+int64_t Topology::memoryOf(std::span<const int> ranks) const {
+  if (memoryOfWorker.empty())
+    return memoryBytes;
+  int64_t least = INT64_MAX;
+  for (int rank : ranks)
+    least = std::min(least, memoryOfWorker[rank]);
+  return least;
+}
+
 Link Topology::linkBetween(int rank, int other) const {
+  if (int own = ownLink(rank, other); own >= 0)
+    return links[own].link;
   for (const Level &level : levels) {
     rank /= level.workers;
     other /= level.workers;
@@ -100,25 +119,61 @@ Topology parseTopology(std::string_view text, const std::string &file) {
   return toTopology(parseFields(text, file));
 }
 
+namespace {
+
+Link toLink(const Fields &fields) {
+  Link link{fields.number("bandwidth"), fields.number("latency", 0)};
+  if (link.bytesPerSecond <= 0)
+    fields.refuse("bandwidth", "expected bytes per second above 0");
+  return link;
+}
+
+void readOwnLinks(const Fields &top, Topology &topology) {
+  int last = topology.workers() - 1;
+  for (const Fields &fields : top.list("links")) {
+    OwnLink own{static_cast<int>(fields.integer("from", 0, last)),
+                static_cast<int>(fields.integer("to", 0, last)), toLink(fields)};
+    if (own.from == own.to)
+      fields.refuse("to", "expected another worker than 'from', found " + std::to_string(own.to));
+    if (topology.ownLink(own.from, own.to) >= 0)
+      fields.refuse("to", "workers " + std::to_string(own.from) + " and " + std::to_string(own.to) +
+                              " have a link already; one stands for both directions");
+    topology.links.push_back(own);
+  }
+}
+
+/// One number for all devices, or a list with one for each.
+void readMemory(const Fields &top, Topology &topology) {
+  if (!top.has("memory") || !top.json()["memory"].is_array()) {
+    topology.memoryBytes = top.integer("memory", 0, INT64_MAX, 0);
+    return;
+  }
+  topology.memoryOfWorker = top.wholeNumbers("memory", 1, INT64_MAX);
+  if (static_cast<int>(topology.memoryOfWorker.size()) != topology.workers())
+    top.refuse("memory", "expected bytes for each of " + std::to_string(topology.workers()) +
+                             " workers, found " + std::to_string(topology.memoryOfWorker.size()));
+  topology.memoryBytes = *std::ranges::min_element(topology.memoryOfWorker);
+}
+
+} // namespace
+
 Topology toTopology(const Fields &top) {
   Topology topology;
   int64_t product = 1;
   for (Fields level : top.list("levels")) {
     Level read;
     read.workers = static_cast<int>(level.integer("workers", 1, kMostWorkers));
-    read.link.bytesPerSecond = level.number("bandwidth");
-    read.link.latencySeconds = level.number("latency", 0);
+    read.link = toLink(level);
     read.ports = static_cast<int>(level.integer("ports", 1, kMostWorkers, 1));
     product *= read.workers;
-    if (read.link.bytesPerSecond <= 0)
-      level.refuse("bandwidth", "expected bytes per second above 0");
     if (product > kMostWorkers)
       level.refuse("workers", "expected at most " + std::to_string(kMostWorkers) + " in all");
     topology.levels.push_back(read);
   }
   if (topology.levels.empty())
     top.refuse("levels", "expected at least one level");
-  topology.memoryBytes = top.integer("memory", 0, INT64_MAX, 0);
+  readMemory(top, topology);
+  readOwnLinks(top, topology);
   topology.device = top.string("device", "");
   topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
   return topology;

@@ -20,6 +20,10 @@ std::string drawMemory(const Plan &plan, const PlanSimulation &simulation);
 /// The units as nodes coloured by stage, in layers from left to right, continued on the next line.
 std::string drawGraph(const Plan &plan, const PlanGraph &graph);
 
+/// Other ways to train on the same devices, and what keeps the plan from being faster, as tables.
+std::string compareWays(const Plan &plan);
+std::string compareBounds(const Plan &plan);
+
 /// The style sheet.
 std::string reportStyle();
 

@@ -1,5 +1,6 @@
 #include "compiler/report/Html.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -115,6 +116,11 @@ std::string coordinate(double value) {
   if (tenths == std::round(tenths / 10) * 10)
     return format("%.0f", tenths / 10 + 0.0);
   return format("%.1f", tenths / 10);
+}
+
+std::string bar(double share, const std::string &style) {
+  return "<span class=\"bar\"><span style=\"width:" +
+         coordinate(100 * std::clamp(share, 0.0, 1.0)) + "%;" + style + "\"></span></span>";
 }
 
 /// Neighbours differ by the golden angle, so that few stages are far apart and many never alike.

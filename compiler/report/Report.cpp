@@ -13,11 +13,7 @@ namespace {
 constexpr size_t kMostSends = 40, kMostStages = 24;
 
 /// Seconds of one microbatch on one replica.
-double work(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
-
-const char *perWhat(const Plan &plan) {
-  return plan.schedule.asynchronous ? "microbatch" : "minibatch";
-}
+double workOf(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
 
 class Page {
 public:
@@ -36,7 +32,6 @@ private:
   void stageTable(std::span<const PlanStage> stages, double heaviest, int64_t most);
   void stageRow(const PlanStage &stage, double heaviest, int64_t most);
   void sendTable();
-  void comparison();
   void timeline();
   void memory();
   void units();
@@ -50,12 +45,6 @@ private:
 
 std::string plural(int64_t count, const std::string &word) {
   return std::to_string(count) + " " + word + (count == 1 ? "" : "s");
-}
-
-/// A bar that fills its part of a table cell; the number stands beside it.
-std::string bar(double share, const std::string &style) {
-  return "<span class=\"bar\"><span style=\"width:" +
-         coordinate(100 * std::clamp(share, 0.0, 1.0)) + "%;" + style + "\"></span></span>";
 }
 
 void Page::head() {
@@ -104,7 +93,7 @@ void Page::cards() {
        plan.schedule.asynchronous ? "of the devices' time, filling and draining included"
                                   : "of the devices' time: bubble, imbalance, links");
   auto most = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes);
-  int64_t limit = plan.topology.memoryBytes;
+  int64_t limit = plan.topology.memoryOf(most->ranks);
   card("most memory", bytesText(most->memoryBytes),
        "stage " + std::to_string(most->id) + (limit ? ", of " + bytesText(limit) : ""));
   double data = plan.dataParallelSecondsPerMinibatch;
@@ -112,48 +101,6 @@ void Page::cards() {
     card("against data parallelism", coordinate(data / seconds) + " ×",
          data >= seconds ? "as fast" : "as fast: pipelining does not pay");
   text += "</dl>\n";
-}
-
-std::string againstText(double other, double own) {
-  if (own <= 0)
-    return "";
-  return other >= own ? coordinate(other / own) + " × as fast"
-                      : percentText(own / other - 1) + " slower";
-}
-
-/// Name, seconds and what to say of each of the ways to train on these devices.
-void Page::comparison() {
-  struct Row {
-    const char *name;
-    double seconds;
-    const char *note;
-  };
-  const Row rows[] = {
-      {"this plan", plan.secondsPerMinibatch, ""},
-      {"bound", plan.boundSecondsPerMinibatch, "no plan of this kind is faster"},
-      {"data parallelism", plan.dataParallelSecondsPerMinibatch, "a copy of the model per device"},
-      {"no pipelining", plan.modelParallelSecondsPerMinibatch,
-       "one at a time through the same stages"},
-      {"one device", plan.singleDeviceSecondsPerMinibatch, "if the model fits it"}};
-  double most = 0;
-  for (const Row &row : rows)
-    most = std::max(most, row.seconds);
-  text += "<section><h2>Against other ways</h2>\n<table><thead><tr><th scope=\"col\">way</th><th "
-          "scope=\"col\" class=\"n\">per ";
-  text += perWhat(plan);
-  text += "</th><th scope=\"col\" class=\"wide\"></th><th scope=\"col\">the plan "
-          "is</th></tr></thead><tbody>\n";
-  for (const Row &row : rows) {
-    if (row.seconds <= 0)
-      continue;
-    bool own = &row == rows;
-    text +=
-        std::string(own ? "<tr class=\"own\">" : "<tr>") + "<th scope=\"row\">" + row.name +
-        "<small>" + row.note + "</small></th><td class=\"n\">" + secondsText(row.seconds) +
-        "</td><td>" + bar(row.seconds / most, own ? "background:var(--accent)" : "") + "</td><td>" +
-        (own ? std::string() : againstText(row.seconds, plan.secondsPerMinibatch)) + "</td></tr>\n";
-  }
-  text += "</tbody></table></section>\n";
 }
 
 std::string rankText(const PlanStage &stage) {
@@ -178,7 +125,7 @@ void Page::stageRow(const PlanStage &stage, double heaviest, int64_t most) {
   text += "<small>" + plural(static_cast<int64_t>(stage.nodes.size()), "node") + "</small></td>";
   number(secondsText(stage.forwardSeconds));
   number(secondsText(stage.backwardSeconds));
-  double share = work(stage) / stage.replicas;
+  double share = workOf(stage) / stage.replicas;
   text +=
       "<td>" +
       bar(heaviest > 0 ? share / heaviest : 0, stageColour(stage.id) + ";background:var(--stage)") +
@@ -210,7 +157,7 @@ void Page::stageSection() {
   double heaviest = 0;
   int64_t most = plan.topology.memoryBytes;
   for (const PlanStage &stage : plan.stages) {
-    heaviest = std::max(heaviest, work(stage) / stage.replicas);
+    heaviest = std::max(heaviest, workOf(stage) / stage.replicas);
     most = std::max(most, stage.memoryBytes);
   }
   // A limit far above what is needed would leave bars too short to compare.
@@ -316,7 +263,8 @@ void Page::units() {
 std::string Page::print() {
   head();
   cards();
-  comparison();
+  text += compareWays(plan);
+  text += compareBounds(plan);
   stageSection();
   timeline();
   memory();

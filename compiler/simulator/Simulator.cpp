@@ -26,6 +26,18 @@ public:
         }
       below *= level.workers;
     }
+    for (const OwnLink &own : topology.links)
+      for (bool back : {false, true}) {
+        double most = own.link.bytesPerSecond;
+        ownLinks[{back ? own.to : own.from, back ? own.from : own.to}] =
+            shares.addResource(most, most);
+      }
+  }
+
+  /// The direction of a link that two ranks have for themselves, or -1.
+  int ownLink(int from, int to) const {
+    auto own = ownLinks.find({from, to});
+    return own == ownLinks.end() ? -1 : own->second;
   }
 
   /// Out of the sender's component and into the receiver's.
@@ -43,6 +55,7 @@ public:
 private:
   const Topology &topology;
   std::vector<int> first; ///< by level: the port out of its first component
+  std::map<std::pair<int, int>, int> ownLinks;
 };
 
 class Simulator {
@@ -190,7 +203,9 @@ void Simulator::moveNext(Channel &channel) {
 }
 
 void Simulator::startFlow(int from, int to, double bytes, int owner) {
-  if (bytes > 0 && topology.linkBetween(from, to).bytesPerSecond > 0)
+  if (int own = ports.ownLink(from, to); bytes > 0 && own >= 0)
+    shares.start(owner, bytes, std::array{own}, now);
+  else if (bytes > 0 && topology.linkBetween(from, to).bytesPerSecond > 0)
     shares.start(owner, bytes, ports.between(from, to), now);
   else
     endFlow(owner);

@@ -45,8 +45,9 @@ struct Simulation {
 /// Plays a program, event by event, on the devices and links of a topology.
 ///
 /// - Messages from one rank to another go one after the other, each the link's latency on its way.
-///   At each level a component (a rank, or a whole server) has a port out and a port in, which the
-///   transfers that go through them at a time share; see Level::ports.
+///   Two ranks with a link of their own share it with nobody. Elsewhere, at each level a component
+///   (a rank, or a whole server) has a port out and a port in, which the transfers that go through
+///   them at a time share; see Level::ports.
 /// - A sum goes round a ring of its members, 2(n-1)/n of its bytes over each link between
 ///   neighbours, once all have joined; one without bytes goes to a rank and back.
 /// - Where the ranks of a host have fewer cores than there are ranks (Topology::cores), those that

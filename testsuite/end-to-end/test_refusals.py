@@ -103,7 +103,7 @@ def test_symbolic_batch_needs_minibatch(models, project):
 
 
 def test_more_stages_than_units(models, project):
-    refused(pipeline.BIN / "pdc", models("mlp"), "--gpus", 64, "--device", "cpu", "--minibatch", 64,
+    refused(pipeline.BIN / "pdc", models("mlp"), "--gpus", 64, "--device", "cpu", "--minibatch", 64, "--microbatches", 64,
             "-o", project, says=["64"])
 
 

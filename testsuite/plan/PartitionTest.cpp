@@ -107,6 +107,7 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
 double bruteForce(const PlanGraph &graph, const ChainRequest &request, int stage, int first) {
   int units = static_cast<int>(graph.units.size());
   double best = INFINITY;
+  int64_t limit = request.memoryBytes(stage);
   bool last = stage + 1 == request.stages;
   for (int end = last ? units : first + 1; end <= units; ++end) {
     if (end == first)
@@ -116,7 +117,7 @@ double bruteForce(const PlanGraph &graph, const ChainRequest &request, int stage
     for (bool recompute : {false, true}) {
       bool allowed = recompute ? request.recompute.may(stage) : !request.recompute.must(stage);
       int64_t bytes = cost.bytes - (recompute ? cost.less : 0);
-      if (allowed && (!request.memoryBytes || bytes <= request.memoryBytes))
+      if (allowed && (!limit || bytes <= limit))
         best = std::min(best, std::max(cost.seconds + (recompute ? cost.again : 0), rest));
     }
   }
@@ -134,7 +135,8 @@ ChainRequest drawRequest(std::mt19937 &random) {
     for (int count = replicated ? 1 + static_cast<int>(random() % 2) : 1; count > 0; --count)
       ranks.push_back(rank++);
   }
-  request.memoryBytes = random() % 2 ? 0 : 300 + static_cast<int64_t>(random() % 2000);
+  int64_t least = random() % 2 ? 0 : 300 + static_cast<int64_t>(random() % 2000);
+  request.memoryBytes = [least](int stage) { return least ? least + 100 * (stage % 2) : 0; };
   request.slots = [stages = request.stages](int stage) { return stages - stage; };
   request.versions = [](int stage) { return 1 + stage % 2; };
   request.recompute.kind = static_cast<RecomputeChoice::Kind>(random() % 4);
@@ -171,6 +173,7 @@ TEST(Partition, BalancesAChain) {
   request.topology.levels = {{3, {}}};
   placeStraight(request);
   request.slots = request.versions = [](int) { return 1; };
+  request.memoryBytes = [](int) { return 0; };
   Partition found = findChain(chainGraph({1, 1, 1, 1, 1, 3}), request).value();
   EXPECT_EQ(found.slowestSeconds, 9);
   EXPECT_THAT(stageOfUnit(found, 6), testing::ElementsAre(0, 0, 0, 1, 1, 2));
@@ -182,6 +185,7 @@ TEST(Partition, LargeGraphIsQuick) {
   request.topology.levels = {{16, {1e9, 1e-6}}};
   placeStraight(request);
   request.slots = request.versions = [](int) { return 1; };
+  request.memoryBytes = [](int) { return 0; };
   std::mt19937 random(5);
   PlanGraph graph = randomGraph(1500, random);
   EXPECT_EQ(stageOfUnit(findChain(graph, request).value(), 1500).back(), 15);

@@ -112,7 +112,7 @@ TEST(Plan, BoundHoldsForRandomGraphs) {
 TEST(Plan, SkipsGoStraightToTheirReaders) {
   PlanGraph graph = chainGraph({1, 1, 1});
   graph.values[0].consumers = {1, 2};
-  Plan plan = makePlan(graph, requestFor(3, "auto", 4));
+  Plan plan = makePlan(graph, requestFor(3, "1f1b", 4));
   EXPECT_EQ(plan.scheduleName, "1f1b");
   ASSERT_EQ(plan.stages[0].sends.size(), 2u);
   EXPECT_EQ(plan.stages[0].sends[1].to, 2);

@@ -1,5 +1,6 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Files.h"
+#include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
@@ -135,6 +136,7 @@ void run(const Options &options) {
   request.memoryBytes = options.memory.empty() ? 0 : parseBytes(options.memory);
   request.costModel = options.costModel;
   request.straight = options.straight;
+  request.openReplicas = !options.straight && !options.microbatches && options.stages.empty();
   request.compression = options.compression;
   request.model = profile.model;
   request.device = profile.device;
@@ -143,6 +145,7 @@ void run(const Options &options) {
   if (!options.stages.empty())
     request.assignment = readAssignment(options.stages);
   Plan plan = makePlan(profile.graph, request);
+  plan.hints = findHints(plan, profile.graph, request);
   std::cout << describePlan(plan);
   if (!options.json.empty())
     writeTextFile(options.json, printPlan(plan));

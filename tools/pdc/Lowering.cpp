@@ -9,7 +9,9 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Safetensors.h"
 #include "compiler/plan/Files.h"
+#include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
@@ -22,7 +24,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 
-#include <map>
 #include <thread>
 
 using namespace mlir;
@@ -103,6 +104,9 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.stages = options.stages;
   request.replicas = options.replicas;
   request.assignment = options.assignment;
+  // Replicas change what --microbatches counts, and --exact promises one order of sums.
+  request.openReplicas =
+      options.schedule == "auto" && !options.stages && !options.microbatches && !options.exact;
   request.model = model.name;
   request.device = options.device;
   request.exact = options.exact;
@@ -151,6 +155,9 @@ PlannedGraph Lowering::chooseGraph() {
   }
   if (!best)
     throw Error(refusal);
+  auto plan = std::make_shared<Plan>(*best->plan);
+  plan->hints = findHints(*plan, *best->units, request(best->batch));
+  best->plan = plan;
   return std::move(*best);
 }
 
@@ -175,18 +182,17 @@ void Lowering::schedule(PlannedGraph &graph) {
 
 /// The planner's sums are bounds for what it knows: layouts and libraries may take more.
 void Lowering::checkMemory(const Plan &plan) const {
-  int64_t limit = options.memoryBytes ? options.memoryBytes : plan.topology.memoryBytes;
-  std::map<int, int64_t> bytes;
-  for (const PlanStage &stage : plan.stages)
-    for (int rank : stage.ranks)
-      bytes[rank] += stage.memoryBytes;
-  for (auto [rank, needed] : bytes)
+  std::vector<int64_t> bytes = memoryByRank(plan);
+  for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank) {
+    int64_t needed = bytes[rank], limit = plan.topology.memoryOf(std::span(&rank, 1));
+    limit = options.memoryBytes ? options.memoryBytes : limit;
     if (limit && needed > limit)
       throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
-                  " bytes of memory as it is laid out and a device has " + std::to_string(limit) + ": " +
-                  std::to_string(needed - limit) +
+                  " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
+                  ": " + std::to_string(needed - limit) +
                   " too few; what would help: --recompute all, more workers or a smaller "
                   "microbatch");
+  }
 }
 
 void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &folder) {

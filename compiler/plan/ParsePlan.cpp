@@ -4,6 +4,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/HierarchyPlan.h"
+#include "compiler/plan/PlanJson.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 
@@ -15,112 +16,13 @@ namespace pdc {
 
 namespace {
 
-using nlohmann::ordered_json;
-
 constexpr int64_t kMostStages = 65536, kMostMicrobatches = 1 << 20;
 /// Sums over all stages still fit.
 constexpr int64_t kMostBytes = int64_t(1) << 46;
 /// Of all ranks together; above any schedule that is worth its overhead.
 constexpr int64_t kMostTasks = 1 << 24;
 
-ordered_json sendsOf(const PlanStage &stage) {
-  ordered_json sends = ordered_json::array();
-  for (const PlanSend &send : stage.sends)
-    sends.push_back({{"tensor", send.tensor}, {"to", send.to}, {"bytes", send.bytes}});
-  return sends;
-}
-
-ordered_json toJson(const PlanStage &stage) {
-  return {{"id", stage.id},
-          {"ranks", stage.ranks},
-          {"replicas", stage.replicas},
-          {"nodes", stage.nodes},
-          {"units", stage.units},
-          {"forward_seconds", stage.forwardSeconds},
-          {"backward_seconds", stage.backwardSeconds},
-          {"backward_weight_seconds", stage.backwardWeightSeconds},
-          {"update_seconds", stage.updateSeconds},
-          {"recompute", stage.recompute},
-          {"parameter_bytes", stage.parameterBytes},
-          {"gradient_bytes", stage.gradientBytes},
-          {"memory_bytes", stage.memoryBytes},
-          {"slot_bytes", stage.slotBytes},
-          {"in_flight", stage.inFlight},
-          {"weight_versions", stage.weightVersions},
-          {"sends", sendsOf(stage)}};
-}
-
-/// The stages that run on ranks [first, first + workers of the level), nested by levels. Components
-/// of a level whose stages are the same are replicas.
-ordered_json hierarchy(const Plan &plan, size_t level, int first) {
-  int below = 1;
-  for (size_t i = 0; i < level; ++i)
-    below *= plan.topology.levels[i].workers;
-  std::vector<const PlanStage *> previous;
-  ordered_json list = ordered_json::array();
-  for (int start = first; start < first + plan.topology.levels[level].workers * below;
-       start += below) {
-    std::vector<const PlanStage *> here;
-    for (const PlanStage &stage : plan.stages)
-      if (std::ranges::any_of(stage.ranks,
-                              [&](int rank) { return rank >= start && rank < start + below; }))
-        here.push_back(&stage);
-    if (here.empty())
-      continue;
-    if (here == previous) {
-      list.back()["replicas"] = list.back()["replicas"].get<int>() + 1;
-      continue;
-    }
-    if (level)
-      list.push_back({{"replicas", 1}, {"stages", hierarchy(plan, level - 1, start)}});
-    else
-      list.push_back({{"replicas", 1}, {"nodes", here[0]->nodes}});
-    previous = here;
-  }
-  return list;
-}
-
-ordered_json hierarchyOf(const Plan &plan) {
-  return plan.topology.levels.empty() ? ordered_json::array()
-                                      : hierarchy(plan, plan.topology.levels.size() - 1, 0);
-}
-
-ordered_json toJson(const Topology &topology) {
-  ordered_json levels = ordered_json::array();
-  for (const Level &level : topology.levels)
-    levels.push_back({{"workers", level.workers},
-                      {"bandwidth", level.link.bytesPerSecond},
-                      {"latency", level.link.latencySeconds},
-                      {"ports", level.ports}});
-  return {{"levels", levels},
-          {"memory", topology.memoryBytes},
-          {"device", topology.device},
-          {"cores", topology.cores}};
-}
-
-ordered_json rowsOf(const Schedule &schedule) {
-  ordered_json lines = ordered_json::array();
-  if (schedule.ranks.empty())
-    return lines;
-  std::istringstream text(printSchedule(schedule));
-  for (std::string line; std::getline(text, line);)
-    lines.push_back(line);
-  return lines;
-}
-
 std::string phaseText(Phase phase) { return std::string(1, letter(phase)); }
-
-ordered_json edgesOf(const Plan &plan) {
-  ordered_json edges = ordered_json::array();
-  for (const Edge &edge : plan.edges)
-    edges.push_back({{"tensor", edge.tensor},
-                     {"from", edge.fromStage},
-                     {"to", edge.toStage},
-                     {"producer", phaseText(edge.producer)},
-                     {"consumer", phaseText(edge.consumer)},
-                     {"bytes", edge.bytes}});
-  return edges;
-}
 
 PlanStage toStage(const Fields &fields, int64_t position) {
   PlanStage stage;
@@ -191,6 +93,29 @@ void readHead(const Fields &top, Plan &plan) {
   plan.modelParallelSecondsPerMinibatch = top.number("model_parallel_seconds_per_minibatch", 0);
   plan.boundSecondsPerMinibatch = top.number("bound_seconds_per_minibatch", 0);
   plan.plannerSeconds = top.number("planner_seconds", 0);
+}
+
+PlanBounds toBounds(const Fields &fields) {
+  return {fields.number("work_seconds", 0), fields.number("balance_seconds", 0),
+          fields.number("bubble_seconds", 0), fields.number("links_seconds", 0)};
+}
+
+Baseline toBaseline(const Fields &fields) {
+  return {fields.string("name"), fields.number("seconds_per_minibatch"),
+          fields.integer("memory_bytes", 0, INT64_MAX, 0), fields.boolean("recompute", false),
+          fields.boolean("fits", true)};
+}
+
+PlanCandidate toCandidate(const Fields &fields) {
+  return {fields.string("name"), fields.number("seconds_per_minibatch", 0),
+          fields.string("refusal", "")};
+}
+
+PlanHints toHints(const Fields &fields) {
+  PlanHints hints{fields.string("bottleneck", ""), {}};
+  for (const Fields &help : fields.list("helps"))
+    hints.helps.push_back({help.string("change"), help.number("gain")});
+  return hints;
 }
 
 std::string at(const char *list, size_t position, const char *field) {
@@ -332,33 +257,6 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
 
 } // namespace
 
-std::string printPlan(const Plan &plan) {
-  ordered_json json = {
-      {"model", plan.model},
-      {"device", plan.device},
-      {"schedule", plan.scheduleName},
-      {"cost_model", plan.costModel},
-      {"exact", plan.exact},
-      {"threads", plan.threads},
-      {"minibatch", plan.minibatch},
-      {"microbatches", plan.microbatches},
-      {"microbatch_size", plan.microbatchSize},
-      {"seconds_per_minibatch", plan.secondsPerMinibatch},
-      {"data_parallel_seconds_per_minibatch", plan.dataParallelSecondsPerMinibatch},
-      {"single_device_seconds_per_minibatch", plan.singleDeviceSecondsPerMinibatch},
-      {"model_parallel_seconds_per_minibatch", plan.modelParallelSecondsPerMinibatch},
-      {"bound_seconds_per_minibatch", plan.boundSecondsPerMinibatch},
-      {"planner_seconds", plan.plannerSeconds}};
-  json["topology"] = toJson(plan.topology);
-  json["hierarchy"] = hierarchyOf(plan);
-  json["stages"] = ordered_json::array();
-  for (const PlanStage &stage : plan.stages)
-    json["stages"].push_back(toJson(stage));
-  json["edges"] = edgesOf(plan);
-  json["rows"] = rowsOf(plan.schedule);
-  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
-
 Plan parsePlan(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   Plan plan;
@@ -371,6 +269,14 @@ Plan parsePlan(std::string_view text, const std::string &file) {
   for (const Fields &edge : top.list("edges"))
     plan.edges.push_back(toEdge(edge, static_cast<int>(plan.edges.size()),
                                 static_cast<int64_t>(plan.stages.size())));
+  if (top.has("bounds"))
+    plan.bounds = toBounds(top.object("bounds"));
+  for (const Fields &baseline : top.list("baselines"))
+    plan.baselines.push_back(toBaseline(baseline));
+  for (const Fields &candidate : top.list("candidates"))
+    plan.candidates.push_back(toCandidate(candidate));
+  if (top.has("hints"))
+    plan.hints = toHints(top.object("hints"));
   if (top.has("topology"))
     plan.topology = toTopology(top.object("topology"));
   checkMinibatch(top, plan);

@@ -1,0 +1,177 @@
+#include "compiler/plan/Bounds.h"
+
+#include "compiler/cost/ClosedForm.h"
+#include "compiler/schedule/Rows.h"
+#include "compiler/simulator/PlanSimulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace pdc {
+
+double microbatchSeconds(const PlanUnit &unit) {
+  return unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
+}
+
+Work::Work(const PlanGraph &graph) {
+  for (const PlanUnit &unit : graph.units) {
+    microbatch += microbatchSeconds(unit);
+    largest = std::max(largest, microbatchSeconds(unit));
+    update += unit.updateSeconds;
+    gradients += unit.gradientBytes;
+  }
+}
+
+namespace {
+
+/// Whether every unit feeds the next and gets a gradient from it.
+bool isChain(const PlanGraph &graph) {
+  std::vector<bool> linked(graph.units.size());
+  for (const PlanValue &value : graph.values)
+    for (int consumer : value.consumers)
+      if (value.hasGradient && consumer == value.producer + 1)
+        linked[consumer] = true;
+  return std::all_of(linked.begin() + 1, linked.end(), [](bool is) { return is; });
+}
+
+/// The least part of a unit's work that must be done before the units behind it can begin or after
+/// they have ended.
+double leastShareInFront(const PlanGraph &graph, bool split) {
+  double least = 1;
+  for (const PlanUnit &unit : graph.units)
+    if (double all = microbatchSeconds(unit); split && all > 0)
+      least = std::min(least, unit.forwardSeconds / all);
+  return isChain(graph) ? least : 0;
+}
+
+/// Seconds that each port is busy per minibatch, or per microbatch of an asynchronous plan.
+class PortLoad {
+public:
+  explicit PortLoad(const Plan &plan) : plan(plan) {
+    for (const Edge &edge : plan.edges)
+      addEdge(edge);
+    for (const PlanStage &stage : plan.stages)
+      addSum(stage);
+  }
+  double most() const {
+    double most = 0;
+    for (const auto &[port, seconds] : busy)
+      most = std::max(most, seconds);
+    return most;
+  }
+
+private:
+  /// Replicas take microbatches in turn, so that pairs of them repeat.
+  void addEdge(const Edge &edge) {
+    const std::vector<int> &from = plan.stages[edge.fromStage].ranks;
+    const std::vector<int> &to = plan.stages[edge.toStage].ranks;
+    constexpr size_t enough = 4096;
+    size_t round = std::min(std::lcm(from.size(), to.size()), enough);
+    double messages =
+        static_cast<double>(plan.schedule.asynchronous ? 1 : plan.schedule.microbatches);
+    for (size_t i = 0; i < round; ++i)
+      add(from[i % from.size()], to[i % to.size()],
+          static_cast<double>(edge.bytes) * messages / static_cast<double>(round));
+  }
+
+  void addSum(const PlanStage &stage) {
+    auto members = static_cast<double>(stage.ranks.size());
+    double bytes = 2 * (members - 1) / members * static_cast<double>(stage.gradientBytes);
+    // An update of an asynchronous stage takes a microbatch of each replica.
+    bytes /= plan.schedule.asynchronous ? members : 1;
+    for (size_t i = 0; i < stage.ranks.size(); ++i)
+      add(stage.ranks[i], stage.ranks[(i + 1) % stage.ranks.size()], bytes);
+  }
+
+  void add(int from, int to, double bytes) {
+    if (from == to)
+      return;
+    if (int own = plan.topology.ownLink(from, to); own >= 0) {
+      size_t behindLevels = plan.topology.levels.size();
+      busy[{behindLevels, own, from < to}] += bytes / plan.topology.links[own].link.bytesPerSecond;
+      return;
+    }
+    size_t number = 0;
+    for (const Level &level : plan.topology.levels) {
+      if (from / level.workers == to / level.workers || number + 1 == plan.topology.levels.size()) {
+        if (level.link.bytesPerSecond > 0)
+          for (auto [component, out] : {std::pair(from, true), std::pair(to, false)})
+            busy[{number, component, out}] += bytes / (level.link.bytesPerSecond * level.ports);
+        return;
+      }
+      from /= level.workers;
+      to /= level.workers;
+      ++number;
+    }
+  }
+
+  const Plan &plan;
+  std::map<std::tuple<size_t, int, bool>, double> busy; ///< by level, component and direction
+};
+
+/// Seconds per minibatch in which ranks compute: of the heaviest, and of all together.
+struct RankWork {
+  double heaviest = 0, all = 0;
+
+  explicit RankWork(const Plan &plan) {
+    double runs = static_cast<double>(plan.schedule.asynchronous ? 1 : plan.schedule.microbatches);
+    std::map<int, double> ranks;
+    for (const PlanStage &stage : plan.stages) {
+      // Updates of an asynchronous stage take a microbatch of each replica.
+      double updates = plan.schedule.asynchronous ? 1.0 / stage.replicas : 1;
+      double own = runs * (stage.forwardSeconds + stage.backwardSeconds) / stage.replicas +
+                   updates * stage.updateSeconds;
+      for (int rank : stage.ranks)
+        heaviest = std::max(heaviest, ranks[rank] += own);
+      all += own * stage.replicas;
+    }
+  }
+};
+
+/// The rows, played over links that take no time.
+double secondsOverFreeLinks(const Plan &plan) {
+  Plan free = plan;
+  for (Level &level : free.topology.levels)
+    level.link = {};
+  free.topology.links.clear();
+  return simulatedSecondsPerMinibatch(free);
+}
+
+} // namespace
+
+double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule) {
+  Work work(graph);
+  double ranks = 0, most = 1;
+  for (const std::vector<int> &replicas : schedule.ranksOfStage) {
+    ranks += static_cast<double>(replicas.size());
+    most = std::max(most, static_cast<double>(replicas.size()));
+  }
+  if (schedule.asynchronous)
+    return std::max((work.microbatch + work.update / most) / ranks, work.largest / most);
+  if (most > 1)
+    return static_cast<double>(schedule.microbatches) *
+           std::max(work.microbatch / ranks, work.largest / most);
+  double count = static_cast<double>(schedule.microbatches);
+  double share = leastShareInFront(graph, splitsBackward(schedule));
+  double pipeline = share > 0 ? share * work.microbatch / (1 - std::pow(1 - share / count, stages))
+                              : count * work.microbatch / stages;
+  return std::max(pipeline, count * work.largest);
+}
+
+PlanBounds findBounds(const Plan &plan) {
+  RankWork ranks(plan);
+  PlanBounds bounds;
+  bounds.work = ranks.all / plan.topology.workersAtOnce();
+  bounds.balance = std::max(bounds.work, ranks.heaviest);
+  // A closed form speaks of the steady state, which has no bubble.
+  bounds.bubble = bounds.balance;
+  if (!isClosedForm(plan.costModel))
+    bounds.bubble = std::max(bounds.balance, secondsOverFreeLinks(plan));
+  bounds.links = PortLoad(plan).most();
+  return bounds;
+}
+
+} // namespace pdc

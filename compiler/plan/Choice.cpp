@@ -1,0 +1,173 @@
+#include "compiler/plan/Choice.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Partition.h"
+#include "compiler/schedule/RowSearch.h"
+#include "compiler/schedule/Schedules.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+/// A prediction is some percent off: less than this is no reason for another way.
+constexpr double kLeastGainOfWay = 0.02;
+/// Units x workers, and runs, up to which every way is planned; 1f1b alone beyond.
+constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
+/// Played to improve the cut of each way; the best gets more.
+constexpr int64_t kRunsPerWay = 20'000;
+/// Runs up to which rows are searched, and what that may cost.
+constexpr int64_t kMostSearchedRuns = 2'000, kSearchEffort = 2'000'000;
+
+/// From the simplest to the one that is hardest to follow.
+constexpr const char *kSchedules[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
+
+class Chooser {
+public:
+  Chooser(const PlanGraph &graph, const PlanRequest &request) : graph(graph), request(request) {}
+  Planned choose();
+
+private:
+  void planReplicated();
+  void planUneven();
+  void plan(const PlanRequest &way, const std::string &name);
+  void searchBest();
+  void take(Planned planned, const PlanRequest &way, const std::string &name);
+  bool isSmall() const;
+  std::vector<int> mostInFlight() const;
+
+  const PlanGraph &graph;
+  const PlanRequest &request;
+  std::optional<Planned> best;
+  PlanRequest bestWay;
+  std::vector<PlanCandidate> tried;
+};
+
+bool Chooser::isSmall() const {
+  auto units = static_cast<int64_t>(graph.units.size());
+  return units * request.workers <= kMostPlaces &&
+         request.workers * request.microbatches <= kMostRuns;
+}
+
+void Chooser::take(Planned planned, const PlanRequest &way, const std::string &name) {
+  double seconds = planned.plan.secondsPerMinibatch;
+  tried.push_back({name, seconds, ""});
+  if (best && seconds >= best->plan.secondsPerMinibatch / (1 + kLeastGainOfWay))
+    return;
+  best = std::move(planned);
+  bestWay = way;
+}
+
+/// The first way says what is wrong with the request, unless another fits the memory.
+void Chooser::plan(const PlanRequest &way, const std::string &name) {
+  try {
+    Planner planner(graph, way);
+    take(planner.improve(planner.make(), kRunsPerWay), way, name);
+  } catch (const Error &error) {
+    tried.push_back({name, 0, error.what()});
+  }
+}
+
+/// What the search may hold at once: as much as zb-h2 does, and no more than fits.
+std::vector<int> Chooser::mostInFlight() const {
+  const Plan &plan = best->plan;
+  Planner planner(graph, bestWay);
+  auto stages = static_cast<int64_t>(plan.stages.size());
+  std::vector<int> most;
+  for (const PlanStage &stage : plan.stages) {
+    int64_t slots = std::min(plan.schedule.microbatches, 2 * (stages - stage.id) - 1);
+    int64_t held = plan.schedule.slots[stage.id], limit = planner.memoryLimit(stage.ranks);
+    if (limit && stage.slotBytes > 0)
+      slots = std::min(slots, held + (limit - stage.memoryBytes) / stage.slotBytes);
+    most.push_back(static_cast<int>(std::max(slots, held)));
+  }
+  return most;
+}
+
+/// The rows of the best way, played in other orders.
+void Chooser::searchBest() {
+  const Plan &plan = best->plan;
+  auto stages = static_cast<int64_t>(plan.stages.size());
+  bool replicated =
+      std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; });
+  if (stages == 1 || replicated || stages * plan.schedule.microbatches > kMostSearchedRuns)
+    return;
+  Planner planner(graph, bestWay);
+  Schedule rows = searchRows(planner.computeRows(static_cast<int>(stages)),
+                             {plan.edges, playCosts(plan), mostInFlight(), kSearchEffort});
+  if (rows.name != "searched")
+    return tried.push_back({"searched", plan.secondsPerMinibatch, ""});
+  try {
+    take(planner.makeWith(best->stageOfUnit, rows), bestWay, rows.name);
+  } catch (const Error &error) {
+    tried.push_back({rows.name, 0, error.what()});
+  }
+}
+
+/// All stages with as many replicas, which take turns at the same microbatches: up to data
+/// parallelism.
+void Chooser::planReplicated() {
+  for (int replicas = 2; replicas <= request.workers; ++replicas) {
+    if (request.workers % replicas || request.microbatches % replicas)
+      continue;
+    PlanRequest way = request;
+    way.schedule = kSchedules[0];
+    way.microbatches = request.microbatches / replicas;
+    way.replicas.assign(request.workers / replicas, replicas);
+    way.stages = static_cast<int>(way.replicas.size());
+    std::string name = way.stages == 1 ? "data parallelism" : way.schedule + " on";
+    for (int stage = 0; way.stages > 1 && stage < way.stages; ++stage)
+      name += (stage ? "-" : " ") + std::to_string(replicas);
+    plan(way, name);
+  }
+}
+
+/// Where PipeDream's search would put replicas, cut again for the schedule.
+void Chooser::planUneven() {
+  Topology topology = planHead(request).topology;
+  if (topology.levels.size() != 1 || topology.levels[0].link.bytesPerSecond <= 0)
+    return;
+  PlanRequest way = request;
+  way.schedule = kSchedules[0];
+  std::string name = way.schedule + " on ";
+  for (const StageGroup &group : findHierarchy(graph, {"ring-max", topology}).groups) {
+    name += (way.replicas.empty() ? "" : "-") + std::to_string(group.replicas);
+    way.replicas.push_back(group.replicas);
+  }
+  way.stages = static_cast<int>(way.replicas.size());
+  bool even = std::ranges::count(way.replicas, way.replicas[0]) == way.stages;
+  if (even || request.microbatches % way.replicas[0])
+    return;
+  way.microbatches = request.microbatches / way.replicas[0];
+  plan(way, name);
+}
+
+Planned Chooser::choose() {
+  PlanRequest way = request;
+  for (const char *schedule : kSchedules) {
+    way.schedule = schedule;
+    plan(way, schedule);
+    if (!isSmall() || request.workers == 1)
+      break;
+  }
+  if (request.openReplicas && isSmall()) {
+    planReplicated();
+    planUneven();
+  }
+  if (!best)
+    throw Error(tried.front().refusal);
+  best = Planner(graph, bestWay).improve(std::move(*best));
+  if (isSmall())
+    searchBest();
+  best->plan.candidates = tried;
+  return std::move(*best);
+}
+
+} // namespace
+
+Planned chooseTogether(const PlanGraph &graph, const PlanRequest &request) {
+  return Chooser(graph, request).choose();
+}
+
+} // namespace pdc

@@ -1,0 +1,166 @@
+#include "compiler/plan/Improve.h"
+
+#include "compiler/simulator/PlanSimulation.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pdc {
+
+namespace {
+
+constexpr double kNoPlan = std::numeric_limits<double>::infinity();
+/// Below this a gain is an error of rounding.
+constexpr double kRounding = 1e-9;
+
+/// A unit and the stage that it would go to.
+struct Move {
+  int unit, stage;
+};
+
+class Improvement {
+public:
+  Improvement(const PlanGraph &graph, const PlanRequest &request, const Planned &planned,
+              int64_t effort)
+      : graph(graph), request(request), plan(planned.plan), stages(planned.stageOfUnit),
+        readers(stages.size()), sources(stages.size()), left(effort),
+        best(planned.plan.secondsPerMinibatch) {
+    for (const PlanValue &value : graph.values)
+      for (int consumer : value.consumers) {
+        readers[value.producer].push_back(consumer);
+        sources[consumer].push_back(value.producer);
+      }
+  }
+
+  bool run() {
+    bool improved = false;
+    // Fewer moves than this find nothing but by luck.
+    if (20 * runsOfPlay() > left)
+      return false;
+    while (tryMoves() || tryPairs())
+      improved = true;
+    return improved;
+  }
+  const std::vector<int> &found() const { return stages; }
+
+private:
+  bool allows(const Move &move) const;
+  std::vector<Move> moves() const;
+  bool tryMoves();
+  bool tryPairs();
+  bool accept(std::vector<Move> changes);
+  bool fits();
+  double measure();
+  int64_t runsOfPlay() const {
+    auto count = static_cast<int64_t>(plan.stages.size());
+    return 2 * count * std::max(plan.schedule.microbatches, 2 * count);
+  }
+
+  const PlanGraph &graph;
+  const PlanRequest &request;
+  Plan plan; ///< with the rows, whose depths do not depend on where the cuts are
+  std::vector<int> stages;
+  std::vector<std::vector<int>> readers, sources; ///< by unit
+  int64_t left;
+  double best;
+};
+
+/// Values go to the same or a later stage.
+bool Improvement::allows(const Move &move) const {
+  return move.stage >= 0 && move.stage < static_cast<int>(plan.stages.size()) &&
+         std::ranges::all_of(readers[move.unit],
+                             [&](int reader) { return stages[reader] >= move.stage; }) &&
+         std::ranges::all_of(sources[move.unit],
+                             [&](int source) { return stages[source] <= move.stage; });
+}
+
+std::vector<Move> Improvement::moves() const {
+  std::vector<Move> list;
+  for (int unit = 0; unit < static_cast<int>(stages.size()); ++unit)
+    for (int stage : {stages[unit] - 1, stages[unit] + 1})
+      if (Move move{unit, stage}; allows(move))
+        list.push_back(move);
+  return list;
+}
+
+bool Improvement::fits() {
+  return std::ranges::all_of(plan.stages, [&](const PlanStage &stage) {
+    int64_t limit = request.memoryBytes ? request.memoryBytes : plan.topology.memoryOf(stage.ranks);
+    return !limit || stage.memoryBytes <= limit;
+  });
+}
+
+double Improvement::measure() {
+  size_t count = plan.stages.size();
+  std::vector<bool> used(count);
+  for (int stage : stages)
+    used[stage] = true;
+  if (std::ranges::find(used, false) != used.end())
+    return kNoPlan;
+  plan.edges = findEdges(graph, stages);
+  plan.stages = makeStages(graph, stages, plan.edges);
+  for (PlanStage &stage : plan.stages) {
+    stage.ranks = plan.schedule.ranksOfStage[stage.id];
+    stage.replicas = static_cast<int>(stage.ranks.size());
+  }
+  addMemory(plan, sumMemory(graph, stages, plan.edges), request.recompute, request.memoryBytes);
+  if (!fits())
+    return kNoPlan;
+  left -= runsOfPlay();
+  return simulatedSecondsPerMinibatch(plan);
+}
+
+/// Makes the changes and keeps them if the plan gets faster.
+bool Improvement::accept(std::vector<Move> changes) {
+  std::vector<int> before = stages;
+  for (const Move &move : changes) {
+    if (!allows(move)) {
+      stages = before;
+      return false;
+    }
+    stages[move.unit] = move.stage;
+  }
+  double seconds = left > 0 ? measure() : kNoPlan;
+  if (seconds < best * (1 - kRounding)) {
+    best = seconds;
+    return true;
+  }
+  stages = before;
+  return false;
+}
+
+bool Improvement::tryMoves() {
+  for (const Move &move : moves())
+    if (accept({move}))
+      return true;
+  return false;
+}
+
+/// Two units that change places, or go one behind the other.
+bool Improvement::tryPairs() {
+  for (const Move &first : moves()) {
+    int before = stages[first.unit];
+    stages[first.unit] = first.stage;
+    std::vector<Move> seconds = moves();
+    stages[first.unit] = before;
+    for (const Move &second : seconds) {
+      if (left <= 0)
+        return false;
+      if (second.unit != first.unit && accept({first, second}))
+        return true;
+    }
+  }
+  return false;
+}
+
+} // namespace
+
+std::optional<std::vector<int>> improveCut(const PlanGraph &graph, const PlanRequest &request,
+                                           const Planned &planned, int64_t effort) {
+  Improvement improvement(graph, request, planned, effort);
+  if (planned.plan.stages.size() < 2 || !improvement.run())
+    return std::nullopt;
+  return improvement.found();
+}
+
+} // namespace pdc

@@ -1,0 +1,101 @@
+#include "compiler/plan/PlanMemory.h"
+
+#include "compiler/Error.h"
+#include "compiler/schedule/Rows.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                                   std::span<const Edge> edges) {
+  size_t stages = *std::ranges::max_element(stageOfUnit) + 1;
+  std::vector<MemorySum> sums(stages);
+  std::vector<int64_t> crossing(stages);
+  std::vector<int64_t> temporaries = findTemporaries(graph);
+  std::vector<bool> sends = findSenders(graph, stageOfUnit);
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    PlanUnit unit = graph.units[i];
+    unit.halfwayBytes = sends[i] ? unit.halfwayBytes : 0;
+    sums[stageOfUnit[i]].add(unit, temporaries[i]);
+  }
+  for (const Edge &edge : edges)
+    for (int stage : {edge.fromStage, edge.toStage})
+      crossing[stage] += edge.bytes;
+  std::vector<StageMemory> result;
+  for (size_t stage = 0; stage < stages; ++stage)
+    result.push_back(sums[stage].with(crossing[stage]));
+  return result;
+}
+
+std::vector<StageDepth> findDepths(const Plan &plan) {
+  std::vector<StageDepth> depths;
+  std::vector<bool> split = findSplitStages(plan.schedule);
+  for (const PlanStage &stage : plan.stages)
+    depths.push_back({plan.schedule.versions[stage.id], plan.schedule.slots[stage.id],
+                      split[stage.id], std::ranges::any_of(plan.edges, [&](const Edge &edge) {
+                        return edge.fromStage == stage.id && edge.producer == Phase::backward;
+                      })});
+  return depths;
+}
+
+StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t beside,
+                       int64_t limit, bool must, bool may) {
+  int64_t kept = sum.total(depth, false) + beside, recomputed = sum.total(depth, true) + beside;
+  bool tooMuch = limit && kept > limit && recomputed < kept;
+  bool recompute = must || (tooMuch && may);
+  return {recompute ? recomputed : kept, recompute};
+}
+
+void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
+               int64_t given) {
+  std::vector<StageDepth> depths = findDepths(plan);
+  for (PlanStage &stage : plan.stages) {
+    const StageMemory &sum = sums[stage.id];
+    StageDepth depth = depths[stage.id];
+    int64_t beside = reductionBytes(stage);
+    int64_t limit = given ? given : plan.topology.memoryOf(stage.ranks);
+    StageHolding held =
+        holdStage(sum, depth, beside, limit, choice.must(stage.id), choice.may(stage.id));
+    if (held.recompute)
+      addRecomputation(stage, depth.sendsGradients);
+    stage.memoryBytes = held.bytes;
+    --depth.slots;
+    stage.slotBytes = stage.memoryBytes - beside - sum.total(depth, held.recompute);
+  }
+}
+
+void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given) {
+  auto limitOf = [&](const PlanStage &stage) {
+    return given ? given : plan.topology.memoryOf(stage.ranks);
+  };
+  auto worst = std::ranges::max_element(
+      plan.stages, {}, [&](const PlanStage &stage) { return stage.memoryBytes - limitOf(stage); });
+  int64_t limit = limitOf(*worst);
+  if (!limit || worst->memoryBytes <= limit)
+    return;
+  std::string help = "more workers or a smaller microbatch";
+  if (StageDepth depth = findDepths(plan)[worst->id]; !worst->recompute) {
+    int64_t recomputed = sums[worst->id].total(depth, true) + reductionBytes(*worst);
+    if (recomputed < worst->memoryBytes)
+      help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
+  }
+  if (plan.schedule.slots[worst->id] > 1)
+    help += ", or a schedule that holds fewer than " +
+            std::to_string(plan.schedule.slots[worst->id]) + " microbatches there";
+  throw Error("stage " + std::to_string(worst->id) + " needs " +
+              std::to_string(worst->memoryBytes) + " bytes of memory and a device has " +
+              std::to_string(limit) + ": " + std::to_string(worst->memoryBytes - limit) +
+              " too few" + (worst->recompute ? ", although it runs the forward pass again" : "") +
+              "; what would help: " + help);
+}
+
+std::vector<int64_t> memoryByRank(const Plan &plan) {
+  std::vector<int64_t> bytes(plan.topology.workers());
+  for (const PlanStage &stage : plan.stages)
+    for (int rank : stage.ranks)
+      bytes[rank] += stage.memoryBytes;
+  return bytes;
+}
+
+} // namespace pdc

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "compiler/plan/Cut.h"
+
+namespace pdc {
+
+/// What each stage of a cut holds, apart from what depends on the schedule.
+std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                                   std::span<const Edge> edges);
+
+/// What the plan's schedule asks of each stage.
+std::vector<StageDepth> findDepths(const Plan &plan);
+
+/// A stage as it is held: it recomputes where it has to, and where that alone makes it fit.
+struct StageHolding {
+  int64_t bytes = 0;
+  bool recompute = false;
+};
+
+/// `beside`: bytes that neither the schedule nor recomputation changes. `limit` 0: none.
+StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t beside,
+                       int64_t limit, bool must, bool may);
+
+/// Gives each stage of a plan with a schedule its memory, and recomputation where it is chosen.
+/// `given`: per device; 0: what the devices have.
+void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
+               int64_t given);
+
+/// Throws pdc::Error that says what would help when a stage needs more than its devices have.
+void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given);
+
+/// Bytes by rank, of all its stages.
+std::vector<int64_t> memoryByRank(const Plan &plan);
+
+} // namespace pdc

@@ -1,0 +1,208 @@
+#include "compiler/plan/Planner.h"
+
+#include "compiler/Error.h"
+#include "compiler/cost/Device.h"
+#include "compiler/plan/Assignment.h"
+#include "compiler/plan/Baselines.h"
+#include "compiler/plan/Bounds.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/Improve.h"
+#include "compiler/plan/Partition.h"
+#include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/Rows.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
+#include "compiler/simulator/PlanSimulation.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+Topology chooseTopology(const PlanRequest &request) {
+  if (request.topology)
+    return *request.topology;
+  const DevicePeaks &peaks = findDevicePeaks(request.device);
+  Topology topology;
+  topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
+  topology.memoryBytes = peaks.memoryBytes;
+  topology.device = peaks.name;
+  topology.cores = request.device == "cpu" ? request.cores : 0;
+  return topology;
+}
+
+void addDepths(Plan &plan) {
+  std::vector<int> peaks =
+      play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped,
+           plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
+          .peakActivations;
+  for (PlanStage &stage : plan.stages) {
+    stage.inFlight = peaks[stage.id];
+    stage.weightVersions = plan.schedule.versions[stage.id];
+  }
+}
+
+} // namespace
+
+Plan planHead(const PlanRequest &request) {
+  Plan plan;
+  plan.model = request.model;
+  plan.device = request.device;
+  plan.costModel = request.costModel;
+  plan.exact = request.exact;
+  plan.threads = request.threads;
+  plan.microbatchSize = request.microbatchSize;
+  plan.topology = chooseTopology(request);
+  return plan;
+}
+
+Planner::Planner(const PlanGraph &graph, const PlanRequest &request)
+    : graph(graph), request(request), head(planHead(request)) {}
+
+int64_t Planner::memoryLimit(std::span<const int> ranks) const {
+  return request.memoryBytes ? request.memoryBytes : head.topology.memoryOf(ranks);
+}
+
+/// `auto` is 1f1b: as idle as gpipe, with fewer activations held.
+Schedule Planner::computeRows(int stages) const {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(request.schedule, error)) {
+    Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
+    if (rows.stages() != stages)
+      throw Error(request.schedule + ": has " + std::to_string(rows.stages()) +
+                  " stages, expected " + std::to_string(stages));
+    int64_t microbatches = request.microbatches * rows.replicas(0);
+    if (!rows.asynchronous && rows.microbatches != microbatches)
+      throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
+                  " microbatches, expected " + std::to_string(microbatches));
+    return rows;
+  }
+  const ScheduleKind &kind = findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
+  std::vector<int> replicas = replicasOf(stages);
+  return kind.make(replicatedPipeline(replicas, request.microbatches * replicas[0]));
+}
+
+std::vector<int> Planner::replicasOf(int stages) const {
+  if (static_cast<int>(request.replicas.size()) == stages)
+    return request.replicas;
+  return std::vector<int>(stages, 1);
+}
+
+/// One replica each unless the request says otherwise.
+void Planner::checkReplicas() const {
+  int ranks = 0;
+  for (int count : request.replicas) {
+    if (count < 1)
+      throw Error("expected at least 1 replica of each stage, found " + std::to_string(count));
+    ranks += count;
+  }
+  if (ranks > request.workers)
+    throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
+                std::to_string(request.workers) + " workers");
+}
+
+int Planner::countStages() const {
+  checkReplicas();
+  int stages = request.stages ? request.stages : request.workers;
+  if (!request.replicas.empty())
+    stages = static_cast<int>(request.replicas.size());
+  if (stages < 1 || stages > request.workers)
+    throw Error("expected 1 to " + std::to_string(request.workers) + " stages, found " +
+                std::to_string(stages));
+  if (static_cast<int>(graph.units.size()) < stages)
+    throw Error("the model has " + std::to_string(graph.units.size()) +
+                " units, which cannot fill " + std::to_string(stages) +
+                " stages; use fewer workers");
+  return stages;
+}
+
+std::vector<int> Planner::cut() const {
+  if (!request.assignment.empty()) {
+    std::vector<int> stages = applyAssignment(graph, request.assignment);
+    int count = *std::ranges::max_element(stages) + 1;
+    if (count != request.workers)
+      throw Error("stages: " + std::to_string(count) +
+                  " stages are named, expected one for each of " + std::to_string(request.workers) +
+                  " workers");
+    return stages;
+  }
+  int stages = countStages();
+  // Depths do not depend on where the cuts are, so a chain of that length tells them.
+  Schedule rows = completeSchedule(computeRows(stages), chainEdges(stages));
+  ChainRequest search;
+  search.stages = stages;
+  search.topology = head.topology;
+  search.ranksOfStage = rows.ranksOfStage;
+  search.microbatches = [&](int stage) { return microbatchesPerUpdate(rows, stage); };
+  search.memoryBytes = [&](int stage) { return memoryLimit(rows.ranksOfStage[stage]); };
+  search.recompute = request.recompute;
+  search.slots = [&](int stage) { return rows.slots[stage]; };
+  search.split = splitsBackward(rows);
+  search.versions = [&](int stage) { return rows.versions[stage]; };
+  std::optional<Partition> found = findChain(graph, search);
+  if (!found) {
+    // The fastest cut that needs least says by how much it does not fit.
+    if (search.recompute.kind == RecomputeChoice::automatic)
+      search.recompute.kind = RecomputeChoice::all;
+    search.memoryBytes = [](int) { return 0; };
+    found = findChain(graph, search);
+  }
+  return stageOfUnit(*found, graph.units.size());
+}
+
+Planned Planner::make() const {
+  std::vector<int> stageOfUnit = cut();
+  int stages = *std::ranges::max_element(stageOfUnit) + 1;
+  return makeWith(std::move(stageOfUnit), computeRows(stages));
+}
+
+Planned Planner::improve(Planned planned, int64_t runs) const {
+  if (!request.assignment.empty())
+    return planned;
+  std::optional<std::vector<int>> better = improveCut(graph, request, planned, runs);
+  return better ? makeWith(*better, computeRows(static_cast<int>(planned.plan.stages.size())))
+                : planned;
+}
+
+Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const {
+  Planned planned{head, std::move(stageOfUnit), {}};
+  Plan &plan = planned.plan;
+  plan.edges = findEdges(graph, planned.stageOfUnit);
+  plan.stages = makeStages(graph, planned.stageOfUnit, plan.edges);
+  plan.schedule = completeSchedule(rows, plan.edges);
+  plan.scheduleName = plan.schedule.name;
+  int64_t inputReplicas = plan.schedule.replicas(0);
+  plan.microbatches = plan.schedule.asynchronous ? 1 : plan.schedule.microbatches / inputReplicas;
+  plan.minibatch = plan.microbatches * inputReplicas * plan.microbatchSize;
+  for (PlanStage &stage : plan.stages) {
+    stage.ranks = plan.schedule.ranksOfStage[stage.id];
+    stage.replicas = static_cast<int>(stage.ranks.size());
+  }
+  planned.sums = sumMemory(graph, planned.stageOfUnit, plan.edges);
+  addMemory(plan, planned.sums, request.recompute, request.memoryBytes);
+  addDepths(plan);
+  checkMemory(plan, planned.sums, request.memoryBytes);
+  plan.secondsPerMinibatch = simulatedSecondsPerMinibatch(plan);
+  return planned;
+}
+
+void Planner::describe(Planned &planned) const {
+  Plan &plan = planned.plan;
+  Work work(graph);
+  auto microbatches = static_cast<double>(plan.schedule.microbatches);
+  double alone = microbatches * work.microbatch + work.update;
+  plan.singleDeviceSecondsPerMinibatch = alone;
+  plan.modelParallelSecondsPerMinibatch = modelParallelSeconds(plan, alone);
+  plan.dataParallelSecondsPerMinibatch = dataParallelSeconds(
+      graph, plan.topology, plan.schedule.microbatches, plan.schedule.asynchronous);
+  double shared = microbatches * work.microbatch / plan.topology.workersAtOnce();
+  plan.boundSecondsPerMinibatch =
+      std::max(shared, boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule));
+  plan.bounds = findBounds(plan);
+  std::vector<int> one(graph.units.size(), 0);
+  plan.baselines = findBaselines(
+      plan, {planned.sums, sumMemory(graph, one, {})[0], request.recompute, request.memoryBytes});
+}
+
+} // namespace pdc

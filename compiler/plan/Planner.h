@@ -1,0 +1,48 @@
+#pragma once
+
+#include "compiler/plan/PlanMemory.h"
+
+namespace pdc {
+
+/// A plan and what it was made from.
+struct Planned {
+  Plan plan;
+  std::vector<int> stageOfUnit;
+  std::vector<StageMemory> sums; ///< by stage
+};
+
+/// Makes one plan of a checked request under `overlap`: stages, rows, memory, predicted seconds.
+class Planner {
+public:
+  Planner(const PlanGraph &graph, const PlanRequest &request);
+
+  /// With the request's own schedule (`auto`: 1f1b), cut so that the slowest stage is as fast as it
+  /// can be.
+  Planned make() const;
+  /// The same with a better cut, where moving units makes it faster as it is played: so many runs.
+  Planned improve(Planned planned, int64_t runs = 100'000) const;
+  /// With stages and rows that are known.
+  Planned makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const;
+  /// The compute rows of the request's schedule.
+  Schedule computeRows(int stages) const;
+  /// Bytes of these devices; 0: not limited.
+  int64_t memoryLimit(std::span<const int> ranks) const;
+
+  /// Adds what a reader compares a plan with: bounds and baselines.
+  void describe(Planned &planned) const;
+
+private:
+  std::vector<int> cut() const;
+  int countStages() const;
+  std::vector<int> replicasOf(int stages) const;
+  void checkReplicas() const;
+
+  const PlanGraph &graph;
+  const PlanRequest &request;
+  Plan head; ///< without stages
+};
+
+/// The plan without stages: what it copies of the request, and its topology.
+Plan planHead(const PlanRequest &request);
+
+} // namespace pdc

@@ -1,0 +1,130 @@
+#include "compiler/report/Drawings.h"
+#include "compiler/report/Html.h"
+
+#include <algorithm>
+#include <span>
+
+namespace pdc {
+
+namespace {
+
+struct Row {
+  std::string name, note;
+  double seconds;
+  std::string memory;
+};
+
+std::string againstText(double other, double own) {
+  if (own <= 0)
+    return "";
+  return other >= own ? coordinate(other / own) + " × as fast"
+                      : percentText(own / other - 1) + " slower";
+}
+
+int64_t mostMemory(const Plan &plan) {
+  return std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes)->memoryBytes;
+}
+
+std::vector<Row> waysOf(const Plan &plan) {
+  struct Words {
+    const char *key, *name, *note;
+  };
+  constexpr Words known[] = {
+      {"single_device", "one device", "the whole model on it"},
+      {"data_parallel", "data parallelism", "a copy of the model per device"},
+      {"model_parallel", "no pipelining", "one at a time through the same stages"},
+      {"gpipe", "GPipe", "on the same stages, emptied at each update"}};
+  std::vector<Row> rows = {
+      {"this plan", "", plan.secondsPerMinibatch, bytesText(mostMemory(plan))}};
+  for (const Baseline &baseline : plan.baselines) {
+    Row row{htmlText(baseline.name), "", baseline.secondsPerMinibatch,
+            bytesText(baseline.memoryBytes)};
+    for (const Words &words : known)
+      if (baseline.name == words.key)
+        row.name = words.name, row.note = words.note;
+    row.note += baseline.recompute ? ", recomputing activations" : "";
+    row.memory += baseline.fits ? "" : "<small>does not fit</small>";
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::vector<Row> boundsOf(const Plan &plan) {
+  const PlanBounds &bounds = plan.bounds;
+  return {
+      {"this plan", "", plan.secondsPerMinibatch, ""},
+      {"any such plan", "no cut into as many stages is faster", plan.boundSecondsPerMinibatch, ""},
+      {"work", "spread evenly over all devices", bounds.work, ""},
+      {"balance", "its heaviest rank never waits", bounds.balance, ""},
+      {"bubble", "its rows on links that take no time", bounds.bubble, ""},
+      {"links", "its busiest link never waits", bounds.links, ""}};
+}
+
+const char *perWhat(const Plan &plan) {
+  return plan.schedule.asynchronous ? "per microbatch" : "per minibatch";
+}
+
+std::string headerCells(std::span<const char *const> names) {
+  std::string text = "<thead><tr>";
+  for (const char *name : names)
+    text += std::string("<th scope=\"col\"") + (*name ? ">" : " class=\"wide\">") + name + "</th>";
+  return text + "</tr></thead><tbody>\n";
+}
+
+std::string rowCells(const Row &row, bool own, double most) {
+  return std::string(own ? "<tr class=\"own\">" : "<tr>") + "<th scope=\"row\">" + row.name +
+         "<small>" + row.note + "</small></th><td class=\"n\">" + secondsText(row.seconds) +
+         "</td><td>" + bar(row.seconds / most, own ? "background:var(--accent)" : "") + "</td>";
+}
+
+double mostSeconds(const std::vector<Row> &rows) {
+  return std::ranges::max_element(rows, {}, &Row::seconds)->seconds;
+}
+
+std::string hints(const Plan &plan) {
+  if (plan.hints.bottleneck.empty())
+    return "";
+  std::string text = "<p><b>Bottleneck:</b> " + htmlText(plan.hints.bottleneck, 400) + "</p>\n";
+  if (plan.hints.helps.empty())
+    return text;
+  text += "<p>What would help, each planned:</p>\n<ul>\n";
+  for (const PlanHelp &help : plan.hints.helps)
+    text += "<li><code>" + htmlText(help.change) + "</code>: " + percentText(help.gain) +
+            " faster</li>\n";
+  return text + "</ul>\n";
+}
+
+} // namespace
+
+std::string compareWays(const Plan &plan) {
+  std::vector<Row> rows = waysOf(plan);
+  const char *columns[] = {"way", perWhat(plan), "", "memory a device", "the plan is"};
+  std::string text = "<section><h2>Against other ways</h2>\n<table>" + headerCells(columns);
+  for (const Row &row : rows) {
+    bool own = &row == rows.data();
+    text += rowCells(row, own, mostSeconds(rows)) + "<td class=\"n\">" + row.memory + "</td><td>" +
+            (own ? std::string() : againstText(row.seconds, plan.secondsPerMinibatch)) +
+            "</td></tr>\n";
+  }
+  return text + "</tbody></table></section>\n";
+}
+
+std::string compareBounds(const Plan &plan) {
+  std::vector<Row> rows = boundsOf(plan);
+  const char *columns[] = {"bound", perWhat(plan), "", "the plan takes"};
+  std::string text = "<section><h2>What holds it back</h2>\n<p class=\"soft\">No plan with these "
+                     "stages goes below any of them.</p>\n<table>" +
+                     headerCells(columns);
+  for (const Row &row : rows) {
+    if (row.seconds <= 0)
+      continue;
+    bool own = &row == rows.data();
+    text += rowCells(row, own, mostSeconds(rows)) + "<td>" +
+            (own ? std::string()
+                 : coordinate(100 * (plan.secondsPerMinibatch / row.seconds - 1)) + " % more") +
+            "</td></tr>\n";
+  }
+  return text + "</tbody></table>\n" + hints(plan) + "</section>\n";
+}
+
+} // namespace pdc
