@@ -119,6 +119,16 @@ static std::string rowsText(ir::ScheduleOp schedule) {
                  table(schedule.getDrain(), "Drain"), schedule.getPeriod());
 }
 
+/// All stages read equally old weights where a rule says which: the oldest that they keep.
+static int64_t versionLag(ir::ProgramOp program, ir::ScheduleOp training) {
+  if (!training.getWeights())
+    return -1;
+  int64_t lag = 0;
+  for (auto stage : program.getBody().getOps<ir::StageOp>())
+    lag = std::max<int64_t>(lag, static_cast<int64_t>(stage.getVersions().value_or(1)) - 1);
+  return lag;
+}
+
 static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan,
                                StringRef hash, bool hasTransfers) {
   ir::ScheduleOp training = scheduleOf(program, false);
@@ -138,6 +148,7 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("exact", flag(plan.exact));
   field("threads", plan.threads);
   field("microbatches", training.getMicrobatches());
+  field("versionLag", versionLag(program, training));
   field("microbatchSize", plan.microbatchSize);
   field("arenaBytes", program.getArena().value_or(0));
   field("fixedRegion", Places::regionIndex(names::kFixedRegion));

@@ -99,10 +99,11 @@ private:
     case ir::Version::Latest:
       return names::kLatest;
     case ir::Version::OfMicrobatch:
+    case ir::Version::AtEntry:
+    case ir::Version::Previous:
       return names::kOfMicrobatch;
-    default:
-      throw Error("the runtime keeps no version 'at_entry' or 'previous' yet");
     }
+    throw Error(formatv("weights have no version {0}", static_cast<int>(version)));
   }
 
   /// `versioned` is the accessor if the home is in the ring of versions.

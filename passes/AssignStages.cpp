@@ -188,7 +188,8 @@ private:
     }
   }
 
-  /// What training changes has one home: weights, optimizer state, gradients, running statistics.
+  /// Running statistics have one home, since microbatches meet them in order; so have trained
+  /// weights where stages have no step in common.
   void checkMemories() {
     std::map<StringRef, std::map<int64_t, UnitOp>> users;
     for (auto function : getOperation().getOps<func::FuncOp>())
@@ -206,16 +207,28 @@ private:
       auto memory = symbols.lookup<MemoryOp>(name);
       if (stages.size() < 2 || !memory || mayBeEverywhere(memory))
         continue;
+      bool isState = memory.getRole() == Role::State;
       throw Error(stringifyRole(memory.getRole()).str() + " '" + name.str() + "' is used by unit " +
                   quoted(stages.begin()->second) + " and by unit " +
                   quoted(std::next(stages.begin())->second) +
-                  ": a weight of several stages is not supported; put its users into one stage");
+                  (isState
+                       ? ": running statistics belong to one stage; put its users into one stage"
+                       : ": its gradients need a step that all stages share, which an "
+                         "asynchronous schedule does not have; put its users into one stage, or "
+                         "choose a synchronous schedule"));
     }
   }
 
-  static bool mayBeEverywhere(MemoryOp memory) {
-    Role role = memory.getRole();
-    return role == Role::Input || role == Role::Constant || role == Role::Metric;
+  bool mayBeEverywhere(MemoryOp memory) {
+    if (memory.getRole() == Role::State)
+      return false;
+    if (memory.getRole() != Role::Weight || !getOperation()->hasAttr("pdc.asynchronous"))
+      return true;
+    bool isTrained = false;
+    getOperation().walk([&](CommitOp commit) {
+      isTrained |= commit.getMemoryAttr().getAttr() == memory.getSymNameAttr();
+    });
+    return !isTrained;
   }
 
   std::shared_ptr<const Plan> plan;

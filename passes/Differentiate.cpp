@@ -190,7 +190,7 @@ Value BackwardPass::seedValue(NodeOp loss) {
     return readOne(loss);
   for (auto sum : train.getOps<AccumulateOp>())
     if (sum.getMemory() == "pdc.loss_weight")
-      return createNode(builder, loss.getLoc(), "Reciprocal",
+      return createNode(builder, loss.getLoc(), "ReciprocalOrZero",
                         names.unique(loss.getName() + "/grad/seed"), sum.getValue(), {},
                         loss.getName())
           .getResult(0);

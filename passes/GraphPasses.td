@@ -28,7 +28,7 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
 
     Each use of a weight has a sum of its own (`NAME/gradient`, `NAME/gradient.1`, ... in the order of
     uses), so that no bit depends on the stages that the uses come to lie in. The seed is 1 for
-    synchronous training and 1/weight of the microbatch's loss under `pdc.asynchronous`.
+    synchronous training and 1/weight of the microbatch's loss under `pdc.asynchronous` (0 where all weights are 0).
 
     Before: static shapes, no backward node. After: one pdc.accumulate per use of a trained weight.
   }];

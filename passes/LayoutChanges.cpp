@@ -134,7 +134,7 @@ MemoryOp LayoutChanges::makeDerived(MemoryOp memory, StringRef layout, StringRef
       builder.setInsertionPointAfter(write);
   auto source = builder.create<WeightVersionOp>(memory.getLoc(), memory.getType(),
                                                 memory.getSymName(), Version::Latest);
-  UnitOp unit = reorder(source, layout, {origin, Phase::Prepare, rate}, builder);
+  UnitOp unit = reorder(source, layout, {origin, ir::Phase::Prepare, rate}, builder);
   builder.create<WriteOp>(memory.getLoc(), unit.getResult(0), copy.getSymName());
   return copy;
 }

@@ -107,8 +107,11 @@ private:
   void addMemories(StageOp stage, const StageOutliner &outliner) {
     OpBuilder builder(stage);
     for (auto memory : getOperation().getOps<MemoryOp>())
-      if (outliner.touched().contains(memory.getSymNameAttr()))
-        builder.clone(*memory);
+      if (outliner.touched().contains(memory.getSymNameAttr())) {
+        auto own = cast<MemoryOp>(builder.clone(*memory));
+        if (memory.getRole() == Role::Gradient && !sums(stage, memory))
+          own.setRole(Role::Gathered);
+      }
     for (const NewMemory &memory : outliner.added()) {
       ArrayAttr transfers =
           memory.transfers.empty() ? ArrayAttr() : builder.getArrayAttr(memory.transfers);
@@ -116,6 +119,16 @@ private:
                                cast<mlir::TensorType>(memory.type), mlir::Attribute(),
                                IntegerAttr(), HomeAttr(), transfers, StringAttr());
     }
+  }
+
+  /// Whether a stage adds to a gradient; else it reads what another one has summed.
+  static bool sums(StageOp stage, MemoryOp gradient) {
+    return stage
+        .walk([&](AccumulateOp accumulate) {
+          bool adds = accumulate.getMemoryAttr().getAttr() == gradient.getSymNameAttr();
+          return adds ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
   std::shared_ptr<const Plan> plan;

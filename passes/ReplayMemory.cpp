@@ -1,7 +1,9 @@
 #include "passes/ReplayMemory.h"
 
 #include "compiler/Error.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Slots.h"
+#include "compiler/schedule/Versions.h"
 #include "passes/ScheduleRows.h"
 #include "passes/ShadowBytes.h"
 #include "passes/Values.h"
@@ -28,9 +30,9 @@ struct Located {
 
 struct StageState {
   StageOp op;
-  int64_t version = 0;
+  int64_t updates = 0;                           ///< of the rank that is replayed
   std::vector<int64_t> owners;                   ///< microbatch in each slot, -1: free
-  std::map<int64_t, int64_t> stashed;            ///< version that a microbatch's forward pass saw
+  std::map<int64_t, int64_t> stashed;            ///< ring copy that a microbatch reads
   std::map<int64_t, std::vector<Located>> sends; ///< by copy of the slots: on their way
   std::set<Phase> summing;                       ///< phases that have run since the last update
 };
@@ -146,7 +148,7 @@ private:
   void checkPersistent() {
     for (auto memory : program.getOps<MemoryOp>())
       if (isKept(memory)) {
-        int64_t version = stages.begin()->second.version;
+        int64_t version = copyOf(stages.begin()->second.updates);
         int64_t at = address(*memory.getHome(), Copies{}, version);
         expect({at, memory.getHome()->getBytes(), contentOf(memory, at)},
                "memory '" + memory.getSymName().str() + "' after the drain");
@@ -172,6 +174,8 @@ private:
     UnrolledRows rows = unroll(schedule, rounds);
     // Replicas have one arena each, all alike: one after the other may run on this one.
     for (int64_t rank : program.getRanks()) {
+      for (auto &[id, stage] : stages)
+        stage.updates = 0;
       for (const Action &action : rows.ranks[rank])
         for (const Step &step : action.steps)
           if (step.kind != StepKind::allReduce && step.kind != StepKind::reduceGradients)
@@ -191,19 +195,29 @@ private:
     if (step.kind != StepKind::run)
       return transfer(stage, step, edges, copies);
     bool isFirst = stage.summing.insert(step.task.phase).second;
-    copies.startsSums = schedule.asynchronous || isFirst;
+    int64_t turn = microbatch % microbatchesPerUpdate(schedule, step.task.stage);
+    copies.startsSums = schedule.asynchronous ? turn < schedule.replicas(step.task.stage) : isFirst;
     if (step.task.phase == Phase::forward)
-      stage.stashed[microbatch] = stage.version;
+      stage.stashed[microbatch] =
+          copyOf(schedule.weightRule == WeightRule::stashed
+                     ? stage.updates
+                     : versionRead(schedule, step.task.stage, microbatch, 0));
     copies.stashed = stage.stashed[microbatch];
     runTask(stage, toPhase(step.task.phase), copies);
     if (step.task.phase == Phase::backward || step.task.phase == Phase::backwardWeight)
       stage.stashed.erase(microbatch);
   }
 
+  /// The ring copy of a version.
+  int64_t copyOf(int64_t version) {
+    auto ring = regions.find("versions");
+    return ring == regions.end() ? 0 : version % ring->second.copies;
+  }
+
   Copies takeSlot(StageState &stage, const Schedule &schedule, int64_t microbatch) {
     int64_t slot = slotOf(schedule, static_cast<int>(stage.op.getId()), microbatch);
-    Copies copies{
-        .slot = slot, .latest = stage.version, .stashed = stage.version, .next = stage.version};
+    int64_t newest = copyOf(stage.updates);
+    Copies copies{.slot = slot, .latest = newest, .stashed = newest, .next = newest};
     if (stage.owners[slot] != microbatch) {
       finishSends(stage, slot);
       stage.owners[slot] = microbatch;
@@ -234,13 +248,13 @@ private:
 
   void update(StageState &stage, const Schedule &schedule) {
     auto ring = regions.find("versions");
-    int64_t next = ring == regions.end() ? 0 : (stage.version + 1) % ring->second.copies;
+    int64_t next = copyOf(stage.updates + 1);
     for (auto [microbatch, version] : stage.stashed)
       if (schedule.asynchronous && ring != regions.end() && version == next)
         refuse("the update overwrites the version that microbatch " + std::to_string(microbatch) +
                " still reads");
-    runTask(stage, ir::Phase::Update, {.latest = stage.version, .next = next});
-    stage.version = next;
+    runTask(stage, ir::Phase::Update, {.latest = copyOf(stage.updates), .next = next});
+    ++stage.updates;
     runTask(stage, ir::Phase::Prepare, {.latest = next, .next = next});
     stage.summing.clear();
   }
@@ -253,7 +267,7 @@ private:
     for (int64_t microbatch = 0; microbatch < 2 * count; ++microbatch)
       for (auto &[id, stage] : stages) {
         Copies copies{.slot = microbatch % count,
-                      .latest = stage.version,
+                      .latest = copyOf(stage.updates),
                       .evaluation = true,
                       .startsSums = microbatch == 0};
         finishSends(stage, copies.slot);
@@ -300,7 +314,7 @@ private:
   void read(Operation *op, const Copies &copies) {
     MemoryOp from = memory(memoryOf(op).getValue());
     auto version = dyn_cast<WeightVersionOp>(op);
-    bool stashed = version && version.getVersion() == Version::OfMicrobatch;
+    bool stashed = version && version.getVersion() != Version::Latest;
     int64_t at = address(*from.getHome(), copies, stashed ? copies.stashed : copies.latest);
     values[op->getResult(0)] = {at, from.getHome()->getBytes(), contentOf(from, at)};
   }

@@ -25,6 +25,10 @@ static constexpr std::pair<Phase, ir::Phase> phases[] = {
     {Phase::prepare, ir::Phase::Prepare},
     {Phase::evaluate, ir::Phase::Evaluate}};
 
+/// Of the rules that choose a version by number.
+static constexpr std::pair<WeightRule, Version> weightRules[] = {
+    {WeightRule::atEntry, Version::AtEntry}, {WeightRule::previous, Version::Previous}};
+
 Phase toPhase(ir::Phase phase) {
   return llvm::find_if(phases, [&](auto &pair) { return pair.second == phase; })->first;
 }
@@ -101,7 +105,7 @@ ScheduleOp findScheduleOp(ProgramOp program, Rows rows, std::optional<int64_t> r
 
 bool updatesEachMicrobatch(ProgramOp program) {
   ScheduleOp schedule = findScheduleOp(program, Rows::training);
-  return schedule && (schedule.getAsynchronous() || schedule.getMicrobatches() == 1);
+  return schedule && schedule.getMicrobatches() == 1;
 }
 
 static Step readStep(Operation &op, const TaggedEdges &edges) {
@@ -169,6 +173,9 @@ Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
                     std::to_string(rank) + "; run build-schedule first");
       schedule.name = op.getName().str();
       schedule.asynchronous = op.getAsynchronous();
+      for (auto [rule, version] : weightRules)
+        if (op.getWeights() == version)
+          schedule.weightRule = rule;
       schedule.microbatches = op.getMicrobatches();
       schedule.period = op.getPeriod();
       schedule.ranks.resize(std::max<size_t>(schedule.ranks.size(), rank + 1));
@@ -205,11 +212,14 @@ llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
   return early;
 }
 
-/// The metrics that the tasks of training accumulate in this program.
-static ArrayAttr findMetrics(ProgramOp program) {
+/// What the sum over all ranks brings to this program: the metrics that its tasks of training
+/// accumulate, and gradients of tied weights that other stages sum.
+static ArrayAttr findTotals(ProgramOp program) {
   Builder builder(program.getContext());
   SmallVector<mlir::Attribute> names;
   for (auto memory : program.getOps<MemoryOp>()) {
+    if (memory.getRole() == Role::Gathered)
+      names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
     if (memory.getRole() != Role::Metric)
       continue;
     auto phase = phaseOfUse(program, memory.getSymName());
@@ -248,7 +258,7 @@ static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp
       builder.create<RunOp>(loc, step.task.stage, toPhase(step.task.phase), step.task.microbatch);
       break;
     case StepKind::allReduce:
-      builder.create<AllReduceOp>(loc, findMetrics(program), IntegerAttr(), IntegerAttr());
+      builder.create<AllReduceOp>(loc, findTotals(program), IntegerAttr(), IntegerAttr());
       break;
     case StepKind::reduceGradients:
       builder.create<AllReduceOp>(loc, findReplicated(program, step.task.stage),
@@ -272,12 +282,16 @@ void writeSchedule(ModuleOp module, const Schedule &schedule, Rows rows, const T
     while (ScheduleOp old = findScheduleOp(program, rows))
       old.erase();
     bool replicated = program.getRanks().size() > 1;
+    VersionAttr weights;
+    for (auto [rule, version] : weightRules)
+      if (schedule.weightRule == rule)
+        weights = VersionAttr::get(program.getContext(), version);
     for (int64_t rank : program.getRanks()) {
       OpBuilder builder = OpBuilder::atBlockEnd(&program.getBody().front());
       auto op = builder.create<ScheduleOp>(
           program.getLoc(), schedule.name, schedule.asynchronous, schedule.microbatches,
           schedule.period, rows == Rows::evaluation,
-          replicated ? builder.getI64IntegerAttr(rank) : IntegerAttr());
+          replicated ? builder.getI64IntegerAttr(rank) : IntegerAttr(), weights);
       const RankRows &own = schedule.ranks[rank];
       writeSteps(op.getWarmUp(), own.warmUp, program, edges);
       writeSteps(op.getRepeat(), own.repeat, program, edges);

@@ -16,8 +16,20 @@ def AssignStages : PlanPass<"assign-stages"> {
     planned with (`origin`). What the plan does not name follows a node that it shares with a
     planned unit, else the latest of its operands, else its readers (packed weights).
 
-    Refuses stages that are not convex, naming both units, and memories that training changes and
-    that two stages would share.
+    Refuses stages that are not convex, naming both units, running statistics that two stages would
+    share, and in asynchronous training, which has no step that all stages share, weights as well.
+  }];
+}
+
+def HoldTiedWeights : PlanPass<"hold-tied-weights"> {
+  let summary = "lets every stage that reads a weight hold and update it";
+  let description = [{
+    A weight that several stages use has its update, with all that the update stores, once in each of
+    them: all make the same next version. So do preparations of weights. Stages of one rank share
+    what one of them makes.
+
+    The gradient of each use is summed where the use is. What the update reads of other stages becomes
+    a memory of role gathered in outline-programs, which the ranks exchange once per update.
   }];
 }
 
@@ -42,7 +54,7 @@ def OutlinePrograms : PlanPass<"outline-programs"> {
     A cut becomes a memory of one name on both sides, outbox where the value is made and inbox where
     it is read. What the forward task makes and the backward task reads becomes a memory of role
     activation, unless it has an outbox already. Views are repeated in each task that reads them, so
-    that they never cost a copy.
+    that they never cost a copy. A gradient that a stage reads and another one sums is gathered.
   }];
 }
 
@@ -93,7 +105,8 @@ def BuildSchedule : Pass<"build-schedule", "::mlir::ModuleOp"> {
 def VersionWeights : Pass<"version-weights", "::mlir::ModuleOp"> {
   let summary = "reads weights at the version that the schedule promises";
   let description = [{
-    Asynchronous schedules: lets backward tasks read the version of their microbatch and gives the
+    Asynchronous schedules: lets backward tasks read the version of their microbatch (forward tasks
+    too where the schedule has a rule for the version, as vertical sync has) and gives the
     memories concerned a `depth`: those that the backward task reads and every update rewrites, in
     the update or in the prepare task. What only the forward task reads (a bias) needs one version.
     Synchronous schedules: one version of everything.

@@ -43,23 +43,25 @@ private:
     if (!schedule.getAsynchronous())
       return;
     for (auto stage : program.getOps<StageOp>())
-      stash(program, stage);
+      keepVersions(program, stage, schedule.getWeights());
   }
 
-  /// The backward task of a microbatch reads what its forward task read.
-  void stash(ProgramOp program, StageOp stage) {
+  /// The backward task of a microbatch reads what its forward task read; with a rule for the
+  /// version, both read that.
+  void keepVersions(ProgramOp program, StageOp stage, std::optional<Version> rule) {
     int64_t versions = stage.getVersions().value_or(1);
     if (versions < 2)
       return;
     llvm::DenseSet<StringAttr> changing = findChanging(stage);
     SymbolTable memories(program);
     for (auto task : stage.getOps<TaskOp>()) {
-      if (toPhase(taskPhaseOf(task)) != Phase::backward)
+      ir::Phase phase = taskPhaseOf(task);
+      if (phase != ir::Phase::Backward && (!rule || phase != ir::Phase::Forward))
         continue;
       for (auto read : task.getOps<WeightVersionOp>()) {
         if (!changing.contains(read.getMemoryAttr().getAttr()))
           continue;
-        read.setVersion(Version::OfMicrobatch);
+        read.setVersion(rule.value_or(Version::OfMicrobatch));
         memories.lookup<MemoryOp>(read.getMemory()).setDepth(versions);
       }
     }

@@ -30,9 +30,11 @@ struct Activity {
   Seconds since = 0;
 };
 
-/// The loss of one update, sent to rank 0 by the rank that owns it (asynchronous schedules).
+/// The loss of one step, or of a replica's part of it, sent to rank 0 by the rank that owns it
+/// (asynchronous schedules).
 struct LossReport {
   int64_t step;
+  int part, parts;
   double loss, weight;
 };
 

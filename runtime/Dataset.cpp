@@ -368,7 +368,7 @@ void Dataset::pad(const Source &source, std::byte *to) const {
 void Dataset::fillRandom(const Memory &memory, std::byte *to, int64_t microbatch) {
   auto *values = reinterpret_cast<int64_t *>(to);
   values[0] = int64_t(seed);
-  values[1] = firstStep + (program.asynchronous ? microbatch : 0);
+  values[1] = firstStep + (program.asynchronous ? microbatch / program.microbatches : 0);
   for (int64_t i = 0; i + 2 < memory.shape[0]; ++i)
     values[2 + i] = sampleAt(microbatch, i);
 }

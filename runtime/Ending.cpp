@@ -30,17 +30,18 @@ int64_t Executor::iterationsUntilEnd(int64_t iteration, int64_t planned) {
   if (program.rank == 0 && control.stopRequested() && control.lastStep() == kNever) {
     int64_t end = iteration + outside / period + 3;
     if (end < planned)
-      control.announceLastStep(step + outside + end * period - 1);
+      control.announceLastStep(step + (outside + end * period) / program.microbatches - 1);
   }
   if (control.lastStep() == kNever)
     return planned;
-  int64_t end = (control.lastStep() - step + 1 - outside) / period;
+  int64_t last = (control.lastStep() - step + 1) * program.microbatches;
+  int64_t end = (last - outside) / period;
   if (end >= planned)
     return planned;
   if (iteration > end)
     throw Error("rank ", program.rank, " is past step ", control.lastStep(),
                 ", behind which the run was asked to end; resume from the last checkpoint");
-  limit = control.lastStep() - step + 1;
+  limit = last;
   return end;
 }
 
@@ -66,7 +67,7 @@ std::string Executor::remedy(int64_t number) const {
 void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
   if (!loss || &stage != &stages.back() || arena.isRemote() || std::isfinite(*loss))
     return;
-  int64_t number = step + (program.asynchronous ? microbatch : 0);
+  int64_t number = step + (program.asynchronous ? microbatch / program.microbatches : 0);
   throw Error("step ", number, ": the loss is ", nameOf(*loss), " after ",
               inputs->describe(microbatch), " in stage ", stage.info->id, " on rank ", program.rank,
               "; expected a finite number; ", remedy(number));

@@ -119,6 +119,7 @@ void Executor::beginRun(int64_t microbatches) {
   limit = microbatches;
   reduced = false;
   for (Stage &stage : stages) {
+    stage.updates = 0;
     stage.starts.fill(true);
     std::fill(stage.slots.begin(), stage.slots.end(), Slot{});
     std::fill(stage.evaluationSlots.begin(), stage.evaluationSlots.end(), Slot{});
@@ -225,9 +226,9 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   });
   for (const Memory *input : stage.inputs)
     fillInput(*input, arena.at(input->place, slot), microbatch);
-  stage.slots[slot].version = stage.version;
+  stage.slots[slot].version = versionRead(stage, microbatch);
   Run run = runOf(stage, slot, false);
-  run.startsSums = startsSums(stage, Phase::forward);
+  run.startsSums = startsSums(stage, Phase::forward, microbatch);
   Seconds begin = now();
   runOnData(microbatch, [&] { stage.tasks->forward(run); });
   requireFiniteLoss(stage, microbatch);
@@ -239,17 +240,13 @@ void Executor::fillInput(const Memory &input, std::byte *to, int64_t microbatch)
   arena.put(to, input.bytes, [&](std::byte *at) { inputs->fill(input, at, microbatch); });
 }
 
-bool Executor::startsSums(Stage &stage, Phase phase) {
-  return std::exchange(stage.starts[size_t(phase)], false) || program.asynchronous;
-}
-
 void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   int slot = takeSlot(stage, microbatch, false);
   waitFor([&](const Pending &p) {
     return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && !p.evaluation;
   });
   Run run = runOf(stage, slot, false);
-  run.startsSums = startsSums(stage, phase);
+  run.startsSums = startsSums(stage, phase, microbatch);
   Seconds begin = now();
   if (phase == Phase::backward)
     stage.tasks->backward(run);
@@ -285,12 +282,12 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
     reduceTraining();
   if (learningRate)
     arena.store(learningRate, float(rate->at(number)));
-  // An asynchronous stage with r replicas has made one update for every r steps.
-  int64_t steps = program.asynchronous ? int64_t(stage.info->ranks.size()) : 1;
+  // An asynchronous stage with r replicas may have made one update for every r steps.
+  int64_t steps = stepsPerUpdate(stage);
   if (stepNumber)
     arena.store(stepNumber, float((number + steps - 1) / steps));
   if (program.asynchronous && gradientScale)
-    arena.store(gradientScale, 1 / float(participants(stage, microbatch)));
+    arena.store(gradientScale, 1 / float(summed(stage, microbatch)));
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
   // backward pass reads a weight that changes.
   bool hasRing = stage.info->versionRegion >= 0;
@@ -307,26 +304,13 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   Seconds begin = now();
   stage.tasks->update(run);
   stage.version = next;
+  ++stage.updates;
   runPrepare(stage);
   events.add({Timeline::Kind::run, Phase::update, stage.info->id, number, microbatch, -1, 0, begin,
               now()});
-  // 3. The owner of the loss tells rank 0, once per microbatch: the step of its own.
-  int64_t own = microbatch - steps + 1 + stage.replica;
-  if (program.asynchronous && loss && &stage == &stages.back() && own < limit)
-    control.report({step + own, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
+  reportLoss(stage, microbatch);
   if (afterUpdate)
     (*afterUpdate)();
-}
-
-int64_t Executor::stepOf(const Stage &stage, int64_t last) const {
-  if (!program.asynchronous)
-    return step;
-  int64_t replicas = int64_t(stage.info->ranks.size());
-  return step + last - replicas + participants(stage, last);
-}
-
-bool Executor::hasBegun(const Stage &stage, int64_t last) const {
-  return !program.asynchronous || last - int64_t(stage.info->ranks.size()) + 1 < limit;
 }
 
 void Executor::runPrepare(Stage &stage) {

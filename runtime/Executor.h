@@ -10,6 +10,7 @@
 #include <array>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pdc::runtime {
@@ -53,9 +54,9 @@ public:
 
   /// One update from `microbatches` of them (at most the program's).
   Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate);
-  /// `microbatches` updates, the first of which is `firstStep`; ends drained, earlier when a rank
-  /// was asked to. Returns how many updates it made. `afterUpdate` runs after each update of this
-  /// rank.
+  /// The updates of `microbatches`, the first of which is of step `firstStep`; ends drained,
+  /// earlier when a rank was asked to. Returns how many microbatches it took. `afterUpdate` runs
+  /// after each update of this rank.
   int64_t trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
                             const std::function<void()> &afterUpdate);
   Totals evaluate(int64_t microbatches, Inputs &evaluationInputs);
@@ -70,7 +71,7 @@ public:
 private:
   struct Slot {
     int64_t owner = -1; ///< microbatch
-    int version = 0;    ///< ring copy that its forward pass read
+    int version = 0;    ///< ring copy that it reads
   };
   /// Floats of this rank's memories, one behind the other, as messages between replicas carry them.
   struct Packed {
@@ -80,12 +81,14 @@ private:
   };
   struct Stage {
     const StageInfo *info;
-    int replica = 0; ///< position in info->ranks
+    int replica = 0;           ///< position in info->ranks
+    std::string otherReplicas; ///< what a rank that waits for them says
     std::unique_ptr<Tasks> tasks;
     std::vector<Slot> slots, evaluationSlots;
     /// Evaluation finds them at the offsets of training, unless it has entries of its own.
     std::vector<const Memory *> inputs, evaluationInputs;
     int version = 0;          ///< ring copy that is the newest
+    int64_t updates = 0;      ///< of the run in progress
     Packed gradients, states; ///< of the sums over replicas
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
@@ -97,11 +100,15 @@ private:
     int request;
     Seconds begin;
   };
-  struct Shared {         ///< a gradient that several stages sum (tied weights)
-    const Memory *memory; ///< null: not on this rank
-    int64_t elements;
-    bool contributes; ///< not a replica whose sum another rank brings
+  /// One side of a message that brings the gradient of a tied weight's use to a stage that holds
+  /// the weight too.
+  struct Exchange {
+    const Memory *memory;
+    bool send;
+    int peer, tag;
   };
+  /// The gradients of the uses of one weight, whose sum is the weight's.
+  using Uses = std::vector<const Memory *>;
 
   // Rows.
   void walk(std::span<const Step> rows, int64_t base);
@@ -111,13 +118,19 @@ private:
   void runForward(Stage &stage, int64_t microbatch);
   void fillInput(const Memory &input, std::byte *to, int64_t microbatch);
   /// Whether this run of a phase is the first since the last update; the next one is not.
-  bool startsSums(Stage &stage, Phase phase);
+  bool startsSums(Stage &stage, Phase phase, int64_t microbatch);
   void runBackward(Stage &stage, Phase phase, int64_t microbatch);
   void runEvaluate(Stage &stage, int64_t microbatch);
   void runUpdate(Stage &stage, int64_t microbatch);
   void runPrepare(Stage &stage);
   int64_t outsideRepeat() const;
   int64_t iterationsUntilEnd(int64_t iteration, int64_t planned);
+  // The update rule.
+  int64_t microbatchesPerUpdate(const Stage &stage) const;
+  int64_t stepsPerUpdate(const Stage &stage) const;
+  /// The microbatches of this run, of all replicas, in the update up to `last`.
+  int64_t summed(const Stage &stage, int64_t last) const;
+  void reportLoss(const Stage &stage, int64_t last);
   /// The step of an asynchronous update behind microbatch `last` of its stage.
   int64_t stepOf(const Stage &stage, int64_t last) const;
   /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
@@ -135,6 +148,7 @@ private:
   int takeSlot(Stage &stage, int64_t microbatch, bool evaluation,
                const Transfer *incoming = nullptr);
   Run runOf(const Stage &stage, int slot, bool evaluation) const;
+  int versionRead(const Stage &stage, int64_t microbatch) const;
   std::byte *version(const Stage &stage, int copy) const;
   float *scalar(const char *name) const;
 
@@ -149,13 +163,15 @@ private:
   void reduceGradients(Stage &stage, int64_t last);
   int participants(const Stage &stage, int64_t last) const;
   void sumBucket(const Stage &stage, std::span<float> bucket, int present);
-  void meetReplicas(const Stage &stage, std::span<Message> messages);
+  /// Posts messages and waits for them; `who` waits for a peer in errors: ", a replica of stage 1".
+  void meet(std::span<Message> messages, std::string_view who);
   Packed packed(std::span<const int> memories) const;
 
   // Sums over ranks.
   void reduceTraining();
-  void reduceSharedGradients();
+  void exchangeGradients();
   double clipFactor();
+  double sumOfSquares(const Uses &uses);
   void agreeOnGradients();
 
   const Program &program;
@@ -167,9 +183,10 @@ private:
   std::vector<Stage> stages;
   std::vector<Pending> pending;
   std::vector<Message> group;
-  std::vector<const Memory *> ownGradients; ///< by name, of all ranks: those this rank speaks for
-  std::vector<Shared> sharedGradients;
-  std::vector<double> squaresByName, sharedSums;
+  std::vector<Uses> ownGradients; ///< by weight, of all ranks: empty where another rank speaks
+  std::vector<Exchange> exchanges;
+  std::vector<double> squaresByName;
+  std::vector<float> usesSum;
   std::vector<std::byte> looked;    ///< what the host looks at of a remote arena
   std::vector<float> bucket, inbox; ///< of the sums over replicas
   std::vector<Message> replicaMessages;

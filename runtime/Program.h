@@ -13,7 +13,7 @@ namespace pdc::runtime {
 class Accelerator;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 4;
+inline constexpr int kContractVersion = 5;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {
@@ -28,7 +28,8 @@ enum class Role : uint8_t {
   scratch,
   metric,
   inbox,
-  outbox
+  outbox,
+  gathered ///< a gradient that another stage sums, of a weight that both hold
 };
 enum class Phase : uint8_t {
   forward,
@@ -135,7 +136,7 @@ public:
   template <class T = float> T *slot(int64_t offset) const { return at<T>(slotBase, offset); }
   /// The newest version of a weight; in an update, the one to be replaced.
   template <class T = float> T *latest(int64_t offset) const { return at<T>(latestBase, offset); }
-  /// The version that this microbatch's forward pass used.
+  /// The version that this microbatch reads, in its forward pass as in its backward pass.
   template <class T = float> T *ofMicrobatch(int64_t offset) const {
     return at<T>(stashedBase, offset);
   }
@@ -191,7 +192,12 @@ struct Program {
   bool asynchronous;
   bool exact;
   int threads;
-  int64_t microbatches;   ///< per update of the whole model; asynchronous: 1
+  /// Per update of the whole model; asynchronous, where updates do not sum them: 1, a step of the
+  /// run.
+  int64_t microbatches;
+  /// Updates by which the weights of a microbatch are older than all that the microbatches before
+  /// it make, at every stage; -1: they are the newest when its forward pass begins.
+  int versionLag = -1;
   int64_t microbatchSize; ///< samples
   int64_t arenaBytes;
   int fixedRegion, scratchRegion;

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
-/// What ranks sum once per update: losses, gradients of tied weights, the gradient's norm.
+/// What ranks tell one another once per update: losses, gradients of tied weights, the gradient's
+/// norm.
 namespace pdc::runtime {
+
+/// Above the tags of the sums over replicas.
+constexpr int kFirstExchangeTag = 1 << 21;
 
 void Executor::reduceTraining() {
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
@@ -22,7 +27,7 @@ void Executor::reduceTraining() {
     requireFiniteSum(sums[0]);
   control.sum(sums);
   totals = {sums[0], sums[1], 0, sums[2]};
-  reduceSharedGradients();
+  exchangeGradients();
   double scale = (totals.weight > 0 ? 1 / totals.weight : 0) * clipFactor();
   if (gradientScale)
     arena.store(gradientScale, float(scale));
@@ -31,32 +36,17 @@ void Executor::reduceTraining() {
               -1, 0, begin, now()});
 }
 
-void Executor::reduceSharedGradients() {
-  if (sharedGradients.empty())
-    return;
-  std::fill(sharedSums.begin(), sharedSums.end(), 0.0);
-  auto forEach = [&](auto visit) {
-    double *sums = sharedSums.data();
-    for (const Shared &shared : sharedGradients) {
-      if (shared.memory)
-        visit(shared, sums);
-      sums += shared.elements;
-    }
-  };
-  forEach([&](const Shared &shared, double *sums) {
-    const Memory &gradient = *shared.memory;
-    const std::byte *there = arena.look(arena.at(gradient.place), gradient.bytes, looked);
-    if (shared.contributes)
-      std::copy_n(reinterpret_cast<const float *>(there), shared.elements, sums);
-  });
-  control.sum(sharedSums);
-  forEach([&](const Shared &shared, double *sums) {
-    const Memory &gradient = *shared.memory;
-    arena.put(arena.at(gradient.place), gradient.bytes, [&](std::byte *to) {
-      std::transform(sums, sums + shared.elements, reinterpret_cast<float *>(to),
-                     [](double sum) { return float(sum); });
-    });
-  });
+/// Every stage that holds a tied weight gets the gradients of all of its uses, each from the stage
+/// that summed it, and adds them in its update.
+void Executor::exchangeGradients() {
+  replicaMessages.clear();
+  for (const Exchange &exchange : exchanges) {
+    const Memory &memory = *exchange.memory;
+    replicaMessages.push_back(
+        {exchange.send, exchange.peer, exchange.tag, arena.at(memory.place), memory.bytes});
+  }
+  if (!exchanges.empty())
+    meet(replicaMessages, ", which holds a weight that is tied to one of its own");
 }
 
 /// Always the same order, whoever holds the gradient: eight interleaved sums, then their sum.
@@ -67,18 +57,23 @@ static double sumOfSquares(const float *values, int64_t count) {
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+/// Of the sum over the uses, added in their order.
+double Executor::sumOfSquares(const Uses &uses) {
+  usesSum.assign(size_t(uses.front()->bytes / 4), 0);
+  for (const Memory *use : uses) {
+    const std::byte *there = arena.look(arena.at(use->place), use->bytes, looked);
+    const auto *values = reinterpret_cast<const float *>(there);
+    std::transform(usesSum.begin(), usesSum.end(), values, usesSum.begin(), std::plus());
+  }
+  return runtime::sumOfSquares(usesSum.data(), int64_t(usesSum.size()));
+}
+
 double Executor::clipFactor() {
   if (options.clipNorm <= 0)
     return 1;
   // 1. One sum per weight from the one rank that speaks for it, so that no split changes a bit.
-  for (size_t i = 0; i < ownGradients.size(); ++i) {
-    const Memory *memory = ownGradients[i];
-    squaresByName[i] = 0;
-    if (!memory)
-      continue;
-    const std::byte *there = arena.look(arena.at(memory->place), memory->bytes, looked);
-    squaresByName[i] = sumOfSquares(reinterpret_cast<const float *>(there), memory->bytes / 4);
-  }
+  for (size_t i = 0; i < ownGradients.size(); ++i)
+    squaresByName[i] = ownGradients[i].empty() ? 0 : sumOfSquares(ownGradients[i]);
   control.sum(squaresByName);
   // 2. Added in the order of their names.
   double total = 0;
@@ -89,49 +84,81 @@ double Executor::clipFactor() {
   return std::min(1.0, options.clipNorm / (norm + 1e-6));
 }
 
-void Executor::agreeOnGradients() {
-  // 1. Every stage tells its gradients, names and sizes: the first of its replicas speaks.
-  std::string mine;
-  bool speaks = stages.front().replica == 0;
-  for (const Memory &memory : program.memories)
-    if (memory.role == Role::gradient && speaks)
-      mine += namedNumber(memory.name, memory.bytes / 4);
-  std::vector<std::string> all;
-  control.gather(mine, all);
-  // 2. Who holds what: by name the first rank, the size and the number of ranks.
-  struct Holders {
-    int first;
-    int64_t elements;
-    int count;
-  };
-  std::map<std::string, Holders> holders;
-  for (int rank = 0; rank < int(all.size()); ++rank)
-    for (const auto &[name, elements] : namedNumbers(all[rank], rank)) {
-      Holders &holder = holders.try_emplace(name, Holders{rank, elements, 0}).first->second;
-      if (holder.elements != elements)
-        throw Error("gradient '", name, "' has ", holder.elements, " elements on rank ",
-                    holder.first, " and ", elements, " on rank ", rank,
-                    "; build all stages from one plan");
-      ++holder.count;
-    }
-  // 3. The tables in the order of the names, the same on every rank.
-  int64_t sharedElements = 0;
-  for (const auto &[name, holder] : holders) {
-    auto here = std::find_if(program.memories.begin(), program.memories.end(), [&](auto &memory) {
-      return memory.role == Role::gradient && memory.name == name;
-    });
-    const Memory *memory = here == program.memories.end() ? nullptr : &*here;
-    ownGradients.push_back(holder.first == program.rank ? memory : nullptr);
-    if (holder.count == 1)
-      continue;
-    if (program.asynchronous)
-      throw Error("gradient '", name, "' is shared by ", holder.count,
-                  " ranks, which asynchronous schedules cannot sum; use a synchronous schedule");
-    sharedGradients.push_back({memory, holder.elements, speaks});
-    sharedElements += holder.elements;
+namespace {
+
+/// Which ranks hold a gradient: those that sum it, the replicas of a stage, and those that gather
+/// it.
+struct Holders {
+  int64_t elements = 0;
+  std::vector<int> summing, gathering;
+
+  int first() const {
+    int first = summing.front();
+    return gathering.empty() ? first : std::min(first, gathering.front());
   }
+};
+
+/// "w" of "w/gradient.1".
+std::string weightOf(const std::string &gradient) {
+  return gradient.substr(0, gradient.rfind("/gradient"));
+}
+
+void addHolders(std::map<std::string, Holders> &holders, const std::vector<std::string> &told,
+                std::vector<int> Holders::*ranks) {
+  for (int rank = 0; rank < int(told.size()); ++rank)
+    for (const auto &[name, elements] : namedNumbers(told[rank], rank)) {
+      Holders &holder = holders[name];
+      if (holder.elements == 0)
+        holder.elements = elements;
+      if (holder.elements != elements)
+        throw Error("gradient '", name, "' has ", elements, " elements on rank ", rank, " and ",
+                    holder.elements, " on another; build all stages from one plan");
+      (holder.*ranks).push_back(rank);
+    }
+}
+
+} // namespace
+
+/// The same tables on every rank, by name.
+void Executor::agreeOnGradients() {
+  // 1. Who holds what.
+  std::map<std::string, Holders> holders;
+  std::map<std::string, const Memory *> here;
+  for (auto [role, ranks] : {std::pair(Role::gradient, &Holders::summing),
+                             std::pair(Role::gathered, &Holders::gathering)}) {
+    std::string mine;
+    for (const Memory &memory : program.memories)
+      if (memory.role == role) {
+        mine += namedNumber(memory.name, memory.bytes / 4);
+        here[memory.name] = &memory;
+      }
+    std::vector<std::string> all;
+    control.gather(mine, all);
+    addHolders(holders, all, ranks);
+  }
+  // 2. For each that gathers, one that sums: replicas take turns.
+  int tag = kFirstExchangeTag;
+  std::map<std::string, Uses> ownByWeight;
+  for (const auto &[name, holder] : holders) {
+    if (holder.summing.empty())
+      throw Error("no rank sums gradient '", name, "'; build all stages from one plan");
+    if (holder.first() == program.rank)
+      ownByWeight[weightOf(name)].push_back(here.at(name));
+    else
+      ownByWeight[weightOf(name)];
+    for (size_t i = 0; i < holder.gathering.size(); ++i) {
+      int from = holder.summing[i % holder.summing.size()], to = holder.gathering[i];
+      if (from == program.rank || to == program.rank)
+        exchanges.push_back(
+            {here.at(name), from == program.rank, from == program.rank ? to : from, tag});
+    }
+    ++tag;
+  }
+  // 3. What the norm needs.
+  for (auto &[weight, uses] : ownByWeight)
+    ownGradients.push_back(std::move(uses));
   squaresByName.resize(ownGradients.size());
-  sharedSums.resize(sharedElements);
+  replicaMessages.reserve(exchanges.size());
 }
 
 } // namespace pdc::runtime

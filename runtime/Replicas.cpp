@@ -46,6 +46,7 @@ void Executor::makeReplicas() {
     stage.replica = int(own - stage.info->ranks.begin());
     stage.gradients = packed(stage.info->gradients);
     stage.states = packed(stage.info->states);
+    stage.otherReplicas = ", a replica of stage " + std::to_string(stage.info->id);
     replicas = std::max(replicas, stage.info->ranks.size());
     if (stage.info->ranks.size() > 1)
       most = std::max({most, stage.gradients.elements, stage.states.elements});
@@ -59,13 +60,6 @@ void Executor::makeReplicas() {
   // One share of the bucket from each other replica.
   inbox.resize(size_t(most) + replicas);
   replicaMessages.reserve(2 * replicas);
-}
-
-/// Replicas with a microbatch in the group of an update: all of them, but at the end of an epoch.
-int Executor::participants(const Stage &stage, int64_t last) const {
-  int64_t replicas = int64_t(stage.info->ranks.size());
-  int64_t first = program.asynchronous ? last - replicas + 1 : 0;
-  return int(std::clamp<int64_t>(limit - first, 0, replicas));
 }
 
 /// Every replica has then the sum of all gradients, added in the order of the replicas, and the
@@ -109,6 +103,7 @@ void Executor::sumBucket(const Stage &stage, std::span<float> bucket, int presen
                                  kFirstTag + 2 * stage.info->id + tag,
                                  reinterpret_cast<std::byte *>(data), int64_t(count * 4)});
   };
+  const std::string &others = stage.otherReplicas;
   // 1. Everyone's part of a share goes to who adds it.
   replicaMessages.clear();
   for (int other = 0; other < replicas; ++other) {
@@ -117,7 +112,7 @@ void Executor::sumBucket(const Stage &stage, std::span<float> bucket, int presen
     if (other != self && other < present)
       message(false, other, 0, received(other), own.size());
   }
-  meetReplicas(stage, replicaMessages);
+  meet(replicaMessages, others);
   // 2. Added in the order of the replicas.
   if (self < present)
     std::copy(own.begin(), own.end(), received(self));
@@ -132,11 +127,13 @@ void Executor::sumBucket(const Stage &stage, std::span<float> bucket, int presen
       message(true, other, 1, own.data(), own.size());
       message(false, other, 1, share(other).data(), share(other).size());
     }
-  meetReplicas(stage, replicaMessages);
+  meet(replicaMessages, others);
 }
 
-void Executor::meetReplicas(const Stage &stage, std::span<Message> messages) {
+void Executor::meet(std::span<Message> messages, std::string_view who) {
+  transport.beginGroup();
   transport.post(messages);
+  transport.endGroup();
   Seconds begin = now();
   for (const Message &message : messages)
     while (!transport.wait(message.request, std::chrono::milliseconds(10))) {
@@ -144,9 +141,8 @@ void Executor::meetReplicas(const Stage &stage, std::span<Message> messages) {
       if (now() - begin < options.timeout)
         continue;
       std::ostringstream why;
-      why << "nothing moves: rank " << program.rank << " waits for rank " << message.peer
-          << ", a replica of stage " << stage.info->id << ", longer than " << options.timeout
-          << " s (--timeout)";
+      why << "nothing moves: rank " << program.rank << " waits for rank " << message.peer << who
+          << ", longer than " << options.timeout << " s (--timeout)";
       control.fail(why.str(), true);
       control.check();
     }

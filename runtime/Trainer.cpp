@@ -94,7 +94,7 @@ void Trainer::planSteps() {
   perEpoch = data.microbatches();
   if (perEpoch == 0)
     perEpoch = program.microbatches; // a model without data inputs
-  int64_t perUpdate = program.asynchronous ? 1 : program.microbatches;
+  int64_t perUpdate = program.microbatches;
   int64_t stepsPerEpoch = (perEpoch + perUpdate - 1) / perUpdate;
   if (state.cursor >= perEpoch)
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
@@ -164,13 +164,15 @@ void Trainer::advance(int64_t microbatches) {
   state.cursor = stream % perEpoch;
 }
 
-/// Asynchronous: as many updates as lie before the next drain.
+/// Asynchronous: as many microbatches as lie before the next drain. An epoch that is not whole
+/// updates ends drained, with a smaller update.
 void Trainer::trainSegment() {
-  int64_t count = totalSteps - state.step;
-  if (evaluationData)
-    count = std::min(count, perEpoch - state.cursor);
+  int64_t steps = totalSteps - state.step, size = program.microbatches;
   if (options.saveEvery > 0 && !options.save.empty())
-    count = std::min(count, options.saveEvery - state.step % options.saveEvery);
+    steps = std::min(steps, options.saveEvery - state.step % options.saveEvery);
+  int64_t count = steps * size;
+  if (evaluationData || perEpoch % size != 0)
+    count = std::min(count, perEpoch - state.cursor);
   data.startAt(state.epoch * perEpoch + state.cursor, state.step + 1);
   count = executor.trainAsynchronous(count, state.step + 1, rate, [this] { takeReports(); });
   // Every report has come when every rank has.
@@ -178,22 +180,31 @@ void Trainer::trainSegment() {
   control.setActivity({"waits until all ranks have drained"});
   control.sum(stops);
   takeReports();
-  state.step += count;
+  state.step += (count + size - 1) / size;
   advance(count);
   stopped = (stops[0] > 0 || control.lastStep() == state.step) && state.step < totalSteps;
 }
 
+/// Replicas report in any order; the steps are told in theirs, once all parts have come.
 void Trainer::takeReports() {
   if (!tells)
     return;
   control.takeReports(reports);
-  // Replicas report in any order; the steps are told in theirs.
-  std::ranges::sort(reports, std::greater{}, &LossReport::step);
-  for (; !reports.empty() && reports.back().step == told + 1; reports.pop_back(), ++told) {
-    const LossReport &report = reports.back();
-    progress->step(report.step, (report.step - 1) / perEpoch,
-                   report.weight > 0 ? report.loss / report.weight : 0, program.microbatchSize,
-                   rate.at(report.step), 0);
+  std::ranges::sort(reports, std::greater{},
+                    [](const LossReport &report) { return std::pair(report.step, report.part); });
+  int64_t size = program.microbatches, stepsPerEpoch = (perEpoch + size - 1) / size;
+  while (!reports.empty() && reports.back().step == told + 1) {
+    size_t parts = size_t(reports.back().parts);
+    if (reports.size() < parts || reports[reports.size() - parts].step != told + 1)
+      return;
+    double loss = 0, weight = 0;
+    for (; parts > 0; --parts, reports.pop_back()) {
+      loss += reports.back().loss;
+      weight += reports.back().weight;
+    }
+    int64_t position = told++ % stepsPerEpoch * size;
+    progress->step(told, (told - 1) / stepsPerEpoch, weight > 0 ? loss / weight : 0,
+                   std::min(size, perEpoch - position) * program.microbatchSize, rate.at(told), 0);
   }
 }
 

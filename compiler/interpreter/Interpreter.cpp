@@ -43,13 +43,12 @@ std::map<std::string, Tensor> interpret(mlir::ModuleOp module, const Interpreter
   if (input.microbatches < 1 || input.updates < 0 || input.evaluations < 0)
     throw Error("the interpreter needs at least one microbatch per update");
   ir::ScheduleOp training = findTraining(module);
-  Machines machines{input, module->hasAttr("pdc.asynchronous"), input.microbatches, {}, {}};
+  bool asynchronous = module->hasAttr("pdc.asynchronous");
+  Machines machines{input, asynchronous, asynchronous ? 1 : input.microbatches, {}, {}};
   if (training) {
     machines.asynchronous = training.getAsynchronous();
     machines.microbatches = training.getMicrobatches();
   }
-  if (machines.asynchronous)
-    machines.microbatches = 1;
   if (module.getOps<ir::ProgramOp>().empty())
     runGraph(machines, module);
   else if (!training)

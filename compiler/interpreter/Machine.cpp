@@ -29,7 +29,8 @@ static bool isPerMicrobatch(const Memory &memory) {
 }
 
 static bool isSum(const Memory &memory) {
-  return memory.role == Role::Gradient || memory.role == Role::Metric;
+  return memory.role == Role::Gradient || memory.role == Role::Metric ||
+         memory.role == Role::Gathered;
 }
 
 std::optional<Tensor> Machines::total(const std::string &name) const {
@@ -114,7 +115,7 @@ int64_t Machine::slotOf(const Run &run) const {
 /// What the runtime knows once the sums of a minibatch are known everywhere.
 double Machine::gradientScale() const {
   if (others.asynchronous)
-    return 1;
+    return 1 / static_cast<double>(others.microbatches);
   std::optional<Tensor> weight = others.total("pdc.loss_weight");
   if (!weight || weight->data.size() != 1)
     throw Error(name +
@@ -210,7 +211,7 @@ int64_t Machine::wantedVersion(const Memory &memory, ir::Version version, const 
   case ir::Version::Latest:
     return memory.newest;
   case ir::Version::Previous:
-    return std::max<int64_t>(0, memory.newest - 1);
+    return std::min(memory.newest, std::max<int64_t>(0, run.microbatch / others.microbatches - 1));
   case ir::Version::AtEntry: {
     auto it = others.entryVersions.find(run.microbatch);
     if (it == others.entryVersions.end())

@@ -226,10 +226,10 @@ static void trainSynchronously(Execution &execution, Machines &machines,
   }
 }
 
-/// As many microbatches as updates; rows of later ones are left out.
+/// The microbatches of so many updates; rows of later ones are left out.
 static void trainAsynchronously(Execution &execution, Machines &machines,
                                 const std::map<int64_t, ir::ScheduleOp> &schedules) {
-  int64_t microbatches = machines.input.updates;
+  int64_t microbatches = machines.input.updates * machines.microbatches;
   for (auto [number, schedule] : schedules) {
     Rank &rank = execution.all().at(number);
     int64_t period = std::max<int64_t>(1, schedule.getPeriod());

@@ -29,7 +29,8 @@ def Pdc_Role : Pdc_Enum<"Role", "what a memory is for", [
   I32EnumAttrCase<"State", 4, "state">, I32EnumAttrCase<"Optimizer", 5, "optimizer">,
   I32EnumAttrCase<"Gradient", 6, "gradient">, I32EnumAttrCase<"Activation", 7, "activation">,
   I32EnumAttrCase<"Scratch", 8, "scratch">, I32EnumAttrCase<"Metric", 9, "metric">,
-  I32EnumAttrCase<"Inbox", 10, "inbox">, I32EnumAttrCase<"Outbox", 11, "outbox">]>;
+  I32EnumAttrCase<"Inbox", 10, "inbox">, I32EnumAttrCase<"Outbox", 11, "outbox">,
+  I32EnumAttrCase<"Gathered", 12, "gathered">]>;
 
 def Pdc_Rate : Pdc_Enum<"Rate", "how often a value changes", [
   I32EnumAttrCase<"Once", 0, "once">, I32EnumAttrCase<"Version", 1, "version">,

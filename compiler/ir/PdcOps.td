@@ -56,7 +56,8 @@ def Pdc_WeightVersionOp : Pdc_Op<"weight_version", [DeclareOpInterfaceMethods<Sy
   let description = [{
     `latest`: after the newest commit; `of_microbatch`: the version that this microbatch's forward
     pass read (weight stashing); `at_entry`: the version that stood at stage 0 when the microbatch
-    entered (vertical sync); `previous`: the one before the latest (2BW).
+    entered (vertical sync); `previous`: the one before that which the microbatches before its update
+    make (2BW).
   }];
   let arguments = (ins FlatSymbolRefAttr:$memory, Pdc_Version:$version);
   let results = (outs AnyTensor:$value);
@@ -180,10 +181,12 @@ def Pdc_ScheduleOp : Pdc_Op<"schedule", [HasParent<"ProgramOp">, NoTerminator, N
     `evaluation` schedules have phase evaluate in `repeat`. Synchronous schedules have one minibatch
     in `warm_up`. In `repeat` microbatches are relative to the iteration, in `drain` to the first
     microbatch that is still in flight. A program of several ranks, the replicas of its stages, has
-    rows for each `rank`.
+    rows for each `rank`. `weights` says which version the forward and backward tasks of an
+    asynchronous schedule read where it is not the newest at the forward pass.
   }];
   let arguments = (ins StrAttr:$name, BoolAttr:$asynchronous, I64Attr:$microbatches, I64Attr:$period,
-                       UnitAttr:$evaluation, OptionalAttr<I64Attr>:$rank);
+                       UnitAttr:$evaluation, OptionalAttr<I64Attr>:$rank,
+                       OptionalAttr<Pdc_Version>:$weights);
   let regions = (region AnyRegion:$warm_up, AnyRegion:$repeat, AnyRegion:$drain);
   let assemblyFormat = "$name attr-dict-with-keyword `warm_up` $warm_up `repeat` $repeat `drain` $drain";
   let hasVerifier = 1;

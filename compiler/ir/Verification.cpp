@@ -325,6 +325,11 @@ LogicalResult StageOp::verify() {
 LogicalResult ScheduleOp::verify() {
   if (failed(verifyRange(*this, "microbatches", getMicrobatches(), 1, kMostMicrobatches)))
     return failure();
+  bool isRule = getWeights() == Version::AtEntry || getWeights() == Version::Previous;
+  if (getWeights() && (!isRule || !getAsynchronous()))
+    return emitOpError() << "gives its tasks weights '" << stringifyVersion(*getWeights())
+                         << "', expected 'at_entry' or 'previous' in an asynchronous schedule, or "
+                            "none";
   return verifyRange(*this, "period", getPeriod(), getAsynchronous() ? 1 : 0, kMostMicrobatches);
 }
 

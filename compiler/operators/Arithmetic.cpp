@@ -130,6 +130,8 @@ std::vector<ElementwiseRow> arithmeticRows() {
        differentiateWhere,
        nullptr,
        ElementwiseResult::likeSecond},
+      // The scale of gradients of a loss whose labels weigh so much: none where all weigh nothing.
+      {"ReciprocalOrZero", 0, {{"X"}}, {PDC_EXPRESSION($0 > 0 ? 1 / $0 : 0)}},
       {"PowGrad",
        0,
        {{"dY"}, {"X"}, {"exponent"}},

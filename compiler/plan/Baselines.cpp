@@ -116,11 +116,11 @@ Baseline BaselineMaker::modelParallel() const {
   return ofStages("model_parallel", seconds, other);
 }
 
-/// Of as many microbatches as the plan's update has; an asynchronous plan's has one, and GPipe
-/// fills its pipeline with four per worker.
+/// Of as many microbatches as the plan's update has; where that sums none, GPipe fills its pipeline
+/// with four per worker.
 Schedule BaselineMaker::gpipeRows() const {
-  int64_t microbatches = plan.schedule.asynchronous ? 4 * int64_t(plan.topology.workers())
-                                                    : plan.schedule.microbatches;
+  int64_t microbatches = plan.schedule.sumsMicrobatches() ? plan.schedule.microbatches
+                                                          : 4 * int64_t(plan.topology.workers());
   Pipeline pipeline{static_cast<int>(plan.stages.size()), plan.schedule.ranksOfStage, microbatches};
   bool rows = microbatches * pipeline.stages <= kMostPlayedRuns && !isClosedForm(plan.costModel);
   Schedule schedule = depthsOnly(microbatches);
@@ -158,7 +158,7 @@ double BaselineMaker::gpipeSeconds(const Plan &other) const {
 Baseline BaselineMaker::gpipe() const {
   Plan other = under(gpipeRows());
   double seconds = plan.scheduleName == "gpipe" ? plan.secondsPerMinibatch : gpipeSeconds(other);
-  if (plan.schedule.asynchronous)
+  if (!plan.schedule.sumsMicrobatches())
     seconds /= static_cast<double>(other.schedule.microbatches);
   return ofStages("gpipe", seconds, other);
 }

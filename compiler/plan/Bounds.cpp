@@ -70,8 +70,7 @@ private:
     const std::vector<int> &to = plan.stages[edge.toStage].ranks;
     constexpr size_t enough = 4096;
     size_t round = std::min(std::lcm(from.size(), to.size()), enough);
-    double messages =
-        static_cast<double>(plan.schedule.asynchronous ? 1 : plan.schedule.microbatches);
+    auto messages = static_cast<double>(plan.schedule.microbatches);
     for (size_t i = 0; i < round; ++i)
       add(from[i % from.size()], to[i % to.size()],
           static_cast<double>(edge.bytes) * messages / static_cast<double>(round));
@@ -80,8 +79,8 @@ private:
   void addSum(const PlanStage &stage) {
     auto members = static_cast<double>(stage.ranks.size());
     double bytes = 2 * (members - 1) / members * static_cast<double>(stage.gradientBytes);
-    // An update of an asynchronous stage takes a microbatch of each replica.
-    bytes /= plan.schedule.asynchronous ? members : 1;
+    // An update that does not sum them takes a microbatch of each replica.
+    bytes /= plan.schedule.sumsMicrobatches() ? 1 : members;
     for (size_t i = 0; i < stage.ranks.size(); ++i)
       add(stage.ranks[i], stage.ranks[(i + 1) % stage.ranks.size()], bytes);
   }
@@ -117,11 +116,11 @@ struct RankWork {
   double heaviest = 0, all = 0;
 
   explicit RankWork(const Plan &plan) {
-    double runs = static_cast<double>(plan.schedule.asynchronous ? 1 : plan.schedule.microbatches);
+    auto runs = static_cast<double>(plan.schedule.microbatches);
     std::map<int, double> ranks;
     for (const PlanStage &stage : plan.stages) {
-      // Updates of an asynchronous stage take a microbatch of each replica.
-      double updates = plan.schedule.asynchronous ? 1.0 / stage.replicas : 1;
+      // Updates that do not sum them take a microbatch of each replica.
+      double updates = plan.schedule.sumsMicrobatches() ? 1 : 1.0 / stage.replicas;
       double own = runs * (stage.forwardSeconds + stage.backwardSeconds) / stage.replicas +
                    updates * stage.updateSeconds;
       for (int rank : stage.ranks)
@@ -149,12 +148,12 @@ double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule
     ranks += static_cast<double>(replicas.size());
     most = std::max(most, static_cast<double>(replicas.size()));
   }
+  auto count = static_cast<double>(schedule.microbatches);
   if (schedule.asynchronous)
-    return std::max((work.microbatch + work.update / most) / ranks, work.largest / most);
+    return std::max((count * work.microbatch + work.update / most) / ranks,
+                    count * work.largest / most);
   if (most > 1)
-    return static_cast<double>(schedule.microbatches) *
-           std::max(work.microbatch / ranks, work.largest / most);
-  double count = static_cast<double>(schedule.microbatches);
+    return count * std::max(work.microbatch / ranks, work.largest / most);
   double share = leastShareInFront(graph, splitsBackward(schedule));
   double pipeline = share > 0 ? share * work.microbatch / (1 - std::pow(1 - share / count, stages))
                               : count * work.microbatch / stages;

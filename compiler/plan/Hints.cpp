@@ -144,7 +144,7 @@ private:
     if (plan.schedule.microbatches % replicas[0])
       return false;
     changed.microbatches =
-        plan.schedule.asynchronous ? 1 : plan.schedule.microbatches / replicas[0];
+        plan.schedule.sumsMicrobatches() ? plan.schedule.microbatches / replicas[0] : 1;
     changed.stages = static_cast<int>(replicas.size());
     changed.replicas = std::move(replicas);
     return true;
@@ -190,7 +190,7 @@ private:
   }
 
   void addMicrobatches() {
-    if (plan.schedule.asynchronous)
+    if (!plan.schedule.sumsMicrobatches())
       return;
     PlanRequest changed = request;
     changed.microbatches *= 2;

@@ -244,7 +244,7 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   if (rows.name != plan.scheduleName)
     top.refuse("schedule",
                "expected '" + rows.name + "' as in rows, found '" + plan.scheduleName + "'");
-  int64_t microbatches = rows.asynchronous ? 1 : plan.microbatches * plan.stages[0].replicas;
+  int64_t microbatches = rows.sumsMicrobatches() ? plan.microbatches * plan.stages[0].replicas : 1;
   if (rows.microbatches != microbatches)
     top.refuse("rows", "hold " + std::to_string(rows.microbatches) + " microbatches, expected " +
                            std::to_string(microbatches));

@@ -201,7 +201,8 @@ struct PlanRequest {
   int workers = 1;
   std::optional<Topology> topology;
   std::string schedule = "auto";
-  int64_t microbatches = 1; ///< per update and replica of the first stage
+  bool verticalSync = false; ///< pipedream: all stages use the version at entry
+  int64_t microbatches = 1;  ///< per update and replica of the first stage
   int64_t memoryBytes = 0;
   RecomputeChoice recompute;
   /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0:

@@ -172,7 +172,8 @@ std::string describeCandidates(const Plan &plan) {
 
 void describeTimes(const Plan &plan, std::ostream &out) {
   bool steady = plan.schedule.asynchronous;
-  printLine(out, steady ? "seconds per microbatch" : "seconds per minibatch",
+  printLine(out,
+            plan.schedule.sumsMicrobatches() ? "seconds per minibatch" : "seconds per microbatch",
             seconds(plan.secondsPerMinibatch),
             steady ? "in steady state, predicted" : "bubble included, predicted");
   printLine(out, "bound", seconds(plan.boundSecondsPerMinibatch), describeBound(plan));
@@ -186,6 +187,17 @@ void describeTimes(const Plan &plan, std::ostream &out) {
                 100 * balance(plan));
   out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
                 100 * idle(plan));
+}
+
+/// "staleness": by how many updates the weights that make a gradient are older than the newest.
+void describeStaleness(const Plan &plan, std::ostream &out) {
+  if (!plan.schedule.asynchronous)
+    return;
+  int first = plan.stages.front().weightVersions - 1, last = plan.stages.back().weightVersions - 1;
+  out << format("%-28s %9d  ", "staleness", first) << (first == 1 ? "update" : "updates")
+      << " that the weights of a gradient lag behind, "
+      << (first == last ? "at every stage" : "at stage 0; " + std::to_string(last) + " at the last")
+      << "\n";
 }
 
 /// What a reader wants to know first.
@@ -224,7 +236,8 @@ std::string describePlan(const Plan &plan) {
   std::ostringstream out;
   out << "plan of " << plan.model << " for " << plan.topology.workers() << " x "
       << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName
-      << ", " << plan.microbatches << (plan.microbatches == 1 ? " microbatch" : " microbatches")
+      << (plan.schedule.weightRule == WeightRule::atEntry ? " with vertical sync" : "") << ", "
+      << plan.microbatches << (plan.microbatches == 1 ? " microbatch" : " microbatches")
       << " per update" << (plan.stages[0].replicas > 1 ? " and replica of stage 0" : "");
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
@@ -234,6 +247,7 @@ std::string describePlan(const Plan &plan) {
     out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule));
   out << "\n";
   describeTimes(plan, out);
+  describeStaleness(plan, out);
   describeVerdict(plan, out);
   describeHints(plan, out);
   return out.str();

@@ -73,14 +73,16 @@ Schedule Planner::computeRows(int stages) const {
       throw Error(request.schedule + ": has " + std::to_string(rows.stages()) +
                   " stages, expected " + std::to_string(stages));
     int64_t microbatches = request.microbatches * rows.replicas(0);
-    if (!rows.asynchronous && rows.microbatches != microbatches)
+    if (rows.sumsMicrobatches() && rows.microbatches != microbatches)
       throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
                   " microbatches, expected " + std::to_string(microbatches));
     return rows;
   }
   const ScheduleKind &kind = findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
   std::vector<int> replicas = replicasOf(stages);
-  return kind.make(replicatedPipeline(replicas, request.microbatches * replicas[0]));
+  Pipeline pipeline = replicatedPipeline(replicas, request.microbatches * replicas[0]);
+  pipeline.verticalSync = request.verticalSync;
+  return kind.make(pipeline);
 }
 
 std::vector<int> Planner::replicasOf(int stages) const {
@@ -173,7 +175,8 @@ Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) co
   plan.schedule = completeSchedule(rows, plan.edges);
   plan.scheduleName = plan.schedule.name;
   int64_t inputReplicas = plan.schedule.replicas(0);
-  plan.microbatches = plan.schedule.asynchronous ? 1 : plan.schedule.microbatches / inputReplicas;
+  plan.microbatches =
+      plan.schedule.sumsMicrobatches() ? plan.schedule.microbatches / inputReplicas : 1;
   plan.minibatch = plan.microbatches * inputReplicas * plan.microbatchSize;
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
@@ -195,7 +198,7 @@ void Planner::describe(Planned &planned) const {
   plan.singleDeviceSecondsPerMinibatch = alone;
   plan.modelParallelSecondsPerMinibatch = modelParallelSeconds(plan, alone);
   plan.dataParallelSecondsPerMinibatch = dataParallelSeconds(
-      graph, plan.topology, plan.schedule.microbatches, plan.schedule.asynchronous);
+      graph, plan.topology, plan.schedule.microbatches, !plan.schedule.sumsMicrobatches());
   double shared = microbatches * work.microbatch / plan.topology.workersAtOnce();
   plan.boundSecondsPerMinibatch =
       std::max(shared, boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule));

@@ -61,7 +61,7 @@ std::vector<Row> boundsOf(const Plan &plan) {
 }
 
 const char *perWhat(const Plan &plan) {
-  return plan.schedule.asynchronous ? "per microbatch" : "per minibatch";
+  return plan.schedule.sumsMicrobatches() ? "per minibatch" : "per microbatch";
 }
 
 std::string headerCells(std::span<const char *const> names) {

@@ -85,7 +85,7 @@ void Page::cards() {
   text += "<dl class=\"cards\">\n";
   double seconds = plan.secondsPerMinibatch;
   bool samples = plan.microbatchSize > 0 && seconds > 0;
-  card(plan.schedule.asynchronous ? "per microbatch" : "per minibatch", secondsText(seconds),
+  card(plan.schedule.sumsMicrobatches() ? "per minibatch" : "per microbatch", secondsText(seconds),
        samples ? "predicted: " + coordinate(static_cast<double>(plan.minibatch) / seconds) +
                      " samples per second"
                : "predicted");

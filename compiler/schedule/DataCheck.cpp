@@ -3,9 +3,12 @@
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/RunCounts.h"
+#include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Strict.h"
 #include "compiler/schedule/Text.h"
+#include "compiler/schedule/Versions.h"
 
 #include <algorithm>
 #include <set>
@@ -21,7 +24,7 @@ struct Occupant {
   int64_t microbatch = -1;
   std::set<Phase> done;
   std::set<int> received, produced, sent; ///< edges
-  int64_t version = 0;                    ///< that the forward pass read
+  int64_t version = 0;                    ///< that it reads
 };
 
 struct StageState {
@@ -45,12 +48,12 @@ private:
   void compute(int rank, const Step &step);
   void findInputs(int rank, const Step &step, const Occupant &self) const;
   void forward(int rank, const Step &step, Occupant &self);
+  void requireKept(int rank, const Step &step, const Occupant &self) const;
   void backward(int rank, const Step &step, const Occupant &self);
   void checkGradients(int rank, const Step &step);
   void reduceGradients(int rank, const Step &step);
   void sumOverRanks(int rank, const Step &step);
   void update(int rank, const Step &step);
-  void checkEnd() const;
 
   StageState &stateOf(int rank, int stage) { return stages[stage][replicas[rank][stage]]; }
   const StageState &stateOf(int rank, int stage) const {
@@ -68,7 +71,6 @@ private:
   UnrolledRows rows;
   std::vector<int64_t> roundStarts;
   std::vector<bool> split;
-  std::vector<int64_t> ahead;
   std::vector<std::vector<int>> replicas;                    ///< by rank and stage
   std::vector<std::vector<StageState>> stages;               ///< by stage and replica
   std::map<std::pair<int, int>, std::vector<Step>> messages; ///< on their way, by ranks
@@ -76,8 +78,7 @@ private:
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
     : schedule(schedule), edges(edges), rounds(std::move(counts)), rows(unroll(schedule, rounds)),
-      split(findSplitStages(schedule)), ahead(forwardsAhead(schedule.ranksOfStage, true)),
-      replicas(schedule.ranks.size()), stages(schedule.stages()) {
+      split(findSplitStages(schedule)), replicas(schedule.ranks.size()), stages(schedule.stages()) {
   checkTables();
   for (size_t rank = 0; rank < replicas.size(); ++rank)
     for (int stage = 0; stage < schedule.stages(); ++stage)
@@ -198,20 +199,37 @@ void Replay::findInputs(int rank, const Step &step, const Occupant &self) const 
 }
 
 int64_t Replay::dueVersion(const Task &task) const {
-  if (!schedule.asynchronous)
-    return task.microbatch / schedule.microbatches;
   int64_t drained = *std::prev(std::ranges::upper_bound(roundStarts, task.microbatch));
-  int64_t turns = schedule.replicas(task.stage);
-  return std::max(drained / turns, task.microbatch / turns - ahead[task.stage]);
+  return versionRead(schedule, task.stage, task.microbatch, drained);
 }
 
+/// With stashing the rows have to make the rule true: the newest version is the one that it says.
+/// So they have at stage 0 under vertical sync; else the version is chosen by number.
 void Replay::forward(int rank, const Step &step, Occupant &self) {
   const StageState &stage = stateOf(rank, step.task.stage);
-  self.version = stage.version;
-  if (stage.version != dueVersion(step.task))
+  bool chosen = schedule.weightRule == WeightRule::previous ||
+                (schedule.weightRule == WeightRule::atEntry && step.task.stage > 0);
+  self.version = chosen ? dueVersion(step.task) : stage.version;
+  if (self.version != dueVersion(step.task))
     refuse(rank, step,
-           "reads weight version " + text(stage.version) + ", the update rule says version " +
+           "reads weight version " + text(self.version) + ", the update rule says version " +
                text(dueVersion(step.task)));
+  if (self.version > stage.version)
+    refuse(rank, step,
+           "reads weight version " + text(self.version) + ", but " + text(stage.version) +
+               " is the latest");
+  requireKept(rank, step, self);
+}
+
+void Replay::requireKept(int rank, const Step &step, const Occupant &self) const {
+  int64_t latest = stateOf(rank, step.task.stage).version;
+  int kept = schedule.versions[step.task.stage];
+  if (latest - self.version >= kept)
+    refuse(
+        rank, step,
+        "weight version " + text(self.version) + ", which " +
+            (step.task.phase == Phase::forward ? "the update rule says" : "its forward pass read") +
+            ", is overwritten; " + text(kept) + " are kept and " + text(latest) + " is the latest");
 }
 
 void Replay::backward(int rank, const Step &step, const Occupant &self) {
@@ -220,12 +238,7 @@ void Replay::backward(int rank, const Step &step, const Occupant &self) {
     refuse(rank, step, "its forward pass has not run");
   if (step.task.phase == Phase::backwardWeight && !self.done.contains(Phase::backwardInput))
     refuse(rank, step, "its input gradient has not run");
-  if (stage.version - self.version >= schedule.versions[step.task.stage])
-    refuse(rank, step,
-           "weight version " + text(self.version) +
-               ", which its forward pass read, is overwritten; " +
-               text(schedule.versions[step.task.stage]) + " are kept and " + text(stage.version) +
-               " is the latest");
+  requireKept(rank, step, self);
   if (std::string wrong = stage.sums.add(step.task.phase, step.task.microbatch); !wrong.empty())
     refuse(rank, step, wrong);
 }
@@ -259,14 +272,20 @@ void Replay::reduceGradients(int rank, const Step &step) {
   stage.sums.overReplicas = true;
 }
 
+/// Comes once per update, when every stage has all of its gradients: what stages tell each other
+/// there, gradients of tied weights, is complete and told once.
 void Replay::sumOverRanks(int rank, const Step &step) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     if (replicas[rank][stage] < 0)
       continue;
     StageState &state = stateOf(rank, stage);
+    int64_t last = (state.version + 1) * microbatchesPerUpdate(schedule, stage) - 1;
+    checkGradients(rank, runStep(stage, Phase::update, last));
     if (schedule.replicas(stage) > 1 && !state.sums.overReplicas)
       refuse(rank, step,
              "the gradients of the replicas of stage " + text(stage) + " are not summed yet");
+    if (state.sums.overRanks)
+      refuse(rank, step, "the ranks sum twice for one update");
     state.sums.overRanks = true;
   }
 }
@@ -319,36 +338,6 @@ void Replay::end(int rank, const Action &action) {
   }
 }
 
-/// Nothing may be left over: every stage has run every microbatch and made every update.
-void Replay::checkEnd() const {
-  std::vector<std::map<Phase, int64_t>> runs(stages.size());
-  for (const auto &actions : rows.ranks)
-    for (const Action &action : actions)
-      if (action.steps[0].kind == StepKind::run)
-        ++runs[action.steps[0].task.stage][action.steps[0].task.phase];
-  auto expect = [&](size_t stage, Phase phase, int64_t count) {
-    auto found = runs[stage].find(phase);
-    int64_t times = found == runs[stage].end() ? 0 : found->second;
-    if (times != count)
-      throw Error("schedule " + schedule.name + ": phase " + letter(phase) + " of stage " +
-                  text(stage) + " runs " + text(times) + " times for " + text(rows.microbatches) +
-                  " microbatches, expected " + text(count) + "\n" +
-                  drawGrid(schedule, edges, schedule.asynchronous ? rounds[0] : 1));
-  };
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    if (runs[stage].contains(Phase::evaluate)) {
-      expect(stage, Phase::evaluate, rows.microbatches);
-      continue;
-    }
-    expect(stage, Phase::forward, rows.microbatches);
-    expect(stage, Phase::backward, split[stage] ? 0 : rows.microbatches);
-    expect(stage, Phase::backwardInput, split[stage] ? rows.microbatches : 0);
-    expect(stage, Phase::backwardWeight, split[stage] ? rows.microbatches : 0);
-    int64_t updates = rows.microbatches / microbatchesPerUpdate(schedule, static_cast<int>(stage));
-    expect(stage, Phase::update, updates * schedule.replicas(static_cast<int>(stage)));
-  }
-}
-
 void Replay::run() {
   StrictPlay play(rows);
   std::vector<size_t> begun(rows.ranks.size());
@@ -368,7 +357,7 @@ void Replay::run() {
   }
   if (!play.ended())
     throw Error("schedule " + schedule.name + " stands still; prove it free of deadlock first");
-  checkEnd();
+  checkRunCounts(schedule, edges, rows, schedule.asynchronous ? rounds[0] : 1);
 }
 
 } // namespace
@@ -384,7 +373,9 @@ void checkData(const Schedule &schedule, std::span<const Edge> edges) {
   for (int stage = 0; stage < schedule.stages(); ++stage) {
     auto slots = static_cast<int64_t>(schedule.slotTable[stage].size());
     int64_t perIteration = std::max<int64_t>(schedule.period / schedule.replicas(stage), 1);
-    int64_t turns = 2 * std::max<int64_t>({schedule.stages(), slots, schedule.versions[stage]}) + 2;
+    int64_t ofVersions = schedule.versions[stage] * microbatchesPerUpdate(schedule, stage) /
+                         schedule.replicas(stage);
+    int64_t turns = 2 * std::max<int64_t>({schedule.stages(), slots, ofVersions}) + 2;
     longest = std::max({longest, (turns + perIteration - 1) / perIteration, slots});
   }
   for (int64_t iterations = 0; iterations <= longest; ++iterations)

@@ -4,7 +4,8 @@
 
 namespace pdc {
 
-/// The rows of one replica of a stage, whose turn comes every `replicas` microbatches.
+/// The rows of one replica of a stage, whose turn comes every `replicas` microbatches. An update
+/// follows the last turn that it sums.
 static RankRows rowsOfReplica(const Schedule &schedule, int stage, int64_t replica, int64_t ahead,
                               int64_t drained) {
   RankRows rows;
@@ -14,7 +15,9 @@ static RankRows rowsOfReplica(const Schedule &schedule, int stage, int64_t repli
   };
   auto backward = [&](std::vector<Step> &part, int64_t turn) {
     part.push_back(runStep(stage, Phase::backward, turn * replicas + replica));
-    appendUpdate(part, schedule, stage, (turn + 1) * replicas - 1);
+    int64_t end = (turn + 1) * replicas;
+    if (end % microbatchesPerUpdate(schedule, stage) == 0)
+      appendUpdate(part, schedule, stage, end - 1);
   };
   for (int64_t turn = 0; turn < ahead; ++turn)
     forward(rows.warmUp, turn);
@@ -28,6 +31,28 @@ static RankRows rowsOfReplica(const Schedule &schedule, int stage, int64_t repli
     backward(rows.drain, turn);
   }
   return rows;
+}
+
+void fillAsynchronousRows(Schedule &schedule) {
+  std::vector<int64_t> ahead = forwardsAhead(schedule.ranksOfStage, true);
+  // Whole turns of every stage, and no fewer than the first has put into the pipeline.
+  int64_t inFlight = ahead[0] * schedule.replicas(0), period = schedule.period;
+  int64_t drained = (inFlight + period - 1) / period * period;
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    for (int64_t replica = 0; replica < schedule.replicas(stage); ++replica)
+      schedule.ranks[schedule.ranksOfStage[stage][replica]] =
+          rowsOfReplica(schedule, stage, replica, ahead[stage], drained);
+}
+
+Schedule emptyAsynchronousSchedule(std::string_view name, const Pipeline &pipeline) {
+  Schedule schedule = emptySchedule(name, pipeline);
+  int placed = apartPipeline(pipeline).ranks();
+  if (pipeline.ranks() != placed)
+    throw Error("schedule " + schedule.name + " places one stage on each rank, found " +
+                std::to_string(pipeline.stages) + " stages on " + std::to_string(pipeline.ranks()) +
+                " ranks; use 1f1b or gpipe");
+  schedule.asynchronous = true;
+  return schedule;
 }
 
 // 3 stages; warm-up | repeat ... | drain. An update follows each B:
@@ -45,24 +70,17 @@ static RankRows rowsOfReplica(const Schedule &schedule, int stage, int64_t repli
 //   rank 0  0F0 | 0F2 .   0B0 .   .   0F4 0B2 ...
 //   rank 1  0F1 | 0F3 .   .   .   0B1 0F5 .   .   0B3 ...
 //   rank 2  .   | 1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 ...
+//
+// Vertical sync runs the same rows. What changes is the version that a microbatch reads: with
+// stashing the newest of its stage, under vertical sync that of stage 0 at its entry, so that the
+// last stage keeps as many versions as the first.
 Schedule pipedream(const Pipeline &pipeline) {
-  Schedule schedule = emptySchedule("pipedream", pipeline);
-  int placed = apartPipeline(pipeline).ranks();
-  if (pipeline.ranks() != placed)
-    throw Error("schedule pipedream places one stage on each rank, found " +
-                std::to_string(pipeline.stages) + " stages on " + std::to_string(pipeline.ranks()) +
-                " ranks; use 1f1b or gpipe");
-  schedule.asynchronous = true;
+  Schedule schedule = emptyAsynchronousSchedule("pipedream", pipeline);
+  if (pipeline.verticalSync)
+    schedule.weightRule = WeightRule::atEntry;
   schedule.microbatches = 1;
   schedule.period = routingPeriod(schedule.ranksOfStage);
-  std::vector<int64_t> ahead = forwardsAhead(schedule.ranksOfStage, true);
-  // Whole turns of every stage, and no fewer than the first has put into the pipeline.
-  int64_t inFlight = ahead[0] * schedule.replicas(0), period = schedule.period;
-  int64_t drained = (inFlight + period - 1) / period * period;
-  for (int stage = 0; stage < pipeline.stages; ++stage)
-    for (int64_t replica = 0; replica < schedule.replicas(stage); ++replica)
-      schedule.ranks[schedule.ranksOfStage[stage][replica]] =
-          rowsOfReplica(schedule, stage, replica, ahead[stage], drained);
+  fillAsynchronousRows(schedule);
   return schedule;
 }
 

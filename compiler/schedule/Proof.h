@@ -42,14 +42,17 @@ void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges);
 ///   expects;
 /// - a slot is taken only when the microbatch in it has ended and its outputs are sent;
 /// - each backward pass reads the version its forward pass read, which is still kept;
-/// - the forward pass of microbatch t reads the version of the update rule: of a synchronous
-///   schedule that of its minibatch, of an asynchronous one max(d, t / r - w) at a stage of r
-///   replicas that runs w forward passes ahead (see forwardsAhead; without replicas p - 1 - s at
-///   stage s of p), d being its updates at the last drain;
+/// - the forward pass of microbatch t reads the version of the update rule, which is still kept: of
+///   a synchronous schedule that of its minibatch, of an asynchronous one max(d, t / r - w) at a
+///   stage of r replicas that runs w forward passes ahead (see forwardsAhead; without replicas
+///   p - 1 - s at stage s of p), d being its updates at the last drain; under vertical sync w is
+///   that of stage 0 at every stage, and the version is the newest that stage 0 has at that time;
+///   where an update sums m microbatches (2BW) it is max(d, t / m - 1);
 /// - each update has summed the gradients of every microbatch of its minibatch once, ascending on
 ///   each replica; of both halves of the backward pass, where they run apart;
 /// - replicas sum their gradients once per update, when each has all of its own, before the sums
-///   over all ranks.
+///   over all ranks, which come once per update, when every stage has all of its gradients: so
+///   those of tied weights are reduced once.
 void checkData(const Schedule &schedule, std::span<const Edge> edges);
 
 } // namespace pdc

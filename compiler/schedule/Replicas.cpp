@@ -46,7 +46,7 @@ int replicaOn(const Schedule &schedule, int stage, int rank) {
 }
 
 int64_t microbatchesPerUpdate(const Schedule &schedule, int stage) {
-  return schedule.asynchronous ? schedule.replicas(stage) : schedule.microbatches;
+  return schedule.sumsMicrobatches() ? schedule.microbatches : schedule.replicas(stage);
 }
 
 } // namespace pdc

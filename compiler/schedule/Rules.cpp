@@ -24,6 +24,9 @@ private:
     refuse("rank " + std::to_string(rank) + ", step " + toString(step) + ": " + text);
   }
   void checkShape() const;
+  void checkEqualReplicas() const;
+  void checkSums() const;
+  void checkWeightRule() const;
   void checkStep(int rank, const Step &step);
   void checkTask(int rank, const Step &step) const;
   void checkPlace(int rank, const Step &step) const;
@@ -75,6 +78,46 @@ void RowRules::checkShape() const {
   for (const RankRows &rows : schedule.ranks)
     if (!schedule.asynchronous && (!rows.repeat.empty() || !rows.drain.empty()))
       refuse("a synchronous schedule neither repeats nor drains");
+  checkWeightRule();
+}
+
+/// Under vertical sync an update has to mean the same at every stage: that of as many microbatches.
+void RowRules::checkEqualReplicas() const {
+  std::string found;
+  bool equal = true;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    equal = equal && schedule.replicas(stage) == schedule.replicas(0);
+    found += (stage ? "-" : "") + std::to_string(schedule.replicas(stage));
+  }
+  if (!equal)
+    refuse("vertical sync needs as many replicas of every stage, found " + found +
+           "; give all stages as many, or leave vertical sync out");
+}
+
+/// With two versions the microbatches in flight behind an update must all belong to the next one.
+void RowRules::checkSums() const {
+  std::vector<int64_t> ahead = forwardsAhead(schedule.ranksOfStage, true);
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    int64_t replicas = schedule.replicas(stage), least = (ahead[stage] + 1) * replicas;
+    if (schedule.microbatches % replicas != 0)
+      refuse("an update sums " + std::to_string(schedule.microbatches) +
+             " microbatches, which the " + std::to_string(replicas) + " replicas of stage " +
+             std::to_string(stage) + " cannot share equally; choose a multiple");
+    if (schedule.microbatches < least)
+      refuse("an update sums " + std::to_string(schedule.microbatches) +
+             " microbatches, but stage " + std::to_string(stage) + " has " + std::to_string(least) +
+             " in flight; expected at least as many, as in --microbatches " +
+             std::to_string((least + schedule.replicas(0) - 1) / schedule.replicas(0)));
+  }
+}
+
+void RowRules::checkWeightRule() const {
+  if (!schedule.asynchronous && schedule.weightRule != WeightRule::stashed)
+    refuse("a synchronous schedule has one version of the weights, found a rule for several");
+  if (schedule.weightRule == WeightRule::atEntry)
+    checkEqualReplicas();
+  if (schedule.weightRule == WeightRule::previous)
+    checkSums();
 }
 
 void RowRules::checkTask(int rank, const Step &step) const {

@@ -71,11 +71,20 @@ struct RankRows {
   std::vector<Step> drain;
 };
 
+/// Which version of its weights a stage of an asynchronous schedule gives to a microbatch; see
+/// versionRead in Versions.h.
+enum class WeightRule : uint8_t {
+  stashed,  ///< the newest when its forward pass begins, kept for its backward pass
+  atEntry,  ///< vertical sync: the newest that stage 0 had when it entered, the same at every stage
+  previous, ///< 2BW: the one before that which the microbatches before its update make
+};
+
 struct Schedule {
   std::string name;
   bool asynchronous = false;
-  /// Synchronous: microbatches per update of the whole model. Asynchronous: 1; a stage updates
-  /// behind each microbatch of all of its replicas.
+  WeightRule weightRule = WeightRule::stashed;
+  /// Microbatches per update of the whole model. 1 in an asynchronous schedule that does not sum
+  /// them: there a stage updates behind each microbatch of all of its replicas.
   int64_t microbatches = 1;
   /// Microbatches that one iteration of `repeat` advances (asynchronous only).
   int64_t period = 0;
@@ -91,6 +100,8 @@ struct Schedule {
   /// Per stage: weight versions alive at once.
   std::vector<int> versions;
 
+  /// Whether updates sum `microbatches` of them, the same at all stages.
+  bool sumsMicrobatches() const { return !asynchronous || weightRule == WeightRule::previous; }
   int stages() const { return static_cast<int>(ranksOfStage.size()); }
   int64_t replicas(int stage) const { return static_cast<int64_t>(ranksOfStage[stage].size()); }
   int rankOf(int stage, int64_t microbatch) const {

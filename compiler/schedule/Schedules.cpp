@@ -11,14 +11,17 @@
 namespace pdc {
 
 static constexpr ScheduleKind kinds[] = {
-    {"gpipe", "all forward passes, then all backward passes, then the update", true, gpipe},
-    {"1f1b", "one forward, one backward; the pipeline empties at each update", true, oneFOneB},
+    {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe},
+    {"1f1b", "one forward, one backward; the pipeline empties at each update", true, true,
+     oneFOneB},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
-     pipedream},
+     false, pipedream},
+    {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
+     false, true, twoVersions},
     {"zb-h1", "1f1b with weight gradients apart, in the bubble; as many activations as 1f1b", true,
-     zeroBubbleH1},
+     true, zeroBubbleH1},
     {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
-     true, zeroBubbleH2},
+     true, true, zeroBubbleH2},
 };
 
 std::span<const ScheduleKind> schedules() { return kinds; }

@@ -14,9 +14,11 @@ struct Pipeline {
   int stages = 1;
   /// As in Schedule: the replicas of each stage; several stages may share their ranks.
   std::vector<std::vector<int>> ranksOfStage;
-  /// Microbatches per update of the whole model, all replicas together (asynchronous schedules
-  /// ignore it: a stage updates behind each microbatch of every replica).
+  /// Microbatches per update of the whole model, all replicas together (pipedream ignores it: a
+  /// stage updates behind each microbatch of every replica).
   int64_t microbatches = 1;
+  /// pipedream: every stage gives a microbatch the version that stood at stage 0 when it entered.
+  bool verticalSync = false;
 
   int ranks() const;
   std::vector<int> stagesOfRank(int rank) const;
@@ -31,6 +33,7 @@ Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches)
 Schedule gpipe(const Pipeline &pipeline);
 Schedule oneFOneB(const Pipeline &pipeline);
 Schedule pipedream(const Pipeline &pipeline);
+Schedule twoVersions(const Pipeline &pipeline);
 Schedule zeroBubbleH1(const Pipeline &pipeline);
 Schedule zeroBubbleH2(const Pipeline &pipeline);
 
@@ -41,6 +44,7 @@ struct ScheduleKind {
   std::string_view name;
   std::string_view text;
   bool synchronous;
+  bool sumsMicrobatches; ///< updates are those of several microbatches
   Schedule (*make)(const Pipeline &);
 };
 
@@ -71,6 +75,13 @@ Pipeline apartPipeline(const Pipeline &pipeline);
 
 /// A schedule without rows for the pipeline.
 Schedule emptySchedule(std::string_view name, const Pipeline &pipeline);
+
+/// The same for an asynchronous schedule, each of whose ranks has one stage.
+Schedule emptyAsynchronousSchedule(std::string_view name, const Pipeline &pipeline);
+
+/// One forward, one backward pass on each replica, as far ahead as forwardsAhead says, in the
+/// period of the schedule, which is whole updates and turns of all stages.
+void fillAsynchronousRows(Schedule &schedule);
 
 Step runStep(int stage, Phase phase, int64_t microbatch);
 

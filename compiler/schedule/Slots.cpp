@@ -1,9 +1,11 @@
 #include "compiler/schedule/Slots.h"
 
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/Versions.h"
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace pdc {
 
@@ -126,30 +128,51 @@ void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
   }
 }
 
+namespace {
+
+/// The versions of a stage that one of its replicas still needs.
+struct KeptVersions {
+  int64_t updates = 0;
+  std::map<int64_t, int64_t> held; ///< by microbatch that has not ended
+  std::optional<int64_t> next;     ///< of the replica's next microbatch, where it is older
+
+  int64_t count() const {
+    int64_t oldest = std::min(updates, next.value_or(updates));
+    for (const auto &[microbatch, version] : held)
+      oldest = std::min(oldest, version);
+    return updates - oldest + 1;
+  }
+};
+
+} // namespace
+
 void assignVersions(Schedule &schedule) {
   schedule.versions.assign(schedule.stages(), 1);
   if (!schedule.asynchronous)
     return;
   std::vector<int64_t> rounds = {iterationsToSettle(schedule)};
   for (const auto &actions : unroll(schedule, rounds).ranks) {
-    std::vector<int64_t> updates(schedule.stages());
-    std::vector<std::map<int64_t, int64_t>> held(schedule.stages());
+    std::vector<KeptVersions> kept(schedule.stages());
     for (const Action &action : actions) {
       const Step &step = action.steps[0];
       int stage = step.task.stage;
+      int64_t microbatch = step.task.microbatch;
+      KeptVersions &own = kept[stage];
       if (step.kind != StepKind::run)
         continue;
-      if (step.task.phase == Phase::forward)
-        held[stage][step.task.microbatch] = updates[stage];
+      auto read = [&](int64_t of) { return versionRead(schedule, stage, of, 0); };
+      bool stashed = schedule.weightRule == WeightRule::stashed;
+      if (step.task.phase == Phase::forward) {
+        own.held[microbatch] = stashed ? own.updates : read(microbatch);
+        if (!stashed)
+          own.next = read(microbatch + schedule.replicas(stage));
+      }
       if (step.task.phase == Phase::backward || step.task.phase == Phase::backwardWeight)
-        held[stage].erase(step.task.microbatch);
+        own.held.erase(microbatch);
       if (step.task.phase != Phase::update)
         continue;
-      int64_t oldest = ++updates[stage];
-      for (const auto &[microbatch, version] : held[stage])
-        oldest = std::min(oldest, version);
-      schedule.versions[stage] =
-          std::max(schedule.versions[stage], static_cast<int>(updates[stage] - oldest + 1));
+      ++own.updates;
+      schedule.versions[stage] = std::max(schedule.versions[stage], static_cast<int>(own.count()));
     }
   }
 }

@@ -20,6 +20,10 @@ std::string toString(const Step &step) {
          std::to_string(step.edge);
 }
 
+/// Stashing goes without saying.
+static constexpr std::pair<WeightRule, std::string_view> ruleWords[] = {
+    {WeightRule::atEntry, "at-entry"}, {WeightRule::previous, "previous"}};
+
 static void printPart(std::ostream &out, size_t rank, const char *part,
                       const std::vector<Step> &rows) {
   if (rows.empty())
@@ -35,6 +39,9 @@ std::string printSchedule(const Schedule &schedule) {
   out << "schedule " << schedule.name << "\n";
   if (schedule.asynchronous)
     out << "asynchronous\nperiod " << schedule.period << "\n";
+  for (auto [rule, word] : ruleWords)
+    if (schedule.weightRule == rule)
+      out << "weights " << word << "\n";
   out << "microbatches " << schedule.microbatches << "\nstages";
   for (const std::vector<int> &ranks : schedule.ranksOfStage)
     for (size_t i = 0; i < ranks.size(); ++i)
@@ -68,6 +75,7 @@ private:
   void parseRank(std::istringstream &words);
   std::vector<int> parseRanks(const std::string &word);
   int64_t number(const std::string &word, int64_t least, int64_t most) const;
+  WeightRule parseRule(const std::string &word) const;
   Step step(std::string_view word) const;
   Task task(std::string_view &word) const;
   int64_t leading(std::string_view &word, const std::string &what) const;
@@ -169,6 +177,13 @@ std::vector<int> Parser::parseRanks(const std::string &word) {
   return ranks;
 }
 
+WeightRule Parser::parseRule(const std::string &word) const {
+  auto known = std::ranges::find(ruleWords, word, &std::pair<WeightRule, std::string_view>::second);
+  if (known == std::end(ruleWords))
+    refuse("expected 'weights at-entry' or 'weights previous', found 'weights " + word + "'");
+  return known->first;
+}
+
 void Parser::parseLine(const std::string &text) {
   std::istringstream words(text);
   std::string word;
@@ -180,6 +195,8 @@ void Parser::parseLine(const std::string &text) {
     words >> schedule.name;
   else if (word == "asynchronous")
     schedule.asynchronous = true;
+  else if (word == "weights" && words >> word)
+    schedule.weightRule = parseRule(word);
   else if (word == "microbatches" && words >> word)
     schedule.microbatches = number(word, 1, INT32_MAX);
   else if (word == "period" && words >> word)
@@ -188,8 +205,9 @@ void Parser::parseLine(const std::string &text) {
     while (words >> word)
       schedule.ranksOfStage.push_back(parseRanks(word));
   } else
-    refuse("expected schedule, asynchronous, microbatches, period, stages or rank, found '" + word +
-           "'");
+    refuse(
+        "expected schedule, asynchronous, weights, microbatches, period, stages or rank, found '" +
+        word + "'");
 }
 
 Schedule Parser::parse(std::string_view text) {

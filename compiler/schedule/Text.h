@@ -12,9 +12,10 @@ namespace pdc {
 std::string toString(const Step &step);
 
 /// A schedule as a file. Lines: `schedule NAME`, `asynchronous` (where it is), `microbatches M`,
-/// `period K` (asynchronous), `stages R R R` (the rank of each stage, or its replicas' as in
-/// `0,1`), and per rank `rank N: STEPS`, `rank N repeat: STEPS`, `rank N drain: STEPS`. '#' behind
-/// a space begins a comment. Without a name it is called "rows".
+/// `period K` (asynchronous), `weights at-entry` (vertical sync) or `weights previous` (2BW),
+/// `stages R R R` (the rank of each stage, or its replicas' as in `0,1`), and per rank `rank N:
+/// STEPS`, `rank N repeat: STEPS`, `rank N drain: STEPS`. '#' behind a space begins a comment.
+/// Without a name it is called "rows".
 std::string printSchedule(const Schedule &schedule);
 
 /// Reads what `printSchedule` writes; `file` is for errors, which name the line.

@@ -255,7 +255,8 @@ double simulatedSecondsPerMinibatch(const Plan &plan) {
   // The difference of two runs of equal warm-up and drain is steady state alone.
   int64_t settle = microbatchesToSettle(plan);
   double few = simulate(plan, settle).seconds, many = simulate(plan, 2 * settle).seconds;
-  return (many - few) / static_cast<double>(settle);
+  return (many - few) / static_cast<double>(settle) *
+         static_cast<double>(plan.schedule.microbatches);
 }
 
 /// The slots that a stage's memory was planned for.

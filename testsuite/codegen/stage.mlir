@@ -310,6 +310,7 @@ module {
 // CHECK-NEXT:      .exact = false,
 // CHECK-NEXT:      .threads = 1,
 // CHECK-NEXT:      .microbatches = 2,
+// CHECK-NEXT:      .versionLag = -1,
 // CHECK-NEXT:      .microbatchSize = 4,
 // CHECK-NEXT:      .arenaBytes = 4096,
 // CHECK-NEXT:      .fixedRegion = kFixed,

@@ -76,9 +76,9 @@ def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
 @on_host
 @pytest.mark.parametrize("network,stages", [("gpt2", 2)])
 def test_transformers_train_like_the_processor(network, stages, models, tmp_path):
-    """Embeddings, attention, layer normalisation and Adam."""
+    """Embeddings, attention, layer normalisation and Adam; a weight that both stages hold."""
     options = ["--minibatch", 4, "--microbatches", 2, "--optimizer", "adamw,lr=1e-3,weight_decay=0.1"]
-    model = models(network, *transformers.options(network, 2))
+    model = models(network)
     _, data = transformers.draw(network, tmp_path, 1, count=4)
     expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options), tmp_path / "expected", data=data,
                               steps=2)

@@ -1,9 +1,9 @@
-"""pipedream against the letter of its update rule.
+"""pipedream against the letter of its update rule, with stashing and with vertical sync.
 
 The reference knows no schedule: microbatch t at a stage of r replicas uses the weights of version
 max(d, t div r - w), d being the update count at the last drain (0 here) and w = 0 for the last stage, else
 ceil(((w' + 1) r' + r + r' - 2 gcd(r, r')) / r) of the stage behind it; without replicas p - 1 - s at stage s of
-p. An update takes the mean over the r microbatches of its turn, added in their order. Gradients come from the
+p. Under vertical sync every stage has the w of stage 0. An update takes the mean over the r microbatches of its turn, added in their order. Gradients come from the
 same kernels on one stage: a step of momentum from an empty buffer leaves exactly the gradient there. The update
 itself is two float32 operations, done by numpy. Running statistics are those of each replica, in the order of
 its rows (a forward pass, then the update of the turn that is w behind it), averaged at each update.
@@ -27,13 +27,13 @@ STEPS = 7
 class OneStage:
     """The gradient of microbatch t at given weights, by the unsplit program."""
 
-    def __init__(self, model, work, data, size):
+    def __init__(self, model, work, data, size, steps):
         self.work, self.data, self.runs = work, data, 0
         self.project = pipeline.compile_model(
             model, work / "one", "--exact", "--schedule", "pipedream", "--minibatch", size, "--microbatches", 1,
             "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}")
         # One checkpoint per step, for its step number and sample cursor only.
-        self.template = pipeline.train(self.project, work / "template", "--save-every", 1, data=data, steps=STEPS)
+        self.template = pipeline.train(self.project, work / "template", "--save-every", 1, data=data, steps=steps)
 
     def gradients(self, step, weights):
         self.runs += 1
@@ -94,35 +94,39 @@ class Statistics:
             self.averaged += 1
 
 
-@pytest.fixture(scope="module")
-def references(models, tmp_path_factory):
+def make_references(models, tmp_path_factory, steps):
+    """A OneStage of each network, with data for so many microbatches."""
     made = {}
 
     def make(network):
         if network not in made:
             shape, size = NETWORKS[network]
             work = tmp_path_factory.mktemp(network)
-            images, labels = pipeline.draw_images(work, size * STEPS, shape, 10)
-            made[network] = OneStage(models(network), work, [f"input={images}", f"labels={labels}"], size)
+            images, labels = pipeline.draw_images(work, size * steps, shape, 10)
+            made[network] = OneStage(models(network), work, [f"input={images}", f"labels={labels}"], size, steps)
         return made[network]
 
     return make
 
 
-@pytest.mark.parametrize("network,replicas", [
-    ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
-    ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1])])
-def test_update_rule(network, replicas, models, references, tmp_path):
+@pytest.fixture(scope="module")
+def references(models, tmp_path_factory):
+    return make_references(models, tmp_path_factory, STEPS)
+
+
+def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local"):
     size = NETWORKS[network][1]
     one, model = references(network), models(network)
     data = one.data
     split = pipeline.compile_model(
         model, tmp_path / "split", "--exact", "--schedule", "pipedream", "--minibatch", size * replicas[0],
         "--microbatches", 1, "--stages", "-".join(map(str, replicas)),
-        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=sum(replicas))
-    result = pipeline.train(split, tmp_path / "split-run", data=data, steps=STEPS)
+        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", *(["--vertical-sync"] if vertical else []),
+        workers=sum(replicas))
+    result = pipeline.train(split, tmp_path / "split-run", data=data, steps=STEPS, transport=transport)
     owner = pipeline.stage_of_weights(split, result.checkpoint)
     ahead = forwards_ahead(replicas)
+    lag = [ahead[0] if vertical else own for own in ahead]
 
     first = safetensors.load(split / "weights.safetensors")
     trained = [name for name in owner if f"{name}/momentum" in owner]
@@ -134,7 +138,7 @@ def test_update_rule(network, replicas, models, references, tmp_path):
                               if name in first and name not in trained and owner[name] == stage},
                              replicas[stage], ahead[stage]) for stage in range(len(replicas))]
     for t in range(STEPS):
-        used = {name: versions[name][max(0, t // replicas[owner[name]] - ahead[owner[name]])] for name in trained}
+        used = {name: versions[name][max(0, t // replicas[owner[name]] - lag[owner[name]])] for name in trained}
         before = [stage.before(t) for stage in statistics]
         after, loss = one.gradients(t, used | {name: value for state in before for name, value in state.items()})
         assert loss == result.losses[t], f"loss of microbatch {t}"
@@ -157,3 +161,34 @@ def test_update_rule(network, replicas, models, references, tmp_path):
         stage.average(-(-STEPS // count))
         for name, value in stage.states[0].items():
             assert numpy.array_equal(weights[name], value), name
+
+@pytest.mark.parametrize("network,replicas", [
+    ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
+    ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1])])
+def test_update_rule(network, replicas, models, references, tmp_path):
+    check_update_rule(network, replicas, models, references, tmp_path)
+
+
+@pytest.mark.parametrize("network,replicas,transport", [
+    ("mlp", [1], "local"), ("mlp", [1, 1], "local"), ("fashion", [1, 1, 1], "local"), ("lenet5", [1, 1, 1, 1], "mpi"),
+    ("lenet5", [2, 2], "local"), ("lenet5", [1, 1, 1], "mpi"), ("fashion", [1, 1, 1, 1], "local"),
+    ("fashion", [2, 2, 2], "mpi")])
+def test_vertical_sync(network, replicas, transport, models, references, tmp_path):
+    check_update_rule(network, replicas, models, references, tmp_path, True, transport)
+    stages = json.loads((tmp_path / "split" / "plan.json").read_text())["stages"]
+    assert [stage["weight_versions"] for stage in stages] == [len(replicas)] * len(replicas)
+
+
+def test_microbatch_without_weight(models, tmp_path):
+    """A microbatch whose labels are all ignored (a loss weight of 0) has a gradient of 0, in every stage."""
+    size = NETWORKS["mlp"][1]
+    images, labels = pipeline.draw_images(tmp_path, 2 * size, NETWORKS["mlp"][0], 10)
+    numpy.save(labels, numpy.where(numpy.arange(2 * size) < size, numpy.load(labels), -100))
+    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--schedule", "pipedream", "--minibatch", size,
+                                     "--optimizer", "sgd,lr=0.1", workers=2)
+    runs = [pipeline.train(project, tmp_path / f"steps-{steps}", "--order", "file", data=[f"input={images}", f"labels={labels}"],
+                           steps=steps) for steps in (1, 2)]
+    assert runs[1].losses == [runs[0].losses[0], 0]
+    first, second = (result.weights() for result in runs)
+    for name, value in first.items():
+        assert numpy.array_equal(second[name], value), name

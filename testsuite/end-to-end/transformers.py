@@ -31,15 +31,9 @@ CLASSES = {"gpt2": "GPT2", "bert": "Bert", "vit": "VisionTransformer"}
 DRAWN = {"gpt2": gpt2, "bert": bert, "vit": vit}
 
 
-def options(network, stages):
-    """A weight lives in one stage: embeddings that are the output matrix too need the whole network there."""
-    return ["--untied"] if stages > 1 and network != "vit" else []
-
-
-def build(network, stages):
+def build(network):
     torch.manual_seed(1)
-    tied = {"tied": False} if options(network, stages) else {}
-    return getattr(importlib.import_module(network), CLASSES[network])(**tied).train()
+    return getattr(importlib.import_module(network), CLASSES[network])().train()
 
 
 def loss_of(network, net, inputs):

@@ -1,5 +1,7 @@
 #include "compiler/interpreter/Interpreter.h"
 #include "compiler/ir/Pdc.h"
+#include "compiler/plan/Files.h"
+#include "compiler/schedule/Schedules.h"
 #include "passes/Passes.h"
 #include "passes/Pipelines.h"
 
@@ -32,9 +34,11 @@ protected:
     return copy;
   }
 
-  Module differentiated(bool asynchronous) {
-    Module module = mlir::parseSourceFile<mlir::ModuleOp>(
-        PDC_SOURCE_DIR "/testsuite/interpreter/levels.mlir", &context);
+  Module differentiated(bool asynchronous, bool tied = false) {
+    std::string text = readTextFile(PDC_SOURCE_DIR "/testsuite/interpreter/levels.mlir");
+    if (tied)
+      tie(text);
+    Module module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     EXPECT_TRUE(module);
     if (asynchronous)
       (*module)->setAttr("pdc.asynchronous", mlir::UnitAttr::get(&context));
@@ -45,6 +49,20 @@ protected:
       options.optimizer = "momentum,lr=0.1,weight_decay=0.01";
       passes.addPass(createAppendOptimizer(options));
     });
+  }
+
+  /// The second convolution once more behind itself, with the same weight.
+  static void tie(std::string &text) {
+    auto insert = [&](const std::string &before, const std::string &reader,
+                      const std::string &read) {
+      size_t at = text.find(before);
+      ASSERT_NE(at, std::string::npos);
+      text.replace(text.find(reader, at), reader.size(), read);
+      text.insert(at, "  %t = pdc.node \"Conv\" \"c3\"(%r2, %w2) {pads = array<i64: 1, 1, 1, 1>} : "
+                      "(tensor<*xf32>, tensor<4x4x3x3xf32>) -> tensor<*xf32>\n");
+    };
+    insert("  %rand = pdc.read", "(%r2, %rand)", "(%t, %rand)");
+    insert("  %g = pdc.node \"GlobalAveragePool\" \"gap\"(%r2)", "(%r2)", "(%t)");
   }
 
   Module units(mlir::ModuleOp module) {
@@ -88,6 +106,36 @@ protected:
     EXPECT_TRUE(computesTheSame(before, after, 1e-9, difference)) << what << ": " << difference;
   }
 
+  /// After so many updates that every version has been used.
+  void expectSameLater(mlir::ModuleOp one, mlir::ModuleOp other) {
+    InterpreterInput input;
+    input.updates = 9;
+    std::map<std::string, Tensor> first = interpret(one, input), second = interpret(other, input);
+    ASSERT_EQ(first.size(), second.size());
+    for (const auto &[name, value] : first)
+      // A metric is of as many microbatches as its stage runs ahead.
+      for (size_t i = 0; i < value.data.size() && !name.starts_with("pdc."); ++i)
+        EXPECT_NEAR(value.data[i], second.at(name).data[i], 1e-9) << name;
+  }
+
+  void expectLevelsOf(mlir::ModuleOp graph, mlir::ModuleOp formed) {
+    for (int stages : {1, 2, 3, 4, 5})
+      for (const char *schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
+        for (int64_t microbatches : {1, 2, 5}) {
+          SCOPED_TRACE(std::string(schedule) + ", stages " + std::to_string(stages) +
+                       ", microbatches " + std::to_string(microbatches));
+          auto chosen = plan(formed, stages, schedule, microbatches);
+          auto level = [&](mlir::ModuleOp module, auto build) {
+            return run(module, [&](mlir::OpPassManager &passes) { build(passes, chosen); });
+          };
+          Module cut = level(formed, buildCutPipeline);
+          expectSame(graph, *cut, "cut");
+          Module staged = level(*cut, buildStagedPipeline);
+          expectSame(graph, *staged, "staged");
+          expectSame(graph, *level(*staged, buildScheduledPipeline), "scheduled");
+        }
+  }
+
   mlir::MLIRContext context;
   std::mt19937 draw;
 };
@@ -100,22 +148,10 @@ TEST_F(Levels, UnitsComputeTheGraph) {
 }
 
 TEST_F(Levels, StagesAndRowsComputeTheGraph) {
-  Module graph = differentiated(false), formed = units(*graph);
-  for (int stages : {1, 2, 3, 4, 5})
-    for (const char *schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
-      for (int64_t microbatches : {1, 2, 5}) {
-        SCOPED_TRACE(std::string(schedule) + ", stages " + std::to_string(stages) +
-                     ", microbatches " + std::to_string(microbatches));
-        auto chosen = plan(*formed, stages, schedule, microbatches);
-        auto level = [&](mlir::ModuleOp module, auto build) {
-          return run(module, [&](mlir::OpPassManager &passes) { build(passes, chosen); });
-        };
-        Module cut = level(*formed, buildCutPipeline);
-        expectSame(*graph, *cut, "cut");
-        Module staged = level(*cut, buildStagedPipeline);
-        expectSame(*graph, *staged, "staged");
-        expectSame(*graph, *level(*staged, buildScheduledPipeline), "scheduled");
-      }
+  for (bool tied : {false, true}) {
+    Module graph = differentiated(false, tied);
+    expectLevelsOf(*graph, *units(*graph));
+  }
 }
 
 /// Every read finds its version and its microbatch; with one stage nothing is stale.
@@ -134,6 +170,45 @@ TEST_F(Levels, PipedreamKeepsItsPromises) {
     InterpreterInput input;
     input.updates = 9;
     EXPECT_NO_THROW(interpret(*scheduled, input));
+  }
+}
+
+/// Every stage reads what stood at stage 0 when a microbatch entered: no cut changes a result but
+/// by its number of stages.
+TEST_F(Levels, VerticalSyncDependsOnTheNumberOfStagesAlone) {
+  Module formed = units(*differentiated(true));
+  for (int stages : {2, 3, 4}) {
+    SCOPED_TRACE("stages " + std::to_string(stages));
+    auto scheduled = [&] {
+      auto chosen = plan(*formed, stages, "pipedream", 1);
+      Pipeline pipeline = straightPipeline(stages, 1);
+      pipeline.verticalSync = true;
+      chosen->schedule = pipedream(pipeline);
+      return run(*formed, [&](mlir::OpPassManager &passes) {
+        buildCutPipeline(passes, chosen);
+        buildStagedPipeline(passes, chosen);
+        buildScheduledPipeline(passes, chosen);
+      });
+    };
+    expectSameLater(*scheduled(), *scheduled());
+  }
+}
+
+/// Two versions make every gradient one update old, whatever the number of stages.
+TEST_F(Levels, TwoVersionsComputeTheSameOnAnyNumberOfStages) {
+  Module formed = units(*differentiated(true));
+  auto scheduled = [&](int stages) {
+    auto chosen = plan(*formed, stages, "2bw", 4);
+    return run(*formed, [&](mlir::OpPassManager &passes) {
+      buildCutPipeline(passes, chosen);
+      buildStagedPipeline(passes, chosen);
+      buildScheduledPipeline(passes, chosen);
+    });
+  };
+  Module one = scheduled(1);
+  for (int stages : {2, 3, 4}) {
+    SCOPED_TRACE("stages " + std::to_string(stages));
+    expectSameLater(*one, *scheduled(stages));
   }
 }
 

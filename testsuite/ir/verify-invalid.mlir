@@ -207,6 +207,16 @@ pdc.program @p ranks [0] {
 // -----
 
 pdc.program @p ranks [0] {
+  // expected-error@+1 {{gives its tasks weights 'at_entry', expected 'at_entry' or 'previous' in an asynchronous schedule, or none}}
+  pdc.schedule "s" attributes {asynchronous = false, microbatches = 1 : i64, period = 0 : i64, weights = 2 : i32} warm_up {
+  } repeat {
+  } drain {
+  }
+}
+
+// -----
+
+pdc.program @p ranks [0] {
   pdc.memory @y inbox microbatch : tensor<2xf32>
   pdc.schedule "s" attributes {asynchronous = false, microbatches = 1 : i64, period = 0 : i64} warm_up {
     // expected-error@+1 {{names @y, which is no outbox of the program}}

@@ -25,8 +25,8 @@ module {
 
 #loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
 
-// expected-error@+1 {{weight 'tied' is used by unit 'b' (stage 0) and by unit 'c' (stage 1): a weight of several stages is not supported; put its users into one stage}}
-module {
+// expected-error@+1 {{weight 'tied' is used by unit 'b' (stage 0) and by unit 'c' (stage 1): its gradients need a step that all stages share, which an asynchronous schedule does not have; put its users into one stage, or choose a synchronous schedule}}
+module attributes {pdc.asynchronous} {
   pdc.memory @tied weight version : tensor<4xf32>
   func.func @train() {
     %w = pdc.weight_version @tied latest : tensor<4xf32>
@@ -38,6 +38,7 @@ module {
       %2 = pdc.node "Add" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       pdc.yield %2 : tensor<4xf32>
     }
+    pdc.commit %c to @tied : tensor<4xf32>
     return
   }
 }

@@ -18,7 +18,7 @@ module attributes {pdc.asynchronous} {
     %weight = pdc.node "LossWeight" "weight"(%target) {} : (tensor<1x1x1x1xf32>) -> tensor<f32>
     pdc.accumulate %loss into @pdc.loss : tensor<f32>
     pdc.accumulate %weight into @pdc.loss_weight : tensor<f32>
-    // CHECK: %[[SEED:.*]] = pdc.node "Reciprocal" "loss/grad/seed"(%[[WEIGHT]])
+    // CHECK: %[[SEED:.*]] = pdc.node "ReciprocalOrZero" "loss/grad/seed"(%[[WEIGHT]])
     // CHECK: pdc.node "MeanSquaredErrorGrad" "loss/grad/MeanSquaredErrorGrad"(%{{.*}}, %{{.*}}, %[[SEED]])
     return
   }

@@ -1,13 +1,29 @@
 // RUN: pdc-opt %s --version-weights | FileCheck %s
 // RUN: sed 's/asynchronous = true/asynchronous = false/' %s | pdc-opt --version-weights | FileCheck %s --check-prefix=SYNCHRONOUS
+// RUN: sed 's/asynchronous = true/asynchronous = true, weights = 2 : i32/' %s | pdc-opt --version-weights | FileCheck %s --check-prefix=ENTRY
 
 // The backward task reads the packed copy of `w`, so the copy has versions and the master, which only
 // the update and the preparation read, has one. The bias is read forwards only; `frozen` never changes.
+// Under vertical sync the forward task reads versions too, so the bias has them.
 
 #loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
 
 // SYNCHRONOUS-NOT: of_microbatch
 // SYNCHRONOUS-NOT: depth = 2
+// ENTRY: pdc.memory @w weight version : tensor<4xf32> {depth = 1 : i64}
+// ENTRY: pdc.memory @"w/packed" derived version : tensor<4xf32> {depth = 2 : i64}
+// ENTRY: pdc.memory @bias weight version : tensor<4xf32> {depth = 2 : i64}
+// ENTRY: pdc.memory @frozen weight version : tensor<4xf32> {depth = 1 : i64}
+// ENTRY: pdc.task prepare
+// ENTRY: pdc.weight_version @w latest
+// ENTRY: pdc.task forward
+// ENTRY-NEXT: pdc.weight_version @"w/packed" at_entry
+// ENTRY-NEXT: pdc.weight_version @bias at_entry
+// ENTRY: pdc.task backward
+// ENTRY-NEXT: pdc.weight_version @"w/packed" at_entry
+// ENTRY-NEXT: pdc.weight_version @frozen latest
+// ENTRY: pdc.task update
+// ENTRY-NEXT: pdc.weight_version @w latest
 // CHECK-LABEL: pdc.program @rank_0
 pdc.program @rank_0 ranks [0] {
   // CHECK: pdc.memory @w weight version : tensor<4xf32> {depth = 1 : i64}

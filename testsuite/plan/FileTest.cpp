@@ -40,7 +40,7 @@ template <class Function> std::string refusal(Function function) {
 }
 
 TEST(PlanFile, RoundTrip) {
-  for (const char *schedule : {"1f1b", "gpipe", "pipedream"}) {
+  for (const char *schedule : {"1f1b", "gpipe", "pipedream", "2bw"}) {
     Plan plan = examplePlan(schedule);
     std::string text = printPlan(plan);
     Plan read = parsePlan(text, "plan.json");
@@ -151,8 +151,8 @@ TEST(PlanFile, Refusals) {
             "p: edges[0].to: expected a whole number from 0 to 1, found 9");
   EXPECT_EQ(
       planRefusal([](json &plan) { plan["rows"][0] = "bogus"; }),
-      "p: rows:1: expected schedule, asynchronous, microbatches, period, stages or rank, found "
-      "'bogus'");
+      "p: rows:1: expected schedule, asynchronous, weights, microbatches, period, stages or rank, "
+      "found 'bogus'");
   EXPECT_THAT(planRefusal([](json &plan) { plan["rows"][3] = "rank 0: 0F0 0B0"; }),
               HasSubstr("p: rows: schedule 1f1b stands still"));
 }

@@ -97,6 +97,38 @@ TEST(Plan, Asynchronous) {
   }
 }
 
+TEST(Plan, VerticalSync) {
+  PlanRequest request = requestFor(3, "pipedream", 1);
+  Plan stashed = makePlan(chainGraph({1, 1, 1}), request);
+  request.verticalSync = true;
+  Plan plan = makePlan(chainGraph({1, 1, 1}), request);
+  for (int stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(plan.stages[stage].weightVersions, 3);
+    EXPECT_EQ(plan.stages[stage].memoryBytes - stashed.stages[stage].memoryBytes,
+              stage * plan.stages[stage].parameterBytes);
+  }
+  EXPECT_THAT(describePlan(plan), HasSubstr("schedule pipedream with vertical sync,"));
+  EXPECT_THAT(describePlan(plan), HasSubstr("2  updates that the weights of a gradient lag behind, "
+                                            "at every stage"));
+  EXPECT_THAT(describePlan(stashed), HasSubstr("at stage 0; 0 at the last"));
+  EXPECT_EQ(parsePlan(printPlan(plan), "plan").schedule.versions, plan.schedule.versions);
+}
+
+/// Four equal stages without a bubble: a minibatch takes the microbatches of one stage.
+TEST(Plan, TwoVersions) {
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(4, "2bw", 8));
+  EXPECT_EQ(plan.microbatches, 8);
+  EXPECT_EQ(plan.minibatch, 32);
+  EXPECT_NEAR(plan.secondsPerMinibatch, 24, 0.05);
+  EXPECT_EQ(plan.boundSecondsPerMinibatch, 24);
+  for (const PlanStage &stage : plan.stages)
+    EXPECT_EQ(stage.weightVersions, 2);
+  EXPECT_THAT(describePlan(plan), HasSubstr("1  update that the weights of a gradient lag behind, "
+                                            "at every stage"));
+  EXPECT_THAT(refusal(chainGraph({1, 1, 1}), requestFor(3, "2bw", 2)),
+              HasSubstr("as in --microbatches 3"));
+}
+
 TEST(Plan, BoundHoldsForRandomGraphs) {
   std::mt19937 random(11);
   for (int round = 0; round < 100; ++round) {
@@ -176,14 +208,16 @@ TEST(Plan, Refusals) {
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
   EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 10265 bytes of memory and a device has 1000: 9265 too few, although it runs the "
+            "stage 0 needs 10265 bytes of memory and a device has 1000: 9265 too few, although it "
+            "runs the "
             "forward pass again; what would help: more workers or a smaller microbatch, or a "
             "schedule that holds fewer than 2 microbatches there");
   request.recompute.kind = RecomputeChoice::none;
-  EXPECT_EQ(refusal(graph, request),
-            "stage 0 needs 10275 bytes of memory and a device has 1000: 9275 too few; what would help: "
-            "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
-            "a schedule that holds fewer than 2 microbatches there");
+  EXPECT_EQ(
+      refusal(graph, request),
+      "stage 0 needs 10275 bytes of memory and a device has 1000: 9275 too few; what would help: "
+      "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
+      "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};
   EXPECT_EQ(refusal(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
   request.recompute = {};

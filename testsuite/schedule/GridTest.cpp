@@ -43,6 +43,12 @@ TEST(Grid, PipeDream) {
                                           "stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .\n");
 }
 
+TEST(Grid, TwoVersions) {
+  EXPECT_EQ(gridOf("2bw", 3, 4, 0), "stage 0  F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3\n"
+                                    "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 .\n"
+                                    "stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 .  .\n");
+}
+
 TEST(Grid, OneStage) { EXPECT_EQ(gridOf("1f1b", 1, 2), "stage 0  F0 B0 F1 B1\n"); }
 
 TEST(Grid, Evaluation) {

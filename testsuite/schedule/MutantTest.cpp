@@ -4,7 +4,9 @@
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
+#include "testsuite/schedule/ToyRule.h"
 
+#include <algorithm>
 #include <array>
 #include <gtest/gtest.h>
 #include <random>
@@ -45,8 +47,13 @@ Schedule Mutator::original(std::vector<Edge> &edges) {
   std::vector<int> replicas(stages, 1);
   for (int &count : replicas)
     count += replicated ? static_cast<int>(draw(3)) : 0;
-  Pipeline pipeline = replicatedPipeline(replicas, 1 + static_cast<int64_t>(draw(6)));
-  return completeSchedule(schedules()[draw(schedules().size())].make(pipeline), edges);
+  const ScheduleKind &kind = schedules()[draw(schedules().size())];
+  int64_t microbatches = 1 + static_cast<int64_t>(draw(6));
+  Pipeline pipeline =
+      replicatedPipeline(replicas, toy::fittingMicrobatches(kind.name, replicas, microbatches));
+  bool equal = std::ranges::count(replicas, replicas[0]) == stages;
+  pipeline.verticalSync = draw(2) && equal;
+  return completeSchedule(kind.make(pipeline), edges);
 }
 
 std::vector<Step> *Mutator::rows(Schedule &schedule) {

@@ -154,6 +154,25 @@ TEST(Proof, UpdateBeforeTheSum) {
   EXPECT_THAT(refusal(schedule), HasSubstr("the sum over all ranks has not come"));
 }
 
+TEST(Proof, TwoSumsOverRanks) {
+  Schedule schedule = complete("gpipe", 2, 1);
+  for (RankRows &rows : schedule.ranks)
+    rows.warmUp.insert(rows.warmUp.end() - 1, {.kind = StepKind::allReduce});
+  EXPECT_THAT(refusal(schedule), HasSubstr("the ranks sum twice for one update"));
+}
+
+TEST(Proof, SumOverRanksBeforeAGradient) {
+  Schedule schedule = complete("gpipe", 2, 2);
+  for (RankRows &rows : schedule.ranks) {
+    std::erase_if(rows.warmUp, [](const Step &step) { return step.kind == StepKind::allReduce; });
+    auto last = std::ranges::find(rows.warmUp, Task{rows.warmUp[0].task.stage, Phase::backward, 1},
+                                  &Step::task);
+    rows.warmUp.insert(last, {.kind = StepKind::allReduce});
+  }
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("the update needs the gradients of microbatches 0 to 1"));
+}
+
 TEST(Proof, MissingUpdate) {
   Schedule schedule = complete("pipedream", 2, 1);
   schedule.ranks[1].repeat.pop_back();
@@ -164,6 +183,49 @@ TEST(Proof, TooFewVersions) {
   Schedule schedule = complete("pipedream", 3, 1);
   schedule.versions[0] = 2;
   EXPECT_THAT(refusal(schedule), HasSubstr("which its forward pass read, is overwritten"));
+}
+
+Schedule verticallySynced(int stages) {
+  Pipeline pipeline = straightPipeline(stages, 1);
+  pipeline.verticalSync = true;
+  return completeSchedule(pipedream(pipeline), chainEdges(stages));
+}
+
+/// The last stage, which runs no microbatch ahead, keeps as many versions as the first.
+TEST(Proof, TooFewVersionsUnderVerticalSync) {
+  Schedule schedule = verticallySynced(3);
+  schedule.versions[2] = 2;
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("rank 2 at 2F4: weight version 2, which the update rule says, is "
+                        "overwritten; 2 are kept and 4 is the latest"));
+}
+
+TEST(Proof, VerticalSyncNeedsEqualReplicas) {
+  Pipeline pipeline = replicatedPipeline(std::vector<int>{2, 1}, 1);
+  pipeline.verticalSync = true;
+  EXPECT_EQ(refusal(pipedream(pipeline)),
+            "schedule pipedream: vertical sync needs as many replicas of every stage, found 2-1; "
+            "give all stages as many, or leave vertical sync out");
+}
+
+TEST(Proof, TwoVersionsAreNotOne) {
+  Schedule schedule = complete("2bw", 2, 2);
+  schedule.versions[1] = 1;
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("weight version 1, which the update rule says, is overwritten; 1 are kept "
+                        "and 2 is the latest"));
+}
+
+TEST(Proof, TwoVersionsNeedAFullPipeline) {
+  EXPECT_EQ(refusal(twoVersions(straightPipeline(3, 2))),
+            "schedule 2bw: an update sums 2 microbatches, but stage 0 has 3 in flight; expected at "
+            "least as many, as in --microbatches 3");
+}
+
+TEST(Proof, SynchronousSchedulesHaveOneVersion) {
+  Schedule schedule = complete("gpipe", 2, 1);
+  schedule.weightRule = WeightRule::atEntry;
+  EXPECT_THAT(refusal(schedule), HasSubstr("a synchronous schedule has one version"));
 }
 
 TEST(Proof, WrongVersion) {

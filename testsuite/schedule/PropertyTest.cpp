@@ -2,6 +2,7 @@
 #include "compiler/schedule/Play.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Versions.h"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -139,6 +140,44 @@ TEST(Property, PipeDream) {
   }
 }
 
+/// As many versions at every stage as there are stages, whatever the replicas; the rows are those
+/// of stashing.
+TEST(Property, VerticalSync) {
+  for (int stages = 1; stages <= 8; ++stages)
+    for (int replicas = 1; replicas <= 3; ++replicas) {
+      SCOPED_TRACE(testing::Message() << "p = " << stages << ", r = " << replicas);
+      Pipeline pipeline = replicatedPipeline(std::vector<int>(stages, replicas), 1);
+      Schedule stashed = completeSchedule(pipedream(pipeline), chainEdges(stages));
+      pipeline.verticalSync = true;
+      Schedule schedule = completeSchedule(pipedream(pipeline), chainEdges(stages));
+      EXPECT_EQ(schedule.versions, std::vector<int>(stages, stages));
+      EXPECT_EQ(schedule.slots, stashed.slots);
+      for (int stage = 0; stage < stages; ++stage)
+        EXPECT_EQ(staleness(schedule, stage), stages - 1);
+    }
+}
+
+TEST(Property, TwoVersions) {
+  forAllShapes([](int stages, int64_t microbatches) {
+    if (microbatches < stages)
+      return;
+    Schedule schedule = complete("2bw", stages, microbatches);
+    std::vector<Edge> edges = chainEdges(stages);
+    for (int stage = 0; stage < stages; ++stage) {
+      EXPECT_EQ(schedule.versions[stage], 2);
+      EXPECT_EQ(staleness(schedule, stage), 1);
+      EXPECT_GE(schedule.slots[stage], stages - stage);
+      EXPECT_LE(schedule.slots[stage], stages - stage + 1);
+    }
+    EXPECT_DOUBLE_EQ(
+        secondsPerUpdate(schedule, edges, equalStages(stages), TransferModel::overlapped),
+        kForward + kBackward);
+    Timeline timeline = play(schedule, edges, equalStages(stages), TransferModel::overlapped, 2);
+    for (int stage = 0; stage < stages; ++stage)
+      EXPECT_EQ(timeline.peakActivations[stage], stages - stage);
+  });
+}
+
 TEST(Property, Evaluation) {
   for (int stages = 1; stages <= 8; ++stages) {
     std::vector<Edge> edges;
@@ -182,7 +221,7 @@ TEST(Property, BackwardAscendsAtEveryStage) {
         }
       }
       for (auto [phase, count] : next)
-        EXPECT_EQ(count, kind.synchronous ? 9 : 8);
+        EXPECT_EQ(count, kind.synchronous ? 9 : kind.sumsMicrobatches ? 5 * 9 + 9 : 8);
     }
   }
 }
@@ -230,6 +269,8 @@ TEST(Property, RefusesWhatCannotBe) {
   EXPECT_THROW(gpipe({2, {{0}, {-1}}, 1}), Error);
   EXPECT_THROW(gpipe(straightPipeline(2, 0)), Error);
   EXPECT_THROW(pipedream({2, {{0}, {0}}, 1}), Error);
+  EXPECT_THROW(twoVersions({2, {{0}, {0}}, 2}), Error);
+  EXPECT_THROW(complete("2bw", 3, 2), Error);
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
+#include "testsuite/schedule/ToyRule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -106,6 +107,21 @@ TEST(Replicas, PipeDreamIsProven) {
   }
 }
 
+TEST(Replicas, TwoVersionsAreProven) {
+  Vectors vectors;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> replicas = vectors.draw(5, 4);
+    int64_t microbatches = toy::fittingMicrobatches("2bw", replicas, 1 + round % 20);
+    SCOPED_TRACE(testing::PrintToString(replicas) + std::to_string(microbatches));
+    Schedule schedule;
+    ASSERT_NO_THROW(schedule = complete("2bw", replicas, microbatches));
+    EXPECT_EQ(schedule.versions, std::vector<int>(replicas.size(), 2));
+  }
+  EXPECT_EQ(refusal(twoVersions(replicatedPipeline(std::vector<int>{2, 1}, 5))),
+            "schedule 2bw: an update sums 5 microbatches, which the 2 replicas of stage 0 cannot "
+            "share equally; choose a multiple");
+}
+
 TEST(Replicas, FlushSchedulesAreProven) {
   Vectors vectors;
   for (int round = 0; round < 2000; ++round) {
@@ -143,7 +159,8 @@ TEST(Replicas, EdgesOfAnyKind) {
     const ScheduleKind &kind = schedules()[round % schedules().size()];
     SCOPED_TRACE(std::string(kind.name) + testing::PrintToString(replicas));
     Schedule schedule;
-    ASSERT_NO_THROW(schedule = complete(kind.name, replicas, 1 + round % 7, edges));
+    int64_t microbatches = toy::fittingMicrobatches(kind.name, replicas, 1 + round % 7);
+    ASSERT_NO_THROW(schedule = complete(kind.name, replicas, microbatches, edges));
     EXPECT_TRUE(runsCorrectly(schedule, edges));
     ++runs;
   }

@@ -19,6 +19,14 @@ TEST(Text, RoundTrip) {
   }
 }
 
+TEST(Text, WeightRule) {
+  Pipeline pipeline = straightPipeline(2, 1);
+  pipeline.verticalSync = true;
+  std::string text = printSchedule(pipedream(pipeline));
+  EXPECT_NE(text.find("\nweights at-entry\n"), std::string::npos);
+  EXPECT_EQ(parseSchedule(text, "x").weightRule, WeightRule::atEntry);
+}
+
 TEST(Text, ComputeRowsAreEnough) {
   Schedule read = parseSchedule("# by hand\nschedule mine\nmicrobatches 1\nstages 0 1\n"
                                 "rank 0: 0F0 0B0 allreduce 0U0\nrank 1: 1F0 1B0 allreduce 1U0\n",
@@ -53,8 +61,10 @@ TEST(Text, Refusals) {
   expectRefusal("stages 0\nrank 0 again: 0F0",
                 "f:2: expected 'rank N:', 'rank N repeat:' or 'rank N drain:'");
   expectRefusal("microbatches 0", "f:1: expected a number from 1 to 2147483647, found '0'");
-  expectRefusal("stage 0", "f:1: expected schedule, asynchronous, microbatches, period, stages or "
-                           "rank, found 'stage'");
+  expectRefusal("stage 0", "f:1: expected schedule, asynchronous, weights, microbatches, period, "
+                           "stages or rank, found 'stage'");
+  expectRefusal("weights mine", "f:1: expected 'weights at-entry' or 'weights previous', found "
+                                "'weights mine'");
 }
 
 } // namespace

@@ -1,10 +1,10 @@
 #include "testsuite/schedule/ToyPipeline.h"
 
 #include "testsuite/schedule/ToyNetwork.h"
+#include "testsuite/schedule/ToyRule.h"
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -50,28 +50,6 @@ Word nextWeight(Word weight, Word gradient, Word otherGradient, Word total) {
   return mix(mix(mix(weight, gradient), otherGradient), total);
 }
 
-/// Forward passes that a replica runs ahead by the update rule of design.md, section 7.
-std::vector<int64_t> ahead(const Schedule &schedule) {
-  size_t stages = schedule.ranksOfStage.size();
-  std::vector<int64_t> result(stages);
-  for (size_t s = stages - 1; s > 0; --s) {
-    int64_t behind = schedule.ranksOfStage[s].size(), own = schedule.ranksOfStage[s - 1].size();
-    int64_t waiting = own + behind - 2 * std::gcd(own, behind);
-    int64_t needed = (result[s] + 1) * behind + waiting;
-    result[s - 1] = needed / own + (needed % own ? 1 : 0);
-  }
-  return result;
-}
-
-int64_t microbatchesOf(const Schedule &schedule, int64_t iterations) {
-  if (!schedule.asynchronous)
-    return schedule.microbatches;
-  int64_t inFlight = ahead(schedule)[0] * static_cast<int64_t>(schedule.ranksOfStage[0].size());
-  while (inFlight % schedule.period)
-    ++inFlight;
-  return iterations * schedule.period + inFlight;
-}
-
 /// A thread of its own: obeys the rows, checks nothing. `stages`: those of all ranks, of which it
 /// touches its own replica.
 class Rank {
@@ -89,6 +67,7 @@ private:
   void flatten(const std::vector<int64_t> &rounds);
   void append(const std::vector<Step> &part, int64_t shift);
   Slot &slot(int stage, int64_t microbatch);
+  size_t versionRead(const Task &task, const Stage &stage) const;
   void compute(const Task &task);
   Word readInputs(const Task &task, Word word);
   void writeOutputs(const Task &task, Word word);
@@ -103,6 +82,7 @@ private:
   Network &network;
   std::vector<Step> rows;
   std::vector<bool> startsPart;
+  std::vector<int64_t> starts; ///< first microbatch of each round
   Word metric = 0, total = 0;
   size_t sums = 0;
   std::map<int, size_t> reductions; ///< by stage
@@ -120,11 +100,12 @@ void Rank::flatten(const std::vector<int64_t> &rounds) {
   const RankRows &own = schedule.ranks[rank];
   int64_t start = 0;
   for (int64_t iterations : rounds) {
+    starts.push_back(start);
     append(own.warmUp, start);
     for (int64_t i = 0; i < iterations; ++i)
       append(own.repeat, start + i * schedule.period);
     append(own.drain, start + iterations * schedule.period);
-    start += microbatchesOf(schedule, iterations);
+    start += toy::microbatchesOf(schedule, iterations);
   }
 }
 
@@ -153,14 +134,24 @@ void Rank::writeOutputs(const Task &task, Word word) {
       slot(task.stage, task.microbatch).outbox[edge.id] = mix(word, edge.id);
 }
 
+/// The newest, or where the rule says so the one that a number says.
+size_t Rank::versionRead(const Task &task, const Stage &stage) const {
+  if (schedule.weightRule == WeightRule::stashed ||
+      (schedule.weightRule == WeightRule::atEntry && task.stage == 0))
+    return stage.version;
+  int64_t start = *(std::ranges::upper_bound(starts, task.microbatch) - 1);
+  return toy::dueVersion(schedule, toy::lags(schedule)[task.stage], task.stage, task.microbatch,
+                         start);
+}
+
 void Rank::compute(const Task &task) {
   Stage &stage = stages[task.stage].at(rank);
   size_t copies = stage.ring.size();
   if (task.phase == Phase::forward) {
     Slot &own = slot(task.stage, task.microbatch);
-    own.version = stage.version;
+    own.version = versionRead(task, stage);
     own.stash = readInputs(
-        task, forwardSeed(task.stage, stage.ring[stage.version % copies], task.microbatch));
+        task, forwardSeed(task.stage, stage.ring[own.version % copies], task.microbatch));
     writeOutputs(task, own.stash);
   } else if (task.phase == Phase::backward || task.phase == Phase::backwardInput) {
     Slot &own = slot(task.stage, task.microbatch);
@@ -330,29 +321,27 @@ Weights followUpdateRule(const Schedule &schedule, const std::vector<Edge> &edge
     sums.emplace_back(schedule.ranksOfStage[stage].size());
   }
   std::vector<bool> split = splitStages(schedule);
-  std::vector<int64_t> lag = ahead(schedule);
+  std::vector<int64_t> lag = toy::lags(schedule);
   int64_t start = 0;
   for (int64_t iterations : rounds) {
-    int64_t end = start + microbatchesOf(schedule, iterations);
+    int64_t end = start + toy::microbatchesOf(schedule, iterations);
     Word total = 0;
     for (int64_t t = start; t < end; ++t) {
       Weights used;
-      for (int stage = 0; stage < stages; ++stage) {
-        int64_t replicas = schedule.ranksOfStage[stage].size();
+      for (int stage = 0; stage < stages; ++stage)
         used.push_back(schedule.asynchronous
-                           ? history[stage][std::max(start / replicas, t / replicas - lag[stage])]
+                           ? history[stage][toy::dueVersion(schedule, lag[stage], stage, t, start)]
                            : history[stage].back());
-      }
       auto [stash, gradients] = passThrough(used, edges, t);
       for (int stage = 0; stage < stages; ++stage)
         total += schedule.asynchronous ? 0 : gradients[stage];
       for (int stage = 0; stage < stages; ++stage) {
-        int64_t replicas = schedule.ranksOfStage[stage].size();
+        int64_t size = toy::sizeOfUpdate(schedule, stage);
         sums[stage].add(t - start, gradients[stage],
                         split[stage] ? std::optional(weightGradient(gradients[stage], stash[stage],
                                                                     used[stage]))
                                      : std::nullopt);
-        if (schedule.asynchronous ? (t + 1) % replicas == 0 : t + 1 == end)
+        if (schedule.asynchronous ? (t + 1) % size == 0 : t + 1 == end)
           history[stage].push_back(sums[stage].take(history[stage].back(), total));
       }
     }

@@ -7,6 +7,7 @@
 #include "compiler/schedule/Transfers.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
+#include "testsuite/schedule/ToyRule.h"
 
 #include <gtest/gtest.h>
 
@@ -46,8 +47,9 @@ TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
   int fallbacks = 0;
   for (int round = 0; round < 300; ++round) {
     int stages = 2 + static_cast<int>(random() % 5);
-    int64_t microbatches = 1 + static_cast<int64_t>(random() % 9);
+    int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
+    int64_t microbatches = toy::fittingMicrobatches(kind.name, std::vector<int>(stages, 1), drawn);
     std::vector<Edge> edges = randomEdges(stages, random);
     SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches
                                     << ", round " << round);
@@ -66,8 +68,9 @@ TEST(Transfers, GlobalOrderIsAlwaysProven) {
   std::mt19937 random(8);
   for (int round = 0; round < 300; ++round) {
     int stages = 2 + static_cast<int>(random() % 6);
-    int64_t microbatches = 1 + static_cast<int64_t>(random() % 9);
+    int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
+    int64_t microbatches = toy::fittingMicrobatches(kind.name, std::vector<int>(stages, 1), drawn);
     std::vector<Edge> edges = randomEdges(stages, random);
     SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches);
     Schedule schedule = kind.make(straightPipeline(stages, microbatches));

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """BERT's encoder with its masked-word head and loss: inputs are tokens, segments (0 or 1), attention
 (0 for padding) and labels (-100 where no word is to be guessed), all i64[batch, sequence]; the output
-is the loss. The output matrix is the embedding, or one of its own with --untied. The defaults are tiny; BERT-base is
+is the loss. The output matrix is the embedding. The defaults are tiny; BERT-base is
 --layers 12 --width 768 --heads 12 --vocabulary 30522 --sequence 512.
 """
 import torch
@@ -12,7 +12,7 @@ from transformer import PostNormLayer, size_arguments
 
 
 class Bert(nn.Module):
-    def __init__(self, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0, tied=True):
+    def __init__(self, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(sequence, width)
@@ -21,7 +21,6 @@ class Bert(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(PostNormLayer(width, heads, dropout) for _ in range(layers))
         self.head = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width, eps=1e-12))
-        self.words = None if tied else nn.Linear(width, vocabulary, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         for embedding in (self.tokens, self.positions, self.segments):
             nn.init.normal_(embedding.weight, std=0.02)
@@ -33,7 +32,7 @@ class Bert(nn.Module):
         for layer in self.layers:
             x = layer(x, hidden)
         x = self.head(x)
-        logits = (x @ self.tokens.weight.t() if self.words is None else self.words(x)) + self.bias
+        logits = x @ self.tokens.weight.t() + self.bias
         return nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
 
 
@@ -51,10 +50,8 @@ def examples(vocabulary, sequence, batch=2):
 if __name__ == "__main__":
     parser = arguments(__doc__)
     size_arguments(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32)
-    parser.add_argument("--untied", action="store_true", help="the output matrix is not the embedding")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
-    network = Bert(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout,
-                   not options.untied)
+    network = Bert(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
     export_inputs(network, examples(options.vocabulary, options.sequence), {"loss": False}, options.path,
                   options.opset)

@@ -1,6 +1,5 @@
 #!/usr/bin/python3
-"""GPT-2: input i64[batch, sequence] of tokens, output their logits. The output matrix is the embedding,
-or one of its own with --untied.
+"""GPT-2: input i64[batch, sequence] of tokens, output their logits. The output matrix is the embedding.
 
 Labels are i64[batch, sequence]. The defaults are tiny; the 124M network is
 --layers 12 --width 768 --heads 12 --vocabulary 50257 --sequence 1024.
@@ -13,7 +12,7 @@ from transformer import GeluTanh, PreNormLayer, size_arguments
 
 
 class GPT2(nn.Module):
-    def __init__(self, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0, tied=True):
+    def __init__(self, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(sequence, width)
@@ -21,7 +20,6 @@ class GPT2(nn.Module):
         self.layers = nn.ModuleList(PreNormLayer(width, heads, GeluTanh(), dropout, causal=True, length=sequence)
                                     for _ in range(layers))
         self.norm = nn.LayerNorm(width)
-        self.head = None if tied else nn.Linear(width, vocabulary, bias=False)
         for embedding in (self.tokens, self.positions):
             nn.init.normal_(embedding.weight, std=0.02)
 
@@ -30,16 +28,14 @@ class GPT2(nn.Module):
         for layer in self.layers:
             x = layer(x)
         x = self.norm(x)
-        return x @ self.tokens.weight.t() if self.head is None else self.head(x)
+        return x @ self.tokens.weight.t()
 
 
 if __name__ == "__main__":
     parser = arguments(__doc__)
     size_arguments(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32)
-    parser.add_argument("--untied", action="store_true", help="the output matrix is not the embedding")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
-    network = GPT2(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout,
-                   not options.untied)
+    network = GPT2(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
     ids = torch.randint(0, options.vocabulary, (2, options.sequence))
     export_inputs(network, {"input": ids}, {"output": True}, options.path, options.opset)

@@ -118,9 +118,8 @@ void simulatePlan(const Plan &plan, const std::string &trace) {
                 " microbatches are too many to play; use fewer --microbatches or --workers");
   double seconds = simulatedSecondsPerMinibatch(plan);
   std::cout << "\nplayed on " << plan.topology.workers() << " workers, links shared: " << seconds
-            << " s per "
-            << (plan.schedule.asynchronous ? "microbatch in steady state" : "minibatch")
-            << "\ntrace of " << iterations
+            << " s per " << (plan.schedule.sumsMicrobatches() ? "minibatch" : "microbatch")
+            << (plan.schedule.asynchronous ? " in steady state" : "") << "\ntrace of " << iterations
             << (plan.schedule.asynchronous ? " microbatches: " : " minibatches: ") << trace << "\n";
   writeTextFile(trace, predictTrace(plan, iterations));
 }

@@ -78,15 +78,15 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
   return batches;
 }
 
-std::vector<Batch> openBatches(const Model &model, const Options &options, bool asynchronous) {
-  if (asynchronous && options.microbatches.value_or(1) != 1)
+std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums) {
+  if (!sums && options.microbatches.value_or(1) != 1)
     throw UsageError("--microbatches " + number(*options.microbatches) + ": in schedule '" +
                      options.schedule + "' each microbatch is its own update; leave it out");
   int64_t stages = options.stages ? options.stages : std::max(options.workers, 1);
-  int64_t most = asynchronous || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
+  int64_t most = !sums || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (std::optional<int64_t> size = fixedSize(model, options)) {
     int64_t samples = *size * inputReplicas(options);
-    if (asynchronous && options.minibatch && *options.minibatch != samples)
+    if (!sums && options.minibatch && *options.minibatch != samples)
       throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
                   options.schedule + "' an update has one microbatch" +
                   (samples > *size ? " of each replica, " : ", ") + number(samples) + " samples");

@@ -20,9 +20,9 @@ struct Batch {
 
 /// The ways that the model and the command line leave open, for the planner to choose from; exactly
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
-/// bound to minibatch / (microbatches x replicas of the first stage). In an asynchronous schedule
-/// each microbatch is its own update. Throws Error with an example when the sizes are missing or do
-/// not fit.
-std::vector<Batch> openBatches(const Model &model, const Options &options, bool asynchronous);
+/// bound to minibatch / (microbatches x replicas of the first stage). Where updates do
+/// not sum microbatches, each is its own update. Throws Error with an example when the sizes are
+/// missing or do not fit.
+std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
 } // namespace pdc

@@ -59,11 +59,23 @@ void Lowering::lower(ModuleOp module, const std::string &what,
     throw Error(complaint.empty() ? what + " failed without saying why" : complaint);
 }
 
-bool Lowering::isAsynchronous() const {
+std::optional<Schedule> Lowering::rowsOfFile() const {
   std::error_code ignored;
   if (std::filesystem::is_regular_file(options.schedule, ignored))
-    return parseSchedule(readTextFile(options.schedule), options.schedule).asynchronous;
+    return parseSchedule(readTextFile(options.schedule), options.schedule);
+  return std::nullopt;
+}
+
+bool Lowering::isAsynchronous() const {
+  if (std::optional<Schedule> rows = rowsOfFile())
+    return rows->asynchronous;
   return options.schedule != "auto" && !findSchedule(options.schedule).synchronous;
+}
+
+bool Lowering::sumsMicrobatches() const {
+  if (std::optional<Schedule> rows = rowsOfFile())
+    return rows->sumsMicrobatches();
+  return options.schedule == "auto" || findSchedule(options.schedule).sumsMicrobatches;
 }
 
 OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
@@ -98,6 +110,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.cores =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.threads);
   request.schedule = options.schedule;
+  request.verticalSync = options.verticalSync;
   request.microbatches = batch.microbatches;
   request.memoryBytes = options.memoryBytes;
   request.recompute = options.recompute;
@@ -124,7 +137,7 @@ PlannedGraph Lowering::planFor(const Batch &batch) {
 
 /// Measured seconds are those of one microbatch size.
 std::vector<Batch> Lowering::batches() const {
-  std::vector<Batch> open = openBatches(model, options, isAsynchronous());
+  std::vector<Batch> open = openBatches(model, options, sumsMicrobatches());
   if (options.profile.empty())
     return open;
   int64_t size = readProfile(options.profile).microbatchSize;

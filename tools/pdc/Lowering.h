@@ -51,7 +51,9 @@ public:
 private:
   void lower(mlir::ModuleOp module, const std::string &what,
              const std::function<void(mlir::OpPassManager &)> &build);
+  std::optional<Schedule> rowsOfFile() const;
   bool isAsynchronous() const;
+  bool sumsMicrobatches() const;
   mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
   PlanRequest request(const Batch &batch) const;
   PlannedGraph planFor(const Batch &batch);

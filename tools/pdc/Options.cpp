@@ -21,7 +21,6 @@ struct Typed {
   std::string gpus, device = "cuda", stages, memory, costModel = "overlap", precision = "fp32";
   std::string recompute = "auto", stopAfter = "sources";
   std::vector<std::string> dimensions;
-  bool verticalSync = false;
 };
 
 } // namespace
@@ -134,11 +133,12 @@ static StopAfter parseStop(const std::string &text) {
 /// Rows say themselves how many microbatches an update has.
 static void readRows(Options &options) {
   Schedule rows = parseSchedule(readTextFile(options.schedule), options.schedule);
-  if (!rows.asynchronous && options.microbatches.value_or(rows.microbatches) != rows.microbatches)
+  if (!rows.sumsMicrobatches())
+    return;
+  if (options.microbatches.value_or(rows.microbatches) != rows.microbatches)
     throw Error("--microbatches " + std::to_string(*options.microbatches) + ": the rows of " +
                 options.schedule + " have " + std::to_string(rows.microbatches) + "; leave it out");
-  if (!rows.asynchronous)
-    options.microbatches = rows.microbatches;
+  options.microbatches = rows.microbatches;
 }
 
 static void checkSchedule(Options &options) {
@@ -154,7 +154,7 @@ static void checkSchedule(Options &options) {
                 "': there is no such file of rows, and no such schedule; "
                 "there are " +
                 CLI::detail::join(available, ", "));
-  checkChoice("--schedule", name, available, {"2bw", "interleaved", "zb-v"});
+  checkChoice("--schedule", name, available, {"interleaved", "zb-v"});
 }
 
 /// `none`, `auto`, `all` or stages: `0,2`.
@@ -216,8 +216,9 @@ static void interpret(const Typed &typed, Options &options) {
   checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
   parseRecompute(typed.recompute, options);
   checkSchedule(options);
-  if (typed.verticalSync)
-    throw Error("--vertical-sync is not available yet; leave it out");
+  if (options.verticalSync && options.schedule != "pipedream")
+    throw UsageError("--vertical-sync is a rule of --schedule pipedream, found '" +
+                     options.schedule + "'; leave it out");
   options.stopAfter = parseStop(typed.stopAfter);
   chooseWorkers(typed.gpus, options);
   if (!typed.memory.empty())
@@ -262,7 +263,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
   add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
-  app.add_flag("--vertical-sync", typed.verticalSync, "one version per microbatch at all stages");
+  app.add_flag("--vertical-sync", options.verticalSync, "pipedream: one version at all stages");
   add("--recompute", typed.recompute, "WHAT",
       "none, auto (where memory asks for it), all, or stages: 0,2");
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");

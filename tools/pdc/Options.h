@@ -30,6 +30,7 @@ struct Options {
   std::map<std::string, int64_t> dimensions;
   std::optional<int64_t> minibatch, microbatches;
   std::string schedule = "auto";
+  bool verticalSync = false;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
   /// Replicas of each stage, where they are given.

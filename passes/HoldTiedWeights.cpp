@@ -1,0 +1,117 @@
+#include "passes/Passes.h"
+#include "passes/PlanChoice.h"
+#include "passes/Refusal.h"
+#include "passes/Values.h"
+
+#include "compiler/Error.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <map>
+#include <set>
+
+namespace pdc {
+#define GEN_PASS_DEF_HOLDTIEDWEIGHTS
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+namespace {
+
+struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
+  using HoldTiedWeightsBase::HoldTiedWeightsBase;
+  explicit HoldTiedWeights(std::shared_ptr<const Plan> plan) : plan(std::move(plan)) {}
+
+  void runOnOperation() override {
+    auto body = [&] {
+      plan = choosePlan(plan, planFile);
+      // What is prepared comes first: its preparation reads weights where it is copied to.
+      for (Role role : {Role::Derived, Role::Weight})
+        for (auto memory : getOperation().getOps<MemoryOp>())
+          if (memory.getRole() == role)
+            holdWhereRead(memory);
+      return success();
+    };
+    if (failed(runChecked(getOperation(), body)))
+      signalPassFailure();
+  }
+
+private:
+  /// Each program that reads the memory makes its next value itself.
+  void holdWhereRead(MemoryOp memory) {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (UnitOp maker : makersOf(memory, function)) {
+        std::set<std::vector<int>> holders = {ranksOf(*maker.getStage())};
+        for (int64_t stage : readersOf(memory))
+          if (holders.insert(ranksOf(stage)).second)
+            copyTo(stage, maker);
+      }
+  }
+
+  std::vector<int> ranksOf(int64_t stage) {
+    return ranksOfStages(plan.get(), static_cast<int>(stage) + 1).back();
+  }
+
+  static SmallVector<UnitOp> makersOf(MemoryOp memory, func::FuncOp function) {
+    SmallVector<UnitOp> makers;
+    for (Operation &op : function.getOps())
+      if (Value stored = storedValue(&op);
+          stored && memoryOf(&op).getAttr() == memory.getSymNameAttr())
+        if (auto unit = stored.getDefiningOp<UnitOp>())
+          makers.push_back(unit);
+    return makers;
+  }
+
+  std::set<int64_t> readersOf(MemoryOp memory) {
+    std::set<int64_t> stages;
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : function.getOps())
+        if (isRead(&op) && memoryOf(&op).getAttr() == memory.getSymNameAttr())
+          for (Operation *user : op.getUsers())
+            if (auto unit = dyn_cast<UnitOp>(user))
+              stages.insert(*unit.getStage());
+    return stages;
+  }
+
+  /// Copies a unit, what it stores and the units of its task that it is made from to a stage.
+  UnitOp copyTo(int64_t stage, UnitOp unit) {
+    UnitOp &copy = copies[{unit.getOperation(), stage}];
+    if (copy)
+      return copy;
+    IRMapping operands;
+    for (Value operand : unit.getOperands())
+      if (auto producer = operand.getDefiningOp<UnitOp>();
+          producer && taskPhase(producer) == taskPhase(unit) &&
+          static_cast<int64_t>(*producer.getStage()) != stage)
+        operands.map(operand,
+                     copyTo(stage, producer).getResult(cast<OpResult>(operand).getResultNumber()));
+    OpBuilder builder(unit->getContext());
+    builder.setInsertionPointAfter(unit);
+    auto made = cast<UnitOp>(builder.clone(*unit, operands));
+    made.setName((unit.getName() + "/stage." + Twine(stage)).str());
+    made.setStage(stage);
+    copy = made;
+    for (auto [value, copied] : llvm::zip(unit.getResults(), made.getResults()))
+      for (Operation *user : llvm::to_vector(value.getUsers()))
+        if (storedValue(user)) {
+          IRMapping stored;
+          stored.map(value, copied);
+          builder.clone(*user, stored);
+        }
+    return made;
+  }
+
+  std::shared_ptr<const Plan> plan;
+  std::map<std::pair<Operation *, int64_t>, UnitOp> copies;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> createHoldTiedWeights(std::shared_ptr<const Plan> plan) {
+  return std::make_unique<HoldTiedWeights>(std::move(plan));
+}
+
+} // namespace pdc

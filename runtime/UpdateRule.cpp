@@ -1,0 +1,74 @@
+#include "runtime/Executor.h"
+
+#include "runtime/Error.h"
+
+#include <algorithm>
+#include <utility>
+
+/// Which microbatches an update sums, which step it is, and which weights a microbatch reads.
+namespace pdc::runtime {
+
+/// Asynchronous: a step is `program.microbatches` of them, and an update sums a step's or, where a
+/// step is one microbatch, one of each replica.
+int64_t Executor::microbatchesPerUpdate(const Stage &stage) const {
+  return std::max(program.microbatches, int64_t(stage.info->ranks.size()));
+}
+
+int64_t Executor::stepsPerUpdate(const Stage &stage) const {
+  return program.asynchronous ? microbatchesPerUpdate(stage) / program.microbatches : 1;
+}
+
+int64_t Executor::summed(const Stage &stage, int64_t last) const {
+  int64_t most = microbatchesPerUpdate(stage);
+  return program.asynchronous ? std::clamp<int64_t>(limit - (last - most + 1), 0, most) : limit;
+}
+
+/// Replicas with a microbatch in the group of an update: all of them, but at the end of an epoch.
+int Executor::participants(const Stage &stage, int64_t last) const {
+  return int(std::min(summed(stage, last), int64_t(stage.info->ranks.size())));
+}
+
+int64_t Executor::stepOf(const Stage &stage, int64_t last) const {
+  if (!program.asynchronous)
+    return step;
+  int64_t end = last + 1 - microbatchesPerUpdate(stage) + summed(stage, last);
+  return step + (end - 1) / program.microbatches;
+}
+
+bool Executor::hasBegun(const Stage &stage, int64_t last) const { return summed(stage, last) > 0; }
+
+bool Executor::startsSums(Stage &stage, Phase phase, int64_t microbatch) {
+  bool first = std::exchange(stage.starts[size_t(phase)], false);
+  int64_t position = microbatch % microbatchesPerUpdate(stage);
+  return first || (program.asynchronous && position < int64_t(stage.info->ranks.size()));
+}
+
+/// The owner of the loss tells rank 0: of each microbatch its own step, or of all that a step sums.
+void Executor::reportLoss(const Stage &stage, int64_t last) {
+  if (!program.asynchronous || !loss || &stage != &stages.back())
+    return;
+  int present = participants(stage, last);
+  if (stage.replica >= present)
+    return;
+  bool shared = stepsPerUpdate(stage) == 1;
+  int64_t own = last - int64_t(stage.info->ranks.size()) + 1 + stage.replica;
+  control.report({shared ? stepOf(stage, last) : step + own, shared ? stage.replica : 0,
+                  shared ? present : 1, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
+}
+
+/// The ring copy of the version that the update rule gives to a microbatch. Every run begins
+/// drained: the versions that it reads are counted from there.
+int Executor::versionRead(const Stage &stage, int64_t microbatch) const {
+  if (program.versionLag < 0 || stage.info->versionRegion < 0)
+    return stage.version;
+  int64_t copies = program.regions[stage.info->versionRegion].copies;
+  int64_t updates = microbatch / microbatchesPerUpdate(stage);
+  int64_t age = stage.updates - std::max<int64_t>(0, updates - program.versionLag);
+  if (age < 0 || age >= copies)
+    throw Error("stage ", stage.info->id, ": microbatch ", microbatch, " reads the weights of ",
+                age, " updates ago, and the ", copies,
+                " newest versions are kept; the schedule needs more versions");
+  return int((stage.version - age + copies) % copies);
+}
+
+} // namespace pdc::runtime

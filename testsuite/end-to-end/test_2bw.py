@@ -1,0 +1,76 @@
+"""2bw against the letter of its update rule.
+
+The reference knows no schedule: update b takes the mean over its m microbatches (fewer at the end of the data),
+added in their order, of gradients at the weights of version max(d, b - 1), d being the update count at the last
+drain; where stages have replicas, each replica's are added in their order, then the replicas'. Gradients come from
+the same kernels on one stage, as in test_pipedream. Running statistics see the microbatches in their order.
+"""
+
+import numpy
+import pytest
+
+import pipeline
+import safetensors
+from test_pipedream import MOMENTUM, NETWORKS, RATE, make_references
+
+MICROBATCHES = 13
+
+
+@pytest.fixture(scope="module")
+def references(models, tmp_path_factory):
+    return make_references(models, tmp_path_factory, MICROBATCHES)
+
+
+def added(terms):
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+@pytest.mark.parametrize("network,replicas,count,save_every,transport", [
+    ("mlp", [1], 4, 0, "local"), ("mlp", [1, 1], 2, 0, "local"), ("fashion", [1, 1, 1], 4, 0, "local"),
+    ("lenet5", [1, 1, 1, 1], 4, 0, "mpi"), ("mlp", [1, 1, 1], 3, 2, "local"), ("lenet5", [2, 1], 2, 0, "local"),
+    ("fashion", [1], 3, 0, "local"), ("fashion", [1, 1], 3, 3, "mpi"), ("mlp", [1, 1, 1, 1], 5, 0, "local"),
+    ("lenet5", [1, 2], 4, 2, "mpi"), ("mlp", [2, 2], 3, 0, "local")])
+def test_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path):
+    size, one = NETWORKS[network][1], references(network)
+    together = count * replicas[0]
+    split = pipeline.compile_model(
+        models(network), tmp_path / "split", "--exact", "--schedule", "2bw", "--minibatch", size * together,
+        "--microbatches", count, "--stages", "-".join(map(str, replicas)),
+        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=sum(replicas))
+    updates = -(-MICROBATCHES // together)
+    result = pipeline.train(split, tmp_path / "split-run", *(["--save-every", save_every] if save_every else []),
+                            data=one.data, steps=updates, transport=transport)
+    owner = pipeline.stage_of_weights(split, result.checkpoint)
+
+    first = safetensors.load(split / "weights.safetensors")
+    trained = [name for name in owner if f"{name}/momentum" in owner]
+    versions = {name: [first[name]] for name in trained}
+    buffers = {}
+    # Constants of the model are in no checkpoint.
+    statistics = {name: first[name] for name in owner if name in first and name not in trained}
+    for update in range(updates):
+        drained = update // save_every * save_every if save_every else 0
+        used = {name: versions[name][max(drained, update - 1)] for name in trained}
+        sums = {name: [[] for _ in range(replicas[owner[name]])] for name in trained}
+        members = range(update * together, min(MICROBATCHES, (update + 1) * together))
+        losses = []
+        for t in members:
+            after, loss = one.gradients(t, used | statistics)
+            losses.append(loss)
+            statistics = {name: after[name] for name in statistics}
+            for name in trained:
+                sums[name][t % len(sums[name])].append(after[f"{name}/momentum"])
+        assert numpy.isclose(result.losses[update], numpy.mean(losses), rtol=1e-6), f"loss of update {update}"
+        for name in trained:
+            total = added([added(terms) for terms in sums[name] if terms])
+            gradient = numpy.float32(1) / numpy.float32(len(members)) * total
+            buffers[name] = MOMENTUM * buffers[name] + gradient if name in buffers else gradient
+            versions[name].append(versions[name][-1] - RATE * buffers[name])
+    weights = result.weights()
+    for name in trained:
+        assert numpy.array_equal(weights[name], versions[name][-1]), name
+    for name, value in statistics.items():
+        assert numpy.array_equal(weights[name], value), name

@@ -1,0 +1,64 @@
+// RUN: pdc-opt %s --hold-tied-weights | FileCheck %s
+// RUN: pdc-opt %s --hold-tied-weights --insert-cuts --outline-programs | FileCheck %s --check-prefix=PROGRAMS
+
+// Stages 0 and 2 read @tied: both make its next version from the gradients of both uses. Stage 1 has
+// nothing to do with it, and @own has one stage.
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.memory @tied weight version : tensor<4xf32>
+pdc.memory @"tied/gradient" gradient update : tensor<4xf32>
+pdc.memory @"tied/gradient.1" gradient update : tensor<4xf32>
+pdc.memory @own weight version : tensor<4xf32>
+pdc.memory @x input microbatch : tensor<4xf32>
+
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  %x = pdc.read @x : tensor<4xf32>
+  %w = pdc.weight_version @tied latest : tensor<4xf32>
+  %v = pdc.weight_version @own latest : tensor<4xf32>
+  %a = pdc.unit "a" origin "a" forward microbatch (%0 = %x : tensor<4xf32>, %1 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Mul" "a"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<4xf32>, %1 = %v : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 1 : i64} {
+    %2 = pdc.node "Mul" "b"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>, %1 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 2 : i64} {
+    %2 = pdc.node "Mul" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  pdc.accumulate %c into @"tied/gradient.1" : tensor<4xf32>
+  pdc.accumulate %a into @"tied/gradient" : tensor<4xf32>
+  %g0 = pdc.read @"tied/gradient" : tensor<4xf32>
+  %g1 = pdc.read @"tied/gradient.1" : tensor<4xf32>
+  // CHECK: %[[SUM:.*]] = pdc.unit "sum" origin "a" update update {{.*}} stage = 0 : i64}
+  // CHECK: %[[SUM2:.*]] = pdc.unit "sum/stage.2" origin "a" update update {{.*}} stage = 2 : i64}
+  %sum = pdc.unit "sum" origin "a" update update (%0 = %g0 : tensor<4xf32>, %1 = %g1 : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Add" "sum"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  // CHECK: %[[NEXT:.*]] = pdc.unit "sgd" {{.*}} = %[[SUM]] {{.*}} stage = 0 : i64}
+  // CHECK: %[[NEXT2:.*]] = pdc.unit "sgd/stage.2" {{.*}} = %[[SUM2]] {{.*}} stage = 2 : i64}
+  // CHECK-DAG: pdc.commit %[[NEXT]] to @tied
+  // CHECK-DAG: pdc.commit %[[NEXT2]] to @tied
+  %next = pdc.unit "sgd" origin "a" update update (%0 = %w : tensor<4xf32>, %1 = %sum : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Sub" "sgd"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  pdc.commit %next to @tied : tensor<4xf32>
+  // CHECK-NOT: pdc.unit
+  return
+}
+
+// PROGRAMS-LABEL: pdc.program @rank_0
+// PROGRAMS: pdc.memory @tied weight
+// PROGRAMS: pdc.memory @"tied/gradient" gradient
+// PROGRAMS: pdc.memory @"tied/gradient.1" gathered
+// PROGRAMS-LABEL: pdc.program @rank_1
+// PROGRAMS-NOT: @tied
+// PROGRAMS-LABEL: pdc.program @rank_2
+// PROGRAMS: pdc.memory @tied weight
+// PROGRAMS: pdc.memory @"tied/gradient" gathered
+// PROGRAMS: pdc.memory @"tied/gradient.1" gradient
