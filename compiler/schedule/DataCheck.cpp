@@ -46,6 +46,7 @@ private:
   void send(int rank, const Step &step);
   void receive(int rank, const Step &step, const Action &group);
   void compute(int rank, const Step &step);
+  void handOver(int rank, const Step &step, const Edge &edge);
   void findInputs(int rank, const Step &step, const Occupant &self) const;
   void forward(int rank, const Step &step, Occupant &self);
   void requireKept(int rank, const Step &step, const Occupant &self) const;
@@ -183,19 +184,17 @@ void Replay::receive(int rank, const Step &step, const Action &group) {
     refuse(rank, step, "'" + edges[step.edge].tensor + "' is received twice");
 }
 
+/// To a stage of the same rank.
+void Replay::handOver(int rank, const Step &step, const Edge &edge) {
+  Step taken = step;
+  taken.task.stage = edge.toStage;
+  take(rank, taken).received.insert(edge.id);
+}
+
 void Replay::findInputs(int rank, const Step &step, const Occupant &self) const {
-  for (const Edge &edge : edges) {
-    if (!consumes(step.task, edge))
-      continue;
-    bool there = self.received.contains(edge.id);
-    if (isLocal(edge)) {
-      const Occupant &producer = stateOf(rank, edge.fromStage)
-                                     .slots[slotOf(schedule, edge.fromStage, step.task.microbatch)];
-      there = producer.microbatch == step.task.microbatch && producer.produced.contains(edge.id);
-    }
-    if (!there)
+  for (const Edge &edge : edges)
+    if (consumes(step.task, edge) && !self.received.contains(edge.id))
       refuse(rank, step, "its input '" + edge.tensor + "' is not there");
-  }
 }
 
 int64_t Replay::dueVersion(const Task &task) const {
@@ -314,9 +313,13 @@ void Replay::compute(int rank, const Step &step) {
   else if (!enters)
     backward(rank, step, self);
   self.done.insert(step.task.phase);
-  for (const Edge &edge : edges)
-    if (produces(step.task, edge))
-      self.produced.insert(edge.id);
+  for (const Edge &edge : edges) {
+    if (!produces(step.task, edge))
+      continue;
+    self.produced.insert(edge.id);
+    if (isLocal(edge))
+      handOver(rank, step, edge);
+  }
 }
 
 void Replay::begin(int rank, const Action &action) {

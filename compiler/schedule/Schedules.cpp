@@ -14,6 +14,8 @@ static constexpr ScheduleKind kinds[] = {
     {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe},
     {"1f1b", "one forward, one backward; the pipeline empties at each update", true, true,
      oneFOneB},
+    {"interleaved", "1f1b over several stages per rank, each rank's far apart: a shorter bubble",
+     true, true, interleaved, StagePlacement::loop},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
      false, pipedream},
     {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
@@ -22,6 +24,8 @@ static constexpr ScheduleKind kinds[] = {
      true, zeroBubbleH1},
     {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
      true, true, zeroBubbleH2},
+    {"zb-v", "two stages per rank in a V, weight gradients apart: least idle, memory of 1f1b", true,
+     true, zeroBubbleV, StagePlacement::fold},
 };
 
 std::span<const ScheduleKind> schedules() { return kinds; }
@@ -29,7 +33,8 @@ std::span<const ScheduleKind> schedules() { return kinds; }
 std::string scheduleNames() {
   std::string names;
   for (const ScheduleKind &kind : kinds)
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    if (kind.placement == StagePlacement::straight)
+      names += (names.empty() ? "" : ", ") + std::string(kind.name);
   return names;
 }
 
@@ -47,37 +52,6 @@ Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges) {
   proveNoDeadlock(schedule, edges);
   checkData(schedule, edges);
   return schedule;
-}
-
-int Pipeline::ranks() const {
-  int most = -1;
-  for (const std::vector<int> &ranks : ranksOfStage)
-    for (int rank : ranks)
-      most = std::max(most, rank);
-  return most + 1;
-}
-
-std::vector<int> Pipeline::stagesOfRank(int rank) const {
-  std::vector<int> found;
-  for (int stage = 0; stage < stages; ++stage)
-    if (std::ranges::find(ranksOfStage[stage], rank) != ranksOfStage[stage].end())
-      found.push_back(stage);
-  return found;
-}
-
-Pipeline straightPipeline(int stages, int64_t microbatches) {
-  return replicatedPipeline(std::vector<int>(std::max(stages, 0), 1), microbatches);
-}
-
-Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches) {
-  Pipeline pipeline{static_cast<int>(replicas.size()), {}, microbatches};
-  int rank = 0;
-  for (int count : replicas) {
-    std::vector<int> &ranks = pipeline.ranksOfStage.emplace_back();
-    while (static_cast<int>(ranks.size()) < count)
-      ranks.push_back(rank++);
-  }
-  return pipeline;
 }
 
 static void checkPipeline(const Pipeline &pipeline) {
@@ -124,13 +98,6 @@ Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
 
 Step runStep(int stage, Phase phase, int64_t microbatch) {
   return {StepKind::run, {stage, phase, microbatch}};
-}
-
-Pipeline apartPipeline(const Pipeline &pipeline) {
-  std::vector<int> replicas;
-  for (const std::vector<int> &ranks : pipeline.ranksOfStage)
-    replicas.push_back(static_cast<int>(ranks.size()));
-  return replicatedPipeline(replicas, pipeline.microbatches);
 }
 
 static void appendSum(std::vector<Step> &rows, const Schedule &schedule, int stage, int64_t last) {

@@ -29,6 +29,19 @@ Pipeline straightPipeline(int stages, int64_t microbatches);
 /// Stages with so many replicas each, on ranks of their own, in order.
 Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches);
 
+/// Which rank has which stage.
+enum class StagePlacement : uint8_t {
+  straight, ///< one stage per rank (and replica), in order
+  loop,     ///< stage s on rank s mod p: several chunks of the model per rank
+  fold,     ///< down the ranks and up again: stages r and 2p-1-r on rank r
+};
+
+/// Stages on so many ranks, `chunks` on each.
+Pipeline placedPipeline(StagePlacement placement, int ranks, int chunks, int64_t microbatches);
+
+/// Throws pdc::Error unless the stages stand as the schedule places them.
+void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule);
+
 /// The compute rows only: transfers, slots and versions are added by `completeSchedule`.
 Schedule gpipe(const Pipeline &pipeline);
 Schedule oneFOneB(const Pipeline &pipeline);
@@ -36,6 +49,8 @@ Schedule pipedream(const Pipeline &pipeline);
 Schedule twoVersions(const Pipeline &pipeline);
 Schedule zeroBubbleH1(const Pipeline &pipeline);
 Schedule zeroBubbleH2(const Pipeline &pipeline);
+Schedule interleaved(const Pipeline &pipeline);
+Schedule zeroBubbleV(const Pipeline &pipeline);
 
 /// Evaluation: one microbatch per iteration, forward through all stages.
 Schedule evaluation(const Pipeline &pipeline);
@@ -46,12 +61,13 @@ struct ScheduleKind {
   bool synchronous;
   bool sumsMicrobatches; ///< updates are those of several microbatches
   Schedule (*make)(const Pipeline &);
+  StagePlacement placement = StagePlacement::straight;
 };
 
 /// All schedules by name. A new one is a file with its drawing and a line here.
 std::span<const ScheduleKind> schedules();
 
-/// As in "gpipe, 1f1b".
+/// As in "gpipe, 1f1b": those with one stage per rank, that plans may ask for.
 std::string scheduleNames();
 
 /// Throws pdc::Error with the known names.

@@ -40,11 +40,11 @@ std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &
         if (step.kind == StepKind::allReduce || step.task.phase == Phase::update)
           continue; // sums and updates touch no slot
         touch(step.task.stage, step.task.microbatch, i);
-        // Stages of one rank read each other's outboxes in place.
+        // What stays on its rank is handed over at once.
         for (const Edge &edge : edges)
-          if (step.kind == StepKind::run && consumes(step.task, edge) &&
+          if (step.kind == StepKind::run && produces(step.task, edge) &&
               schedule.shareRanks(edge.fromStage, edge.toStage))
-            touch(edge.fromStage, step.task.microbatch, i);
+            touch(edge.toStage, step.task.microbatch, i);
       }
   return result;
 }

@@ -4,7 +4,8 @@
 
 namespace pdc {
 
-/// Adds a send and a receive for every edge between ranks and every microbatch.
+/// Adds a send and a receive for every edge between ranks and every microbatch. Between stages of
+/// one rank nothing is sent: a tensor is copied into its reader's slot when it is made.
 ///
 /// First choice: what a run produced is sent right behind it, what a run needs is received right
 /// before it; neighbours form one group. Where the strict model cannot finish with that (an edge

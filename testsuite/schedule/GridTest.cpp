@@ -37,6 +37,22 @@ TEST(Grid, ZeroBubbleH2) {
             "stage 2  .  .  F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 W0 F5 I5 W1 W2 W3 W4 W5\n");
 }
 
+TEST(Grid, Interleaved) {
+  Schedule schedule = interleaved(placedPipeline(StagePlacement::loop, 2, 2, 4));
+  EXPECT_EQ(drawGrid(schedule, chainEdges(4)),
+            "rank 0  0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 .   2B2 .   2B3 0B2 0B3\n"
+            "rank 1  .   1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3 .\n");
+}
+
+TEST(Grid, ZeroBubbleV) {
+  Schedule schedule = zeroBubbleV(placedPipeline(StagePlacement::fold, 2, 2, 4));
+  EXPECT_EQ(drawGrid(schedule, chainEdges(4)),
+            "rank 0  0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0F3 0I0 0W0 3F2 3I2 3W2 0I1 0W1 3F3 3I3 "
+            "3W3 0I2 0W2 0I3 0W3 .\n"
+            "rank 1  .   1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1F3 1I1 1W1 2F3 2I2 2W2 "
+            "1I2 2I3 1I3 1W2 2W3 1W3\n");
+}
+
 TEST(Grid, PipeDream) {
   EXPECT_EQ(gridOf("pipedream", 3, 1, 3), "stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4\n"
                                           "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .\n"

@@ -2,6 +2,7 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
+#include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
 #include "testsuite/schedule/ToyRule.h"
@@ -21,6 +22,7 @@ public:
   explicit Mutator(unsigned seed) : random(seed) {}
 
   Schedule original(std::vector<Edge> &edges);
+  Pipeline pipelineOf(const ScheduleKind &kind);
   /// False where the schedule has nothing of that kind to break.
   bool mutate(Schedule &schedule, int kind);
 
@@ -40,19 +42,27 @@ private:
   std::mt19937 random;
 };
 
-Schedule Mutator::original(std::vector<Edge> &edges) {
+/// With replicas, or several stages per rank, or neither.
+Pipeline Mutator::pipelineOf(const ScheduleKind &kind) {
+  if (kind.placement != StagePlacement::straight)
+    return anyPipeline(kind, 1 + static_cast<int>(draw(3)), 1 + static_cast<int64_t>(draw(4)),
+                       2 + static_cast<int>(draw(2)));
   bool replicated = draw(2);
-  int stages = 2 + static_cast<int>(draw(replicated ? 2 : 4));
-  edges = draw(2) ? chainEdges(stages) : randomEdges(stages, random);
-  std::vector<int> replicas(stages, 1);
+  std::vector<int> replicas(2 + draw(replicated ? 2 : 4), 1);
   for (int &count : replicas)
     count += replicated ? static_cast<int>(draw(3)) : 0;
-  const ScheduleKind &kind = schedules()[draw(schedules().size())];
   int64_t microbatches = 1 + static_cast<int64_t>(draw(6));
   Pipeline pipeline =
       replicatedPipeline(replicas, toy::fittingMicrobatches(kind.name, replicas, microbatches));
-  bool equal = std::ranges::count(replicas, replicas[0]) == stages;
+  bool equal = std::ranges::count(replicas, replicas[0]) == pipeline.stages;
   pipeline.verticalSync = draw(2) && equal;
+  return pipeline;
+}
+
+Schedule Mutator::original(std::vector<Edge> &edges) {
+  const ScheduleKind &kind = schedules()[draw(schedules().size())];
+  Pipeline pipeline = pipelineOf(kind);
+  edges = draw(2) ? chainEdges(pipeline.stages) : randomEdges(pipeline.stages, random);
   return completeSchedule(kind.make(pipeline), edges);
 }
 

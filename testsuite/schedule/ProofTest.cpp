@@ -4,6 +4,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
+#include "testsuite/schedule/AnyPipeline.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -33,7 +34,10 @@ std::string refusal(const Schedule &schedule) {
 
 TEST(Proof, AcceptsTheSchedules) {
   for (const ScheduleKind &kind : schedules())
-    EXPECT_EQ(refusal(complete(kind.name.data(), 4, 6)), "accepted");
+    for (int chunks : {2, 3}) {
+      Schedule made = kind.make(anyPipeline(kind, 4, 6, chunks));
+      EXPECT_EQ(refusal(completeSchedule(made, chainEdges(made.stages()))), "accepted");
+    }
 }
 
 TEST(Proof, DeadlockNamesTheCycleAndMarksTheStep) {
@@ -67,6 +71,18 @@ TEST(Proof, WrongSlot) {
   EXPECT_THAT(refusal(schedule),
               HasSubstr("rank 0 at 0F2: slot 0 of stage 0 still holds microbatch "
                         "0\nstage 0  F0  F1  !F2"));
+}
+
+/// What stays on a rank needs its consumer's slot as soon as it is made.
+TEST(Proof, WrongSlotOfWhatStaysOnItsRank) {
+  Schedule schedule = parseSchedule("schedule mine\nmicrobatches 2\nstages 0 0\n"
+                                    "rank 0: 0F0 0F1 1F0 1B0 1F1 1B1 0B0 0B1 allreduce 0U1 1U1\n",
+                                    "mine");
+  schedule = completeSchedule(schedule, chainEdges(2));
+  EXPECT_EQ(schedule.slots, (std::vector<int>{2, 2}));
+  schedule.slotTable[1] = {0};
+  EXPECT_THAT(refusal(schedule),
+              HasSubstr("rank 0 at 1F1: slot 0 of stage 1 still holds microbatch 0"));
 }
 
 TEST(Proof, DoubledBackward) {

@@ -3,6 +3,7 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Versions.h"
+#include "testsuite/schedule/AnyPipeline.h"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -121,6 +122,57 @@ TEST(Property, ZeroBubbleH2) {
   });
 }
 
+/// Most activations of a rank's stages at once, each held from its forward pass to the end of its
+/// backward pass.
+int peakOfRank(const Schedule &schedule, int rank) {
+  int held = 0, peak = 0;
+  for (const Step &step : schedule.ranks[rank].warmUp) {
+    if (step.kind != StepKind::run)
+      continue;
+    peak = std::max(peak, held += step.task.phase == Phase::forward);
+    held -= step.task.phase == Phase::backward || step.task.phase == Phase::backwardWeight;
+  }
+  return peak;
+}
+
+TEST(Property, Interleaved) {
+  for (int ranks = 1; ranks <= 8; ++ranks)
+    for (int chunks = 1; chunks <= 4; ++chunks)
+      for (int64_t microbatches = ranks; microbatches <= 32; microbatches += ranks) {
+        SCOPED_TRACE(testing::Message()
+                     << "p = " << ranks << ", v = " << chunks << ", m = " << microbatches);
+        int stages = ranks * chunks;
+        Schedule schedule = completeSchedule(
+            interleaved(placedPipeline(StagePlacement::loop, ranks, chunks, microbatches)),
+            chainEdges(stages));
+        // A chunk takes F / v and B / v.
+        for (double idle : play(schedule, chainEdges(stages), equalStages(stages)).idle)
+          EXPECT_DOUBLE_EQ(idle, (ranks - 1) * (kForward + kBackward));
+        EXPECT_EQ(peakOfRank(schedule, 0),
+                  std::min<int64_t>(microbatches * chunks, ranks * chunks + ranks - 1));
+        EXPECT_EQ(schedule.versions, std::vector<int>(stages, 1));
+      }
+}
+
+TEST(Property, ZeroBubbleV) {
+  forAllShapes([](int ranks, int64_t microbatches) {
+    int stages = 2 * ranks;
+    Schedule schedule = completeSchedule(
+        zeroBubbleV(placedPipeline(StagePlacement::fold, ranks, 2, microbatches)), chainEdges(stages));
+    int peak = 0;
+    for (int rank = 0; rank < ranks; ++rank)
+      peak = std::max(peak, peakOfRank(schedule, rank));
+    EXPECT_EQ(peak, std::min<int64_t>(2 * microbatches, 2 * ranks));
+    EXPECT_EQ(schedule.versions, std::vector<int>(stages, 1));
+    if (microbatches < 2 * ranks - 1)
+      return;
+    for (double seconds : {1.0, 3.0})
+      for (double idle :
+           play(schedule, chainEdges(stages), equalStages(stages, seconds, seconds, seconds)).idle)
+        EXPECT_DOUBLE_EQ(idle, (ranks - 1) * seconds);
+  });
+}
+
 TEST(Property, PipeDream) {
   for (int stages = 1; stages <= 8; ++stages) {
     SCOPED_TRACE(stages);
@@ -210,18 +262,20 @@ TEST(Property, EvaluationWithAnyEdges) {
 
 TEST(Property, BackwardAscendsAtEveryStage) {
   for (const ScheduleKind &kind : schedules()) {
-    Schedule schedule = kind.make(straightPipeline(4, 9));
+    Schedule schedule = kind.make(anyPipeline(kind, 4, 9));
     std::vector<int64_t> rounds = {5};
     for (const auto &actions : unroll(schedule, rounds).ranks) {
-      std::map<Phase, int64_t> next;
+      std::map<std::pair<int, Phase>, int64_t> next;
       for (const Action &action : actions) {
         const Step &step = action.steps[0];
         if (step.kind == StepKind::run && step.task.phase != Phase::update) {
-          EXPECT_EQ(step.task.microbatch, next[step.task.phase]++);
+          EXPECT_EQ(step.task.microbatch, (next[{step.task.stage, step.task.phase}]++));
         }
       }
       for (auto [phase, count] : next)
-        EXPECT_EQ(count, kind.synchronous ? 9 : kind.sumsMicrobatches ? 5 * 9 + 9 : 8);
+        EXPECT_EQ(count, kind.synchronous        ? schedule.microbatches
+                         : kind.sumsMicrobatches ? 5 * 9 + 9
+                                                 : 8);
     }
   }
 }
@@ -246,9 +300,9 @@ TEST(Property, LoopsOfStages) {
         for (int64_t microbatches : {1, 2, ranks, ranks + 1, 32}) {
           SCOPED_TRACE(testing::Message() << kind.name << ", p = " << ranks << ", v = " << chunks
                                           << ", m = " << microbatches);
-          Pipeline pipeline{ranks * chunks, {}, microbatches};
-          for (int stage = 0; stage < pipeline.stages; ++stage)
-            pipeline.ranksOfStage.push_back({stage % ranks});
+          if (kind.placement != StagePlacement::straight)
+            continue;
+          Pipeline pipeline = placedPipeline(StagePlacement::loop, ranks, chunks, microbatches);
           EXPECT_NO_THROW(completeSchedule(kind.make(pipeline), chainEdges(pipeline.stages)));
         }
 }
@@ -271,6 +325,29 @@ TEST(Property, RefusesWhatCannotBe) {
   EXPECT_THROW(pipedream({2, {{0}, {0}}, 1}), Error);
   EXPECT_THROW(twoVersions({2, {{0}, {0}}, 2}), Error);
   EXPECT_THROW(complete("2bw", 3, 2), Error);
+}
+
+void expectRefusal(const char *name, const Pipeline &pipeline, const char *message) {
+  try {
+    findSchedule(name).make(pipeline);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error &error) {
+    EXPECT_STREQ(error.what(), message);
+  }
+}
+
+TEST(Property, PlacementsOfSeveralStagesPerRank) {
+  EXPECT_EQ(placedPipeline(StagePlacement::fold, 3, 2, 1).ranksOfStage,
+            (std::vector<std::vector<int>>{{0}, {1}, {2}, {2}, {1}, {0}}));
+  expectRefusal("interleaved", placedPipeline(StagePlacement::loop, 2, 2, 5),
+                "schedule interleaved needs a multiple of its 2 ranks as microbatches, found 5; "
+                "use 4 or 6");
+  expectRefusal("interleaved", placedPipeline(StagePlacement::fold, 2, 2, 4),
+                "schedule interleaved places stage s on rank s mod p, as many stages on each of p "
+                "ranks, found 4 stages on 2 ranks placed otherwise");
+  expectRefusal("zb-v", straightPipeline(2, 4),
+                "schedule zb-v places stages r and 2p-1-r on rank r of p, found 2 stages on 2 "
+                "ranks placed otherwise");
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
+#include "testsuite/schedule/AnyPipeline.h"
 
 #include <gtest/gtest.h>
 
@@ -10,12 +11,13 @@ namespace {
 
 TEST(Text, RoundTrip) {
   for (const ScheduleKind &kind : schedules()) {
-    Pipeline pipeline = straightPipeline(3, 4);
-    Schedule schedule = completeSchedule(kind.make(pipeline), chainEdges(3));
+    Pipeline pipeline = anyPipeline(kind, 3, 4);
+    std::vector<Edge> edges = chainEdges(pipeline.stages);
+    Schedule schedule = completeSchedule(kind.make(pipeline), edges);
     std::string text = printSchedule(schedule);
     Schedule read = parseSchedule(text, "x");
     EXPECT_EQ(printSchedule(read), text);
-    EXPECT_NO_THROW(completeSchedule(read, chainEdges(3)));
+    EXPECT_NO_THROW(completeSchedule(read, edges));
   }
 }
 

@@ -121,17 +121,19 @@ Word Rank::readInputs(const Task &task, Word word) {
   for (const Edge &edge : edges) {
     if (edge.toStage != task.stage || !isEnd(edge.consumer, task.phase))
       continue;
-    bool local = stages[edge.fromStage].contains(rank);
-    word = mix(word, local ? slot(edge.fromStage, task.microbatch).outbox[edge.id]
-                           : slot(task.stage, task.microbatch).inbox[edge.id]);
+    word = mix(word, slot(task.stage, task.microbatch).inbox[edge.id]);
   }
   return word;
 }
 
 void Rank::writeOutputs(const Task &task, Word word) {
-  for (const Edge &edge : edges)
-    if (edge.fromStage == task.stage && isEnd(edge.producer, task.phase))
-      slot(task.stage, task.microbatch).outbox[edge.id] = mix(word, edge.id);
+  for (const Edge &edge : edges) {
+    if (edge.fromStage != task.stage || !isEnd(edge.producer, task.phase))
+      continue;
+    slot(task.stage, task.microbatch).outbox[edge.id] = mix(word, edge.id);
+    if (stages[edge.toStage].contains(rank))
+      slot(edge.toStage, task.microbatch).inbox[edge.id] = mix(word, edge.id);
+  }
 }
 
 /// The newest, or where the rule says so the one that a number says.

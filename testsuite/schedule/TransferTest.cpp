@@ -5,6 +5,7 @@
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
 #include "compiler/schedule/Transfers.h"
+#include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
 #include "testsuite/schedule/ToyRule.h"
@@ -14,12 +15,16 @@
 namespace pdc {
 namespace {
 
-std::vector<ScheduleKind> synchronousSchedules() {
+std::vector<ScheduleKind> synchronousSchedules(bool anyPlacement) {
   std::vector<ScheduleKind> kinds(schedules().begin(), schedules().end());
-  std::erase_if(kinds, [](const ScheduleKind &kind) { return !kind.synchronous; });
+  std::erase_if(kinds, [&](const ScheduleKind &kind) {
+    return !kind.synchronous || (!anyPlacement && kind.placement != StagePlacement::straight);
+  });
   return kinds;
 }
-const std::vector<ScheduleKind> synchronous = synchronousSchedules();
+const std::vector<ScheduleKind> synchronous = synchronousSchedules(true);
+/// Of stages that stand anywhere.
+const std::vector<ScheduleKind> freelyPlaced = synchronousSchedules(false);
 
 TEST(Transfers, FuseWhatMeets) {
   Schedule schedule = oneFOneB(straightPipeline(2, 2));
@@ -50,10 +55,11 @@ TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
     int64_t microbatches = toy::fittingMicrobatches(kind.name, std::vector<int>(stages, 1), drawn);
-    std::vector<Edge> edges = randomEdges(stages, random);
+    Pipeline pipeline = anyPipeline(kind, stages, microbatches, 2 + round % 2);
+    std::vector<Edge> edges = randomEdges(pipeline.stages, random);
     SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches
                                     << ", round " << round);
-    Schedule made = kind.make(straightPipeline(stages, microbatches));
+    Schedule made = kind.make(pipeline);
     Schedule atRuns = made;
     placeTransfersAtRuns(atRuns, edges);
     fallbacks += findDeadlock(atRuns).has_value();
@@ -71,9 +77,10 @@ TEST(Transfers, GlobalOrderIsAlwaysProven) {
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
     int64_t microbatches = toy::fittingMicrobatches(kind.name, std::vector<int>(stages, 1), drawn);
-    std::vector<Edge> edges = randomEdges(stages, random);
+    Pipeline pipeline = anyPipeline(kind, stages, microbatches, 2 + round % 2);
+    std::vector<Edge> edges = randomEdges(pipeline.stages, random);
     SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", m = " << microbatches);
-    Schedule schedule = kind.make(straightPipeline(stages, microbatches));
+    Schedule schedule = kind.make(pipeline);
     placeTransfersInGlobalOrder(schedule, edges);
     assignSlots(schedule, edges);
     assignVersions(schedule);
@@ -91,7 +98,8 @@ TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
       ranks.push_back({static_cast<int>(random() % 2)});
     ranks[0] = {0}, ranks.back() = {1};
     std::vector<Edge> edges = randomEdges(stages, random);
-    Schedule made = synchronous[random() % synchronous.size()].make({stages, ranks, 1 + round % 7});
+    const ScheduleKind &kind = freelyPlaced[random() % freelyPlaced.size()];
+    Schedule made = kind.make({stages, ranks, 1 + round % 7});
     Schedule schedule;
     ASSERT_NO_THROW(schedule = completeSchedule(made, edges));
     EXPECT_TRUE(runsCorrectly(schedule, edges));
@@ -102,10 +110,11 @@ TEST(Transfers, FewerMicrobatchesEndToo) {
   std::mt19937 random(10);
   for (int round = 0; round < 100; ++round) {
     int stages = 2 + static_cast<int>(random() % 5);
-    std::vector<Edge> edges = randomEdges(stages, random);
     const ScheduleKind &kind = synchronous[round % synchronous.size()];
-    Schedule whole = completeSchedule(kind.make(straightPipeline(stages, 8)), edges);
-    for (int64_t count = 1; count < 8; ++count) {
+    Pipeline pipeline = anyPipeline(kind, stages, 8, 2 + round % 2);
+    std::vector<Edge> edges = randomEdges(pipeline.stages, random);
+    Schedule whole = completeSchedule(kind.make(pipeline), edges);
+    for (int64_t count = 1; count < pipeline.microbatches; ++count) {
       Schedule tail = whole;
       for (RankRows &rows : tail.ranks)
         std::erase_if(rows.warmUp, [&](const Step &step) { return step.task.microbatch >= count; });

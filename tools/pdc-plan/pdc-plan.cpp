@@ -98,7 +98,7 @@ void checkUsage(const Options &options) {
                      "' is unknown; there are overlap, pipedream-code, pipedream-paper, ring-max");
   bool isKnown = options.schedule == "auto";
   for (const ScheduleKind &kind : schedules())
-    isKnown |= options.schedule == kind.name;
+    isKnown |= options.schedule == kind.name && kind.placement == StagePlacement::straight;
   std::error_code ignored;
   if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
     throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of auto, " +

@@ -148,7 +148,8 @@ static void checkSchedule(Options &options) {
     return readRows(options);
   std::vector<std::string> available{"auto"};
   for (const ScheduleKind &kind : schedules())
-    available.emplace_back(kind.name);
+    if (kind.placement == StagePlacement::straight)
+      available.emplace_back(kind.name);
   if (name.find_first_of("./") != std::string::npos)
     throw Error("--schedule '" + name +
                 "': there is no such file of rows, and no such schedule; "
