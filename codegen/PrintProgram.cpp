@@ -130,7 +130,7 @@ static int64_t versionLag(ir::ProgramOp program, ir::ScheduleOp training) {
 }
 
 static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan,
-                               StringRef hash, bool hasTransfers) {
+                               StringRef hash, bool hasTransfers, bool hasMoves) {
   ir::ScheduleOp training = scheduleOf(program, false);
   auto flag = [](bool value) { return value ? "true" : "false"; };
   auto field = [&](StringRef name, const auto &value) {
@@ -157,6 +157,8 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("regions", "kRegions");
   field("memories", listsMemories(program) ? "kMemories" : "{}");
   field("transfers", hasTransfers ? "kTransfers" : "{}");
+  if (hasMoves)
+    field("moves", "kMoves");
   field("training", "training");
   field("evaluation", "evaluation");
   field("stages", "kStages");
@@ -204,10 +206,11 @@ ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::
   printRegions(os, program);
   printMemories(os, program);
   printTransfers(os, transfers);
+  bool hasMoves = printMoves(os, program);
   printRows(os, program, transfers);
   printStages(os, program, plan);
   printCreateTasks(os, program);
-  printProgramRecord(os, program, plan, hash, !transfers.empty());
+  printProgramRecord(os, program, plan, hash, !transfers.empty(), hasMoves);
   os << formatv("/// What {0} {1}.\nPrograms stage_{2}() {{ return {{kPrograms, {3}}; }\n",
                 rankNames(program), program.getRanks().size() > 1 ? "run" : "runs", number,
                 program.getRanks().size());

@@ -5,6 +5,7 @@
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/ir/TensorName.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -80,7 +81,7 @@ static std::string placeText(ir::MemoryOp memory) {
 static void printMemory(llvm::raw_ostream &os, ir::MemoryOp memory) {
   ir::HomeAttr home = requireHome(memory);
   ArrayRef<int64_t> sizes = memory.getTensorType().getShape();
-  os << "    {.name = " << stringLiteral(memory.getSymName()) << ",\n"
+  os << "    {.name = " << stringLiteral(tensorNameOf(memory)) << ",\n"
      << "     .role = Role::" << stringifyRole(memory.getRole())
      << ", .element = ElementType::" << elementName(memory) << ", .shape = shape<"
      << llvm::join(llvm::map_range(sizes, [](int64_t size) { return std::to_string(size); }), ", ")
@@ -172,23 +173,22 @@ std::vector<TransferRow> transferRows(ir::ProgramOp program) {
   return transfers;
 }
 
-/// The phase of the task that writes an outbox or first reads an inbox.
-static ir::Phase phaseOf(TransferRow transfer) {
-  auto program = transfer.memory->getParentOfType<ir::ProgramOp>();
+/// The phase of the task of a stage that writes an outbox or first reads an inbox.
+static ir::Phase phaseOf(ir::MemoryOp memory, int64_t stageId, bool sends) {
+  auto program = memory->getParentOfType<ir::ProgramOp>();
   auto touches = [&](Operation *op) {
     if (auto write = dyn_cast<ir::WriteOp>(op))
-      return transfer.sends && write.getMemory() == transfer.memory.getSymName();
+      return sends && write.getMemory() == memory.getSymName();
     auto read = dyn_cast<ir::ReadOp>(op);
-    return read && !transfer.sends && read.getMemory() == transfer.memory.getSymName();
+    return read && !sends && read.getMemory() == memory.getSymName();
   };
   for (auto stage : program.getBody().getOps<ir::StageOp>())
     for (auto task : stage.getBody().getOps<ir::TaskOp>())
-      if (static_cast<int64_t>(stage.getId()) == transfer.stage &&
+      if (static_cast<int64_t>(stage.getId()) == stageId &&
           llvm::any_of(task.getBody().front(), [&](Operation &op) { return touches(&op); }))
         return task.getPhase();
-  throw Error(formatv("no task of stage {0} {1} {2}, which its rows move", transfer.stage,
-                      transfer.sends ? "writes" : "reads",
-                      commentText(transfer.memory.getSymName())));
+  throw Error(formatv("no task of stage {0} {1} {2}, which its rows move", stageId,
+                      sends ? "writes" : "reads", commentText(memory.getSymName())));
 }
 
 static StringRef phaseName(ir::Phase phase) {
@@ -224,9 +224,41 @@ void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
                   "     .peers = ranks<{2}>, .tag = {3}, .stage = {4}, .phase = {5},\n"
                   "     .place = {6}, .bytes = {7}},\n",
                   stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()),
-                  listText(t.peers, ", "), t.tag, t.stage, phaseName(phaseOf(t)),
-                  placeText(t.memory), requireHome(t.memory).getBytes());
+                  listText(t.peers, ", "), t.tag, t.stage,
+                  phaseName(phaseOf(t.memory, t.stage, t.sends)), placeText(t.memory),
+                  requireHome(t.memory).getBytes());
   os << "};\n\n";
+}
+
+/// The inbox of a program at the end of a transfer; null: another program has it.
+static ir::MemoryOp findInbox(ir::ProgramOp program, ir::TransferAttr transfer) {
+  for (auto memory : program.getBody().getOps<ir::MemoryOp>())
+    if (memory.getRole() == ir::Role::Inbox && memory.getTransfers() &&
+        llvm::is_contained(memory.getTransfersAttr(), transfer))
+      return memory;
+  return {};
+}
+
+bool printMoves(llvm::raw_ostream &os, ir::ProgramOp program) {
+  std::string rows;
+  for (auto outbox : program.getBody().getOps<ir::MemoryOp>()) {
+    if (outbox.getRole() != ir::Role::Outbox || !outbox.getTransfers())
+      continue;
+    for (auto transfer : outbox.getTransfersAttr().getAsRange<ir::TransferAttr>())
+      if (ir::MemoryOp inbox = findInbox(program, transfer))
+        rows += formatv("    {{.tensor = {0}, // {1}\n"
+                        "     .fromStage = {2}, .phase = {3}, .from = {4},\n"
+                        "     .toStage = {5}, .to = {6}, .bytes = {7}},\n",
+                        stringLiteral(outbox.getSymName()), shapeText(outbox.getType()),
+                        transfer.getFrom(), phaseName(phaseOf(outbox, transfer.getFrom(), true)),
+                        placeText(outbox), transfer.getTo(), placeText(inbox),
+                        requireHome(outbox).getBytes());
+  }
+  if (!rows.empty())
+    os << "// Tensors that stages of this rank give each other, copied once they are made.\n"
+       << "constexpr Move kMoves[] = {\n"
+       << rows << "};\n\n";
+  return !rows.empty();
 }
 
 /// The positions in kMemories of what replicas of a stage bring together.

@@ -4,6 +4,7 @@
 #include "passes/StageOutliner.h"
 
 #include "compiler/Error.h"
+#include "compiler/ir/TensorName.h"
 
 #include <map>
 
@@ -71,10 +72,11 @@ private:
     for (int stage = 0; stage < stages; ++stage)
       stagesOfRanks[ranks[stage]].push_back(stage);
     for (auto &[group, placed] : stagesOfRanks)
-      if (placed.size() > 1)
-        throw Error(
-            "rank " + std::to_string(group[0]) + " has " + std::to_string(placed.size()) +
-            " stages in the plan; several stages per rank are not supported, plan with one");
+      if (placed.size() > 1 && group.size() > 1)
+        throw Error("stages " + std::to_string(placed[0]) + " and " + std::to_string(placed[1]) +
+                    " of the plan share " + std::to_string(group.size()) +
+                    " ranks; replicas of several stages per rank are not supported, plan with one "
+                    "stage per rank or without replicas");
     return stagesOfRanks;
   }
 
@@ -97,21 +99,31 @@ private:
     for (int stage : stages) {
       auto op = inside.create<StageOp>(loc, stage, DenseI64ArrayAttr(), IntegerAttr());
       op.getBody().emplaceBlock();
-      StageOutliner outliner(stage, crossings, names);
+      std::string prefix = "stage_" + std::to_string(stage) + "/";
+      StageOutliner outliner(stage, stages.size() > 1 ? prefix : "", crossings, names);
       outliner.outline(op, train, evaluate);
       addMemories(op, outliner);
     }
+    for (auto memory : program.getOps<MemoryOp>())
+      if (memory.getRole() == Role::Gradient && !sums(program, memory))
+        memory.setRole(Role::Gathered);
   }
 
-  /// The model's memories in the order of the module, then what staging adds.
+  /// The model's memories in the order of the module, then what staging adds. Stages of a rank
+  /// share what does not change with the microbatch.
   void addMemories(StageOp stage, const StageOutliner &outliner) {
     OpBuilder builder(stage);
-    for (auto memory : getOperation().getOps<MemoryOp>())
-      if (outliner.touched().contains(memory.getSymNameAttr())) {
-        auto own = cast<MemoryOp>(builder.clone(*memory));
-        if (memory.getRole() == Role::Gradient && !sums(stage, memory))
-          own.setRole(Role::Gathered);
-      }
+    Operation *program = stage->getParentOp();
+    for (auto memory : getOperation().getOps<MemoryOp>()) {
+      StringAttr name = outliner.nameHere(memory);
+      if (!outliner.touched().contains(memory.getSymNameAttr()) ||
+          SymbolTable::lookupSymbolIn(program, name))
+        continue;
+      auto copy = cast<MemoryOp>(builder.clone(*memory));
+      if (name != memory.getSymNameAttr())
+        copy->setAttr(kTensorNameAttribute, memory.getSymNameAttr());
+      copy.setSymNameAttr(name);
+    }
     for (const NewMemory &memory : outliner.added()) {
       ArrayAttr transfers =
           memory.transfers.empty() ? ArrayAttr() : builder.getArrayAttr(memory.transfers);
@@ -121,9 +133,9 @@ private:
     }
   }
 
-  /// Whether a stage adds to a gradient; else it reads what another one has summed.
-  static bool sums(StageOp stage, MemoryOp gradient) {
-    return stage
+  /// Whether a program adds to a gradient; else it reads what another one has summed.
+  static bool sums(ProgramOp program, MemoryOp gradient) {
+    return program
         .walk([&](AccumulateOp accumulate) {
           bool adds = accumulate.getMemoryAttr().getAttr() == gradient.getSymNameAttr();
           return adds ? WalkResult::interrupt() : WalkResult::advance();

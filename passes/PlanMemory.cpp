@@ -7,6 +7,7 @@
 
 #include "compiler/Error.h"
 
+#include <algorithm>
 #include <map>
 
 namespace pdc {
@@ -32,6 +33,7 @@ public:
     collectMoments();
     placePersistent("fixed", 1);
     placePersistent("versions", ringDepth());
+    placeInputs();
     for (auto stage : program.getOps<StageOp>())
       placeSlots(stage);
     placeEvaluation();
@@ -98,23 +100,37 @@ private:
   }
 
   /// Inputs stand first, in the order of the program: evaluation finds them at the same offsets.
+  /// Its copies hold those of all stages, so that a stage's begin behind those of the stages that
+  /// have less of them.
   void placeInputs() {
-    for (auto memory : program.getOps<MemoryOp>()) {
-      if (memory.getRole() != Role::Input || isPersistent(memory))
-        continue;
-      offsets[&buffers.of(memory)] = inputBytes;
-      inputBytes += aligned(buffers.of(memory).bytes());
+    std::map<std::string, std::vector<const Buffer *>> byRegion;
+    for (auto memory : program.getOps<MemoryOp>())
+      if (memory.getRole() == Role::Input && !isPersistent(memory))
+        byRegion[regionOf(memory)].push_back(&buffers.of(memory));
+    std::vector<std::pair<int64_t, std::string>> order;
+    for (auto &[region, inputs] : byRegion) {
+      int64_t bytes = 0;
+      for (const Buffer *input : inputs)
+        bytes += aligned(input->bytes());
+      order.push_back({bytes, region});
+    }
+    std::ranges::sort(order);
+    for (auto &[bytes, region] : order) {
+      for (const Buffer *input : byRegion[region]) {
+        offsets[input] = inputBytes;
+        inputBytes += aligned(input->bytes());
+      }
+      inputEnds[region] = inputBytes;
     }
   }
 
   void placeSlots(StageOp stage) {
-    placeInputs();
     std::string region = "slots." + std::to_string(stage.getId());
     std::vector<const Buffer *> members = unplaced(region);
     std::vector<Interval> intervals;
     for (const Buffer *buffer : members)
       intervals.push_back(slotLife(*buffer, stage));
-    int64_t bytes = pack(members, intervals, inputBytes);
+    int64_t bytes = pack(members, intervals, inputEnds[region]);
     int64_t copies = 1;
     for (int64_t slot : stage.getSlots().value_or(ArrayRef<int64_t>()))
       copies = std::max(copies, slot + 1);
@@ -242,6 +258,7 @@ private:
   std::map<const Buffer *, int64_t> offsets;
   std::vector<Region> regions;
   int64_t inputBytes = 0, workspace = 0;
+  std::map<std::string, int64_t> inputEnds; ///< by region: where the stage's inputs end
   llvm::DenseMap<Operation *, int64_t> moments;
   llvm::DenseMap<Operation *, int64_t> betweenTasks, lastMoment;
 };

@@ -4,11 +4,9 @@
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Versions.h"
+#include "passes/ReplayedArena.h"
 #include "passes/ScheduleRows.h"
-#include "passes/ShadowBytes.h"
 #include "passes/Values.h"
-
-#include "llvm/ADT/StringMap.h"
 
 #include <map>
 #include <set>
@@ -19,15 +17,6 @@ using namespace pdc::ir;
 namespace pdc {
 namespace {
 
-struct RegionPlace {
-  int64_t offset = 0, stride = 0, copies = 1;
-};
-
-/// Where a value is during one run of a task, and what ought to be there.
-struct Located {
-  int64_t address = 0, bytes = 0, content = 0;
-};
-
 struct StageState {
   StageOp op;
   int64_t updates = 0;                           ///< of the rank that is replayed
@@ -37,21 +26,9 @@ struct StageState {
   std::set<Phase> summing;                       ///< phases that have run since the last update
 };
 
-/// Which copies one run of a task sees.
-struct Copies {
-  int64_t slot = 0, latest = 0, stashed = 0, next = 0;
-  bool evaluation = false, startsSums = true;
-};
-
-class Replay {
+class Replay : ReplayedArena {
 public:
-  explicit Replay(ProgramOp program) : program(program), symbols(program) {
-    checkPlaces();
-    for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>()) {
-      auto number = [&](StringRef key) { return region.getAs<IntegerAttr>(key).getInt(); };
-      regions[region.getAs<StringAttr>("name").getValue()] = {number("offset"), number("stride"),
-                                                              number("copies")};
-    }
+  explicit Replay(ProgramOp program) : ReplayedArena(program) {
     for (auto op : program.getOps<StageOp>())
       stages[op.getId()] = {.op = op};
   }
@@ -68,68 +45,6 @@ public:
   }
 
 private:
-  void checkPlaces() {
-    if (!program.getRegions())
-      throw Error("program @" + program.getSymName().str() +
-                  " has no arena; run plan-memory first");
-    for (auto memory : program.getOps<MemoryOp>())
-      if (!memory.getHome())
-        throw Error("memory '" + memory.getSymName().str() +
-                    "' has no home; run assign-homes first");
-    program.walk([&](UnitOp unit) {
-      if (!unit.getHomes())
-        throw Error("unit '" + unit.getName().str() + "' has no homes; run assign-homes first");
-    });
-  }
-
-  [[noreturn]] void refuse(const std::string &what) {
-    throw Error("program @" + program.getSymName().str() + ": " + what +
-                "; this is a mistake of the memory plan, please report it with the model");
-  }
-
-  // Addresses.
-
-  int64_t address(HomeAttr home, int64_t copy) {
-    const RegionPlace &region = regions[home.getRegion()];
-    if (copy >= region.copies || home.getOffset() < 0 ||
-        home.getOffset() + home.getBytes() > region.stride)
-      refuse("a home lies outside of region '" + home.getRegion().str() + "'");
-    return region.offset + copy * region.stride + home.getOffset();
-  }
-
-  /// Evaluation has inputs at the same offsets of its own copies.
-  int64_t address(HomeAttr home, const Copies &copies, int64_t version) {
-    StringRef region = home.getRegion();
-    if (region == "versions")
-      return address(home, version);
-    if (region.starts_with("slots.") && copies.evaluation)
-      home = HomeAttr::get(program.getContext(), "evaluation", home.getOffset(), home.getBytes());
-    bool isSlot = region.starts_with("slots.") || region == "evaluation";
-    return address(home, isSlot ? copies.slot : 0);
-  }
-
-  MemoryOp memory(StringRef name) { return symbols.lookup<MemoryOp>(name); }
-
-  // Contents.
-
-  void write(MemoryOp memory, int64_t address, int64_t content) {
-    bytes.write(address, memory.getHome()->getBytes(), content);
-    contents[{memory, address}] = content;
-  }
-
-  int64_t contentOf(MemoryOp memory, int64_t address) {
-    auto content = contents.find({memory, address});
-    if (content == contents.end())
-      refuse("memory '" + memory.getSymName().str() + "' is read before it is written");
-    return content->second;
-  }
-
-  void expect(const Located &located, const std::string &who) {
-    int64_t other = bytes.findOther(located.address, located.bytes, located.content);
-    if (other >= 0)
-      refuse(who + " expects " + bytes.text(located.content) + " and finds " + bytes.text(other));
-  }
-
   static bool isMicrobatchInput(MemoryOp memory) {
     return memory.getRole() == Role::Input && memory.getRate() == Rate::Microbatch;
   }
@@ -155,9 +70,10 @@ private:
       }
   }
 
-  void fillInputs(const Copies &copies, const std::string &which) {
+  void fillInputs(const StageState &stage, const Copies &copies, const std::string &which) {
+    std::string slots = "slots." + std::to_string(StageOp(stage.op).getId());
     for (auto memory : program.getOps<MemoryOp>())
-      if (isMicrobatchInput(memory))
+      if (isMicrobatchInput(memory) && memory.getHome()->getRegion() == slots)
         write(memory, address(*memory.getHome(), copies, 0),
               bytes.newContent("'" + memory.getSymName().str() + "' of " + which));
   }
@@ -206,6 +122,20 @@ private:
     runTask(stage, toPhase(step.task.phase), copies);
     if (step.task.phase == Phase::backward || step.task.phase == Phase::backwardWeight)
       stage.stashed.erase(microbatch);
+    for (const Edge &edge : edges.edges)
+      if (handsOver(schedule, step.task, edge)) {
+        StageState &reader = stages[edge.toStage];
+        handOver(edges, edge, copies, takeSlot(reader, schedule, microbatch));
+      }
+  }
+
+  /// What stays on the rank is copied.
+  void handOver(const TaggedEdges &edges, const Edge &edge, const Copies &from, const Copies &to) {
+    MemoryOp outbox = memory(edge.tensor), inbox = memory(edges.inboxes[edge.id]);
+    int64_t at = address(*outbox.getHome(), from, 0);
+    std::string which = "'" + edge.tensor + "', handed from stage to stage";
+    expect({at, outbox.getHome()->getBytes(), contentOf(outbox, at)}, which);
+    write(inbox, address(*inbox.getHome(), to, 0), bytes.newContent(which));
   }
 
   /// The ring copy of a version.
@@ -221,18 +151,19 @@ private:
     if (stage.owners[slot] != microbatch) {
       finishSends(stage, slot);
       stage.owners[slot] = microbatch;
-      fillInputs(copies, "microbatch " + std::to_string(microbatch));
+      fillInputs(stage, copies, "microbatch " + std::to_string(microbatch));
     }
     return copies;
   }
 
   void transfer(StageState &stage, const Step &step, const TaggedEdges &edges,
                 const Copies &copies) {
-    const std::string &name = edges.edges[step.edge].tensor;
+    bool sends = step.kind == StepKind::send;
+    const std::string &name = sends ? edges.edges[step.edge].tensor : edges.inboxes[step.edge];
     MemoryOp box = memory(name);
     int64_t at = address(*box.getHome(), copies, 0);
     std::string which = "'" + name + "' of microbatch " + std::to_string(step.task.microbatch);
-    if (step.kind == StepKind::receive)
+    if (!sends)
       return write(box, at, bytes.newContent("received " + which));
     Located sent{at, box.getHome()->getBytes(), contentOf(box, at)};
     expect(sent, "the send of " + which);
@@ -271,13 +202,19 @@ private:
                       .evaluation = true,
                       .startsSums = microbatch == 0};
         finishSends(stage, copies.slot);
-        fillInputs(copies, "evaluation");
+        fillInputs(stage, copies, "evaluation");
         for (Step step : schedule.ranks[program.getRanks()[0]].repeat) {
           bool isLaterTurn = step.task.microbatch >= schedule.replicas(step.task.stage);
-          if (!isLaterTurn && step.kind == StepKind::run)
-            runTask(stage, ir::Phase::Evaluate, copies);
-          else if (!isLaterTurn)
+          if (isLaterTurn || step.task.stage != id)
+            continue;
+          if (step.kind != StepKind::run) {
             transfer(stage, step, edges, copies);
+            continue;
+          }
+          runTask(stage, ir::Phase::Evaluate, copies);
+          for (const Edge &edge : edges.edges)
+            if (handsOver(schedule, step.task, edge))
+              handOver(edges, edge, copies, copies);
         }
       }
   }
@@ -398,12 +335,7 @@ private:
     write(into, at, bytes.newContent("the sum " + who));
   }
 
-  ProgramOp program;
-  SymbolTable symbols;
-  ShadowBytes bytes;
-  llvm::StringMap<RegionPlace> regions;
   std::map<int, StageState> stages;
-  std::map<std::pair<Operation *, int64_t>, int64_t> contents; ///< by memory and address
   llvm::DenseMap<Value, Located> values;
 };
 

@@ -52,7 +52,7 @@ namespace {
 /// The two ends of one edge while they are being found.
 struct Ends {
   TransferAttr transfer;
-  std::string tensor;
+  std::string outbox, inbox;
   std::optional<ir::Phase> producer, consumer;
   int64_t bytes = 0;
 };
@@ -68,10 +68,10 @@ static std::map<int64_t, Ends> findEnds(ModuleOp module) {
         auto known = cast<TransferAttr>(transfer);
         Ends &ends = byTag[known.getTag()];
         ends.transfer = known;
-        ends.tensor = memory.getSymName().str();
         ends.bytes = bytesOf(memory.getType());
-        (memory.getRole() == Role::Outbox ? ends.producer : ends.consumer) =
-            phaseOfUse(program, memory.getSymName());
+        bool sends = memory.getRole() == Role::Outbox;
+        (sends ? ends.outbox : ends.inbox) = memory.getSymName().str();
+        (sends ? ends.producer : ends.consumer) = phaseOfUse(program, memory.getSymName());
       }
     }
   return byTag;
@@ -81,16 +81,17 @@ TaggedEdges findEdges(ModuleOp module, Rows rows) {
   TaggedEdges found;
   for (auto &[tag, ends] : findEnds(module)) {
     if (!ends.producer || !ends.consumer)
-      throw Error("'" + ends.tensor + "' crosses from stage " +
+      throw Error("'" + (ends.outbox.empty() ? ends.inbox : ends.outbox) + "' crosses from stage " +
                   std::to_string(ends.transfer.getFrom()) + " to stage " +
                   std::to_string(ends.transfer.getTo()) + " but one side never touches it");
     if ((*ends.producer == ir::Phase::Evaluate) != (rows == Rows::evaluation))
       continue;
-    found.edges.push_back({static_cast<int>(found.edges.size()), ends.tensor,
+    found.edges.push_back({static_cast<int>(found.edges.size()), ends.outbox,
                            static_cast<int>(ends.transfer.getFrom()),
                            static_cast<int>(ends.transfer.getTo()), toPhase(*ends.producer),
                            toPhase(*ends.consumer), ends.bytes});
     found.tags.push_back(tag);
+    found.inboxes.push_back(ends.inbox);
   }
   return found;
 }
@@ -192,6 +193,13 @@ Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
   return schedule;
 }
 
+/// Whether a step fills the inbox of an edge.
+static bool arrivesAt(const Schedule &schedule, const Step &step, const Edge &edge) {
+  if (step.kind == StepKind::receive)
+    return step.edge == edge.id;
+  return step.kind == StepKind::run && handsOver(schedule, step.task, edge);
+}
+
 llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
   auto module = program->getParentOfType<ModuleOp>();
   TaggedEdges edges = findEdges(module, Rows::training);
@@ -206,8 +214,10 @@ llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
         std::pair<int, int64_t> microbatch{step.task.stage, step.task.microbatch};
         if (step.kind == StepKind::run && step.task.phase == Phase::forward)
           forwarded.insert(microbatch);
-        else if (step.kind == StepKind::receive && !forwarded.contains(microbatch))
-          early.insert(edges.edges[step.edge].tensor);
+        for (const Edge &edge : edges.edges)
+          if (arrivesAt(schedule, step, edge) &&
+              !forwarded.contains({edge.toStage, step.task.microbatch}))
+            early.insert(edges.inboxes[edge.id]);
       }
   return early;
 }
@@ -270,8 +280,8 @@ static void writeSteps(Region &region, const std::vector<Step> &steps, ProgramOp
                              step.task.microbatch, step.peer, edges.tags[step.edge]);
       break;
     case StepKind::receive:
-      builder.create<RecvOp>(loc, edges.edges[step.edge].tensor, step.task.stage,
-                             step.task.microbatch, step.peer, edges.tags[step.edge]);
+      builder.create<RecvOp>(loc, edges.inboxes[step.edge], step.task.stage, step.task.microbatch,
+                             step.peer, edges.tags[step.edge]);
       break;
     }
   }

@@ -15,10 +15,12 @@ namespace pdc {
 enum class Rows { training, evaluation };
 
 /// The tensors that cross stages in training or in evaluation. Ids are positions, as the schedule
-/// library wants them; `tags` holds the tag of each in the IR.
+/// library wants them and `tensor` is the outbox; `tags` holds the tag of each in the IR, `inboxes`
+/// the memory where it arrives.
 struct TaggedEdges {
   std::vector<Edge> edges;
   std::vector<int64_t> tags;
+  std::vector<std::string> inboxes;
 };
 TaggedEdges findEdges(mlir::ModuleOp module, Rows rows);
 

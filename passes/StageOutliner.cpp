@@ -158,8 +158,18 @@ Value StageOutliner::readCopy(TaskBody &task, Operation *read) {
   }
   OpBuilder builder(task.op.getBody().front().getTerminator());
   Operation *clone = builder.clone(*read);
+  if (auto input = dyn_cast<ReadOp>(clone))
+    if (auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, input.getMemoryAttr()))
+      input.setMemoryAttr(FlatSymbolRefAttr::get(nameHere(memory)));
   task.values.map(read->getResult(0), clone->getResult(0));
   return clone->getResult(0);
+}
+
+StringAttr StageOutliner::nameHere(MemoryOp memory) const {
+  bool isOfMicrobatch = memory.getRole() == Role::Input && memory.getRate() == Rate::Microbatch;
+  if (!isOfMicrobatch)
+    return memory.getSymNameAttr();
+  return StringAttr::get(memory.getContext(), prefix + memory.getSymName());
 }
 
 Value StageOutliner::readNamed(TaskBody &task, Value value, const std::string &memory) {
@@ -171,10 +181,13 @@ Value StageOutliner::readNamed(TaskBody &task, Value value, const std::string &m
 
 Value StageOutliner::readInbox(TaskBody &task, CutOp cut) {
   const Crossing &crossing = crossings.find(cut.getValue())->second;
-  if (inboxes.insert(crossing.memory).second)
+  std::string &inbox = inboxes[crossing.memory];
+  if (inbox.empty()) {
+    inbox = prefix.empty() ? crossing.memory : names.unique(prefix + crossing.memory);
     newMemories.push_back(
-        {crossing.memory, Role::Inbox, cut.getResult().getType(), {crossing.transferTo(stage)}});
-  return readNamed(task, cut.getResult(), crossing.memory);
+        {inbox, Role::Inbox, cut.getResult().getType(), {crossing.transferTo(stage)}});
+  }
+  return readNamed(task, cut.getResult(), inbox);
 }
 
 Value StageOutliner::readStored(TaskBody &task, Value value, UnitOp producer) {

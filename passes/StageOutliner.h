@@ -45,11 +45,16 @@ struct NewMemory {
 /// one task makes and another reads goes through a memory, unless it is a view, which is repeated.
 class StageOutliner {
 public:
-  StageOutliner(int64_t stage, const Crossings &crossings, MemoryNames &names)
-      : stage(stage), crossings(crossings), names(names) {}
+  /// `prefix`: of its inboxes and inputs, where other stages of the program may have them too.
+  StageOutliner(int64_t stage, std::string prefix, const Crossings &crossings, MemoryNames &names)
+      : stage(stage), prefix(std::move(prefix)), crossings(crossings), names(names) {}
 
   /// Fills `target` with the five tasks; throws Error.
   void outline(ir::StageOp target, mlir::func::FuncOp train, mlir::func::FuncOp evaluate);
+
+  /// A memory of the module as the stage's program calls it: each stage of a rank has inputs of its
+  /// own, in its slots.
+  mlir::StringAttr nameHere(ir::MemoryOp memory) const;
 
   /// The module's memories that the tasks touch.
   const llvm::SetVector<mlir::StringAttr> &touched() const { return touchedMemories; }
@@ -74,6 +79,7 @@ private:
   const std::string &storageOf(mlir::Value value, ir::UnitOp producer);
 
   int64_t stage;
+  std::string prefix;
   const Crossings &crossings;
   MemoryNames &names;
   std::vector<TaskBody> tasks;
@@ -81,7 +87,7 @@ private:
   /// operation that did.
   llvm::DenseMap<mlir::StringAttr, mlir::Operation *> written;
   llvm::DenseMap<mlir::Value, std::string> storage;
-  llvm::StringSet<> inboxes;
+  llvm::StringMap<std::string> inboxes; ///< by outbox
   llvm::StringSet<> prepared;
   llvm::SetVector<mlir::StringAttr> touchedMemories;
   llvm::SmallVector<NewMemory> newMemories;

@@ -52,7 +52,8 @@ def OutlinePrograms : PlanPass<"outline-programs"> {
     plan each stage gets the rank of its number.
 
     A cut becomes a memory of one name on both sides, outbox where the value is made and inbox where
-    it is read. What the forward task makes and the backward task reads becomes a memory of role
+    it is read. Where a rank has several stages, each has inboxes and inputs of its own, named
+    `stage_K/NAME`; what one gives another is copied there once it is made. What the forward task makes and the backward task reads becomes a memory of role
     activation, unless it has an outbox already. Views are repeated in each task that reads them, so
     that they never cost a copy. A gradient that a stage reads and another one sums is gathered.
   }];

@@ -35,6 +35,9 @@ public:
   /// Copies to the host once everything before in the queue has run: the only call that waits.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
 
+  /// Copies within the device's memory, in the queue's order.
+  virtual void move(std::byte *to, const std::byte *from, int64_t bytes) = 0;
+
   virtual Mark makeMark() = 0;
   /// The mark stands behind all that is in the queue now.
   virtual void record(Mark mark) = 0;

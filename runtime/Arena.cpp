@@ -69,6 +69,13 @@ const std::byte *Arena::look(const std::byte *from, int64_t bytes,
   return copy.data();
 }
 
+void Arena::move(std::byte *to, const std::byte *from, int64_t bytes) const {
+  if (accelerator)
+    accelerator->move(to, from, bytes);
+  else
+    std::memcpy(to, from, size_t(bytes));
+}
+
 float Arena::load(const float *from) const {
   if (!accelerator)
     return *from;
@@ -133,6 +140,19 @@ static void checkStages(const Program &program) {
   }
 }
 
+static void checkMoves(const Program &program) {
+  auto isHere = [&](int id) {
+    return std::ranges::find(program.stages, id, &StageInfo::id) != program.stages.end();
+  };
+  for (const Move &move : program.moves) {
+    checkPlace(program, move.tensor, move.from, move.bytes);
+    checkPlace(program, move.tensor, move.to, move.bytes);
+    if (!isHere(move.fromStage) || !isHere(move.toStage))
+      throw Error("rank ", program.rank, ": '", move.tensor, "' is handed from stage ",
+                  move.fromStage, " to stage ", move.toStage, ", one of which another rank holds");
+  }
+}
+
 void check(const Program &program) {
   if (program.contractVersion != kContractVersion)
     throw Error("stage sources of contract version ", program.contractVersion,
@@ -159,6 +179,7 @@ void check(const Program &program) {
     if (transfer.peers.empty())
       throw Error("rank ", program.rank, ": '", transfer.tensor, "' crosses to no rank");
   }
+  checkMoves(program);
   for (const Rows *rows : {&program.training, &program.evaluation}) {
     checkRows(program, rows->warmUp);
     checkRows(program, rows->repeat);

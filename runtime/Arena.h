@@ -43,6 +43,8 @@ public:
   }
   /// What lies at `from`, for the host to read: there or in `copy`.
   const std::byte *look(const std::byte *from, int64_t bytes, std::vector<std::byte> &copy) const;
+  /// Copies within the arena, in the order of what is computed.
+  void move(std::byte *to, const std::byte *from, int64_t bytes) const;
   float load(const float *from) const;
   void store(float *to, float value) const;
 

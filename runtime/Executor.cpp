@@ -232,6 +232,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   Seconds begin = now();
   runOnData(microbatch, [&] { stage.tasks->forward(run); });
   requireFiniteLoss(stage, microbatch);
+  handOver(stage, Phase::forward, microbatch, slot);
   events.add(
       {Timeline::Kind::run, Phase::forward, stage.info->id, step, microbatch, -1, 0, begin, now()});
 }
@@ -254,6 +255,7 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
     stage.tasks->backwardInput(run);
   else
     stage.tasks->backwardWeight(run);
+  handOver(stage, phase, microbatch, slot);
   events.add({Timeline::Kind::run, phase, stage.info->id, step, microbatch, -1, 0, begin, now()});
   if (phase != Phase::backwardInput)
     stage.slots[slot].version = -1;
@@ -271,8 +273,17 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
   run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
   Seconds begin = now();
   runOnData(microbatch, [&] { stage.tasks->evaluate(run); });
+  handOver(stage, Phase::evaluate, microbatch, slot);
   events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,
               now()});
+}
+
+void Executor::handOver(const Stage &stage, Phase phase, int64_t microbatch, int slot) {
+  for (const Move &move : program.moves)
+    if (move.fromStage == stage.info->id && move.phase == phase) {
+      int taken = takeSlot(stageOf(move.toStage), microbatch, phase == Phase::evaluate);
+      arena.move(arena.at(move.to, taken), arena.at(move.from, slot), move.bytes);
+    }
 }
 
 void Executor::runUpdate(Stage &stage, int64_t microbatch) {

@@ -121,6 +121,8 @@ private:
   bool startsSums(Stage &stage, Phase phase, int64_t microbatch);
   void runBackward(Stage &stage, Phase phase, int64_t microbatch);
   void runEvaluate(Stage &stage, int64_t microbatch);
+  /// What a task has made for other stages of this rank.
+  void handOver(const Stage &stage, Phase phase, int64_t microbatch, int slot);
   void runUpdate(Stage &stage, int64_t microbatch);
   void runPrepare(Stage &stage);
   int64_t outsideRepeat() const;

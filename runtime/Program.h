@@ -101,6 +101,18 @@ struct Transfer {
   int64_t bytes;
 };
 
+/// A tensor that one stage of this rank gives to another: copied once the task that makes it has
+/// run.
+struct Move {
+  const char *tensor;
+  int fromStage;
+  Phase phase; ///< of the task that makes it
+  Place from;  ///< inside the microbatch's (or evaluation's) slot of its stage, as `to` is
+  int toStage;
+  Place to;
+  int64_t bytes;
+};
+
 /// The rank at the other end of a microbatch's transfer.
 inline int peerOf(const Transfer &transfer, int64_t microbatch) {
   return transfer.peers[size_t(microbatch) % transfer.peers.size()];
@@ -205,6 +217,7 @@ struct Program {
   std::span<const Region> regions;
   std::span<const Memory> memories;
   std::span<const Transfer> transfers;
+  std::span<const Move> moves = {};
   Rows training;
   Rows evaluation; ///< `repeat` only
   std::span<const StageInfo> stages;

@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/ir/TensorName.h"
 
 namespace pdc::interpreter {
 
@@ -29,7 +30,7 @@ Tensor draw(const InterpreterInput &input, const std::string &name, int64_t numb
 
 static const Tensor *givenValue(const InterpreterInput &input, ir::MemoryOp memory,
                                 int64_t number) {
-  auto it = input.given.find(memory.getSymName().str());
+  auto it = input.given.find(tensorNameOf(memory).str());
   if (it == input.given.end() || it->second.empty())
     return nullptr;
   const Tensor &value = it->second[number % it->second.size()];
@@ -65,7 +66,7 @@ Tensor microbatchInput(const InterpreterInput &input, ir::MemoryOp memory, int64
                        bool evaluation) {
   if (const Tensor *value = givenValue(input, memory, microbatch))
     return *value;
-  std::string name = memory.getSymName().str() + (evaluation ? "#evaluation" : "");
+  std::string name = tensorNameOf(memory).str() + (evaluation ? "#evaluation" : "");
   return draw(input, name, microbatch, toTensorType(memory.getType()), -1, 1);
 }
 

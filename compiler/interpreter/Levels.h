@@ -25,6 +25,9 @@ struct PlacedStage {
   void run(ir::Phase phase, int64_t microbatch) const;
 };
 
+/// Carries what a task has left in its outboxes to the inboxes of a machine, perhaps its own.
+void handOver(Machine &from, Machine &to, const PlacedStage &stage, const Run &run);
+
 /// One machine per program, and its stages in the order of their numbers.
 std::vector<PlacedStage> placeStages(Machines &machines, mlir::ModuleOp module);
 

@@ -4,6 +4,7 @@
 #include "compiler/interpreter/Inputs.h"
 #include "compiler/interpreter/Operations.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/ir/TensorName.h"
 
 namespace pdc::interpreter {
 
@@ -124,7 +125,7 @@ double Machine::gradientScale() const {
 }
 
 Tensor Machine::readInput(Memory &memory, const Run &run) {
-  const std::string &key = memory.name;
+  std::string key = tensorNameOf(memory.op).str();
   int64_t step = run.microbatch / others.microbatches + 1;
   if (key == "pdc.learning_rate")
     return Tensor::scalar(memory.type.element, others.input.learningRate);

@@ -115,6 +115,8 @@ private:
       throw Error(rank.machine->getName() + ": a row runs stage " + std::to_string(run.getStage()) +
                   ", which is not in this program");
     stage->second.run(run.getPhase(), row.microbatch);
+    handOver(*rank.machine, *rank.machine, stage->second,
+             {stage->first, run.getPhase(), row.microbatch});
   }
 
   /// Completes the transfers of a group whose peer has reached its side.

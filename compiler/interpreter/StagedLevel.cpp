@@ -47,14 +47,28 @@ std::vector<PlacedStage> placeStages(Machines &machines, mlir::ModuleOp module) 
   return stages;
 }
 
-/// Carries what a task left in its outboxes to the inboxes of the same name.
-static void deliver(Machines &machines, Machine &from, const Run &run) {
-  for (auto &[name, memory] : from.all()) {
-    if (memory.role != ir::Role::Outbox || !from.holds(memory, run))
+/// The inbox of a machine at the end of a transfer.
+static Memory *findInbox(Machine &machine, ir::TransferAttr transfer) {
+  for (auto &[name, memory] : machine.all())
+    if (memory.role == ir::Role::Inbox && memory.op.getTransfers())
+      for (mlir::Attribute own : memory.op.getTransfersAttr())
+        if (llvm::cast<ir::TransferAttr>(own).getTag() == transfer.getTag())
+          return &memory;
+  return nullptr;
+}
+
+void handOver(Machine &from, Machine &to, const PlacedStage &stage, const Run &run) {
+  for (mlir::Operation *op : operationsOf(stage.op, run.phase)) {
+    auto write = llvm::dyn_cast<ir::WriteOp>(op);
+    Memory *outbox = write ? from.find(write.getMemory()) : nullptr;
+    if (!outbox || outbox->role != ir::Role::Outbox || !outbox->op.getTransfers())
       continue;
-    for (const auto &to : machines.machines)
-      if (Memory *inbox = to->find(name); inbox && inbox->role == ir::Role::Inbox)
-        to->put(name, from.take(name, run), run);
+    for (mlir::Attribute attribute : outbox->op.getTransfersAttr()) {
+      auto transfer = llvm::cast<ir::TransferAttr>(attribute);
+      if (Memory *inbox = findInbox(to, transfer))
+        to.put(inbox->name, from.take(outbox->name, run),
+               {transfer.getTo(), run.phase, run.microbatch});
+    }
   }
 }
 
@@ -62,9 +76,11 @@ static void runAll(Machines &machines, const std::vector<PlacedStage> &stages,
                    std::initializer_list<Phase> phases, int64_t microbatch, bool reversed) {
   for (size_t i = 0; i < stages.size(); ++i) {
     const PlacedStage &stage = stages[reversed ? stages.size() - 1 - i : i];
-    for (Phase phase : phases)
+    for (Phase phase : phases) {
       stage.run(phase, microbatch);
-    deliver(machines, *stage.machine, {stage.id, *phases.begin(), microbatch});
+      for (const auto &to : machines.machines)
+        handOver(*stage.machine, *to, stage, {stage.id, phase, microbatch});
+    }
   }
 }
 

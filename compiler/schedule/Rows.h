@@ -43,6 +43,11 @@ inline bool consumes(const Task &task, const Edge &edge) {
   return task.stage == edge.toStage && isEnd(edge.consumer, task);
 }
 
+/// Whether a run gives what it has made to another stage of its rank.
+inline bool handsOver(const Schedule &schedule, const Task &task, const Edge &edge) {
+  return produces(task, edge) && schedule.shareRanks(edge.fromStage, edge.toStage);
+}
+
 /// Per stage: whether its input and weight gradients run apart.
 std::vector<bool> findSplitStages(const Schedule &schedule);
 bool splitsBackward(const Schedule &schedule);

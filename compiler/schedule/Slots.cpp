@@ -42,8 +42,7 @@ std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &
         touch(step.task.stage, step.task.microbatch, i);
         // What stays on its rank is handed over at once.
         for (const Edge &edge : edges)
-          if (step.kind == StepKind::run && produces(step.task, edge) &&
-              schedule.shareRanks(edge.fromStage, edge.toStage))
+          if (step.kind == StepKind::run && handsOver(schedule, step.task, edge))
             touch(edge.toStage, step.task.microbatch, i);
       }
   return result;

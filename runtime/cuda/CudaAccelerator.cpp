@@ -52,6 +52,7 @@ public:
   void *queue() const override { return stream; }
   std::byte *stage(int64_t bytes) override;
   void write(std::byte *to, const std::byte *staged, int64_t bytes) override;
+  void move(std::byte *to, const std::byte *from, int64_t bytes) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
   Mark makeMark() override;
   void record(Mark mark) override;
@@ -161,6 +162,10 @@ void CudaAccelerator::waitFor(cudaEvent_t event) {
       whileWaiting(std::chrono::duration<double>(Clock::now() - begin).count());
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+}
+
+void CudaAccelerator::move(std::byte *to, const std::byte *from, int64_t bytes) {
+  require(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, stream), "cudaMemcpyAsync");
 }
 
 Accelerator::Mark CudaAccelerator::makeMark() { return events.emplace_back(makeEvent()); }

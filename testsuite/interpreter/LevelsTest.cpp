@@ -154,6 +154,37 @@ TEST_F(Levels, StagesAndRowsComputeTheGraph) {
   }
 }
 
+/// Several stages per rank, with what stays there: inputs that two of them read, skips, V turns.
+TEST_F(Levels, SeveralStagesPerRankComputeTheGraph) {
+  Module graph = differentiated(false), formed = units(*graph);
+  struct Shape {
+    const char *schedule;
+    StagePlacement placement;
+    int ranks, chunks;
+    int64_t microbatches;
+  };
+  for (Shape shape :
+       {Shape{"interleaved", StagePlacement::loop, 2, 2, 4},
+        Shape{"interleaved", StagePlacement::loop, 2, 3, 2},
+        Shape{"interleaved", StagePlacement::loop, 1, 3, 2}, Shape{"zb-v", StagePlacement::fold, 2, 2, 5},
+        Shape{"zb-v", StagePlacement::fold, 3, 2, 4}, Shape{"zb-v", StagePlacement::fold, 1, 2, 3},
+        Shape{"gpipe", StagePlacement::loop, 2, 2, 3}, Shape{"1f1b", StagePlacement::fold, 2, 2, 3},
+        Shape{"zb-h1", StagePlacement::loop, 2, 2, 3}}) {
+    SCOPED_TRACE(testing::Message() << shape.schedule << ", ranks " << shape.ranks << ", chunks "
+                                    << shape.chunks << ", microbatches " << shape.microbatches);
+    auto chosen = plan(*formed, shape.ranks * shape.chunks, shape.schedule, shape.microbatches);
+    Pipeline placed = placedPipeline(shape.placement, shape.ranks, shape.chunks, 1);
+    for (PlanStage &stage : chosen->stages)
+      stage.ranks = placed.ranksOfStage[stage.id];
+    auto level = [&](mlir::ModuleOp module, auto build) {
+      return run(module, [&](mlir::OpPassManager &passes) { build(passes, chosen); });
+    };
+    Module staged = level(*level(*formed, buildCutPipeline), buildStagedPipeline);
+    expectSame(*graph, *staged, "staged");
+    expectSame(*graph, *level(*staged, buildScheduledPipeline), "scheduled");
+  }
+}
+
 /// Every read finds its version and its microbatch; with one stage nothing is stale.
 TEST_F(Levels, PipedreamKeepsItsPromises) {
   Module graph = differentiated(true), formed = units(*graph);

@@ -241,6 +241,18 @@ TEST(Property, Evaluation) {
   }
 }
 
+TEST(Property, EvaluationOfSeveralStagesPerRank) {
+  for (StagePlacement placement : {StagePlacement::loop, StagePlacement::fold})
+    for (int ranks = 1; ranks <= 8; ++ranks)
+      for (int chunks = 2; chunks <= 4; ++chunks) {
+        std::vector<Edge> edges;
+        for (int stage = 0; stage + 1 < ranks * chunks; ++stage)
+          edges.push_back({stage, "x", stage, stage + 1, Phase::evaluate, Phase::evaluate, 4});
+        EXPECT_NO_THROW(
+            completeSchedule(evaluation(placedPipeline(placement, ranks, chunks, 1)), edges));
+      }
+}
+
 /// Stages may read nothing of each other, or only of some: then their ranks drift apart.
 TEST(Property, EvaluationWithAnyEdges) {
   for (int stages = 2; stages <= 4; ++stages) {
