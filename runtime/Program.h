@@ -13,7 +13,7 @@ namespace pdc::runtime {
 class Accelerator;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 5;
+inline constexpr int kContractVersion = 6;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {

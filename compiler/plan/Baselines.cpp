@@ -188,6 +188,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
 
 double modelParallelSeconds(const Plan &plan, double work) {
   for (const Edge &edge : plan.edges) {
+    if (plan.stages[edge.fromStage].ranks == plan.stages[edge.toStage].ranks)
+      continue;
     Link link = plan.topology.linkBetween(plan.stages[edge.fromStage].ranks[0],
                                           plan.stages[edge.toStage].ranks[0]);
     double count = static_cast<double>(plan.schedule.microbatches);

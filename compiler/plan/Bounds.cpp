@@ -152,7 +152,11 @@ double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule
   if (schedule.asynchronous)
     return std::max((count * work.microbatch + work.update / most) / ranks,
                     count * work.largest / most);
-  if (most > 1)
+  // Where a rank runs several stages nothing is certain but its work.
+  bool shared = !schedule.ranks.empty() && schedule.ranks.size() < schedule.ranksOfStage.size();
+  if (shared)
+    ranks = static_cast<double>(schedule.ranks.size());
+  if (most > 1 || shared)
     return count * std::max(work.microbatch / ranks, work.largest / most);
   double share = leastShareInFront(graph, splitsBackward(schedule));
   double pipeline = share > 0 ? share * work.microbatch / (1 - std::pow(1 - share / count, stages))

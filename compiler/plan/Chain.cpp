@@ -121,7 +121,7 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
     own.memoryBytes = request.memoryBytes(stage);
     own.mustRecompute = request.recompute.must(stage);
     own.mayRecompute = request.recompute.may(stage);
-    if (stage > 0)
+    if (stage > 0 && request.ranksOfStage[stage - 1] != own.ranks)
       own.before = terms[stage - 1].behind =
           request.topology.linkBetween(request.ranksOfStage[stage - 1].back(), own.ranks.front());
   }

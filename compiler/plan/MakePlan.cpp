@@ -4,6 +4,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Choice.h"
 #include "compiler/plan/HierarchyPlan.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/Profile.h"
 
 #include <algorithm>
@@ -26,10 +27,13 @@ void checkRequest(const PlanGraph &graph, const PlanRequest &request) {
                 " workers, expected " + std::to_string(request.workers));
   if (request.costModel != "overlap")
     findClosedForm(request.costModel);
+  if (request.recompute.stages.empty())
+    return;
+  int stages = plannedStages(request);
   for (int stage : request.recompute.stages)
-    if (stage < 0 || stage >= (request.stages ? request.stages : request.workers))
+    if (stage < 0 || stage >= stages)
       throw Error("recompute: there is no stage " + std::to_string(stage) + "; stages are 0 to " +
-                  std::to_string((request.stages ? request.stages : request.workers) - 1));
+                  std::to_string(stages - 1));
 }
 
 Plan planUnderOverlap(const PlanGraph &graph, const PlanRequest &request) {

@@ -208,8 +208,10 @@ struct PlanRequest {
   /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0:
   /// all.
   int cores = 0;
-  /// Stages wanted; 0: as many as workers.
+  /// Stages wanted; 0: as many as workers hold.
   int stages = 0;
+  /// Stages per rank, of a schedule that places several; 0: two.
+  int chunks = 0;
   /// By hand: replicas of each stage, on ranks in their order; empty: one each.
   std::vector<int> replicas;
   /// `auto` may share microbatches among replicas where that is faster.

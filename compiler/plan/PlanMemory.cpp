@@ -47,14 +47,27 @@ StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t 
   return {recompute ? recomputed : kept, recompute};
 }
 
+/// Bytes that other stages hold on a stage's ranks.
+static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
+  int64_t bytes = 0;
+  for (const PlanStage &other : plan.stages)
+    bytes += other.id != stage.id && other.ranks == stage.ranks ? other.memoryBytes : 0;
+  return bytes;
+}
+
 void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
                int64_t given) {
   std::vector<StageDepth> depths = findDepths(plan);
+  for (PlanStage &stage : plan.stages)
+    stage.memoryBytes =
+        sums[stage.id].total(depths[stage.id], choice.must(stage.id)) + reductionBytes(stage);
   for (PlanStage &stage : plan.stages) {
     const StageMemory &sum = sums[stage.id];
     StageDepth depth = depths[stage.id];
     int64_t beside = reductionBytes(stage);
     int64_t limit = given ? given : plan.topology.memoryOf(stage.ranks);
+    if (limit)
+      limit = std::max<int64_t>(1, limit - heldByOthers(plan, stage));
     StageHolding held =
         holdStage(sum, depth, beside, limit, choice.must(stage.id), choice.may(stage.id));
     if (held.recompute)
@@ -69,24 +82,36 @@ void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t
   auto limitOf = [&](const PlanStage &stage) {
     return given ? given : plan.topology.memoryOf(stage.ranks);
   };
+  auto needOf = [&](const PlanStage &stage) {
+    return stage.memoryBytes + heldByOthers(plan, stage);
+  };
   auto worst = std::ranges::max_element(
-      plan.stages, {}, [&](const PlanStage &stage) { return stage.memoryBytes - limitOf(stage); });
-  int64_t limit = limitOf(*worst);
-  if (!limit || worst->memoryBytes <= limit)
+      plan.stages, {}, [&](const PlanStage &stage) { return needOf(stage) - limitOf(stage); });
+  int64_t limit = limitOf(*worst), needed = needOf(*worst), recomputed = 0;
+  if (!limit || needed <= limit)
     return;
-  std::string help = "more workers or a smaller microbatch";
-  if (StageDepth depth = findDepths(plan)[worst->id]; !worst->recompute) {
-    int64_t recomputed = sums[worst->id].total(depth, true) + reductionBytes(*worst);
-    if (recomputed < worst->memoryBytes)
-      help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
+  std::vector<StageDepth> depths = findDepths(plan);
+  int slots = 0;
+  bool recompute = true;
+  std::string names;
+  for (const PlanStage &stage : plan.stages) {
+    if (stage.ranks != worst->ranks)
+      continue;
+    int64_t least = sums[stage.id].total(depths[stage.id], true) + reductionBytes(stage);
+    recomputed += std::min(stage.memoryBytes, least);
+    slots = std::max(slots, plan.schedule.slots[stage.id]);
+    recompute &= stage.recompute;
+    names += (names.empty() ? "stage " : " and stage ") + std::to_string(stage.id);
   }
-  if (plan.schedule.slots[worst->id] > 1)
-    help += ", or a schedule that holds fewer than " +
-            std::to_string(plan.schedule.slots[worst->id]) + " microbatches there";
-  throw Error("stage " + std::to_string(worst->id) + " needs " +
-              std::to_string(worst->memoryBytes) + " bytes of memory and a device has " +
-              std::to_string(limit) + ": " + std::to_string(worst->memoryBytes - limit) +
-              " too few" + (worst->recompute ? ", although it runs the forward pass again" : "") +
+  std::string help = "more workers or a smaller microbatch";
+  if (recomputed < needed)
+    help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
+  if (slots > 1)
+    help +=
+        ", or a schedule that holds fewer than " + std::to_string(slots) + " microbatches there";
+  throw Error(names + " needs " + std::to_string(needed) + " bytes of memory and a device has " +
+              std::to_string(limit) + ": " + std::to_string(needed - limit) + " too few" +
+              (recompute ? ", although it runs the forward pass again" : "") +
               "; what would help: " + help);
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <numeric>
 #include <sstream>
 
@@ -45,8 +46,10 @@ double totalWork(const Plan &plan) {
 /// Mean work of a rank over that of the heaviest: what balance alone leaves of the devices.
 double balance(const Plan &plan) {
   double most = 0;
+  std::map<int, double> ranks;
   for (const PlanStage &stage : plan.stages)
-    most = std::max(most, share(stage));
+    for (int rank : stage.ranks)
+      most = std::max(most, ranks[rank] += share(stage));
   return most > 0 ? totalWork(plan) / (most * plan.topology.workers()) : 1;
 }
 

@@ -8,10 +8,10 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Improve.h"
 #include "compiler/plan/Partition.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
-#include "compiler/schedule/Text.h"
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
@@ -64,54 +64,10 @@ int64_t Planner::memoryLimit(std::span<const int> ranks) const {
   return request.memoryBytes ? request.memoryBytes : head.topology.memoryOf(ranks);
 }
 
-/// `auto` is 1f1b: as idle as gpipe, with fewer activations held.
-Schedule Planner::computeRows(int stages) const {
-  std::error_code error;
-  if (std::filesystem::is_regular_file(request.schedule, error)) {
-    Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
-    if (rows.stages() != stages)
-      throw Error(request.schedule + ": has " + std::to_string(rows.stages()) +
-                  " stages, expected " + std::to_string(stages));
-    int64_t microbatches = request.microbatches * rows.replicas(0);
-    if (rows.sumsMicrobatches() && rows.microbatches != microbatches)
-      throw Error(request.schedule + ": has " + std::to_string(rows.microbatches) +
-                  " microbatches, expected " + std::to_string(microbatches));
-    return rows;
-  }
-  const ScheduleKind &kind = findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
-  std::vector<int> replicas = replicasOf(stages);
-  Pipeline pipeline = replicatedPipeline(replicas, request.microbatches * replicas[0]);
-  pipeline.verticalSync = request.verticalSync;
-  return kind.make(pipeline);
-}
-
-std::vector<int> Planner::replicasOf(int stages) const {
-  if (static_cast<int>(request.replicas.size()) == stages)
-    return request.replicas;
-  return std::vector<int>(stages, 1);
-}
-
-/// One replica each unless the request says otherwise.
-void Planner::checkReplicas() const {
-  int ranks = 0;
-  for (int count : request.replicas) {
-    if (count < 1)
-      throw Error("expected at least 1 replica of each stage, found " + std::to_string(count));
-    ranks += count;
-  }
-  if (ranks > request.workers)
-    throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
-                std::to_string(request.workers) + " workers");
-}
+Schedule Planner::computeRows(int stages) const { return plannedRows(request, stages); }
 
 int Planner::countStages() const {
-  checkReplicas();
-  int stages = request.stages ? request.stages : request.workers;
-  if (!request.replicas.empty())
-    stages = static_cast<int>(request.replicas.size());
-  if (stages < 1 || stages > request.workers)
-    throw Error("expected 1 to " + std::to_string(request.workers) + " stages, found " +
-                std::to_string(stages));
+  int stages = plannedStages(request);
   if (static_cast<int>(graph.units.size()) < stages)
     throw Error("the model has " + std::to_string(graph.units.size()) +
                 " units, which cannot fill " + std::to_string(stages) +
@@ -123,10 +79,15 @@ std::vector<int> Planner::cut() const {
   if (!request.assignment.empty()) {
     std::vector<int> stages = applyAssignment(graph, request.assignment);
     int count = *std::ranges::max_element(stages) + 1;
-    if (count != request.workers)
-      throw Error("stages: " + std::to_string(count) +
-                  " stages are named, expected one for each of " + std::to_string(request.workers) +
-                  " workers");
+    PlanRequest whole = request;
+    whole.stages = 0;
+    int expected = plannedStages(whole);
+    std::string workers = std::to_string(request.workers) + " workers";
+    if (count != expected)
+      throw Error("stages: " + std::to_string(count) + " stages are named, expected " +
+                  (expected == request.workers
+                       ? "one for each of " + workers
+                       : std::to_string(expected) + ", as the schedule places them on " + workers));
     return stages;
   }
   int stages = countStages();
@@ -137,7 +98,11 @@ std::vector<int> Planner::cut() const {
   search.topology = head.topology;
   search.ranksOfStage = rows.ranksOfStage;
   search.microbatches = [&](int stage) { return microbatchesPerUpdate(rows, stage); };
-  search.memoryBytes = [&](int stage) { return memoryLimit(rows.ranksOfStage[stage]); };
+  // Stages of a rank share its device: a cut is good where each keeps to its part.
+  search.memoryBytes = [&](int stage) {
+    return memoryLimit(rows.ranksOfStage[stage]) /
+           std::ranges::count(rows.ranksOfStage, rows.ranksOfStage[stage]);
+  };
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);

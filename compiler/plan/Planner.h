@@ -34,8 +34,6 @@ public:
 private:
   std::vector<int> cut() const;
   int countStages() const;
-  std::vector<int> replicasOf(int stages) const;
-  void checkReplicas() const;
 
   const PlanGraph &graph;
   const PlanRequest &request;

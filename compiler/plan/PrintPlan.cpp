@@ -39,6 +39,13 @@ ordered_json toJson(const PlanStage &stage) {
           {"sends", sendsOf(stage)}};
 }
 
+std::vector<std::string> nodesOf(const std::vector<const PlanStage *> &stages) {
+  std::vector<std::string> nodes;
+  for (const PlanStage *stage : stages)
+    nodes.insert(nodes.end(), stage->nodes.begin(), stage->nodes.end());
+  return nodes;
+}
+
 /// The stages that run on ranks [first, first + workers of the level), nested by levels. Components
 /// of a level whose stages are the same are replicas.
 ordered_json hierarchy(const Plan &plan, size_t level, int first) {
@@ -63,7 +70,7 @@ ordered_json hierarchy(const Plan &plan, size_t level, int first) {
     if (level)
       list.push_back({{"replicas", 1}, {"stages", hierarchy(plan, level - 1, start)}});
     else
-      list.push_back({{"replicas", 1}, {"nodes", here[0]->nodes}});
+      list.push_back({{"replicas", 1}, {"nodes", nodesOf(here)}});
     previous = here;
   }
   return list;

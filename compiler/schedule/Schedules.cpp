@@ -33,8 +33,7 @@ std::span<const ScheduleKind> schedules() { return kinds; }
 std::string scheduleNames() {
   std::string names;
   for (const ScheduleKind &kind : kinds)
-    if (kind.placement == StagePlacement::straight)
-      names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
   return names;
 }
 

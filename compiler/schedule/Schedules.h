@@ -67,7 +67,7 @@ struct ScheduleKind {
 /// All schedules by name. A new one is a file with its drawing and a line here.
 std::span<const ScheduleKind> schedules();
 
-/// As in "gpipe, 1f1b": those with one stage per rank, that plans may ask for.
+/// As in "gpipe, 1f1b".
 std::string scheduleNames();
 
 /// Throws pdc::Error with the known names.

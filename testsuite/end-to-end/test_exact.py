@@ -35,6 +35,29 @@ def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
         pipeline.expect_same_bits(result, unsplit, network)
 
 
+# Several stages per rank: ranks, schedule, chunks, microbatches.
+CHUNKED = [("lenet5", 2, "interleaved", 2, 4), ("lenet5", 2, "interleaved", 3, 4), ("lenet5", 2, "zb-v", 2, 4),
+           ("lenet5", 3, "zb-v", 2, 6), ("fashion", 2, "interleaved", 2, 4), ("fashion", 3, "interleaved", 2, 6),
+           ("fashion", 2, "interleaved", 3, 4), ("fashion", 2, "zb-v", 2, 4), ("fashion", 3, "zb-v", 2, 4),
+           ("resnet18", 2, "interleaved", 2, 4), ("resnet18", 3, "interleaved", 3, 6), ("resnet18", 2, "zb-v", 2, 4),
+           ("resnet18", 3, "zb-v", 2, 4), ("fashion", 1, "interleaved", 3, 4), ("lenet5", 1, "zb-v", 2, 4)]
+
+
+@pytest.mark.parametrize("network,ranks,schedule,chunks,microbatches", CHUNKED)
+def test_same_bits_with_several_stages_per_rank(network, ranks, schedule, chunks, microbatches, models, tmp_path):
+    shape, size, steps = NETWORKS[network]
+    images, labels = pipeline.draw_images(tmp_path, size * microbatches * 3, shape, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    whole = {}
+    for folder, options, workers in (("whole", [], 1), ("split", ["--schedule", schedule, "--chunks", chunks], ranks)):
+        project = pipeline.compile_model(
+            models(network), tmp_path / folder, "--exact", *options, "--minibatch", size * microbatches,
+            "--microbatches", microbatches, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", workers=workers)
+        for transport in ("local", "mpi") if folder == "split" else ("local",):
+            result = pipeline.train(project, tmp_path / f"{folder}-{transport}", data=data, steps=steps, transport=transport)
+            pipeline.expect_same_bits(result, whole, network)
+
+
 # Stage 0 runs its backward pass whole, stage 1 in halves and in an order of its own.
 ROWS = """schedule mine
 microbatches 4

@@ -34,6 +34,22 @@ def test_continues(before, after, models, tmp_path):
         assert numpy.array_equal(found[name], expected[name]), name
 
 
+@pytest.mark.parametrize("before,after", [
+    (("interleaved", 2), ("1f1b", 3)), (("1f1b", 1), ("zb-v", 2)), (("zb-v", 2), ("interleaved", 2))])
+def test_continues_with_other_stages_per_rank(before, after, models, tmp_path):
+    images, labels = pipeline.draw_images(tmp_path, SIZE * MICROBATCHES * 4, SHAPE, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    first = make(models("fashion"), tmp_path / "first", before[1], before[0])
+    whole = pipeline.train(first, tmp_path / "whole", "--save-every", 3, data=data, steps=6)
+    third = sorted((tmp_path / "whole" / "checkpoints").glob("step-*"))[0]
+    second = make(models("fashion"), tmp_path / "second", after[1], after[0])
+    rest = pipeline.train(second, tmp_path / "rest", "--resume", third, data=data, steps=6)
+    assert rest.losses == whole.losses[3:]
+    expected, found = whole.weights(), rest.weights()
+    for name in expected:
+        assert numpy.array_equal(found[name], expected[name]), name
+
+
 def test_checkpoint_of_another_model_is_refused(models, tmp_path):
     images, labels = pipeline.draw_images(tmp_path, 32, (784,), 10)
     small = pipeline.compile_model(models("mlp"), tmp_path / "mlp", "--minibatch", 16, "--microbatches", 1)

@@ -166,9 +166,10 @@ TEST_F(Levels, SeveralStagesPerRankComputeTheGraph) {
   for (Shape shape :
        {Shape{"interleaved", StagePlacement::loop, 2, 2, 4},
         Shape{"interleaved", StagePlacement::loop, 2, 3, 2},
-        Shape{"interleaved", StagePlacement::loop, 1, 3, 2}, Shape{"zb-v", StagePlacement::fold, 2, 2, 5},
-        Shape{"zb-v", StagePlacement::fold, 3, 2, 4}, Shape{"zb-v", StagePlacement::fold, 1, 2, 3},
-        Shape{"gpipe", StagePlacement::loop, 2, 2, 3}, Shape{"1f1b", StagePlacement::fold, 2, 2, 3},
+        Shape{"interleaved", StagePlacement::loop, 1, 3, 2},
+        Shape{"zb-v", StagePlacement::fold, 2, 2, 5}, Shape{"zb-v", StagePlacement::fold, 3, 2, 4},
+        Shape{"zb-v", StagePlacement::fold, 1, 2, 3}, Shape{"gpipe", StagePlacement::loop, 2, 2, 3},
+        Shape{"1f1b", StagePlacement::fold, 2, 2, 3},
         Shape{"zb-h1", StagePlacement::loop, 2, 2, 3}}) {
     SCOPED_TRACE(testing::Message() << shape.schedule << ", ranks " << shape.ranks << ", chunks "
                                     << shape.chunks << ", microbatches " << shape.microbatches);

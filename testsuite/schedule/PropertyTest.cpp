@@ -157,8 +157,9 @@ TEST(Property, Interleaved) {
 TEST(Property, ZeroBubbleV) {
   forAllShapes([](int ranks, int64_t microbatches) {
     int stages = 2 * ranks;
-    Schedule schedule = completeSchedule(
-        zeroBubbleV(placedPipeline(StagePlacement::fold, ranks, 2, microbatches)), chainEdges(stages));
+    Schedule schedule =
+        completeSchedule(zeroBubbleV(placedPipeline(StagePlacement::fold, ranks, 2, microbatches)),
+                         chainEdges(stages));
     int peak = 0;
     for (int rank = 0; rank < ranks; ++rank)
       peak = std::max(peak, peakOfRank(schedule, rank));

@@ -29,6 +29,7 @@ struct Options {
   std::string report;
   std::string trace = "trace.json";
   int64_t microbatches = 0;
+  int chunks = 0;
   double compression = 1;
   bool straight = false;
   bool simulate = false;
@@ -98,7 +99,7 @@ void checkUsage(const Options &options) {
                      "' is unknown; there are overlap, pipedream-code, pipedream-paper, ring-max");
   bool isKnown = options.schedule == "auto";
   for (const ScheduleKind &kind : schedules())
-    isKnown |= options.schedule == kind.name && kind.placement == StagePlacement::straight;
+    isKnown |= options.schedule == kind.name;
   std::error_code ignored;
   if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
     throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of auto, " +
@@ -132,6 +133,7 @@ void run(const Options &options) {
   request.schedule = options.schedule;
   // Four microbatches per stage leave a fifth of the time to filling and emptying.
   request.microbatches = options.microbatches ? options.microbatches : 4 * request.workers;
+  request.chunks = options.chunks;
   request.memoryBytes = options.memory.empty() ? 0 : parseBytes(options.memory);
   request.costModel = options.costModel;
   request.straight = options.straight;
@@ -169,6 +171,8 @@ void addOptions(CLI::App &app, Options &options) {
       ->excludes("--workers")
       ->excludes("--bandwidth");
   app.add_option("--schedule", options.schedule, "auto, " + scheduleNames() + " or a file of rows");
+  app.add_option("--chunks", options.chunks, "stages per rank (2) of interleaved and zb-v")
+      ->check(CLI::Range(1, 64));
   app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
   app.add_option("--stages", options.stages, "node -> stage by hand, JSON or a plan.json");

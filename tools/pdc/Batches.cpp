@@ -4,6 +4,7 @@
 #include "tools/Command.h"
 
 #include <algorithm>
+#include <functional>
 
 namespace pdc {
 
@@ -95,7 +96,12 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   if (!options.minibatch)
     throw Error(model.name + ": the first dimension of its inputs has a name and no size; say how "
                              "many samples an update has, as in --minibatch 64");
-  return batchesOfMinibatch(*options.minibatch, options, most);
+  std::vector<Batch> batches = batchesOfMinibatch(*options.minibatch, options, most);
+  // Other numbers are refused, where there are any that are not.
+  auto fits = [&](const Batch &batch) { return batch.microbatches % options.workers == 0; };
+  if (options.schedule == "interleaved" && std::ranges::any_of(batches, fits))
+    std::erase_if(batches, std::not_fn(fits));
+  return batches;
 }
 
 } // namespace pdc

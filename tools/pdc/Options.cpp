@@ -148,14 +148,13 @@ static void checkSchedule(Options &options) {
     return readRows(options);
   std::vector<std::string> available{"auto"};
   for (const ScheduleKind &kind : schedules())
-    if (kind.placement == StagePlacement::straight)
-      available.emplace_back(kind.name);
+    available.emplace_back(kind.name);
   if (name.find_first_of("./") != std::string::npos)
     throw Error("--schedule '" + name +
                 "': there is no such file of rows, and no such schedule; "
                 "there are " +
                 CLI::detail::join(available, ", "));
-  checkChoice("--schedule", name, available, {"interleaved", "zb-v"});
+  checkChoice("--schedule", name, available, {});
 }
 
 /// `none`, `auto`, `all` or stages: `0,2`.
@@ -210,12 +209,29 @@ static void chooseWorkers(const std::string &gpus, Options &options) {
   options.workers = workers;
 }
 
+/// Stages by hand stand on ranks of their own, unless the schedule places several on each.
+static void checkStages(const std::string &text, const Options &options) {
+  bool placesOne = true;
+  for (const ScheduleKind &kind : schedules())
+    placesOne &= kind.name != options.schedule || kind.placement == StagePlacement::straight;
+  std::error_code ignored;
+  placesOne &= !std::filesystem::is_regular_file(options.schedule, ignored);
+  int replicas = std::accumulate(options.replicas.begin(), options.replicas.end(), 0);
+  int ranks = placesOne ? std::max(options.stages, replicas) : replicas;
+  if (ranks > options.workers)
+    throw UsageError("--stages '" + text + "': " + std::to_string(ranks) +
+                     (ranks > options.stages ? " replicas" : " stages") +
+                     " need as many workers, but there are " + std::to_string(options.workers));
+}
+
 /// What can be judged without the model.
 static void interpret(const Typed &typed, Options &options) {
   checkChoice("--cost-model", typed.costModel, {"overlap"},
               {"pipedream-code", "pipedream-paper", "ring-max"});
   checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
   parseRecompute(typed.recompute, options);
+  if (options.chunks < 0 || options.chunks > 64)
+    throw UsageError("--chunks " + std::to_string(options.chunks) + ": expected 1 to 64");
   checkSchedule(options);
   if (options.verticalSync && options.schedule != "pipedream")
     throw UsageError("--vertical-sync is a rule of --schedule pipedream, found '" +
@@ -226,12 +242,7 @@ static void interpret(const Typed &typed, Options &options) {
     options.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
   parseStages(typed.stages, options);
-  int ranks = std::max(options.stages,
-                       std::accumulate(options.replicas.begin(), options.replicas.end(), 0));
-  if (ranks > options.workers)
-    throw UsageError("--stages '" + typed.stages + "': " + std::to_string(ranks) +
-                     (ranks > options.stages ? " replicas" : " stages") +
-                     " need as many workers, but there are " + std::to_string(options.workers));
+  checkStages(typed.stages, options);
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
@@ -264,6 +275,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
   add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
+  add("--chunks", options.chunks, "V", "stages per rank (2) of interleaved and zb-v");
   app.add_flag("--vertical-sync", options.verticalSync, "pipedream: one version at all stages");
   add("--recompute", typed.recompute, "WHAT",
       "none, auto (where memory asks for it), all, or stages: 0,2");

@@ -1,0 +1,109 @@
+#include "compiler/plan/PlannedRows.h"
+
+#include "compiler/Error.h"
+#include "compiler/plan/Files.h"
+#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+namespace pdc {
+
+/// The rows of a file; nothing where the schedule is a name.
+static std::optional<Schedule> readRows(const PlanRequest &request) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(request.schedule, error))
+    return std::nullopt;
+  return parseSchedule(readTextFile(request.schedule), request.schedule);
+}
+
+static const ScheduleKind &kindOf(const PlanRequest &request) {
+  return findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
+}
+
+/// Stages per rank, of a schedule with a name.
+static int countChunks(const PlanRequest &request) {
+  const ScheduleKind &kind = kindOf(request);
+  int wanted = request.chunks ? request.chunks : kind.placement == StagePlacement::straight ? 1 : 2;
+  std::string name(kind.name), found = ", found " + std::to_string(wanted) + " chunks";
+  if (kind.placement == StagePlacement::straight && wanted != 1)
+    throw Error("schedule " + name + " places one stage on each rank" + found +
+                "; use interleaved or zb-v, or leave --chunks out");
+  if (kind.placement == StagePlacement::fold && wanted != 2)
+    throw Error("schedule " + name + " places two stages on each rank" + found +
+                "; leave --chunks out");
+  if (kind.placement == StagePlacement::loop && wanted < 2)
+    throw Error("schedule " + name + " needs at least 2 chunks per rank" + found +
+                "; one chunk per rank is 1f1b");
+  return wanted;
+}
+
+static void checkReplicas(const PlanRequest &request) {
+  for (int count : request.replicas)
+    if (count < 1)
+      throw Error("expected at least 1 replica of each stage, found " + std::to_string(count));
+  int ranks = std::accumulate(request.replicas.begin(), request.replicas.end(), 0);
+  if (ranks > request.workers)
+    throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
+                std::to_string(request.workers) + " workers");
+  if (kindOf(request).placement != StagePlacement::straight && !request.replicas.empty())
+    throw Error("stages: replicas of several stages per rank are not supported; leave the replicas "
+                "out, or use 1f1b instead of " +
+                request.schedule);
+}
+
+int plannedStages(const PlanRequest &request) {
+  if (std::optional<Schedule> rows = readRows(request); rows) {
+    int ranks = static_cast<int>(rows->ranks.size());
+    if (ranks != request.workers)
+      throw Error(request.schedule + ": has rows of " + std::to_string(ranks) +
+                  " ranks, expected one for each of " + std::to_string(request.workers) +
+                  " workers");
+    return rows->stages();
+  }
+  checkReplicas(request);
+  if (!request.replicas.empty())
+    return static_cast<int>(request.replicas.size());
+  int chunks = countChunks(request), most = request.workers * chunks;
+  int stages = request.stages ? request.stages : most;
+  if (chunks > 1 && stages != most)
+    throw Error("schedule " + request.schedule + " places " + std::to_string(chunks) +
+                " stages on each of " + std::to_string(request.workers) + " workers, expected " +
+                std::to_string(most) + " stages, found " + std::to_string(stages));
+  if (stages < 1 || stages > most)
+    throw Error("expected 1 to " + std::to_string(most) + " stages, found " +
+                std::to_string(stages));
+  return stages;
+}
+
+/// Stages have one replica each unless the request says otherwise.
+static Pipeline pipelineOf(const PlanRequest &request, int stages) {
+  const ScheduleKind &kind = kindOf(request);
+  if (kind.placement != StagePlacement::straight)
+    return placedPipeline(kind.placement, stages / countChunks(request), countChunks(request),
+                          request.microbatches);
+  std::vector<int> replicas(stages, 1);
+  if (static_cast<int>(request.replicas.size()) == stages)
+    replicas = request.replicas;
+  Pipeline pipeline = replicatedPipeline(replicas, request.microbatches * replicas[0]);
+  pipeline.verticalSync = request.verticalSync;
+  return pipeline;
+}
+
+Schedule plannedRows(const PlanRequest &request, int stages) {
+  std::optional<Schedule> rows = readRows(request);
+  if (!rows)
+    return kindOf(request).make(pipelineOf(request, stages));
+  if (rows->stages() != stages)
+    throw Error(request.schedule + ": has " + std::to_string(rows->stages()) +
+                " stages, expected " + std::to_string(stages));
+  int64_t microbatches = request.microbatches * rows->replicas(0);
+  if (rows->sumsMicrobatches() && rows->microbatches != microbatches)
+    throw Error(request.schedule + ": has " + std::to_string(rows->microbatches) +
+                " microbatches, expected " + std::to_string(microbatches));
+  return *rows;
+}
+
+} // namespace pdc
