@@ -64,10 +64,15 @@ const char *perWhat(const Plan &plan) {
   return plan.schedule.sumsMicrobatches() ? "per minibatch" : "per microbatch";
 }
 
-std::string headerCells(std::span<const char *const> names) {
+struct Column {
+  std::string name;
+  const char *kind = ""; ///< "n": numbers, "wide": bars
+};
+
+std::string headerCells(std::span<const Column> columns) {
   std::string text = "<thead><tr>";
-  for (const char *name : names)
-    text += std::string("<th scope=\"col\"") + (*name ? ">" : " class=\"wide\">") + name + "</th>";
+  for (const Column &column : columns)
+    text += "<th scope=\"col\" class=\"" + std::string(column.kind) + "\">" + column.name + "</th>";
   return text + "</tr></thead><tbody>\n";
 }
 
@@ -94,11 +99,26 @@ std::string hints(const Plan &plan) {
   return text + "</ul>\n";
 }
 
+/// What `auto` chose among.
+std::string triedWays(const Plan &plan) {
+  if (plan.candidates.size() < 2)
+    return "";
+  std::string text = "<details><summary>What was tried: " + std::to_string(plan.candidates.size()) +
+                     " ways</summary>\n<ul>\n";
+  for (const PlanCandidate &candidate : plan.candidates)
+    text += "<li>" + htmlText(candidate.name) + ": " +
+            (candidate.refusal.empty() ? secondsText(candidate.secondsPerMinibatch)
+                                       : htmlText(candidate.refusal, 400)) +
+            "</li>\n";
+  return text + "</ul></details>\n";
+}
+
 } // namespace
 
 std::string compareWays(const Plan &plan) {
   std::vector<Row> rows = waysOf(plan);
-  const char *columns[] = {"way", perWhat(plan), "", "memory a device", "the plan is"};
+  const Column columns[] = {
+      {"way"}, {perWhat(plan), "n"}, {"", "wide"}, {"memory a device", "n"}, {"the plan is"}};
   std::string text = "<section><h2>Against other ways</h2>\n<table>" + headerCells(columns);
   for (const Row &row : rows) {
     bool own = &row == rows.data();
@@ -106,12 +126,12 @@ std::string compareWays(const Plan &plan) {
             (own ? std::string() : againstText(row.seconds, plan.secondsPerMinibatch)) +
             "</td></tr>\n";
   }
-  return text + "</tbody></table></section>\n";
+  return text + "</tbody></table>\n" + triedWays(plan) + "</section>\n";
 }
 
 std::string compareBounds(const Plan &plan) {
   std::vector<Row> rows = boundsOf(plan);
-  const char *columns[] = {"bound", perWhat(plan), "", "the plan takes"};
+  const Column columns[] = {{"bound"}, {perWhat(plan), "n"}, {"", "wide"}, {"the plan takes"}};
   std::string text = "<section><h2>What holds it back</h2>\n<p class=\"soft\">No plan with these "
                      "stages goes below any of them.</p>\n<table>" +
                      headerCells(columns);
@@ -119,9 +139,10 @@ std::string compareBounds(const Plan &plan) {
     if (row.seconds <= 0)
       continue;
     bool own = &row == rows.data();
+    double above = plan.secondsPerMinibatch / row.seconds - 1;
+    // What is far below holds nothing back.
     text += rowCells(row, own, mostSeconds(rows)) + "<td>" +
-            (own ? std::string()
-                 : coordinate(100 * (plan.secondsPerMinibatch / row.seconds - 1)) + " % more") +
+            (own || above > 10 ? std::string() : coordinate(100 * above) + " % more") +
             "</td></tr>\n";
   }
   return text + "</tbody></table>\n" + hints(plan) + "</section>\n";
