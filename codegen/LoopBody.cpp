@@ -97,8 +97,10 @@ private:
     if (!op.inputs.back().variadic)
       return substitute(row, operands, attributes);
     std::string folded = operands[0];
-    for (const std::string &operand : operands.drop_front())
-      folded = substitute(row, {folded, operand}, attributes);
+    for (const std::string &operand : operands.drop_front()) {
+      bool isName = folded == operands[0];
+      folded = substitute(row, {isName ? folded : "(" + folded + ")", operand}, attributes);
+    }
     return folded;
   }
 

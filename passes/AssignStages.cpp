@@ -51,15 +51,17 @@ private:
       for (UnitOp unit : function.getOps<UnitOp>())
         assignByOrigin(unit);
     // 2. What the compiler added: prepared weights go where they are read, the rest follows its
-    //    operands, what has none its readers.
+    //    operands, what has none its readers. Updates come last: what reads a weight may be its
+    //    preparation alone.
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       for (UnitOp unit : function.getOps<UnitOp>())
         if (!unit.getStage() && taskPhase(unit) != ir::Phase::Prepare)
           assignByOperands(unit, function);
       SmallVector<UnitOp> units = llvm::to_vector(function.getOps<UnitOp>());
-      for (UnitOp unit : llvm::reverse(units))
-        if (!unit.getStage())
-          assignByReaders(unit);
+      for (bool updates : {false, true})
+        for (UnitOp unit : llvm::reverse(units))
+          if (!unit.getStage() && (taskPhase(unit) == ir::Phase::Update) == updates)
+            assignByReaders(unit);
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (UnitOp unit : function.getOps<UnitOp>())

@@ -10,7 +10,8 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
   let description = [{
     Gives every result its type by its operator's shape rule and replaces each node whose value is
     known and small by a Constant node of the same name. Both happen node by node in one walk: a shape
-    that is computed is known before the node that needs it is reached.
+    that is computed is known before the node that needs it is reached. An operator that is composed of
+    others (compiler/operators/Composition.h) is replaced by their nodes, so that no later pass meets it.
 
     Before: results may be unranked; memories have their types. After: every type is static, and what a
     rule asks for (shapes, axes, pads) is a Constant node.

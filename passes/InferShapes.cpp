@@ -1,3 +1,4 @@
+#include "compiler/operators/Composition.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
@@ -5,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <cmath>
+#include <deque>
 
 namespace pdc {
 #define GEN_PASS_DEF_INFERSHAPES
@@ -20,6 +22,77 @@ namespace {
 /// Larger values stay computed: shapes, axes and masks are smaller, weights are not.
 constexpr int64_t kLargestEvaluated = 1 << 22;
 
+SmallVector<Value> inferNode(NodeOp node, NodeNames &names);
+
+/// Puts the nodes that an operator is composed of before it. Each is inferred at once, so that the
+/// next may ask for its value.
+class Composition : public CompositionBuilder {
+public:
+  Composition(NodeOp composed, const NodeFacts &facts, NodeNames &names)
+      : composed(composed), view(facts.view()), names(names), builder(composed) {}
+
+  const Attributes &attributes() const override { return view.attributes; }
+  size_t inputCount() const override { return composed.getNumOperands(); }
+  NodeValue input(size_t i) const override {
+    if (i >= inputCount() || isa<NoneType>(composed.getOperand(i).getType()))
+      return {};
+    return wrap(composed.getOperand(i));
+  }
+  pdc::TensorType type(NodeValue value) const override {
+    return toTensorType(unwrap(value).getType());
+  }
+  const Tensor *known(NodeValue value) const override {
+    std::optional<Tensor> found = constantOf(unwrap(value));
+    return found ? &values.emplace_back(std::move(*found)) : nullptr;
+  }
+  std::string describe() const override {
+    return "node '" + composed.getName().str() + "' (" + composed.getOp().str() + ")";
+  }
+  std::vector<NodeValue> node(std::string_view op, std::vector<NodeValue> inputs,
+                              Attributes attributes, size_t outputs) override {
+    SmallVector<Value> operands;
+    for (NodeValue input : inputs)
+      operands.push_back(input ? unwrap(input) : createAbsent(builder, composed.getLoc()));
+    std::string name = names.unique(composed.getName() + "/" + op);
+    NodeOp added = createNode(builder, composed.getLoc(), llvm::StringRef(op.data(), op.size()), name,
+                              operands, attributes, "", outputs);
+    std::vector<NodeValue> results;
+    for (Value result : inferNode(added, names))
+      results.push_back(wrap(result));
+    return results;
+  }
+  NodeValue constant(Tensor value) override {
+    return node("Constant", {}, {{"value", std::move(value)}}, 1)[0];
+  }
+
+  static Value unwrap(NodeValue value) { return Value::getFromOpaquePointer(value.handle); }
+
+private:
+  static NodeValue wrap(Value value) { return {value.getAsOpaquePointer()}; }
+
+  mutable NodeOp composed; ///< MLIR's accessors are not const
+  NodeView view;
+  NodeNames &names;
+  OpBuilder builder;
+  mutable std::deque<Tensor> values;
+};
+
+/// The values that take the node's place; none where it stays as it is.
+SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose compose,
+                                  NodeNames &names) {
+  Composition composition(node, facts, names);
+  SmallVector<Value> values;
+  for (NodeValue output : compose(composition))
+    values.push_back(Composition::unwrap(output));
+  if (values.empty())
+    return values;
+  values.truncate(node.getNumResults());
+  for (auto [result, value] : llvm::zip(node.getResults(), values))
+    result.replaceAllUsesWith(value);
+  node.erase();
+  return values;
+}
+
 /// Whether the node's value is known now: it depends on constants, or on a shape alone.
 bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
   if (!facts.rules().evaluate)
@@ -32,15 +105,18 @@ bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
 }
 
 /// Puts one Constant node per result in the node's place.
-void replaceByConstants(NodeOp node, ArrayRef<Tensor> values, NodeNames &names) {
+SmallVector<Value> replaceByConstants(NodeOp node, ArrayRef<Tensor> values, NodeNames &names) {
   OpBuilder builder(node);
+  SmallVector<Value> constants;
   for (auto [i, result] : llvm::enumerate(node.getResults())) {
     std::string name = i == 0 ? node.getName().str() : names.unique(node.getName());
     NodeOp constant =
         createNode(builder, node.getLoc(), "Constant", name, {}, {{"value", values[i]}});
     result.replaceAllUsesWith(constant.getResult(0));
+    constants.push_back(constant.getResult(0));
   }
   node.erase();
+  return constants;
 }
 
 /// Values are doubles: integers beyond 2^53 may have lost bits, those that mean "to the end" aside.
@@ -54,17 +130,22 @@ void checkExact(NodeOp node, const Tensor &value) {
                   " at compile time, expected at most 9007199254740992 (2^53)");
 }
 
-void inferNode(NodeOp node, NodeNames &names) {
+/// The node's results, or what takes their place.
+SmallVector<Value> inferNode(NodeOp node, NodeNames &names) {
   NodeFacts facts(node);
   std::vector<pdc::TensorType> outputs = facts.infer();
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))
     result.setType(toMlir(node.getContext(), type));
-  if (isConstant(node) || node.getNumResults() == 0 || !isKnown(facts, outputs))
-    return;
+  bool isEvaluated = !isConstant(node) && node.getNumResults() > 0 && isKnown(facts, outputs);
+  if (Compose compose = isEvaluated ? nullptr : findComposition(facts.rules().name))
+    if (SmallVector<Value> values = composeInPlace(node, facts, compose, names); !values.empty())
+      return values;
+  if (!isEvaluated)
+    return node.getResults();
   std::vector<Tensor> values = facts.evaluate();
   for (const Tensor &value : values)
     checkExact(node, value);
-  replaceByConstants(node, values, names);
+  return replaceByConstants(node, values, names);
 }
 
 LogicalResult inferFunction(func::FuncOp function) {

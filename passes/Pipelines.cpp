@@ -11,9 +11,11 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before differentiating: no gradient for what does nothing, and names of forward nodes that
   // backward nodes point to stay.
   passes.addPass(mlir::createCanonicalizerPass());
-  passes.addPass(createDifferentiate());
+  if (options.trains)
+    passes.addPass(createDifferentiate());
   // Needs the sums of gradients that differentiate made.
-  passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay}));
+  if (options.trains)
+    passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay}));
   // Needs every node that will ever run per microbatch or per update.
   passes.addPass(createLabelPhases());
   // Removes backward nodes that nobody reads. Here and never later: units hide their nodes, and a

@@ -22,6 +22,8 @@ struct GraphOptions {
   /// seconds (or none).
   std::string device = "cpu";
   std::string profile;
+  /// Off: the forward pass alone.
+  bool trains = true;
 };
 
 /// Level 1: from the imported graph to units with kernels and costs, which the planner reads.

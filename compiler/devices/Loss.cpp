@@ -55,6 +55,12 @@ KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) 
           loss.scores == 9 ? node.outputs[0].shape : reader.inputType(node, loss.scores).shape);
   setIgnored(choice, node);
   addAll(choice, reader, node);
+  // Weights and one result: a nullptr tells them from a loss and log probabilities.
+  if (node.op == "SoftmaxCrossEntropyLoss" && choice.arguments.size() == 3 &&
+      reader.unit.results.size() == 1) {
+    choice.arguments.push_back(-1);
+    choice.inputLayouts.push_back("");
+  }
   choice.outputLayouts.assign(reader.unit.results.size(), "");
   return choice;
 }

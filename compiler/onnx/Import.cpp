@@ -22,11 +22,13 @@ public:
         parameters(chooseParameters(model, loss, options.parameters)),
         statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {}
 
+  /// Of the forward pass alone.
+  Importer(MLIRContext &context, const Model &model)
+      : model(model), binding(model, 0, {}), loss{.kind = LossKind::none},
+        statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {}
+
   OwningOpRef<ModuleOp> run() {
-    OwningOpRef<ModuleOp> module = ModuleOp::create(locationOf(model.name));
-    (*module)->setAttr("pdc.model", builder.getStringAttr(model.name));
-    (*module)->setAttr("pdc.microbatch_size", builder.getI64IntegerAttr(binding.microbatchSize()));
-    builder.setInsertionPointToEnd(module->getBody());
+    OwningOpRef<ModuleOp> module = makeModule();
     addInputs();
     addLabels();
     addTensors();
@@ -37,7 +39,27 @@ public:
     return module;
   }
 
+  OwningOpRef<ModuleOp> runForward() {
+    OwningOpRef<ModuleOp> module = makeModule();
+    addInputs();
+    addTensors();
+    addOutputs();
+    // Without an input that has dimensions: what there is counts as one sample.
+    if (binding.microbatchSize() < 1)
+      (*module)->setAttr("pdc.microbatch_size", builder.getI64IntegerAttr(1));
+    addEntry("train", Entry::forward);
+    return module;
+  }
+
 private:
+  OwningOpRef<ModuleOp> makeModule() {
+    OwningOpRef<ModuleOp> module = ModuleOp::create(locationOf(model.name));
+    (*module)->setAttr("pdc.model", builder.getStringAttr(model.name));
+    (*module)->setAttr("pdc.microbatch_size", builder.getI64IntegerAttr(binding.microbatchSize()));
+    builder.setInsertionPointToEnd(module->getBody());
+    return module;
+  }
+
   Location locationOf(const std::string &name) { return NameLoc::get(builder.getStringAttr(name)); }
 
   void addMemory(const std::string &name, Role role, Rate rate, const TensorType &type,
@@ -78,6 +100,12 @@ private:
                   labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
   }
 
+  void addOutputs() {
+    for (const ModelValue &output : model.outputs)
+      addMemory(forwardOutput(output.name), Role::State, Rate::Microbatch,
+                typeOfValue(model, binding, nodes, output.name));
+  }
+
   /// Labels that the graph has no input for.
   void addLabels() {
     if (loss.kind == LossKind::output || isValueOfGraph(model, loss.labels))
@@ -90,14 +118,21 @@ private:
               hasClasses(loss) ? paddingLabel() : mlir::Attribute());
   }
 
-  /// Floating-point initializers in the order in which they are read. Integers become constants of
-  /// the graph, and Dropout's ratio an attribute.
+  /// Floating-point initializers in the order in which they are read. Integers, and what must be known
+  /// at compile time, become constants of the graph, and Dropout's ratio an attribute.
   void addTensors() {
     for (const ModelNode *node : nodes)
-      for (const std::string &input : node->inputs)
-        if (node->op != "Dropout" || input == node->inputs[0])
-          addTensor(input);
+      for (size_t i = 0; i < node->inputs.size(); ++i)
+        if (!isKnown(*node, i))
+          addTensor(node->inputs[i]);
     addTensor(loss.classWeights);
+  }
+
+  /// Whether the operator asks for the operand's value when it is compiled.
+  static bool isKnown(const ModelNode &node, size_t operand) {
+    const Operator *rules = findOperator(node.op);
+    bool isListed = rules && operand < rules->inputs.size();
+    return (node.op == "Dropout" && operand > 0) || (isListed && rules->inputs[operand].known);
   }
 
   /// Single numbers of the file become constants of the graph: loops hold them.
@@ -175,5 +210,12 @@ OwningOpRef<ModuleOp> importModel(MLIRContext &context, const Model &model,
   context.loadDialect<PdcDialect, func::FuncDialect>();
   return Importer(context, model, options).run();
 }
+
+OwningOpRef<ModuleOp> importForward(MLIRContext &context, const Model &model) {
+  context.loadDialect<PdcDialect, func::FuncDialect>();
+  return Importer(context, model).runForward();
+}
+
+std::string forwardOutput(const std::string &output) { return "output " + output; }
 
 } // namespace pdc

@@ -21,4 +21,12 @@ struct ImportOptions {
 mlir::OwningOpRef<mlir::ModuleOp> importModel(mlir::MLIRContext &context, const Model &model,
                                               const ImportOptions &options);
 
+/// The forward pass alone, as the file says it: @train computes the outputs of the model, whose
+/// dimensions are all numbers, and writes each into a state named `output NAME`. Nothing is trained
+/// and there is no @evaluate. Throws Error.
+mlir::OwningOpRef<mlir::ModuleOp> importForward(mlir::MLIRContext &context, const Model &model);
+
+/// The state that holds an output of a module of `importForward`.
+std::string forwardOutput(const std::string &output);
+
 } // namespace pdc

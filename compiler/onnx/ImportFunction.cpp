@@ -1,6 +1,9 @@
 #include "compiler/onnx/ImportFunction.h"
 
 #include "compiler/ir/Conversion.h"
+#include "compiler/onnx/Import.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace pdc::ir;
@@ -31,7 +34,7 @@ FunctionImporter::FunctionImporter(func::FuncOp function, const Model &model, co
 void FunctionImporter::run() {
   for (const ModelNode *node : nodesOfLoss(model, loss))
     importNode(*node);
-  addLoss();
+  loss.kind == LossKind::none ? writeOutputs() : addLoss();
 }
 
 void FunctionImporter::importNode(const ModelNode &node) {
@@ -56,7 +59,9 @@ void FunctionImporter::importGeneric(const ModelNode &node, Attributes attribute
 void FunctionImporter::importBatchNormalization(const ModelNode &node) {
   Attributes attributes = {{"epsilon", node.attributes.number("epsilon", 1e-5)},
                            {"momentum", node.attributes.number("momentum", 0.9)}};
-  if (entry == Entry::evaluate) {
+  bool trains = entry == Entry::train ||
+                (entry == Entry::forward && node.attributes.integer("training_mode", 0));
+  if (!trains) {
     attributes.set("training_mode", int64_t(0));
     return importGeneric(node, attributes, 1);
   }
@@ -71,6 +76,17 @@ void FunctionImporter::importBatchNormalization(const ModelNode &node) {
       write(outputs[i], node.inputs[i + 2]);
 }
 
+/// A write is never a copy: an output that is an input under another shape is copied first.
+void FunctionImporter::writeOutputs() {
+  for (const ModelValue &output : model.outputs) {
+    auto memory = memories.lookup<MemoryOp>(forwardOutput(output.name));
+    std::vector<int64_t> order(cast<RankedTensorType>(memory.getType()).getRank());
+    std::iota(order.begin(), order.end(), 0);
+    Value copy = create({"Transpose", names.fresh("copy_of_" + output.name), {valueOf(output.name, "output")}, {{"perm", order}}, 1, {}})[0];
+    write(copy, memory.getSymName().str());
+  }
+}
+
 /// The identity in evaluation, and where the file says that it does not train.
 void FunctionImporter::importDropout(const ModelNode &node) {
   double ratio = known(node, 1, 0.5);
@@ -79,6 +95,8 @@ void FunctionImporter::importDropout(const ModelNode &node) {
     values[node.outputs.at(0)] = x;
     return;
   }
+  if (entry == Entry::forward)
+    throw Error("node '" + node.name + "' (Dropout): draws random numbers, which are those of training");
   Attributes attributes = {{"ratio", ratio}, {"key", keyOf(node.name)}};
   values[node.outputs.at(0)] =
       create({"Dropout", node.name, {x, readMemory("pdc.random")}, attributes, 1, {}})[0];

@@ -8,7 +8,8 @@
 
 namespace pdc {
 
-enum class Entry : uint8_t { train, evaluate };
+/// forward: as the file says, which may be neither.
+enum class Entry : uint8_t { train, evaluate, forward };
 
 /// Fills an entry function: the nodes that the loss needs, the loss, its metrics. Memories are
 /// there already, under the names of their tensors.
@@ -43,6 +44,7 @@ private:
   void write(mlir::Value value, const std::string &memory);
 
   void addLoss();
+  void writeOutputs();
   void flattenSamples(mlir::Value &prediction, mlir::Value &labels);
   mlir::Value addLossNode(mlir::Value prediction, mlir::Value labels, mlir::Value classWeights);
   void addWeight(mlir::Value labels, mlir::Value classWeights);

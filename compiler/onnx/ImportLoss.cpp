@@ -43,9 +43,10 @@ static std::string_view operatorOf(LossKind kind) {
   case LossKind::bceWithLogits:
     return "BinaryCrossEntropyWithLogits";
   case LossKind::output:
+  case LossKind::none:
     break;
   }
-  throw Error("the graph's own output needs no loss operator");
+  throw Error("the graph's own outputs need no loss operator");
 }
 
 /// Every position of a sample counts as one: scores [positions, classes], labels [positions].

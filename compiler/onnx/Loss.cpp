@@ -213,6 +213,9 @@ std::set<std::string> labelInputs(const Model &model, const Loss &loss) {
 
 std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss) {
   std::set<std::string> needed = {loss.prediction, loss.labels, loss.classWeights};
+  if (loss.kind == LossKind::none)
+    for (const ModelValue &output : model.outputs)
+      needed.insert(output.name);
   return nodesBehind(model, needed);
 }
 

@@ -4,12 +4,13 @@
 
 namespace pdc {
 
-enum class LossKind : uint8_t { crossEntropy, nll, mse, l1, bceWithLogits, output };
+enum class LossKind : uint8_t { crossEntropy, nll, mse, l1, bceWithLogits, output, none };
 
 /// What training minimises: the sum over samples of the loss, to be divided by a sum of weights.
 struct Loss {
   LossKind kind = LossKind::crossEntropy;
-  /// The value that is judged; for `output` the value that is the loss.
+  /// The value that is judged; for `output` the value that is the loss; for `none`, where nothing
+  /// is trained, empty: all outputs are wanted.
   std::string prediction;
   /// A value of the graph, or the name of a new input.
   std::string labels;

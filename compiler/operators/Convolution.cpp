@@ -104,6 +104,17 @@ static std::vector<Tensor> evaluateInputGrad(const NodeView &node,
   return {dx};
 }
 
+/// As the forward operation of a transposed convolution.
+static void differentiateInputGrad(GradientBuilder &b) {
+  Attributes attributes = b.attributes();
+  GradientValue g = b.outputGradient(0);
+  if (b.wants(1))
+    b.setInputGradient(1, add(b, "ConvWeightGrad", {b.input(0), g}, attributes));
+  attributes.erase("input_shape");
+  if (b.wants(0))
+    b.setInputGradient(0, add(b, "Conv", {g, b.input(1)}, attributes));
+}
+
 static std::vector<TensorType> inferWeightGrad(const NodeView &node) {
   const TensorType &dy = node.input(0), &x = node.input(1);
   int64_t groups = groupsOf(node);
@@ -184,6 +195,7 @@ std::span<const Operator> convolutionOperators() {
        .outputs = {{"dX"}},
        .infer = inferInputGrad,
        .evaluate = evaluateInputGrad,
+       .differentiate = differentiateInputGrad,
        .cost = costInputGrad},
       {.name = "ConvWeightGrad",
        .inputs = {{"dY"}, {"X"}},

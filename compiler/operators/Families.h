@@ -21,9 +21,9 @@ std::span<const Operator> reductionOperators();
 std::span<const Operator> softmaxOperators();
 std::span<const Operator> layerNormalizationOperators();
 std::span<const Operator> splitOperators();
-std::span<const Operator> triangleOperators();
 std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();
 std::span<const Operator> alongAxisOperators();
+std::span<const Operator> composedOperators();
 
 } // namespace pdc

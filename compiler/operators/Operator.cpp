@@ -13,7 +13,7 @@ static std::vector<const Operator *> sortedOperators() {
         localResponseOperators, dropoutOperators, matrixOperators, viewOperators, movementOperators,
         selectionOperators, constantOperators, reductionOperators, softmaxOperators,
         crossEntropyOperators, lossOperators, layerNormalizationOperators, splitOperators,
-        triangleOperators, alongAxisOperators})
+        alongAxisOperators, composedOperators})
     for (const Operator &op : family())
       result.push_back(&op);
   std::sort(result.begin(), result.end(),

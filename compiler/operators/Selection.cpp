@@ -165,6 +165,12 @@ static std::vector<Tensor> evaluateGatherGrad(const NodeView &node,
   return {dx};
 }
 
+/// Each row's gradient is that of the sum it went into.
+static void differentiateGatherGrad(GradientBuilder &b) {
+  if (b.wants(2))
+    b.setInputGradient(2, add(b, "Gather", {b.outputGradient(0), b.input(1)}, b.attributes()));
+}
+
 static constexpr Parameter kShape = {.name = "shape", .known = true};
 static constexpr Parameter kRange[] = {{.name = "starts", .known = true},
                                        {.name = "ends", .known = true},
@@ -199,7 +205,8 @@ std::span<const Operator> selectionOperators() {
        .inputs = {kShape, {"indices"}, {"dY"}},
        .outputs = {{"dX"}},
        .infer = inferGatherGrad,
-       .evaluate = evaluateGatherGrad},
+       .evaluate = evaluateGatherGrad,
+       .differentiate = differentiateGatherGrad},
   };
   return operators;
 }

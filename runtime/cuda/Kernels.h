@@ -217,6 +217,11 @@ public:
                   float *loss, float *logProbabilities) const {
     call(run, scores, labels, weights, loss, logProbabilities);
   }
+  template <class Label>
+  void operator()(const Run &run, const float *scores, const Label *labels, const float *weights,
+                  std::nullptr_t, float *loss) const {
+    call(run, scores, labels, weights, loss, nullptr);
+  }
 
 private:
   /// Label: int64_t, int32_t.

@@ -62,10 +62,12 @@ void likelihood(const LabelledFields &f, const float *logProbabilities, const La
 }
 
 template <class Label>
-void crossEntropy(const LabelledFields &f, const float *scores, const Label *labels, float *loss) {
+void crossEntropy(const LabelledFields &f, const float *scores, const Label *labels,
+                  const float *weights, float *loss) {
   double sum = 0;
-  forEachLabel(f, labels,
-               [&](int64_t row, int64_t label) { sum += rowLoss(f, scores, row, label); });
+  forEachLabel(f, labels, [&](int64_t row, int64_t label) {
+    sum += (weights ? weights[label] : 1.0f) * rowLoss(f, scores, row, label);
+  });
   *loss = static_cast<float>(sum);
 }
 
@@ -110,7 +112,11 @@ void countCorrect(const LabelledFields &f, const float *scores, const Label *lab
 #define PDC_LABELLED_KERNELS(Label)                                                                \
   void SoftmaxCrossEntropy::operator()(const Run &, const float *scores, const Label *labels,      \
                                        float *loss) const {                                        \
-    crossEntropy(fields, scores, labels, loss);                                                    \
+    crossEntropy(fields, scores, labels, nullptr, loss);                                           \
+  }                                                                                                \
+  void SoftmaxCrossEntropy::operator()(const Run &, const float *scores, const Label *labels,      \
+                                       const float *weights, std::nullptr_t, float *loss) const {  \
+    crossEntropy(fields, scores, labels, weights, loss);                                           \
   }                                                                                                \
   void SoftmaxCrossEntropy::operator()(const Run &run, const float *scores, const Label *labels,   \
                                        float *loss, float *logProbabilities) const {               \

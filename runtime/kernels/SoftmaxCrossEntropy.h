@@ -2,10 +2,13 @@
 
 #include "runtime/kernels/LabelledFields.h"
 
+#include <cstddef>
+
 namespace pdc::runtime {
 
 /// The sum over labels of weight[label] * -log softmax(scores)[label], and the log probabilities;
-/// both optional at the end: `weights` (one per class), `logProbabilities`.
+/// both optional at the end: `weights` (one per class), `logProbabilities`. Weights alone come with a
+/// nullptr before the loss.
 class SoftmaxCrossEntropy {
 public:
   SoftmaxCrossEntropy(const Device &, const LabelledFields &fields) : fields(fields) {}
@@ -19,6 +22,10 @@ public:
                   float *loss, float *logProbabilities) const;
   void operator()(const Run &run, const float *scores, const int32_t *labels, const float *weights,
                   float *loss, float *logProbabilities) const;
+  void operator()(const Run &run, const float *scores, const int64_t *labels, const float *weights,
+                  std::nullptr_t, float *loss) const;
+  void operator()(const Run &run, const float *scores, const int32_t *labels, const float *weights,
+                  std::nullptr_t, float *loss) const;
 
 private:
   LabelledFields fields;

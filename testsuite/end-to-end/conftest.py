@@ -40,3 +40,11 @@ def models(tmp_path_factory):
         return made[key]
 
     return make
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What a test recorded as its summary."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == "summary" and report.when == "call":
+                terminalreporter.write_line(text)

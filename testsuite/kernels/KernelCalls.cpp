@@ -339,7 +339,8 @@ std::map<std::string, Maker> lossMakers() {
        [](auto &c, auto &d) {
          return made<SoftmaxCrossEntropy>(
              d, labelled(c), CALL {
-               n == 5   ? k(r, p[0], p.labels(1), p[2], p[3], p[4])
+               n == 5 && !p[3] ? k(r, p[0], p.labels(1), p[2], nullptr, p[4])
+               : n == 5 ? k(r, p[0], p.labels(1), p[2], p[3], p[4])
                : n == 4 ? k(r, p[0], p.labels(1), p[2], p[3])
                         : k(r, p[0], p.labels(1), p[2]);
              });

@@ -23,6 +23,12 @@ TEST(Kernels, CrossEntropy) {
       unit.result(loss);
       unit.result(UnitValue::node(loss.index, 1));
       unit.check();
+      UnitCase alone(6);
+      inputs = {alone.operand(shape, -3, 3), alone.integers(labels, 0, shape[1] - 1)};
+      if (weighted)
+        inputs.push_back(alone.operand({shape[1]}, 0, 1));
+      alone.node("SoftmaxCrossEntropyLoss", inputs, attributes);
+      alone.check();
       inputs = {gradient.operand({}), gradient.operand(shape, -4, 0),
                 gradient.integers(labels, 0, shape[1] - 1)};
       if (weighted)

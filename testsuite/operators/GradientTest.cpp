@@ -89,6 +89,12 @@ TEST(Gradient, Convolution) {
                    {draw.reals(form.x), draw.reals(form.w), draw.reals({form.w[0]})},
                    {0, 1, 2}});
   checkGradient({"Conv", {}, {draw.reals({1, 1, 3, 3}), draw.reals({1, 1, 2, 2})}, {0, 1}});
+  checkGradient({"ConvInputGrad",
+                 {{"input_shape", std::vector<int64_t>{2, 2, 5, 4}},
+                  {"kernel_shape", std::vector<int64_t>{2, 3}},
+                  {"strides", std::vector<int64_t>{2, 1}}},
+                 {draw.reals({2, 3, 2, 2}), draw.reals({3, 2, 2, 3})},
+                 {0, 1}});
 }
 
 static const std::vector<std::pair<Shape, Attributes>> &poolings() {
@@ -216,6 +222,10 @@ TEST(Gradient, Movement) {
                  {draw.reals({2, 4, 3}), draw.integers({2, 2}, -4, 3)},
                  {0}});
   checkGradient({"Gather", {}, {draw.reals({4, 3}), Tensor::scalar(ElementType::i64, 2)}, {0}});
+  checkGradient({"GatherGrad",
+                 {},
+                 {Tensor::vector({4, 3}), draw.integers({5}, -4, 3), draw.reals({5, 3})},
+                 {2}});
 }
 
 TEST(Gradient, Reductions) {
@@ -320,6 +330,7 @@ TEST(Gradient, EveryRuleIsTested) {
                                              "Clip",
                                              "Concat",
                                              "Conv",
+                                             "ConvInputGrad",
                                              "Cos",
                                              "Cosh",
                                              "CumSum",
@@ -332,6 +343,7 @@ TEST(Gradient, EveryRuleIsTested) {
                                              "FastGelu",
                                              "Flatten",
                                              "Gather",
+                                             "GatherGrad",
                                              "Gelu",
                                              "Gemm",
                                              "GlobalAveragePool",
@@ -381,7 +393,6 @@ TEST(Gradient, EveryRuleIsTested) {
                                              "Tanh",
                                              "ThresholdedRelu",
                                              "Transpose",
-                                             "Trilu",
                                              "Unsqueeze",
                                              "Where"};
   for (const Operator *op : allOperators())

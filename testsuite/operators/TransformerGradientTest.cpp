@@ -50,12 +50,4 @@ TEST(TransformerGradient, Split) {
   }
 }
 
-TEST(TransformerGradient, Trilu) {
-  Draw draw;
-  for (int64_t upper : {0, 1})
-    for (int64_t k : {-1, 0, 2})
-      checkGradient(
-          {"Trilu", {{"upper", upper}}, {draw.reals({2, 3, 4}), Tensor::vector({k})}, {0}});
-}
-
 } // namespace pdc::test

@@ -1,4 +1,4 @@
-#include "compiler/operators/Operator.h"
+#include "compiler/operators/Composition.h"
 
 #include <iostream>
 
@@ -17,6 +17,8 @@ static std::string parameters(const std::vector<Parameter> &list) {
 }
 
 static std::string_view kindOf(const Operator &op) {
+  if (findComposition(op.name))
+    return "composed";
   switch (op.kind) {
   case OperatorClass::elementwise: return "elementwise";
   case OperatorClass::view: return "view";
@@ -37,7 +39,7 @@ static void printRows(bool fromOnnx) {
       std::cout << " | " << op->firstOpset << "-" << op->lastOpset;
     std::cout << " | " << kindOf(*op) << " | " << parameters(op->inputs) << " | " << parameters(op->outputs);
     if (fromOnnx)
-      std::cout << " | " << (op->differentiate ? "yes" : op->stopsGradient ? "stops" : "no");
+      std::cout << " | " << (findComposition(op->name) ? "of its parts" : op->differentiate ? "yes" : op->stopsGradient ? "stops" : "no");
     std::cout << " |\n";
   }
 }
@@ -45,7 +47,8 @@ static void printRows(bool fromOnnx) {
 int main() {
   std::cout << "# Operators\n\n"
                "Generated from the definitions in this folder by `tools/documents`; do not edit. `?` marks an\n"
-               "optional input or output, `...` any number of them.\n\n"
+               "optional input or output, `...` any number of them. A composed operator is replaced by others\n"
+               "where shapes are inferred.\n\n"
                "## From ONNX\n\n";
   printRows(true);
   std::cout << "\n## Made by the compiler\n\nGradients, optimizer updates, losses and their metrics.\n\n";

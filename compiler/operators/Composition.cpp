@@ -1,0 +1,171 @@
+#include "compiler/operators/Composition.h"
+
+#include "compiler/operators/Families.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace pdc {
+
+namespace {
+
+/// Nodes that leave nothing behind but the types of their results, and the values of those whose
+/// operands are all known.
+class Rehearsal : public CompositionBuilder {
+public:
+  explicit Rehearsal(const NodeView &composed) : composed(composed) {
+    for (size_t i = 0; i < composed.inputs.size(); ++i)
+      inputs.push_back(composed.hasInput(i) ? add(*composed.inputs[i], composed.constant(i))
+                                            : NodeValue());
+  }
+
+  const Attributes &attributes() const override { return composed.attributes; }
+  size_t inputCount() const override { return inputs.size(); }
+  NodeValue input(size_t i) const override { return i < inputs.size() ? inputs[i] : NodeValue(); }
+  TensorType type(NodeValue value) const override { return at(value).type; }
+  const Tensor *known(NodeValue value) const override {
+    return at(value).known ? &*at(value).known : nullptr;
+  }
+  std::string describe() const override {
+    return "node '" + std::string(composed.name) + "' (" + std::string(composed.op) + ")";
+  }
+  NodeValue constant(Tensor value) override { return add(value.type, &value); }
+
+  std::vector<NodeValue> node(std::string_view op, std::vector<NodeValue> operands,
+                              Attributes attributes, size_t outputs) override {
+    const Operator *rules = findOperator(op);
+    if (!rules)
+      refuse("is composed of operator " + std::string(op) + ", which pdc does not know");
+    std::vector<const TensorType *> types;
+    std::vector<const Tensor *> values;
+    bool allKnown = true;
+    for (NodeValue operand : operands) {
+      types.push_back(operand ? &at(operand).type : nullptr);
+      values.push_back(operand ? known(operand) : nullptr);
+      allKnown = allKnown && (!operand || values.back());
+    }
+    NodeView view{op, composed.name, attributes, types, values, outputs};
+    std::vector<NodeValue> results;
+    if (allKnown)
+      for (const Tensor &value : evaluateNode(*rules, view, values))
+        results.push_back(add(value.type, &value));
+    else
+      for (const TensorType &result : inferTypes(*rules, view))
+        results.push_back(add(result, nullptr));
+    return results;
+  }
+
+  struct Value {
+    TensorType type;
+    std::optional<Tensor> known;
+  };
+  static const Value &at(NodeValue value) { return *static_cast<const Value *>(value.handle); }
+
+private:
+  NodeValue add(const TensorType &type, const Tensor *known) {
+    values.push_back({type, known ? std::optional(*known) : std::nullopt});
+    return {&values.back()};
+  }
+
+  const NodeView &composed;
+  std::deque<Value> values;
+  std::vector<NodeValue> inputs;
+};
+
+Compose compositionOf(const NodeView &node) {
+  if (Compose compose = findComposition(node.op))
+    return compose;
+  refuse(node, "is composed of nothing");
+}
+
+std::vector<TensorType> composedTypes(const NodeView &node) {
+  Rehearsal rehearsal(node);
+  std::vector<TensorType> types;
+  for (NodeValue output : compositionOf(node)(rehearsal))
+    types.push_back(rehearsal.type(output));
+  return types;
+}
+
+/// Every operand is known, and so is what they make.
+std::vector<Tensor> composedValues(const NodeView &node, std::span<const Tensor *const> inputs) {
+  NodeView known = node;
+  known.constants = inputs;
+  Rehearsal rehearsal(known);
+  std::vector<Tensor> values;
+  for (NodeValue output : compositionOf(node)(rehearsal))
+    values.push_back(*rehearsal.known(output));
+  return values;
+}
+
+struct Compositions {
+  std::vector<Operator> operators;
+  std::vector<ComposedForm> parts;
+
+  Compositions() : parts(lossForms().begin(), lossForms().end()) {
+    for (auto family :
+         {reductionForms, rearrangements, indexingForms, normalisationForms, recurrentForms,
+          einsumForms, otherForms, convTransposeForms, resizeForms, triangleForms})
+      for (const ComposedOperator &composed : family()) {
+        operators.push_back(composed.op);
+        operators.back().infer = composedTypes;
+        operators.back().evaluate = composedValues;
+        parts.push_back({composed.op.name, composed.compose});
+      }
+  }
+};
+
+const Compositions &compositions() {
+  static const Compositions all;
+  return all;
+}
+
+} // namespace
+
+std::span<const Operator> composedOperators() { return compositions().operators; }
+
+Compose findComposition(std::string_view op) {
+  const auto &parts = compositions().parts;
+  auto found = std::find_if(parts.begin(), parts.end(),
+                            [&](const ComposedForm &part) { return part.op == op; });
+  return found == parts.end() ? nullptr : found->compose;
+}
+
+void CompositionBuilder::refuse(const std::string &what) const {
+  throw Error(describe() + ": " + what);
+}
+
+NodeValue add(CompositionBuilder &builder, std::string_view op, std::vector<NodeValue> inputs,
+              Attributes attributes) {
+  return builder.node(op, std::move(inputs), std::move(attributes)).front();
+}
+
+NodeValue reshaped(CompositionBuilder &builder, NodeValue value,
+                   const std::vector<int64_t> &shape) {
+  if (builder.type(value).shape == shape)
+    return value;
+  return add(builder, "Reshape", {value, builder.constant(Tensor::vector(shape))});
+}
+
+NodeValue transposed(CompositionBuilder &builder, NodeValue value,
+                     const std::vector<int64_t> &order) {
+  if (std::is_sorted(order.begin(), order.end()))
+    return value;
+  return add(builder, "Transpose", {value}, {{"perm", order}});
+}
+
+NodeValue number(CompositionBuilder &builder, ElementType element, double value) {
+  return builder.constant(Tensor::scalar(element, value));
+}
+
+std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input) {
+  if (!builder.input(input))
+    builder.refuse("input " + std::to_string(input) + " is missing");
+  if (const Tensor *value = builder.known(builder.input(input)))
+    return value->toIntegers();
+  builder.refuse("input " + std::to_string(input) +
+                 " must be known at compile time, but it depends on data; export with fixed "
+                 "shapes");
+}
+
+} // namespace pdc

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "compiler/operators/Operator.h"
+
+/// Operators that are others in another form: they are written as nodes of these, and need neither
+/// rules nor a gradient nor kernels of their own. infer-shapes puts the nodes in their place.
+namespace pdc {
+
+/// A value inside the graph; null means "left out".
+using NodeValue = GradientValue;
+
+/// How a composition reads its node and adds others. Implemented by the pass infer-shapes, by what
+/// infers types without a graph, and by the tests.
+class CompositionBuilder {
+public:
+  virtual ~CompositionBuilder() = default;
+  virtual const Attributes &attributes() const = 0;
+  virtual size_t inputCount() const = 0;
+  /// Null when it is left out.
+  virtual NodeValue input(size_t i) const = 0;
+  virtual TensorType type(NodeValue value) const = 0;
+  /// The value where it is known at compile time; else null.
+  virtual const Tensor *known(NodeValue value) const = 0;
+  /// Adds a node; result types follow from its operator's shape rule. An input may be null.
+  virtual std::vector<NodeValue> node(std::string_view op, std::vector<NodeValue> inputs,
+                                      Attributes attributes = {}, size_t outputs = 1) = 0;
+  virtual NodeValue constant(Tensor value) = 0;
+  /// The node, as messages name it.
+  virtual std::string describe() const = 0;
+  [[noreturn]] void refuse(const std::string &what) const;
+};
+
+/// What an operator is composed of: gives a value for each of its outputs, or nothing where the node
+/// has a form that stays as it is.
+using Compose = std::vector<NodeValue> (*)(CompositionBuilder &builder);
+
+struct ComposedOperator {
+  /// Without rules, which follow from the parts.
+  Operator op;
+  Compose compose;
+};
+
+/// An operator with rules of its own, of which some forms are composed.
+struct ComposedForm {
+  std::string_view op;
+  Compose compose;
+};
+
+/// Null for an operator that is never composed.
+Compose findComposition(std::string_view op);
+
+/// The first result of a new node.
+NodeValue add(CompositionBuilder &builder, std::string_view op, std::vector<NodeValue> inputs,
+              Attributes attributes = {});
+/// The same elements under another shape.
+NodeValue reshaped(CompositionBuilder &builder, NodeValue value, const std::vector<int64_t> &shape);
+NodeValue transposed(CompositionBuilder &builder, NodeValue value,
+                     const std::vector<int64_t> &order);
+/// A number that any tensor of this element type is combined with.
+NodeValue number(CompositionBuilder &builder, ElementType element, double value);
+/// The integers of an input that must be known; throws Error.
+std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input);
+
+// One function per file that composes operators. A new file is added here and in Composition.cpp.
+std::span<const ComposedOperator> reductionForms();
+std::span<const ComposedOperator> rearrangements();
+std::span<const ComposedOperator> indexingForms();
+std::span<const ComposedOperator> normalisationForms();
+std::span<const ComposedOperator> recurrentForms();
+std::span<const ComposedOperator> einsumForms();
+std::span<const ComposedOperator> otherForms();
+std::span<const ComposedOperator> convTransposeForms();
+std::span<const ComposedOperator> resizeForms();
+std::span<const ComposedOperator> triangleForms();
+std::span<const ComposedForm> lossForms();
+
+} // namespace pdc

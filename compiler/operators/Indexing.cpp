@@ -1,0 +1,231 @@
+#include "compiler/operators/Composition.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+
+/// Operators that read or write elements at computed places: all are Gather, or its gradient, over
+/// rows of a flat tensor.
+namespace pdc {
+
+static Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
+  Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
+  tensor.data.assign(values.begin(), values.end());
+  return tensor;
+}
+
+/// Negative indices count from the end: `sizes` broadcasts over the indices.
+static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, Tensor sizes) {
+  if (b.type(indices).element != ElementType::i64)
+    indices = add(b, "Cast", {indices}, {{"to", int64_t(7)}});
+  NodeValue zero = number(b, ElementType::i64, 0);
+  NodeValue isNegative = add(b, "Less", {indices, zero});
+  NodeValue shifted = add(b, "Add", {indices, b.constant(std::move(sizes))});
+  return add(b, "Where", {isNegative, shifted, indices});
+}
+
+/// Where indices point to: rows of a tensor that is seen as [rows, inner...].
+struct Rows {
+  NodeValue indices; ///< int64, not negative
+  int64_t count = 1;
+  std::vector<int64_t> inner; ///< the shape of a row
+
+  std::vector<int64_t> flatShape() const {
+    std::vector<int64_t> shape = {count};
+    shape.insert(shape.end(), inner.begin(), inner.end());
+    return shape;
+  }
+};
+
+/// Tuples of `indices` along its last dimension name rows of `data` behind `batch` dimensions that
+/// both have.
+static Rows rowsOfTuples(CompositionBuilder &b, size_t batch) {
+  std::vector<int64_t> data = b.type(b.input(0)).shape, shape = b.type(b.input(1)).shape;
+  if (shape.empty() || batch + shape.back() > data.size() || batch >= shape.size() || shape.back() < 1)
+    b.refuse("indices " + b.type(b.input(1)).toString() + " do not fit data " +
+             b.type(b.input(0)).toString());
+  const size_t width = shape.back(), end = batch + width;
+  Rows rows;
+  rows.inner.assign(data.begin() + static_cast<int64_t>(end), data.end());
+  rows.count = product(data, 0, end);
+  std::vector<int64_t> sizes(data.begin() + static_cast<int64_t>(batch),
+                             data.begin() + static_cast<int64_t>(end));
+  const int64_t size = static_cast<int64_t>(width);
+  NodeValue steps = b.constant(integersOf({size}, stridesOf(sizes)));
+  NodeValue weighted =
+      add(b, "Mul", {fromStart(b, b.input(1), integersOf({size}, sizes)), steps});
+  shape.pop_back();
+  // One number per tuple.
+  NodeValue sum = weighted;
+  if (width > 1) {
+    NodeValue parts = b.constant(Tensor::vector(std::vector<int64_t>(width, 1)));
+    sum = add(b, "Sum", b.node("Split", {weighted, parts}, {{"axis", int64_t(-1)}}, width));
+  }
+  rows.indices = reshaped(b, sum, shape);
+  if (batch == 0)
+    return rows;
+  // Each batch has its own rows.
+  std::vector<int64_t> leading(shape.begin(), shape.begin() + static_cast<int64_t>(batch)), starts;
+  for (int64_t i = 0; i < product(leading); ++i)
+    starts.push_back(i * product(sizes));
+  leading.resize(shape.size(), 1);
+  rows.indices = add(b, "Add", {rows.indices, b.constant(integersOf(leading, starts))});
+  return rows;
+}
+
+/// Element (i, j, k) of `indices` replaces coordinate `axis` of place (i, j, k) of `data`.
+static Rows rowsOfElements(CompositionBuilder &b) {
+  TensorType data = b.type(b.input(0)), indices = b.type(b.input(1));
+  int64_t axis = b.attributes().integer("axis", 0);
+  axis = axis < 0 ? axis + data.rank() : axis;
+  if (axis < 0 || axis >= data.rank() || indices.rank() != data.rank())
+    b.refuse("indices " + indices.toString() + " along axis " + std::to_string(axis) +
+             " do not fit data " + data.toString());
+  std::vector<int64_t> strides = stridesOf(data.shape), along = strides, bases;
+  along[axis] = 0;
+  std::vector<int64_t> index(indices.shape.size());
+  for (int64_t i = 0; i < indices.elementCount(); ++i, advance(index, indices.shape))
+    bases.push_back(offsetOf(index, along));
+  NodeValue place = fromStart(b, b.input(1), integersOf({}, {data.shape[axis]}));
+  NodeValue moved = add(b, "Mul", {place, number(b, ElementType::i64, double(strides[axis]))});
+  Rows rows;
+  rows.count = data.elementCount();
+  rows.indices = add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))});
+  return rows;
+}
+
+static NodeValue gathered(CompositionBuilder &b, const Rows &rows) {
+  NodeValue flat = reshaped(b, b.input(0), rows.flatShape());
+  return add(b, "Gather", {flat, rows.indices}, {{"axis", int64_t(0)}});
+}
+
+/// The data with the updates of input 2 put into its rows, or added to them.
+static NodeValue scattered(CompositionBuilder &b, const Rows &rows) {
+  std::string reduction = b.attributes().string("reduction", "none");
+  if (reduction != "none" && reduction != "add")
+    b.refuse("reduction '" + reduction + "' is not supported; supported are none and add");
+  TensorType data = b.type(b.input(0));
+  NodeValue shape = b.constant(Tensor::vector(rows.flatShape()));
+  NodeValue sums = add(b, "GatherGrad", {shape, rows.indices, b.input(2)}, {{"axis", int64_t(0)}});
+  if (reduction == "add")
+    return add(b, "Add", {b.input(0), reshaped(b, sums, data.shape)});
+  Tensor ones = Tensor::zeros({data.element, b.type(rows.indices).shape});
+  std::fill(ones.data.begin(), ones.data.end(), 1);
+  NodeValue count = add(b, "GatherGrad",
+                        {b.constant(Tensor::vector({rows.count})), rows.indices, b.constant(ones)},
+                        {{"axis", int64_t(0)}});
+  std::vector<int64_t> broadcast = {rows.count};
+  broadcast.resize(1 + rows.inner.size(), 1);
+  NodeValue isHit = add(b, "Greater", {count, number(b, data.element, 0)});
+  NodeValue flat = reshaped(b, b.input(0), rows.flatShape());
+  return reshaped(b, add(b, "Where", {reshaped(b, isHit, broadcast), sums, flat}), data.shape);
+}
+
+static std::vector<NodeValue> composeGatherND(CompositionBuilder &b) {
+  return {gathered(b, rowsOfTuples(b, b.attributes().integer("batch_dims", 0)))};
+}
+
+static std::vector<NodeValue> composeGatherElements(CompositionBuilder &b) {
+  return {gathered(b, rowsOfElements(b))};
+}
+
+static std::vector<NodeValue> composeScatterND(CompositionBuilder &b) {
+  return {scattered(b, rowsOfTuples(b, 0))};
+}
+
+static std::vector<NodeValue> composeScatterElements(CompositionBuilder &b) {
+  return {scattered(b, rowsOfElements(b))};
+}
+
+// OneHot, Hardmax
+
+/// `on` where a new dimension at `axis` counts to the index, else `off`.
+static NodeValue oneHot(CompositionBuilder &b, NodeValue indices, int64_t depth, int64_t axis,
+                        NodeValue on, NodeValue off) {
+  TensorType type = b.type(indices);
+  std::vector<int64_t> shape = type.shape, counted(shape.size() + 1, 1), counts;
+  axis = axis < 0 ? axis + static_cast<int64_t>(shape.size()) + 1 : axis;
+  if (axis < 0 || axis > static_cast<int64_t>(shape.size()))
+    b.refuse("axis " + std::to_string(axis) + " is outside the result");
+  shape.insert(shape.begin() + axis, 1);
+  counted[axis] = depth;
+  for (int64_t i = 0; i < depth; ++i)
+    counts.push_back(i);
+  Tensor range = integersOf(counted, counts);
+  range.type.element = type.element;
+  NodeValue isHot = add(b, "Equal", {reshaped(b, indices, shape), b.constant(range)});
+  return add(b, "Where", {isHot, on, off});
+}
+
+static std::vector<NodeValue> composeOneHot(CompositionBuilder &b) {
+  const int64_t depth = knownIntegers(b, 1).at(0);
+  ElementType element = b.type(b.input(0)).element;
+  NodeValue size = number(b, element, static_cast<double>(depth));
+  NodeValue isNegative = add(b, "Less", {b.input(0), number(b, element, 0)});
+  NodeValue indices =
+      add(b, "Where", {isNegative, add(b, "Add", {b.input(0), size}), b.input(0)});
+  auto value = [&](double place) {
+    return add(b, "Gather", {b.input(2), number(b, ElementType::i64, place)}, {{"axis", int64_t(0)}});
+  };
+  return {oneHot(b, indices, depth, b.attributes().integer("axis", -1), value(1), value(0))};
+}
+
+static void normaliseHardmax(ImportedNode &node, int opset) {
+  if (opset < 13)
+    refuse(node, opset, "supported from opset 13 on, which works along one axis");
+}
+
+static std::vector<NodeValue> composeHardmax(CompositionBuilder &b) {
+  TensorType x = b.type(b.input(0));
+  int64_t axis = b.attributes().integer("axis", -1);
+  axis = axis < 0 ? axis + x.rank() : axis;
+  if (axis < 0 || axis >= x.rank())
+    b.refuse("axis " + std::to_string(axis) + " is outside input " + x.toString());
+  NodeValue most = add(b, "ArgMax", {b.input(0)}, {{"axis", axis}, {"keepdims", int64_t(0)}});
+  return {oneHot(b, most, x.shape[axis], axis, number(b, x.element, 1), number(b, x.element, 0))};
+}
+
+std::span<const ComposedOperator> indexingForms() {
+  static const ComposedOperator operators[] = {
+      {{.name = "GatherElements",
+       .firstOpset = 11,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {"indices"}},
+       .outputs = {{"output"}}},
+       composeGatherElements},
+      {{.name = "GatherND",
+       .firstOpset = 11,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {"indices"}},
+       .outputs = {{"output"}}},
+       composeGatherND},
+      {{.name = "Hardmax",
+       .firstOpset = 13,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}},
+       .outputs = {{"output"}},
+       .elements = floatElements(),
+       .normalise = normaliseHardmax},
+       composeHardmax},
+      {{.name = "OneHot",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .inputs = {{"indices"}, {.name = "depth", .known = true}, {"values"}},
+       .outputs = {{"output"}}},
+       composeOneHot},
+      {{.name = "ScatterElements",
+       .firstOpset = 11,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {"indices"}, {"updates"}},
+       .outputs = {{"output"}}},
+       composeScatterElements},
+      {{.name = "ScatterND",
+       .firstOpset = 11,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}, {"indices"}, {"updates"}},
+       .outputs = {{"output"}}},
+       composeScatterND},
+  };
+  return operators;
+}
+
+} // namespace pdc

@@ -1,0 +1,129 @@
+#include "compiler/operators/Composition.h"
+#include "compiler/operators/Rules.h"
+
+#include <numeric>
+
+/// Operators that are one or two others.
+namespace pdc {
+
+static std::vector<NodeValue> composeArgMin(CompositionBuilder &b) {
+  return {add(b, "ArgMax", {add(b, "Neg", {b.input(0)})}, b.attributes())};
+}
+
+static std::vector<NodeValue> composeMean(CompositionBuilder &b) {
+  std::vector<NodeValue> terms;
+  for (size_t i = 0; i < b.inputCount(); ++i)
+    terms.push_back(b.input(i));
+  NodeValue sum = terms.size() == 1 ? terms[0] : add(b, "Sum", terms);
+  NodeValue count = number(b, b.type(sum).element, static_cast<double>(terms.size()));
+  return {add(b, "Div", {sum, count})};
+}
+
+static std::vector<NodeValue> composeGlobalMaxPool(CompositionBuilder &b) {
+  std::vector<int64_t> axes(static_cast<size_t>(std::max<int64_t>(0, b.type(b.input(0)).rank() - 2)));
+  std::iota(axes.begin(), axes.end(), 2);
+  return {add(b, "ReduceMax", {b.input(0), b.constant(Tensor::vector(axes))},
+              {{"keepdims", int64_t(1)}})};
+}
+
+/// ONNX's number of an element type.
+static int64_t numberOf(CompositionBuilder &b, ElementType element) {
+  switch (element) {
+  case ElementType::f32:
+    return 1;
+  case ElementType::u8:
+    return 2;
+  case ElementType::i8:
+    return 3;
+  case ElementType::i32:
+    return 6;
+  case ElementType::i64:
+    return 7;
+  case ElementType::boolean:
+    return 9;
+  case ElementType::f16:
+    return 10;
+  case ElementType::f64:
+    return 11;
+  case ElementType::bf16:
+    return 16;
+  }
+  b.refuse("casts to an unknown element type");
+}
+
+static std::vector<NodeValue> composeCastLike(CompositionBuilder &b) {
+  return {add(b, "Cast", {b.input(0)}, {{"to", numberOf(b, b.type(b.input(1)).element)}})};
+}
+
+static std::vector<NodeValue> composeEyeLike(CompositionBuilder &b) {
+  TensorType type = b.type(b.input(0));
+  if (type.rank() != 2)
+    b.refuse("input " + type.toString() + ", expected a matrix");
+  Tensor ones = Tensor::zeros({ElementType::f32, type.shape});
+  const int64_t k = b.attributes().integer("k", 0);
+  for (int64_t row = 0; row < type.shape[0]; ++row)
+    if (int64_t column = row + k; column >= 0 && column < type.shape[1])
+      ones.data[row * type.shape[1] + column] = 1;
+  NodeValue eye = b.constant(std::move(ones));
+  return {add(b, "Cast", {eye}, {{"to", b.attributes().integer("dtype", numberOf(b, type.element))}})};
+}
+
+/// x + bias outside of +-lambd, and 0 inside.
+static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
+  ElementType element = b.type(b.input(0)).element;
+  const double bias = b.attributes().number("bias", 0), limit = b.attributes().number("lambd", 0.5);
+  NodeValue x = b.input(0), above = add(b, "Greater", {x, number(b, element, limit)});
+  NodeValue below = add(b, "Less", {x, number(b, element, -limit)});
+  NodeValue lowered = add(b, "Sub", {x, number(b, element, bias)});
+  NodeValue raised = add(b, "Add", {x, number(b, element, bias)});
+  NodeValue inner = add(b, "Where", {below, raised, number(b, element, 0)});
+  return {add(b, "Where", {above, lowered, inner})};
+}
+
+std::span<const ComposedOperator> otherForms() {
+  static const ComposedOperator operators[] = {
+      {{.name = "ArgMin",
+       .firstOpset = 1,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data"}},
+       .outputs = {{"reduced"}},
+       .elements = floatElements()},
+       composeArgMin},
+      {{.name = "CastLike",
+       .firstOpset = 15,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}, {"target_type"}},
+       .outputs = {{"output"}}},
+       composeCastLike},
+      {{.name = "EyeLike",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}},
+       .outputs = {{"output"}}},
+       composeEyeLike},
+      {{.name = "GlobalMaxPool",
+       .firstOpset = 1,
+       .lastOpset = kLastOpset,
+       .inputs = {{"X"}},
+       .outputs = {{"Y"}},
+       .elements = floatElements()},
+       composeGlobalMaxPool},
+      {{.name = "Mean",
+       .firstOpset = 8,
+       .lastOpset = kLastOpset,
+       .inputs = {{"data", false, true}},
+       .outputs = {{"mean"}},
+       .elements = floatElements()},
+       composeMean},
+      {{.name = "Shrink",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}},
+       .outputs = {{"output"}},
+       .elements = floatElements()},
+       composeShrink},
+  };
+  return operators;
+}
+
+} // namespace pdc

@@ -1,0 +1,295 @@
+#include "compiler/operators/Composition.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <numeric>
+
+/// LSTM, GRU and RNN over sequences of known length, written out step by step: the products with the
+/// inputs are one matrix product for all steps, those with the state one each.
+namespace pdc {
+
+namespace {
+
+/// One direction of a recurrent operator.
+class Direction {
+public:
+  Direction(CompositionBuilder &b, NodeValue x, int64_t gates, int64_t number)
+      : b(b), gates(gates), number(number), hidden(b.type(b.input(2)).shape.back()) {
+    std::vector<int64_t> shape = b.type(x).shape;
+    steps = shape[0];
+    batch = shape[1];
+    sequence = reshaped(b, x, {steps * batch, shape[2]});
+    std::string directions = b.attributes().string("direction", "forward");
+    isReverse = directions == "reverse" || number == 1;
+  }
+
+  /// This direction's part of an input, without the dimension of directions.
+  NodeValue part(size_t input) {
+    TensorType type = b.type(b.input(input));
+    NodeValue value = b.input(input);
+    if (type.shape[0] > 1)
+      value = slice(value, 0, number, number + 1);
+    return reshaped(b, value, {type.shape.begin() + 1, type.shape.end()});
+  }
+  NodeValue slice(NodeValue value, int64_t axis, int64_t from, int64_t to) {
+    auto vector = [&](int64_t element) { return b.constant(Tensor::vector({element})); };
+    return add(b, "Slice", {value, vector(from), vector(to), vector(axis)});
+  }
+  NodeValue zeros(const std::vector<int64_t> &shape) {
+    return b.constant(Tensor::zeros({b.type(sequence).element, shape}));
+  }
+  /// `initial_h` and the like, or zeros.
+  NodeValue initial(size_t input) {
+    return b.input(input) ? part(input) : zeros({batch, hidden});
+  }
+  /// x W^T + bias for all steps, cut into steps: each [batch, gates * hidden].
+  std::vector<NodeValue> inputProducts(NodeValue bias) {
+    std::vector<NodeValue> operands = {sequence, part(1)};
+    if (bias)
+      operands.push_back(bias);
+    NodeValue all = add(b, "Gemm", operands, {{"transB", int64_t(1)}});
+    std::vector<NodeValue> cut = {all};
+    if (steps > 1) {
+      NodeValue sizes = b.constant(Tensor::vector(std::vector<int64_t>(size_t(steps), batch)));
+      cut = b.node("Split", {all, sizes}, {{"axis", int64_t(0)}}, size_t(steps));
+    }
+    if (isReverse)
+      std::reverse(cut.begin(), cut.end());
+    return cut;
+  }
+  std::vector<NodeValue> gatesOf(NodeValue value, int64_t count) {
+    NodeValue sizes = b.constant(Tensor::vector(std::vector<int64_t>(size_t(count), hidden)));
+    return count == 1 ? std::vector<NodeValue>{value}
+                      : b.node("Split", {value, sizes}, {{"axis", int64_t(1)}}, size_t(count));
+  }
+  /// h R^T + addend
+  NodeValue product(NodeValue h, NodeValue recurrence, NodeValue addend) {
+    return add(b, "Gemm", {h, recurrence, addend}, {{"transB", int64_t(1)}});
+  }
+  /// The function that attribute `activations` names for this direction.
+  NodeValue activate(size_t which, std::string_view otherwise, NodeValue value) {
+    static constexpr std::string_view known[] = {"Relu", "Sigmoid", "Softsign", "Softplus", "Tanh"};
+    std::string name(otherwise);
+    if (const Attribute *given = b.attributes().find("activations")) {
+      const auto *names = std::get_if<std::vector<std::string>>(given);
+      size_t perDirection = gates == 4 ? 3 : gates == 3 ? 2 : 1;
+      size_t at = static_cast<size_t>(number) * perDirection + which;
+      if (names && at < names->size())
+        name = (*names)[at];
+    }
+    if (std::find(std::begin(known), std::end(known), name) == std::end(known))
+      b.refuse("activation '" + name + "' is not supported; supported are Relu, Sigmoid, Softsign, "
+               "Softplus and Tanh");
+    return add(b, name, {value});
+  }
+
+  CompositionBuilder &b;
+  int64_t gates, number, hidden, steps, batch;
+  bool isReverse;
+  NodeValue sequence;
+};
+
+/// What one direction computes: the state after each step in the order of the input, and the last.
+struct States {
+  std::vector<NodeValue> all;
+  NodeValue last, lastCell;
+};
+
+NodeValue combined(CompositionBuilder &b, std::string_view op, NodeValue x, NodeValue y) {
+  return add(b, op, {x, y});
+}
+
+void inInputOrder(Direction &d, States &states) {
+  states.last = states.all.back();
+  if (d.isReverse)
+    std::reverse(states.all.begin(), states.all.end());
+}
+
+/// Gates i, o, f and the candidate c, in ONNX's order, with peepholes where input 7 has them.
+States runLstm(Direction &d) {
+  CompositionBuilder &b = d.b;
+  const int64_t h4 = 4 * d.hidden;
+  NodeValue bias;
+  if (b.input(3)) {
+    NodeValue both = d.part(3);
+    bias = combined(b, "Add", d.slice(both, 0, 0, h4), d.slice(both, 0, h4, 2 * h4));
+  }
+  NodeValue recurrence = d.part(2), state = d.initial(5), cell = d.initial(6);
+  std::vector<NodeValue> peepholes;
+  if (b.input(7))
+    for (int64_t i = 0; i < 3; ++i)
+      peepholes.push_back(d.slice(d.part(7), 0, i * d.hidden, (i + 1) * d.hidden));
+  auto peeked = [&](NodeValue gate, size_t which, NodeValue seen) {
+    return peepholes.empty()
+               ? gate
+               : combined(b, "Add", gate, combined(b, "Mul", seen, peepholes[which]));
+  };
+  States states;
+  for (NodeValue product : d.inputProducts(bias)) {
+    std::vector<NodeValue> gates = d.gatesOf(d.product(state, recurrence, product), 4);
+    NodeValue in = d.activate(0, "Sigmoid", peeked(gates[0], 0, cell));
+    NodeValue forget = d.activate(0, "Sigmoid", peeked(gates[2], 2, cell));
+    NodeValue candidate = d.activate(1, "Tanh", gates[3]);
+    cell = combined(b, "Add", combined(b, "Mul", forget, cell),
+                    combined(b, "Mul", in, candidate));
+    NodeValue out = d.activate(0, "Sigmoid", peeked(gates[1], 1, cell));
+    state = combined(b, "Mul", out, d.activate(2, "Tanh", cell));
+    states.all.push_back(state);
+  }
+  states.lastCell = cell;
+  inInputOrder(d, states);
+  return states;
+}
+
+/// Gates z, r and the candidate h. The reset acts before its product, or after it where
+/// `linear_before_reset` says so.
+States runGru(Direction &d) {
+  CompositionBuilder &b = d.b;
+  const int64_t h = d.hidden;
+  const bool resetsAfter = b.attributes().integer("linear_before_reset", 0) != 0;
+  NodeValue inputBias, stateBias = d.zeros({3 * h});
+  if (b.input(3)) {
+    NodeValue both = d.part(3);
+    inputBias = d.slice(both, 0, 0, 3 * h);
+    stateBias = d.slice(both, 0, 3 * h, 6 * h);
+  }
+  NodeValue recurrence = d.part(2), state = d.initial(5);
+  NodeValue ofGates = d.slice(recurrence, 0, 0, 2 * h), ofCandidate = d.slice(recurrence, 0, 2 * h, 3 * h);
+  NodeValue gateBias = d.slice(stateBias, 0, 0, 2 * h), candidateBias = d.slice(stateBias, 0, 2 * h, 3 * h);
+  States states;
+  for (NodeValue product : d.inputProducts(inputBias)) {
+    NodeValue both = d.slice(product, 1, 0, 2 * h), own = d.slice(product, 1, 2 * h, 3 * h);
+    std::vector<NodeValue> gates =
+        d.gatesOf(combined(b, "Add", both, d.product(state, ofGates, gateBias)), 2);
+    NodeValue update = d.activate(0, "Sigmoid", gates[0]), reset = d.activate(0, "Sigmoid", gates[1]);
+    NodeValue before =
+        resetsAfter ? combined(b, "Mul", reset, d.product(state, ofCandidate, candidateBias))
+                    : d.product(combined(b, "Mul", reset, state), ofCandidate, candidateBias);
+    NodeValue candidate = d.activate(1, "Tanh", combined(b, "Add", own, before));
+    // (1 - z) c + z h
+    NodeValue change = combined(b, "Sub", state, candidate);
+    state = combined(b, "Add", candidate, combined(b, "Mul", update, change));
+    states.all.push_back(state);
+  }
+  inInputOrder(d, states);
+  return states;
+}
+
+States runRnn(Direction &d) {
+  CompositionBuilder &b = d.b;
+  const int64_t h = d.hidden;
+  NodeValue bias;
+  if (b.input(3)) {
+    NodeValue both = d.part(3);
+    bias = combined(b, "Add", d.slice(both, 0, 0, h), d.slice(both, 0, h, 2 * h));
+  }
+  NodeValue recurrence = d.part(2), state = d.initial(5);
+  States states;
+  for (NodeValue product : d.inputProducts(bias)) {
+    state = d.activate(0, "Tanh", d.product(state, recurrence, product));
+    states.all.push_back(state);
+  }
+  inInputOrder(d, states);
+  return states;
+}
+
+/// What no rule above knows.
+void checkForm(CompositionBuilder &b, const TensorType &x) {
+  if (x.rank() != 3)
+    b.refuse("input " + x.toString() + ", expected a sequence of batches of vectors");
+  for (const char *name : {"clip", "input_forget", "activation_alpha", "activation_beta"})
+    if (b.attributes().has(name))
+      b.refuse("attribute '" + std::string(name) + "' is not supported");
+  if (!b.input(4))
+    return;
+  const Tensor *lengths = b.known(b.input(4));
+  int64_t steps = b.attributes().integer("layout", 0) ? x.shape[1] : x.shape[0];
+  if (!lengths || std::any_of(lengths->data.begin(), lengths->data.end(), [&](double length) {
+        return static_cast<int64_t>(length) != steps;
+      }))
+    b.refuse("input 4 (sequence_lens) is not supported where sequences differ in length");
+}
+
+NodeValue joined(CompositionBuilder &b, const std::vector<NodeValue> &values, int64_t axis) {
+  return values.size() == 1 ? values[0] : add(b, "Concat", values, {{"axis", axis}});
+}
+
+/// Outputs Y [steps, directions, batch, hidden], Y_h and (LSTM) Y_c [directions, batch, hidden];
+/// with layout 1 the batch comes first.
+std::vector<NodeValue> composeRecurrent(CompositionBuilder &b, int64_t gates,
+                                        States (*run)(Direction &)) {
+  const bool batchFirst = b.attributes().integer("layout", 0) != 0;
+  checkForm(b, b.type(b.input(0)));
+  if (batchFirst && (b.input(5) || b.input(6)))
+    b.refuse("initial states with layout 1 are not supported");
+  NodeValue x = batchFirst ? transposed(b, b.input(0), {1, 0, 2}) : b.input(0);
+  const int64_t directions = b.type(b.input(2)).shape.at(0);
+  std::vector<NodeValue> sequences, last, cells;
+  for (int64_t number = 0; number < directions; ++number) {
+    Direction d(b, x, gates, number);
+    States states = run(d);
+    for (NodeValue &state : states.all)
+      state = reshaped(b, state, {1, 1, d.batch, d.hidden});
+    sequences.push_back(joined(b, states.all, 0));
+    last.push_back(reshaped(b, states.last, {1, d.batch, d.hidden}));
+    if (states.lastCell)
+      cells.push_back(reshaped(b, states.lastCell, {1, d.batch, d.hidden}));
+  }
+  std::vector<NodeValue> outputs = {joined(b, sequences, 1), joined(b, last, 0)};
+  if (!cells.empty())
+    outputs.push_back(joined(b, cells, 0));
+  if (batchFirst) {
+    outputs[0] = transposed(b, outputs[0], {2, 0, 1, 3});
+    for (size_t i = 1; i < outputs.size(); ++i)
+      outputs[i] = transposed(b, outputs[i], {1, 0, 2});
+  }
+  return outputs;
+}
+
+std::vector<NodeValue> composeLstm(CompositionBuilder &b) {
+  return composeRecurrent(b, 4, runLstm);
+}
+std::vector<NodeValue> composeGru(CompositionBuilder &b) { return composeRecurrent(b, 3, runGru); }
+std::vector<NodeValue> composeRnn(CompositionBuilder &b) { return composeRecurrent(b, 1, runRnn); }
+
+} // namespace
+
+std::span<const ComposedOperator> recurrentForms() {
+  auto inputs = [](bool hasCell) {
+    std::vector<Parameter> list = {{"X"},
+                                   {"W"},
+                                   {"R"},
+                                   {"B", true},
+                                   {.name = "sequence_lens", .optional = true, .known = true},
+                                   {"initial_h", true}};
+    if (hasCell)
+      list.insert(list.end(), {{"initial_c", true}, {"P", true}});
+    return list;
+  };
+  static const ComposedOperator operators[] = {
+      {{.name = "LSTM",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = inputs(true),
+       .outputs = {{"Y", true}, {"Y_h", true}, {"Y_c", true}},
+       .elements = floatElements()},
+       composeLstm},
+      {{.name = "GRU",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = inputs(false),
+       .outputs = {{"Y", true}, {"Y_h", true}},
+       .elements = floatElements()},
+       composeGru},
+      {{.name = "RNN",
+       .firstOpset = kFirstOpset,
+       .lastOpset = kLastOpset,
+       .inputs = inputs(false),
+       .outputs = {{"Y", true}, {"Y_h", true}},
+       .elements = floatElements()},
+       composeRnn},
+  };
+  return operators;
+}
+
+} // namespace pdc

@@ -1,0 +1,79 @@
+"""ONNX's own node tests through import, passes, sources, the C++ compiler and the programs it makes."""
+
+import collections
+import os
+import pathlib
+
+import pytest
+
+import pipeline
+
+DATA = pathlib.Path("/usr/share/libonnx-testdata/data/node")
+
+# What the quick check compiles: one test of each kind of kernel.
+SOME = """test_relu test_add_bcast test_and_bcast3v2d test_argmax_default_axis_example test_averagepool_2d_pads
+test_batchnorm_example test_batchnorm_example_training_mode test_concat_2d_axis_1 test_conv_with_strides_padding
+test_gather_1 test_gemm_all_attributes test_layer_normalization_2d_axis1 test_logsoftmax_axis_1 test_matmul_3d
+test_maxpool_2d_default test_reduce_sum_keepdims_example test_reshape_reduced_dims test_sce_mean
+test_slice_neg_steps test_softmax_axis_0 test_split_equal_parts_2d test_transpose_all_permutations_3
+test_where_example""".split()
+
+REASONS = {"this operator is not supported": "operator not supported", "supported from opset": "opset",
+           "lement type": "element type", "must be known": "shape known at run time only"}
+
+
+def read_results(path):
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def reason_of(what, why):
+    if what == "otherwise":
+        return "other values on purpose"
+    return next((reason for text, reason in REASONS.items() if text in why), "no kernel or rule for this form")
+
+
+def run_tests(work, names, batch):
+    """(passed, of these known at compile time, wrong, not run) by the names of the tests."""
+    folder = work / "sources"
+    pipeline.run(pipeline.BIN / "pdc-node-sources", folder, batch, *names)
+    pipeline.run("cmake", "-G", "Ninja", "-S", pipeline.SOURCE / "testsuite/nodes/run", "-B", work / "build",
+                 f"-DCASES={folder}", f"-DPdcRuntime_DIR={pipeline.BIN.parent}/lib/cmake/PdcRuntime")
+    pipeline.run("cmake", "--build", work / "build")
+    pipeline.run(work / "build" / "run-nodes", folder)
+    passed, known, wrong, left = set(), set(), {}, {}
+    for name, what, why in read_results(folder / "compiled.txt") + read_results(folder / "results.txt"):
+        if what in ("passed", "known"):
+            passed.add(name)
+        if what == "known":
+            known.add(name)
+        elif what == "wrong":
+            wrong[name] = why
+        elif what in ("refused", "otherwise"):
+            left[name] = (reason_of(what, why), why)
+    return passed, known, wrong, left
+
+
+needs_data = pytest.mark.skipif(not DATA.exists(), reason="needs libonnx-testdata")
+
+
+@needs_data
+def test_some(tmp_path):
+    passed, _, wrong, left = run_tests(tmp_path, SOME, 12)
+    assert not wrong and not left
+    assert len(passed) == len(SOME)
+
+
+@needs_data
+def test_all(tmp_path, record_property):
+    passed, known, wrong, left = run_tests(tmp_path, [], 32)
+    reasons = collections.Counter(reason for reason, _ in left.values())
+    listed = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+    summary = f"onnx node tests: {len(passed)} passed, {len(left)} not run ({listed})"
+    if known:
+        summary += f"; {len(known)} of those passed are numbers at compile time"
+    record_property("summary", summary)
+    if folder := os.environ.get("PDC_NODE_TESTS"):
+        lines = [f"{name}: {reason}: {why}\n" for name, (reason, why) in sorted(left.items())]
+        pathlib.Path(folder).write_text(summary + "\n" + "".join(lines))
+    assert not wrong, summary
+    assert len(passed) >= 640, summary

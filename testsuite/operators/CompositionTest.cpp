@@ -1,0 +1,177 @@
+#include "testsuite/operators/Tape.h"
+
+/// Operators that are composed of others: gradients by finite differences. Their values are those
+/// of ONNX's node tests.
+namespace pdc::test {
+
+namespace {
+
+Tensor integers(std::vector<int64_t> shape, std::vector<double> values) {
+  return {{ElementType::i64, std::move(shape)}, std::move(values)};
+}
+
+const Tensor kAbsent = {{ElementType::f64, {0}}, {}};
+
+} // namespace
+
+TEST(Composition, Reductions) {
+  Draw draw;
+  for (const char *op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMin",
+                         "ReduceSumSquare"})
+    for (int64_t keeps : {0, 1}) {
+      bool isMin = op == std::string_view("ReduceMin");
+      Tensor x = isMin ? draw.distinct({2, 3, 4}) : draw.reals({2, 3, 4}, 0.2, 2);
+      checkComposedGradient({op, {{"keepdims", keeps}}, {x, Tensor::vector({0, 2})}, {0}});
+      checkComposedGradient({op, {{"keepdims", keeps}}, {x}, {0}});
+    }
+}
+
+TEST(Composition, Rearrangements) {
+  Draw draw;
+  checkComposedGradient({"Tile", {}, {draw.reals({2, 3}), Tensor::vector({3, 2})}, {0}});
+  for (const char *mode : {"DCR", "CRD"})
+    checkComposedGradient({"DepthToSpace",
+                           {{"blocksize", int64_t(2)}, {"mode", std::string(mode)}},
+                           {draw.reals({2, 8, 3, 2})},
+                           {0}});
+  checkComposedGradient(
+      {"SpaceToDepth", {{"blocksize", int64_t(2)}}, {draw.reals({2, 3, 4, 2})}, {0}});
+}
+
+TEST(Composition, Trilu) {
+  Draw draw;
+  for (int64_t upper : {0, 1})
+    for (int64_t k : {-1, 0, 1})
+      checkComposedGradient(
+          {"Trilu", {{"upper", upper}}, {draw.reals({2, 3, 4}), Tensor::vector({k})}, {0}});
+}
+
+TEST(Composition, Losses) {
+  Draw draw;
+  Tensor labels = integers({3, 2}, {0, 3, -1, 2, 1, 0});
+  for (const char *op : {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"})
+    for (const char *reduction : {"mean", "none"})
+      checkComposedGradient(
+          {op,
+           {{"reduction", std::string(reduction)}, {"ignore_index", int64_t(-1)}},
+           {draw.reals({3, 4, 2}), labels, draw.reals({4}, 0.5, 2)},
+           {0}});
+}
+
+TEST(Composition, Indexing) {
+  Draw draw;
+  Tensor pairs = integers({3, 2}, {0, 1, 2, -1, 0, 1}), apart = integers({2, 2}, {0, 1, 2, -1});
+  checkComposedGradient({"GatherND", {}, {draw.reals({3, 4, 2}), pairs}, {0}});
+  checkComposedGradient({"GatherND",
+                         {{"batch_dims", int64_t(1)}},
+                         {draw.reals({2, 3, 4}), integers({2, 2, 1}, {0, 2, -1, 2})},
+                         {0}});
+  Tensor places = integers({2, 3}, {0, -1, 1, 1, 0, 2});
+  for (int64_t axis : {0, 1})
+    checkComposedGradient(
+        {"GatherElements", {{"axis", axis}}, {draw.reals({3, 3}), places}, {0}});
+  checkComposedGradient(
+      {"ScatterND", {}, {draw.reals({3, 4, 2}), apart, draw.reals({2, 2})}, {0, 2}});
+  checkComposedGradient({"ScatterND",
+                         {{"reduction", std::string("add")}},
+                         {draw.reals({3, 4, 2}), pairs, draw.reals({3, 2})},
+                         {0, 2}});
+  Tensor distinct = integers({2, 3}, {0, 2, 1, 1, 0, 2});
+  checkComposedGradient({"ScatterElements",
+                         {{"axis", int64_t(1)}},
+                         {draw.reals({3, 3}), distinct, draw.reals({2, 3})},
+                         {0, 2}});
+  checkComposedGradient({"OneHot",
+                         {{"axis", int64_t(1)}},
+                         {integers({2, 2}, {0, 3, -1, 1}), Tensor::vector({4}), draw.reals({2})},
+                         {2}});
+}
+
+TEST(Composition, Normalisations) {
+  Draw draw;
+  Tensor x = draw.reals({2, 4, 3, 2});
+  Attributes groups = {{"num_groups", int64_t(2)}, {"epsilon", 1e-2}};
+  checkComposedGradient(
+      {"InstanceNormalization", {}, {x, draw.reals({4}), draw.reals({4})}, {0, 1, 2}}, 1e-5);
+  for (int64_t size : {2, 4})
+    checkComposedGradient(
+        {"GroupNormalization", groups, {x, draw.reals({size}), draw.reals({size})}, {0, 1, 2}},
+        1e-5);
+  for (int64_t p : {1, 2})
+    checkComposedGradient({"LpNormalization", {{"axis", int64_t(1)}, {"p", p}}, {x}, {0}}, 1e-5);
+  checkComposedGradient({"MeanVarianceNormalization", {}, {x}, {0}}, 1e-5);
+  checkComposedGradient({"RMSNormalization", {}, {x, draw.reals({2})}, {0, 1}}, 1e-5);
+}
+
+TEST(Composition, ConvTranspose) {
+  Draw draw;
+  Attributes window = {{"strides", std::vector<int64_t>{2, 1}},
+                       {"pads", std::vector<int64_t>{1, 0, 0, 1}},
+                       {"output_padding", std::vector<int64_t>{1, 0}},
+                       {"group", int64_t(2)}};
+  std::vector<Tensor> inputs = {draw.reals({2, 4, 3, 3}), draw.reals({4, 3, 2, 3}), draw.reals({6})};
+  checkComposedGradient({"ConvTranspose", window, inputs, {0, 1, 2}});
+}
+
+TEST(Composition, Resize) {
+  Draw draw;
+  Tensor sizes = Tensor::vector({1, 2, 5, 7});
+  for (const char *mode : {"nearest", "linear", "cubic"})
+    checkComposedGradient({"Resize",
+                           {{"mode", std::string(mode)}},
+                           {draw.reals({1, 2, 3, 4}), kAbsent, kAbsent, sizes},
+                           {0}});
+}
+
+TEST(Composition, Einsum) {
+  Draw draw;
+  auto check = [&](const char *equation, std::vector<Tensor> operands) {
+    std::vector<size_t> wanted;
+    for (size_t i = 0; i < operands.size(); ++i)
+      wanted.push_back(i);
+    checkComposedGradient({"Einsum", {{"equation", std::string(equation)}}, operands, wanted});
+  };
+  check("ij,jk->ik", {draw.reals({2, 3}), draw.reals({3, 4})});
+  check("bij,bkj->bki", {draw.reals({2, 3, 4}), draw.reals({2, 2, 4})});
+  check("bhqd,bhkd->bhqk", {draw.reals({2, 2, 3, 2}), draw.reals({2, 2, 2, 2})});
+  check("i,j", {draw.reals({2}), draw.reals({3})});
+  check("ij->j", {draw.reals({2, 3})});
+  check("...ii->...i", {draw.reals({2, 3, 3})});
+  check("ii", {draw.reals({3, 3})});
+  check("...i,...i->...", {draw.reals({2, 3}), draw.reals({1, 3})});
+  check("ij,jk,kl->il", {draw.reals({2, 3}), draw.reals({3, 2}), draw.reals({2, 4})});
+}
+
+TEST(Composition, Recurrent) {
+  Draw draw;
+  const int64_t steps = 3, batch = 2, size = 3, hidden = 2;
+  struct Form {
+    const char *op;
+    int64_t gates, directions;
+    Attributes attributes;
+    bool hasPeepholes = false;
+  } forms[] = {{"LSTM", 4, 1, {}},
+               {"LSTM", 4, 2, {{"direction", std::string("bidirectional")}}, true},
+               {"GRU", 3, 1, {}},
+               {"GRU", 3, 1, {{"linear_before_reset", int64_t(1)}}},
+               {"GRU", 3, 1, {{"direction", std::string("reverse")}}},
+               {"RNN", 1, 1, {}}};
+  for (const Form &form : forms) {
+    int64_t d = form.directions, rows = form.gates * hidden;
+    std::vector<Tensor> inputs = {draw.reals({steps, batch, size}), draw.reals({d, rows, size}),
+                                  draw.reals({d, rows, hidden}), draw.reals({d, 2 * rows}),
+                                  kAbsent, draw.reals({d, batch, hidden})};
+    std::vector<size_t> wanted = {0, 1, 2, 3, 5};
+    if (form.gates == 4) {
+      inputs.push_back(draw.reals({d, batch, hidden}));
+      wanted.push_back(6);
+    }
+    if (form.hasPeepholes) {
+      inputs.push_back(draw.reals({d, 3 * hidden}));
+      wanted.push_back(7);
+    }
+    checkComposedGradient({form.op, form.attributes, inputs, wanted});
+  }
+}
+
+} // namespace pdc::test
