@@ -213,8 +213,10 @@ private:
           }
           runTask(stage, ir::Phase::Evaluate, copies);
           for (const Edge &edge : edges.edges)
-            if (handsOver(schedule, step.task, edge))
+            if (handsOver(schedule, step.task, edge)) {
+              finishSends(stages[edge.toStage], copies.slot);
               handOver(edges, edge, copies, copies);
+            }
         }
       }
   }
