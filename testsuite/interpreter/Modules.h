@@ -157,8 +157,10 @@ inline std::string programs(const std::string &schedule0, const std::string &sch
          "pdc.memory @x input microbatch : tensor<2xf32>\n" +
          weightMemory("w1", depth) + updateMemories() +
          "pdc.memory @x0 activation microbatch : tensor<2xf32>\n"
-         "pdc.memory @y outbox microbatch : tensor<2xf32>\n"
-         "pdc.memory @dy inbox microbatch : tensor<2xf32>\n"
+         "pdc.memory @y outbox microbatch : tensor<2xf32> {transfers = "
+         "[#pdc.transfer<tag = 0, from = 0, to = 1>]}\n"
+         "pdc.memory @dy inbox microbatch : tensor<2xf32> {transfers = "
+         "[#pdc.transfer<tag = 1, from = 1, to = 0>]}\n"
          "pdc.memory @w1.used activation microbatch : tensor<2xf32>\n"
          "pdc.stage 0" +
          stage + " {\n" +
@@ -170,8 +172,10 @@ inline std::string programs(const std::string &schedule0, const std::string &sch
          task("update", weight("w1", "latest") + updateInputs() + update("1")) + "}\n" + schedule0 +
          "}\npdc.program @rank_1 ranks [1] {\n" + weightMemory("w2", depth) + updateMemories() +
          metricMemories() +
-         "pdc.memory @y inbox microbatch : tensor<2xf32>\n"
-         "pdc.memory @dy outbox microbatch : tensor<2xf32>\n"
+         "pdc.memory @y inbox microbatch : tensor<2xf32> {transfers = "
+         "[#pdc.transfer<tag = 0, from = 0, to = 1>]}\n"
+         "pdc.memory @dy outbox microbatch : tensor<2xf32> {transfers = "
+         "[#pdc.transfer<tag = 1, from = 1, to = 0>]}\n"
          "pdc.stage 1" +
          stage + " {\n" +
          task("forward",
