@@ -48,8 +48,10 @@ private:
     collectPlan();
     // 1. What the plan names, and all that shares its origin.
     for (auto function : getOperation().getOps<func::FuncOp>())
-      for (UnitOp unit : function.getOps<UnitOp>())
+      for (UnitOp unit : function.getOps<UnitOp>()) {
         assignByOrigin(unit);
+        followOperands(unit);
+      }
     // 2. What the compiler added: prepared weights go where they are read, the rest follows its
     //    operands, what has none its readers. Updates come last: what reads a weight may be its
     //    preparation alone.
@@ -124,17 +126,29 @@ private:
         return setStage(unit, found->second);
   }
 
+  /// The latest stage of the units that make what a unit reads, or -1.
+  static int latestOfOperands(UnitOp unit) {
+    int64_t latest = -1;
+    for (Value operand : unit.getOperands())
+      if (auto producer = operand.getDefiningOp<UnitOp>(); producer && producer.getStage())
+        latest = std::max<int64_t>(latest, *producer.getStage());
+    return static_cast<int>(latest);
+  }
+
+  /// What only @evaluate computes reads values that its origin may not know: it is never earlier
+  /// than they are.
+  void followOperands(UnitOp unit) {
+    if (taskPhase(unit) == ir::Phase::Evaluate && unit.getStage())
+      setStage(unit, std::max(static_cast<int>(*unit.getStage()), latestOfOperands(unit)));
+  }
+
   /// The plan names every unit of the forward pass.
   void assignByOperands(UnitOp unit, func::FuncOp function) {
     if (function.getSymName() == "train" && taskPhase(unit) == ir::Phase::Forward)
       throw Error("the plan gives unit '" + unit.getName().str() +
                   "' no stage; plan the model again");
-    int64_t latest = -1;
-    for (Value operand : unit.getOperands())
-      if (auto producer = operand.getDefiningOp<UnitOp>(); producer && producer.getStage())
-        latest = std::max<int64_t>(latest, *producer.getStage());
-    if (latest >= 0)
-      setStage(unit, static_cast<int>(latest));
+    if (int latest = latestOfOperands(unit); latest >= 0)
+      setStage(unit, latest);
   }
 
   void assignByReaders(UnitOp unit) {

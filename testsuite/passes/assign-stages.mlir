@@ -56,5 +56,11 @@ func.func @evaluate() {
     %1 = pdc.node "Neg" "correct"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
     pdc.yield %1 : tensor<4xf32>
   }
+  // Its origin is on stage 0, what it reads on stage 1.
+  // CHECK: pdc.unit "counted" {{.*}} stage = 1
+  %m = pdc.unit "counted" origin "a" evaluate microbatch (%0 = %y : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "counted"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
   return
 }
