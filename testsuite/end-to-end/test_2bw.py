@@ -58,7 +58,7 @@ def test_update_rule(network, replicas, count, save_every, transport, models, re
         members = range(update * together, min(MICROBATCHES, (update + 1) * together))
         losses = []
         for t in members:
-            after, loss = one.gradients(t, used | statistics)
+            after, loss = one.gradients(t, used | statistics, update)
             losses.append(loss)
             statistics = {name: after[name] for name in statistics}
             for name in trained:

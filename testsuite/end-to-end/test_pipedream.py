@@ -25,7 +25,8 @@ STEPS = 7
 
 
 class OneStage:
-    """The gradient of microbatch t at given weights, by the unsplit program."""
+    """The gradient of microbatch t at given weights, by the unsplit program, with the random numbers of a step: that of
+    the microbatch's own update unless another is given."""
 
     def __init__(self, model, work, data, size, steps):
         self.work, self.data, self.runs = work, data, 0
@@ -35,15 +36,18 @@ class OneStage:
         # One checkpoint per step, for its step number and sample cursor only.
         self.template = pipeline.train(self.project, work / "template", "--save-every", 1, data=data, steps=steps)
 
-    def gradients(self, step, weights):
+    def gradients(self, t, weights, step=None):
         self.runs += 1
         work = self.work / f"run-{self.runs}"
-        if step == 0:  # no checkpoint before it: the project's own weights are the first version
+        if t == 0:  # no checkpoint before it: the project's own weights are the first version
             result = pipeline.train(self.project, work, data=self.data, steps=1)
             return result.weights(), result.losses[-1]
+        step = t if step is None else step
         folder = work / f"step-{step}"
         work.mkdir()
-        shutil.copytree(self.checkpoint(step), folder)
+        shutil.copytree(self.checkpoint(t), folder)
+        state = json.loads((folder / "state.json").read_text())
+        (folder / "state.json").write_text(json.dumps(state | {"step": step}))
         for path in folder.glob("*.safetensors"):
             tensors = {}
             for name, tensor in safetensors.load(path).items():
