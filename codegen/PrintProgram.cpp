@@ -101,12 +101,12 @@ static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program, const De
 
 static void printCreateTasks(llvm::raw_ostream &os, ir::ProgramOp program) {
   auto stages = llvm::to_vector(program.getBody().getOps<ir::StageOp>());
-  os << "std::unique_ptr<Tasks> createTasks(int" << (stages.size() > 1 ? " stage" : "")
+  os << "Tasks *createTasks(int" << (stages.size() > 1 ? " stage" : "")
      << ", const Device &device) {\n";
   for (ir::StageOp stage : ArrayRef(stages).drop_back())
-    os << formatv("  if (stage == {0})\n    return std::make_unique<{1}>(device);\n", stage.getId(),
+    os << formatv("  if (stage == {0})\n    return new {1}(device);\n", stage.getId(),
                   stageClass(stage));
-  os << formatv("  return std::make_unique<{0}>(device);\n}\n\n", stageClass(stages.back()));
+  os << formatv("  return new {0}(device);\n}\n\n", stageClass(stages.back()));
 }
 
 /// `{.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}, .period = 0}`.

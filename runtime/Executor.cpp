@@ -18,8 +18,8 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   for (const StageInfo &info : program.stages) {
     Stage &stage = stages.emplace_back();
     stage.info = &info;
-    stage.tasks =
-        program.createTasks(info.id, {program.threads, program.workspaceBytes, program.exact});
+    stage.tasks.reset(
+        program.createTasks(info.id, {program.threads, program.workspaceBytes, program.exact}));
     stage.slots.resize(program.regions[info.slotRegion].copies);
     if (info.evaluationRegion >= 0)
       stage.evaluationSlots.resize(program.regions[info.evaluationRegion].copies);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/kernels/BatchNormalizationFields.h"
-#include "runtime/kernels/Layouts.h"
+#include "runtime/kernels/ChannelLayout.h"
 
 namespace pdc::runtime {
 

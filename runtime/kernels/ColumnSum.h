@@ -1,8 +1,8 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/ChannelLayout.h"
 #include "runtime/kernels/ColumnSumFields.h"
-#include "runtime/kernels/Layouts.h"
 
 namespace pdc::runtime {
 

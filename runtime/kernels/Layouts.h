@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/kernels/ChannelLayout.h"
+
 #include <dnnl.hpp>
 
 #include <cstdint>
@@ -15,14 +17,5 @@ dnnl::memory::desc describe(const std::vector<int64_t> &shape, std::string_view 
 
 /// Size of the inner block over dimension 1 in an activation's tag: 16 for "aBcd16b", 1 for none.
 int64_t channelBlock(std::string_view tag);
-
-/// How an NC... tensor lies in memory: [batch][channel block][pixel][lane].
-struct ChannelLayout {
-  int64_t batch = 1, channels = 1, pixels = 1, lanes = 1;
-  /// Throws Error for tags other than row-major and channel blocks of 8 or 16.
-  ChannelLayout(const std::vector<int64_t> &shape, std::string_view tag);
-  int64_t blocks() const { return (channels + lanes - 1) / lanes; }
-  int64_t elements() const { return batch * blocks() * lanes * pixels; }
-};
 
 } // namespace pdc::runtime

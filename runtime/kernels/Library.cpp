@@ -54,11 +54,14 @@ void requireImplementation(const std::string &unit, const std::string &implement
                 "the sources were generated for; regenerate them on it with pdc");
 }
 
-LibraryCall::LibraryCall() = default;
-LibraryCall::LibraryCall(std::unique_ptr<State> given) : state(std::move(given)) {}
-LibraryCall::LibraryCall(LibraryCall &&) noexcept = default;
-LibraryCall &LibraryCall::operator=(LibraryCall &&) noexcept = default;
-LibraryCall::~LibraryCall() = default;
+LibraryCall::LibraryCall(State &&given) : state(new State(std::move(given))) {}
+LibraryCall::LibraryCall(LibraryCall &&other) noexcept
+    : state(std::exchange(other.state, nullptr)) {}
+LibraryCall &LibraryCall::operator=(LibraryCall &&other) noexcept {
+  std::swap(state, other.state);
+  return *this;
+}
+LibraryCall::~LibraryCall() { delete state; }
 
 void LibraryCall::addMemory(int argument, const LibraryLayout &layout) {
   state->arguments.insert_or_assign(argument,

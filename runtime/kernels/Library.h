@@ -70,8 +70,8 @@ LibraryCall makeLibraryCall(const std::string &unit, const Device &device, Fallb
     requireImplementation(unit, description.impl_info_str(), fallback);
     const dnnl::memory::desc scratch = description.scratchpad_desc();
     requireWorkspace(unit, static_cast<int64_t>(scratch.get_size()), device);
-    LibraryCall call(std::make_unique<LibraryCall::State>(
-        LibraryCall::State{Primitive(description), static_cast<int64_t>(scratch.get_size())}));
+    LibraryCall call(LibraryCall::State{Primitive(description),
+                                        static_cast<int64_t>(scratch.get_size())});
     call.addMemory(DNNL_ARG_SCRATCHPAD, scratch);
     return call;
   } catch (const dnnl::error &error) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 namespace pdc::runtime {
 
@@ -14,8 +13,8 @@ class LibraryCall {
 public:
   struct State;
 
-  LibraryCall();
-  explicit LibraryCall(std::unique_ptr<State> state);
+  LibraryCall() = default;
+  explicit LibraryCall(State &&state);
   LibraryCall(LibraryCall &&) noexcept;
   LibraryCall &operator=(LibraryCall &&) noexcept;
   ~LibraryCall();
@@ -29,7 +28,7 @@ public:
   explicit operator bool() const { return state != nullptr; }
 
 private:
-  std::unique_ptr<State> state;
+  State *state = nullptr; ///< owned; a unique_ptr would make every stage read <memory>
 };
 
 } // namespace pdc::runtime

@@ -294,8 +294,8 @@ module {
 // CHECK-NEXT:     .gradients = {}, .states = {}},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
-// CHECK-NEXT:std::unique_ptr<Tasks> createTasks(int, const Device &device) {
-// CHECK-NEXT:  return std::make_unique<Stage0>(device);
+// CHECK-NEXT:Tasks *createTasks(int, const Device &device) {
+// CHECK-NEXT:  return new Stage0(device);
 // CHECK-NEXT:}
 // CHECK-EMPTY:
 // CHECK-NEXT:constexpr Program onRank(int rank, const Rows &training, const Rows &evaluation) {

@@ -42,6 +42,7 @@
 #endif
 
 #include <map>
+#include <memory>
 #include <set>
 #include <stdexcept>
 

@@ -30,7 +30,7 @@ Plan examplePlan(const char *schedule = "1f1b", int workers = 2) {
   return makePlan(graph, request);
 }
 
-template <class Function> std::string refusal(Function function) {
+std::string refusal(const std::function<void()> &function) {
   try {
     function();
   } catch (const Error &error) {

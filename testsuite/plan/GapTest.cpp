@@ -51,7 +51,7 @@ private:
 };
 
 /// Units that read one or two drawn earlier ones, with branches that run side by side.
-PlanGraph drawGraph(int units, std::mt19937 &random) {
+PlanGraph drawUnits(int units, std::mt19937 &random) {
   auto draw = [&](int least, int most) {
     return least + static_cast<int>(random() % (most - least + 1));
   };
@@ -94,7 +94,7 @@ TEST(Gap, ToEveryCutOfDrawnGraphs) {
     PlanRequest request;
     request.workers = 2 + static_cast<int>(random() % 3);
     PlanGraph graph =
-        drawGraph(request.workers + static_cast<int>(random() % (13 - request.workers)), random);
+        drawUnits(request.workers + static_cast<int>(random() % (13 - request.workers)), random);
     std::vector<std::vector<int>> cuts = Cuts(graph, request.workers, most + 1).all;
     if (cuts.empty() || cuts.size() > most)
       continue;

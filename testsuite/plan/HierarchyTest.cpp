@@ -16,7 +16,7 @@ namespace {
 using testing::HasSubstr;
 
 /// Up to 12 units in branches and skips; the first is not always the only source.
-PlanGraph drawGraph(int units, std::mt19937 &random) {
+PlanGraph drawBranchedGraph(int units, std::mt19937 &random) {
   auto draw = [&](int most) { return static_cast<int>(random() % (most + 1)); };
   PlanGraph graph;
   for (int i = 0; i < units; ++i) {
@@ -162,7 +162,7 @@ private:
   std::map<std::tuple<int, uint32_t, uint32_t, double>, double> pipelines;
 };
 
-HierarchyRequest drawRequest(std::mt19937 &random) {
+HierarchyRequest drawHierarchyRequest(std::mt19937 &random) {
   static const std::vector<std::vector<int>> shapes = {{1},    {2},    {3},      {4},
                                                        {2, 2}, {1, 3}, {2, 1, 2}};
   static const char *models[] = {"pipedream-code", "pipedream-paper", "ring-max"};
@@ -182,8 +182,8 @@ TEST(Hierarchy, EqualsExhaustiveSearch) {
   std::mt19937 random(7);
   int refused = 0, planned = 0, split = 0;
   for (int round = 0; round < 4000; ++round) {
-    HierarchyRequest request = drawRequest(random);
-    PlanGraph graph = drawGraph(1 + static_cast<int>(random() % (round % 20 ? 8 : 12)), random);
+    HierarchyRequest request = drawHierarchyRequest(random);
+    PlanGraph graph = drawBranchedGraph(1 + static_cast<int>(random() % (round % 20 ? 8 : 12)), random);
     double best = Exhaustive(graph, request).best();
     if (best == INFINITY) {
       EXPECT_THROW(findHierarchy(graph, request), Error) << "round " << round;
@@ -270,7 +270,7 @@ TEST(DownSets, OfADiamondWithASecondSource) {
 
 TEST(DownSets, LargeGraphsGetAThinnedFamily) {
   std::mt19937 random(5);
-  PlanGraph graph = drawGraph(300, random);
+  PlanGraph graph = drawBranchedGraph(300, random);
   HierarchyRequest request{"ring-max", {{{8, {1e3, 0}}, {64, {1e2, 0}}}, 0, ""}, false, 1, 0};
   Partition found = findHierarchy(graph, request);
   EXPECT_FALSE(found.exact);

@@ -124,7 +124,7 @@ double bruteForce(const PlanGraph &graph, const ChainRequest &request, int stage
   return best;
 }
 
-ChainRequest drawRequest(std::mt19937 &random) {
+ChainRequest drawChainRequest(std::mt19937 &random) {
   ChainRequest request;
   request.stages = 1 + static_cast<int>(random() % 4);
   request.microbatches = [drawn = 1 + static_cast<int64_t>(random() % 5)](int) { return drawn; };
@@ -148,7 +148,7 @@ TEST(Partition, EqualsBruteForce) {
   std::mt19937 random(3);
   int refused = 0, cut = 0;
   for (int round = 0; round < 400; ++round) {
-    ChainRequest request = drawRequest(random);
+    ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     double best = bruteForce(graph, request, 0, 0);
     if (best == INFINITY) {

@@ -18,7 +18,7 @@ Topology parse(const std::string &rest) {
       R"({"levels": [{"workers": 3, "bandwidth": 100, "latency": 1}], )" + rest + "}", "t");
 }
 
-std::string refusal(const std::string &rest) {
+std::string topologyRefusal(const std::string &rest) {
   try {
     parse(rest);
   } catch (const Error &error) {
@@ -40,22 +40,22 @@ TEST(UnevenTopology, FromAFile) {
 }
 
 TEST(UnevenTopology, Refusals) {
-  EXPECT_EQ(refusal(R"("links": [{"from": 0, "to": 3, "bandwidth": 1}])"),
+  EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "to": 3, "bandwidth": 1}])"),
             "t: links[0].to: expected a whole number from 0 to 2, found 3");
-  EXPECT_EQ(refusal(R"("links": [{"from": 0, "bandwidth": 1}])"),
+  EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "bandwidth": 1}])"),
             "t: links[0].to: expected a whole number from 0 to 2, found nothing");
-  EXPECT_EQ(refusal(R"("links": [{"from": 1, "to": 1, "bandwidth": 1}])"),
+  EXPECT_EQ(topologyRefusal(R"("links": [{"from": 1, "to": 1, "bandwidth": 1}])"),
             "t: links[0].to: expected another worker than 'from', found 1");
-  EXPECT_EQ(refusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 0}])"),
+  EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 0}])"),
             "t: links[0].bandwidth: expected bytes per second above 0");
-  EXPECT_EQ(refusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 1},
+  EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 1},
                                  {"from": 1, "to": 0, "bandwidth": 2}])"),
             "t: links[1].to: workers 1 and 0 have a link already; one stands for both directions");
-  EXPECT_EQ(refusal(R"("memory": [1, 2])"),
+  EXPECT_EQ(topologyRefusal(R"("memory": [1, 2])"),
             "t: memory: expected bytes for each of 3 workers, found 2");
-  EXPECT_EQ(refusal(R"("memory": [1, 2, "all"])"),
+  EXPECT_EQ(topologyRefusal(R"("memory": [1, 2, "all"])"),
             "t: memory[2]: expected a whole number of at least 1, found \"all\"");
-  EXPECT_THAT(refusal(R"("memory": "much")"), HasSubstr("t: memory: expected a whole number"));
+  EXPECT_THAT(topologyRefusal(R"("memory": "much")"), HasSubstr("t: memory: expected a whole number"));
 }
 
 TEST(UnevenTopology, TwoRanksWithALinkOfTheirOwnShareItWithNobody) {

@@ -135,8 +135,8 @@ void StageTasks::evaluate(const Run &run) {
   *run.fixed(kCorrect) = *run.fixed(kEvaluationWeight);
 }
 
-std::unique_ptr<Tasks> createTasks(int stage, const Device &) {
-  return std::make_unique<StageTasks>(stage);
+Tasks *createTasks(int stage, const Device &) {
+  return new StageTasks(stage);
 }
 
 } // namespace

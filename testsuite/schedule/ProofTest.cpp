@@ -5,6 +5,7 @@
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
 #include "testsuite/schedule/AnyPipeline.h"
+#include "testsuite/schedule/Completed.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -15,22 +16,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-Schedule complete(const char *name, int stages, int64_t microbatches) {
-  return completeSchedule(findSchedule(name).make(straightPipeline(stages, microbatches)),
-                          chainEdges(stages));
-}
-
-std::string refusal(const Schedule &schedule) {
-  std::vector<Edge> edges = chainEdges(schedule.stages());
-  try {
-    proveNoDeadlock(schedule, edges);
-    checkData(schedule, edges);
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(Proof, AcceptsTheSchedules) {
   for (const ScheduleKind &kind : schedules())

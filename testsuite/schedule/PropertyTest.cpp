@@ -4,6 +4,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Versions.h"
 #include "testsuite/schedule/AnyPipeline.h"
+#include "testsuite/schedule/Completed.h"
 
 #include <functional>
 #include <gtest/gtest.h>
@@ -25,11 +26,6 @@ void forAllShapes(const std::function<void(int, int64_t)> &check) {
       SCOPED_TRACE(testing::Message() << "p = " << stages << ", m = " << microbatches);
       check(stages, microbatches);
     }
-}
-
-Schedule complete(const char *name, int stages, int64_t microbatches) {
-  return completeSchedule(findSchedule(name).make(straightPipeline(stages, microbatches)),
-                          chainEdges(stages));
 }
 
 void expectIdle(const Schedule &schedule, int stages) {

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
+#include "testsuite/schedule/Completed.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
 #include "testsuite/schedule/ToyRule.h"
@@ -27,17 +28,6 @@ Schedule complete(std::string_view name, const std::vector<int> &replicas, int64
 
 Schedule complete(std::string_view name, const std::vector<int> &replicas, int64_t microbatches) {
   return complete(name, replicas, microbatches, chainEdges(static_cast<int>(replicas.size())));
-}
-
-std::string refusal(const Schedule &schedule) {
-  std::vector<Edge> edges = chainEdges(schedule.stages());
-  try {
-    proveNoDeadlock(schedule, edges);
-    checkData(schedule, edges);
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "accepted";
 }
 
 /// Stages whose replicas together run a microbatch in three seconds each.
