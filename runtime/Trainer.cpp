@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <sstream>
 
 namespace pdc::runtime {
 
@@ -40,6 +42,21 @@ Trainer::Trainer(const Program &program, const Options &options, Transport &tran
                 " does not have; use a synchronous schedule");
 }
 
+/// When the timelines of all ranks begin: on the host of rank 0 the very moment, so that what one
+/// rank does before another stands before it; on others, whose clocks count from their own boot,
+/// when this rank heard of it.
+Seconds Trainer::agreeOnZero() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::ostringstream mine;
+  mine << std::hexfloat << now() << ' ' << boot;
+  std::vector<std::string> all;
+  control.gather(mine.str(), all);
+  size_t space = all.front().find(' ');
+  bool sameClock = !boot.empty() && all.front().substr(space + 1) == boot;
+  return sameClock ? std::strtod(all.front().c_str(), nullptr) : now();
+}
+
 bool Trainer::run() {
   // 1. Weights, then the state of an earlier run over them.
   std::string weights =
@@ -60,7 +77,7 @@ bool Trainer::run() {
   executor.start();
   control.timeout = options.timeout > 0 ? options.timeout : 300;
   control.running = true;
-  zero = now();
+  zero = agreeOnZero();
   // 2. Train.
   if (progress)
     progress->resume();

@@ -24,6 +24,7 @@ public:
 
 private:
   void agree();
+  Seconds agreeOnZero();
   void planSteps();
   void train();
   void trainStep();
