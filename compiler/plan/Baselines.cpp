@@ -98,8 +98,7 @@ Baseline BaselineMaker::ofStages(const char *name, double seconds, const Plan &o
   std::vector<int64_t> bytes = memoryByRank(other);
   for (size_t i = 0; i < bytes.size(); ++i) {
     int rank = static_cast<int>(i);
-    int64_t limit =
-        parts.memoryBytes ? parts.memoryBytes : plan.topology.memoryOf(std::span(&rank, 1));
+    int64_t limit = deviceBytes(plan.topology, std::span(&rank, 1), parts.memoryBytes);
     baseline.memoryBytes = std::max(baseline.memoryBytes, bytes[i]);
     baseline.fits &= !limit || bytes[i] <= limit;
   }

@@ -4,7 +4,9 @@
 #include "compiler/plan/Cut.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <map>
 #include <numeric>
 
 namespace pdc {
@@ -108,6 +110,8 @@ struct StageTerms {
   int64_t memoryBytes = 0;
   bool mustRecompute = false, mayRecompute = true;
   std::vector<int> ranks;
+  Link ring;    ///< of the sum over replicas
+  int kind = 0; ///< the same for stages that a part costs the same, memory apart
 };
 
 std::vector<StageTerms> termsOf(const ChainRequest &request) {
@@ -123,8 +127,18 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
     own.mayRecompute = request.recompute.may(stage);
     if (stage > 0 && request.ranksOfStage[stage - 1] != own.ranks)
       own.before = terms[stage - 1].behind =
-          request.topology.linkBetween(request.ranksOfStage[stage - 1].back(), own.ranks.front());
+          linkBetweenStages(request.topology, request.ranksOfStage[stage - 1], own.ranks);
+    own.ring = slowestOfRing(request.topology, own.ranks);
   }
+  std::map<std::array<double, 8>, int> kinds;
+  for (StageTerms &own : terms)
+    own.kind =
+        kinds
+            .insert({{own.before.bytesPerSecond, own.before.latencySeconds,
+                      own.behind.bytesPerSecond, own.behind.latencySeconds, own.ring.bytesPerSecond,
+                      own.ring.latencySeconds, own.replicas, own.microbatches},
+                     static_cast<int>(kinds.size())})
+            .first->second;
   return terms;
 }
 
@@ -132,92 +146,160 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
 ///
 ///     A(j, s) = min over i < j of max(A(i, s - 1), seconds of units i ... j - 1 as stage s - 1).
 ///
-/// This is exact, since the cost of a stage depends on its two ends and its number alone. A part
-/// whose work or memory alone is above a limit is not looked at, nor any that holds it: where the
-/// best found stays within the limit nothing is lost, and the limit grows until it does.
+/// This is exact, since the cost of a stage depends on its two ends and its number alone. What is
+/// above a limit is not looked at: a part whose work or memory alone is, any that holds it, and the
+/// numbers of stages that leave too much work or too few units to those behind. Where anything
+/// stays within the limit nothing is lost; else the limit grows.
 class ChainSearch {
 public:
-  ChainSearch(const PlanGraph &graph, const ChainRequest &request)
-      : request(request), terms(termsOf(request)), part(graph),
-        units(static_cast<int>(graph.units.size())),
-        slowest(static_cast<size_t>(units + 1) * (request.stages + 1)), cutBefore(slowest.size()) {
-    for (const PlanUnit &unit : graph.units)
-      work += unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
-    for (const StageTerms &own : terms) {
-      mostReplicas = std::max(mostReplicas, own.replicas);
-      mostMemory = std::max(mostMemory, own.memoryBytes ? own.memoryBytes : INT64_MAX);
-    }
-  }
+  ChainSearch(const PlanGraph &graph, const ChainRequest &request);
 
   /// The slowest stage; infinite where nothing fits.
-  double solve() {
-    double limit = 2 * work / request.stages;
-    for (;; limit = best() < kDoesNotFit ? std::max(2 * limit, best()) : 2 * limit) {
-      solveWithin(limit);
-      if (best() <= limit || limit >= work)
-        return best();
-    }
-  }
+  double solve();
   std::vector<StageGroup> trace() const;
 
 private:
+  /// Numbers of stages.
+  struct Range {
+    int first, last;
+  };
+
   size_t at(int cut, int stages) const {
     return static_cast<size_t>(cut) * (request.stages + 1) + stages;
   }
   double best() const { return slowest[at(units, request.stages)]; }
-  void solveWithin(double limit);
-  void extend(int from, int to);
+  void solveWithin(double least);
+  Range possible(int cut) const;
+  Range reached(int cut) const;
+  double price();
+  void extend(int from, int to, const Range &range);
   double secondsAs(const StageTerms &own) const;
 
   const ChainRequest &request;
   std::vector<StageTerms> terms;
+  std::vector<const StageTerms *> kinds; ///< one stage of each
   Part part;
   int units;
-  double work = 0, mostReplicas = 1;
+  double work = 0, ranks = 0, mostReplicas = 1;
   int64_t mostMemory = 0;
-  std::vector<double> slowest; ///< by cut and stages
-  std::vector<int> cutBefore;  ///< the last stage's beginning
+  bool limited = false;           ///< in memory
+  double limit = 0;               ///< seconds of a stage
+  std::vector<double> workBehind; ///< by cut
+  std::vector<double> slowest;    ///< by cut and stages
+  std::vector<int> cutBefore;     ///< the last stage's beginning
+  std::vector<Range> known;       ///< by cut: stages with an entry
+  std::vector<double> prices;     ///< of the part, by kind
+  StageMemory memory;             ///< of the part
 };
+
+ChainSearch::ChainSearch(const PlanGraph &graph, const ChainRequest &request)
+    : request(request), terms(termsOf(request)), part(graph),
+      units(static_cast<int>(graph.units.size())), workBehind(units + 1),
+      slowest(static_cast<size_t>(units + 1) * (request.stages + 1)), cutBefore(slowest.size()),
+      known(units + 1) {
+  for (int unit = units; unit-- > 0;) {
+    const PlanUnit &cost = graph.units[unit];
+    workBehind[unit] = workBehind[unit + 1] + cost.forwardSeconds + cost.backwardInputSeconds +
+                       cost.backwardWeightSeconds;
+  }
+  work = workBehind[0];
+  for (const StageTerms &own : terms) {
+    ranks += own.replicas;
+    mostReplicas = std::max(mostReplicas, own.replicas);
+    mostMemory = std::max(mostMemory, own.memoryBytes ? own.memoryBytes : INT64_MAX);
+    limited |= own.memoryBytes > 0;
+    kinds.resize(std::max(kinds.size(), static_cast<size_t>(own.kind) + 1));
+    kinds[own.kind] = &own;
+  }
+  prices.resize(kinds.size());
+}
+
+/// From a little above the mean: a limit of all work and more leaves nothing out.
+double ChainSearch::solve() {
+  for (double least = 1.1 * work / ranks;; least *= 1.6) {
+    solveWithin(least);
+    if (best() < kDoesNotFit || least >= work)
+      return best();
+  }
+}
+
+/// Seconds of the part as each kind of stage, without recomputation: the least of them.
+double ChainSearch::price() {
+  double least = kDoesNotFit;
+  for (size_t kind = 0; kind < kinds.size(); ++kind) {
+    const StageTerms &own = *kinds[kind];
+    double sum = ringSeconds(own.ring, own.replicas, part.gradientBytes);
+    prices[kind] = part.seconds(own.before, own.behind) / own.replicas +
+                   (part.update + sum) / own.microbatches;
+    least = std::min(least, prices[kind]);
+  }
+  if (limited)
+    memory = part.bytes();
+  return least;
+}
 
 double ChainSearch::secondsAs(const StageTerms &own) const {
   auto fits = [&](bool recompute) {
-    return !own.memoryBytes || part.bytes().total(own.depth, recompute) <= own.memoryBytes;
+    return !own.memoryBytes || memory.total(own.depth, recompute) <= own.memoryBytes;
   };
-  double sum =
-      own.ranks.size() > 1 ? reductionSeconds(request.topology, own.ranks, part.gradientBytes) : 0;
-  double seconds =
-      part.seconds(own.before, own.behind) / own.replicas + (part.update + sum) / own.microbatches;
   if (!own.mustRecompute && fits(false))
-    return seconds;
-  return own.mayRecompute && fits(true) ? seconds + part.forward / own.replicas : kDoesNotFit;
+    return prices[own.kind];
+  return own.mayRecompute && fits(true) ? prices[own.kind] + part.forward / own.replicas
+                                        : kDoesNotFit;
 }
 
-void ChainSearch::extend(int from, int to) {
-  int most = to == units ? request.stages : request.stages - 1;
-  for (int stages = to == units ? most : 1; stages <= std::min(most, from + 1); ++stages) {
+/// How many stages may stand in front of a cut: those behind hold a unit each, and no more work
+/// than the limit allows.
+ChainSearch::Range ChainSearch::possible(int cut) const {
+  if (cut == units)
+    return {request.stages, request.stages};
+  auto behind = static_cast<int>(workBehind[cut] / (limit * mostReplicas) * (1 - 1e-9));
+  return {std::max(1, request.stages - (units - cut)),
+          std::min(cut, request.stages - std::max(1, behind))};
+}
+
+ChainSearch::Range ChainSearch::reached(int cut) const {
+  Range range = possible(cut);
+  while (range.first <= range.last && slowest[at(cut, range.first)] == kDoesNotFit)
+    ++range.first;
+  while (range.first <= range.last && slowest[at(cut, range.last)] == kDoesNotFit)
+    --range.last;
+  return range;
+}
+
+void ChainSearch::extend(int from, int to, const Range &range) {
+  int first = std::max(range.first, known[from].first + 1);
+  int last = std::min(range.last, known[from].last + 1);
+  if (first > last || price() > limit)
+    return;
+  for (int stages = first; stages <= last; ++stages) {
     double before = slowest[at(from, stages - 1)];
-    double &known = slowest[at(to, stages)];
-    if (before >= known)
+    double &entry = slowest[at(to, stages)];
+    if (before >= entry)
       continue;
     double seconds = std::max(before, secondsAs(terms[stages - 1]));
-    if (seconds >= known)
+    if (seconds >= entry || seconds > limit)
       continue;
-    known = seconds;
+    entry = seconds;
     cutBefore[at(to, stages)] = from;
   }
 }
 
-void ChainSearch::solveWithin(double limit) {
+void ChainSearch::solveWithin(double least) {
+  limit = least < work ? least : std::numeric_limits<double>::max();
   std::ranges::fill(slowest, kDoesNotFit);
   slowest[at(0, 0)] = 0;
+  known[0] = {0, 0};
   for (int to = 1; to <= units; ++to) {
+    Range range = possible(to);
     part.startAt(to);
-    while (part.start() > 0) {
+    while (part.start() > 0 && range.first <= range.last) {
       part.grow();
       if (part.compute > limit * mostReplicas || part.leastBytes() > mostMemory)
         break;
-      extend(part.start(), to);
+      extend(part.start(), to, range);
     }
+    known[to] = reached(to);
   }
 }
 

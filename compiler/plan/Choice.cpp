@@ -13,22 +13,31 @@ namespace {
 
 /// A prediction is some percent off: less than this is no reason for another way.
 constexpr double kLeastGainOfWay = 0.02;
-/// Units x workers, and runs, up to which every way is planned; 1f1b alone beyond.
+/// Units x workers, and runs, up to which every way is planned with its rows. Beyond, ways are
+/// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
+/// only.
 constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
 /// Played to improve the cut of each way; the best gets more.
 constexpr int64_t kRunsPerWay = 20'000;
 /// Runs up to which rows are searched, and what that may cost.
 constexpr int64_t kMostSearchedRuns = 2'000, kSearchEffort = 2'000'000;
 
+/// Stages up to which the replicas of each are named.
+constexpr int kMostNamedStages = 16;
+
 /// From the simplest to the one that is hardest to follow.
 constexpr const char *kSchedules[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
 
 class Chooser {
 public:
-  Chooser(const PlanGraph &graph, const PlanRequest &request) : graph(graph), request(request) {}
+  Chooser(const PlanGraph &graph, const PlanRequest &request)
+      : graph(graph), request(request), small(isSmall()) {}
   Planned choose();
 
 private:
+  void planSchedules();
+  void planSplit();
+  void writeRows();
   void planReplicated();
   void planUneven();
   void plan(const PlanRequest &way, const std::string &name);
@@ -39,6 +48,7 @@ private:
 
   const PlanGraph &graph;
   const PlanRequest &request;
+  bool small;
   std::optional<Planned> best;
   PlanRequest bestWay;
   std::vector<PlanCandidate> tried;
@@ -62,7 +72,7 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
 /// The first way says what is wrong with the request, unless another fits the memory.
 void Chooser::plan(const PlanRequest &way, const std::string &name) {
   try {
-    Planner planner(graph, way);
+    Planner planner(graph, way, small ? kMostWrittenRuns : 0);
     take(planner.improve(planner.make(), kRunsPerWay), way, name);
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
@@ -117,7 +127,10 @@ void Chooser::planReplicated() {
     way.replicas.assign(request.workers / replicas, replicas);
     way.stages = static_cast<int>(way.replicas.size());
     std::string name = way.stages == 1 ? "data parallelism" : way.schedule + " on";
-    for (int stage = 0; way.stages > 1 && stage < way.stages; ++stage)
+    if (way.stages > kMostNamedStages)
+      name += " " + std::to_string(way.stages) + " stages of " + std::to_string(replicas);
+    for (int stage = 0; way.stages > 1 && way.stages <= kMostNamedStages && stage < way.stages;
+         ++stage)
       name += (stage ? "-" : " ") + std::to_string(replicas);
     plan(way, name);
   }
@@ -143,23 +156,54 @@ void Chooser::planUneven() {
   plan(way, name);
 }
 
-Planned Chooser::choose() {
+void Chooser::planSchedules() {
   PlanRequest way = request;
   for (const char *schedule : kSchedules) {
     way.schedule = schedule;
     plan(way, schedule);
-    if (!isSmall() || request.workers == 1)
+    if (!small || request.workers == 1)
       break;
   }
-  if (request.openReplicas && isSmall()) {
-    planReplicated();
-    planUneven();
+}
+
+/// Of many units on many workers, the other schedules on the best replicas alone.
+void Chooser::planSplit() {
+  PlanRequest way = bestWay;
+  std::string layout = bestWay.replicas.empty() ? "" : " on as many replicas";
+  for (const char *schedule : {"zb-h1", "zb-h2"}) {
+    way.schedule = schedule;
+    plan(way, schedule + layout);
   }
+}
+
+/// The rows of what was chosen without them.
+void Chooser::writeRows() {
+  const Plan &plan = best->plan;
+  auto stages = static_cast<int>(plan.stages.size());
+  Schedule rows = Planner(graph, bestWay).computeRows(stages);
+  if (!rows.ranks.empty())
+    best = Planner(graph, bestWay).makeWith(best->stageOfUnit, rows);
+  best->plan.untried = "gpipe, uneven replicas, moving single units and single runs: for " +
+                       std::to_string(graph.units.size()) + " units on " +
+                       std::to_string(request.workers) + " workers that takes too long";
+}
+
+Planned Chooser::choose() {
+  planSchedules();
+  if (request.openReplicas)
+    planReplicated();
+  if (request.openReplicas && small)
+    planUneven();
   if (!best)
     throw Error(tried.front().refusal);
-  best = Planner(graph, bestWay).improve(std::move(*best));
-  if (isSmall())
+  if (small) {
+    best = Planner(graph, bestWay).improve(std::move(*best));
     searchBest();
+  } else {
+    if (best->plan.stages.size() > 1)
+      planSplit();
+    writeRows();
+  }
   best->plan.candidates = tried;
   return std::move(*best);
 }

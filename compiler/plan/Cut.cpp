@@ -115,6 +115,27 @@ StageMemory MemorySum::with(int64_t crossingBytes) const {
           sum.stash, sum.halfway};
 }
 
+Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,
+                       const std::vector<int> &to) {
+  int last = from.back(), first = to.front();
+  Link link = topology.linkBetween(last, first);
+  if (topology.ownLink(last, first) >= 0)
+    return link;
+  int size = 1, ports = 1;
+  for (const Level &level : topology.levels) {
+    ports = level.ports;
+    if (last / size / level.workers == first / size / level.workers)
+      break;
+    size *= level.workers;
+  }
+  auto beside = [&](const std::vector<int> &ranks, int end) {
+    return std::ranges::count_if(ranks, [&](int rank) { return rank / size == end / size; });
+  };
+  auto sharing = static_cast<double>(std::max(beside(from, last), beside(to, first))) / ports;
+  link.bytesPerSecond /= std::max(1.0, sharing);
+  return link;
+}
+
 Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks) {
   Link slowest;
   for (size_t i = 0; ranks.size() > 1 && i < ranks.size(); ++i)
@@ -125,10 +146,12 @@ Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks) {
 }
 
 double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes) {
-  if (ranks.size() < 2)
+  return ringSeconds(slowestOfRing(topology, ranks), static_cast<double>(ranks.size()), bytes);
+}
+
+double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
+  if (replicas < 2)
     return 0;
-  Link slowest = slowestOfRing(topology, ranks);
-  double replicas = static_cast<double>(ranks.size());
   double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
   return 2 * slowest.latencySeconds +
          (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
@@ -148,8 +171,8 @@ PlayCosts playCosts(const Plan &plan) {
   for (const PlanStage &stage : plan.stages)
     costs.reductions.push_back(reductionSeconds(plan.topology, stage.ranks, stage.gradientBytes));
   for (const Edge &edge : plan.edges) {
-    Link link = plan.topology.linkBetween(plan.schedule.rankOf(edge.fromStage, 0),
-                                          plan.schedule.rankOf(edge.toStage, 0));
+    Link link = linkBetweenStages(plan.topology, plan.schedule.ranksOfStage[edge.fromStage],
+                                  plan.schedule.ranksOfStage[edge.toStage]);
     double bytes = static_cast<double>(edge.bytes);
     costs.edges.push_back(link.latencySeconds +
                           (link.bytesPerSecond > 0 ? bytes / link.bytesPerSecond : 0));

@@ -57,12 +57,20 @@ private:
   int64_t workspace = 0, temporaries = 0;
 };
 
+/// What a replica of one stage gets of the way to another stage: replicas that share ports share
+/// their bandwidth.
+Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,
+                       const std::vector<int> &to);
+
 /// The link with the least bandwidth between neighbours of a ring.
 Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks);
 
 /// Seconds that replicas on these ranks take to sum so many bytes: each float crosses twice between
 /// every two shares, over the slowest link among them.
 double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes);
+
+/// The same, of a ring whose slowest link is known.
+double ringSeconds(const Link &slowest, double replicas, int64_t bytes);
 
 /// Bytes that a replica of a stage keeps for these sums: a bucket and what comes in for it.
 int64_t reductionBytes(const PlanStage &stage);

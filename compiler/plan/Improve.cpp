@@ -49,7 +49,6 @@ private:
   bool tryMoves();
   bool tryPairs();
   bool accept(std::vector<Move> changes);
-  bool fits();
   double measure();
   int64_t runsOfPlay() const {
     auto count = static_cast<int64_t>(plan.stages.size());
@@ -83,13 +82,6 @@ std::vector<Move> Improvement::moves() const {
   return list;
 }
 
-bool Improvement::fits() {
-  return std::ranges::all_of(plan.stages, [&](const PlanStage &stage) {
-    int64_t limit = request.memoryBytes ? request.memoryBytes : plan.topology.memoryOf(stage.ranks);
-    return !limit || stage.memoryBytes <= limit;
-  });
-}
-
 double Improvement::measure() {
   size_t count = plan.stages.size();
   std::vector<bool> used(count);
@@ -104,7 +96,7 @@ double Improvement::measure() {
     stage.replicas = static_cast<int>(stage.ranks.size());
   }
   addMemory(plan, sumMemory(graph, stages, plan.edges), request.recompute, request.memoryBytes);
-  if (!fits())
+  if (!fitsMemory(plan, request.memoryBytes))
     return kNoPlan;
   left -= runsOfPlay();
   return simulatedSecondsPerMinibatch(plan);

@@ -5,7 +5,7 @@
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/HierarchyPlan.h"
 #include "compiler/plan/PlanJson.h"
-#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Text.h"
 
 #include <map>
@@ -194,7 +194,15 @@ void checkDerived(const Fields &top, const std::vector<Fields> &stages, const Pl
                                 " as stages and topology say, found another one");
 }
 
-Schedule makeRows(const Fields &top, const std::string &name, const Pipeline &pipeline) {
+Pipeline plannedPipeline(const Plan &plan) {
+  Pipeline pipeline{
+      static_cast<int>(plan.stages.size()), {}, plan.microbatches * plan.stages[0].replicas};
+  for (const PlanStage &stage : plan.stages)
+    pipeline.ranksOfStage.push_back(stage.ranks);
+  return pipeline;
+}
+
+Schedule rowsByName(const Fields &top, const std::string &name, const Pipeline &pipeline) {
   try {
     return findSchedule(name).make(pipeline);
   } catch (const Error &error) {
@@ -209,27 +217,35 @@ std::string listOf(const std::vector<int> &ranks) {
   return text;
 }
 
+/// The schedule of a plan that needs no rows; false where they are made from its name.
+bool readUnwritten(Plan &plan) {
+  Pipeline pipeline = plannedPipeline(plan);
+  bool replicated = plan.stages.size() < static_cast<size_t>(pipeline.ranks());
+  std::optional<Schedule> unwritten;
+  if (!isClosedForm(plan.costModel) &&
+      runsOf(pipeline.stages, pipeline.microbatches) > kMostWrittenRuns)
+    unwritten = makeUnwritten(plan.scheduleName, pipeline);
+  if (unwritten)
+    plan.schedule = *unwritten;
+  else if (replicated)
+    plan.schedule = steadySchedule(plan);
+  return unwritten || replicated;
+}
+
 /// Rows are proven again: a file is a file.
 void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   std::string text;
   for (const std::string &line : top.strings("rows"))
     text += line + "\n";
-  bool replicated =
-      std::ranges::any_of(plan.stages, [](const PlanStage &stage) { return stage.replicas > 1; });
-  if (text.empty() && replicated) {
-    plan.schedule = steadySchedule(plan);
-    return;
-  }
   Schedule rows;
   if (plan.microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
     top.refuse("microbatches", "expected at most " + std::to_string(kMostTasks) +
                                    " over all stages, found " + std::to_string(plan.microbatches) +
                                    " for each of " + std::to_string(plan.stages.size()));
+  if (text.empty() && readUnwritten(plan))
+    return;
   if (text.empty()) {
-    Pipeline pipeline{static_cast<int>(plan.stages.size()), {}, plan.microbatches};
-    for (const PlanStage &stage : plan.stages)
-      pipeline.ranksOfStage.push_back(stage.ranks);
-    rows = makeRows(top, plan.scheduleName, pipeline);
+    rows = rowsByName(top, plan.scheduleName, plannedPipeline(plan));
   } else {
     rows = parseSchedule(text, file + ": rows");
   }
@@ -275,6 +291,7 @@ Plan parsePlan(std::string_view text, const std::string &file) {
     plan.baselines.push_back(toBaseline(baseline));
   for (const Fields &candidate : top.list("candidates"))
     plan.candidates.push_back(toCandidate(candidate));
+  plan.untried = top.string("untried", "");
   if (top.has("hints"))
     plan.hints = toHints(top.object("hints"));
   if (top.has("topology"))

@@ -175,11 +175,13 @@ struct Plan {
   PlanBounds bounds;
   std::vector<Baseline> baselines;
   std::vector<PlanCandidate> candidates; ///< of `auto`, in the order of trial
+  std::string untried;                   ///< what `auto` left out, and why
   PlanHints hints;
   double plannerSeconds = 0;
   std::vector<PlanStage> stages;
   /// Complete: with the transfers of `edges`, slots and versions. No rows where a closed form
-  /// speaks of the steady state alone (stages with replicas, or very many of them).
+  /// speaks of the steady state alone (stages with replicas, or very many of them), or where they
+  /// are too many (kMostWrittenRuns) and follow from the schedule's name.
   Schedule schedule;
   /// What crosses between stages, as the planner sees it; the schedule's transfers name these.
   std::vector<Edge> edges;

@@ -47,6 +47,10 @@ StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t 
   return {recompute ? recomputed : kept, recompute};
 }
 
+int64_t deviceBytes(const Topology &topology, std::span<const int> ranks, int64_t given) {
+  return given ? given : topology.memoryOf(ranks);
+}
+
 /// Bytes that other stages hold on a stage's ranks.
 static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
   int64_t bytes = 0;
@@ -65,7 +69,7 @@ void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const Recompute
     const StageMemory &sum = sums[stage.id];
     StageDepth depth = depths[stage.id];
     int64_t beside = reductionBytes(stage);
-    int64_t limit = given ? given : plan.topology.memoryOf(stage.ranks);
+    int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
     if (limit)
       limit = std::max<int64_t>(1, limit - heldByOthers(plan, stage));
     StageHolding held =
@@ -78,9 +82,16 @@ void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const Recompute
   }
 }
 
+bool fitsMemory(const Plan &plan, int64_t given) {
+  return std::ranges::all_of(plan.stages, [&](const PlanStage &stage) {
+    int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
+    return !limit || stage.memoryBytes + heldByOthers(plan, stage) <= limit;
+  });
+}
+
 void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given) {
   auto limitOf = [&](const PlanStage &stage) {
-    return given ? given : plan.topology.memoryOf(stage.ranks);
+    return deviceBytes(plan.topology, stage.ranks, given);
   };
   auto needOf = [&](const PlanStage &stage) {
     return stage.memoryBytes + heldByOthers(plan, stage);

@@ -21,10 +21,17 @@ struct StageHolding {
 StageHolding holdStage(const StageMemory &sum, const StageDepth &depth, int64_t beside,
                        int64_t limit, bool must, bool may);
 
+/// Bytes of the least of these devices; 0: not limited. `given`: per device, in place of what they
+/// have; 0: not given.
+int64_t deviceBytes(const Topology &topology, std::span<const int> ranks, int64_t given);
+
 /// Gives each stage of a plan with a schedule its memory, and recomputation where it is chosen.
 /// `given`: per device; 0: what the devices have.
 void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
                int64_t given);
+
+/// Whether all stages of each device fit it together.
+bool fitsMemory(const Plan &plan, int64_t given);
 
 /// Throws pdc::Error that says what would help when a stage needs more than its devices have.
 void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given);

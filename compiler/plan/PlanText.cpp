@@ -2,6 +2,7 @@
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Grid.h"
+#include "compiler/schedule/Rhythm.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -184,6 +185,8 @@ void describeTimes(const Plan &plan, std::ostream &out) {
   if (plan.candidates.size() > 1)
     printLine(out, "auto tried", std::to_string(plan.candidates.size()) + " ways",
               describeCandidates(plan));
+  if (!plan.untried.empty())
+    printLine(out, "auto left out", "", plan.untried);
   for (const Baseline &baseline : plan.baselines)
     describeBaseline(plan, baseline, out);
   out << format("%-28s %8.0f%%  work of the mean rank against the heaviest\n", "balance",
@@ -248,6 +251,10 @@ std::string describePlan(const Plan &plan) {
   describeStages(plan, out);
   if (!plan.schedule.ranks.empty())
     out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule));
+  else if (!plan.schedule.asynchronous)
+    out << "\nrows: too many to be drawn, "
+        << runsOf(plan.schedule.stages(), plan.schedule.microbatches)
+        << " runs per update; the time is that of these runs with messages one behind the other\n";
   out << "\n";
   describeTimes(plan, out);
   describeStaleness(plan, out);

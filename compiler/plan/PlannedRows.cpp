@@ -2,7 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
-#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Text.h"
 
 #include <algorithm>
@@ -92,10 +92,15 @@ static Pipeline pipelineOf(const PlanRequest &request, int stages) {
   return pipeline;
 }
 
-Schedule plannedRows(const PlanRequest &request, int stages) {
+Schedule plannedRows(const PlanRequest &request, int stages, int64_t mostRuns) {
   std::optional<Schedule> rows = readRows(request);
-  if (!rows)
-    return kindOf(request).make(pipelineOf(request, stages));
+  if (!rows) {
+    Pipeline pipeline = pipelineOf(request, stages);
+    std::optional<Schedule> unwritten;
+    if (runsOf(stages, pipeline.microbatches) > mostRuns)
+      unwritten = makeUnwritten(kindOf(request).name, pipeline);
+    return unwritten ? *unwritten : kindOf(request).make(pipeline);
+  }
   if (rows->stages() != stages)
     throw Error(request.schedule + ": has " + std::to_string(rows->stages()) +
                 " stages, expected " + std::to_string(stages));

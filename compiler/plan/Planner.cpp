@@ -32,11 +32,16 @@ Topology chooseTopology(const PlanRequest &request) {
   return topology;
 }
 
+Schedule complete(const Schedule &rows, std::span<const Edge> edges) {
+  return rows.ranks.empty() ? rows : completeSchedule(rows, edges);
+}
+
 void addDepths(Plan &plan) {
-  std::vector<int> peaks =
-      play(plan.schedule, plan.edges, playCosts(plan), TransferModel::overlapped,
-           plan.schedule.asynchronous ? 2 * static_cast<int64_t>(plan.stages.size()) : 1)
-          .peakActivations;
+  const Schedule &schedule = plan.schedule;
+  std::vector<int> peaks = schedule.slots;
+  std::vector<int64_t> rounds = {schedule.asynchronous ? 2 * schedule.stages() : 0};
+  if (!schedule.ranks.empty())
+    peaks = peakActivations(unroll(schedule, rounds), schedule.stages());
   for (PlanStage &stage : plan.stages) {
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
@@ -57,14 +62,14 @@ Plan planHead(const PlanRequest &request) {
   return plan;
 }
 
-Planner::Planner(const PlanGraph &graph, const PlanRequest &request)
-    : graph(graph), request(request), head(planHead(request)) {}
+Planner::Planner(const PlanGraph &graph, const PlanRequest &request, int64_t mostRuns)
+    : graph(graph), request(request), mostRuns(mostRuns), head(planHead(request)) {}
 
 int64_t Planner::memoryLimit(std::span<const int> ranks) const {
-  return request.memoryBytes ? request.memoryBytes : head.topology.memoryOf(ranks);
+  return deviceBytes(head.topology, ranks, request.memoryBytes);
 }
 
-Schedule Planner::computeRows(int stages) const { return plannedRows(request, stages); }
+Schedule Planner::computeRows(int stages) const { return plannedRows(request, stages, mostRuns); }
 
 int Planner::countStages() const {
   int stages = plannedStages(request);
@@ -92,7 +97,7 @@ std::vector<int> Planner::cut() const {
   }
   int stages = countStages();
   // Depths do not depend on where the cuts are, so a chain of that length tells them.
-  Schedule rows = completeSchedule(computeRows(stages), chainEdges(stages));
+  Schedule rows = complete(computeRows(stages), chainEdges(stages));
   ChainRequest search;
   search.stages = stages;
   search.topology = head.topology;
@@ -137,7 +142,7 @@ Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) co
   Plan &plan = planned.plan;
   plan.edges = findEdges(graph, planned.stageOfUnit);
   plan.stages = makeStages(graph, planned.stageOfUnit, plan.edges);
-  plan.schedule = completeSchedule(rows, plan.edges);
+  plan.schedule = complete(rows, plan.edges);
   plan.scheduleName = plan.schedule.name;
   int64_t inputReplicas = plan.schedule.replicas(0);
   plan.microbatches =

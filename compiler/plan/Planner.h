@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/plan/PlanMemory.h"
+#include "compiler/schedule/Rhythm.h"
 
 namespace pdc {
 
@@ -14,7 +15,8 @@ struct Planned {
 /// Makes one plan of a checked request under `overlap`: stages, rows, memory, predicted seconds.
 class Planner {
 public:
-  Planner(const PlanGraph &graph, const PlanRequest &request);
+  /// Rows of more runs than `mostRuns` are not written, where planning can do without.
+  Planner(const PlanGraph &graph, const PlanRequest &request, int64_t mostRuns = kMostWrittenRuns);
 
   /// With the request's own schedule (`auto`: 1f1b), cut so that the slowest stage is as fast as it
   /// can be.
@@ -23,7 +25,7 @@ public:
   Planned improve(Planned planned, int64_t runs = 100'000) const;
   /// With stages and rows that are known.
   Planned makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const;
-  /// The compute rows of the request's schedule.
+  /// The compute rows of the request's schedule, or what is known of them unwritten.
   Schedule computeRows(int stages) const;
   /// Bytes of these devices; 0: not limited.
   int64_t memoryLimit(std::span<const int> ranks) const;
@@ -37,6 +39,7 @@ private:
 
   const PlanGraph &graph;
   const PlanRequest &request;
+  int64_t mostRuns;
   Plan head; ///< without stages
 };
 

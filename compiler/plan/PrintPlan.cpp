@@ -182,6 +182,8 @@ std::string printPlan(const Plan &plan) {
   json["bounds"] = toJson(plan.bounds);
   json["baselines"] = baselinesOf(plan);
   json["candidates"] = candidatesOf(plan);
+  if (!plan.untried.empty())
+    json["untried"] = plan.untried;
   json["hints"] = toJson(plan.hints);
   json["topology"] = toJson(plan.topology);
   json["hierarchy"] = hierarchyOf(plan);

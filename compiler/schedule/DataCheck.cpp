@@ -68,6 +68,7 @@ private:
 
   const Schedule &schedule;
   std::span<const Edge> edges;
+  StageEdges ofStages;
   std::vector<int64_t> rounds;
   UnrolledRows rows;
   std::vector<int64_t> roundStarts;
@@ -78,8 +79,9 @@ private:
 };
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
-    : schedule(schedule), edges(edges), rounds(std::move(counts)), rows(unroll(schedule, rounds)),
-      split(findSplitStages(schedule)), replicas(schedule.ranks.size()), stages(schedule.stages()) {
+    : schedule(schedule), edges(edges), ofStages(edges, schedule.stages()),
+      rounds(std::move(counts)), rows(unroll(schedule, rounds)), split(findSplitStages(schedule)),
+      replicas(schedule.ranks.size()), stages(schedule.stages()) {
   checkTables();
   for (size_t rank = 0; rank < replicas.size(); ++rank)
     for (int stage = 0; stage < schedule.stages(); ++stage)
@@ -128,9 +130,9 @@ bool Replay::hasEnded(int stage, const Occupant &occupant) const {
   auto did = [&](Phase phase) { return occupant.done.contains(phase); };
   bool ran = did(Phase::evaluate) || did(Phase::backward) ||
              (did(Phase::backwardInput) && did(Phase::backwardWeight));
-  return ran && std::ranges::all_of(edges, [&](const Edge &edge) {
-           return edge.fromStage != stage || isLocal(edge) || occupant.sent.contains(edge.id) ||
-                  !occupant.produced.contains(edge.id);
+  return ran && std::ranges::all_of(ofStages.leaving(stage), [&](const Edge *edge) {
+           return isLocal(*edge) || occupant.sent.contains(edge->id) ||
+                  !occupant.produced.contains(edge->id);
          });
 }
 
@@ -192,9 +194,9 @@ void Replay::handOver(int rank, const Step &step, const Edge &edge) {
 }
 
 void Replay::findInputs(int rank, const Step &step, const Occupant &self) const {
-  for (const Edge &edge : edges)
-    if (consumes(step.task, edge) && !self.received.contains(edge.id))
-      refuse(rank, step, "its input '" + edge.tensor + "' is not there");
+  for (const Edge *edge : ofStages.entering(step.task.stage))
+    if (consumes(step.task, *edge) && !self.received.contains(edge->id))
+      refuse(rank, step, "its input '" + edge->tensor + "' is not there");
 }
 
 int64_t Replay::dueVersion(const Task &task) const {
@@ -313,12 +315,12 @@ void Replay::compute(int rank, const Step &step) {
   else if (!enters)
     backward(rank, step, self);
   self.done.insert(step.task.phase);
-  for (const Edge &edge : edges) {
-    if (!produces(step.task, edge))
+  for (const Edge *edge : ofStages.leaving(step.task.stage)) {
+    if (!produces(step.task, *edge))
       continue;
-    self.produced.insert(edge.id);
-    if (isLocal(edge))
-      handOver(rank, step, edge);
+    self.produced.insert(edge->id);
+    if (isLocal(*edge))
+      handOver(rank, step, *edge);
   }
 }
 

@@ -33,4 +33,8 @@ Schedule gpipe(const Pipeline &pipeline) {
   return schedule;
 }
 
+std::vector<Rhythm> gpipeRhythms(const Pipeline &pipeline) {
+  return std::vector<Rhythm>(pipeline.stages, {pipeline.microbatches});
+}
+
 } // namespace pdc

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace pdc {
 
@@ -52,12 +53,11 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
     return;
   rhythm = secondsPerUpdate(schedule, edges, costs, TransferModel::overlapped);
   std::map<Task, double> steady;
-  for (int64_t microbatch = 2 * settle * period; microbatch < (2 * settle + 1) * period;
-       ++microbatch)
-    for (const auto &[task, start] : times)
-      if (task.microbatch == microbatch)
-        steady[inFirstPeriod(task)] =
-            start - rhythm * static_cast<double>(microbatch - inFirstPeriod(task).microbatch);
+  int64_t first = 2 * settle * period;
+  for (const auto &[task, start] : times)
+    if (task.microbatch >= first && task.microbatch < first + period)
+      steady[inFirstPeriod(task)] =
+          start - rhythm * static_cast<double>(task.microbatch - inFirstPeriod(task).microbatch);
   times = std::move(steady);
 }
 
@@ -80,28 +80,55 @@ struct Placed {
   }
 };
 
-std::vector<Placed> transfersOf(int rank, const Schedule &schedule, std::span<const Edge> edges,
-                                const StartTimes &times, const std::vector<Task> &tasks) {
-  std::vector<Placed> placed;
+/// The runs of all ranks, to be found by what they are.
+class Runs {
+public:
+  Runs(const UnrolledRows &rows, int stages) : byStage(stages) {
+    for (const auto &actions : rows.ranks)
+      for (const Action &action : actions)
+        if (const Step &step = action.steps[0]; step.kind == StepKind::run) {
+          byStage[step.task.stage].push_back(step.task);
+          known.insert(step.task);
+        }
+  }
+  const std::vector<Task> &of(int stage) const { return byStage[stage]; }
+
+  /// The run that takes an edge's tensor of a microbatch.
+  Task consumerOf(const Edge &edge, const Task &producer) const {
+    for (Phase phase : {edge.consumer, Phase::backwardInput})
+      if (Task task{edge.toStage, phase, producer.microbatch};
+          consumes(task, edge) && known.contains(task))
+        return task;
+    throw Error("nothing consumes '" + edge.tensor + "' of " + toString(producer));
+  }
+
+private:
+  std::vector<std::vector<Task>> byStage;
+  std::set<Task> known;
+};
+
+/// By rank.
+std::vector<std::vector<Placed>> placeAll(const Schedule &schedule, std::span<const Edge> edges,
+                                          const StartTimes &times, const Runs &runs) {
+  std::vector<std::vector<Placed>> placed(schedule.ranks.size());
   for (const Edge &edge : edges) {
     if (schedule.shareRanks(edge.fromStage, edge.toStage))
       continue;
-    for (const Task &producer : tasks) {
+    for (const Task &producer : runs.of(edge.fromStage)) {
+      if (!produces(producer, edge))
+        continue;
       int from = schedule.rankOf(edge.fromStage, producer.microbatch);
       int to = schedule.rankOf(edge.toStage, producer.microbatch);
-      if (!produces(producer, edge) || (from != rank && to != rank))
-        continue;
-      auto consumer = std::ranges::find_if(tasks, [&](const Task &task) {
-        return consumes(task, edge) && task.microbatch == producer.microbatch;
-      });
-      if (consumer == tasks.end())
-        throw Error("nothing consumes '" + edge.tensor + "' of " + toString(producer));
-      Step step = from == rank ? Step{StepKind::send, producer, edge.id, to}
-                               : Step{StepKind::receive, *consumer, edge.id, from};
-      placed.push_back({times.endOf(producer), producer.microbatch, edge.id, step});
+      Task consumer = runs.consumerOf(edge, producer);
+      double time = times.endOf(producer);
+      placed[from].push_back(
+          {time, producer.microbatch, edge.id, {StepKind::send, producer, edge.id, to}});
+      placed[to].push_back(
+          {time, producer.microbatch, edge.id, {StepKind::receive, consumer, edge.id, from}});
     }
   }
-  std::sort(placed.begin(), placed.end());
+  for (std::vector<Placed> &own : placed)
+    std::ranges::sort(own, std::less<>());
   return placed;
 }
 
@@ -138,10 +165,10 @@ private:
   size_t next = 0;
 };
 
-void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges, const StartTimes &times,
-               const std::vector<Task> &tasks, int64_t iterations) {
+void mergeRank(int rank, Schedule &schedule, std::vector<Placed> transfers, const StartTimes &times,
+               int64_t iterations) {
   RankRows &rows = schedule.ranks[rank];
-  Merge merge(transfersOf(rank, schedule, edges, times, tasks), times);
+  Merge merge(std::move(transfers), times);
   if (!schedule.asynchronous) {
     rows.warmUp = merge.part(rows.warmUp, 0, kForever);
     return;
@@ -169,13 +196,10 @@ void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges
   StartTimes times(schedule, edges);
   int64_t iterations = schedule.asynchronous ? iterationsToSettle(schedule) : 0;
   std::vector<int64_t> rounds = {iterations};
-  std::vector<Task> tasks;
-  for (const auto &actions : unroll(schedule, rounds).ranks)
-    for (const Action &action : actions)
-      if (action.steps[0].kind == StepKind::run)
-        tasks.push_back(action.steps[0].task);
+  Runs runs(unroll(schedule, rounds), schedule.stages());
+  std::vector<std::vector<Placed>> transfers = placeAll(schedule, edges, times, runs);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    mergeRank(static_cast<int>(rank), schedule, edges, times, tasks, iterations);
+    mergeRank(static_cast<int>(rank), schedule, std::move(transfers[rank]), times, iterations);
 }
 
 } // namespace pdc

@@ -1,23 +1,7 @@
 #include "compiler/schedule/Replicas.h"
-#include "compiler/schedule/Schedules.h"
-
-#include <algorithm>
+#include "compiler/schedule/Rhythm.h"
 
 namespace pdc {
-
-/// `own`: the microbatches of the replica.
-static std::vector<Step> rowsOfStage(int stage, size_t ahead, const std::vector<int64_t> &own) {
-  ahead = std::min(ahead, own.size());
-  std::vector<Step> rows;
-  for (size_t forward = 0; forward < ahead; ++forward)
-    rows.push_back(runStep(stage, Phase::forward, own[forward]));
-  for (size_t backward = 0; backward < own.size(); ++backward) {
-    if (backward + ahead < own.size())
-      rows.push_back(runStep(stage, Phase::forward, own[backward + ahead]));
-    rows.push_back(runStep(stage, Phase::backward, own[backward]));
-  }
-  return rows;
-}
 
 // 3 stages, 5 microbatches; stage s runs p-1-s forward passes ahead:
 //
@@ -31,15 +15,13 @@ static std::vector<Step> rowsOfStage(int stage, size_t ahead, const std::vector<
 //   rank 0  0F0 0F2 .   0B0 .   .   .   0B2
 //   rank 1  0F1 0F3 .   .   .   0B1 .   .   .   0B3
 //   rank 2  .   1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3
-Schedule oneFOneB(const Pipeline &pipeline) {
-  Schedule apart = emptySchedule("1f1b", apartPipeline(pipeline));
-  std::vector<int64_t> ahead = forwardsAhead(apart.ranksOfStage, false);
-  for (int stage = 0; stage < pipeline.stages; ++stage)
-    for (int64_t replica = 0; replica < apart.replicas(stage); ++replica)
-      apart.ranks[apart.ranksOfStage[stage][replica]].warmUp =
-          rowsOfStage(stage, ahead[stage],
-                      microbatchesOf(replica, apart.replicas(stage), pipeline.microbatches));
-  return mergeOntoRanks(apart, pipeline);
+Schedule oneFOneB(const Pipeline &pipeline) { return makeRows("1f1b", pipeline); }
+
+std::vector<Rhythm> oneFOneBRhythms(const Pipeline &pipeline) {
+  std::vector<Rhythm> rhythms;
+  for (int64_t ahead : forwardsAhead(pipeline.ranksOfStage, false))
+    rhythms.push_back({ahead});
+  return rhythms;
 }
 
 } // namespace pdc

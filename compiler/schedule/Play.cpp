@@ -44,9 +44,9 @@ class Player {
 public:
   Player(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs,
          TransferModel model, UnrolledRows rows)
-      : schedule(schedule), edges(edges), costs(costs), model(model), rows(std::move(rows)),
-        ranks(static_cast<int>(schedule.ranks.size())), position(ranks), clock(ranks), busy(ranks),
-        reached(ranks) {}
+      : schedule(schedule), edges(edges, schedule.stages()), costs(costs), model(model),
+        rows(std::move(rows)), ranks(static_cast<int>(schedule.ranks.size())), position(ranks),
+        clock(ranks), busy(ranks), reached(ranks) {}
 
   Timeline play();
 
@@ -68,7 +68,7 @@ private:
   void summarise();
 
   const Schedule &schedule;
-  std::span<const Edge> edges;
+  StageEdges edges;
   const PlayCosts &costs;
   TransferModel model;
   UnrolledRows rows;
@@ -100,10 +100,10 @@ std::optional<double> Player::inputsReady(const Task &task) const {
   bool isBackward = task.phase == Phase::backward || task.phase == Phase::backwardInput;
   if (isBackward && !ended.contains({task.stage, Phase::forward, task.microbatch}))
     return std::nullopt;
-  for (const Edge &edge : edges) {
-    if (!consumes(task, edge))
+  for (const Edge *edge : edges.entering(task.stage)) {
+    if (!consumes(task, *edge))
       continue;
-    auto found = arrived.find({edge.id, task.microbatch});
+    auto found = arrived.find({edge->id, task.microbatch});
     if (found == arrived.end())
       return std::nullopt;
     ready = std::max(ready, found->second);
@@ -112,18 +112,18 @@ std::optional<double> Player::inputsReady(const Task &task) const {
 }
 
 void Player::deliver(const Task &task, double end) {
-  for (const Edge &edge : edges) {
-    if (!produces(task, edge))
+  for (const Edge *edge : edges.leaving(task.stage)) {
+    if (!produces(task, *edge))
       continue;
-    int from = schedule.rankOf(edge.fromStage, task.microbatch);
-    int to = schedule.rankOf(edge.toStage, task.microbatch);
-    double seconds = from == to || costs.edges.empty() ? 0 : costs.edges[edge.id];
+    int from = schedule.rankOf(edge->fromStage, task.microbatch);
+    int to = schedule.rankOf(edge->toStage, task.microbatch);
+    double seconds = from == to || costs.edges.empty() ? 0 : costs.edges[edge->id];
     double start = from == to ? end : std::max(end, linkFree[{from, to}]);
-    arrived[{edge.id, task.microbatch}] = start + seconds;
+    arrived[{edge->id, task.microbatch}] = start + seconds;
     if (from == to)
       continue;
     linkFree[{from, to}] = start + seconds;
-    record(from, {StepKind::send, task, edge.id, to}, start, start + seconds);
+    record(from, {StepKind::send, task, edge->id, to}, start, start + seconds);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "compiler/schedule/Rows.h"
 
 #include "compiler/Error.h"
+#include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
 
@@ -70,6 +71,10 @@ bool isEnd(Phase end, const Task &task) {
 
 std::vector<bool> findSplitStages(const Schedule &schedule) {
   std::vector<bool> split(schedule.stages());
+  if (schedule.ranks.empty())
+    for (const ScheduleKind &kind : schedules())
+      if (kind.name == schedule.name && kind.rhythms)
+        split.assign(split.size(), kind.rhythms(straightPipeline(1, 1))[0].split);
   for (const RankRows &rows : schedule.ranks)
     for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
       for (const Step &step : *part)

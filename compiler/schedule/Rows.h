@@ -52,6 +52,22 @@ inline bool handsOver(const Schedule &schedule, const Task &task, const Edge &ed
 std::vector<bool> findSplitStages(const Schedule &schedule);
 bool splitsBackward(const Schedule &schedule);
 
+/// Edges by the stages that they leave and enter, each in the order of the list.
+class StageEdges {
+public:
+  StageEdges(std::span<const Edge> edges, int stages) : from(stages), to(stages) {
+    for (const Edge &edge : edges) {
+      from[edge.fromStage].push_back(&edge);
+      to[edge.toStage].push_back(&edge);
+    }
+  }
+  std::span<const Edge *const> leaving(int stage) const { return from[stage]; }
+  std::span<const Edge *const> entering(int stage) const { return to[stage]; }
+
+private:
+  std::vector<std::vector<const Edge *>> from, to;
+};
+
 /// The edges of a plain chain: activations to the next stage, gradients to the one before.
 std::vector<Edge> chainEdges(int stages);
 

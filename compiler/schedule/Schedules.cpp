@@ -11,9 +11,10 @@
 namespace pdc {
 
 static constexpr ScheduleKind kinds[] = {
-    {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe},
-    {"1f1b", "one forward, one backward; the pipeline empties at each update", true, true,
-     oneFOneB},
+    {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe,
+     StagePlacement::straight, gpipeRhythms},
+    {"1f1b", "one forward, one backward; the pipeline empties at each update", true, true, oneFOneB,
+     StagePlacement::straight, oneFOneBRhythms},
     {"interleaved", "1f1b over several stages per rank, each rank's far apart: a shorter bubble",
      true, true, interleaved, StagePlacement::loop},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
@@ -21,9 +22,9 @@ static constexpr ScheduleKind kinds[] = {
     {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
      false, true, twoVersions},
     {"zb-h1", "1f1b with weight gradients apart, in the bubble; as many activations as 1f1b", true,
-     true, zeroBubbleH1},
+     true, zeroBubbleH1, StagePlacement::straight, zeroBubbleH1Rhythms},
     {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
-     true, true, zeroBubbleH2},
+     true, true, zeroBubbleH2, StagePlacement::straight, zeroBubbleH2Rhythms},
     {"zb-v", "two stages per rank in a V, weight gradients apart: least idle, memory of 1f1b", true,
      true, zeroBubbleV, StagePlacement::fold},
 };
@@ -84,8 +85,23 @@ Schedule emptySchedule(std::string_view name, const Pipeline &pipeline) {
   return schedule;
 }
 
+bool sharesRanks(const Pipeline &pipeline) {
+  size_t places = 0;
+  for (const std::vector<int> &ranks : pipeline.ranksOfStage)
+    places += ranks.size();
+  return places > static_cast<size_t>(pipeline.ranks());
+}
+
 Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
   Schedule schedule = emptySchedule(apart.name, pipeline);
+  if (!sharesRanks(pipeline)) {
+    for (int stage = 0; stage < pipeline.stages; ++stage)
+      for (size_t replica = 0; replica < pipeline.ranksOfStage[stage].size(); ++replica)
+        schedule.ranks[pipeline.ranksOfStage[stage][replica]].warmUp =
+            apart.ranks[apart.ranksOfStage[stage][replica]].warmUp;
+    closeMinibatch(schedule, pipeline);
+    return schedule;
+  }
   std::vector<Edge> edges = chainEdges(pipeline.stages);
   for (const Event &event : play(apart, edges, unitCosts(apart)).events)
     if (event.kind == StepKind::run)

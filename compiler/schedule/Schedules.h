@@ -29,6 +29,25 @@ Pipeline straightPipeline(int stages, int64_t microbatches);
 /// Stages with so many replicas each, on ranks of their own, in order.
 Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches);
 
+/// Whether a rank has several stages.
+bool sharesRanks(const Pipeline &pipeline);
+
+/// The rows of a stage in three numbers. Forward passes run `ahead` of the backward passes; where
+/// these are `split`, weight gradients come `deferred` microbatches behind the input gradients:
+///
+///     ahead 2               F0 F1 F2 B0 F3 B1 F4 B2 B3 B4
+///     ahead 1, deferred 1   F0 F1 I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4
+struct Rhythm {
+  int64_t ahead = 0, deferred = 0;
+  bool split = false;
+
+  /// Microbatches between forward and end of the backward pass, at most, where a replica has so
+  /// many.
+  int64_t inFlight(int64_t own) const {
+    return own - ahead > deferred ? ahead + deferred + 1 : own;
+  }
+};
+
 /// Which rank has which stage.
 enum class StagePlacement : uint8_t {
   straight, ///< one stage per rank (and replica), in order
@@ -52,6 +71,12 @@ Schedule zeroBubbleH2(const Pipeline &pipeline);
 Schedule interleaved(const Pipeline &pipeline);
 Schedule zeroBubbleV(const Pipeline &pipeline);
 
+/// By stage; where ranks have one stage each, these are the rows.
+std::vector<Rhythm> gpipeRhythms(const Pipeline &pipeline);
+std::vector<Rhythm> oneFOneBRhythms(const Pipeline &pipeline);
+std::vector<Rhythm> zeroBubbleH1Rhythms(const Pipeline &pipeline);
+std::vector<Rhythm> zeroBubbleH2Rhythms(const Pipeline &pipeline);
+
 /// Evaluation: one microbatch per iteration, forward through all stages.
 Schedule evaluation(const Pipeline &pipeline);
 
@@ -62,6 +87,8 @@ struct ScheduleKind {
   bool sumsMicrobatches; ///< updates are those of several microbatches
   Schedule (*make)(const Pipeline &);
   StagePlacement placement = StagePlacement::straight;
+  /// By stage, where rhythms say all about the rows; else null.
+  std::vector<Rhythm> (*rhythms)(const Pipeline &) = nullptr;
 };
 
 /// All schedules by name. A new one is a file with its drawing and a line here.

@@ -26,6 +26,7 @@ using Replicas = std::vector<Lifetimes>;
 std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &rows,
                                   std::span<const Edge> edges) {
   std::vector<Replicas> result;
+  StageEdges ofStages(edges, schedule.stages());
   for (int stage = 0; stage < schedule.stages(); ++stage)
     result.emplace_back(schedule.replicas(stage));
   auto touch = [&](int stage, int64_t microbatch, size_t action) {
@@ -41,9 +42,9 @@ std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &
           continue; // sums and updates touch no slot
         touch(step.task.stage, step.task.microbatch, i);
         // What stays on its rank is handed over at once.
-        for (const Edge &edge : edges)
-          if (step.kind == StepKind::run && handsOver(schedule, step.task, edge))
-            touch(edge.toStage, step.task.microbatch, i);
+        for (const Edge *edge : ofStages.leaving(step.task.stage))
+          if (step.kind == StepKind::run && handsOver(schedule, step.task, *edge))
+            touch(edge->toStage, step.task.microbatch, i);
       }
   return result;
 }

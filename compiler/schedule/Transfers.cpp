@@ -25,19 +25,22 @@ bool hasTransfers(const Schedule &schedule) {
 
 /// Sends behind their producer, receives before their consumer, both in the order of the edges.
 std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step> &rows,
-                                std::span<const Edge> edges) {
+                                const StageEdges &edges) {
   std::vector<Step> result;
   for (const Step &step : rows) {
-    bool isRun = step.kind == StepKind::run;
-    for (const Edge &edge : edges)
-      if (isRun && consumes(step.task, edge) && crosses(schedule, edge))
-        result.push_back({StepKind::receive, step.task, edge.id,
-                          schedule.rankOf(edge.fromStage, step.task.microbatch)});
+    if (step.kind != StepKind::run) {
+      result.push_back(step);
+      continue;
+    }
+    for (const Edge *edge : edges.entering(step.task.stage))
+      if (consumes(step.task, *edge) && crosses(schedule, *edge))
+        result.push_back({StepKind::receive, step.task, edge->id,
+                          schedule.rankOf(edge->fromStage, step.task.microbatch)});
     result.push_back(step);
-    for (const Edge &edge : edges)
-      if (isRun && produces(step.task, edge) && crosses(schedule, edge))
-        result.push_back({StepKind::send, step.task, edge.id,
-                          schedule.rankOf(edge.toStage, step.task.microbatch)});
+    for (const Edge *edge : edges.leaving(step.task.stage))
+      if (produces(step.task, *edge) && crosses(schedule, *edge))
+        result.push_back({StepKind::send, step.task, edge->id,
+                          schedule.rankOf(edge->toStage, step.task.microbatch)});
   }
   return result;
 }
@@ -45,9 +48,10 @@ std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step
 } // namespace
 
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges) {
+  StageEdges ofStages(edges, schedule.stages());
   for (RankRows &rows : schedule.ranks)
     for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
-      *part = withTransfers(schedule, *part, edges);
+      *part = withTransfers(schedule, *part, ofStages);
 }
 
 void placeTransfers(Schedule &schedule, std::span<const Edge> edges) {

@@ -1,45 +1,24 @@
 #include "compiler/schedule/Replicas.h"
-#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Rhythm.h"
 
 #include <algorithm>
 
 namespace pdc {
 
-/// One forward, one input gradient, one weight gradient, of the microbatches of a replica. The
-/// forward passes run `ahead` of the input gradients, which run `deferred` ahead of the weight
-/// gradients.
-static std::vector<Step> rowsOfStage(int stage, int64_t ahead, int64_t deferred,
-                                     const std::vector<int64_t> &own) {
-  std::vector<Step> rows;
-  auto count = static_cast<int64_t>(own.size());
-  auto run = [&](Phase phase, int64_t turn) {
-    if (turn >= 0 && turn < count)
-      rows.push_back(runStep(stage, phase, own[turn]));
-  };
-  for (int64_t forward = 0; forward < ahead; ++forward)
-    run(Phase::forward, forward);
-  for (int64_t i = 0; i < count + deferred; ++i) {
-    run(Phase::forward, i + ahead);
-    run(Phase::backwardInput, i);
-    run(Phase::backwardWeight, i - deferred);
-  }
-  return rows;
-}
-
 /// Stages run `depth` times as far ahead as 1F1B does, and leave so many weight gradients for the
 /// end that each holds about as many microbatches as the first.
-static Schedule zeroBubble(std::string_view name, const Pipeline &pipeline, int64_t depth) {
-  Schedule apart = emptySchedule(name, apartPipeline(pipeline));
-  std::vector<int64_t> forwards = forwardsAhead(apart.ranksOfStage, false);
-  int64_t inFlight = depth * forwards[0] * apart.replicas(0);
+static std::vector<Rhythm> zeroBubbleRhythms(const Pipeline &pipeline, int64_t depth) {
+  std::vector<int64_t> forwards = forwardsAhead(pipeline.ranksOfStage, false);
+  auto replicas = [&](int stage) {
+    return static_cast<int64_t>(pipeline.ranksOfStage[stage].size());
+  };
+  int64_t inFlight = depth * forwards[0] * replicas(0);
+  std::vector<Rhythm> rhythms;
   for (int stage = 0; stage < pipeline.stages; ++stage) {
-    int64_t replicas = apart.replicas(stage), ahead = depth * forwards[stage];
-    int64_t deferred = std::max<int64_t>(inFlight / replicas - ahead, 0);
-    for (int64_t replica = 0; replica < replicas; ++replica)
-      apart.ranks[apart.ranksOfStage[stage][replica]].warmUp = rowsOfStage(
-          stage, ahead, deferred, microbatchesOf(replica, replicas, pipeline.microbatches));
+    int64_t ahead = depth * forwards[stage];
+    rhythms.push_back({ahead, std::max<int64_t>(inFlight / replicas(stage) - ahead, 0), true});
   }
-  return mergeOntoRanks(apart, pipeline);
+  return rhythms;
 }
 
 // 3 stages, 5 microbatches. Stage s runs p-1-s forward passes ahead, as 1F1B does, and leaves s
@@ -51,7 +30,11 @@ static Schedule zeroBubble(std::string_view name, const Pipeline &pipeline, int6
 //
 // Each stage holds at most p microbatches between forward and weight gradient. Idle per step:
 // (p-1)(F+I-min(I,W)) where min(I,W) <= F and m >= p.
-Schedule zeroBubbleH1(const Pipeline &pipeline) { return zeroBubble("zb-h1", pipeline, 1); }
+Schedule zeroBubbleH1(const Pipeline &pipeline) { return makeRows("zb-h1", pipeline); }
+
+std::vector<Rhythm> zeroBubbleH1Rhythms(const Pipeline &pipeline) {
+  return zeroBubbleRhythms(pipeline, 1);
+}
 
 // 3 stages, 6 microbatches. Stage s runs 2(p-1-s) forward passes ahead, enough to never wait once
 // it has begun, and leaves 2s weight gradients for the end:
@@ -62,6 +45,10 @@ Schedule zeroBubbleH1(const Pipeline &pipeline) { return zeroBubble("zb-h1", pip
 //
 // Each stage holds at most 2p-1 microbatches. Idle per step, which ends in a barrier: (p-1)F where
 // I <= 2F, I <= 2W and m >= 2p-1.
-Schedule zeroBubbleH2(const Pipeline &pipeline) { return zeroBubble("zb-h2", pipeline, 2); }
+Schedule zeroBubbleH2(const Pipeline &pipeline) { return makeRows("zb-h2", pipeline); }
+
+std::vector<Rhythm> zeroBubbleH2Rhythms(const Pipeline &pipeline) {
+  return zeroBubbleRhythms(pipeline, 2);
+}
 
 } // namespace pdc

@@ -2,6 +2,7 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/simulator/Simulator.h"
 
 #include <algorithm>
@@ -61,6 +62,7 @@ class PlanPlayer {
 public:
   PlanPlayer(const Plan &plan, int64_t iterations);
   PlanSimulation play();
+  double seconds() { return simulate(program, plan.topology).seconds; }
 
 private:
   void chooseRows(int64_t iterations);
@@ -99,16 +101,21 @@ PlanPlayer::PlanPlayer(const Plan &plan, int64_t iterations)
 }
 
 void PlanPlayer::chooseRows(int64_t iterations) {
-  if (plan.schedule.ranks.empty()) {
+  const Schedule &planned = plan.schedule;
+  if (planned.ranks.empty() && planned.asynchronous) {
     microbatches = iterations;
     rows = replicatedRows(plan, iterations);
     return;
   }
-  int64_t period = std::max<int64_t>(1, plan.schedule.period);
+  int64_t period = std::max<int64_t>(1, planned.period);
   std::vector<int64_t> rounds = {(iterations + period - 1) / period};
-  if (!plan.schedule.asynchronous)
+  if (!planned.asynchronous)
     rounds.assign(static_cast<size_t>(iterations), 0);
-  UnrolledRows unrolled = unroll(plan.schedule, rounds);
+  UnrolledRows unrolled = unroll(
+      planned.ranks.empty()
+          ? makeRows(planned.name, {planned.stages(), planned.ranksOfStage, planned.microbatches})
+          : planned,
+      rounds);
   microbatches = unrolled.microbatches;
   rows.resize(unrolled.ranks.size());
   for (size_t rank = 0; rank < rows.size(); ++rank)
@@ -250,11 +257,18 @@ static int64_t microbatchesToSettle(const Plan &plan) {
 }
 
 double simulatedSecondsPerMinibatch(const Plan &plan) {
-  if (!plan.schedule.asynchronous)
-    return simulate(plan, 1).seconds;
+  bool asynchronous = plan.schedule.asynchronous;
+  if (plan.schedule.ranks.empty() && !asynchronous) {
+    PlayCosts costs = playCosts(plan);
+    costs.allReduce = kSumSeconds;
+    return playUnwritten(plan.schedule, plan.edges, costs);
+  }
+  auto play = [&](int64_t iterations) { return PlanPlayer(plan, iterations).seconds(); };
+  if (!asynchronous)
+    return play(1);
   // The difference of two runs of equal warm-up and drain is steady state alone.
   int64_t settle = microbatchesToSettle(plan);
-  double few = simulate(plan, settle).seconds, many = simulate(plan, 2 * settle).seconds;
+  double few = play(settle), many = play(2 * settle);
   return (many - few) / static_cast<double>(settle) *
          static_cast<double>(plan.schedule.microbatches);
 }

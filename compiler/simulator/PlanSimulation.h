@@ -21,11 +21,12 @@ struct PlanSimulation {
 /// asynchronous one. Replicas take microbatches in turn and sum the gradients of each round.
 PlanSimulation simulate(const Plan &plan, int64_t iterations);
 
-/// Seconds between two updates (synchronous) or between two microbatches in steady state, played.
+/// Seconds between two updates (synchronous) or between two microbatches in steady state, played;
+/// of a synchronous plan without rows by its rhythm, with links that share ports as playCosts says.
 double simulatedSecondsPerMinibatch(const Plan &plan);
 
-/// As many minibatches, or microbatches of an asynchronous plan, as show the filling of the pipeline
-/// and a few rounds of its rhythm.
+/// As many minibatches, or microbatches of an asynchronous plan, as show the filling of the
+/// pipeline and a few rounds of its rhythm.
 int64_t iterationsToShow(const Plan &plan);
 
 /// What a rank holds, from `seconds` on.

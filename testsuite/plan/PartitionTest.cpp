@@ -33,9 +33,18 @@ int64_t temporariesAt(const PlanGraph &graph, int unit) {
   return bytes;
 }
 
+/// Servers of two workers have one port: replicas on one of them share it.
 Link linkBehind(const ChainRequest &request, int stage) {
-  return request.topology.linkBetween(request.ranksOfStage[stage].back(),
-                                      request.ranksOfStage[stage + 1].front());
+  const std::vector<int> &from = request.ranksOfStage[stage], &to = request.ranksOfStage[stage + 1];
+  Link link = request.topology.linkBetween(from.back(), to.front());
+  auto onServer = [](const std::vector<int> &ranks, int server) {
+    return std::ranges::count(ranks, server, [](int rank) { return rank / 2; });
+  };
+  int fromServer = from.back() / 2, toServer = to.front() / 2;
+  if (request.topology.levels.size() > 1 && fromServer != toServer)
+    link.bytesPerSecond /=
+        static_cast<double>(std::max(onServer(from, fromServer), onServer(to, toServer)));
+  return link;
 }
 
 void placeStraight(ChainRequest &request) {

@@ -115,7 +115,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.memoryBytes = options.memoryBytes;
   request.recompute = options.recompute;
   request.stages = options.stages;
-  request.chunks = options.chunks;
+  request.chunks = static_cast<int>(options.chunks.value_or(0));
   request.replicas = options.replicas;
   request.assignment = options.assignment;
   // Replicas change what --microbatches counts, and --exact promises one order of sums.

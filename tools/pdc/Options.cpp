@@ -230,8 +230,7 @@ static void interpret(const Typed &typed, Options &options) {
               {"pipedream-code", "pipedream-paper", "ring-max"});
   checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
   parseRecompute(typed.recompute, options);
-  if (options.chunks < 0 || options.chunks > 64)
-    throw UsageError("--chunks " + std::to_string(options.chunks) + ": expected 1 to 64");
+  checkRange("--chunks", options.chunks, 64);
   checkSchedule(options);
   if (options.verticalSync && options.schedule != "pipedream")
     throw UsageError("--vertical-sync is a rule of --schedule pipedream, found '" +

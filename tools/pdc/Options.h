@@ -31,8 +31,8 @@ struct Options {
   std::optional<int64_t> minibatch, microbatches;
   std::string schedule = "auto";
   bool verticalSync = false;
-  /// Stages per rank of a schedule that places several; 0: two.
-  int chunks = 0;
+  /// Stages per rank of a schedule that places several (two).
+  std::optional<int64_t> chunks;
   /// Stages wanted; 0: as many as workers.
   int stages = 0;
   /// Replicas of each stage, where they are given.

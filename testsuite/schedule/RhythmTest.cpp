@@ -1,0 +1,99 @@
+#include "compiler/schedule/Rhythm.h"
+
+#include <gtest/gtest.h>
+#include <random>
+
+namespace pdc {
+namespace {
+
+const char *const kNames[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
+
+PlayCosts equalStages(int stages, double forward, double input, double weight) {
+  PlayCosts costs;
+  costs.stages.assign(stages, {forward, input, weight, 0, 0});
+  return costs;
+}
+
+double seconds(const char *name, const Pipeline &pipeline, const PlayCosts &costs) {
+  return playUnwritten(*makeUnwritten(name, pipeline), chainEdges(pipeline.stages), costs);
+}
+
+TEST(Rhythm, TakesTheSecondsOfTheFormulas) {
+  for (int p = 1; p <= 8; ++p)
+    for (int64_t m = 2 * p - 1; m <= 32; ++m) {
+      Pipeline pipeline = straightPipeline(p, m);
+      PlayCosts costs = equalStages(p, 2, 3, 2);
+      auto work = static_cast<double>(7 * m), others = static_cast<double>(p - 1);
+      EXPECT_DOUBLE_EQ(seconds("1f1b", pipeline, costs), work + others * 7);
+      EXPECT_DOUBLE_EQ(seconds("gpipe", pipeline, costs), work + others * 7);
+      EXPECT_DOUBLE_EQ(seconds("zb-h1", pipeline, costs), work + others * 3);
+      EXPECT_DOUBLE_EQ(seconds("zb-h2", pipeline, costs), work + others * 2);
+    }
+}
+
+/// A thousand stages: what rows could not say in seconds of computing.
+TEST(Rhythm, OfManyStages) {
+  PlayCosts costs = equalStages(1000, 1, 1, 1);
+  EXPECT_DOUBLE_EQ(seconds("1f1b", straightPipeline(1000, 2000), costs), (2000 + 999) * 3.0);
+}
+
+/// Chains, and values that skip stages, both ways.
+std::vector<Edge> drawEdges(int stages, std::mt19937 &random) {
+  std::vector<Edge> edges = chainEdges(stages);
+  for (int from = 0; from + 2 < stages; ++from)
+    if (random() % 2) {
+      int to = from + 2 + static_cast<int>(random() % (stages - from - 2));
+      auto id = static_cast<int>(edges.size());
+      edges.push_back({id, "skip", from, to, Phase::forward, Phase::forward, 0});
+      edges.push_back({id + 1, "skip/grad", to, from, Phase::backward, Phase::backward, 0});
+    }
+  return edges;
+}
+
+TEST(Rhythm, IsWhatTheWrittenRowsTake) {
+  std::mt19937 random(3);
+  auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
+  for (int round = 0; round < 300; ++round) {
+    const char *name = kNames[round % 4];
+    std::vector<int> replicas(1 + random() % 4);
+    for (int &count : replicas)
+      count = 1 + static_cast<int>(random() % 3);
+    Pipeline pipeline = replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
+    std::vector<Edge> edges = drawEdges(pipeline.stages, random);
+    PlayCosts costs;
+    for (int stage = 0; stage < pipeline.stages; ++stage) {
+      costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
+      costs.reductions.push_back(replicas[stage] > 1 ? draw() : 0);
+    }
+    for (size_t edge = 0; edge < edges.size(); ++edge)
+      costs.edges.push_back(draw());
+    Schedule unwritten = *makeUnwritten(name, pipeline);
+    Schedule written = completeSchedule(findSchedule(name).make(pipeline), edges);
+    EXPECT_EQ(unwritten.versions, written.versions);
+    EXPECT_NEAR(playUnwritten(unwritten, edges, costs), play(written, edges, costs).seconds, 1e-9)
+        << name << " " << round;
+    for (int stage = 0; stage < pipeline.stages; ++stage)
+      EXPECT_LE(unwritten.slots[stage], written.slots[stage]);
+  }
+}
+
+TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
+  for (const char *name : kNames)
+    for (int p = 1; p <= 6; ++p)
+      for (int64_t m = 1; m <= 14; ++m) {
+        Pipeline pipeline = straightPipeline(p, m);
+        Schedule written = findSchedule(name).make(pipeline);
+        std::vector<int64_t> round = {1};
+        EXPECT_EQ(makeUnwritten(name, pipeline)->slots,
+                  peakActivations(unroll(written, round), pipeline.stages))
+            << name << " " << p << " " << m;
+      }
+}
+
+TEST(Rhythm, OthersHaveNone) {
+  EXPECT_FALSE(makeUnwritten("pipedream", straightPipeline(3, 4)));
+  EXPECT_FALSE(makeUnwritten("1f1b", placedPipeline(StagePlacement::loop, 2, 2, 4)));
+}
+
+} // namespace
+} // namespace pdc
