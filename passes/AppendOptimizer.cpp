@@ -163,7 +163,8 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPointAfter(after);
   return createMemory(outside, weight.getLoc(), (weight.getSymName() + "/" + state).str(),
-                      Role::Optimizer, Rate::Update, weight.getType(), builder.getF64FloatAttr(0));
+                      Role::Optimizer, Rate::Update, weight.getType(),
+                      builder.getF64FloatAttr(spec.initialState));
 }
 
 /// New weight and new state from the old ones and the gradient.

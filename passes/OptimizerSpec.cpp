@@ -26,18 +26,39 @@ struct Kind {
   std::vector<Setting> settings;
 };
 
-/// PyTorch's settings and defaults.
+/// PyTorch's settings and defaults, and what ONNX's optimizers say otherwise: the number that the
+/// first update counts as, Adam's epsilon outside of the bias correction, its decay of the result.
 const std::vector<Kind> &kinds() {
   static const std::vector<Kind> table = {
       {"sgd", {{"lr", 0.01}, {"weight_decay", 0}, {"momentum", 0, 1}, {"dampening", 0}}},
-      {"momentum", {{"lr", 0.01}, {"weight_decay", 0}, {"momentum", 0.9, 1}, {"dampening", 0}}},
-      {"nesterov", {{"lr", 0.01}, {"weight_decay", 0}, {"momentum", 0.9, 1}}},
+      {"momentum",
+       {{"lr", 0.01},
+        {"weight_decay", 0},
+        {"momentum", 0.9, 1},
+        {"dampening", 0},
+        {"first_step", 1}}},
+      {"nesterov",
+       {{"lr", 0.01},
+        {"weight_decay", 0},
+        {"momentum", 0.9, 1},
+        {"dampening", 0},
+        {"first_step", 1}}},
+      {"adagrad",
+       {{"lr", 0.01},
+        {"weight_decay", 0},
+        {"lr_decay", 0},
+        {"epsilon", 1e-10},
+        {"initial_accumulator", 0},
+        {"first_step", 1}}},
       {"adam",
        {{"lr", 0.001},
         {"weight_decay", 0},
         {"beta1", 0.9, 1},
         {"beta2", 0.999, 1},
-        {"epsilon", 1e-8}}},
+        {"epsilon", 1e-8},
+        {"first_step", 1},
+        {"scaled_epsilon", 0},
+        {"post_decay", 0, 1}}},
       {"adamw",
        {{"lr", 0.001},
         {"weight_decay", 0.01},
@@ -60,7 +81,7 @@ const Kind &findKind(StringRef name) {
     if (kind.name == name)
       return kind;
   std::string names = listed(kinds(), [](const Kind &kind) { return kind.name; });
-  if (name == "adagrad" || name == "lamb")
+  if (name == "lamb")
     throw Error("optimizer '" + name.str() + "' is not supported yet; choose one of " + names);
   throw Error("unknown optimizer '" + name.str() + "'; choose one of " + names);
 }
@@ -99,20 +120,38 @@ OptimizerSpec parseOptimizer(std::string_view text) {
         return setting.value;
     return 0.0;
   };
+  /// Left out where it is the default, so that sources stay short.
+  auto setRare = [&](OptimizerSpec &spec, const char *key) {
+    for (auto [setting, usual] : llvm::zip(settings, kind.settings))
+      if (setting.key == key && setting.value != usual.value)
+        spec.attributes.set(key, setting.value);
+  };
 
-  OptimizerSpec spec{kind.name.str(), value("lr"), "SgdUpdate", {}, value("weight_decay"), {}};
-  if (kind.name.starts_with("adam")) {
+  OptimizerSpec spec{kind.name.str(), value("lr"), "SgdUpdate", {}, value("weight_decay"), {}, 0};
+  if (kind.name == "adagrad") {
+    spec.op = "AdagradUpdate";
+    for (const char *key : {"epsilon", "lr_decay"})
+      spec.attributes.set(key, value(key));
+    spec.states = {"sum"};
+    spec.initialState = value("initial_accumulator");
+    setRare(spec, "first_step");
+  } else if (kind.name.starts_with("adam")) {
     spec.op = "AdamUpdate";
     for (const char *key : {"beta1", "beta2", "epsilon"})
       spec.attributes.set(key, value(key));
     spec.attributes.set("decoupled", int64_t(kind.name == "adamw"));
+    if (value("scaled_epsilon") != 0)
+      spec.attributes.set("scaled_epsilon", int64_t(1));
+    setRare(spec, "post_decay");
+    setRare(spec, "first_step");
     spec.states = {"exp_avg", "exp_avg_sq"};
-  } else if (value("momentum") > 0) {
+  } else if (value("momentum") > 0 || (kind.name != "sgd" && value("dampening") > 0)) {
     spec.op = "MomentumUpdate";
     for (const char *key : {"momentum", "dampening"})
       spec.attributes.set(key, value(key));
     spec.attributes.set("nesterov", int64_t(kind.name == "nesterov"));
     spec.states = {"momentum"};
+    setRare(spec, "first_step");
   }
   return spec;
 }

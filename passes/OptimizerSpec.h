@@ -14,6 +14,8 @@ struct OptimizerSpec {
   Attributes attributes;
   double weightDecay = 0;
   std::vector<std::string> states;
+  /// What each state begins as.
+  double initialState = 0;
   /// Whether the update reads the number of the update.
   bool readsStep() const { return !states.empty(); }
 };

@@ -27,6 +27,7 @@ const std::vector<Rule> &sharedRules() {
       {"DropoutGrad", chooseDropout},
       {"SgdUpdate", chooseUpdate},
       {"MomentumUpdate", chooseUpdate},
+      {"AdagradUpdate", chooseUpdate},
       {"AdamUpdate", chooseUpdate},
       {"ReduceSum", chooseReduction},
       {"ReduceMean", chooseReduction},

@@ -1,5 +1,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
 
+#include "compiler/onnx/TrainingInfo.h"
+
 #include <map>
 #include <set>
 
@@ -109,8 +111,20 @@ private:
     node.clear_attribute();
     for (const onnx::AttributeProto &attribute : inner.attribute())
       addAttribute(node, attribute, call);
+    if (node.domain() == trainingDomain && node.op_type() == "Gradient")
+      renameValues(node, call);
     checkSize(node, call);
     return node;
+  }
+
+  /// Attributes of Gradient name values.
+  void renameValues(onnx::NodeProto &node, Call &call) {
+    for (onnx::AttributeProto &attribute : *node.mutable_attribute()) {
+      if (attribute.has_s())
+        attribute.set_s(valueOf(call, attribute.s()));
+      for (std::string &name : *attribute.mutable_strings())
+        name = valueOf(call, name);
+    }
   }
 
   void checkSize(const onnx::NodeProto &node, const Call &call) {

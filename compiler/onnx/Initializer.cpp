@@ -63,11 +63,43 @@ std::string readFile(const Initializer &initializer) {
   return bytes;
 }
 
+/// Uniform in (0, 1), from a place in the stream of a seed (splitmix64).
+double uniformAt(uint64_t seed, uint64_t place) {
+  uint64_t bits = seed * 0xd1342543de82ef95 + place * 0x9e3779b97f4a7c15;
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111eb;
+  bits ^= bits >> 31;
+  return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
+}
+
+double drawnAt(const Draw &draw, uint64_t element) {
+  double first = uniformAt(draw.seed, 2 * element);
+  if (!draw.normal)
+    return draw.first + (draw.second - draw.first) * first;
+  constexpr double circle = 6.283185307179586;
+  double angle = circle * uniformAt(draw.seed, 2 * element + 1);
+  return draw.first + draw.second * std::sqrt(-2 * std::log(first)) * std::cos(angle);
+}
+
+/// The elements from byte `offset` on.
+template <typename Stored> std::string drawBytes(const Initializer &initializer) {
+  std::string bytes(initializer.length, '\0');
+  uint64_t begin = initializer.offset / sizeof(Stored), count = bytes.size() / sizeof(Stored);
+  for (uint64_t i = 0; i < count; ++i) {
+    auto value = static_cast<Stored>(drawnAt(*initializer.draw, begin + i));
+    std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
+  }
+  return bytes;
+}
+
 } // namespace
 
 std::string readBytes(const Initializer &initializer) {
   if (initializer.fill)
     throw Error("initializer '" + initializer.name + "' is one repeated value and has no bytes");
+  if (initializer.draw)
+    return initializer.type.element == ElementType::f64 ? drawBytes<double>(initializer)
+                                                        : drawBytes<float>(initializer);
   return initializer.file.empty() ? initializer.bytes : readFile(initializer);
 }
 

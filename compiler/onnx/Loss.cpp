@@ -125,7 +125,18 @@ std::pair<std::string, std::string> splitNames(const Model &model, const std::st
   throw Error("loss: the model has no value '" + text + "'; its outputs are " + outputs);
 }
 
+Loss lossOfFile(const Model &model, const std::string &value) {
+  if (const ModelNode *node = producerOf(model, value); isLossNode(node))
+    return lossOfNode(*node);
+  Loss loss;
+  loss.kind = LossKind::output;
+  loss.prediction = value;
+  return loss;
+}
+
 Loss defaultLoss(const Model &model) {
+  if (model.training)
+    return lossOfFile(model, model.training->loss);
   for (const ModelValue &output : model.outputs)
     if (const ModelNode *node = producerOf(model, output.name); isLossNode(node))
       return lossOfNode(*node);
@@ -158,7 +169,7 @@ bool isValueOfGraph(const Model &model, const std::string &name) {
 
 Loss chooseLoss(const Model &model, const std::string &option) {
   Loss loss = option.empty() ? defaultLoss(model) : lossOfOption(model, option);
-  if (loss.kind == LossKind::crossEntropy)
+  if (loss.kind == LossKind::crossEntropy && loss.node.empty())
     loss.prediction = withoutSoftmax(model, loss.prediction);
   if (loss.labels.empty() && loss.kind != LossKind::output)
     loss.labels = freshLabels(model);

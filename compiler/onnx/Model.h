@@ -21,8 +21,15 @@ struct ModelValue {
   std::vector<Dimension> shape;
 };
 
-/// A tensor of the model that is stored, not computed: in the file, beside it, or as one repeated
-/// value (ConstantOfShape). The bytes are read only when asked for.
+/// Random numbers that stand for a tensor, made when they are asked for.
+struct Draw {
+  bool normal = false;
+  double first = 0, second = 1; ///< mean and deviation, or low and high
+  uint64_t seed = 0;
+};
+
+/// A tensor of the model that is stored, not computed: in the file, beside it, as one repeated
+/// value (ConstantOfShape) or to be drawn. The bytes are read only when asked for.
 struct Initializer {
   std::string name;
   TensorType type;
@@ -34,6 +41,7 @@ struct Initializer {
   uint64_t length = 0;
   /// Written as a Constant node or made from an attribute: never trained unless asked for.
   bool literal = false;
+  std::optional<Draw> draw = {};
 };
 
 struct ModelNode {
@@ -44,6 +52,14 @@ struct ModelNode {
   std::vector<std::string> outputs;
 };
 
+/// What the file itself says of its training.
+struct ModelTraining {
+  std::string loss;                 ///< the value that is minimised
+  std::set<std::string> parameters; ///< the initializers that an optimizer updates
+  std::string optimizer;            ///< as `--optimizer` takes it
+  std::set<std::string> undecayed;  ///< parameters without weight decay, where others have it
+};
+
 /// A checked ONNX model: opset differences gone (each node in the newest supported opset's form), functions inlined,
 /// sorted topologically, every name unique.
 struct Model {
@@ -52,6 +68,7 @@ struct Model {
   std::vector<ModelValue> outputs;
   std::map<std::string, Initializer> initializers;
   std::vector<ModelNode> nodes;
+  std::optional<ModelTraining> training = {};
 };
 
 /// Reads and checks a model. Throws Error for anything unreadable, malformed or not supported,

@@ -101,13 +101,40 @@ std::set<std::string> runningStatistics(const Model &model) {
   return names;
 }
 
+std::string chooseOptimizer(const Model &model, const std::string &option) {
+  if (!option.empty())
+    return option;
+  return model.training ? model.training->optimizer : "sgd,lr=0.01";
+}
+
+/// A pattern that matches this name only.
+static std::string patternOf(const std::string &name) {
+  std::string pattern;
+  for (char c : name) {
+    if (std::string_view("*?[]{}\\").find(c) != std::string_view::npos)
+      pattern += '\\';
+    pattern += c;
+  }
+  return pattern;
+}
+
+std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
+                                         const std::set<std::string> &parameters,
+                                         std::vector<std::string> patterns) {
+  if (optimizer.empty() && model.training)
+    for (const std::string &name : model.training->undecayed)
+      if (parameters.contains(name))
+        patterns.push_back(patternOf(name));
+  return patterns;
+}
+
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns) {
   std::set<std::string> parameters;
   for (const std::string &pattern : patterns.train)
     parameters.merge(matching(model, pattern));
   if (patterns.train.empty())
-    parameters = parametersByRule(model, loss);
+    parameters = model.training ? model.training->parameters : parametersByRule(model, loss);
   for (const std::string &pattern : patterns.freeze)
     for (const std::string &name : matching(model, pattern))
       parameters.erase(name);

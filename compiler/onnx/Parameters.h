@@ -10,12 +10,22 @@ struct ParameterPatterns {
   std::vector<std::string> freeze;
 };
 
-/// The initializers that training changes. Without `train` patterns: floating-point initializers
-/// that reach the loss through a weight operand, except running statistics, what stands in the file
-/// as a Constant node, and names of masks and rotary tables; `freeze` takes away from either.
+/// The initializers that training changes. Without `train` patterns: those that the file's
+/// training_info updates, else floating-point initializers that reach the loss through a weight
+/// operand, except running statistics, what stands in the file as a Constant node, and names of
+/// masks and rotary tables; `freeze` takes away from any.
 /// Throws for a pattern that matches nothing and when nothing is left to train.
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
+
+/// `--optimizer` as it is given, else the file's, else sgd.
+std::string chooseOptimizer(const Model &model, const std::string &option);
+
+/// `--no-decay` as it is given, and beside the file's own optimizer those of the parameters that it
+/// does not decay.
+std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
+                                         const std::set<std::string> &parameters,
+                                         std::vector<std::string> patterns);
 
 /// Means and variances that BatchNormalization keeps.
 std::set<std::string> runningStatistics(const Model &model);

@@ -65,6 +65,9 @@ std::string typeOf(const ModelValue &value) {
 std::string sourceOf(const Initializer &initializer) {
   if (initializer.fill)
     return "filled with " + number(*initializer.fill);
+  if (initializer.draw)
+    return "drawn " + std::string(initializer.draw->normal ? "normal(" : "uniform(") +
+           number(initializer.draw->first) + ", " + number(initializer.draw->second) + ")";
   if (initializer.file.empty())
     return "in the file";
   return "in " + inQuotes(initializer.file.filename().string()) + " at " +
@@ -98,6 +101,9 @@ std::string toString(const Model &model) {
     out << lineOf(node) << '\n';
   for (const ModelValue &output : model.outputs)
     out << "output " << inQuotes(output.name) << " : " << typeOf(output) << '\n';
+  if (const auto &training = model.training)
+    out << "training: minimises " << inQuotes(training->loss) << " with " << training->optimizer
+        << ", updates " << joined(training->parameters, inQuotes) << '\n';
   return out.str();
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/ReadNodes.h"
+#include "compiler/onnx/ReadTraining.h"
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/TensorProto.h"
 
@@ -32,9 +33,6 @@ void checkHeader(const onnx::ModelProto &model) {
                 " is not supported; supported "
                 "are 1 to " +
                 std::to_string(newestIrVersion));
-  if (model.training_info_size())
-    throw Error("training_info is not supported; export the forward graph and give loss and "
-                "optimizer on the command line");
   if (model.graph().sparse_initializer_size())
     throw Error("sparse initializer '" + model.graph().sparse_initializer(0).values().name() +
                 "' is not supported; export it dense");
@@ -98,6 +96,7 @@ public:
       : proto(proto), graph(*proto.mutable_graph()), folder(folder) {}
 
   void read(Model &model) {
+    info = takeTrainingInfo(proto);
     readInitializers(model);
     readInputs(model);
     for (const onnx::ValueInfoProto &output : graph.output())
@@ -108,6 +107,8 @@ public:
     auto isGiven = [this](const std::string &name) { return given.contains(name); };
     nodes = sortNodes(std::move(nodes), isGiven);
     checkOutputs(nodes, model);
+    if (info)
+      readTrainingInfo(nodes, model);
     readNodes(std::move(nodes), values, folder, model);
     dropUnused(model);
   }
@@ -124,10 +125,53 @@ private:
   void readInitializers(Model &model) {
     for (onnx::TensorProto &tensor : *graph.mutable_initializer()) {
       give(tensor.name(), "initializer");
-      Initializer initializer =
-          takeInitializer(tensor, "initializer '" + tensor.name() + "'", folder);
+      std::string where = "initializer '" + tensor.name() + "'";
+      Initializer initializer = isPlaceOnly(tensor) ? takePlace(tensor, where)
+                                                    : takeInitializer(tensor, where, folder);
       model.initializers.emplace(tensor.name(), std::move(initializer));
     }
+  }
+
+  /// A variable that the initialization fills needs no elements in the file.
+  bool isPlaceOnly(const onnx::TensorProto &tensor) const {
+    return info && info->initialization.contains(tensor.name()) && tensor.raw_data().empty() &&
+           !tensor.external_data_size() && !tensor.float_data_size() &&
+           !tensor.double_data_size() && !tensor.int64_data_size() && !tensor.int32_data_size();
+  }
+
+  static Initializer takePlace(const onnx::TensorProto &tensor, const std::string &where) {
+    Initializer place;
+    place.name = tensor.name();
+    place.type.element = toElementType(tensor.data_type(), where);
+    place.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
+    checkedElementCount(place.type, where);
+    return place;
+  }
+
+  /// Of the algorithm only what the loss needs is imported: pdc makes the rest itself.
+  void readTrainingInfo(std::vector<FlatNode> &nodes, Model &model) {
+    initializeVariables(*info, folder, model);
+    if (info->updates.empty())
+      return;
+    model.training = readTraining(*info, nodes, model);
+    const std::string &loss = model.training->loss;
+    std::set<std::string> wanted;
+    for (const ModelValue &output : model.outputs)
+      wanted.insert(output.name);
+    if (wanted.insert(loss).second)
+      model.outputs.push_back({loss, ElementType::f32, {}});
+    keepAncestors(nodes, wanted);
+    dropInputsOfUpdates(nodes, model);
+  }
+
+  /// Learning rates and counts of updates are pdc's own inputs.
+  void dropInputsOfUpdates(const std::vector<FlatNode> &nodes, Model &model) const {
+    std::set<std::string> read;
+    for (const FlatNode &node : nodes)
+      read.insert(node.proto.input().begin(), node.proto.input().end());
+    std::erase_if(model.inputs, [&](const ModelValue &input) {
+      return !read.contains(input.name) && info->inputs.contains(input.name);
+    });
   }
 
   /// Before IR 4 initializers had to be listed as inputs too.
@@ -156,6 +200,7 @@ private:
   onnx::ModelProto &proto;
   onnx::GraphProto &graph;
   const std::filesystem::path &folder;
+  std::optional<TrainingInfo> info;
   Names given;
   Names values;
 };

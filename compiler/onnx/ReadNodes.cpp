@@ -1,8 +1,7 @@
 #include "compiler/onnx/ReadNodes.h"
 
+#include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
-
-#include <charconv>
 
 namespace pdc {
 
@@ -92,7 +91,7 @@ private:
     case AttributeProto::INT:
       return attribute.i();
     case AttributeProto::FLOAT:
-      return widened(attribute.f());
+      return asWritten(attribute.f());
     case AttributeProto::STRING:
       return attribute.s();
     case AttributeProto::INTS:
@@ -113,20 +112,10 @@ private:
         "lists of numbers or strings");
   }
 
-  /// The double that is written like the float: 0.1, not 0.10000000149. It rounds to the same
-  /// float.
-  static double widened(float number) {
-    char text[32];
-    auto end = std::to_chars(text, text + sizeof text, number).ptr;
-    double result = number;
-    std::from_chars(text, end, result);
-    return result;
-  }
-
   static std::vector<double> widened(const google::protobuf::RepeatedField<float> &numbers) {
     std::vector<double> result;
     for (float number : numbers)
-      result.push_back(widened(number));
+      result.push_back(asWritten(number));
     return result;
   }
 

@@ -61,7 +61,7 @@ std::string headerOf(const Model &model) {
 }
 
 void copyBytes(const Initializer &initializer, std::ostream &out) {
-  if (initializer.file.empty()) {
+  if (initializer.file.empty() && !initializer.draw) {
     out.write(initializer.bytes.data(), static_cast<std::streamsize>(initializer.bytes.size()));
     return;
   }

@@ -26,7 +26,10 @@ Coefficients::Coefficients(const Attributes &a)
       beta1(coefficient(a, "beta1")), beta2(coefficient(a, "beta2")),
       epsilon(coefficient(a, "epsilon")), decoupled(coefficient(a, "decoupled")),
       gamma(coefficient(a, "gamma")), detect_positive(coefficient(a, "detect_positive")),
-      detect_negative(coefficient(a, "detect_negative")) {}
+      detect_negative(coefficient(a, "detect_negative")),
+      first_step(a.has("first_step") ? coefficient(a, "first_step") : 1),
+      lr_decay(coefficient(a, "lr_decay")), post_decay(coefficient(a, "post_decay")),
+      scaled_epsilon(coefficient(a, "scaled_epsilon")) {}
 
 static const std::map<std::string_view, ElementwiseRow> &rows() {
   static const auto all = [] {

@@ -7,7 +7,8 @@ namespace pdc {
 /// The attributes that expressions may name, bound once per node.
 struct Coefficients {
   double alpha, beta, fmod, momentum, dampening, weight_decay, nesterov, beta1, beta2, epsilon,
-      decoupled, gamma, detect_positive, detect_negative;
+      decoupled, gamma, detect_positive, detect_negative, first_step, lr_decay, post_decay,
+      scaled_epsilon;
   explicit Coefficients(const Attributes &attributes);
 };
 
@@ -29,7 +30,8 @@ struct Expression {
           [[maybe_unused]] const auto &[$alpha, $beta, $fmod, $momentum, $dampening,               \
                                         $weight_decay, $nesterov, $beta1, $beta2, $epsilon,        \
                                         $decoupled, $gamma, $detect_positive,                      \
-                                        $detect_negative] = coefficients;                                \
+                                        $detect_negative, $first_step, $lr_decay, $post_decay,     \
+                                        $scaled_epsilon] = coefficients;                           \
           return __VA_ARGS__;                                                                      \
         }   \
   }

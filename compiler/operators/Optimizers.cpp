@@ -6,7 +6,10 @@
 namespace pdc {
 
 /// PyTorch 1.13's updates. `scale` turns the summed gradient into the mean (and clips it), so the
-/// gradient of a step is g * scale + weight_decay * w; step counts from 1.
+/// gradient of a step is g * scale + weight_decay * w; step counts from 1. What ONNX's optimizers do
+/// otherwise is an attribute: `first_step` is the number that the first update counts as (1),
+/// `scaled_epsilon` puts Adam's epsilon outside of the bias correction, `post_decay` shrinks the
+/// updated weight.
 std::vector<ElementwiseRow> optimizerRows() {
   ElementwiseRow sgd{"SgdUpdate",
                      0,
@@ -23,14 +26,29 @@ std::vector<ElementwiseRow> optimizerRows() {
            $0 -
            $4 * ($nesterov
                      ? ($1 * $3 + $weight_decay * $0) +
-                           $momentum * ($5 > 1 ? $momentum * $2 + (1 - $dampening) *
+                           $momentum * ($5 + $first_step > 2 ? $momentum * $2 + (1 - $dampening) *
                                                                       ($1 * $3 + $weight_decay * $0)
                                                : ($1 * $3 + $weight_decay * $0))
-                     : ($5 > 1 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
+                     : ($5 + $first_step > 2 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
                                : ($1 * $3 + $weight_decay * $0)))),
-       PDC_EXPRESSION($5 > 1 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
+       PDC_EXPRESSION($5 + $first_step > 2 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
                              : ($1 * $3 + $weight_decay * $0))}};
   momentum.outputs = {{"w1"}, {"v1"}};
+
+  // The gradient's squares are summed over all steps.
+  ElementwiseRow adagrad{
+      "AdagradUpdate",
+      0,
+      {{"w"}, {"g"}, {"h"}, {"scale"}, {"lr"}, {"step"}},
+      {PDC_EXPRESSION($0 -
+                      $4 / (1 + ($5 + $first_step - 2) * $lr_decay) *
+                          ($1 * $3 + $weight_decay * $0) /
+                          (std::sqrt($2 + ($1 * $3 + $weight_decay * $0) *
+                                              ($1 * $3 + $weight_decay * $0)) +
+                           $epsilon)),
+       PDC_EXPRESSION($2 +
+                      ($1 * $3 + $weight_decay * $0) * ($1 * $3 + $weight_decay * $0))}};
+  adagrad.outputs = {{"w1"}, {"h1"}};
 
   // Decoupled weight decay (AdamW) shrinks the weight; the other kind is part of the gradient.
   ElementwiseRow adam{
@@ -38,22 +56,26 @@ std::vector<ElementwiseRow> optimizerRows() {
       0,
       {{"w"}, {"g"}, {"m"}, {"v"}, {"scale"}, {"lr"}, {"step"}},
       {PDC_EXPRESSION(
-           ($decoupled ? $0 - $5 * $weight_decay * $0 : $0) -
-           $5 / (1 - std::pow($beta1, $6)) *
-               ($beta1 * $2 +
-                (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
-               (std::sqrt($beta2 * $3 + (1 - $beta2) *
-                                            ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
-                                            ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
-                    std::sqrt(1 - std::pow($beta2, $6)) +
-                $epsilon)),
+           (1 - $post_decay) *
+           (($decoupled ? $0 - $5 * $weight_decay * $0 : $0) -
+            $5 / ($6 + $first_step > 1 ? 1 - std::pow($beta1, $6 + $first_step - 1) : 1) *
+                ($beta1 * $2 +
+                 (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
+                ((std::sqrt($beta2 * $3 + (1 - $beta2) *
+                                              ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
+                                              ($decoupled ? $1 * $4
+                                                          : $1 * $4 + $weight_decay * $0)) +
+                  $scaled_epsilon * $epsilon) /
+                     std::sqrt($6 + $first_step > 1 ? 1 - std::pow($beta2, $6 + $first_step - 1)
+                                                    : 1) +
+                 (1 - $scaled_epsilon) * $epsilon))),
        PDC_EXPRESSION($beta1 * $2 +
                       (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)),
        PDC_EXPRESSION($beta2 * $3 + (1 - $beta2) *
                                         ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
                                         ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0))}};
   adam.outputs = {{"w1"}, {"m1"}, {"v1"}};
-  return {sgd, momentum, adam};
+  return {sgd, momentum, adagrad, adam};
 }
 
 } // namespace pdc

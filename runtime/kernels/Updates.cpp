@@ -1,3 +1,4 @@
+#include "runtime/kernels/AdagradUpdate.h"
 #include "runtime/kernels/AdamUpdate.h"
 #include "runtime/kernels/Elementwise.h"
 #include "runtime/kernels/MomentumUpdate.h"
@@ -19,7 +20,7 @@ void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, 
                                 const float *scale, const float *learningRate, const float *step,
                                 float *nextW, float *nextV) const {
   const float s = *scale, rate = *learningRate, decay = static_cast<float>(fields.weight_decay);
-  const bool first = *step <= 1;
+  const bool first = *step + static_cast<float>(fields.first_step) <= 2;
   const float kept = first ? 0 : static_cast<float>(fields.momentum);
   const float fresh = first ? 1 : static_cast<float>(1 - fields.dampening);
   const float ahead = static_cast<float>(fields.momentum);
@@ -42,19 +43,40 @@ void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, 
         nextW, nextV, w, g, v);
 }
 
+void AdagradUpdate::operator()(const Run &run, const float *w, const float *g, const float *h,
+                               const float *scale, const float *learningRate, const float *step,
+                               float *nextW, float *nextH) const {
+  const double before = *step + fields.first_step - 2;
+  const float rate = static_cast<float>(*learningRate / (1 + before * fields.lr_decay));
+  const float s = *scale, decay = static_cast<float>(fields.weight_decay);
+  const float epsilon = static_cast<float>(fields.epsilon);
+  elementwise(
+      run, fields.count,
+      [=](float w, float g, float h) {
+        float gradient = g * s + decay * w;
+        float next = h + gradient * gradient;
+        return results(w - rate * gradient / (std::sqrt(next) + epsilon), next);
+      },
+      nextW, nextH, w, g, h);
+}
+
 void AdamUpdate::operator()(const Run &run, const float *w, const float *g, const float *m,
                             const float *v, const float *scale, const float *learningRate,
                             const float *step, float *nextW, float *nextM, float *nextV) const {
-  const double correction1 = 1 - std::pow(fields.beta1, static_cast<double>(*step));
-  const double correction2 = std::sqrt(1 - std::pow(fields.beta2, static_cast<double>(*step)));
+  const double number = *step + fields.first_step - 1;
+  const double correction1 = number > 0 ? 1 - std::pow(fields.beta1, number) : 1;
+  const double correction2 = number > 0 ? std::sqrt(1 - std::pow(fields.beta2, number)) : 1;
   const float s = *scale, size = static_cast<float>(*learningRate / correction1);
-  const float root = static_cast<float>(correction2), epsilon = static_cast<float>(fields.epsilon);
+  const float root = static_cast<float>(correction2);
+  const float epsilon =
+      static_cast<float>(fields.scaled_epsilon != 0 ? fields.epsilon / correction2 : fields.epsilon);
   const float beta1 = static_cast<float>(fields.beta1),
               rest1 = static_cast<float>(1 - fields.beta1);
   const float beta2 = static_cast<float>(fields.beta2),
               rest2 = static_cast<float>(1 - fields.beta2);
   const float decay = static_cast<float>(fields.weight_decay);
   const float inGradient = fields.decoupled ? 0 : decay;
+  const float after = static_cast<float>(1 - fields.post_decay);
   const float shrink = fields.decoupled ? 1 - *learningRate * decay : 1;
   elementwise(
       run, fields.count,
@@ -63,7 +85,7 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
         float nextM = beta1 * m + rest1 * gradient;
         float nextV = beta2 * v + rest2 * gradient * gradient;
         float denominator = std::sqrt(nextV) / root + epsilon;
-        return results(shrink * w - size * nextM / denominator, nextM, nextV);
+        return results(after * (shrink * w - size * nextM / denominator), nextM, nextV);
       },
       nextW, nextM, nextV, w, g, m, v);
 }

@@ -276,6 +276,15 @@ TEST(CudaKernels, Updates) {
            {{"weight_decay", 0.25}});
   });
   for (double step : {1.0, 3.0}) {
+    CudaCase adagrad;
+    UnitValue w0 = adagrad.operand({1027}), g0 = adagrad.operand({1027}),
+              h0 = adagrad.operand({1027}, 0, 1);
+    adagrad.node("AdagradUpdate",
+                 {w0, g0, h0, one(adagrad, 0.5), one(adagrad, 0.125), one(adagrad, step)},
+                 {{"epsilon", 1e-6}, {"lr_decay", 0.1}, {"weight_decay", 0.01}}, 2);
+    for (int slot : {0, 1})
+      adagrad.result(UnitValue::node(0, slot));
+    adagrad.check();
     CudaCase adam;
     UnitValue w = adam.operand({1027}), g = adam.operand({1027}), m = adam.operand({1027}),
               v = adam.operand({1027}, 0, 1);
@@ -284,6 +293,9 @@ TEST(CudaKernels, Updates) {
                {"beta2", 0.99},
                {"decoupled", int64_t(1)},
                {"epsilon", 1e-6},
+               {"first_step", 0.0},
+               {"post_decay", 0.01},
+               {"scaled_epsilon", int64_t(1)},
                {"weight_decay", 0.01}},
               3);
     for (int slot : {0, 1, 2})

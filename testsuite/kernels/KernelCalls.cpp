@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 #else
+#include "runtime/kernels/AdagradUpdate.h"
 #include "runtime/kernels/AdamUpdate.h"
 #include "runtime/kernels/BatchNormalization.h"
 #include "runtime/kernels/BatchNormalizationGradient.h"
@@ -53,6 +54,7 @@ using namespace runtime;
 namespace {
 
 #ifdef PDC_CUDA_KERNELS
+using cuda::AdagradUpdate;
 using cuda::AdamUpdate;
 using cuda::BatchNormalization;
 using cuda::BatchNormalizationGradient;
@@ -472,16 +474,24 @@ std::map<std::string, Maker> otherMakers() {
       {"MomentumUpdate",
        [](auto &c, auto &d) {
          MomentumUpdateFields f;
-         FieldReader{c} FIELD(count) FIELD(dampening) FIELD(momentum) FIELD(nesterov)
-             FIELD(weight_decay);
+         FieldReader{c} FIELD(count) FIELD(dampening) FIELD(first_step) FIELD(momentum)
+             FIELD(nesterov) FIELD(weight_decay);
          return made<MomentumUpdate>(
+             d, f, CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]); });
+       }},
+      {"AdagradUpdate",
+       [](auto &c, auto &d) {
+         AdagradUpdateFields f;
+         FieldReader{c} FIELD(count) FIELD(epsilon) FIELD(first_step) FIELD(lr_decay)
+             FIELD(weight_decay);
+         return made<AdagradUpdate>(
              d, f, CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]); });
        }},
       {"AdamUpdate",
        [](auto &c, auto &d) {
          AdamUpdateFields f;
          FieldReader{c} FIELD(beta1) FIELD(beta2) FIELD(count) FIELD(decoupled) FIELD(epsilon)
-             FIELD(weight_decay);
+             FIELD(first_step) FIELD(post_decay) FIELD(scaled_epsilon) FIELD(weight_decay);
          return made<AdamUpdate>(
              d, f, CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9]); });
        }},

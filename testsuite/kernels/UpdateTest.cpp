@@ -19,7 +19,7 @@ TEST(Kernels, Updates) {
         auto tensor = [&](UnitCase &u, double from = -1) {
           return u.operand(shape, from, 1, layout);
         };
-        UnitCase sgd, momentum, adam;
+        UnitCase sgd, momentum, adagrad, adam;
         auto w = tensor(sgd), g = tensor(sgd);
         sgd.node("SgdUpdate", scalars(sgd, {w, g}, false), {{"weight_decay", 0.01}});
         sgd.check();
@@ -27,9 +27,16 @@ TEST(Kernels, Updates) {
         auto v = tensor(momentum);
         UnitValue next = momentum.node(
             "MomentumUpdate", scalars(momentum, {w, g, v}, true),
-            {{"weight_decay", 0.01}, {"momentum", 0.9}, {"dampening", 0.1}, {"nesterov", flag}}, 2);
+            {{"weight_decay", 0.01}, {"momentum", 0.9}, {"dampening", 0.1}, {"nesterov", flag},
+             {"first_step", 1.0 + static_cast<double>(flag)}}, 2);
         momentum.result(next), momentum.result(UnitValue::node(next.index, 1));
         momentum.check();
+        w = tensor(adagrad), g = tensor(adagrad);
+        next = adagrad.node(
+            "AdagradUpdate", scalars(adagrad, {w, g, tensor(adagrad, 0.1)}, true),
+            {{"weight_decay", 0.01}, {"lr_decay", 0.1}, {"epsilon", 1e-6}, {"first_step", 2.0}}, 2);
+        adagrad.result(next), adagrad.result(UnitValue::node(next.index, 1));
+        adagrad.check();
         w = tensor(adam), g = tensor(adam);
         auto m = tensor(adam);
         v = tensor(adam, 0.1);
@@ -38,7 +45,10 @@ TEST(Kernels, Updates) {
                           {"beta1", 0.9},
                           {"beta2", 0.999},
                           {"epsilon", 1e-8},
-                          {"decoupled", flag}},
+                          {"decoupled", flag},
+                          {"first_step", 1.0 - static_cast<double>(flag)},
+                          {"post_decay", 0.01},
+                          {"scaled_epsilon", flag}},
                          3);
         for (int r = 0; r < 3; ++r)
           adam.result(UnitValue::node(next.index, r));

@@ -83,13 +83,22 @@ TEST(Rule, SliceClampsFarEnds) {
   EXPECT_EQ(slice(0, far, far), (Shape{0}));
 }
 
-/// PyTorch 1.13's torch.optim on two elements for three steps; weight decay 0.1 in all of them.
+/// PyTorch 1.13's torch.optim on two elements for three steps; weight decay 0.1 in all of them. Those
+/// with a first step are by the formulas of ONNX's operators Momentum, Adagrad and Adam.
 struct Optimizer {
   const char *op;
   Attributes attributes;
   size_t states;
   std::vector<double> weights; ///< after the third step
 };
+
+static Optimizer onnxAdam(double firstStep, std::vector<double> weights) {
+  Attributes attributes = {{"weight_decay", 0.1},        {"beta1", 0.9},
+                           {"beta2", 0.999},             {"epsilon", 1e-3},
+                           {"decoupled", int64_t(0)},    {"first_step", firstStep},
+                           {"scaled_epsilon", int64_t(1)}, {"post_decay", 0.25}};
+  return {"AdamUpdate", attributes, 2, std::move(weights)};
+}
 
 static const Optimizer kOptimizers[] = {
     {"SgdUpdate", {{"weight_decay", 0.1}}, 0, {0.90982425, -1.8441516249999999}},
@@ -121,9 +130,28 @@ static const Optimizer kOptimizers[] = {
       {"decoupled", int64_t(1)}},
      2,
      {0.94940943495356911, -2.0505218830578187}},
+    {"AdagradUpdate",
+     {{"weight_decay", 0.1}, {"lr_decay", 0.3}, {"epsilon", 1e-3}},
+     1,
+     {0.9604903220225001, -2.0400279120187017}},
+    {"MomentumUpdate",
+     {{"weight_decay", 0.1},
+      {"momentum", 0.9},
+      {"dampening", 0.3},
+      {"nesterov", int64_t(0)},
+      {"first_step", 2.0}},
+     1,
+     {0.96098629275, -1.9938024073749998}},
+    {"AdagradUpdate",
+     {{"weight_decay", 0.1}, {"lr_decay", 0.3}, {"epsilon", 1e-3}, {"first_step", 3.0}},
+     1,
+     {0.9747833335170963, -2.0231634331802333}},
+    onnxAdam(0, {0.36403422302140487, -0.9274727136380063}),
+    onnxAdam(1, {0.4042933424825237, -0.8763002953439857}),
+    onnxAdam(4, {0.4110289282720586, -0.8632558528493923}),
 };
 
-TEST(Rule, OptimizersAreTorchs) {
+TEST(Rule, OptimizersAreTorchsAndOnnxs) {
   for (const Optimizer &optimizer : kOptimizers) {
     SCOPED_TRACE(optimizer.op);
     auto pair = [](double a, double b) { return Tensor{{ElementType::f64, {2}}, {a, b}}; };

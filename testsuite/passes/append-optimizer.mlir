@@ -3,12 +3,16 @@
 // RUN: pdc-opt %s -append-optimizer="optimizer=sgd" | FileCheck %s --check-prefix=SGD
 // RUN: pdc-opt %s -append-optimizer="optimizer=nesterov" | FileCheck %s --check-prefix=NESTEROV
 
+// RUN: pdc-opt %s -append-optimizer="optimizer=adagrad,initial_accumulator=0.5,lr_decay=0.1" | FileCheck %s --check-prefix=ADAGRAD
+// RUN: pdc-opt %s -append-optimizer="optimizer=adam,first_step=0,scaled_epsilon=1,post_decay=0.25" | FileCheck %s --check-prefix=ONNX
+
 // CHECK: module attributes {pdc.learning_rate = 1.000000e-01 : f64}
 // ADAM: module attributes {pdc.learning_rate = 1.000000e-03 : f64}
 // SGD: module attributes {pdc.learning_rate = 1.000000e-02 : f64}
 // CHECK: pdc.memory @"fc.weight/momentum" optimizer update : tensor<3x3xf32> {initial = 0.000000e+00 : f64}
 // ADAM: pdc.memory @"fc.weight/exp_avg" optimizer update
 // ADAM-NEXT: pdc.memory @"fc.weight/exp_avg_sq" optimizer update
+// ADAGRAD: pdc.memory @"fc.weight/sum" optimizer update : tensor<3x3xf32> {initial = 5.000000e-01 : f64}
 pdc.memory @fc.weight weight version : tensor<3x3xf32>
 pdc.memory @"fc.weight/gradient" gradient update : tensor<3x3xf32>
 pdc.memory @"fc.weight/gradient.1" gradient update : tensor<3x3xf32>
@@ -42,6 +46,10 @@ func.func @train() {
   // ADAM: "AdamUpdate" "fc.weight/update"
   // ADAM-SAME: decoupled = 1 : i64
   // ADAM-SAME: weight_decay = 1.000000e-02
+  // ADAGRAD: "AdagradUpdate" "fc.weight/update"
+  // ADAGRAD-SAME: {epsilon = 1.000000e-10 : f64, lr_decay = 1.000000e-01 : f64, weight_decay
+  // ONNX: "AdamUpdate"
+  // ONNX-SAME: first_step = 0.000000e+00 : f64, post_decay = 2.500000e-01 : f64, scaled_epsilon = 1 : i64
   // SGD: pdc.node "SgdUpdate" "fc.weight/update"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {weight_decay = 0.000000e+00 : f64}
   // NESTEROV: nesterov = 1 : i64
   return

@@ -89,8 +89,11 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   if (isAsynchronous())
     (*module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
-  graph.optimizer = options.optimizer;
-  graph.noDecay = options.noDecay;
+  graph.optimizer = chooseOptimizer(model, options.optimizer);
+  graph.noDecay = chooseUndecayed(
+      model, options.optimizer,
+      chooseParameters(model, chooseLoss(model, options.loss), import.parameters),
+      options.noDecay);
   graph.exact = options.exact;
   graph.threads = options.threads;
   graph.device = options.device;

@@ -189,7 +189,8 @@ void checkModelOptions(const std::vector<std::string> &dimensions, Options &opti
   checkRange("--threads", options.threads, 1024);
   parseDimensions(dimensions, options);
   try {
-    parseOptimizer(options.optimizer);
+    if (!options.optimizer.empty())
+      parseOptimizer(options.optimizer);
   } catch (const Error &error) {
     throw UsageError(std::string("--optimizer: ") + error.what());
   }

@@ -25,7 +25,7 @@ struct Options {
   int workers = 0;              ///< of --gpus or --topology
   std::string topology;
   std::string loss;
-  std::string optimizer = "sgd,lr=0.01";
+  std::string optimizer; ///< empty: the file's, else sgd,lr=0.01
   std::vector<std::string> train, freeze, noDecay;
   std::map<std::string, int64_t> dimensions;
   std::optional<int64_t> minibatch, microbatches;

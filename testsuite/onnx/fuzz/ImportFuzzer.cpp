@@ -75,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     Model model = parseModel({reinterpret_cast<const char *>(data), size}, "fuzzed.onnx");
     toString(model);
     Inference(model).run();
-    chooseParameters(model, chooseLoss(model, ""), {});
+    chooseUndecayed(model, "", chooseParameters(model, chooseLoss(model, ""), {}), {});
   } catch (const Error &) {
   }
   return 0;

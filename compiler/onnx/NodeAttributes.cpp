@@ -1,0 +1,46 @@
+#include "compiler/onnx/NodeAttributes.h"
+
+#include "compiler/onnx/FlattenFunctions.h"
+
+#include <charconv>
+
+namespace pdc {
+
+const onnx::AttributeProto *attributeOf(const onnx::NodeProto &node, std::string_view name) {
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    if (attribute.name() == name)
+      return &attribute;
+  return nullptr;
+}
+
+double numberOf(const onnx::NodeProto &node, std::string_view name,
+                std::optional<double> otherwise) {
+  const onnx::AttributeProto *attribute = attributeOf(node, name);
+  if (attribute && attribute->has_f())
+    return asWritten(attribute->f());
+  if (attribute || !otherwise)
+    throw Error(describe(node) + ": attribute '" + std::string(name) + "' must be a number");
+  return *otherwise;
+}
+
+std::vector<std::string> namesOf(const onnx::NodeProto &node, std::string_view name) {
+  const onnx::AttributeProto *attribute = attributeOf(node, name);
+  if (!attribute)
+    return {};
+  return {attribute->strings().begin(), attribute->strings().end()};
+}
+
+double asWritten(float number) {
+  char text[32];
+  auto end = std::to_chars(text, text + sizeof text, number).ptr;
+  double result = number;
+  std::from_chars(text, end, result);
+  return result;
+}
+
+std::string textOf(double number) {
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
+} // namespace pdc

@@ -1,0 +1,366 @@
+#include "compiler/onnx/ReadTraining.h"
+
+#include "compiler/onnx/NodeAttributes.h"
+#include "compiler/onnx/TensorProto.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+namespace {
+
+using onnx::AttributeProto;
+using onnx::NodeProto;
+
+bool isOfTraining(const NodeProto &node, std::string_view op) {
+  return node.domain() == trainingDomain && node.op_type() == op;
+}
+
+bool isPlain(const NodeProto *node, std::string_view op, int inputs) {
+  return node && node->domain().empty() && node->op_type() == op && node->input_size() == inputs;
+}
+
+/// The one value that all elements have.
+std::optional<double> uniformValue(const Initializer &initializer) {
+  if (initializer.fill)
+    return initializer.fill;
+  std::string bytes = initializer.draw ? "" : readBytes(initializer);
+  size_t width = bytesPerElement(initializer.type.element);
+  for (size_t i = width; i < bytes.size(); ++i)
+    if (bytes[i] != bytes[i - width])
+      return std::nullopt;
+  if (bytes.size() < width)
+    return std::nullopt;
+  Initializer first{initializer.name, {initializer.type.element, {}}, {}, bytes, {}, 0, width};
+  return readTensor(first).data.at(0);
+}
+
+/// How one node updates one weight, as `--optimizer` says it.
+struct Update {
+  std::string kind;
+  std::vector<std::pair<std::string, double>> settings;
+  double decay = 0;
+  std::string where;
+};
+
+class TrainingReader {
+public:
+  TrainingReader(const TrainingInfo &info, const std::vector<FlatNode> &nodes, const Model &model)
+      : info(info), model(model) {
+    for (const FlatNode &node : nodes)
+      for (int i = 0; i < node.proto.output_size(); ++i)
+        producers[node.proto.output(i)] = {&node.proto, i};
+    for (const ModelValue &input : model.inputs)
+      inputs.insert(input.name);
+    for (const FlatNode &node : nodes)
+      if (isOfTraining(node.proto, "Gradient"))
+        readGradient(node.proto);
+  }
+
+  ModelTraining read() {
+    if (training.loss.empty())
+      throw Error("training_info: its algorithm has no Gradient node, which says what is minimised");
+    for (const auto &[variable, value] : info.updates)
+      readUpdate(variable, value);
+    if (updates.empty())
+      throw Error("training_info: its algorithm updates no weight");
+    joinUpdates();
+    return std::move(training);
+  }
+
+private:
+  const NodeProto *producerOf(const std::string &value) const {
+    auto found = producers.find(value);
+    return found == producers.end() ? nullptr : found->second.first;
+  }
+
+  void readGradient(const NodeProto &node) {
+    std::vector<std::string> names = namesOf(node, "xs");
+    size_t count = names.size();
+    for (const std::string &name : namesOf(node, "zs"))
+      names.push_back(name);
+    const AttributeProto *y = attributeOf(node, "y");
+    if (!count || !y || y->s().empty())
+      throw Error(describe(node) + ": attributes 'xs' and 'y' must name values");
+    if (static_cast<size_t>(node.input_size()) != names.size())
+      throw Error(describe(node) + ": expected an input for each of the " +
+                  std::to_string(names.size()) + " values in xs and zs, found " +
+                  std::to_string(node.input_size()));
+    for (size_t i = 0; i < names.size(); ++i)
+      checkIndependent(node, names[i], node.input(static_cast<int>(i)));
+    if (!training.loss.empty() && training.loss != y->s())
+      throw Error(describe(node) + ": minimises '" + y->s() + "', and another Gradient '" +
+                  training.loss + "'; expected one loss");
+    if (!producerOf(y->s()))
+      throw Error(describe(node) + ": '" + y->s() + "' is made by no node");
+    training.loss = y->s();
+    for (int i = 0; i < std::min(node.output_size(), static_cast<int>(count)); ++i)
+      gradients[node.output(i)] = names[static_cast<size_t>(i)];
+  }
+
+  void checkIndependent(const NodeProto &node, const std::string &name, const std::string &input) {
+    if (name != input)
+      throw Error(describe(node) + ": puts '" + input + "' in the place of '" + name +
+                  "'; pdc trains by gradients at the values themselves");
+    if (!model.initializers.contains(name) && !inputs.contains(name))
+      throw Error(describe(node) + ": '" + name +
+                  "' is no initializer or input; pdc trains by gradients of these");
+  }
+
+  void readUpdate(const std::string &variable, const std::string &value) {
+    if (!model.initializers.contains(variable))
+      throw Error("training_info: the update_binding names '" + variable +
+                  "', which is no initializer of the graph or the algorithm");
+    const NodeProto *node = producerOf(value);
+    if (!node || !info.outputs.contains(value))
+      throw Error("training_info: '" + value + "', the next value of '" + variable + "', is " +
+                  (node ? "no output of the graph or the algorithm" : "made by no node"));
+    int output = producers.at(value).second;
+    if (node->domain() == trainingDomain)
+      return readOptimizer(*node, output, variable);
+    if (isPlain(node, "Sub", 2) && node->input(0) == variable)
+      return readDescent(*node, variable);
+    bool isStatistic = isPlain(node, "BatchNormalization", 5) && (output == 1 || output == 2) &&
+                       node->input(output + 2) == variable;
+    if (!isStatistic && !isCounter(variable))
+      throw Error("training_info: " + describe(*node) + " makes the next value of '" + variable +
+                  "'; expected Momentum, Adagrad, Adam, w - rate * gradient, a count plus 1, or a "
+                  "running statistic of BatchNormalization");
+  }
+
+  /// Its next value is itself plus one.
+  bool isCounter(const std::string &variable) const {
+    auto value = info.updates.find(variable);
+    const NodeProto *add = value == info.updates.end() ? nullptr : producerOf(value->second);
+    if (!isPlain(add, "Add", 2))
+      return false;
+    for (int i : {0, 1})
+      if (add->input(i) == variable && findNumber(add->input(1 - i)) == 1)
+        return true;
+    return false;
+  }
+
+  /// A single number that the file holds.
+  std::optional<double> findNumber(const std::string &name) const {
+    if (auto found = model.initializers.find(name); found != model.initializers.end())
+      return found->second.type.elementCount() == 1 ? uniformValue(found->second) : std::nullopt;
+    const NodeProto *constant = producerOf(name);
+    if (!isPlain(constant, "Constant", 0) || constant->attribute_size() != 1)
+      return std::nullopt;
+    const AttributeProto &value = constant->attribute(0);
+    if (value.has_t()) {
+      onnx::TensorProto copy = value.t();
+      Tensor tensor = readTensor(takeInitializer(copy, describe(*constant), {}));
+      return tensor.data.size() == 1 ? std::optional(tensor.data[0]) : std::nullopt;
+    }
+    return value.has_f()   ? std::optional<double>(asWritten(value.f()))
+           : value.has_i() ? std::optional<double>(static_cast<double>(value.i()))
+                           : std::nullopt;
+  }
+
+  /// A rate that is an input is given when training runs.
+  void addRate(Update &update, const std::string &rate) const {
+    if (inputs.contains(rate))
+      return;
+    std::optional<double> number = findNumber(rate);
+    if (!number || info.updates.contains(rate))
+      throw Error("training_info: " + update.where + ": the learning rate '" + rate +
+                  "' is computed; expected a number or an input (pdc-run has --lr-schedule)");
+    update.settings.emplace_back("lr", asWritten(static_cast<float>(*number)));
+  }
+
+  /// The count of updates before the first one. Where the rule does not use it anything will do.
+  double countOf(const std::string &where, const std::string &count, bool isUsed) const {
+    if (!isUsed || inputs.contains(count))
+      return 0;
+    std::optional<double> number = findNumber(count);
+    if (!number || !isCounter(count))
+      throw Error("training_info: " + where + ": the count of updates '" + count +
+                  "' must be an input or a state variable that each step increases by 1");
+    return *number;
+  }
+
+  /// How an optimizer's node lists what it updates.
+  struct Operands {
+    int weights;
+    int groups; ///< weights, gradients, states
+    int input(int group, int weight) const { return 2 + group * weights + weight; }
+  };
+
+  Operands operandsOf(const NodeProto &node) const {
+    if (node.op_type() != "Momentum" && node.op_type() != "Adagrad" && node.op_type() != "Adam")
+      throw Error("training_info: " + describe(node) +
+                  ": expected Momentum, Adagrad or Adam to make the next value of a variable");
+    int groups = node.op_type() == "Adam" ? 4 : 3;
+    int weights = (node.input_size() - 2) / groups;
+    if (weights < 1 || node.input_size() != 2 + groups * weights ||
+        node.output_size() != (groups - 1) * weights)
+      throw Error("training_info: " + describe(node) + ": expected R, T, then " +
+                  std::to_string(groups) + " tensors for each weight, and " +
+                  std::to_string(groups - 1) + " outputs for each; found " +
+                  std::to_string(node.input_size()) + " inputs and " +
+                  std::to_string(node.output_size()) + " outputs");
+    return {weights, groups};
+  }
+
+  void readOptimizer(const NodeProto &node, int output, const std::string &variable) {
+    Operands operands = operandsOf(node);
+    int group = output / operands.weights, weight = output % operands.weights;
+    const std::string &own = node.input(operands.input(group ? group + 1 : 0, weight));
+    if (own != variable)
+      throw Error("training_info: " + describe(node) + ": '" + variable +
+                  "' would get the next value of '" + own + "'");
+    if (group > 0)
+      return;
+    checkGradient(node, node.input(operands.input(1, weight)), variable);
+    Update update = ruleOf(node);
+    for (int state = 2; state < operands.groups; ++state)
+      addState(update, node.input(operands.input(state, weight)));
+    updates.emplace(variable, std::move(update));
+  }
+
+  void checkGradient(const NodeProto &node, const std::string &gradient,
+                     const std::string &variable) const {
+    auto found = gradients.find(gradient);
+    if (found != gradients.end() && found->second == variable)
+      return;
+    const NodeProto *maker = producerOf(gradient);
+    throw Error("training_info: " + describe(node) + ": updates '" + variable + "' by '" +
+                gradient + "'" +
+                (found != gradients.end() ? ", the gradient of '" + found->second + "'"
+                 : maker                  ? ", which " + describe(*maker) + " makes"
+                                          : "") +
+                "; expected the output of Gradient for it");
+  }
+
+  Update ruleOf(const NodeProto &node) const {
+    Update update{"", {}, 0, describe(node)};
+    addRate(update, node.input(0));
+    auto number = [&](const char *name, std::optional<double> otherwise) {
+      return numberOf(node, name, otherwise);
+    };
+    if (node.op_type() == "Momentum") {
+      const AttributeProto *mode = attributeOf(node, "mode");
+      if (!mode || (mode->s() != "standard" && mode->s() != "nesterov"))
+        throw Error(describe(node) + ": attribute 'mode' must be standard or nesterov");
+      double alpha = number("alpha", {}), beta = number("beta", {});
+      update.kind = mode->s() == "nesterov" ? "nesterov" : "momentum";
+      update.settings.insert(update.settings.end(), {{"momentum", alpha}, {"dampening", 1 - beta}});
+      update.decay = number("norm_coefficient", {});
+      addFirstStep(update, countOf(update.where, node.input(1), beta != 1) + 1);
+      return update;
+    }
+    update.decay = number("norm_coefficient", 0.0);
+    double epsilon = number("epsilon", 1e-6);
+    if (node.op_type() == "Adagrad") {
+      double decay = number("decay_factor", 0.0);
+      update.kind = "adagrad";
+      update.settings.insert(update.settings.end(), {{"epsilon", epsilon}, {"lr_decay", decay}});
+      addFirstStep(update, countOf(update.where, node.input(1), decay != 0) + 1);
+      return update;
+    }
+    update.kind = "adam";
+    update.settings.insert(update.settings.end(), {{"beta1", number("alpha", 0.9)},
+                                                   {"beta2", number("beta", 0.999)},
+                                                   {"epsilon", epsilon},
+                                                   {"scaled_epsilon", 1}});
+    if (double after = number("norm_coefficient_post", 0.0); after != 0)
+      update.settings.emplace_back("post_decay", after);
+    addFirstStep(update, countOf(update.where, node.input(1), true));
+    return update;
+  }
+
+  static void addFirstStep(Update &update, double number) {
+    if (number != 1)
+      update.settings.emplace_back("first_step", number);
+  }
+
+  /// Optimizer state begins at zero, that of Adagrad at any one number.
+  void addState(Update &update, const std::string &state) const {
+    auto found = model.initializers.find(state);
+    if (found == model.initializers.end() || !info.updates.contains(state))
+      throw Error("training_info: " + update.where + ": the state '" + state +
+                  "' must be an initializer with an update_binding");
+    std::optional<double> value = uniformValue(found->second);
+    if (!value || (*value != 0 && update.kind != "adagrad"))
+      throw Error("training_info: " + update.where + ": the state '" + state + "' begins " +
+                  (value ? "as " + textOf(*value) : "with several numbers") + ", expected " +
+                  (update.kind == "adagrad" ? "one number" : "0"));
+    if (*value != 0)
+      update.settings.emplace_back("initial_accumulator", asWritten(static_cast<float>(*value)));
+  }
+
+  /// w - rate * gradient.
+  void readDescent(const NodeProto &node, const std::string &variable) {
+    const NodeProto *product = producerOf(node.input(1));
+    if (!isPlain(product, "Mul", 2))
+      throw Error("training_info: " + describe(node) + ": takes '" + node.input(1) + "' from '" +
+                  variable + "'; expected rate * gradient");
+    int gradient = gradients.contains(product->input(0)) ? 0 : 1;
+    checkGradient(node, product->input(gradient), variable);
+    Update update{"sgd", {}, 0, describe(node)};
+    addRate(update, product->input(1 - gradient));
+    updates.emplace(variable, std::move(update));
+  }
+
+  static std::string toText(const Update &update) {
+    std::string text = update.kind;
+    for (const auto &[key, value] : update.settings)
+      text += "," + key + "=" + textOf(value);
+    return text;
+  }
+
+  /// pdc has one optimizer for all weights; only the decay may be left out for some.
+  void joinUpdates() {
+    const auto &[firstName, first] = *updates.begin();
+    double decay = 0;
+    for (const auto &[name, update] : updates) {
+      bool isSame = toText(update) == toText(first);
+      bool isDecayed = update.decay != 0, differs = decay != 0 && update.decay != decay;
+      if (!isSame || (isDecayed && differs))
+        throw Error("training_info: " + update.where + " updates '" + name + "' by " +
+                    toText(update) + ", weight_decay=" + textOf(update.decay) + " and " +
+                    first.where + " '" + firstName + "' by " + toText(first) + ", weight_decay=" +
+                    textOf(first.decay) + "; expected one rule for all weights");
+      decay = isDecayed ? update.decay : decay;
+    }
+    for (const auto &[name, update] : updates) {
+      training.parameters.insert(name);
+      if (decay != 0 && update.decay == 0)
+        training.undecayed.insert(name);
+    }
+    training.optimizer = toText(first) + (decay != 0 ? ",weight_decay=" + textOf(decay) : "");
+  }
+
+  const TrainingInfo &info;
+  const Model &model;
+  std::map<std::string, std::pair<const NodeProto *, int>> producers;
+  std::set<std::string> inputs;
+  std::map<std::string, std::string> gradients; ///< value -> of which variable
+  std::map<std::string, Update> updates;
+  ModelTraining training;
+};
+
+} // namespace
+
+ModelTraining readTraining(const TrainingInfo &info, const std::vector<FlatNode> &nodes,
+                           const Model &model) {
+  return TrainingReader(info, nodes, model).read();
+}
+
+void keepAncestors(std::vector<FlatNode> &nodes, std::set<std::string> values) {
+  std::vector<FlatNode> kept;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    auto isWanted = [&](const std::string &output) {
+      return !output.empty() && values.contains(output);
+    };
+    if (std::none_of(node->proto.output().begin(), node->proto.output().end(), isWanted))
+      continue;
+    values.insert(node->proto.input().begin(), node->proto.input().end());
+    kept.push_back(std::move(*node));
+  }
+  std::reverse(kept.begin(), kept.end());
+  nodes = std::move(kept);
+}
+
+} // namespace pdc

@@ -1,0 +1,129 @@
+"""The forms in which a training graph comes give the training that the command line gives a forward graph."""
+
+import numpy
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import pipeline
+
+TRAINING = "ai.onnx.preview.training"
+
+
+def add_training_info(model, loss, parameters, nodes, states, updates):
+    """training_info of one Gradient, `nodes` that read its outputs NAME_gradient, and their states."""
+    values = {"rate": numpy.float32(0.125), "count": numpy.int64(0), "one": numpy.int64(1), **states}
+    gradient = helper.make_node("Gradient", parameters, [f"{name}_gradient" for name in parameters], domain=TRAINING,
+                                xs=parameters, y=loss.output[0])
+    count = helper.make_node("Add", ["count", "one"], ["count_new"])
+    outputs = [helper.make_empty_tensor_value_info(name) for name in ["count_new", *updates.values()]]
+    batch = model.graph.input[0].type.tensor_type.shape.dim[0]
+    labels = helper.make_tensor_value_info("labels", TensorProto.INT64, [batch.dim_param or batch.dim_value])
+    tensors = [numpy_helper.from_array(numpy.asarray(value), name) for name, value in values.items()]
+    algorithm = helper.make_graph([loss, gradient, *nodes, count], "training", [labels], outputs, tensors)
+    info = helper.make_training_info(algorithm, [(variable, value) for variable, value in updates.items()] + [("count", "count_new")], None, None)
+    model.training_info.append(info)
+    model.opset_import.append(helper.make_opsetid(TRAINING, 1))
+    return model
+
+
+def momentum(names, **attributes):
+    """One Momentum node for all weights, and the bindings of what it makes."""
+    node = helper.make_node("Momentum", ["rate", "count", *names, *(f"{name}_gradient" for name in names), *(f"{name}_v" for name in names)],
+                            [f"{name}_new" for name in names] + [f"{name}_v_new" for name in names], domain=TRAINING,
+                            **attributes)
+    return node, {**{name: f"{name}_new" for name in names}, **{f"{name}_v": f"{name}_v_new" for name in names}}
+
+
+def test_training_info_is_the_command_line(tmp_path):
+    forward = onnx.load(pipeline.MODELS / "tiny.onnx")
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in forward.graph.initializer}
+    node, updates = momentum(list(weights), alpha=0.9, beta=0.75, norm_coefficient=0.01, mode="standard")
+    loss = helper.make_node("SoftmaxCrossEntropyLoss", ["output", "labels"], ["loss"])
+    states = {f"{name}_v": numpy.zeros_like(value) for name, value in weights.items()}
+    onnx.save(add_training_info(forward, loss, list(weights), [node], states, updates), tmp_path / "tiny.onnx")
+    options = ["--optimizer", "momentum,lr=0.125,momentum=0.9,dampening=0.25,weight_decay=0.01"]
+    images, labels = pipeline.draw_images(tmp_path, 48, (784,), 10)
+    trained = {}
+    for name, model, given in (("file", tmp_path / "tiny.onnx", []), ("options", pipeline.MODELS / "tiny.onnx", options)):
+        project = pipeline.compile_model(model, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
+                                         workers=2)
+        result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
+        pipeline.expect_same_bits(result, trained, "tiny")
+
+
+def by_numpy(rule, steps, images, labels, weights):
+    """Softmax regression, with the update of each weight by `rule(count, x, g, states)`."""
+    states = {name: [numpy.zeros_like(value)] * 2 for name, value in weights.items()}
+    for count in range(steps):
+        x, y = images[4 * count:4 * count + 4], labels[4 * count:4 * count + 4]
+        scores = x @ weights["w"] + weights["b"]
+        chances = numpy.exp(scores - scores.max(1, keepdims=True))
+        chances /= chances.sum(1, keepdims=True)
+        error = (chances - numpy.eye(3)[y]) / 4
+        gradients = {"w": x.T @ error, "b": error.sum(0)}
+        for name, gradient in gradients.items():
+            weights[name], states[name] = rule(count, weights[name], gradient, states[name])
+    return weights
+
+
+def adam(t, x, g, states):
+    """The pseudo code of ONNX's Adam, alpha 0.8, beta 0.9, norm_coefficient_post 0.1."""
+    v, h = 0.8 * states[0] + 0.2 * g, 0.9 * states[1] + 0.1 * g * g
+    rate = 0.125 * numpy.sqrt(1 - 0.9 ** t) / (1 - 0.8 ** t) if t > 0 else 0.125
+    return 0.9 * (x - rate * v / (numpy.sqrt(h) + 1e-2)), [v, h]
+
+
+def adagrad(t, x, g, states):
+    h = states[0] + g * g
+    return x - 0.125 / (1 + t * 0.5) * g / (numpy.sqrt(h) + 1e-2), [h, h]
+
+
+def nesterov(t, x, g, states):
+    v = 0.9 * states[0] + (0.5 if t > 0 else 1) * g
+    return x - 0.125 * (g + 0.9 * v), [v, v]
+
+
+RULES = {"Adam": (adam, 2, {"alpha": 0.8, "beta": 0.9, "epsilon": 1e-2, "norm_coefficient_post": 0.1}),
+         "Adagrad": (adagrad, 1, {"epsilon": 1e-2, "decay_factor": 0.5}),
+         "Momentum": (nesterov, 1, {"alpha": 0.9, "beta": 0.5, "norm_coefficient": 0.0, "mode": "nesterov"})}
+
+
+@pytest.mark.parametrize("op", RULES)
+def test_updates_by_the_letter(op, tmp_path):
+    """ONNX's own formulas in numpy; the weights come from the initialization graph."""
+    rule, count, attributes = RULES[op]
+    generator = numpy.random.default_rng(1)
+    weights = {"w": generator.standard_normal((5, 3)), "b": generator.standard_normal(3)}
+    zeros = {name: numpy.zeros(value.shape, numpy.float32) for name, value in weights.items()}
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "b"], ["scores"])], "linear",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 5])],
+                              [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [4, 3])],
+                              [numpy_helper.from_array(value, name) for name, value in zeros.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    nodes, states, updates = [], {}, {}
+    for name in weights:
+        kept = [f"{name}_state{i}" for i in range(count)]
+        made = [f"{name}_new", *(f"{state}_new" for state in kept)]
+        nodes.append(helper.make_node(op, ["rate", "count", name, f"{name}_gradient", *kept], made, domain=TRAINING, **attributes))
+        states.update({state: zeros[name] for state in kept})
+        updates.update(zip([name, *kept], made))
+    loss = helper.make_node("SoftmaxCrossEntropyLoss", ["scores", "labels"], ["loss"])
+    add_training_info(model, loss, list(weights), nodes, states, updates)
+    first = [helper.make_node("Constant", [], [f"{name}_first"], value=numpy_helper.from_array(value.astype(numpy.float32)))
+             for name, value in weights.items()]
+    outputs = [helper.make_empty_tensor_value_info(node.output[0]) for node in first]
+    model.training_info[0].initialization.CopyFrom(helper.make_graph(first, "first", [], outputs))
+    for name in weights:
+        model.training_info[0].initialization_binding.add(key=name, value=f"{name}_first")
+    onnx.save(model, tmp_path / "linear.onnx")
+    images, labels = generator.standard_normal((12, 5)).astype(numpy.float32), generator.integers(0, 3, 12)
+    numpy.save(tmp_path / "x.npy", images)
+    numpy.save(tmp_path / "labels.npy", labels)
+    project = pipeline.compile_model(tmp_path / "linear.onnx", tmp_path / "project")
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"x={tmp_path}/x.npy", f"labels={tmp_path}/labels.npy"],
+                            steps=3)
+    expected = by_numpy(rule, 3, images.astype(numpy.float64), labels, weights)
+    for name, value in result.weights().items():
+        if name in expected:
+            numpy.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
