@@ -1,5 +1,6 @@
 #include "compiler/onnx/FlattenFunctions.h"
 
+#include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/TrainingInfo.h"
 
 #include <map>
@@ -37,7 +38,8 @@ struct Call {
 class Flattener {
 public:
   Flattener(onnx::ModelProto &model, Names &values)
-      : model(model), values(values), opsets(readOpsets(model.opset_import())) {
+      : model(model), values(values), opsets(readOpsets(model.opset_import())),
+        configurations(readConfigurations(model)) {
     for (const onnx::FunctionProto &function : model.functions())
       functions[{canonicalDomain(function.domain()), function.name()}] = &function;
     for (const onnx::NodeProto &node : model.graph().node())
@@ -47,27 +49,33 @@ public:
 
   std::vector<FlatNode> run() {
     for (onnx::NodeProto &node : *model.mutable_graph()->mutable_node())
-      add(std::move(node), opsets, 0);
+      add(std::move(node), opsets, {}, 0);
     return std::move(nodes);
   }
 
 private:
-  void add(onnx::NodeProto node, const Opsets &imported, int depth) {
+  using Stages = std::map<std::string, int>;
+
+  /// A node of a function has the stages of the call where it has none itself.
+  void add(onnx::NodeProto node, const Opsets &imported, const Stages &ofCall, int depth) {
+    Stages stages = readStages(node, configurations);
+    stages.insert(ofCall.begin(), ofCall.end());
     std::string domain = canonicalDomain(node.domain());
     node.set_domain(domain);
     auto function = functions.find({domain, node.op_type()});
     if (function != functions.end())
-      return expand(node, *function->second, depth + 1);
+      return expand(node, *function->second, stages, depth + 1);
     auto version = imported.find(domain);
     // Files of IR 1 and 2 name no operator sets: all of it is version 1.
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
     if (opset <= 0 || opset > 1000000)
       throw Error(describe(node) + ": the model imports no operator set of domain '" +
                   (domain.empty() ? "ai.onnx" : domain) + "'");
-    nodes.push_back({std::move(node), static_cast<int>(opset)});
+    nodes.push_back({std::move(node), static_cast<int>(opset), std::move(stages)});
   }
 
-  void expand(const onnx::NodeProto &node, const onnx::FunctionProto &function, int depth) {
+  void expand(const onnx::NodeProto &node, const onnx::FunctionProto &function,
+              const Stages &stages, int depth) {
     constexpr int maximumDepth = 64;
     if (depth > maximumDepth)
       throw Error(describe(node) + ": functions call each other more than " +
@@ -75,7 +83,7 @@ private:
     Call call = bind(node, function);
     Opsets imported = readOpsets(function.opset_import());
     for (const onnx::NodeProto &inner : function.node())
-      add(instantiate(inner, call), imported, depth);
+      add(instantiate(inner, call), imported, stages, depth);
     for (int i = 0; i < std::min(function.output_size(), node.output_size()); ++i)
       connect(call, function.output(i), node.output(i));
   }
@@ -175,6 +183,7 @@ private:
   onnx::ModelProto &model;
   Names &values;
   Opsets opsets;
+  std::vector<ModelPartition> configurations;
   std::map<std::pair<std::string, std::string>, const onnx::FunctionProto *> functions;
   Names calls;
   std::vector<FlatNode> nodes;

@@ -4,6 +4,7 @@
 #include "compiler/onnx/Names.h"
 #include "compiler/onnx/Protobuf.h"
 
+#include <map>
 #include <vector>
 
 namespace pdc {
@@ -12,6 +13,7 @@ namespace pdc {
 struct FlatNode {
   onnx::NodeProto proto;
   int opset = 0;
+  std::map<std::string, int> stages = {}; ///< device configuration -> pipeline_stage
 };
 
 /// Where a node stands, for messages: its name, or what it computes when it has none.

@@ -60,6 +60,13 @@ struct ModelTraining {
   std::set<std::string> undecayed;  ///< parameters without weight decay, where others have it
 };
 
+/// Stages that the file's own annotations give its nodes (pipeline_stage of IR 11).
+struct ModelPartition {
+  std::string configuration;
+  int64_t devices = 0; ///< 0 where it says none
+  std::map<std::string, int> stages; ///< node -> stage
+};
+
 /// A checked ONNX model: opset differences gone (each node in the newest supported opset's form), functions inlined,
 /// sorted topologically, every name unique.
 struct Model {
@@ -69,6 +76,7 @@ struct Model {
   std::map<std::string, Initializer> initializers;
   std::vector<ModelNode> nodes;
   std::optional<ModelTraining> training = {};
+  std::vector<ModelPartition> partitions = {};
 };
 
 /// Reads and checks a model. Throws Error for anything unreadable, malformed or not supported,

@@ -1,4 +1,5 @@
 #include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
 #include "compiler/onnx/SortNodes.h"
@@ -13,7 +14,7 @@ namespace pdc {
 namespace {
 
 /// Newer files may say things that the reader's message classes drop without a word.
-constexpr int64_t newestIrVersion = 10;
+constexpr int64_t newestIrVersion = 13;
 
 onnx::ModelProto parse(google::protobuf::io::ZeroCopyInputStream &stream) {
   google::protobuf::LogSilencer silence;
@@ -88,6 +89,12 @@ void dropUnused(Model &model) {
   }
   model.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
   std::erase_if(model.initializers, [&](const auto &entry) { return !used.contains(entry.first); });
+  std::set<std::string> names;
+  for (const ModelNode &node : model.nodes)
+    names.insert(node.name);
+  for (ModelPartition &partition : model.partitions)
+    std::erase_if(partition.stages, [&](const auto &entry) { return !names.contains(entry.first); });
+  std::erase_if(model.partitions, [](const auto &partition) { return partition.stages.empty(); });
 }
 
 class ModelReader {
@@ -103,6 +110,7 @@ public:
       model.outputs.push_back(readValue(output, false));
     if (model.outputs.empty())
       throw Error("the graph has no output");
+    model.partitions = readConfigurations(proto);
     std::vector<FlatNode> nodes = flattenFunctions(proto, values);
     auto isGiven = [this](const std::string &name) { return given.contains(name); };
     nodes = sortNodes(std::move(nodes), isGiven);

@@ -26,6 +26,7 @@ public:
     normaliseNode(node, flat.opset);
     checkCounts(node);
     noteDroppedOutputs(proto, node);
+    noteStages(flat, node.name);
     model.nodes.push_back({std::move(node.name), std::move(node.op), std::move(node.attributes),
                            std::move(node.inputs), std::move(node.outputs)});
   }
@@ -36,6 +37,12 @@ public:
   }
 
 private:
+  void noteStages(const FlatNode &flat, const std::string &name) {
+    for (ModelPartition &partition : model.partitions)
+      if (auto stage = flat.stages.find(partition.configuration); stage != flat.stages.end())
+        partition.stages[name] = stage->second;
+  }
+
   void checkDomain(const std::string &domain) {
     if (!domain.empty())
       throw Error(where + ": operators of domain '" + domain +

@@ -1,5 +1,7 @@
 """The forms in which a training graph comes give the training that the command line gives a forward graph."""
 
+import json
+
 import numpy
 import onnx
 import pytest
@@ -127,3 +129,23 @@ def test_updates_by_the_letter(op, tmp_path):
     for name, value in result.weights().items():
         if name in expected:
             numpy.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def stages_of(project):
+    """Which forward nodes of the file each stage has."""
+    stages = json.loads((project / "plan.json").read_text())["stages"]
+    return [{node for node in stage["nodes"] if node in ("/fc1/Gemm", "/relu1/Relu", "/fc2/Gemm")} for stage in stages]
+
+
+def test_annotated_stages(tmp_path):
+    """A partition by hand, written as annotations of the file and read from them."""
+    by_hand = {"/fc1/Gemm": 0, "/relu1/Relu": 0, "/fc2/Gemm": 1}
+    (tmp_path / "stages.json").write_text(json.dumps(by_hand))
+    model, annotated = pipeline.MODELS / "tiny.onnx", tmp_path / "annotated.onnx"
+    first = pipeline.compile_model(model, tmp_path / "first", "--minibatch", 8, "--microbatches", 2, "--stages",
+                                   tmp_path / "stages.json", "--annotated", annotated, workers=2)
+    again = pipeline.compile_model(annotated, tmp_path / "again", "--minibatch", 8, "--microbatches", 2, workers=2)
+    assert stages_of(first) == stages_of(again) == [{"/fc1/Gemm", "/relu1/Relu"}, {"/fc2/Gemm"}]
+    onnx.checker.check_graph(onnx.load(annotated).graph)
+    result = pipeline.run(pipeline.BIN / "pdc", annotated, "--gpus", 3, "--device", "cpu", "--minibatch", 8, check=False)
+    assert result.returncode == 1 and "2 stages are named, expected one for each of 3 workers" in result.stderr

@@ -5,6 +5,7 @@
 #include "compiler/Error.h"
 #include "compiler/devices/Device.h"
 #include "compiler/ir/Pdc.h"
+#include "compiler/onnx/Annotate.h"
 #include "compiler/onnx/Binding.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Safetensors.h"
@@ -38,6 +39,29 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
   context.printStackTraceOnDiagnostic(false);
   progress << "pdc: reading " << options.model.string() << std::endl;
   model = readModel(options.model);
+  usePartition();
+}
+
+/// Stages that the file's annotations say are stages by hand, unless the command line says others.
+void Lowering::usePartition() {
+  if (options.stages || model.partitions.empty())
+    return;
+  std::string names;
+  const ModelPartition *chosen = nullptr;
+  for (const ModelPartition &partition : model.partitions) {
+    names += (names.empty() ? "'" : ", '") + partition.configuration + "'";
+    if (model.partitions.size() == 1 || partition.devices == options.workers)
+      chosen = &partition;
+  }
+  if (!chosen)
+    throw Error(model.name + ": its device configurations " + names +
+                " say stages, expected one of " + std::to_string(options.workers) + " devices");
+  hasPartition = true;
+  options.assignment = chosen->stages;
+  for (const auto &[node, stage] : chosen->stages)
+    options.stages = std::max(options.stages, stage + 1);
+  progress << "pdc: stages are those of the file's device configuration '" << chosen->configuration
+           << "'; --stages says others" << std::endl;
 }
 
 /// Runs a pipeline; its first complaint becomes an Error.
@@ -105,7 +129,7 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   return module;
 }
 
-PlanRequest Lowering::request(const Batch &batch) const {
+PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const {
   PlanRequest request;
   request.workers = options.workers;
   if (!options.topology.empty())
@@ -121,6 +145,14 @@ PlanRequest Lowering::request(const Batch &batch) const {
   request.chunks = static_cast<int>(options.chunks.value_or(0));
   request.replicas = options.replicas;
   request.assignment = options.assignment;
+  // Annotations name each node of the file, also those that are computed here or become others.
+  if (hasPartition) {
+    std::set<std::string> names;
+    for (const PlanUnit &unit : units.units)
+      names.insert(unit.nodes.begin(), unit.nodes.end());
+    std::erase_if(request.assignment,
+                  [&](const auto &entry) { return !names.contains(entry.first); });
+  }
   // Replicas change what --microbatches counts, and --exact promises one order of sums.
   request.openReplicas =
       options.schedule == "auto" && !options.stages && !options.microbatches && !options.exact;
@@ -135,7 +167,7 @@ PlanRequest Lowering::request(const Batch &batch) const {
 PlannedGraph Lowering::planFor(const Batch &batch) {
   OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*module));
-  auto plan = std::make_shared<Plan>(makePlan(*units, request(batch)));
+  auto plan = std::make_shared<Plan>(makePlan(*units, request(batch, *units)));
   return {std::move(module), plan, units, batch};
 }
 
@@ -173,7 +205,7 @@ PlannedGraph Lowering::chooseGraph() {
   if (!best)
     throw Error(refusal);
   auto plan = std::make_shared<Plan>(*best->plan);
-  plan->hints = findHints(*plan, *best->units, request(best->batch));
+  plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;
   return std::move(*best);
 }
@@ -225,6 +257,13 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
       writeFile(filled / file.name, file.text);
     writeWeights(model, filled / "weights.safetensors");
   });
+  if (options.annotated.empty())
+    return;
+  ModelPartition partition{"pdc", options.workers, {}};
+  for (const PlanStage &stage : plan.stages)
+    for (const std::string &node : stage.nodes)
+      partition.stages[node] = stage.id;
+  writeAnnotated(options.model, model, partition, options.annotated);
 }
 
 } // namespace pdc

@@ -49,18 +49,21 @@ public:
   Model model;
 
 private:
+  void usePartition();
   void lower(mlir::ModuleOp module, const std::string &what,
              const std::function<void(mlir::OpPassManager &)> &build);
   std::optional<Schedule> rowsOfFile() const;
   bool isAsynchronous() const;
   bool sumsMicrobatches() const;
   mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
-  PlanRequest request(const Batch &batch) const;
+  PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   PlannedGraph planFor(const Batch &batch);
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;
 
-  const Options &options;
+  Options options;
+  /// Stages by hand come from the file's annotations.
+  bool hasPartition = false;
   std::ostream &progress;
   mlir::MLIRContext context;
   /// Those shown: graphs of several batches repeat them.

@@ -21,6 +21,7 @@ enum class StopAfter { import, graph, cut, staged, scheduled, sources };
 /// The command line of pdc, checked as far as that needs no model.
 struct Options {
   std::filesystem::path model;
+  std::string annotated; ///< --annotated: the model with its stages
   std::filesystem::path output; ///< -o, or the model's path with the extension .pdc
   int workers = 0;              ///< of --gpus or --topology
   std::string topology;

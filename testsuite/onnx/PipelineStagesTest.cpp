@@ -1,0 +1,97 @@
+#include "compiler/onnx/Annotate.h"
+#include "testsuite/onnx/ModelText.h"
+
+#include <fstream>
+#include <google/protobuf/unknown_field_set.h>
+
+using namespace pdc;
+using namespace pdc::testing;
+
+/// Field 26 of ModelProto: name "two", two devices.
+static const std::string twoDevices("\x0a\x03two\x10\x02", 7);
+
+/// Field 10 of NodeProto: configuration "two", a sharding_spec, pipeline_stage.
+static std::string stage(char number) {
+  return std::string("\x0a\x03two\x12\x03\x0a\x01y\x18", 11) + number;
+}
+
+static void addField(google::protobuf::Message &message, int number, const std::string &bytes) {
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(number, bytes);
+}
+
+static onnx::ModelProto annotated() {
+  onnx::ModelProto proto = protoOf(R"(<ir_version: 11, opset_import: ["" : 17, "local" : 1]>
+    net (float[2, 3] x) => (float[2, 3] y) {
+      a = Relu(x)
+      b = local.twice(a)
+      y = Tanh(b)
+    }
+    <domain: "local", opset_import: ["" : 17]>
+    twice (p) => (q) { r = Relu(p)  q = Sigmoid(r) })");
+  addField(proto, 26, twoDevices);
+  for (int i = 0; i < 3; ++i)
+    addField(*proto.mutable_graph()->mutable_node(i), 10, stage(i == 0 ? '\0' : '\1'));
+  return proto;
+}
+
+TEST(PipelineStages, annotationsAreRead) {
+  Model model = read(annotated());
+  ASSERT_EQ(model.partitions.size(), 1u);
+  EXPECT_EQ(model.partitions[0].configuration, "two");
+  EXPECT_EQ(model.partitions[0].devices, 2);
+  EXPECT_EQ(model.partitions[0].stages,
+            (std::map<std::string, int>{
+                {"Relu", 0}, {"Tanh", 1}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}}));
+}
+
+TEST(PipelineStages, olderFilesHaveNone) {
+  onnx::ModelProto proto = annotated();
+  proto.set_ir_version(10);
+  EXPECT_TRUE(read(proto).partitions.empty());
+  proto = annotated();
+  for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
+    node.GetReflection()->MutableUnknownFields(&node)->Clear();
+  EXPECT_TRUE(read(proto).partitions.empty());
+}
+
+TEST(PipelineStages, refusals) {
+  onnx::ModelProto proto = annotated();
+  addField(*proto.mutable_graph()->mutable_node(0), 10, "\x0a\x01z");
+  EXPECT_NE(refusal(proto).find("the model has no device configuration 'z'"), std::string::npos);
+  proto = annotated();
+  addField(proto, 26, twoDevices);
+  EXPECT_NE(refusal(proto).find("device configuration 'two' is there twice"), std::string::npos);
+  proto = annotated();
+  addField(*proto.mutable_graph()->mutable_node(0), 10,
+           std::string("\x0a\x03two\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 16));
+  EXPECT_NE(refusal(proto).find("(Relu): pipeline_stage -1, expected 0 to"), std::string::npos);
+  proto = annotated();
+  addField(*proto.mutable_graph()->mutable_node(0), 10, "\xff\xff");
+  EXPECT_NE(refusal(proto).find("no device configuration ''"), std::string::npos);
+}
+
+TEST(PipelineStages, writtenAndReadAgain) {
+  std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "pdc-stages";
+  std::filesystem::create_directories(folder);
+  std::filesystem::path from = folder / "from.onnx", to = folder / "to.onnx";
+  onnx::ModelProto proto = annotated();
+  proto.set_ir_version(8);
+  std::ofstream(from, std::ios::binary) << proto.SerializeAsString();
+  Model model = readModel(from);
+  ModelPartition partition{"pdc", 3, {{"Relu", 0}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}, {"Tanh/part", 2}}};
+  writeAnnotated(from, model, partition, to);
+  writeAnnotated(to, model, partition, from); // once more: nothing is there twice
+  std::ifstream file(from, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  // NodeProto field 10 {1: "pdc", 3: 1} and field 9 {1: "pdc.stage", 2: "1"}, ModelProto field 26.
+  EXPECT_NE(bytes.find(std::string("\x52\x07\x0a\x03pdc\x18\x01", 9)), std::string::npos);
+  EXPECT_NE(bytes.find(std::string("\x4a\x0e\x0a\x09pdc.stage\x12\x01\x31", 16)), std::string::npos);
+  EXPECT_NE(bytes.find(std::string("\xd2\x01\x07\x0a\x03pdc\x10\x03", 10)), std::string::npos);
+  Model again = readModel(from);
+  ASSERT_EQ(again.partitions.size(), 2u);
+  EXPECT_EQ(again.partitions[0].configuration, "two");
+  EXPECT_EQ(again.partitions[1].devices, 3);
+  EXPECT_EQ(again.partitions[1].stages,
+            (std::map<std::string, int>{
+                {"Relu", 0}, {"Tanh", 2}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}}));
+}
