@@ -27,7 +27,8 @@ struct Kind {
 };
 
 /// PyTorch's settings and defaults, and what ONNX's optimizers say otherwise: the number that the
-/// first update counts as, Adam's epsilon outside of the bias correction, its decay of the result.
+/// first update counts as, Adam's epsilon outside of the bias correction, its decay of the result. ONNX
+/// Runtime's AdamW may decay last, what the update made.
 const std::vector<Kind> &kinds() {
   static const std::vector<Kind> table = {
       {"sgd", {{"lr", 0.01}, {"weight_decay", 0}, {"momentum", 0, 1}, {"dampening", 0}}},
@@ -64,7 +65,10 @@ const std::vector<Kind> &kinds() {
         {"weight_decay", 0.01},
         {"beta1", 0.9, 1},
         {"beta2", 0.999, 1},
-        {"epsilon", 1e-8}}},
+        {"epsilon", 1e-8},
+        {"first_step", 1},
+        {"scaled_epsilon", 0},
+        {"decay_last", 0}}},
   };
   return table;
 }
@@ -139,7 +143,8 @@ OptimizerSpec parseOptimizer(std::string_view text) {
     spec.op = "AdamUpdate";
     for (const char *key : {"beta1", "beta2", "epsilon"})
       spec.attributes.set(key, value(key));
-    spec.attributes.set("decoupled", int64_t(kind.name == "adamw"));
+    spec.attributes.set("decoupled",
+                        int64_t(kind.name != "adamw" ? 0 : value("decay_last") != 0 ? 2 : 1));
     if (value("scaled_epsilon") != 0)
       spec.attributes.set("scaled_epsilon", int64_t(1));
     setRare(spec, "post_decay");

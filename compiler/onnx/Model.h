@@ -79,9 +79,17 @@ struct Model {
   std::vector<ModelPartition> partitions = {};
 };
 
+/// Files beside a training graph of ONNX Runtime; empty: `checkpoint` and `optimizer_model.onnx` in the
+/// model's folder.
+struct ArtifactFiles {
+  std::filesystem::path checkpoint;
+  std::filesystem::path optimizer;
+  bool needsOptimizer = true; ///< no other optimizer is given
+};
+
 /// Reads and checks a model. Throws Error for anything unreadable, malformed or not supported,
 /// naming the node, the operator, the opset and what is supported.
-Model readModel(const std::filesystem::path &path);
+Model readModel(const std::filesystem::path &path, const ArtifactFiles &files = {});
 
 /// The same for a model held in memory. `name` stands in messages; `folder` is where external data
 /// lies, and without it external data is refused.

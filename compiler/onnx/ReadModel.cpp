@@ -1,4 +1,5 @@
 #include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/OrtArtifacts.h"
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 namespace pdc {
@@ -99,11 +101,13 @@ void dropUnused(Model &model) {
 
 class ModelReader {
 public:
-  ModelReader(onnx::ModelProto &proto, const std::filesystem::path &folder)
-      : proto(proto), graph(*proto.mutable_graph()), folder(folder) {}
+  ModelReader(onnx::ModelProto &proto, const std::filesystem::path &folder,
+              const ArtifactFiles &files)
+      : proto(proto), graph(*proto.mutable_graph()), folder(folder), files(files) {}
 
   void read(Model &model) {
     info = takeTrainingInfo(proto);
+    artifacts = takeOrtArtifacts(graph, folder, files);
     readInitializers(model);
     readInputs(model);
     for (const onnx::ValueInfoProto &output : graph.output())
@@ -117,6 +121,8 @@ public:
     checkOutputs(nodes, model);
     if (info)
       readTrainingInfo(nodes, model);
+    if (artifacts)
+      readArtifacts(nodes, model);
     readNodes(std::move(nodes), values, folder, model);
     dropUnused(model);
   }
@@ -138,6 +144,11 @@ private:
                                                     : takeInitializer(tensor, where, folder);
       model.initializers.emplace(tensor.name(), std::move(initializer));
     }
+    if (artifacts)
+      for (Initializer &parameter : artifacts->parameters) {
+        give(parameter.name, "parameter of the checkpoint");
+        model.initializers.emplace(parameter.name, std::move(parameter));
+      }
   }
 
   /// A variable that the initialization fills needs no elements in the file.
@@ -169,16 +180,28 @@ private:
     if (wanted.insert(loss).second)
       model.outputs.push_back({loss, ElementType::f32, {}});
     keepAncestors(nodes, wanted);
-    dropInputsOfUpdates(nodes, model);
+    // Learning rates and counts of updates are pdc's own inputs.
+    dropUnread(nodes, model, [&](const std::string &name) { return info->inputs.contains(name); });
   }
 
-  /// Learning rates and counts of updates are pdc's own inputs.
-  void dropInputsOfUpdates(const std::vector<FlatNode> &nodes, Model &model) const {
+  /// Gradients are pdc's own, and so are the buffers that they are summed in.
+  void readArtifacts(std::vector<FlatNode> &nodes, Model &model) {
+    model.training = std::move(artifacts->training);
+    std::set<std::string> wanted;
+    for (const ModelValue &output : model.outputs)
+      wanted.insert(output.name);
+    keepAncestors(nodes, wanted);
+    replaceOrtOperators(nodes, values, model);
+    dropUnread(nodes, model, [](const std::string &) { return true; });
+  }
+
+  static void dropUnread(const std::vector<FlatNode> &nodes, Model &model,
+                         const std::function<bool(const std::string &)> &mayGo) {
     std::set<std::string> read;
     for (const FlatNode &node : nodes)
       read.insert(node.proto.input().begin(), node.proto.input().end());
     std::erase_if(model.inputs, [&](const ModelValue &input) {
-      return !read.contains(input.name) && info->inputs.contains(input.name);
+      return !read.contains(input.name) && mayGo(input.name);
     });
   }
 
@@ -208,19 +231,21 @@ private:
   onnx::ModelProto &proto;
   onnx::GraphProto &graph;
   const std::filesystem::path &folder;
+  const ArtifactFiles &files;
   std::optional<TrainingInfo> info;
+  std::optional<OrtArtifacts> artifacts;
   Names given;
   Names values;
 };
 
 Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::string &name,
-                 const std::filesystem::path &folder) {
+                 const std::filesystem::path &folder, const ArtifactFiles &files) {
   try {
     onnx::ModelProto proto = parse(stream);
     checkHeader(proto);
     Model model;
     model.name = name;
-    ModelReader(proto, folder).read(model);
+    ModelReader(proto, folder, files).read(model);
     return model;
   } catch (const Error &error) {
     throw Error(name + ": " + error.what());
@@ -234,10 +259,10 @@ Model parseModel(std::string_view bytes, const std::string &name,
   if (bytes.size() > size_t(std::numeric_limits<int>::max()))
     throw Error(name + ": larger than 2 GiB; store its weights as external data");
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  return readStream(stream, name, folder);
+  return readStream(stream, name, folder, {});
 }
 
-Model readModel(const std::filesystem::path &path) {
+Model readModel(const std::filesystem::path &path, const ArtifactFiles &files) {
   std::string name = path.filename().string();
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
@@ -248,7 +273,7 @@ Model readModel(const std::filesystem::path &path) {
     throw Error(path.string() + ": cannot be opened for reading");
   google::protobuf::io::IstreamInputStream stream(&file);
   std::filesystem::path folder = path.parent_path();
-  return readStream(stream, name, folder.empty() ? "." : folder);
+  return readStream(stream, name, folder.empty() ? "." : folder, files);
 }
 
 void bindDimension(Model &model, const std::string &symbol, int64_t value) {

@@ -50,14 +50,15 @@ std::vector<ElementwiseRow> optimizerRows() {
                       ($1 * $3 + $weight_decay * $0) * ($1 * $3 + $weight_decay * $0))}};
   adagrad.outputs = {{"w1"}, {"h1"}};
 
-  // Decoupled weight decay (AdamW) shrinks the weight; the other kind is part of the gradient.
+  // Decoupled weight decay (AdamW) shrinks the weight, before the update (1) or after it (2); the
+  // other kind is part of the gradient.
   ElementwiseRow adam{
       "AdamUpdate",
       0,
       {{"w"}, {"g"}, {"m"}, {"v"}, {"scale"}, {"lr"}, {"step"}},
       {PDC_EXPRESSION(
-           (1 - $post_decay) *
-           (($decoupled ? $0 - $5 * $weight_decay * $0 : $0) -
+           (1 - ($decoupled > 1 ? $5 * $weight_decay : $post_decay)) *
+           (($decoupled == 1 ? $0 - $5 * $weight_decay * $0 : $0) -
             $5 / ($6 + $first_step > 1 ? 1 - std::pow($beta1, $6 + $first_step - 1) : 1) *
                 ($beta1 * $2 +
                  (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /

@@ -50,17 +50,19 @@ struct AdamStep {
 struct Adam {
   double beta1, beta2, firstStep;
   float epsilon, decay, postDecay;
-  bool decoupled, scaledEpsilon;
+  int64_t decoupled;
+  bool scaledEpsilon;
   PDC_EITHER Results3<float, float, float> update(AdamStep s, float w, float g, float m, float v,
                                                   float scale, float rate) const {
     const float gradient = g * scale + (decoupled ? 0 : decay) * w;
     const float nextM = static_cast<float>(beta1) * m + static_cast<float>(1 - beta1) * gradient;
     const float nextV =
         static_cast<float>(beta2) * v + static_cast<float>(1 - beta2) * gradient * gradient;
-    const float shrink = decoupled ? 1 - rate * decay : 1;
+    const float shrunk = 1 - rate * decay;
+    const float shrink = decoupled == 1 ? shrunk : 1, after = decoupled == 2 ? shrunk : 1 - postDecay;
     const float beside = scaledEpsilon ? epsilon / s.root : epsilon;
     const float nextW = shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside);
-    return results((1 - postDecay) * nextW, nextM, nextV);
+    return results(after * nextW, nextM, nextV);
   }
 };
 
@@ -116,7 +118,7 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
                   static_cast<float>(fields.epsilon),
                   static_cast<float>(fields.weight_decay),
                   static_cast<float>(fields.post_decay),
-                  fields.decoupled != 0,
+                  fields.decoupled,
                   fields.scaled_epsilon != 0};
   const int64_t blocks = std::min<int64_t>(ceilDivide(fields.count, 4 * kBlockThreads), 132 * 16);
   launch(run, blocks, kBlockThreads, adamKernel, fields.count, rule, w, g, m, v, scale,

@@ -76,8 +76,9 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
               rest2 = static_cast<float>(1 - fields.beta2);
   const float decay = static_cast<float>(fields.weight_decay);
   const float inGradient = fields.decoupled ? 0 : decay;
-  const float after = static_cast<float>(1 - fields.post_decay);
-  const float shrink = fields.decoupled ? 1 - *learningRate * decay : 1;
+  const float shrunk = 1 - *learningRate * decay;
+  const float after = fields.decoupled == 2 ? shrunk : static_cast<float>(1 - fields.post_decay);
+  const float shrink = fields.decoupled == 1 ? shrunk : 1;
   elementwise(
       run, fields.count,
       [=](float w, float g, float m, float v) {

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import ort_artifacts
 import pipeline
 
 TRAINING = "ai.onnx.preview.training"
@@ -149,3 +150,28 @@ def test_annotated_stages(tmp_path):
     onnx.checker.check_graph(onnx.load(annotated).graph)
     result = pipeline.run(pipeline.BIN / "pdc", annotated, "--gpus", 3, "--device", "cpu", "--minibatch", 8, check=False)
     assert result.returncode == 1 and "2 stages are named, expected one for each of 3 workers" in result.stderr
+
+
+def test_onnx_runtime_artifacts(tmp_path):
+    """Gradients in the graph, weights in a checkpoint, the optimizer in a model of its own; one weight is frozen."""
+    weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(pipeline.MODELS / "tiny.onnx").graph.initializer}
+    trained = [name for name in weights if name != "fc1.bias"]
+    folder = tmp_path / "artifacts"
+    folder.mkdir()
+    onnx.save(ort_artifacts.training_model(weights, trained), folder / "training_model.onnx")
+    onnx.save(ort_artifacts.optimizer_model(alpha=0.8, beta=0.9, epsilon=1e-3, weight_decay=0.02, adam_mode=1, correct_bias=1),
+              folder / "optimizer_model.onnx")
+    (folder / "checkpoint").write_bytes(ort_artifacts.checkpoint({name: weights[name] for name in trained}, {"fc1.bias": weights["fc1.bias"]}))
+    options = ["--optimizer", "adamw,lr=0.001,weight_decay=0.02,beta1=0.8,beta2=0.9,epsilon=1e-3,scaled_epsilon=1,decay_last=1",
+               "--freeze", "fc1.bias"]
+    images, labels = pipeline.draw_images(tmp_path, 48, (784,), 10)
+    bits = {}
+    for name, model, given in (("file", folder / "training_model.onnx", []), ("options", pipeline.MODELS / "tiny.onnx", options)):
+        project = pipeline.compile_model(model, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
+                                         workers=2)
+        result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
+        pipeline.expect_same_bits(result, bits, "tiny")
+    assert not numpy.array_equal(bits["tiny"][1]["fc2.bias"], weights["fc2.bias"])
+    (folder / "checkpoint").unlink()
+    result = pipeline.run(pipeline.BIN / "pdc", folder / "training_model.onnx", "--gpus", 2, "--device", "cpu", "--minibatch", 16, check=False)
+    assert result.returncode == 1 and "give --checkpoint FILE" in result.stderr

@@ -45,7 +45,7 @@ TEST(Kernels, Updates) {
                           {"beta1", 0.9},
                           {"beta2", 0.999},
                           {"epsilon", 1e-8},
-                          {"decoupled", flag},
+                          {"decoupled", 2 * flag},
                           {"first_step", 1.0 - static_cast<double>(flag)},
                           {"post_decay", 0.01},
                           {"scaled_epsilon", flag}},

@@ -84,7 +84,8 @@ TEST(Rule, SliceClampsFarEnds) {
 }
 
 /// PyTorch 1.13's torch.optim on two elements for three steps; weight decay 0.1 in all of them. Those
-/// with a first step are by the formulas of ONNX's operators Momentum, Adagrad and Adam.
+/// with a first step are by the formulas of ONNX's operators Momentum, Adagrad and Adam and of ONNX
+/// Runtime's AdamWOptimizer.
 struct Optimizer {
   const char *op;
   Attributes attributes;
@@ -97,6 +98,15 @@ static Optimizer onnxAdam(double firstStep, std::vector<double> weights) {
                            {"beta2", 0.999},             {"epsilon", 1e-3},
                            {"decoupled", int64_t(0)},    {"first_step", firstStep},
                            {"scaled_epsilon", int64_t(1)}, {"post_decay", 0.25}};
+  return {"AdamUpdate", attributes, 2, std::move(weights)};
+}
+
+/// ONNX Runtime's AdamWOptimizer with adam_mode 1; a first step so late has no bias correction.
+static Optimizer ortAdam(double firstStep, std::vector<double> weights) {
+  Attributes attributes = {{"weight_decay", 0.1},      {"beta1", 0.9},
+                           {"beta2", 0.999},           {"epsilon", 1e-3},
+                           {"decoupled", int64_t(2)},  {"first_step", firstStep},
+                           {"scaled_epsilon", int64_t(1)}};
   return {"AdamUpdate", attributes, 2, std::move(weights)};
 }
 
@@ -146,6 +156,8 @@ static const Optimizer kOptimizers[] = {
      {{"weight_decay", 0.1}, {"lr_decay", 0.3}, {"epsilon", 1e-3}, {"first_step", 3.0}},
      1,
      {0.9747833335170963, -2.0231634331802333}},
+    ortAdam(1, {0.9521338517089769, -2.0484416763150572}),
+    ortAdam(1e9, {0.8857223961856153, -2.23839370548183}),
     onnxAdam(0, {0.36403422302140487, -0.9274727136380063}),
     onnxAdam(1, {0.4042933424825237, -0.8763002953439857}),
     onnxAdam(4, {0.4110289282720586, -0.8632558528493923}),

@@ -38,7 +38,7 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
   context.printOpOnDiagnostic(false);
   context.printStackTraceOnDiagnostic(false);
   progress << "pdc: reading " << options.model.string() << std::endl;
-  model = readModel(options.model);
+  model = readModel(options.model, options.artifacts);
   usePartition();
 }
 

@@ -183,12 +183,20 @@ static void checkRange(const std::string &option, std::optional<int64_t> value, 
                      std::to_string(most));
 }
 
+/// A file instead of a kind is ONNX Runtime's.
+static void takeOptimizerFile(Options &options) {
+  if (options.optimizer.ends_with(".onnx"))
+    options.artifacts.optimizer = std::exchange(options.optimizer, "");
+  options.artifacts.needsOptimizer = options.optimizer.empty();
+}
+
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
   checkRange("--minibatch", options.minibatch, INT32_MAX);
   checkRange("--microbatches", options.microbatches, kMostMicrobatches);
   checkRange("--threads", options.threads, 1024);
   parseDimensions(dimensions, options);
   try {
+    takeOptimizerFile(options);
     if (!options.optimizer.empty())
       parseOptimizer(options.optimizer);
   } catch (const Error &error) {
@@ -254,7 +262,8 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
     app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
   };
   add("--loss", options.loss, "LOSS", "KIND[:OUTPUT[:LABELS]], as in mse:y");
-  add("--optimizer", options.optimizer, "KIND,...", "as in momentum,lr=0.1,weight_decay=1e-4");
+  add("--optimizer", options.optimizer, "KIND,...", "as in momentum,lr=0.1,weight_decay=1e-4, or a file");
+  add("--checkpoint", options.artifacts.checkpoint, "FILE", "weights of an ONNX Runtime graph");
   add("--train", options.train, "PATTERN", "initializers to train (repeatable)");
   add("--freeze", options.freeze, "PATTERN", "initializers not to train (repeatable)");
   add("--no-decay", options.noDecay, "PATTERN", "weights without decay (repeatable)");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/onnx/Model.h"
 #include "compiler/plan/Plan.h"
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct Options {
   int workers = 0;              ///< of --gpus or --topology
   std::string topology;
   std::string loss;
+  ArtifactFiles artifacts; ///< --checkpoint, and --optimizer where it names a file
   std::string optimizer; ///< empty: the file's, else sgd,lr=0.01
   std::vector<std::string> train, freeze, noDecay;
   std::map<std::string, int64_t> dimensions;

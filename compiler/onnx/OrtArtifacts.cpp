@@ -1,0 +1,118 @@
+#include "compiler/onnx/OrtArtifacts.h"
+
+#include "compiler/onnx/NodeAttributes.h"
+#include "compiler/onnx/OrtCheckpoint.h"
+
+#include <algorithm>
+#include <fstream>
+
+namespace pdc {
+
+namespace {
+
+constexpr std::string_view bufferEnding = "_grad.accumulation.buffer";
+
+bool isAccumulator(const onnx::NodeProto &node) {
+  return node.domain() == "com.microsoft" && node.op_type() == "InPlaceAccumulatorV2";
+}
+
+/// The parameters whose gradients are accumulated, without what accumulates them.
+std::set<std::string> takeAccumulators(onnx::GraphProto &graph) {
+  std::set<std::string> parameters, flags;
+  for (const onnx::NodeProto &node : graph.node()) {
+    if (!isAccumulator(node))
+      continue;
+    const std::string buffer = node.input_size() ? node.input(0) : "";
+    if (!buffer.ends_with(bufferEnding) || buffer.size() == bufferEnding.size())
+      throw Error(describe(node) + ": accumulates into '" + buffer + "', expected PARAMETER" +
+                  std::string(bufferEnding));
+    parameters.insert(buffer.substr(0, buffer.size() - bufferEnding.size()));
+    flags.insert(node.output().begin(), node.output().end());
+  }
+  auto &nodes = *graph.mutable_node();
+  nodes.erase(std::remove_if(nodes.begin(), nodes.end(), isAccumulator), nodes.end());
+  auto &outputs = *graph.mutable_output();
+  outputs.erase(std::remove_if(outputs.begin(), outputs.end(),
+                               [&](const auto &output) { return flags.contains(output.name()); }),
+                outputs.end());
+  return parameters;
+}
+
+std::string adamOf(const onnx::NodeProto &node, double learningRate) {
+  auto integer = [&](std::string_view name, int64_t otherwise) {
+    const onnx::AttributeProto *attribute = attributeOf(node, name);
+    return attribute ? attribute->i() : otherwise;
+  };
+  std::string text = "adamw,lr=" + textOf(learningRate) +
+                     ",weight_decay=" + textOf(numberOf(node, "weight_decay", 1e-2)) +
+                     ",beta1=" + textOf(numberOf(node, "alpha", 0.9)) +
+                     ",beta2=" + textOf(numberOf(node, "beta", 0.999)) +
+                     ",epsilon=" + textOf(numberOf(node, "epsilon", 1e-8));
+  int64_t mode = integer("adam_mode", 0);
+  if (mode != 0 && mode != 1)
+    throw Error(describe(node) + ": adam_mode " + std::to_string(mode) + ", expected 0 or 1");
+  if (mode == 1)
+    text += ",scaled_epsilon=1,decay_last=1";
+  // The correction of a step so late is none.
+  return integer("correct_bias", 1) ? text : text + ",first_step=1e9";
+}
+
+std::string readOptimizerModel(const std::filesystem::path &path, double learningRate) {
+  onnx::ModelProto model;
+  std::ifstream file(path, std::ios::binary);
+  if (!file || !model.ParseFromIstream(&file))
+    throw Error(path.string() + ": cannot be read as an ONNX model; give --optimizer, as a file or "
+                                "as in adamw,lr=0.001");
+  std::string found;
+  for (const onnx::NodeProto &node : model.graph().node()) {
+    bool isAdam = node.op_type() == "AdamWOptimizer", isSgd = node.op_type() == "SGDOptimizerV2";
+    if (node.domain() != "com.microsoft" || (!isAdam && !isSgd) || !found.empty())
+      throw Error(path.string() + ": " + describe(node) +
+                  ": expected one AdamWOptimizer or SGDOptimizerV2 alone; give --optimizer (and "
+                  "pdc-run --clip-norm where gradients are clipped)");
+    found = isAdam ? adamOf(node, learningRate) : "sgd,lr=" + textOf(learningRate);
+  }
+  if (found.empty())
+    throw Error(path.string() + ": has no AdamWOptimizer or SGDOptimizerV2");
+  return found;
+}
+
+std::filesystem::path pathOf(const std::filesystem::path &given,
+                             const std::filesystem::path &folder, const char *name) {
+  return given.empty() && !folder.empty() ? folder / name : given;
+}
+
+} // namespace
+
+std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
+                                             const std::filesystem::path &folder,
+                                             const ArtifactFiles &files) {
+  if (std::ranges::none_of(graph.node(), isAccumulator))
+    return std::nullopt;
+  OrtArtifacts artifacts;
+  artifacts.training.parameters = takeAccumulators(graph);
+  if (graph.output_size() == 0)
+    throw Error("the training graph has no output that is the loss");
+  artifacts.training.loss = graph.output(0).name();
+  std::filesystem::path path = pathOf(files.checkpoint, folder, "checkpoint");
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw Error("a training graph of ONNX Runtime: its parameters lie in a checkpoint, but there is no "
+                "file " +
+                path.string() + "; give --checkpoint FILE");
+  OrtCheckpoint checkpoint = readOrtCheckpoint(path);
+  artifacts.parameters = std::move(checkpoint.parameters);
+  for (const std::string &name : artifacts.training.parameters)
+    if (!checkpoint.trained.contains(name))
+      throw Error("the gradient of '" + name + "' is accumulated, but " + path.string() +
+                  " has no such trained parameter");
+  if (files.needsOptimizer && checkpoint.step > 0)
+    throw Error(path.string() + ": is of step " + std::to_string(checkpoint.step) +
+                " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
+  if (files.needsOptimizer)
+    artifacts.training.optimizer = readOptimizerModel(
+        pathOf(files.optimizer, folder, "optimizer_model.onnx"), checkpoint.learningRate);
+  return artifacts;
+}
+
+} // namespace pdc

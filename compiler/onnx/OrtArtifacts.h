@@ -1,0 +1,26 @@
+#pragma once
+
+#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/Model.h"
+
+namespace pdc {
+
+/// ONNX Runtime's training artifacts, of which the forward graph, the loss, the trained parameters and the
+/// optimizer are taken; the gradients in them are left out, since pdc makes its own.
+struct OrtArtifacts {
+  std::vector<Initializer> parameters;
+  ModelTraining training;
+};
+
+/// Nothing where the graph accumulates no gradients in ONNX Runtime's way. The checkpoint and the
+/// optimizer lie beside the model (`checkpoint`, `optimizer_model.onnx`) unless `files` says otherwise.
+/// Takes accumulators and their outputs out of the graph. Throws Error.
+std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
+                                             const std::filesystem::path &folder,
+                                             const ArtifactFiles &files);
+
+/// Operators that ONNX Runtime puts into forward graphs, as the ones of ONNX that compute the same. What
+/// is not known stays, to be refused by its name.
+void replaceOrtOperators(std::vector<FlatNode> &nodes, Names &values, const Model &model);
+
+} // namespace pdc

@@ -1,0 +1,194 @@
+#include "compiler/onnx/OrtCheckpoint.h"
+#include "compiler/onnx/Parameters.h"
+#include "testsuite/onnx/ModelText.h"
+
+#include <fstream>
+#include <random>
+
+using namespace pdc;
+using namespace pdc::testing;
+namespace fs = std::filesystem;
+
+/// Written by Google's FlatBuffers library by ONNX Runtime's schema: trained b = [0.5, -1] and
+/// w = [[1, 2], [3, 4], [5, 6]], frozen fixed = [7], one group of step 0 and learning rate 0.25.
+static const std::string checkpointBytes(
+    "\x14\x00\x00\x00\x4f\x44\x54\x43\x00\x00\x0a\x00\x10\x00\x0c\x00\x08\x00\x04\x00\x0a\x00"
+    "\x00\x00\x0c\x00\x00\x00\x3c\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x10\x00\x00\x00"
+    "\x00\x00\x0a\x00\x0c\x00\x08\x00\x00\x00\x04\x00\x0a\x00\x00\x00\x00\x00\x80\x3e\x04\x00"
+    "\x00\x00\x06\x00\x00\x00\x67\x72\x6f\x75\x70\x30\x00\x00\x08\x00\x0c\x00\x08\x00\x04\x00"
+    "\x08\x00\x00\x00\x08\x00\x00\x00\x44\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x00\x6a\xff"
+    "\xff\xff\x2c\x00\x00\x00\x01\x00\x00\x00\x14\x00\x00\x00\x04\x00\x00\x00\x05\x00\x00\x00"
+    "\x66\x69\x78\x65\x64\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+    "\x00\x00\x04\x00\x00\x00\x00\x00\xe0\x40\x02\x00\x00\x00\x68\x00\x00\x00\x04\x00\x00\x00"
+    "\xae\xff\xff\xff\x30\x00\x00\x00\x01\x00\x00\x00\x10\x00\x00\x00\x04\x00\x00\x00\x01\x00"
+    "\x00\x00\x77\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00"
+    "\x00\x00\x00\x00\x00\x00\x00\x00\x18\x00\x00\x00\x00\x00\x80\x3f\x00\x00\x00\x40\x00\x00"
+    "\x40\x40\x00\x00\x80\x40\x00\x00\xa0\x40\x00\x00\xc0\x40\x00\x00\x0e\x00\x14\x00\x10\x00"
+    "\x00\x00\x0c\x00\x08\x00\x04\x00\x0e\x00\x00\x00\x28\x00\x00\x00\x01\x00\x00\x00\x10\x00"
+    "\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00\x62\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00"
+    "\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\x00\x00\x00\x3f\x00\x00\x80\xbf",
+    328);
+
+/// The training graph of y = x w + b, with the gradients of w and b.
+static const char *trainingGraph = R"(<ir_version: 8, opset_import: ["" : 15, "com.microsoft" : 1]>
+  net (float[2, 3] x, int64[2] labels, float[3, 2] w, float[2] b,
+       float[3, 2] w_grad.accumulation.buffer, float[2] b_grad.accumulation.buffer,
+       bool[1] lazy_reset_grad)
+      => (float loss, bool[1] w_grad.accumulation.out, bool[1] b_grad.accumulation.out) {
+    y = Gemm(x, w, b)
+    loss, log_prob = com.microsoft.SoftmaxCrossEntropyLossInternal<reduction = "mean">(y, labels)
+    one = Constant<value = float {1.0}>()
+    y_grad = com.microsoft.SoftmaxCrossEntropyLossInternalGrad<reduction = "mean">(one, log_prob, labels)
+    w_grad = Gemm<transA = 1>(x, y_grad)
+    b_grad = com.microsoft.ReduceSumTraining(y_grad)
+    w_grad.accumulation.out = com.microsoft.InPlaceAccumulatorV2(w_grad.accumulation.buffer, w_grad, lazy_reset_grad)
+    b_grad.accumulation.out = com.microsoft.InPlaceAccumulatorV2(b_grad.accumulation.buffer, b_grad, lazy_reset_grad)
+  })";
+
+class OrtArtifacts : public ::testing::Test {
+protected:
+  void SetUp() override {
+    folder = fs::path(::testing::TempDir()) /
+             ("pdc-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::create_directories(folder);
+    write("checkpoint", checkpointBytes);
+    write("training_model.onnx", named(trainingGraph).SerializeAsString());
+    write("optimizer_model.onnx", optimizer("AdamWOptimizer<adam_mode = 1, alpha = 0.8>"));
+  }
+
+  /// The text form has no dots in names.
+  static onnx::ModelProto named(std::string text) {
+    const std::string dotted = ".accumulation.";
+    for (size_t at; (at = text.find(dotted)) != std::string::npos;)
+      text.replace(at, dotted.size(), "_accumulation_");
+    onnx::ModelProto proto = protoOf(text);
+    auto rename = [](std::string &name) {
+      if (size_t at = name.find("_accumulation_"); at != std::string::npos)
+        name.replace(at, 14, ".accumulation.");
+    };
+    for (auto *values : {proto.mutable_graph()->mutable_input(), proto.mutable_graph()->mutable_output()})
+      for (onnx::ValueInfoProto &value : *values)
+        rename(*value.mutable_name());
+    for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
+      for (auto *names : {node.mutable_input(), node.mutable_output()})
+        for (std::string &name : *names)
+          rename(name);
+    return proto;
+  }
+
+  static std::string optimizer(const std::string &call) {
+    return protoOf(R"(<ir_version: 8, opset_import: ["" : 15, "com.microsoft" : 1]>
+      step (float[1] rate, float[1] a) => (bool[1] done) { done = com.microsoft.)" +
+                   call + "(rate, a) }")
+        .SerializeAsString();
+  }
+
+  void write(const std::string &name, const std::string &bytes) const {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+  }
+
+  Model model(const ArtifactFiles &files = {}) const {
+    return readModel(folder / "training_model.onnx", files);
+  }
+
+  std::string refused(const ArtifactFiles &files = {}) const {
+    try {
+      model(files);
+      return "";
+    } catch (const Error &error) {
+      return error.what();
+    }
+  }
+
+  fs::path folder;
+};
+
+TEST_F(OrtArtifacts, checkpoint) {
+  OrtCheckpoint checkpoint = readOrtCheckpoint(folder / "checkpoint");
+  ASSERT_EQ(checkpoint.parameters.size(), 3u);
+  EXPECT_EQ(checkpoint.trained, (std::set<std::string>{"b", "w"}));
+  EXPECT_EQ(readTensor(checkpoint.parameters[0]).data, (std::vector<double>{0.5, -1}));
+  EXPECT_EQ(checkpoint.parameters[1].type.toString(), "f32[3,2]");
+  EXPECT_EQ(readTensor(checkpoint.parameters[1]).data, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(readTensor(checkpoint.parameters[2]).data, std::vector<double>{7});
+  EXPECT_EQ(checkpoint.learningRate, 0.25);
+  EXPECT_EQ(checkpoint.step, 0);
+}
+
+TEST_F(OrtArtifacts, forwardGraphAndItsTraining) {
+  Model found = model();
+  ASSERT_EQ(found.nodes.size(), 2u);
+  EXPECT_EQ(found.nodes[0].op, "Gemm");
+  EXPECT_EQ(found.nodes[1].op, "SoftmaxCrossEntropyLoss");
+  EXPECT_EQ(found.inputs.size(), 2u);
+  EXPECT_EQ(readTensor(found.initializers.at("w")).data, (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(toString(chooseLoss(found, "")), "cross_entropy of 'y' with labels 'labels'");
+  EXPECT_EQ(found.training->parameters, (std::set<std::string>{"b", "w"}));
+  EXPECT_EQ(chooseOptimizer(found, ""),
+            "adamw,lr=0.25,weight_decay=0.01,beta1=0.8,beta2=0.999,epsilon=1e-08,scaled_epsilon=1,"
+            "decay_last=1");
+}
+
+TEST_F(OrtArtifacts, otherOptimizers) {
+  write("mine.onnx", optimizer("SGDOptimizerV2"));
+  EXPECT_EQ(model({.optimizer = folder / "mine.onnx"}).training->optimizer, "sgd,lr=0.25");
+  write("mine.onnx", optimizer("AdamWOptimizer<correct_bias = 0, weight_decay = 0.5>"));
+  EXPECT_EQ(model({.optimizer = folder / "mine.onnx"}).training->optimizer,
+            "adamw,lr=0.25,weight_decay=0.5,beta1=0.9,beta2=0.999,epsilon=1e-08,first_step=1e9");
+  write("mine.onnx", optimizer("InplaceClipGradNorm<max_norm = 1.0>"));
+  EXPECT_NE(refused({.optimizer = folder / "mine.onnx"}).find("com.microsoft::InplaceClipGradNorm): expected one"), std::string::npos);
+  fs::remove(folder / "optimizer_model.onnx");
+  EXPECT_NE(refused().find("optimizer_model.onnx: cannot be read as an ONNX model; give --optimizer"),
+            std::string::npos);
+  EXPECT_EQ(refused({.needsOptimizer = false}), "");
+}
+
+TEST_F(OrtArtifacts, operatorsOfForwardGraphs) {
+  std::string text = trainingGraph;
+  text.replace(text.find("y = Gemm(x, w, b)"), 17, R"(
+    m = com.microsoft.FusedMatMul(x, w)
+    y = com.microsoft.FastGelu(m, b))");
+  write("training_model.onnx", named(text).SerializeAsString());
+  std::string operators;
+  for (const ModelNode &node : model().nodes)
+    operators += node.op + " ";
+  EXPECT_EQ(operators, "MatMul Add Gelu SoftmaxCrossEntropyLoss ");
+  text.replace(text.find("FusedMatMul("), 12, "Mystery(");
+  write("training_model.onnx", named(text).SerializeAsString());
+  EXPECT_NE(refused().find("operators of domain 'com.microsoft' are not supported"),
+            std::string::npos);
+}
+
+TEST_F(OrtArtifacts, refusals) {
+  fs::remove(folder / "checkpoint");
+  EXPECT_NE(refused().find("give --checkpoint FILE"), std::string::npos);
+  write("checkpoint", "nothing of the kind");
+  EXPECT_NE(refused().find("not a checkpoint of ONNX Runtime's training"), std::string::npos);
+  std::string text = trainingGraph;
+  for (size_t at; (at = text.find("b_grad.acc")) != std::string::npos;)
+    text.replace(at, 6, "fixed_grad");
+  write("checkpoint", checkpointBytes);
+  write("training_model.onnx", named(text).SerializeAsString());
+  EXPECT_NE(refused().find("the gradient of 'fixed' is accumulated"), std::string::npos);
+}
+
+/// Whatever the bytes are: a checkpoint or one Error.
+TEST_F(OrtArtifacts, brokenCheckpoints) {
+  std::mt19937 random(1);
+  int refusedOnes = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = checkpointBytes;
+    if (i % 3 == 0)
+      bytes.resize(random() % bytes.size());
+    else
+      for (int flips = 0; flips < 3; ++flips)
+        bytes[8 + random() % (bytes.size() - 8)] = static_cast<char>(random());
+    write("broken", bytes);
+    try {
+      readOrtCheckpoint(folder / "broken");
+    } catch (const Error &) {
+      ++refusedOnes;
+    }
+  }
+  EXPECT_GT(refusedOnes, 1000);
+}
