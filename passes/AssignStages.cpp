@@ -6,6 +6,7 @@
 #include "compiler/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -64,6 +65,7 @@ private:
         for (UnitOp unit : llvm::reverse(units))
           if (!unit.getStage() && (taskPhase(unit) == ir::Phase::Update) == updates)
             assignByReaders(unit);
+      bringSumsForward(units);
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (UnitOp unit : function.getOps<UnitOp>())
@@ -169,6 +171,25 @@ private:
           "the plan gives unit '" + unit.getName().str() +
           "' no stage, and nothing that it reads or that reads it has one; plan the model again");
     setStage(unit, static_cast<int>(*stage));
+  }
+
+  /// The gradient of what is made of weights alone is planned with the first that reads it. Others
+  /// may read it in earlier stages, and gradients go to earlier stages only: what nothing but the
+  /// sums of weights' gradients reads is put where its earliest operand is.
+  static void bringSumsForward(ArrayRef<UnitOp> units) {
+    llvm::DenseSet<Operation *> feedsSums;
+    for (UnitOp unit : llvm::reverse(units))
+      if (taskPhase(unit) == ir::Phase::Backward &&
+          llvm::all_of(unit->getUsers(), [&](Operation *user) {
+            return isa<AccumulateOp>(user) || feedsSums.contains(user);
+          }))
+        feedsSums.insert(unit);
+    for (UnitOp unit : units)
+      if (feedsSums.contains(unit))
+        for (Value operand : unit.getOperands())
+          if (auto producer = operand.getDefiningOp<UnitOp>();
+              producer && taskPhase(producer) == ir::Phase::Backward)
+            unit.setStage(std::min(*unit.getStage(), *producer.getStage()));
   }
 
   /// All operations that use what is read from a memory, in any function.

@@ -28,6 +28,13 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
   void runOnOperation() override {
     auto body = [&] {
       plan = choosePlan(plan, planFile);
+      // From the last to the first: what a copy reads is copied after it.
+      for (auto function : getOperation().getOps<func::FuncOp>()) {
+        SmallVector<UnitOp> units(function.getOps<UnitOp>());
+        for (UnitOp unit : llvm::reverse(units))
+          if (unit.getRate() < Rate::Microbatch)
+            makeWhereRead(unit);
+      }
       // What is prepared comes first: its preparation reads weights where it is copied to.
       for (Role role : {Role::Derived, Role::Weight})
         for (auto memory : getOperation().getOps<MemoryOp>())
@@ -40,15 +47,28 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
   }
 
 private:
+  /// A value that no microbatch changes (a view of a weight, positions in evaluation) crosses to no
+  /// other stage: each stage that reads it makes it.
+  void makeWhereRead(UnitOp unit) {
+    for (OpResult result : unit->getResults())
+      for (OpOperand &use : llvm::make_early_inc_range(result.getUses()))
+        if (auto reader = dyn_cast<UnitOp>(use.getOwner());
+            reader && *reader.getStage() != *unit.getStage())
+          use.set(copyTo(static_cast<int64_t>(*reader.getStage()), unit)
+                      .getResult(result.getResultNumber()));
+  }
+
   /// Each program that reads the memory makes its next value itself.
   void holdWhereRead(MemoryOp memory) {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (UnitOp maker : makersOf(memory, function)) {
-        std::set<std::vector<int>> holders = {ranksOf(*maker.getStage())};
-        for (int64_t stage : readersOf(memory))
-          if (holders.insert(ranksOf(stage)).second)
-            copyTo(stage, maker);
-      }
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      SmallVector<UnitOp> makers = makersOf(memory, function);
+      std::set<std::vector<int>> holders;
+      for (UnitOp maker : makers)
+        holders.insert(ranksOf(*maker.getStage()));
+      for (int64_t stage : readersOf(memory))
+        if (!makers.empty() && holders.insert(ranksOf(stage)).second)
+          copyTo(stage, makers.front());
+    }
   }
 
   std::vector<int> ranksOf(int64_t stage) {
@@ -76,7 +96,8 @@ private:
     return stages;
   }
 
-  /// Copies a unit, what it stores and the units of its task that it is made from to a stage.
+  /// Copies a unit, what it stores (once per rank) and the units of its task that it is made from to a
+  /// stage.
   UnitOp copyTo(int64_t stage, UnitOp unit) {
     UnitOp &copy = copies[{unit.getOperation(), stage}];
     if (copy)
@@ -96,7 +117,7 @@ private:
     copy = made;
     for (auto [value, copied] : llvm::zip(unit.getResults(), made.getResults()))
       for (Operation *user : llvm::to_vector(value.getUsers()))
-        if (storedValue(user)) {
+        if (storedValue(user) && isFirstStore(memoryOf(user), unit, stage)) {
           IRMapping stored;
           stored.map(value, copied);
           builder.clone(*user, stored);
@@ -104,8 +125,14 @@ private:
     return made;
   }
 
+  bool isFirstStore(FlatSymbolRefAttr memory, UnitOp unit, int64_t stage) {
+    stores.insert({memory.getValue().str(), ranksOf(*unit.getStage())});
+    return stores.insert({memory.getValue().str(), ranksOf(stage)}).second;
+  }
+
   std::shared_ptr<const Plan> plan;
   std::map<std::pair<Operation *, int64_t>, UnitOp> copies;
+  std::set<std::pair<std::string, std::vector<int>>> stores;
 };
 
 } // namespace

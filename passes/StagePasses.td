@@ -14,7 +14,8 @@ def AssignStages : PlanPass<"assign-stages"> {
   let description = [{
     Gives every unit of @train and @evaluate the attribute `stage`: that of the forward unit it is
     planned with (`origin`). What the plan does not name follows a node that it shares with a
-    planned unit, else the latest of its operands, else its readers (packed weights).
+    planned unit, else the latest of its operands, else its readers (packed weights). What only sums
+    of gradients read goes where the earliest of its gradients is made.
 
     Refuses stages that are not convex, naming both units, running statistics that two stages would
     share, and in asynchronous training, which has no step that all stages share, weights as well.
@@ -26,7 +27,8 @@ def HoldTiedWeights : PlanPass<"hold-tied-weights"> {
   let description = [{
     A weight that several stages use has its update, with all that the update stores, once in each of
     them: all make the same next version. So do preparations of weights. Stages of one rank share
-    what one of them makes.
+    what one of them makes. A view of a weight, and whatever else no microbatch changes, is made in
+    each stage that reads it: it never crosses.
 
     The gradient of each use is summed where the use is. What the update reads of other stages becomes
     a memory of role gathered in outline-programs, which the ranks exchange once per update.

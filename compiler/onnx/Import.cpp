@@ -121,11 +121,31 @@ private:
   /// Floating-point initializers in the order in which they are read. Integers, and what must be known
   /// at compile time, become constants of the graph, and Dropout's ratio an attribute.
   void addTensors() {
+    std::set<std::string> computed = computedAtCompileTime();
     for (const ModelNode *node : nodes)
       for (size_t i = 0; i < node->inputs.size(); ++i)
-        if (!isKnown(*node, i))
+        if (!isKnown(*node, i) && !computed.contains(node->inputs[i]))
           addTensor(node->inputs[i]);
     addTensor(loss.classWeights);
+  }
+
+  /// Literals that lead to what operators ask for, such as the scales of a Resize that are a Concat.
+  /// A shape is known without the values of its tensor.
+  std::set<std::string> computedAtCompileTime() {
+    std::set<std::string> wanted, literals;
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      const bool isWanted = (*node)->op != "Shape" && (*node)->op != "Size" &&
+                            std::ranges::any_of((*node)->outputs, [&](const std::string &output) {
+                              return wanted.contains(output);
+                            });
+      for (size_t i = 0; i < (*node)->inputs.size(); ++i)
+        if (isWanted || isKnown(**node, i))
+          wanted.insert((*node)->inputs[i]);
+    }
+    for (const auto &[name, initializer] : model.initializers)
+      if (initializer.literal && wanted.contains(name) && !parameters.contains(name))
+        literals.insert(name);
+    return literals;
   }
 
   /// Whether the operator asks for the operand's value when it is compiled.

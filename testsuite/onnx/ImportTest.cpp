@@ -160,6 +160,24 @@ TEST(Import, fillsAndLiterals) {
                "pdc.node \"Constant\" \"to\"() {value = dense<[2, 3]> : tensor<2xi64>}"});
 }
 
+TEST(Import, literalsBehindAKnownOperandAreConstants) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 6] y) {
+      one = Constant<value = float[1] {1.0}>()
+      two = Constant<value = float[2] {2.0, 2.0}>()
+      first = Slice(two, begin, end)
+      scales = Concat<axis = 0>(one, first)
+      m = MatMul(x, w)
+      y = Resize<mode = "nearest">(m, , scales)
+    })");
+  addInitializer(proto, "w", {3, 3}, std::vector<float>(9, 1));
+  addShape(proto, "begin", {0});
+  addShape(proto, "end", {1});
+  std::string text = import(read(proto));
+  expectLines(text, {"pdc.node \"Constant\" \"one\"() {value = dense<1.000000e+00> : tensor<1xf32>}"});
+  EXPECT_EQ(text.find("pdc.memory @two"), std::string::npos);
+}
+
 TEST(Import, hostileNamesStayData) {
   onnx::ModelProto proto = protoOf(std::string(header) + R"(
     net (float[2, 3] x) => (float[2, 3] y) { m = MatMul(x, w)  y = Relu(m) })");

@@ -4,6 +4,7 @@
 
 pdc.memory @x input microbatch : tensor<4xf32>
 pdc.memory @w weight version : tensor<4xf32>
+pdc.memory @"w/gradient" gradient update : tensor<4xf32>
 pdc.memory @"w/packed" derived version : tensor<4xf32>
 
 func.func @train() {
@@ -38,6 +39,13 @@ func.func @train() {
     %1 = pdc.node "Neg" "a/grad"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
     pdc.yield %1 : tensor<4xf32>
   }
+  // The gradient of what weights alone make is planned with c, but gradients go to earlier stages only.
+  // CHECK: pdc.unit "w/grad/sum" {{.*}} stage = 0
+  %s = pdc.unit "w/grad/sum" origin "c" backward microbatch (%0 = %g : tensor<4xf32>, %1 = %c : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %2 = pdc.node "Add" "w/grad/sum"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  pdc.accumulate %s into @"w/gradient" : tensor<4xf32>
   return
 }
 

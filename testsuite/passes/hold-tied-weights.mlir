@@ -1,5 +1,6 @@
-// RUN: pdc-opt %s --hold-tied-weights | FileCheck %s
-// RUN: pdc-opt %s --hold-tied-weights --insert-cuts --outline-programs | FileCheck %s --check-prefix=PROGRAMS
+// RUN: pdc-opt %s --split-input-file --hold-tied-weights | FileCheck %s
+// RUN: pdc-opt %s --split-input-file --hold-tied-weights | FileCheck %s --check-prefix=VIEWS
+// RUN: pdc-opt %s --split-input-file --hold-tied-weights --insert-cuts --outline-programs | FileCheck %s --check-prefix=PROGRAMS
 
 // Stages 0 and 2 read @tied: both make its next version from the gradients of both uses. Stage 1 has
 // nothing to do with it, and @own has one stage.
@@ -49,6 +50,7 @@ func.func @train() {
   }
   pdc.commit %next to @tied : tensor<4xf32>
   // CHECK-NOT: pdc.unit
+  // CHECK: return
   return
 }
 
@@ -62,3 +64,39 @@ func.func @train() {
 // PROGRAMS: pdc.memory @tied weight
 // PROGRAMS: pdc.memory @"tied/gradient" gathered
 // PROGRAMS: pdc.memory @"tied/gradient.1" gradient
+
+// -----
+
+// A view of a weight is made where it is read, and what it is made of too.
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.memory @w weight version : tensor<4xf32>
+pdc.memory @x input microbatch : tensor<2x2xf32>
+
+// VIEWS-LABEL: func.func @train
+// VIEWS: %[[FIRST:.*]] = pdc.unit "first" {{.*}}stage = 0 : i64}
+// VIEWS: %[[COPY:.*]] = pdc.unit "first/stage.1" {{.*}}stage = 1 : i64}
+// VIEWS: %[[VIEW:.*]] = pdc.unit "view/stage.1" {{.*}} = %[[COPY]] {{.*}}stage = 1 : i64}
+// VIEWS: pdc.unit "b" {{.*}} = %[[VIEW]] {{.*}}stage = 1 : i64}
+func.func @train() {
+  %x = pdc.read @x : tensor<2x2xf32>
+  %w = pdc.weight_version @w latest : tensor<4xf32>
+  %first = pdc.unit "first" origin "a" forward version (%0 = %w : tensor<4xf32>) -> (tensor<1x4xf32>) attributes {stage = 0 : i64} {
+    %2 = pdc.node "Reshape" "first"(%0) {} : (tensor<4xf32>) -> tensor<1x4xf32>
+    pdc.yield %2 : tensor<1x4xf32>
+  }
+  %view = pdc.unit "view" origin "a" forward version (%0 = %first : tensor<1x4xf32>) -> (tensor<2x2xf32>) attributes {stage = 0 : i64} {
+    %2 = pdc.node "Reshape" "view"(%0) {} : (tensor<1x4xf32>) -> tensor<2x2xf32>
+    pdc.yield %2 : tensor<2x2xf32>
+  }
+  %a = pdc.unit "a" origin "a" forward microbatch (%0 = %x : tensor<2x2xf32>, %1 = %view : tensor<2x2xf32>) -> (tensor<2x2xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Mul" "a"(%0, %1) {} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+    pdc.yield %2 : tensor<2x2xf32>
+  }
+  %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<2x2xf32>, %1 = %view : tensor<2x2xf32>) -> (tensor<2x2xf32>) attributes {kernel = #loops, stage = 1 : i64} {
+    %2 = pdc.node "Mul" "b"(%0, %1) {} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+    pdc.yield %2 : tensor<2x2xf32>
+  }
+  return
+}

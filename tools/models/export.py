@@ -3,9 +3,17 @@
 What matters for pdc: the network in training mode, constants left alone (folding would merge
 BatchNormalization into convolutions), and a first dimension by name so that pdc may choose the size
 of a microbatch.
+
+A network of several sizes is a module with `configure(parser)`, which adds them to a command line,
+`build(options)`, which makes the network, `examples(options, count)`, which draws its inputs, and
+`OUTPUTS`. Where the loss is not in the network, the examples hold `labels` too.
 """
 import argparse
+import contextlib
+import unittest.mock
 
+import onnx
+import onnx.numpy_helper
 import torch
 
 
@@ -14,7 +22,7 @@ def export(network, input_shape, path, opset=17):
     export_inputs(network, {"input": torch.randn(2, *input_shape)}, {"output": True}, path, opset)
 
 
-def export_inputs(network, examples, outputs, path, opset=17):
+def export_inputs(network, examples, outputs, path, opset=17, with_weights=True):
     """`examples` holds a tensor of two samples per input name; `outputs` says of each output whether
     its first dimension counts samples."""
     network.train()
@@ -22,7 +30,8 @@ def export_inputs(network, examples, outputs, path, opset=17):
     torch.onnx.export(
         network,
         tuple(examples.values()),
-        path,
+        str(path),
+        export_params=with_weights,
         training=torch.onnx.TrainingMode.TRAINING,
         do_constant_folding=False,
         opset_version=opset,
@@ -30,6 +39,49 @@ def export_inputs(network, examples, outputs, path, opset=17):
         output_names=list(outputs),
         dynamic_axes={name: {0: "batch"} for name in batched},
     )
+
+
+@contextlib.contextmanager
+def weights_of_one_number():
+    """Layers made in here have weights that take the memory of one number, whatever their shape."""
+    empty = torch.empty
+
+    def without_memory(*shape, **options):
+        return empty(*shape, **{**options, "device": "meta"})
+
+    with unittest.mock.patch.object(torch, "empty", without_memory):
+        yield
+
+
+def give_numbers(network):
+    """Each weight without memory becomes one repeated number: 1 for the scale of a normalisation, 0 for a bias."""
+    for layer in network.modules():
+        for name, weight in list(layer.named_parameters(recurse=False)):
+            if weight.is_meta:
+                number = 0.0 if "bias" in name else 1.0 if weight.dim() == 1 else 0.02
+                setattr(layer, name, torch.nn.Parameter(torch.tensor(number).expand(weight.shape)))
+
+
+def fill_weights(network, inputs, path):
+    """Of what the file at `path` names but does not hold: weights become ConstantOfShape, buffers are stored."""
+    model = onnx.load(path)
+    tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
+    fills = []
+    for value in [value for value in model.graph.input if value.name not in inputs]:
+        model.graph.input.remove(value)
+        tensor = tensors[value.name].detach()
+        if any(tensor.stride()) or tensor.numel() == 1:
+            model.graph.initializer.append(onnx.numpy_helper.from_array(tensor.numpy(), value.name))
+            continue
+        shape = torch.tensor(tensor.shape, dtype=torch.int64).numpy()
+        number = tensor.reshape(-1)[:1].numpy()
+        model.graph.initializer.append(onnx.numpy_helper.from_array(shape, value.name + ".shape"))
+        fills.append(onnx.helper.make_node("ConstantOfShape", [value.name + ".shape"], [value.name], value.name + "/fill",
+                                           value=onnx.numpy_helper.from_array(number)))
+    nodes = [*fills, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    onnx.save(model, path)
 
 
 def arguments(description):
@@ -45,3 +97,28 @@ def main(build, input_shape, description):
     options = arguments(description).parse_args()
     torch.manual_seed(options.seed)
     export(build(), input_shape, options.path, options.opset)
+
+
+def options_of(module, words=None):
+    """What the words of a command line say to a module with `configure`."""
+    parser = arguments(module.__doc__)
+    parser.add_argument("--without-weights", action="store_true",
+                        help="each weight is one repeated number (ConstantOfShape): a small file of any network")
+    module.configure(parser)
+    return parser.parse_args(words)
+
+
+def main_of(module):
+    """The command line of a module with `configure`, `build`, `examples` and `OUTPUTS`."""
+    options = options_of(module)
+    torch.manual_seed(options.seed)
+    with weights_of_one_number() if options.without_weights else contextlib.nullcontext():
+        network = module.build(options)
+    if options.without_weights:
+        give_numbers(network)
+    examples = module.examples(options, 2)
+    if "loss" not in module.OUTPUTS:
+        del examples["labels"]
+    export_inputs(network, examples, module.OUTPUTS, options.path, options.opset, not options.without_weights)
+    if options.without_weights:
+        fill_weights(network, examples, options.path)

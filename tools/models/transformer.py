@@ -43,19 +43,21 @@ class GeluTanh(nn.Module):
         return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
 
 
-def feed_forward(width, activation, dropout=0.0):
-    return nn.Sequential(nn.Linear(width, 4 * width), activation, nn.Linear(4 * width, width), nn.Dropout(dropout))
+def feed_forward(width, activation, dropout=0.0, hidden=0):
+    hidden = hidden or 4 * width
+    return nn.Sequential(nn.Linear(width, hidden), activation, nn.Linear(hidden, width), nn.Dropout(dropout))
 
 
 class PreNormLayer(nn.Module):
-    """Normalises before attention and before the feed-forward network: GPT-2, ViT."""
+    """Normalises before attention and before the feed-forward network: GPT-2, ViT. `hidden`: of that network, else
+    four times the width."""
 
-    def __init__(self, width, heads, activation, dropout=0.0, causal=False, length=0):
+    def __init__(self, width, heads, activation, dropout=0.0, causal=False, length=0, hidden=0):
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.attention = Attention(width, heads, dropout, causal, length)
         self.norm2 = nn.LayerNorm(width)
-        self.feed_forward = feed_forward(width, activation, dropout)
+        self.feed_forward = feed_forward(width, activation, dropout, hidden)
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))

@@ -1,0 +1,147 @@
+"""The networks that pipelines are for: at full size as far as the sources, and small against PyTorch.
+
+`tools/check --models` runs all of them, a plain check the cheapest.
+"""
+
+import copy
+import importlib
+
+import numpy
+import pytest
+import torch
+
+import export
+import pipeline
+import safetensors
+
+BATCH, STEPS, RATE = 4, 3, 64.0
+
+
+def vision(network, *reduced, minibatch=64):
+    return ("vision", ["--network", network], ["--network", network, "--classes", 10, "--dropout", 0, *reduced], minibatch)
+
+
+# Script, options of the full size and of the small one, samples of the full size's minibatch.
+MODELS = {
+    "vgg16": vision("vgg16", "--narrow", 16),
+    "alexnet": vision("alexnet", "--narrow", 16),
+    "resnet50": vision("resnet50", "--narrow", 8, "--size", 64),
+    "inception_v3": vision("inception_v3", "--narrow", 16, "--size", 107),
+    "densenet121": vision("densenet121", "--narrow", 8, "--size", 64),
+    "mobilenet_v3_large": vision("mobilenet_v3_large", "--narrow", 4, "--size", 64),
+    "efficientnet_b0": vision("efficientnet_b0", "--narrow", 4, "--size", 64),
+    "unet": ("unet", [], ["--size", 32, "--width", 8], 8),
+    "unet_transposed": ("unet", ["--up", "transposed"], ["--up", "transposed", "--size", 32, "--width", 8], 8),
+    "llama": ("llama", [], ["--layers", 3, "--width", 64, "--heads", 4, "--groups", 2, "--hidden", 96, "--vocabulary", 128,
+                            "--sequence", 12], 8),
+    "t5": ("t5", [], ["--layers", 2, "--width", 64, "--heads", 4, "--hidden", 96, "--vocabulary", 128, "--sequence", 20], 8),
+    "translation": ("translation", [],
+                    ["--layers", 2, "--width", 64, "--heads", 4, "--hidden", 96, "--vocabulary", 128, "--sequence", 12,
+                     "--dropout", 0], 8),
+    "amoebanet": ("amoebanet", [], ["--cells", 3, "--filters", 32, "--size", 64, "--classes", 10], 64),
+    "gnmt": ("gnmt", [], ["--layers", 3, "--width", 24, "--vocabulary", 64, "--sequence", 5, "--dropout", 0], 64),
+    "s2vt": ("s2vt", [], ["--frames", 4, "--features", 20, "--words", 4, "--width", 12, "--hidden", 16, "--vocabulary", 50,
+                          "--dropout", 0], 64),
+}
+QUICK = {"alexnet"}
+
+
+def each(names):
+    return pytest.mark.parametrize(
+        "network", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.models]) for name in names])
+
+
+def words(options):
+    return [str(option) for option in options]
+
+
+@each(MODELS)
+def test_full_size(network, tmp_path):
+    script, full, _, minibatch = MODELS[network]
+    model = pipeline.export(script, tmp_path / f"{network}.onnx", "--without-weights", *full)
+    for device in ("cuda", "cpu"):
+        project = tmp_path / device
+        pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 4, "--device", device, "--minibatch", minibatch,
+                     "--memory", "64G", "-o", project)
+        assert list(project.glob("stage_*.c*"))
+
+
+def loss_of(net, inputs):
+    """Of the network's own, or over all labels; the scores of classes are the last dimension, those of images the second."""
+    if "labels" not in inputs:
+        return net(**inputs)
+    scores = net(*(value for name, value in inputs.items() if name != "labels"))
+    if scores.dim() == 3:
+        scores = scores.flatten(0, 1)
+    labels = inputs["labels"]
+    return torch.nn.functional.cross_entropy(scores, labels.flatten() if scores.dim() == 2 else labels)
+
+
+def gradients(net, inputs):
+    """Of two microbatches: each has its own statistics."""
+    net.zero_grad()
+    total = 0.0
+    for half in (slice(None, BATCH // 2), slice(BATCH // 2, None)):
+        loss = loss_of(net, {name: value[half] for name, value in inputs.items()}) / 2
+        loss.backward()
+        total += loss.item()
+    return total, {name: parameter.grad.double().numpy().copy() for name, parameter in net.named_parameters()}
+
+
+def in_double(inputs):
+    return {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
+
+
+def save_inputs(inputs, folder):
+    folder.mkdir()
+    for name, value in inputs.items():
+        numpy.save(folder / f"{name}.npy", value.numpy())
+    return [f"{name}={folder / name}.npy" for name in inputs]
+
+
+def store_weights(project, net):
+    stored = set(safetensors.load(project / "weights.safetensors"))
+    weights = {name: value.detach().numpy().copy() for name, value in net.named_parameters()}
+    assert set(weights) <= stored
+    buffers = {name: value.numpy().copy() for name, value in net.named_buffers() if name in stored}
+    safetensors.save(project / "weights.safetensors", {**weights, **buffers})
+    return weights
+
+
+def distance(found, expected):
+    return numpy.linalg.norm(found - expected) / max(numpy.linalg.norm(expected), 1e-9)
+
+
+@each(MODELS)
+def test_trains(network, tmp_path):
+    """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step. The gradient is what
+    an update with lr 64 subtracts; as in test_pytorch.py, rounding may move it as far as three times PyTorch's own."""
+    script, _, small, _ = MODELS[network]
+    module = importlib.import_module(script)
+    options = export.options_of(module, ["-", *words(small)])
+    model = pipeline.export(script, tmp_path / f"{network}.onnx", *small)
+    projects = {stages: pipeline.compile_model(
+        model, tmp_path / stages, "--exact", "--minibatch", BATCH, "--microbatches", 2, "--stages", stages,
+        "--optimizer", f"sgd,lr={RATE}", workers=stages.count("1")) for stages in ("1", "1-1-1")}
+    torch.manual_seed(options.seed)
+    net = module.build(options).train()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    ours, noise = {}, 0.0
+    for step in range(STEPS):
+        torch.manual_seed(100 + step)
+        inputs, unsplit = module.examples(options, BATCH), {}
+        data = save_inputs(inputs, tmp_path / f"data{step}")
+        for stages, project in projects.items():
+            before = store_weights(project, net)
+            result = pipeline.train(project, tmp_path / f"{stages}-{step}", data=data, steps=1)
+            pipeline.expect_same_bits(result, unsplit, network)
+        _, truth = gradients(copy.deepcopy(net).double(), in_double(inputs))
+        loss, theirs = gradients(net, inputs)
+        assert result.losses[0] == pytest.approx(loss, rel=1e-4)
+        after = result.weights()
+        for name, expected in truth.items():
+            ours[step, name] = distance((before[name].astype(numpy.float64) - after[name]) / RATE, expected)
+            noise = max(noise, distance(theirs[name], expected))
+        optimizer.step()
+    worst = max(ours, key=ours.get)
+    assert ours[worst] <= max(1e-3, 3 * noise), (worst, ours[worst], noise)
