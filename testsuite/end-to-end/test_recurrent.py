@@ -10,11 +10,11 @@ import lstm
 import pipeline
 import safetensors
 
-BATCH, RATE, STEPS = 8, 64.0, 3
+BATCH, RATE, STEPS, SEQUENCE = 8, 64.0, 3, 4
 
 
 def draw(folder, seed):
-    tokens = numpy.random.default_rng(seed).integers(0, 256, (BATCH, 13))
+    tokens = numpy.random.default_rng(seed).integers(0, 256, (BATCH, SEQUENCE + 1))
     inputs = {"input": tokens[:, :-1].copy(), "labels": tokens[:, 1:].copy()}
     for name, values in inputs.items():
         numpy.save(folder / f"{name}-{seed}.npy", values)
@@ -34,7 +34,7 @@ def loss_of(net, inputs):
 @pytest.mark.parametrize("cell", ["LSTM", "GRU"])
 def test_gradients(cell, models, tmp_path):
     """Weights reloaded at each step; the gradient is what an update with lr 64 subtracts."""
-    project = pipeline.compile_model(models("lstm", "--cell", cell), tmp_path / "project", "--minibatch", BATCH,
+    project = pipeline.compile_model(models("lstm", "--cell", cell, "--sequence", SEQUENCE), tmp_path / "project", "--minibatch", BATCH,
                                      "--microbatches", 2, "--optimizer", f"sgd,lr={RATE}")
     net = build(cell)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
