@@ -9,7 +9,6 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -261,22 +260,32 @@ bool printMoves(llvm::raw_ostream &os, ir::ProgramOp program) {
   return !rows.empty();
 }
 
+std::vector<ir::MemoryOp> replicatedMemories(ir::ProgramOp program, int64_t stage, ir::Role role) {
+  std::vector<ir::MemoryOp> found;
+  scheduleOf(program, false).walk([&](ir::AllReduceOp sum) {
+    if (!sum.getStage() || static_cast<int64_t>(*sum.getStage()) != stage)
+      return WalkResult::advance();
+    for (auto name : sum.getMemories().getAsRange<FlatSymbolRefAttr>())
+      if (auto memory = cast<ir::MemoryOp>(SymbolTable::lookupSymbolIn(program, name));
+          memory.getRole() == role)
+        found.push_back(memory);
+    return WalkResult::interrupt();
+  });
+  return found;
+}
+
 /// The positions in kMemories of what replicas of a stage bring together.
 static std::string printReplicated(llvm::raw_ostream &os, ir::ProgramOp program, int64_t stage,
                                    ir::Role role, const std::string &name) {
-  llvm::StringSet<> members;
-  scheduleOf(program, false).walk([&](ir::AllReduceOp sum) {
-    if (sum.getStage() && static_cast<int64_t>(*sum.getStage()) == stage)
-      for (auto memory : sum.getMemories().getAsRange<FlatSymbolRefAttr>())
-        members.insert(memory.getValue());
-  });
-  std::string rows;
+  llvm::DenseMap<Operation *, int> positions;
   int position = 0;
   for (auto memory : program.getBody().getOps<ir::MemoryOp>()) {
-    if (memory.getRole() == role && members.contains(memory.getSymName()))
-      rows += formatv("    {0}, // {1}\n", position, commentText(memory.getSymName()));
+    positions[memory] = position;
     position += isListed(memory);
   }
+  std::string rows;
+  for (ir::MemoryOp memory : replicatedMemories(program, stage, role))
+    rows += formatv("    {0}, // {1}\n", positions[memory], commentText(memory.getSymName()));
   if (rows.empty())
     return "{}";
   std::string table = name + std::to_string(stage);

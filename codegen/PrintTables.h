@@ -41,6 +41,9 @@ void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan)
 /// when there is none.
 ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation,
                           std::optional<int64_t> rank = std::nullopt);
+/// What the replicas of a stage bring together at an update, gradients in the order in which the
+/// backward pass makes them; nothing where a stage has one rank.
+std::vector<ir::MemoryOp> replicatedMemories(ir::ProgramOp program, int64_t stage, ir::Role role);
 /// The name of a table of rows, as in `kTrainingWarmUp`: with the rank, where there are several.
 std::string rowsName(ir::ScheduleOp schedule, llvm::StringRef part);
 

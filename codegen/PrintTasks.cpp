@@ -4,6 +4,7 @@
 #include "codegen/Kernels.h"
 #include "codegen/LoopBody.h"
 #include "codegen/Places.h"
+#include "codegen/PrintTables.h"
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
@@ -46,13 +47,18 @@ namespace {
 class TaskPrinter {
 public:
   TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops)
-      : os(os), task(task), loops(loops) {}
+      : os(os), task(task), loops(loops),
+        gradients(replicatedMemories(task->getParentOfType<ir::ProgramOp>(),
+                                     task->getParentOfType<ir::StageOp>().getId(),
+                                     ir::Role::Gradient)) {}
 
   void print() {
     if (isMeasured(task))
       os << names::kBeginTask << '\n';
     for (Operation &op : task.getBody().front()) {
       printOperation(op);
+      if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
+        printMade(accumulate);
       if (auto number = op.getAttrOfType<IntegerAttr>(kUnitTimeAttribute))
         os << names::kEndUnit << '(' << number.getInt() << ");\n";
     }
@@ -213,9 +219,21 @@ private:
 
   void printAccumulate(ir::AccumulateOp accumulate);
 
+  /// Where replicas wait for a gradient, that it is made.
+  void printMade(ir::AccumulateOp accumulate) {
+    if (task.getPhase() == ir::Phase::BackwardInput)
+      return;
+    auto found = llvm::find(gradients, memory(accumulate.getMemoryAttr()));
+    if (found != gradients.end())
+      printLine(os,
+                formatv("{0}({1});", names::kGradientsMade, found - gradients.begin() + 1).str(),
+                commentText(found->getSymName()));
+  }
+
   raw_indented_ostream &os;
   ir::TaskOp task;
   DeviceLoops *loops;
+  std::vector<ir::MemoryOp> gradients; ///< that replicas sum
   llvm::DenseMap<Value, Pointer> pointers;
   std::map<std::string, std::string> declarations;
   bool isFirst = true;

@@ -35,6 +35,9 @@ inline constexpr const char kCudaLoop[] = "loop";
 inline constexpr const char kCudaInto[] = "into";
 inline constexpr const char kCudaNumber[] = "number";
 
+/// What a backward pass of a stage with replicas calls when a gradient is made.
+inline constexpr const char kGradientsMade[] = "run.gradientsMade";
+
 /// What a measured program calls when a task begins and when a unit of it ends.
 inline constexpr const char kUnitTimesHeader[] = "runtime/UnitTimes.h";
 inline constexpr const char kBeginTask[] = "pdc::runtime::unitTimes.begin();";

@@ -6,6 +6,8 @@
 #include "compiler/schedule/Rows.h"
 #include "passes/Values.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <map>
 #include <optional>
 #include <set>
@@ -239,21 +241,28 @@ static ArrayAttr findTotals(ProgramOp program) {
   return builder.getArrayAttr(names);
 }
 
-/// What replicas of a stage bring together at an update: the gradients that its tasks sum and the
-/// states that they write.
+/// What replicas of a stage bring together at an update: the gradients, in the order in which the
+/// backward pass makes them, and the states that its tasks write.
 static ArrayAttr findReplicated(ProgramOp program, int stage) {
-  llvm::StringSet<> touched;
+  llvm::SetVector<mlir::Attribute> gradients, states;
+  auto touch = [&](Operation *op) {
+    if (!isa<AccumulateOp, WriteOp>(op))
+      return;
+    FlatSymbolRefAttr name = memoryOf(op);
+    Role role = cast<MemoryOp>(SymbolTable::lookupSymbolIn(program, name)).getRole();
+    // What both halves of the backward pass add to is made by the second.
+    if (role == Role::Gradient && gradients.contains(name))
+      gradients.remove(name);
+    if (role == Role::Gradient)
+      gradients.insert(name);
+    if (role == Role::State)
+      states.insert(name);
+  };
   for (auto op : program.getOps<StageOp>())
     if (static_cast<int>(op.getId()) == stage)
-      op.walk([&](Operation *inner) {
-        if (isa<AccumulateOp, WriteOp>(inner))
-          touched.insert(memoryOf(inner).getValue());
-      });
-  SmallVector<mlir::Attribute> names;
-  for (auto memory : program.getOps<MemoryOp>())
-    if (touched.contains(memory.getSymName()) &&
-        (memory.getRole() == Role::Gradient || memory.getRole() == Role::State))
-      names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
+      op.walk(touch);
+  SmallVector<mlir::Attribute> names(gradients.begin(), gradients.end());
+  names.append(states.begin(), states.end());
   return Builder(program.getContext()).getArrayAttr(names);
 }
 

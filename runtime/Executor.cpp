@@ -14,10 +14,12 @@ constexpr size_t kOpenTransfers = 2048;
 Executor::Executor(const Program &program, const Arena &arena, Transport &transport,
                    Control &control, Inputs &inputs, const ExecutorOptions &options)
     : program(program), arena(arena), transport(transport), control(control), inputs(&inputs),
-      options(options), events(options.timelineRoom) {
+      options(options), replicaSums(program, arena, transport, control, options.timeout),
+      events(options.timelineRoom) {
   for (const StageInfo &info : program.stages) {
     Stage &stage = stages.emplace_back();
     stage.info = &info;
+    stage.replica = int(std::ranges::find(info.ranks, program.rank) - info.ranks.begin());
     stage.tasks.reset(
         program.createTasks(info.id, {program.threads, program.workspaceBytes, program.exact}));
     stage.slots.resize(program.regions[info.slotRegion].copies);
@@ -34,7 +36,6 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
     if (stage.evaluationInputs.empty())
       stage.evaluationInputs = stage.inputs;
   }
-  makeReplicas();
   pending.reserve(kOpenTransfers);
   group.reserve(kOpenTransfers);
   loss = scalar("pdc.loss");
@@ -47,6 +48,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
 
 Executor::~Executor() {
   control.whileWaiting({});
+  replicaSums.stop();
   transport.cancel();
 }
 
@@ -248,6 +250,13 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   });
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, phase, microbatch);
+  // Asynchronous rows that hold several stages say the order of their sums where they wait for
+  // them.
+  bool isOrdered = !program.asynchronous || stages.size() == 1;
+  if (isOrdered && phase != Phase::backwardInput && endsSums(stage, microbatch)) {
+    replicaSums.begin(stage.info->id, participants(stage, lastOfUpdate(stage, microbatch)));
+    run.sums = &replicaSums;
+  }
   Seconds begin = now();
   if (phase == Phase::backward)
     stage.tasks->backward(run);
@@ -284,6 +293,18 @@ void Executor::handOver(const Stage &stage, Phase phase, int64_t microbatch, int
       int taken = takeSlot(stageOf(move.toStage), microbatch, phase == Phase::evaluate);
       arena.move(arena.at(move.to, taken), arena.at(move.from, slot), move.bytes);
     }
+}
+
+/// The sum began during the last backward pass; the update waits for its end.
+void Executor::reduceGradients(Stage &stage, int64_t last) {
+  if (!hasBegun(stage, last))
+    return;
+  control.setActivity({"sums gradients with the other replicas", "", -1, stage.info->id,
+                       Phase::update, step, last});
+  Seconds begin = now();
+  replicaSums.finish(stage.info->id, participants(stage, last));
+  events.add({Timeline::Kind::reduceGradients, Phase::update, stage.info->id, step, last, -1, 0,
+              begin, now()});
 }
 
 void Executor::runUpdate(Stage &stage, int64_t microbatch) {

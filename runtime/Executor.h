@@ -4,6 +4,7 @@
 #include "runtime/Control.h"
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
+#include "runtime/ReplicaSums.h"
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
 
@@ -73,23 +74,15 @@ private:
     int64_t owner = -1; ///< microbatch
     int version = 0;    ///< ring copy that it reads
   };
-  /// Floats of this rank's memories, one behind the other, as messages between replicas carry them.
-  struct Packed {
-    std::vector<std::span<float>> parts;
-    int64_t elements = 0;
-    void copy(int64_t from, std::span<float> bucket, bool out) const;
-  };
   struct Stage {
     const StageInfo *info;
-    int replica = 0;           ///< position in info->ranks
-    std::string otherReplicas; ///< what a rank that waits for them says
+    int replica = 0; ///< position in info->ranks
     std::unique_ptr<Tasks> tasks;
     std::vector<Slot> slots, evaluationSlots;
     /// Evaluation finds them at the offsets of training, unless it has entries of its own.
     std::vector<const Memory *> inputs, evaluationInputs;
-    int version = 0;          ///< ring copy that is the newest
-    int64_t updates = 0;      ///< of the run in progress
-    Packed gradients, states; ///< of the sums over replicas
+    int version = 0;     ///< ring copy that is the newest
+    int64_t updates = 0; ///< of the run in progress
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
   };
@@ -135,6 +128,10 @@ private:
   void reportLoss(const Stage &stage, int64_t last);
   /// The step of an asynchronous update behind microbatch `last` of its stage.
   int64_t stepOf(const Stage &stage, int64_t last) const;
+  /// The last microbatch of all replicas in the update that takes this one.
+  int64_t lastOfUpdate(const Stage &stage, int64_t microbatch) const;
+  /// Whether this replica has no later microbatch in the same update.
+  bool endsSums(const Stage &stage, int64_t microbatch) const;
   /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
   bool hasBegun(const Stage &stage, int64_t last) const;
   std::string remedy(int64_t number) const;
@@ -161,13 +158,8 @@ private:
   Activity activityOf(const Pending &pending) const;
 
   // Sums over the replicas of a stage.
-  void makeReplicas();
   void reduceGradients(Stage &stage, int64_t last);
   int participants(const Stage &stage, int64_t last) const;
-  void sumBucket(const Stage &stage, std::span<float> bucket, int present);
-  /// Posts messages and waits for them; `who` waits for a peer in errors: ", a replica of stage 1".
-  void meet(std::span<Message> messages, std::string_view who);
-  Packed packed(std::span<const int> memories) const;
 
   // Sums over ranks.
   void reduceTraining();
@@ -189,9 +181,9 @@ private:
   std::vector<Exchange> exchanges;
   std::vector<double> squaresByName;
   std::vector<float> usesSum;
-  std::vector<std::byte> looked;    ///< what the host looks at of a remote arena
-  std::vector<float> bucket, inbox; ///< of the sums over replicas
-  std::vector<Message> replicaMessages;
+  std::vector<std::byte> looked; ///< what the host looks at of a remote arena
+  std::vector<Message> exchangeMessages;
+  ReplicaSums replicaSums;
   float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here
   Timeline events;
 

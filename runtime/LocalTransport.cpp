@@ -48,6 +48,7 @@ private:
     bool value = false;
     Accelerator::Mark ready = nullptr, copied = nullptr; ///< made at first use
   };
+  int takeRequest();
   void postOne(Message &message);
   void mark(Flag &flag);
   void copy(const State::Post &from, const State::Post &to) const;
@@ -64,13 +65,19 @@ void LocalNetwork::Endpoint::post(std::span<Message> group) {
     postOne(message);
 }
 
-void LocalNetwork::Endpoint::postOne(Message &message) {
+int LocalNetwork::Endpoint::takeRequest() {
+  std::lock_guard lock(state.mutex);
   if (free.empty())
     throw Error("rank ", self, " has ", done.size(),
                 " messages open and posts another; use fewer "
                 "microbatches per update");
-  message.request = free.back();
+  int request = free.back();
   free.pop_back();
+  return request;
+}
+
+void LocalNetwork::Endpoint::postOne(Message &message) {
+  message.request = takeRequest();
   Flag &flag = done[message.request];
   flag.value = false;
   if (accelerator)

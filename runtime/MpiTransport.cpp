@@ -4,6 +4,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <mutex>
 #include <thread>
 
 #ifdef PDC_RUNTIME_MPI
@@ -42,6 +43,9 @@ public:
   void progress() override;
 
 private:
+  bool isComplete(int request);
+
+  std::mutex mutex; ///< held in every call of MPI: two threads of this rank may make them
   MPI_Comm world = MPI_COMM_NULL;
   int self = 0, size = 1;
   std::vector<MPI_Request> requests;
@@ -62,7 +66,7 @@ MpiTransport::MpiTransport() {
   int started = 0, provided = 0;
   MPI_Initialized(&started);
   if (!started)
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);
@@ -80,6 +84,7 @@ MpiTransport::~MpiTransport() {
 }
 
 void MpiTransport::post(std::span<Message> group) {
+  std::lock_guard lock(mutex);
   for (Message &message : group) {
     if (message.bytes > INT_MAX)
       throw Error("a tensor of ", message.bytes, " bytes crosses ranks and MPI takes at most ",
@@ -102,23 +107,28 @@ void MpiTransport::post(std::span<Message> group) {
   }
 }
 
+bool MpiTransport::isComplete(int request) {
+  std::lock_guard lock(mutex);
+  int done = 0, received = 0;
+  MPI_Status status;
+  require(MPI_Test(&requests[request], &done, &status), "MPI_Test");
+  if (!done)
+    return false;
+  MPI_Get_count(&status, MPI_BYTE, &received);
+  if (expected[request] >= 0 && received != expected[request])
+    throw Error("rank ", status.MPI_SOURCE, " sent ", received, " bytes and rank ", self,
+                " expects ", expected[request], "; build all stages from one plan");
+  free.push_back(request);
+  return true;
+}
+
 /// MPI moves data only inside its calls: polls without rest at first, then leaves the core to
 /// others for short times.
 bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
   auto begin = std::chrono::steady_clock::now();
   for (int polls = 0;; ++polls) {
-    int done = 0;
-    MPI_Status status;
-    require(MPI_Test(&requests[request], &done, &status), "MPI_Test");
-    if (done) {
-      int received = 0;
-      MPI_Get_count(&status, MPI_BYTE, &received);
-      if (expected[request] >= 0 && received != expected[request])
-        throw Error("rank ", status.MPI_SOURCE, " sent ", received, " bytes and rank ", self,
-                    " expects ", expected[request], "; build all stages from one plan");
-      free.push_back(request);
+    if (isComplete(request))
       return true;
-    }
     if (std::chrono::steady_clock::now() - begin >= patience)
       return false;
     if (polls < 2000)
@@ -130,6 +140,7 @@ bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
 
 /// Any call moves all messages on.
 void MpiTransport::progress() {
+  std::lock_guard lock(mutex);
   int found = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world, &found, MPI_STATUS_IGNORE);
 }

@@ -10,9 +10,10 @@
 namespace pdc::runtime {
 
 class Accelerator;
+class ReplicaSums;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 7;
+inline constexpr int kContractVersion = 8;
 
 enum class ElementType : uint8_t { f32, i64, i32, u8 };
 enum class Role : uint8_t {
@@ -134,7 +135,8 @@ struct StageInfo {
   double forwardSeconds;          ///< predicted, for the trace and the summary
   double backwardSeconds;
   /// What replicas bring together at each update, as indices into Program::memories: gradients are
-  /// summed, and states (running statistics) averaged. Empty without replicas.
+  /// summed, in the order in which the backward pass makes them, and states (running statistics)
+  /// averaged. Empty without replicas.
   std::span<const int> gradients, states;
 };
 
@@ -156,10 +158,14 @@ public:
   /// Whether sums over microbatches start anew: gradients and metrics are overwritten, not added
   /// to.
   bool first() const { return startsSums; }
+  /// The first `count` of StageInfo::gradients have all their sums: those over replicas may begin.
+  void gradientsMade(int count) const;
 
   std::byte *fixedBase = nullptr, *scratchBase = nullptr, *slotBase = nullptr;
   std::byte *latestBase = nullptr, *stashedBase = nullptr, *nextBase = nullptr;
   bool startsSums = true;
+  ReplicaSums *sums =
+      nullptr; ///< of the last backward pass before an update, where there are replicas
   /// Of the accelerator: kernels put their work into it and return. Null on the CPU.
   void *queue = nullptr;
 

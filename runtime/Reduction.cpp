@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 #include "runtime/NamedNumbers.h"
+#include "runtime/Waiting.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,14 +40,15 @@ void Executor::reduceTraining() {
 /// Every stage that holds a tied weight gets the gradients of all of its uses, each from the stage
 /// that summed it, and adds them in its update.
 void Executor::exchangeGradients() {
-  replicaMessages.clear();
+  exchangeMessages.clear();
   for (const Exchange &exchange : exchanges) {
     const Memory &memory = *exchange.memory;
-    replicaMessages.push_back(
+    exchangeMessages.push_back(
         {exchange.send, exchange.peer, exchange.tag, arena.at(memory.place), memory.bytes});
   }
   if (!exchanges.empty())
-    meet(replicaMessages, ", which holds a weight that is tied to one of its own");
+    meet(transport, control, exchangeMessages, options.timeout,
+         ", which holds a weight that is tied to one of its own");
 }
 
 /// Always the same order, whoever holds the gradient: eight interleaved sums, then their sum.
@@ -158,7 +160,7 @@ void Executor::agreeOnGradients() {
   for (auto &[weight, uses] : ownByWeight)
     ownGradients.push_back(std::move(uses));
   squaresByName.resize(ownGradients.size());
-  replicaMessages.reserve(exchanges.size());
+  exchangeMessages.reserve(exchanges.size());
 }
 
 } // namespace pdc::runtime

@@ -22,9 +22,10 @@ struct Message {
   int request = -1; ///< set by post
 };
 
-/// Moves tensors between ranks; one object per rank, used by its one thread. Nothing allocates
-/// after the first messages. Between accelerators a message is complete when the copy has its place
-/// in the ranks' queues: what is put into them afterwards runs behind it.
+/// Moves tensors between ranks; one object per rank, used by the thread of its tasks and, where
+/// stages have replicas, that of their sums. Nothing allocates after the first messages. Between
+/// accelerators a message is complete when the copy has its place in the ranks' queues: what is put
+/// into them afterwards runs behind it.
 class Transport {
 public:
   virtual ~Transport() = default;

@@ -35,6 +35,17 @@ int64_t Executor::stepOf(const Stage &stage, int64_t last) const {
   return step + (end - 1) / program.microbatches;
 }
 
+int64_t Executor::lastOfUpdate(const Stage &stage, int64_t microbatch) const {
+  int64_t each = microbatchesPerUpdate(stage);
+  return microbatch / each * each + each - 1;
+}
+
+bool Executor::endsSums(const Stage &stage, int64_t microbatch) const {
+  auto replicas = int64_t(stage.info->ranks.size());
+  int64_t next = microbatch + replicas;
+  return replicas > 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
+}
+
 bool Executor::hasBegun(const Stage &stage, int64_t last) const { return summed(stage, last) > 0; }
 
 bool Executor::startsSums(Stage &stage, Phase phase, int64_t microbatch) {

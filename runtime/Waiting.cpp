@@ -1,6 +1,7 @@
-#include "runtime/Executor.h"
+#include "runtime/Waiting.h"
 
 #include "runtime/Error.h"
+#include "runtime/Executor.h"
 
 /// How an executor waits for its transfers: never longer than the timeout, never after a failure.
 namespace pdc::runtime {
@@ -46,6 +47,27 @@ void Executor::complete(size_t index) {
               program.transfers[transfer.transfer].phase, transfer.stage, step, transfer.microbatch,
               transfer.transfer, 0, transfer.begin, now()});
   pending.erase(pending.begin() + int64_t(index));
+}
+
+void meet(Transport &transport, Control &control, std::span<Message> messages, Seconds timeout,
+          std::string_view who, const std::atomic<bool> *stopping) {
+  transport.beginGroup();
+  transport.post(messages);
+  transport.endGroup();
+  Seconds begin = now();
+  for (const Message &message : messages)
+    while (!transport.wait(message.request, std::chrono::milliseconds(10))) {
+      control.check();
+      if (stopping && *stopping)
+        throw Error("rank ", control.rank(), " ends while it waits for rank ", message.peer, who);
+      if (now() - begin < timeout)
+        continue;
+      std::ostringstream why;
+      why << "nothing moves: rank " << control.rank() << " waits for rank " << message.peer << who
+          << ", longer than " << timeout << " s (--timeout)";
+      control.fail(why.str(), true);
+      control.check();
+    }
 }
 
 Activity Executor::activityOf(const Pending &transfer) const {

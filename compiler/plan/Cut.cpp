@@ -157,9 +157,26 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
          (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
 }
 
+static constexpr int64_t kBucketBytes = 4 << 20; // of the runtime
+
 int64_t reductionBytes(const PlanStage &stage) {
-  constexpr int64_t bucket = 4 << 20; // of the runtime
-  return stage.replicas > 1 ? 2 * std::min(stage.gradientBytes, bucket) + 64 : 0;
+  return stage.replicas > 1 ? 2 * std::min(stage.gradientBytes, kBucketBytes) + 64 : 0;
+}
+
+int countBuckets(int64_t gradientBytes) {
+  // So many show how much of a sum is hidden: more cost the simulator's time.
+  constexpr int64_t most = 16;
+  return static_cast<int>(
+      std::clamp((gradientBytes + kBucketBytes - 1) / kBucketBytes, int64_t{1}, most));
+}
+
+/// What is left of a sum over replicas behind the backward pass that makes its buckets one after
+/// the other: at least the last of them.
+static double exposedSeconds(const Topology &topology, const PlanStage &stage, bool split) {
+  double sum = reductionSeconds(topology, stage.ranks, stage.gradientBytes);
+  double pass = split ? stage.backwardWeightSeconds : stage.backwardSeconds;
+  double buckets = countBuckets(stage.gradientBytes);
+  return std::max(sum / buckets, sum - pass * (buckets - 1) / buckets);
 }
 
 PlayCosts playCosts(const Plan &plan) {
@@ -168,8 +185,9 @@ PlayCosts playCosts(const Plan &plan) {
     costs.stages.push_back(
         {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
          stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds});
+  std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages)
-    costs.reductions.push_back(reductionSeconds(plan.topology, stage.ranks, stage.gradientBytes));
+    costs.reductions.push_back(exposedSeconds(plan.topology, stage, split[stage.id]));
   for (const Edge &edge : plan.edges) {
     Link link = linkBetweenStages(plan.topology, plan.schedule.ranksOfStage[edge.fromStage],
                                   plan.schedule.ranksOfStage[edge.toStage]);

@@ -75,6 +75,9 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes);
 /// Bytes that a replica of a stage keeps for these sums: a bucket and what comes in for it.
 int64_t reductionBytes(const PlanStage &stage);
 
+/// Buckets in which replicas sum so many bytes of gradients.
+int countBuckets(int64_t gradientBytes);
+
 /// What the player needs to know of a plan.
 PlayCosts playCosts(const Plan &plan);
 

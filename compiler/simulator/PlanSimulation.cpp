@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 namespace pdc {
 
@@ -57,6 +58,23 @@ std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbat
   return rows;
 }
 
+/// By row of a rank: the sum over replicas that its backward pass makes the last gradients of.
+std::vector<const Step *> findSumsBehind(const std::vector<Step> &rows) {
+  std::vector<const Step *> sums(rows.size());
+  std::map<int, size_t> last; ///< by stage, since its last sum
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Task &task = rows[i].task;
+    bool isRun = rows[i].kind == StepKind::run;
+    if (isRun && (task.phase == Phase::backward || task.phase == Phase::backwardWeight))
+      last[task.stage] = i;
+    if (rows[i].kind != StepKind::reduceGradients || !last.contains(task.stage))
+      continue;
+    sums[last[task.stage]] = &rows[i];
+    last.erase(task.stage);
+  }
+  return sums;
+}
+
 /// Makes the simulator's program of a plan and its results the plan's again.
 class PlanPlayer {
 public:
@@ -65,6 +83,9 @@ public:
   double seconds() { return simulate(program, plan.topology).seconds; }
 
 private:
+  /// Stage (-1: all ranks), round, bucket.
+  using SumKey = std::tuple<int, int64_t, int>;
+
   void chooseRows(int64_t iterations);
   void addMessages();
   void addRank(int rank);
@@ -72,7 +93,10 @@ private:
   int64_t messageOf(const Edge &edge, int64_t microbatch) const {
     return edge.id * microbatches + microbatch;
   }
-  int sumOf(std::pair<int, int64_t> key, std::vector<int> members, double bytes);
+  void addRun(int rank, const Step &step, const Step *sum);
+  void addSum(int rank, const Step &step, bool overlaps);
+  std::vector<int> sumsOf(const Step &step);
+  int sumOf(SumKey key, std::vector<int> members, double bytes);
   void recordRank(int rank, const Simulation &played, PlanSimulation &result) const;
   void recordMessages(const Simulation &played, PlanSimulation &result) const;
 
@@ -82,7 +106,9 @@ private:
   int64_t microbatches = 0;
   std::vector<std::vector<const Edge *>> edgesFrom, edgesTo; ///< by stage
   std::vector<int> numberOfMessage; ///< by edge and microbatch: the transfer, -1 inside a rank
-  std::map<std::pair<int, int64_t>, int> sums; ///< by stage (-1: all ranks) and round
+  std::map<SumKey, int> sums;
+  /// By rank and row: its first operation.
+  std::vector<std::vector<size_t>> firstOperations;
   SimulatedProgram program;
 };
 
@@ -96,6 +122,7 @@ PlanPlayer::PlanPlayer(const Plan &plan, int64_t iterations)
   }
   addMessages();
   program.ranks.resize(rows.size());
+  firstOperations.resize(rows.size());
   for (size_t rank = 0; rank < rows.size(); ++rank)
     addRank(static_cast<int>(rank));
 }
@@ -138,7 +165,7 @@ void PlanPlayer::addMessages() {
     }
 }
 
-int PlanPlayer::sumOf(std::pair<int, int64_t> key, std::vector<int> members, double bytes) {
+int PlanPlayer::sumOf(SumKey key, std::vector<int> members, double bytes) {
   auto [found, isNew] = sums.try_emplace(key, static_cast<int>(program.transfers.size()));
   if (isNew)
     program.transfers.push_back({-1, -1, std::move(members), bytes});
@@ -164,34 +191,73 @@ SimulatedOperation PlanPlayer::operationOf(const Step &step) {
   return operation;
 }
 
+/// A sum over replicas goes bucket by bucket, as the runtime's does.
+std::vector<int> PlanPlayer::sumsOf(const Step &step) {
+  const PlanStage &stage = plan.stages[step.task.stage];
+  int buckets = countBuckets(stage.parameterBytes);
+  std::vector<int> numbers;
+  for (int bucket = 0; bucket < buckets; ++bucket)
+    numbers.push_back(sumOf({stage.id, step.task.microbatch, bucket}, stage.ranks,
+                            static_cast<double>(stage.parameterBytes) / buckets));
+  return numbers;
+}
+
+/// Where a sum over replicas follows, the backward pass makes the gradients of one bucket after the
+/// other and joins each when it is made.
+void PlanPlayer::addRun(int rank, const Step &step, const Step *sum) {
+  SimulatedOperation whole = operationOf(step);
+  std::vector<int> buckets = sum ? sumsOf(*sum) : std::vector<int>{-1};
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    SimulatedOperation &part = program.ranks[rank].emplace_back();
+    part.seconds = whole.seconds / static_cast<double>(buckets.size());
+    if (i == 0)
+      part.posts = whole.posts, part.needs = whole.needs;
+    else
+      part.posts = {buckets[i - 1]};
+    if (i + 1 == buckets.size())
+      part.sends = whole.sends;
+  }
+}
+
+/// All but the last bucket may have been joined before.
+void PlanPlayer::addSum(int rank, const Step &step, bool overlaps) {
+  std::vector<int> needs = sumsOf(step), posts = needs;
+  if (overlaps)
+    posts = {needs.back()};
+  program.ranks[rank].push_back({0, posts, needs, {}});
+}
+
 void PlanPlayer::addRank(int rank) {
   std::vector<int> all(rows.size());
-  for (size_t i = 0; i < all.size(); ++i)
-    all[i] = static_cast<int>(i);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<const Step *> sumBehind = findSumsBehind(rows[rank]);
   int64_t round = 0;
-  for (const Step &step : rows[rank]) {
+  for (size_t i = 0; i < rows[rank].size(); ++i) {
+    const Step &step = rows[rank][i];
+    firstOperations[rank].push_back(program.ranks[rank].size());
     if (step.kind == StepKind::run) {
-      program.ranks[rank].push_back(operationOf(step));
-      continue;
+      addRun(rank, step, sumBehind[i]);
+    } else if (step.kind == StepKind::reduceGradients) {
+      addSum(rank, step, std::ranges::find(sumBehind, &step) != sumBehind.end());
+    } else {
+      int sum = sumOf({-1, round++, 0}, all, 0);
+      program.ranks[rank].push_back({kSumSeconds, {sum}, {sum}, {}});
     }
-    bool ofReplicas = step.kind == StepKind::reduceGradients;
-    const PlanStage &stage = plan.stages[step.task.stage];
-    int sum = ofReplicas ? sumOf({stage.id, step.task.microbatch}, stage.ranks,
-                                 static_cast<double>(stage.parameterBytes))
-                         : sumOf({-1, round++}, all, 0);
-    program.ranks[rank].push_back({ofReplicas ? 0 : kSumSeconds, {sum}, {sum}, {}});
   }
+  firstOperations[rank].push_back(program.ranks[rank].size());
 }
 
 void PlanPlayer::recordRank(int rank, const Simulation &played, PlanSimulation &result) const {
   for (size_t i = 0; i < rows[rank].size(); ++i) {
     const Step &step = rows[rank][i];
-    const SimulatedTime &time = played.operations[rank][i];
+    const std::vector<SimulatedTime> &times = played.operations[rank];
+    const SimulatedTime &first = times[firstOperations[rank][i]];
+    double end = times[firstOperations[rank][i + 1] - 1].end;
     bool isRun = step.kind == StepKind::run;
     if (isRun)
-      result.busySeconds[rank] += time.end - time.start;
+      result.busySeconds[rank] += end - first.start;
     result.events.push_back(
-        {rank, step.kind, step.task, -1, isRun ? time.start : time.reached, time.end});
+        {rank, step.kind, step.task, -1, isRun ? first.start : first.reached, end});
   }
 }
 

@@ -1,0 +1,244 @@
+#include "runtime/ReplicaSums.h"
+
+#include "runtime/Error.h"
+#include "runtime/Waiting.h"
+
+#include <algorithm>
+
+namespace pdc::runtime {
+
+constexpr int64_t kBucketElements = int64_t(1) << 20;
+/// Above the tags of tensors that cross stages.
+constexpr int kFirstTag = 1 << 20;
+
+void Run::gradientsMade(int count) const {
+  if (sums)
+    sums->made(count);
+}
+
+/// Moves the floats from `from` on between the parts and a bucket.
+void ReplicaSums::Packed::copy(int64_t from, std::span<float> to, bool out) const {
+  for (std::span<float> part : parts) {
+    int64_t size = int64_t(part.size()), count = int64_t(to.size());
+    if (from < size && count > 0) {
+      count = std::min(count, size - from);
+      if (out)
+        std::copy_n(to.data(), count, part.data() + from);
+      else
+        std::copy_n(part.data() + from, count, to.data());
+      to = to.subspan(size_t(count));
+    }
+    from = std::max<int64_t>(from - size, 0);
+  }
+}
+
+ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &transport,
+                         Control &control, Seconds timeout)
+    : transport(transport), control(control), timeout(timeout) {
+  size_t replicas = 1;
+  for (const StageInfo &info : program.stages)
+    if (info.ranks.size() > 1) {
+      add(program, info, arena);
+      replicas = std::max(replicas, info.ranks.size());
+    }
+  if (stages.empty())
+    return;
+  if (arena.isRemote())
+    throw Error("rank ", program.rank,
+                ": stages with replicas run on the CPU only; compile with "
+                "--device cpu, or give each stage one rank");
+  int64_t most = std::ranges::max(stages, {}, &Stage::elements).elements;
+  bucket.resize(size_t(std::min(most, kBucketElements)));
+  // One share of the bucket from each other replica.
+  inbox.resize(bucket.size() + replicas);
+  messages.reserve(2 * replicas);
+  findOrder(program);
+  thread = std::thread([this] { work(); });
+}
+
+ReplicaSums::~ReplicaSums() { stop(); }
+
+void ReplicaSums::stop() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  if (thread.joinable())
+    thread.join();
+}
+
+void ReplicaSums::add(const Program &program, const StageInfo &info, const Arena &arena) {
+  Stage &stage = stages.emplace_back();
+  stage.info = &info;
+  stage.replica = int(std::ranges::find(info.ranks, program.rank) - info.ranks.begin());
+  stage.others = ", a replica of stage " + std::to_string(info.id);
+  stage.ends = {0};
+  auto append = [&](int index) {
+    const Memory &memory = program.memories[size_t(index)];
+    auto *values = reinterpret_cast<float *>(arena.at(memory.place));
+    stage.values.parts.push_back({values, size_t(memory.bytes / 4)});
+    stage.elements += memory.bytes / 4;
+  };
+  for (int gradient : info.gradients) {
+    append(gradient);
+    stage.ends.push_back(stage.elements);
+  }
+  for (int state : info.states)
+    append(state);
+}
+
+ReplicaSums::Stage &ReplicaSums::stageOf(int id) {
+  return *std::ranges::find(stages, id, [](const Stage &stage) { return stage.info->id; });
+}
+
+// The rank's own thread.
+
+/// Rows say the same order on all replicas, whatever microbatches they have.
+void ReplicaSums::findOrder(const Program &program) {
+  if (program.asynchronous)
+    return;
+  for (std::span<const Step> rows :
+       {program.training.warmUp, program.training.repeat, program.training.drain})
+    for (const Step &row : rows)
+      if (row.kind == StepKind::reduceGradients)
+        order.push_back(&stageOf(row.stage));
+}
+
+void ReplicaSums::begin(int id, int present) {
+  std::lock_guard lock(mutex);
+  Stage &stage = stageOf(id);
+  stage.begun = stage.open = true;
+  stage.present = present;
+  stage.made = stage.summed = 0;
+  newest = &stage;
+}
+
+void ReplicaSums::made(int count) {
+  {
+    std::lock_guard lock(mutex);
+    newest->made = std::max(newest->made, newest->ends[size_t(count)]);
+  }
+  changed.notify_all();
+}
+
+void ReplicaSums::finish(int id, int present) {
+  Stage &stage = stageOf(id);
+  if (!stage.begun)
+    begin(id, present);
+  std::unique_lock lock(mutex);
+  stage.made = stage.elements;
+  changed.notify_all();
+  changed.wait(lock, [&] { return failure || !stage.open; });
+  if (failure)
+    std::rethrow_exception(failure);
+  stage.begun = false;
+}
+
+// The thread of the sums.
+
+void ReplicaSums::work() {
+  std::unique_lock lock(mutex);
+  try {
+    workUntilStopped(lock);
+  } catch (...) {
+    if (!lock.owns_lock())
+      lock.lock();
+    failure = std::current_exception();
+    changed.notify_all();
+  }
+}
+
+/// The stage whose turn it is, once it has begun.
+ReplicaSums::Stage *ReplicaSums::next() {
+  if (!order.empty())
+    return order[turn]->open ? order[turn] : nullptr;
+  auto open = std::ranges::find(stages, true, &Stage::open);
+  return open == stages.end() ? nullptr : &*open;
+}
+
+void ReplicaSums::workUntilStopped(std::unique_lock<std::mutex> &lock) {
+  auto end = [&](const Stage &stage) {
+    return std::min(stage.summed + int64_t(bucket.size()), stage.elements);
+  };
+  while (true) {
+    Stage *ready = nullptr;
+    changed.wait(lock, [&] {
+      ready = next();
+      return stopping || (ready && ready->made >= end(*ready));
+    });
+    if (stopping)
+      return;
+    Stage &stage = *ready;
+    int64_t from = stage.summed, to = end(stage);
+    lock.unlock();
+    sumNext(stage, from, to);
+    lock.lock();
+    stage.summed = to;
+    if (to < stage.elements)
+      continue;
+    stage.open = false;
+    turn = (turn + 1) % std::max<size_t>(order.size(), 1);
+    changed.notify_all();
+  }
+}
+
+void ReplicaSums::sumNext(const Stage &stage, int64_t from, int64_t to) {
+  std::span<float> part(bucket.data(), size_t(to - from));
+  stage.values.copy(from, part, false);
+  sumBucket(stage, part);
+  // Behind the gradients lie the running statistics, of which replicas take the mean.
+  int64_t sums = std::clamp<int64_t>(stage.ends.back() - from, 0, to - from);
+  for (float &value : part.subspan(size_t(sums)))
+    value /= float(stage.present);
+  stage.values.copy(from, part, true);
+}
+
+/// Each replica adds one share of the bucket, then all get all shares: each float crosses twice, as
+/// around a ring, and the order of the sum is always that of the replicas.
+void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
+  int replicas = int(stage.info->ranks.size()), self = stage.replica, present = stage.present;
+  auto share = [&](int replica) {
+    size_t from = bucket.size() * size_t(replica) / size_t(replicas);
+    size_t to = bucket.size() * size_t(replica + 1) / size_t(replicas);
+    return bucket.subspan(from, to - from);
+  };
+  std::span<float> own = share(self);
+  auto received = [&](int replica) { return inbox.data() + size_t(replica) * own.size(); };
+  auto message = [&](bool send, int other, int tag, float *data, size_t count) {
+    if (count > 0)
+      messages.push_back({send, stage.info->ranks[size_t(other)],
+                          kFirstTag + 2 * stage.info->id + tag, reinterpret_cast<std::byte *>(data),
+                          int64_t(count * 4)});
+  };
+  // 1. Everyone's part of a share goes to who adds it.
+  messages.clear();
+  for (int other = 0; other < replicas; ++other) {
+    if (other != self && self < present)
+      message(true, other, 0, share(other).data(), share(other).size());
+    if (other != self && other < present)
+      message(false, other, 0, received(other), own.size());
+  }
+  meet(stage);
+  // 2. Added in the order of the replicas.
+  if (self < present)
+    std::copy(own.begin(), own.end(), received(self));
+  std::copy_n(received(0), own.size(), own.begin());
+  for (int replica = 1; replica < present; ++replica)
+    for (size_t i = 0; i < own.size(); ++i)
+      own[i] += received(replica)[i];
+  // 3. The shares go to everyone.
+  messages.clear();
+  for (int other = 0; other < replicas; ++other)
+    if (other != self) {
+      message(true, other, 1, own.data(), own.size());
+      message(false, other, 1, share(other).data(), share(other).size());
+    }
+  meet(stage);
+}
+
+void ReplicaSums::meet(const Stage &stage) {
+  runtime::meet(transport, control, messages, timeout, stage.others, &stopping);
+}
+
+} // namespace pdc::runtime
