@@ -29,14 +29,14 @@ std::string shapeText(const Shape &shape) {
   return std::to_string(shape.stages) + " " + std::to_string(shape.microbatches) + " " +
          std::to_string(shape.asynchronous) + " " + std::to_string(shape.slowTask) + " " +
          std::to_string(shape.hangingStage) + " " + std::to_string(shape.dyingStage) + " " +
-         std::to_string(shape.stoppingStage);
+         std::to_string(shape.stoppingStage) + " " + std::to_string(shape.stashes);
 }
 
 Shape shapeFrom(const std::string &text) {
   Shape shape;
   std::istringstream fields(text);
   fields >> shape.stages >> shape.microbatches >> shape.asynchronous >> shape.slowTask >>
-      shape.hangingStage >> shape.dyingStage >> shape.stoppingStage;
+      shape.hangingStage >> shape.dyingStage >> shape.stoppingStage >> shape.stashes;
   return shape;
 }
 
@@ -108,7 +108,8 @@ void StageTasks::forward(const Run &run) {
 }
 
 void StageTasks::backward(const Run &run) {
-  const float *x = run.slot(kX), *dy = run.slot(kDy), *weight = run.ofMicrobatch(weightAt());
+  const float *x = run.slot(kX), *dy = run.slot(kDy);
+  const float *weight = current.stashes ? run.ofMicrobatch(weightAt()) : run.latest(weightAt());
   float *dx = run.slot(kDx), *gradient = run.fixed(kGradient);
   for (int64_t i = 0; i < kWidth; ++i) {
     float sum = 0;

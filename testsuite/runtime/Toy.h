@@ -23,6 +23,7 @@ struct Shape {
   int hangingStage = -1;  ///< its third forward task never ends in time
   int dyingStage = -1;    ///< its third forward task kills the process
   int stoppingStage = -1; ///< its ninth forward task asks the process to end (SIGTERM)
+  bool stashes = true;    ///< false: backward tasks read the newest weights
 };
 
 /// The command-line word of ToyMain, and back.
