@@ -71,12 +71,6 @@ private:
     std::vector<std::vector<int>> ranks = ranksOfStages(plan.get(), static_cast<int>(stages));
     for (int stage = 0; stage < stages; ++stage)
       stagesOfRanks[ranks[stage]].push_back(stage);
-    for (auto &[group, placed] : stagesOfRanks)
-      if (placed.size() > 1 && group.size() > 1)
-        throw Error("stages " + std::to_string(placed[0]) + " and " + std::to_string(placed[1]) +
-                    " of the plan share " + std::to_string(group.size()) +
-                    " ranks; replicas of several stages per rank are not supported, plan with one "
-                    "stage per rank or without replicas");
     return stagesOfRanks;
   }
 

@@ -40,6 +40,10 @@ static int countChunks(const PlanRequest &request) {
   return wanted;
 }
 
+static int inputReplicas(const PlanRequest &request) {
+  return request.replicas.empty() ? 1 : request.replicas[0];
+}
+
 static void checkReplicas(const PlanRequest &request) {
   for (int count : request.replicas)
     if (count < 1)
@@ -48,10 +52,13 @@ static void checkReplicas(const PlanRequest &request) {
   if (ranks > request.workers)
     throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
                 std::to_string(request.workers) + " workers");
-  if (kindOf(request).placement != StagePlacement::straight && !request.replicas.empty())
-    throw Error("stages: replicas of several stages per rank are not supported; leave the replicas "
-                "out, or use 1f1b instead of " +
-                request.schedule);
+  if (kindOf(request).placement != StagePlacement::straight &&
+      std::ranges::count(request.replicas, inputReplicas(request)) !=
+          static_cast<int64_t>(request.replicas.size()))
+    throw Error(
+        "stages: where each rank has several stages all ranks have as many replicas; expected "
+        "equal numbers, as in 2-2, or use 1f1b instead of " +
+        request.schedule);
 }
 
 int plannedStages(const PlanRequest &request) {
@@ -64,9 +71,9 @@ int plannedStages(const PlanRequest &request) {
     return rows->stages();
   }
   checkReplicas(request);
-  if (!request.replicas.empty())
-    return static_cast<int>(request.replicas.size());
   int chunks = countChunks(request), most = request.workers * chunks;
+  if (!request.replicas.empty())
+    return static_cast<int>(request.replicas.size()) * chunks;
   int stages = request.stages ? request.stages : most;
   if (chunks > 1 && stages != most)
     throw Error("schedule " + request.schedule + " places " + std::to_string(chunks) +
@@ -83,7 +90,7 @@ static Pipeline pipelineOf(const PlanRequest &request, int stages) {
   const ScheduleKind &kind = kindOf(request);
   if (kind.placement != StagePlacement::straight)
     return placedPipeline(kind.placement, stages / countChunks(request), countChunks(request),
-                          request.microbatches);
+                          request.microbatches * inputReplicas(request), inputReplicas(request));
   std::vector<int> replicas(stages, 1);
   if (static_cast<int>(request.replicas.size()) == stages)
     replicas = request.replicas;

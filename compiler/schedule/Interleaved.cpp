@@ -32,23 +32,27 @@ static void checkMicrobatches(const Pipeline &pipeline) {
 //
 // Of p ranks whose v chunks take F and B together: idle per step (p-1)(F+B)/v, and rank 0 holds pv
 // + p - 1 chunks' activations at most, those of p(1 + (p-1)/(pv)) microbatches.
+//
+// Where each rank has replicas, all of them run these rows on microbatches of their own.
 Schedule interleaved(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::loop, "interleaved");
-  checkMicrobatches(pipeline);
-  Schedule schedule = emptySchedule("interleaved", pipeline);
-  int64_t ranks = pipeline.ranks(), chunks = pipeline.stages / ranks;
-  int64_t turns = pipeline.microbatches * chunks;
+  Pipeline one = columnOf(pipeline);
+  checkMicrobatches(one);
+  Schedule column = emptySchedule("interleaved", one);
+  int64_t ranks = one.ranks(), chunks = one.stages / ranks;
+  int64_t turns = one.microbatches * chunks;
   for (int rank = 0; rank < ranks; ++rank) {
-    auto &rows = schedule.ranks[rank].warmUp;
+    auto &rows = column.ranks[rank].warmUp;
     int64_t ahead = std::min(turns, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks);
     for (int64_t forward = 0; forward < ahead; ++forward)
-      rows.push_back(turn(pipeline, rank, Phase::forward, forward));
+      rows.push_back(turn(one, rank, Phase::forward, forward));
     for (int64_t backward = 0; backward < turns; ++backward) {
       if (backward + ahead < turns)
-        rows.push_back(turn(pipeline, rank, Phase::forward, backward + ahead));
-      rows.push_back(turn(pipeline, rank, Phase::backward, backward));
+        rows.push_back(turn(one, rank, Phase::forward, backward + ahead));
+      rows.push_back(turn(one, rank, Phase::backward, backward));
     }
   }
+  Schedule schedule = spreadOverReplicas(column, pipeline);
   closeMinibatch(schedule, pipeline);
   return schedule;
 }

@@ -36,21 +36,54 @@ Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches)
   return pipeline;
 }
 
-Pipeline placedPipeline(StagePlacement placement, int ranks, int chunks, int64_t microbatches) {
-  Pipeline pipeline{ranks * chunks, {}, microbatches};
+Pipeline placedPipeline(StagePlacement placement, int places, int chunks, int64_t microbatches,
+                        int replicas) {
+  Pipeline pipeline{places * chunks, {}, microbatches};
   for (int stage = 0; stage < pipeline.stages; ++stage) {
-    int round = stage / ranks, place = stage % ranks;
-    bool returns = placement == StagePlacement::fold && round % 2;
-    pipeline.ranksOfStage.push_back({returns ? ranks - 1 - place : place});
+    int round = stage / places, place = stage % places;
+    if (placement == StagePlacement::fold && round % 2)
+      place = places - 1 - place;
+    std::vector<int> &ranks = pipeline.ranksOfStage.emplace_back();
+    for (int replica = 0; replica < replicas; ++replica)
+      ranks.push_back(place * replicas + replica);
   }
   return pipeline;
 }
 
+Pipeline columnOf(const Pipeline &pipeline) {
+  auto replicas = static_cast<int>(pipeline.ranksOfStage[0].size());
+  int64_t found = pipeline.microbatches, below = found / replicas * replicas;
+  if (found != below)
+    throw Error("the " + std::to_string(replicas) + " replicas of each stage cannot share " +
+                std::to_string(found) + " microbatches equally; use " +
+                (below ? std::to_string(below) + " or " : "") + std::to_string(below + replicas));
+  Pipeline column{pipeline.stages, {}, found / replicas};
+  for (const std::vector<int> &ranks : pipeline.ranksOfStage)
+    column.ranksOfStage.push_back({ranks[0] / replicas});
+  return column;
+}
+
+Schedule spreadOverReplicas(const Schedule &column, const Pipeline &pipeline) {
+  Schedule schedule = emptySchedule(column.name, pipeline);
+  auto replicas = static_cast<int64_t>(pipeline.ranksOfStage[0].size());
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    auto place = static_cast<int64_t>(rank) / replicas, own = static_cast<int64_t>(rank) % replicas;
+    for (Step step : column.ranks[place].warmUp) {
+      step.task.microbatch = step.task.microbatch * replicas + own;
+      schedule.ranks[rank].warmUp.push_back(step);
+    }
+  }
+  return schedule;
+}
+
 void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule) {
-  int ranks = pipeline.ranks(), chunks = ranks ? pipeline.stages / ranks : 0;
-  bool fits = ranks && chunks * ranks == pipeline.stages &&
-              (placement != StagePlacement::fold || chunks == 2) &&
-              placedPipeline(placement, ranks, chunks, 1).ranksOfStage == pipeline.ranksOfStage;
+  int ranks = pipeline.ranks();
+  int replicas = ranks ? static_cast<int>(pipeline.ranksOfStage[0].size()) : 1;
+  int places = replicas ? ranks / replicas : 0, chunks = places ? pipeline.stages / places : 0;
+  bool fits =
+      places && chunks * places == pipeline.stages &&
+      (placement != StagePlacement::fold || chunks == 2) &&
+      placedPipeline(placement, places, chunks, 1, replicas).ranksOfStage == pipeline.ranksOfStage;
   if (fits)
     return;
   std::string expected = placement == StagePlacement::fold

@@ -125,13 +125,31 @@ void appendUpdate(std::vector<Step> &rows, const Schedule &schedule, int stage, 
   rows.push_back(runStep(stage, Phase::update, last));
 }
 
+/// The stages of rows by their last backward passes, with which sums over replicas can begin; those
+/// without one first, the last stage before the others.
+static std::vector<int> stagesAsTheyEnd(const std::vector<Step> &rows,
+                                        const std::vector<int> &all) {
+  std::vector<int> stages;
+  for (size_t i = rows.size(); i-- > 0;) {
+    Phase phase = rows[i].task.phase;
+    bool isEnd = phase == Phase::backward || phase == Phase::backwardWeight;
+    if (isEnd && std::ranges::find(stages, rows[i].task.stage) == stages.end())
+      stages.push_back(rows[i].task.stage);
+  }
+  for (int stage : all)
+    if (std::ranges::find(stages, stage) == stages.end())
+      stages.push_back(stage);
+  std::ranges::reverse(stages);
+  return stages;
+}
+
 /// What a rank sums for all ranks holds its replicas' gradients already.
 void closeMinibatch(Schedule &schedule, const Pipeline &pipeline) {
   int64_t last = pipeline.microbatches - 1;
   for (int rank = 0; rank < pipeline.ranks(); ++rank) {
     auto &rows = schedule.ranks[rank].warmUp;
     std::vector<int> stages = pipeline.stagesOfRank(rank);
-    for (int stage : stages)
+    for (int stage : stagesAsTheyEnd(rows, stages))
       appendSum(rows, schedule, stage, last);
     rows.push_back({.kind = StepKind::allReduce});
     for (int stage : stages)

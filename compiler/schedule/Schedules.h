@@ -55,8 +55,16 @@ enum class StagePlacement : uint8_t {
   fold,     ///< down the ranks and up again: stages r and 2p-1-r on rank r
 };
 
-/// Stages on so many ranks, `chunks` on each.
-Pipeline placedPipeline(StagePlacement placement, int ranks, int chunks, int64_t microbatches);
+/// Stages on so many places, `chunks` on each; a place is a rank, or as many `replicas` of one.
+Pipeline placedPipeline(StagePlacement placement, int places, int chunks, int64_t microbatches,
+                        int replicas = 1);
+
+/// One replica of each rank of a placed pipeline, with its part of the microbatches. Throws
+/// pdc::Error when replicas cannot share them equally.
+Pipeline columnOf(const Pipeline &pipeline);
+
+/// The rows of a column on every replica: its microbatch k is number k r + j of replica j of r.
+Schedule spreadOverReplicas(const Schedule &column, const Pipeline &pipeline);
 
 /// Throws pdc::Error unless the stages stand as the schedule places them.
 void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule);

@@ -97,11 +97,15 @@ std::vector<Step> FoldedRows::make() {
 //
 // Each rank holds 2p chunks' activations at most, as many as 1F1B's first. Idle per step, which
 // ends in a barrier: (p-1)F of one chunk where F = I = W and m >= 2p-1.
+//
+// Where each rank has replicas, all of them run these rows on microbatches of their own.
 Schedule zeroBubbleV(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::fold, "zb-v");
-  Schedule schedule = emptySchedule("zb-v", pipeline);
-  for (int rank = 0; rank < pipeline.ranks(); ++rank)
-    schedule.ranks[rank].warmUp = FoldedRows(pipeline, rank).make();
+  Pipeline one = columnOf(pipeline);
+  Schedule column = emptySchedule("zb-v", one);
+  for (int rank = 0; rank < one.ranks(); ++rank)
+    column.ranks[rank].warmUp = FoldedRows(one, rank).make();
+  Schedule schedule = spreadOverReplicas(column, pipeline);
   closeMinibatch(schedule, pipeline);
   return schedule;
 }

@@ -112,7 +112,7 @@ def one_stage():
 
 @pytest.mark.parametrize("stages,schedule,transports", [
     ("2", "1f1b", ["local", "mpi"]), ("2-2", "1f1b", ["local"]), ("2-2", "zb-h1", ["local", "mpi"]),
-    ("2-2-2", "gpipe", ["local"])])
+    ("2-2", "interleaved", ["local"]), ("2-2", "zb-v", ["local"]), ("2-2-2", "gpipe", ["local"])])
 def test_replicas_of_all_stages_are_replicas_of_one(stages, schedule, transports, models, one_stage, tmp_path):
     """BatchNormalization and Dropout included; the last minibatch of an epoch has 3 of 4 microbatches."""
     images, labels = pipeline.draw_images(tmp_path, SIZE * 11, SHAPES["fashion"], 10)

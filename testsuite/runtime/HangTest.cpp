@@ -20,7 +20,7 @@ public:
 
   Pipeline pipeline(const ScheduleKind &kind) {
     if (kind.placement != StagePlacement::straight)
-      return anyPipeline(kind, 1 + draw(4), 1 + draw(6), 2 + draw(2));
+      return anyPipeline(kind, 1 + draw(4), 1 + draw(6), 2 + draw(2), 1 + draw(3));
     bool replicated = draw(2);
     std::vector<int> replicas(replicated ? 1 + draw(3) : 1 + draw(6), 1);
     for (int &count : replicas)

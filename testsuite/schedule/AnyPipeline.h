@@ -5,15 +5,15 @@
 namespace pdc {
 
 /// A pipeline on so many ranks as a schedule wants it: with its placement, `chunks` stages per rank
-/// where it takes several, and at least so many microbatches.
+/// where it takes several and then so many replicas, and at least so many microbatches on each.
 inline Pipeline anyPipeline(const ScheduleKind &kind, int ranks, int64_t microbatches,
-                            int chunks = 2) {
+                            int chunks = 2, int replicas = 1) {
   if (kind.placement == StagePlacement::straight)
     return straightPipeline(ranks, microbatches);
   if (kind.placement == StagePlacement::loop)
     microbatches = (microbatches + ranks - 1) / ranks * ranks;
   return placedPipeline(kind.placement, ranks, kind.placement == StagePlacement::fold ? 2 : chunks,
-                        microbatches);
+                        microbatches * replicas, replicas);
 }
 
 } // namespace pdc

@@ -68,6 +68,28 @@ TEST(Replicas, Drawn) {
             "rank 2  .   1F0 1B0 1F1 1B1 1F2 1B2 1F3 1B3 .\n");
 }
 
+/// Several stages per rank: every replica of a rank runs its rows on microbatches of its own.
+TEST(Replicas, OfSeveralStagesPerRank) {
+  for (const ScheduleKind &kind : schedules())
+    for (int places = 1; kind.placement != StagePlacement::straight && places <= 4; ++places)
+      for (int replicas = 2; replicas <= 4; ++replicas)
+        for (int64_t turns = 1; turns <= 3; ++turns) {
+          SCOPED_TRACE(testing::Message()
+                       << kind.name << ' ' << places << " x " << replicas << ", turns " << turns);
+          int64_t microbatches = turns * places;
+          Schedule one = kind.make(placedPipeline(kind.placement, places, 2, microbatches));
+          Schedule all = kind.make(
+              placedPipeline(kind.placement, places, 2, microbatches * replicas, replicas));
+          std::vector<Edge> edges = chainEdges(2 * places);
+          ASSERT_NO_THROW(all = completeSchedule(all, edges));
+          one = completeSchedule(one, edges);
+          EXPECT_EQ(all.slots, one.slots);
+          double seconds = play(one, edges, unitCosts(one)).seconds;
+          EXPECT_DOUBLE_EQ(play(all, edges, unitCosts(all)).seconds, seconds);
+          EXPECT_TRUE(runsCorrectly(all, edges));
+        }
+}
+
 TEST(Replicas, PipeDreamNeverStalls) {
   Vectors vectors;
   for (int round = 0; round < 1500; ++round) {
