@@ -69,7 +69,7 @@ TEST(Normalise, NewerForms) {
   Imported holes("AveragePool", {{"dilations", Integers{2, 1}}});
   EXPECT_THROW(normaliseNode(holes.node, 19), Error);
   Imported future("Relu", {});
-  EXPECT_THROW(normaliseNode(future.node, 22), Error);
+  EXPECT_THROW(normaliseNode(future.node, 24), Error);
 }
 
 TEST(Normalise, Clip) {
@@ -156,7 +156,7 @@ TEST(Normalise, RefusesByNameOperatorAndOpset) {
   EXPECT_TRUE(unknown.starts_with(
       "node 'n' (Unique, opset 13): this operator is not supported; supported are Abs, Acos, "));
   EXPECT_EQ(unknown.find("ConvInputGrad"), std::string::npos);
-  EXPECT_EQ(refusal("Conv", 22), "node 'n' (Conv, opset 22): supported from opset 7 to 21; export "
+  EXPECT_EQ(refusal("Conv", 24), "node 'n' (Conv, opset 24): supported from opset 7 to 23; export "
                                  "the model again with one of these");
   EXPECT_NE(refusal("ConvInputGrad", 13), "");
   EXPECT_NE(refusal("Erf", 8), "");
