@@ -152,7 +152,7 @@ TEST_F(OrtArtifacts, operatorsOfForwardGraphs) {
   std::string operators;
   for (const ModelNode &node : model().nodes)
     operators += node.op + " ";
-  EXPECT_EQ(operators, "MatMul Add Gelu SoftmaxCrossEntropyLoss ");
+  EXPECT_EQ(operators, "MatMul Add FastGelu SoftmaxCrossEntropyLoss ");
   text.replace(text.find("FusedMatMul("), 12, "Mystery(");
   write("training_model.onnx", named(text).SerializeAsString());
   EXPECT_NE(refused().find("operators of domain 'com.microsoft' are not supported"),
