@@ -250,10 +250,7 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   });
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, phase, microbatch);
-  // Asynchronous rows that hold several stages say the order of their sums where they wait for
-  // them.
-  bool isOrdered = !program.asynchronous || stages.size() == 1;
-  if (isOrdered && phase != Phase::backwardInput && endsSums(stage, microbatch)) {
+  if (phase != Phase::backwardInput && endsSums(stage, microbatch)) {
     replicaSums.begin(stage.info->id, participants(stage, lastOfUpdate(stage, microbatch)));
     run.sums = &replicaSums;
   }
@@ -293,18 +290,6 @@ void Executor::handOver(const Stage &stage, Phase phase, int64_t microbatch, int
       int taken = takeSlot(stageOf(move.toStage), microbatch, phase == Phase::evaluate);
       arena.move(arena.at(move.to, taken), arena.at(move.from, slot), move.bytes);
     }
-}
-
-/// The sum began during the last backward pass; the update waits for its end.
-void Executor::reduceGradients(Stage &stage, int64_t last) {
-  if (!hasBegun(stage, last))
-    return;
-  control.setActivity({"sums gradients with the other replicas", "", -1, stage.info->id,
-                       Phase::update, step, last});
-  Seconds begin = now();
-  replicaSums.finish(stage.info->id, participants(stage, last));
-  events.add({Timeline::Kind::reduceGradients, Phase::update, stage.info->id, step, last, -1, 0,
-              begin, now()});
 }
 
 void Executor::runUpdate(Stage &stage, int64_t microbatch) {
@@ -399,13 +384,6 @@ Run Executor::runOf(const Stage &stage, int slot, bool evaluation) const {
   if (!evaluation && stage.slots[slot].version >= 0)
     run.stashedBase = version(stage, stage.slots[slot].version);
   return run;
-}
-
-std::byte *Executor::newest(const Memory &memory) const {
-  for (const Stage &stage : stages)
-    if (memory.versioned && memory.place.region == stage.info->versionRegion)
-      return arena.at(memory.place, stage.version);
-  return arena.at(memory.place);
 }
 
 float *Executor::scalar(const char *name) const {

@@ -130,7 +130,7 @@ private:
   int64_t stepOf(const Stage &stage, int64_t last) const;
   /// The last microbatch of all replicas in the update that takes this one.
   int64_t lastOfUpdate(const Stage &stage, int64_t microbatch) const;
-  /// Whether this replica has no later microbatch in the same update.
+  /// Whether this replica has no later microbatch in the same update, and its sum may begin.
   bool endsSums(const Stage &stage, int64_t microbatch) const;
   /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
   bool hasBegun(const Stage &stage, int64_t last) const;

@@ -16,6 +16,18 @@ namespace pdc::runtime {
 /// Above the tags of the sums over replicas.
 constexpr int kFirstExchangeTag = 1 << 21;
 
+/// The sum began during the last backward pass; the update waits for its end.
+void Executor::reduceGradients(Stage &stage, int64_t last) {
+  if (!hasBegun(stage, last))
+    return;
+  control.setActivity({"sums gradients with the other replicas", "", -1, stage.info->id,
+                       Phase::update, step, last});
+  Seconds begin = now();
+  replicaSums.finish(stage.info->id, participants(stage, last));
+  events.add({Timeline::Kind::reduceGradients, Phase::update, stage.info->id, step, last, -1, 0,
+              begin, now()});
+}
+
 void Executor::reduceTraining() {
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});

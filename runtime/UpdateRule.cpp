@@ -43,7 +43,9 @@ int64_t Executor::lastOfUpdate(const Stage &stage, int64_t microbatch) const {
 bool Executor::endsSums(const Stage &stage, int64_t microbatch) const {
   auto replicas = int64_t(stage.info->ranks.size());
   int64_t next = microbatch + replicas;
-  return replicas > 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
+  // Asynchronous rows of several stages say the order of their sums where they wait for them.
+  bool isOrdered = !program.asynchronous || stages.size() == 1;
+  return isOrdered && replicas > 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
 }
 
 bool Executor::hasBegun(const Stage &stage, int64_t last) const { return summed(stage, last) > 0; }
@@ -65,6 +67,13 @@ void Executor::reportLoss(const Stage &stage, int64_t last) {
   int64_t own = last - int64_t(stage.info->ranks.size()) + 1 + stage.replica;
   control.report({shared ? stepOf(stage, last) : step + own, shared ? stage.replica : 0,
                   shared ? present : 1, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
+}
+
+std::byte *Executor::newest(const Memory &memory) const {
+  for (const Stage &stage : stages)
+    if (memory.versioned && memory.place.region == stage.info->versionRegion)
+      return arena.at(memory.place, stage.version);
+  return arena.at(memory.place);
 }
 
 /// The ring copy of the version that the update rule gives to a microbatch. Every run begins

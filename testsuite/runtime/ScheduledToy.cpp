@@ -26,7 +26,6 @@ uint32_t mix(uint32_t a, uint32_t b) {
 
 uint32_t initialWeight(int stage) { return mix(11, uint32_t(stage)); }
 
-// What the tasks compute.
 uint32_t forwardOf(int stage, uint32_t weight) { return mix(uint32_t(stage), weight); }
 uint32_t backwardOf(uint32_t stash, uint32_t weight) { return mix(stash, weight); }
 uint32_t weightGradientOf(uint32_t half, uint32_t stash) { return mix(half, stash + 1); }
@@ -120,13 +119,8 @@ struct Numbers : Inputs {
 };
 
 Phase phaseOf(pdc::Phase phase) { return Phase(int(phase)); }
-StepKind kindOf(pdc::StepKind kind) { return StepKind(int(kind)); }
 
 } // namespace
-
-static bool runsOn(const pdc::Schedule &schedule, int stage, int rank) {
-  return std::ranges::count(schedule.ranksOfStage[stage], rank);
-}
 
 ScheduledToy::ScheduledToy(const pdc::Schedule &schedule, const std::vector<pdc::Edge> &edges)
     : schedule(schedule), edges(edges), programs(schedule.ranks.size()) {
@@ -198,11 +192,11 @@ static std::vector<Move> movesOf(const pdc::Schedule &schedule, const std::vecto
   auto slotsOf = [&](int stage) {
     return std::ranges::find(stages, stage, &StageInfo::id)->slotRegion;
   };
-  auto holds = [&](int stage) { return std::ranges::count(stages, stage, &StageInfo::id) > 0; };
   std::vector<bool> split = pdc::findSplitStages(schedule);
   std::vector<Move> moves;
   for (const pdc::Edge &edge : edges) {
-    if (!holds(edge.fromStage) || !schedule.shareRanks(edge.fromStage, edge.toStage))
+    bool isHere = std::ranges::count(stages, edge.fromStage, &StageInfo::id) > 0;
+    if (!isHere || !schedule.shareRanks(edge.fromStage, edge.toStage))
       continue;
     bool half = edge.producer == pdc::Phase::backward && split[edge.fromStage];
     moves.push_back({edge.tensor.c_str(),
@@ -220,8 +214,8 @@ std::vector<Step> ScheduledToy::stepsOf(const std::vector<pdc::Step> &rows, cons
   std::vector<Step> steps;
   for (const pdc::Step &row : rows) {
     bool sends = row.kind == pdc::StepKind::send;
-    steps.push_back({kindOf(row.kind), phaseOf(row.task.phase), row.task.stage, row.task.microbatch,
-                     row.edge < 0 ? -1 : t.transferOfEdge[row.edge][sends]});
+    steps.push_back({StepKind(int(row.kind)), phaseOf(row.task.phase), row.task.stage,
+                     row.task.microbatch, row.edge < 0 ? -1 : t.transferOfEdge[row.edge][sends]});
   }
   return steps;
 }
@@ -231,7 +225,7 @@ void ScheduledToy::fill(int rank) {
   t.transferOfEdge.assign(edges.size(), {-1, -1});
   std::vector<int> stages;
   for (int stage = 0; stage < schedule.stages(); ++stage)
-    if (runsOn(schedule, stage, rank))
+    if (std::ranges::count(schedule.ranksOfStage[stage], rank))
       stages.push_back(stage);
   t.regions = {{"fixed", 0, int64_t(stages.size()) * kFixedBytes, 1}};
   t.stages.reserve(stages.size());
@@ -264,7 +258,6 @@ void ScheduledToy::fill(int rank) {
   p.createTasks = createTasks;
 }
 
-/// Rank by rank on threads of this process.
 ScheduledToy::Ended ScheduledToy::run(const std::vector<int64_t> &rounds,
                                       uint64_t delaySeed) const {
   int ranks = int(programs.size());
@@ -328,8 +321,6 @@ void ScheduledToy::runRank(int rank, Transport &transport, Control &control,
     weights[info.id][size_t(replica)] = *reinterpret_cast<uint32_t *>(newest);
   }
 }
-
-// The rule alone.
 
 namespace {
 

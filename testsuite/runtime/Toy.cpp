@@ -136,9 +136,7 @@ void StageTasks::evaluate(const Run &run) {
   *run.fixed(kCorrect) = *run.fixed(kEvaluationWeight);
 }
 
-Tasks *createTasks(int stage, const Device &) {
-  return new StageTasks(stage);
-}
+Tasks *createTasks(int stage, const Device &) { return new StageTasks(stage); }
 
 } // namespace
 
