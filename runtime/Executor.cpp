@@ -14,7 +14,8 @@ constexpr size_t kOpenTransfers = 2048;
 Executor::Executor(const Program &program, const Arena &arena, Transport &transport,
                    Control &control, Inputs &inputs, const ExecutorOptions &options)
     : program(program), arena(arena), transport(transport), control(control), inputs(&inputs),
-      options(options), replicaSums(program, arena, transport, control, options.timeout),
+      options(options),
+      replicaSums(program, arena, transport, control, options.timeout, options.bucketElements),
       events(options.timelineRoom) {
   for (const StageInfo &info : program.stages) {
     Stage &stage = stages.emplace_back();

@@ -40,6 +40,8 @@ struct ExecutorOptions {
   bool rendezvous = false; ///< block until each group of messages is done
   uint64_t delaySeed = 0;  ///< rendezvous: draw a delay before each group
   size_t timelineRoom = 0; ///< events kept
+  /// Floats that replicas sum at once.
+  int64_t bucketElements = int64_t(1) << 20;
 };
 
 /// Obeys the rows of one program. Nothing here allocates once a first step has run.

@@ -63,10 +63,15 @@ static void sendEagerly() {
 
 MpiTransport::MpiTransport() {
   sendEagerly();
-  int started = 0, provided = 0;
+  int started = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&started);
-  if (!started)
+  if (started)
+    MPI_Query_thread(&provided);
+  else
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw Error("this MPI lets only one thread call it, and sums over replicas run on a second one; "
+                "use an MPI with MPI_THREAD_SERIALIZED, or --transport local");
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);

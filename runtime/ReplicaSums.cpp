@@ -7,7 +7,6 @@
 
 namespace pdc::runtime {
 
-constexpr int64_t kBucketElements = int64_t(1) << 20;
 /// Above the tags of tensors that cross stages.
 constexpr int kFirstTag = 1 << 20;
 
@@ -33,7 +32,7 @@ void ReplicaSums::Packed::copy(int64_t from, std::span<float> to, bool out) cons
 }
 
 ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &transport,
-                         Control &control, Seconds timeout)
+                         Control &control, Seconds timeout, int64_t bucketElements)
     : transport(transport), control(control), timeout(timeout) {
   size_t replicas = 1;
   for (const StageInfo &info : program.stages)
@@ -48,7 +47,7 @@ ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &
                 ": stages with replicas run on the CPU only; compile with "
                 "--device cpu, or give each stage one rank");
   int64_t most = std::ranges::max(stages, {}, &Stage::elements).elements;
-  bucket.resize(size_t(std::min(most, kBucketElements)));
+  bucket.resize(size_t(std::min(most, bucketElements)));
   // One share of the bucket from each other replica.
   inbox.resize(bucket.size() + replicas);
   messages.reserve(2 * replicas);

@@ -24,7 +24,7 @@ namespace pdc::runtime {
 class ReplicaSums {
 public:
   ReplicaSums(const Program &program, const Arena &arena, Transport &transport, Control &control,
-              Seconds timeout);
+              Seconds timeout, int64_t bucketElements);
   ~ReplicaSums();
   /// Ends the thread, whatever it waits for: before the transport goes away.
   void stop();

@@ -56,7 +56,8 @@ void meet(Transport &transport, Control &control, std::span<Message> messages, S
   transport.endGroup();
   Seconds begin = now();
   for (const Message &message : messages)
-    while (!transport.wait(message.request, std::chrono::milliseconds(10))) {
+    // In long slices: each begins with polling that takes the core from a computing rank.
+    while (!transport.wait(message.request, std::chrono::milliseconds(100))) {
       control.check();
       if (stopping && *stopping)
         throw Error("rank ", control.rank(), " ends while it waits for rank ", message.peer, who);

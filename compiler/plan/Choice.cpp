@@ -43,6 +43,7 @@ private:
   void plan(const PlanRequest &way, const std::string &name);
   void searchBest();
   void take(Planned planned, const PlanRequest &way, const std::string &name);
+  void forget(const Error &error);
   bool isSmall() const;
   std::vector<int> mostInFlight() const;
 
@@ -52,6 +53,13 @@ private:
   std::optional<Planned> best;
   PlanRequest bestWay;
   std::vector<PlanCandidate> tried;
+  /// Planned without rows, which may turn out to hold more: the others wait for that case.
+  struct Unwritten {
+    Planned planned;
+    PlanRequest way;
+    std::string name;
+  };
+  std::vector<Unwritten> unwritten;
 };
 
 bool Chooser::isSmall() const {
@@ -63,6 +71,8 @@ bool Chooser::isSmall() const {
 void Chooser::take(Planned planned, const PlanRequest &way, const std::string &name) {
   double seconds = planned.plan.secondsPerMinibatch;
   tried.push_back({name, seconds, ""});
+  if (!small)
+    unwritten.push_back({planned, way, name});
   if (best && seconds >= best->plan.secondsPerMinibatch / (1 + kLeastGainOfWay))
     return;
   best = std::move(planned);
@@ -176,13 +186,37 @@ void Chooser::planSplit() {
   }
 }
 
+/// The best way's rows do not fit: the next best takes its place, or what refuses it is the answer.
+void Chooser::forget(const Error &error) {
+  auto fits = [&](const Unwritten &one) {
+    return one.way.schedule != bestWay.schedule || one.way.replicas != bestWay.replicas;
+  };
+  auto refused = std::stable_partition(unwritten.begin(), unwritten.end(), fits);
+  if (refused != unwritten.end())
+    tried.push_back({refused->name + ", with its rows", 0, error.what()});
+  unwritten.erase(refused, unwritten.end());
+  if (unwritten.empty())
+    throw error;
+  auto next = std::ranges::min_element(unwritten, {}, [](const Unwritten &one) {
+    return one.planned.plan.secondsPerMinibatch;
+  });
+  best = next->planned;
+  bestWay = next->way;
+}
+
 /// The rows of what was chosen without them.
 void Chooser::writeRows() {
-  const Plan &plan = best->plan;
-  auto stages = static_cast<int>(plan.stages.size());
-  Schedule rows = Planner(graph, bestWay).computeRows(stages);
-  if (!rows.ranks.empty())
-    best = Planner(graph, bestWay).makeWith(best->stageOfUnit, rows);
+  for (bool written = false; !written;) {
+    auto stages = static_cast<int>(best->plan.stages.size());
+    try {
+      Schedule rows = Planner(graph, bestWay).computeRows(stages);
+      if (!rows.ranks.empty())
+        best = Planner(graph, bestWay).makeWith(best->stageOfUnit, rows);
+      written = true;
+    } catch (const Error &error) {
+      forget(error);
+    }
+  }
   best->plan.untried = "gpipe, uneven replicas, moving single units and single runs: for " +
                        std::to_string(graph.units.size()) + " units on " +
                        std::to_string(request.workers) + " workers that takes too long";

@@ -157,7 +157,8 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
          (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
 }
 
-static constexpr int64_t kBucketBytes = 4 << 20; // of the runtime
+/// What the runtime sums at once (ExecutorOptions::bucketElements): the compiler includes nothing of it.
+static constexpr int64_t kBucketBytes = 4 << 20;
 
 int64_t reductionBytes(const PlanStage &stage) {
   return stage.replicas > 1 ? 2 * std::min(stage.gradientBytes, kBucketBytes) + 64 : 0;

@@ -227,9 +227,9 @@ bool readUnwritten(Plan &plan) {
     unwritten = makeUnwritten(plan.scheduleName, pipeline);
   if (unwritten)
     plan.schedule = *unwritten;
-  else if (replicated)
+  else if (replicated && findSchedule(plan.scheduleName).placement == StagePlacement::straight)
     plan.schedule = steadySchedule(plan);
-  return unwritten || replicated;
+  return !plan.schedule.ranksOfStage.empty();
 }
 
 /// Rows are proven again: a file is a file.
@@ -238,9 +238,10 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   for (const std::string &line : top.strings("rows"))
     text += line + "\n";
   Schedule rows;
-  if (plan.microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
+  int64_t microbatches = plannedPipeline(plan).microbatches;
+  if (microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
     top.refuse("microbatches", "expected at most " + std::to_string(kMostTasks) +
-                                   " over all stages, found " + std::to_string(plan.microbatches) +
+                                   " over all stages, found " + std::to_string(microbatches) +
                                    " for each of " + std::to_string(plan.stages.size()));
   if (text.empty() && readUnwritten(plan))
     return;

@@ -194,11 +194,11 @@ SimulatedOperation PlanPlayer::operationOf(const Step &step) {
 /// A sum over replicas goes bucket by bucket, as the runtime's does.
 std::vector<int> PlanPlayer::sumsOf(const Step &step) {
   const PlanStage &stage = plan.stages[step.task.stage];
-  int buckets = countBuckets(stage.parameterBytes);
+  int buckets = countBuckets(stage.gradientBytes);
   std::vector<int> numbers;
   for (int bucket = 0; bucket < buckets; ++bucket)
     numbers.push_back(sumOf({stage.id, step.task.microbatch, bucket}, stage.ranks,
-                            static_cast<double>(stage.parameterBytes) / buckets));
+                            static_cast<double>(stage.gradientBytes) / buckets));
   return numbers;
 }
 

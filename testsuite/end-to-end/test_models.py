@@ -32,7 +32,7 @@ MODELS = {
     "efficientnet_b0": vision("efficientnet_b0", "--narrow", 4, "--size", 64),
     "unet": ("unet", [], ["--size", 32, "--width", 8], 8),
     "unet_transposed": ("unet", ["--up", "transposed"], ["--up", "transposed", "--size", 32, "--width", 8], 8),
-    "llama": ("llama", [], ["--layers", 3, "--width", 64, "--heads", 4, "--groups", 2, "--hidden", 96, "--vocabulary", 128,
+    "llama": ("llama", ["--layers", 2, "--sequence", 128], ["--layers", 3, "--width", 64, "--heads", 4, "--groups", 2, "--hidden", 96, "--vocabulary", 128,
                             "--sequence", 12], 8),
     "t5": ("t5", [], ["--layers", 2, "--width", 64, "--heads", 4, "--hidden", 96, "--vocabulary", 128, "--sequence", 20], 8),
     "translation": ("translation", [],

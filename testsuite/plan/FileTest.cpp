@@ -113,6 +113,23 @@ TEST(PlanFile, AForeignPlanNeedsNoRows) {
   EXPECT_EQ(parsePlan(plan.dump(), "p").schedule.ranks.size(), 2u);
 }
 
+TEST(PlanFile, ReplicatedRanksOfSeveralStagesNeedNoRows) {
+  PlanRequest request;
+  request.workers = 6;
+  request.schedule = "interleaved";
+  request.chunks = 2;
+  request.replicas = {3, 3};
+  request.microbatches = 2;
+  request.topology = Topology{{{6, {1e9, 0}}}, 0, "cpu"};
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), request);
+  json text = json::parse(printPlan(plan));
+  text.erase("rows");
+  Schedule rows = parsePlan(text.dump(), "p").schedule;
+  EXPECT_FALSE(rows.asynchronous);
+  EXPECT_EQ(rows.ranks.size(), 6u);
+  EXPECT_EQ(rows.microbatches, plan.schedule.microbatches);
+}
+
 std::string planRefusal(const std::function<void(json &)> &change) {
   json plan = json::parse(printPlan(examplePlan()));
   change(plan);

@@ -307,6 +307,8 @@ void ScheduledToy::runRank(int rank, Transport &transport, Control &control,
   options.timeout = 60;
   options.rendezvous = delaySeed;
   options.delaySeed = delaySeed;
+  // Each gradient is a bucket: the first is summed while the second is made.
+  options.bucketElements = 1;
   Executor executor(program, arena, transport, control, inputs, options);
   executor.start();
   LearningRate rate(1, "constant", 1);
