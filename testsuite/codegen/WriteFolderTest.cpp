@@ -33,8 +33,6 @@ protected:
   fs::path top;
 };
 
-} // namespace
-
 TEST_F(WriteFolder, MakesANewFolderAndLeavesNothingBeside) {
   write({{"plan.json", "{}"}, {"stage_0.cpp", "a"}});
   EXPECT_EQ(read("stage_0.cpp"), "a");
@@ -76,3 +74,5 @@ TEST_F(WriteFolder, AFailureLeavesNothing) {
   EXPECT_THROW(writeFolder(top / "out", [](const fs::path &) { throw Error("no"); }), Error);
   EXPECT_EQ(entries(), 0u);
 }
+
+} // namespace
