@@ -5,19 +5,23 @@
 
 namespace pdc {
 
-/// PyTorch 1.13's updates. `scale` turns the summed gradient into the mean (and clips it), so the
-/// gradient of a step is g * scale + weight_decay * w; step counts from 1. What ONNX's optimizers do
-/// otherwise is an attribute: `first_step` is the number that the first update counts as (1),
-/// `scaled_epsilon` puts Adam's epsilon outside of the bias correction, `post_decay` shrinks the
-/// updated weight.
-std::vector<ElementwiseRow> optimizerRows() {
+// Updates are PyTorch 1.13's. `scale` turns the summed gradient into the mean (and clips it), so the
+// gradient of a step is g * scale + weight_decay * w; step counts from 1. What ONNX's optimizers do
+// otherwise is an attribute: `first_step` is the number that the first update counts as (1),
+// `scaled_epsilon` puts Adam's epsilon outside of the bias correction, `post_decay` shrinks the
+// updated weight.
+
+static ElementwiseRow sgdUpdate() {
   ElementwiseRow sgd{"SgdUpdate",
                      0,
                      {{"w"}, {"g"}, {"scale"}, {"lr"}},
                      {PDC_EXPRESSION($0 - $3 * ($1 * $2 + $weight_decay * $0))}};
   sgd.outputs = {{"w1"}};
+  return sgd;
+}
 
-  // The first step takes the gradient itself as momentum, undamped.
+/// The first step takes the gradient itself as momentum, undamped.
+static ElementwiseRow momentumUpdate() {
   ElementwiseRow momentum{
       "MomentumUpdate",
       0,
@@ -34,8 +38,11 @@ std::vector<ElementwiseRow> optimizerRows() {
        PDC_EXPRESSION($5 + $first_step > 2 ? $momentum * $2 + (1 - $dampening) * ($1 * $3 + $weight_decay * $0)
                              : ($1 * $3 + $weight_decay * $0))}};
   momentum.outputs = {{"w1"}, {"v1"}};
+  return momentum;
+}
 
-  // The gradient's squares are summed over all steps.
+/// The gradient's squares are summed over all steps.
+static ElementwiseRow adagradUpdate() {
   ElementwiseRow adagrad{
       "AdagradUpdate",
       0,
@@ -49,9 +56,12 @@ std::vector<ElementwiseRow> optimizerRows() {
        PDC_EXPRESSION($2 +
                       ($1 * $3 + $weight_decay * $0) * ($1 * $3 + $weight_decay * $0))}};
   adagrad.outputs = {{"w1"}, {"h1"}};
+  return adagrad;
+}
 
-  // Decoupled weight decay (AdamW) shrinks the weight, before the update (1) or after it (2); the
-  // other kind is part of the gradient.
+/// Decoupled weight decay (AdamW) shrinks the weight, before the update (1) or after it (2); the
+/// other kind is part of the gradient.
+static ElementwiseRow adamUpdate() {
   ElementwiseRow adam{
       "AdamUpdate",
       0,
@@ -76,7 +86,11 @@ std::vector<ElementwiseRow> optimizerRows() {
                                         ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0) *
                                         ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0))}};
   adam.outputs = {{"w1"}, {"m1"}, {"v1"}};
-  return {sgd, momentum, adagrad, adam};
+  return adam;
+}
+
+std::vector<ElementwiseRow> optimizerRows() {
+  return {sgdUpdate(), momentumUpdate(), adagradUpdate(), adamUpdate()};
 }
 
 } // namespace pdc
