@@ -1,5 +1,6 @@
+#include "compiler/onnx/InitializeVariables.h"
+
 #include "compiler/onnx/TensorProto.h"
-#include "compiler/onnx/TrainingInfo.h"
 
 #include <bit>
 

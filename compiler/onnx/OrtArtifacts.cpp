@@ -1,5 +1,6 @@
 #include "compiler/onnx/OrtArtifacts.h"
 
+#include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/OrtCheckpoint.h"
 

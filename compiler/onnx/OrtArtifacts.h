@@ -1,7 +1,7 @@
 #pragma once
 
-#include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/Model.h"
+#include "compiler/onnx/Protobuf.h"
 
 namespace pdc {
 
@@ -14,13 +14,10 @@ struct OrtArtifacts {
 
 /// Nothing where the graph accumulates no gradients in ONNX Runtime's way. The checkpoint and the
 /// optimizer lie beside the model (`checkpoint`, `optimizer_model.onnx`) unless `files` says otherwise.
-/// Takes accumulators and their outputs out of the graph. Throws Error.
+/// Takes accumulators and their outputs out of the graph. Throws Error, also where `files` names some and
+/// the graph is none of these.
 std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
                                              const std::filesystem::path &folder,
                                              const ArtifactFiles &files);
-
-/// Operators that ONNX Runtime puts into forward graphs, as the ones of ONNX that compute the same. What
-/// is not known stays, to be refused by its name.
-void replaceOrtOperators(std::vector<FlatNode> &nodes, Names &values, const Model &model);
 
 } // namespace pdc

@@ -1,5 +1,6 @@
+#include "compiler/onnx/OrtOperators.h"
+
 #include "compiler/onnx/NodeAttributes.h"
-#include "compiler/onnx/OrtArtifacts.h"
 
 #include <algorithm>
 

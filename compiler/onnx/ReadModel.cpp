@@ -1,5 +1,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/InitializeVariables.h"
 #include "compiler/onnx/OrtArtifacts.h"
+#include "compiler/onnx/OrtOperators.h"
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"

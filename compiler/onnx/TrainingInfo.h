@@ -22,9 +22,4 @@ struct TrainingInfo {
 /// algorithm and for what breaks the rules of the specification.
 std::optional<TrainingInfo> takeTrainingInfo(onnx::ModelProto &model);
 
-/// Gives state variables the values that the initialization graph makes: constants, one repeated
-/// value, random numbers. Throws Error, naming the node, for what else it computes.
-void initializeVariables(const TrainingInfo &info, const std::filesystem::path &folder,
-                         Model &model);
-
 } // namespace pdc
