@@ -86,6 +86,16 @@ private:
     return result;
   }
 
+  /// A few bytes of the file say how many are drawn and written.
+  static uint64_t checkedLength(const TensorType &type, const std::string &where) {
+    constexpr uint64_t most = uint64_t(1) << 34;
+    uint64_t length = static_cast<uint64_t>(checkedElementCount(type, where)) * bytesPerElement(type.element);
+    if (length > most)
+      throw Error("training_info: " + where + ": draws " + type.toString() + ", which has " +
+                  std::to_string(length) + " bytes, expected at most " + std::to_string(most));
+    return length;
+  }
+
   /// Without a seed the variable's name is one, so that a file gives the same weights each time.
   Initializer draw(const onnx::NodeProto &node, const std::string &variable) const {
     Initializer result;
@@ -114,8 +124,7 @@ private:
     if (result.type.element != ElementType::f32 && result.type.element != ElementType::f64)
       throw Error("training_info: " + describeNode(node) + ": draws " + result.type.toString() +
                   ", expected f32 or f64");
-    result.length = checkedElementCount(result.type, describeNode(node)) *
-                    bytesPerElement(result.type.element);
+    result.length = checkedLength(result.type, describeNode(node));
     result.draw = numbers;
     return result;
   }

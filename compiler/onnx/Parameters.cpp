@@ -89,6 +89,23 @@ std::set<std::string> matching(const Model &model, const std::string &pattern) {
   return names;
 }
 
+/// What the file trains must be something that its loss can train. An updated integer has no gradient,
+/// and what the loss does not read may not even be imported.
+void checkTrained(const Model &model, const Loss &loss, const std::set<std::string> &parameters) {
+  std::set<std::string> read = {loss.prediction, loss.labels};
+  for (const ModelNode *node : nodesOfLoss(model, loss))
+    read.insert(node->inputs.begin(), node->inputs.end());
+  for (const std::string &name : parameters) {
+    auto found = model.initializers.find(name);
+    if (found != model.initializers.end() && !isFloatingPoint(found->second.type.element))
+      throw Error("the file trains '" + name + "', which is " + found->second.type.toString() +
+                  ", expected floating point; name what is trained with --train PATTERN");
+    if (found == model.initializers.end() || !read.contains(name))
+      throw Error("the file trains '" + name + "', which the loss does not read; name what is trained "
+                  "with --train PATTERN");
+  }
+}
+
 } // namespace
 
 std::set<std::string> runningStatistics(const Model &model) {
@@ -138,6 +155,8 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
   for (const std::string &pattern : patterns.freeze)
     for (const std::string &name : matching(model, pattern))
       parameters.erase(name);
+  if (patterns.train.empty() && model.training)
+    checkTrained(model, loss, parameters);
   if (parameters.empty())
     throw Error("no initializer is left to train; name them with --train PATTERN");
   return parameters;

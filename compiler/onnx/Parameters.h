@@ -14,7 +14,8 @@ struct ParameterPatterns {
 /// training_info updates, else floating-point initializers that reach the loss through a weight
 /// operand, except running statistics, what stands in the file as a Constant node, and names of
 /// masks and rotary tables; `freeze` takes away from any.
-/// Throws for a pattern that matches nothing and when nothing is left to train.
+/// Throws for a pattern that matches nothing, for what the file trains but the loss does not read, and
+/// when nothing is left to train.
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
 

@@ -56,7 +56,6 @@ Dimension readDimension(const onnx::TensorShapeProto::Dimension &proto, const st
 }
 
 ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
-  constexpr int maximumRank = 64;
   ModelValue value{proto.name(), ElementType::f32, {}};
   std::string where = std::string(isInput ? "input" : "output") + " '" + proto.name() + "'";
   if (!proto.type().has_tensor_type()) {
@@ -69,9 +68,7 @@ ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
   value.element = toElementType(tensor.elem_type(), where);
   if (isInput && !tensor.has_shape())
     throw Error(where + ": has no shape; export it with one (dimensions may be names)");
-  if (tensor.shape().dim_size() > maximumRank)
-    throw Error(where + ": rank " + std::to_string(tensor.shape().dim_size()) + " exceeds " +
-                std::to_string(maximumRank));
+  checkRank(tensor.shape().dim_size(), where);
   for (int i = 0; i < tensor.shape().dim_size(); ++i)
     value.shape.push_back(readDimension(tensor.shape().dim(i), proto.name(), i));
   return value;
@@ -161,6 +158,7 @@ private:
   }
 
   static Initializer takePlace(const onnx::TensorProto &tensor, const std::string &where) {
+    checkRank(tensor.dims_size(), where);
     Initializer place;
     place.name = tensor.name();
     place.type.element = toElementType(tensor.data_type(), where);
@@ -172,15 +170,16 @@ private:
   /// Of the algorithm only what the loss needs is imported: pdc makes the rest itself.
   void readTrainingInfo(std::vector<FlatNode> &nodes, Model &model) {
     initializeVariables(*info, folder, model);
-    if (info->updates.empty())
-      return;
-    model.training = readTraining(*info, nodes, model);
-    const std::string &loss = model.training->loss;
     std::set<std::string> wanted;
     for (const ModelValue &output : model.outputs)
       wanted.insert(output.name);
-    if (wanted.insert(loss).second)
-      model.outputs.push_back({loss, ElementType::f32, {}});
+    // Without updates the algorithm is of no use, and what the file trains is not said.
+    if (!info->updates.empty()) {
+      model.training = readTraining(*info, nodes, model);
+      const std::string &loss = model.training->loss;
+      if (wanted.insert(loss).second)
+        model.outputs.push_back({loss, ElementType::f32, {}});
+    }
     keepAncestors(nodes, wanted);
     // Learning rates and counts of updates are pdc's own inputs.
     dropUnread(nodes, model, [&](const std::string &name) { return info->inputs.contains(name); });

@@ -31,7 +31,8 @@ std::optional<double> uniformValue(const Initializer &initializer) {
       return std::nullopt;
   if (bytes.size() < width)
     return std::nullopt;
-  Initializer first{initializer.name, {initializer.type.element, {}}, {}, bytes, {}, 0, width};
+  bytes.resize(width);
+  Initializer first{initializer.name, {initializer.type.element, {}}, {}, std::move(bytes), {}, 0, width};
   return readTensor(first).data.at(0);
 }
 

@@ -40,6 +40,12 @@ ElementType toElementType(int onnxType, const std::string &where) {
               "INT8, UINT8 and BOOL");
 }
 
+void checkRank(int rank, const std::string &where) {
+  constexpr int most = 64;
+  if (rank > most)
+    throw Error(where + ": rank " + std::to_string(rank) + " exceeds " + std::to_string(most));
+}
+
 int64_t checkedElementCount(const TensorType &type, const std::string &where) {
   constexpr int64_t limit = int64_t(1) << 44;
   int64_t count = 1;
@@ -83,10 +89,7 @@ private:
     if (proto.has_segment())
       throw Error(where + ": a tensor stored in segments is not supported");
     initializer.type.element = toElementType(proto.data_type(), where);
-    constexpr int maximumRank = 64;
-    if (proto.dims_size() > maximumRank)
-      throw Error(where + ": rank " + std::to_string(proto.dims_size()) + " exceeds " +
-                  std::to_string(maximumRank));
+    checkRank(proto.dims_size(), where);
     initializer.type.shape.assign(proto.dims().begin(), proto.dims().end());
     elements = checkedElementCount(initializer.type, where);
     initializer.length = elements * bytesPerElement(initializer.type.element);

@@ -8,6 +8,9 @@ namespace pdc {
 /// pdc's element type of an ONNX data type; `where` names the tensor in the refusal.
 ElementType toElementType(int onnxType, const std::string &where);
 
+/// Throws for more dimensions than a tensor ever has.
+void checkRank(int rank, const std::string &where);
+
 /// Elements of a shape; throws when a dimension is negative or the tensor exceeds what a machine
 /// addresses.
 int64_t checkedElementCount(const TensorType &type, const std::string &where);

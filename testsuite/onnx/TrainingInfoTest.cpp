@@ -111,6 +111,68 @@ TEST(TrainingInfo, initialization) {
   expectRefusal(text, "names 'nothing', which is no initializer");
 }
 
+/// What is trained by the file's own words, or why it cannot be.
+static std::string trained(const onnx::ModelProto &proto) {
+  Model model = read(proto);
+  try {
+    std::string names;
+    for (const std::string &name : chooseParameters(model, chooseLoss(model, ""), {}))
+      names += name + " ";
+    return names;
+  } catch (const Error &error) {
+    return error.what();
+  }
+}
+
+TEST(TrainingInfo, onlyWhatTheLossReadsIsTrained) {
+  EXPECT_EQ(trained(TrainingText().proto()), "b w ");
+  TrainingText text;
+  text.gradient = R"(dw, dv = ai.onnx.preview.training.Gradient<xs = ["w", "v2"], zs = ["x", "labels"], y = "loss">(w, v2, x, labels))";
+  text.updates = "w_step = Mul(rate, dw)  w_new = Sub(w, w_step)  v_step = Mul(rate, dv)  v_new = Sub(v2, v_step)";
+  text.outputs = "float[4, 3] w_new, float[4, 3] v_new";
+  text.bindings = {{"w", "w_new"}, {"v2", "v_new"}};
+  EXPECT_EQ(trained(text.proto()),
+            "the file trains 'v2', which the loss does not read; name what is trained with --train PATTERN");
+}
+
+TEST(TrainingInfo, integersAreNotTrained) {
+  TrainingText text;
+  text.inputs = "";
+  text.gradient = R"(d = ai.onnx.preview.training.Gradient<xs = ["labels"], zs = ["x"], y = "loss">(labels, x))";
+  text.updates = "step = Mul(rate, d)  labels_new = Sub(labels, step)";
+  text.outputs = "int64[2] labels_new";
+  text.bindings = {{"labels", "labels_new"}};
+  onnx::ModelProto proto = text.proto();
+  addShape(proto, "labels", {0, 1});
+  EXPECT_EQ(trained(proto), "the file trains 'labels', which is i64[2], expected floating point; name what "
+                            "is trained with --train PATTERN");
+}
+
+/// Without updates nothing says what is trained, and the algorithm goes.
+TEST(TrainingInfo, noUpdates) {
+  TrainingText text;
+  text.bindings.clear();
+  Model model = read(text.proto());
+  EXPECT_FALSE(model.training);
+  EXPECT_EQ(model.nodes.size(), 2u);
+  EXPECT_EQ(model.inputs.size(), 1u);
+  EXPECT_EQ(model.initializers.size(), 2u);
+}
+
+TEST(TrainingInfo, drawsAndPlacesAreBounded) {
+  TrainingText text;
+  text.initial = "first () => (float[4, 3] w_first) { w_first = RandomNormal<shape = [1099511627776]>() }";
+  text.initialBindings = {{"w", "w_first"}};
+  expectRefusal(text, "(RandomNormal) of the initialization: draws f32[1099511627776], which has "
+                      "4398046511104 bytes, expected at most 17179869184");
+  onnx::ModelProto proto = text.proto();
+  onnx::TensorProto &w = *proto.mutable_graph()->mutable_initializer(0);
+  w.clear_float_data();
+  while (w.dims_size() < 65)
+    w.add_dims(1);
+  EXPECT_NE(refusal(proto).find("initializer 'w': rank 65 exceeds 64"), std::string::npos);
+}
+
 /// Mean and deviation of many draws, within five deviations of what they should be.
 TEST(TrainingInfo, draws) {
   for (bool normal : {true, false}) {
