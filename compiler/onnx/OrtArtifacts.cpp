@@ -78,6 +78,29 @@ std::string readOptimizerModel(const std::filesystem::path &path, double learnin
   return found;
 }
 
+/// ONNX Runtime's own where nothing is said. pdc has one rate for all weights.
+double rateOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path) {
+  if (checkpoint.learningRates.empty())
+    return 1e-3;
+  double first = checkpoint.learningRates.front();
+  for (double rate : checkpoint.learningRates)
+    if (!(rate == first))
+      throw Error(path.string() + ": its optimizer groups have learning rates " + textOf(first) + " and " +
+                  textOf(rate) + ", expected one for all weights; give --optimizer");
+  return first;
+}
+
+/// Without accumulators there is nothing that these files belong to.
+void refuseFiles(const ArtifactFiles &files) {
+  const bool isCheckpoint = !files.checkpoint.empty();
+  if (isCheckpoint || !files.optimizer.empty())
+    throw Error(std::string(isCheckpoint ? "--checkpoint " : "--optimizer ") +
+                (isCheckpoint ? files.checkpoint : files.optimizer).string() +
+                ": belongs to a training graph of ONNX Runtime, but this graph is none (it has no "
+                "InPlaceAccumulatorV2); " +
+                (isCheckpoint ? "leave it out" : "give a kind of optimizer, as in adamw,lr=0.001"));
+}
+
 std::filesystem::path pathOf(const std::filesystem::path &given,
                              const std::filesystem::path &folder, const char *name) {
   return given.empty() && !folder.empty() ? folder / name : given;
@@ -88,8 +111,10 @@ std::filesystem::path pathOf(const std::filesystem::path &given,
 std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
                                              const std::filesystem::path &folder,
                                              const ArtifactFiles &files) {
-  if (std::ranges::none_of(graph.node(), isAccumulator))
+  if (std::ranges::none_of(graph.node(), isAccumulator)) {
+    refuseFiles(files);
     return std::nullopt;
+  }
   OrtArtifacts artifacts;
   artifacts.training.parameters = takeAccumulators(graph);
   if (graph.output_size() == 0)
@@ -112,7 +137,7 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
                 " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
   if (files.needsOptimizer)
     artifacts.training.optimizer = readOptimizerModel(
-        pathOf(files.optimizer, folder, "optimizer_model.onnx"), checkpoint.learningRate);
+        pathOf(files.optimizer, folder, "optimizer_model.onnx"), rateOf(checkpoint, path));
   return artifacts;
 }
 

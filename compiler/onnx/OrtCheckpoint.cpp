@@ -88,9 +88,11 @@ public:
   explicit CheckpointReader(const std::filesystem::path &path) : path(path) {}
 
   OrtCheckpoint read() {
+    std::error_code error;
+    uint64_t size = std::filesystem::file_size(path, error);
+    bytes.resize(error ? 0 : size);
     std::ifstream file(path, std::ios::binary);
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file)
+    if (error || !file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
       throw Error("cannot be read");
     if (bytes.size() < 8 || bytes.compare(4, 4, "ODTC") != 0)
       throw Error("not a checkpoint of ONNX Runtime's training (a FlatBuffers file with 'ODTC' at "
@@ -101,7 +103,7 @@ public:
     readModule(checkpoint.table(1));
     for (const FlatTable &group : checkpoint.tables(2)) {
       result.step = std::max(result.step, group.number<int64_t>(1, 0));
-      result.learningRate = asWritten(group.number<float>(2, 1e-3F));
+      result.learningRates.push_back(asWritten(group.number<float>(2, 0))); // zeros are left out
     }
     return std::move(result);
   }

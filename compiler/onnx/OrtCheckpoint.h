@@ -9,7 +9,7 @@ namespace pdc {
 struct OrtCheckpoint {
   std::vector<Initializer> parameters; ///< trained and frozen ones
   std::set<std::string> trained;
-  double learningRate = 1e-3; ///< ONNX Runtime's own where the file has no optimizer state
+  std::vector<double> learningRates; ///< of its optimizer groups; none where it has no optimizer state
   int64_t step = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "compiler/onnx/Parameters.h"
 #include "testsuite/onnx/ModelText.h"
 
+#include <cstring>
 #include <fstream>
 #include <random>
 
@@ -111,8 +112,48 @@ TEST_F(OrtArtifacts, checkpoint) {
   EXPECT_EQ(checkpoint.parameters[1].type.toString(), "f32[3,2]");
   EXPECT_EQ(readTensor(checkpoint.parameters[1]).data, (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(readTensor(checkpoint.parameters[2]).data, std::vector<double>{7});
-  EXPECT_EQ(checkpoint.learningRate, 0.25);
+  EXPECT_EQ(checkpoint.learningRates, std::vector<double>{0.25});
   EXPECT_EQ(checkpoint.step, 0);
+}
+
+/// With two optimizer groups of these learning rates: a list and its tables behind the others, which
+/// share the layout of the one that was there.
+static std::string withGroups(float first, float second) {
+  std::string bytes = checkpointBytes;
+  auto append = [&](auto value) { bytes.append(reinterpret_cast<const char *>(&value), sizeof value); };
+  const uint32_t placeOfList = 24, layout = 46, list = static_cast<uint32_t>(bytes.size());
+  const uint32_t distance = list - placeOfList;
+  std::memcpy(bytes.data() + placeOfList, &distance, sizeof distance);
+  for (uint32_t value : {2U, 8U, 12U})
+    append(value);
+  for (float rate : {first, second}) {
+    append(static_cast<uint32_t>(bytes.size()) - layout);
+    append(rate);
+  }
+  return bytes;
+}
+
+TEST_F(OrtArtifacts, learningRates) {
+  // FlatBuffers leaves zeros out.
+  std::string bytes = checkpointBytes;
+  bytes[bytes.find(std::string("\0\0\x80\x3e", 4)) - 6] = 0;
+  write("checkpoint", bytes);
+  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0,")) << model().training->optimizer;
+  write("checkpoint", withGroups(0.5, 0.5));
+  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0.5,")) << model().training->optimizer;
+  write("checkpoint", withGroups(0.5, 0.25));
+  EXPECT_NE(refused().find("its optimizer groups have learning rates 0.5 and 0.25, expected one"),
+            std::string::npos);
+  EXPECT_EQ(refused({.needsOptimizer = false}), "");
+}
+
+TEST_F(OrtArtifacts, filesOfOtherGraphs) {
+  write("training_model.onnx", protoOf(std::string(header) + "net (float[2] x) => (float[2] y) { y = Relu(x) }").SerializeAsString());
+  EXPECT_EQ(refused(), "");
+  EXPECT_NE(refused({.checkpoint = "mine"}).find("--checkpoint mine: belongs to a training graph of ONNX Runtime"),
+            std::string::npos);
+  EXPECT_NE(refused({.optimizer = "mine.onnx"}).find("--optimizer mine.onnx: belongs to a training graph of ONNX Runtime"),
+            std::string::npos);
 }
 
 TEST_F(OrtArtifacts, forwardGraphAndItsTraining) {
