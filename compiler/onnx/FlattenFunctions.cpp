@@ -41,7 +41,9 @@ public:
       : model(model), values(values), opsets(readOpsets(model.opset_import())),
         configurations(readConfigurations(model)) {
     for (const onnx::FunctionProto &function : model.functions())
-      functions[{canonicalDomain(function.domain()), function.name()}] = &function;
+      if (!functions.emplace(std::pair(canonicalDomain(function.domain()), function.name()), &function).second)
+        throw Error("function '" + function.domain() + "::" + function.name() +
+                    "' is there twice; overloads are not supported");
     for (const onnx::NodeProto &node : model.graph().node())
       for (const std::string &output : node.output())
         values.insert(output);

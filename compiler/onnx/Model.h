@@ -77,6 +77,7 @@ struct Model {
   std::vector<ModelNode> nodes;
   std::optional<ModelTraining> training = {};
   std::vector<ModelPartition> partitions = {};
+  std::string sharded = {}; ///< a node whose sharding_spec is not followed, where there is one
 };
 
 /// Files beside a training graph of ONNX Runtime; empty: `checkpoint` and `optimizer_model.onnx` in the

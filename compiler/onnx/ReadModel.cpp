@@ -17,7 +17,9 @@ namespace pdc {
 
 namespace {
 
-/// Newer files may say things that the reader's message classes drop without a word.
+/// Up to this one all is known that the reader's message classes may be too old for: device configurations
+/// are read by their numbers, element types and overloads of functions are refused. Newer files may say
+/// things that these classes drop without a word.
 constexpr int64_t newestIrVersion = 13;
 
 onnx::ModelProto parse(google::protobuf::io::ZeroCopyInputStream &stream) {
@@ -114,6 +116,8 @@ public:
     if (model.outputs.empty())
       throw Error("the graph has no output");
     model.partitions = readConfigurations(proto);
+    if (!model.partitions.empty())
+      model.sharded = describeSharded(proto);
     std::vector<FlatNode> nodes = flattenFunctions(proto, values);
     auto isGiven = [this](const std::string &name) { return given.contains(name); };
     nodes = sortNodes(std::move(nodes), isGiven);

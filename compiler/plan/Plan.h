@@ -224,6 +224,8 @@ struct PlanRequest {
   double compression = 1;
   /// Node name -> stage, by hand; empty: planned.
   std::map<std::string, int> assignment;
+  /// What gave it, for refusals, where that is not --stages.
+  std::string assignedBy;
 
   /// Copied into the plan.
   std::string model;

@@ -80,20 +80,31 @@ int Planner::countStages() const {
   return stages;
 }
 
+std::vector<int> Planner::assigned() const {
+  std::vector<int> stages = applyAssignment(graph, request.assignment);
+  int count = *std::ranges::max_element(stages) + 1;
+  PlanRequest whole = request;
+  whole.stages = 0;
+  int expected = plannedStages(whole);
+  std::string workers = std::to_string(request.workers) + " workers";
+  if (count != expected)
+    throw Error("stages: " + std::to_string(count) + " stages are named, expected " +
+                (expected == request.workers
+                     ? "one for each of " + workers
+                     : std::to_string(expected) + ", as the schedule places them on " + workers));
+  return stages;
+}
+
 std::vector<int> Planner::cut() const {
   if (!request.assignment.empty()) {
-    std::vector<int> stages = applyAssignment(graph, request.assignment);
-    int count = *std::ranges::max_element(stages) + 1;
-    PlanRequest whole = request;
-    whole.stages = 0;
-    int expected = plannedStages(whole);
-    std::string workers = std::to_string(request.workers) + " workers";
-    if (count != expected)
-      throw Error("stages: " + std::to_string(count) + " stages are named, expected " +
-                  (expected == request.workers
-                       ? "one for each of " + workers
-                       : std::to_string(expected) + ", as the schedule places them on " + workers));
-    return stages;
+    try {
+      return assigned();
+    } catch (const Error &error) {
+      if (request.assignedBy.empty())
+        throw;
+      throw Error(request.assignedBy + ": " + error.what() +
+                  "; --stages says others, as in 3-1 (replicas of each stage)");
+    }
   }
   int stages = countStages();
   // Depths do not depend on where the cuts are, so a chain of that length tells them.

@@ -34,6 +34,7 @@ public:
   void describe(Planned &planned) const;
 
 private:
+  std::vector<int> assigned() const;
   std::vector<int> cut() const;
   int countStages() const;
 

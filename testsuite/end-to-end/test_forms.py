@@ -149,7 +149,12 @@ def test_annotated_stages(tmp_path):
     assert stages_of(first) == stages_of(again) == [{"/fc1/Gemm", "/relu1/Relu"}, {"/fc2/Gemm"}]
     onnx.checker.check_graph(onnx.load(annotated).graph)
     result = pipeline.run(pipeline.BIN / "pdc", annotated, "--gpus", 3, "--device", "cpu", "--minibatch", 8, check=False)
-    assert result.returncode == 1 and "2 stages are named, expected one for each of 3 workers" in result.stderr
+    assert result.returncode == 1 and "annotated.onnx: its pipeline_stage annotations: stages: 2 stages are named, expected one for each of 3 workers" in result.stderr
+    # Two configurations of as many devices: the second is pdc's own beside a renamed one.
+    annotated.write_bytes(annotated.read_bytes().replace(b"\x0a\x03pdc", b"\x0a\x03two"))
+    pipeline.compile_model(annotated, tmp_path / "both", "--minibatch", 8, "--microbatches", 2, "--annotated", annotated, workers=2)
+    result = pipeline.run(pipeline.BIN / "pdc", annotated, "--gpus", 2, "--device", "cpu", "--minibatch", 8, check=False)
+    assert result.returncode == 1 and "are both of 2 devices; say which stages are wanted with --stages" in result.stderr
 
 
 def test_onnx_runtime_artifacts(tmp_path):

@@ -39,6 +39,7 @@ TEST(PipelineStages, annotationsAreRead) {
   ASSERT_EQ(model.partitions.size(), 1u);
   EXPECT_EQ(model.partitions[0].configuration, "two");
   EXPECT_EQ(model.partitions[0].devices, 2);
+  EXPECT_EQ(model.sharded, "the node that makes 'a' (Relu)");
   EXPECT_EQ(model.partitions[0].stages,
             (std::map<std::string, int>{
                 {"Relu", 0}, {"Tanh", 1}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}}));
@@ -48,6 +49,7 @@ TEST(PipelineStages, olderFilesHaveNone) {
   onnx::ModelProto proto = annotated();
   proto.set_ir_version(10);
   EXPECT_TRUE(read(proto).partitions.empty());
+  EXPECT_EQ(read(proto).sharded, "");
   proto = annotated();
   for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
     node.GetReflection()->MutableUnknownFields(&node)->Clear();
@@ -70,6 +72,55 @@ TEST(PipelineStages, refusals) {
   EXPECT_NE(refusal(proto).find("no device configuration ''"), std::string::npos);
 }
 
+static std::filesystem::path freshFolder(const std::string &name) {
+  std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / name;
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  return folder;
+}
+
+/// Exporters' names are paths: of what stands behind a node's name only the operators that it is composed
+/// of are its parts. The model's own file may be the one that is written.
+TEST(PipelineStages, pathsAreNoParts) {
+  std::filesystem::path file = freshFolder("pdc-paths") / "model.onnx";
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) { a = Sigmoid(x)  b = Relu(a)  y = Tanh(b) })");
+  const char *names[] = {"/layer", "/layer/Relu", "/out"};
+  for (int i = 0; i < 3; ++i)
+    proto.mutable_graph()->mutable_node(i)->set_name(names[i]);
+  std::ofstream(file, std::ios::binary) << proto.SerializeAsString();
+  writeAnnotated(file, readModel(file),
+                 {"pdc", 2, {{"/layer/Relu", 1}, {"/layer/Relu/Mul", 0}, {"/out/Mul.1", 1}, {"/out/part", 0}}}, file);
+  Model again = readModel(file);
+  ASSERT_EQ(again.partitions.size(), 1u);
+  EXPECT_EQ(again.partitions[0].stages, (std::map<std::string, int>{{"/layer/Relu", 1}, {"/out", 1}}));
+  EXPECT_FALSE(std::filesystem::exists(file.string() + ".unfinished"));
+}
+
+static void moveOutside(onnx::TensorProto &tensor) {
+  tensor.clear_float_data();
+  tensor.clear_raw_data();
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto &location = *tensor.add_external_data();
+  location.set_key("location");
+  location.set_value("w.bin");
+}
+
+/// External data of a Constant node ties the annotated file to the folder too.
+TEST(PipelineStages, externalDataStaysBeside) {
+  std::filesystem::path folder = freshFolder("pdc-beside"), other = freshFolder("pdc-elsewhere");
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2] x) => (float[2] y) { w = Constant<value = float[2] {1, 2}>()  y = Add(x, w) })");
+  moveOutside(*proto.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_t());
+  std::ofstream(folder / "w.bin", std::ios::binary) << std::string(8, 0);
+  std::ofstream(folder / "model.onnx", std::ios::binary) << proto.SerializeAsString();
+  Model model = readModel(folder / "model.onnx");
+  EXPECT_THROW(writeAnnotated(folder / "model.onnx", model, {"pdc", 1, {}}, other / "to.onnx"), Error);
+  EXPECT_FALSE(std::filesystem::exists(other / "to.onnx"));
+  writeAnnotated(folder / "model.onnx", model, {"pdc", 1, {}}, folder / "to.onnx");
+  EXPECT_TRUE(std::filesystem::exists(folder / "to.onnx"));
+}
+
 TEST(PipelineStages, writtenAndReadAgain) {
   std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "pdc-stages";
   std::filesystem::create_directories(folder);
@@ -78,7 +129,7 @@ TEST(PipelineStages, writtenAndReadAgain) {
   proto.set_ir_version(8);
   std::ofstream(from, std::ios::binary) << proto.SerializeAsString();
   Model model = readModel(from);
-  ModelPartition partition{"pdc", 3, {{"Relu", 0}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}, {"Tanh/part", 2}}};
+  ModelPartition partition{"pdc", 3, {{"Relu", 0}, {"twice/Relu", 1}, {"twice/Sigmoid", 1}, {"Tanh/Mul.1", 2}}};
   writeAnnotated(from, model, partition, to);
   writeAnnotated(to, model, partition, from); // once more: nothing is there twice
   std::ifstream file(from, std::ios::binary);

@@ -189,6 +189,8 @@ TEST(ReadModel, inlinesFunctions) {
   EXPECT_EQ(model.nodes[0].outputs[0], "first/middle");
   EXPECT_EQ(model.nodes[1].outputs[0], "a");
   EXPECT_EQ(model.nodes[3].outputs[0], "y");
+  *proto.add_functions() = onnx::FunctionProto(proto.functions(0));
+  EXPECT_TRUE(has(refusal(proto), "function 'local::Twice' is there twice; overloads are not supported"));
 }
 
 TEST(ReadModel, refusesRecursiveFunctions) {

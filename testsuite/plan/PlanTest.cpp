@@ -186,6 +186,11 @@ TEST(Plan, ByHand) {
   request.assignment = {{"n0", 0}};
   EXPECT_EQ(refusal(graph, request),
             "stages: 1 stages are named, expected one for each of 2 workers");
+  request.assignedBy = "net.onnx: its annotations";
+  EXPECT_EQ(refusal(graph, request),
+            "net.onnx: its annotations: stages: 1 stages are named, expected one for each of 2 workers; "
+            "--stages says others, as in 3-1 (replicas of each stage)");
+  request.assignedBy = "";
   graph.units[0].nodes.push_back("relu0");
   request.assignment = {{"n0", 0}, {"relu0", 1}};
   EXPECT_EQ(refusal(graph, request),

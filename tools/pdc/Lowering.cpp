@@ -25,6 +25,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 
+#include <algorithm>
 #include <thread>
 
 using namespace mlir;
@@ -39,6 +40,10 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
   context.printStackTraceOnDiagnostic(false);
   progress << "pdc: reading " << options.model.string() << std::endl;
   model = readModel(options.model, options.artifacts);
+  if (!model.sharded.empty())
+    progress << "pdc: " << model.name << ": " << model.sharded
+             << ": its sharding_spec is a hint that pdc does not follow; each stage computes whole tensors"
+             << std::endl;
   usePartition();
 }
 
@@ -50,8 +55,13 @@ void Lowering::usePartition() {
   const ModelPartition *chosen = nullptr;
   for (const ModelPartition &partition : model.partitions) {
     names += (names.empty() ? "'" : ", '") + partition.configuration + "'";
-    if (model.partitions.size() == 1 || partition.devices == options.workers)
-      chosen = &partition;
+    if (model.partitions.size() > 1 && partition.devices != options.workers)
+      continue;
+    if (chosen)
+      throw Error(model.name + ": its device configurations '" + chosen->configuration + "' and '" +
+                  partition.configuration + "' are both of " + std::to_string(options.workers) +
+                  " devices; say which stages are wanted with --stages");
+    chosen = &partition;
   }
   if (!chosen)
     throw Error(model.name + ": its device configurations " + names +
@@ -147,6 +157,7 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   request.assignment = options.assignment;
   // Annotations name each node of the file, also those that are computed here or become others.
   if (hasPartition) {
+    request.assignedBy = model.name + ": its pipeline_stage annotations";
     std::set<std::string> names;
     for (const PlanUnit &unit : units.units)
       names.insert(unit.nodes.begin(), unit.nodes.end());
@@ -257,13 +268,25 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
       writeFile(filled / file.name, file.text);
     writeWeights(model, filled / "weights.safetensors");
   });
-  if (options.annotated.empty())
-    return;
+  if (!options.annotated.empty())
+    annotate(plan);
+}
+
+void Lowering::annotate(const Plan &plan) {
   ModelPartition partition{"pdc", options.workers, {}};
-  for (const PlanStage &stage : plan.stages)
+  std::set<std::vector<int>> seen; // several stages may share their ranks
+  std::string replicas;
+  for (const PlanStage &stage : plan.stages) {
     for (const std::string &node : stage.nodes)
       partition.stages[node] = stage.id;
+    if (seen.insert(stage.ranks).second)
+      replicas += (replicas.empty() ? "" : "-") + std::to_string(stage.replicas);
+  }
   writeAnnotated(options.model, model, partition, options.annotated);
+  if (std::ranges::any_of(plan.stages, [](const PlanStage &stage) { return stage.replicas > 1; }))
+    progress << "pdc: annotations say nothing of replicas, so that pdc reads no stages for "
+             << options.workers << " workers from " << options.annotated
+             << "; to compile it the same way say --stages " << replicas << std::endl;
 }
 
 } // namespace pdc

@@ -60,6 +60,7 @@ private:
   PlannedGraph planFor(const Batch &batch);
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;
+  void annotate(const Plan &plan);
 
   Options options;
   /// Stages by hand come from the file's annotations.

@@ -245,6 +245,9 @@ static void interpret(const Typed &typed, Options &options) {
     throw UsageError("--vertical-sync is a rule of --schedule pipedream, found '" +
                      options.schedule + "'; leave it out");
   options.stopAfter = parseStop(typed.stopAfter);
+  if (!options.annotated.empty() && options.stopAfter != StopAfter::sources)
+    throw UsageError("--annotated '" + options.annotated + "': is written with the sources, which --stop-after " +
+                     typed.stopAfter + " does not reach; leave one of them out");
   chooseWorkers(typed.gpus, options);
   if (!typed.memory.empty())
     options.memoryBytes = parseBytes(typed.memory);
