@@ -238,10 +238,10 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
   for (const std::string &line : top.strings("rows"))
     text += line + "\n";
   Schedule rows;
-  int64_t microbatches = plannedPipeline(plan).microbatches;
-  if (microbatches * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
+  int64_t written = plannedPipeline(plan).microbatches;
+  if (written * static_cast<int64_t>(plan.stages.size()) > kMostTasks)
     top.refuse("microbatches", "expected at most " + std::to_string(kMostTasks) +
-                                   " over all stages, found " + std::to_string(microbatches) +
+                                   " over all stages, found " + std::to_string(written) +
                                    " for each of " + std::to_string(plan.stages.size()));
   if (text.empty() && readUnwritten(plan))
     return;
