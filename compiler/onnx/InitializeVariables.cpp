@@ -11,8 +11,7 @@ namespace {
 /// The values of the initialization graph that its nodes make without reading others.
 class InitialValues {
 public:
-  InitialValues(const TrainingInfo &info, const std::filesystem::path &folder)
-      : info(info), folder(folder) {
+  InitialValues(const TrainingInfo &info, const std::filesystem::path &folder) : folder(folder) {
     for (const onnx::TensorProto &tensor : info.initial.initializer())
       tensors[tensor.name()] = &tensor;
     for (const onnx::NodeProto &node : info.initial.node())
@@ -129,7 +128,6 @@ private:
     return result;
   }
 
-  const TrainingInfo &info;
   const std::filesystem::path &folder;
   std::map<std::string, const onnx::TensorProto *> tensors;
   std::map<std::string, const onnx::NodeProto *> producers;

@@ -90,7 +90,7 @@ TEST(PlanSimulation, ReplicasWaitForTheirGroup) {
   // Of 100 bytes each replica sends 2/2 round the ring: 10 s on a link of 10 bytes per second.
   Plan plan = replicated({2}, {6});
   plan.topology.levels[0].link = {10, 0};
-  plan.stages[0].parameterBytes = 100;
+  plan.stages[0].gradientBytes = 100;
   EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 10) / 2.0, 1e-6);
 }
 
