@@ -38,6 +38,18 @@ def momentum(names, **attributes):
     return node, {**{name: f"{name}_new" for name in names}, **{f"{name}_v": f"{name}_v_new" for name in names}}
 
 
+def train_as_options_say(tmp_path, model, options):
+    """A model that says itself how it is trained, bit for bit as tiny.onnx with options; returns losses and weights."""
+    images, labels = pipeline.draw_images(tmp_path, 48, (784,), 10)
+    trained = {}
+    for name, file, given in (("file", model, []), ("options", pipeline.MODELS / "tiny.onnx", options)):
+        project = pipeline.compile_model(file, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
+                                         workers=2)
+        result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
+        pipeline.expect_same_bits(result, trained, "tiny")
+    return trained["tiny"]
+
+
 def test_training_info_is_the_command_line(tmp_path):
     forward = onnx.load(pipeline.MODELS / "tiny.onnx")
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in forward.graph.initializer}
@@ -46,13 +58,7 @@ def test_training_info_is_the_command_line(tmp_path):
     states = {f"{name}_v": numpy.zeros_like(value) for name, value in weights.items()}
     onnx.save(add_training_info(forward, loss, list(weights), [node], states, updates), tmp_path / "tiny.onnx")
     options = ["--optimizer", "momentum,lr=0.125,momentum=0.9,dampening=0.25,weight_decay=0.01"]
-    images, labels = pipeline.draw_images(tmp_path, 48, (784,), 10)
-    trained = {}
-    for name, model, given in (("file", tmp_path / "tiny.onnx", []), ("options", pipeline.MODELS / "tiny.onnx", options)):
-        project = pipeline.compile_model(model, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
-                                         workers=2)
-        result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
-        pipeline.expect_same_bits(result, trained, "tiny")
+    train_as_options_say(tmp_path, tmp_path / "tiny.onnx", options)
 
 
 def by_numpy(rule, steps, images, labels, weights):
@@ -169,14 +175,8 @@ def test_onnx_runtime_artifacts(tmp_path):
     (folder / "checkpoint").write_bytes(ort_artifacts.checkpoint({name: weights[name] for name in trained}, {"fc1.bias": weights["fc1.bias"]}))
     options = ["--optimizer", "adamw,lr=0.001,weight_decay=0.02,beta1=0.8,beta2=0.9,epsilon=1e-3,scaled_epsilon=1,decay_last=1",
                "--freeze", "fc1.bias"]
-    images, labels = pipeline.draw_images(tmp_path, 48, (784,), 10)
-    bits = {}
-    for name, model, given in (("file", folder / "training_model.onnx", []), ("options", pipeline.MODELS / "tiny.onnx", options)):
-        project = pipeline.compile_model(model, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
-                                         workers=2)
-        result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
-        pipeline.expect_same_bits(result, bits, "tiny")
-    assert not numpy.array_equal(bits["tiny"][1]["fc2.bias"], weights["fc2.bias"])
+    _, after = train_as_options_say(tmp_path, folder / "training_model.onnx", options)
+    assert not numpy.array_equal(after["fc2.bias"], weights["fc2.bias"])
     (folder / "checkpoint").unlink()
     result = pipeline.run(pipeline.BIN / "pdc", folder / "training_model.onnx", "--gpus", 2, "--device", "cpu", "--minibatch", 16, check=False)
     assert result.returncode == 1 and "give --checkpoint FILE" in result.stderr

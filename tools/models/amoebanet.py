@@ -8,14 +8,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"cells": 18, "filters": 256, "size": 224, "classes": 1000}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
+    add_sizes(parser, cells=18, filters=256, size=224, classes=1000)
 
 
 def convolution(before, after, size, stride=1, padding=0):

@@ -7,14 +7,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_tokens, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"layers": 3, "width": 400, "hidden": 1150, "vocabulary": 33278, "sequence": 70}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
+    add_sizes(parser, layers=3, width=400, hidden=1150, vocabulary=33278, sequence=70)
     parser.add_argument("--dropout", type=float, default=1.0, help="multiplies all ratios of dropout (default 1)")
 
 
@@ -70,8 +69,8 @@ def build(options):
 
 
 def examples(options, count):
-    tokens = torch.randint(0, options.vocabulary, (count, options.sequence + 1))
-    return {"input": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+    tokens, labels = draw_tokens(count, options.sequence, options.vocabulary)
+    return {"input": tokens, "labels": labels}
 
 
 if __name__ == "__main__":

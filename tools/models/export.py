@@ -108,6 +108,25 @@ def options_of(module, words=None):
     return parser.parse_args(words)
 
 
+def add_sizes(parser, **sizes):
+    """An option of a command line for each, with this default."""
+    for name, value in sizes.items():
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"(default {value})")
+
+
+def draw_tokens(count, length, vocabulary):
+    """Tokens, and for each the one that comes next."""
+    tokens = torch.randint(0, vocabulary, (count, length + 1))
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def draw_translations(options, count):
+    """The `examples` of a network that translates."""
+    source = torch.randint(0, options.vocabulary, (count, options.sequence))
+    target, labels = draw_tokens(count, options.sequence, options.vocabulary)
+    return {"source": source, "target": target, "labels": labels}
+
+
 def main_of(module):
     """The command line of a module with `configure`, `build`, `examples` and `OUTPUTS`."""
     options = options_of(module)

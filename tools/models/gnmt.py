@@ -9,15 +9,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_translations, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"layers": 4, "width": 1024, "vocabulary": 32320, "sequence": 25}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
-    parser.add_argument("--dropout", type=float, default=0.2, help="(default 0.2)")
+    add_sizes(parser, layers=4, width=1024, vocabulary=32320, sequence=25, dropout=0.2)
 
 
 def recurrent(before, width, both=False):
@@ -89,10 +87,7 @@ def build(options):
     return GNMT(options)
 
 
-def examples(options, count):
-    source = torch.randint(0, options.vocabulary, (count, options.sequence))
-    target = torch.randint(0, options.vocabulary, (count, options.sequence + 1))
-    return {"source": source, "target": target[:, :-1].contiguous(), "labels": target[:, 1:].contiguous()}
+examples = draw_translations
 
 
 if __name__ == "__main__":

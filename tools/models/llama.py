@@ -9,15 +9,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_tokens, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"layers": 22, "width": 2048, "heads": 32, "groups": 4, "hidden": 5632, "vocabulary": 32000,
-                        "sequence": 2048}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
+    add_sizes(parser, layers=22, width=2048, heads=32, groups=4, hidden=5632, vocabulary=32000, sequence=2048)
 
 
 class RMSNorm(nn.Module):
@@ -117,8 +115,8 @@ def build(options):
 
 
 def examples(options, count):
-    tokens = torch.randint(0, options.vocabulary, (count, options.sequence + 1))
-    return {"input": tokens[:, :-1].contiguous(), "labels": tokens[:, 1:].contiguous()}
+    tokens, labels = draw_tokens(count, options.sequence, options.vocabulary)
+    return {"input": tokens, "labels": labels}
 
 
 if __name__ == "__main__":

@@ -7,16 +7,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_tokens, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"frames": 80, "features": 4096, "words": 20, "width": 500, "hidden": 1000,
-                        "vocabulary": 12594}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
-    parser.add_argument("--dropout", type=float, default=0.5, help="(default 0.5)")
+    add_sizes(parser, frames=80, features=4096, words=20, width=500, hidden=1000, vocabulary=12594, dropout=0.5)
 
 
 class S2VT(nn.Module):
@@ -42,9 +39,9 @@ def build(options):
 
 
 def examples(options, count):
-    words = torch.randint(0, options.vocabulary, (count, options.words + 1))
-    return {"video": torch.randn(count, options.frames, options.features), "words": words[:, :-1].contiguous(),
-            "labels": words[:, 1:].contiguous()}
+    words, labels = draw_tokens(count, options.words, options.vocabulary)
+    video = torch.randn(count, options.frames, options.features)
+    return {"video": video, "words": words, "labels": labels}
 
 
 if __name__ == "__main__":

@@ -9,15 +9,13 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_translations, main_of
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"layers": 12, "width": 768, "heads": 12, "hidden": 3072, "vocabulary": 32128,
-                        "sequence": 512}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
+    add_sizes(parser, layers=12, width=768, heads=12, hidden=3072, vocabulary=32128, sequence=512)
 
 
 class Norm(nn.Module):
@@ -130,10 +128,7 @@ def build(options):
     return T5(options)
 
 
-def examples(options, count):
-    source = torch.randint(0, options.vocabulary, (count, options.sequence))
-    target = torch.randint(0, options.vocabulary, (count, options.sequence + 1))
-    return {"source": source, "target": target[:, :-1].contiguous(), "labels": target[:, 1:].contiguous()}
+examples = draw_translations
 
 
 if __name__ == "__main__":

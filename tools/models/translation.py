@@ -11,17 +11,14 @@ import sys
 import torch
 from torch import nn
 
-from export import main_of
+from export import add_sizes, draw_translations, main_of
 from transformer import PreNormLayer
 
 OUTPUTS = {"output": True}
 
 
 def configure(parser):
-    for name, value in {"layers": 6, "width": 1024, "heads": 16, "hidden": 8192, "vocabulary": 64000,
-                        "sequence": 64}.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
-    parser.add_argument("--dropout", type=float, default=0.1, help="(default 0.1)")
+    add_sizes(parser, layers=6, width=1024, heads=16, hidden=8192, vocabulary=64000, sequence=64, dropout=0.1)
 
 
 class CrossAttention(nn.Module):
@@ -88,10 +85,7 @@ def build(options):
     return Translation(options)
 
 
-def examples(options, count):
-    source = torch.randint(0, options.vocabulary, (count, options.sequence))
-    target = torch.randint(0, options.vocabulary, (count, options.sequence + 1))
-    return {"source": source, "target": target[:, :-1].contiguous(), "labels": target[:, 1:].contiguous()}
+examples = draw_translations
 
 
 if __name__ == "__main__":
