@@ -1,4 +1,5 @@
 #include "compiler/devices/Rules.h"
+#include "runtime/kernels/Dimensions.h"
 
 #include <algorithm>
 
@@ -71,9 +72,22 @@ static KernelChoice chooseByRules(const UnitReader &reader) {
                 std::string(reader.node(0).op) + (isCpu ? "" : "; pass --device cpu"));
 }
 
+/// Concat and Split list operands; all other lists have an entry per dimension.
+static void checkDimensions(const UnitReader &reader, const KernelChoice &choice) {
+  if (choice.kernel == "Concat" || choice.kernel == "Split")
+    return;
+  for (const auto &[name, value] : choice.fields)
+    if (const auto *list = std::get_if<std::vector<int64_t>>(&value);
+        list && list->size() > runtime::Dimensions::kMost)
+      reader.refuse("kernel " + choice.kernel + " would walk over " + std::to_string(list->size()) +
+                    " dimensions, and takes at most " + std::to_string(runtime::Dimensions::kMost) +
+                    "; reshape the tensor");
+}
+
 KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
   UnitReader reader(unit, options);
   KernelChoice choice = chooseByRules(reader);
+  checkDimensions(reader, choice);
   if (options.kind == DeviceKind::cuda)
     choice.workspaceBytes = cudaWorkspaceBytes(choice);
   return choice;

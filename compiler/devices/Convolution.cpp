@@ -167,17 +167,17 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Convo
   KernelChoice choice;
   choice.kernel = std::move(kernel);
   choice.fields = {{"algorithm", std::string(fields.algorithm)},
-                   {"dilations", fields.dilations},
+                   {"dilations", g.window.dilations},
                    {"groups", fields.groups},
-                   {"input", fields.input},
+                   {"input", g.input},
                    {"inputLayout", form.input},
                    {"name", std::string(reader.unit.name)},
-                   {"output", fields.output},
+                   {"output", g.output},
                    {"outputLayout", form.output},
-                   {"padsBegin", fields.padsBegin},
-                   {"padsEnd", fields.padsEnd},
-                   {"strides", fields.strides},
-                   {"weight", fields.weight},
+                   {"padsBegin", g.window.padsBegin},
+                   {"padsEnd", g.window.padsEnd},
+                   {"strides", g.window.strides},
+                   {"weight", g.weight},
                    {"weightLayout", form.weight}};
   if (fields.relu)
     choice.fields.set("relu", fields.relu);

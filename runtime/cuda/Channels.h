@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace pdc::runtime::cuda {
 
@@ -10,7 +10,7 @@ namespace pdc::runtime::cuda {
 struct Channels {
   int64_t rows, columns;
 
-  explicit Channels(const std::vector<int64_t> &shape) : rows(shape.at(0)), columns(shape.at(1)) {
+  explicit Channels(std::span<const int64_t> shape) : rows(shape[0]), columns(shape[1]) {
     for (size_t d = 2; d < shape.size(); ++d)
       rows *= shape[d];
   }

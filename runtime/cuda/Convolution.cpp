@@ -25,7 +25,7 @@ void Convolution::operator()(const Run &run, const float *x, const float *w, con
   (*plan)(run, x, w, y);
   const int64_t elements = std::accumulate(fields.output.begin(), fields.output.end(), int64_t(1),
                                            std::multiplies<int64_t>());
-  addChannelBias(run, elements, fields.output.at(1), bias, fields.relu != 0, y);
+  addChannelBias(run, elements, fields.output[1], bias, fields.relu != 0, y);
 }
 
 ConvolutionInputGradient::ConvolutionInputGradient(const Device &device,

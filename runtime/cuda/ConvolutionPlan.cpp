@@ -9,12 +9,14 @@ namespace pdc::runtime::cuda {
 namespace {
 
 /// [n][c][w] is [n][c][1][w] to the library.
-std::vector<int64_t> withTwoDimensions(std::vector<int64_t> shape) {
+std::vector<int64_t> withTwoDimensions(const Dimensions &given) {
+  std::vector<int64_t> shape(given.begin(), given.end());
   if (shape.size() == 3)
     shape.insert(shape.begin() + 2, 1);
   return shape;
 }
-std::vector<int64_t> perDimension(std::vector<int64_t> values, int64_t missing) {
+std::vector<int64_t> perDimension(const Dimensions &given, int64_t missing) {
+  std::vector<int64_t> values(given.begin(), given.end());
   if (values.size() == 1)
     values.insert(values.begin(), missing);
   return values;
@@ -37,8 +39,7 @@ Descriptor describeWindow(const ConvolutionFields &f) {
   const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
   window.setRaw(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
   window.setRaw(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-  auto set = [&](cudnnBackendAttributeName_t name, const std::vector<int64_t> &values,
-                 int64_t missing) {
+  auto set = [&](cudnnBackendAttributeName_t name, const Dimensions &values, int64_t missing) {
     window.set(name, CUDNN_TYPE_INT64, perDimension(values, missing));
   };
   window.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
@@ -87,7 +88,7 @@ Names namesOf(ConvolutionUse use) {
   throw Error("unknown use of a convolution");
 }
 
-std::string shapeText(const std::vector<int64_t> &shape) {
+std::string shapeText(std::span<const int64_t> shape) {
   std::ostringstream text;
   for (size_t d = 0; d < shape.size(); ++d)
     text << (d ? "," : "[") << shape[d];
@@ -103,8 +104,8 @@ ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &ru
   choose(target, rules, describeGraph(target));
 }
 
-Descriptor ConvolutionPlan::describeTensor(Tensor id, std::vector<int64_t> shape) const {
-  shape = withTwoDimensions(std::move(shape));
+Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) const {
+  const std::vector<int64_t> shape = withTwoDimensions(given);
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fields.name);
   const cudnnDataType_t type = CUDNN_DATA_FLOAT;
   tensor.setRaw(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);

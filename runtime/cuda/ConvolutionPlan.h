@@ -30,7 +30,7 @@ public:
 private:
   enum Tensor : int64_t { kImage = 1, kWeight, kResult };
 
-  Descriptor describeTensor(Tensor id, std::vector<int64_t> shape) const;
+  Descriptor describeTensor(Tensor id, const Dimensions &shape) const;
   Descriptor describeGraph(const PlanTarget &target);
   void choose(const PlanTarget &target, const KernelRules &rules, const Descriptor &graph);
 

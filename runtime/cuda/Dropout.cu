@@ -24,9 +24,9 @@ static __global__ void dropoutKernel(int64_t samples, int64_t channels, int64_t 
 }
 
 void Dropout::operator()(const Run &run, const float *x, const int64_t *random, float *y) const {
-  const std::vector<int64_t> &shape = fields.input;
+  const Dimensions &shape = fields.input;
   const bool channelsLast = fields.layout[0] != 0;
-  const int64_t samples = shape.at(0), channels = channelsLast ? shape.at(1) : 1;
+  const int64_t samples = shape[0], channels = channelsLast ? shape[1] : 1;
   const int64_t pixels = std::accumulate(shape.begin() + (channelsLast ? 2 : 1), shape.end(),
                                          int64_t(1), std::multiplies<int64_t>());
   launchOver(run, samples * channels * pixels, dropoutKernel, samples, channels, pixels,

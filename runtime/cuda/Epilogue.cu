@@ -23,8 +23,8 @@ __global__ void channelBiasKernel(int64_t elements, int64_t channels, const floa
 
 } // namespace
 
-void addBias(const Run &run, const std::vector<int64_t> &shape,
-             const std::vector<int64_t> &biasShape, const float *bias, bool relu, float *y) {
+void addBias(const Run &run, std::span<const int64_t> shape,
+             std::span<const int64_t> biasShape, const float *bias, bool relu, float *y) {
   std::vector<int64_t> strides(shape.size(), 0);
   int64_t stride = 1;
   for (size_t d = biasShape.size(); d-- > 0; stride *= biasShape[d])

@@ -14,7 +14,7 @@ struct Response {
   float factor, bias, beta;
 
   explicit Response(const LocalResponseFields &f)
-      : channels(f.input.at(1)), before((f.size - 1) / 2), after(f.size - 1 - before),
+      : channels(f.input[1]), before((f.size - 1) / 2), after(f.size - 1 - before),
         factor(static_cast<float>(f.alpha / f.size)), bias(static_cast<float>(f.bias)),
         beta(static_cast<float>(f.beta)) {}
 

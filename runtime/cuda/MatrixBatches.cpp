@@ -14,7 +14,7 @@ struct Dimension {
 /// other in all three tensors are one.
 std::vector<Dimension> leadingDimensions(const MatrixProductFields &f) {
   const size_t rank = f.output.size(), leading = rank - 2;
-  auto sizeOf = [&](const std::vector<int64_t> &shape, size_t d) {
+  auto sizeOf = [&](const Dimensions &shape, size_t d) {
     return d + shape.size() < rank ? int64_t(1) : shape[d + shape.size() - rank];
   };
   std::vector<Dimension> all(leading);

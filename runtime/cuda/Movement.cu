@@ -132,7 +132,7 @@ void Reorder::operator()(const Run &run, const float *x, float *y) const {
   if (from.empty() == to.empty())
     throw Error("reorder '", fields.name, "' from '", from, "' to '", to,
                 "' has no CUDA kernel; regenerate the sources with pdc");
-  const int64_t samples = fields.shape.at(0), channels = fields.shape.at(1);
+  const int64_t samples = fields.shape[0], channels = fields.shape[1];
   const int64_t pixels = std::accumulate(fields.shape.begin() + 2, fields.shape.end(), int64_t(1),
                                          std::multiplies<int64_t>());
   const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;

@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/cuda/Launch.h"
 
+#include <span>
 #include <vector>
 
 namespace pdc::runtime::cuda {
@@ -15,15 +16,15 @@ struct StridedWalk {
   int64_t elements = 1;
   int64_t sizes[kMost] = {}, inputs[kMost] = {}, outputs[kMost] = {};
 
-  StridedWalk(const std::vector<int64_t> &shape, const std::vector<int64_t> &inputStrides,
-              const std::vector<int64_t> &outputStrides) {
+  StridedWalk(std::span<const int64_t> shape, std::span<const int64_t> inputStrides,
+              std::span<const int64_t> outputStrides) {
     for (size_t d = 0; d < shape.size(); ++d) {
       elements *= shape[d];
       if (shape[d] != 1)
-        append(shape[d], inputStrides.at(d), outputStrides.at(d));
+        append(shape[d], inputStrides[d], outputStrides[d]);
     }
   }
-  StridedWalk(const std::vector<int64_t> &shape, const std::vector<int64_t> &strides)
+  StridedWalk(std::span<const int64_t> shape, std::span<const int64_t> strides)
       : StridedWalk(shape, strides, std::vector<int64_t>(shape.size(), 0)) {}
 
   PDC_EITHER int64_t from(int64_t i) const { return offset(i, inputs); }

@@ -12,15 +12,15 @@ struct Windows {
   int64_t samples, channels;
   int64_t input[3], output[3], kernel[3], strides[3], pads[3];
 
-  explicit Windows(const PoolingFields &f) : samples(f.input.at(0)), channels(f.input.at(1)) {
+  explicit Windows(const PoolingFields &f) : samples(f.input[0]), channels(f.input[1]) {
     const size_t rank = f.kernel.size(), missing = 3 - rank;
     for (size_t d = 0; d < 3; ++d) {
       const bool there = d >= missing;
-      input[d] = there ? f.input.at(d - missing + 2) : 1;
-      output[d] = there ? f.output.at(d - missing + 2) : 1;
+      input[d] = there ? f.input[d - missing + 2] : 1;
+      output[d] = there ? f.output[d - missing + 2] : 1;
       kernel[d] = there ? f.kernel[d - missing] : 1;
-      strides[d] = there ? f.strides.at(d - missing) : 1;
-      pads[d] = there ? f.padsBegin.at(d - missing) : 0;
+      strides[d] = there ? f.strides[d - missing] : 1;
+      pads[d] = there ? f.padsBegin[d - missing] : 0;
     }
   }
 

@@ -142,7 +142,7 @@ template <size_t Results>
 NormalizationPointers<Results>::NormalizationPointers(const BatchNormalizationFields &fields,
                                                       size_t inputCount,
                                                       std::initializer_list<const float *> pointers)
-    : inputs(pointers.begin(), pointers.begin() + std::min(inputCount, pointers.size())) {
+    : inputs(pointers.begin(), std::min(inputCount, pointers.size())) {
   if (pointers.size() != inputCount + fields.results.size())
     throw Error("batch normalization: called with ", pointers.size(), " tensors, expected ",
                 inputCount + fields.results.size());

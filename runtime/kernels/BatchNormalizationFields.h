@@ -1,9 +1,10 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/Dimensions.h"
 
 #include <array>
-#include <vector>
+#include <span>
 
 namespace pdc::runtime {
 
@@ -11,18 +12,18 @@ namespace pdc::runtime {
 /// ascending order, so the bits do not depend on the number of threads.
 struct BatchNormalizationFields {
   double epsilon = 1e-5;
-  std::vector<int64_t> input; ///< shape
+  Dimensions input; ///< shape
   const char *layout = "";
   double momentum = 0.9; ///< of the running statistics: what is kept
   int64_t relu = 0;      ///< forward: applied to the result; gradient: passed through first
   /// For each result pointer of a call, which of the kernel's results it takes. Those that are not
   /// there are not needed.
-  std::vector<int64_t> results;
+  Dimensions results;
 };
 
 /// The pointers of a call: `Inputs` operands, then results put into their places.
 template <size_t Results> struct NormalizationPointers {
-  std::vector<const float *> inputs;
+  std::span<const float *const> inputs; ///< of the call's own list
   std::array<float *, Results> outputs = {};
 
   /// Throws Error when the number of pointers is not what `fields` says.

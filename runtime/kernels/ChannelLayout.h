@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
+#include <span>
 
 namespace pdc::runtime {
 
@@ -10,7 +9,7 @@ namespace pdc::runtime {
 struct ChannelLayout {
   int64_t batch = 1, channels = 1, pixels = 1, lanes = 1;
   /// Throws Error for tags other than row-major and channel blocks of 8 or 16.
-  ChannelLayout(const std::vector<int64_t> &shape, std::string_view tag);
+  ChannelLayout(std::span<const int64_t> shape, const char *layout);
   int64_t blocks() const { return (channels + lanes - 1) / lanes; }
   int64_t elements() const { return batch * blocks() * lanes * pixels; }
 };

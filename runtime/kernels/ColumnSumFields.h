@@ -1,12 +1,13 @@
 #pragma once
 
+#include "runtime/kernels/Dimensions.h"
+
 #include <cstdint>
-#include <vector>
 
 namespace pdc::runtime {
 
 struct ColumnSumFields {
-  std::vector<int64_t> input; ///< shape
+  Dimensions input; ///< shape
   const char *layout = "";
 };
 

@@ -11,7 +11,7 @@ namespace pdc::runtime {
 
 using Descriptor = dnnl::memory::desc;
 
-static std::string shapeText(const std::vector<int64_t> &shape) {
+static std::string shapeText(std::span<const int64_t> shape) {
   std::ostringstream text;
   for (size_t i = 0; i < shape.size(); ++i)
     text << (i ? "," : "[") << shape[i];
@@ -49,7 +49,7 @@ Convolution::Convolution(const Device &given, const ConvolutionFields &f) {
       call.addMemory(DNNL_ARG_BIAS, g.bias);
     call.addMemory(DNNL_ARG_DST, g.y);
     callFor(bias) = {std::move(call),
-                     PackedWeight(device, unitText(f), g.plainWeight, weightDescription,
+                     PackedWeight(device, unitText(f).c_str(), g.plainWeight, weightDescription,
                                   PackedWeight::Direction::intoLibrary)};
     requireWorkspace(unitText(f),
                      callFor(bias).weight.packedBytes() + callFor(bias).library.scratch(), device);
@@ -82,7 +82,7 @@ ConvolutionInputGradient::ConvolutionInputGradient(const Device &given,
   call.addMemory(DNNL_ARG_DIFF_DST, g.y);
   call.addMemory(DNNL_ARG_WEIGHTS, weightDescription);
   call.addMemory(DNNL_ARG_DIFF_SRC, g.x);
-  weight = PackedWeight(device, unitText(f), g.plainWeight, weightDescription,
+  weight = PackedWeight(device, unitText(f).c_str(), g.plainWeight, weightDescription,
                         PackedWeight::Direction::intoLibrary);
   requireWorkspace(unitText(f), weight.packedBytes() + call.scratch(), device);
 }
@@ -112,7 +112,7 @@ ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &given,
   call.addMemory(DNNL_ARG_DIFF_WEIGHTS, gradient);
   const Descriptor &written = g.packsWeight() ? g.plainWeight : gradient;
   elements = static_cast<int64_t>(written.get_size() / sizeof(float));
-  weight = PackedWeight(device, unitText(f), g.plainWeight, gradient,
+  weight = PackedWeight(device, unitText(f).c_str(), g.plainWeight, gradient,
                         PackedWeight::Direction::outOfLibrary);
   requireWorkspace(unitText(f), weight.packedBytes() + call.scratch(), device);
 }

@@ -22,16 +22,18 @@ static int64_t inputChannels(const ConvolutionFields &f, ConvolutionUse use) {
 }
 
 ConvolutionGeometry::ConvolutionGeometry(const ConvolutionFields &f, ConvolutionUse use)
-    : strides(f.strides), padsBegin(f.padsBegin), padsEnd(f.padsEnd),
+    : strides(libraryList(f.strides)), padsBegin(libraryList(f.padsBegin)),
+      padsEnd(libraryList(f.padsEnd)),
       algorithm(std::string_view(f.algorithm) == "winograd" ? dnnl::algorithm::convolution_winograd
                                                             : dnnl::algorithm::convolution_direct) {
   for (int64_t dilation : f.dilations)
     dilations.push_back(dilation - 1);
-  std::vector<int64_t> input = f.input, kernel = f.weight;
+  Dimensions input = f.input;
+  dnnl::memory::dims kernel = libraryList(f.weight);
   input[1] = inputChannels(f, use);
   x = describe(input, f.inputLayout);
   y = describe(f.output, f.outputLayout);
-  bias = describe({f.weight[0]}, "");
+  bias = describe(Dimensions{f.weight[0]}, "");
   if (*f.weightLayout) {
     kernel[1] = input[1];
     w = describe(kernel, f.weightLayout);

@@ -1,7 +1,8 @@
 #pragma once
 
+#include "runtime/kernels/Dimensions.h"
+
 #include <cstdint>
-#include <vector>
 
 namespace pdc::runtime {
 
@@ -10,20 +11,20 @@ namespace pdc::runtime {
 /// kernel reads or of the gradient it writes; row-major ones are packed per call.
 struct ConvolutionFields {
   const char *algorithm = "direct"; ///< or "winograd"
-  std::vector<int64_t> dilations;   ///< 1 is dense
+  Dimensions dilations;             ///< 1 is dense
   const char *fallback = "none";    ///< slowest implementation that was agreed to; see Fallback
   int64_t groups = 1;
-  std::vector<int64_t> input; ///< shape
+  Dimensions input; ///< shape
   const char *inputLayout = "";
   const char *name = "";
-  std::vector<int64_t> output; ///< shape
+  Dimensions output; ///< shape
   const char *outputLayout = "";
-  std::vector<int64_t> padsBegin;
-  std::vector<int64_t> padsEnd;
+  Dimensions padsBegin;
+  Dimensions padsEnd;
   int64_t relu = 0; ///< the convolution only: applied to the result
-  std::vector<int64_t> strides;
+  Dimensions strides;
   int64_t threads = 0;         ///< of the library's kernel; 0: the program's
-  std::vector<int64_t> weight; ///< shape as ONNX has it
+  Dimensions weight;           ///< shape as ONNX has it
   const char *weightLayout = "";
 };
 

@@ -5,7 +5,7 @@
 namespace pdc::runtime {
 
 Dropout::Dropout(const Device &device, const DropoutFields &f)
-    : fields(f), samples(f.input.at(0)), threads(device.threads) {
+    : fields(f), samples(f.input[0]), threads(device.threads) {
   if (f.layout[0]) {
     ChannelLayout shape(f.input, f.layout);
     channels = shape.channels, pixels = shape.pixels, lanes = shape.lanes;

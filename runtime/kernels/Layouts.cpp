@@ -54,7 +54,7 @@ ParsedTag parse(std::string_view tag, size_t rank) {
 
 } // namespace
 
-dnnl::memory::desc describe(const std::vector<int64_t> &shape, std::string_view tag,
+dnnl::memory::desc describe(std::span<const int64_t> shape, std::string_view tag,
                             dnnl::memory::data_type type) {
   ParsedTag parsed = parse(tag, shape.size());
   dnnl_memory_desc_t desc{};
@@ -93,8 +93,9 @@ int64_t channelBlock(std::string_view tag) {
   return size;
 }
 
-ChannelLayout::ChannelLayout(const std::vector<int64_t> &shape, std::string_view tag)
-    : lanes(channelBlock(tag)) {
+ChannelLayout::ChannelLayout(std::span<const int64_t> shape, const char *layout)
+    : lanes(channelBlock(layout)) {
+  const std::string_view tag = layout;
   bool known = tag.empty() || (tag.substr(0, 2) == "aB" && tag.back() == 'b');
   if (!known || shape.size() < 2 || (lanes != 1 && lanes != 8 && lanes != 16))
     throw Error(

@@ -9,7 +9,7 @@ namespace pdc::runtime {
 
 namespace {
 
-int64_t pixelsOf(const std::vector<int64_t> &shape) {
+int64_t pixelsOf(std::span<const int64_t> shape) {
   int64_t pixels = 1;
   for (size_t d = 2; d < shape.size(); ++d)
     pixels *= shape[d];
@@ -37,7 +37,7 @@ void sumWindow(int64_t channels, int64_t pixels, int64_t c, int64_t before, int6
 } // namespace
 
 LocalResponse::LocalResponse(const Device &device, const LocalResponseFields &f)
-    : fields(f), batch(f.input.at(0)), channels(f.input.at(1)), pixels(pixelsOf(f.input)),
+    : fields(f), batch(f.input[0]), channels(f.input[1]), pixels(pixelsOf(f.input)),
       threads(device.threads) {}
 
 void LocalResponse::operator()(const Run &, const float *x, float *y) {
@@ -58,7 +58,7 @@ void LocalResponse::operator()(const Run &, const float *x, float *y) {
 }
 
 LocalResponseGradient::LocalResponseGradient(const Device &device, const LocalResponseFields &f)
-    : fields(f), batch(f.input.at(0)), channels(f.input.at(1)), pixels(pixelsOf(f.input)),
+    : fields(f), batch(f.input[0]), channels(f.input[1]), pixels(pixelsOf(f.input)),
       threads(device.threads) {}
 
 /// dx_i = dy_i base_i^-beta - 2 alpha beta / size x_i sum over j with i in j's window of

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
-
-#include <vector>
+#include "runtime/kernels/Dimensions.h"
 
 namespace pdc::runtime {
 
@@ -11,7 +10,7 @@ struct LocalResponseFields {
   double alpha = 1e-4;
   double beta = 0.75;
   double bias = 1;
-  std::vector<int64_t> input; ///< shape
+  Dimensions input; ///< shape
   int64_t size = 1;
 };
 

@@ -12,7 +12,7 @@ namespace pdc::runtime {
 using Descriptor = dnnl::memory::desc;
 
 /// A stored matrix as the product sees it.
-static Descriptor operand(std::vector<int64_t> shape, bool transposed) {
+static Descriptor operand(std::span<const int64_t> shape, bool transposed) {
   Descriptor stored = describe(shape, "");
   if (!transposed)
     return stored;
@@ -23,9 +23,13 @@ static Descriptor operand(std::vector<int64_t> shape, bool transposed) {
   return stored.permute_axes(permutation);
 }
 
-static std::vector<int64_t> padded(std::vector<int64_t> shape, size_t rank) {
-  shape.insert(shape.begin(), rank - std::min(rank, shape.size()), 1);
-  return shape;
+static Dimensions padded(const Dimensions &shape, size_t rank) {
+  Dimensions result;
+  while (result.size() + shape.size() < rank)
+    result.push_back(1);
+  for (int64_t size : shape)
+    result.push_back(size);
+  return result;
 }
 
 static std::string unitText(const MatrixProductFields &f) {
@@ -80,7 +84,7 @@ static int biasArgument(const MatrixProductFields &f) {
 /// What the library computes of the product: all but a row bias and what comes behind it.
 static MatrixProductFields libraryPart(MatrixProductFields f) {
   if (isRowBias(f)) {
-    f.bias.clear();
+    f.bias = {};
     f.relu = 0;
   }
   return f;

@@ -14,7 +14,7 @@
 namespace pdc::runtime {
 
 /// Takes the last dimension off: its size (1 where there is none).
-static int64_t takeInner(std::vector<int64_t> &shape) {
+static int64_t takeInner(Dimensions &shape) {
   if (shape.empty())
     return 1;
   int64_t inner = shape.back();
@@ -27,7 +27,7 @@ StridedCopy::StridedCopy(const Device &device, const StridedCopyFields &f)
 
 template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
   std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
-  std::vector<int64_t> outer = fields.shape;
+  Dimensions outer = fields.shape;
   const int64_t inner = takeInner(outer), rows = product(outer);
   const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
   const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
@@ -146,8 +146,8 @@ ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
     : fields(f), threads(device.threads) {}
 
 /// A sum in f64, its elements in row-major order, neighbours in lanes.
-static double sumOf(const float *x, const std::vector<int64_t> &outer, int64_t inner,
-                    const std::vector<int64_t> &strides) {
+static double sumOf(const float *x, std::span<const int64_t> outer, int64_t inner,
+                    std::span<const int64_t> strides) {
   const int64_t rows = product(outer), step = strides.empty() ? 0 : strides.back();
   double sum = 0;
   for (int64_t row = 0; row < rows; ++row) {
@@ -167,7 +167,7 @@ static double sumOf(const float *x, const std::vector<int64_t> &outer, int64_t i
 }
 
 void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
-  std::vector<int64_t> outer = fields.sumShape;
+  Dimensions outer = fields.sumShape;
   const int64_t inner = takeInner(outer), results = product(fields.keptShape);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (results * inner * product(outer) >= kParallelWalk)

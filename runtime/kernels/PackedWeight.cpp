@@ -6,9 +6,8 @@
 
 namespace pdc::runtime {
 
-PackedWeight::PackedWeight(const Device &device, const std::string &unit,
-                           const LibraryLayout &plainLayout, const LibraryLayout &packedLayout,
-                           Direction direction) {
+PackedWeight::PackedWeight(const Device &device, const char *unit, const LibraryLayout &plainLayout,
+                           const LibraryLayout &packedLayout, Direction direction) {
   const dnnl::memory::desc &plain = plainLayout.description, &packed = packedLayout.description;
   if (plain.data.ndims == 0 || plain == packed)
     return;

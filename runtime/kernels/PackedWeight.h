@@ -4,7 +4,6 @@
 #include "runtime/kernels/LibraryCall.h"
 
 #include <cstddef>
-#include <string>
 
 namespace pdc::runtime {
 
@@ -15,7 +14,7 @@ public:
   PackedWeight() = default;
   enum class Direction { intoLibrary, outOfLibrary };
   /// Where `plain` is empty or the same as `packed`, nothing is copied.
-  PackedWeight(const Device &device, const std::string &unit, const LibraryLayout &plain,
+  PackedWeight(const Device &device, const char *unit, const LibraryLayout &plain,
                const LibraryLayout &packed, Direction direction);
 
   /// The weight as the library wants it: packed at `scratch`, which moves on behind it, or `weight`

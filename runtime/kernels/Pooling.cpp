@@ -18,8 +18,9 @@ struct Geometry {
   dnnl::algorithm algorithm;
 
   explicit Geometry(const PoolingFields &f)
-      : x(describe(f.input, f.layout)), y(describe(f.output, f.layout)), kernel(f.kernel),
-        strides(f.strides), padsBegin(f.padsBegin), algorithm(algorithmOf(f.mode)) {
+      : x(describe(f.input, f.layout)), y(describe(f.output, f.layout)),
+        kernel(libraryList(f.kernel)), strides(libraryList(f.strides)),
+        padsBegin(libraryList(f.padsBegin)), algorithm(algorithmOf(f.mode)) {
     // The library wants pads that explain the output exactly, also where the last window reaches
     // beyond the model's own pads or stops short of them.
     for (size_t d = 0; d < kernel.size(); ++d)

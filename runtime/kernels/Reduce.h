@@ -1,17 +1,16 @@
 #pragma once
 
 #include "runtime/Program.h"
-
-#include <vector>
+#include "runtime/kernels/Dimensions.h"
 
 namespace pdc::runtime {
 
 struct ReduceFields {
-  std::vector<int64_t> keptShape; ///< dimensions that stay, and their strides in the operand
-  std::vector<int64_t> keptStrides;
+  Dimensions keptShape; ///< dimensions that stay, and their strides in the operand
+  Dimensions keptStrides;
   const char *operation = ""; ///< "maximum" (NaN if one is) or "product" (in f64)
-  std::vector<int64_t> reducedShape;
-  std::vector<int64_t> reducedStrides;
+  Dimensions reducedShape;
+  Dimensions reducedStrides;
 };
 
 /// y: the maxima or products of x's elements, each in row-major order.

@@ -1,17 +1,16 @@
 #pragma once
 
 #include "runtime/Program.h"
-
-#include <vector>
+#include "runtime/kernels/Dimensions.h"
 
 namespace pdc::runtime {
 
 struct ReduceSumFields {
-  std::vector<int64_t> keptShape; ///< dimensions that stay, and their strides in the operand
-  std::vector<int64_t> keptStrides;
+  Dimensions keptShape; ///< dimensions that stay, and their strides in the operand
+  Dimensions keptStrides;
   double scale = 1;
-  std::vector<int64_t> sumShape; ///< dimensions that are summed
-  std::vector<int64_t> sumStrides;
+  Dimensions sumShape; ///< dimensions that are summed
+  Dimensions sumStrides;
 };
 
 /// y [+]= scale times sums of x, each in row-major order in f64.

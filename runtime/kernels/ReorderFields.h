@@ -1,14 +1,15 @@
 #pragma once
 
+#include "runtime/kernels/Dimensions.h"
+
 #include <cstdint>
-#include <vector>
 
 namespace pdc::runtime {
 
 struct ReorderFields {
   const char *from = "";
   const char *name = "";
-  std::vector<int64_t> shape;
+  Dimensions shape;
   const char *to = "";
 };
 

@@ -1,19 +1,18 @@
 #pragma once
 
 #include "runtime/Program.h"
-
-#include <vector>
+#include "runtime/kernels/Dimensions.h"
 
 namespace pdc::runtime {
 
 struct StridedCopyFields {
   double fill = 0;
   int64_t inputOffset = 0;
-  std::vector<int64_t> inputStrides;
+  Dimensions inputStrides;
   int64_t outputElements = 0; ///< if given, all of the result is filled first
   int64_t outputOffset = 0;
-  std::vector<int64_t> outputStrides;
-  std::vector<int64_t> shape; ///< of what is copied
+  Dimensions outputStrides;
+  Dimensions shape; ///< of what is copied
 };
 
 /// Transpositions, slices, pads and repetitions: elements of one array to places in another. The

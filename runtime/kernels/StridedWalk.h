@@ -2,14 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 namespace pdc::runtime {
 
 /// Fewer elements are not worth waking threads for.
 inline constexpr int64_t kParallelWalk = 16384;
 
-inline int64_t product(const std::vector<int64_t> &sizes) {
+inline int64_t product(std::span<const int64_t> sizes) {
   int64_t result = 1;
   for (int64_t size : sizes)
     result *= size;
@@ -17,8 +17,8 @@ inline int64_t product(const std::vector<int64_t> &sizes) {
 }
 
 /// The offset that element `index` of a row-major walk over `shape` has under other strides.
-inline int64_t offsetAt(int64_t index, const std::vector<int64_t> &shape,
-                        const std::vector<int64_t> &strides) {
+inline int64_t offsetAt(int64_t index, std::span<const int64_t> shape,
+                        std::span<const int64_t> strides) {
   int64_t offset = 0;
   for (size_t d = shape.size(); d-- > 0; index /= shape[d])
     offset += index % shape[d] * strides[d];

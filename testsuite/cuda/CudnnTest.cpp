@@ -82,7 +82,7 @@ ConvolutionFields fieldsOf(const Shape &s) {
   fields.name = "asked";
   fields.input = s.x, fields.weight = s.w, fields.output = s.y;
   fields.strides = s.strides, fields.padsBegin = fields.padsEnd = s.pads;
-  fields.dilations.assign(s.strides.size(), 1);
+  fields.dilations = std::vector<int64_t>(s.strides.size(), 1);
   fields.groups = s.groups;
   return fields;
 }
@@ -119,7 +119,7 @@ TEST(Cudnn, HasKernelsWithinTheWorkspace) {
 TEST(Cudnn, RefusesShapesThatDoNotMeet) {
   const Descriptor properties = h200();
   ConvolutionFields fields = fieldsOf(kShapes[3]);
-  fields.output.back() = 57;
+  fields.output[3] = 57;
   try {
     ConvolutionPlan plan({nullptr, &properties}, {false, true, size_t(1) << 30}, fields,
                          ConvolutionUse::forward, false);

@@ -3,6 +3,7 @@
 #include "compiler/operators/Operator.h"
 
 #include <gtest/gtest.h>
+#include <numeric>
 
 namespace pdc {
 
@@ -187,6 +188,13 @@ TEST(Choice, RefusalsNameUnitAndShapes) {
   EXPECT_EQ(messageOf([&] { chooseKernel(pool.unit, kDevice); }),
             "unit 'MaxPool' (MaxPool on f32[2,16,8,8]): pooling with dilations has no kernel; "
             "supported is dilation 1");
+  std::vector<int64_t> shape(17, 2), order(17);
+  std::iota(order.rbegin(), order.rend(), 0);
+  OneNode turned("Transpose", {f32(shape)}, f32(shape), {{"perm", order}});
+  EXPECT_NE(messageOf([&] {
+              chooseKernel(turned.unit, kDevice);
+            }).find("17 dimensions, and takes at most 16"),
+            std::string::npos);
   OneNode unknown("Shape", {f32({2, 16})}, {ElementType::i64, {2}});
   EXPECT_NE(messageOf([&] { chooseKernel(unknown.unit, kDevice); }).find("no kernel for operator"),
             std::string::npos);

@@ -130,6 +130,11 @@ public:
       field = choice.fields.number(name, 0);
     return *this;
   }
+  FieldReader &operator()(const char *name, Dimensions &field) {
+    if (take(name))
+      field = choice.fields.integers(name);
+    return *this;
+  }
   FieldReader &operator()(const char *name, std::vector<int64_t> &field) {
     if (take(name))
       field = choice.fields.integers(name);

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sys/file.h>
@@ -33,19 +32,13 @@ struct Request {
   std::vector<std::string> launcher;  ///< words behind "--"
 };
 
-struct PlanFacts {
-  int ranks = 1;
-  std::map<int, int> programOfRank;
-  std::string model;
-};
-
 std::string environment(const char *name) {
   const char *value = std::getenv(name);
   return value ? value : "";
 }
 
-/// The number of ranks, from plan.json.
-PlanFacts readPlan(const fs::path &folder) {
+/// From plan.json.
+int numberOfRanks(const fs::path &folder) {
   fs::path path = folder / "plan.json";
   if (!fs::is_directory(folder))
     throw Error(folder.string(), ": is no folder; give the one that pdc wrote (MODEL.pdc)");
@@ -56,25 +49,23 @@ PlanFacts readPlan(const fs::path &folder) {
   Json plan = Json::parse(file, nullptr, false);
   if (!plan.is_object() || !plan.contains("stages") || !plan["stages"].is_array())
     throw Error(path.string(), ": is no plan; give the folder that pdc wrote (MODEL.pdc)");
-  PlanFacts facts;
+  std::set<int> ranks;
   try {
-    facts.model = plan.value("model", "");
-    // Programs are numbered in the order of their first ranks; stages of one program name the same.
-    std::set<std::vector<int>> programs;
     for (const Json &stage : plan["stages"])
-      programs.insert(stage.at("ranks").get<std::vector<int>>());
-    for (int next = 0; const std::vector<int> &ranks : programs)
-      for (int number = next++; int rank : ranks)
-        facts.programOfRank[rank] = number;
-    facts.ranks = int(facts.programOfRank.size());
+      for (int rank : stage.at("ranks"))
+        ranks.insert(rank);
   } catch (const Json::exception &error) {
     throw Error(path.string(), ": field 'stages' is damaged: ", error.what());
   }
-  bool isNumbered = facts.ranks > 0 && facts.programOfRank.begin()->first == 0 &&
-                    facts.programOfRank.rbegin()->first == facts.ranks - 1;
-  if (!isNumbered || facts.ranks > 4096)
-    throw Error(path.string(), ": names ", facts.ranks, " ranks; run pdc again");
-  return facts;
+  const int count = int(ranks.size());
+  bool isNumbered = count > 0 && *ranks.begin() == 0 && *ranks.rbegin() == count - 1;
+  if (!isNumbered || count > 4096)
+    throw Error(path.string(), ": names ", count, " ranks; run pdc again");
+  return count;
+}
+
+void append(std::vector<std::string> &words, const std::vector<std::string> &more) {
+  words.insert(words.end(), more.begin(), more.end());
 }
 
 /// Runs a command with its output in `log`; its exit code.
@@ -169,7 +160,11 @@ void build(const Request &request) {
     buildStep(configure, log);
   }
   unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
-  buildStep({"cmake", "--build", folder, "--parallel", std::to_string(jobs)}, log);
+  std::vector<std::string> words = {"cmake", "--build", folder, "--parallel", std::to_string(jobs)};
+  // The programs of single stages are for those who start them by hand.
+  if (!request.buildOnly)
+    append(words, {"--target", "all_stages"});
+  buildStep(words, log);
 }
 
 std::string binary(const Request &request, const std::string &name) {
@@ -196,11 +191,7 @@ std::vector<std::string> programOptions(const Request &request) {
   return words;
 }
 
-void append(std::vector<std::string> &words, const std::vector<std::string> &more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
-std::vector<std::string> mpirunCommand(const Request &request, const PlanFacts &plan) {
+std::vector<std::string> mpirunCommand(const Request &request, int ranks) {
   // The ranks tell what goes wrong themselves.
   std::vector<std::string> words = {"mpirun", "--quiet"};
   if (geteuid() == 0)
@@ -208,20 +199,15 @@ std::vector<std::string> mpirunCommand(const Request &request, const PlanFacts &
   // Bound ranks would all land on core 0 where several mpiruns share a machine.
   append(words, {"--bind-to", "none"});
   bool oneHost = request.hosts.empty() && request.hostfile.empty();
-  if (oneHost && plan.ranks > int(std::thread::hardware_concurrency()))
+  if (oneHost && ranks > int(std::thread::hardware_concurrency()))
     append(words, {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   if (!request.hosts.empty())
     append(words, {"--host", request.hosts});
   if (!request.hostfile.empty())
     append(words, {"--hostfile", request.hostfile});
   append(words, request.launcher);
-  for (int rank = 0; rank < plan.ranks; ++rank) {
-    append(words, {rank ? ":" : "-n", rank ? "-n" : "1"});
-    if (rank)
-      words.push_back("1");
-    words.push_back(binary(request, "stage_" + std::to_string(plan.programOfRank.at(rank))));
-    append(words, programOptions(request));
-  }
+  append(words, {"-n", std::to_string(ranks), binary(request, "all_stages")});
+  append(words, programOptions(request));
   return words;
 }
 
@@ -309,7 +295,7 @@ int supervise(const std::vector<std::string> &words) {
 }
 
 int run(const Request &request) {
-  PlanFacts plan = readPlan(request.folder);
+  const int ranks = numberOfRanks(request.folder);
   if (request.transport == "mpi" && isRank()) {
     // Started by mpirun or srun: this process is a rank, and its binary was built before.
     std::vector<std::string> words = {binary(request, "all_stages")};
@@ -320,7 +306,7 @@ int run(const Request &request) {
   if (request.buildOnly)
     return 0;
   if (request.transport == "mpi")
-    return supervise(mpirunCommand(request, plan));
+    return supervise(mpirunCommand(request, ranks));
   std::vector<std::string> words = {binary(request, "all_stages")};
   append(words, programOptions(request));
   return become(words);

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+
+namespace pdc::runtime {
+
+/// One integer per dimension: a shape, strides, pads. A generated stage lists dozens of them; as
+/// plain values they compile in half the time of std::vector and allocate nothing. pdc prints no
+/// more than kMost.
+class Dimensions {
+public:
+  static constexpr size_t kMost = 16;
+
+  constexpr Dimensions() = default;
+  constexpr Dimensions(std::initializer_list<int64_t> list) {
+    for (int64_t value : list)
+      push_back(value);
+  }
+  template <class List>
+  requires requires(const List &list) { int64_t(*list.begin()); }
+  constexpr Dimensions(const List &list) {
+    for (int64_t value : list)
+      push_back(value);
+  }
+
+  constexpr void push_back(int64_t value) {
+    if (count < kMost)
+      values[count++] = value;
+  }
+  constexpr void pop_back() { --count; }
+
+  constexpr size_t size() const { return count; }
+  constexpr bool empty() const { return count == 0; }
+  constexpr const int64_t *data() const { return values; }
+  constexpr const int64_t *begin() const { return values; }
+  constexpr const int64_t *end() const { return values + count; }
+  constexpr int64_t operator[](size_t d) const { return values[d]; }
+  constexpr int64_t &operator[](size_t d) { return values[d]; }
+  constexpr int64_t back() const { return values[count - 1]; }
+
+private:
+  size_t count = 0;
+  int64_t values[kMost] = {};
+};
+
+} // namespace pdc::runtime
