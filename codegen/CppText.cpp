@@ -13,8 +13,6 @@ using llvm::StringRef;
 
 namespace pdc {
 
-static constexpr unsigned kColumns = 100;
-
 /// Three octal digits: unlike \x they cannot swallow what follows.
 static std::string octal(unsigned char byte) {
   std::string text = "\\000";

@@ -8,6 +8,9 @@
 
 namespace pdc {
 
+/// Generated lines are this long at most.
+inline constexpr unsigned kColumns = 100;
+
 /// A C++ string literal with these bytes and nothing else, quotes included: printable ASCII stands
 /// as it is, everything else and `?` (trigraphs) is escaped.
 std::string stringLiteral(llvm::StringRef text);

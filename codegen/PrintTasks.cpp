@@ -35,8 +35,6 @@ bool isMeasured(Operation *op) {
 
 std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stage.getId()); }
 
-static constexpr unsigned kColumns = 100;
-
 static void printLine(raw_indented_ostream &os, StringRef statement, StringRef comment) {
   os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
 }

@@ -8,8 +8,6 @@
 
 namespace pdc {
 
-static constexpr int kMostStages = 65536;
-
 std::map<std::string, int> parseAssignment(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   std::map<std::string, int> assignment;

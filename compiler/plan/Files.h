@@ -7,6 +7,9 @@
 
 namespace pdc {
 
+/// Of files: above any pipeline.
+inline constexpr int kMostStages = 65536;
+
 /// A small text file. Throws pdc::Error with the path where it cannot be read or is above 256 MB.
 std::string readTextFile(const std::filesystem::path &path);
 void writeTextFile(const std::filesystem::path &path, const std::string &text);

@@ -16,7 +16,7 @@ namespace pdc {
 
 namespace {
 
-constexpr int64_t kMostStages = 65536, kMostMicrobatches = 1 << 20;
+constexpr int64_t kMostMicrobatches = 1 << 20;
 /// Sums over all stages still fit.
 constexpr int64_t kMostBytes = int64_t(1) << 46;
 /// Of all ranks together; above any schedule that is worth its overhead.

@@ -62,7 +62,7 @@ void appendCharacter(std::string &result, std::string_view character) {
   }
 }
 
-template <class... Values> std::string format(const char *pattern, Values... values) {
+template <class... Values> std::string formatted(const char *pattern, Values... values) {
   char text[64];
   std::snprintf(text, sizeof text, pattern, values...);
   return text;
@@ -70,9 +70,9 @@ template <class... Values> std::string format(const char *pattern, Values... val
 
 /// Three digits, never as a power of ten.
 std::string threeDigits(double value) {
-  return value >= 99.95   ? format("%.0f", value)
-         : value >= 9.995 ? format("%.1f", value)
-                          : format("%.2f", value);
+  return value >= 99.95   ? formatted("%.0f", value)
+         : value >= 9.995 ? formatted("%.1f", value)
+                          : formatted("%.2f", value);
 }
 
 } // namespace
@@ -109,13 +109,13 @@ std::string bytesText(int64_t bytes) {
   return threeDigits(number) + " " + units[unit];
 }
 
-std::string percentText(double share) { return format("%.0f %%", 100 * share); }
+std::string percentText(double share) { return formatted("%.0f %%", 100 * share); }
 
 std::string coordinate(double value) {
   double tenths = std::round(value * 10);
   if (tenths == std::round(tenths / 10) * 10)
-    return format("%.0f", tenths / 10 + 0.0);
-  return format("%.1f", tenths / 10);
+    return formatted("%.0f", tenths / 10 + 0.0);
+  return formatted("%.1f", tenths / 10);
 }
 
 std::string bar(double share, const std::string &style) {

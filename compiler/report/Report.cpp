@@ -10,7 +10,7 @@ namespace pdc {
 
 namespace {
 
-constexpr size_t kMostSends = 40, kMostStages = 24;
+constexpr size_t kMostSends = 40, kMostStageRows = 24;
 
 /// Seconds of one microbatch on one replica.
 double workOf(const PlanStage &stage) { return stage.forwardSeconds + stage.backwardSeconds; }
@@ -164,7 +164,8 @@ void Page::stageSection() {
   int64_t needed = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes)->memoryBytes;
   most = most > 3 * needed ? needed : most;
   // Beyond some stages the reader asks for the rest.
-  std::span<const PlanStage> all(plan.stages), first = all.first(std::min(all.size(), kMostStages));
+  std::span<const PlanStage> all(plan.stages),
+      first = all.first(std::min(all.size(), kMostStageRows));
   text += "<section><h2>Stages</h2>\n";
   stageTable(first, heaviest, most);
   if (all.size() > first.size()) {

@@ -1,5 +1,6 @@
 #include "compiler/plan/Partition.h"
 #include "compiler/Error.h"
+#include "testsuite/EveryCase.h"
 #include "testsuite/plan/ExampleGraphs.h"
 
 #include <algorithm>
@@ -156,7 +157,7 @@ ChainRequest drawChainRequest(std::mt19937 &random) {
 TEST(Partition, EqualsBruteForce) {
   std::mt19937 random(3);
   int refused = 0, cut = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 400; round += kEveryCase) {
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     double best = bruteForce(graph, request, 0, 0);

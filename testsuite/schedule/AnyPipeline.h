@@ -1,8 +1,14 @@
 #pragma once
 
+#include "compiler/schedule/Play.h"
 #include "compiler/schedule/Schedules.h"
 
 namespace pdc {
+
+/// Equal stages whose forward passes, input and weight gradients take so many seconds.
+inline PlayCosts equalStages(int stages, double forward, double input, double weight) {
+  return {std::vector<StageSeconds>(stages, {forward, input, weight, 0, forward}), {}, 0};
+}
 
 /// A pipeline on so many ranks as a schedule wants it: with its placement, `chunks` stages per rank
 /// where it takes several and then so many replicas, and at least so many microbatches on each.

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
+#include "testsuite/EveryCase.h"
 #include "testsuite/schedule/Completed.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
@@ -92,7 +93,7 @@ TEST(Replicas, OfSeveralStagesPerRank) {
 
 TEST(Replicas, PipeDreamNeverStalls) {
   Vectors vectors;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < 1500; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(round % 10 ? 5 : 8, 4);
     SCOPED_TRACE(testing::PrintToString(replicas));
     Schedule schedule = pipedream(replicatedPipeline(replicas, 1));
@@ -104,7 +105,7 @@ TEST(Replicas, PipeDreamNeverStalls) {
 
 TEST(Replicas, PipeDreamIsProven) {
   Vectors vectors;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(round % 20 ? 5 : 8, 4);
     SCOPED_TRACE(testing::PrintToString(replicas));
     Schedule schedule;
@@ -121,7 +122,7 @@ TEST(Replicas, PipeDreamIsProven) {
 
 TEST(Replicas, TwoVersionsAreProven) {
   Vectors vectors;
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(5, 4);
     int64_t microbatches = toy::fittingMicrobatches("2bw", replicas, 1 + round % 20);
     SCOPED_TRACE(testing::PrintToString(replicas) + std::to_string(microbatches));
@@ -136,7 +137,7 @@ TEST(Replicas, TwoVersionsAreProven) {
 
 TEST(Replicas, FlushSchedulesAreProven) {
   Vectors vectors;
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 2000; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(8, 4);
     int64_t microbatches = replicas[0] * (1 + static_cast<int64_t>(vectors.random() % 6));
     for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
@@ -165,7 +166,7 @@ TEST(Replicas, OneStage) {
 TEST(Replicas, EdgesOfAnyKind) {
   Vectors vectors;
   int runs = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(4, 3);
     std::vector<Edge> edges = randomEdges(static_cast<int>(replicas.size()), vectors.random);
     const ScheduleKind &kind = schedules()[round % schedules().size()];
@@ -183,7 +184,7 @@ TEST(Replicas, EdgesOfAnyKind) {
 
 TEST(Replicas, Evaluation) {
   Vectors vectors;
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 100; round += kEveryCase) {
     std::vector<int> replicas = vectors.draw(5, 4);
     std::vector<Edge> edges;
     for (int stage = 0; stage + 1 < static_cast<int>(replicas.size()); ++stage)

@@ -1,6 +1,7 @@
 #include "compiler/schedule/RowSearch.h"
 
 #include "compiler/schedule/Schedules.h"
+#include "testsuite/EveryCase.h"
 #include "testsuite/schedule/RandomEdges.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ const char *const kSynchronous[] = {"gpipe", "1f1b", "zb-h1", "zb-h2"};
 
 TEST(TaskGraph, TakesAsLongAsThePlayerSays) {
   std::mt19937 random(2);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300; round += kEveryCase) {
     int stages = 1 + static_cast<int>(random() % 6);
     Pipeline pipeline = straightPipeline(stages, 1 + static_cast<int>(random() % 9));
     std::vector<Edge> edges = randomEdges(stages, random);
@@ -61,7 +62,7 @@ double bestSeed(int stages, int64_t microbatches, std::span<const Edge> edges,
 
 TEST(RowSearch, IsNeverSlowerThanAnySeedAndProven) {
   std::mt19937 random(4);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 40; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 4);
     int64_t microbatches = 1 + static_cast<int64_t>(random() % 10);
     std::vector<Edge> edges = randomEdges(stages, random);
@@ -78,7 +79,7 @@ TEST(RowSearch, IsNeverSlowerThanAnySeedAndProven) {
 
 TEST(RowSearch, KeepsTheMemoryLimit) {
   std::mt19937 random(5);
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 30; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 4);
     std::vector<Edge> edges = chainEdges(stages);
     PlayCosts costs = drawCosts(stages, edges.size(), random);
@@ -148,7 +149,7 @@ double exhaustive(const Schedule &seed, std::span<const Edge> edges, const PlayC
 TEST(RowSearch, GapToExhaustiveSearch) {
   std::mt19937 random(6);
   std::vector<double> gaps, seedGaps;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 60; round += kEveryCase) {
     auto [stages, microbatches] = round % 2 ? std::pair(2, 4) : std::pair(3, 3);
     std::vector<Edge> edges = chainEdges(stages);
     PlayCosts costs = drawCosts(stages, edges.size(), random);

@@ -5,6 +5,7 @@
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
 #include "compiler/schedule/Transfers.h"
+#include "testsuite/EveryCase.h"
 #include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
@@ -50,7 +51,7 @@ TEST(Transfers, SendBeforeTheUpdate) {
 TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
   std::mt19937 random(7);
   int fallbacks = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 5);
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
@@ -72,7 +73,7 @@ TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
 
 TEST(Transfers, GlobalOrderIsAlwaysProven) {
   std::mt19937 random(8);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 300; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 6);
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
@@ -91,7 +92,7 @@ TEST(Transfers, GlobalOrderIsAlwaysProven) {
 
 TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
   std::mt19937 random(9);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 100; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 5);
     std::vector<std::vector<int>> ranks;
     for (int stage = 0; stage < stages; ++stage)
@@ -108,7 +109,7 @@ TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
 
 TEST(Transfers, FewerMicrobatchesEndToo) {
   std::mt19937 random(10);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 100; round += kEveryCase) {
     int stages = 2 + static_cast<int>(random() % 5);
     const ScheduleKind &kind = synchronous[round % synchronous.size()];
     Pipeline pipeline = anyPipeline(kind, stages, 8, 2 + round % 2);

@@ -1,0 +1,13 @@
+#pragma once
+
+namespace pdc {
+
+/// Tests draw hundreds of cases for what they assert. A sanitizer looks for something else, which
+/// few of them show as well, and slows each down tenfold: it runs every eleventh.
+#ifdef PDC_SANITIZED
+inline constexpr int kEveryCase = 11;
+#else
+inline constexpr int kEveryCase = 1;
+#endif
+
+} // namespace pdc
