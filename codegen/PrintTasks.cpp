@@ -15,6 +15,7 @@
 #include "llvm/Support/FormatVariadic.h"
 
 #include <map>
+#include <set>
 #include <utility>
 
 using namespace mlir;
@@ -37,6 +38,20 @@ std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stag
 
 static void printLine(raw_indented_ostream &os, StringRef statement, StringRef comment) {
   os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
+}
+
+/// Other stages that a tensor comes from or goes to, for its comment.
+static std::string routeText(ir::MemoryOp memory) {
+  if (!memory.getTransfers())
+    return "";
+  bool arrives = memory.getRole() == ir::Role::Inbox;
+  std::set<int64_t> stages;
+  for (auto transfer : memory.getTransfersAttr().getAsRange<ir::TransferAttr>())
+    stages.insert(arrives ? transfer.getFrom() : transfer.getTo());
+  std::vector<std::string> numbers;
+  for (int64_t stage : stages)
+    numbers.push_back(std::to_string(stage));
+  return std::string(arrives ? ", from stage " : ", to stage ") + llvm::join(numbers, " and ");
 }
 
 namespace {
@@ -96,6 +111,8 @@ private:
   void bindMemory(Value value, FlatSymbolRefAttr symbol, ir::Version version) {
     ir::MemoryOp home = memory(symbol);
     bind(value, home.getVariable().value_or(""), requireHome(home), versionAccessor(version));
+    if (home.getRole() == ir::Role::Inbox)
+      pointers[value].comment += routeText(home);
   }
 
   static StringRef versionAccessor(ir::Version version) {
@@ -162,7 +179,15 @@ private:
 
   void bindResults(ir::UnitOp unit) {
     for (unsigned i = 0; i < unit.getNumResults(); ++i)
-      bind(unit.getResult(i), resultName(unit, i), requireHome(unit, i), names::kNext);
+      bindResult(unit, i);
+  }
+
+  void bindResult(ir::UnitOp unit, unsigned i) {
+    Value result = unit.getResult(i);
+    bind(result, resultName(unit, i), requireHome(unit, i), names::kNext);
+    for (Operation *user : result.getUsers())
+      if (auto write = dyn_cast<ir::WriteOp>(user))
+        pointers[result].comment += routeText(memory(write.getMemoryAttr()));
   }
 
   /// The pointers that a unit needs first, and then the unit on one line; units stand apart.

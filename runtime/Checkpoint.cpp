@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/Layout.h"
 #include "runtime/Safetensors.h"
+#include "runtime/ShapeText.h"
 
 #include <algorithm>
 #include <cmath>

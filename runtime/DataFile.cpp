@@ -1,6 +1,7 @@
 #include "runtime/DataFile.h"
 
 #include "runtime/Error.h"
+#include "runtime/ShapeText.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 #include "runtime/NamedNumbers.h"
+#include "runtime/ShapeText.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,7 @@
 #include "runtime/Safetensors.h"
 
 #include "runtime/Error.h"
+#include "runtime/ShapeText.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -27,13 +28,6 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
     if (size < 0 || __builtin_mul_overflow(count, size, &count))
       return -1;
   return count;
-}
-
-std::string shapeText(const std::vector<int64_t> &shape) {
-  std::string text;
-  for (int64_t size : shape)
-    text += (text.empty() ? "" : "x") + std::to_string(size);
-  return "[" + text + "]";
 }
 
 static TensorView readEntry(const std::string &path, const std::string &name, const Json &entry,

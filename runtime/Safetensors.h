@@ -25,7 +25,6 @@ struct TensorView {
 
 /// The number of elements, or -1 where a dimension is negative or the product leaves int64.
 int64_t elementCount(const std::vector<int64_t> &shape);
-std::string shapeText(const std::vector<int64_t> &shape);
 
 /// Every tensor of a safetensors file; views live as long as `file`. Throws Error naming file and
 /// field where something is wrong.

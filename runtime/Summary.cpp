@@ -149,10 +149,14 @@ void Trainer::summarise() {
     progress->line(line);
   for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
                                     {"checkpoint", checkpoint},
-                                    {"log", options.log},
-                                    {"plan", findBeside("plan.txt")}})
+                                    {"log", options.log}})
     if (!where.empty())
       progress->line(what + ": " + where);
+  std::string file = findBeside("plan.txt");
+  std::snprintf(text, sizeof text, "plan: %s, ranks %d, microbatches %lld of %lld samples%s",
+                program.schedule, program.ranks, (long long)program.microbatches,
+                (long long)program.microbatchSize, file.empty() ? "" : "; ");
+  progress->line(text + file);
   std::snprintf(text, sizeof text, ", \"predicted_step_seconds\": %.9f, ",
                 program.secondsPerMinibatch);
   progress->log(json + text + memoryJson + "}");

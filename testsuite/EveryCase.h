@@ -3,7 +3,7 @@
 namespace pdc {
 
 /// Tests draw hundreds of cases for what they assert. A sanitizer looks for something else, which
-/// few of them show as well, and slows each down tenfold: it runs every eleventh.
+/// few cases show as well, and slows each down tenfold: there they draw this part of them.
 #ifdef PDC_SANITIZED
 inline constexpr int kEveryCase = 11;
 #else

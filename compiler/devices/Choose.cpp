@@ -72,9 +72,9 @@ static KernelChoice chooseByRules(const UnitReader &reader) {
                 std::string(reader.node(0).op) + (isCpu ? "" : "; pass --device cpu"));
 }
 
-/// Concat and Split list operands; all other lists have an entry per dimension.
+/// The lists of most kernels have an entry per dimension.
 static void checkDimensions(const UnitReader &reader, const KernelChoice &choice) {
-  if (choice.kernel == "Concat" || choice.kernel == "Split")
+  if (contains({"Broadcast", "Concat", "Split"}, choice.kernel))
     return;
   for (const auto &[name, value] : choice.fields)
     if (const auto *list = std::get_if<std::vector<int64_t>>(&value);

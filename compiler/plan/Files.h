@@ -7,7 +7,7 @@
 
 namespace pdc {
 
-/// Of files: above any pipeline.
+/// The most stages that a plan or an assignment file may name.
 inline constexpr int kMostStages = 65536;
 
 /// A small text file. Throws pdc::Error with the path where it cannot be read or is above 256 MB.

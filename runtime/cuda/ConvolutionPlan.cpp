@@ -1,8 +1,7 @@
 #include "runtime/cuda/ConvolutionPlan.h"
 
 #include "runtime/Error.h"
-
-#include <sstream>
+#include "runtime/ShapeText.h"
 
 namespace pdc::runtime::cuda {
 
@@ -86,14 +85,6 @@ Names namesOf(ConvolutionUse use) {
             CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
   }
   throw Error("unknown use of a convolution");
-}
-
-std::string shapeText(std::span<const int64_t> shape) {
-  std::ostringstream text;
-  for (size_t d = 0; d < shape.size(); ++d)
-    text << (d ? "," : "[") << shape[d];
-  text << ']';
-  return text.str();
 }
 
 } // namespace

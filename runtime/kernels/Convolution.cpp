@@ -1,23 +1,14 @@
 #include "runtime/kernels/Convolution.h"
 
+#include "runtime/ShapeText.h"
 #include "runtime/kernels/ConvolutionDescription.h"
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
 #include "runtime/kernels/Elementwise.h"
 
-#include <sstream>
-
 namespace pdc::runtime {
 
 using Descriptor = dnnl::memory::desc;
-
-static std::string shapeText(std::span<const int64_t> shape) {
-  std::ostringstream text;
-  for (size_t i = 0; i < shape.size(); ++i)
-    text << (i ? "," : "[") << shape[i];
-  text << ']';
-  return text.str();
-}
 
 static std::string unitText(const ConvolutionFields &f) {
   return std::string(f.name) + " (input " + shapeText(f.input) + " " + f.inputLayout + ", weight " +
@@ -34,11 +25,12 @@ static Device deviceFor(Device device, const ConvolutionFields &f) {
 
 Convolution::Convolution(const Device &given, const ConvolutionFields &f) {
   const Device device = deviceFor(given, f);
+  const std::string unit = unitText(f);
   ConvolutionGeometry g(f, ConvolutionUse::forward);
   for (bool bias : {false, true}) {
     Descriptor weightDescription;
-    LibraryCall call = makeLibraryCall<dnnl::convolution_forward>(
-        unitText(f), device, fallbackNamed(f.fallback), [&] {
+    LibraryCall call =
+        makeLibraryCall<dnnl::convolution_forward>(unit, device, fallbackNamed(f.fallback), [&] {
           auto description = describeConvolution(g, bias, f.relu != 0);
           weightDescription = description.weights_desc();
           return description;
@@ -49,10 +41,10 @@ Convolution::Convolution(const Device &given, const ConvolutionFields &f) {
       call.addMemory(DNNL_ARG_BIAS, g.bias);
     call.addMemory(DNNL_ARG_DST, g.y);
     callFor(bias) = {std::move(call),
-                     PackedWeight(device, unitText(f).c_str(), g.plainWeight, weightDescription,
+                     PackedWeight(device, unit.c_str(), g.plainWeight, weightDescription,
                                   PackedWeight::Direction::intoLibrary)};
-    requireWorkspace(unitText(f),
-                     callFor(bias).weight.packedBytes() + callFor(bias).library.scratch(), device);
+    requireWorkspace(unit, callFor(bias).weight.packedBytes() + callFor(bias).library.scratch(),
+                     device);
   }
 }
 
@@ -71,10 +63,11 @@ void Convolution::operator()(const Run &run, const float *x, const float *w, con
 ConvolutionInputGradient::ConvolutionInputGradient(const Device &given,
                                                    const ConvolutionFields &f) {
   const Device device = deviceFor(given, f);
+  const std::string unit = unitText(f);
   ConvolutionGeometry g(f, ConvolutionUse::inputGradient);
   Descriptor weightDescription;
   call = makeLibraryCall<dnnl::convolution_backward_data>(
-      unitText(f), device, fallbackNamed(f.fallback), [&] {
+      unit, device, fallbackNamed(f.fallback), [&] {
         auto description = describeConvolutionInputGradient(g);
         weightDescription = description.weights_desc();
         return description;
@@ -82,9 +75,9 @@ ConvolutionInputGradient::ConvolutionInputGradient(const Device &given,
   call.addMemory(DNNL_ARG_DIFF_DST, g.y);
   call.addMemory(DNNL_ARG_WEIGHTS, weightDescription);
   call.addMemory(DNNL_ARG_DIFF_SRC, g.x);
-  weight = PackedWeight(device, unitText(f).c_str(), g.plainWeight, weightDescription,
+  weight = PackedWeight(device, unit.c_str(), g.plainWeight, weightDescription,
                         PackedWeight::Direction::intoLibrary);
-  requireWorkspace(unitText(f), weight.packedBytes() + call.scratch(), device);
+  requireWorkspace(unit, weight.packedBytes() + call.scratch(), device);
 }
 
 void ConvolutionInputGradient::operator()(const Run &run, const float *dy, const float *w,
@@ -99,10 +92,11 @@ void ConvolutionInputGradient::operator()(const Run &run, const float *dy, const
 ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &given,
                                                      const ConvolutionFields &f) {
   const Device device = deviceFor(given, f);
+  const std::string unit = unitText(f);
   ConvolutionGeometry g(f, ConvolutionUse::weightGradient);
   Descriptor gradient;
   call = makeLibraryCall<dnnl::convolution_backward_weights>(
-      unitText(f), device, fallbackNamed(f.fallback), [&] {
+      unit, device, fallbackNamed(f.fallback), [&] {
         auto description = describeConvolutionWeightGradient(g);
         gradient = description.diff_weights_desc();
         return description;
@@ -112,9 +106,9 @@ ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &given,
   call.addMemory(DNNL_ARG_DIFF_WEIGHTS, gradient);
   const Descriptor &written = g.packsWeight() ? g.plainWeight : gradient;
   elements = static_cast<int64_t>(written.get_size() / sizeof(float));
-  weight = PackedWeight(device, unitText(f).c_str(), g.plainWeight, gradient,
+  weight = PackedWeight(device, unit.c_str(), g.plainWeight, gradient,
                         PackedWeight::Direction::outOfLibrary);
-  requireWorkspace(unitText(f), weight.packedBytes() + call.scratch(), device);
+  requireWorkspace(unit, weight.packedBytes() + call.scratch(), device);
 }
 
 /// Adding goes through workspace: the library has no sum for weight gradients.

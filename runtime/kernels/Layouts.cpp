@@ -27,7 +27,11 @@ ParsedTag rowMajor(size_t rank) {
               "; regenerate the sources with pdc");
 }
 
+static_assert(Dimensions::kMost <= DNNL_MAX_NDIMS);
+
 ParsedTag parse(std::string_view tag, size_t rank) {
+  if (rank > DNNL_MAX_NDIMS)
+    refuseTag(tag, rank);
   if (tag.empty())
     return rowMajor(rank);
   ParsedTag parsed;

@@ -1,6 +1,7 @@
 #include "runtime/kernels/LocalResponse.h"
 
 #include "runtime/kernels/LocalResponseGradient.h"
+#include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,12 +10,7 @@ namespace pdc::runtime {
 
 namespace {
 
-int64_t pixelsOf(std::span<const int64_t> shape) {
-  int64_t pixels = 1;
-  for (size_t d = 2; d < shape.size(); ++d)
-    pixels *= shape[d];
-  return pixels;
-}
+int64_t pixelsOf(std::span<const int64_t> shape) { return product(shape.subspan(2)); }
 
 /// base ^ -beta; the usual exponent needs no power function.
 float inversePower(float base, float beta) {

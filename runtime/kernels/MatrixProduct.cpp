@@ -1,11 +1,11 @@
 #include "runtime/kernels/MatrixProduct.h"
 
+#include "runtime/ShapeText.h"
 #include "runtime/kernels/Layouts.h"
 #include "runtime/kernels/Library.h"
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
 
 namespace pdc::runtime {
 
@@ -33,16 +33,8 @@ static Dimensions padded(const Dimensions &shape, size_t rank) {
 }
 
 static std::string unitText(const MatrixProductFields &f) {
-  std::ostringstream text;
-  text << f.name;
-  for (const auto *shape : {&f.a, &f.b, &f.output}) {
-    text << (shape == &f.a ? " (" : ", ") << "[";
-    for (size_t i = 0; i < shape->size(); ++i)
-      text << (i ? "," : "") << (*shape)[i];
-    text << ']';
-  }
-  text << ')';
-  return text.str();
+  return std::string(f.name) + " (" + shapeText(f.a) + ", " + shapeText(f.b) + ", " +
+         shapeText(f.output) + ")";
 }
 
 /// One value per row of a matrix: the library would leave such a product to its reference.

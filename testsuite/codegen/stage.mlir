@@ -152,12 +152,12 @@ module {
 // CHECK-NEXT:  void forward(const Run &run) override {
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
 // CHECK-NEXT:    auto *fc1_weight = run.fixed(fixed::fc1_weight);         // f32[16,8]
-// CHECK-NEXT:    auto *relu1 = run.slot(slots_0::relu1);                  // f32[4,16]
+// CHECK-NEXT:    auto *relu1 = run.slot(slots_0::relu1);                  // f32[4,16], to stage 1
 // CHECK-NEXT:    fc1_(run, image, fc1_weight, relu1, false);              // fc1, relu1
 // CHECK-NEXT:  }
 // CHECK-EMPTY:
 // CHECK-NEXT:  void backward(const Run &run) override {
-// CHECK-NEXT:    auto *fc2_grad_input = run.slot(slots_0::fc2_grad_input); // f32[4,16]
+// CHECK-NEXT:    auto *fc2_grad_input = run.slot(slots_0::fc2_grad_input); // f32[4,16], from stage 1
 // CHECK-NEXT:    auto *relu1 = run.slot(slots_0::relu1);                  // f32[4,16]
 // CHECK-NEXT:    auto *relu1_grad = run.scratch(scratch::relu1_grad);     // f32[4,16]
 // CHECK-NEXT:    elementwise(run, 64, // relu1/grad

@@ -90,6 +90,21 @@ TEST(Fusion, ChainsOfEqualShapes) {
   EXPECT_FALSE(canAppend(sum.unit, wider, kDevice));
 }
 
+/// Its strides are listed per operand: more of them than dimensions of any tensor.
+TEST(Fusion, ManyRepeatedOperands) {
+  TensorType y = f32({2, 16, 5, 6});
+  OneNode first("Add", {y, f32({2, 16, 1, 1})}, y);
+  UnitView unit = first.unit;
+  for (int i = 0; i < 4; ++i) {
+    unit.operands.push_back(i % 2 ? f32({1, 16, 1, 1}) : f32({2, 1, 5, 1}));
+    unit.operandLayouts.push_back("");
+    unit.nodes.push_back(
+        {"Add", "add", nullptr, {UnitValue::node(i), UnitValue::operand(2 + i)}, {y}});
+  }
+  unit.results = {UnitValue::node(4)};
+  EXPECT_EQ(chooseKernel(unit, kDevice).kernel, "Broadcast");
+}
+
 TEST(Fusion, BiasBehindAMatrixProduct) {
   TensorType y = f32({4, 6});
   OneNode product("MatMul", {f32({4, 5}), f32({5, 6})}, y);
@@ -193,8 +208,11 @@ TEST(Choice, RefusalsNameUnitAndShapes) {
   OneNode turned("Transpose", {f32(shape)}, f32(shape), {{"perm", order}});
   EXPECT_NE(messageOf([&] {
               chooseKernel(turned.unit, kDevice);
-            }).find("17 dimensions, and takes at most 16"),
+            }).find("17 dimensions, and takes at most 12"),
             std::string::npos);
+  std::vector<TensorType> many(17, f32({2, 3}));
+  OneNode joined("Concat", many, f32({34, 3}), {{"axis", int64_t(0)}});
+  EXPECT_EQ(chooseKernel(joined.unit, kDevice).kernel, "Concat");
   OneNode unknown("Shape", {f32({2, 16})}, {ElementType::i64, {2}});
   EXPECT_NE(messageOf([&] { chooseKernel(unknown.unit, kDevice); }).find("no kernel for operator"),
             std::string::npos);

@@ -24,7 +24,9 @@ protected:
     fs::permissions(folder / "start", fs::perms::owner_all);
     std::ofstream(folder / "CMakeLists.txt") << R"(cmake_minimum_required(VERSION 3.20)
 project(toy NONE)
-add_custom_target(all_stages ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/start all_stages)
+foreach(name all_stages stage_0)
+  add_custom_target(${name} ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/start ${name})
+endforeach()
 )";
   }
   void TearDown() override { fs::remove_all(folder); }
@@ -44,13 +46,22 @@ add_custom_target(all_stages ALL COMMAND ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE
 };
 
 TEST_F(PdcRun, BuildsAndTrainsOnBothTransports) {
-  for (const char *transport : {"local", "mpi"}) {
-    std::string save = folder / transport;
+  for (const char *transport : {"local", "mpi", "mpi --hosts localhost:2"}) {
+    std::string save = folder / "saved";
+    fs::remove_all(save);
     EXPECT_EQ(run(std::string("--steps 3 --transport ") + transport + " --save " + save), 0)
         << output;
     EXPECT_NE(output.find("trained to step 3"), std::string::npos) << output;
     EXPECT_TRUE(fs::exists(fs::path(save) / "step-000003" / "state.json"));
   }
+  // Programs of single stages only for who asks; from then on they stay those of the plan.
+  fs::path stage = folder / "build" / "stage_0";
+  EXPECT_FALSE(fs::exists(stage));
+  EXPECT_EQ(run("--build-only"), 0) << output;
+  EXPECT_TRUE(fs::exists(stage));
+  fs::resize_file(stage, 0);
+  EXPECT_EQ(run("--steps 3"), 0) << output;
+  EXPECT_GT(fs::file_size(stage), 0u);
 }
 
 class PdcRunSignal : public PdcRun {

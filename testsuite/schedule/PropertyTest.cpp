@@ -16,9 +16,7 @@ namespace {
 constexpr double kForward = 1, kBackward = 2;
 
 PlayCosts usualStages(int stages) {
-  return {std::vector<StageSeconds>(stages, {kForward, kBackward / 2, kBackward / 2, 0, kForward}),
-          {},
-          0};
+  return equalStages(stages, kForward, kBackward / 2, kBackward / 2);
 }
 
 void forAllShapes(const std::function<void(int, int64_t)> &check) {

@@ -68,7 +68,7 @@ TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
     ASSERT_NO_THROW(schedule = completeSchedule(made, edges));
     EXPECT_TRUE(runsCorrectly(schedule, edges));
   }
-  EXPECT_GT(fallbacks, 10) << "the draw no longer meets the second arrangement";
+  EXPECT_GE(fallbacks, 11 / kEveryCase) << "the draw no longer meets the second arrangement";
 }
 
 TEST(Transfers, GlobalOrderIsAlwaysProven) {

@@ -24,6 +24,9 @@ using Json = nlohmann::json;
 
 namespace {
 
+/// The program that is any rank of the plan, or all of them as threads.
+const std::string kAllStages = "all_stages";
+
 struct Request {
   fs::path folder;
   std::string transport = "local", hosts, hostfile;
@@ -52,7 +55,7 @@ int numberOfRanks(const fs::path &folder) {
   std::set<int> ranks;
   try {
     for (const Json &stage : plan["stages"])
-      for (int rank : stage.at("ranks"))
+      for (int rank : stage.at("ranks").get<std::vector<int>>())
         ranks.insert(rank);
   } catch (const Json::exception &error) {
     throw Error(path.string(), ": field 'stages' is damaged: ", error.what());
@@ -138,10 +141,11 @@ void build(const Request &request) {
     throw Error(request.folder.string(), ": holds no CMakeLists.txt; give the folder that pdc "
                                          "wrote (MODEL.pdc)");
   if (access(request.folder.c_str(), W_OK) != 0) {
-    if (!fs::exists(folder / "all_stages"))
-      throw Error(request.folder.string(), ": cannot be written, and the stages are not built yet; "
-                                           "copy it to where it can");
-    std::cout << request.folder.string() << " cannot be written: runs what is built there"
+    for (const char *program : {"all_stages", "stage_0"})
+      if (!fs::exists(folder / program) && (request.buildOnly || program == kAllStages))
+        throw Error(request.folder.string(), ": cannot be written, and ", program,
+                    " is not built yet; copy it to where it can");
+    std::cout << request.folder.string() << " cannot be written: takes what is built there"
               << std::endl;
     return;
   }
@@ -161,9 +165,10 @@ void build(const Request &request) {
   }
   unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::string> words = {"cmake", "--build", folder, "--parallel", std::to_string(jobs)};
-  // The programs of single stages are for those who start them by hand.
-  if (!request.buildOnly)
-    append(words, {"--target", "all_stages"});
+  // The programs of single stages are for those who start them by hand; there are none of old
+  // plans.
+  if (!request.buildOnly && !fs::exists(folder / "stage_0"))
+    append(words, {"--target", kAllStages});
   buildStep(words, log);
 }
 
@@ -206,7 +211,7 @@ std::vector<std::string> mpirunCommand(const Request &request, int ranks) {
   if (!request.hostfile.empty())
     append(words, {"--hostfile", request.hostfile});
   append(words, request.launcher);
-  append(words, {"-n", std::to_string(ranks), binary(request, "all_stages")});
+  append(words, {"-n", std::to_string(ranks), binary(request, kAllStages)});
   append(words, programOptions(request));
   return words;
 }
@@ -298,7 +303,7 @@ int run(const Request &request) {
   const int ranks = numberOfRanks(request.folder);
   if (request.transport == "mpi" && isRank()) {
     // Started by mpirun or srun: this process is a rank, and its binary was built before.
-    std::vector<std::string> words = {binary(request, "all_stages")};
+    std::vector<std::string> words = {binary(request, kAllStages)};
     append(words, programOptions(request));
     return become(words);
   }
@@ -307,7 +312,7 @@ int run(const Request &request) {
     return 0;
   if (request.transport == "mpi")
     return supervise(mpirunCommand(request, ranks));
-  std::vector<std::string> words = {binary(request, "all_stages")};
+  std::vector<std::string> words = {binary(request, kAllStages)};
   append(words, programOptions(request));
   return become(words);
 }

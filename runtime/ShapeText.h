@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace pdc::runtime {
+
+/// "[64x3x7x7]"
+inline std::string shapeText(std::span<const int64_t> shape) {
+  std::string text;
+  for (int64_t size : shape)
+    text += (text.empty() ? "" : "x") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+} // namespace pdc::runtime
