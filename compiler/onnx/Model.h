@@ -21,6 +21,9 @@ struct ModelValue {
   std::vector<Dimension> shape;
 };
 
+/// As in "f32[batch,10]".
+std::string typeText(const ModelValue &value);
+
 /// Random numbers that stand for a tensor, made when they are asked for.
 struct Draw {
   bool normal = false;

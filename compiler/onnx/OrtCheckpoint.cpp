@@ -10,11 +10,17 @@ namespace pdc {
 
 namespace {
 
+/// Lists of an honest file do not overlap: together they are no larger than it.
+struct FlatFile {
+  std::string bytes;
+  size_t left = 0; ///< how large those may be that are not read yet
+};
+
 /// A table of a FlatBuffers file: fields by their numbers in the schema. Every offset of the file is
 /// checked before it is followed.
 class FlatTable {
 public:
-  FlatTable(const std::string &bytes, size_t at) : bytes(&bytes), at(at) {}
+  FlatTable(FlatFile &file, size_t at) : file(&file), at(at) {}
 
   template <class T> T number(int field, T otherwise) const {
     size_t place = placeOf(field);
@@ -22,20 +28,20 @@ public:
   }
   std::string text(int field) const {
     auto [begin, count] = list(field, 1);
-    return bytes->substr(begin, count);
+    return file->bytes.substr(begin, count);
   }
   FlatTable table(int field) const {
     size_t place = placeOf(field);
     if (!place)
       throw Error("field " + std::to_string(field) + " of a table is missing");
-    return {*bytes, place + load<uint32_t>(place)};
+    return {*file, place + load<uint32_t>(place)};
   }
   bool has(int field) const { return placeOf(field) != 0; }
   std::vector<FlatTable> tables(int field) const {
     auto [begin, count] = list(field, sizeof(uint32_t));
     std::vector<FlatTable> found;
     for (size_t i = 0; i < count; ++i)
-      found.push_back({*bytes, begin + 4 * i + load<uint32_t>(begin + 4 * i)});
+      found.push_back({*file, begin + 4 * i + load<uint32_t>(begin + 4 * i)});
     return found;
   }
   std::vector<int64_t> integers(int field) const {
@@ -53,17 +59,24 @@ public:
     size_t begin = place + load<uint32_t>(place);
     size_t count = load<uint32_t>(begin);
     begin += 4;
-    if (begin > bytes->size() || count > (bytes->size() - begin) / elementBytes)
+    const size_t size = file->bytes.size();
+    if (begin > size || count > (size - begin) / elementBytes)
       throw Error("a list of " + std::to_string(count) + " elements goes beyond its end");
+    if (count * elementBytes > file->left)
+      throw Error("a list of " + std::to_string(count * elementBytes) +
+                  " bytes overlaps others, expected all lists together to be within the file's " +
+                  std::to_string(size) + " bytes; save the checkpoint again");
+    file->left -= count * elementBytes;
     return {begin, count};
   }
 
 private:
   template <class T> T load(size_t place) const {
     T value;
-    if (place > bytes->size() || bytes->size() - place < sizeof value)
+    const std::string &bytes = file->bytes;
+    if (place > bytes.size() || bytes.size() - place < sizeof value)
       throw Error("an offset points beyond its end");
-    std::memcpy(&value, bytes->data() + place, sizeof value);
+    std::memcpy(&value, bytes.data() + place, sizeof value);
     return value;
   }
 
@@ -79,7 +92,7 @@ private:
     return offset ? at + offset : 0;
   }
 
-  const std::string *bytes;
+  FlatFile *file;
   size_t at;
 };
 
@@ -90,16 +103,18 @@ public:
   OrtCheckpoint read() {
     std::error_code error;
     uint64_t size = std::filesystem::file_size(path, error);
+    std::string &bytes = file.bytes;
     bytes.resize(error ? 0 : size);
-    std::ifstream file(path, std::ios::binary);
-    if (error || !file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    std::ifstream stream(path, std::ios::binary);
+    if (error || !stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
       throw Error("cannot be read");
     if (bytes.size() < 8 || bytes.compare(4, 4, "ODTC") != 0)
       throw Error("not a checkpoint of ONNX Runtime's training (a FlatBuffers file with 'ODTC' at "
                   "byte 4)");
     uint32_t root = 0;
     std::memcpy(&root, bytes.data(), sizeof root);
-    FlatTable checkpoint(bytes, root);
+    file.left = bytes.size();
+    FlatTable checkpoint(file, root);
     readModule(checkpoint.table(1));
     for (const FlatTable &group : checkpoint.tables(2)) {
       result.step = std::max(result.step, group.number<int64_t>(1, 0));
@@ -150,7 +165,7 @@ private:
 
   const std::filesystem::path &path;
   std::filesystem::path data;
-  std::string bytes;
+  FlatFile file;
   std::set<std::string> seen;
   OrtCheckpoint result;
 };

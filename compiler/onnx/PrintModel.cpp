@@ -51,17 +51,6 @@ struct PrintAttribute {
   std::string operator()(const Tensor &tensor) const { return tensor.type.toString(); }
 };
 
-std::string typeOf(const ModelValue &value) {
-  TensorType element{value.element, {}};
-  std::string name = element.toString();
-  return name.substr(0, name.find('[')) + "[" +
-         joined(value.shape,
-                [](const Dimension &dimension) {
-                  return dimension.value ? std::to_string(*dimension.value) : dimension.symbol;
-                }) +
-         "]";
-}
-
 std::string sourceOf(const Initializer &initializer) {
   if (initializer.fill)
     return "filled with " + number(*initializer.fill);
@@ -89,18 +78,26 @@ std::string lineOf(const ModelNode &node) {
 
 } // namespace
 
+std::string typeText(const ModelValue &value) {
+  std::string dimensions;
+  for (const Dimension &dimension : value.shape)
+    dimensions += (dimensions.empty() ? "" : ",") +
+                  (dimension.value ? std::to_string(*dimension.value) : dimension.symbol);
+  return std::string(toString(value.element)) + "[" + dimensions + "]";
+}
+
 std::string toString(const Model &model) {
   std::ostringstream out;
   out << "model " << inQuotes(model.name) << '\n';
   for (const ModelValue &input : model.inputs)
-    out << "input " << inQuotes(input.name) << " : " << typeOf(input) << '\n';
+    out << "input " << inQuotes(input.name) << " : " << typeText(input) << '\n';
   for (const auto &[name, initializer] : model.initializers)
     out << "initializer " << inQuotes(name) << " : " << initializer.type.toString() << ", "
         << sourceOf(initializer) << '\n';
   for (const ModelNode &node : model.nodes)
     out << lineOf(node) << '\n';
   for (const ModelValue &output : model.outputs)
-    out << "output " << inQuotes(output.name) << " : " << typeOf(output) << '\n';
+    out << "output " << inQuotes(output.name) << " : " << typeText(output) << '\n';
   if (const auto &training = model.training)
     out << "training: minimises " << inQuotes(training->loss) << " with " << training->optimizer
         << ", updates " << joined(training->parameters, inQuotes) << '\n';

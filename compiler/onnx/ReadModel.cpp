@@ -148,10 +148,31 @@ private:
       model.initializers.emplace(tensor.name(), std::move(initializer));
     }
     if (artifacts)
-      for (Initializer &parameter : artifacts->parameters) {
-        give(parameter.name, "parameter of the checkpoint");
-        model.initializers.emplace(parameter.name, std::move(parameter));
-      }
+      readParameters(model);
+  }
+
+  /// Where the graph takes them as inputs, it says what each of them is.
+  void readParameters(Model &model) {
+    std::map<std::string_view, const onnx::ValueInfoProto *> declared;
+    for (const onnx::ValueInfoProto &input : graph.input())
+      declared[input.name()] = &input;
+    for (Initializer &parameter : artifacts->parameters) {
+      give(parameter.name, "parameter of the checkpoint");
+      if (auto input = declared.find(parameter.name); input != declared.end())
+        checkDeclared(readValue(*input->second, true), parameter);
+      model.initializers.emplace(parameter.name, std::move(parameter));
+    }
+  }
+
+  static void checkDeclared(const ModelValue &input, const Initializer &parameter) {
+    auto fits = [](const Dimension &dimension, int64_t size) {
+      return !dimension.value || *dimension.value == size;
+    };
+    const TensorType &type = parameter.type;
+    if (input.element != type.element || !std::ranges::equal(input.shape, type.shape, fits))
+      throw Error("input '" + input.name + "': expected " + typeText(input) + ", found " +
+                  type.toString() + " in " + parameter.file.string() +
+                  "; give the checkpoint that was made with this graph (--checkpoint FILE)");
   }
 
   /// A variable that the initialization fills needs no elements in the file.

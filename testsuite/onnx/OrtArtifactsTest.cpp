@@ -213,6 +213,70 @@ TEST_F(OrtArtifacts, refusals) {
   EXPECT_NE(refused().find("the gradient of 'fixed' is accumulated"), std::string::npos);
 }
 
+/// What the graph says of its parameters, and what the checkpoint holds under their names.
+TEST_F(OrtArtifacts, parametersAreWhatTheGraphDeclares) {
+  auto declare = [&](const std::string &from, const std::string &to) {
+    std::string text = trainingGraph;
+    text.replace(text.find(from), from.size(), to);
+    write("training_model.onnx", named(text).SerializeAsString());
+    return refused();
+  };
+  const std::string path = (folder / "checkpoint").string();
+  EXPECT_EQ(declare("float[3, 2] w,", "float[2, 3] w,"),
+            "training_model.onnx: input 'w': expected f32[2,3], found f32[3,2] in " + path +
+                "; give the checkpoint that was made with this graph (--checkpoint FILE)");
+  EXPECT_NE(declare("float[2] b,", "float[2, 1] b,")
+                .find("input 'b': expected f32[2,1], found f32[2] in "),
+            std::string::npos);
+  EXPECT_NE(
+      declare("float[2] b,", "double[2] b,").find("input 'b': expected f64[2], found f32[2] in "),
+      std::string::npos);
+  EXPECT_EQ(declare("float[3, 2] w,", "float[rows, 2] w,"), "");
+}
+
+/// A checkpoint of this many tensors f32[] whose names are all this long and begin 4 bytes apart.
+static std::string overlapping(uint32_t count, uint32_t length) {
+  std::string bytes;
+  auto shorts = [&](std::initializer_list<uint16_t> values) {
+    for (uint16_t value : values)
+      bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+  };
+  auto words = [&](std::initializer_list<uint32_t> values) {
+    for (uint32_t value : values)
+      bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+  };
+  const uint32_t tables = 60 + 4 * count, raw = tables + 16 * count, names = raw + 8;
+  words({16, 0x4354444f});             // 0: the root's place, "ODTC"
+  shorts({8, 8, 0, 4});                // 8: fields of the root
+  words({8, 12});                      // 16: the root, its module
+  shorts({6, 8, 4, 0});                // 24: fields of the module
+  words({8, 20});                      // 32: the module, its trained tensors
+  shorts({14, 16, 4, 0, 0, 8, 12, 0}); // 40: fields of a tensor
+  words({count});                      // 56: the list of tensors
+  for (uint32_t i = 0; i < count; ++i)
+    words({tables + 16 * i - (60 + 4 * i)});
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t table = tables + 16 * i;
+    words({table - 40, names + 4 * i - (table + 4), 1, raw - (table + 12)});
+  }
+  words({4, 0x3f800000});
+  for (uint32_t i = 0; i < count; ++i)
+    words({length});
+  return bytes.append(length + 4, '\0');
+}
+
+/// What is read of a file is no more than it holds: 8000 names of 260 kB in 0.4 MB would take
+/// minutes.
+TEST_F(OrtArtifacts, overlappingNames) {
+  write("checkpoint", overlapping(1, 9));
+  EXPECT_EQ(readOrtCheckpoint(folder / "checkpoint").parameters.at(0).name, std::string(9, '\0'));
+  write("checkpoint", overlapping(8000, 260000));
+  EXPECT_EQ(refused(),
+            "training_model.onnx: " + (folder / "checkpoint").string() +
+                ": a list of 260000 bytes overlaps others, expected all lists together to be "
+                "within the file's 452072 bytes; save the checkpoint again");
+}
+
 /// Whatever the bytes are: a checkpoint or one Error.
 TEST_F(OrtArtifacts, brokenCheckpoints) {
   std::mt19937 random(1);

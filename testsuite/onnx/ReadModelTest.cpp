@@ -22,9 +22,9 @@ TEST(ReadModel, inputsNodesAndOutputs) {
   EXPECT_EQ(model.nodes[0].op, "Relu");
   EXPECT_FALSE(model.nodes[0].name.empty());
   EXPECT_EQ(toString(model), "model \"test.onnx\"\n"
-                             "input \"x\" : f32[batch, 3]\n"
+                             "input \"x\" : f32[batch,3]\n"
                              "\"y\" = Relu \"Relu\" (\"x\")\n"
-                             "output \"y\" : f32[batch, 3]\n");
+                             "output \"y\" : f32[batch,3]\n");
 }
 
 TEST(ReadModel, bindsADimensionEverywhere) {
