@@ -1,8 +1,11 @@
 #include "compiler/onnx/InitializeVariables.h"
 
+#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
 
 #include <bit>
+#include <cmath>
 
 namespace pdc {
 
@@ -44,7 +47,7 @@ public:
 
 private:
   static std::string describeNode(const onnx::NodeProto &node) {
-    return "node '" + node.name() + "' (" + node.op_type() + ") of the initialization";
+    return describe(node) + " of the initialization";
   }
 
   Initializer copyOf(const onnx::TensorProto &tensor, const std::string &where) const {
@@ -95,6 +98,38 @@ private:
     return length;
   }
 
+  using Type = onnx::AttributeProto::AttributeType;
+
+  static void expectType(const onnx::NodeProto &node, const onnx::AttributeProto &attribute,
+                         Type type) {
+    if (attribute.type() != type)
+      throw Error("training_info: " + describeNode(node) + ": attribute '" + attribute.name() +
+                  "' is of type " + onnx::AttributeProto::AttributeType_Name(attribute.type()) +
+                  ", expected " + onnx::AttributeProto::AttributeType_Name(type) +
+                  "; correct it in the file");
+  }
+
+  static float finiteNumber(const onnx::NodeProto &node, const onnx::AttributeProto &attribute) {
+    expectType(node, attribute, onnx::AttributeProto::FLOAT);
+    if (!std::isfinite(attribute.f()))
+      throw Error("training_info: " + describeNode(node) + ": attribute '" + attribute.name() +
+                  "' is " + textOf(attribute.f()) +
+                  ", expected a finite number; correct it in the file");
+    return attribute.f();
+  }
+
+  static void checkDraw(const onnx::NodeProto &node, const Draw &numbers) {
+    auto text = [](double number) { return textOf(asWritten(static_cast<float>(number))); };
+    if (numbers.normal && numbers.second < 0)
+      throw Error("training_info: " + describeNode(node) +
+                  ": attribute 'scale', the deviation, is " + text(numbers.second) +
+                  ", expected at least 0; correct it in the file");
+    if (!numbers.normal && numbers.first > numbers.second)
+      throw Error("training_info: " + describeNode(node) + ": draws from " + text(numbers.first) +
+                  " to " + text(numbers.second) +
+                  ", expected attribute 'low' to be at most 'high'; exchange them");
+  }
+
   /// Without a seed the variable's name is one, so that a file gives the same weights each time.
   Initializer draw(const onnx::NodeProto &node, const std::string &variable) const {
     Initializer result;
@@ -107,22 +142,25 @@ private:
     for (const onnx::AttributeProto &attribute : node.attribute()) {
       const std::string &name = attribute.name();
       if (name == (normal ? "mean" : "low"))
-        numbers.first = attribute.f();
+        numbers.first = finiteNumber(node, attribute);
       else if (name == (normal ? "scale" : "high"))
-        numbers.second = attribute.f();
+        numbers.second = finiteNumber(node, attribute);
       else if (name == "seed")
-        numbers.seed = std::bit_cast<uint32_t>(attribute.f());
-      else if (name == "shape")
+        numbers.seed = std::bit_cast<uint32_t>(finiteNumber(node, attribute));
+      else if (name == "shape") {
+        expectType(node, attribute, onnx::AttributeProto::INTS);
         result.type.shape.assign(attribute.ints().begin(), attribute.ints().end());
-      else if (name == "dtype")
+      } else if (name == "dtype") {
+        expectType(node, attribute, onnx::AttributeProto::INT);
         result.type.element = toElementType(static_cast<int>(attribute.i()), describeNode(node));
-      else
+      } else
         throw Error("training_info: " + describeNode(node) + ": attribute '" + name +
                     "' is unknown");
     }
     if (result.type.element != ElementType::f32 && result.type.element != ElementType::f64)
       throw Error("training_info: " + describeNode(node) + ": draws " + result.type.toString() +
                   ", expected f32 or f64");
+    checkDraw(node, numbers);
     result.length = checkedLength(result.type, describeNode(node));
     result.draw = numbers;
     return result;

@@ -111,6 +111,60 @@ TEST(TrainingInfo, initialization) {
   expectRefusal(text, "names 'nothing', which is no initializer");
 }
 
+/// An initialization of w by one operator, in which an attribute is set as given.
+static std::string refusedDraw(const std::string &call, const std::string &name = "",
+                               std::optional<float> value = {}) {
+  TrainingText text;
+  text.initial =
+      "first () => (float[4, 3] w_first) { like = Constant<value = float[1] {0}>()  w_first = " +
+      call + " }";
+  text.initialBindings = {{"w", "w_first"}};
+  onnx::ModelProto proto = text.proto();
+  if (value)
+    for (auto &attribute : *proto.mutable_training_info(0)
+                                ->mutable_initialization()
+                                ->mutable_node(1)
+                                ->mutable_attribute())
+      if (attribute.name() == name)
+        attribute.set_f(*value);
+  return refusal(proto);
+}
+
+TEST(TrainingInfo, initializationsThatNothingCanDraw) {
+  const std::string normal = "test.onnx: training_info: the node that makes 'w_first' "
+                             "(RandomNormal) of the initialization: ";
+  auto scale = [](std::optional<float> value) {
+    return refusedDraw("RandomNormal<shape = [4, 3], scale = 1.0>()", "scale", value);
+  };
+  EXPECT_EQ(scale({}), "");
+  EXPECT_EQ(scale(0), "");
+  EXPECT_EQ(scale(-0.5F), normal + "attribute 'scale', the deviation, is -0.5, expected at least "
+                                   "0; correct it in the file");
+  EXPECT_EQ(scale(NAN),
+            normal + "attribute 'scale' is nan, expected a finite number; correct it in the file");
+  EXPECT_EQ(refusedDraw("RandomNormal<shape = [4, 3], mean = 1.0>()", "mean", -INFINITY),
+            normal + "attribute 'mean' is -inf, expected a finite number; correct it in the file");
+  EXPECT_EQ(refusedDraw("RandomNormal<shape = [4, 3], mean = 2>()"),
+            normal + "attribute 'mean' is of type INT, expected FLOAT; correct it in the file");
+  EXPECT_NE(
+      refusedDraw("RandomNormal<shape = \"4\">()").find("'shape' is of type STRING, expected INTS"),
+      std::string::npos);
+  EXPECT_NE(refusedDraw("RandomNormal<shape = [4, 3], dtype = 1.0>()")
+                .find("'dtype' is of type FLOAT, expected INT"),
+            std::string::npos);
+  EXPECT_NE(refusedDraw("RandomNormalLike<scale = 3>(like)")
+                .find("(RandomNormalLike) of the initialization: attribute 'scale' is of type INT"),
+            std::string::npos);
+  EXPECT_EQ(refusedDraw("RandomUniform<shape = [4, 3], low = 2.0, high = 2.0>()"), "");
+  EXPECT_EQ(refusedDraw("RandomUniform<shape = [4, 3], low = 3.0, high = -3.0>()"),
+            "test.onnx: training_info: the node that makes 'w_first' (RandomUniform) of the "
+            "initialization: "
+            "draws from 3 to -3, expected attribute 'low' to be at most 'high'; exchange them");
+  EXPECT_NE(refusedDraw("RandomUniformLike<low = 2.0>(like)")
+                .find("draws from 2 to 1, expected attribute 'low'"),
+            std::string::npos);
+}
+
 /// What is trained by the file's own words, or why it cannot be.
 static std::string trained(const onnx::ModelProto &proto) {
   Model model = read(proto);
