@@ -1,7 +1,7 @@
 #include "compiler/onnx/ReadTraining.h"
 
 #include "compiler/onnx/NodeAttributes.h"
-#include "compiler/onnx/TensorProto.h"
+#include "compiler/onnx/TrainingValues.h"
 
 #include <algorithm>
 
@@ -16,26 +16,6 @@ bool isOfTraining(const NodeProto &node, std::string_view op) {
   return node.domain() == trainingDomain && node.op_type() == op;
 }
 
-bool isPlain(const NodeProto *node, std::string_view op, int inputs) {
-  return node && node->domain().empty() && node->op_type() == op && node->input_size() == inputs;
-}
-
-/// The one value that all elements have.
-std::optional<double> uniformValue(const Initializer &initializer) {
-  if (initializer.fill)
-    return initializer.fill;
-  std::string bytes = initializer.draw ? "" : readBytes(initializer);
-  size_t width = bytesPerElement(initializer.type.element);
-  for (size_t i = width; i < bytes.size(); ++i)
-    if (bytes[i] != bytes[i - width])
-      return std::nullopt;
-  if (bytes.size() < width)
-    return std::nullopt;
-  bytes.resize(width);
-  Initializer first{initializer.name, {initializer.type.element, {}}, {}, std::move(bytes), {}, 0, width};
-  return readTensor(first).data.at(0);
-}
-
 /// How one node updates one weight, as `--optimizer` says it.
 struct Update {
   std::string kind;
@@ -47,15 +27,12 @@ struct Update {
 class TrainingReader {
 public:
   TrainingReader(const TrainingInfo &info, const std::vector<FlatNode> &nodes, const Model &model)
-      : info(info), model(model) {
-    for (const FlatNode &node : nodes)
-      for (int i = 0; i < node.proto.output_size(); ++i)
-        producers[node.proto.output(i)] = {&node.proto, i};
-    for (const ModelValue &input : model.inputs)
-      inputs.insert(input.name);
+      : info(info), model(model), values(info, nodes, model) {
     for (const FlatNode &node : nodes)
       if (isOfTraining(node.proto, "Gradient"))
         readGradient(node.proto);
+      else if (node.proto.domain() == trainingDomain)
+        optimizers.push_back(&node.proto);
   }
 
   ModelTraining read() {
@@ -63,6 +40,8 @@ public:
       throw Error("training_info: its algorithm has no Gradient node, which says what is minimised");
     for (const auto &[variable, value] : info.updates)
       readUpdate(variable, value);
+    for (const NodeProto *node : optimizers)
+      checkAlone(*node);
     if (updates.empty())
       throw Error("training_info: its algorithm updates no weight");
     joinUpdates();
@@ -70,16 +49,12 @@ public:
   }
 
 private:
-  const NodeProto *producerOf(const std::string &value) const {
-    auto found = producers.find(value);
-    return found == producers.end() ? nullptr : found->second.first;
-  }
-
   void readGradient(const NodeProto &node) {
     std::vector<std::string> names = namesOf(node, "xs");
     size_t count = names.size();
     for (const std::string &name : namesOf(node, "zs"))
       names.push_back(name);
+    checkDistinct(node, names);
     const AttributeProto *y = attributeOf(node, "y");
     if (!count || !y || y->s().empty())
       throw Error(describe(node) + ": attributes 'xs' and 'y' must name values");
@@ -87,23 +62,35 @@ private:
       throw Error(describe(node) + ": expected an input for each of the " +
                   std::to_string(names.size()) + " values in xs and zs, found " +
                   std::to_string(node.input_size()));
+    if (static_cast<size_t>(node.output_size()) > count)
+      throw Error(describe(node) + ": expected at most an output for each of the " +
+                  std::to_string(count) + " values in xs, found " +
+                  std::to_string(node.output_size()));
     for (size_t i = 0; i < names.size(); ++i)
       checkIndependent(node, names[i], node.input(static_cast<int>(i)));
     if (!training.loss.empty() && training.loss != y->s())
       throw Error(describe(node) + ": minimises '" + y->s() + "', and another Gradient '" +
                   training.loss + "'; expected one loss");
-    if (!producerOf(y->s()))
+    if (!values.producerOf(y->s()).node)
       throw Error(describe(node) + ": '" + y->s() + "' is made by no node");
     training.loss = y->s();
-    for (int i = 0; i < std::min(node.output_size(), static_cast<int>(count)); ++i)
+    for (int i = 0; i < node.output_size(); ++i)
       gradients[node.output(i)] = names[static_cast<size_t>(i)];
+  }
+
+  static void checkDistinct(const NodeProto &node, const std::vector<std::string> &names) {
+    std::set<std::string> seen;
+    for (const std::string &name : names)
+      if (!seen.insert(name).second)
+        throw Error(describe(node) + ": attributes 'xs' and 'zs' name '" + name +
+                    "' twice, expected each value once; take it out");
   }
 
   void checkIndependent(const NodeProto &node, const std::string &name, const std::string &input) {
     if (name != input)
       throw Error(describe(node) + ": puts '" + input + "' in the place of '" + name +
                   "'; pdc trains by gradients at the values themselves");
-    if (!model.initializers.contains(name) && !inputs.contains(name))
+    if (!model.initializers.contains(name) && !values.isInput(name))
       throw Error(describe(node) + ": '" + name +
                   "' is no initializer or input; pdc trains by gradients of these");
   }
@@ -112,73 +99,26 @@ private:
     if (!model.initializers.contains(variable))
       throw Error("training_info: the update_binding names '" + variable +
                   "', which is no initializer of the graph or the algorithm");
-    const NodeProto *node = producerOf(value);
+    auto [node, output] = values.producerOf(value);
     if (!node || !info.outputs.contains(value))
       throw Error("training_info: '" + value + "', the next value of '" + variable + "', is " +
                   (node ? "no output of the graph or the algorithm" : "made by no node"));
-    int output = producers.at(value).second;
     if (node->domain() == trainingDomain)
       return readOptimizer(*node, output, variable);
     if (isPlain(node, "Sub", 2) && node->input(0) == variable)
       return readDescent(*node, variable);
     bool isStatistic = isPlain(node, "BatchNormalization", 5) && (output == 1 || output == 2) &&
                        node->input(output + 2) == variable;
-    if (!isStatistic && !isCounter(variable))
+    if (!isStatistic && !values.isCounter(variable))
       throw Error("training_info: " + describe(*node) + " makes the next value of '" + variable +
                   "'; expected Momentum, Adagrad, Adam, w - rate * gradient, a count plus 1, or a "
                   "running statistic of BatchNormalization");
   }
 
-  /// Its next value is itself plus one.
-  bool isCounter(const std::string &variable) const {
-    auto value = info.updates.find(variable);
-    const NodeProto *add = value == info.updates.end() ? nullptr : producerOf(value->second);
-    if (!isPlain(add, "Add", 2))
-      return false;
-    for (int i : {0, 1})
-      if (add->input(i) == variable && findNumber(add->input(1 - i)) == 1)
-        return true;
-    return false;
-  }
-
-  /// A single number that the file holds.
-  std::optional<double> findNumber(const std::string &name) const {
-    if (auto found = model.initializers.find(name); found != model.initializers.end())
-      return found->second.type.elementCount() == 1 ? uniformValue(found->second) : std::nullopt;
-    const NodeProto *constant = producerOf(name);
-    if (!isPlain(constant, "Constant", 0) || constant->attribute_size() != 1)
-      return std::nullopt;
-    const AttributeProto &value = constant->attribute(0);
-    if (value.has_t()) {
-      onnx::TensorProto copy = value.t();
-      Tensor tensor = readTensor(takeInitializer(copy, describe(*constant), {}));
-      return tensor.data.size() == 1 ? std::optional(tensor.data[0]) : std::nullopt;
-    }
-    return value.has_f()   ? std::optional<double>(asWritten(value.f()))
-           : value.has_i() ? std::optional<double>(static_cast<double>(value.i()))
-                           : std::nullopt;
-  }
-
   /// A rate that is an input is given when training runs.
   void addRate(Update &update, const std::string &rate) const {
-    if (inputs.contains(rate))
-      return;
-    std::optional<double> number = findNumber(rate);
-    if (!number || info.updates.contains(rate))
-      throw Error("training_info: " + update.where + ": the learning rate '" + rate +
-                  "' is computed; expected a number or an input (pdc-run has --lr-schedule)");
-    update.settings.emplace_back("lr", asWritten(static_cast<float>(*number)));
-  }
-
-  /// The count of updates before the first one. Where the rule does not use it anything will do.
-  double countOf(const std::string &where, const std::string &count, bool isUsed) const {
-    if (!isUsed || inputs.contains(count))
-      return 0;
-    std::optional<double> number = findNumber(count);
-    if (!number || !isCounter(count))
-      throw Error("training_info: " + where + ": the count of updates '" + count +
-                  "' must be an input or a state variable that each step increases by 1");
-    return *number;
+    if (std::optional<double> number = values.rateOf(rate, update.where))
+      update.settings.emplace_back("lr", *number);
   }
 
   /// How an optimizer's node lists what it updates.
@@ -215,8 +155,12 @@ private:
       return;
     checkGradient(node, node.input(operands.input(1, weight)), variable);
     Update update = ruleOf(node);
-    for (int state = 2; state < operands.groups; ++state)
-      addState(update, node.input(operands.input(state, weight)));
+    claim(variable, "the weight '" + variable + "'", update.where);
+    for (int state = 2; state < operands.groups; ++state) {
+      const std::string &name = node.input(operands.input(state, weight));
+      addState(update, name, variable);
+      claim(name, "state " + std::to_string(state - 1) + " of '" + variable + "'", update.where);
+    }
     updates.emplace(variable, std::move(update));
   }
 
@@ -225,7 +169,7 @@ private:
     auto found = gradients.find(gradient);
     if (found != gradients.end() && found->second == variable)
       return;
-    const NodeProto *maker = producerOf(gradient);
+    const NodeProto *maker = values.producerOf(gradient).node;
     throw Error("training_info: " + describe(node) + ": updates '" + variable + "' by '" +
                 gradient + "'" +
                 (found != gradients.end() ? ", the gradient of '" + found->second + "'"
@@ -248,7 +192,7 @@ private:
       update.kind = mode->s() == "nesterov" ? "nesterov" : "momentum";
       update.settings.insert(update.settings.end(), {{"momentum", alpha}, {"dampening", 1 - beta}});
       update.decay = number("norm_coefficient", {});
-      addFirstStep(update, countOf(update.where, node.input(1), beta != 1) + 1);
+      addFirstStep(update, values.countOf(node.input(1), update.where, beta != 1) + 1);
       return update;
     }
     update.decay = number("norm_coefficient", 0.0);
@@ -257,7 +201,7 @@ private:
       double decay = number("decay_factor", 0.0);
       update.kind = "adagrad";
       update.settings.insert(update.settings.end(), {{"epsilon", epsilon}, {"lr_decay", decay}});
-      addFirstStep(update, countOf(update.where, node.input(1), decay != 0) + 1);
+      addFirstStep(update, values.countOf(node.input(1), update.where, decay != 0) + 1);
       return update;
     }
     update.kind = "adam";
@@ -267,7 +211,7 @@ private:
                                                    {"scaled_epsilon", 1}});
     if (double after = number("norm_coefficient_post", 0.0); after != 0)
       update.settings.emplace_back("post_decay", after);
-    addFirstStep(update, countOf(update.where, node.input(1), true));
+    addFirstStep(update, values.countOf(node.input(1), update.where, true));
     return update;
   }
 
@@ -277,23 +221,40 @@ private:
   }
 
   /// Optimizer state begins at zero, that of Adagrad at any one number.
-  void addState(Update &update, const std::string &state) const {
-    auto found = model.initializers.find(state);
-    if (found == model.initializers.end() || !info.updates.contains(state))
-      throw Error("training_info: " + update.where + ": the state '" + state +
-                  "' must be an initializer with an update_binding");
-    std::optional<double> value = uniformValue(found->second);
-    if (!value || (*value != 0 && update.kind != "adagrad"))
-      throw Error("training_info: " + update.where + ": the state '" + state + "' begins " +
-                  (value ? "as " + textOf(*value) : "with several numbers") + ", expected " +
-                  (update.kind == "adagrad" ? "one number" : "0"));
-    if (*value != 0)
-      update.settings.emplace_back("initial_accumulator", asWritten(static_cast<float>(*value)));
+  void addState(Update &update, const std::string &state, const std::string &weight) const {
+    double value = values.stateOf(state, weight, update.where);
+    if (value != 0 && update.kind != "adagrad")
+      throw Error("training_info: " + update.where + ": the state '" + state + "' begins as " +
+                  textOf(value) + ", expected 0");
+    if (value != 0)
+      update.settings.emplace_back("initial_accumulator", asWritten(static_cast<float>(value)));
+  }
+
+  /// Each weight and each of its states is a tensor of its own.
+  void claim(const std::string &tensor, const std::string &role, const std::string &where) {
+    auto [first, isNew] = roles.emplace(tensor, role);
+    if (!isNew)
+      throw Error("training_info: " + where + ": '" + tensor + "' is " + role + ", but also " +
+                  first->second + "; expected a tensor of its own for each");
+  }
+
+  /// Whatever an optimizer's node updates has its next value from there.
+  void checkAlone(const NodeProto &node) const {
+    Operands operands = operandsOf(node);
+    for (int weight = 0; weight < operands.weights; ++weight) {
+      const std::string &name = node.input(operands.input(0, weight));
+      auto update = info.updates.find(name);
+      if (update != info.updates.end() && update->second != node.output(weight))
+        throw Error(
+            "training_info: " + describe(node) + ": updates '" + name + "', whose next value is '" +
+            update->second +
+            "' by its update_binding; expected one node that updates it, take the other out");
+    }
   }
 
   /// w - rate * gradient.
   void readDescent(const NodeProto &node, const std::string &variable) {
-    const NodeProto *product = producerOf(node.input(1));
+    const NodeProto *product = values.producerOf(node.input(1)).node;
     if (!isPlain(product, "Mul", 2))
       throw Error("training_info: " + describe(node) + ": takes '" + node.input(1) + "' from '" +
                   variable + "'; expected rate * gradient");
@@ -335,9 +296,10 @@ private:
 
   const TrainingInfo &info;
   const Model &model;
-  std::map<std::string, std::pair<const NodeProto *, int>> producers;
-  std::set<std::string> inputs;
+  TrainingValues values;
+  std::vector<const NodeProto *> optimizers;
   std::map<std::string, std::string> gradients; ///< value -> of which variable
+  std::map<std::string, std::string> roles;     ///< tensor -> which weight or state it is
   std::map<std::string, Update> updates;
   ModelTraining training;
 };
@@ -350,18 +312,12 @@ ModelTraining readTraining(const TrainingInfo &info, const std::vector<FlatNode>
 }
 
 void keepAncestors(std::vector<FlatNode> &nodes, std::set<std::string> values) {
-  std::vector<FlatNode> kept;
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    auto isWanted = [&](const std::string &output) {
+  values = dependenciesOf(nodes, std::move(values));
+  std::erase_if(nodes, [&](const FlatNode &node) {
+    return std::ranges::none_of(node.proto.output(), [&](const std::string &output) {
       return !output.empty() && values.contains(output);
-    };
-    if (std::none_of(node->proto.output().begin(), node->proto.output().end(), isWanted))
-      continue;
-    values.insert(node->proto.input().begin(), node->proto.input().end());
-    kept.push_back(std::move(*node));
-  }
-  std::reverse(kept.begin(), kept.end());
-  nodes = std::move(kept);
+    });
+  });
 }
 
 } // namespace pdc

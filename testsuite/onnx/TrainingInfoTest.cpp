@@ -12,11 +12,6 @@ static ModelTraining trainingOf(const TrainingText &text) {
   return model.training.value_or(ModelTraining());
 }
 
-static void expectRefusal(const TrainingText &text, const std::string &part) {
-  std::string found = refusal(text.proto());
-  EXPECT_NE(found.find(part), std::string::npos) << found << "\nlacks\n" << part;
-}
-
 TEST(TrainingInfo, momentum) {
   Model model = read(TrainingText().proto());
   ASSERT_TRUE(model.training);
@@ -111,60 +106,6 @@ TEST(TrainingInfo, initialization) {
   expectRefusal(text, "names 'nothing', which is no initializer");
 }
 
-/// An initialization of w by one operator, in which an attribute is set as given.
-static std::string refusedDraw(const std::string &call, const std::string &name = "",
-                               std::optional<float> value = {}) {
-  TrainingText text;
-  text.initial =
-      "first () => (float[4, 3] w_first) { like = Constant<value = float[1] {0}>()  w_first = " +
-      call + " }";
-  text.initialBindings = {{"w", "w_first"}};
-  onnx::ModelProto proto = text.proto();
-  if (value)
-    for (auto &attribute : *proto.mutable_training_info(0)
-                                ->mutable_initialization()
-                                ->mutable_node(1)
-                                ->mutable_attribute())
-      if (attribute.name() == name)
-        attribute.set_f(*value);
-  return refusal(proto);
-}
-
-TEST(TrainingInfo, initializationsThatNothingCanDraw) {
-  const std::string normal = "test.onnx: training_info: the node that makes 'w_first' "
-                             "(RandomNormal) of the initialization: ";
-  auto scale = [](std::optional<float> value) {
-    return refusedDraw("RandomNormal<shape = [4, 3], scale = 1.0>()", "scale", value);
-  };
-  EXPECT_EQ(scale({}), "");
-  EXPECT_EQ(scale(0), "");
-  EXPECT_EQ(scale(-0.5F), normal + "attribute 'scale', the deviation, is -0.5, expected at least "
-                                   "0; correct it in the file");
-  EXPECT_EQ(scale(NAN),
-            normal + "attribute 'scale' is nan, expected a finite number; correct it in the file");
-  EXPECT_EQ(refusedDraw("RandomNormal<shape = [4, 3], mean = 1.0>()", "mean", -INFINITY),
-            normal + "attribute 'mean' is -inf, expected a finite number; correct it in the file");
-  EXPECT_EQ(refusedDraw("RandomNormal<shape = [4, 3], mean = 2>()"),
-            normal + "attribute 'mean' is of type INT, expected FLOAT; correct it in the file");
-  EXPECT_NE(
-      refusedDraw("RandomNormal<shape = \"4\">()").find("'shape' is of type STRING, expected INTS"),
-      std::string::npos);
-  EXPECT_NE(refusedDraw("RandomNormal<shape = [4, 3], dtype = 1.0>()")
-                .find("'dtype' is of type FLOAT, expected INT"),
-            std::string::npos);
-  EXPECT_NE(refusedDraw("RandomNormalLike<scale = 3>(like)")
-                .find("(RandomNormalLike) of the initialization: attribute 'scale' is of type INT"),
-            std::string::npos);
-  EXPECT_EQ(refusedDraw("RandomUniform<shape = [4, 3], low = 2.0, high = 2.0>()"), "");
-  EXPECT_EQ(refusedDraw("RandomUniform<shape = [4, 3], low = 3.0, high = -3.0>()"),
-            "test.onnx: training_info: the node that makes 'w_first' (RandomUniform) of the "
-            "initialization: "
-            "draws from 3 to -3, expected attribute 'low' to be at most 'high'; exchange them");
-  EXPECT_NE(refusedDraw("RandomUniformLike<low = 2.0>(like)")
-                .find("draws from 2 to 1, expected attribute 'low'"),
-            std::string::npos);
-}
-
 /// What is trained by the file's own words, or why it cannot be.
 static std::string trained(const onnx::ModelProto &proto) {
   Model model = read(proto);
@@ -244,56 +185,4 @@ TEST(TrainingInfo, draws) {
     rest.offset = 4000, rest.length = 8;
     EXPECT_EQ(readBytes(rest), readBytes(tensor).substr(4000, 8));
   }
-}
-
-TEST(TrainingInfo, refusesWhatItCannotSay) {
-  TrainingText text;
-  text.updates = R"(
-    small = Clip(dw)
-    w_new, v_new = ai.onnx.preview.training.Momentum<alpha = 0.9, beta = 1.0,
-        norm_coefficient = 0.0, mode = "standard">(rate, count, w, small, v))";
-  text.outputs = "float[4, 3] w_new, float[4, 3] v_new";
-  text.bindings = {{"w", "w_new"}, {"v", "v_new"}};
-  expectRefusal(text, "updates 'w' by 'small', which the node that makes 'small' (Clip) makes");
-  text = {};
-  text.updates = "w_new = Mul(w, dw)";
-  text.outputs = "float[4, 3] w_new";
-  text.bindings = {{"w", "w_new"}};
-  expectRefusal(text, "the node that makes 'w_new' (Mul) makes the next value of 'w'; expected Momentum");
-  text = {};
-  text.bindings.erase("v");
-  expectRefusal(text, "the state 'v' must be an initializer with an update_binding");
-  text = {};
-  text.bindings.erase("count");
-  expectRefusal(text, "the count of updates 'count' must be an input or a state variable");
-  text = {};
-  text.bindings["b"] = "w_new";
-  expectRefusal(text, "'b' would get the next value of 'w'");
-  text = {};
-  text.bindings["scores"] = "w_new";
-  expectRefusal(text, "names 'scores', which is no initializer");
-  text = {};
-  text.outputs = "float loss";
-  expectRefusal(text, "is no output of the graph or the algorithm");
-  text = {};
-  text.gradient = R"(dw, db = ai.onnx.preview.training.Gradient<xs = ["w", "b"], y = "loss">(w, rate))";
-  expectRefusal(text, "puts 'rate' in the place of 'b'");
-  text.gradient = R"(dw, db = ai.onnx.preview.training.Gradient<xs = ["w", "h"], y = "loss">(w, h))";
-  expectRefusal(text, "'h' is no initializer or input");
-  text.gradient = "dw = Identity(w)  db = Identity(b)";
-  expectRefusal(text, "its algorithm has no Gradient node");
-}
-
-TEST(TrainingInfo, rulesOfTheSpecification) {
-  onnx::ModelProto proto = TrainingText().proto();
-  proto.mutable_graph()->mutable_node(1)->set_input(1, "u");
-  EXPECT_NE(refusal(proto).find("of the graph reads 'u' of training_info's algorithm"),
-            std::string::npos);
-  proto = TrainingText().proto();
-  *proto.add_training_info() = proto.training_info(0);
-  EXPECT_NE(refusal(proto).find("is there twice"), std::string::npos);
-  proto = TrainingText().proto();
-  auto &initial = *proto.mutable_training_info(0)->mutable_initialization();
-  initial.add_input()->set_name("given");
-  EXPECT_NE(refusal(proto).find("the initialization has an input 'given'"), std::string::npos);
 }

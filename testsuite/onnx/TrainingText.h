@@ -71,4 +71,9 @@ private:
   }
 };
 
+inline void expectRefusal(const TrainingText &text, const std::string &part) {
+  std::string found = refusal(text.proto());
+  EXPECT_NE(found.find(part), std::string::npos) << found << "\nlacks\n" << part;
+}
+
 } // namespace pdc::testing
