@@ -153,15 +153,18 @@ void annotateGraph(onnx::GraphProto &graph, const Model &model, const ModelParti
 void replaceFile(const onnx::ModelProto &proto, const std::filesystem::path &path) {
   std::filesystem::path unfinished = path;
   unfinished += ".unfinished";
-  {
-    std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
-    if (!out || !proto.SerializeToOstream(&out) || !out.flush())
-      throw Error(unfinished.string() + ": cannot be written");
-  }
   std::error_code error;
-  std::filesystem::rename(unfinished, path, error);
-  if (error)
-    throw Error(path.string() + ": cannot be written: " + error.message());
+  std::filesystem::remove(unfinished, error); // what a killed run left, or a link to elsewhere
+  std::ofstream out(unfinished, std::ios::binary | std::ios::trunc);
+  bool isWritten = out && proto.SerializeToOstream(&out) && out.flush();
+  out.close();
+  if (isWritten)
+    std::filesystem::rename(unfinished, path, error);
+  if (isWritten && !error)
+    return;
+  std::string why = isWritten ? ": " + error.message() : "";
+  std::filesystem::remove(unfinished, error);
+  throw Error(path.string() + ": cannot be written" + why);
 }
 
 } // namespace

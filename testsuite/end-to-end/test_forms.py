@@ -148,7 +148,7 @@ def test_annotated_stages(tmp_path):
     """A partition by hand, written as annotations of the file and read from them."""
     by_hand = {"/fc1/Gemm": 0, "/relu1/Relu": 0, "/fc2/Gemm": 1}
     (tmp_path / "stages.json").write_text(json.dumps(by_hand))
-    model, annotated = pipeline.MODELS / "tiny.onnx", tmp_path / "annotated.onnx"
+    model, annotated = pipeline.MODELS / "tiny.onnx", tmp_path / "first" / "annotated.onnx"
     first = pipeline.compile_model(model, tmp_path / "first", "--minibatch", 8, "--microbatches", 2, "--stages",
                                    tmp_path / "stages.json", "--annotated", annotated, workers=2)
     again = pipeline.compile_model(annotated, tmp_path / "again", "--minibatch", 8, "--microbatches", 2, workers=2)

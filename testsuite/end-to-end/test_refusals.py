@@ -1,5 +1,6 @@
 """Wrong input gives one clear error and exit 1, wrong usage exit 2; never a crash, never a half-written folder."""
 
+import os
 import random
 
 import numpy
@@ -90,6 +91,23 @@ def test_hostile_names_stay_data(models, tmp_path):
 ])
 def test_options(options, status, says, models, project):
     pdc(models("lenet5"), project, *options, status=status, says=says)
+
+
+def test_annotated_path(project, tmp_path):
+    """Judged before the model is read, so that nothing is planned for it and nothing left beside it."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(os.listdir(tmp_path))
+    for path, says in (("folder", "is a folder, expected the path of a file; add a name, as in stages.onnx"),
+                       ("project", "is a folder, expected the path of a file"),
+                       ("link", "is a symbolic link, which would be replaced; expected a regular file or a new path"),
+                       ("pipe", "is no regular file, which would be replaced"),
+                       ("none/x.onnx", f"there is no folder '{tmp_path}/none'; make it, or choose another place")):
+        text = pdc(pipeline.MODELS / "tiny.onnx", project, "--minibatch", 8, "--annotated", tmp_path / path,
+                   says=[f"error: --annotated '{tmp_path / path}': {says}"])
+        assert "reading" not in text
+    assert sorted(os.listdir(tmp_path)) == before
 
 
 def test_unknown_option(models):

@@ -97,6 +97,27 @@ TEST(PipelineStages, pathsAreNoParts) {
   EXPECT_FALSE(std::filesystem::exists(file.string() + ".unfinished"));
 }
 
+/// What a killed run left may be a link to elsewhere; what cannot be replaced gets nothing beside
+/// it.
+TEST(PipelineStages, unfinishedFiles) {
+  std::filesystem::path folder = freshFolder("pdc-unfinished"), from = folder / "model.onnx",
+                        to = folder / "to.onnx";
+  std::filesystem::path beside = to.string() + ".unfinished", elsewhere = folder / "elsewhere";
+  std::ofstream(from, std::ios::binary)
+      << protoOf(std::string(header) + "net (float[2] x) => (float[2] y) { y = Tanh(x) }")
+             .SerializeAsString();
+  std::ofstream(elsewhere) << "mine";
+  std::filesystem::create_symlink(elsewhere, beside);
+  Model model = readModel(from);
+  writeAnnotated(from, model, {"pdc", 1, {}}, to);
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(to)));
+  EXPECT_EQ(std::filesystem::file_size(elsewhere), 4u);
+  std::filesystem::remove(to);
+  std::filesystem::create_directory(to);
+  EXPECT_THROW(writeAnnotated(from, model, {"pdc", 1, {}}, to), Error);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(beside)));
+}
+
 static void moveOutside(onnx::TensorProto &tensor) {
   tensor.clear_float_data();
   tensor.clear_raw_data();
