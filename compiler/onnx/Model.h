@@ -60,6 +60,7 @@ struct ModelTraining {
   std::string loss;                 ///< the value that is minimised
   std::set<std::string> parameters; ///< the initializers that an optimizer updates
   std::string optimizer;            ///< as `--optimizer` takes it
+  std::string origin;               ///< what says the optimizer: training_info, or a file
   std::set<std::string> undecayed;  ///< parameters without weight decay, where others have it
 };
 

@@ -5,6 +5,7 @@
 #include "compiler/onnx/OrtCheckpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 
 namespace pdc {
@@ -83,6 +84,9 @@ double rateOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path
   if (checkpoint.learningRates.empty())
     return 1e-3;
   double first = checkpoint.learningRates.front();
+  if (!(first >= 0 && std::isfinite(first)))
+    throw Error(path.string() + ": its optimizer group has learning rate " + textOf(first) +
+                ", expected at least 0 and finite; give --optimizer");
   for (double rate : checkpoint.learningRates)
     if (!(rate == first))
       throw Error(path.string() + ": its optimizer groups have learning rates " + textOf(first) + " and " +
@@ -135,9 +139,11 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   if (files.needsOptimizer && checkpoint.step > 0)
     throw Error(path.string() + ": is of step " + std::to_string(checkpoint.step) +
                 " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
-  if (files.needsOptimizer)
-    artifacts.training.optimizer = readOptimizerModel(
-        pathOf(files.optimizer, folder, "optimizer_model.onnx"), rateOf(checkpoint, path));
+  if (files.needsOptimizer) {
+    std::filesystem::path optimizer = pathOf(files.optimizer, folder, "optimizer_model.onnx");
+    artifacts.training.optimizer = readOptimizerModel(optimizer, rateOf(checkpoint, path));
+    artifacts.training.origin = optimizer.string();
+  }
   return artifacts;
 }
 

@@ -45,6 +45,7 @@ public:
     if (updates.empty())
       throw Error("training_info: its algorithm updates no weight");
     joinUpdates();
+    training.origin = "training_info";
     return std::move(training);
   }
 

@@ -11,17 +11,19 @@ namespace pdc {
 std::map<std::string, int> parseAssignment(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   std::map<std::string, int> assignment;
-  if (!top.has("stages")) {
+  if (!top.has("stages"))
     for (const auto &[node, stage] : top.json().items())
       assignment[node] = static_cast<int>(top.integer(node, 0, kMostStages - 1));
-    return assignment;
-  }
   for (const Fields &stage : top.list("stages")) {
     int id = static_cast<int>(stage.integer("id", 0, kMostStages - 1));
     for (const std::string &node : stage.strings("nodes"))
       if (!assignment.emplace(node, id).second)
         stage.refuse("nodes", "node '" + node + "' is listed twice");
   }
+  if (assignment.empty())
+    throw Error(file +
+                ": names no node, expected an object of node name to stage, or a plan.json whose "
+                "stages list their nodes");
   return assignment;
 }
 

@@ -50,6 +50,13 @@ def train_as_options_say(tmp_path, model, options):
     return trained["tiny"]
 
 
+def refuse_settings(model, says):
+    """What the file says of the optimizer is refused where it stands."""
+    result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", "--minibatch", 16, check=False)
+    assert result.returncode == 1
+    assert f"error: {says}, expected at least 0 and below 1; give --optimizer, as in adamw,lr=0.001\n" in result.stderr
+
+
 def test_training_info_is_the_command_line(tmp_path):
     forward = onnx.load(pipeline.MODELS / "tiny.onnx")
     weights = {tensor.name: numpy_helper.to_array(tensor) for tensor in forward.graph.initializer}
@@ -59,6 +66,10 @@ def test_training_info_is_the_command_line(tmp_path):
     onnx.save(add_training_info(forward, loss, list(weights), [node], states, updates), tmp_path / "tiny.onnx")
     options = ["--optimizer", "momentum,lr=0.125,momentum=0.9,dampening=0.25,weight_decay=0.01"]
     train_as_options_say(tmp_path, tmp_path / "tiny.onnx", options)
+    next(attribute for attribute in node.attribute if attribute.name == "alpha").f = 2
+    next(other for other in forward.training_info[0].algorithm.node if other.op_type == "Momentum").CopyFrom(node)
+    onnx.save(forward, tmp_path / "tiny.onnx")
+    refuse_settings(tmp_path / "tiny.onnx", "tiny.onnx: training_info: setting 'momentum' of optimizer 'momentum' is 2")
 
 
 def by_numpy(rule, steps, images, labels, weights):
@@ -177,6 +188,9 @@ def test_onnx_runtime_artifacts(tmp_path):
                "--freeze", "fc1.bias"]
     _, after = train_as_options_say(tmp_path, folder / "training_model.onnx", options)
     assert not numpy.array_equal(after["fc2.bias"], weights["fc2.bias"])
+    onnx.save(ort_artifacts.optimizer_model(alpha=2.0), folder / "optimizer_model.onnx")
+    refuse_settings(folder / "training_model.onnx",
+                    f"training_model.onnx: {folder}/optimizer_model.onnx: setting 'beta1' of optimizer 'adamw' is 2")
     (folder / "checkpoint").unlink()
     result = pipeline.run(pipeline.BIN / "pdc", folder / "training_model.onnx", "--gpus", 2, "--device", "cpu", "--minibatch", 16, check=False)
     assert result.returncode == 1 and "give --checkpoint FILE" in result.stderr

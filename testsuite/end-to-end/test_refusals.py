@@ -93,6 +93,19 @@ def test_options(options, status, says, models, project):
     pdc(models("lenet5"), project, *options, status=status, says=says)
 
 
+@pytest.mark.parametrize("text,says", [
+    ('{"stages": []}', "{}: names no node, expected an object of node name to stage, or a plan.json"),
+    ('{"/fc1/Gemm": 0, "nothing": 1}', "--stages {}: stages: the model has no node 'nothing'"),
+    ('{"stages": [{"id": 0, "replicas": 2, "nodes": ["/fc1/Gemm"]}, {"id": 1, "replicas": 1, "nodes": ["/fc2/Gemm"]}]}',
+     "--stages {}: stages: 2 stages are named, expected one for each of 3 workers; --stages says others, as in 3-1"),
+])
+def test_files_of_stages(text, says, project, tmp_path):
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    refused(pipeline.BIN / "pdc", pipeline.MODELS / "tiny.onnx", "--gpus", 3, "--device", "cpu", "--minibatch", 8,
+            "--stages", path, "-o", project, says=["error: " + says.format(path)])
+
+
 def test_annotated_path(project, tmp_path):
     """Judged before the model is read, so that nothing is planned for it and nothing left beside it."""
     (tmp_path / "folder").mkdir()

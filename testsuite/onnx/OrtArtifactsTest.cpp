@@ -145,6 +145,12 @@ TEST_F(OrtArtifacts, learningRates) {
   EXPECT_NE(refused().find("its optimizer groups have learning rates 0.5 and 0.25, expected one"),
             std::string::npos);
   EXPECT_EQ(refused({.needsOptimizer = false}), "");
+  write("checkpoint", withGroups(-1, -1));
+  EXPECT_NE(
+      refused().find(
+          "checkpoint: its optimizer group has learning rate -1, expected at least 0 and finite; "
+          "give --optimizer"),
+      std::string::npos);
 }
 
 TEST_F(OrtArtifacts, filesOfOtherGraphs) {
@@ -158,6 +164,7 @@ TEST_F(OrtArtifacts, filesOfOtherGraphs) {
 
 TEST_F(OrtArtifacts, forwardGraphAndItsTraining) {
   Model found = model();
+  EXPECT_EQ(found.training->origin, (folder / "optimizer_model.onnx").string());
   ASSERT_EQ(found.nodes.size(), 2u);
   EXPECT_EQ(found.nodes[0].op, "Gemm");
   EXPECT_EQ(found.nodes[1].op, "SoftmaxCrossEntropyLoss");

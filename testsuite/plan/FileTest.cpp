@@ -422,6 +422,11 @@ TEST(StagesFile, Refusals) {
                   R"({"stages": [{"id": 0, "nodes": ["a"]}, {"id": 1, "nodes": ["a"]}]})", "s");
             }),
             "s: stages[1].nodes: node 'a' is listed twice");
+  for (const char *none : {"{}", R"({"stages": []})", R"({"stages": [{"id": 0, "nodes": []}]})"})
+    EXPECT_EQ(refusal([&] { parseAssignment(none, "s"); }),
+              "s: names no node, expected an object of node name to stage, or a plan.json whose "
+              "stages list "
+              "their nodes");
   EXPECT_EQ(refusal([] { readAssignment("/nowhere/stages.json"); }),
             "/nowhere/stages.json: no such file");
 }

@@ -21,6 +21,7 @@
 #include "passes/PlanGraph.h"
 #include "passes/ProgramMemory.h"
 #include "tools/pdc/Location.h"
+#include "tools/pdc/Report.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -68,6 +69,7 @@ void Lowering::usePartition() {
                 " say stages, expected one of " + std::to_string(options.workers) + " devices");
   hasPartition = true;
   options.assignment = chosen->stages;
+  options.assignedBy = model.name + ": its pipeline_stage annotations";
   for (const auto &[node, stage] : chosen->stages)
     options.stages = std::max(options.stages, stage + 1);
   progress << "pdc: stages are those of the file's device configuration '" << chosen->configuration
@@ -123,7 +125,7 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   if (isAsynchronous())
     (*module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
-  graph.optimizer = chooseOptimizer(model, options.optimizer);
+  graph.optimizer = optimizerOf(model, options);
   graph.noDecay = chooseUndecayed(
       model, options.optimizer,
       chooseParameters(model, chooseLoss(model, options.loss), import.parameters),
@@ -155,9 +157,9 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   request.chunks = static_cast<int>(options.chunks.value_or(0));
   request.replicas = options.replicas;
   request.assignment = options.assignment;
+  request.assignedBy = options.assignedBy;
   // Annotations name each node of the file, also those that are computed here or become others.
   if (hasPartition) {
-    request.assignedBy = model.name + ": its pipeline_stage annotations";
     std::set<std::string> names;
     for (const PlanUnit &unit : units.units)
       names.insert(unit.nodes.begin(), unit.nodes.end());

@@ -91,6 +91,7 @@ static void parseStages(const std::string &text, Options &options) {
         throw UsageError("--stages '" + text +
                          "': neither replicas per stage such as 1-1 nor a file");
       options.assignment = readAssignment(text);
+      options.assignedBy = "--stages " + text;
       for (const auto &[node, stage] : options.assignment)
         options.stages = std::max(options.stages, stage + 1);
       return;

@@ -42,6 +42,8 @@ struct Options {
   std::vector<int> replicas;
   /// `--stages FILE`: node name -> stage.
   std::map<std::string, int> assignment;
+  /// What gave it, for messages: `--stages FILE`, or the model's annotations.
+  std::string assignedBy;
   std::string profile;
   int64_t memoryBytes = 0;
   RecomputeChoice recompute;

@@ -6,11 +6,23 @@
 
 namespace pdc {
 
+std::string optimizerOf(const Model &model, const Options &options) {
+  std::string optimizer = chooseOptimizer(model, options.optimizer);
+  if (!options.optimizer.empty() || !model.training)
+    return optimizer;
+  try {
+    parseOptimizer(optimizer);
+  } catch (const Error &error) {
+    throw Error(model.name + ": " + model.training->origin + ": " + error.what() +
+                "; give --optimizer, as in adamw,lr=0.001");
+  }
+  return optimizer;
+}
+
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
   Loss loss = chooseLoss(model, options.loss);
   std::set<std::string> parameters = chooseParameters(model, loss, {options.train, options.freeze});
-  std::string optimizer = chooseOptimizer(model, options.optimizer);
-  parseOptimizer(optimizer);
+  std::string optimizer = optimizerOf(model, options);
   if (!print)
     return;
   int64_t values = 0;
