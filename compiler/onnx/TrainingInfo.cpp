@@ -1,6 +1,6 @@
 #include "compiler/onnx/TrainingInfo.h"
 
-#include "compiler/Error.h"
+#include "compiler/onnx/FlattenFunctions.h"
 
 namespace pdc {
 
@@ -18,21 +18,36 @@ template <class Entry> static void appendAll(Entry &from, Entry &to) {
     *to.Add() = std::move(element);
 }
 
-/// Inference must stay possible without training: its nodes read nothing of the algorithm's.
+/// What a graph has under each name. Initializers may be listed as inputs too.
+static std::map<std::string, std::string> kindsOfNames(const onnx::GraphProto &graph) {
+  std::map<std::string, std::string> kinds;
+  for (const onnx::TensorProto &initializer : graph.initializer())
+    kinds.emplace(initializer.name(), "an initializer");
+  for (const onnx::ValueInfoProto &input : graph.input())
+    kinds.emplace(input.name(), "an input");
+  for (const onnx::NodeProto &node : graph.node())
+    for (const std::string &output : node.output())
+      kinds.emplace(output, "an output of " + describe(node));
+  kinds.erase("");
+  return kinds;
+}
+
+/// Inference must stay possible without training: its nodes read nothing of the algorithm's, which
+/// has its own names.
 static void checkInference(const onnx::GraphProto &graph, const onnx::GraphProto &algorithm) {
-  std::set<std::string> ofAlgorithm;
-  for (const onnx::NodeProto &node : algorithm.node())
-    ofAlgorithm.insert(node.output().begin(), node.output().end());
-  for (const onnx::ValueInfoProto &input : algorithm.input())
-    ofAlgorithm.insert(input.name());
-  for (const onnx::TensorProto &initializer : algorithm.initializer())
-    ofAlgorithm.insert(initializer.name());
-  ofAlgorithm.erase("");
+  const std::map<std::string, std::string> ofGraph = kindsOfNames(graph),
+                                           ofAlgorithm = kindsOfNames(algorithm);
+  for (const auto &[name, kind] : ofAlgorithm)
+    if (auto same = ofGraph.find(name); same != ofGraph.end())
+      throw Error("training_info: '" + name + "' is " + kind + " of the algorithm, but also " +
+                  same->second +
+                  " of the graph, which the algorithm reads by this name; leave it out of the "
+                  "algorithm, or rename it there");
   for (const onnx::NodeProto &node : graph.node())
     for (const std::string &input : node.input())
       if (ofAlgorithm.contains(input))
-        throw Error("node '" + node.name() + "' (" + node.op_type() + ") of the graph reads '" +
-                    input + "' of training_info's algorithm; only the reverse is allowed");
+        throw Error(describe(node) + " of the graph reads '" + input +
+                    "' of training_info's algorithm; only the reverse is allowed");
 }
 
 static void appendAlgorithm(onnx::GraphProto &algorithm, onnx::GraphProto &graph,

@@ -193,6 +193,21 @@ TEST(TrainingRefusals, rulesOfTheSpecification) {
   EXPECT_NE(refusal(proto).find("of the graph reads 'u' of training_info's algorithm"),
             std::string::npos);
   proto = TrainingText().proto();
+  *proto.mutable_training_info(0)->mutable_algorithm()->add_initializer() =
+      proto.graph().initializer(0);
+  EXPECT_EQ(refusal(proto),
+            "test.onnx: training_info: 'w' is an initializer of the algorithm, but also an "
+            "initializer of the graph, which the algorithm reads by this name; leave it out of the "
+            "algorithm, or "
+            "rename it there");
+  proto = TrainingText().proto();
+  proto.mutable_training_info(0)->mutable_algorithm()->mutable_node(0)->set_output(0, "h");
+  EXPECT_NE(
+      refusal(proto).find(
+          "'h' is an output of the node that makes 'h' (SoftmaxCrossEntropyLoss) of the algorithm, "
+          "but also an output of the node that makes 'h' (MatMul) of the graph"),
+      std::string::npos);
+  proto = TrainingText().proto();
   *proto.add_training_info() = proto.training_info(0);
   EXPECT_NE(refusal(proto).find("is there twice"), std::string::npos);
   proto = TrainingText().proto();
