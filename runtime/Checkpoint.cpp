@@ -10,7 +10,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unistd.h>
@@ -50,17 +50,19 @@ static const std::byte *look(const Executor &executor, const Memory &memory,
 }
 
 static void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
-                       const std::map<std::string, TensorView> &tensors, const std::string &path) {
+                       const std::map<std::string, TensorView> &tensors, const std::string &path,
+                       const char *remedy) {
   auto found = tensors.find(memory.name);
-  std::vector<int64_t> shape(memory.shape.begin(), memory.shape.end());
+  const std::vector<int64_t> shape(memory.shape.begin(), memory.shape.end());
+  const Scalar type = scalarOf(memory.element);
   if (found == tensors.end())
-    throw Error(path, ": has no tensor '", memory.name, "' ", shapeText(shape), ", which rank ",
-                program.rank, " needs");
+    throw Error(path, ": has no tensor '", memory.name, "', expected ", scalarName(type),
+                shapeText(shape), ", which rank ", program.rank, " needs; ", remedy);
   const TensorView &tensor = found->second;
-  if (tensor.shape != shape || tensor.type != scalarOf(memory.element))
-    throw Error(path, ": tensor '", memory.name, "' is ", shapeText(tensor.shape),
-                " and the model needs ", shapeText(shape),
-                tensor.type == scalarOf(memory.element) ? "" : " of another element type");
+  if (tensor.shape != shape || tensor.type != type)
+    throw Error(path, ": tensor '", memory.name, "' is ", scalarName(tensor.type),
+                shapeText(tensor.shape), ", expected ", scalarName(type), shapeText(shape), "; ",
+                remedy);
   put(executor, memory,
       [&](std::byte *to) { layoutOf(memory).pack(tensor.data, to, elementBytes(memory.element)); });
 }
@@ -105,7 +107,8 @@ void loadInitial(const Program &program, const Executor &executor, const std::st
         file = std::make_unique<FileBytes>(*path);
         tensors = readSafetensors(*file);
       }
-      loadTensor(program, memory, executor, tensors, *path);
+      loadTensor(program, memory, executor, tensors, *path,
+                 "give the file that pdc wrote with this program, or run pdc again");
       file->release();
     }
   }
@@ -274,13 +277,76 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
 
 // Loading.
 
+constexpr const char *kOtherCheckpoint = "resume from another checkpoint of this model";
+
 static Json readJson(const fs::path &path) {
-  std::ifstream file(path);
-  Json json = Json::parse(file, nullptr, false);
+  FileBytes file(path);
+  const char *text = reinterpret_cast<const char *>(file.bytes().data());
+  Json json = Json::parse(text, text + file.bytes().size(), nullptr, false);
   if (!json.is_object())
-    throw Error(path.string(), ": is missing or not a JSON object; --resume takes a folder ",
-                "step-NNNNNN or the folder that holds them");
+    throw Error(path.string(), ": is cut off or damaged: found ",
+                json.is_discarded() ? "no JSON" : json.type_name(), ", expected a JSON object; ",
+                kOtherCheckpoint);
   return json;
+}
+
+/// A value as an error quotes it.
+static std::string valueText(const Json &json) {
+  if (json.is_structured())
+    return std::string("an ") + json.type_name();
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+}
+
+/// Field `name` of state.json, a whole number from 0 to `most`.
+static uint64_t counter(const fs::path &path, const Json &json, const char *name,
+                        uint64_t most = kMostCounted) {
+  auto field = json.find(name);
+  if (field == json.end())
+    throw Error(path.string(), ": has no '", name, "', expected a whole number; ",
+                kOtherCheckpoint);
+  if (!field->is_number_unsigned() || field->get<uint64_t>() > most)
+    throw Error(path.string(), ": '", name, "' is ", valueText(*field),
+                ", expected a whole number from 0 to ", most, "; ", kOtherCheckpoint);
+  return field->get<uint64_t>();
+}
+
+static TrainingState readState(const Program &program, const fs::path &path) {
+  const Json json = readJson(path);
+  TrainingState state;
+  state.step = int64_t(counter(path, json, "step"));
+  state.epoch = int64_t(counter(path, json, "epoch"));
+  state.cursor = int64_t(counter(path, json, "cursor"));
+  state.seed = counter(path, json, "seed", std::numeric_limits<uint64_t>::max());
+  // Who writes a checkpoint by hand may leave it out.
+  if (!json.contains("microbatch_size"))
+    return state;
+  int64_t size = int64_t(counter(path, json, "microbatch_size"));
+  if (size != program.microbatchSize)
+    throw Error(path.string(), ": was written with microbatches of ", size, " samples, expected ",
+                program.microbatchSize, " as the program has; run pdc with microbatches of ", size,
+                " samples");
+  return state;
+}
+
+/// Which file of its own folder holds each tensor.
+static std::map<std::string, std::string> readIndex(const fs::path &path) {
+  const Json json = readJson(path);
+  auto map = json.find("weight_map");
+  if (map == json.end() || !map->is_object())
+    throw Error(path.string(), ": 'weight_map' is ",
+                map == json.end() ? "missing" : valueText(*map),
+                ", expected an object of tensor name and file name; ", kOtherCheckpoint);
+  std::map<std::string, std::string> files;
+  for (const auto &[tensor, value] : map->items()) {
+    const auto *file = value.get_ptr<const std::string *>();
+    if (!file || fs::path(*file).filename() != *file || *file == ".." ||
+        file->find('\0') != std::string::npos)
+      throw Error(path.string(), ": the file of tensor '", tensor, "' is ", valueText(value),
+                  ", expected the name of a file in the same folder; ", kOtherCheckpoint);
+    files[tensor] = *file;
+  }
+  return files;
 }
 
 static fs::path newestCheckpoint(const fs::path &path) {
@@ -298,42 +364,31 @@ static fs::path newestCheckpoint(const fs::path &path) {
       best = entry.path(), bestStep = step;
   }
   if (bestStep < 0)
-    throw Error(path.string(), ": holds no checkpoint (a folder step-NNNNNN with state.json)");
+    throw Error(path.string(), ": holds no checkpoint, expected a folder step-NNNNNN with ",
+                "state.json, or one that holds such folders; give what --save wrote");
   return best;
 }
 
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
                              const std::string &given) {
   fs::path path = newestCheckpoint(given);
-  Json json = readJson(path / "state.json"), index = readJson(path / kIndex);
-  TrainingState state;
-  int64_t microbatchSize = program.microbatchSize;
-  std::map<std::string, std::string> files;
-  try {
-    microbatchSize = json.value("microbatch_size", microbatchSize);
-    state = {json.at("step"), json.at("epoch"), json.at("cursor"), json.at("seed")};
-    files = index.at("weight_map").get<std::map<std::string, std::string>>();
-  } catch (const Json::exception &error) {
-    throw Error(path.string(), ": state.json or ", kIndex, " is damaged: ", error.what());
-  }
-  if (state.step < 0 || state.epoch < 0 || state.cursor < 0)
-    throw Error((path / "state.json").string(), ": step, epoch and cursor cannot be negative");
-  if (microbatchSize != program.microbatchSize)
-    throw Error(path.string(), ": was written with microbatches of ", microbatchSize,
-                " samples and the program has ", program.microbatchSize);
+  TrainingState state = readState(program, path / "state.json");
+  std::map<std::string, std::string> files = readIndex(path / kIndex);
   std::map<std::string, std::unique_ptr<FileBytes>> opened;
   std::map<std::string, std::map<std::string, TensorView>> tensors;
   for (const Memory &memory : program.memories) {
     if (!isSaved(memory))
       continue;
     auto file = files.find(memory.name);
-    if (file == files.end() || fs::path(file->second).filename() != file->second)
-      throw Error((path / kIndex).string(), ": names no file for '", memory.name, "'");
+    if (file == files.end())
+      throw Error((path / kIndex).string(), ": names no file for tensor '", memory.name,
+                  "', which rank ", program.rank, " needs; ", kOtherCheckpoint);
     if (!opened[file->second]) {
       opened[file->second] = std::make_unique<FileBytes>(path / file->second);
       tensors[file->second] = readSafetensors(*opened[file->second]);
     }
-    loadTensor(program, memory, executor, tensors[file->second], path / file->second);
+    loadTensor(program, memory, executor, tensors[file->second], path / file->second,
+               kOtherCheckpoint);
     opened[file->second]->release();
   }
   return state;

@@ -6,6 +6,10 @@
 
 namespace pdc::runtime {
 
+/// The most steps, epochs or microbatches in all that a checkpoint may count: more than any run
+/// makes, and what is computed from them stays in int64_t.
+inline constexpr int64_t kMostCounted = int64_t(1) << 40;
+
 /// Where a run stands. `epoch` and `cursor` (microbatches into it) say what is read next.
 struct TrainingState {
   int64_t step = 0; ///< updates made

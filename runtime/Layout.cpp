@@ -93,11 +93,14 @@ template <class Visit> void Layout::forEach(Visit visit) const {
 }
 
 template <class T> void Layout::packAs(const std::byte *from, std::byte *to) const {
-  const T *source = reinterpret_cast<const T *>(from);
   T *target = reinterpret_cast<T *>(to);
   if (stored != logical)
     std::fill_n(target, stored, T(0));
-  forEach([&](int64_t position) { std::memcpy(target + position, source++, sizeof(T)); });
+  // In a file tensors may lie anywhere.
+  forEach([&](int64_t position) {
+    std::memcpy(target + position, from, sizeof(T));
+    from += sizeof(T);
+  });
 }
 
 template <class T>

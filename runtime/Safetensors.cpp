@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
@@ -22,6 +23,10 @@ static constexpr std::pair<const char *, Scalar> kTypes[] = {
     {"U8", Scalar::u8},   {"I8", Scalar::i8},   {"I16", Scalar::i16}, {"I32", Scalar::i32},
     {"I64", Scalar::i64}, {"F32", Scalar::f32}, {"F64", Scalar::f64}, {"BOOL", Scalar::u8}};
 
+const char *scalarName(Scalar type) {
+  return std::ranges::find(kTypes, type, &std::pair<const char *, Scalar>::second)->first;
+}
+
 int64_t elementCount(const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t size : shape)
@@ -33,6 +38,16 @@ int64_t elementCount(const std::vector<int64_t> &shape) {
 static TensorView readEntry(const std::string &path, const std::string &name, const Json &entry,
                             std::span<const std::byte> data) {
   auto refuse = [&](const std::string &why) { return Error(path, ": tensor '", name, "': ", why); };
+  const char *needs =
+      "needs dtype, and in shape and data_offsets whole numbers; the file is damaged";
+  // JSON's other numbers are undefined as int64_t.
+  auto whole = [&](const Json &number) {
+    constexpr auto most = uint64_t(std::numeric_limits<int64_t>::max());
+    if (!number.is_number_integer() ||
+        (number.is_number_unsigned() && number.get<uint64_t>() > most))
+      throw refuse(needs);
+    return number.get<int64_t>();
+  };
   TensorView view;
   int64_t begin = 0, end = 0;
   try {
@@ -42,19 +57,19 @@ static TensorView readEntry(const std::string &path, const std::string &name, co
     if (known == std::end(kTypes))
       throw refuse("dtype " + type + " is not supported; write it as F32, F64, U8 or an integer");
     view.type = known->second;
-    view.shape = entry.at("shape").get<std::vector<int64_t>>();
-    const Json &offsets = entry.at("data_offsets");
-    begin = offsets.at(0).get<int64_t>();
-    end = offsets.at(1).get<int64_t>();
+    for (const Json &size : entry.at("shape").get_ref<const Json::array_t &>())
+      view.shape.push_back(whole(size));
+    begin = whole(entry.at("data_offsets").at(0));
+    end = whole(entry.at("data_offsets").at(1));
   } catch (const Json::exception &) {
-    throw refuse("needs dtype, shape and data_offsets");
+    throw refuse(needs);
   }
   int64_t count = elementCount(view.shape);
   if (begin < 0 || end < begin || end > int64_t(data.size()))
     throw refuse("data_offsets lie outside the file; it is cut off or damaged");
   if (count < 0 || count > int64_t(data.size()) || count * scalarBytes(view.type) != end - begin)
     throw refuse("shape " + shapeText(view.shape) + " does not fit " + std::to_string(end - begin) +
-                 " bytes");
+                 " bytes; the file is damaged");
   view.data = data.data() + begin;
   view.bytes = end - begin;
   return view;
@@ -67,11 +82,12 @@ std::map<std::string, TensorView> readSafetensors(const FileBytes &file) {
     std::memcpy(&length, bytes.data(), 8);
   if (bytes.size() < 8 || length > bytes.size() - 8)
     throw Error(file.path(), ": not a safetensors file: its header would take ", length,
-                " bytes of ", bytes.size());
+                " bytes of ", bytes.size(), "; it is cut off or damaged: take another copy");
   const char *text = reinterpret_cast<const char *>(bytes.data()) + 8;
   Json header = Json::parse(text, text + length, nullptr, false);
   if (!header.is_object())
-    throw Error(file.path(), ": not a safetensors file: its header is not a JSON object");
+    throw Error(file.path(), ": not a safetensors file: its header is not a JSON object; it is ",
+                "damaged: take another copy");
   std::map<std::string, TensorView> tensors;
   for (const auto &[name, entry] : header.items())
     if (name != "__metadata__")
@@ -84,13 +100,10 @@ int64_t writeSafetensors(const std::string &path, const std::vector<TensorToWrit
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   int64_t offset = 0;
   for (const TensorToWrite &tensor : tensors) {
-    const char *type = "";
-    for (const auto &[name, scalar] : kTypes)
-      if (scalar == tensor.type && !*type)
-        type = name;
     int64_t bytes = elementCount(tensor.shape) * scalarBytes(tensor.type);
-    header[tensor.name] = {
-        {"dtype", type}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
+    header[tensor.name] = {{"dtype", scalarName(tensor.type)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -13,6 +13,8 @@ namespace pdc::runtime {
 
 enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64 };
 int64_t scalarBytes(Scalar type);
+/// As safetensors files spell it.
+const char *scalarName(Scalar type);
 
 /// A tensor inside a file, row-major. `bigEndian` only where its format is (IDX).
 struct TensorView {

@@ -113,6 +113,10 @@ void Trainer::planSteps() {
     perEpoch = program.microbatches; // a model without data inputs
   int64_t perUpdate = program.microbatches;
   int64_t stepsPerEpoch = (perEpoch + perUpdate - 1) / perUpdate;
+  if (state.epoch > kMostCounted / perEpoch)
+    throw Error("--resume: the checkpoint stands in epoch ", state.epoch, " of ", perEpoch,
+                " microbatches each, expected at most ", kMostCounted,
+                " microbatches in all; resume from another checkpoint");
   if (state.cursor >= perEpoch)
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
                 " of an epoch and the data has ", perEpoch, "; give the data it was made with");

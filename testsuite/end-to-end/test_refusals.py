@@ -1,13 +1,16 @@
 """Wrong input gives one clear error and exit 1, wrong usage exit 2; never a crash, never a half-written folder."""
 
+import json
 import os
 import random
+import shutil
 
 import numpy
 import onnx
 import pytest
 
 import pipeline
+import safetensors
 
 
 def refused(*command, status=1, says=()):
@@ -261,14 +264,103 @@ def test_folders_of_pdc_run(built, tmp_path):
     run(tmp_path, "holds no CMakeLists.txt")
 
 
+def without_tensor(tensors, name):
+    del tensors[name]
+
+
+def with_wrong_shape(tensors, name):
+    tensors[name] = tensors[name].reshape(1, -1)
+
+
+def with_wrong_type(tensors, name):
+    tensors[name] = tensors[name].astype(numpy.float64)
+
+
+WRONG_TENSORS = [(without_tensor, "has no tensor '{}', expected F32["), (with_wrong_shape, "tensor '{}' is F32[1x"),
+                 (with_wrong_type, "tensor '{}' is F64[")]
+
+
 def test_broken_weights(built, tmp_path):
     project, images, labels = built
     weights = project / "weights.safetensors"
-    whole = weights.read_bytes()
+    whole, tensors = weights.read_bytes(), safetensors.load(weights)
+    name = sorted(tensors)[0]
+
+    def run(*says):
+        refused(pipeline.BIN / "pdc-run", project, "--transport", "local", "--data", f"input={images}", "--data",
+                f"labels={labels}", "--steps", 1, says=["weights.safetensors", *says])
     try:
         for content in (b"", whole[:100], whole[:-5], b"\xff" * 64):
             weights.write_bytes(content)
-            refused(pipeline.BIN / "pdc-run", project, "--transport", "local", "--data", f"input={images}", "--data",
-                    f"labels={labels}", "--steps", 1, says=["weights.safetensors"])
+            run()
+        for change, says in WRONG_TENSORS:
+            changed = dict(tensors)
+            change(changed, name)
+            safetensors.save(weights, changed)
+            run(says.format(name), "run pdc again")
     finally:
         weights.write_bytes(whole)
+
+
+PART, INDEX = "model-00001-of-00002.safetensors", "model.safetensors.index.json"
+
+
+def cut(name, end):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:end])
+
+
+def drawn(name):
+    return lambda folder: (folder / name).write_bytes(random.Random(1).randbytes(4096))
+
+
+def state(**fields):
+    def damage(folder):
+        (folder / "state.json").write_text(json.dumps(json.loads((folder / "state.json").read_text()) | fields))
+    return damage
+
+
+def index(file):
+    def damage(folder):
+        content = json.loads((folder / INDEX).read_text())
+        content["weight_map"] = dict.fromkeys(content["weight_map"], file)
+        (folder / INDEX).write_text(json.dumps(content))
+    return damage
+
+
+def tensor(change):
+    def damage(folder):
+        tensors = safetensors.load(folder / PART)
+        change(tensors, sorted(tensors)[0])
+        safetensors.save(folder / PART, tensors)
+    return damage
+
+
+DAMAGES = {
+    "cut-tensors": (cut(PART, -5), [f"{PART}: tensor '", "cut off"]),
+    "cut-header": (cut(PART, 100), [f"{PART}: not a safetensors file"]),
+    "drawn-tensors": (drawn(PART), [f"{PART}: not a safetensors file"]),
+    "cut-state": (cut("state.json", -20), ["state.json: is cut off or damaged"]),
+    "cut-index": (cut(INDEX, -20), [f"{INDEX}: is cut off or damaged"]),
+    "step-x": (state(step="x"), ["""state.json: 'step' is "x", expected a whole number"""]),
+    "step-negative": (state(step=-1), ["'step' is -1"]),
+    "step-1e300": (state(step=1e300), ["'step' is 1e+300"]),
+    "huge-epoch": (state(epoch=1 << 62), ["'epoch' is 4611686018427387904", "from 0 to 1099511627776"]),
+    "epochs-overflow": (state(epoch=1 << 40), ["stands in epoch 1099511627776"]),
+    "huge-cursor": (state(cursor=1 << 39), ["stands at microbatch 549755813888"]),
+    "index-outside": (index("../" + PART), [f"{INDEX}: the file of tensor '", f'"../{PART}"', "in the same folder"]),
+    "missing-tensor": (tensor(without_tensor), [f"{PART}: has no tensor '", "expected F32["]),
+    "wrong-shape": (tensor(with_wrong_shape), [f"{PART}: tensor '", "is F32[1x"]),
+    "wrong-type": (tensor(with_wrong_type), [f"{PART}: tensor '", "is F64["]),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damaged_checkpoint(name, built, tmp_path):
+    project, images, labels = built
+    damage, says = DAMAGES[name]
+    checkpoint = tmp_path / "step-000001"
+    shutil.copytree(project.parent / "run" / "checkpoints" / "step-000001", checkpoint)
+    damage(checkpoint)
+    text = refused(project / "build" / "all_stages", "--transport", "local", "--data", f"input={images}", "--data",
+                   f"labels={labels}", "--steps", 2, "--resume", checkpoint, says=says)
+    assert text.count("error: ") == 1, text
