@@ -16,12 +16,13 @@ class Concat {
 public:
   Concat(const Device &device, const ConcatFields &fields)
       : fields(fields), threads(device.threads) {}
-  template <class... Pointers> void operator()(const Run &, Pointers *...pointers) {
-    call({pointers...});
+  template <class... Pointers> void operator()(const Run &, Pointers *...pointers) const {
+    const void *const all[] = {pointers...};
+    call(all);
   }
 
 private:
-  void call(std::vector<const void *> pointers) const;
+  void call(std::span<const void *const> pointers) const;
   ConcatFields fields;
   int threads;
 };

@@ -8,7 +8,7 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <vector>
 
 /// oneDNN behind one door. Everything is made once, when a kernel is constructed; a call only
 /// changes data handles.
@@ -52,7 +52,8 @@ struct LibraryCall::State {
   dnnl::primitive primitive;
   int64_t scratchBytes = 0;
   dnnl::stream stream{libraryEngine()};
-  std::unordered_map<int, dnnl::memory> arguments = {};
+  std::vector<dnnl_exec_arg_t> arguments = {};
+  std::vector<dnnl::memory> memories = {}; ///< theirs, in the same order
 };
 
 /// Throws Error when `implementation` is a slower one than `fallback` accepts.

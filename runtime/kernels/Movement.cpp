@@ -44,7 +44,7 @@ template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) c
   }
 }
 
-void Concat::call(std::vector<const void *> pointers) const {
+void Concat::call(std::span<const void *const> pointers) const {
   const size_t parts = fields.blockBytes.size();
   if (pointers.size() != parts + 1)
     throw Error("concat: called with ", pointers.size(), " tensors, expected ", parts + 1);
@@ -62,7 +62,7 @@ void Concat::call(std::vector<const void *> pointers) const {
   }
 }
 
-void Split::call(const void *x, std::vector<void *> parts) const {
+void Split::call(const void *x, std::span<void *const> parts) const {
   if (parts.size() != fields.results.size())
     throw Error("split: called with ", parts.size(), " results, expected ", fields.results.size());
   const int64_t row = std::accumulate(fields.blockBytes.begin(), fields.blockBytes.end(), 0L);
@@ -79,29 +79,28 @@ void Split::call(const void *x, std::vector<void *> parts) const {
   }
 }
 
-/// The picked rows, checked before threads start: none may throw.
-template <class Index>
-static std::vector<int64_t> rowsOf(const GatherFields &f, const Index *indices) {
-  std::vector<int64_t> rows(f.count);
-  for (int64_t k = 0; k < f.count; ++k) {
-    const int64_t index = static_cast<int64_t>(indices[k]);
-    if (index < -f.size || index >= f.size)
-      throw Error("gather: index ", index, " is outside a dimension of ", f.size,
+/// Before threads start: none may throw.
+template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
+  for (int64_t k = 0; k < f.count; ++k)
+    if (indices[k] < -f.size || indices[k] >= f.size)
+      throw Error("gather: index ", indices[k], " is outside a dimension of ", f.size,
                   "; check the data of the input that it comes from");
-    rows[k] = index < 0 ? index + f.size : index;
-  }
-  return rows;
+}
+
+template <class Index> static int64_t rowOf(const GatherFields &f, Index index) {
+  return index < 0 ? index + f.size : index;
 }
 
 template <class T, class Index>
 void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) const {
-  const std::vector<int64_t> rows = rowsOf(fields, indices);
+  requireInside(fields, indices);
   const int64_t inner = fields.inner, slices = fields.outer * fields.count;
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (slices * inner >= kParallelWalk)
   for (int64_t s = 0; s < slices; ++s)
-    std::copy_n(x + (s / fields.count * fields.size + rows[s % fields.count]) * inner, inner,
-                y + s * inner);
+    std::copy_n(x + (s / fields.count * fields.size + rowOf(fields, indices[s % fields.count])) *
+                        inner,
+                inner, y + s * inner);
 }
 
 /// Each thread adds its own columns, all indices in order.
@@ -109,7 +108,7 @@ template <class Index>
 void GatherGradient::operator()(const Run &, const Index *indices, const float *dy, float *dx,
                                 bool add) const {
   constexpr int64_t kColumns = 64;
-  const std::vector<int64_t> rows = rowsOf(fields, indices);
+  requireInside(fields, indices);
   const int64_t inner = fields.inner, blocks = (inner + kColumns - 1) / kColumns;
   if (!add)
     std::fill_n(dx, fields.outer * fields.size * inner, 0.0f);
@@ -119,7 +118,7 @@ void GatherGradient::operator()(const Run &, const Index *indices, const float *
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t first = block * kColumns, columns = std::min(kColumns, inner - first);
       for (int64_t k = 0; k < fields.count; ++k) {
-        float *to = dx + (o * fields.size + rows[k]) * inner + first;
+        float *to = dx + (o * fields.size + rowOf(fields, indices[k])) * inner + first;
         const float *from = dy + (o * fields.count + k) * inner + first;
 #pragma omp simd
         for (int64_t i = 0; i < columns; ++i)

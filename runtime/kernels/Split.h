@@ -19,11 +19,12 @@ public:
       : fields(fields), threads(device.threads) {}
   template <class T, class... Pointers>
   void operator()(const Run &, const T *x, Pointers *...parts) const {
-    call(x, {parts...});
+    void *const all[] = {parts...};
+    call(x, all);
   }
 
 private:
-  void call(const void *x, std::vector<void *> parts) const;
+  void call(const void *x, std::span<void *const> parts) const;
   SplitFields fields;
   int threads;
 };

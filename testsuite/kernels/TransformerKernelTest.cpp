@@ -1,4 +1,6 @@
+#include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/Broadcast.h"
+#include "runtime/kernels/Concat.h"
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
 #include "runtime/kernels/LayerNormalization.h"
@@ -6,6 +8,7 @@
 #include "runtime/kernels/LayerNormalizationScaleGradient.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
+#include "testsuite/kernels/Allocations.h"
 
 #include "compiler/operators/Operator.h"
 
@@ -175,6 +178,43 @@ TEST(TransformerKernels, MovesIntegers) {
   transpose.shape = {3, 2}, transpose.inputStrides = {1, 3}, transpose.outputStrides = {2, 1};
   StridedCopy({1, 0}, transpose)(run, x.data(), y.data());
   EXPECT_EQ(y, (std::vector<int64_t>{1, 4, 2, 5, 3, 6}));
+}
+
+/// After their first call. Of the other kernels UnitCase says it.
+TEST(TransformerKernels, CallsAllocateNothing) {
+  EXPECT_EQ(allocationsOf([] { ::operator delete(::operator new(1)); }).ours, 1);
+  const int64_t rows = 300, size = 100, half = size / 2 * sizeof(float);
+  const Device device{2, 0};
+  runtime::Run run;
+  Floats x = drawn(rows * size, 1), y(rows * size), left(rows * size), right(rows * size);
+  Floats mean(rows), inverse(rows, 1), scale(size, 1), sums(size);
+  std::vector<int64_t> indices(rows);
+  const LayerNormalizationFields normal{1e-5, rows, size};
+  LayerNormalization forward(device, normal);
+  LayerNormalizationInputGradient input(device, normal);
+  LayerNormalizationScaleGradient gradientOfScale(device, normal);
+  Split split(device, {{half, half}, rows, {0, 1}});
+  Concat concat(device, {{half, half}, rows});
+  Gather gather(device, {rows, size, 1, rows});
+  GatherGradient scatter(device, {rows, size, 1, rows});
+  ArgMax last(device, {.inner = 1, .last = 0, .outer = rows, .size = size});
+  auto calls = [&] {
+    forward(run, x.data(), scale.data(), nullptr, y.data(), mean.data(), inverse.data());
+    input(run, y.data(), x.data(), scale.data(), mean.data(), inverse.data(), y.data());
+    gradientOfScale(run, y.data(), x.data(), mean.data(), inverse.data(), sums.data(), true);
+    split(run, x.data(), left.data(), right.data());
+    concat(run, left.data(), right.data(), y.data());
+    gather(run, x.data(), indices.data(), y.data());
+    scatter(run, indices.data(), y.data(), x.data(), true);
+    last(run, x.data(), indices.data());
+    broadcast(
+        run, Extents<300, 100>(), [](float u, float v) -> float { return u + v; }, y.data(),
+        strided<100, 1>(x.data()), strided<0, 1>(scale.data()));
+    elementwise(
+        run, rows * size, [](float u) -> float { return u + 1; }, y.data(), x.data());
+  };
+  calls();
+  EXPECT_EQ(allocationsOf(calls).ours, 0);
 }
 
 } // namespace pdc::runtime

@@ -1,6 +1,7 @@
 #include "testsuite/kernels/UnitCase.h"
 
 #include "runtime/Layout.h"
+#include "testsuite/kernels/Allocations.h"
 
 #include <gtest/gtest.h>
 
@@ -118,6 +119,15 @@ void UnitCase::compare(const Tensor &expected, size_t result, double factor, dou
   }
 }
 
+void UnitCase::callAgain(const KernelCall &kernel, const runtime::Run &run,
+                         const std::vector<void *> &pointers, bool add) {
+  const Allocations made = allocationsOf([&] { kernel(run, pointers, add); });
+  // A GPU's queue is the test's own on the host.
+  if (options.kind == DeviceKind::cpu) {
+    EXPECT_EQ(made.ours, 0) << choice.kernel << ": a call allocates";
+  }
+}
+
 void UnitCase::check(double tolerance) {
   if (view.results.empty())
     result(UnitValue::node(static_cast<int>(view.nodes.size()) - 1));
@@ -143,17 +153,17 @@ void UnitCase::check(double tolerance) {
       compare(valueOf(view.results[r]), r, 1, tolerance);
 
   auto first = stored;
-  kernel(run, all, false);
+  callAgain(kernel, run, all, false);
   EXPECT_EQ(first, stored) << choice.kernel << ": other bits at repeat";
   for (auto [argument, result] : choice.inPlace) {
     auto shared = pointers();
     ASSERT_EQ(packed[argument].size(), stored[result].size());
     shared[choice.arguments.size() + result] = packed[argument].data();
-    kernel(run, shared, false);
+    callAgain(kernel, run, shared, false);
     EXPECT_EQ(first[result], packed[argument]) << choice.kernel << ": other bits in place";
   }
   if (choice.accumulates) {
-    kernel(run, pointers(), true);
+    callAgain(kernel, run, pointers(), true);
     compare(valueOf(view.results.back()), view.results.size() - 1, 2, tolerance);
   }
 }

@@ -43,8 +43,9 @@ public:
   /// What the reference computes for the results of a node.
   const std::vector<Tensor> &referenceOf(int node) const { return computed.at(node); }
 
-  /// Runs both and expects equal results, zero padding, equal bits at repeat, sums where the kernel
-  /// accumulates, and scratch within the bound. `tolerance` is relative to the largest value.
+  /// Runs both and expects equal results, zero padding, equal bits at repeat without an
+  /// allocation, sums where the kernel accumulates, and scratch within the bound. `tolerance` is
+  /// relative to the largest value.
   void check(double tolerance = 2e-6);
 
   KernelChoice choice;
@@ -56,6 +57,9 @@ public:
 
 private:
   const Tensor &valueOf(UnitValue value) const;
+  /// A call after the first.
+  void callAgain(const KernelCall &kernel, const runtime::Run &run,
+                 const std::vector<void *> &pointers, bool add);
   std::vector<void *> pointers();
   void compare(const Tensor &expected, size_t result, double factor, double tolerance);
 
