@@ -1,5 +1,8 @@
 """Under --exact any number of stages, either transport and any synchronous schedule give the same bits."""
 
+import json
+import re
+
 import pytest
 
 import pipeline
@@ -21,12 +24,27 @@ SPLITS += [("lenet5", "zb-h1", 4), ("lenet5", "zb-h2", 3), ("fashion", "zb-h1", 
            ("resnet18", "zb-h1", 2), ("resnet18", "zb-h2", 4)]
 
 
+def blocks_cut_inside(project):
+    """The residual blocks of ResNet that begin before a boundary and end behind it, with two tensors across: main path and skip."""
+    stages = json.loads((project / "plan.json").read_text())["stages"]
+    blocks = set()
+    for boundary in range(1, len(stages)):
+        before, behind = stages[:boundary], stages[boundary:]
+        crossing = {send["tensor"] for stage in before for send in stage["sends"] if send["to"] >= boundary}
+        begun = {match[0] for stage in before for node in stage["nodes"] if (match := re.match(r"/layer\d/layer\d\.\d/", node))}
+        ended = {node.removesuffix("Add") for stage in behind for node in stage["nodes"]}
+        blocks |= begun & ended if len(crossing) == 2 else set()
+    return blocks
+
+
 @pytest.mark.parametrize("network,schedule,stages", SPLITS)
 def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
     shape, size, steps = NETWORKS[network]
     project = pipeline.compile_model(
         models(network), tmp_path / "project", "--exact", "--schedule", schedule, "--minibatch", size * MICROBATCHES,
         "--microbatches", MICROBATCHES, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", workers=stages)
+    # Gradients that meet at a skip are what a cut can get wrong.
+    assert network != "resnet18" or stages == 1 or blocks_cut_inside(project)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
     for transport in ("local", "mpi"):
         result = pipeline.train(project, tmp_path / transport, data=[f"input={images}", f"labels={labels}"],
