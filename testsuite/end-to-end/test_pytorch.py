@@ -4,6 +4,7 @@ import copy
 import importlib
 
 import numpy
+import onnx
 import pytest
 import torch
 
@@ -102,8 +103,41 @@ def test_corners(exact, threads, tmp_path):
     check_gradients(net, tmp_path / "corners.onnx", (3, 12, 11), 6, exact, tmp_path, 3, "--threads", threads)
 
 
+class Forms(torch.nn.Module):
+    """Operators whose inputs, attributes or outputs changed between opsets 9 and 17."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.second = torch.nn.Conv2d(8, 12, 3, stride=2)
+        self.last = torch.nn.Linear(12, 10)
+
+    def forward(self, x):
+        x = torch.nn.functional.relu6(self.norm(self.first(x)))
+        x = torch.nn.functional.max_pool2d(torch.nn.functional.pad(x, (1, 0, 0, 1)), 2)
+        left, right = torch.split(x, (3, 5), 1)
+        x = self.second(torch.cat([right, left], 1)[:, :, 1:])
+        x = (torch.softmax(x, 1) * x).mean(3).unsqueeze(1)
+        return self.last(x.sum(3).squeeze(1))
+
+
+@pytest.mark.parametrize("opset", [9, 11, 13, 15, 17])
+def test_opsets(opset, tmp_path):
+    torch.manual_seed(1)
+    net, shape, batch = Forms().train(), (3, 12, 11), 6
+    export.export(net, shape, tmp_path / "forms.onnx", opset)
+    assert onnx.load(tmp_path / "forms.onnx").opset_import[0].version == opset
+    net.norm.reset_running_stats()  # the export has run it
+    after = check_gradients(net, tmp_path / "forms.onnx", shape, batch, False, tmp_path, 1)
+    count = batch * 12 * 11
+    variance = 0.9 + (net.norm.running_var.numpy() - 0.9) * (count - 1) / count
+    numpy.testing.assert_allclose(after["norm.running_mean"], net.norm.running_mean.numpy(), rtol=1e-4, atol=1e-6)
+    numpy.testing.assert_allclose(after["norm.running_var"], variance, rtol=1e-4)
+
+
 def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options):
-    """Weights reloaded at each step; the gradient is what an update with lr 64 subtracts.
+    """Weights reloaded at each step; the gradient is what an update with lr 64 subtracts. Returns what the last one leaves.
 
     The truth is PyTorch in double precision. A rectifier or a maximum that rounding decides the other
     way moves float32 gradients, PyTorch's own too, by up to a hundredth, now and then: each gradient is
@@ -135,6 +169,7 @@ def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options):
         optimizer.step()
     worst = max(ours, key=ours.get)
     assert ours[worst] <= max(1e-3, 3 * noise), worst
+    return after
 
 
 def test_lenet_runs_freely(models, tmp_path):
