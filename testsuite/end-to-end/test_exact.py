@@ -53,24 +53,27 @@ def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
         pipeline.expect_same_bits(result, unsplit, network)
 
 
-def test_programs_of_single_stages(models, tmp_path):
-    """mpirun starts stage_0, stage_1, ... without pdc-run, which puts all stages into one program."""
+def test_launchers_of_ones_own(models, tmp_path):
+    """mpirun starts stage_0, stage_1, ..., or pdc-run once per rank, which then puts all stages into one program."""
     shape, size, _ = NETWORKS["lenet5"]
     project = pipeline.compile_model(models("lenet5"), tmp_path / "project", "--exact", "--minibatch", size * MICROBATCHES,
                                      "--microbatches", MICROBATCHES, workers=3)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
     data = [f"input={images}", f"labels={labels}"]
     together = pipeline.train(project, tmp_path / "together", data=data, steps=6)
+    expected = {"lenet5": (together.losses, together.weights())}
     pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
-    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    for stage in range(3):
-        command += [":"] * (stage > 0) + ["-n", 1, project / "build" / f"stage_{stage}", "--steps", 6, "--seed", 1,
-                                          "--log", tmp_path / "log.jsonl", "--save", tmp_path / "checkpoints"]
+    stages = [[1, project / "build" / f"stage_{stage}"] for stage in range(3)]
+    for name, programs in (("stages", stages), ("ranks", [[3, pipeline.BIN / "pdc-run", project]])):
+        log, checkpoints = tmp_path / f"{name}.jsonl", tmp_path / name
+        options = ["--steps", 6, "--seed", 1, "--log", log, "--save", checkpoints]
         for entry in data:
-            command += ["--data", entry]
-    pipeline.run(*command)
-    alone = pipeline.Training(tmp_path / "log.jsonl", tmp_path / "checkpoints", "")
-    pipeline.expect_same_bits(alone, {"lenet5": (together.losses, together.weights())}, "lenet5")
+            options += ["--data", entry]
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        for number, program in enumerate(programs):
+            command += [":"] * (number > 0) + ["-n", *program, *options]
+        pipeline.run(*command)
+        pipeline.expect_same_bits(pipeline.Training(log, checkpoints, ""), expected, "lenet5")
 
 
 # Several stages per rank: ranks, schedule, chunks, microbatches.
