@@ -14,18 +14,20 @@ def make(model, folder, stages, schedule="1f1b"):
         MICROBATCHES, "--optimizer", "adam,lr=0.003", workers=stages)
 
 
-@pytest.mark.parametrize("before,after", [(1, 1), (2, 2), (2, 3), (3, 1)])
-def test_continues(before, after, models, tmp_path):
+@pytest.mark.parametrize("before,after,schedule,transport", [
+    (1, 1, "1f1b", "local"), (2, 2, "1f1b", "local"), (2, 2, "1f1b", "mpi"), (2, 3, "1f1b", "local"), (2, 2, "gpipe", "local"),
+    (3, 1, "1f1b", "local")])
+def test_continues(before, after, schedule, transport, models, tmp_path):
     """fashion has Dropout and running statistics; 7 steps cross an epoch of 5 steps."""
     images, labels = pipeline.draw_images(tmp_path, SIZE * MICROBATCHES * 5, SHAPE, 10)
     data = [f"input={images}", f"labels={labels}"]
-    schedule = ["--lr-schedule", "cosine,warmup=2", "--epochs", 2]
-    first = make(models("fashion"), tmp_path / "first", before)
-    whole = pipeline.train(first, tmp_path / "whole", *schedule, data=data)
-    half = pipeline.train(first, tmp_path / "half", "--save-every", 3, *schedule, data=data)
+    rates = ["--lr-schedule", "cosine,warmup=2", "--epochs", 2]
+    first = make(models("fashion"), tmp_path / "first", before, schedule)
+    whole = pipeline.train(first, tmp_path / "whole", *rates, data=data, transport=transport)
+    half = pipeline.train(first, tmp_path / "half", "--save-every", 3, *rates, data=data, transport=transport)
     third = sorted((tmp_path / "half" / "checkpoints").glob("step-*"))[0]
-    second = first if before == after else make(models("fashion"), tmp_path / "second", after)
-    rest = pipeline.train(second, tmp_path / "rest", "--resume", third, *schedule, data=data)
+    second = first if before == after else make(models("fashion"), tmp_path / "second", after, schedule)
+    rest = pipeline.train(second, tmp_path / "rest", "--resume", third, *rates, data=data, transport=transport)
     assert half.losses == whole.losses
     assert rest.losses == whole.losses[-len(rest.losses):] and len(rest.losses) == len(whole.losses) - 3
     expected, found = whole.weights(), rest.weights()
