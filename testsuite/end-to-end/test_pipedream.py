@@ -1,12 +1,13 @@
 """pipedream against the letter of its update rule, with stashing and with vertical sync.
 
 The reference knows no schedule: microbatch t at a stage of r replicas uses the weights of version
-max(d, t div r - w), d being the update count at the last drain (0 here) and w = 0 for the last stage, else
-ceil(((w' + 1) r' + r + r' - 2 gcd(r, r')) / r) of the stage behind it; without replicas p - 1 - s at stage s of
-p. Under vertical sync every stage has the w of stage 0. An update takes the mean over the r microbatches of its turn, added in their order. Gradients come from the
-same kernels on one stage: a step of momentum from an empty buffer leaves exactly the gradient there. The update
-itself is two float32 operations, done by numpy. Running statistics are those of each replica, in the order of
-its rows (a forward pass, then the update of the turn that is w behind it), averaged at each update.
+max(d, t div r - w), d being the update count at the last drain (0 before the first save) and w = 0 for the last
+stage, else ceil(((w' + 1) r' + r + r' - 2 gcd(r, r')) / r) of the stage behind it; without replicas p - 1 - s at
+stage s of p. Under vertical sync every stage has the w of stage 0. An update takes the mean over the r microbatches
+of its turn, added in their order. Gradients come from the same kernels on one stage: a step of momentum from an empty
+buffer leaves exactly the gradient there. The update itself is two float32 operations, done by numpy. Running
+statistics are those of each replica, in the order of its rows (a forward pass, then the update of the turn that is w
+behind it), averaged at each update.
 """
 
 import json
@@ -118,7 +119,8 @@ def references(models, tmp_path_factory):
     return make_references(models, tmp_path_factory, STEPS)
 
 
-def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local"):
+def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local", every=STEPS):
+    """Saved, and so drained, after each so many steps; returns the project and its training."""
     size = NETWORKS[network][1]
     one, model = references(network), models(network)
     data = one.data
@@ -127,7 +129,7 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
         "--microbatches", 1, "--stages", "-".join(map(str, replicas)),
         "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", *(["--vertical-sync"] if vertical else []),
         workers=sum(replicas))
-    result = pipeline.train(split, tmp_path / "split-run", data=data, steps=STEPS, transport=transport)
+    result = pipeline.train(split, tmp_path / "split-run", "--save-every", every, data=data, steps=STEPS, transport=transport)
     owner = pipeline.stage_of_weights(split, result.checkpoint)
     ahead = forwards_ahead(replicas)
     lag = [ahead[0] if vertical else own for own in ahead]
@@ -142,7 +144,9 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
                               if name in first and name not in trained and owner[name] == stage},
                              replicas[stage], ahead[stage]) for stage in range(len(replicas))]
     for t in range(STEPS):
-        used = {name: versions[name][max(0, t // replicas[owner[name]] - lag[owner[name]])] for name in trained}
+        drained = t // every * every
+        used = {name: versions[name][max(drained // replicas[owner[name]], t // replicas[owner[name]] - lag[owner[name]])]
+                for name in trained}
         before = [stage.before(t) for stage in statistics]
         after, loss = one.gradients(t, used | {name: value for state in before for name, value in state.items()})
         assert loss == result.losses[t], f"loss of microbatch {t}"
@@ -165,6 +169,8 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
         stage.average(-(-STEPS // count))
         for name, value in stage.states[0].items():
             assert numpy.array_equal(weights[name], value), name
+    return split, result
+
 
 @pytest.mark.parametrize("network,replicas", [
     ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
@@ -181,6 +187,17 @@ def test_vertical_sync(network, replicas, transport, models, references, tmp_pat
     check_update_rule(network, replicas, models, references, tmp_path, True, transport)
     stages = json.loads((tmp_path / "split" / "plan.json").read_text())["stages"]
     assert [stage["weight_versions"] for stage in stages] == [len(replicas)] * len(replicas)
+
+
+@pytest.mark.parametrize("network", ["mlp", "fashion"])
+def test_drains_at_each_save(network, models, references, tmp_path):
+    """Saved in the middle of the run; what goes on from there is the same training."""
+    split, result = check_update_rule(network, [1, 1, 1], models, references, tmp_path, every=3)
+    saved = sorted(result.checkpoint.parent.iterdir())
+    assert [folder.name for folder in saved] == ["step-000003", "step-000006", "step-000007"]
+    rest = pipeline.train(split, tmp_path / "rest", "--save-every", 3, "--resume", saved[0], data=references(network).data,
+                          steps=STEPS)
+    pipeline.expect_same_bits(rest, {network: (result.losses[3:], result.weights())}, network)
 
 
 def test_microbatch_without_weight(models, tmp_path):
