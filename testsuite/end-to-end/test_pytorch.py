@@ -200,6 +200,15 @@ OPTIMIZERS = {
 }
 
 
+def expect_moved_alike(net, project, result):
+    """Each weight has gone where PyTorch's has, to a thousandth of the way."""
+    before, after = safetensors.load(project / "weights.safetensors"), result.weights()
+    for name, parameter in net.named_parameters():
+        moved = parameter.detach().numpy() - before[name]
+        difference = after[name] - parameter.detach().numpy()
+        assert numpy.linalg.norm(difference) <= 1e-3 * numpy.linalg.norm(moved), name
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizers(optimizer, models, tmp_path):
     batch, steps = 16, 10
@@ -215,8 +224,55 @@ def test_optimizers(optimizer, models, tmp_path):
         torch.nn.functional.cross_entropy(net(torch.from_numpy(numpy.load(images))),
                                           torch.from_numpy(numpy.load(labels))).backward()
         theirs.step()
-    before, after = safetensors.load(project / "weights.safetensors"), result.weights()
-    for name, parameter in net.named_parameters():
-        moved = parameter.detach().numpy() - before[name]
-        difference = after[name] - parameter.detach().numpy()
-        assert numpy.linalg.norm(difference) <= 1e-3 * numpy.linalg.norm(moved), name
+    expect_moved_alike(net, project, result)
+
+
+def ends_in_logarithms(model, path):
+    """The network with LogSoftmax behind its output."""
+    model = onnx.load(model)
+    model.graph.node.append(onnx.helper.make_node("LogSoftmax", ["output"], ["logarithms"], "/logarithms", axis=1))
+    model.graph.output[0].name = "logarithms"
+    onnx.save(model, path)
+    return path
+
+
+LOSSES = {
+    "mse": torch.nn.functional.mse_loss,
+    "l1:output": torch.nn.functional.l1_loss,
+    "bce_with_logits:output:targets": torch.nn.functional.binary_cross_entropy_with_logits,
+    "nll": lambda scores, labels: torch.nn.functional.nll_loss(torch.log_softmax(scores, 1), labels),
+}
+
+
+def draw_targets(loss, count):
+    """Classes, some of them to be ignored and unevenly many per microbatch; probabilities; or any numbers."""
+    generator = numpy.random.default_rng(1)
+    if loss == "nll":
+        return numpy.where(numpy.arange(count) % 7 < 2, -100, generator.integers(0, 10, count))
+    if loss.startswith("bce"):
+        return generator.random((count, 10)).astype(numpy.float32)
+    return generator.standard_normal((count, 10)).astype(numpy.float32)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses(loss, models, tmp_path):
+    """Three steps of momentum, each on the next batch of the file."""
+    batch, steps = 8, 3
+    model = ends_in_logarithms(models("mlp"), tmp_path / "mlp.onnx") if loss == "nll" else models("mlp")
+    project = pipeline.compile_model(model, tmp_path / "project", "--loss", loss, "--minibatch", batch, "--microbatches", 2,
+                                     "--optimizer", "momentum,lr=0.1,momentum=0.9", workers=2)
+    images, labels = pipeline.draw_images(tmp_path, batch * steps, (784,), 10)
+    numpy.save(labels, draw_targets(loss, batch * steps))
+    name = "targets" if loss.endswith("targets") else "labels"
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"input={images}", f"{name}={labels}"], steps=steps)
+    torch.manual_seed(1)
+    net = importlib.import_module("mlp").mlp([64, 32])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    batches = zip(*(torch.from_numpy(numpy.load(path)).split(batch) for path in (images, labels)))
+    for found, (x, y) in zip(result.losses, batches, strict=True):
+        optimizer.zero_grad()
+        expected = LOSSES[loss](net(x), y)
+        expected.backward()
+        optimizer.step()
+        assert found == pytest.approx(expected.item(), rel=1e-4)
+    expect_moved_alike(net, project, result)
