@@ -1,146 +1,13 @@
-#include "compiler/plan/Partition.h"
+#include "compiler/plan/ChainPart.h"
 
 #include "compiler/Error.h"
-#include "compiler/plan/Cut.h"
 
 #include <algorithm>
-#include <array>
-#include <limits>
-#include <map>
 #include <numeric>
 
 namespace pdc {
 
 namespace {
-
-constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
-
-/// What crosses one end of a part: bytes and messages, activations and gradients.
-struct Crossing {
-  int64_t bytes = 0, messages = 0;
-
-  void add(const PlanValue &value, int64_t activations, int64_t gradients) {
-    gradients = value.hasGradient ? gradients : 0;
-    bytes += value.bytes * (activations + gradients);
-    messages += activations + gradients;
-  }
-  double seconds(const Link &link) const {
-    double transfer =
-        link.bytesPerSecond > 0 ? static_cast<double>(bytes) / link.bytesPerSecond : 0;
-    return transfer + static_cast<double>(messages) * link.latencySeconds;
-  }
-};
-
-/// The part of the units from `first` to a fixed end, grown towards the front one unit at a time.
-class Part {
-public:
-  explicit Part(const PlanGraph &graph)
-      : graph(graph), made(graph.units.size()), read(graph.units.size()),
-        temporaries(findTemporaries(graph)) {
-    for (size_t value = 0; value < graph.values.size(); ++value) {
-      made[graph.values[value].producer].push_back(value);
-      for (int consumer : graph.values[value].consumers)
-        read[consumer].push_back(value);
-    }
-  }
-
-  void startAt(int end) {
-    first = last = end;
-    compute = forward = update = 0;
-    gradientBytes = 0;
-    in = out = {};
-    memory = {};
-    readers.assign(graph.values.size(), 0);
-  }
-  void grow(); ///< by the unit in front of it
-
-  double compute = 0; ///< seconds per microbatch
-  double forward = 0; ///< of them in the forward pass
-  double update = 0;  ///< seconds per update
-  int64_t gradientBytes = 0;
-  Crossing in, out;
-
-  double seconds(const Link &before, const Link &behind) const {
-    return compute + in.seconds(before) + out.seconds(behind);
-  }
-  int start() const { return first; }
-  int end() const { return last; }
-  StageMemory bytes() const { return memory.with(in.bytes + out.bytes); }
-  /// Whatever the schedule; no part that holds this one has less.
-  int64_t leastBytes() const { return memory.with(0).total({}, true); }
-
-private:
-  const PlanGraph &graph;
-  std::vector<std::vector<size_t>> made, read; ///< values by unit
-  std::vector<int64_t> temporaries;            ///< by unit
-  std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
-  int first = 0, last = 0;
-  MemorySum memory;
-};
-
-void Part::grow() {
-  int unit = --first;
-  const PlanUnit &cost = graph.units[unit];
-  compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds;
-  forward += cost.forwardSeconds;
-  update += cost.updateSeconds;
-  gradientBytes += cost.gradientBytes;
-  memory.add(cost, temporaries[unit]);
-  for (size_t index : made[unit]) {
-    const PlanValue &value = graph.values[index];
-    // It came in until now.
-    if (readers[index])
-      in.add(value, -1, -readers[index]);
-    readers[index] = 0;
-    int64_t later = std::ranges::count_if(value.consumers, [&](int user) { return user >= last; });
-    if (later)
-      out.add(value, 1, later);
-  }
-  for (size_t index : read[unit]) {
-    in.add(graph.values[index], readers[index] ? 0 : 1, 1);
-    ++readers[index];
-  }
-}
-
-/// What the schedule asks of a stage, by its number.
-struct StageTerms {
-  Link before, behind;
-  double replicas = 1, microbatches = 1;
-  StageDepth depth;
-  int64_t memoryBytes = 0;
-  bool mustRecompute = false, mayRecompute = true;
-  std::vector<int> ranks;
-  Link ring;    ///< of the sum over replicas
-  int kind = 0; ///< the same for stages that a part costs the same, memory apart
-};
-
-std::vector<StageTerms> termsOf(const ChainRequest &request) {
-  std::vector<StageTerms> terms(request.stages);
-  for (int stage = 0; stage < request.stages; ++stage) {
-    StageTerms &own = terms[stage];
-    own.ranks = request.ranksOfStage[stage];
-    own.replicas = static_cast<double>(own.ranks.size());
-    own.microbatches = static_cast<double>(request.microbatches(stage));
-    own.depth = {request.versions(stage), request.slots(stage), request.split, stage > 0};
-    own.memoryBytes = request.memoryBytes(stage);
-    own.mustRecompute = request.recompute.must(stage);
-    own.mayRecompute = request.recompute.may(stage);
-    if (stage > 0 && request.ranksOfStage[stage - 1] != own.ranks)
-      own.before = terms[stage - 1].behind =
-          linkBetweenStages(request.topology, request.ranksOfStage[stage - 1], own.ranks);
-    own.ring = slowestOfRing(request.topology, own.ranks);
-  }
-  std::map<std::array<double, 8>, int> kinds;
-  for (StageTerms &own : terms)
-    own.kind =
-        kinds
-            .insert({{own.before.bytesPerSecond, own.before.latencySeconds,
-                      own.behind.bytesPerSecond, own.behind.latencySeconds, own.ring.bytesPerSecond,
-                      own.ring.latencySeconds, own.replicas, own.microbatches},
-                     static_cast<int>(kinds.size())})
-            .first->second;
-  return terms;
-}
 
 /// With A(j, s) for the slowest of s stages that hold the units in front of j,
 ///
@@ -173,12 +40,11 @@ private:
   Range reached(int cut) const;
   double price();
   void extend(int from, int to, const Range &range);
-  double secondsAs(const StageTerms &own) const;
 
   const ChainRequest &request;
   std::vector<StageTerms> terms;
   std::vector<const StageTerms *> kinds; ///< one stage of each
-  Part part;
+  ChainPart part;
   int units;
   double work = 0, ranks = 0, mostReplicas = 1;
   int64_t mostMemory = 0;
@@ -227,25 +93,12 @@ double ChainSearch::solve() {
 double ChainSearch::price() {
   double least = kDoesNotFit;
   for (size_t kind = 0; kind < kinds.size(); ++kind) {
-    const StageTerms &own = *kinds[kind];
-    double sum = ringSeconds(own.ring, own.replicas, part.gradientBytes);
-    prices[kind] = part.seconds(own.before, own.behind) / own.replicas +
-                   (part.update + sum) / own.microbatches;
+    prices[kind] = secondsWithout(part, *kinds[kind]);
     least = std::min(least, prices[kind]);
   }
   if (limited)
     memory = part.bytes();
   return least;
-}
-
-double ChainSearch::secondsAs(const StageTerms &own) const {
-  auto fits = [&](bool recompute) {
-    return !own.memoryBytes || memory.total(own.depth, recompute) <= own.memoryBytes;
-  };
-  if (!own.mustRecompute && fits(false))
-    return prices[own.kind];
-  return own.mayRecompute && fits(true) ? prices[own.kind] + part.forward / own.replicas
-                                        : kDoesNotFit;
 }
 
 /// How many stages may stand in front of a cut: those behind hold a unit each, and no more work
@@ -277,7 +130,8 @@ void ChainSearch::extend(int from, int to, const Range &range) {
     double &entry = slowest[at(to, stages)];
     if (before >= entry)
       continue;
-    double seconds = std::max(before, secondsAs(terms[stages - 1]));
+    const StageTerms &own = terms[stages - 1];
+    double seconds = std::max(before, secondsWith(part, memory, own, prices[own.kind]));
     if (seconds >= entry || seconds > limit)
       continue;
     entry = seconds;

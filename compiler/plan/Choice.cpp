@@ -6,6 +6,7 @@
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pdc {
 
@@ -13,6 +14,9 @@ namespace {
 
 /// A prediction is some percent off: less than this is no reason for another way.
 constexpr double kLeastGainOfWay = 0.02;
+/// The same for several stages per rank instead of one: microbatches cross more cuts, and what a
+/// transfer or a run takes beside its bytes and its work no plan knows.
+constexpr double kLeastGainOfChunks = 0.05;
 /// Units x workers, and runs, up to which every way is planned with its rows. Beyond, ways are
 /// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
 /// only.
@@ -21,6 +25,11 @@ constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
 constexpr int64_t kRunsPerWay = 20'000;
 /// Runs up to which rows are searched, and what that may cost.
 constexpr int64_t kMostSearchedRuns = 2'000, kSearchEffort = 2'000'000;
+
+/// Stages per rank that are tried beside one, and runs (stages x microbatches) up to which they
+/// are.
+constexpr int kLeastChunks = 2, kMostChunks = 4;
+constexpr int64_t kMostChunkedRuns = 5'000;
 
 /// Stages up to which the replicas of each are named.
 constexpr int kMostNamedStages = 16;
@@ -31,11 +40,14 @@ constexpr const char *kSchedules[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
 class Chooser {
 public:
   Chooser(const PlanGraph &graph, const PlanRequest &request)
-      : graph(graph), request(request), small(isSmall()) {}
+      : graph(graph), request(request), small(isSmall(request.workers, kMostRuns)) {}
   Planned choose();
 
 private:
+  void planStraight();
   void planSchedules();
+  void planChunked();
+  void planWithChunks(int chunks);
   void planSplit();
   void writeRows();
   void planReplicated();
@@ -44,7 +56,11 @@ private:
   void searchBest();
   void take(Planned planned, const PlanRequest &way, const std::string &name);
   void forget(const Error &error);
-  bool isSmall() const;
+  bool isSmall(int64_t stages, int64_t mostRuns) const;
+  int chunksByHand() const;
+  bool opensChunks() const;
+  std::vector<int> chunksToTry();
+  std::string takesTooLong(const std::string &ways) const;
   std::vector<int> mostInFlight() const;
 
   const PlanGraph &graph;
@@ -53,6 +69,7 @@ private:
   std::optional<Planned> best;
   PlanRequest bestWay;
   std::vector<PlanCandidate> tried;
+  std::string untried;
   /// Planned without rows, which may turn out to hold more: the others wait for that case.
   struct Unwritten {
     Planned planned;
@@ -62,10 +79,15 @@ private:
   std::vector<Unwritten> unwritten;
 };
 
-bool Chooser::isSmall() const {
+bool Chooser::isSmall(int64_t stages, int64_t mostRuns) const {
   auto units = static_cast<int64_t>(graph.units.size());
-  return units * request.workers <= kMostPlaces &&
-         request.workers * request.microbatches <= kMostRuns;
+  return units * stages <= kMostPlaces && stages * request.microbatches <= mostRuns;
+}
+
+std::string Chooser::takesTooLong(const std::string &ways) const {
+  return ways + ": for " + std::to_string(graph.units.size()) + " units on " +
+         std::to_string(request.workers) + " workers in " + std::to_string(request.microbatches) +
+         " microbatches that takes too long";
 }
 
 void Chooser::take(Planned planned, const PlanRequest &way, const std::string &name) {
@@ -176,6 +198,71 @@ void Chooser::planSchedules() {
   }
 }
 
+/// Stages per rank that the request or its partition asks for; 0: neither does.
+int Chooser::chunksByHand() const {
+  int last = -1, units = static_cast<int>(graph.units.size());
+  for (const auto &[node, stage] : request.assignment)
+    last = std::max(last, stage);
+  if (request.chunks || request.workers == 1 || last >= units || (last + 1) % request.workers)
+    return request.chunks;
+  return (last + 1) / request.workers;
+}
+
+/// Whether the request leaves open how many stages a rank has.
+bool Chooser::opensChunks() const {
+  return !request.chunks && request.workers > 1 && !request.stages && request.assignment.empty() &&
+         request.recompute.stages.empty();
+}
+
+/// Beside one; what is given by hand alone.
+std::vector<int> Chooser::chunksToTry() {
+  if (int asked = chunksByHand(); asked > 1)
+    return {asked};
+  std::vector<int> chunks;
+  if (!small || !opensChunks())
+    return chunks;
+  for (int count = kLeastChunks; count <= kMostChunks; ++count) {
+    int stages = request.workers * count;
+    if (stages > static_cast<int>(graph.units.size()))
+      break;
+    if (!isSmall(stages, kMostChunkedRuns)) {
+      untried = takesTooLong(chunks.empty() ? "several stages per device"
+                                            : "more than " + std::to_string(chunks.back()) +
+                                                  " stages per device");
+      break;
+    }
+    chunks.push_back(count);
+  }
+  return chunks;
+}
+
+void Chooser::planWithChunks(int chunks) {
+  PlanRequest way = request;
+  way.chunks = chunks;
+  way.schedule = "interleaved";
+  // Of what was asked for its refusal is an answer.
+  if (chunksByHand() > 1 || request.microbatches % request.workers == 0)
+    plan(way, way.schedule + " in " + std::to_string(chunks) + " chunks");
+  way.schedule = "zb-v";
+  if (chunks == 2)
+    plan(way, way.schedule);
+}
+
+/// Several stages per rank, against the best with one.
+void Chooser::planChunked() {
+  std::optional<Planned> straight = std::exchange(best, std::nullopt);
+  PlanRequest straightWay = bestWay;
+  for (int chunks : chunksToTry())
+    planWithChunks(chunks);
+  double limit = straight ? straight->plan.secondsPerMinibatch : 0;
+  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
+    best = Planner(graph, bestWay).improve(std::move(*best));
+  if (!straight || (best && best->plan.secondsPerMinibatch < limit / (1 + kLeastGainOfChunks)))
+    return;
+  best = std::move(straight);
+  bestWay = straightWay;
+}
+
 /// Of many units on many workers, the other schedules on the best replicas alone.
 void Chooser::planSplit() {
   PlanRequest way = bestWay;
@@ -217,28 +304,36 @@ void Chooser::writeRows() {
       forget(error);
     }
   }
-  best->plan.untried = "gpipe, uneven replicas, moving single units and single runs: for " +
-                       std::to_string(graph.units.size()) + " units on " +
-                       std::to_string(request.workers) + " workers that takes too long";
+  untried = takesTooLong(std::string(opensChunks() ? "several stages per device, " : "") +
+                         "gpipe, uneven replicas, moving single units and single runs");
 }
 
-Planned Chooser::choose() {
+/// One stage per rank.
+void Chooser::planStraight() {
   planSchedules();
   if (request.openReplicas)
     planReplicated();
   if (request.openReplicas && small)
     planUneven();
+  if (!best || !small)
+    return;
+  best = Planner(graph, bestWay).improve(std::move(*best));
+  searchBest();
+}
+
+Planned Chooser::choose() {
+  bool straight = chunksByHand() < 2;
+  if (straight)
+    planStraight();
+  planChunked();
   if (!best)
     throw Error(tried.front().refusal);
-  if (small) {
-    best = Planner(graph, bestWay).improve(std::move(*best));
-    searchBest();
-  } else {
-    if (best->plan.stages.size() > 1)
-      planSplit();
+  if (!small && straight && best->plan.stages.size() > 1)
+    planSplit();
+  if (!small)
     writeRows();
-  }
   best->plan.candidates = tried;
+  best->plan.untried = untried;
   return std::move(*best);
 }
 

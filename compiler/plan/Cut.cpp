@@ -42,8 +42,7 @@ std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &st
   return sends;
 }
 
-std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
-                                  std::span<const Edge> edges) {
+std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<PlanStage> stages(*std::ranges::max_element(stageOfUnit) + 1);
   for (size_t id = 0; id < stages.size(); ++id) {
     stages[id].id = static_cast<int>(id);
@@ -53,8 +52,6 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
     PlanStage &stage = stages[stageOfUnit[i]];
-    stage.units.push_back(unit.name);
-    stage.nodes.insert(stage.nodes.end(), unit.nodes.begin(), unit.nodes.end());
     stage.forwardSeconds += unit.forwardSeconds;
     stage.backwardSeconds += unit.backwardInputSeconds + unit.backwardWeightSeconds;
     stage.backwardWeightSeconds +=
@@ -62,6 +59,18 @@ std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int>
     stage.updateSeconds += unit.updateSeconds;
     stage.parameterBytes += unit.parameterBytes;
     stage.gradientBytes += unit.gradientBytes;
+  }
+  return stages;
+}
+
+std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                                  std::span<const Edge> edges) {
+  std::vector<PlanStage> stages = sumStages(graph, stageOfUnit);
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    PlanStage &stage = stages[stageOfUnit[i]];
+    stage.units.push_back(unit.name);
+    stage.nodes.insert(stage.nodes.end(), unit.nodes.begin(), unit.nodes.end());
   }
   for (const Edge &edge : edges)
     stages[edge.fromStage].sends.push_back({edge.tensor, edge.toStage, edge.bytes});

@@ -13,6 +13,9 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                                   std::span<const Edge> edges);
 
+/// The same without names and sends, for a search that makes many.
+std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
+
 /// The units that a gradient sent to another stage goes through: what they hand back cannot wait
 /// for the weight gradients, and is kept for them where both run apart.
 std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit);

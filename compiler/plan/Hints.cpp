@@ -118,7 +118,10 @@ private:
     auto known = std::ranges::find(schedules(), plan.scheduleName, &ScheduleKind::name);
     again.schedule = known == schedules().end() ? "zb-h1" : plan.scheduleName;
     again.openReplicas = false;
-    if (std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; })) {
+    if (!again.chunks && known != schedules().end() && known->placement != StagePlacement::straight)
+      again.chunks = static_cast<int>(plan.stages.size()) / asked.workers;
+    if (again.replicas.empty() &&
+        std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; })) {
       again.microbatches = plan.microbatches;
       for (const PlanStage &stage : plan.stages)
         again.replicas.push_back(stage.replicas);
@@ -168,6 +171,11 @@ private:
     for (int replicas = 2; replicas <= workers; ++replicas) {
       std::vector<int> each(workers / replicas, replicas);
       PlanRequest changed = request;
+      // With its stages by hand, `auto` gives each rank one.
+      if (asked.schedule == "auto" && !asked.chunks && changed.chunks) {
+        changed.schedule = "1f1b";
+        changed.chunks = 0;
+      }
       if (workers % replicas == 0 && replicate(changed, each))
         trials.push_back({"--stages " + textOf(each), changed});
     }

@@ -90,7 +90,7 @@ double Improvement::measure() {
   if (std::ranges::find(used, false) != used.end())
     return kNoPlan;
   plan.edges = findEdges(graph, stages);
-  plan.stages = makeStages(graph, stages, plan.edges);
+  plan.stages = sumStages(graph, stages);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());

@@ -20,7 +20,9 @@ static std::optional<Schedule> readRows(const PlanRequest &request) {
 }
 
 static const ScheduleKind &kindOf(const PlanRequest &request) {
-  return findSchedule(request.schedule == "auto" ? "1f1b" : request.schedule);
+  if (request.schedule != "auto")
+    return findSchedule(request.schedule);
+  return findSchedule(request.chunks > 1 ? "interleaved" : "1f1b");
 }
 
 /// Stages per rank, of a schedule with a name.

@@ -9,8 +9,8 @@ namespace pdc {
 int plannedStages(const PlanRequest &request);
 
 /// The compute rows that a request's schedule stands for; `auto` is 1f1b: as idle as gpipe, with
-/// fewer activations held. A known schedule of more runs than that comes without rows, if its
-/// rhythm says all that planning needs of them.
+/// fewer activations held; with several stages per rank interleaved. A known schedule of more runs
+/// than that comes without rows, if its rhythm says all that planning needs of them.
 Schedule plannedRows(const PlanRequest &request, int stages, int64_t mostRuns);
 
 } // namespace pdc

@@ -9,9 +9,12 @@
 #include "compiler/plan/Improve.h"
 #include "compiler/plan/Partition.h"
 #include "compiler/plan/PlannedRows.h"
+#include "compiler/plan/RankBalance.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Slots.h"
+#include "compiler/schedule/Transfers.h"
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
@@ -34,6 +37,21 @@ Topology chooseTopology(const PlanRequest &request) {
 
 Schedule complete(const Schedule &rows, std::span<const Edge> edges) {
   return rows.ranks.empty() ? rows : completeSchedule(rows, edges);
+}
+
+/// Slots and versions do not depend on where the cuts are, so a chain of that length tells them.
+Schedule withDepths(Schedule rows) {
+  if (rows.ranks.empty())
+    return rows;
+  std::vector<Edge> edges = chainEdges(rows.stages());
+  placeTransfers(rows, edges);
+  assignSlots(rows, edges);
+  assignVersions(rows);
+  return rows;
+}
+
+bool hasSeveralPerRank(const Schedule &rows) {
+  return sharesRanks(Pipeline{rows.stages(), rows.ranksOfStage, rows.microbatches});
 }
 
 void addDepths(Plan &plan) {
@@ -95,20 +113,23 @@ std::vector<int> Planner::assigned() const {
   return stages;
 }
 
-std::vector<int> Planner::cut() const {
-  if (!request.assignment.empty()) {
-    try {
-      return assigned();
-    } catch (const Error &error) {
-      if (request.assignedBy.empty())
-        throw;
-      throw Error(request.assignedBy + ": " + error.what() +
-                  "; --stages says others, as in 3-1 (replicas of each stage)");
-    }
+std::vector<int> Planner::cutByHand() const {
+  try {
+    return assigned();
+  } catch (const Error &error) {
+    if (request.assignedBy.empty())
+      throw;
+    throw Error(request.assignedBy + ": " + error.what() +
+                "; --stages says others, as in 3-1 (replicas of each stage)");
   }
+}
+
+/// For the slowest stage, and where ranks have several stages for the heaviest rank.
+std::vector<std::vector<int>> Planner::findCuts() const {
+  if (!request.assignment.empty())
+    return {cutByHand()};
   int stages = countStages();
-  // Depths do not depend on where the cuts are, so a chain of that length tells them.
-  Schedule rows = complete(computeRows(stages), chainEdges(stages));
+  Schedule rows = withDepths(computeRows(stages));
   ChainRequest search;
   search.stages = stages;
   search.topology = head.topology;
@@ -131,13 +152,29 @@ std::vector<int> Planner::cut() const {
     search.memoryBytes = [](int) { return 0; };
     found = findChain(graph, search);
   }
-  return stageOfUnit(*found, graph.units.size());
+  std::vector<std::vector<int>> cuts = {stageOfUnit(*found, graph.units.size())};
+  if (hasSeveralPerRank(rows))
+    if (std::vector<int> even = balanceRanks(graph, search, cuts[0]); even != cuts[0])
+      cuts.push_back(even);
+  return cuts;
 }
 
+/// The cut that is played fastest of those that fit; the first says why none does.
 Planned Planner::make() const {
-  std::vector<int> stageOfUnit = cut();
-  int stages = *std::ranges::max_element(stageOfUnit) + 1;
-  return makeWith(std::move(stageOfUnit), computeRows(stages));
+  std::optional<Planned> fastest;
+  std::optional<Error> refusal;
+  for (const std::vector<int> &cut : findCuts())
+    try {
+      Planned planned = makeWith(cut, computeRows(*std::ranges::max_element(cut) + 1));
+      if (!fastest || planned.plan.secondsPerMinibatch < fastest->plan.secondsPerMinibatch)
+        fastest = std::move(planned);
+    } catch (const Error &error) {
+      if (!refusal)
+        refusal = error;
+    }
+  if (!fastest)
+    throw Error(*refusal);
+  return std::move(*fastest);
 }
 
 Planned Planner::improve(Planned planned, int64_t runs) const {

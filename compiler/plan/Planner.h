@@ -19,7 +19,7 @@ public:
   Planner(const PlanGraph &graph, const PlanRequest &request, int64_t mostRuns = kMostWrittenRuns);
 
   /// With the request's own schedule (`auto`: 1f1b), cut so that the slowest stage is as fast as it
-  /// can be.
+  /// can be, or where ranks have several stages and that is faster, for the rank with most to do.
   Planned make() const;
   /// The same with a better cut, where moving units makes it faster as it is played: so many runs.
   Planned improve(Planned planned, int64_t runs = 100'000) const;
@@ -35,7 +35,8 @@ public:
 
 private:
   std::vector<int> assigned() const;
-  std::vector<int> cut() const;
+  std::vector<int> cutByHand() const;
+  std::vector<std::vector<int>> findCuts() const;
   int countStages() const;
 
   const PlanGraph &graph;

@@ -110,6 +110,8 @@ std::string triedWays(const Plan &plan) {
             (candidate.refusal.empty() ? secondsText(candidate.secondsPerMinibatch)
                                        : htmlText(candidate.refusal, 400)) +
             "</li>\n";
+  if (!plan.untried.empty())
+    text += "<li>left out: " + htmlText(plan.untried, 400) + "</li>\n";
   return text + "</ul></details>\n";
 }
 

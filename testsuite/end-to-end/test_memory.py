@@ -32,7 +32,7 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
 def test_limit_of_what_is_laid_out(models, tmp_path):
     """What the planner allowed and the layout does not is refused too."""
     model = models("lenet5")
-    options = ["--minibatch", 64, "--microbatches", 4]
+    options = ["--schedule", "1f1b", "--minibatch", 64, "--microbatches", 4]
     project = pipeline.compile_model(model, tmp_path / "free", *options, workers=2)
     needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
     pipeline.compile_model(model, tmp_path / "enough", *options, "--memory", 2 * needed, workers=2)

@@ -27,8 +27,8 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
     assert all(unit["update_seconds"] > 0 for unit in units.values() if unit["gradient_bytes"])
     assert "error" in table and "all units" in table
     # 2. The plan made from it.
-    project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--profile",
-                                     tmp_path / "profile.json", workers=2)
+    project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--schedule", "1f1b",
+                                     "--profile", tmp_path / "profile.json", workers=2)
     plan = json.loads((project / "plan.json").read_text())
     assert len(plan["stages"]) == 2
     assert sum(len(stage["units"]) for stage in plan["stages"]) == len(units)

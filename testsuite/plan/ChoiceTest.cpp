@@ -1,9 +1,12 @@
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/plan/PlanMemory.h"
+#include "compiler/report/Report.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/plan/ExampleGraphs.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +30,20 @@ PlanRequest named(PlanRequest request, const char *schedule) {
   return request;
 }
 
+double secondsOf(const Plan &plan, const std::string &way) {
+  for (const PlanCandidate &tried : plan.candidates)
+    if (tried.name == way && tried.refusal.empty())
+      return tried.secondsPerMinibatch;
+  ADD_FAILURE() << way << " was not tried";
+  return 0;
+}
+
+bool hasTried(const Plan &plan, const std::string &part) {
+  return std::ranges::any_of(plan.candidates, [&](const PlanCandidate &tried) {
+    return tried.name.find(part) != std::string::npos;
+  });
+}
+
 TEST(Choice, WeightGradientsFillTheBubble) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), automatic(4, 8));
   EXPECT_EQ(plan.scheduleName, "zb-h1");
@@ -37,6 +54,112 @@ TEST(Choice, WeightGradientsFillTheBubble) {
   EXPECT_THAT(describePlan(plan), HasSubstr("1f1b 33 s"));
   Plan read = parsePlan(printPlan(plan), "plan.json");
   EXPECT_EQ(read.candidates.size(), 5u);
+}
+
+/// Of p ranks with v chunks and m microbatches the interleaved bubble is (p - 1)(F + B) / v;
+/// without weight gradients to defer nothing with one stage per rank gets below (p - 1)(F + B).
+TEST(Choice, SeveralStagesPerRankWhereThatIsFaster) {
+  for (int chunks : {2, 3, 4}) {
+    // A unit for each stage: there is one cut.
+    PlanGraph graph = chainGraph(std::vector<double>(2 * chunks, 1));
+    for (PlanUnit &unit : graph.units) {
+      unit.backwardWeightSeconds = 0;
+      unit.backwardInputSeconds = 2;
+    }
+    PlanRequest request = automatic(2, 8);
+    Plan plan = makePlan(graph, request);
+    std::string name = "interleaved in " + std::to_string(chunks) + " chunks";
+    double work = 3 * chunks;
+    EXPECT_NEAR(secondsOf(plan, "1f1b"), 8 * work + work, 0.2);
+    EXPECT_NEAR(secondsOf(plan, name), 8 * work + work / chunks, 0.2);
+    EXPECT_LE(plan.secondsPerMinibatch, 1.02 * (8 * work + work / chunks) + 0.2);
+    EXPECT_GT(plan.stages.size(), 2u);
+    EXPECT_THAT(describePlan(plan), HasSubstr(name));
+    EXPECT_THAT(printReport(plan, graph), HasSubstr(name));
+    // The same again.
+    Plan again = makePlan(graph, request);
+    EXPECT_EQ(again.scheduleName, plan.scheduleName);
+    EXPECT_EQ(again.secondsPerMinibatch, plan.secondsPerMinibatch);
+    request.chunks = chunks;
+    plan = makePlan(graph, request);
+    EXPECT_EQ(plan.stages.size(), 2u * chunks);
+    EXPECT_FALSE(hasTried(plan, "1f1b"));
+    request.chunks = 1;
+    EXPECT_EQ(makePlan(graph, request).stages.size(), 2u);
+  }
+}
+
+/// Where F = I = W the fold idles (p - 1)F / 2, zb-h1 (p - 1)F: a fiftieth less is not worth it.
+TEST(Choice, OneStagePerRankWhereSeveralGainLittle) {
+  Plan plan = makePlan(chainGraph({1, 1, 1, 1}), automatic(2, 8));
+  EXPECT_NEAR(secondsOf(plan, "zb-v"), 8 * 6 + 1, 0.1);
+  EXPECT_NEAR(secondsOf(plan, "zb-h1"), 8 * 6 + 2, 0.1);
+  EXPECT_EQ(plan.stages.size(), 2u);
+}
+
+TEST(Choice, SeveralStagesPerRankOnlyWhereTheyAreLeftOpen) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1, 1, 1});
+  PlanRequest request = automatic(2, 7);
+  // Seven microbatches are no multiple of two ranks.
+  Plan plan = makePlan(graph, request);
+  EXPECT_FALSE(hasTried(plan, "interleaved"));
+  EXPECT_TRUE(hasTried(plan, "zb-v"));
+  request.stages = 2;
+  plan = makePlan(graph, request);
+  EXPECT_EQ(plan.stages.size(), 2u);
+  EXPECT_FALSE(hasTried(plan, "zb-v"));
+  // A partition by hand has as many as it has.
+  request = automatic(2, 8);
+  for (int unit = 0; unit < 6; ++unit)
+    request.assignment["n" + std::to_string(unit)] = unit;
+  EXPECT_EQ(makePlan(graph, request).stages.size(), 6u);
+  for (int unit = 0; unit < 6; ++unit)
+    request.assignment["n" + std::to_string(unit)] = unit / 3;
+  EXPECT_EQ(makePlan(graph, request).stages.size(), 2u);
+  // By hand the refusal is said.
+  request = automatic(2, 7);
+  request.chunks = 3;
+  try {
+    makePlan(graph, request);
+    FAIL() << "accepted";
+  } catch (const Error &error) {
+    EXPECT_THAT(error.what(), HasSubstr("needs a multiple of its 2 ranks as microbatches"));
+  }
+}
+
+TEST(Choice, SaysWhichStagesPerRankItLeftOut) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  Plan plan = makePlan(graph, automatic(2, 8));
+  EXPECT_EQ(plan.untried, "");
+  plan.untried = "this: for a reason";
+  EXPECT_THAT(printReport(plan, graph), HasSubstr("left out: this: for a reason"));
+  plan = makePlan(graph, automatic(2, 1251));
+  EXPECT_FALSE(hasTried(plan, "zb-v"));
+  EXPECT_THAT(describePlan(plan), HasSubstr("several stages per device: for 4 units on 2 workers "
+                                            "in 1251 microbatches that takes too long"));
+}
+
+TEST(Choice, SeveralStagesFitTheMemoryTogether) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1, 1, 1, 1, 1});
+  for (PlanUnit &unit : graph.units) {
+    unit.stashBytes = 100'000;
+    unit.backwardWeightSeconds = 0;
+  }
+  PlanRequest request = automatic(2, 4);
+  request.recompute.kind = RecomputeChoice::none;
+  int refused = 0, chosen = 0;
+  for (int64_t bytes = 900'000; bytes <= 1'500'000; bytes += 100'000) {
+    request.memoryBytes = bytes;
+    Plan plan = makePlan(graph, request);
+    for (int64_t held : memoryByRank(plan))
+      EXPECT_LE(held, bytes);
+    chosen += plan.stages.size() > 2;
+    for (const PlanCandidate &tried : plan.candidates)
+      refused += tried.name.starts_with("interleaved") &&
+                 tried.refusal.find("too few") != std::string::npos;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(chosen, 0);
 }
 
 TEST(Choice, NoWayIsBetterByMoreThanItsPrice) {
@@ -51,6 +174,13 @@ TEST(Choice, NoWayIsBetterByMoreThanItsPrice) {
       EXPECT_LE(plan.secondsPerMinibatch,
                 1.02 * makePlan(graph, named(request, name)).secondsPerMinibatch)
           << name << " " << round;
+    for (const PlanCandidate &tried : plan.candidates)
+      if (tried.refusal.empty())
+        EXPECT_LE(plan.secondsPerMinibatch, 1.05 * 1.02 * tried.secondsPerMinibatch) << tried.name;
+    // Several stages per rank take nothing away.
+    PlanRequest one = request;
+    one.chunks = 1;
+    EXPECT_LE(plan.secondsPerMinibatch, makePlan(graph, one).secondsPerMinibatch);
     // The simplest stands unless something gains.
     EXPECT_LE(plan.secondsPerMinibatch,
               makePlan(graph, named(request, "1f1b")).secondsPerMinibatch);

@@ -59,6 +59,18 @@ TEST(Hints, NameTheBubble) {
   EXPECT_NEAR(gainOf(plan, "twice as many microbatches per update"), 14.0 / 11 - 1, 1e-3);
 }
 
+/// What auto chose stays as it is but for the change: two stages per rank, whose bubble is half a
+/// microbatch.
+TEST(Hints, KeepTheStagesPerRank) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  for (PlanUnit &unit : graph.units)
+    unit.backwardWeightSeconds = 0;
+  Plan plan = planWithHints(graph, flat(2, "auto", 8));
+  ASSERT_EQ(plan.stages.size(), 4u);
+  double expected = (8.5 / 8) / (16.5 / 16) - 1;
+  EXPECT_NEAR(gainOf(plan, "twice as many microbatches per update"), expected, 1e-3);
+}
+
 TEST(Hints, NameTheLinks) {
   Plan plan = planWithHints(chainGraph({1, 1, 1, 1}), flat(2, "1f1b", 8, 100));
   EXPECT_THAT(plan.hints.bottleneck, HasSubstr("waiting for transfers takes "));

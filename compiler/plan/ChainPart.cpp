@@ -1,0 +1,86 @@
+#include "compiler/plan/ChainPart.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace pdc {
+
+ChainPart::ChainPart(const PlanGraph &graph)
+    : graph(graph), made(graph.units.size()), read(graph.units.size()),
+      temporaries(findTemporaries(graph)) {
+  for (size_t value = 0; value < graph.values.size(); ++value) {
+    made[graph.values[value].producer].push_back(value);
+    for (int consumer : graph.values[value].consumers)
+      read[consumer].push_back(value);
+  }
+}
+
+void ChainPart::startAt(int end) {
+  first = last = end;
+  compute = forward = update = 0;
+  gradientBytes = 0;
+  in = out = {};
+  memory = {};
+  readers.assign(graph.values.size(), 0);
+}
+
+void ChainPart::grow() {
+  int unit = --first;
+  const PlanUnit &cost = graph.units[unit];
+  compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds;
+  forward += cost.forwardSeconds;
+  update += cost.updateSeconds;
+  gradientBytes += cost.gradientBytes;
+  memory.add(cost, temporaries[unit]);
+  for (size_t index : made[unit]) {
+    const PlanValue &value = graph.values[index];
+    // It came in until now.
+    if (readers[index])
+      in.add(value, -1, -readers[index]);
+    readers[index] = 0;
+    int64_t later = std::ranges::count_if(value.consumers, [&](int user) { return user >= last; });
+    if (later)
+      out.add(value, 1, later);
+  }
+  for (size_t index : read[unit]) {
+    in.add(graph.values[index], readers[index] ? 0 : 1, 1);
+    ++readers[index];
+  }
+}
+
+std::vector<StageTerms> termsOf(const ChainRequest &request) {
+  std::vector<StageTerms> terms(request.stages);
+  for (int stage = 0; stage < request.stages; ++stage) {
+    StageTerms &own = terms[stage];
+    own.ranks = request.ranksOfStage[stage];
+    own.replicas = static_cast<double>(own.ranks.size());
+    own.microbatches = static_cast<double>(request.microbatches(stage));
+    own.depth = {request.versions(stage), request.slots(stage), request.split, stage > 0};
+    own.memoryBytes = request.memoryBytes(stage);
+    own.mustRecompute = request.recompute.must(stage);
+    own.mayRecompute = request.recompute.may(stage);
+    if (stage > 0 && request.ranksOfStage[stage - 1] != own.ranks)
+      own.before = terms[stage - 1].behind =
+          linkBetweenStages(request.topology, request.ranksOfStage[stage - 1], own.ranks);
+    own.ring = slowestOfRing(request.topology, own.ranks);
+  }
+  std::map<std::array<double, 8>, int> kinds;
+  for (StageTerms &own : terms)
+    own.kind =
+        kinds
+            .insert({{own.before.bytesPerSecond, own.before.latencySeconds,
+                      own.behind.bytesPerSecond, own.behind.latencySeconds, own.ring.bytesPerSecond,
+                      own.ring.latencySeconds, own.replicas, own.microbatches},
+                     static_cast<int>(kinds.size())})
+            .first->second;
+  return terms;
+}
+
+double secondsWithout(const ChainPart &part, const StageTerms &own) {
+  double sum = ringSeconds(own.ring, own.replicas, part.gradientBytes);
+  return part.seconds(own.before, own.behind) / own.replicas +
+         (part.update + sum) / own.microbatches;
+}
+
+} // namespace pdc

@@ -1,0 +1,89 @@
+#pragma once
+
+#include "compiler/plan/Cut.h"
+#include "compiler/plan/Partition.h"
+
+#include <limits>
+
+namespace pdc {
+
+constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
+
+/// What crosses one end of a part: bytes and messages, activations and gradients.
+struct Crossing {
+  int64_t bytes = 0, messages = 0;
+
+  void add(const PlanValue &value, int64_t activations, int64_t gradients) {
+    gradients = value.hasGradient ? gradients : 0;
+    bytes += value.bytes * (activations + gradients);
+    messages += activations + gradients;
+  }
+  double seconds(const Link &link) const {
+    double transfer =
+        link.bytesPerSecond > 0 ? static_cast<double>(bytes) / link.bytesPerSecond : 0;
+    return transfer + static_cast<double>(messages) * link.latencySeconds;
+  }
+};
+
+/// The part of the units from `first` to a fixed end, grown towards the front one unit at a time.
+class ChainPart {
+public:
+  explicit ChainPart(const PlanGraph &graph);
+
+  void startAt(int end); ///< empty, in front of that unit
+  void grow();           ///< by the unit in front of it
+
+  double compute = 0; ///< seconds per microbatch
+  double forward = 0; ///< of them in the forward pass
+  double update = 0;  ///< seconds per update
+  int64_t gradientBytes = 0;
+  Crossing in, out;
+
+  double seconds(const Link &before, const Link &behind) const {
+    return compute + in.seconds(before) + out.seconds(behind);
+  }
+  int start() const { return first; }
+  int end() const { return last; }
+  StageMemory bytes() const { return memory.with(in.bytes + out.bytes); }
+  /// Whatever the schedule; no part that holds this one has less.
+  int64_t leastBytes() const { return memory.with(0).total({}, true); }
+
+private:
+  const PlanGraph &graph;
+  std::vector<std::vector<size_t>> made, read; ///< values by unit
+  std::vector<int64_t> temporaries;            ///< by unit
+  std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
+  int first = 0, last = 0;
+  MemorySum memory;
+};
+
+/// What the schedule asks of a stage, by its number.
+struct StageTerms {
+  Link before, behind;
+  double replicas = 1, microbatches = 1;
+  StageDepth depth;
+  int64_t memoryBytes = 0;
+  bool mustRecompute = false, mayRecompute = true;
+  std::vector<int> ranks;
+  Link ring;    ///< of the sum over replicas
+  int kind = 0; ///< the same for stages that a part costs the same, memory apart
+};
+
+std::vector<StageTerms> termsOf(const ChainRequest &request);
+
+/// Seconds of a stage apart from recomputation.
+double secondsWithout(const ChainPart &part, const StageTerms &own);
+
+/// The same with what its memory asks for; infinite where it does not fit.
+inline double secondsWith(const ChainPart &part, const StageMemory &memory, const StageTerms &own,
+                          double withoutRecomputation) {
+  auto fits = [&](bool recompute) {
+    return !own.memoryBytes || memory.total(own.depth, recompute) <= own.memoryBytes;
+  };
+  if (!own.mustRecompute && fits(false))
+    return withoutRecomputation;
+  return own.mayRecompute && fits(true) ? withoutRecomputation + part.forward / own.replicas
+                                        : kDoesNotFit;
+}
+
+} // namespace pdc
