@@ -6,6 +6,7 @@
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace pdc {
@@ -21,8 +22,11 @@ constexpr double kLeastGainOfChunks = 0.05;
 /// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
 /// only.
 constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
-/// Played to improve the cut of each way; the best gets more.
-constexpr int64_t kRunsPerWay = 20'000;
+/// Played to improve the cut of each way, and of one with several stages per rank, which has more
+/// cuts to move; the best gets more.
+constexpr int64_t kRunsPerWay = 20'000, kRunsPerChunkedWay = 10'000;
+/// With several stages per rank a cut that is so much slower than the best with one stays as it is.
+constexpr double kMostLossOfChunks = 0.25;
 /// Runs up to which rows are searched, and what that may cost.
 constexpr int64_t kMostSearchedRuns = 2'000, kSearchEffort = 2'000'000;
 
@@ -70,6 +74,7 @@ private:
   PlanRequest bestWay;
   std::vector<PlanCandidate> tried;
   std::string untried;
+  double hopeless = std::numeric_limits<double>::infinity(); ///< seconds: no cut is moved above
   /// Planned without rows, which may turn out to hold more: the others wait for that case.
   struct Unwritten {
     Planned planned;
@@ -105,7 +110,11 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
 void Chooser::plan(const PlanRequest &way, const std::string &name) {
   try {
     Planner planner(graph, way, small ? kMostWrittenRuns : 0);
-    take(planner.improve(planner.make(), kRunsPerWay), way, name);
+    Planned planned = planner.make();
+    if (planned.plan.secondsPerMinibatch < hopeless)
+      planned =
+          planner.improve(std::move(planned), way.chunks > 1 ? kRunsPerChunkedWay : kRunsPerWay);
+    take(std::move(planned), way, name);
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
   }
@@ -252,11 +261,13 @@ void Chooser::planWithChunks(int chunks) {
 void Chooser::planChunked() {
   std::optional<Planned> straight = std::exchange(best, std::nullopt);
   PlanRequest straightWay = bestWay;
+  if (straight)
+    hopeless = (1 + kMostLossOfChunks) * straight->plan.secondsPerMinibatch;
   for (int chunks : chunksToTry())
     planWithChunks(chunks);
   double limit = straight ? straight->plan.secondsPerMinibatch : 0;
   if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
-    best = Planner(graph, bestWay).improve(std::move(*best));
+    best = Planner(graph, bestWay).improve(std::move(*best), kRunsPerWay);
   if (!straight || (best && best->plan.secondsPerMinibatch < limit / (1 + kLeastGainOfChunks)))
     return;
   best = std::move(straight);
