@@ -224,7 +224,7 @@ struct PlanRequest {
   double compression = 1;
   /// Node name -> stage, by hand; empty: planned.
   std::map<std::string, int> assignment;
-  /// What gave it, for refusals, where that is not --stages.
+  /// What gave it, for refusals: a file or the model.
   std::string assignedBy;
 
   /// Copied into the plan.
