@@ -171,7 +171,8 @@ void addOptions(CLI::App &app, Options &options) {
       ->excludes("--workers")
       ->excludes("--bandwidth");
   app.add_option("--schedule", options.schedule, "auto, " + scheduleNames() + " or a file of rows");
-  app.add_option("--chunks", options.chunks, "stages per rank (2) of interleaved and zb-v")
+  app.add_option("--chunks", options.chunks,
+                 "stages per rank of interleaved and zb-v (2; auto tries 2 to 4)")
       ->check(CLI::Range(1, 64));
   app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));

@@ -324,7 +324,8 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
   add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
-  add("--chunks", options.chunks, "V", "stages per rank of interleaved and zb-v (2; auto tries 2 to 4)");
+  add("--chunks", options.chunks, "V",
+      "stages per rank of interleaved and zb-v (2; auto tries 2 to 4)");
   app.add_flag("--vertical-sync", options.verticalSync, "pipedream: one version at all stages");
   add("--recompute", typed.recompute, "WHAT",
       "none, auto (where memory asks for it), all, or stages: 0,2");
