@@ -189,7 +189,7 @@ module {
 // CHECK-NEXT:  void evaluate(const Run &run) override {
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
 // CHECK-NEXT:    auto *fc1_weight = run.fixed(fixed::fc1_weight);         // f32[16,8]
-// CHECK-NEXT:    auto *evaluate_relu1 = run.slot(evaluation::evaluate_relu1); // f32[4,16]
+// CHECK-NEXT:    auto *evaluate_relu1 = run.slot(evaluation::evaluate_relu1); // f32[4,16], to stage 1
 // CHECK-NEXT:    evaluate_fc1_(run, image, fc1_weight, evaluate_relu1, false); // evaluate/fc1, evaluate/relu1
 // CHECK-NEXT:  }
 // CHECK-EMPTY:
