@@ -5,6 +5,7 @@
 #include "runtime/Executor.h"
 #include "runtime/Layout.h"
 #include "runtime/Safetensors.h"
+#include "runtime/ShapeText.h"
 #include "testsuite/nodes/run/Cases.h"
 
 #include <cmath>
