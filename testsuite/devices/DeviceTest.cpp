@@ -1,6 +1,7 @@
 #include "compiler/devices/Device.h"
 
 #include "compiler/operators/Operator.h"
+#include "testsuite/Refusal.h"
 
 #include <gtest/gtest.h>
 #include <numeric>
@@ -31,15 +32,6 @@ struct OneNode {
     unit.results = {UnitValue::node(0)};
   }
 };
-
-std::string messageOf(const std::function<void()> &run) {
-  try {
-    run();
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "";
-}
 
 } // namespace
 
@@ -200,13 +192,13 @@ TEST(Choice, RefusalsNameUnitAndShapes) {
   OneNode pool(
       "MaxPool", {f32({2, 16, 8, 8})}, f32({2, 16, 4, 4}),
       {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"dilations", std::vector<int64_t>{2, 2}}});
-  EXPECT_EQ(messageOf([&] { chooseKernel(pool.unit, kDevice); }),
+  EXPECT_EQ(refusal([&] { chooseKernel(pool.unit, kDevice); }),
             "unit 'MaxPool' (MaxPool on f32[2,16,8,8]): pooling with dilations has no kernel; "
             "supported is dilation 1");
   std::vector<int64_t> shape(17, 2), order(17);
   std::iota(order.rbegin(), order.rend(), 0);
   OneNode turned("Transpose", {f32(shape)}, f32(shape), {{"perm", order}});
-  EXPECT_NE(messageOf([&] {
+  EXPECT_NE(refusal([&] {
               chooseKernel(turned.unit, kDevice);
             }).find("17 dimensions, and takes at most 12"),
             std::string::npos);
@@ -214,7 +206,7 @@ TEST(Choice, RefusalsNameUnitAndShapes) {
   OneNode joined("Concat", many, f32({34, 3}), {{"axis", int64_t(0)}});
   EXPECT_EQ(chooseKernel(joined.unit, kDevice).kernel, "Concat");
   OneNode unknown("Shape", {f32({2, 16})}, {ElementType::i64, {2}});
-  EXPECT_NE(messageOf([&] { chooseKernel(unknown.unit, kDevice); }).find("no kernel for operator"),
+  EXPECT_NE(refusal([&] { chooseKernel(unknown.unit, kDevice); }).find("no kernel for operator"),
             std::string::npos);
 }
 

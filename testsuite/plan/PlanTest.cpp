@@ -1,7 +1,7 @@
-#include "compiler/Error.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
+#include "testsuite/Refusal.h"
 #include "testsuite/plan/ExampleGraphs.h"
 
 #include <gmock/gmock.h>
@@ -24,13 +24,8 @@ PlanRequest requestFor(int workers, const char *schedule, int64_t microbatches) 
   return request;
 }
 
-std::string refusal(const PlanGraph &graph, const PlanRequest &request) {
-  try {
-    makePlan(graph, request);
-  } catch (const Error &error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refusalOf(const PlanGraph &graph, const PlanRequest &request) {
+  return refusal([&] { makePlan(graph, request); });
 }
 
 TEST(Plan, OfAChain) {
@@ -125,7 +120,7 @@ TEST(Plan, TwoVersions) {
     EXPECT_EQ(stage.weightVersions, 2);
   EXPECT_THAT(describePlan(plan), HasSubstr("1  update that the weights of a gradient lag behind, "
                                             "at every stage"));
-  EXPECT_THAT(refusal(chainGraph({1, 1, 1}), requestFor(3, "2bw", 2)),
+  EXPECT_THAT(refusalOf(chainGraph({1, 1, 1}), requestFor(3, "2bw", 2)),
               HasSubstr("as in --microbatches 3"));
 }
 
@@ -176,65 +171,67 @@ TEST(Plan, ByHand) {
   EXPECT_THAT(makePlan(graph, request).stages[0].nodes, ElementsAre("n0", "n1", "n2"));
   request.assignment = {{"n0", 1}, {"n1", 0}, {"n2", 1}, {"n3", 1}};
   EXPECT_EQ(
-      refusal(graph, request),
+      refusalOf(graph, request),
       "stages: 'v0' would go backwards, from node 'n0' (stage 1) to node 'n1' (stage 0); values "
       "go to the same or a later stage");
   request.assignment = {{"n0", 0}, {"n1", 2}};
-  EXPECT_EQ(refusal(graph, request), "stages: no node has stage 1 of 0 to 2");
+  EXPECT_EQ(refusalOf(graph, request), "stages: no node has stage 1 of 0 to 2");
   request.assignment = {{"n0", 0}, {"conv9", 1}};
-  EXPECT_EQ(refusal(graph, request), "stages: the model has no node 'conv9'");
+  EXPECT_EQ(refusalOf(graph, request), "stages: the model has no node 'conv9'");
   request.assignment = {{"n0", 0}};
-  EXPECT_EQ(refusal(graph, request),
+  EXPECT_EQ(refusalOf(graph, request),
             "stages: 1 stages are named, expected one for each of 2 workers");
   request.assignedBy = "net.onnx: its annotations";
-  EXPECT_EQ(refusal(graph, request),
-            "net.onnx: its annotations: stages: 1 stages are named, expected one for each of 2 workers; "
-            "--stages says others, as in 3-1 (replicas of each stage)");
+  EXPECT_EQ(
+      refusalOf(graph, request),
+      "net.onnx: its annotations: stages: 1 stages are named, expected one for each of 2 workers; "
+      "--stages says others, as in 3-1 (replicas of each stage)");
   request.assignedBy = "";
   graph.units[0].nodes.push_back("relu0");
   request.assignment = {{"n0", 0}, {"relu0", 1}};
-  EXPECT_EQ(refusal(graph, request),
+  EXPECT_EQ(refusalOf(graph, request),
             "stages: node 'n0' (stage 0) and node 'relu0' (stage 1) are one "
             "kernel; give both the same stage");
 }
 
 TEST(Plan, Refusals) {
   PlanGraph graph = chainGraph({1, 1});
-  EXPECT_EQ(refusal(graph, requestFor(3, "1f1b", 2)),
+  EXPECT_EQ(refusalOf(graph, requestFor(3, "1f1b", 2)),
             "the model has 2 units, which cannot fill 3 stages; use fewer workers");
-  EXPECT_EQ(refusal(graph, requestFor(2, "1f1b", 0)), "expected at least 1 microbatch, found 0");
-  EXPECT_THAT(refusal(graph, requestFor(2, "zigzag", 2)),
+  EXPECT_EQ(refusalOf(graph, requestFor(2, "1f1b", 0)), "expected at least 1 microbatch, found 0");
+  EXPECT_THAT(refusalOf(graph, requestFor(2, "zigzag", 2)),
               HasSubstr("unknown schedule 'zigzag'; known "
                         "schedules: gpipe, 1f1b"));
-  EXPECT_EQ(refusal({}, requestFor(1, "1f1b", 1)), "the model has no units to plan");
+  EXPECT_EQ(refusalOf({}, requestFor(1, "1f1b", 1)), "the model has no units to plan");
   PlanRequest request = requestFor(2, "1f1b", 2);
   request.workers = 3;
-  EXPECT_EQ(refusal(graph, request), "the topology has 2 workers, expected 3");
+  EXPECT_EQ(refusalOf(graph, request), "the topology has 2 workers, expected 3");
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
-  EXPECT_EQ(refusal(graph, request),
+  EXPECT_EQ(refusalOf(graph, request),
             "stage 0 needs 10265 bytes of memory and a device has 1000: 9265 too few, although it "
             "runs the "
             "forward pass again; what would help: more workers or a smaller microbatch, or a "
             "schedule that holds fewer than 2 microbatches there");
   request.recompute.kind = RecomputeChoice::none;
   EXPECT_EQ(
-      refusal(graph, request),
+      refusalOf(graph, request),
       "stage 0 needs 10275 bytes of memory and a device has 1000: 9275 too few; what would help: "
       "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
       "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};
-  EXPECT_EQ(refusal(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
+  EXPECT_EQ(refusalOf(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
   request.recompute = {};
   request.assignment = {{"n0", 0}, {"n1", 1}};
-  EXPECT_THAT(refusal(graph, request), HasSubstr("a device has 1000"));
+  EXPECT_THAT(refusalOf(graph, request), HasSubstr("a device has 1000"));
   request = requestFor(2, "1f1b", 2);
   request.costModel = "best";
-  EXPECT_EQ(refusal(graph, request), "unknown cost model 'best'; known cost models: overlap, "
-                                     "pipedream-code, pipedream-paper, ring-max");
+  EXPECT_EQ(refusalOf(graph, request), "unknown cost model 'best'; known cost models: overlap, "
+                                       "pipedream-code, pipedream-paper, ring-max");
   graph.values[0].consumers = {0};
-  EXPECT_THAT(refusal(graph, requestFor(2, "1f1b", 2)), HasSubstr("value 'v0' goes from unit 0 to "
-                                                                  "unit 0"));
+  EXPECT_THAT(refusalOf(graph, requestFor(2, "1f1b", 2)),
+              HasSubstr("value 'v0' goes from unit 0 to "
+                        "unit 0"));
 }
 
 TEST(Plan, MemoryKeepsVersionsAndSlots) {
@@ -263,7 +260,7 @@ TEST(Plan, RecomputesWhatDoesNotFit) {
   EXPECT_THAT(describePlan(plan), HasSubstr("runs the forward pass again: 2 s of the backward"));
   EXPECT_TRUE(parsePlan(printPlan(plan), "plan").stages[0].recompute);
   request.recompute.kind = RecomputeChoice::none;
-  EXPECT_THAT(refusal(graph, request), HasSubstr("1 too few; what would help: --recompute auto"));
+  EXPECT_THAT(refusalOf(graph, request), HasSubstr("1 too few; what would help: --recompute auto"));
   request.memoryBytes = 0;
   request.recompute = {RecomputeChoice::listed, {1}};
   plan = makePlan(graph, request);
@@ -297,7 +294,7 @@ TEST(Plan, ScheduleFromAFile) {
   PlanRequest request = requestFor(2, path.c_str(), 2);
   EXPECT_EQ(makePlan(chainGraph({1, 1}), request).scheduleName, "mine");
   request.microbatches = 3;
-  EXPECT_THAT(refusal(chainGraph({1, 1}), request), HasSubstr("has 2 microbatches, expected 3"));
+  EXPECT_THAT(refusalOf(chainGraph({1, 1}), request), HasSubstr("has 2 microbatches, expected 3"));
 }
 
 } // namespace

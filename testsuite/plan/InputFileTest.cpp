@@ -1,0 +1,141 @@
+#include "compiler/plan/Files.h"
+#include "compiler/plan/MakePlan.h"
+#include "compiler/plan/Profile.h"
+#include "testsuite/Refusal.h"
+#include "testsuite/plan/ExampleGraphs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(TopologyFile, Reads) {
+  Topology topology = parseTopology(
+      R"({"levels": [{"workers": 4, "bandwidth": 8e9, "latency": 5e-6},
+          {"workers": 2, "bandwidth": 1.25e9, "latency": 2e-5}], "memory": 17179869184, "device": "v100"})",
+      "t");
+  EXPECT_EQ(topology.workers(), 8);
+  EXPECT_EQ(topology.memoryBytes, 17179869184);
+  EXPECT_EQ(topology.levels[1].link.latencySeconds, 2e-5);
+}
+
+TEST(TopologyFile, Refusals) {
+  auto read = [](const char *text) { return refusal([&] { parseTopology(text, "t"); }); };
+  EXPECT_EQ(read("{}"), "t: levels: expected at least one level");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 0, "bandwidth": 1}]})"),
+            "t: levels[0].workers: expected a whole number from 1 to 65536, found 0");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2}]})"),
+            "t: levels[0].bandwidth: expected a number, found nothing");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 0}]})"),
+            "t: levels[0].bandwidth: expected bytes per second above 0");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2.5, "bandwidth": 1}]})"),
+            "t: levels[0].workers: expected a whole number from 1 to 65536, found 2.5");
+  EXPECT_EQ(
+      read(
+          R"({"levels": [{"workers": 60000, "bandwidth": 1}, {"workers": 60000, "bandwidth": 1}]})"),
+      "t: levels[1].workers: expected at most 65536 in all");
+}
+
+TEST(TopologyFile, KnownClusters) {
+  Topology a = readTopology("cluster-a");
+  ASSERT_EQ(a.levels.size(), 2u);
+  EXPECT_EQ(a.levels[0].workers, 4);
+  EXPECT_EQ(a.levels[1].link.bytesPerSecond, 1.25e9);
+  EXPECT_EQ(a.memoryBytes, int64_t(16) << 30);
+  EXPECT_EQ(readTopology("cluster-b").workers(), 16);
+  EXPECT_EQ(readTopology("cluster-c").levels.size(), 1u);
+  EXPECT_EQ(readTopology("dgx-a100").workers(), 160);
+  EXPECT_EQ(readTopology("dgx-h100:128").workers(), 1024);
+  EXPECT_EQ(refusal([] { readTopology("dgx-h100:x"); }),
+            "topology 'dgx-h100:x': expected 1 to 8192 servers behind the colon");
+  EXPECT_EQ(refusal([] { readTopology("cluster-d"); }),
+            "cluster-d: no such file, and no known cluster; known clusters: cluster-a, cluster-b, "
+            "cluster-c, dgx-a100, dgx-h100");
+}
+
+TEST(ProfileFile, PipeDream) {
+  Profile profile = parsePipeDreamProfile(
+      "node2 -- B -- forward_compute_time=1.500, backward_compute_time=2.500, "
+      "activation_size=[8.0; 4.0], parameter_size=16.000 -- stage_id=0\r\n"
+      "node1 -- Input0 -- forward_compute_time=9, backward_compute_time=0, activation_size=1, "
+      "parameter_size=0\n"
+      "node3 -- A -- forward_compute_time=0, backward_compute_time=0, activation_size=2, "
+      "parameter_size=0\n"
+      "node4 -- __getitem__(1) -- forward_compute_time=0, backward_compute_time=0, "
+      "activation_size=2, parameter_size=0\n"
+      "\tnode1 -- node2\n\tnode2 -- node3\n\tnode2 -- node4\n",
+      "graph.txt");
+  ASSERT_EQ(profile.graph.units.size(), 2u);
+  EXPECT_EQ(profile.graph.units[0].name, "node2");
+  EXPECT_DOUBLE_EQ(profile.graph.units[0].forwardSeconds, 0.0015);
+  EXPECT_DOUBLE_EQ(profile.graph.units[0].backwardInputSeconds, 0.0025);
+  EXPECT_EQ(profile.graph.units[0].gradientBytes, 16);
+  EXPECT_EQ(profile.graph.units[0].stashBytes, 12);
+  EXPECT_EQ(profile.graph.values[0].bytes, 12);
+  EXPECT_THAT(profile.graph.values[0].consumers, ElementsAre(1));
+}
+
+TEST(ProfileFile, PipeDreamRefusals) {
+  const std::string good = "a -- Op -- forward_compute_time=1, backward_compute_time=1, "
+                           "activation_size=1, parameter_size=1\n";
+  auto read = [](const std::string &text) {
+    return refusal([&] { parsePipeDreamProfile(text, "g"); });
+  };
+  EXPECT_EQ(read("a -- Op\n"), "g:1: expected 'node -- operator -- costs', found 'a -- Op'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=1\n"),
+            "g:1: expected forward_compute_time, backward_compute_time, activation_size and "
+            "parameter_size, found 'forward_compute_time=1'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=-1, backward_compute_time=1, activation_size=1, "
+                 "parameter_size=1"),
+            "g:1: forward_compute_time: expected a number from 0 to 4.4e12, found '-1'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=nan, backward_compute_time=1, activation_size=1, "
+                 "parameter_size=1"),
+            "g:1: forward_compute_time: expected a number from 0 to 4.4e12, found 'nan'");
+  EXPECT_EQ(read("a -- Op -- forward_compute_time=1, backward_compute_time=1, activation_size=[1, "
+                 "parameter_size=1"),
+            "g:1: activation_size: expected ']' at the end of '[1'");
+  EXPECT_EQ(read("a -- Op -- time=1, backward_compute_time=1, activation_size=1, parameter_size=1"),
+            "g:1: expected forward_compute_time=..., found 'time=1'");
+  EXPECT_EQ(read(good + good), "g:2: two nodes have the name 'a'");
+  EXPECT_EQ(read(good + "\ta -- b"), "g:2: no node line above has the name 'b'");
+  EXPECT_EQ(read(good + "\ta"), "g:2: expected 'node -- node', found 'a'");
+  EXPECT_EQ(read(good + "\ta -- a"), "g: node 'a' is on a cycle or behind one");
+  EXPECT_EQ(read("a -- Input -- forward_compute_time=1, backward_compute_time=1, "
+                 "activation_size=1, parameter_size=1"),
+            "g: expected at least one node that is no Input");
+}
+
+TEST(ProfileFile, RoundTripAndApply) {
+  Profile profile{"m.onnx", "cpu", 2, 32, chainGraph({1, 2})};
+  std::string text = printProfile(profile);
+  Profile read = parseProfile(text, "p");
+  EXPECT_EQ(printProfile(read), text);
+  PlanGraph graph = chainGraph({7, 7});
+  graph.units[0].stashBytes = 99;
+  applyProfile(graph, read);
+  EXPECT_EQ(graph.units[1].forwardSeconds, 2);
+  EXPECT_EQ(graph.units[0].stashBytes, 99);
+  graph.units[1].name = "other";
+  EXPECT_THAT(refusal([&] { applyProfile(graph, read); }), HasSubstr("has no unit 'other'"));
+}
+
+TEST(ProfileFile, Refusals) {
+  auto read = [](const char *text) { return refusal([&] { parseProfile(text, "p"); }); };
+  EXPECT_EQ(read("{}"), "p: units: expected at least one unit");
+  EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "a"}]})"),
+            "p: units[1].name: two units have the name 'a'");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "forward_seconds": "x"}]})"),
+            "p: units[0].forward_seconds: expected a number of at least 0, found \"x\"");
+  EXPECT_EQ(read(R"({"units": [{"name": "a"}], "values": [{"name": "v", "producer": 1}]})"),
+            "p: values[0].producer: expected a whole number from 0 to 0, found 1");
+  EXPECT_EQ(read(R"({"units": [{"name": "a"}],
+                     "values": [{"name": "v", "producer": 0, "consumers": [0], "bytes": 1}]})"),
+            "p: value 'v' goes from unit 0 to unit 0, expected a later one of 1");
+}
+
+} // namespace
+} // namespace pdc
