@@ -1,7 +1,8 @@
 """Trains one of tools/models with PyTorch and prints a JSON line per step: {"step", "seconds"}.
 
 Started by tools/bench/run, once per measurement; with WORLD_SIZE 2 the same under
-DistributedDataParallel over gloo. Data is drawn once and stays in memory, as on pdc's side.
+DistributedDataParallel over gloo, each process with its part of every batch. The data is that of
+pdc's side, in the order of its file, and stays in memory as it does there.
 """
 import argparse
 import json
@@ -10,6 +11,7 @@ import pathlib
 import sys
 import time
 
+import numpy
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "models"))
@@ -20,41 +22,40 @@ def network(name):
     import mlp
     import resnet18
     import vgg11
-    return {"lenet5": lambda: (lenet5.LeNet5(), (1, 28, 28)),
-            "mlp": lambda: (mlp.mlp([2048, 2048, 2048]), (784,)),
-            "resnet18": lambda: (resnet18.network(), (3, 32, 32)),
-            "vgg11": lambda: (vgg11.network(), (3, 32, 32))}[name]()
+    return {"lenet5": lenet5.LeNet5, "mlp": lambda: mlp.mlp([2048, 2048, 2048]), "resnet18": resnet18.network,
+            "vgg11": vgg11.network}[name]()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
-    parser.add_argument("--batch", type=int, required=True, help="samples per process and step")
+    parser.add_argument("images")
+    parser.add_argument("labels")
+    parser.add_argument("--batch", type=int, required=True, help="samples per step, of all processes together")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, required=True)
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    net, shape = network(options.model)
-    net.train()
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    net = network(options.model).train()
+    world, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     if world > 1:
         torch.distributed.init_process_group("gloo")
         net = torch.nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     loss_of = torch.nn.CrossEntropyLoss()
-    images = torch.randn(options.batch * 4, *shape)
-    labels = torch.randint(0, 10, (options.batch * 4,))
+    images, labels = (torch.from_numpy(numpy.load(path)) for path in (options.images, options.labels))
+    part = options.batch // world
     for step in range(options.steps):
         start = time.perf_counter()
-        at = step % 4 * options.batch
+        at = step * options.batch % len(labels) + rank * part
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(net(images[at:at + options.batch]), labels[at:at + options.batch])
+        loss = loss_of(net(images[at:at + part]), labels[at:at + part])
         loss.backward()
         optimizer.step()
         loss.item()
-        if int(os.environ.get("RANK", "0")) == 0:
+        if rank == 0:
             print(json.dumps({"step": step, "seconds": time.perf_counter() - start}), flush=True)
     status = pathlib.Path("/proc/self/status").read_text()
     peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
