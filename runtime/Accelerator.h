@@ -35,8 +35,11 @@ public:
   /// Copies to the host once everything before in the queue has run: the only call that waits.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
 
-  /// Copies within the device's memory, in the queue's order.
+  // In the queue's order, within the device's memory.
   virtual void move(std::byte *to, const std::byte *from, int64_t bytes) = 0;
+  /// to += from.
+  virtual void add(float *to, const float *from, int64_t count) = 0;
+  virtual void divide(float *values, float by, int64_t count) = 0;
 
   virtual Mark makeMark() = 0;
   /// The mark stands behind all that is in the queue now.

@@ -76,6 +76,27 @@ void Arena::move(std::byte *to, const std::byte *from, int64_t bytes) const {
     std::memcpy(to, from, size_t(bytes));
 }
 
+void Arena::add(float *to, const float *from, int64_t count) const {
+  if (accelerator)
+    return accelerator->add(to, from, count);
+  for (int64_t i = 0; i < count; ++i)
+    to[i] += from[i];
+}
+
+void Arena::divide(float *values, float by, int64_t count) const {
+  if (accelerator)
+    return accelerator->divide(values, by, count);
+  for (int64_t i = 0; i < count; ++i)
+    values[i] /= by;
+}
+
+float *Arena::beside(int64_t count, std::vector<float> &here) const {
+  if (accelerator)
+    return reinterpret_cast<float *>(accelerator->allocate(count * int64_t(sizeof(float))));
+  here.resize(size_t(count));
+  return here.data();
+}
+
 float Arena::load(const float *from) const {
   if (!accelerator)
     return *from;

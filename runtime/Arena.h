@@ -45,6 +45,11 @@ public:
   const std::byte *look(const std::byte *from, int64_t bytes, std::vector<std::byte> &copy) const;
   /// Copies within the arena, in the order of what is computed.
   void move(std::byte *to, const std::byte *from, int64_t bytes) const;
+  /// to += from, in the order of what is computed.
+  void add(float *to, const float *from, int64_t count) const;
+  void divide(float *values, float by, int64_t count) const;
+  /// Floats beside the arena, of the same device: those of `here` on the CPU.
+  float *beside(int64_t count, std::vector<float> &here) const;
   float load(const float *from) const;
   void store(float *to, float value) const;
 

@@ -16,15 +16,20 @@ void Run::gradientsMade(int count) const {
 }
 
 /// Moves the floats from `from` on between the parts and a bucket.
-void ReplicaSums::Packed::copy(int64_t from, std::span<float> to, bool out) const {
+void ReplicaSums::Packed::copy(const Arena &arena, int64_t from, std::span<float> to,
+                               bool out) const {
+  auto move = [&](float *there, const float *here, int64_t count) {
+    arena.move(reinterpret_cast<std::byte *>(there), reinterpret_cast<const std::byte *>(here),
+               count * int64_t(sizeof(float)));
+  };
   for (std::span<float> part : parts) {
     int64_t size = int64_t(part.size()), count = int64_t(to.size());
     if (from < size && count > 0) {
       count = std::min(count, size - from);
       if (out)
-        std::copy_n(to.data(), count, part.data() + from);
+        move(part.data() + from, to.data(), count);
       else
-        std::copy_n(part.data() + from, count, to.data());
+        move(to.data(), part.data() + from, count);
       to = to.subspan(size_t(count));
     }
     from = std::max<int64_t>(from - size, 0);
@@ -33,26 +38,25 @@ void ReplicaSums::Packed::copy(int64_t from, std::span<float> to, bool out) cons
 
 ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &transport,
                          Control &control, Seconds timeout, int64_t bucketElements)
-    : transport(transport), control(control), timeout(timeout) {
+    : arena(arena), transport(transport), control(control), timeout(timeout) {
   size_t replicas = 1;
   for (const StageInfo &info : program.stages)
     if (info.ranks.size() > 1) {
-      add(program, info, arena);
+      add(program, info);
       replicas = std::max(replicas, info.ranks.size());
     }
   if (stages.empty())
     return;
-  if (arena.isRemote())
-    throw Error("rank ", program.rank,
-                ": stages with replicas run on the CPU only; compile with "
-                "--device cpu, or give each stage one rank");
   int64_t most = std::ranges::max(stages, {}, &Stage::elements).elements;
-  bucket.resize(size_t(std::min(most, bucketElements)));
+  size_t size = size_t(std::min(most, bucketElements));
   // One share of the bucket from each other replica.
-  inbox.resize(bucket.size() + replicas);
+  std::span<float> both(arena.beside(int64_t(2 * size + replicas), room), 2 * size + replicas);
+  bucket = both.first(size);
+  inbox = both.subspan(size);
   messages.reserve(2 * replicas);
   findOrder(program);
-  thread = std::thread([this] { work(); });
+  if (!arena.isRemote())
+    thread = std::thread([this] { work(); });
 }
 
 ReplicaSums::~ReplicaSums() { stop(); }
@@ -67,7 +71,7 @@ void ReplicaSums::stop() {
     thread.join();
 }
 
-void ReplicaSums::add(const Program &program, const StageInfo &info, const Arena &arena) {
+void ReplicaSums::add(const Program &program, const StageInfo &info) {
   Stage &stage = stages.emplace_back();
   stage.info = &info;
   stage.replica = int(std::ranges::find(info.ranks, program.rank) - info.ranks.begin());
@@ -125,6 +129,12 @@ void ReplicaSums::finish(int id, int present) {
   Stage &stage = stageOf(id);
   if (!stage.begun)
     begin(id, present);
+  if (arena.isRemote()) {
+    for (; stage.summed < stage.elements; stage.summed = endOfBucket(stage))
+      sumNext(stage, stage.summed, endOfBucket(stage));
+    stage.begun = false;
+    return;
+  }
   std::unique_lock lock(mutex);
   stage.made = stage.elements;
   changed.notify_all();
@@ -132,6 +142,10 @@ void ReplicaSums::finish(int id, int present) {
   if (failure)
     std::rethrow_exception(failure);
   stage.begun = false;
+}
+
+int64_t ReplicaSums::endOfBucket(const Stage &stage) const {
+  return std::min(stage.summed + int64_t(bucket.size()), stage.elements);
 }
 
 // The thread of the sums.
@@ -157,19 +171,16 @@ ReplicaSums::Stage *ReplicaSums::next() {
 }
 
 void ReplicaSums::workUntilStopped(std::unique_lock<std::mutex> &lock) {
-  auto end = [&](const Stage &stage) {
-    return std::min(stage.summed + int64_t(bucket.size()), stage.elements);
-  };
   while (true) {
     Stage *ready = nullptr;
     changed.wait(lock, [&] {
       ready = next();
-      return stopping || (ready && ready->made >= end(*ready));
+      return stopping || (ready && ready->made >= endOfBucket(*ready));
     });
     if (stopping)
       return;
     Stage &stage = *ready;
-    int64_t from = stage.summed, to = end(stage);
+    int64_t from = stage.summed, to = endOfBucket(stage);
     lock.unlock();
     sumNext(stage, from, to);
     lock.lock();
@@ -183,14 +194,14 @@ void ReplicaSums::workUntilStopped(std::unique_lock<std::mutex> &lock) {
 }
 
 void ReplicaSums::sumNext(const Stage &stage, int64_t from, int64_t to) {
-  std::span<float> part(bucket.data(), size_t(to - from));
-  stage.values.copy(from, part, false);
+  std::span<float> part = bucket.first(size_t(to - from));
+  stage.values.copy(arena, from, part, false);
   sumBucket(stage, part);
   // Behind the gradients lie the running statistics, of which replicas take the mean.
   int64_t sums = std::clamp<int64_t>(stage.ends.back() - from, 0, to - from);
-  for (float &value : part.subspan(size_t(sums)))
-    value /= float(stage.present);
-  stage.values.copy(from, part, true);
+  if (sums < to - from)
+    arena.divide(part.data() + sums, float(stage.present), to - from - sums);
+  stage.values.copy(arena, from, part, true);
 }
 
 /// Each replica adds one share of the bucket, then all get all shares: each float crosses twice, as
@@ -203,7 +214,12 @@ void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
     return bucket.subspan(from, to - from);
   };
   std::span<float> own = share(self);
-  auto received = [&](int replica) { return inbox.data() + size_t(replica) * own.size(); };
+  auto count = int64_t(own.size());
+  auto received = [&](int replica) { return inbox.data() + replica * count; };
+  auto copy = [&](float *to, const float *from) {
+    arena.move(reinterpret_cast<std::byte *>(to), reinterpret_cast<const std::byte *>(from),
+               count * int64_t(sizeof(float)));
+  };
   auto message = [&](bool send, int other, int tag, float *data, size_t count) {
     if (count > 0)
       messages.push_back({send, stage.info->ranks[size_t(other)],
@@ -221,11 +237,10 @@ void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
   meet(stage);
   // 2. Added in the order of the replicas.
   if (self < present)
-    std::copy(own.begin(), own.end(), received(self));
-  std::copy_n(received(0), own.size(), own.begin());
+    copy(received(self), own.data());
+  copy(own.data(), received(0));
   for (int replica = 1; replica < present; ++replica)
-    for (size_t i = 0; i < own.size(); ++i)
-      own[i] += received(replica)[i];
+    arena.add(own.data(), received(replica), count);
   // 3. The shares go to everyone.
   messages.clear();
   for (int other = 0; other < replicas; ++other)

@@ -12,15 +12,16 @@
 
 namespace pdc::runtime {
 
-/// Sums what the replicas of a rank's stages bring together at an update, bucket by bucket on a
-/// thread of its own: a bucket starts when the last backward pass has made its gradients, and the
-/// rank goes on computing meanwhile.
+/// Sums what the replicas of a rank's stages bring together at an update, bucket by bucket. On the
+/// CPU on a thread of its own: a bucket starts when the last backward pass has made its gradients,
+/// and the rank goes on computing meanwhile.
 ///
 ///     tasks    B3: fc2 | conv2 | conv1 |         update
 ///     sums             | bucket 0 | bucket 1 |
 ///
 /// Every replica adds the same floats in the same order, that of the replicas, so neither the time
-/// of a bucket nor its size changes a bit.
+/// of a bucket nor its size changes a bit. On an accelerator, where one thread fills the queue, the
+/// sums follow the backward pass.
 class ReplicaSums {
 public:
   ReplicaSums(const Program &program, const Arena &arena, Transport &transport, Control &control,
@@ -42,7 +43,7 @@ private:
   /// Floats of this rank's memories, one behind the other, as messages carry them.
   struct Packed {
     std::vector<std::span<float>> parts;
-    void copy(int64_t from, std::span<float> bucket, bool out) const;
+    void copy(const Arena &arena, int64_t from, std::span<float> bucket, bool out) const;
   };
   struct Stage {
     const StageInfo *info = nullptr;
@@ -58,20 +59,23 @@ private:
   };
 
   Stage &stageOf(int id);
-  void add(const Program &program, const StageInfo &info, const Arena &arena);
+  void add(const Program &program, const StageInfo &info);
   void findOrder(const Program &program);
   Stage *next();
   void work();
   void workUntilStopped(std::unique_lock<std::mutex> &lock);
+  int64_t endOfBucket(const Stage &stage) const;
   void sumNext(const Stage &stage, int64_t from, int64_t to);
   void sumBucket(const Stage &stage, std::span<float> bucket);
   void meet(const Stage &stage);
 
+  const Arena &arena;
   Transport &transport;
   Control &control;
   const Seconds timeout;
   std::vector<Stage> stages; ///< those that have replicas
-  std::vector<float> bucket, inbox;
+  std::vector<float> room;   ///< of the two, on the CPU
+  std::span<float> bucket, inbox;
   std::vector<Message> messages;
 
   std::mutex mutex;
@@ -83,7 +87,7 @@ private:
   size_t turn = 0; ///< in `order`
   std::atomic<bool> stopping = false;
   std::exception_ptr failure;
-  std::thread thread; ///< where a stage has replicas
+  std::thread thread; ///< on the CPU, where a stage has replicas
 };
 
 } // namespace pdc::runtime

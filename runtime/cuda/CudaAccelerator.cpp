@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
+#include "runtime/cuda/Sums.h"
 
 #include <chrono>
 #include <cstring>
@@ -53,6 +54,10 @@ public:
   std::byte *stage(int64_t bytes) override;
   void write(std::byte *to, const std::byte *staged, int64_t bytes) override;
   void move(std::byte *to, const std::byte *from, int64_t bytes) override;
+  void add(float *to, const float *from, int64_t count) override { addTo(stream, to, from, count); }
+  void divide(float *values, float by, int64_t count) override {
+    divideBy(stream, values, by, count);
+  }
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
   Mark makeMark() override;
   void record(Mark mark) override;

@@ -131,6 +131,9 @@ void NcclTransport::warmUp(const Program &program) {
   std::set<int> peers;
   for (const Transfer &transfer : program.transfers)
     peers.insert(transfer.peers.begin(), transfer.peers.end());
+  for (const StageInfo &stage : program.stages)
+    peers.insert(stage.ranks.begin(), stage.ranks.end());
+  peers.erase(self);
   if (peers.empty())
     return;
   std::byte *room = accelerator.allocate(256 * 2 * static_cast<int64_t>(peers.size()));

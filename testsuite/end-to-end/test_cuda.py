@@ -55,17 +55,21 @@ NETWORKS = {"lenet5": ((1, 28, 28), 2, 4), "fashion": ((1, 28, 28), 2, 4)}
 
 @on_host
 @pytest.mark.parametrize("network,stages,schedule", [
-    ("lenet5", 3, "1f1b"), ("fashion", 2, "gpipe"), ("lenet5", 1, "1f1b")])
+    ("lenet5", "1-1-1", "1f1b"), ("fashion", "1-1", "gpipe"), ("lenet5", "1", "1f1b"), ("lenet5", "3-1", "1f1b"),
+    ("fashion", "2", "1f1b")])
 def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
-    """The losses and weights of the CPU's kernels, to rounding; streams of ranks meet by events alone."""
+    """The losses and weights of the CPU's kernels, to rounding; streams of ranks meet by events alone. Replicas sum
+    their gradients and average their running statistics: those of the CPU's own replicas."""
     shape, size, steps = NETWORKS[network]
-    options = ["--schedule", schedule, "--minibatch", size * 4, "--microbatches", 4, "--optimizer",
-               "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3"]
-    images, labels = pipeline.draw_images(tmp_path, size * 12, shape, 10)
+    replicas = [int(count) for count in stages.split("-")]
+    microbatches = 2 if max(replicas) > 1 else 4  # of each replica of the first stage
+    options = ["--schedule", schedule, "--stages", stages, "--minibatch", size * microbatches * replicas[0], "--microbatches",
+               microbatches, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3"]
+    images, labels = pipeline.draw_images(tmp_path, size * 24, shape, 10)
     data = [f"input={images}", f"labels={labels}"]
-    expected = pipeline.train(pipeline.compile_model(models(network), tmp_path / "cpu", *options), tmp_path / "expected",
-                              data=data, steps=steps)
-    found = train_on_host(emit(models(network), tmp_path / "cuda", *options, workers=stages), tmp_path / "found",
+    on_cpu = pipeline.compile_model(models(network), tmp_path / "cpu", *options, workers=sum(replicas))
+    expected = pipeline.train(on_cpu, tmp_path / "expected", data=data, steps=steps)
+    found = train_on_host(emit(models(network), tmp_path / "cuda", *options, workers=sum(replicas)), tmp_path / "found",
                           data=data, steps=steps)
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
     weights = found.weights()
