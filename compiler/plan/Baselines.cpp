@@ -41,7 +41,7 @@ public:
     for (const PlanStage &stage : plan.stages)
       whole.gradientBytes += stage.gradientBytes;
     return ofWhole("data_parallel", plan.dataParallelSecondsPerMinibatch, reductionBytes(whole),
-                   count * forwardOf(plan) / plan.topology.workersAtOnce(),
+                   count * forwardOf(plan) / plan.topology.workersAtOnce(plan.threads),
                    plan.topology.memoryBytes);
   }
   Baseline modelParallel() const;
@@ -169,10 +169,10 @@ std::vector<Baseline> findBaselines(const Plan &plan, const BaselineParts &parts
   return {maker.singleDevice(), maker.dataParallel(), maker.modelParallel(), maker.gpipe()};
 }
 
-double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int64_t microbatches,
-                           bool asynchronous) {
+double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int threads,
+                           int64_t microbatches, bool asynchronous) {
   Work work(graph);
-  double workers = topology.workers(), atOnce = topology.workersAtOnce();
+  double workers = topology.workers(), atOnce = topology.workersAtOnce(threads);
   std::vector<int> ring(topology.workers());
   std::iota(ring.begin(), ring.end(), 0);
   Link slowest = slowestOfRing(topology, ring);

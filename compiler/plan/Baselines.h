@@ -19,8 +19,8 @@ std::vector<Baseline> findBaselines(const Plan &plan, const BaselineParts &parts
 
 /// Data parallelism on the same workers: each takes its share of the minibatch, gradients are
 /// summed by a ring all-reduce over the slowest link.
-double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int64_t microbatches,
-                           bool asynchronous);
+double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int threads,
+                           int64_t microbatches, bool asynchronous);
 
 /// The plan's stages without pipelining: one minibatch of `work` seconds on the way at a time, and
 /// what crosses from each stage to others, there and back.

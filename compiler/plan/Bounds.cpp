@@ -167,7 +167,7 @@ double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule
 PlanBounds findBounds(const Plan &plan) {
   RankWork ranks(plan);
   PlanBounds bounds;
-  bounds.work = ranks.all / plan.topology.workersAtOnce();
+  bounds.work = ranks.all / plan.topology.workersAtOnce(plan.threads);
   bounds.balance = std::max(bounds.work, ranks.heaviest);
   // A closed form speaks of the steady state, which has no bubble.
   bounds.bubble = bounds.balance;

@@ -3,6 +3,7 @@
 #include "compiler/Error.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace pdc {
@@ -101,14 +102,16 @@ double ChainSearch::price() {
   return least;
 }
 
-/// How many stages may stand in front of a cut: those behind hold a unit each, and no more work
-/// than the limit allows.
+/// How many stages may stand in front of a cut: they and those behind hold a unit each, and no more
+/// work than the limit allows.
 ChainSearch::Range ChainSearch::possible(int cut) const {
   if (cut == units)
     return {request.stages, request.stages};
-  auto behind = static_cast<int>(workBehind[cut] / (limit * mostReplicas) * (1 - 1e-9));
-  return {std::max(1, request.stages - (units - cut)),
-          std::min(cut, request.stages - std::max(1, behind))};
+  auto needed = [&](double part) {
+    return std::max(1, static_cast<int>(std::ceil(part / (limit * mostReplicas) * (1 - 1e-9))));
+  };
+  return {std::max(needed(work - workBehind[cut]), request.stages - (units - cut)),
+          std::min(cut, request.stages - needed(workBehind[cut]))};
 }
 
 ChainSearch::Range ChainSearch::reached(int cut) const {

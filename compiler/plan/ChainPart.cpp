@@ -8,7 +8,10 @@ namespace pdc {
 
 ChainPart::ChainPart(const PlanGraph &graph)
     : graph(graph), made(graph.units.size()), read(graph.units.size()),
-      temporaries(findTemporaries(graph)) {
+      temporaries(findTemporaries(graph)), tied(graph.units.size()) {
+  for (size_t weight = 0; weight < graph.tied.size(); ++weight)
+    for (int unit : graph.tied[weight].units)
+      tied[unit].push_back(weight);
   for (size_t value = 0; value < graph.values.size(); ++value) {
     made[graph.values[value].producer].push_back(value);
     for (int consumer : graph.values[value].consumers)
@@ -23,6 +26,16 @@ void ChainPart::startAt(int end) {
   in = out = {};
   memory = {};
   readers.assign(graph.values.size(), 0);
+  tiedUnits.assign(graph.tied.size(), 0);
+}
+
+/// The part grows towards the front: a weight's first unit comes last.
+void ChainPart::growTied(int unit) {
+  for (size_t number : tied[unit]) {
+    const TiedWeight &weight = graph.tied[number];
+    memory.subtract(tiedMemory(weight, tiedUnits[number], false));
+    memory.add(tiedMemory(weight, ++tiedUnits[number], unit == weight.units.front()));
+  }
 }
 
 void ChainPart::grow() {
@@ -33,6 +46,7 @@ void ChainPart::grow() {
   update += cost.updateSeconds;
   gradientBytes += cost.gradientBytes;
   memory.add(cost, temporaries[unit]);
+  growTied(unit);
   for (size_t index : made[unit]) {
     const PlanValue &value = graph.values[index];
     // It came in until now.
@@ -65,15 +79,23 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
           linkBetweenStages(request.topology, request.ranksOfStage[stage - 1], own.ranks);
     own.ring = slowestOfRing(request.topology, own.ranks);
   }
-  std::map<std::array<double, 8>, int> kinds;
-  for (StageTerms &own : terms)
-    own.kind =
-        kinds
-            .insert({{own.before.bytesPerSecond, own.before.latencySeconds,
-                      own.behind.bytesPerSecond, own.behind.latencySeconds, own.ring.bytesPerSecond,
-                      own.ring.latencySeconds, own.replicas, own.microbatches},
-                     static_cast<int>(kinds.size())})
-            .first->second;
+  std::map<std::array<double, 12>, int> kinds;
+  for (StageTerms &own : terms) {
+    const Link &before = own.before, &behind = own.behind, &ring = own.ring;
+    std::array<double, 12> key = {before.bytesPerSecond,
+                                  before.latencySeconds,
+                                  before.sendBytesPerSecond,
+                                  before.receiveBytesPerSecond,
+                                  behind.bytesPerSecond,
+                                  behind.latencySeconds,
+                                  behind.sendBytesPerSecond,
+                                  behind.receiveBytesPerSecond,
+                                  ring.bytesPerSecond,
+                                  ring.latencySeconds,
+                                  own.replicas,
+                                  own.microbatches};
+    own.kind = kinds.insert({key, static_cast<int>(kinds.size())}).first->second;
+  }
   return terms;
 }
 

@@ -19,9 +19,11 @@ struct Crossing {
     messages += activations + gradients;
   }
   double seconds(const Link &link) const {
-    double transfer =
-        link.bytesPerSecond > 0 ? static_cast<double>(bytes) / link.bytesPerSecond : 0;
-    return transfer + static_cast<double>(messages) * link.latencySeconds;
+    auto all = static_cast<double>(bytes);
+    double transfer = link.bytesPerSecond > 0 ? all / link.bytesPerSecond : 0;
+    // Of what crosses one end, about half comes and half goes.
+    double own = (link.handOverSeconds(all) + link.takeSeconds(all)) / 2;
+    return transfer + own + static_cast<double>(messages) * link.latencySeconds;
   }
 };
 
@@ -49,10 +51,14 @@ public:
   int64_t leastBytes() const { return memory.with(0).total({}, true); }
 
 private:
+  void growTied(int unit);
+
   const PlanGraph &graph;
   std::vector<std::vector<size_t>> made, read; ///< values by unit
   std::vector<int64_t> temporaries;            ///< by unit
   std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
+  std::vector<std::vector<size_t>> tied;       ///< tied weights by unit
+  std::vector<int64_t> tiedUnits;              ///< by tied weight: its units in the part
   int first = 0, last = 0;
   MemorySum memory;
 };

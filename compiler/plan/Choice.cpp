@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 namespace pdc {
@@ -43,9 +44,17 @@ constexpr const char *kSchedules[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
 
 class Chooser {
 public:
-  Chooser(const PlanGraph &graph, const PlanRequest &request)
-      : graph(graph), request(request), small(isSmall(request.workers, kMostRuns)) {}
-  Planned choose();
+  /// By name, ways that are known to be impossible, and why.
+  using Refusals = std::map<std::string, std::string>;
+
+  Chooser(const PlanGraph &graph, const PlanRequest &request, const Refusals &refused = {})
+      : graph(graph), request(request), refused(refused),
+        small(isSmall(request.workers, kMostRuns)) {}
+  void choose();
+  /// What was chosen, with its transfers; nothing where they make it impossible: that is added to
+  /// the refusals.
+  std::optional<Planned> complete(Refusals &refusals) const;
+  Planned chosen() const { return *best; }
 
 private:
   void planStraight();
@@ -69,9 +78,11 @@ private:
 
   const PlanGraph &graph;
   const PlanRequest &request;
+  const Refusals refused;
   bool small;
   std::optional<Planned> best;
   PlanRequest bestWay;
+  std::string bestName;
   std::vector<PlanCandidate> tried;
   std::string untried;
   double hopeless = std::numeric_limits<double>::infinity(); ///< seconds: no cut is moved above
@@ -104,10 +115,13 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
     return;
   best = std::move(planned);
   bestWay = way;
+  bestName = name;
 }
 
 /// The first way says what is wrong with the request, unless another fits the memory.
 void Chooser::plan(const PlanRequest &way, const std::string &name) {
+  if (auto known = refused.find(name); known != refused.end())
+    return tried.push_back({name, 0, known->second});
   try {
     Planner planner(graph, way, small ? kMostWrittenRuns : 0);
     Planned planned = planner.make();
@@ -142,7 +156,8 @@ void Chooser::searchBest() {
   auto stages = static_cast<int64_t>(plan.stages.size());
   bool replicated =
       std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; });
-  if (stages == 1 || replicated || stages * plan.schedule.microbatches > kMostSearchedRuns)
+  if (stages == 1 || replicated || stages * plan.schedule.microbatches > kMostSearchedRuns ||
+      refused.contains("searched"))
     return;
   Planner planner(graph, bestWay);
   Schedule rows = searchRows(planner.computeRows(static_cast<int>(stages)),
@@ -261,6 +276,7 @@ void Chooser::planWithChunks(int chunks) {
 void Chooser::planChunked() {
   std::optional<Planned> straight = std::exchange(best, std::nullopt);
   PlanRequest straightWay = bestWay;
+  std::string straightName = bestName;
   if (straight)
     hopeless = (1 + kMostLossOfChunks) * straight->plan.secondsPerMinibatch;
   for (int chunks : chunksToTry())
@@ -272,6 +288,7 @@ void Chooser::planChunked() {
     return;
   best = std::move(straight);
   bestWay = straightWay;
+  bestName = straightName;
 }
 
 /// Of many units on many workers, the other schedules on the best replicas alone.
@@ -300,6 +317,7 @@ void Chooser::forget(const Error &error) {
   });
   best = next->planned;
   bestWay = next->way;
+  bestName = next->name;
 }
 
 /// The rows of what was chosen without them.
@@ -332,7 +350,7 @@ void Chooser::planStraight() {
   searchBest();
 }
 
-Planned Chooser::choose() {
+void Chooser::choose() {
   bool straight = chunksByHand() < 2;
   if (straight)
     planStraight();
@@ -345,13 +363,35 @@ Planned Chooser::choose() {
     writeRows();
   best->plan.candidates = tried;
   best->plan.untried = untried;
-  return std::move(*best);
+}
+
+std::optional<Planned> Chooser::complete(Refusals &refusals) const {
+  try {
+    Planned completed = Planner(graph, bestWay).complete(*best);
+    completed.plan.candidates = tried;
+    completed.plan.untried = untried;
+    return completed;
+  } catch (const Error &error) {
+    refusals[bestName] = error.what();
+    return std::nullopt;
+  }
 }
 
 } // namespace
 
 Planned chooseTogether(const PlanGraph &graph, const PlanRequest &request) {
-  return Chooser(graph, request).choose();
+  Chooser chooser(graph, request);
+  chooser.choose();
+  return chooser.chosen();
+}
+
+Planned chooseCompleted(const PlanGraph &graph, const PlanRequest &request) {
+  for (Chooser::Refusals refused;;) {
+    Chooser chooser(graph, request, refused);
+    chooser.choose();
+    if (std::optional<Planned> completed = chooser.complete(refused))
+      return std::move(*completed);
+  }
 }
 
 } // namespace pdc

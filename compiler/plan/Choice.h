@@ -12,4 +12,7 @@ namespace pdc {
 /// gain over all that. The plan lists what was tried. Throws the error of 1f1b when nothing fits.
 Planned chooseTogether(const PlanGraph &graph, const PlanRequest &request);
 
+/// The same with its transfers, proven; where those make it impossible the next best.
+Planned chooseCompleted(const PlanGraph &graph, const PlanRequest &request);
+
 } // namespace pdc

@@ -29,16 +29,18 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
 }
 
 std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
-  std::vector<std::vector<int>> producers(graph.units.size());
+  std::vector<const PlanValue *> values;
   for (const PlanValue &value : graph.values)
-    for (int consumer : value.consumers)
-      if (value.hasGradient)
-        producers[consumer].push_back(value.producer);
+    if (value.hasGradient)
+      values.push_back(&value);
+  // What a unit reads comes before what it makes.
+  if (!std::ranges::is_sorted(values, {}, &PlanValue::producer))
+    std::ranges::stable_sort(values, {}, &PlanValue::producer);
   std::vector<bool> sends(graph.units.size());
-  for (size_t unit = 0; unit < sends.size(); ++unit)
-    sends[unit] = std::ranges::any_of(producers[unit], [&](int producer) {
-      return stageOfUnit[producer] != stageOfUnit[unit] || sends[producer];
-    });
+  for (const PlanValue *value : values)
+    for (int consumer : value->consumers)
+      if (sends[value->producer] || stageOfUnit[value->producer] != stageOfUnit[consumer])
+        sends[consumer] = true;
   return sends;
 }
 
@@ -108,12 +110,47 @@ std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
   return bytes;
 }
 
-void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes) {
+StageMemory tiedMemory(const TiedWeight &tied, int64_t units, bool hasFirst) {
+  if (units == 0)
+    return {};
+  auto elsewhere = static_cast<int64_t>(tied.units.size()) - units;
+  StageMemory memory;
+  memory.weights = hasFirst ? 0 : tied.parameterBytes;
+  memory.fixed = elsewhere * tied.gradientBytes + (hasFirst ? 0 : tied.optimizerBytes);
+  return memory;
+}
+
+std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
+  std::vector<StageMemory> stages(*std::ranges::max_element(stageOfUnit) + 1);
+  for (const TiedWeight &tied : graph.tied) {
+    std::map<int, int64_t> units;
+    for (int unit : tied.units)
+      ++units[stageOfUnit[unit]];
+    for (auto [stage, count] : units) {
+      StageMemory own = tiedMemory(tied, count, stage == stageOfUnit[tied.units.front()]);
+      stages[stage].weights += own.weights;
+      stages[stage].fixed += own.fixed;
+    }
+  }
+  return stages;
+}
+
+void MemorySum::add(const StageMemory &tied) {
+  sum.weights += tied.weights;
+  sum.fixed += tied.fixed;
+}
+
+void MemorySum::subtract(const StageMemory &tied) {
+  sum.weights -= tied.weights;
+  sum.fixed -= tied.fixed;
+}
+
+void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.gradientBytes + unit.optimizerBytes;
   sum.slot += unit.inputBytes;
   sum.stash += unit.stashBytes;
-  sum.halfway += unit.halfwayBytes;
+  sum.halfway += sends ? unit.halfwayBytes : 0;
   workspace = std::max(workspace, unit.workspaceBytes);
   temporaries = std::max(temporaries, temporaryBytes);
 }
@@ -189,6 +226,18 @@ static double exposedSeconds(const Topology &topology, const PlanStage &stage, b
   return std::max(sum / buckets, sum - pass * (buckets - 1) / buckets);
 }
 
+/// A rank hands its messages over behind the run that makes them and takes those that come in front
+/// of the run that reads them.
+static void addHandling(const Edge &edge, const Link &link, PlayCosts &costs) {
+  auto part = [&](int stage, Phase phase) -> double & {
+    StageSeconds &seconds = costs.stages[stage];
+    return phase == Phase::forward ? seconds.forward : seconds.backwardInput;
+  };
+  auto bytes = static_cast<double>(edge.bytes);
+  part(edge.fromStage, edge.producer) += link.handOverSeconds(bytes);
+  part(edge.toStage, edge.consumer) += link.takeSeconds(bytes);
+}
+
 PlayCosts playCosts(const Plan &plan) {
   PlayCosts costs;
   for (const PlanStage &stage : plan.stages)
@@ -199,8 +248,11 @@ PlayCosts playCosts(const Plan &plan) {
   for (const PlanStage &stage : plan.stages)
     costs.reductions.push_back(exposedSeconds(plan.topology, stage, split[stage.id]));
   for (const Edge &edge : plan.edges) {
-    Link link = linkBetweenStages(plan.topology, plan.schedule.ranksOfStage[edge.fromStage],
-                                  plan.schedule.ranksOfStage[edge.toStage]);
+    const std::vector<int> &from = plan.schedule.ranksOfStage[edge.fromStage],
+                           &to = plan.schedule.ranksOfStage[edge.toStage];
+    Link link = linkBetweenStages(plan.topology, from, to);
+    if (from != to)
+      addHandling(edge, link, costs);
     double bytes = static_cast<double>(edge.bytes);
     costs.edges.push_back(link.latencySeconds +
                           (link.bytesPerSecond > 0 ? bytes / link.bytesPerSecond : 0));

@@ -49,10 +49,20 @@ constexpr int evaluationCopies = 2;
 /// their gradients, at most.
 std::vector<int64_t> findTemporaries(const PlanGraph &graph);
 
+/// What a stage with so many of a tied weight's units, the first among them or not, holds of it
+/// beside what their own bytes count.
+StageMemory tiedMemory(const TiedWeight &tied, int64_t units, bool hasFirst);
+
+/// The same of all tied weights, by stage.
+std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
+
 /// Sums StageMemory over the units of a stage; what crosses is added by the caller.
 class MemorySum {
 public:
-  void add(const PlanUnit &unit, int64_t temporaryBytes);
+  /// `sends`: its input gradients go to another stage before its weight gradients run.
+  void add(const PlanUnit &unit, int64_t temporaryBytes, bool sends = true);
+  void add(const StageMemory &tied);
+  void subtract(const StageMemory &tied);
   StageMemory with(int64_t crossingBytes) const;
 
 private:

@@ -32,6 +32,9 @@ std::map<std::string, int> parseAssignment(std::string_view text, const std::str
 /// plan.txt: what was decided and why, for people.
 std::string describePlan(const Plan &plan);
 
+/// Part of the devices' time that is neither forward, backward nor update.
+double idleShare(const Plan &plan);
+
 /// Chrome trace of `iterations` minibatches (or microbatches of an asynchronous schedule) as they
 /// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends and receives.
 std::string predictTrace(const Plan &plan, int64_t iterations);

@@ -36,8 +36,8 @@ public:
   double depthBelow(int level, double depth, int left, int replicas) const override {
     return byLetter ? 0 : (depth + left * workersBelow[level]) / replicas;
   }
-  double leastSeconds(int from, int to) const override {
-    return objective == Objective::seconds ? seconds[to] - seconds[from] : 0;
+  double leastSeconds(int cut) const override {
+    return objective == Objective::seconds ? seconds[cut] : 0;
   }
 
 private:
@@ -133,8 +133,11 @@ constexpr double kMostSteps = 3e9;
 constexpr double kFewSteps = 5e7;
 constexpr int kCoarseCuts = 128;
 
-DownSets chooseCuts(const PlanGraph &graph, const std::vector<int> &workers, bool straight) {
-  auto fits = [&](int cuts) { return Search::effort(cuts, workers, straight) <= kMostSteps; };
+DownSets chooseCuts(const PlanGraph &graph, const std::vector<int> &workers,
+                    const HierarchyRequest &request) {
+  auto fits = [&](int cuts) {
+    return Search::effort(cuts, workers, request.straight) <= request.effort * kMostSteps;
+  };
   DownSets cuts = findDownSets(graph, fits);
   int most = cuts.count();
   while (most > kCoarseCuts && !fits(most))
@@ -189,7 +192,7 @@ double inFlight(double behind, int replicas) { return 1 + std::ceil(behind / rep
 
 Partition findHierarchy(const PlanGraph &graph, const HierarchyRequest &request) {
   std::vector<int> workers = workersOf(request.topology);
-  DownSets cuts = chooseCuts(graph, workers, request.straight);
+  DownSets cuts = chooseCuts(graph, workers, request);
   Partition result;
   result.slowestSeconds = kNever;
   result.cuts = cuts.count();

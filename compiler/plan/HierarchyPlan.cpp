@@ -5,6 +5,7 @@
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/Hierarchy.h"
 #include "compiler/plan/Partition.h"
+#include "compiler/plan/Planner.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
@@ -15,6 +16,8 @@ namespace {
 
 /// A row is not worth the reader's time beyond so many ranks.
 constexpr int kMostRanksWithRows = 64;
+/// What a change gains may be told from fewer cuts.
+constexpr double kEffortOfHints = 0.1;
 
 /// Where the stages of a hierarchy stand.
 struct Placement {
@@ -54,7 +57,7 @@ void checkRequest(const PlanRequest &request) {
 /// What stages hold as the closed forms count it, apart from the minibatches in flight: of each a
 /// version of the weights, the kept activations and, both ways, what crosses its two cuts.
 std::vector<StageMemory> sumHeld(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
-  std::vector<StageMemory> held(*std::ranges::max_element(stageOfUnit) + 1);
+  std::vector<StageMemory> held = tiedMemory(graph, stageOfUnit);
   std::vector<int64_t> workspace(held.size());
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
@@ -105,12 +108,21 @@ Schedule steadySchedule(const Plan &plan) {
   return schedule;
 }
 
+static HierarchyRequest searchOf(const PlanRequest &request, const Topology &topology) {
+  return {request.costModel, topology, request.straight, request.compression,
+          request.memoryBytes ? request.memoryBytes : topology.memoryBytes};
+}
+
+double hierarchySeconds(const PlanGraph &graph, const PlanRequest &request) {
+  checkRequest(request);
+  HierarchyRequest search = searchOf(request, planHead(request).topology);
+  search.effort = kEffortOfHints;
+  return findHierarchy(graph, search).slowestSeconds;
+}
+
 void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
   checkRequest(request);
-  HierarchyRequest search{request.costModel, plan.topology, request.straight, request.compression,
-                          request.memoryBytes};
-  if (!search.memoryBytes)
-    search.memoryBytes = plan.topology.memoryBytes;
+  HierarchyRequest search = searchOf(request, plan.topology);
   Partition partition = findHierarchy(graph, search);
   Placement placement{plan.topology, {}};
   placement.place(partition.groups, plan.topology.levels.size() - 1, {0});

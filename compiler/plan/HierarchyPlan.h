@@ -9,6 +9,9 @@ namespace pdc {
 /// be met.
 void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request);
 
+/// Its predicted seconds alone.
+double hierarchySeconds(const PlanGraph &graph, const PlanRequest &request);
+
 /// PipeDream's schedule in its steady state, without rows.
 Schedule steadySchedule(const Plan &plan);
 

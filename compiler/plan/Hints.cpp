@@ -103,6 +103,7 @@ public:
     if (request.assignment.empty() && !isClosedForm(plan.costModel)) {
       addReplicas();
       addWorker();
+      addFewerWorkers();
     }
     addMicrobatches();
     addFasterLinks();
@@ -197,6 +198,21 @@ private:
       trials.push_back({gpus + " --stages " + textOf(replicas), more});
   }
 
+  /// Ranks that share cores wait for each other's turns.
+  void addFewerWorkers() {
+    const Topology &topology = plan.topology;
+    auto atOnce = static_cast<int>(topology.workersAtOnce(plan.threads));
+    bool alike = topology.memoryOfWorker.empty() && topology.links.empty();
+    if (!topology.sharesCores(plan.threads) || atOnce < 1 || !isFlat() || !alike ||
+        !request.replicas.empty() || request.stages)
+      return;
+    PlanRequest fewer = asked;
+    fewer.workers = atOnce;
+    if (fewer.topology)
+      fewer.topology->levels[0].workers = atOnce;
+    trials.push_back({"--gpus " + std::to_string(atOnce) + ", a core for each", fewer});
+  }
+
   void addMicrobatches() {
     if (!plan.schedule.sumsMicrobatches())
       return;
@@ -227,7 +243,7 @@ double secondsPerMicrobatch(const Plan &plan) {
 /// How much faster the model trains; 0 where that cannot be planned.
 double gainOf(const Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
   try {
-    double other = secondsPerMicrobatch(makePlan(graph, request));
+    double other = plannedSecondsPerMicrobatch(graph, request);
     return other > 0 ? secondsPerMicrobatch(plan) / other - 1 : 0;
   } catch (const Error &) {
     return 0;

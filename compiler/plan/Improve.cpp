@@ -1,9 +1,12 @@
 #include "compiler/plan/Improve.h"
 
+#include "compiler/plan/Bounds.h"
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace pdc {
 
@@ -30,6 +33,8 @@ public:
         readers[value.producer].push_back(consumer);
         sources[consumer].push_back(value.producer);
       }
+    for (size_t unit = 0; unit < stages.size(); ++unit)
+      load(static_cast<int>(unit), 1);
   }
 
   bool run() {
@@ -49,6 +54,8 @@ private:
   bool tryMoves();
   bool tryPairs();
   bool accept(std::vector<Move> changes);
+  void load(int unit, int sign);
+  void take(const std::vector<int> &other);
   double measure();
   int64_t runsOfPlay() const {
     auto count = static_cast<int64_t>(plan.stages.size());
@@ -60,6 +67,7 @@ private:
   Plan plan; ///< with the rows, whose depths do not depend on where the cuts are
   std::vector<int> stages;
   std::vector<std::vector<int>> readers, sources; ///< by unit
+  std::map<int, double> work;                     ///< by rank: seconds of its runs
   int64_t left;
   double best;
 };
@@ -102,22 +110,46 @@ double Improvement::measure() {
   return simulatedSecondsPerMinibatch(plan);
 }
 
-/// Makes the changes and keeps them if the plan gets faster.
+/// Adds the unit's part of a minibatch to the ranks of its stage, or takes it away.
+void Improvement::load(int unit, int sign) {
+  const std::vector<int> &ranks = plan.schedule.ranksOfStage[stages[unit]];
+  double runs = static_cast<double>(plan.schedule.microbatches) / static_cast<double>(ranks.size());
+  for (int rank : ranks)
+    work[rank] += sign * runs * microbatchSeconds(graph.units[unit]);
+}
+
+void Improvement::take(const std::vector<int> &other) {
+  for (int unit = 0; unit < static_cast<int>(stages.size()); ++unit)
+    if (stages[unit] != other[unit]) {
+      load(unit, -1);
+      stages[unit] = other[unit];
+      load(unit, 1);
+    }
+}
+
+/// Makes the changes and keeps them if the plan gets faster. No rank takes less than its work: most
+/// changes need not be played.
 bool Improvement::accept(std::vector<Move> changes) {
-  std::vector<int> before = stages;
+  std::vector<int> before = stages, after = stages;
   for (const Move &move : changes) {
     if (!allows(move)) {
-      stages = before;
+      take(before);
       return false;
     }
-    stages[move.unit] = move.stage;
+    after[move.unit] = move.stage;
+    take(after);
   }
-  double seconds = left > 0 ? measure() : kNoPlan;
-  if (seconds < best * (1 - kRounding)) {
+  double heaviest = 0;
+  for (auto [rank, seconds] : work)
+    heaviest = std::max(heaviest, seconds);
+  --left;
+  double most = best * (1 - kRounding);
+  double seconds = left > 0 && heaviest < most ? measure() : kNoPlan;
+  if (seconds < most) {
     best = seconds;
     return true;
   }
-  stages = before;
+  take(before);
   return false;
 }
 
@@ -131,8 +163,7 @@ bool Improvement::tryMoves() {
 /// Two units that change places, or go one behind the other.
 bool Improvement::tryPairs() {
   for (const Move &first : moves()) {
-    int before = stages[first.unit];
-    stages[first.unit] = first.stage;
+    int before = std::exchange(stages[first.unit], first.stage);
     std::vector<Move> seconds = moves();
     stages[first.unit] = before;
     for (const Move &second : seconds) {

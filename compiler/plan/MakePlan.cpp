@@ -36,12 +36,11 @@ void checkRequest(const PlanGraph &graph, const PlanRequest &request) {
                   std::to_string(stages - 1));
 }
 
-Plan planUnderOverlap(const PlanGraph &graph, const PlanRequest &request) {
+Planned planUnderOverlap(const PlanGraph &graph, const PlanRequest &request) {
+  if (request.schedule == "auto")
+    return chooseCompleted(graph, request);
   Planner planner(graph, request);
-  Planned planned =
-      request.schedule == "auto" ? chooseTogether(graph, request) : planner.improve(planner.make());
-  planner.describe(planned);
-  return std::move(planned.plan);
+  return planner.complete(planner.improve(planner.make()));
 }
 
 } // namespace
@@ -53,13 +52,30 @@ bool RecomputeChoice::must(int stage) const {
 Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {
   auto start = std::chrono::steady_clock::now();
   checkRequest(graph, request);
-  Plan plan =
-      isClosedForm(request.costModel) ? planHead(request) : planUnderOverlap(graph, request);
-  if (isClosedForm(request.costModel))
+  Plan plan = planHead(request);
+  if (isClosedForm(request.costModel)) {
     fillHierarchyPlan(plan, graph, request);
+  } else {
+    Planned planned = planUnderOverlap(graph, request);
+    Planner(graph, request).describe(planned);
+    plan = std::move(planned.plan);
+  }
   plan.plannerSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
+}
+
+double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &request) {
+  checkRequest(graph, request);
+  if (isClosedForm(request.costModel))
+    return hierarchySeconds(graph, request);
+  auto perMicrobatch = [](const Plan &plan) {
+    return plan.secondsPerMinibatch / static_cast<double>(plan.schedule.microbatches);
+  };
+  if (request.schedule == "auto")
+    return perMicrobatch(chooseTogether(graph, request).plan);
+  Planner planner(graph, request);
+  return perMicrobatch(planner.improve(planner.make()).plan);
 }
 
 } // namespace pdc

@@ -8,4 +8,7 @@ namespace pdc {
 /// when the request cannot be met.
 Plan makePlan(const PlanGraph &graph, const PlanRequest &request);
 
+/// What such a plan predicts, without proving its schedule and what a reader compares it with.
+double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &request);
+
 } // namespace pdc

@@ -55,6 +55,7 @@ struct HierarchyRequest {
   bool straight = false;   ///< no replicas at any level
   double compression = 1;  ///< of what crosses cuts; 0: crossing takes no time
   int64_t memoryBytes = 0; ///< per device; 0: not limited
+  double effort = 1;       ///< part of the usual steps that the search may take
 };
 
 /// Cuts the graph into convex stages, replicated at each level, for the least seconds per

@@ -41,15 +41,37 @@ struct PlanValue {
   bool hasGradient = true;
 };
 
+/// A weight that several units read. Each stage with one of them holds it, its optimizer state and
+/// the gradients of all its uses; the first unit's bytes count it, each unit's the gradient of its
+/// use.
+struct TiedWeight {
+  std::vector<int> units; ///< ascending
+  int64_t parameterBytes = 0;
+  int64_t optimizerBytes = 0;
+  int64_t gradientBytes = 0; ///< of one use
+};
+
 /// The unit graph in topological order: what a planner sees of a model.
 struct PlanGraph {
   std::vector<PlanUnit> units;
   std::vector<PlanValue> values;
+  std::vector<TiedWeight> tied;
 };
 
 struct Link {
   double bytesPerSecond = 0;
   double latencySeconds = 0;
+  /// At which a rank hands a message over, and takes one: it computes nothing meanwhile. 0: no
+  /// time.
+  double sendBytesPerSecond = 0;
+  double receiveBytesPerSecond = 0;
+
+  double handOverSeconds(double bytes) const {
+    return sendBytesPerSecond > 0 ? bytes / sendBytesPerSecond : 0;
+  }
+  double takeSeconds(double bytes) const {
+    return receiveBytesPerSecond > 0 ? bytes / receiveBytesPerSecond : 0;
+  }
 };
 
 struct Level {
@@ -71,16 +93,20 @@ struct Topology {
   std::vector<Level> levels; ///< lowest first
   int64_t memoryBytes = 0;   ///< per device; 0: not limited
   std::string device;
-  /// Where all workers are processes of one machine: how many of them it computes at once; 0: each
-  /// worker has a device of its own.
+  /// Where all workers are processes of one machine: its cores; 0: each worker has a device of its
+  /// own.
   int cores = 0;
   /// Where devices differ: of each, or none; `memoryBytes` is then the least of them.
   std::vector<int64_t> memoryOfWorker;
   std::vector<OwnLink> links;
+  /// To sum a few numbers over all ranks, as ends a minibatch; 0: not known.
+  double sumSeconds = 0;
 
   int workers() const;
-  /// Of all workers, how many compute at the same time.
-  int workersAtOnce() const;
+  /// Of all workers, with so many threads each, how many compute at the same time: workers that
+  /// share cores get less than one each.
+  double workersAtOnce(int threads) const;
+  bool sharesCores(int threads) const { return workersAtOnce(threads) < workers(); }
   /// Their own link, else that of the lowest level at which both ranks hang on one.
   Link linkBetween(int rank, int other) const;
   /// The position in `links`; -1: they have none of their own.
@@ -207,8 +233,8 @@ struct PlanRequest {
   int64_t microbatches = 1;  ///< per update and replica of the first stage
   int64_t memoryBytes = 0;
   RecomputeChoice recompute;
-  /// Without a topology, where the device is a CPU: ranks that this machine computes at once; 0:
-  /// all.
+  /// Without a topology, where the device is a CPU: the cores of this machine, which all ranks
+  /// share; 0: each has its own.
   int cores = 0;
   /// Stages wanted; 0: as many as workers hold.
   int stages = 0;

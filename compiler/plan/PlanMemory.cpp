@@ -14,11 +14,11 @@ std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int
   std::vector<int64_t> crossing(stages);
   std::vector<int64_t> temporaries = findTemporaries(graph);
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
-  for (size_t i = 0; i < graph.units.size(); ++i) {
-    PlanUnit unit = graph.units[i];
-    unit.halfwayBytes = sends[i] ? unit.halfwayBytes : 0;
-    sums[stageOfUnit[i]].add(unit, temporaries[i]);
-  }
+  for (size_t i = 0; i < graph.units.size(); ++i)
+    sums[stageOfUnit[i]].add(graph.units[i], temporaries[i], sends[i]);
+  std::vector<StageMemory> tied = tiedMemory(graph, stageOfUnit);
+  for (size_t stage = 0; stage < stages; ++stage)
+    sums[stage].add(tied[stage]);
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
       crossing[stage] += edge.bytes;

@@ -54,16 +54,6 @@ double balance(const Plan &plan) {
   return most > 0 ? totalWork(plan) / (most * plan.topology.workers()) : 1;
 }
 
-/// Part of the devices' time that is neither forward, backward nor update.
-double idle(const Plan &plan) {
-  double busy = 0;
-  double count = static_cast<double>(plan.schedule.microbatches);
-  for (const PlanStage &stage : plan.stages)
-    busy += count * work(stage) + stage.replicas * stage.updateSeconds;
-  double devices = plan.topology.workersAtOnce();
-  return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
-}
-
 /// "0-6", or "0, 3 x" for three of them, the first rank 0, that do not follow each other.
 std::string ranks(const PlanStage &stage) {
   const std::vector<int> &list = stage.ranks;
@@ -73,6 +63,19 @@ std::string ranks(const PlanStage &stage) {
   return together ? format("%d-%d", list.front(), list.back())
                   : format("%d, %zu x", list.front(), list.size());
 }
+
+} // namespace
+
+double idleShare(const Plan &plan) {
+  double busy = 0;
+  double count = static_cast<double>(plan.schedule.microbatches);
+  for (const PlanStage &stage : plan.stages)
+    busy += count * work(stage) + stage.replicas * stage.updateSeconds;
+  double devices = plan.topology.workersAtOnce(plan.threads);
+  return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
+}
+
+namespace {
 
 void describeStages(const Plan &plan, std::ostream &out) {
   double total = totalWork(plan);
@@ -189,10 +192,16 @@ void describeTimes(const Plan &plan, std::ostream &out) {
     printLine(out, "auto left out", "", plan.untried);
   for (const Baseline &baseline : plan.baselines)
     describeBaseline(plan, baseline, out);
+  if (plan.topology.sharesCores(plan.threads))
+    printLine(out, "cores", std::to_string(plan.topology.cores),
+              "of one machine, which " + std::to_string(plan.topology.workers()) +
+                  (plan.threads > 1 ? " ranks of " + std::to_string(plan.threads) + " threads"
+                                    : " ranks") +
+                  " share; ranks on machines of their own: --topology FILE without cores");
   out << format("%-28s %8.0f%%  work of the mean rank against the heaviest\n", "balance",
                 100 * balance(plan));
   out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
-                100 * idle(plan));
+                100 * idleShare(plan));
 }
 
 /// "staleness": by how many updates the weights that make a gradient are older than the newest.
@@ -204,6 +213,15 @@ void describeStaleness(const Plan &plan, std::ostream &out) {
       << " that the weights of a gradient lag behind, "
       << (first == last ? "at every stage" : "at stage 0; " + std::to_string(last) + " at the last")
       << "\n";
+}
+
+/// With the plan's microbatches, shared among the replicas.
+std::string dataParallelOptions(const Plan &plan) {
+  int64_t replicas = plan.topology.workers(), microbatches = plan.schedule.microbatches;
+  std::string options = "--stages " + std::to_string(replicas);
+  if (plan.schedule.sumsMicrobatches() && microbatches % replicas == 0)
+    options += " --microbatches " + std::to_string(microbatches / replicas);
+  return options;
 }
 
 /// What a reader wants to know first.
@@ -221,9 +239,9 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
   else
-    out << format("\npipelining does not pay: data parallelism is %.1f%% faster; --stages %d is "
-                  "that plan\n",
-                  100 * (own / data - 1), plan.topology.workers());
+    out << format("\npipelining does not pay: data parallelism is %.1f%% faster; ",
+                  100 * (own / data - 1))
+        << dataParallelOptions(plan) << " is that plan\n";
 }
 
 void describeHints(const Plan &plan, std::ostream &out) {

@@ -35,18 +35,18 @@ Topology chooseTopology(const PlanRequest &request) {
   return topology;
 }
 
-Schedule complete(const Schedule &rows, std::span<const Edge> edges) {
-  return rows.ranks.empty() ? rows : completeSchedule(rows, edges);
-}
-
-/// Slots and versions do not depend on where the cuts are, so a chain of that length tells them.
+/// Compute rows with the slots and versions of a chain of that length.
 Schedule withDepths(Schedule rows) {
-  if (rows.ranks.empty())
+  if (rows.ranks.empty() || !rows.slots.empty())
     return rows;
+  Schedule chain = rows;
   std::vector<Edge> edges = chainEdges(rows.stages());
-  placeTransfers(rows, edges);
-  assignSlots(rows, edges);
-  assignVersions(rows);
+  placeTransfers(chain, edges);
+  assignSlots(chain, edges);
+  assignVersions(chain);
+  rows.slots = chain.slots;
+  rows.slotTable = chain.slotTable;
+  rows.versions = chain.versions;
   return rows;
 }
 
@@ -89,6 +89,13 @@ int64_t Planner::memoryLimit(std::span<const int> ranks) const {
 
 Schedule Planner::computeRows(int stages) const { return plannedRows(request, stages, mostRuns); }
 
+const Schedule &Planner::rowsWithDepths(int stages) const {
+  auto found = rowsOfStages.find(stages);
+  if (found == rowsOfStages.end())
+    found = rowsOfStages.emplace(stages, withDepths(computeRows(stages))).first;
+  return found->second;
+}
+
 int Planner::countStages() const {
   int stages = plannedStages(request);
   if (static_cast<int>(graph.units.size()) < stages)
@@ -129,7 +136,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   if (!request.assignment.empty())
     return {cutByHand()};
   int stages = countStages();
-  Schedule rows = withDepths(computeRows(stages));
+  const Schedule &rows = rowsWithDepths(stages);
   ChainRequest search;
   search.stages = stages;
   search.topology = head.topology;
@@ -165,7 +172,7 @@ Planned Planner::make() const {
   std::optional<Error> refusal;
   for (const std::vector<int> &cut : findCuts())
     try {
-      Planned planned = makeWith(cut, computeRows(*std::ranges::max_element(cut) + 1));
+      Planned planned = makeWith(cut, rowsWithDepths(*std::ranges::max_element(cut) + 1));
       if (!fastest || planned.plan.secondsPerMinibatch < fastest->plan.secondsPerMinibatch)
         fastest = std::move(planned);
     } catch (const Error &error) {
@@ -181,16 +188,25 @@ Planned Planner::improve(Planned planned, int64_t runs) const {
   if (!request.assignment.empty())
     return planned;
   std::optional<std::vector<int>> better = improveCut(graph, request, planned, runs);
-  return better ? makeWith(*better, computeRows(static_cast<int>(planned.plan.stages.size())))
+  return better ? makeWith(*better, rowsWithDepths(static_cast<int>(planned.plan.stages.size())))
                 : planned;
 }
 
 Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const {
+  return makeOf(std::move(stageOfUnit), withDepths(rows), false);
+}
+
+Planned Planner::complete(const Planned &planned) const {
+  const Schedule &rows = planned.plan.schedule;
+  return rows.ranks.empty() ? planned : makeOf(planned.stageOfUnit, rows, true);
+}
+
+Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const {
   Planned planned{head, std::move(stageOfUnit), {}};
   Plan &plan = planned.plan;
   plan.edges = findEdges(graph, planned.stageOfUnit);
   plan.stages = makeStages(graph, planned.stageOfUnit, plan.edges);
-  plan.schedule = complete(rows, plan.edges);
+  plan.schedule = complete ? completeSchedule(rows, plan.edges) : rows;
   plan.scheduleName = plan.schedule.name;
   int64_t inputReplicas = plan.schedule.replicas(0);
   plan.microbatches =
@@ -215,9 +231,10 @@ void Planner::describe(Planned &planned) const {
   double alone = microbatches * work.microbatch + work.update;
   plan.singleDeviceSecondsPerMinibatch = alone;
   plan.modelParallelSecondsPerMinibatch = modelParallelSeconds(plan, alone);
-  plan.dataParallelSecondsPerMinibatch = dataParallelSeconds(
-      graph, plan.topology, plan.schedule.microbatches, !plan.schedule.sumsMicrobatches());
-  double shared = microbatches * work.microbatch / plan.topology.workersAtOnce();
+  plan.dataParallelSecondsPerMinibatch =
+      dataParallelSeconds(graph, plan.topology, plan.threads, plan.schedule.microbatches,
+                          !plan.schedule.sumsMicrobatches());
+  double shared = microbatches * work.microbatch / plan.topology.workersAtOnce(plan.threads);
   plan.boundSecondsPerMinibatch =
       std::max(shared, boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule));
   plan.bounds = findBounds(plan);

@@ -23,8 +23,12 @@ public:
   Planned make() const;
   /// The same with a better cut, where moving units makes it faster as it is played: so many runs.
   Planned improve(Planned planned, int64_t runs = 100'000) const;
-  /// With stages and rows that are known.
+  /// With stages and rows that are known. Slots and versions are those of a chain of as many
+  /// stages: where the cuts are changes them seldom.
   Planned makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const;
+  /// The same plan with its transfers, proven, and what its rows hold with them. Takes longer than
+  /// all else, so that only what was chosen is completed.
+  Planned complete(const Planned &planned) const;
   /// The compute rows of the request's schedule, or what is known of them unwritten.
   Schedule computeRows(int stages) const;
   /// Bytes of these devices; 0: not limited.
@@ -34,6 +38,8 @@ public:
   void describe(Planned &planned) const;
 
 private:
+  Planned makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const;
+  const Schedule &rowsWithDepths(int stages) const;
   std::vector<int> assigned() const;
   std::vector<int> cutByHand() const;
   std::vector<std::vector<int>> findCuts() const;
@@ -43,6 +49,7 @@ private:
   const PlanRequest &request;
   int64_t mostRuns;
   Plan head; ///< without stages
+  mutable std::map<int, Schedule> rowsOfStages;
 };
 
 /// The plan without stages: what it copies of the request, and its topology.

@@ -76,27 +76,36 @@ ordered_json hierarchy(const Plan &plan, size_t level, int first) {
   return list;
 }
 
+void addLink(ordered_json &json, const Link &link) {
+  json["bandwidth"] = link.bytesPerSecond;
+  json["latency"] = link.latencySeconds;
+  if (link.sendBytesPerSecond > 0)
+    json["send_bandwidth"] = link.sendBytesPerSecond;
+  if (link.receiveBytesPerSecond > 0)
+    json["receive_bandwidth"] = link.receiveBytesPerSecond;
+}
+
 ordered_json toJson(const Topology &topology) {
   ordered_json levels = ordered_json::array();
-  for (const Level &level : topology.levels)
-    levels.push_back({{"workers", level.workers},
-                      {"bandwidth", level.link.bytesPerSecond},
-                      {"latency", level.link.latencySeconds},
-                      {"ports", level.ports}});
+  for (const Level &level : topology.levels) {
+    ordered_json &json = levels.emplace_back(ordered_json{{"workers", level.workers}});
+    addLink(json, level.link);
+    json["ports"] = level.ports;
+  }
   ordered_json links = ordered_json::array();
   for (const OwnLink &own : topology.links)
-    links.push_back({{"from", own.from},
-                     {"to", own.to},
-                     {"bandwidth", own.link.bytesPerSecond},
-                     {"latency", own.link.latencySeconds}});
+    addLink(links.emplace_back(ordered_json{{"from", own.from}, {"to", own.to}}), own.link);
   ordered_json memory = topology.memoryBytes;
   if (!topology.memoryOfWorker.empty())
     memory = topology.memoryOfWorker;
-  return {{"levels", levels},
-          {"links", links},
-          {"memory", memory},
-          {"device", topology.device},
-          {"cores", topology.cores}};
+  ordered_json json = {{"levels", levels},
+                       {"links", links},
+                       {"memory", memory},
+                       {"device", topology.device},
+                       {"cores", topology.cores}};
+  if (topology.sumSeconds > 0)
+    json["sum_seconds"] = topology.sumSeconds;
+  return json;
 }
 
 ordered_json toJson(const PlanBounds &bounds) {

@@ -4,6 +4,7 @@
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/Files.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_map>
 
@@ -66,6 +67,18 @@ PlanValue toValue(const Fields &fields, int64_t units) {
   return value;
 }
 
+TiedWeight toTied(const Fields &fields, int64_t units) {
+  TiedWeight tied;
+  tied.units = fields.integers("units", 0, units - 1);
+  if (tied.units.size() < 2 ||
+      std::ranges::adjacent_find(tied.units, std::greater_equal()) != tied.units.end())
+    fields.refuse("units", "expected two units or more, each later than the one before");
+  tied.parameterBytes = fields.integer("parameter_bytes", 0, kMostUnitBytes);
+  tied.optimizerBytes = fields.integer("optimizer_bytes", 0, kMostUnitBytes, 0);
+  tied.gradientBytes = fields.integer("gradient_bytes", 0, kMostUnitBytes);
+  return tied;
+}
+
 } // namespace
 
 std::string printProfile(const Profile &profile) {
@@ -81,6 +94,11 @@ std::string printProfile(const Profile &profile) {
                               {"consumers", value.consumers},
                               {"bytes", value.bytes},
                               {"gradient", value.hasGradient}});
+  for (const TiedWeight &tied : profile.graph.tied)
+    json["tied"].push_back({{"units", tied.units},
+                            {"parameter_bytes", tied.parameterBytes},
+                            {"optimizer_bytes", tied.optimizerBytes},
+                            {"gradient_bytes", tied.gradientBytes}});
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -102,6 +120,8 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   for (const Fields &value : top.list("values"))
     profile.graph.values.push_back(
         toValue(value, static_cast<int64_t>(profile.graph.units.size())));
+  for (const Fields &tied : top.list("tied"))
+    profile.graph.tied.push_back(toTied(tied, static_cast<int64_t>(profile.graph.units.size())));
   checkGraph(profile.graph, file);
   return profile;
 }

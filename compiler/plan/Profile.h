@@ -16,7 +16,9 @@ namespace pdc {
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
 ///                 "gradient_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0, "halfway_bytes": 0,
 ///                 "workspace_bytes": 0}],
-///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}]}
+///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}],
+///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
+///      0}]}
 ///
 /// Units stand in topological order; seconds are of one microbatch, of an update for
 /// `update_seconds`.

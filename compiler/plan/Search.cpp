@@ -1,11 +1,9 @@
-#include "compiler/plan/Search.h"
+#include "compiler/plan/SearchTable.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <numeric>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace pdc {
 
@@ -21,72 +19,29 @@ std::vector<int> replicaChoices(int workers, bool straight) {
   return choices;
 }
 
-/// best = min(best, max(before, price)), element by element.
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) void improveWide(double *best, const double *before, double price,
-                                                 int count) {
-  __m256d prices = _mm256_set1_pd(price);
-  int i = 0;
-  for (; i + 4 <= count; i += 4) {
-    __m256d slowest = _mm256_max_pd(_mm256_loadu_pd(before + i), prices);
-    _mm256_storeu_pd(best + i, _mm256_min_pd(slowest, _mm256_loadu_pd(best + i)));
-  }
-  for (; i < count; ++i)
-    best[i] = std::min(best[i], std::max(before[i], price));
-}
-const bool isWide = __builtin_cpu_supports("avx2");
-#else
-constexpr bool isWide = false;
-void improveWide(double *, const double *, double, int) {}
-#endif
-
-void improve(double *best, const double *before, double price, int count) {
-  if (isWide && count >= 4)
-    return improveWide(best, before, price, count);
-  for (int i = 0; i < count; ++i)
-    best[i] = std::min(best[i], std::max(before[i], price));
-}
-
 /// Bytes of a table that the fast caches hold.
 constexpr size_t kCacheBytes = size_t(3) << 20;
 /// Bytes worth spending so that prices are asked for once.
 constexpr size_t kMostStoredBytes = size_t(256) << 20;
+/// A single level is searched below these multiples of the mean before anything is allowed.
+constexpr double kFirstLimit = 1.05, kNextLimit = 1.15, kLastLimit = 4;
 
 } // namespace
 
-/// A(i, j, m) of a level for the sources i from `low` to `high`, and j up to `target`.
-struct Search::Table {
-  Table(int level, double depth, int low, int high, int target, int workers)
-      : level(level), depth(depth), low(low), high(high), target(target), workers(workers),
-        values(static_cast<size_t>(target + 1) * workers * (high - low), kNever) {}
-
-  double *row(int to, int used) {
-    return &values[(static_cast<size_t>(to) * workers + used - 1) * (high - low)];
-  }
-
-  int level;
-  double depth;
-  int low, high, target, workers;
-  std::vector<double> values;
-  StoredPrices *stored = nullptr;
-};
-
-/// Prices of all spans of a level as later stages, in the order of `inside`.
-struct Search::StoredPrices {
-  std::vector<size_t> starts; ///< by cut: the first entry of the spans that end there
-  size_t width = 0; ///< entries of a span: by replicas, and by workers used if they matter
-  std::vector<double> values;
-};
-
 Search::Search(const DownSets &sets, StageCost &cost, std::vector<int> workers, bool straight,
                double limit)
-    : sets(sets), cost(cost), workers(std::move(workers)), limit(limit), inside(sets.count()) {
+    : sets(sets), cost(cost), workers(std::move(workers)), limit(limit) {
+  for (int count : this->workers)
+    choices.push_back(replicaChoices(count, straight));
+  for (int cut = 0; cut < sets.count(); ++cut)
+    work.push_back(cost.leastSeconds(cut));
+  if (top() == 0)
+    return;
+  inside.resize(sets.count());
   for (int to = 0; to < sets.count(); ++to)
     for (int from = 0; from < to; ++from)
       if (sets.nested(from, to))
         inside[to].push_back(from);
-  for (int count : this->workers)
-    choices.push_back(replicaChoices(count, straight));
 }
 
 double Search::effort(double cuts, const std::vector<int> &workers, bool straight) {
@@ -137,6 +92,30 @@ Below Search::below(int level, double depth) {
   return result;
 }
 
+/// Worker-seconds that a worker of a level, with all that it consists of, has below the limit.
+double Search::workerSeconds(int level) const {
+  return priceLimit(level) *
+         std::accumulate(workers.begin(), workers.begin() + level, 1.0, std::multiplies<>());
+}
+
+/// Workers that so much work takes at least; rounding must not ask for one more.
+static int workersFor(double work, double workerSeconds) {
+  return static_cast<int>(std::ceil(work / workerSeconds * (1 - 1e-9)));
+}
+
+/// Cuts at which a component of a level may begin: whole workers of the highest level do what is in
+/// front of them and what is behind.
+std::vector<int> Search::usefulSources(int level) const {
+  std::vector<int> sources;
+  double seconds = workerSeconds(top());
+  for (int cut = 0; cut < last(); ++cut)
+    if (level + 1 < top() ||
+        workersFor(work[cut], seconds) + workersFor(work[last()] - work[cut], seconds) <=
+            workers[top()])
+      sources.push_back(cut);
+  return sources;
+}
+
 PairSeconds &Search::pairs(int level, double depth) {
   std::unique_ptr<PairSeconds> &result = solved[{level, depth}];
   if (result)
@@ -144,19 +123,23 @@ PairSeconds &Search::pairs(int level, double depth) {
   auto fresh = std::make_unique<PairSeconds>(sets.count());
   int count = workers[level];
   size_t column = static_cast<size_t>(sets.count()) * count * sizeof(double);
-  int width = need(level) == Need::all
-                  ? std::clamp(static_cast<int>(kCacheBytes / column), 16, 1 << 16)
-                  : 1;
-  int end = need(level) == Need::all ? last() : 1;
+  std::vector<int> sources = {0};
+  size_t width = 1;
   std::optional<StoredPrices> stored;
-  if (width < end)
+  if (need(level) == Need::all) {
+    sources = usefulSources(level);
+    width = std::clamp<size_t>(kCacheBytes / column, 16, 1 << 16);
+  }
+  if (width < sources.size())
     stored = storePrices(level, depth);
-  for (int low = 0; low < end; low += width) {
-    Table table(level, depth, low, std::min(end, low + width), last(), count);
+  for (size_t next = 0; next < sources.size(); next += width) {
+    std::span<const int> some(&sources[next], std::min(width, sources.size() - next));
+    Table table(level, depth, some, last(), count);
     table.stored = stored ? &*stored : nullptr;
     solveSources(table);
-    for (int to = low + 1; to <= last(); ++to)
-      std::copy_n(table.row(to, count), std::min(to, table.high) - low, fresh->upTo(to) + low);
+    for (int to = table.first + 1; to <= last(); ++to)
+      for (size_t i = 0; i < some.size() && some[i] < to; ++i)
+        fresh->at(some[i], to) = table.row(to, count)[i];
   }
   if (need(level) == Need::cross)
     solveToEnd(level, depth, *fresh);
@@ -169,12 +152,10 @@ void Search::solveSources(Table &table) {
   if (table.level)
     levelBelow = below(table.level, table.depth);
   Prices prices(table.workers, cost.byUsed());
-  for (int to = table.low + 1; to <= table.target; ++to) {
-    if (to != table.target && !sets.nested(to, table.target))
-      continue;
-    for (size_t which = inside[to].size(); which-- > 0 && inside[to][which] >= table.low;) {
+  for (int to = table.first + 1; to <= table.target; ++to)
+    for (size_t which = inside[to].size(); which-- > 0 && inside[to][which] >= table.first;) {
       int from = inside[to][which];
-      if (table.stored && from >= table.high) {
+      if (table.stored && !table.isSource(from)) {
         addStored(table, from, to, which);
         continue;
       }
@@ -182,9 +163,51 @@ void Search::solveSources(Table &table) {
                  choices[table.level], prices);
       addPair(table, from, to, prices);
     }
-    if (table.level == top())
-      dropHopeless(table, to);
+}
+
+/// Cut by cut, each carried to those behind it that can be part of something below the limit.
+void Search::solveFromOne(Table &table) {
+  std::optional<Below> levelBelow;
+  if (table.level)
+    levelBelow = below(table.level, table.depth);
+  Prices prices(table.workers, cost.byUsed());
+  int target = table.target;
+  double seconds = workerSeconds(table.level);
+  std::vector<int> behind(target + 1); ///< workers that the rest takes
+  for (int to = 0; to <= target; ++to)
+    behind[to] = workersFor(work[target] - work[to], seconds);
+  for (int from = table.first; from < target; ++from) {
+    int used = from == table.first ? 0 : leastUsed(table, from);
+    if (used < 0 || !sets.nested(from, target))
+      continue;
+    for (int to = from + 1; to <= target; ++to) {
+      int own = workersFor(work[to] - work[from], seconds);
+      if (used + own > table.workers)
+        break;
+      if (used + own + behind[to] > table.workers || !sets.nested(from, to) ||
+          !sets.nested(to, target))
+        continue;
+      cost.price({table.level, from, to}, table.depth, levelBelow ? &*levelBelow : nullptr,
+                 choices[table.level], prices);
+      addPair(table, from, to, prices);
+    }
   }
+}
+
+/// Of one source: the least number of workers that reach a cut with something below the limit, and
+/// leave enough for the rest; -1: none.
+int Search::leastUsed(Table &table, int cut) const {
+  double rest = work[table.target] - work[cut], most = priceLimit(table.level);
+  int behind = workersFor(rest, workerSeconds(table.level));
+  int least = -1;
+  for (int used = table.workers; used > 0; --used) {
+    double &value = table.row(cut, used)[0];
+    if (value >= most || used + behind > table.workers)
+      value = kNever;
+    if (value < kNever)
+      least = used;
+  }
+  return least;
 }
 
 /// None where the prices are too many to be kept.
@@ -223,11 +246,11 @@ void Search::addStored(Table &table, int from, int to, size_t which) {
   const StoredPrices &stored = *table.stored;
   const double *entry = &stored.values[(stored.starts[to] + which) * stored.width];
   double most = priceLimit(table.level);
-  int sources = table.high - table.low;
+  int sources = table.sourcesBefore[from];
   for (int replicas : choices[table.level]) {
     for (int used = replicas + 1; used <= table.workers; ++used) {
       if (*entry < most)
-        improve(table.row(to, used), table.row(from, used - replicas), *entry, sources);
+        improveRow(table.row(to, used), table.row(from, used - replicas), *entry, sources);
       entry += cost.byUsed();
     }
     entry += !cost.byUsed();
@@ -235,78 +258,85 @@ void Search::addStored(Table &table, int from, int to, size_t which) {
 }
 
 void Search::addPair(Table &table, int from, int to, Prices &prices) {
-  if (from < table.high)
+  int sources = table.sourcesBefore[from];
+  if (table.isSource(from))
     for (int replicas : choices[table.level]) {
-      double &best = table.row(to, replicas)[from - table.low];
+      double &best = table.row(to, replicas)[sources];
       best = std::min(best, prices.alone(replicas));
     }
-  int sources = std::min(from, table.high) - table.low;
   double most = priceLimit(table.level);
-  if (sources == 1 && table.high - table.low == 1 && !cost.byUsed()) {
+  if (sources == 1 && table.count == 1 && !cost.byUsed()) {
     // Of one source the values by workers used follow each other in memory.
     for (int replicas : choices[table.level])
       if (replicas < table.workers && prices.stage(replicas, table.workers) < most)
-        improve(table.row(to, replicas + 1), table.row(from, 1),
-                prices.stage(replicas, table.workers), table.workers - replicas);
+        improveRow(table.row(to, replicas + 1), table.row(from, 1),
+                   prices.stage(replicas, table.workers), table.workers - replicas);
     return;
   }
   for (int replicas : choices[table.level])
     for (int used = replicas + 1; sources > 0 && used <= table.workers; ++used) {
       double price = prices.stage(replicas, used);
       if (price < most)
-        improve(table.row(to, used), table.row(from, used - replicas), price, sources);
+        improveRow(table.row(to, used), table.row(from, used - replicas), price, sources);
     }
-}
-
-void Search::dropHopeless(Table &table, int to) const {
-  if (limit == kNever || table.low || table.high != 1)
-    return;
-  double lower = std::accumulate(workers.begin(), workers.end() - 1, 1.0, std::multiplies<>());
-  double rest = to == last() ? 0 : cost.leastSeconds(to, last());
-  for (int used = 1; used <= table.workers; ++used) {
-    double &value = table.row(to, used)[0];
-    // Rounding must not drop what is just below.
-    if (value >= limit || rest > (table.workers - used) * lower * limit * (1 + 1e-9))
-      value = kNever;
-  }
 }
 
 /// G(k, m): the slowest stage from cut k to the end on the last m workers, none of them alone.
 void Search::solveToEnd(int level, double depth, PairSeconds &result) {
   int count = workers[level];
+  double most = priceLimit(level);
   std::optional<Below> levelBelow;
   if (level)
     levelBelow = below(level, depth);
   Prices prices(count, cost.byUsed());
   std::vector<std::vector<double>> rest(sets.count(), std::vector<double>(count + 1, kNever));
   rest[last()][0] = 0;
-  for (int to = last(); to > 0; --to)
-    for (auto position = inside[to].rbegin(); position != inside[to].rend(); ++position) {
-      int from = *position;
+  for (int to = last(); to > 0; --to) {
+    if (std::ranges::min(rest[to]) >= most)
+      continue;
+    for (int from : inside[to]) {
       cost.price({level, from, to}, depth, levelBelow ? &*levelBelow : nullptr, choices[level],
                  prices);
       double &whole = result.at(from, last());
       for (int replicas : choices[level]) {
         whole = std::min(whole, std::max(prices.alone(replicas), rest[to][count - replicas]));
         for (int left = 0; left + replicas < count; ++left)
-          rest[from][left + replicas] =
-              std::min(rest[from][left + replicas],
-                       std::max(prices.stage(replicas, count - left), rest[to][left]));
+          if (double price = std::max(prices.stage(replicas, count - left), rest[to][left]);
+              price < most)
+            rest[from][left + replicas] = std::min(rest[from][left + replicas], price);
       }
     }
+  }
+}
+
+double Search::solveWithin(double most) {
+  limit = most;
+  solution = std::make_shared<Table>(top(), 0, std::array{0}, last(), workers[top()]);
+  solveFromOne(*solution);
+  double found = solution->row(last(), workers[top()])[0];
+  return found < limit ? found : kNever;
 }
 
 double Search::solve() {
-  Table table(top(), 0, 0, 1, last(), workers[top()]);
-  solveSources(table);
-  double found = table.row(last(), workers[top()])[0];
-  return found < limit ? found : kNever;
+  if (limit <= 0)
+    return kNever;
+  double most = limit, mean = work[last()] / workers[top()];
+  // Pairs of a level below would have to be found anew.
+  if (top() == 0)
+    for (double least = kFirstLimit * mean; least < std::min(most, kLastLimit * mean);
+         least *= kNextLimit)
+      if (double found = solveWithin(least); found < kNever)
+        return found;
+  return solveWithin(most);
 }
 
 std::vector<StageGroup> Search::trace(int level, double depth, int from, int to) {
   int used = workers[level];
-  Table table(level, depth, from, from + 1, to, used);
-  solveSources(table);
+  std::shared_ptr<Table> table = solution;
+  if (level < top()) {
+    table = std::make_shared<Table>(level, depth, std::array{from}, to, used);
+    solveFromOne(*table);
+  }
   std::optional<Below> levelBelow;
   if (level)
     levelBelow = below(level, depth);
@@ -325,16 +355,18 @@ std::vector<StageGroup> Search::trace(int level, double depth, int from, int to)
   };
   // The last stage is found by asking again which one gives the value of the table.
   auto step = [&] {
-    double value = table.row(to, used)[0];
-    for (auto start = inside[to].rbegin(); start != inside[to].rend() && *start >= from; ++start) {
-      cost.price({level, *start, to}, depth, levelBelow ? &*levelBelow : nullptr, choices[level],
+    double value = table->row(to, used)[0];
+    for (int start = to - 1; start >= from; --start) {
+      if (!sets.nested(from, start) || !sets.nested(start, to))
+        continue;
+      cost.price({level, start, to}, depth, levelBelow ? &*levelBelow : nullptr, choices[level],
                  prices);
       for (int replicas : choices[level]) {
-        if (*start == from && replicas == used && prices.alone(replicas) == value)
+        if (start == from && replicas == used && prices.alone(replicas) == value)
           return cutAt(from, replicas), true;
-        if (*start > from && replicas < used &&
-            std::max(table.row(*start, used - replicas)[0], prices.stage(replicas, used)) == value)
-          return cutAt(*start, replicas), true;
+        if (start > from && replicas < used &&
+            std::max(table->row(start, used - replicas)[0], prices.stage(replicas, used)) == value)
+          return cutAt(start, replicas), true;
       }
     }
     return false;

@@ -75,9 +75,8 @@ public:
   /// Whether prices depend on the workers behind a stage.
   virtual bool byUsed() const = 0;
 
-  /// Spans that end at the same cut are asked for one after the other, later starts first. `depth`:
-  /// minibatches in flight behind the component; `below`: the level below, null at the lowest.
-  /// Only the numbers of replicas listed are asked for.
+  /// `depth`: minibatches in flight behind the component; `below`: the level below, null at the
+  /// lowest. Only the numbers of replicas listed are asked for.
   virtual void price(const Span &span, double depth, Below *below, std::span<const int> replicas,
                      Prices &prices) = 0;
 
@@ -85,8 +84,9 @@ public:
   /// workers of the level follow it.
   virtual double depthBelow(int level, double depth, int left, int replicas) const = 0;
 
-  /// Worker-seconds of one minibatch that any plan spends between two cuts.
-  virtual double leastSeconds(int from, int to) const = 0;
+  /// Worker-seconds of one minibatch that any plan spends in front of a cut: no fewer in front of a
+  /// later one.
+  virtual double leastSeconds(int cut) const = 0;
 };
 
 /// Finds how to spread the units over the workers of all levels so that the slowest stage is as
@@ -103,8 +103,9 @@ public:
 /// - For a fixed (k, j) the inner step is the same for all i: one pass over contiguous memory, in
 ///   slices that stay in the cache. Cuts are sorted so that i < k < j.
 /// - Solutions at or above `limit` (that of a plan already known) cannot better it: prices from
-///   limit x workers above are skipped, and at the highest level states whose rest could not be
-///   done below the limit.
+///   limit x workers above are skipped. A stage within the limit has a least number of workers for
+///   its work; states and stages that leave too few for the work in front or behind are not looked
+///   at. So a single level is first searched a little above the mean, then above that.
 /// - A highest level of two workers has only two components: one level below needs A from the first
 ///   cut, by this recurrence, and to the last one, by its mirror image from the end.
 ///
@@ -133,13 +134,17 @@ private:
   int last() const { return sets.count() - 1; }
   Need need(int level) const;
   double priceLimit(int level) const;
+  double workerSeconds(int level) const;
   Below below(int level, double depth);
   PairSeconds &pairs(int level, double depth);
+  std::vector<int> usefulSources(int level) const;
+  double solveWithin(double most);
+  void solveFromOne(Table &table);
   void solveSources(Table &table);
   std::optional<StoredPrices> storePrices(int level, double depth);
   void addPair(Table &table, int from, int to, Prices &prices);
   void addStored(Table &table, int from, int to, size_t which);
-  void dropHopeless(Table &table, int to) const;
+  int leastUsed(Table &table, int cut) const;
   void solveToEnd(int level, double depth, PairSeconds &result);
   std::vector<StageGroup> trace(int level, double depth, int from, int to);
 
@@ -147,9 +152,11 @@ private:
   StageCost &cost;
   std::vector<int> workers; ///< by level, lowest first
   double limit;
-  std::vector<std::vector<int>> inside;  ///< by cut: those nested in it, ascending
+  std::vector<std::vector<int>> inside;  ///< by cut: those nested in it, ascending; for all pairs
   std::vector<std::vector<int>> choices; ///< by level: numbers of replicas
+  std::vector<double> work;              ///< by cut: worker-seconds in front of it
   std::map<std::pair<int, double>, std::unique_ptr<PairSeconds>> solved;
+  std::shared_ptr<Table> solution; ///< of the highest level
 };
 
 } // namespace pdc

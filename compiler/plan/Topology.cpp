@@ -84,7 +84,11 @@ int Topology::workers() const {
   return static_cast<int>(product);
 }
 
-int Topology::workersAtOnce() const { return cores > 0 ? std::min(cores, workers()) : workers(); }
+double Topology::workersAtOnce(int threads) const {
+  double own = cores, all = workers();
+  // More threads than cores share them alone, which a measured or estimated second knows.
+  return cores > 0 ? std::min(own / std::min(threads, cores), all) : all;
+}
 
 int Topology::ownLink(int rank, int other) const {
   for (size_t i = 0; i < links.size(); ++i)
@@ -122,7 +126,8 @@ Topology parseTopology(std::string_view text, const std::string &file) {
 namespace {
 
 Link toLink(const Fields &fields) {
-  Link link{fields.number("bandwidth"), fields.number("latency", 0)};
+  Link link{fields.number("bandwidth"), fields.number("latency", 0),
+            fields.number("send_bandwidth", 0), fields.number("receive_bandwidth", 0)};
   if (link.bytesPerSecond <= 0)
     fields.refuse("bandwidth", "expected bytes per second above 0");
   return link;
@@ -176,6 +181,7 @@ Topology toTopology(const Fields &top) {
   readOwnLinks(top, topology);
   topology.device = top.string("device", "");
   topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
+  topology.sumSeconds = top.number("sum_seconds", 0);
   return topology;
 }
 

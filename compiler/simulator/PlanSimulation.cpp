@@ -17,8 +17,13 @@ namespace {
 /// Up to here a message leaves its sender at once, as runtime/MpiTransport.cpp asks of MPI; a
 /// larger one waits until its receive is posted.
 constexpr int64_t kEagerBytes = 1 << 20;
-/// What ends a minibatch on every rank: losses are summed over the control plane.
+/// What ends a minibatch on every rank: losses are summed over the control plane. Of threads of one
+/// process.
 constexpr double kSumSeconds = 3e-5;
+
+double sumSeconds(const Topology &topology) {
+  return topology.sumSeconds > 0 ? topology.sumSeconds : kSumSeconds;
+}
 
 int countRanks(const Plan &plan) {
   int ranks = 0;
@@ -116,6 +121,7 @@ PlanPlayer::PlanPlayer(const Plan &plan, int64_t iterations)
     : plan(plan), costs(playCosts(plan)), edgesFrom(plan.stages.size()),
       edgesTo(plan.stages.size()) {
   chooseRows(iterations);
+  program.threads = plan.threads;
   for (const Edge &edge : plan.edges) {
     edgesFrom[edge.fromStage].push_back(&edge);
     edgesTo[edge.toStage].push_back(&edge);
@@ -241,7 +247,7 @@ void PlanPlayer::addRank(int rank) {
       addSum(rank, step, std::ranges::find(sumBehind, &step) != sumBehind.end());
     } else {
       int sum = sumOf({-1, round++, 0}, all, 0);
-      program.ranks[rank].push_back({kSumSeconds, {sum}, {sum}, {}});
+      program.ranks[rank].push_back({sumSeconds(plan.topology), {sum}, {sum}, {}});
     }
   }
   firstOperations[rank].push_back(program.ranks[rank].size());
@@ -326,7 +332,7 @@ double simulatedSecondsPerMinibatch(const Plan &plan) {
   bool asynchronous = plan.schedule.asynchronous;
   if (plan.schedule.ranks.empty() && !asynchronous) {
     PlayCosts costs = playCosts(plan);
-    costs.allReduce = kSumSeconds;
+    costs.allReduce = sumSeconds(plan.topology);
     return playUnwritten(plan.schedule, plan.edges, costs);
   }
   auto play = [&](int64_t iterations) { return PlanPlayer(plan, iterations).seconds(); };

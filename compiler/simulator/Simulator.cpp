@@ -66,8 +66,10 @@ public:
     for (const auto &operations : program.ranks)
       result.operations.emplace_back(operations.size());
     result.transfers.resize(program.transfers.size());
-    if (topology.cores > 0 && topology.cores < static_cast<int>(program.ranks.size()))
-      host = shares.addResource(topology.cores, 1);
+    auto count = static_cast<double>(program.ranks.size());
+    double atOnce = std::min(count, topology.workersAtOnce(program.threads));
+    if (atOnce < count)
+      host = shares.addResource(atOnce, 1);
   }
 
   Simulation run();

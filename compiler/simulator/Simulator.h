@@ -26,6 +26,7 @@ struct SimulatedOperation {
 struct SimulatedProgram {
   std::vector<std::vector<SimulatedOperation>> ranks;
   std::vector<SimulatedTransfer> transfers;
+  int threads = 1; ///< cores that an operation takes where ranks share those of a host
 };
 
 struct SimulatedTime {
@@ -50,8 +51,9 @@ struct Simulation {
 ///   them at a time share; see Level::ports.
 /// - A sum goes round a ring of its members, 2(n-1)/n of its bytes over each link between
 ///   neighbours, once all have joined; one without bytes goes to a rank and back.
-/// - Where the ranks of a host have fewer cores than there are ranks (Topology::cores), those that
-///   compute at a time share them.
+/// - Where a host has fewer cores (Topology::cores) than its ranks have threads, those that compute
+/// at
+///   a time share them.
 Simulation simulate(const SimulatedProgram &program, const Topology &topology);
 
 } // namespace pdc

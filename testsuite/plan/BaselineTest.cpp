@@ -138,7 +138,7 @@ TEST(Bounds, HoldForDrawnGraphs) {
 TEST(Baselines, TheVerdictNamesTheFasterWay) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), twoStages("1f1b"));
   EXPECT_THAT(describePlan(plan), HasSubstr("pipelining does not pay: data parallelism is 25.0% "
-                                            "faster; --stages 2 is that plan"));
+                                            "faster; --stages 2 --microbatches 2 is that plan"));
   PlanRequest request = twoStages("1f1b");
   request.memoryBytes = 5045;
   PlanGraph graph = chainGraph({1, 1, 1, 1});

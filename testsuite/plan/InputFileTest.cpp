@@ -111,9 +111,13 @@ TEST(ProfileFile, PipeDreamRefusals) {
 
 TEST(ProfileFile, RoundTripAndApply) {
   Profile profile{"m.onnx", "cpu", 2, 32, chainGraph({1, 2})};
+  profile.graph.tied = {{{0, 1}, 300, 200, 100}};
   std::string text = printProfile(profile);
   Profile read = parseProfile(text, "p");
   EXPECT_EQ(printProfile(read), text);
+  ASSERT_EQ(read.graph.tied.size(), 1u);
+  EXPECT_EQ(read.graph.tied[0].units, (std::vector<int>{0, 1}));
+  EXPECT_EQ(read.graph.tied[0].optimizerBytes, 200);
   PlanGraph graph = chainGraph({7, 7});
   graph.units[0].stashBytes = 99;
   applyProfile(graph, read);
@@ -135,6 +139,9 @@ TEST(ProfileFile, Refusals) {
   EXPECT_EQ(read(R"({"units": [{"name": "a"}],
                      "values": [{"name": "v", "producer": 0, "consumers": [0], "bytes": 1}]})"),
             "p: value 'v' goes from unit 0 to unit 0, expected a later one of 1");
+  EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "b"}],
+                     "tied": [{"units": [1, 0], "parameter_bytes": 1, "gradient_bytes": 1}]})"),
+            "p: tied[0].units: expected two units or more, each later than the one before");
 }
 
 } // namespace

@@ -72,6 +72,14 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     cost.again += unit.forwardSeconds;
     workspace = std::max(workspace, unit.workspaceBytes);
   }
+  // Whoever has a tied weight has its state and the gradient of each use; units count some of that.
+  for (const TiedWeight &tied : graph.tied) {
+    int64_t uses = std::ranges::count_if(tied.units, inside);
+    bool counted = inside(tied.units.front());
+    weights += uses && !counted ? tied.parameterBytes : 0;
+    fixed += uses && !counted ? tied.optimizerBytes : 0;
+    fixed += uses ? (static_cast<int64_t>(tied.units.size()) - uses) * tied.gradientBytes : 0;
+  }
   for (const PlanValue &value : graph.values) {
     int64_t readInside = 0, readLater = 0;
     for (int unit : value.consumers) {
@@ -154,12 +162,23 @@ ChainRequest drawChainRequest(std::mt19937 &random) {
   return request;
 }
 
+void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
+  TiedWeight tied{{}, 70, 40, 30};
+  for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit)
+    if (random() % 3 == 0)
+      tied.units.push_back(unit);
+  if (tied.units.size() > 1)
+    graph.tied.push_back(tied);
+}
+
 TEST(Partition, EqualsBruteForce) {
   std::mt19937 random(3);
-  int refused = 0, cut = 0;
+  int refused = 0, cut = 0, tied = 0;
   for (int round = 0; round < 400; round += kEveryCase) {
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
+    tieDrawnUnits(graph, random);
+    tied += !graph.tied.empty();
     double best = bruteForce(graph, request, 0, 0);
     if (best == INFINITY) {
       EXPECT_FALSE(findChain(graph, request));
@@ -175,6 +194,7 @@ TEST(Partition, EqualsBruteForce) {
   }
   EXPECT_GT(refused, 20 / kEveryCase);
   EXPECT_GT(cut, 100 / kEveryCase);
+  EXPECT_GT(tied, 100 / kEveryCase);
 }
 
 TEST(Partition, BalancesAChain) {

@@ -49,6 +49,22 @@ TEST(Plan, OfAChain) {
   EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 24 + 400e-6, 1e-9);
 }
 
+TEST(Plan, RanksSpendTimeOnTheirMessages) {
+  PlanRequest request = requestFor(2, "1f1b", 1);
+  request.topology = parseTopology(R"({"levels": [{"workers": 2, "bandwidth": 1000, "latency": 0.5,
+                                      "send_bandwidth": 500, "receive_bandwidth": 250}],
+                                      "sum_seconds": 0.25})",
+                                   "t");
+  Plan plan = makePlan(chainGraph({1, 1}), request);
+  // F + 2 to hand over, 1.5 on its way, 4 to take + F + B + 2, 1.5, 4 + B: of 1000 bytes each. The
+  // sum goes to a rank and back.
+  EXPECT_NEAR(plan.secondsPerMinibatch, 2 * 3 + 2 * (2 + 1.5 + 4) + 2 * 0.5 + 0.25, 1e-9);
+  Topology read = parsePlan(printPlan(plan), "plan.json").topology;
+  EXPECT_EQ(read.sumSeconds, 0.25);
+  EXPECT_EQ(read.levels[0].link.sendBytesPerSecond, 500);
+  EXPECT_EQ(read.levels[0].link.receiveBytesPerSecond, 250);
+}
+
 TEST(Plan, WorkersThatShareACoreAreNoFasterThanOne) {
   PlanRequest request = requestFor(2, "1f1b", 4);
   request.topology->cores = 1;
@@ -57,6 +73,14 @@ TEST(Plan, WorkersThatShareACoreAreNoFasterThanOne) {
   EXPECT_EQ(plan.boundSecondsPerMinibatch, 48);
   EXPECT_NEAR(plan.dataParallelSecondsPerMinibatch, 48 + 400e-6, 1e-9);
   EXPECT_GE(plan.secondsPerMinibatch, 48);
+  EXPECT_THAT(describePlan(plan), HasSubstr(" 1  of one machine, which 2 ranks share; "));
+  // As many cores as two ranks of two threads take, and half of them.
+  request.topology->cores = 4;
+  request.threads = 2;
+  EXPECT_NEAR(makePlan(chainGraph({1, 1, 1, 1}), request).secondsPerMinibatch, 30, 0.02);
+  request.topology->cores = 2;
+  EXPECT_NEAR(makePlan(chainGraph({1, 1, 1, 1}), request).dataParallelSecondsPerMinibatch,
+              48 + 400e-6, 1e-9);
 }
 
 TEST(Plan, HalvesOfTheBackwardPass) {

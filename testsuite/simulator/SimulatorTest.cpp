@@ -74,6 +74,9 @@ TEST(Simulator, RanksShareCores) {
   // Two thirds of a core each until two end; the third has one for itself then.
   EXPECT_NEAR(played.operations[0][0].end, 1.5, 1e-9);
   EXPECT_NEAR(played.operations[2][0].end, 2.5, 1e-9);
+  // With two threads each one rank after the other, 4 s in all.
+  program.threads = 2;
+  EXPECT_NEAR(simulate(program, topology).seconds, 4, 1e-9);
   topology.cores = 0;
   EXPECT_EQ(simulate(program, topology).seconds, 2);
 }
