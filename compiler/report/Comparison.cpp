@@ -1,3 +1,4 @@
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/report/Drawings.h"
 #include "compiler/report/Html.h"
 
@@ -17,13 +18,11 @@ struct Row {
 std::string againstText(double other, double own) {
   if (own <= 0)
     return "";
-  return other >= own ? coordinate(other / own) + " × as fast"
+  return other >= own ? ratioText(other / own) + " × as fast"
                       : percentText(own / other - 1) + " slower";
 }
 
-int64_t mostMemory(const Plan &plan) {
-  return std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes)->memoryBytes;
-}
+int64_t mostMemory(const Plan &plan) { return std::ranges::max(memoryByRank(plan)); }
 
 std::vector<Row> waysOf(const Plan &plan) {
   struct Words {

@@ -118,6 +118,8 @@ std::string coordinate(double value) {
   return formatted("%.1f", tenths / 10);
 }
 
+std::string ratioText(double value) { return formatted("%.2f", value); }
+
 std::string bar(double share, const std::string &style) {
   return "<span class=\"bar\"><span style=\"width:" +
          coordinate(100 * std::clamp(share, 0.0, 1.0)) + "%;" + style + "\"></span></span>";

@@ -19,6 +19,9 @@ std::string percentText(double share);
 /// A coordinate of a drawing to a tenth of a pixel, as short as can be.
 std::string coordinate(double value);
 
+/// "1.06"
+std::string ratioText(double value);
+
 /// A bar that fills its part of a table cell; the number stands beside it.
 std::string bar(double share, const std::string &style);
 

@@ -1,5 +1,7 @@
 #include "compiler/report/Report.h"
 
+#include "compiler/plan/Files.h"
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/report/Drawings.h"
 #include "compiler/report/Html.h"
 
@@ -72,13 +74,18 @@ void Page::card(const char *name, const std::string &value, const std::string &n
           "</small></dd></div>\n";
 }
 
-/// Part of the devices' time in which they neither compute nor update, over what was played.
-double idleShare(const PlanSimulation &simulation) {
-  double busy = 0;
-  for (double seconds : simulation.busySeconds)
-    busy += seconds;
-  double all = simulation.seconds * static_cast<double>(simulation.busySeconds.size());
-  return all > 0 ? 1 - busy / all : 0;
+/// "stage 1", or "rank 2: stages 1 and 3".
+std::string stagesOfRank(const Plan &plan, int rank) {
+  std::vector<int> stages;
+  for (const PlanStage &stage : plan.stages)
+    if (std::ranges::find(stage.ranks, rank) != stage.ranks.end())
+      stages.push_back(stage.id);
+  if (stages.size() == 1)
+    return "stage " + std::to_string(stages[0]);
+  std::string text = "rank " + std::to_string(rank) + ": stages ";
+  for (size_t i = 0; i < stages.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < stages.size() ? ", " : " and ") + std::to_string(stages[i]);
+  return text;
 }
 
 void Page::cards() {
@@ -89,16 +96,15 @@ void Page::cards() {
        samples ? "predicted: " + coordinate(static_cast<double>(plan.minibatch) / seconds) +
                      " samples per second"
                : "predicted");
-  card("idle", percentText(idleShare(simulation)),
-       plan.schedule.asynchronous ? "of the devices' time, filling and draining included"
-                                  : "of the devices' time: bubble, imbalance, links");
-  auto most = std::ranges::max_element(plan.stages, {}, &PlanStage::memoryBytes);
-  int64_t limit = plan.topology.memoryOf(most->ranks);
-  card("most memory", bytesText(most->memoryBytes),
-       "stage " + std::to_string(most->id) + (limit ? ", of " + bytesText(limit) : ""));
+  card("idle", percentText(idleShare(plan)), "of the devices' time: bubble, imbalance, links");
+  std::vector<int64_t> memory = memoryByRank(plan);
+  auto rank = static_cast<int>(std::ranges::max_element(memory) - memory.begin());
+  int64_t limit = plan.topology.memoryOf(std::span(&rank, 1));
+  card("most memory", bytesText(memory[rank]),
+       stagesOfRank(plan, rank) + (limit ? ", of " + bytesText(limit) : ""));
   double data = plan.dataParallelSecondsPerMinibatch;
   if (data > 0 && seconds > 0)
-    card("against data parallelism", coordinate(data / seconds) + " ×",
+    card("against data parallelism", ratioText(data / seconds) + " ×",
          data >= seconds ? "as fast" : "as fast: pipelining does not pay");
   text += "</dl>\n";
 }
