@@ -67,7 +67,7 @@ private:
   Plan plan; ///< with the rows, whose depths do not depend on where the cuts are
   std::vector<int> stages;
   std::vector<std::vector<int>> readers, sources; ///< by unit
-  std::map<int, double> work;                     ///< by rank: seconds of its runs
+  std::map<int, double> work; ///< by the first rank of a stage: seconds of a rank's runs
   int64_t left;
   double best;
 };
@@ -110,12 +110,12 @@ double Improvement::measure() {
   return simulatedSecondsPerMinibatch(plan);
 }
 
-/// Adds the unit's part of a minibatch to the ranks of its stage, or takes it away.
+/// Adds the unit's part of a minibatch to the ranks of its stage, or takes it away: all replicas
+/// have as much, and stages on a rank have the same ranks.
 void Improvement::load(int unit, int sign) {
   const std::vector<int> &ranks = plan.schedule.ranksOfStage[stages[unit]];
   double runs = static_cast<double>(plan.schedule.microbatches) / static_cast<double>(ranks.size());
-  for (int rank : ranks)
-    work[rank] += sign * runs * microbatchSeconds(graph.units[unit]);
+  work[ranks.front()] += sign * runs * microbatchSeconds(graph.units[unit]);
 }
 
 void Improvement::take(const std::vector<int> &other) {
