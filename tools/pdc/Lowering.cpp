@@ -146,8 +146,7 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   request.workers = options.workers;
   if (!options.topology.empty())
     request.topology = readTopology(options.topology);
-  request.cores =
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / options.threads);
+  request.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   request.schedule = options.schedule;
   request.verticalSync = options.verticalSync;
   request.microbatches = batch.microbatches;
