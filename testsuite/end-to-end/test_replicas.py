@@ -7,6 +7,7 @@ samples makes the division by their number exact, so the sum itself is known; th
 operations, done by numpy.
 """
 
+import json
 import shutil
 
 import numpy
@@ -180,3 +181,25 @@ def test_evaluates_each_sample_once_and_resumes_at_other_replicas(models, tmp_pa
     assert len(set(found.values())) == 1, found
     files = {path.name for path in trained.checkpoint.glob("*.safetensors")}
     assert len(files) == 2, "one file per stage"
+
+
+def test_auto_emits_data_parallelism(models, tmp_path):
+    """Where it is the fastest, as with few weights and fast links; each replica has the microbatches that are asked for."""
+    topology = tmp_path / "topology.json"
+    topology.write_text(json.dumps({"levels": [{"workers": 2, "bandwidth": 1e12}]}))
+    images, labels = pipeline.draw_images(tmp_path, 64, SHAPES["lenet5"], 10)
+    batch = ["--minibatch", 32, "--microbatches", 2, *OPTIMIZER]
+    one = pipeline.compile_model(models("lenet5"), tmp_path / "one", *batch)
+    two = tmp_path / "two"
+    told = pipeline.run(pipeline.BIN / "pdc", models("lenet5"), "--topology", topology, "--device", "cpu", "-o", two, *batch)
+    assert "the plan is data parallelism" in told.stdout
+    plan = json.loads((two / "plan.json").read_text())
+    assert [stage["replicas"] for stage in plan["stages"]] == [2]
+    assert (plan["minibatch"], plan["microbatches"]) == (32, 2)
+    assert [path.name for path in two.glob("stage_[0-9].cpp")] == ["stage_0.cpp"]
+    runs = [pipeline.train(project, tmp_path / f"run-{project.name}", "--order", "file",
+                           data=[f"input={images}", f"labels={labels}"], steps=STEPS) for project in (one, two)]
+    assert runs[1].losses == pytest.approx(runs[0].losses, rel=1e-5)
+    weights = runs[1].weights()
+    for name, expected in runs[0].weights().items():
+        assert numpy.allclose(weights[name], expected, rtol=1e-4, atol=1e-6), name

@@ -62,6 +62,11 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
   return {{size, given, replicas}};
 }
 
+bool opensReplicas(const Options &options) {
+  return options.schedule == "auto" && !options.stages && options.assignment.empty() &&
+         !options.exact;
+}
+
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
                                              int64_t mostMicrobatches) {
   int64_t replicas = inputReplicas(options), ofReplica = minibatch / replicas;
@@ -71,9 +76,14 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
         "--minibatch " + number(minibatch) + ": cannot be cut into " + number(pieces) +
         " equal microbatches" +
         (replicas > 1 ? ", as " + number(replicas) + " replicas of the first stage need" : ""));
-  if (options.microbatches)
-    return {{minibatch / pieces, *options.microbatches, replicas}};
   std::vector<Batch> batches;
+  if (options.microbatches) {
+    batches.push_back({minibatch / pieces, *options.microbatches, replicas});
+    int64_t pieceOfAll = *options.microbatches * options.workers;
+    if (opensReplicas(options) && options.workers > 1 && minibatch % pieceOfAll == 0)
+      batches.push_back({minibatch / pieceOfAll, *options.microbatches, options.workers});
+    return batches;
+  }
   for (int64_t count : divisors(ofReplica, mostMicrobatches))
     batches.push_back({ofReplica / count, count, replicas});
   return batches;

@@ -18,11 +18,15 @@ struct Batch {
   bool operator==(const Batch &) const = default;
 };
 
+/// Whether `auto` may give stages replicas; `--exact` promises one order of sums.
+bool opensReplicas(const Options &options);
+
 /// The ways that the model and the command line leave open, for the planner to choose from; exactly
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
 /// bound to minibatch / (microbatches x replicas of the first stage). Where updates do
-/// not sum microbatches, each is its own update. Throws Error with an example when the sizes are
-/// missing or do not fit.
+/// not sum microbatches, each is its own update. Where their number is given and replicas are open,
+/// data parallelism with as many on each replica is one of them. Throws Error with an example when
+/// the sizes are missing or do not fit.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
 } // namespace pdc

@@ -165,9 +165,12 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
     std::erase_if(request.assignment,
                   [&](const auto &entry) { return !names.contains(entry.first); });
   }
-  // Replicas change what --microbatches counts, and --exact promises one order of sums.
-  request.openReplicas =
-      options.schedule == "auto" && !options.stages && !options.microbatches && !options.exact;
+  // A given number of microbatches counts those of a replica: batches say then how many there are.
+  request.openReplicas = opensReplicas(options) && !options.microbatches;
+  if (request.replicas.empty() && batch.inputReplicas > 1) {
+    request.replicas = {static_cast<int>(batch.inputReplicas)};
+    request.stages = 1;
+  }
   request.model = model.name;
   request.device = options.device;
   request.exact = options.exact;
