@@ -43,10 +43,13 @@ def test_links_between_ranks(tmp_path):
     result = pipeline.run("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", 3,
                           pipeline.BIN / "pdc-profile", "--links", path)
     assert result.stdout.count(" bytes per second, latency ") == 3
-    [level] = json.loads(path.read_text())["levels"]
+    topology = json.loads(path.read_text())
+    [level] = topology["levels"]
     assert level["workers"] == 3
     # Between walking memory once and a slow network; between a call and a turn of the scheduler.
     assert 1e7 < level["bandwidth"] < 1e12 and 1e-8 < level["latency"] < 0.1
+    assert level["send_bandwidth"] > 1e7 and level["receive_bandwidth"] > 1e7
+    assert 1e-6 < topology["sum_seconds"] < 0.1
     profile = tmp_path / "graph.txt"
     profile.write_text("".join(f"node{i} -- Relu -- forward_compute_time=1, backward_compute_time=2, activation_size=4, "
                                "parameter_size=4\n" for i in (1, 2, 3)) + "\tnode1 -- node2\n\tnode2 -- node3\n")
