@@ -32,6 +32,7 @@ public:
       addCosts(unit);
     for (Operation &op : train.getOps())
       addMemory(op);
+    addTied();
     addValues();
     return std::move(graph);
   }
@@ -210,6 +211,32 @@ private:
         if (!first || unit->isBeforeInBlock(first))
           first = unit;
     return first;
+  }
+
+  /// Weights that are planned with several units, each of which reads it.
+  void addTied() {
+    llvm::DenseMap<Operation *, std::set<int>> readers;
+    for (Operation &read : train.getOps())
+      for (Operation *user : read.getUsers())
+        if (auto unit = dyn_cast<UnitOp>(user); unit && isRead(&read) && indexOf(unit) >= 0)
+          readers[memory(read)].insert(indexOf(unit));
+    for (Operation &op : train.getOps()) {
+      Value value = storedValue(&op);
+      MemoryOp weight = memory(op);
+      if (auto update = value ? value.getDefiningOp<UnitOp>() : UnitOp();
+          update && weight.getRole() == Role::Weight && readers[weight].size() > 1)
+        addTied(weight, update, readers[weight]);
+    }
+  }
+
+  void addTied(MemoryOp weight, UnitOp update, const std::set<int> &units) {
+    TiedWeight &tied = graph.tied.emplace_back();
+    tied.units.assign(units.begin(), units.end());
+    tied.parameterBytes = tied.gradientBytes = bytesOf(weight.getType());
+    for (Value operand : update.getOperands())
+      if (Operation *read = operand.getDefiningOp(); read && isRead(read))
+        if (MemoryOp state = memory(*read); state && state.getRole() == Role::Optimizer)
+          tied.optimizerBytes += bytesOf(state.getType());
   }
 
   void addValues() {
