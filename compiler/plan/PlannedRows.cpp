@@ -42,10 +42,6 @@ static int countChunks(const PlanRequest &request) {
   return wanted;
 }
 
-static int inputReplicas(const PlanRequest &request) {
-  return request.replicas.empty() ? 1 : request.replicas[0];
-}
-
 static void checkReplicas(const PlanRequest &request) {
   for (int count : request.replicas)
     if (count < 1)
@@ -54,13 +50,6 @@ static void checkReplicas(const PlanRequest &request) {
   if (ranks > request.workers)
     throw Error("the stages have " + std::to_string(ranks) + " replicas, but there are " +
                 std::to_string(request.workers) + " workers");
-  if (kindOf(request).placement != StagePlacement::straight &&
-      std::ranges::count(request.replicas, inputReplicas(request)) !=
-          static_cast<int64_t>(request.replicas.size()))
-    throw Error(
-        "stages: where each rank has several stages all ranks have as many replicas; expected "
-        "equal numbers, as in 2-2, or use 1f1b instead of " +
-        request.schedule);
 }
 
 int plannedStages(const PlanRequest &request) {
@@ -90,13 +79,15 @@ int plannedStages(const PlanRequest &request) {
 /// Stages have one replica each unless the request says otherwise.
 static Pipeline pipelineOf(const PlanRequest &request, int stages) {
   const ScheduleKind &kind = kindOf(request);
-  if (kind.placement != StagePlacement::straight)
-    return placedPipeline(kind.placement, stages / countChunks(request), countChunks(request),
-                          request.microbatches * inputReplicas(request), inputReplicas(request));
-  std::vector<int> replicas(stages, 1);
-  if (static_cast<int>(request.replicas.size()) == stages)
+  bool straight = kind.placement == StagePlacement::straight;
+  int chunks = straight ? 1 : countChunks(request);
+  std::vector<int> replicas(stages / chunks, 1);
+  if (request.replicas.size() == replicas.size())
     replicas = request.replicas;
-  Pipeline pipeline = replicatedPipeline(replicas, request.microbatches * replicas[0]);
+  int64_t microbatches = request.microbatches * replicas[0];
+  if (!straight)
+    return placedPipeline(kind.placement, replicas, chunks, microbatches);
+  Pipeline pipeline = replicatedPipeline(replicas, microbatches);
   pipeline.verticalSync = request.verticalSync;
   return pipeline;
 }

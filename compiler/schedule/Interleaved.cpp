@@ -1,4 +1,5 @@
 #include "compiler/Error.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
@@ -33,9 +34,18 @@ static void checkMicrobatches(const Pipeline &pipeline) {
 // Of p ranks whose v chunks take F and B together: idle per step (p-1)(F+B)/v, and rank 0 holds pv
 // + p - 1 chunks' activations at most, those of p(1 + (p-1)/(pv)) microbatches.
 //
-// Where each rank has replicas, all of them run these rows on microbatches of their own.
+// Where each rank has replicas, all of them run these rows on microbatches of their own. Where
+// ranks have different numbers of them no column of ranks has a part of the microbatches to itself:
+// each rank then takes its chunks in the order in which ranks of their own would start them under
+// 1F1B. Two replicas of rank 0, one of rank 1, 2 microbatches:
+//
+//   rank 0  0F0 .   2F0 .   .   2B0 .   .   0B0 .
+//   rank 1  0F1 .   .   2F1 .   .   .   2B1 .   0B1
+//   rank 2  .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 .
 Schedule interleaved(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::loop, "interleaved");
+  if (!hasEqualReplicas(pipeline))
+    return makeRowsLike("1f1b", "interleaved", pipeline);
   Pipeline one = columnOf(pipeline);
   checkMicrobatches(one);
   Schedule column = emptySchedule("interleaved", one);

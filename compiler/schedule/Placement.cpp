@@ -36,18 +36,29 @@ Pipeline replicatedPipeline(std::span<const int> replicas, int64_t microbatches)
   return pipeline;
 }
 
-Pipeline placedPipeline(StagePlacement placement, int places, int chunks, int64_t microbatches,
-                        int replicas) {
+Pipeline placedPipeline(StagePlacement placement, std::span<const int> replicas, int chunks,
+                        int64_t microbatches) {
+  auto places = static_cast<int>(replicas.size());
+  std::vector<std::vector<int>> ranksOfPlace = replicatedPipeline(replicas, 1).ranksOfStage;
   Pipeline pipeline{places * chunks, {}, microbatches};
   for (int stage = 0; stage < pipeline.stages; ++stage) {
     int round = stage / places, place = stage % places;
     if (placement == StagePlacement::fold && round % 2)
       place = places - 1 - place;
-    std::vector<int> &ranks = pipeline.ranksOfStage.emplace_back();
-    for (int replica = 0; replica < replicas; ++replica)
-      ranks.push_back(place * replicas + replica);
+    pipeline.ranksOfStage.push_back(ranksOfPlace[place]);
   }
   return pipeline;
+}
+
+Pipeline placedPipeline(StagePlacement placement, int places, int chunks, int64_t microbatches,
+                        int replicas) {
+  return placedPipeline(placement, std::vector<int>(places, replicas), chunks, microbatches);
+}
+
+bool hasEqualReplicas(const Pipeline &pipeline) {
+  return std::ranges::all_of(pipeline.ranksOfStage, [&](const std::vector<int> &ranks) {
+    return ranks.size() == pipeline.ranksOfStage[0].size();
+  });
 }
 
 Pipeline columnOf(const Pipeline &pipeline) {
@@ -77,13 +88,16 @@ Schedule spreadOverReplicas(const Schedule &column, const Pipeline &pipeline) {
 }
 
 void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule) {
-  int ranks = pipeline.ranks();
-  int replicas = ranks ? static_cast<int>(pipeline.ranksOfStage[0].size()) : 1;
-  int places = replicas ? ranks / replicas : 0, chunks = places ? pipeline.stages / places : 0;
-  bool fits =
-      places && chunks * places == pipeline.stages &&
-      (placement != StagePlacement::fold || chunks == 2) &&
-      placedPipeline(placement, places, chunks, 1, replicas).ranksOfStage == pipeline.ranksOfStage;
+  // Each place has its first stage before any has its second.
+  std::vector<int> replicas;
+  for (int ranks = 0;
+       ranks < pipeline.ranks() && replicas.size() < static_cast<size_t>(pipeline.stages);)
+    ranks += replicas.emplace_back(static_cast<int>(pipeline.ranksOfStage[replicas.size()].size()));
+  auto places = static_cast<int>(replicas.size());
+  int ranks = pipeline.ranks(), chunks = places ? pipeline.stages / places : 0;
+  bool fits = places && chunks * places == pipeline.stages &&
+              (placement != StagePlacement::fold || chunks == 2) &&
+              placedPipeline(placement, replicas, chunks, 1).ranksOfStage == pipeline.ranksOfStage;
   if (fits)
     return;
   std::string expected = placement == StagePlacement::fold

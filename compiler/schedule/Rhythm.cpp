@@ -29,8 +29,12 @@ static std::vector<Step> rowsInRhythm(const Rhythm &rhythm, int stage,
 }
 
 Schedule makeRows(std::string_view name, const Pipeline &pipeline) {
+  return makeRowsLike(name, name, pipeline);
+}
+
+Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeline &pipeline) {
   Schedule apart = emptySchedule(name, apartPipeline(pipeline));
-  std::vector<Rhythm> rhythms = findSchedule(name).rhythms(pipeline);
+  std::vector<Rhythm> rhythms = findSchedule(like).rhythms(pipeline);
   for (int stage = 0; stage < pipeline.stages; ++stage)
     for (int64_t replica = 0; replica < apart.replicas(stage); ++replica)
       apart.ranks[apart.ranksOfStage[stage][replica]].warmUp =

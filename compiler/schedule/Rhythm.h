@@ -16,6 +16,8 @@ inline int64_t runsOf(int stages, int64_t microbatches) { return 2 * stages * mi
 
 /// A schedule that has rhythms. Ranks with several stages take their runs as mergeOntoRanks says.
 Schedule makeRows(std::string_view name, const Pipeline &pipeline);
+/// The same under another name.
+Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeline &pipeline);
 
 /// The schedule of that name without its rows, which are too many to be written: what follows from
 /// its rhythms alone, slots and versions. Nothing where it has none, or where stages share ranks.

@@ -92,6 +92,18 @@ bool sharesRanks(const Pipeline &pipeline) {
   return places > static_cast<size_t>(pipeline.ranks());
 }
 
+/// Replicas take turns: all of a stage's together take a second for a microbatch.
+static PlayCosts equalSpeeds(const Schedule &schedule) {
+  PlayCosts costs = unitCosts(schedule);
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    auto replicas = static_cast<double>(schedule.replicas(stage));
+    costs.stages[stage].forward *= replicas;
+    costs.stages[stage].backwardInput *= replicas;
+    costs.stages[stage].backwardWeight *= replicas;
+  }
+  return costs;
+}
+
 Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
   Schedule schedule = emptySchedule(apart.name, pipeline);
   if (!sharesRanks(pipeline)) {
@@ -103,7 +115,7 @@ Schedule mergeOntoRanks(const Schedule &apart, const Pipeline &pipeline) {
     return schedule;
   }
   std::vector<Edge> edges = chainEdges(pipeline.stages);
-  for (const Event &event : play(apart, edges, unitCosts(apart)).events)
+  for (const Event &event : play(apart, edges, equalSpeeds(apart)).events)
     if (event.kind == StepKind::run)
       schedule.ranks[schedule.rankOf(event.task.stage, event.task.microbatch)].warmUp.push_back(
           {StepKind::run, event.task});
@@ -143,13 +155,20 @@ static std::vector<int> stagesAsTheyEnd(const std::vector<Step> &rows,
   return stages;
 }
 
-/// What a rank sums for all ranks holds its replicas' gradients already.
+/// What a rank sums for all ranks holds its replicas' gradients already. Replicas sum their stages
+/// in one order, that of the first: others may have fewer microbatches.
 void closeMinibatch(Schedule &schedule, const Pipeline &pipeline) {
   int64_t last = pipeline.microbatches - 1;
+  std::vector<std::vector<int>> orders(pipeline.ranks());
+  for (int rank = 0; rank < pipeline.ranks(); ++rank) {
+    std::vector<int> stages = pipeline.stagesOfRank(rank);
+    int first = pipeline.ranksOfStage[stages[0]][0];
+    orders[rank] = stagesAsTheyEnd(schedule.ranks[first].warmUp, stages);
+  }
   for (int rank = 0; rank < pipeline.ranks(); ++rank) {
     auto &rows = schedule.ranks[rank].warmUp;
     std::vector<int> stages = pipeline.stagesOfRank(rank);
-    for (int stage : stagesAsTheyEnd(rows, stages))
+    for (int stage : orders[rank])
       appendSum(rows, schedule, stage, last);
     rows.push_back({.kind = StepKind::allReduce});
     for (int stage : stages)

@@ -58,9 +58,15 @@ enum class StagePlacement : uint8_t {
 /// Stages on so many places, `chunks` on each; a place is a rank, or as many `replicas` of one.
 Pipeline placedPipeline(StagePlacement placement, int places, int chunks, int64_t microbatches,
                         int replicas = 1);
+/// A place has so many replicas of a rank.
+Pipeline placedPipeline(StagePlacement placement, std::span<const int> replicas, int chunks,
+                        int64_t microbatches);
 
-/// One replica of each rank of a placed pipeline, with its part of the microbatches. Throws
-/// pdc::Error when replicas cannot share them equally.
+/// Whether all stages have as many replicas.
+bool hasEqualReplicas(const Pipeline &pipeline);
+
+/// One replica of each rank of a placed pipeline of equal replicas, with its part of the
+/// microbatches. Throws pdc::Error when replicas cannot share them equally.
 Pipeline columnOf(const Pipeline &pipeline);
 
 /// The rows of a column on every replica: its microbatch k is number k r + j of replica j of r.

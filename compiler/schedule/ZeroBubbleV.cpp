@@ -1,4 +1,4 @@
-#include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Rhythm.h"
 
 #include <algorithm>
 #include <map>
@@ -98,9 +98,13 @@ std::vector<Step> FoldedRows::make() {
 // Each rank holds 2p chunks' activations at most, as many as 1F1B's first. Idle per step, which
 // ends in a barrier: (p-1)F of one chunk where F = I = W and m >= 2p-1.
 //
-// Where each rank has replicas, all of them run these rows on microbatches of their own.
+// Where each rank has replicas, all of them run these rows on microbatches of their own. Where
+// ranks have different numbers of them, each takes its two stages in the order in which ranks of
+// their own would start them under zb-h1.
 Schedule zeroBubbleV(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::fold, "zb-v");
+  if (!hasEqualReplicas(pipeline))
+    return makeRowsLike("zb-h1", "zb-v", pipeline);
   Pipeline one = columnOf(pipeline);
   Schedule column = emptySchedule("zb-v", one);
   for (int rank = 0; rank < one.ranks(); ++rank)

@@ -66,14 +66,16 @@ class Unsplit:
         return second.losses[-1], second.weights()
 
 
-@pytest.mark.parametrize("network,stages,microbatches", [
-    ("mlp", "2", 4), ("mlp", "2-1", 4), ("lenet5", "1-2", 4), ("mlp", "3", 6), ("lenet5", "3-1", 6)])
-def test_grouped_sums(network, stages, microbatches, models, tmp_path):
-    replicas = replicas_of(stages)
+@pytest.mark.parametrize("network,stages,microbatches,schedule,transport", [
+    ("mlp", "2", 4, "1f1b", "local"), ("mlp", "2-1", 4, "1f1b", "local"), ("lenet5", "1-2", 4, "1f1b", "local"),
+    ("mlp", "3", 6, "1f1b", "local"), ("lenet5", "3-1", 6, "1f1b", "local"),
+    ("lenet5", "2-1", 4, "interleaved", "mpi"), ("lenet5", "1-2", 4, "zb-v", "local")])
+def test_grouped_sums(network, stages, microbatches, schedule, transport, models, tmp_path):
     images, labels = pipeline.draw_images(tmp_path, SIZE * microbatches, SHAPES[network], 10)
     data = [f"input={images}", f"labels={labels}"]
-    project = compile_replicas(models(network), tmp_path / "split", stages, microbatches)
-    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
+    project = compile_replicas(models(network), tmp_path / "split", stages, microbatches, schedule=schedule)
+    replicas = [stage["replicas"] for stage in json.loads((project / "plan.json").read_text())["stages"]]
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS, transport=transport)
     owner = pipeline.stage_of_weights(project, result.checkpoint)
     trained = [name for name in owner if f"{name}/momentum" in owner]
 

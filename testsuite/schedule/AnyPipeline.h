@@ -22,4 +22,14 @@ inline Pipeline anyPipeline(const ScheduleKind &kind, int ranks, int64_t microba
                         microbatches * replicas, replicas);
 }
 
+/// A pipeline of several stages per rank on places with so many replicas each.
+inline Pipeline anyPlacedPipeline(const ScheduleKind &kind, const std::vector<int> &replicas,
+                                  int64_t microbatches, int chunks) {
+  auto places = static_cast<int>(replicas.size());
+  if (hasEqualReplicas(replicatedPipeline(replicas, 1)))
+    return anyPipeline(kind, places, microbatches, chunks, replicas[0]);
+  return placedPipeline(kind.placement, replicas,
+                        kind.placement == StagePlacement::fold ? 2 : chunks, microbatches);
+}
+
 } // namespace pdc

@@ -23,6 +23,7 @@ public:
 
   Schedule original(std::vector<Edge> &edges);
   Pipeline pipelineOf(const ScheduleKind &kind);
+  Pipeline placedPipelineOf(const ScheduleKind &kind);
   /// False where the schedule has nothing of that kind to break.
   bool mutate(Schedule &schedule, int kind);
 
@@ -42,11 +43,20 @@ private:
   std::mt19937 random;
 };
 
-/// With replicas, or several stages per rank, or neither.
+/// Several stages per rank, half of them with replicas.
+Pipeline Mutator::placedPipelineOf(const ScheduleKind &kind) {
+  int places = 1 + static_cast<int>(draw(3)), chunks = 2 + static_cast<int>(draw(2));
+  int64_t turns = 1 + static_cast<int64_t>(draw(4));
+  std::vector<int> replicas(places, 1);
+  for (int &count : replicas)
+    count += draw(2) ? static_cast<int>(draw(2)) : 0;
+  return anyPlacedPipeline(kind, replicas, turns, chunks);
+}
+
+/// With replicas, or several stages per rank, or both, or neither.
 Pipeline Mutator::pipelineOf(const ScheduleKind &kind) {
   if (kind.placement != StagePlacement::straight)
-    return anyPipeline(kind, 1 + static_cast<int>(draw(3)), 1 + static_cast<int64_t>(draw(4)),
-                       2 + static_cast<int>(draw(2)));
+    return placedPipelineOf(kind);
   bool replicated = draw(2);
   std::vector<int> replicas(2 + draw(replicated ? 2 : 4), 1);
   for (int &count : replicas)

@@ -5,6 +5,7 @@
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/EveryCase.h"
+#include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/Completed.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
@@ -89,6 +90,35 @@ TEST(Replicas, OfSeveralStagesPerRank) {
           EXPECT_DOUBLE_EQ(play(all, edges, unitCosts(all)).seconds, seconds);
           EXPECT_TRUE(runsCorrectly(all, edges));
         }
+}
+
+/// Any numbers of replicas, on places that have several stages.
+TEST(Replicas, OfUnevenPlacesOfSeveralStages) {
+  Vectors vectors;
+  for (int round = 0; round < 300; round += kEveryCase) {
+    const ScheduleKind &kind = findSchedule(round % 2 ? "interleaved" : "zb-v");
+    std::vector<int> replicas = vectors.draw(4, 3);
+    auto turns = 1 + static_cast<int64_t>(vectors.random() % 7);
+    Pipeline pipeline = anyPlacedPipeline(kind, replicas, turns, 2 + round / 2 % 2);
+    SCOPED_TRACE(std::string(kind.name) + testing::PrintToString(replicas) + ", stages " +
+                 std::to_string(pipeline.stages) +
+                 ", m = " + std::to_string(pipeline.microbatches));
+    std::vector<Edge> edges =
+        round % 3 ? chainEdges(pipeline.stages) : randomEdges(pipeline.stages, vectors.random);
+    Schedule schedule;
+    ASSERT_NO_THROW(schedule = completeSchedule(kind.make(pipeline), edges));
+    EXPECT_EQ(schedule.name, kind.name);
+    EXPECT_TRUE(runsCorrectly(schedule, edges));
+  }
+}
+
+TEST(Replicas, UnevenPlacesDrawn) {
+  std::vector<Edge> edges = chainEdges(4);
+  Schedule schedule = completeSchedule(
+      interleaved(placedPipeline(StagePlacement::loop, std::vector{2, 1}, 2, 2)), edges);
+  EXPECT_EQ(drawGrid(schedule, edges), "rank 0  0F0 .   2F0 .   .   2B0 .   .   0B0 .\n"
+                                       "rank 1  0F1 .   .   2F1 .   .   .   2B1 .   0B1\n"
+                                       "rank 2  .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 .\n");
 }
 
 TEST(Replicas, PipeDreamNeverStalls) {
