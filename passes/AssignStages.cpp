@@ -70,7 +70,7 @@ private:
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (UnitOp unit : function.getOps<UnitOp>())
         checkUnit(unit);
-    checkMemories();
+    checkStates();
     checkPlan();
   }
 
@@ -225,9 +225,8 @@ private:
     }
   }
 
-  /// Running statistics have one home, since microbatches meet them in order; so have trained
-  /// weights where stages have no step in common.
-  void checkMemories() {
+  /// Running statistics have one home, since microbatches meet them in order.
+  void checkStates() {
     std::map<StringRef, std::map<int64_t, UnitOp>> users;
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (Operation &op : function.getOps()) {
@@ -242,30 +241,11 @@ private:
     SymbolTable symbols(getOperation());
     for (auto &[name, stages] : users) {
       auto memory = symbols.lookup<MemoryOp>(name);
-      if (stages.size() < 2 || !memory || mayBeEverywhere(memory))
-        continue;
-      bool isState = memory.getRole() == Role::State;
-      throw Error(stringifyRole(memory.getRole()).str() + " '" + name.str() + "' is used by unit " +
-                  quoted(stages.begin()->second) + " and by unit " +
-                  quoted(std::next(stages.begin())->second) +
-                  (isState
-                       ? ": running statistics belong to one stage; put its users into one stage"
-                       : ": its gradients need a step that all stages share, which an "
-                         "asynchronous schedule does not have; put its users into one stage, or "
-                         "choose a synchronous schedule"));
+      if (stages.size() > 1 && memory && memory.getRole() == Role::State)
+        throw Error("state '" + name.str() + "' is used by unit " + quoted(stages.begin()->second) +
+                    " and by unit " + quoted(std::next(stages.begin())->second) +
+                    ": running statistics belong to one stage; put its users into one stage");
     }
-  }
-
-  bool mayBeEverywhere(MemoryOp memory) {
-    if (memory.getRole() == Role::State)
-      return false;
-    if (memory.getRole() != Role::Weight || !getOperation()->hasAttr("pdc.asynchronous"))
-      return true;
-    bool isTrained = false;
-    getOperation().walk([&](CommitOp commit) {
-      isTrained |= commit.getMemoryAttr().getAttr() == memory.getSymNameAttr();
-    });
-    return !isTrained;
   }
 
   std::shared_ptr<const Plan> plan;

@@ -17,6 +17,7 @@ namespace pdc {
 
 /// The same passes with a plan in memory instead of a file.
 std::unique_ptr<mlir::Pass> createAssignStages(std::shared_ptr<const Plan> plan);
+std::unique_ptr<mlir::Pass> createSendTiedWeights(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createHoldTiedWeights(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createOutlinePrograms(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createRecompute(std::shared_ptr<const Plan> plan);

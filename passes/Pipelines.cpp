@@ -38,6 +38,8 @@ void buildCutPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> p
   // The plan was made for this very graph: nothing between has changed a unit.
   passes.addPass(createVerifyLevel({"graph"}));
   passes.addPass(createAssignStages(plan));
+  // Needs the stages; leaves no trained weight to several of them in asynchronous training.
+  passes.addPass(createSendTiedWeights(plan));
   // Needs the stages; before cuts, since what updates a weight reads nothing of another stage.
   passes.addPass(createHoldTiedWeights(plan));
   // Needs the stage of every producer and reader.

@@ -2,13 +2,16 @@
 
 #include "compiler/Error.h"
 #include "passes/ProgramMemory.h"
+#include "passes/TiedWeights.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 using namespace mlir;
@@ -34,6 +37,8 @@ public:
       addMemory(op);
     addTied();
     addValues();
+    if (train->getParentOp()->hasAttr("pdc.asynchronous"))
+      addTiedWeights();
     return std::move(graph);
   }
 
@@ -299,6 +304,30 @@ private:
     added.hasGradient = llvm::any_of(consumers, [&](int consumer) {
       return back.contains({consumer, producer});
     });
+  }
+
+  /// The unit that uses a weight first sends it, where stages have no step in common, to those that
+  /// use it too, and gets its gradients back.
+  void addTiedWeights() {
+    WeightFamilies families(cast<ModuleOp>(train->getParentOp()));
+    std::vector<WeightFamilies::Use> uses = families.usesIn(train);
+    std::map<std::string, int> homes;
+    for (const WeightFamilies::Use &use : uses)
+      if (int index = indexOf(use.unit); index >= 0)
+        homes[use.family] = std::min(homes.try_emplace(use.family, index).first->second, index);
+    llvm::MapVector<Value, std::map<int, bool>> readers; ///< whether the forward pass reads it
+    for (const WeightFamilies::Use &use : uses)
+      if (int index = indexOf(use.unit); index > homes[use.family])
+        readers[use.operand->get()][index] |= taskPhase(use.unit) == ir::Phase::Forward;
+    for (const auto &[value, units] : readers) {
+      PlanValue &sent = graph.values.emplace_back();
+      sent.name = tensorName(value) + "/sent";
+      sent.producer = homes[families.of(value)];
+      sent.bytes = bytesOf(value.getType());
+      sent.hasGradient = llvm::any_of(units, [](auto &unit) { return unit.second; });
+      for (auto [unit, forward] : units)
+        sent.consumers.push_back(unit);
+    }
   }
 
   SymbolTable symbols;

@@ -17,8 +17,19 @@ def AssignStages : PlanPass<"assign-stages"> {
     planned unit, else the latest of its operands, else its readers (packed weights). What only sums
     of gradients read goes where the earliest of its gradients is made.
 
-    Refuses stages that are not convex, naming both units, running statistics that two stages would
-    share, and in asynchronous training, which has no step that all stages share, weights as well.
+    Refuses stages that are not convex, naming both units, and running statistics that two stages
+    would share.
+  }];
+}
+
+def SendTiedWeights : PlanPass<"send-tied-weights"> {
+  let summary = "gives a tied weight one home where stages have no step in common";
+  let description = [{
+    Asynchronous training only. A weight that several stages use, by itself or through a view or a
+    packed copy, lives in the earliest of them with all that prepares and updates it. That stage
+    copies what the others read for each microbatch, a value like any other that crosses, so that a
+    microbatch meets one version in all of its uses: the one that the home's rule says. Gradients of
+    the other uses come back with the microbatch and are summed at home.
   }];
 }
 

@@ -5,7 +5,8 @@ max(d, t div r - w), d being the update count at the last drain (0 before the fi
 stage, else ceil(((w' + 1) r' + r + r' - 2 gcd(r, r')) / r) of the stage behind it; without replicas p - 1 - s at
 stage s of p. Under vertical sync every stage has the w of stage 0. An update takes the mean over the r microbatches
 of its turn, added in their order. Gradients come from the same kernels on one stage: a step of momentum from an empty
-buffer leaves exactly the gradient there. The update itself is two float32 operations, done by numpy. Running
+buffer leaves exactly the gradient there. A weight that several stages use (gpt2's embedding) is one weight of the first
+of them: all its uses are of that stage's version. The update itself is two float32 operations, done by numpy. Running
 statistics are those of each replica, in the order of its rows (a forward pass, then the update of the turn that is w
 behind it), averaged at each update.
 """
@@ -19,9 +20,10 @@ import pytest
 
 import pipeline
 import safetensors
+import transformers
 
 RATE, MOMENTUM = numpy.float32(0.05), numpy.float32(0.9)
-NETWORKS = {"mlp": ((784,), 8), "lenet5": ((1, 28, 28), 8), "fashion": ((1, 28, 28), 8)}
+NETWORKS = {"mlp": ((784,), 8), "lenet5": ((1, 28, 28), 8), "fashion": ((1, 28, 28), 8), "gpt2": (None, 2)}
 STEPS = 7
 
 
@@ -107,8 +109,12 @@ def make_references(models, tmp_path_factory, steps):
         if network not in made:
             shape, size = NETWORKS[network]
             work = tmp_path_factory.mktemp(network)
-            images, labels = pipeline.draw_images(work, size * steps, shape, 10)
-            made[network] = OneStage(models(network), work, [f"input={images}", f"labels={labels}"], size, steps)
+            if shape:
+                images, labels = pipeline.draw_images(work, size * steps, shape, 10)
+                data = [f"input={images}", f"labels={labels}"]
+            else:
+                _, data = transformers.draw(network, work, 0, size * steps)
+            made[network] = OneStage(models(network), work, data, size, steps)
         return made[network]
 
     return make
@@ -174,7 +180,8 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
 
 @pytest.mark.parametrize("network,replicas", [
     ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
-    ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1])])
+    ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1]),
+    ("gpt2", [1, 1, 1])])
 def test_update_rule(network, replicas, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path)
 

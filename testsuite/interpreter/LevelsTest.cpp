@@ -102,6 +102,14 @@ protected:
     return result;
   }
 
+  Module lower(mlir::ModuleOp formed, const std::shared_ptr<const Plan> &chosen) {
+    return run(formed, [&](mlir::OpPassManager &passes) {
+      buildCutPipeline(passes, chosen);
+      buildStagedPipeline(passes, chosen);
+      buildScheduledPipeline(passes, chosen);
+    });
+  }
+
   void expectSame(mlir::ModuleOp before, mlir::ModuleOp after, const char *what) {
     std::string difference;
     EXPECT_TRUE(computesTheSame(before, after, 1e-9, difference)) << what << ": " << difference;
@@ -192,59 +200,49 @@ TEST_F(Levels, SeveralStagesPerRankComputeTheGraph) {
 
 /// Every read finds its version and its microbatch; with one stage nothing is stale.
 TEST_F(Levels, PipedreamKeepsItsPromises) {
-  Module graph = differentiated(true), formed = units(*graph);
-  for (int stages : {1, 2, 3, 4}) {
-    SCOPED_TRACE("stages " + std::to_string(stages));
-    auto chosen = plan(*formed, stages, "pipedream", 1);
-    Module scheduled = run(*formed, [&](mlir::OpPassManager &passes) {
-      buildCutPipeline(passes, chosen);
-      buildStagedPipeline(passes, chosen);
-      buildScheduledPipeline(passes, chosen);
-    });
-    if (stages == 1)
-      expectSame(*graph, *scheduled, "scheduled");
-    InterpreterInput input;
-    input.updates = 9;
-    EXPECT_NO_THROW(interpret(*scheduled, input));
+  for (bool tied : {false, true}) {
+    Module graph = differentiated(true, tied), formed = units(*graph);
+    for (int stages : {1, 2, 3, 4}) {
+      SCOPED_TRACE("stages " + std::to_string(stages) + (tied ? ", tied" : ""));
+      Module scheduled = lower(*formed, plan(*formed, stages, "pipedream", 1));
+      if (stages == 1)
+        expectSame(*graph, *scheduled, "scheduled");
+      InterpreterInput input;
+      input.updates = 9;
+      EXPECT_NO_THROW(interpret(*scheduled, input));
+    }
   }
 }
 
 /// Every stage reads what stood at stage 0 when a microbatch entered: no cut changes a result but
 /// by its number of stages.
 TEST_F(Levels, VerticalSyncDependsOnTheNumberOfStagesAlone) {
-  Module formed = units(*differentiated(true));
-  for (int stages : {2, 3, 4}) {
-    SCOPED_TRACE("stages " + std::to_string(stages));
-    auto scheduled = [&] {
-      auto chosen = plan(*formed, stages, "pipedream", 1);
-      Pipeline pipeline = straightPipeline(stages, 1);
-      pipeline.verticalSync = true;
-      chosen->schedule = pipedream(pipeline);
-      return run(*formed, [&](mlir::OpPassManager &passes) {
-        buildCutPipeline(passes, chosen);
-        buildStagedPipeline(passes, chosen);
-        buildScheduledPipeline(passes, chosen);
-      });
-    };
-    expectSameLater(*scheduled(), *scheduled());
+  for (bool tied : {false, true}) {
+    Module formed = units(*differentiated(true, tied));
+    for (int stages : {2, 3, 4}) {
+      SCOPED_TRACE("stages " + std::to_string(stages) + (tied ? ", tied" : ""));
+      auto scheduled = [&] {
+        auto chosen = plan(*formed, stages, "pipedream", 1);
+        Pipeline pipeline = straightPipeline(stages, 1);
+        pipeline.verticalSync = true;
+        chosen->schedule = pipedream(pipeline);
+        return lower(*formed, chosen);
+      };
+      expectSameLater(*scheduled(), *scheduled());
+    }
   }
 }
 
 /// Two versions make every gradient one update old, whatever the number of stages.
 TEST_F(Levels, TwoVersionsComputeTheSameOnAnyNumberOfStages) {
-  Module formed = units(*differentiated(true));
-  auto scheduled = [&](int stages) {
-    auto chosen = plan(*formed, stages, "2bw", 4);
-    return run(*formed, [&](mlir::OpPassManager &passes) {
-      buildCutPipeline(passes, chosen);
-      buildStagedPipeline(passes, chosen);
-      buildScheduledPipeline(passes, chosen);
-    });
-  };
-  Module one = scheduled(1);
-  for (int stages : {2, 3, 4}) {
-    SCOPED_TRACE("stages " + std::to_string(stages));
-    expectSameLater(*one, *scheduled(stages));
+  for (bool tied : {false, true}) {
+    Module formed = units(*differentiated(true, tied));
+    auto scheduled = [&](int stages) { return lower(*formed, plan(*formed, stages, "2bw", 4)); };
+    Module one = scheduled(1);
+    for (int stages : {2, 3, 4}) {
+      SCOPED_TRACE("stages " + std::to_string(stages) + (tied ? ", tied" : ""));
+      expectSameLater(*one, *scheduled(stages));
+    }
   }
 }
 

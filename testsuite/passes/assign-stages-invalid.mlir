@@ -25,20 +25,20 @@ module {
 
 #loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
 
-// expected-error@+1 {{weight 'tied' is used by unit 'b' (stage 0) and by unit 'c' (stage 1): its gradients need a step that all stages share, which an asynchronous schedule does not have; put its users into one stage, or choose a synchronous schedule}}
-module attributes {pdc.asynchronous} {
-  pdc.memory @tied weight version : tensor<4xf32>
+// expected-error@+1 {{state 'mean' is used by unit 'b' (stage 0) and by unit 'c' (stage 1): running statistics belong to one stage; put its users into one stage}}
+module {
+  pdc.memory @mean state microbatch : tensor<4xf32>
   func.func @train() {
-    %w = pdc.weight_version @tied latest : tensor<4xf32>
-    %b = pdc.unit "b" origin "b" forward microbatch (%0 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %m = pdc.read @mean : tensor<4xf32>
+    %b = pdc.unit "b" origin "b" forward microbatch (%0 = %m : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
       %1 = pdc.node "Relu" "b"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
       pdc.yield %1 : tensor<4xf32>
     }
-    %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>, %1 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %c = pdc.unit "c" origin "c" forward microbatch (%0 = %b : tensor<4xf32>, %1 = %m : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
       %2 = pdc.node "Add" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
       pdc.yield %2 : tensor<4xf32>
     }
-    pdc.commit %c to @tied : tensor<4xf32>
+    pdc.write %c to @mean : tensor<4xf32>
     return
   }
 }
