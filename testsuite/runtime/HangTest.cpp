@@ -1,50 +1,13 @@
-#include "compiler/schedule/Rows.h"
-#include "compiler/schedule/Schedules.h"
 #include "testsuite/EveryCase.h"
+#include "testsuite/runtime/DrawnPipeline.h"
 #include "testsuite/runtime/ScheduledToy.h"
-#include "testsuite/schedule/AnyPipeline.h"
-#include "testsuite/schedule/RandomEdges.h"
-#include "testsuite/schedule/ToyRule.h"
 
-#include <algorithm>
+#include <cstdlib>
 #include <future>
 #include <gtest/gtest.h>
-#include <random>
 
 namespace pdc {
 namespace {
-
-/// Draws pipelines of every schedule: stages, replicas, several stages per rank, skip edges.
-class Drawn {
-public:
-  explicit Drawn(unsigned seed) : random(seed) {}
-
-  Pipeline pipeline(const ScheduleKind &kind) {
-    if (kind.placement != StagePlacement::straight)
-      return anyPipeline(kind, 1 + draw(4), 1 + draw(6), 2 + draw(2), 1 + draw(3));
-    bool replicated = draw(2);
-    std::vector<int> replicas(replicated ? 1 + draw(3) : 1 + draw(6), 1);
-    for (int &count : replicas)
-      count += replicated ? draw(3) : 0;
-    Pipeline drawn =
-        replicatedPipeline(replicas, toy::fittingMicrobatches(kind.name, replicas, 1 + draw(8)));
-    drawn.verticalSync = draw(2) && std::ranges::count(replicas, replicas[0]) == drawn.stages;
-    return drawn;
-  }
-  std::vector<Edge> edges(int stages) {
-    return draw(2) ? chainEdges(stages) : randomEdges(stages, random);
-  }
-  /// Two runs of which one ends in the middle of whatever it ends in.
-  std::vector<int64_t> rounds(const Schedule &schedule) {
-    if (!schedule.asynchronous)
-      return {schedule.microbatches, 1 + draw(static_cast<int>(schedule.microbatches))};
-    return {1 + draw(2 * schedule.stages() + 4), 1 + draw(2 * schedule.stages() + 12)};
-  }
-  int draw(int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
-
-private:
-  std::mt19937 random;
-};
 
 class Hangs : public testing::TestWithParam<const char *> {};
 
@@ -52,7 +15,7 @@ class Hangs : public testing::TestWithParam<const char *> {};
 /// could hang does so in some of these runs, and what is not ordered shows as other weights.
 TEST_P(Hangs, NeverAndAlwaysTheSameWeights) {
   const ScheduleKind &kind = findSchedule(GetParam());
-  Drawn drawn(7);
+  DrawnPipeline drawn(7);
   for (int round = 0; round < 64; round += kEveryCase) {
     Pipeline pipeline = drawn.pipeline(kind);
     std::vector<Edge> edges = drawn.edges(pipeline.stages);
@@ -76,6 +39,25 @@ TEST_P(Hangs, NeverAndAlwaysTheSameWeights) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Hangs,
                          testing::Values("gpipe", "1f1b", "interleaved", "pipedream", "2bw",
                                          "zb-h1", "zb-h2", "zb-v"));
+
+#ifdef PDC_HANG_MAIN
+
+/// Every schedule as processes, on each number of ranks up to six.
+TEST(HangsOverMpi, NeverAndAlwaysTheSameWeights) {
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    std::string line = "timeout 120 mpirun --allow-run-as-root --oversubscribe --bind-to none -n " +
+                       std::to_string(ranks) + " " + PDC_HANG_MAIN;
+    EXPECT_EQ(std::system(line.c_str()), 0) << ranks << " ranks";
+  }
+}
+
+#else
+
+TEST(HangsOverMpi, NeverAndAlwaysTheSameWeights) {
+  GTEST_SKIP() << "the runtime was built without MPI";
+}
+
+#endif
 
 } // namespace
 } // namespace pdc

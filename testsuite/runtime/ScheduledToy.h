@@ -25,6 +25,10 @@ public:
   /// asynchronous ones until the pipeline is drained. With a seed every group of messages blocks
   /// its rank, after a drawn delay; with 0 messages move beside the tasks.
   Ended run(const std::vector<int64_t> &rounds, uint64_t delaySeed) const;
+  /// One rank of them; fills in the weights of its stages.
+  void runRank(int rank, pdc::runtime::Transport &transport, pdc::runtime::Control &control,
+               const std::vector<int64_t> &rounds, uint64_t delaySeed,
+               std::vector<std::vector<uint32_t>> &weights) const;
   /// The same, by the rule alone.
   std::vector<std::vector<uint32_t>> expected(const std::vector<int64_t> &rounds) const;
 
@@ -47,9 +51,6 @@ private:
   void addEdges(Tables &tables, int stage);
   std::vector<pdc::runtime::Step> stepsOf(const std::vector<pdc::Step> &rows,
                                           const Tables &tables) const;
-  void runRank(int rank, pdc::runtime::Transport &transport, pdc::runtime::Control &control,
-               const std::vector<int64_t> &rounds, uint64_t delaySeed,
-               std::vector<std::vector<uint32_t>> &weights) const;
 
   const pdc::Schedule &schedule;
   const std::vector<pdc::Edge> &edges;
