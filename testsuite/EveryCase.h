@@ -1,5 +1,7 @@
 #pragma once
 
+#include <random>
+
 namespace pdc {
 
 /// Tests draw hundreds of cases for what they assert. A sanitizer looks for something else, which
@@ -9,5 +11,12 @@ inline constexpr int kEveryCase = 11;
 #else
 inline constexpr int kEveryCase = 1;
 #endif
+
+/// The numbers that one case of a test draws, whichever other cases are run: those of a sanitizer
+/// are among those of a release.
+inline std::mt19937 drawsOf(unsigned test, int round) {
+  std::seed_seq seed{test, static_cast<unsigned>(round)};
+  return std::mt19937(seed);
+}
 
 } // namespace pdc

@@ -159,8 +159,8 @@ TEST(Choice, SeveralStagesFitTheMemoryTogether) {
 }
 
 TEST(Choice, NoWayIsBetterByMoreThanItsPrice) {
-  std::mt19937 random(5);
   for (int round = 0; round < 60; round += kEveryCase) {
+    std::mt19937 random = drawsOf(5, round);
     int workers = 1 + static_cast<int>(random() % 4);
     PlanGraph graph = randomGraph(workers + static_cast<int>(random() % 8), random);
     PlanRequest request = automatic(workers, 1 + round % 8, 30);

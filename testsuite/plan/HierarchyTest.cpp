@@ -181,9 +181,9 @@ HierarchyRequest drawHierarchyRequest(std::mt19937 &random) {
 }
 
 TEST(Hierarchy, EqualsExhaustiveSearch) {
-  std::mt19937 random(7);
   int refused = 0, planned = 0, split = 0;
   for (int round = 0; round < 4000; round += kEveryCase) {
+    std::mt19937 random = drawsOf(7, round);
     HierarchyRequest request = drawHierarchyRequest(random);
     PlanGraph graph = drawBranchedGraph(1 + static_cast<int>(random() % (round % 20 ? 8 : 12)), random);
     double best = Exhaustive(graph, request).best();

@@ -172,9 +172,9 @@ void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
 }
 
 TEST(Partition, EqualsBruteForce) {
-  std::mt19937 random(3);
   int refused = 0, cut = 0, tied = 0;
   for (int round = 0; round < 400; round += kEveryCase) {
+    std::mt19937 random = drawsOf(3, round);
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     tieDrawnUnits(graph, random);

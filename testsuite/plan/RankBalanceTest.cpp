@@ -48,9 +48,9 @@ ChainRequest drawRequest(std::mt19937 &random) {
 }
 
 TEST(RankBalance, IsCloseToTheBestOfAllCuts) {
-  std::mt19937 random(11);
   std::vector<double> gaps, before;
   for (int round = 0; round < 150; round += kEveryCase) {
+    std::mt19937 random = drawsOf(11, round);
     ChainRequest request = drawRequest(random);
     std::vector<double> work;
     for (int unit = request.stages + static_cast<int>(random() % 6); unit > 0; --unit)
@@ -76,8 +76,8 @@ TEST(RankBalance, IsCloseToTheBestOfAllCuts) {
 }
 
 TEST(RankBalance, KeepsToTheMemoryOfEachStage) {
-  std::mt19937 random(12);
   for (int round = 0; round < 100; round += kEveryCase) {
+    std::mt19937 random = drawsOf(12, round);
     ChainRequest request = drawRequest(random);
     int units = request.stages + static_cast<int>(random() % 6);
     std::vector<double> work;

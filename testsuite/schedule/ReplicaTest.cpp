@@ -42,13 +42,14 @@ PlayCosts equalSpeeds(const std::vector<int> &replicas) {
 
 class Vectors {
 public:
+  explicit Vectors(int round) : random(drawsOf(11, round)) {}
   std::vector<int> draw(size_t mostStages, int mostReplicas) {
     std::vector<int> replicas(1 + random() % mostStages);
     for (int &count : replicas)
       count = 1 + static_cast<int>(random() % mostReplicas);
     return replicas;
   }
-  std::mt19937 random{11};
+  std::mt19937 random;
 };
 
 TEST(Replicas, ForwardsAhead) {
@@ -122,8 +123,8 @@ TEST(Replicas, UnevenPlacesDrawn) {
 }
 
 TEST(Replicas, PipeDreamNeverStalls) {
-  Vectors vectors;
   for (int round = 0; round < 1500; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(round % 10 ? 5 : 8, 4);
     SCOPED_TRACE(testing::PrintToString(replicas));
     Schedule schedule = pipedream(replicatedPipeline(replicas, 1));
@@ -134,8 +135,8 @@ TEST(Replicas, PipeDreamNeverStalls) {
 }
 
 TEST(Replicas, PipeDreamIsProven) {
-  Vectors vectors;
   for (int round = 0; round < 300; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(round % 20 ? 5 : 8, 4);
     SCOPED_TRACE(testing::PrintToString(replicas));
     Schedule schedule;
@@ -151,8 +152,8 @@ TEST(Replicas, PipeDreamIsProven) {
 }
 
 TEST(Replicas, TwoVersionsAreProven) {
-  Vectors vectors;
   for (int round = 0; round < 200; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(5, 4);
     int64_t microbatches = toy::fittingMicrobatches("2bw", replicas, 1 + round % 20);
     SCOPED_TRACE(testing::PrintToString(replicas) + std::to_string(microbatches));
@@ -166,8 +167,8 @@ TEST(Replicas, TwoVersionsAreProven) {
 }
 
 TEST(Replicas, FlushSchedulesAreProven) {
-  Vectors vectors;
   for (int round = 0; round < 2000; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(8, 4);
     int64_t microbatches = replicas[0] * (1 + static_cast<int64_t>(vectors.random() % 6));
     for (const char *name : {"gpipe", "1f1b", "zb-h1", "zb-h2"}) {
@@ -194,9 +195,9 @@ TEST(Replicas, OneStage) {
 }
 
 TEST(Replicas, EdgesOfAnyKind) {
-  Vectors vectors;
   int runs = 0;
   for (int round = 0; round < 300; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(4, 3);
     std::vector<Edge> edges = randomEdges(static_cast<int>(replicas.size()), vectors.random);
     const ScheduleKind &kind = schedules()[round % schedules().size()];
@@ -213,8 +214,8 @@ TEST(Replicas, EdgesOfAnyKind) {
 }
 
 TEST(Replicas, Evaluation) {
-  Vectors vectors;
   for (int round = 0; round < 100; round += kEveryCase) {
+    Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(5, 4);
     std::vector<Edge> edges;
     for (int stage = 0; stage + 1 < static_cast<int>(replicas.size()); ++stage)

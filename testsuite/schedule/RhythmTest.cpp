@@ -47,9 +47,9 @@ std::vector<Edge> drawEdges(int stages, std::mt19937 &random) {
 }
 
 TEST(Rhythm, IsWhatTheWrittenRowsTake) {
-  std::mt19937 random(3);
-  auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
   for (int round = 0; round < 300; round += kEveryCase) {
+    std::mt19937 random = drawsOf(3, round);
+    auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
     const char *name = kNames[round % 4];
     std::vector<int> replicas(1 + random() % 4);
     for (int &count : replicas)

@@ -26,8 +26,8 @@ PlayCosts drawCosts(int stages, size_t edges, std::mt19937 &random) {
 const char *const kSynchronous[] = {"gpipe", "1f1b", "zb-h1", "zb-h2"};
 
 TEST(TaskGraph, TakesAsLongAsThePlayerSays) {
-  std::mt19937 random(2);
   for (int round = 0; round < 300; round += kEveryCase) {
+    std::mt19937 random = drawsOf(2, round);
     int stages = 1 + static_cast<int>(random() % 6);
     Pipeline pipeline = straightPipeline(stages, 1 + static_cast<int>(random() % 9));
     std::vector<Edge> edges = randomEdges(stages, random);
@@ -61,8 +61,8 @@ double bestSeed(int stages, int64_t microbatches, std::span<const Edge> edges,
 }
 
 TEST(RowSearch, IsNeverSlowerThanAnySeedAndProven) {
-  std::mt19937 random(4);
   for (int round = 0; round < 40; round += kEveryCase) {
+    std::mt19937 random = drawsOf(4, round);
     int stages = 2 + static_cast<int>(random() % 4);
     int64_t microbatches = 1 + static_cast<int64_t>(random() % 10);
     std::vector<Edge> edges = randomEdges(stages, random);
@@ -102,8 +102,8 @@ TEST(RowSearch, SearchesSeveralStagesPerRank) {
 }
 
 TEST(RowSearch, KeepsTheMemoryLimit) {
-  std::mt19937 random(5);
   for (int round = 0; round < 30; round += kEveryCase) {
+    std::mt19937 random = drawsOf(5, round);
     int stages = 2 + static_cast<int>(random() % 4);
     std::vector<Edge> edges = chainEdges(stages);
     PlayCosts costs = drawCosts(stages, edges.size(), random);
@@ -171,9 +171,9 @@ double exhaustive(const Schedule &seed, std::span<const Edge> edges, const PlayC
 }
 
 TEST(RowSearch, GapToExhaustiveSearch) {
-  std::mt19937 random(6);
   std::vector<double> gaps, seedGaps;
   for (int round = 0; round < 60; round += kEveryCase) {
+    std::mt19937 random = drawsOf(6, round);
     auto [stages, microbatches] = round % 2 ? std::pair(2, 4) : std::pair(3, 3);
     std::vector<Edge> edges = chainEdges(stages);
     PlayCosts costs = drawCosts(stages, edges.size(), random);

@@ -49,9 +49,9 @@ TEST(Transfers, SendBeforeTheUpdate) {
 }
 
 TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
-  std::mt19937 random(7);
   int fallbacks = 0;
   for (int round = 0; round < 300; round += kEveryCase) {
+    std::mt19937 random = drawsOf(7, round);
     int stages = 2 + static_cast<int>(random() % 5);
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
@@ -72,8 +72,8 @@ TEST(Transfers, RandomEdgesAreProvenAndRunAlike) {
 }
 
 TEST(Transfers, GlobalOrderIsAlwaysProven) {
-  std::mt19937 random(8);
   for (int round = 0; round < 300; round += kEveryCase) {
+    std::mt19937 random = drawsOf(8, round);
     int stages = 2 + static_cast<int>(random() % 6);
     int64_t drawn = 1 + static_cast<int64_t>(random() % 9);
     const ScheduleKind &kind = schedules()[random() % schedules().size()];
@@ -91,8 +91,8 @@ TEST(Transfers, GlobalOrderIsAlwaysProven) {
 }
 
 TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
-  std::mt19937 random(9);
   for (int round = 0; round < 100; round += kEveryCase) {
+    std::mt19937 random = drawsOf(9, round);
     int stages = 2 + static_cast<int>(random() % 5);
     std::vector<std::vector<int>> ranks;
     for (int stage = 0; stage < stages; ++stage)
@@ -108,8 +108,8 @@ TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
 }
 
 TEST(Transfers, FewerMicrobatchesEndToo) {
-  std::mt19937 random(10);
   for (int round = 0; round < 100; round += kEveryCase) {
+    std::mt19937 random = drawsOf(10, round);
     int stages = 2 + static_cast<int>(random() % 5);
     const ScheduleKind &kind = synchronous[round % synchronous.size()];
     Pipeline pipeline = anyPipeline(kind, stages, 8, 2 + round % 2);
