@@ -15,7 +15,7 @@ MODELS = SOURCE / "tools" / "models"
 
 
 def run(*command, timeout=600, check=True, cwd=None):
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="replace",
                             timeout=timeout, cwd=cwd, check=False)
     if check and result.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
