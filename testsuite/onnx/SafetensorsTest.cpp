@@ -1,4 +1,6 @@
 #include "compiler/onnx/Safetensors.h"
+#include "testsuite/DamagedText.h"
+#include "testsuite/EveryCase.h"
 
 #include <gtest/gtest.h>
 
@@ -61,4 +63,19 @@ TEST(Safetensors, refusesDamagedFiles) {
   std::ofstream(temporary("short.safetensors")) << "abc";
   EXPECT_THROW(readSafetensors(temporary("short.safetensors")), Error);
   EXPECT_THROW(readSafetensors(temporary("absent.safetensors")), Error);
+}
+
+/// What is read lies in the file; any other exception fails the test.
+TEST(Safetensors, drawnHeadersAreReadOrRefused) {
+  const std::string header =
+      R"({"__metadata__":{"a":"b"},"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}})";
+  int refused = 0;
+  for (int round = 0; round < 1000; round += kEveryCase) {
+    std::mt19937 random = drawsOf(1, round);
+    std::string text = damaged(header, random);
+    std::string says = refusal(text);
+    refused += !says.empty();
+    EXPECT_EQ(says.find('\n'), std::string::npos) << text;
+  }
+  EXPECT_GT(refused, 400 / kEveryCase);
 }
