@@ -15,6 +15,8 @@
 /// central finite differences.
 namespace pdc::test {
 
+using Shape = std::vector<int64_t>;
+
 /// Numbers of a fixed seed.
 class Draw {
 public:
@@ -61,6 +63,10 @@ struct Case {
   /// Values that the shape rule may see, besides integers.
   bool allKnown = false;
 };
+
+inline Case unary(const char *op, Tensor input, Attributes attributes = {}) {
+  return {op, std::move(attributes), {std::move(input)}, {0}};
+}
 
 inline std::vector<const Tensor *> pointers(const std::vector<Tensor> &tensors) {
   std::vector<const Tensor *> result;
@@ -154,11 +160,18 @@ inline double weighted(const Tensor &value, const Tensor &weights) {
   return sum;
 }
 
+/// The operators whose gradient has been checked so far.
+inline std::set<std::string, std::less<>> &checkedRules() {
+  static std::set<std::string, std::less<>> names;
+  return names;
+}
+
 /// Differentiates sum(weights * output 0) by every wanted input, both ways.
 inline void checkGradient(Case test, double tolerance = 2e-6) {
   SCOPED_TRACE(test.op);
   const Operator *rule = findOperator(test.op);
   ASSERT_TRUE(rule && rule->differentiate);
+  checkedRules().insert(test.op);
   std::vector<Tensor> outputs = run(test.op, test.attributes, pointers(test.inputs),
                                     std::max(test.outputs, rule->outputs.size()));
   Draw draw(7);
