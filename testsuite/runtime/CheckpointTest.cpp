@@ -174,11 +174,12 @@ TEST_F(Damaged, CutFilesAreRefused) {
 }
 
 TEST_F(Damaged, DrawnBytesEndInOneErrorOrNone) {
-  std::mt19937 random(1);
+  std::mt19937 random;
   auto draw = [&](size_t most) { return std::uniform_int_distribution<size_t>(0, most)(random); };
   for (const char *file : {kState, kIndex, kPart}) {
     const std::string text = textOf(whole / file);
     for (int i = 0; i < 30; i += kEveryCase) {
+      random = pdc::drawsOf(1, i);
       std::string other = text;
       other[draw(text.size() - 1)] = char(draw(255));
       // What still is a checkpoint is taken.
@@ -188,6 +189,7 @@ TEST_F(Damaged, DrawnBytesEndInOneErrorOrNone) {
       }
     }
     for (int i = 0; i < 8; i += kEveryCase) {
+      random = pdc::drawsOf(2, i);
       std::string other(draw(200), ' ');
       for (char &byte : other)
         byte = char(draw(255));

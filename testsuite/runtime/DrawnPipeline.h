@@ -12,7 +12,7 @@ namespace pdc {
 /// Draws pipelines of every schedule: stages, replicas, several stages per rank, skip edges.
 class DrawnPipeline {
 public:
-  explicit DrawnPipeline(unsigned seed) : random(seed) {}
+  explicit DrawnPipeline(std::mt19937 random) : random(random) {}
 
   Pipeline pipeline(const ScheduleKind &kind) {
     bool replicated = draw(2), equal = draw(2);

@@ -31,7 +31,7 @@ bool endsRight(const Schedule &schedule, const std::vector<Edge> &edges,
 int runAll(runtime::Transport &transport, runtime::Control &control) {
   int wrong = 0;
   for (const ScheduleKind &kind : schedules()) {
-    DrawnPipeline drawn(11);
+    DrawnPipeline drawn(std::mt19937(11));
     int runs = 0;
     for (int draw = 0; draw < kDraws && runs < kPerSchedule; ++draw) {
       Pipeline pipeline = drawn.pipeline(kind);

@@ -15,8 +15,8 @@ class Hangs : public testing::TestWithParam<const char *> {};
 /// could hang does so in some of these runs, and what is not ordered shows as other weights.
 TEST_P(Hangs, NeverAndAlwaysTheSameWeights) {
   const ScheduleKind &kind = findSchedule(GetParam());
-  DrawnPipeline drawn(7);
   for (int round = 0; round < 64; round += kEveryCase) {
+    DrawnPipeline drawn(drawsOf(7, round));
     Pipeline pipeline = drawn.pipeline(kind);
     std::vector<Edge> edges = drawn.edges(pipeline.stages);
     Schedule schedule = completeSchedule(kind.make(pipeline), edges);
