@@ -1,7 +1,9 @@
 """Losses, gradients and free runs against PyTorch on the exported networks."""
 
 import copy
+import gzip
 import importlib
+import pathlib
 
 import numpy
 import onnx
@@ -91,7 +93,8 @@ def test_functions(tmp_path):
     ("vgg11", True), ("resnet18", True)])
 def test_gradients(network, exact, models, tmp_path):
     _, shape, batch = NETWORKS[network]
-    check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 3 if exact else 10)
+    check_gradients(build(network), models(network), shape, batch, exact, tmp_path, 3 if exact else 10,
+                    rounding=network != "lenet5")
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -136,12 +139,13 @@ def test_opsets(opset, tmp_path):
     numpy.testing.assert_allclose(after["norm.running_var"], variance, rtol=1e-4)
 
 
-def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options):
+def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options, rounding=True):
     """Weights reloaded at each step; the gradient is what an update with lr 64 subtracts. Returns what the last one leaves.
 
     The truth is PyTorch in double precision. A rectifier or a maximum that rounding decides the other
     way moves float32 gradients, PyTorch's own too, by up to a hundredth, now and then: each gradient is
-    within 1e-3, or within three times the largest distance that PyTorch's own float32 has in these steps.
+    within 1e-3, or within three times the largest distance that PyTorch's own float32 has in these steps. Without
+    `rounding` it is within 1e-3.
     """
     rate = 64.0
     project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
@@ -168,26 +172,42 @@ def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options):
             noise = max(noise, distance(theirs[name], expected))
         optimizer.step()
     worst = max(ours, key=ours.get)
-    assert ours[worst] <= max(1e-3, 3 * noise), worst
+    assert ours[worst] <= max(1e-3, 3 * noise if rounding else 0), (worst, ours[worst], noise)
     return after
 
 
+def draw_clothes(folder, count):
+    """Fashion-MNIST's first images where it is installed, else noise around ten patterns; as NPY files."""
+    source = pathlib.Path("/usr/share/datasets/fashion-mnist")
+    if source.exists():
+        read = lambda name, header, size: numpy.frombuffer(
+            gzip.open(source / name).read(header + count * size)[header:], numpy.uint8)
+        images = read("train-images-idx3-ubyte.gz", 16, 784).reshape(count, 1, 28, 28).astype(numpy.float32) / 255
+        labels = read("train-labels-idx1-ubyte.gz", 8, 1).astype(numpy.int64)
+    else:
+        generator = numpy.random.default_rng(1)
+        labels = generator.integers(0, 10, count)
+        images = generator.standard_normal((10, 1, 28, 28))[labels] + generator.standard_normal((count, 1, 28, 28))
+    numpy.save(folder / "images.npy", images.astype(numpy.float32))
+    numpy.save(folder / "labels.npy", labels)
+    return folder / "images.npy", folder / "labels.npy"
+
+
 def test_lenet_runs_freely(models, tmp_path):
-    """100 steps with momentum and nothing reloaded; the data file is one batch, so its order is no matter."""
+    """100 steps with momentum, each on the next batch of the file, and nothing reloaded."""
     batch, steps = 32, 100
     project = pipeline.compile_model(models("lenet5"), tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
                                      "--optimizer", "momentum,lr=0.01,momentum=0.9", workers=2)
-    images, labels = pipeline.draw_images(tmp_path, batch, (1, 28, 28), 10)
-    result = pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=steps)
+    images, labels = draw_clothes(tmp_path, batch * steps)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"input={images}", f"labels={labels}"], steps=steps)
     net = build("lenet5")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(torch.from_numpy(numpy.load(images))),
-                                                 torch.from_numpy(numpy.load(labels)))
-        loss.backward()
+    batches = zip(*(torch.from_numpy(numpy.load(path)).split(batch) for path in (images, labels)))
+    for step, (found, (x, y)) in enumerate(zip(result.losses, batches, strict=True)):
+        loss, _ = gradients(net, x, y)
+        assert found == pytest.approx(loss, rel=1e-3), step
         optimizer.step()
-        assert result.losses[step] == pytest.approx(loss.item(), rel=1e-3), step
+    expect_moved_alike(net, project, result)
 
 
 OPTIMIZERS = {
