@@ -1,0 +1,185 @@
+#include "testsuite/kernels/KernelMakers.h"
+
+#ifndef PDC_CUDA_KERNELS
+#include "runtime/kernels/BatchNormalization.h"
+#include "runtime/kernels/BatchNormalizationGradient.h"
+#include "runtime/kernels/BatchNormalizationInference.h"
+#include "runtime/kernels/ColumnSum.h"
+#include "runtime/kernels/Convolution.h"
+#include "runtime/kernels/ConvolutionInputGradient.h"
+#include "runtime/kernels/ConvolutionWeightGradient.h"
+#include "runtime/kernels/Dropout.h"
+#include "runtime/kernels/LocalResponse.h"
+#include "runtime/kernels/LocalResponseGradient.h"
+#include "runtime/kernels/MatrixProduct.h"
+#include "runtime/kernels/Pooling.h"
+#include "runtime/kernels/PoolingGradient.h"
+#include "runtime/kernels/Softmax.h"
+#include "runtime/kernels/SoftmaxGradient.h"
+#endif
+
+namespace pdc {
+
+using namespace runtime;
+
+namespace {
+
+ConvolutionFields convolution(const KernelChoice &choice) {
+  ConvolutionFields f;
+  FieldReader{choice} FIELD(algorithm) FIELD(dilations) FIELD(fallback) FIELD(groups) FIELD(input)
+      FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
+          FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
+              FIELD(weightLayout);
+  return f;
+}
+MatrixProductFields matrix(const KernelChoice &choice) {
+  MatrixProductFields f;
+  FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(name) FIELD(output)
+      FIELD(relu) FIELD(transA) FIELD(transB);
+  return f;
+}
+PoolingFields pooling(const KernelChoice &choice) {
+  PoolingFields f;
+  FieldReader{choice} FIELD(input) FIELD(kernel) FIELD(layout) FIELD(mode) FIELD(name) FIELD(output)
+      FIELD(padsBegin) FIELD(positions) FIELD(strides);
+  return f;
+}
+BatchNormalizationFields normalization(const KernelChoice &choice) {
+  BatchNormalizationFields f;
+  FieldReader{choice} FIELD(epsilon) FIELD(input) FIELD(layout) FIELD(momentum) FIELD(relu)
+      FIELD(results);
+  return f;
+}
+SoftmaxFields softmax(const KernelChoice &choice) {
+  SoftmaxFields f;
+  FieldReader{choice} FIELD(inner) FIELD(logarithm) FIELD(outer) FIELD(size);
+  return f;
+}
+#ifdef PDC_CUDA_KERNELS
+LayerNormalizationFields rows(const KernelChoice &choice) {
+  LayerNormalizationFields f;
+  FieldReader{choice} FIELD(epsilon) FIELD(rows) FIELD(size);
+  return f;
+}
+#endif
+LocalResponseFields response(const KernelChoice &choice) {
+  LocalResponseFields f;
+  FieldReader{choice} FIELD(alpha) FIELD(beta) FIELD(bias) FIELD(input) FIELD(size);
+  return f;
+}
+
+} // namespace
+
+KernelMakers layerMakers() {
+  return {
+      {"Convolution",
+       [](auto &c, auto &d) {
+         return made<kernels::Convolution>(
+             d, convolution(c),
+             CALL { n == 4 ? k(r, p[0], p[1], p[2], p[3]) : k(r, p[0], p[1], p[2]); });
+       }},
+      {"ConvolutionInputGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::ConvolutionInputGradient>(
+             d, convolution(c), CALL { k(r, p[0], p[1], p[2]); });
+       }},
+      {"ConvolutionWeightGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::ConvolutionWeightGradient>(
+             d, convolution(c), CALL { k(r, p[0], p[1], p[2], add); });
+       }},
+      {"MatrixProduct",
+       [](auto &c, auto &d) {
+         return made<kernels::MatrixProduct>(
+             d, matrix(c), CALL {
+               n == 4 ? k(r, p[0], p[1], p[2], p[3])
+               : add  ? k(r, p[0], p[1], p[2], add)
+                      : k(r, p[0], p[1], p[2]);
+             });
+       }},
+      {"Pooling",
+       [](auto &c, auto &d) {
+         return made<kernels::Pooling>(
+             d, pooling(c), CALL { n == 3 ? k(r, p[0], p[1], p[2]) : k(r, p[0], p[1]); });
+       }},
+      {"PoolingGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::PoolingGradient>(
+             d, pooling(c), CALL { n == 3 ? k(r, p[0], p[1], p[2]) : k(r, p[0], p[1]); });
+       }},
+      {"BatchNormalization",
+       [](auto &c, auto &d) {
+         return made<kernels::BatchNormalization>(
+             d, normalization(c),
+             CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9]); });
+       }},
+      {"BatchNormalizationInference",
+       [](auto &c, auto &d) {
+         return made<kernels::BatchNormalizationInference>(
+             d, normalization(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5]); });
+       }},
+      {"BatchNormalizationGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::BatchNormalizationGradient>(
+             d, normalization(c), CALL {
+               n == 9 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8])
+                      : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
+             });
+       }},
+#ifdef PDC_CUDA_KERNELS
+      {"LayerNormalization",
+       [](auto &c, auto &d) {
+         return made<kernels::LayerNormalization>(
+             d, rows(c), CALL {
+               n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5]) : k(r, p[0], p[1], p[2], p[3]);
+             });
+       }},
+      {"LayerNormalizationInputGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::LayerNormalizationInputGradient>(
+             d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5]); });
+       }},
+      {"LayerNormalizationScaleGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::LayerNormalizationScaleGradient>(
+             d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], add); });
+       }},
+#endif
+      {"LocalResponse",
+       [](auto &c, auto &d) {
+         return made<kernels::LocalResponse>(
+             d, response(c), CALL { k(r, p[0], p[1]); });
+       }},
+      {"LocalResponseGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::LocalResponseGradient>(
+             d, response(c), CALL { k(r, p[0], p[1], p[2], p[3]); });
+       }},
+      {"ColumnSum",
+       [](auto &c, auto &d) {
+         ColumnSumFields f;
+         FieldReader{c} FIELD(input) FIELD(layout);
+         return made<kernels::ColumnSum>(
+             d, f, CALL { k(r, p[0], p[1], add); });
+       }},
+      {"Dropout",
+       [](auto &c, auto &d) {
+         DropoutFields f;
+         FieldReader{c} FIELD(input) FIELD(key) FIELD(layout) FIELD(ratio);
+         return made<kernels::Dropout>(
+             d, f, CALL { k(r, p[0], p.labels(1), p[2]); });
+       }},
+      {"Softmax",
+       [](auto &c, auto &d) {
+         return made<kernels::Softmax>(
+             d, softmax(c), CALL { k(r, p[0], p[1]); });
+       }},
+      {"SoftmaxGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::SoftmaxGradient>(
+             d, softmax(c), CALL { k(r, p[0], p[1], p[2]); });
+       }},
+  };
+}
+
+} // namespace pdc
