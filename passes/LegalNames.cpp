@@ -3,6 +3,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 /// Keywords, and what generated sources call things themselves.
@@ -83,22 +85,47 @@ static std::string backwardWord(llvm::StringRef part, llvm::StringRef forward) {
   return part.consume_back("Grad") && part.size() < 12 ? part.lower() : "";
 }
 
-static std::string shortPath(llvm::StringRef path) {
+/// `InvStdDev` -> `inv_std_dev`.
+static std::string snakeCase(llvm::StringRef text) {
+  std::string snake;
+  for (char c : text) {
+    if (llvm::isUpper(c) && !snake.empty() && llvm::isLower(snake.back()))
+      snake += '_';
+    snake += llvm::toLower(c);
+  }
+  return snake;
+}
+
+/// `dScale`: a gradient by the name of what it is the gradient of.
+static bool isNamedGradient(llvm::StringRef result) {
+  return result.size() > 1 && result[0] == 'd' && llvm::isUpper(result[1]);
+}
+
+/// The parts of a node's name that a reader needs: those of its module, and the operator's where it
+/// is one of several of its kind, or `all` are to be told apart.
+static std::vector<std::string> shortPath(llvm::StringRef path, bool all) {
   llvm::SmallVector<llvm::StringRef> parts;
   path.split(parts, '/', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
   std::vector<std::string> kept;
   llvm::StringRef before, forward;
   for (llvm::StringRef part : parts) {
     auto [name, result] = part.split(':');
-    std::string suffix = result.empty() ? "" : "_" + result.str();
+    std::string suffix = result.empty() ? "" : "_" + snakeCase(result);
     if (!kept.empty() && before == "grad") {
-      // The word stands before `grad`.
-      if (std::string word = backwardWord(name, forward); !word.empty())
+      // The word stands before `grad`; one of several gradients has its own.
+      std::string word =
+          isNamedGradient(result) ? snakeCase(result.drop_front()) : backwardWord(name, forward);
+      if (!word.empty())
         kept.insert(std::prev(kept.end()), word);
-      kept.back() += suffix;
+      else if (all)
+        kept.push_back(name.str());
+      kept.back() += isNamedGradient(result) ? "" : suffix;
     } else if (!kept.empty() && isOperatorName(name)) {
       forward = name.take_until([](char c) { return c == '_'; });
-      kept.back() += name.drop_front(forward.size()).str() + suffix;
+      const bool isNumbered = forward != name || (!result.empty() && llvm::isDigit(result[0]));
+      if (all || isNumbered)
+        kept.push_back(name.str());
+      kept.back() += suffix;
     } else {
       if (!kept.empty() && name.starts_with(kept.back() + "."))
         kept.pop_back();
@@ -106,17 +133,21 @@ static std::string shortPath(llvm::StringRef path) {
     }
     before = name;
   }
-  return llvm::join(kept, "/");
+  return kept;
 }
 
-std::string shortName(llvm::StringRef name) {
+std::string shortName(llvm::StringRef name, bool all) {
   if (!name.contains('/'))
     return name.str();
-  // A unit's name lists its nodes.
-  std::vector<std::string> nodes;
-  for (llvm::StringRef node : llvm::split(name, '+'))
-    nodes.push_back(shortPath(node));
-  return llvm::join(nodes, "/");
+  // A unit's name lists its nodes, which often are of one module.
+  std::vector<std::string> joined, before;
+  for (llvm::StringRef node : llvm::split(name, '+')) {
+    std::vector<std::string> path = shortPath(node, all);
+    auto own = std::ranges::mismatch(path, before).in1;
+    joined.insert(joined.end(), own, path.end());
+    before = path;
+  }
+  return llvm::join(joined, "/");
 }
 
 LegalNames::LegalNames() {
@@ -124,8 +155,17 @@ LegalNames::LegalNames() {
     taken.insert(word);
 }
 
+void LegalNames::expect(llvm::StringRef wanted) {
+  auto [first, isNew] = expected.try_emplace(legalName(shortName(wanted)), wanted.str());
+  if (!isNew && first->second != wanted)
+    contested.insert(first->first());
+}
+
 std::string LegalNames::unique(llvm::StringRef wanted) {
-  std::string base = legalName(shortName(wanted)), name = base;
+  std::string base = legalName(shortName(wanted));
+  if (contested.contains(base))
+    base = legalName(shortName(wanted, /*all=*/true));
+  std::string name = base;
   for (int number = 2; !taken.insert(name).second; ++number)
     name = base + "_" + std::to_string(number);
   return name;

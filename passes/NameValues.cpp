@@ -23,6 +23,7 @@ public:
   explicit ProgramNames(ProgramOp program) : program(program) {}
 
   void assign() {
+    expectAll();
     for (auto memory : program.getOps<MemoryOp>()) {
       memory.setVariable(names.unique(memory.getSymName()));
       variables[memory.getSymName()] = memory.getVariable()->str();
@@ -34,6 +35,17 @@ public:
   }
 
 private:
+  void expectAll() {
+    for (auto memory : program.getOps<MemoryOp>())
+      names.expect(memory.getSymName());
+    program.walk([&](UnitOp unit) {
+      kernels.expect((prefix(unit) + unit.getName()).str());
+      for (Value result : unit.getResults())
+        if (!findStore(result))
+          names.expect((prefix(unit) + tensorName(result)).str());
+    });
+  }
+
   void name(UnitOp unit) {
     SmallVector<mlir::Attribute> results;
     for (Value result : unit.getResults())

@@ -2,6 +2,7 @@
 
 #include "compiler/devices/Device.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/operators/Operator.h"
 
 using namespace mlir;
 using namespace pdc::ir;
@@ -26,8 +27,14 @@ bool isRecomputed(Operation *op) {
 
 int64_t bytesOf(Type type) { return bytesInLayout(toTensorType(type), layoutOf(type).str()); }
 
-static std::string nameOfResult(StringRef name, unsigned number) {
-  return number == 0 ? name.str() : (name + ":" + Twine(number)).str();
+static std::string nameOfResult(StringRef name, StringRef op, unsigned number) {
+  if (number == 0)
+    return name.str();
+  const Operator *known = findOperator(op);
+  bool isNamed = known && number < known->outputs.size() && !known->outputs[number].variadic;
+  return (name + ":" +
+          (isNamed ? std::string(known->outputs[number].name) : std::to_string(number)))
+      .str();
 }
 
 std::string tensorName(Value value) {
@@ -40,7 +47,7 @@ std::string tensorName(Value value) {
   if (FlatSymbolRefAttr memory = memoryOf(op))
     return memory.getValue().str();
   if (auto node = dyn_cast<NodeOp>(op))
-    return nameOfResult(node.getName(), result.getResultNumber());
+    return nameOfResult(node.getName(), node.getOp(), result.getResultNumber());
   auto unit = dyn_cast<UnitOp>(op);
   if (!unit)
     return op->getName().getStringRef().str();
@@ -48,7 +55,7 @@ std::string tensorName(Value value) {
   auto inner = dyn_cast<OpResult>(yield->getOperand(result.getResultNumber()));
   if (inner && isa<NodeOp>(inner.getOwner()))
     return tensorName(inner);
-  return nameOfResult(unit.getName(), result.getResultNumber());
+  return nameOfResult(unit.getName(), "", result.getResultNumber());
 }
 
 FlatSymbolRefAttr memoryOf(Operation *op) {

@@ -16,8 +16,9 @@ bool isRecomputed(mlir::Operation *op);
 /// Bytes of a value in its layout, padding included.
 int64_t bytesOf(mlir::Type type);
 
-/// The user's name of a value: the node that makes it, "NAME:K" for its result K > 0; the memory's
-/// name for what is read from one.
+/// The user's name of a value: the node that makes it, behind a colon the operator's word for a
+/// result that is not its first ("/norm/BatchNormalization:saved_mean"), or its number where there
+/// is none; the memory's name for what is read from one.
 std::string tensorName(mlir::Value value);
 
 /// The memory that a read, write, commit or accumulate names; null for other operations.

@@ -22,10 +22,23 @@ pdc.program @rank_0 ranks [0] {
   pdc.memory @"/layer1/layer1.0/conv1/Conv" activation microbatch : tensor<4xf32>
   // CHECK: pdc.memory @"/conv1/Conv/grad/ConvInputGrad" {{.*}} {variable = "conv1_input_grad"}
   pdc.memory @"/conv1/Conv/grad/ConvInputGrad" inbox microbatch : tensor<4xf32>
-  // CHECK: pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:1" {{.*}} {variable = "norm_grad_1"}
-  pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:1" activation microbatch : tensor<4xf32>
-  // CHECK: pdc.memory @"/act/Relu_1" {{.*}} {variable = "act_1"}
+  // CHECK: pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:dScale" {{.*}} {variable = "norm_scale_grad"}
+  pdc.memory @"/norm/BatchNormalization/grad/BatchNormalizationGrad:dScale" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/norm/LayerNormalization:InvStdDev" {{.*}} {variable = "norm_inv_std_dev"}
+  pdc.memory @"/norm/LayerNormalization:InvStdDev" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/split/Split:2" {{.*}} {variable = "split_Split_2"}
+  pdc.memory @"/split/Split:2" activation microbatch : tensor<4xf32>
+  // Where a module computes several things their operators tell them apart.
+  // CHECK: pdc.memory @"/act/Relu_1" {{.*}} {variable = "act_Relu_1"}
   pdc.memory @"/act/Relu_1" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/attention/MatMul" {{.*}} {variable = "attention_MatMul"}
+  pdc.memory @"/attention/MatMul" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/attention/Softmax" {{.*}} {variable = "attention_Softmax"}
+  pdc.memory @"/attention/Softmax" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/attention/MatMul/grad/FusedMatMul" {{.*}} {variable = "attention_MatMul_grad_FusedMatMul"}
+  pdc.memory @"/attention/MatMul/grad/FusedMatMul" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @"/attention/MatMul/grad/FusedMatMul.1" {{.*}} {variable = "attention_MatMul_grad_FusedMatMul_1"}
+  pdc.memory @"/attention/MatMul/grad/FusedMatMul.1" activation microbatch : tensor<4xf32>
   // CHECK: pdc.memory @"/Flatten" {{.*}} {variable = "Flatten"}
   pdc.memory @"/Flatten" activation microbatch : tensor<4xf32>
   pdc.stage 0 {
@@ -48,6 +61,15 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %1 : tensor<4xf32>
       }
       pdc.commit %n to @"/conv 1/weight" : tensor<4xf32>
+    }
+    pdc.task backward {
+      // Nodes of one module share its name.
+      // CHECK: pdc.unit "/layer/layer.0/Add+/layer/layer.0/relu/Relu" {{.*}} variable = "layer_0_relu"
+      %x = pdc.read @for : tensor<4xf32>
+      %a = pdc.unit "/layer/layer.0/Add+/layer/layer.0/relu/Relu" origin "a" backward microbatch (%0 = %x : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        %1 = pdc.node "Relu" "/layer/layer.0/relu/Relu"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+        pdc.yield %1 : tensor<4xf32>
+      }
     }
     pdc.task evaluate {
       %x = pdc.read @for : tensor<4xf32>

@@ -58,17 +58,17 @@ pdc.memory @pdc.evaluation_loss metric update : tensor<f32>
 // CHECK-NEXT: pdc.memory @labels input
 // CHECK:      pdc.memory @pdc.loss metric
 // CHECK:      pdc.memory @relu1 inbox microbatch : tensor<4x16xf32> {transfers = [#pdc.transfer<tag = 0, from = 0, to = 1>]}
-// CHECK-NEXT: pdc.memory @"loss:1" activation microbatch : tensor<4x3xf32>
+// CHECK-NEXT: pdc.memory @"loss:log_prob" activation microbatch : tensor<4x3xf32>
 // CHECK-NEXT: pdc.memory @"fc2/grad/input" outbox
 // CHECK-NEXT: pdc.memory @"evaluate/relu1" inbox
 // CHECK-NEXT: pdc.stage 1 {
 // CHECK:        pdc.task forward
 // CHECK-NEXT:     pdc.read @relu1
 // CHECK:          %[[LOSS:.*]]:2 = pdc.unit "loss"
-// CHECK:          pdc.write %[[LOSS]]#1 to @"loss:1"
+// CHECK:          pdc.write %[[LOSS]]#1 to @"loss:log_prob"
 // CHECK-NEXT:     pdc.accumulate %[[LOSS]]#0 into @pdc.loss
 // CHECK:        pdc.task backward
-// CHECK-NEXT:     pdc.read @"loss:1"
+// CHECK-NEXT:     pdc.read @"loss:log_prob"
 // CHECK:        pdc.task update
 // CHECK:        pdc.task evaluate
 
