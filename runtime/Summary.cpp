@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -42,6 +43,13 @@ static int64_t plannedBytes(int rank) {
       for (const auto &number : stage.value("ranks", nlohmann::json::array()))
         bytes += number == rank ? stage.value("memory_bytes", int64_t(0)) : 0;
   return bytes;
+}
+
+/// As a shell in this folder would name it, where it lies below.
+static std::string fromHere(const std::string &path) {
+  std::error_code ignored;
+  std::string relative = std::filesystem::proximate(path, ignored).string();
+  return relative.empty() || relative.starts_with("..") ? path : relative;
 }
 
 namespace {
@@ -152,7 +160,7 @@ void Trainer::summarise() {
                                     {"log", options.log}})
     if (!where.empty())
       progress->line(what + ": " + where);
-  std::string file = findBeside("plan.txt");
+  std::string file = fromHere(findBeside("plan.txt"));
   std::snprintf(text, sizeof text, "plan: %s, ranks %d, microbatches %lld of %lld samples%s",
                 program.schedule, program.ranks, (long long)program.microbatches,
                 (long long)program.microbatchSize, file.empty() ? "" : "; ");

@@ -15,11 +15,11 @@ std::string describe(const onnx::NodeProto &node) {
   return where + " (" + (node.domain().empty() ? "" : node.domain() + "::") + node.op_type() + ")";
 }
 
+std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? "" : domain; }
+
 namespace {
 
 using Opsets = std::map<std::string, int64_t>;
-
-std::string canonicalDomain(const std::string &domain) { return domain == "ai.onnx" ? "" : domain; }
 
 template <typename List> Opsets readOpsets(const List &imports) {
   Opsets opsets;

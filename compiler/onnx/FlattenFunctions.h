@@ -19,6 +19,9 @@ struct FlatNode {
 /// Where a node stands, for messages: its name, or what it computes when it has none.
 std::string describe(const onnx::NodeProto &node);
 
+/// A domain by one name: ONNX's own is "".
+std::string canonicalDomain(const std::string &domain);
+
 /// Takes the nodes out of the graph and replaces calls of the model's own functions by their
 /// bodies: nodes and values of a body get the call's name before theirs. `values` are the names
 /// that are taken in the graph. Refuses recursion and expansions beyond all measure.

@@ -30,7 +30,8 @@ public:
       throw Error("training_info: '" + value + "', the first value of '" + variable +
                   "', is made by no node of the initialization");
     const onnx::NodeProto &node = *producer->second;
-    const std::string &op = node.op_type();
+    // What another domain calls so is another operator.
+    const std::string op = canonicalDomain(node.domain()).empty() ? node.op_type() : "";
     if (op == "Constant" && node.attribute_size() == 1 && node.attribute(0).has_t())
       return copyOf(node.attribute(0).t(), describeNode(node));
     if (op == "Identity" && node.input_size() == 1 && tensors.contains(node.input(0)))
@@ -69,6 +70,9 @@ private:
   Initializer fill(const onnx::NodeProto &node) const {
     constexpr size_t maximumRank = 64;
     Tensor shape = readTensor(operand(node));
+    if (shape.type.element != ElementType::i64 || shape.type.rank() != 1)
+      throw Error("training_info: " + describeNode(node) +
+                  ": expected a shape of type i64[rank], found " + shape.type.toString());
     if (shape.data.size() > maximumRank)
       throw Error("training_info: " + describeNode(node) + ": its shape has more than " +
                   std::to_string(maximumRank) + " dimensions");

@@ -201,6 +201,7 @@ std::span<const Operator> constantOperators() {
        .kind = OperatorClass::constant,
        .inputs = {{.name = "shape", .known = true}},
        .outputs = {{"output"}},
+       .elements = {ElementType::i64},
        .infer = inferConstantOfShape,
        .evaluate = evaluateConstantOfShape,
        .stopsGradient = true},

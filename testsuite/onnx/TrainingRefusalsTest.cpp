@@ -54,6 +54,13 @@ TEST(TrainingRefusals, initializationsThatNothingCanDraw) {
             "test.onnx: training_info: the node that makes 'w_first' (RandomUniform) of the "
             "initialization: "
             "draws from 3 to -3, expected attribute 'low' to be at most 'high'; exchange them");
+  EXPECT_EQ(refusedDraw("ConstantOfShape(like)"),
+            "test.onnx: training_info: the node that makes 'w_first' (ConstantOfShape) of the "
+            "initialization: expected a shape of type i64[rank], found f32[1]");
+  EXPECT_NE(refusedDraw("foreign.Constant<value = float[1] {0}>()")
+                .find("(foreign::Constant) of the initialization makes the first value of 'w'; "
+                      "supported are Constant, "),
+            std::string::npos);
   EXPECT_NE(refusedDraw("RandomUniformLike<low = 2.0>(like)")
                 .find("draws from 2 to 1, expected attribute 'low'"),
             std::string::npos);

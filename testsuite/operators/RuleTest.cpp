@@ -36,6 +36,8 @@ TEST(Rule, RefusalsNameTheNode) {
             "node 'test' (Reshape): cannot bring f32[2,3] to shape [4,1]");
   EXPECT_EQ(refusal({"Relu", {}, {zeros({2}, ElementType::i64)}}),
             "node 'test' (Relu): element type i64 of input 0 is not supported");
+  EXPECT_EQ(refusal({"ConstantOfShape", {}, {zeros({2})}}),
+            "node 'test' (ConstantOfShape): element type f32 of input 0 is not supported");
   EXPECT_EQ(refusal({"Gather", {}, {zeros({2, 3}), Tensor::vector({2})}}),
             "node 'test' (Gather): index 2 is outside dimension 0 of [2,3]");
   EXPECT_EQ(refusal({"Transpose", {{"perm", Shape{0, 0}}}, {zeros({2, 3})}}),

@@ -143,8 +143,10 @@ void run(const Options &options) {
   request.device = profile.device;
   request.threads = profile.threads;
   request.microbatchSize = profile.microbatchSize;
-  if (!options.stages.empty())
+  if (!options.stages.empty()) {
     request.assignment = readAssignment(options.stages);
+    request.assignedBy = "--stages " + options.stages;
+  }
   Plan plan = makePlan(profile.graph, request);
   plan.hints = findHints(plan, profile.graph, request);
   std::cout << describePlan(plan);
