@@ -2,21 +2,47 @@
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pdc {
 
 namespace {
 
+/// What the operator's reference makes of one number per operand.
+std::vector<double> valuesAt(const UnitNode &node, std::span<const double> operands) {
+  std::vector<Tensor> numbers;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    numbers.push_back(Tensor::scalar(ElementType::f64, operands[i % operands.size()]));
+  std::vector<const Tensor *> inputs;
+  std::vector<const TensorType *> types;
+  for (const Tensor &number : numbers) {
+    inputs.push_back(&number);
+    types.push_back(&number.type);
+  }
+  NodeView view{node.op, node.name, *node.attributes, types, {}, node.outputs.size()};
+  std::vector<double> values;
+  for (const Tensor &result : findOperator(node.op)->evaluate(view, inputs))
+    values.push_back(result.data[0]);
+  return values;
+}
+
 /// Zero in, zero out: these may run over the padding of blocked layouts, which must stay zero.
-bool keepsZero(std::string_view op) {
-  static constexpr std::string_view kept[] = {
-      "Abs",       "Add",           "Ceil",         "Celu",          "CeluGrad",     "Elu",
-      "EluGrad",   "FastGelu",      "FastGeluGrad", "Floor",         "Gelu",         "GeluGrad",
-      "HardSwish", "HardSwishGrad", "LeakyRelu",    "LeakyReluGrad", "Mish",         "MishGrad",
-      "Mul",       "Neg",           "Relu",         "ReluGrad",      "Round",        "Selu",
-      "SeluGrad",  "SigmoidGrad",   "Sign",         "Softsign",      "SoftsignGrad", "Sqrt",
-      "Sub",       "Sum",           "Tanh",         "TanhGrad"};
-  return std::find(std::begin(kept), std::end(kept), op) != std::end(kept);
+bool keepsZero(const UnitNode &node) {
+  static constexpr double zero[] = {0};
+  return std::ranges::all_of(valuesAt(node, zero), [](double value) { return value == 0; });
+}
+
+/// Whole numbers in, whole numbers out: these are loops over integers too, which have neither
+/// quotients nor functions.
+bool keepsWhole(const UnitNode &node) {
+  static constexpr double values[] = {-2, 0, 1, 3};
+  for (int i = 0; i < 64; ++i) {
+    const double operands[] = {values[i % 4], values[i / 4 % 4], values[i / 16]};
+    for (double value : valuesAt(node, operands))
+      if (value != std::trunc(value))
+        return false;
+  }
+  return true;
 }
 
 bool isScalarConstant(const UnitReader &reader, const UnitNode &node, size_t input) {
@@ -27,13 +53,11 @@ bool isScalarConstant(const UnitReader &reader, const UnitNode &node, size_t inp
 /// Whether the chain may run over padding.
 bool keepsPadding(const UnitReader &reader) {
   return std::all_of(reader.nodes.begin(), reader.nodes.end(), [&](const UnitNode *node) {
-    if (!keepsZero(node->op))
-      return false;
     for (size_t i = 0; i < node->inputs.size(); ++i)
-      if (reader.hasInput(*node, i) && reader.inputType(*node, i).elementCount() == 1 &&
-          node->op != "Mul")
+      if (!reader.hasInput(*node, i) || reader.inputType(*node, i).element != ElementType::f32 ||
+          (reader.inputType(*node, i).elementCount() == 1 && node->op != "Mul"))
         return false;
-    return true;
+    return node->outputs[0].element == ElementType::f32 && keepsZero(*node);
   });
 }
 
@@ -56,17 +80,13 @@ bool isNumber(const UnitReader &reader, const TensorType &type) {
   return type.elementCount() == 1 && reader.node(0).outputs[0].elementCount() > 1;
 }
 
-/// Integers divide by zero and have no functions: these operators have integer loops.
+/// Integers divide by zero and have no functions.
 void checkElements(const UnitReader &reader) {
-  static constexpr std::string_view integers[] = {"Abs", "Add",  "Cast", "Max", "Min",  "Mul",
-                                                  "Neg", "Sign", "Sub",  "Sum", "Where"};
   for (const UnitNode *node : reader.nodes) {
     ElementType element = node->outputs[0].element;
     bool isHalf = element == ElementType::f16 || element == ElementType::bf16;
     bool isInteger = !isFloatingPoint(element) && element != ElementType::boolean;
-    bool isKnown =
-        std::find(std::begin(integers), std::end(integers), node->op) != std::end(integers);
-    if (isHalf || (isInteger && !isKnown))
+    if (isHalf || (isInteger && !keepsWhole(*node)))
       reader.refuse("operator " + std::string(node->op) + " has no loop that makes " +
                     node->outputs[0].toString());
   }
