@@ -101,6 +101,15 @@ std::string floatLiteral(double value) { return shortest(static_cast<float>(valu
 
 std::string doubleLiteral(double value) { return shortest(value, "double", ""); }
 
+std::string secondsLiteral(double seconds) {
+  char buffer[64];
+  auto [end, error] =
+      std::to_chars(buffer, buffer + sizeof buffer, seconds, std::chars_format::scientific, 3);
+  double rounded = seconds;
+  std::from_chars(buffer, end, rounded);
+  return doubleLiteral(rounded);
+}
+
 std::string integerLiteral(int64_t value) {
   // The smallest integer has no literal: its digits alone do not fit.
   if (value == std::numeric_limits<int64_t>::min())

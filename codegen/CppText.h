@@ -22,6 +22,8 @@ std::string commentText(llvm::StringRef text);
 /// The shortest literal that is this value as a float or double: `0.9f`, `1e-05`.
 std::string floatLiteral(double value);
 std::string doubleLiteral(double value);
+/// Predicted seconds, of which more than four digits would say nothing.
+std::string secondsLiteral(double seconds);
 std::string integerLiteral(int64_t value);
 
 /// Whether the text may name a tensor: an identifier without `__` and without `_` at its end, which

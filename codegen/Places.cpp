@@ -150,7 +150,11 @@ static void printRegion(llvm::raw_ostream &os, StringRef region,
 }
 
 void Places::print(llvm::raw_ostream &os) const {
-  os << "// The regions of the arena and the places in them: bytes from the start of a copy.\n";
+  os << "// The regions of the arena and the places in them: bytes from the start of a copy. "
+        "Beside each\n"
+        "// its type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that "
+        "are never\n"
+        "// in use together may share bytes; new_X is X behind an update.\n";
   os << "enum RegionIndex : int { ";
   llvm::interleaveComma(regions, os, [&](const std::string &name) { os << regionIndex(name); });
   os << " };\n\n";

@@ -24,10 +24,22 @@ ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation, std::optional<
                       commentText(program.getSymName()), evaluation ? "evaluation" : "training"));
 }
 
-std::string rowsName(ir::ScheduleOp schedule, StringRef part) {
-  std::string name = schedule.getEvaluation() ? "kEvaluation" : "kTraining";
-  std::string rank = schedule.getRank() ? "OfRank" + std::to_string(*schedule.getRank()) : "";
-  return name + part.str() + rank;
+std::vector<RowsPart> rowsParts(ir::ScheduleOp schedule) {
+  const std::string name = schedule.getEvaluation() ? "kEvaluation" : "kTraining";
+  const std::string rank = schedule.getRank() ? "OfRank" + std::to_string(*schedule.getRank()) : "";
+  std::vector<RowsPart> parts;
+  auto add = [&](StringRef field, StringRef part, Region &rows) {
+    if (!rows.empty() && !rows.front().empty())
+      parts.push_back({field, name + part.str() + rank, &rows});
+  };
+  // Rows without a rhythm are a whole step, and no warm-up.
+  if (schedule.getAsynchronous())
+    add("warmUp", "WarmUp", schedule.getWarmUp());
+  else
+    add("step", "Step", schedule.getWarmUp());
+  add("repeat", "Repeat", schedule.getRepeat());
+  add("drain", "Drain", schedule.getDrain());
+  return parts;
 }
 
 static char phaseLetter(ir::Phase phase) {
@@ -54,16 +66,12 @@ public:
 
   void print() {
     os << "// Rows: F, B, I, W, U, E run a task for a microbatch. The transfers behind a task are "
-          "one "
-          "group.\n";
+          "one group.\n";
     printFunctions();
     for (bool evaluation : {false, true})
-      for (int64_t rank : program.getRanks()) {
-        ir::ScheduleOp schedule = scheduleOf(program, evaluation, rank);
-        printTable(rowsName(schedule, "WarmUp"), schedule.getWarmUp());
-        printTable(rowsName(schedule, "Repeat"), schedule.getRepeat());
-        printTable(rowsName(schedule, "Drain"), schedule.getDrain());
-      }
+      for (int64_t rank : program.getRanks())
+        for (const RowsPart &part : rowsParts(scheduleOf(program, evaluation, rank)))
+          printTable(part.table, *part.rows);
   }
 
 private:
@@ -106,8 +114,6 @@ private:
   }
 
   void printTable(StringRef name, Region &rows) {
-    if (rows.empty() || rows.front().empty())
-      return;
     os << "constexpr Step " << name << "[] = {";
     bool startsLine = true;
     for (Operation &row : rows.front()) {

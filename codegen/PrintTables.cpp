@@ -55,20 +55,24 @@ static StringRef elementName(ir::MemoryOp memory) {
   case ElementType::u8:
   case ElementType::boolean:
     return "u8";
+  case ElementType::f16:
+    return "f16";
+  case ElementType::bf16:
+    return "bf16";
   default:
-    throw Error(formatv("memory {0} holds {1}, which the runtime does not load or save",
+    throw Error(formatv("memory {0} holds {1}, which the runtime does not load, save or send",
                         commentText(memory.getSymName()), shapeText(memory.getType())));
   }
 }
 
+/// What a memory begins as, where anything says so.
 static std::string initialText(ir::MemoryOp memory) {
   if (!memory.getInitial())
-    return ".initial = Initial::none, .fill = 0";
+    return "";
   if (auto number = dyn_cast<FloatAttr>(*memory.getInitial()))
-    return ".initial = Initial::fill, .fill = " + doubleLiteral(number.getValueAsDouble());
-  if (isa<DenseElementsAttr>(*memory.getInitial()))
-    return ".initial = Initial::constants, .fill = 0";
-  return ".initial = Initial::file, .fill = 0";
+    return ", .initial = Initial::fill, .fill = " + doubleLiteral(number.getValueAsDouble());
+  return isa<DenseElementsAttr>(*memory.getInitial()) ? ", .initial = Initial::constants"
+                                                      : ", .initial = Initial::file";
 }
 
 static std::string placeText(ir::MemoryOp memory) {
@@ -80,15 +84,16 @@ static std::string placeText(ir::MemoryOp memory) {
 static void printMemory(llvm::raw_ostream &os, ir::MemoryOp memory) {
   ir::HomeAttr home = requireHome(memory);
   ArrayRef<int64_t> sizes = memory.getTensorType().getShape();
-  os << "    {.name = " << stringLiteral(tensorNameOf(memory)) << ",\n"
-     << "     .role = Role::" << stringifyRole(memory.getRole())
-     << ", .element = ElementType::" << elementName(memory) << ", .shape = shape<"
+  os << "    {.name = " << stringLiteral(tensorNameOf(memory))
+     << ", .role = Role::" << stringifyRole(memory.getRole()) << ",\n"
+     << "     .element = ElementType::" << elementName(memory) << ", .shape = shape<"
      << llvm::join(llvm::map_range(sizes, [](int64_t size) { return std::to_string(size); }), ", ")
-     << ">, .layout = " << stringLiteral(layoutOf(memory.getType())) << ",\n"
-     << "     .place = " << placeText(memory) << ", .bytes = " << home.getBytes() << ",\n"
-     << "     " << initialText(memory)
-     << ", .versioned = " << (home.getRegion() == names::kVersionsRegion ? "true" : "false")
-     << "},\n";
+     << ">";
+  if (StringRef layout = layoutOf(memory.getType()); !layout.empty())
+    os << ", .layout = " << stringLiteral(layout);
+  os << ",\n     .place = " << placeText(memory) << ", .bytes = " << home.getBytes()
+     << initialText(memory)
+     << (home.getRegion() == names::kVersionsRegion ? ", .versioned = true" : "") << "},\n";
 }
 
 bool listsMemories(ir::ProgramOp program) {
@@ -219,13 +224,13 @@ void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
     os << "  " << transfer.name << ",\n";
   os << "};\nconstexpr Transfer kTransfers[] = {\n";
   for (TransferRow t : transfers)
-    os << formatv("    {{.tensor = {0}, // {1}\n"
-                  "     .peers = ranks<{2}>, .tag = {3}, .stage = {4}, .phase = {5},\n"
-                  "     .place = {6}, .bytes = {7}},\n",
-                  stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()),
-                  listText(t.peers, ", "), t.tag, t.stage,
-                  phaseName(phaseOf(t.memory, t.stage, t.sends)), placeText(t.memory),
-                  requireHome(t.memory).getBytes());
+    os << formatv(
+        "    {{.tensor = {0}, // {1}\n"
+        "     .element = ElementType::{2}, .peers = ranks<{3}>, .tag = {4}, .stage = {5},\n"
+        "     .phase = {6}, .place = {7}, .bytes = {8}},\n",
+        stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()), elementName(t.memory),
+        listText(t.peers, ", "), t.tag, t.stage, phaseName(phaseOf(t.memory, t.stage, t.sends)),
+        placeText(t.memory), requireHome(t.memory).getBytes());
   os << "};\n\n";
 }
 
@@ -318,7 +323,7 @@ void printStages(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan)
                     id, Places::regionIndex((names::kSlotsPrefix + Twine(id)).str()),
                     Places::regionIndex(names::kEvaluationRegion),
                     hasVersions ? Places::regionIndex(names::kVersionsRegion) : "-1",
-                    doubleLiteral(planned.forwardSeconds), doubleLiteral(planned.backwardSeconds),
+                    secondsLiteral(planned.forwardSeconds), secondsLiteral(planned.backwardSeconds),
                     listText(program.getRanks(), ", "), gradients, states);
   }
   os << "constexpr StageInfo kStages[] = {\n" << rows << "};\n\n";

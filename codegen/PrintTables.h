@@ -44,7 +44,12 @@ ir::ScheduleOp scheduleOf(ir::ProgramOp program, bool evaluation,
 /// What the replicas of a stage bring together at an update, gradients in the order in which the
 /// backward pass makes them; nothing where a stage has one rank.
 std::vector<ir::MemoryOp> replicatedMemories(ir::ProgramOp program, int64_t stage, ir::Role role);
-/// The name of a table of rows, as in `kTrainingWarmUp`: with the rank, where there are several.
-std::string rowsName(ir::ScheduleOp schedule, llvm::StringRef part);
+/// A table of rows that is not empty.
+struct RowsPart {
+  llvm::StringRef field; ///< of the runtime's Rows
+  std::string table;     ///< `kTrainingStep`: with the rank, where there are several
+  mlir::Region *rows;
+};
+std::vector<RowsPart> rowsParts(ir::ScheduleOp schedule);
 
 } // namespace pdc

@@ -40,6 +40,12 @@ static void printLine(raw_indented_ostream &os, StringRef statement, StringRef c
   os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
 }
 
+/// Whether a statement and the comment behind it fit on a line.
+static bool fitsLine(StringRef statement, StringRef comment) {
+  size_t column = std::max<size_t>(kIndent + statement.size(), kCommentColumn);
+  return !statement.contains('\n') && column + 4 + comment.size() <= kColumns;
+}
+
 /// Other stages that a tensor comes from or goes to, for its comment.
 static std::string routeText(ir::MemoryOp memory) {
   if (!memory.getTransfers())
@@ -161,13 +167,10 @@ private:
   void printPointer(const Pointer &pointer) {
     std::string declaration = "auto *" + pointer.name + " =";
     std::string value = pointer.expression + ";";
-    if (kIndent + declaration.size() + 1 + value.size() > kColumns) {
-      os << declaration << "\n    ";
-      declaration.clear();
-    } else {
-      declaration += " ";
-    }
-    printLine(os, declaration + value, pointer.comment);
+    if (fitsLine(declaration + " " + value, pointer.comment))
+      return printLine(os, declaration + " " + value, pointer.comment);
+    os << declaration << '\n';
+    printLine(os, "    " + value, pointer.comment);
   }
 
   std::vector<std::string> useAll(ValueRange values) {
@@ -223,12 +226,12 @@ private:
     });
   }
 
-  /// The comment of a statement of several lines stands on a line of its own before it.
+  /// The comment of a long statement stands on a line of its own before it.
   void printWithComment(StringRef text, StringRef comment) {
-    if (text.contains('\n'))
-      os << "// " << comment << '\n' << text << '\n';
-    else
+    if (fitsLine(text, comment))
       printLine(os, text, comment);
+    else
+      os << "// " << comment << '\n' << text << '\n';
   }
 
   void printLoop(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results);
@@ -341,10 +344,8 @@ static void printTask(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *lo
   StringRef function = taskFunction(task.getPhase());
   bool isEmpty = !llvm::any_of(task.getBody().front(),
                                [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
-  if (isEmpty) {
-    os << "void " << function << "(const Run &) override {}\n\n";
+  if (isEmpty)
     return;
-  }
   os << "void " << function << "(const Run &run) override {\n";
   os.indent();
   TaskPrinter(os, task, loops).print();
@@ -362,9 +363,14 @@ void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *l
   os.unindent();
   os << "private:\n";
   os.indent();
-  for (const KernelMember &member : kernels)
-    os << (loops ? names::kCudaPrefix : "") << member.kernel.getName() << ' ' << member.name
-       << "_; // " << member.nodes << '\n';
+  for (const KernelMember &member : kernels) {
+    std::string text = (loops ? names::kCudaPrefix : "") + member.kernel.getName().str() + " " +
+                       member.name + "_;";
+    if (kIndent / 2 + text.size() + 4 + member.nodes.size() <= kColumns)
+      os << text << " // " << member.nodes << '\n';
+    else
+      os << "// " << member.nodes << '\n' << text << '\n';
+  }
   os.unindent();
   os << "};\n\n";
 }

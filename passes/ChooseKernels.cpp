@@ -100,7 +100,8 @@ private:
   /// @train first: its forward pass decides the layouts of weights.
   LogicalResult run() {
     DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth),
-                          deviceKind(device)};
+                          deviceKind(device), precisionNamed(precision)};
+    requirePrecision(device.getValue(), options.precision);
     LayoutChanges layouts(getOperation(), options);
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))

@@ -52,6 +52,12 @@ Cost costOf(UnitOp unit) {
   return total;
 }
 
+/// What the unit's kernel computes in.
+Precision precisionOf(UnitOp unit) {
+  auto compute = unit.getKernel()->getFields().getAs<StringAttr>("compute");
+  return compute ? precisionNamed(compute.getValue()) : Precision::fp32;
+}
+
 /// Replaces estimates by measured seconds, which a profile has per forward unit and phase: the
 /// units planned with it share them in proportion to their estimates.
 class MeasuredSeconds {
@@ -151,8 +157,9 @@ private:
 
   void estimate(UnitOp unit, const DevicePeaks &peaks) {
     Cost cost = costOf(unit);
-    double seconds =
-        unit.getKernel() ? rooflineSeconds(peaks, cost.flops, cost.bytes, threads) : 0.0;
+    double seconds = unit.getKernel() ? rooflineSeconds(peaks, cost.flops, cost.bytes, threads,
+                                                        precisionOf(unit))
+                                      : 0.0;
     Builder builder(unit);
     unit.setFlopsAttr(builder.getF64FloatAttr(cost.flops));
     unit.setBytesAttr(builder.getF64FloatAttr(cost.bytes));

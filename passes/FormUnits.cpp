@@ -112,7 +112,7 @@ struct FormUnits : pdc::impl::FormUnitsBase<FormUnits> {
   /// @train first: the units of @evaluate are planned with those of the same nodes in @train.
   LogicalResult run() {
     DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth),
-                          deviceKind(device)};
+                          deviceKind(device), precisionNamed(precision)};
     UnitOrigins origins;
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))

@@ -78,7 +78,8 @@ class DevicePass<string name> : Pass<name, "::mlir::ModuleOp"> {
   let options = [Option<"exact", "exact", "bool", "false", "only kernels that keep their bits">,
                  Option<"threads", "threads", "int", "1", "CPU threads per rank">,
                  Option<"vectorWidth", "vector-width", "int", "16", "floats per vector register">,
-                 Option<"device", "device", "std::string", "\"cpu\"", "cpu or cuda">];
+                 Option<"device", "device", "std::string", "\"cpu\"", "cpu or cuda">,
+                 Option<"precision", "precision", "std::string", "\"fp32\"", "fp32, or tf32 on GPUs">];
 }
 
 def FormUnits : DevicePass<"form-units"> {
@@ -101,8 +102,8 @@ def ChooseKernels : DevicePass<"choose-kernels"> {
     Asks the device for the kernel of each unit in order, given the layouts in which its operands
     arrive, and puts a Reorder unit where the kernel wants another one. A weight is stored in the layout that its
     first reader wants, together with its gradients and optimizer state; readers in other layouts
-    get a derived copy, made in phase prepare. `in_place` lists (operand, result) pairs that may share
-    memory.
+    get a derived copy, made in phase prepare. Kernels that multiply say in their field `compute` what in,
+    where that is not fp32. `in_place` lists (operand, result) pairs that may share memory.
 
     Before: units without kernel. After: every unit but views has a kernel, its operands are the
     kernel's pointers in order, and types carry layouts.
@@ -113,7 +114,8 @@ def EstimateCost : Pass<"estimate-cost", "::mlir::ModuleOp"> {
   let summary = "gives each unit its flops, bytes and seconds";
   let description = [{
     Adds up the costs of a unit's nodes by their operators' rules, values between them excepted, and
-    takes seconds from the profile where it has the unit, else from the device's roofline.
+    takes seconds from the profile where it has the unit, else from the device's roofline, at the peak of
+    what the kernel computes in.
 
     After: flops, bytes and seconds on every unit.
   }];

@@ -26,10 +26,11 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // reads is gone.
   passes.addPass(createPlaceConstants());
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
-  passes.addPass(
-      createFormUnits({options.exact, options.threads, options.vectorWidth, options.device}));
-  passes.addPass(
-      createChooseKernels({options.exact, options.threads, options.vectorWidth, options.device}));
+  const std::string precision(toString(options.precision));
+  passes.addPass(createFormUnits(
+      {options.exact, options.threads, options.vectorWidth, options.device, precision}));
+  passes.addPass(createChooseKernels(
+      {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   // Last: reorders and padding cost time too.
   passes.addPass(createEstimateCost({options.device, options.threads, options.profile}));
 }

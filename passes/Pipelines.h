@@ -11,16 +11,12 @@
 namespace pdc {
 
 /// What level 1 needs to know of the user's wishes.
-struct GraphOptions {
+struct GraphOptions : Target {
   /// As in `momentum,lr=0.1`.
   std::string optimizer = "sgd";
   std::vector<std::string> noDecay;
-  bool exact = false;
-  int threads = 1;
   int vectorWidth = 16;
-  /// `cpu` or `cuda`: patterns, and a row of the device table; and a profile.json with measured
-  /// seconds (or none).
-  std::string device = "cpu";
+  /// profile.json with measured seconds, or none.
   std::string profile;
   /// Off: the forward pass alone.
   bool trains = true;

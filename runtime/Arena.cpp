@@ -17,6 +17,9 @@ int64_t elementBytes(ElementType type) {
     return 4;
   case ElementType::i64:
     return 8;
+  case ElementType::f16:
+  case ElementType::bf16:
+    return 2;
   case ElementType::u8:
     return 1;
   }
@@ -199,9 +202,13 @@ void check(const Program &program) {
                     " of ", program.ranks);
     if (transfer.peers.empty())
       throw Error("rank ", program.rank, ": '", transfer.tensor, "' crosses to no rank");
+    if (transfer.bytes % elementBytes(transfer.element) != 0)
+      throw Error("rank ", program.rank, ": '", transfer.tensor, "' of ", transfer.bytes,
+                  " bytes crosses in elements of ", elementBytes(transfer.element));
   }
   checkMoves(program);
   for (const Rows *rows : {&program.training, &program.evaluation}) {
+    checkRows(program, rows->step);
     checkRows(program, rows->warmUp);
     checkRows(program, rows->repeat);
     checkRows(program, rows->drain);

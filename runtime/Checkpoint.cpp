@@ -4,6 +4,7 @@
 #include "runtime/Layout.h"
 #include "runtime/Safetensors.h"
 #include "runtime/ShapeText.h"
+#include "runtime/SmallFloats.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +24,8 @@ namespace fs = std::filesystem;
 constexpr const char *kIndex = "model.safetensors.index.json";
 
 static Scalar scalarOf(ElementType type) {
-  static constexpr Scalar kScalars[] = {Scalar::f32, Scalar::i64, Scalar::i32, Scalar::u8};
+  static constexpr Scalar kScalars[] = {Scalar::f32, Scalar::i64, Scalar::i32,
+                                        Scalar::u8,  Scalar::f16, Scalar::bf16};
   return kScalars[int(type)];
 }
 
@@ -88,6 +90,10 @@ static void fillMemory(const Memory &memory, std::byte *to) {
     return fillAs<int32_t>(memory, layout, to);
   case ElementType::u8:
     return fillAs<uint8_t>(memory, layout, to);
+  case ElementType::f16:
+    return fillAs<Float16>(memory, layout, to);
+  case ElementType::bf16:
+    return fillAs<BFloat16>(memory, layout, to);
   }
 }
 
@@ -167,17 +173,33 @@ static bool isTrained(const Program &program, const Memory &memory) {
          });
 }
 
+template <class T> static bool areFinite(const std::byte *from, int64_t bytes) {
+  const auto *values = reinterpret_cast<const T *>(from);
+  return std::all_of(values, values + bytes / int64_t(sizeof(T)),
+                     [](T value) { return std::isfinite(float(value)); });
+}
+
+static bool areFinite(ElementType type, const std::byte *from, int64_t bytes) {
+  switch (type) {
+  case ElementType::f32:
+    return areFinite<float>(from, bytes);
+  case ElementType::f16:
+    return areFinite<Float16>(from, bytes);
+  case ElementType::bf16:
+    return areFinite<BFloat16>(from, bytes);
+  default:
+    return true;
+  }
+}
+
 /// Throws on every rank when any holds a number that training cannot go on from.
 static void requireFinite(const Program &program, const Executor &executor, Control &control,
                           const std::vector<const Memory *> &own, int64_t step) {
   std::string mine;
   std::vector<std::byte> copy;
   for (const Memory *memory : own) {
-    if (memory->element != ElementType::f32 || !isTrained(program, *memory))
-      continue;
-    const auto *values = reinterpret_cast<const float *>(look(executor, *memory, copy));
-    if (mine.empty() && !std::all_of(values, values + memory->bytes / 4,
-                                     [](float value) { return std::isfinite(value); }))
+    if (mine.empty() && isTrained(program, *memory) &&
+        !areFinite(memory->element, look(executor, *memory, copy), memory->bytes))
       mine = memory->name;
   }
   std::vector<std::string> all;

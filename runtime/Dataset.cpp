@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/NamedNumbers.h"
 #include "runtime/ShapeText.h"
+#include "runtime/SmallFloats.h"
 
 #include <algorithm>
 #include <bit>
@@ -135,7 +136,8 @@ template <class From> Dataset::Convert Dataset::conversionFrom(ElementType to) {
       return integers(int64_t());
     if (to == ElementType::i32)
       return integers(int32_t());
-    return integers(uint8_t());
+    if (to == ElementType::u8)
+      return integers(uint8_t());
   }
   return nullptr;
 }
@@ -156,6 +158,10 @@ Dataset::Convert Dataset::conversion(Scalar from, ElementType to) {
     return conversionFrom<float>(to);
   case Scalar::f64:
     return conversionFrom<double>(to);
+  case Scalar::f16:
+    return conversionFrom<Float16>(to);
+  case Scalar::bf16:
+    return conversionFrom<BFloat16>(to);
   }
   return nullptr;
 }
@@ -220,6 +226,10 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
     throw Error(spec->file, ": holds samples in ", shapeText(tensor.shape), " and input '",
                 memory.name, "' takes ", shapeText(wanted),
                 "; only dimensions of size 1 may differ behind the first");
+  if (memory.element == ElementType::f16 || memory.element == ElementType::bf16)
+    throw Error("input '", memory.name, "' ", shapeText(wanted),
+                " is stored in 16-bit floating point, which no data are converted to; run pdc "
+                "again with --precision fp32");
   source.convert = conversion(tensor.type, memory.element);
   if (!source.convert)
     throw Error(spec->file, ": holds floating-point numbers and input '", memory.name,

@@ -63,9 +63,7 @@ Totals Executor::trainSynchronous(int64_t microbatches, int64_t number, const Le
   beginRun(microbatches);
   step = number;
   rate = &rule;
-  walk(program.training.warmUp, 0);
-  walk(program.training.repeat, 0);
-  walk(program.training.drain, 0);
+  walk(program.training.step, 0);
   if (!reduced)
     reduceTraining();
   finishTransfers();

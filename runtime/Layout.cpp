@@ -121,6 +121,8 @@ void Layout::pack(const std::byte *rowMajor, std::byte *packed, int64_t elementB
   switch (elementBytes) {
   case 1:
     return packAs<uint8_t>(rowMajor, packed);
+  case 2:
+    return packAs<uint16_t>(rowMajor, packed);
   case 4:
     return packAs<uint32_t>(rowMajor, packed);
   default:
@@ -140,6 +142,8 @@ void Layout::unpack(const std::byte *packed, int64_t elementBytes,
   switch (elementBytes) {
   case 1:
     return unpackAs<uint8_t>(packed, take);
+  case 2:
+    return unpackAs<uint16_t>(packed, take);
   case 4:
     return unpackAs<uint32_t>(packed, take);
   default:

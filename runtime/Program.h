@@ -13,9 +13,10 @@ class Accelerator;
 class ReplicaSums;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 8;
+inline constexpr int kContractVersion = 9;
 
-enum class ElementType : uint8_t { f32, i64, i32, u8 };
+/// What is stored. What a product is computed in is its kernel's field `compute`.
+enum class ElementType : uint8_t { f32, i64, i32, u8, f16, bf16 };
 enum class Role : uint8_t {
   weight,
   derived,
@@ -66,12 +67,12 @@ struct Memory {
   Role role;
   ElementType element;
   std::span<const int64_t> shape; ///< logical shape
-  const char *layout;             ///< oneDNN format tag such as "ABcd16b16a"; "" is row-major
+  const char *layout = "";        ///< oneDNN format tag such as "ABcd16b16a"; "" is row-major
   Place place;
   int64_t bytes; ///< in that layout, padding included
-  Initial initial;
-  double fill;
-  bool versioned; ///< lives in a ring of versions
+  Initial initial = Initial::none;
+  double fill = 0;
+  bool versioned = false; ///< lives in a ring of versions
 };
 
 /// allReduce: losses over all ranks. reduceGradients: gradients over the replicas of a stage.
@@ -92,6 +93,7 @@ struct Step {
 /// A tensor that crosses ranks once per microbatch, as this rank sees it.
 struct Transfer {
   const char *tensor;
+  ElementType element;
   /// Ranks of the other stage, its replicas: microbatch k goes to peers[k % size].
   std::span<const int> peers;
   int tag;     ///< the same on both ends, unique per edge
@@ -118,11 +120,15 @@ inline int peerOf(const Transfer &transfer, int64_t microbatch) {
   return transfer.peers[size_t(microbatch) % transfer.peers.size()];
 }
 
+/// When a rank runs what. A schedule that empties the pipeline at each update has all rows of one
+/// step in `step`; an asynchronous one runs warmUp once, repeat any number of times, then drain; an
+/// evaluation is `repeat` alone.
 struct Rows {
+  std::span<const Step> step;
   std::span<const Step> warmUp;
   std::span<const Step> repeat;
   std::span<const Step> drain;
-  int64_t period; ///< microbatches per iteration of `repeat`
+  int64_t period = 0; ///< microbatches per iteration of `repeat`
 };
 
 struct StageInfo {
@@ -184,18 +190,19 @@ struct Device {
   bool exact = false;
 };
 
-/// The tasks of one stage. Kernels are members, created once. The backward pass is one task or,
-/// where rows run input and weight gradients apart, two: the others do nothing.
+/// The tasks of one stage: those that it does not define have nothing to do. Kernels are members,
+/// created once. The backward pass is one task or, where rows run input and weight gradients apart,
+/// two.
 class Tasks {
 public:
   virtual ~Tasks() = default;
-  virtual void prepare(const Run &run) = 0;
-  virtual void forward(const Run &run) = 0;
+  virtual void prepare(const Run &) {}
+  virtual void forward(const Run &) {}
   virtual void backward(const Run &) {}
   virtual void backwardInput(const Run &) {}
   virtual void backwardWeight(const Run &) {}
-  virtual void update(const Run &run) = 0;
-  virtual void evaluate(const Run &run) = 0;
+  virtual void update(const Run &) {}
+  virtual void evaluate(const Run &) {}
 };
 
 /// Everything a rank runs. Replicas of a stage differ in their rank and rows only.
@@ -224,7 +231,7 @@ struct Program {
   std::span<const Transfer> transfers;
   std::span<const Move> moves = {};
   Rows training;
-  Rows evaluation; ///< `repeat` only
+  Rows evaluation;
   std::span<const StageInfo> stages;
   /// The caller owns what it returns. (No unique_ptr: <memory> is a third of what a stage's source
   /// takes to compile.)

@@ -101,11 +101,9 @@ ReplicaSums::Stage &ReplicaSums::stageOf(int id) {
 void ReplicaSums::findOrder(const Program &program) {
   if (program.asynchronous)
     return;
-  for (std::span<const Step> rows :
-       {program.training.warmUp, program.training.repeat, program.training.drain})
-    for (const Step &row : rows)
-      if (row.kind == StepKind::reduceGradients)
-        order.push_back(&stageOf(row.stage));
+  for (const Step &row : program.training.step)
+    if (row.kind == StepKind::reduceGradients)
+      order.push_back(&stageOf(row.stage));
 }
 
 void ReplicaSums::begin(int id, int present) {

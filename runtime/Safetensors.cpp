@@ -15,13 +15,14 @@ namespace pdc::runtime {
 using Json = nlohmann::json;
 
 int64_t scalarBytes(Scalar type) {
-  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8};
+  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8, 2, 2};
   return kBytes[int(type)];
 }
 
 static constexpr std::pair<const char *, Scalar> kTypes[] = {
-    {"U8", Scalar::u8},   {"I8", Scalar::i8},   {"I16", Scalar::i16}, {"I32", Scalar::i32},
-    {"I64", Scalar::i64}, {"F32", Scalar::f32}, {"F64", Scalar::f64}, {"BOOL", Scalar::u8}};
+    {"U8", Scalar::u8},     {"I8", Scalar::i8},   {"I16", Scalar::i16}, {"I32", Scalar::i32},
+    {"I64", Scalar::i64},   {"F32", Scalar::f32}, {"F64", Scalar::f64}, {"F16", Scalar::f16},
+    {"BF16", Scalar::bf16}, {"BOOL", Scalar::u8}};
 
 const char *scalarName(Scalar type) {
   return std::ranges::find(kTypes, type, &std::pair<const char *, Scalar>::second)->first;
@@ -55,7 +56,8 @@ static TensorView readEntry(const std::string &path, const std::string &name, co
     auto known = std::find_if(std::begin(kTypes), std::end(kTypes),
                               [&](const auto &pair) { return pair.first == type; });
     if (known == std::end(kTypes))
-      throw refuse("dtype " + type + " is not supported; write it as F32, F64, U8 or an integer");
+      throw refuse("dtype " + type +
+                   " is not supported; write it as F16, BF16, F32, F64, U8 or an integer");
     view.type = known->second;
     for (const Json &size : entry.at("shape").get_ref<const Json::array_t &>())
       view.shape.push_back(whole(size));

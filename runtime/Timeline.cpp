@@ -108,6 +108,7 @@ std::string rowsText(const Program &program) {
                      program.schedule + ", " + std::to_string(program.microbatches) +
                      " microbatches of " + std::to_string(program.microbatchSize) + ", arena " +
                      std::to_string(program.arenaBytes) + " bytes\n";
+  appendRows(text, program, "step", program.training.step);
   appendRows(text, program, "warm-up", program.training.warmUp);
   appendRows(text, program, "repeat", program.training.repeat);
   appendRows(text, program, "drain", program.training.drain);

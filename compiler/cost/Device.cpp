@@ -8,17 +8,37 @@ namespace pdc {
 
 static constexpr int64_t kGiB = int64_t(1) << 30;
 
-// Data sheets, dense fp32; the CPU row is measured with oneDNN convolutions and a triad on one
-// core.
+// Data sheets, dense; the CPU row is measured with oneDNN convolutions and a triad on one core.
 static constexpr DevicePeaks peaks[] = {
-    {"cpu", "one core of a Zen 4 server with AVX-512", 118e9, 20e9, 30e9, 2e-6, 0, 4e9, 2e-6},
-    {"titanx", "Titan X (Pascal), PCIe 3", 11e12, 480e9, 480e9, 5e-6, 12 * kGiB, 10e9, 1e-5},
-    {"v100", "Tesla V100 SXM2 16 GB, NVLink 2", 15.7e12, 900e9, 900e9, 5e-6, 16 * kGiB, 25e9, 5e-6},
-    {"a100", "A100 SXM4 80 GB, NVLink 3", 19.5e12, 2.039e12, 2.039e12, 4e-6, 80 * kGiB, 250e9,
-     4e-6},
-    {"h100", "H100 SXM5 80 GB, NVLink 4", 67e12, 3.35e12, 3.35e12, 3e-6, 80 * kGiB, 370e9, 3e-6},
-    {"h200", "H200 SXM5 141 GB, NVLink 4", 67e12, 4.8e12, 4.8e12, 3e-6, 139 * kGiB, 370e9, 3e-6},
+    {"cpu", "one core of a Zen 4 server with AVX-512", 118e9, 0, 20e9, 30e9, 2e-6, 0, 4e9, 2e-6},
+    {"titanx", "Titan X (Pascal), PCIe 3", 11e12, 0, 480e9, 480e9, 5e-6, 12 * kGiB, 10e9, 1e-5},
+    {"v100", "Tesla V100 SXM2 16 GB, NVLink 2", 15.7e12, 0, 900e9, 900e9, 5e-6, 16 * kGiB, 25e9,
+     5e-6},
+    {"a100", "A100 SXM4 80 GB, NVLink 3", 19.5e12, 156e12, 2.039e12, 2.039e12, 4e-6, 80 * kGiB,
+     250e9, 4e-6},
+    {"h100", "H100 SXM5 80 GB, NVLink 4", 67e12, 495e12, 3.35e12, 3.35e12, 3e-6, 80 * kGiB, 370e9,
+     3e-6},
+    {"h200", "H200 SXM5 141 GB, NVLink 4", 67e12, 495e12, 4.8e12, 4.8e12, 3e-6, 139 * kGiB, 370e9,
+     3e-6},
 };
+
+static constexpr std::string_view precisions[] = {"fp32", "tf32", "bf16", "fp16"};
+
+std::string_view toString(Precision precision) {
+  return precisions[static_cast<size_t>(precision)];
+}
+
+std::vector<std::string> precisionNames() { return {std::begin(precisions), std::end(precisions)}; }
+
+Precision precisionNamed(std::string_view name) {
+  std::string known;
+  for (const std::string_view &precision : precisions) {
+    if (precision == name)
+      return static_cast<Precision>(&precision - precisions);
+    known += (known.empty() ? "" : ", ") + std::string(precision);
+  }
+  throw Error("expected one of " + known + ", found '" + std::string(name) + "'");
+}
 
 std::span<const DevicePeaks> devicePeaks() { return peaks; }
 
@@ -34,8 +54,19 @@ const DevicePeaks &findDevicePeaks(std::string_view name) {
   throw Error("unknown device '" + std::string(name) + "'; devices with known peaks: " + known);
 }
 
-double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads) {
-  double compute = flops / (device.flopsPerSecond * threads);
+void requirePrecision(std::string_view device, Precision precision) {
+  const bool hasTf32 = findDevicePeaks(device).tf32FlopsPerSecond > 0;
+  if (precision == Precision::fp32 || (precision == Precision::tf32 && hasTf32))
+    return;
+  throw Error("precision " + std::string(toString(precision)) + " is not available for device " +
+              std::string(device) + "; there is fp32" + (hasTf32 ? " and tf32" : ""));
+}
+
+double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads,
+                       Precision precision) {
+  const bool isTf32 = precision == Precision::tf32;
+  double peak = isTf32 ? device.tf32FlopsPerSecond : device.flopsPerSecond;
+  double compute = flops / (peak * threads);
   double memory = bytes / std::min(device.bytesPerSecond * threads, device.mostBytesPerSecond);
   return std::max(compute, memory) + device.secondsPerKernel;
 }

@@ -4,14 +4,26 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pdc {
+
+/// What --precision says. Products (convolutions, matrix products) are computed in the named type,
+/// their sums and everything else in f32; weights are kept in f32. fp32 and tf32 also store what
+/// passes between kernels in f32, bf16 and fp16 in 16 bits.
+enum class Precision : uint8_t { fp32, tf32, bf16, fp16 };
+
+std::string_view toString(Precision precision);
+std::vector<std::string> precisionNames();
+/// Throws Error with the known names.
+Precision precisionNamed(std::string_view name);
 
 /// What a device can do at most, for estimates where nothing is measured. One row per device.
 struct DevicePeaks {
   std::string_view name;
   std::string_view text;
   double flopsPerSecond;     ///< fp32; per thread on a CPU
+  double tf32FlopsPerSecond; ///< products in tf32; 0: it has none
   double bytesPerSecond;     ///< memory; per thread on a CPU
   double mostBytesPerSecond; ///< memory, all threads together
   double secondsPerKernel;   ///< to start a kernel
@@ -25,7 +37,11 @@ std::span<const DevicePeaks> devicePeaks();
 /// `cuda` is an H100; throws pdc::Error with the known names.
 const DevicePeaks &findDevicePeaks(std::string_view name);
 
+/// Throws Error where pdc makes no programs of that precision for the device, with those it makes.
+void requirePrecision(std::string_view device, Precision precision);
+
 /// The roofline: whichever is slower of computing and moving bytes, and the start of the kernel.
-double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads = 1);
+double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads = 1,
+                       Precision precision = Precision::fp32);
 
 } // namespace pdc

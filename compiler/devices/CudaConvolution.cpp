@@ -25,6 +25,7 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel,
                    {"padsEnd", window.padsEnd},
                    {"strides", window.strides},
                    {"weight", weight}};
+  setCompute(choice, reader);
   return choice;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/Error.h"
+#include "compiler/cost/Device.h"
 #include "compiler/operators/Tensor.h"
 
 #include <optional>
@@ -27,6 +28,7 @@ struct DeviceOptions {
   /// Lanes of a vector register, the inner block of layouts: 16 (avx512) or 8 (avx2).
   int vectorWidth = 16;
   DeviceKind kind = DeviceKind::cpu;
+  Precision precision = Precision::fp32;
 
   std::string_view isa() const { return vectorWidth == 16 ? "avx512" : "avx2"; }
 };

@@ -50,6 +50,7 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
                    {"output", output},
                    {"transA", node.attributes->integer("transA", 0)},
                    {"transB", node.attributes->integer("transB", 0)}};
+  setCompute(choice, reader);
   addArgument(choice, reader, node, 0);
   addArgument(choice, reader, node, 1);
   bool hasBias = reader.hasInput(node, 2) || adds;

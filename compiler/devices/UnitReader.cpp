@@ -110,6 +110,11 @@ void addArgument(KernelChoice &choice, const UnitReader &reader, const UnitNode 
   choice.inputLayouts.emplace_back(there ? layout : "");
 }
 
+void setCompute(KernelChoice &choice, const UnitReader &reader) {
+  if (reader.options.precision == Precision::tf32)
+    choice.fields.set("compute", std::string("tf32"));
+}
+
 std::string tagLetters(int64_t first, int64_t rank) {
   std::string letters;
   for (int64_t d = first; d < rank; ++d)

@@ -54,6 +54,9 @@ struct UnitReader::Described {
 void addArgument(KernelChoice &choice, const UnitReader &reader, const UnitNode &node, size_t input,
                  std::string_view layout = "");
 
+/// What a kernel that multiplies computes in, where that is not fp32.
+void setCompute(KernelChoice &choice, const UnitReader &reader);
+
 /// How the device stores images: in blocks of channels ("aBcd16b") on the CPU, channels innermost
 /// ("acdb") on GPUs, whose tensor cores want them so.
 std::string imageLayout(const UnitReader &reader, int64_t rank);

@@ -76,11 +76,23 @@ Edge toEdge(const Fields &fields, int id, int64_t stages) {
   return edge;
 }
 
+Precision toPrecision(const Fields &fields, const std::string &field, const std::string &device) {
+  try {
+    Precision precision = precisionNamed(fields.string(field, "fp32"));
+    if (precision != Precision::fp32)
+      requirePrecision(device, precision);
+    return precision;
+  } catch (const Error &error) {
+    fields.refuse(field, error.what());
+  }
+}
+
 void readHead(const Fields &top, Plan &plan) {
   plan.model = top.string("model");
   plan.device = top.string("device");
   plan.scheduleName = top.string("schedule");
   plan.costModel = top.string("cost_model");
+  plan.precision = toPrecision(top, "precision", plan.device);
   plan.exact = top.boolean("exact", false);
   plan.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
   plan.minibatch = top.integer("minibatch", 0, INT64_MAX);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/cost/Device.h"
 #include "compiler/schedule/Schedule.h"
 
 #include <filesystem>
@@ -180,18 +181,27 @@ struct PlanHints {
   std::vector<PlanHelp> helps;
 };
 
-/// Every decision about a run, made once. On disk: plan.json.
-struct Plan {
-  std::string model;
-  std::string device;
-  std::string scheduleName;
-  std::string costModel;
+/// What programs are made for: kernels and their layouts are chosen for it.
+struct Target {
+  std::string device = "cpu"; ///< or "cuda"
+  Precision precision = Precision::fp32;
   bool exact = false;
   int threads = 1;
+};
+
+/// What a plan is of, which it takes over from its request.
+struct PlanSubject : Target {
+  std::string model;
+  std::string costModel = "overlap";
+  int64_t microbatchSize = 0;
+};
+
+/// Every decision about a run, made once. On disk: plan.json.
+struct Plan : PlanSubject {
+  std::string scheduleName;
   /// Samples: microbatches x replicas of the first stage x microbatchSize.
   int64_t minibatch = 0;
   int64_t microbatches = 1; ///< per update and replica of the first stage
-  int64_t microbatchSize = 0;
   double secondsPerMinibatch = 0;
   double dataParallelSecondsPerMinibatch = 0;
   double singleDeviceSecondsPerMinibatch = 0;
@@ -225,7 +235,7 @@ struct RecomputeChoice {
   bool may(int stage) const { return kind == automatic || must(stage); }
 };
 
-struct PlanRequest {
+struct PlanRequest : PlanSubject {
   int workers = 1;
   std::optional<Topology> topology;
   std::string schedule = "auto";
@@ -252,14 +262,6 @@ struct PlanRequest {
   std::map<std::string, int> assignment;
   /// What gave it, for refusals: a file or the model.
   std::string assignedBy;
-
-  /// Copied into the plan.
-  std::string model;
-  std::string device = "cpu";
-  std::string costModel = "overlap";
-  bool exact = false;
-  int threads = 1;
-  int64_t microbatchSize = 0;
 };
 
 } // namespace pdc

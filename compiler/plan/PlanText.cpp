@@ -265,6 +265,8 @@ std::string describePlan(const Plan &plan) {
       << " per update" << (plan.stages[0].replicas > 1 ? " and replica of stage 0" : "");
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
+  if (plan.precision != Precision::fp32)
+    out << ", " << toString(plan.precision);
   out << (plan.exact ? ", exact" : "") << "\n\n";
   describeStages(plan, out);
   if (!plan.schedule.ranks.empty())

@@ -70,12 +70,7 @@ void addDepths(Plan &plan) {
 
 Plan planHead(const PlanRequest &request) {
   Plan plan;
-  plan.model = request.model;
-  plan.device = request.device;
-  plan.costModel = request.costModel;
-  plan.exact = request.exact;
-  plan.threads = request.threads;
-  plan.microbatchSize = request.microbatchSize;
+  static_cast<PlanSubject &>(plan) = request;
   plan.topology = chooseTopology(request);
   return plan;
 }

@@ -177,6 +177,7 @@ std::string printPlan(const Plan &plan) {
       {"device", plan.device},
       {"schedule", plan.scheduleName},
       {"cost_model", plan.costModel},
+      {"precision", toString(plan.precision)},
       {"exact", plan.exact},
       {"threads", plan.threads},
       {"minibatch", plan.minibatch},

@@ -65,8 +65,8 @@ void Page::head() {
   text += " per update";
   if (plan.microbatchSize)
     text += " of " + plural(plan.microbatchSize, "sample") + " each";
-  text += ", cost model " + htmlText(plan.costModel) + (plan.exact ? ", exact" : "") +
-          "</p></header>\n";
+  text += ", cost model " + htmlText(plan.costModel) + ", " +
+          std::string(toString(plan.precision)) + (plan.exact ? ", exact" : "") + "</p></header>\n";
 }
 
 void Page::card(const char *name, const std::string &value, const std::string &note) {

@@ -10,7 +10,8 @@ namespace pdc::runtime::cuda {
 static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  const ConvolutionFields &fields,
                                                  ConvolutionUse use, bool adds = false) {
-  const KernelRules rules{false, !device.exact, workspaceRoom(device)};
+  const KernelRules rules{computesInTf32(fields.compute, fields.name), !device.exact,
+                          workspaceRoom(device)};
   return std::make_unique<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields, use,
                                            adds);
 }

@@ -41,9 +41,9 @@ static bool keeps(const Descriptor &configuration, const KernelRules &rules, con
     switch (notes[i]) {
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
     case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: // to 16 bits
       return false;
     case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
       if (!rules.tensorCores)
         return false;
       break;

@@ -23,6 +23,13 @@ void require(cudnnStatus_t status, const char *call, const char *unit) {
               why[0] ? ": " : "", why);
 }
 
+bool computesInTf32(std::string_view compute, const char *unit) {
+  if (compute != "tf32" && compute != "fp32")
+    throw Error("unit '", unit, "': multiplies in ", compute,
+                ", which the kernels for GPUs do not; run pdc again with --precision fp32 or tf32");
+  return compute == "tf32";
+}
+
 namespace {
 
 struct MatrixLibrary {

@@ -7,6 +7,7 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <string_view>
 
 /// cuBLASLt and cuDNN behind one door. Everything is made once, when a kernel is constructed.
 namespace pdc::runtime::cuda {
@@ -18,6 +19,10 @@ cudnnHandle_t networkHandle();
 /// Throw Error naming the unit and the call unless it succeeded.
 void require(cublasStatus_t status, const char *call, const char *unit);
 void require(cudnnStatus_t status, const char *call, const char *unit);
+
+/// Whether a unit's products are computed in TF32 ("tf32"), or as f32 has them ("fp32"). Throws
+/// Error naming the unit for anything else.
+bool computesInTf32(std::string_view compute, const char *unit);
 
 /// The compiler's bound has room for the alignment.
 inline void *alignedWorkspace(const Run &run) {

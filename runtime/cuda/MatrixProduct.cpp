@@ -66,7 +66,9 @@ MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFi
 }
 
 void MatrixProductPlan::describe() {
-  require(cublasLtMatmulDescCreate(&description.object, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  const auto compute = computesInTf32(fields.compute, fields.name) ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                   : CUBLAS_COMPUTE_32F;
+  require(cublasLtMatmulDescCreate(&description.object, compute, CUDA_R_32F),
           "cublasLtMatmulDescCreate", fields.name);
   set(CUBLASLT_MATMUL_DESC_TRANSA, fields.transB ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, fields.transA ? CUBLAS_OP_T : CUBLAS_OP_N);

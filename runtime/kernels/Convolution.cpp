@@ -18,6 +18,7 @@ static std::string unitText(const ConvolutionFields &f) {
 
 /// The device as a kernel with its own number of threads sees it.
 static Device deviceFor(Device device, const ConvolutionFields &f) {
+  requireSinglePrecision(unitText(f), f.compute);
   if (f.threads > 0)
     device.threads = static_cast<int>(f.threads);
   return device;

@@ -41,6 +41,12 @@ Fallback fallbackNamed(std::string_view name) {
               "' is unknown, expected none, gemm or reference; regenerate the sources with pdc");
 }
 
+void requireSinglePrecision(const std::string &unit, std::string_view compute) {
+  if (compute != "fp32")
+    throw Error(unit, ": multiplies in ", compute,
+                ", which the kernels for CPUs do not; run pdc again with --precision fp32");
+}
+
 void requireWorkspace(const std::string &unit, int64_t needed, const Device &device) {
   if (needed > device.workspaceBytes)
     throw Error(unit, ": oneDNN needs ", needed, " bytes of workspace, the plan has ",

@@ -40,6 +40,9 @@ Fallback fallbackOf(const std::string &implementation);
 /// "none", "gemm" or "reference", as kernel fields have it. Throws Error for other names.
 Fallback fallbackNamed(std::string_view name);
 
+/// Throws Error naming the unit unless it is to multiply in fp32.
+void requireSinglePrecision(const std::string &unit, std::string_view compute);
+
 /// Throws Error naming the unit when a kernel needs more workspace than the plan has.
 void requireWorkspace(const std::string &unit, int64_t needed, const Device &device);
 

@@ -83,6 +83,7 @@ static MatrixProductFields libraryPart(MatrixProductFields f) {
 }
 
 static LibraryCall makeCall(const Device &device, const MatrixProductFields &fields, bool add) {
+  requireSinglePrecision(unitText(fields), fields.compute);
   const MatrixProductFields f = libraryPart(fields);
   size_t rank = f.output.size();
   Descriptor a = operand(padded(f.a, rank), f.transA), b = operand(padded(f.b, rank), f.transB);

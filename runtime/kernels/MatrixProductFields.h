@@ -12,6 +12,7 @@ struct MatrixProductFields {
   double alpha = 1;
   Dimensions b;
   Dimensions bias; ///< shape, of the output's rank; empty: none
+  const char *compute = "fp32"; ///< or "tf32": what the factors are rounded to
   const char *name = "";
   Dimensions output;
   int64_t relu = 0;

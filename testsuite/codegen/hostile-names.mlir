@@ -5,7 +5,7 @@
 // CHECK:constexpr int64_t x = 0; {{ *}} // f32[4] "a\nint evil;"
 // CHECK:      : relu_(device, {.name = "a\?\?/\\"}) {}
 // CHECK:    relu_(run, x, y); {{ *}} // "x\"); system(\""
-// CHECK:    {.name = "a\nint evil;",
+// CHECK:    {.name = "a\nint evil;", .role = Role::input,
 // CHECK:    {.tensor = "*\057 ends \\", // f32[4]
 
 module {

@@ -112,7 +112,9 @@ module {
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace {
 // CHECK-EMPTY:
-// CHECK-NEXT:// The regions of the arena and the places in them: bytes from the start of a copy.
+// CHECK-NEXT:// The regions of the arena and the places in them: bytes from the start of a copy. Beside each
+// CHECK-NEXT:// its type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that are never
+// CHECK-NEXT:// in use together may share bytes; new_X is X behind an update.
 // CHECK-NEXT:enum RegionIndex : int { kFixed, kScratch, kSlots0, kEvaluation };
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace fixed {
@@ -146,8 +148,6 @@ module {
 // CHECK-NEXT:                                  .output = {16, 8}, .transA = 1}),
 // CHECK-NEXT:        evaluate_fc1_(device, {.a = {4, 8}, .b = {16, 8}, .name = "fc1", .output = {4, 16},
 // CHECK-NEXT:                               .relu = 1, .transB = 1}) {}
-// CHECK-EMPTY:
-// CHECK-NEXT:  void prepare(const Run &) override {}
 // CHECK-EMPTY:
 // CHECK-NEXT:  void forward(const Run &run) override {
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
@@ -212,26 +212,21 @@ module {
 // CHECK-EMPTY:
 // CHECK-NEXT:// What is loaded, saved, fed with data or reported.
 // CHECK-NEXT:constexpr Memory kMemories[] = {
-// CHECK-NEXT:    {.name = "image",
-// CHECK-NEXT:     .role = Role::input, .element = ElementType::f32, .shape = shape<4, 8>, .layout = "",
-// CHECK-NEXT:     .place = {kSlots0, slots_0::image}, .bytes = 128,
-// CHECK-NEXT:     .initial = Initial::none, .fill = 0, .versioned = false},
-// CHECK-NEXT:    {.name = "fc1.weight",
-// CHECK-NEXT:     .role = Role::weight, .element = ElementType::f32, .shape = shape<16, 8>, .layout = "",
-// CHECK-NEXT:     .place = {kFixed, fixed::fc1_weight}, .bytes = 512,
-// CHECK-NEXT:     .initial = Initial::file, .fill = 0, .versioned = false},
-// CHECK-NEXT:    {.name = "fc1.weight/gradient",
-// CHECK-NEXT:     .role = Role::gradient, .element = ElementType::f32, .shape = shape<16, 8>, .layout = "",
-// CHECK-NEXT:     .place = {kFixed, fixed::fc1_weight_gradient}, .bytes = 512,
-// CHECK-NEXT:     .initial = Initial::none, .fill = 0, .versioned = false},
-// CHECK-NEXT:    {.name = "pdc.learning_rate",
-// CHECK-NEXT:     .role = Role::input, .element = ElementType::f32, .shape = shape<>, .layout = "",
-// CHECK-NEXT:     .place = {kFixed, fixed::pdc_learning_rate}, .bytes = 4,
-// CHECK-NEXT:     .initial = Initial::none, .fill = 0, .versioned = false},
-// CHECK-NEXT:    {.name = "pdc.gradient_scale",
-// CHECK-NEXT:     .role = Role::input, .element = ElementType::f32, .shape = shape<>, .layout = "",
-// CHECK-NEXT:     .place = {kFixed, fixed::pdc_gradient_scale}, .bytes = 4,
-// CHECK-NEXT:     .initial = Initial::none, .fill = 0, .versioned = false},
+// CHECK-NEXT:    {.name = "image", .role = Role::input,
+// CHECK-NEXT:     .element = ElementType::f32, .shape = shape<4, 8>,
+// CHECK-NEXT:     .place = {kSlots0, slots_0::image}, .bytes = 128},
+// CHECK-NEXT:    {.name = "fc1.weight", .role = Role::weight,
+// CHECK-NEXT:     .element = ElementType::f32, .shape = shape<16, 8>,
+// CHECK-NEXT:     .place = {kFixed, fixed::fc1_weight}, .bytes = 512, .initial = Initial::file},
+// CHECK-NEXT:    {.name = "fc1.weight/gradient", .role = Role::gradient,
+// CHECK-NEXT:     .element = ElementType::f32, .shape = shape<16, 8>,
+// CHECK-NEXT:     .place = {kFixed, fixed::fc1_weight_gradient}, .bytes = 512},
+// CHECK-NEXT:    {.name = "pdc.learning_rate", .role = Role::input,
+// CHECK-NEXT:     .element = ElementType::f32, .shape = shape<>,
+// CHECK-NEXT:     .place = {kFixed, fixed::pdc_learning_rate}, .bytes = 4},
+// CHECK-NEXT:    {.name = "pdc.gradient_scale", .role = Role::input,
+// CHECK-NEXT:     .element = ElementType::f32, .shape = shape<>,
+// CHECK-NEXT:     .place = {kFixed, fixed::pdc_gradient_scale}, .bytes = 4},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
 // CHECK-NEXT:// Tensors that cross ranks, once per microbatch: microbatch k goes to peers[k % size].
@@ -242,14 +237,14 @@ module {
 // CHECK-NEXT:};
 // CHECK-NEXT:constexpr Transfer kTransfers[] = {
 // CHECK-NEXT:    {.tensor = "relu1", // f32[4,16]
-// CHECK-NEXT:     .peers = ranks<1>, .tag = 0, .stage = 0, .phase = Phase::forward,
-// CHECK-NEXT:     .place = {kSlots0, slots_0::relu1}, .bytes = 256},
+// CHECK-NEXT:     .element = ElementType::f32, .peers = ranks<1>, .tag = 0, .stage = 0,
+// CHECK-NEXT:     .phase = Phase::forward, .place = {kSlots0, slots_0::relu1}, .bytes = 256},
 // CHECK-NEXT:    {.tensor = "fc2/grad/input", // f32[4,16]
-// CHECK-NEXT:     .peers = ranks<1>, .tag = 1, .stage = 0, .phase = Phase::backward,
-// CHECK-NEXT:     .place = {kSlots0, slots_0::fc2_grad_input}, .bytes = 256},
+// CHECK-NEXT:     .element = ElementType::f32, .peers = ranks<1>, .tag = 1, .stage = 0,
+// CHECK-NEXT:     .phase = Phase::backward, .place = {kSlots0, slots_0::fc2_grad_input}, .bytes = 256},
 // CHECK-NEXT:    {.tensor = "evaluate/relu1", // f32[4,16]
-// CHECK-NEXT:     .peers = ranks<1>, .tag = 2, .stage = 0, .phase = Phase::evaluate,
-// CHECK-NEXT:     .place = {kEvaluation, evaluation::evaluate_relu1}, .bytes = 256},
+// CHECK-NEXT:     .element = ElementType::f32, .peers = ranks<1>, .tag = 2, .stage = 0,
+// CHECK-NEXT:     .phase = Phase::evaluate, .place = {kEvaluation, evaluation::evaluate_relu1}, .bytes = 256},
 // CHECK-NEXT:};
 // CHECK-EMPTY:
 // CHECK-NEXT:// Rows: F, B, I, W, U, E run a task for a microbatch. The transfers behind a task are one group.
@@ -273,7 +268,7 @@ module {
 // CHECK-NEXT:}
 // CHECK-NEXT:constexpr Step allReduce{StepKind::allReduce, Phase::update, 0, 0, -1};
 // CHECK-EMPTY:
-// CHECK-NEXT:constexpr Step kTrainingWarmUp[] = {
+// CHECK-NEXT:constexpr Step kTrainingStep[] = {
 // CHECK-NEXT:    F(0), send(relu1_to_1, 0),
 // CHECK-NEXT:    F(1), send(relu1_to_1, 1), receive(fc2_grad_input_from_1, 0),
 // CHECK-NEXT:    B(0), receive(fc2_grad_input_from_1, 1),
@@ -310,7 +305,6 @@ module {
 // CHECK-NEXT:      .exact = false,
 // CHECK-NEXT:      .threads = 1,
 // CHECK-NEXT:      .microbatches = 2,
-// CHECK-NEXT:      .versionLag = -1,
 // CHECK-NEXT:      .microbatchSize = 4,
 // CHECK-NEXT:      .arenaBytes = 4096,
 // CHECK-NEXT:      .fixedRegion = kFixed,
@@ -327,8 +321,7 @@ module {
 // CHECK-NEXT:  };
 // CHECK-NEXT:}
 // CHECK-NEXT:constexpr Program kPrograms[] = {
-// CHECK-NEXT:    onRank(0, {.warmUp = kTrainingWarmUp, .repeat = {}, .drain = {}, .period = 0},
-// CHECK-NEXT:           {.warmUp = {}, .repeat = kEvaluationRepeat, .drain = {}, .period = 1}),
+// CHECK-NEXT:    onRank(0, {.step = kTrainingStep}, {.repeat = kEvaluationRepeat, .period = 1}),
 // CHECK-NEXT:};
 // CHECK-EMPTY:
 // CHECK-NEXT:} // namespace

@@ -46,6 +46,7 @@ using runtime::ConvolutionFields;
 using runtime::cuda::ConvolutionPlan;
 using runtime::cuda::ConvolutionUse;
 using runtime::cuda::Descriptor;
+using runtime::cuda::PlanTarget;
 
 struct Shape {
   std::vector<int64_t> x, w, y, strides, pads;
@@ -113,6 +114,24 @@ TEST(Cudnn, HasKernelsWithinTheWorkspace) {
           EXPECT_GT(plan.candidates(), 0u);
           EXPECT_LE(plan.workspaceBytes(), int64_t(room));
         }
+}
+
+/// In TF32 there are more kernels to choose from, the workspace is enough for one of them too, and
+/// none converts its factors to 16 bits.
+TEST(Cudnn, HasTf32KernelsWithinTheWorkspace) {
+  const Descriptor properties = h200();
+  size_t plain = 0, tf32 = 0;
+  for (const Shape &s : kShapes)
+    for (auto use :
+         {ConvolutionUse::forward, ConvolutionUse::inputGradient, ConvolutionUse::weightGradient}) {
+      const size_t room = size_t(boundOf(s) - runtime::cuda::kWorkspaceAlignment);
+      const PlanTarget target{nullptr, &properties};
+      const ConvolutionPlan plan(target, {true, true, room}, fieldsOf(s), use, false);
+      EXPECT_LE(plan.workspaceBytes(), int64_t(room));
+      tf32 += plan.candidates();
+      plain += ConvolutionPlan(target, {false, true, room}, fieldsOf(s), use, false).candidates();
+    }
+  EXPECT_GT(tf32, plain);
 }
 
 /// What the library does not take is an error that names the unit.

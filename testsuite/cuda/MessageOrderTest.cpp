@@ -10,19 +10,20 @@ namespace {
 struct Pair {
   int peer[1];
   Transfer transfers[2];
-  Step warmUp[4];
+  Step step[4];
   Program program;
 
   Pair(int rank, bool swapped)
-      : peer{1 - rank}, transfers{{"x", peer, 5, rank, Phase::forward, {0, 0}, 64},
-                                  {"dx", peer, 6, rank, Phase::backward, {0, 64}, 32}},
-        warmUp{row(rank == 0, swapped ? 1 : 0, 0), row(rank == 0, swapped ? 0 : 1, 1),
-               row(rank == 0, 0, 1), row(rank != 0, 1, 0)},
+      : peer{1 - rank},
+        transfers{{"x", ElementType::f32, peer, 5, rank, Phase::forward, {0, 0}, 64},
+                  {"dx", ElementType::bf16, peer, 6, rank, Phase::backward, {0, 64}, 32}},
+        step{row(rank == 0, swapped ? 1 : 0, 0), row(rank == 0, swapped ? 0 : 1, 1),
+             row(rank == 0, 0, 1), row(rank != 0, 1, 0)},
         program{} {
     program.rank = rank;
     program.ranks = 2;
     program.transfers = transfers;
-    program.training.warmUp = warmUp;
+    program.training.step = step;
   }
   static Step row(bool sends, int transfer, int64_t microbatch) {
     return {sends ? StepKind::send : StepKind::receive, Phase::forward, 0, microbatch, transfer};
@@ -31,12 +32,13 @@ struct Pair {
 
 } // namespace
 
-/// What one rank says that it sends, the other says that it receives; tags and bytes, in order.
+/// What one rank says that it sends, the other says that it receives; tags, bytes and element
+/// types, in order.
 TEST(MessageOrder, IsTheSameOnBothEnds) {
   const Pair first(0, false), second(1, false);
-  EXPECT_EQ(messageOrder(first.program, 0, 1), "| 5/64 6/32 5/64 ");
+  EXPECT_EQ(messageOrder(first.program, 0, 1), "| 5/64/0 6/32/5 5/64/0 ");
   EXPECT_EQ(messageOrder(second.program, 0, 1), messageOrder(first.program, 0, 1));
-  EXPECT_EQ(messageOrder(first.program, 1, 0), "| 6/32 ");
+  EXPECT_EQ(messageOrder(first.program, 1, 0), "| 6/32/5 ");
   EXPECT_EQ(messageOrder(second.program, 1, 0), messageOrder(first.program, 1, 0));
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 /// The kernels for GPUs, run on the host's threads, against the operators' references in f64:
 /// patterns, layouts, workspace bounds and kernels together, as choose-kernels puts them together.
 namespace pdc {
@@ -97,6 +99,35 @@ TEST(CudaKernels, MatrixProduct) {
       UnitValue y = u.node("Gemm", {u.operand({5, 7}), u.operand({7, 9}), u.operand(bias)});
       u.node("Relu", {y});
     });
+}
+
+/// TF32 has no room for the 12th bit behind the point, f32 has.
+TEST(CudaKernels, MatrixProductInTf32) {
+  for (auto [precision, expected] :
+       {std::pair(Precision::fp32, 3 + 3 * 0x1p-12f), {Precision::tf32, 3.0f}}) {
+    CudaCase unit;
+    unit.options.precision = precision;
+    unit.node("MatMul", {unit.given({{ElementType::f32, {1, 1}}, {1 + 0x1p-12}}),
+                         unit.given({{ElementType::f32, {1, 1}}, {3}})});
+    unit.check(1e-3);
+    float found;
+    std::memcpy(&found, unit.stored[0].data(), sizeof found);
+    EXPECT_EQ(found, expected);
+  }
+}
+
+/// The convolutions' kernels say it too: what cuDNN then takes is asked of it in CudnnTest.
+TEST(CudaKernels, ConvolutionsSayWhatTheyComputeIn) {
+  auto computeOf = [](Precision precision) {
+    CudaCase unit;
+    unit.options.precision = precision;
+    unit.node("Conv", {unit.operand({1, 2, 5, 5}), unit.operand({3, 2, 3, 3})},
+              window({3, 3}, 1, 1));
+    unit.check(1e-3);
+    return unit.choice.fields.string("compute", "none");
+  };
+  EXPECT_EQ(computeOf(Precision::fp32), "none");
+  EXPECT_EQ(computeOf(Precision::tf32), "tf32");
 }
 
 TEST(CudaKernels, Pooling) {

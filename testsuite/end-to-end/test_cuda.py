@@ -54,12 +54,12 @@ NETWORKS = {"lenet5": ((1, 28, 28), 2, 4), "fashion": ((1, 28, 28), 2, 4)}
 
 
 @on_host
-@pytest.mark.parametrize("network,stages,schedule", [
-    ("lenet5", "1-1-1", "1f1b"), ("fashion", "1-1", "gpipe"), ("lenet5", "1", "1f1b"), ("lenet5", "3-1", "1f1b"),
-    ("fashion", "2", "1f1b")])
-def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
-    """The losses and weights of the CPU's kernels, to rounding; streams of ranks meet by events alone. Replicas sum
-    their gradients and average their running statistics: those of the CPU's own replicas."""
+@pytest.mark.parametrize("network,stages,schedule,precision", [
+    ("lenet5", "1-1-1", "1f1b", "fp32"), ("fashion", "1-1", "gpipe", "fp32"), ("lenet5", "1", "1f1b", "tf32"),
+    ("lenet5", "3-1", "1f1b", "fp32"), ("fashion", "2", "1f1b", "fp32")])
+def test_trains_like_the_processor(network, stages, schedule, precision, models, tmp_path):
+    """The losses and weights of the CPU's kernels, to rounding (of TF32: 2^-11 per factor); streams of ranks meet by events
+    alone. Replicas sum their gradients and average their running statistics: those of the CPU's own replicas."""
     shape, size, steps = NETWORKS[network]
     replicas = [int(count) for count in stages.split("-")]
     microbatches = 2 if max(replicas) > 1 else 4  # of each replica of the first stage
@@ -69,12 +69,14 @@ def test_trains_like_the_processor(network, stages, schedule, models, tmp_path):
     data = [f"input={images}", f"labels={labels}"]
     on_cpu = pipeline.compile_model(models(network), tmp_path / "cpu", *options, workers=sum(replicas))
     expected = pipeline.train(on_cpu, tmp_path / "expected", data=data, steps=steps)
-    found = train_on_host(emit(models(network), tmp_path / "cuda", *options, workers=sum(replicas)), tmp_path / "found",
-                          data=data, steps=steps)
-    assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
+    project = emit(models(network), tmp_path / "cuda", *options, "--precision", precision, workers=sum(replicas))
+    found = train_on_host(project, tmp_path / "found", data=data, steps=steps)
+    rounding = {"fp32": 1, "tf32": 50}[precision]
+    assert numpy.allclose(found.losses, expected.losses, rtol=2e-5 * rounding)
+    assert numpy.allclose(found.losses, expected.losses, rtol=1e-6) == (precision == "fp32")
     weights = found.weights()
     for name, value in expected.weights().items():
-        assert numpy.allclose(weights[name], value, rtol=1e-3, atol=2e-5), name
+        assert numpy.allclose(weights[name], value, rtol=1e-3 * rounding, atol=2e-5 * rounding), name
 
 
 @on_host

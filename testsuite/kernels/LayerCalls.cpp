@@ -26,7 +26,7 @@ namespace {
 
 ConvolutionFields convolution(const KernelChoice &choice) {
   ConvolutionFields f;
-  FieldReader{choice} FIELD(algorithm) FIELD(dilations) FIELD(fallback) FIELD(groups) FIELD(input)
+  FieldReader{choice} FIELD(algorithm) FIELD(compute) FIELD(dilations) FIELD(fallback) FIELD(groups) FIELD(input)
       FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
           FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
               FIELD(weightLayout);
@@ -34,7 +34,7 @@ ConvolutionFields convolution(const KernelChoice &choice) {
 }
 MatrixProductFields matrix(const KernelChoice &choice) {
   MatrixProductFields f;
-  FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(name) FIELD(output)
+  FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(compute) FIELD(name) FIELD(output)
       FIELD(relu) FIELD(transA) FIELD(transB);
   return f;
 }

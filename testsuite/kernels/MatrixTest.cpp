@@ -1,5 +1,6 @@
 #include "testsuite/kernels/UnitCase.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace pdc {
@@ -41,6 +42,27 @@ TEST(Kernels, BatchedMatrixProduct) {
   UnitValue y = unit.node("MatMul", {unit.operand({3, 4, 5}), unit.operand({5, 6})});
   unit.node("Relu", {unit.node("Add", {y, unit.operand({6})})});
   unit.check();
+}
+
+/// Sources that are for another device: the kernels for CPUs know one way to multiply.
+TEST(Kernels, ProductsInTf32AreRefused) {
+  auto expectRefusal = [](UnitCase &unit) {
+    unit.check();
+    unit.choice.fields.set("compute", std::string("tf32"));
+    try {
+      makeKernel(unit.choice, unit.device);
+      FAIL() << unit.choice.kernel << " is made";
+    } catch (const std::exception &error) {
+      EXPECT_THAT(error.what(), testing::EndsWith("multiplies in tf32, which the kernels for CPUs "
+                                                  "do not; run pdc again with --precision fp32"));
+    }
+  };
+  UnitCase product, convolution;
+  product.node("MatMul", {product.operand({4, 5}), product.operand({5, 6})});
+  expectRefusal(product);
+  convolution.node("Conv", {convolution.operand({1, 4, 5, 5}), convolution.operand({4, 4, 1, 1})},
+                   {{"kernel_shape", std::vector<int64_t>{1, 1}}});
+  expectRefusal(convolution);
 }
 
 } // namespace pdc

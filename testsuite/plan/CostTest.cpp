@@ -1,6 +1,8 @@
 #include "compiler/Error.h"
 #include "compiler/cost/Device.h"
 
+#include "testsuite/Refusal.h"
+
 #include <gtest/gtest.h>
 
 namespace pdc {
@@ -19,6 +21,24 @@ TEST(Cost, KnownDevices) {
   for (const char *name : {"cpu", "v100", "titanx", "a100", "h100", "h200"})
     EXPECT_EQ(findDevicePeaks(name).name, name);
   EXPECT_THROW(findDevicePeaks("tpu"), Error);
+}
+
+TEST(Cost, ProductsInTf32HaveAPeakOfTheirOwn) {
+  const DevicePeaks &h100 = findDevicePeaks("h100");
+  EXPECT_DOUBLE_EQ(rooflineSeconds(h100, 495e12, 1, 1, Precision::tf32), 1 + h100.secondsPerKernel);
+  EXPECT_DOUBLE_EQ(rooflineSeconds(h100, 67e12, 1, 1, Precision::fp32), 1 + h100.secondsPerKernel);
+}
+
+TEST(Cost, DevicesRefuseWhatTheyDoNotComputeIn) {
+  for (const char *device : {"cpu", "v100", "cuda", "h200"})
+    requirePrecision(device, Precision::fp32);
+  requirePrecision("cuda", Precision::tf32);
+  EXPECT_EQ(refusal([] { requirePrecision("cpu", Precision::tf32); }),
+            "precision tf32 is not available for device cpu; there is fp32");
+  EXPECT_EQ(refusal([] { requirePrecision("v100", Precision::tf32); }),
+            "precision tf32 is not available for device v100; there is fp32");
+  EXPECT_EQ(refusal([] { requirePrecision("cuda", Precision::bf16); }),
+            "precision bf16 is not available for device cuda; there is fp32 and tf32");
 }
 
 } // namespace

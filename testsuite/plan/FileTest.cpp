@@ -143,6 +143,10 @@ TEST(PlanFile, Refusals) {
             "p: microbatches: expected a whole number from 1 to 1048576, found 0");
   EXPECT_EQ(planRefusal([](json &plan) { plan["seconds_per_minibatch"] = -1; }),
             "p: seconds_per_minibatch: expected a number of at least 0, found -1");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["precision"] = "fp8"; }),
+            "p: precision: expected one of fp32, tf32, bf16, fp16, found 'fp8'");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["precision"] = "bf16"; }),
+            "p: precision: precision bf16 is not available for device cpu; there is fp32");
   EXPECT_EQ(planRefusal([](json &plan) { plan["stages"] = 7; }),
             "p: stages: expected a list, found 7");
   EXPECT_EQ(planRefusal([](json &plan) { plan["stages"] = json::array(); }),

@@ -152,7 +152,7 @@ TEST_F(Damaged, TensorsAreThoseOfTheModel) {
   expect(": tensor 'w0': shape [5] does not fit 16 bytes", "shape", "[5]");
   expect(": tensor 'w0': shape [4611686018427387904x4] does not fit", "shape",
          "[4611686018427387904, 4]");
-  expect(": tensor 'w0': data_offsets lie outside the file", "data_offsets", "[8, 24]");
+  expect(": tensor 'w0': data_offsets lie outside the file", "data_offsets", "[1000, 1016]");
   for (auto [field, value] : {std::pair("dtype", "3"),
                               {"shape", "\"4\""},
                               {"shape", "[1e300]"},
@@ -163,6 +163,46 @@ TEST_F(Damaged, TensorsAreThoseOfTheModel) {
                               {"data_offsets", "[0, 1e300]"},
                               {"data_offsets", "{}"}})
     expect(": tensor 'w0': needs dtype, and in shape and data_offsets whole numbers", field, value);
+}
+
+/// Tensors of 16-bit numbers are made of the number that fills them, saved and loaded as they are.
+TEST_F(Damaged, SixteenBitNumbersKeepTheirBits) {
+  auto bitsIn = [](const fs::path &path, const char *tensor, const char *type) {
+    std::string text = textOf(path);
+    uint64_t length = 0;
+    std::memcpy(&length, text.data(), 8);
+    json entry = json::parse(text.substr(8, length))[tensor];
+    EXPECT_EQ(entry["dtype"], type);
+    EXPECT_EQ(entry["shape"], json({4}));
+    std::vector<uint16_t> bits(4);
+    std::memcpy(bits.data(), text.data() + 8 + length + entry["data_offsets"][0].get<int64_t>(), 8);
+    return bits;
+  };
+  auto first = [&](std::vector<uint16_t> bits, const char *tensor, uint16_t value) {
+    std::string text = textOf(whole / kPart);
+    const std::string before(reinterpret_cast<char *>(bits.data()), 8);
+    size_t at = text.find(before);
+    ASSERT_NE(at, std::string::npos) << tensor;
+    std::memcpy(text.data() + at, &value, 2);
+    write(whole / kPart, text);
+  };
+  // 0.1 as IEEE 754 and as the upper half of 0x3dcccccd have it.
+  const std::vector<uint16_t> half(4, 0x2e66), brain(4, 0x3dcd);
+  EXPECT_EQ(bitsIn(whole / kPart, "w0/float16", "F16"), half);
+  EXPECT_EQ(bitsIn(whole / kPart, "w0/bfloat16", "BF16"), brain);
+  first(half, "w0/float16", 0xbc01);
+  first(brain, "w0/bfloat16", 0x4049);
+  ASSERT_EQ(run(shape, 16, {"--steps", "3", "--resume", whole, "--save", folder / "again"}), 0)
+      << errors;
+  const fs::path again = folder / "again/step-000003" / kPart;
+  EXPECT_EQ(bitsIn(again, "w0/float16", "F16"),
+            (std::vector<uint16_t>{0xbc01, 0x2e66, 0x2e66, 0x2e66}));
+  EXPECT_EQ(bitsIn(again, "w0/bfloat16", "BF16"),
+            (std::vector<uint16_t>{0x4049, 0x3dcd, 0x3dcd, 0x3dcd}));
+  // Infinite, which training cannot go on from.
+  first({0x4049, 0x3dcd, 0x3dcd, 0x3dcd}, "w0/bfloat16", 0x7f80);
+  EXPECT_EQ(run(shape, 16, {"--steps", "3", "--resume", whole, "--save", folder / "never"}), 1);
+  expectOneError("'w0/bfloat16' on rank 0 holds numbers that are nan or infinite");
 }
 
 TEST_F(Damaged, CutFilesAreRefused) {

@@ -2,6 +2,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
+#include "runtime/SmallFloats.h"
 
 #include <cstring>
 #include <filesystem>
@@ -141,6 +142,42 @@ TEST_F(Data, EveryPrefixOfAFileIsRefusedOrRead) {
                 std::string(16, 'a'))})
     for (size_t length = 0; length < whole.size(); ++length)
       EXPECT_NE(refusal(write(whole.substr(0, length))), "") << length;
+}
+
+/// Bits as IEEE 754 has them, each next to where rounding turns.
+TEST(SmallFloat, RoundsToTheNearestEven) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (auto [value, bits] : {std::pair(0.0f, 0x0000),
+                             {-0.0f, 0x8000},
+                             {1.0f, 0x3c00},
+                             {-2.5f, 0xc100},
+                             {65504.0f, 0x7bff},
+                             {infinity, 0x7c00},
+                             {-infinity, 0xfc00},
+                             {0x1p-14f, 0x0400},
+                             {0x1p-24f, 0x0001},
+                             {0x3ffp-24f, 0x03ff}}) {
+    EXPECT_EQ(Float16(value).bits, bits) << value;
+    EXPECT_EQ(float(Float16(value)), value);
+  }
+  for (auto [value, bits] : {std::pair(65519.9f, 0x7bff),
+                             {65520.0f, 0x7c00},
+                             {1 + 0x1p-11f, 0x3c00},
+                             {1 + 0x3p-11f, 0x3c02},
+                             {2 - 0x1p-12f, 0x4000},
+                             {0x1p-25f, 0x0000},
+                             {0x1.8p-24f, 0x0002},
+                             {1e-30f, 0x0000}})
+    EXPECT_EQ(Float16(value).bits, bits) << value;
+  for (auto [value, bits] : {std::pair(1.0f, 0x3f80),
+                             {1 + 0x1p-8f, 0x3f80},
+                             {1 + 0x3p-8f, 0x3f82},
+                             {-infinity, 0xff80},
+                             {3.4e38f, 0x7f80},
+                             {0x1p-133f, 0x0001}})
+    EXPECT_EQ(BFloat16(value).bits, bits) << value;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(float(Float16(nan))) && std::isnan(float(BFloat16(nan))));
 }
 
 TEST(Order, IsAPermutationThatDependsOnSeedAndEpoch) {

@@ -41,7 +41,6 @@ public:
       : stage(stage), edges(*current->edges), fixed(current->fixed.at(stage)),
         weightAt(current->schedule->asynchronous ? 0 : fixed + kWeight) {}
 
-  void prepare(const Run &) override {}
   void evaluate(const Run &) override {}
   void forward(const Run &run) override {
     uint32_t word = forwardOf(stage, *run.ofMicrobatch<uint32_t>(weightAt));
@@ -161,6 +160,7 @@ void ScheduledToy::addEdges(Tables &t, int stage) {
         continue;
       t.transferOfEdge[edge.id][sends] = int(t.transfers.size());
       t.transfers.push_back({edge.tensor.c_str(),
+                             ElementType::i32,
                              schedule.ranksOfStage[other],
                              edge.id,
                              stage,
@@ -217,7 +217,7 @@ void ScheduledToy::fill(int rank) {
     addStage(t, stage);
   t.moves = movesOf(schedule, edges, t.stages);
   const pdc::RankRows &rows = schedule.ranks[rank];
-  t.warmUp = stepsOf(rows.warmUp, t);
+  (schedule.asynchronous ? t.warmUp : t.step) = stepsOf(rows.warmUp, t);
   t.repeat = stepsOf(rows.repeat, t);
   t.drain = stepsOf(rows.drain, t);
   Program &p = programs[rank];
@@ -237,7 +237,7 @@ void ScheduledToy::fill(int rank) {
   p.memories = t.memories;
   p.transfers = t.transfers;
   p.moves = t.moves;
-  p.training = {t.warmUp, t.repeat, t.drain, schedule.period};
+  p.training = {t.step, t.warmUp, t.repeat, t.drain, schedule.period};
   p.stages = t.stages;
   p.createTasks = createTasks;
 }

@@ -39,7 +39,7 @@ private:
     std::vector<pdc::runtime::Transfer> transfers;
     std::vector<pdc::runtime::Move> moves;
     std::vector<pdc::runtime::StageInfo> stages;
-    std::vector<pdc::runtime::Step> warmUp, repeat, drain;
+    std::vector<pdc::runtime::Step> step, warmUp, repeat, drain;
     std::deque<std::vector<int>> gradients;
     std::deque<std::string> names;
     /// By edge: when received, when sent; -1: not here.

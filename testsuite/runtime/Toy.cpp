@@ -19,7 +19,7 @@ constexpr int64_t kX = 0, kY = kRow, kDy = 2 * kRow, kDx = 3 * kRow, kLabels = 4
 constexpr int64_t kTransferBytes = kRow;
 constexpr int64_t kRate = 0, kScale = 64, kStep = 128, kLoss = 192, kWeightSum = 256,
                   kEvaluationLoss = 320, kEvaluationWeight = 384, kCorrect = 448, kGradient = 512,
-                  kFixedWeight = 576, kFixedBytes = 640;
+                  kFixedWeight = 576, kFloat16 = 640, kBFloat16 = 704, kFixedBytes = 768;
 enum Regions { fixedRegion, versionsRegion, slotsRegion, scratchRegion, evaluationRegion };
 
 static Shape current; // createTasks is a plain function
@@ -46,7 +46,6 @@ namespace {
 class StageTasks : public Tasks {
 public:
   explicit StageTasks(int stage) : stage(stage), last(stage == current.stages - 1) {}
-  void prepare(const Run &) override {}
   void forward(const Run &run) override;
   void backward(const Run &run) override;
   void update(const Run &run) override;
@@ -170,6 +169,11 @@ void Pipeline::fillMemories(Tables &t, int stage) {
   add("pdc.gradient_scale", Role::input, ElementType::f32, number, {fixedRegion, kScale}, 4);
   add("pdc.step", Role::input, ElementType::f32, number, {fixedRegion, kStep}, 4);
   if (stage == 0) {
+    // Nothing computes with these: they are made, saved and loaded.
+    add("w0/float16", Role::optimizer, ElementType::f16, t.weightShape, {fixedRegion, kFloat16}, 8,
+        Initial::fill, 0.1);
+    add("w0/bfloat16", Role::optimizer, ElementType::bf16, t.weightShape, {fixedRegion, kBFloat16},
+        8, Initial::fill, 0.1);
     add("x", Role::input, ElementType::f32, t.inputShape, {slotsRegion, kX}, 32);
     add("x", Role::input, ElementType::f32, t.inputShape, {evaluationRegion, kX}, 32);
   }
@@ -208,6 +212,7 @@ void Pipeline::addTransfer(Tables &t, std::vector<Step> &rows, StepKind kind, in
   name = "y" + std::to_string(lower) + (backward ? "/grad" : "");
   rows.push_back({kind, phase, stage, microbatch, int(t.transfers.size())});
   t.transfers.push_back({name.c_str(),
+                         ElementType::f32,
                          rankAlone(to),
                          lower * 3 + kindNumber,
                          stage,
@@ -244,12 +249,12 @@ void Pipeline::fillRows(Tables &t, int stage) {
   ahead = std::min(ahead, m);
   for (int64_t k = 0; k < m + ahead; ++k) {
     if (k < m)
-      addTask(t, t.warmUp, stage, Phase::forward, k);
+      addTask(t, t.step, stage, Phase::forward, k);
     if (k >= ahead)
-      addTask(t, t.warmUp, stage, Phase::backward, k - ahead);
+      addTask(t, t.step, stage, Phase::backward, k - ahead);
   }
-  t.warmUp.push_back({StepKind::allReduce, Phase::update, stage, m - 1, -1});
-  t.warmUp.push_back({StepKind::run, Phase::update, stage, m - 1, -1});
+  t.step.push_back({StepKind::allReduce, Phase::update, stage, m - 1, -1});
+  t.step.push_back({StepKind::run, Phase::update, stage, m - 1, -1});
 }
 
 void Pipeline::fill(int stage) {
@@ -298,8 +303,8 @@ void Pipeline::fill(int stage) {
   p.regions = t.regions;
   p.memories = t.memories;
   p.transfers = t.transfers;
-  p.training = {t.warmUp, t.repeat, t.drain, 1};
-  p.evaluation = {{}, t.evaluation, {}, 1};
+  p.training = {t.step, t.warmUp, t.repeat, t.drain, 1};
+  p.evaluation = {.repeat = t.evaluation, .period = 1};
   p.stages = t.stages;
   p.createTasks = createTasks;
 }

@@ -43,7 +43,7 @@ private:
     std::vector<Region> regions;
     std::vector<Memory> memories;
     std::vector<Transfer> transfers;
-    std::vector<Step> warmUp, repeat, drain, evaluation;
+    std::vector<Step> step, warmUp, repeat, drain, evaluation;
     std::vector<int> slotTable;
     std::vector<StageInfo> stages;
     std::vector<std::string> names;

@@ -15,7 +15,6 @@ std::vector<StageSeconds> stageSeconds; // createTasks is a plain function
 class SleepingTasks : public runtime::Tasks {
 public:
   explicit SleepingTasks(StageSeconds seconds) : seconds(seconds) {}
-  void prepare(const runtime::Run &) override {}
   void forward(const runtime::Run &) override { sleep(seconds.forward); }
   void backward(const runtime::Run &) override { sleep(seconds.of(Phase::backward)); }
   void backwardInput(const runtime::Run &) override { sleep(seconds.backwardInput); }
@@ -89,6 +88,7 @@ int64_t SleepingPipeline::addTransfers(Tables &t, int stage) {
     transfer.phase = phaseOf(sends ? edge.producer : edge.consumer);
     transfer.place = {slotsRegion, at};
     transfer.bytes = edge.bytes;
+    transfer.element = runtime::ElementType::u8;
     t.transfers.push_back(transfer);
     at += wholeLines(edge.bytes);
   }
@@ -140,7 +140,7 @@ void SleepingPipeline::fill(int rank) {
   p = {};
   addRegions(t, stage, addTransfers(t, stage));
   const RankRows &rows = plan.schedule.ranks[rank];
-  t.warmUp = stepsOf(rows.warmUp, t);
+  (plan.schedule.asynchronous ? t.warmUp : t.step) = stepsOf(rows.warmUp, t);
   t.repeat = stepsOf(rows.repeat, t);
   t.drain = stepsOf(rows.drain, t);
   runtime::StageInfo info{};
@@ -166,7 +166,7 @@ void SleepingPipeline::fill(int rank) {
   p.regions = t.regions;
   p.memories = t.memories;
   p.transfers = t.transfers;
-  p.training = {t.warmUp, t.repeat, t.drain, plan.schedule.period};
+  p.training = {t.step, t.warmUp, t.repeat, t.drain, plan.schedule.period};
   p.evaluation.period = 1;
   p.stages = t.stages;
   p.createTasks = createTasks;

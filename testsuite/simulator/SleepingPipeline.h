@@ -21,7 +21,7 @@ private:
     std::vector<runtime::Region> regions;
     std::vector<runtime::Memory> memories;
     std::vector<runtime::Transfer> transfers;
-    std::vector<runtime::Step> warmUp, repeat, drain;
+    std::vector<runtime::Step> step, warmUp, repeat, drain;
     std::vector<runtime::StageInfo> stages;
     std::vector<int> transferOfEdge; ///< -1: not of this rank
   };

@@ -82,7 +82,7 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   checkChoice("--device", request.device, {"cpu"}, {"cuda"});
   if (request.steps < 1 || request.steps > 1000000)
     throw UsageError("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
-  request.compile.workers = request.compile.stages = 1;
+  request.compile.plan.workers = request.compile.plan.stages = 1;
   return std::nullopt;
 }
 
@@ -119,11 +119,12 @@ void run(const Request &request, std::ostream &progress) {
   PlanGraph estimated = makePlanGraph(*units);
   std::vector<double> spreads = spreadsOf(*units, times);
   applyTimes(*units, times);
-  Profile profile{lowering.model.name, "cpu", request.compile.threads, graph.batch.microbatchSize,
-                  makePlanGraph(*units)};
+  Profile profile{lowering.model.name, "cpu", request.compile.plan.threads,
+                  graph.batch.microbatchSize, makePlanGraph(*units)};
   writeTextFile(request.output, printProfile(profile));
   std::cout << "microbatches of " << graph.batch.microbatchSize << " samples, "
-            << request.compile.threads << (request.compile.threads == 1 ? " thread" : " threads")
+            << request.compile.plan.threads
+            << (request.compile.plan.threads == 1 ? " thread" : " threads")
             << "; spread: between the quartiles of the runs\n"
             << profileTable(profile.graph, estimated, spreads) << "\nprofile: " << request.output
             << "\nnext: pdc " << request.compile.model.string() << " --profile " << request.output

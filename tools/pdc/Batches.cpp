@@ -34,7 +34,7 @@ static std::vector<int64_t> divisors(int64_t value, int64_t most) {
 }
 
 static int64_t inputReplicas(const Options &options) {
-  return options.replicas.empty() ? 1 : options.replicas[0];
+  return options.plan.replicas.empty() ? 1 : options.plan.replicas[0];
 }
 
 static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &options,
@@ -63,8 +63,8 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
 }
 
 bool opensReplicas(const Options &options) {
-  return options.schedule == "auto" && !options.stages && options.assignment.empty() &&
-         !options.exact;
+  return options.plan.schedule == "auto" && !options.plan.stages && options.plan.assignment.empty() &&
+         !options.plan.exact;
 }
 
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
@@ -79,9 +79,9 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
   std::vector<Batch> batches;
   if (options.microbatches) {
     batches.push_back({minibatch / pieces, *options.microbatches, replicas});
-    int64_t pieceOfAll = *options.microbatches * options.workers;
-    if (opensReplicas(options) && options.workers > 1 && minibatch % pieceOfAll == 0)
-      batches.push_back({minibatch / pieceOfAll, *options.microbatches, options.workers});
+    int64_t pieceOfAll = *options.microbatches * options.plan.workers;
+    if (opensReplicas(options) && options.plan.workers > 1 && minibatch % pieceOfAll == 0)
+      batches.push_back({minibatch / pieceOfAll, *options.microbatches, options.plan.workers});
     return batches;
   }
   for (int64_t count : divisors(ofReplica, mostMicrobatches))
@@ -92,14 +92,14 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums) {
   if (!sums && options.microbatches.value_or(1) != 1)
     throw UsageError("--microbatches " + number(*options.microbatches) + ": in schedule '" +
-                     options.schedule + "' each microbatch is its own update; leave it out");
-  int64_t stages = options.stages ? options.stages : std::max(options.workers, 1);
+                     options.plan.schedule + "' each microbatch is its own update; leave it out");
+  int64_t stages = options.plan.stages ? options.plan.stages : std::max(options.plan.workers, 1);
   int64_t most = !sums || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (std::optional<int64_t> size = fixedSize(model, options)) {
     int64_t samples = *size * inputReplicas(options);
     if (!sums && options.minibatch && *options.minibatch != samples)
       throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
-                  options.schedule + "' an update has one microbatch" +
+                  options.plan.schedule + "' an update has one microbatch" +
                   (samples > *size ? " of each replica, " : ", ") + number(samples) + " samples");
     return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
   }
@@ -108,8 +108,8 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
                              "many samples an update has, as in --minibatch 64");
   std::vector<Batch> batches = batchesOfMinibatch(*options.minibatch, options, most);
   // Other numbers are refused, where there are any that are not.
-  auto fits = [&](const Batch &batch) { return batch.microbatches % options.workers == 0; };
-  if (options.schedule == "interleaved" && std::ranges::any_of(batches, fits))
+  auto fits = [&](const Batch &batch) { return batch.microbatches % options.plan.workers == 0; };
+  if (options.plan.schedule == "interleaved" && std::ranges::any_of(batches, fits))
     std::erase_if(batches, std::not_fn(fits));
   return batches;
 }

@@ -50,28 +50,30 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
 
 /// Stages that the file's annotations say are stages by hand, unless the command line says others.
 void Lowering::usePartition() {
-  if (options.stages || model.partitions.empty())
+  if (options.plan.stages || model.partitions.empty())
     return;
   std::string names;
   const ModelPartition *chosen = nullptr;
   for (const ModelPartition &partition : model.partitions) {
     names += (names.empty() ? "'" : ", '") + partition.configuration + "'";
-    if (model.partitions.size() > 1 && partition.devices != options.workers)
+    if (model.partitions.size() > 1 && partition.devices != options.plan.workers)
       continue;
     if (chosen)
       throw Error(model.name + ": its device configurations '" + chosen->configuration + "' and '" +
-                  partition.configuration + "' are both of " + std::to_string(options.workers) +
+                  partition.configuration + "' are both of " +
+                  std::to_string(options.plan.workers) +
                   " devices; say which stages are wanted with --stages");
     chosen = &partition;
   }
   if (!chosen)
     throw Error(model.name + ": its device configurations " + names +
-                " say stages, expected one of " + std::to_string(options.workers) + " devices");
+                " say stages, expected one of " + std::to_string(options.plan.workers) +
+                " devices");
   hasPartition = true;
-  options.assignment = chosen->stages;
-  options.assignedBy = model.name + ": its pipeline_stage annotations";
+  options.plan.assignment = chosen->stages;
+  options.plan.assignedBy = model.name + ": its pipeline_stage annotations";
   for (const auto &[node, stage] : chosen->stages)
-    options.stages = std::max(options.stages, stage + 1);
+    options.plan.stages = std::max(options.plan.stages, stage + 1);
   progress << "pdc: stages are those of the file's device configuration '" << chosen->configuration
            << "'; --stages says others" << std::endl;
 }
@@ -97,21 +99,21 @@ void Lowering::lower(ModuleOp module, const std::string &what,
 
 std::optional<Schedule> Lowering::rowsOfFile() const {
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(options.schedule, ignored))
-    return parseSchedule(readTextFile(options.schedule), options.schedule);
+  if (std::filesystem::is_regular_file(options.plan.schedule, ignored))
+    return parseSchedule(readTextFile(options.plan.schedule), options.plan.schedule);
   return std::nullopt;
 }
 
 bool Lowering::isAsynchronous() const {
   if (std::optional<Schedule> rows = rowsOfFile())
     return rows->asynchronous;
-  return options.schedule != "auto" && !findSchedule(options.schedule).synchronous;
+  return options.plan.schedule != "auto" && !findSchedule(options.plan.schedule).synchronous;
 }
 
 bool Lowering::sumsMicrobatches() const {
   if (std::optional<Schedule> rows = rowsOfFile())
     return rows->sumsMicrobatches();
-  return options.schedule == "auto" || findSchedule(options.schedule).sumsMicrobatches;
+  return options.plan.schedule == "auto" || findSchedule(options.plan.schedule).sumsMicrobatches;
 }
 
 OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
@@ -130,10 +132,8 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
       model, options.optimizer,
       chooseParameters(model, chooseLoss(model, options.loss), import.parameters),
       options.noDecay);
-  graph.exact = options.exact;
-  graph.threads = options.threads;
-  graph.device = options.device;
-  if (options.device == "cpu")
+  static_cast<Target &>(graph) = options.plan;
+  if (options.plan.device == "cpu")
     graph.vectorWidth = detectDevice().vectorWidth;
   graph.profile = options.profile;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
@@ -142,21 +142,11 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
 }
 
 PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const {
-  PlanRequest request;
-  request.workers = options.workers;
+  PlanRequest request = options.plan;
   if (!options.topology.empty())
     request.topology = readTopology(options.topology);
   request.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  request.schedule = options.schedule;
-  request.verticalSync = options.verticalSync;
   request.microbatches = batch.microbatches;
-  request.memoryBytes = options.memoryBytes;
-  request.recompute = options.recompute;
-  request.stages = options.stages;
-  request.chunks = static_cast<int>(options.chunks.value_or(0));
-  request.replicas = options.replicas;
-  request.assignment = options.assignment;
-  request.assignedBy = options.assignedBy;
   // Annotations name each node of the file, also those that are computed here or become others.
   if (hasPartition) {
     std::set<std::string> names;
@@ -172,9 +162,6 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
     request.stages = 1;
   }
   request.model = model.name;
-  request.device = options.device;
-  request.exact = options.exact;
-  request.threads = options.threads;
   request.microbatchSize = batch.microbatchSize;
   return request;
 }
@@ -249,7 +236,7 @@ void Lowering::checkMemory(const Plan &plan) const {
   std::vector<int64_t> bytes = memoryByRank(plan);
   for (int rank = 0; rank < static_cast<int>(bytes.size()); ++rank) {
     int64_t needed = bytes[rank], limit = plan.topology.memoryOf(std::span(&rank, 1));
-    limit = options.memoryBytes ? options.memoryBytes : limit;
+    limit = options.plan.memoryBytes ? options.plan.memoryBytes : limit;
     if (limit && needed > limit)
       throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
                   " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
@@ -277,7 +264,7 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
 }
 
 void Lowering::annotate(const Plan &plan) {
-  ModelPartition partition{"pdc", options.workers, {}};
+  ModelPartition partition{"pdc", options.plan.workers, {}};
   std::set<std::vector<int>> seen; // several stages may share their ranks
   std::string replicas;
   for (const PlanStage &stage : plan.stages) {
@@ -289,7 +276,7 @@ void Lowering::annotate(const Plan &plan) {
   writeAnnotated(options.model, model, partition, options.annotated);
   if (std::ranges::any_of(plan.stages, [](const PlanStage &stage) { return stage.replicas > 1; }))
     progress << "pdc: annotations say nothing of replicas, so that pdc reads no stages for "
-             << options.workers << " workers from " << options.annotated
+             << options.plan.workers << " workers from " << options.annotated
              << "; to compile it the same way say --stages " << replicas << std::endl;
 }
 

@@ -22,6 +22,7 @@ struct Typed {
   std::string gpus, device = "cuda", stages, memory, costModel = "overlap", precision = "fp32";
   std::string recompute = "auto", stopAfter = "sources";
   std::vector<std::string> dimensions;
+  std::optional<int64_t> chunks;
 };
 
 } // namespace
@@ -90,18 +91,18 @@ static void parseStages(const std::string &text, Options &options) {
       if (!std::filesystem::exists(text))
         throw UsageError("--stages '" + text +
                          "': neither replicas per stage such as 1-1 nor a file");
-      options.assignment = readAssignment(text);
-      options.assignedBy = "--stages " + text;
-      for (const auto &[node, stage] : options.assignment)
-        options.stages = std::max(options.stages, stage + 1);
+      options.plan.assignment = readAssignment(text);
+      options.plan.assignedBy = "--stages " + text;
+      for (const auto &[node, stage] : options.plan.assignment)
+        options.plan.stages = std::max(options.plan.stages, stage + 1);
       return;
     }
-    if (*replicas < 1 || *replicas > options.workers)
+    if (*replicas < 1 || *replicas > options.plan.workers)
       throw UsageError("--stages '" + text + "': a stage with " + part +
-                       " replicas, expected 1 to " + std::to_string(options.workers));
-    options.replicas.push_back(static_cast<int>(*replicas));
+                       " replicas, expected 1 to " + std::to_string(options.plan.workers));
+    options.plan.replicas.push_back(static_cast<int>(*replicas));
   }
-  options.stages = static_cast<int>(parts.size());
+  options.plan.stages = static_cast<int>(parts.size());
 }
 
 static void parseDimensions(const std::vector<std::string> &texts, Options &options) {
@@ -134,17 +135,18 @@ static StopAfter parseStop(const std::string &text) {
 
 /// Rows say themselves how many microbatches an update has.
 static void readRows(Options &options) {
-  Schedule rows = parseSchedule(readTextFile(options.schedule), options.schedule);
+  Schedule rows = parseSchedule(readTextFile(options.plan.schedule), options.plan.schedule);
   if (!rows.sumsMicrobatches())
     return;
   if (options.microbatches.value_or(rows.microbatches) != rows.microbatches)
     throw Error("--microbatches " + std::to_string(*options.microbatches) + ": the rows of " +
-                options.schedule + " have " + std::to_string(rows.microbatches) + "; leave it out");
+                options.plan.schedule + " have " + std::to_string(rows.microbatches) +
+                "; leave it out");
   options.microbatches = rows.microbatches;
 }
 
 static void checkSchedule(Options &options) {
-  const std::string &name = options.schedule;
+  const std::string &name = options.plan.schedule;
   std::error_code ignored;
   if (std::filesystem::is_regular_file(name, ignored))
     return readRows(options);
@@ -166,16 +168,16 @@ static void parseRecompute(const std::string &text, Options &options) {
       {"auto", RecomputeChoice::automatic},
       {"all", RecomputeChoice::all}};
   if (auto known = kinds.find(text); known != kinds.end()) {
-    options.recompute.kind = known->second;
+    options.plan.recompute.kind = known->second;
     return;
   }
-  options.recompute.kind = RecomputeChoice::listed;
+  options.plan.recompute.kind = RecomputeChoice::listed;
   for (const std::string &part : CLI::detail::split(text, ',')) {
     std::optional<int64_t> stage = wholeNumber(part);
     if (!stage || *stage < 0 || *stage >= INT32_MAX)
       throw UsageError("--recompute '" + text +
                        "' is unknown; there are none, auto, all, or stages such as 0,2");
-    options.recompute.stages.push_back(static_cast<int>(*stage));
+    options.plan.recompute.stages.push_back(static_cast<int>(*stage));
   }
 }
 
@@ -195,7 +197,7 @@ static void takeOptimizerFile(Options &options) {
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
   checkRange("--minibatch", options.minibatch, INT32_MAX);
   checkRange("--microbatches", options.microbatches, kMostMicrobatches);
-  checkRange("--threads", options.threads, 1024);
+  checkRange("--threads", options.plan.threads, 1024);
   parseDimensions(dimensions, options);
   try {
     takeOptimizerFile(options);
@@ -209,30 +211,31 @@ void checkModelOptions(const std::vector<std::string> &dimensions, Options &opti
 /// A topology says the number of workers; --gpus may say it again.
 static void chooseWorkers(const std::string &gpus, Options &options) {
   if (!gpus.empty())
-    options.workers = parseWorkers(gpus);
+    options.plan.workers = parseWorkers(gpus);
   if (options.topology.empty())
     return;
   int workers = readTopology(options.topology).workers();
-  if (!gpus.empty() && workers != options.workers)
-    throw UsageError("--gpus " + gpus + ": names " + std::to_string(options.workers) +
+  if (!gpus.empty() && workers != options.plan.workers)
+    throw UsageError("--gpus " + gpus + ": names " + std::to_string(options.plan.workers) +
                      " workers, but " + options.topology + " has " + std::to_string(workers) +
                      "; leave --gpus out");
-  options.workers = workers;
+  options.plan.workers = workers;
 }
 
 /// Stages by hand stand on ranks of their own, unless the schedule places several on each.
 static void checkStages(const std::string &text, const Options &options) {
   bool placesOne = true;
   for (const ScheduleKind &kind : schedules())
-    placesOne &= kind.name != options.schedule || kind.placement == StagePlacement::straight;
+    placesOne &= kind.name != options.plan.schedule || kind.placement == StagePlacement::straight;
   std::error_code ignored;
-  placesOne &= !std::filesystem::is_regular_file(options.schedule, ignored);
-  int replicas = std::accumulate(options.replicas.begin(), options.replicas.end(), 0);
-  int ranks = placesOne ? std::max(options.stages, replicas) : replicas;
-  if (ranks > options.workers)
+  placesOne &= !std::filesystem::is_regular_file(options.plan.schedule, ignored);
+  int replicas = std::accumulate(options.plan.replicas.begin(), options.plan.replicas.end(), 0);
+  int ranks = placesOne ? std::max(options.plan.stages, replicas) : replicas;
+  if (ranks > options.plan.workers)
     throw UsageError("--stages '" + text + "': " + std::to_string(ranks) +
-                     (ranks > options.stages ? " replicas" : " stages") +
-                     " need as many workers, but there are " + std::to_string(options.workers));
+                     (ranks > options.plan.stages ? " replicas" : " stages") +
+                     " need as many workers, but there are " +
+                     std::to_string(options.plan.workers));
 }
 
 /// Whether a path is this folder or lies in it, be they there or not.
@@ -268,24 +271,35 @@ static void checkAnnotated(const Options &options) {
                 "' cannot be written; choose another place");
 }
 
+static Precision parsePrecision(const std::string &text, const std::string &device) {
+  checkChoice("--precision", text, precisionNames(), {});
+  Precision precision = precisionNamed(text);
+  try {
+    requirePrecision(device, precision);
+  } catch (const Error &error) {
+    throw Error("--" + std::string(error.what()));
+  }
+  return precision;
+}
+
 /// What can be judged without the model.
 static void interpret(const Typed &typed, Options &options) {
   checkChoice("--cost-model", typed.costModel, {"overlap"},
               {"pipedream-code", "pipedream-paper", "ring-max"});
-  checkChoice("--precision", typed.precision, {"fp32"}, {"tf32", "bf16", "fp16"});
   parseRecompute(typed.recompute, options);
-  checkRange("--chunks", options.chunks, 64);
+  checkRange("--chunks", typed.chunks, 64);
+  options.plan.chunks = static_cast<int>(typed.chunks.value_or(0));
   checkSchedule(options);
-  if (options.verticalSync && options.schedule != "pipedream")
+  if (options.plan.verticalSync && options.plan.schedule != "pipedream")
     throw UsageError("--vertical-sync is a rule of --schedule pipedream, found '" +
-                     options.schedule + "'; leave it out");
+                     options.plan.schedule + "'; leave it out");
   options.stopAfter = parseStop(typed.stopAfter);
   if (!options.annotated.empty() && options.stopAfter != StopAfter::sources)
     throw UsageError("--annotated '" + options.annotated + "': is written with the sources, which --stop-after " +
                      typed.stopAfter + " does not reach; leave one of them out");
   chooseWorkers(typed.gpus, options);
   if (!typed.memory.empty())
-    options.memoryBytes = parseBytes(typed.memory);
+    options.plan.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
   parseStages(typed.stages, options);
   checkStages(typed.stages, options);
@@ -294,7 +308,8 @@ static void interpret(const Typed &typed, Options &options) {
   if (!options.annotated.empty())
     checkAnnotated(options);
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
-  options.device = typed.device;
+  options.plan.device = typed.device;
+  options.plan.precision = parsePrecision(typed.precision, typed.device);
 }
 
 void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions) {
@@ -310,8 +325,8 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
   add("--bind", dimensions, "DIM=N", "a named dimension's size (repeatable)");
   add("--minibatch", options.minibatch, "B", "samples per update");
   add("--microbatches", options.microbatches, "M", "microbatches per update (planned)");
-  app.add_flag("--exact", options.exact, "the same bits at any number of stages");
-  add("--threads", options.threads, "T", "CPU threads per rank (1)");
+  app.add_flag("--exact", options.plan.exact, "the same bits at any number of stages");
+  add("--threads", options.plan.threads, "T", "CPU threads per rank (1)");
 }
 
 static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
@@ -323,10 +338,11 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--topology", options.topology, "FILE", "levels of workers and links, instead of --gpus");
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
-  add("--schedule", options.schedule, "NAME|FILE", schedules.c_str());
-  add("--chunks", options.chunks, "V",
+  add("--schedule", options.plan.schedule, "NAME|FILE", schedules.c_str());
+  add("--chunks", typed.chunks, "V",
       "stages per rank of interleaved and zb-v (2; auto tries 2 to 4)");
-  app.add_flag("--vertical-sync", options.verticalSync, "pipedream: one version at all stages");
+  app.add_flag("--vertical-sync", options.plan.verticalSync,
+               "pipedream: one version at all stages");
   add("--recompute", typed.recompute, "WHAT",
       "none, auto (where memory asks for it), all, or stages: 0,2");
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
@@ -334,7 +350,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--profile", options.profile, "FILE", "measured costs (analytic)");
   add("--cost-model", typed.costModel, "NAME", "overlap");
   add("--memory", typed.memory, "BYTES", "per device, as in 16G");
-  add("--precision", typed.precision, "TYPE", "fp32");
+  add("--precision", typed.precision, "TYPE", "fp32 (the default), or tf32 on GPUs");
   add("--stop-after", typed.stopAfter, "LEVEL",
       "import, graph, cut, staged, scheduled, sources: print it");
 }

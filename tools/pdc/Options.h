@@ -24,7 +24,8 @@ struct Options {
   std::filesystem::path model;
   std::string annotated; ///< --annotated: the model with its stages
   std::filesystem::path output; ///< -o, or the model's path with the extension .pdc
-  int workers = 0;              ///< of --gpus or --topology
+  /// What the plan is asked for, as far as no model says it: --gpus, --schedule, --stages, ...
+  PlanRequest plan;
   std::string topology;
   std::string loss;
   ArtifactFiles artifacts; ///< --checkpoint, and --optimizer where it names a file
@@ -32,24 +33,7 @@ struct Options {
   std::vector<std::string> train, freeze, noDecay;
   std::map<std::string, int64_t> dimensions;
   std::optional<int64_t> minibatch, microbatches;
-  std::string schedule = "auto";
-  bool verticalSync = false;
-  /// Stages per rank of a schedule that places several (two).
-  std::optional<int64_t> chunks;
-  /// Stages wanted; 0: as many as workers.
-  int stages = 0;
-  /// Replicas of each stage, where they are given.
-  std::vector<int> replicas;
-  /// `--stages FILE`: node name -> stage.
-  std::map<std::string, int> assignment;
-  /// What gave it, for messages: `--stages FILE`, or the model's annotations.
-  std::string assignedBy;
   std::string profile;
-  int64_t memoryBytes = 0;
-  RecomputeChoice recompute;
-  bool exact = false;
-  int threads = 1;
-  std::string device = "cpu"; ///< or "cuda"
   StopAfter stopAfter = StopAfter::sources;
 };
 
