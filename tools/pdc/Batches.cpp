@@ -63,8 +63,8 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
 }
 
 bool opensReplicas(const Options &options) {
-  return options.plan.schedule == "auto" && !options.plan.stages && options.plan.assignment.empty() &&
-         !options.plan.exact;
+  return options.plan.schedule == "auto" && !options.plan.stages &&
+         options.plan.assignment.empty() && !options.plan.exact;
 }
 
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
