@@ -1,4 +1,5 @@
 #include "compiler/devices/UnitReader.h"
+#include "compiler/operators/Dropout.h"
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
@@ -144,12 +145,14 @@ KernelChoice chooseDropout(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   if (!node.attributes->has("key"))
     reader.refuse("only dropout with a random key has a kernel; elsewhere it is the identity");
-  std::string layout = arrivingLayout(reader, node, 0);
+  const TensorType &x = reader.inputType(node, 0);
+  const bool bySamples = countsSamples(x, reader.inputType(node, 1));
+  std::string layout = bySamples ? arrivingLayout(reader, node, 0) : "";
   if (reader.unit.results.size() != 1)
     reader.refuse("the mask of a dropout has no kernel that makes it");
   KernelChoice choice;
   choice.kernel = "Dropout";
-  choice.fields = {{"input", reader.inputType(node, 0).shape},
+  choice.fields = {{"input", bySamples ? x.shape : std::vector<int64_t>{1, x.elementCount()}},
                    {"key", node.attributes->integer("key", 0)},
                    {"layout", layout},
                    {"ratio", node.attributes->number("ratio", 0.5)}};

@@ -191,9 +191,6 @@ private:
   }
 
   void addMetrics() {
-    if (loss.kind == LossKind::output)
-      addMemory("pdc.one", Role::Constant, Rate::Once, {ElementType::f32, {}},
-                builder.getF64FloatAttr(1));
     std::vector<std::string> metrics = {"pdc.loss", "pdc.loss_weight", "pdc.evaluation_loss",
                                         "pdc.evaluation_loss_weight"};
     if (hasClasses(loss))

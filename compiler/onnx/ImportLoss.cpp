@@ -10,7 +10,7 @@ void FunctionImporter::addLoss() {
   Value prediction = valueOf(loss.prediction, "loss");
   if (loss.kind == LossKind::output) {
     addMetric(prediction, "pdc.loss", "pdc.evaluation_loss");
-    addMetric(readMemory("pdc.one"), "pdc.loss_weight", "pdc.evaluation_loss_weight");
+    addWeight(prediction, {});
     return;
   }
   Value labels = valueOf(loss.labels, "loss");
@@ -72,7 +72,8 @@ Value FunctionImporter::addLossNode(Value prediction, Value labels, Value classW
   return create({std::string(operatorOf(loss.kind)), name, operands, attributes, results, {}})[0];
 }
 
-/// Number of labels that count, or the sum of their class weights; of other labels all count.
+/// Number of labels that count, or the sum of their class weights; of other labels all count. The
+/// graph's own loss, in their place, is one number and counts once.
 void FunctionImporter::addWeight(Value labels, Value classWeights) {
   Attributes attributes;
   if (hasClasses(loss))

@@ -20,6 +20,7 @@ const WeightOperands weightOperands[] = {
     {"Conv", {1, 2}},
     {"ConvTranspose", {1, 2}},
     {"Div", {0, 1}},
+    {"Einsum", {0, 1, 2}},
     {"Gather", {0}},
     {"Gemm", {0, 1, 2}},
     {"GroupNormalization", {1, 2}},
@@ -30,13 +31,15 @@ const WeightOperands weightOperands[] = {
     {"MatMul", {0, 1}},
     {"Mul", {0, 1}},
     {"PRelu", {1}},
+    {"RMSNormalization", {1}},
+    {"RNN", {1, 2, 3}},
     {"Sub", {0, 1}},
 };
 
-/// What only moves elements: a weight behind it is a weight before it.
-constexpr std::string_view movements[] = {"Cast", "Concat",    "Expand",   "Flatten", "Identity",
-                                          "Pad",  "Reshape",   "Slice",    "Split",   "Squeeze",
-                                          "Tile", "Transpose", "Unsqueeze"};
+/// What only moves or drops elements: a weight behind it is a weight before it.
+constexpr std::string_view movements[] = {"Cast",     "Concat", "Dropout",   "Expand",   "Flatten",
+                                          "Identity", "Pad",    "Reshape",   "Slice",    "Split",
+                                          "Squeeze",  "Tile",   "Transpose", "Unsqueeze"};
 
 constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
                                             "sin_cached"};
@@ -52,7 +55,8 @@ void addWeightOperands(const ModelNode &node, std::set<std::string> &weights) {
       std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements) &&
       std::any_of(node.outputs.begin(), node.outputs.end(), isMade);
   if (movesWeight)
-    weights.insert(node.inputs.begin(), node.inputs.end());
+    weights.insert(node.inputs.begin(),
+                   node.op == "Concat" ? node.inputs.end() : node.inputs.begin() + 1);
   for (const WeightOperands &row : weightOperands)
     for (size_t operand : row.operands)
       if (row.op == node.op && operand < node.inputs.size())

@@ -35,7 +35,8 @@ public:
     std::vector<TensorType> results = inferTypes(*rules, view);
     for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i)
       types[node.outputs[i]] = results[i];
-    if (node.op == "Shape" || (allKnown && isSmall(results)))
+    // What Dropout makes of a constant is random.
+    if (node.op == "Shape" || (node.op != "Dropout" && allKnown && isSmall(results)))
       evaluate(*rules, node, view, known);
   }
 

@@ -23,6 +23,10 @@ uint32_t drawBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, u
 /// and `key`. ONNX's own form (ratio and training_mode as inputs 1 and 2) is the identity here.
 static bool isKeyed(const NodeView &node) { return node.attributes.has("key"); }
 
+bool countsSamples(const TensorType &x, const TensorType &random) {
+  return x.rank() > 0 && x.shape[0] + 2 == random.elementCount();
+}
+
 /// Before opset 12 the ratio was an attribute, and whoever trained dropped.
 static void normaliseDropout(ImportedNode &node, int opset) {
   node.attributes.erase("seed");
@@ -39,7 +43,7 @@ static void checkKeyed(const NodeView &node) {
   if (!(ratio >= 0 && ratio < 1))
     refuse(node, "ratio is " + std::to_string(ratio) + ", expected at least 0 and below 1");
   const TensorType &x = node.input(0), &random = node.input(1);
-  if (x.rank() < 1 || random.rank() != 1 || random.shape[0] != x.shape[0] + 2)
+  if (x.rank() < 1 || random.rank() != 1 || random.shape[0] < 3)
     refuse(node, "random numbers " + random.toString() + " do not fit input " + x.toString() +
                      ": expected seed, step and one number per sample");
 }
@@ -57,7 +61,7 @@ static Tensor dropped(const NodeView &node, std::span<const Tensor *const> input
   double ratio = node.attributes.number("ratio", 0.5);
   uint64_t threshold = static_cast<uint64_t>(ratio * 4294967296.0);
   uint64_t key = static_cast<uint64_t>(node.attributes.integer("key", 0));
-  int64_t perSample = product(y.type.shape, 1);
+  int64_t perSample = product(y.type.shape, countsSamples(y.type, inputs[1]->type) ? 1 : 0);
   auto random = inputs[1]->toIntegers();
   for (size_t i = 0; i < y.data.size(); ++i) {
     uint32_t bits = drawBits(random[0], random[1], random[2 + i / perSample], key, i % perSample);

@@ -21,6 +21,8 @@ def vision(network, *reduced, minibatch=64):
     return ("vision", ["--network", network], ["--network", network, "--classes", 10, "--dropout", 0, *reduced], minibatch)
 
 
+AWD_LM = ["--layers", 2, "--width", 12, "--hidden", 16, "--vocabulary", 40, "--sequence", 4]
+
 # Script, options of the full size and of the small one, samples of the full size's minibatch.
 MODELS = {
     "vgg16": vision("vgg16", "--narrow", 16),
@@ -40,9 +42,12 @@ MODELS = {
                      "--dropout", 0], 8),
     "amoebanet": ("amoebanet", [], ["--cells", 3, "--filters", 32, "--size", 64, "--classes", 10], 64),
     "gnmt": ("gnmt", [], ["--layers", 3, "--width", 24, "--vocabulary", 64, "--sequence", 5, "--dropout", 0], 64),
+    "awd_lm": ("awd_lm", [], AWD_LM + ["--dropout", 0], 64),
+    "yolov3": ("yolov3", [], ["--size", 64, "--width", 8, "--blocks", 1, 1, 1, 1, 1, "--classes", 3], 64),
     "s2vt": ("s2vt", [], ["--frames", 4, "--features", 20, "--words", 4, "--width", 12, "--hidden", 16, "--vocabulary", 50,
                           "--dropout", 0], 64),
 }
+OPTIONS = {"yolov3": ["--loss", "output"]}
 QUICK = {"alexnet"}
 
 
@@ -62,14 +67,14 @@ def test_full_size(network, tmp_path):
     for device in ("cuda", "cpu"):
         project = tmp_path / device
         pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 4, "--device", device, "--minibatch", minibatch,
-                     "--memory", "64G", "-o", project)
+                     "--memory", "64G", "-o", project, *OPTIONS.get(network, []))
         assert list(project.glob("stage_*.c*"))
 
 
 def loss_of(net, inputs):
     """Of the network's own, or over all labels; the scores of classes are the last dimension, those of images the second."""
     if "labels" not in inputs:
-        return net(**inputs)
+        return net(*inputs.values())
     scores = net(*(value for name, value in inputs.items() if name != "labels"))
     if scores.dim() == 3:
         scores = scores.flatten(0, 1)
@@ -122,7 +127,7 @@ def test_trains(network, tmp_path):
     model = pipeline.export(script, tmp_path / f"{network}.onnx", *small)
     projects = {stages: pipeline.compile_model(
         model, tmp_path / stages, "--exact", "--minibatch", BATCH, "--microbatches", 2, "--stages", stages,
-        "--optimizer", f"sgd,lr={RATE}", workers=stages.count("1")) for stages in ("1", "1-1-1")}
+        "--optimizer", f"sgd,lr={RATE}", *OPTIONS.get(network, []), workers=stages.count("1")) for stages in ("1", "1-1-1")}
     torch.manual_seed(options.seed)
     net = module.build(options).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
@@ -145,3 +150,21 @@ def test_trains(network, tmp_path):
         optimizer.step()
     worst = max(ours, key=ours.get)
     assert ours[worst] <= max(1e-3, 3 * noise), (worst, ours[worst], noise)
+
+
+@pytest.mark.models
+def test_drops_weights(tmp_path):
+    """Dropout of words, of weights and of the same numbers at each step: the same bits in three stages as in one, and
+    others from another seed."""
+    script = importlib.import_module("awd_lm")
+    options = export.options_of(script, ["-", *words(AWD_LM)])
+    model = pipeline.export("awd_lm", tmp_path / "awd_lm.onnx", *AWD_LM)
+    torch.manual_seed(7)
+    data, unsplit = save_inputs(script.examples(options, 2 * BATCH), tmp_path / "data"), {}
+    for stages in ("1", "1-1-1"):
+        project = pipeline.compile_model(model, tmp_path / stages, "--exact", "--minibatch", BATCH, "--microbatches", 2,
+                                         "--stages", stages, workers=stages.count("1"))
+        result = pipeline.train(project, tmp_path / f"{stages}-run", data=data, steps=2)
+        pipeline.expect_same_bits(result, unsplit, "awd_lm")
+    again = pipeline.train(project, tmp_path / "again", data=data, steps=2, seed=2)
+    assert again.losses[0] != result.losses[0]

@@ -120,7 +120,7 @@ TEST(Import, lossOption) {
   expectLines(import(small(), {.microbatchSize = 2, .loss = "nll:z"}),
               {"the model has no value 'z'; its outputs are 'y'"});
   expectLines(import(small(), {.microbatchSize = 2, .loss = "output"}),
-              {"@pdc.one constant once : tensor<f32> {initial = 1.000000e+00 : f64}"});
+              {"\"LossWeight\" \"loss_weight\"(%", ") {} "});
 }
 
 TEST(Import, lossOfTheGraph) {

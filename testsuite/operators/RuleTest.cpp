@@ -212,6 +212,20 @@ TEST(Rule, DropoutKeepsItsShare) {
   EXPECT_TRUE(std::equal(y.data.begin(), y.data.begin() + 10000, y.data.begin() + 30000));
 }
 
+/// A weight, and a mask that all steps of a sequence share: one mask for the microbatch, drawn for
+/// its first sample.
+TEST(Rule, DropoutOfWhatCountsNoSamples) {
+  Tensor weight = zeros({10, 1000});
+  weight.data.assign(weight.data.size(), 1);
+  Attributes attributes = {{"ratio", 0.3}, {"key", int64_t(5)}};
+  Tensor found = run({"Dropout", attributes, {weight, Tensor::vector({1, 2, 7, 8, 9})}})[0];
+  Tensor whole = weight;
+  whole.type.shape = {1, 10000};
+  Tensor expected = run({"Dropout", attributes, {whole, Tensor::vector({1, 2, 7})}})[0];
+  EXPECT_EQ(found.data, expected.data);
+  EXPECT_EQ(found.type.shape, weight.type.shape);
+}
+
 TEST(Rule, CostsCountProducts) {
   TensorType x{ElementType::f32, {2, 3, 8, 8}}, w{ElementType::f32, {4, 3, 3, 3}};
   const TensorType *inputs[] = {&x, &w};
