@@ -14,7 +14,7 @@ import export
 import pipeline
 import safetensors
 
-BATCH, STEPS, RATE = 4, 3, 64.0
+BATCH, STEPS, RATE = 4, 3, 65536.0
 
 
 def vision(network, *reduced, minibatch=64):
@@ -120,7 +120,8 @@ def distance(found, expected):
 @each(MODELS)
 def test_trains(network, tmp_path):
     """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step. The gradient is what
-    an update with lr 64 subtracts; as in test_pytorch.py, rounding may move it as far as three times PyTorch's own."""
+    an update subtracts, with a rate so large that rounding of the weight hides no small one; as in test_pytorch.py,
+    rounding may move it as far as three times PyTorch's own."""
     script, _, small, _ = MODELS[network]
     module = importlib.import_module(script)
     options = export.options_of(module, ["-", *words(small)])
