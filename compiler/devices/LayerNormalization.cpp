@@ -12,6 +12,8 @@ void setRows(KernelChoice &choice, const UnitReader &reader, const UnitNode &nod
   choice.fields = {{"epsilon", node.attributes->number("epsilon", 1e-5)},
                    {"rows", product(x.shape, 0, axis)},
                    {"size", product(x.shape, axis)}};
+  if (node.op == "RMSNormalization")
+    choice.fields.set("centred", int64_t(0));
 }
 
 void checkWhole(const UnitReader &reader, const TensorType &x, const TensorType &repeated,
@@ -35,7 +37,8 @@ KernelChoice chooseLayerNormalization(const UnitReader &reader) {
     addArgument(choice, reader, node, i);
   }
   std::vector<int64_t> slots = reader.resultSlots(node);
-  if (slots.size() == 2 || slots[0] != 0)
+  const size_t all = node.outputs.size();
+  if ((slots.size() != 1 && slots.size() != all) || slots[0] != 0)
     reader.refuse("the kernel makes the normalised rows alone or with mean and deviation");
   choice.outputLayouts.assign(slots.size(), "");
   choice.inPlace = {{0, 0}};

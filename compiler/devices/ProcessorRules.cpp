@@ -7,10 +7,6 @@ const std::vector<Rule> &processorRules() {
       {"Conv", chooseConvolution, {"Relu"}},
       {"ConvInputGrad", chooseConvolutionInputGradient},
       {"ConvWeightGrad", chooseConvolutionWeightGradient},
-      {"ReduceMax", chooseReduction},
-      {"ReduceProd", chooseReduction},
-      {"ArgMax", chooseAlongAxis},
-      {"CumSum", chooseAlongAxis},
   };
   return table;
 }

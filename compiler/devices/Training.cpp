@@ -141,6 +141,25 @@ KernelChoice chooseAlongAxis(const UnitReader &reader) {
   return choice;
 }
 
+KernelChoice chooseTopK(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const TensorType &x = reader.inputType(node, 0);
+  if (x.element != ElementType::f32)
+    reader.refuse("the kernel reads f32 elements, found " + x.toString());
+  const int64_t axis =
+      axisFromStart(reader.view(node), node.attributes->integer("axis", -1), x.rank());
+  KernelChoice choice;
+  choice.kernel = "TopK";
+  choice.fields = {{"count", node.outputs[0].shape[axis]},
+                   {"inner", product(x.shape, axis + 1)},
+                   {"largest", int64_t(node.attributes->integer("largest", 1) != 0)},
+                   {"outer", product(x.shape, 0, axis)},
+                   {"size", x.shape[axis]}};
+  addArgument(choice, reader, node, 0);
+  choice.outputLayouts = {""};
+  return choice;
+}
+
 KernelChoice chooseDropout(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   if (!node.attributes->has("key"))

@@ -86,6 +86,7 @@ KernelChoice chooseDropout(const UnitReader &reader);
 KernelChoice chooseUpdate(const UnitReader &reader);
 KernelChoice chooseReduction(const UnitReader &reader);
 KernelChoice chooseAlongAxis(const UnitReader &reader);
+KernelChoice chooseTopK(const UnitReader &reader);
 KernelChoice chooseSoftmax(const UnitReader &reader);
 KernelChoice chooseLoss(const UnitReader &reader);
 KernelChoice chooseMovement(const UnitReader &reader);

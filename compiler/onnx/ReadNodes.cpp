@@ -19,7 +19,7 @@ public:
     std::string name = names.fresh(proto.name().empty() ? proto.op_type() : proto.name());
     where =
         "node '" + name + "' (" + proto.op_type() + ", opset " + std::to_string(flat.opset) + ")";
-    checkDomain(proto.domain());
+    checkDomain(proto);
     if (becomesInitializer(proto, name, flat.opset))
       return;
     ImportedNode node = readNode(proto, name);
@@ -43,8 +43,10 @@ private:
         partition.stages[name] = stage->second;
   }
 
-  void checkDomain(const std::string &domain) {
-    if (!domain.empty())
+  /// Operators of other domains have these before their names.
+  void checkDomain(const onnx::NodeProto &proto) {
+    const std::string &domain = proto.domain();
+    if (!domain.empty() && !findOperator(domain + "." + proto.op_type()))
       throw Error(where + ": operators of domain '" + domain +
                   "' are not supported; supported are those of ai.onnx and the model's own "
                   "functions");
@@ -52,7 +54,7 @@ private:
 
   ImportedNode readNode(onnx::NodeProto &proto, const std::string &name) {
     ImportedNode node;
-    node.op = proto.op_type();
+    node.op = (proto.domain().empty() ? "" : proto.domain() + ".") + proto.op_type();
     node.name = name;
     if (findOperator(node.op))
       readAttributes(proto, node);

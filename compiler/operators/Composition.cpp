@@ -103,9 +103,10 @@ struct Compositions {
   std::vector<ComposedForm> parts;
 
   Compositions() : parts(lossForms().begin(), lossForms().end()) {
-    for (auto family :
-         {reductionForms, rearrangements, indexingForms, normalisationForms, recurrentForms,
-          einsumForms, otherForms, convTransposeForms, resizeForms, triangleForms})
+    parts.insert(parts.end(), padForms().begin(), padForms().end());
+    for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
+                        recurrentForms, einsumForms, otherForms, convTransposeForms, resizeForms,
+                        triangleForms, attentionForms, topForms, trainingForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;

@@ -72,6 +72,10 @@ std::span<const ComposedOperator> otherForms();
 std::span<const ComposedOperator> convTransposeForms();
 std::span<const ComposedOperator> resizeForms();
 std::span<const ComposedOperator> triangleForms();
+std::span<const ComposedOperator> attentionForms();
+std::span<const ComposedOperator> topForms();
+std::span<const ComposedOperator> trainingForms();
 std::span<const ComposedForm> lossForms();
+std::span<const ComposedForm> padForms();
 
 } // namespace pdc

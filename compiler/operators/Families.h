@@ -15,6 +15,7 @@ std::span<const Operator> dropoutOperators();
 std::span<const Operator> matrixOperators();
 std::span<const Operator> viewOperators();
 std::span<const Operator> movementOperators();
+std::span<const Operator> padOperators();
 std::span<const Operator> selectionOperators();
 std::span<const Operator> constantOperators();
 std::span<const Operator> reductionOperators();
@@ -24,6 +25,7 @@ std::span<const Operator> splitOperators();
 std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();
 std::span<const Operator> alongAxisOperators();
+std::span<const Operator> topOperators();
 std::span<const Operator> composedOperators();
 
 } // namespace pdc

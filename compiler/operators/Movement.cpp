@@ -122,94 +122,6 @@ static void differentiateExpand(GradientBuilder &b) {
     b.setInputGradient(0, reducedTo(b, b.outputGradient(0), b.type(b.input(0)).shape));
 }
 
-// Pad: with zeros or a constant; negative pads crop
-
-static void normalisePad(ImportedNode &node, int opset) {
-  std::string mode = node.attributes.string("mode", "constant");
-  if (mode != "constant")
-    refuse(node, opset, "mode '" + mode + "' is not supported; supported is 'constant'");
-  if (node.inputs.size() > 3 && !node.inputs[3].empty())
-    refuse(node, opset,
-           "pads of some axes only (input 'axes') are not supported; give those of all");
-  if (opset >= 11)
-    return;
-  attributeToInput(node, "pads", 1);
-  double value = node.attributes.number("value", 0);
-  node.attributes.erase("value");
-  if (value != 0)
-    setInput(node, 2, node.addConstant(Tensor::scalar(ElementType::f32, value)));
-}
-
-static std::vector<TensorType> inferPad(const NodeView &node) {
-  TensorType y = node.input(0);
-  std::vector<int64_t> pads = knownIntegers(node, 1);
-  if (pads.size() != 2 * y.shape.size())
-    refuse(node, "pads " + shapeText(pads) + " for input " + y.toString());
-  for (size_t d = 0; d < y.shape.size(); ++d) {
-    for (int64_t pad : {pads[d], pads[d + y.shape.size()]})
-      if (pad > int64_t(1) << 31 || pad < -y.shape[d])
-        refuse(node,
-               "pads " + shapeText(pads) + " are out of range for " + node.input(0).toString());
-    y.shape[d] += pads[d] + pads[d + y.shape.size()];
-    if (y.shape[d] < 0)
-      refuse(node, "pads " + shapeText(pads) + " leave nothing of " + node.input(0).toString());
-  }
-  return {y};
-}
-
-static std::vector<Tensor> evaluatePad(const NodeView &node,
-                                       std::span<const Tensor *const> inputs) {
-  const Tensor &x = *inputs[0];
-  Tensor y = Tensor::zeros(typesFrom(node, inputs)[0]);
-  double value = inputs.size() > 2 && inputs[2] ? inputs[2]->data.at(0) : 0;
-  std::vector<int64_t> pads = inputs[1]->toIntegers(), strides = stridesOf(x.type.shape);
-  std::vector<int64_t> index(y.type.rank());
-  for (double &element : y.data) {
-    int64_t offset = 0;
-    bool inside = true;
-    for (size_t d = 0; d < index.size(); ++d) {
-      int64_t source = index[d] - pads[d];
-      inside = inside && source >= 0 && source < x.type.shape[d];
-      offset += source * strides[d];
-    }
-    element = inside ? x.data[offset] : value;
-    advance(index, y.type.shape);
-  }
-  return {y};
-}
-
-static void differentiatePad(GradientBuilder &b) {
-  if (!b.wants(0))
-    return;
-  // The pads may be known to the graph only; an operator of ours takes them as they came.
-  b.setInputGradient(0, add(b, "PadGrad", {b.outputGradient(0), b.input(1)},
-                            {{"input_shape", b.type(b.input(0)).shape}}));
-}
-
-static std::vector<TensorType> inferPadGrad(const NodeView &node) {
-  return {{node.input(0).element, node.attributes.integers("input_shape")}};
-}
-
-static std::vector<Tensor> evaluatePadGrad(const NodeView &node,
-                                           std::span<const Tensor *const> inputs) {
-  const Tensor &dy = *inputs[0];
-  Tensor dx = Tensor::zeros(inferPadGrad(node)[0]);
-  std::vector<int64_t> pads = inputs[1]->toIntegers(), strides = stridesOf(dy.type.shape);
-  std::vector<int64_t> index(dx.type.rank());
-  for (double &element : dx.data) {
-    int64_t offset = 0;
-    bool inside = true;
-    for (size_t d = 0; d < index.size(); ++d) {
-      int64_t place = index[d] + pads[d];
-      inside = inside && place >= 0 && place < dy.type.shape[d];
-      offset += place * strides[d];
-    }
-    element = inside ? dy.data[offset] : 0;
-    advance(index, dx.type.shape);
-  }
-  return {dx};
-}
-
 std::span<const Operator> movementOperators() {
   static const Operator operators[] = {
       {.name = "Transpose",
@@ -236,22 +148,6 @@ std::span<const Operator> movementOperators() {
        .infer = inferExpand,
        .evaluate = evaluateExpand,
        .differentiate = differentiateExpand},
-      {.name = "Pad",
-       .firstOpset = kFirstOpset,
-       .lastOpset = kLastOpset,
-       .inputs = {{"data"},
-                  {.name = "pads", .known = true},
-                  {.name = "constant_value", .optional = true, .known = true}},
-       .outputs = {{"output"}},
-       .normalise = normalisePad,
-       .infer = inferPad,
-       .evaluate = evaluatePad,
-       .differentiate = differentiatePad},
-      {.name = "PadGrad",
-       .inputs = {{"dY"}, {.name = "pads", .known = true}},
-       .outputs = {{"dX"}},
-       .infer = inferPadGrad,
-       .evaluate = evaluatePadGrad},
   };
   return operators;
 }

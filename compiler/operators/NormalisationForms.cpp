@@ -73,17 +73,6 @@ static std::vector<NodeValue> composeGroup(CompositionBuilder &b) {
   return {scaled(b, reshaped(b, y, x.shape))};
 }
 
-/// Quotient by the root of the mean square over the last dimensions.
-static std::vector<NodeValue> composeRootMeanSquare(CompositionBuilder &b) {
-  TensorType x = b.type(b.input(0));
-  int64_t axis = positiveAxis(b, b.attributes().integer("axis", -1));
-  NodeValue square = add(b, "Mul", {b.input(0), b.input(0)});
-  NodeValue shifted = add(b, "Add", {meanOver(b, square, axesFrom(axis, x.rank())),
-                                     number(b, x.element, b.attributes().number("epsilon", 1e-5))});
-  NodeValue y = add(b, "Div", {b.input(0), add(b, "Sqrt", {shifted})});
-  return {add(b, "Mul", {y, b.input(1)})};
-}
-
 static std::vector<NodeValue> composeLp(CompositionBuilder &b) {
   int64_t axis = positiveAxis(b, b.attributes().integer("axis", -1));
   int64_t p = b.attributes().integer("p", 2);
@@ -107,41 +96,33 @@ static std::vector<NodeValue> composeMeanVariance(CompositionBuilder &b) {
 std::span<const ComposedOperator> normalisationForms() {
   static const ComposedOperator operators[] = {
       {{.name = "GroupNormalization",
-       .firstOpset = 18,
-       .lastOpset = kLastOpset,
-       .inputs = {{"X"}, {"scale"}, {"bias"}},
-       .outputs = {{"Y"}},
-       .elements = floatElements()},
+        .firstOpset = 18,
+        .lastOpset = kLastOpset,
+        .inputs = {{"X"}, {"scale"}, {"bias"}},
+        .outputs = {{"Y"}},
+        .elements = floatElements()},
        composeGroup},
       {{.name = "InstanceNormalization",
-       .firstOpset = 6,
-       .lastOpset = kLastOpset,
-       .inputs = {{"input"}, {"scale"}, {"B"}},
-       .outputs = {{"output"}},
-       .elements = floatElements()},
+        .firstOpset = 6,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input"}, {"scale"}, {"B"}},
+        .outputs = {{"output"}},
+        .elements = floatElements()},
        composeInstance},
       {{.name = "LpNormalization",
-       .firstOpset = 1,
-       .lastOpset = kLastOpset,
-       .inputs = {{"input"}},
-       .outputs = {{"output"}},
-       .elements = floatElements()},
+        .firstOpset = 1,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input"}},
+        .outputs = {{"output"}},
+        .elements = floatElements()},
        composeLp},
       {{.name = "MeanVarianceNormalization",
-       .firstOpset = 9,
-       .lastOpset = kLastOpset,
-       .inputs = {{"X"}},
-       .outputs = {{"Y"}},
-       .elements = floatElements()},
+        .firstOpset = 9,
+        .lastOpset = kLastOpset,
+        .inputs = {{"X"}},
+        .outputs = {{"Y"}},
+        .elements = floatElements()},
        composeMeanVariance},
-      // ONNX has it since opset 23; ONNX Runtime's SimplifiedLayerNormalization is the same.
-      {{.name = "RMSNormalization",
-       .firstOpset = 23,
-       .lastOpset = 23,
-       .inputs = {{"X"}, {"scale"}},
-       .outputs = {{"Y"}},
-       .elements = floatElements()},
-       composeRootMeanSquare},
   };
   return operators;
 }

@@ -8,12 +8,27 @@ namespace pdc {
 
 static std::vector<const Operator *> sortedOperators() {
   std::vector<const Operator *> result;
-  for (auto family :
-       {elementwiseOperators, convolutionOperators, poolingOperators, normalisationOperators,
-        localResponseOperators, dropoutOperators, matrixOperators, viewOperators, movementOperators,
-        selectionOperators, constantOperators, reductionOperators, softmaxOperators,
-        crossEntropyOperators, lossOperators, layerNormalizationOperators, splitOperators,
-        alongAxisOperators, composedOperators})
+  for (auto family : {elementwiseOperators,
+                      convolutionOperators,
+                      poolingOperators,
+                      normalisationOperators,
+                      localResponseOperators,
+                      dropoutOperators,
+                      matrixOperators,
+                      viewOperators,
+                      movementOperators,
+                      padOperators,
+                      selectionOperators,
+                      constantOperators,
+                      reductionOperators,
+                      softmaxOperators,
+                      crossEntropyOperators,
+                      lossOperators,
+                      layerNormalizationOperators,
+                      splitOperators,
+                      alongAxisOperators,
+                      topOperators,
+                      composedOperators})
     for (const Operator &op : family())
       result.push_back(&op);
   std::sort(result.begin(), result.end(),

@@ -146,6 +146,30 @@ static void differentiateReduceMax(GradientBuilder &b) {
   b.setInputGradient(0, add(b, "Mul", {spread(b, share), largest}));
 }
 
+/// dy times the product of the others: of all that are not zero, divided by the element; where one
+/// element is zero, only that one has a gradient, and where several are, none has.
+static void differentiateReduceProd(GradientBuilder &b) {
+  if (!b.wants(0))
+    return;
+  ElementType element = b.type(b.input(0)).element;
+  auto number = [&](double value) { return b.constant(Tensor::scalar(element, value)); };
+  auto reduced = [&](std::string_view op, GradientValue x) {
+    std::vector<GradientValue> inputs = {x};
+    if (b.inputCount() > 1)
+      inputs.push_back(b.input(1));
+    return add(b, op, inputs, b.attributes());
+  };
+  GradientValue isZero = add(b, "Equal", {b.input(0), number(0)});
+  GradientValue others = add(b, "Where", {isZero, number(1), b.input(0)});
+  GradientValue zeros = reduced("ReduceSum", add(b, "Where", {isZero, number(1), number(0)}));
+  GradientValue whole = add(b, "Mul", {b.outputGradient(0), reduced("ReduceProd", others)});
+  auto where = [&](double count) {
+    GradientValue fits = add(b, "Equal", {zeros, number(count)});
+    return spread(b, add(b, "Where", {fits, whole, number(0)}));
+  };
+  b.setInputGradient(0, add(b, "Where", {isZero, where(1), add(b, "Div", {where(0), others})}));
+}
+
 /// The axes are input 1 since opset 13.
 static void normaliseReduceSum(ImportedNode &node, int opset) {
   if (opset < 13)
@@ -211,6 +235,7 @@ std::span<const Operator> reductionOperators() {
        .normalise = normaliseReduction,
        .infer = inferReduction,
        .evaluate = evaluateReduction,
+       .differentiate = differentiateReduceProd,
        .cost = costReduction},
   };
   return operators;

@@ -1,10 +1,12 @@
 #pragma once
 
 /// The fields of kernels are those of the CPU's kernels of the same names.
+#include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/BatchNormalizationFields.h"
 #include "runtime/kernels/ColumnSumFields.h"
 #include "runtime/kernels/Concat.h"
 #include "runtime/kernels/ConvolutionFields.h"
+#include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/DropoutFields.h"
 #include "runtime/kernels/GatherFields.h"
 #include "runtime/kernels/LabelledFields.h"
@@ -14,9 +16,11 @@
 #include "runtime/kernels/MatrixProductFields.h"
 #include "runtime/kernels/PairLossFields.h"
 #include "runtime/kernels/PoolingFields.h"
+#include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/ReorderFields.h"
 #include "runtime/kernels/SoftmaxFields.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
+#include "runtime/kernels/TopK.h"
 #include "runtime/kernels/UpdateFields.h"

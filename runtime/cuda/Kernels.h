@@ -135,6 +135,10 @@ public:
     (*this)(run, x, scale, bias, y, nullptr, nullptr);
   }
   void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
+                  float *inverse) const {
+    (*this)(run, x, scale, bias, y, nullptr, inverse);
+  }
+  void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
                   float *mean, float *inverse) const;
 
 private:
@@ -336,6 +340,42 @@ public:
 
 private:
   ReduceSumFields fields;
+};
+
+class Reduce {
+public:
+  Reduce(const Device &, const ReduceFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y) const;
+
+private:
+  ReduceFields fields;
+};
+
+class ArgMax {
+public:
+  ArgMax(const Device &, const ArgMaxFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, int64_t *y) const;
+
+private:
+  ArgMaxFields fields;
+};
+
+class CumulativeSum {
+public:
+  CumulativeSum(const Device &, const CumulativeSumFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y) const;
+
+private:
+  CumulativeSumFields fields;
+};
+
+class TopK {
+public:
+  TopK(const Device &, const TopKFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, int64_t *y) const;
+
+private:
+  TopKFields fields;
 };
 
 class Reorder {

@@ -10,32 +10,33 @@ namespace {
 
 /// A team per row: the mean first, then the squared deviations from it.
 template <int Threads>
-__global__ void normaliseRows(int64_t rows, int64_t size, double epsilon, const float *x,
-                              const float *scale, const float *bias, float *y, float *mean,
-                              float *inverse) {
+__global__ void normaliseRows(LayerNormalizationFields f, const float *x, const float *scale,
+                              const float *bias, float *y, float *mean, float *inverse) {
   using Row = Team<Threads>;
-  const int64_t row = Row::index();
-  if (row >= rows)
+  const int64_t row = Row::index(), size = f.size;
+  if (row >= f.rows)
     return;
   const float *from = x + row * size;
   float sum = 0, squares = 0;
   for (int64_t k = Row::thread(); k < size; k += Threads)
     sum += from[k];
-  const float center = Row::sum(sum) / static_cast<float>(size);
+  sum = Row::sum(sum);
+  const float center = f.centred ? sum / static_cast<float>(size) : 0;
   for (int64_t k = Row::thread(); k < size; k += Threads)
     squares += (from[k] - center) * (from[k] - center);
   const double variance = Row::sum(squares) / static_cast<double>(size);
-  const float factor = static_cast<float>(1 / sqrt(variance + epsilon));
+  const float factor = static_cast<float>(1 / sqrt(variance + f.epsilon));
   float *to = y + row * size;
   for (int64_t k = Row::thread(); k < size; k += Threads)
     to[k] = (from[k] - center) * factor * scale[k] + (bias ? bias[k] : 0.0f);
-  if (mean && Row::thread() == 0) {
+  if (mean && Row::thread() == 0)
     mean[row] = center;
+  if (inverse && Row::thread() == 0)
     inverse[row] = factor;
-  }
 }
 
-/// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)).
+/// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)), without
+/// mean(g) where rows are not centred.
 template <int Threads>
 __global__ void rowGradients(int64_t rows, int64_t size, const float *dy, const float *x,
                              const float *scale, const float *mean, const float *inverse,
@@ -45,14 +46,15 @@ __global__ void rowGradients(int64_t rows, int64_t size, const float *dy, const 
   if (row >= rows)
     return;
   const float *from = x + row * size, *gradient = dy + row * size;
-  const float center = mean[row], factor = inverse[row];
+  const float center = mean ? mean[row] : 0, factor = inverse[row];
   float sum = 0, product = 0;
   for (int64_t k = Row::thread(); k < size; k += Threads) {
     const float g = gradient[k] * scale[k];
     sum += g;
     product += g * ((from[k] - center) * factor);
   }
-  sum = Row::sum(sum) / static_cast<float>(size);
+  sum = Row::sum(sum);
+  sum = mean ? sum / static_cast<float>(size) : 0;
   product = Row::sum(product) / static_cast<float>(size);
   float *to = dx + row * size;
   for (int64_t k = Row::thread(); k < size; k += Threads)
@@ -64,7 +66,7 @@ struct ScaleMoments {
   int64_t size;
   __device__ Sums<1> operator()(int64_t row, int64_t k) const {
     const int64_t i = row * size + k;
-    return {{dy[i] * ((x[i] - mean[row]) * inverse[row])}};
+    return {{dy[i] * ((x[i] - (mean ? mean[row] : 0)) * inverse[row])}};
   }
 };
 
@@ -85,7 +87,7 @@ void LayerNormalization::operator()(const Run &run, const float *x, const float 
   const TeamShape teams = TeamShape::of(fields.rows, fields.size);
   launch(run, teams.blocks, kBlockThreads,
          teams.threads == kWarpThreads ? normaliseRows<kWarpThreads> : normaliseRows<kBlockThreads>,
-         fields.rows, fields.size, fields.epsilon, x, scale, bias, y, mean, inverse);
+         fields, x, scale, bias, y, mean, inverse);
 }
 
 void LayerNormalizationInputGradient::operator()(const Run &run, const float *dy, const float *x,

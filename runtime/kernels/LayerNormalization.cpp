@@ -17,17 +17,18 @@ struct Statistics {
   float mean, inverse;
 };
 
-Statistics statisticsOf(const float *row, int64_t size, double epsilon) {
+Statistics statisticsOf(const float *row, const LayerNormalizationFields &fields) {
+  const int64_t size = fields.size;
   float sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t k = 0; k < size; ++k)
     sum += row[k];
-  const float mean = sum / static_cast<float>(size);
+  const float mean = fields.centred ? sum / static_cast<float>(size) : 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t k = 0; k < size; ++k)
     squares += (row[k] - mean) * (row[k] - mean);
   const double variance = squares / static_cast<double>(size);
-  return {mean, static_cast<float>(1 / std::sqrt(variance + epsilon))};
+  return {mean, static_cast<float>(1 / std::sqrt(variance + fields.epsilon))};
 }
 
 } // namespace
@@ -46,18 +47,19 @@ void LayerNormalization::operator()(const Run &, const float *x, const float *sc
   for (int64_t r = 0; r < fields.rows; ++r) {
     const float *from = x + r * size;
     float *to = y + r * size;
-    const Statistics s = statisticsOf(from, size, fields.epsilon);
+    const Statistics s = statisticsOf(from, fields);
 #pragma omp simd
     for (int64_t k = 0; k < size; ++k)
       to[k] = (from[k] - s.mean) * s.inverse * scale[k] + (bias ? bias[k] : 0.0f);
-    if (mean) {
+    if (mean)
       mean[r] = s.mean;
+    if (inverse)
       inverse[r] = s.inverse;
-    }
   }
 }
 
-/// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)).
+/// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)), without
+/// mean(g) where rows are not centred.
 void LayerNormalizationInputGradient::operator()(const Run &, const float *dy, const float *x,
                                                  const float *scale, const float *mean,
                                                  const float *inverse, float *dx) const {
@@ -66,14 +68,14 @@ void LayerNormalizationInputGradient::operator()(const Run &, const float *dy, c
     num_threads(threads) if (fields.rows * size >= kParallelElements)
   for (int64_t r = 0; r < fields.rows; ++r) {
     const float *from = x + r * size, *gradient = dy + r * size;
-    const float middle = mean[r], factor = inverse[r];
+    const float middle = mean ? mean[r] : 0, factor = inverse[r];
     float sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (int64_t k = 0; k < size; ++k) {
       sum += gradient[k] * scale[k];
       product += gradient[k] * scale[k] * ((from[k] - middle) * factor);
     }
-    sum /= static_cast<float>(size);
+    sum = mean ? sum / static_cast<float>(size) : 0;
     product /= static_cast<float>(size);
     float *to = dx + r * size;
 #pragma omp simd
@@ -97,7 +99,7 @@ void LayerNormalizationScaleGradient::operator()(const Run &, const float *dy, c
       float group[kColumns] = {};
       for (int64_t r = begin; r < std::min(begin + kRows, fields.rows); ++r) {
         const float *from = x + r * size + first, *gradient = dy + r * size + first;
-        const float middle = mean[r], factor = inverse[r];
+        const float middle = mean ? mean[r] : 0, factor = inverse[r];
 #pragma omp simd
         for (int64_t k = 0; k < columns; ++k)
           group[k] += gradient[k] * ((from[k] - middle) * factor);

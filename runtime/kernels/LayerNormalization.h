@@ -15,6 +15,11 @@ public:
                   float *y) const;
   void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
                   float *mean, float *inverse) const;
+  /// Of rows that are not centred: without their means.
+  void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
+                  float *inverse) const {
+    (*this)(run, x, scale, bias, y, nullptr, inverse);
+  }
 
 private:
   LayerNormalizationFields fields;

@@ -4,7 +4,7 @@
 
 namespace pdc::runtime {
 
-/// dx from dy and what the forward pass kept.
+/// dx from dy and what the forward pass kept; `mean` is nullptr where rows are not centred.
 class LayerNormalizationInputGradient {
 public:
   LayerNormalizationInputGradient(const Device &device, const LayerNormalizationFields &fields)

@@ -4,7 +4,8 @@
 
 namespace pdc::runtime {
 
-/// dscale [+]= the sum over rows of dy times the normalised row, in fixed order.
+/// dscale [+]= the sum over rows of dy times the normalised row, in fixed order. `mean` is
+/// nullptr where rows are not centred.
 class LayerNormalizationScaleGradient {
 public:
   LayerNormalizationScaleGradient(const Device &device, const LayerNormalizationFields &fields)

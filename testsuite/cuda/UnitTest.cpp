@@ -184,6 +184,39 @@ TEST(CudaKernels, Reductions) {
   });
 }
 
+TEST(CudaKernels, MaximaProductsAndSums) {
+  for (const char *op : {"ReduceMax", "ReduceProd"})
+    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}})
+      expectReference([&](UnitCase &u) {
+        UnitValue x = u.operand({2, 3, 4, 5}, 0.5, 1.5);
+        u.node(op, {x, u.constant(Tensor::vector(axes))});
+      });
+  for (int64_t reverse : {0, 1})
+    for (int64_t axis : {0, -1})
+      expectReference([&](UnitCase &u) {
+        UnitValue x = u.operand({4, 3, 50});
+        u.node("CumSum", {x, u.constant(Tensor::scalar(ElementType::i64, axis))},
+               {{"reverse", reverse}, {"exclusive", reverse}});
+      });
+}
+
+/// Small integers: many elements are equal.
+TEST(CudaKernels, AlongAnAxis) {
+  Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});
+  for (size_t i = 0; i < x.data.size(); ++i)
+    x.data[i] = static_cast<double>(i * 37 % 11);
+  for (int64_t axis : {0, 1, -1})
+    for (int64_t other : {0, 1}) {
+      CudaCase u;
+      u.node("ArgMax", {u.given(x)}, {{"axis", axis}, {"select_last_index", other}});
+      u.check();
+      CudaCase top;
+      top.node("TopKIndices", {top.given(x)},
+               {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
+      top.check();
+    }
+}
+
 TEST(CudaKernels, Movement) {
   expectReference([](UnitCase &u) {
     u.node("Transpose", {u.operand({5, 3, 4})}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
@@ -271,6 +304,32 @@ TEST(CudaKernels, LayerNormalization) {
         },
         1e-5);
   }
+}
+
+/// Forward with and without what the backward pass reads, and the gradients of rows that keep their
+/// mean.
+TEST(CudaKernels, RootMeanSquare) {
+  const Attributes attributes = {{"axis", int64_t(-1)}, {"epsilon", 1e-3}};
+  for (int64_t size : {7, 33, 1500})
+    for (int results : {1, 2}) {
+      CudaCase forward, input, scale;
+      forward.node("RMSNormalization",
+                   {forward.operand({2, 5, size}, 1, 2), forward.operand({size})}, attributes, 2);
+      for (int slot = 0; slot < results; ++slot)
+        forward.result(UnitValue::node(0, slot));
+      forward.check(1e-5);
+      auto rows = [&](UnitCase &u) { return u.operand({2, 5, size}); };
+      auto inverse = [](UnitCase &u) { return u.operand({2, 5, 1}, 1, 2); };
+      input.node("LayerNormalizationInputGrad",
+                 {rows(input), rows(input), input.operand({size}), UnitValue(), inverse(input)},
+                 attributes);
+      input.check(1e-5);
+      Attributes forScale = attributes;
+      forScale.set("scale_shape", std::vector<int64_t>{size});
+      scale.node("LayerNormalizationScaleGrad",
+                 {rows(scale), rows(scale), UnitValue(), inverse(scale)}, forScale);
+      scale.check(1e-5);
+    }
 }
 
 TEST(CudaKernels, SoftmaxAndLosses) {

@@ -9,6 +9,9 @@
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
 #include "runtime/kernels/Dropout.h"
+#include "runtime/kernels/LayerNormalization.h"
+#include "runtime/kernels/LayerNormalizationInputGradient.h"
+#include "runtime/kernels/LayerNormalizationScaleGradient.h"
 #include "runtime/kernels/LocalResponse.h"
 #include "runtime/kernels/LocalResponseGradient.h"
 #include "runtime/kernels/MatrixProduct.h"
@@ -55,13 +58,11 @@ SoftmaxFields softmax(const KernelChoice &choice) {
   FieldReader{choice} FIELD(inner) FIELD(logarithm) FIELD(outer) FIELD(size);
   return f;
 }
-#ifdef PDC_CUDA_KERNELS
 LayerNormalizationFields rows(const KernelChoice &choice) {
   LayerNormalizationFields f;
-  FieldReader{choice} FIELD(epsilon) FIELD(rows) FIELD(size);
+  FieldReader{choice} FIELD(centred) FIELD(epsilon) FIELD(rows) FIELD(size);
   return f;
 }
-#endif
 LocalResponseFields response(const KernelChoice &choice) {
   LocalResponseFields f;
   FieldReader{choice} FIELD(alpha) FIELD(beta) FIELD(bias) FIELD(input) FIELD(size);
@@ -126,12 +127,16 @@ KernelMakers layerMakers() {
                       : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
              });
        }},
-#ifdef PDC_CUDA_KERNELS
       {"LayerNormalization",
        [](auto &c, auto &d) {
          return made<kernels::LayerNormalization>(
              d, rows(c), CALL {
-               n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5]) : k(r, p[0], p[1], p[2], p[3]);
+               if (n == 4)
+                 k(r, p[0], p[1], p[2], p[3]);
+               else if (n == 5)
+                 k(r, p[0], p[1], p[2], p[3], p[4]);
+               else
+                 k(r, p[0], p[1], p[2], p[3], p[4], p[5]);
              });
        }},
       {"LayerNormalizationInputGradient",
@@ -144,7 +149,6 @@ KernelMakers layerMakers() {
          return made<kernels::LayerNormalizationScaleGradient>(
              d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], add); });
        }},
-#endif
       {"LocalResponse",
        [](auto &c, auto &d) {
          return made<kernels::LocalResponse>(

@@ -1,6 +1,7 @@
 #include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/Elementwise.h"
 #include "runtime/kernels/Random.h"
+#include "runtime/kernels/TopK.h"
 
 #include "compiler/operators/Dropout.h"
 
@@ -66,6 +67,18 @@ TEST(Kernels, ArgMaxTakesFirstOrLastAndNaN) {
   fields.last = 1;
   ArgMax(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
   EXPECT_EQ(y, (std::vector<int64_t>{2, 2, 3, 3}));
+}
+
+TEST(Kernels, TopKTakesNaNAndTheFirstOfEqualOnes) {
+  const float nan = NAN;
+  std::vector<float> x = {2, nan, 5, 5, nan, 1};
+  std::vector<int64_t> y(4);
+  TopKFields fields{.count = 4, .size = 6};
+  TopK(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
+  EXPECT_EQ(y, (std::vector<int64_t>{1, 4, 2, 3}));
+  fields.largest = 0;
+  TopK(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
+  EXPECT_EQ(y, (std::vector<int64_t>{5, 0, 2, 3}));
 }
 
 TEST(Random, IsTheCompilersFunction) {

@@ -1,6 +1,7 @@
 #include "testsuite/kernels/KernelMakers.h"
 
 #ifndef PDC_CUDA_KERNELS
+#include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/Concat.h"
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Gather.h"
@@ -9,6 +10,7 @@
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/Reorder.h"
 #include "runtime/kernels/StridedCopy.h"
+#include "runtime/kernels/TopK.h"
 #endif
 
 namespace pdc {
@@ -67,7 +69,6 @@ KernelMakers movementMakers() {
          return made<kernels::ReduceSum>(
              d, f, CALL { k(r, p[0], p[1], add); });
        }},
-#ifndef PDC_CUDA_KERNELS
       {"Reduce",
        [](auto &c, auto &d) {
          ReduceFields f;
@@ -83,7 +84,20 @@ KernelMakers movementMakers() {
          return made<kernels::CumulativeSum>(
              d, f, CALL { k(r, p[0], p[1]); });
        }},
-#endif
+      {"ArgMax",
+       [](auto &c, auto &d) {
+         ArgMaxFields f;
+         FieldReader{c} FIELD(inner) FIELD(last) FIELD(outer) FIELD(size);
+         return made<kernels::ArgMax>(
+             d, f, CALL { k(r, p[0], p.labels(1)); });
+       }},
+      {"TopK",
+       [](auto &c, auto &d) {
+         TopKFields f;
+         FieldReader{c} FIELD(count) FIELD(inner) FIELD(largest) FIELD(outer) FIELD(size);
+         return made<kernels::TopK>(
+             d, f, CALL { k(r, p[0], p.labels(1)); });
+       }},
   };
 }
 

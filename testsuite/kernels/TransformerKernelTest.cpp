@@ -74,7 +74,7 @@ TEST(TransformerKernels, LayerNormalization) {
     Attributes forScale = attributes;
     forScale.set("scale_shape", std::vector<int64_t>{size});
     auto dscale = reference("LayerNormalizationScaleGrad", forScale, {dys, xs, means, inverses});
-    LayerNormalizationFields fields{1e-5, rows, size};
+    LayerNormalizationFields fields{.epsilon = 1e-5, .rows = rows, .size = size};
     std::vector<Floats> bits;
     for (int threads : {1, 2, 3}) {
       Device device{threads, 0};
@@ -105,7 +105,7 @@ TEST(TransformerKernels, LayerNormalization) {
 
 TEST(TransformerKernels, LayerNormalizationWithoutBiasInPlace) {
   Floats x = drawn(6, 1), scale = {1, 2, 3}, y(6);
-  LayerNormalization kernel({1, 0}, {1e-5, 2, 3});
+  LayerNormalization kernel({1, 0}, {.epsilon = 1e-5, .rows = 2, .size = 3});
   runtime::Run run;
   kernel(run, x.data(), scale.data(), nullptr, y.data());
   kernel(run, x.data(), scale.data(), nullptr, x.data());
@@ -189,7 +189,7 @@ TEST(TransformerKernels, CallsAllocateNothing) {
   Floats x = drawn(rows * size, 1), y(rows * size), left(rows * size), right(rows * size);
   Floats mean(rows), inverse(rows, 1), scale(size, 1), sums(size);
   std::vector<int64_t> indices(rows);
-  const LayerNormalizationFields normal{1e-5, rows, size};
+  const LayerNormalizationFields normal{.epsilon = 1e-5, .rows = rows, .size = size};
   LayerNormalization forward(device, normal);
   LayerNormalizationInputGradient input(device, normal);
   LayerNormalizationScaleGradient gradientOfScale(device, normal);

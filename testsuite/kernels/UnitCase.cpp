@@ -98,6 +98,8 @@ std::vector<void *> UnitCase::pointers() {
 
 void UnitCase::compare(const Tensor &expected, size_t result, double factor, double tolerance) {
   const std::string &layout = choice.outputLayouts[result];
+  if (expected.type.element == ElementType::i64)
+    return compareIntegers(expected, result);
   runtime::Layout order(layout, expected.type.shape);
   std::vector<float> rowMajor(expected.data.size());
   order.unpack(stored[result].data(), reinterpret_cast<std::byte *>(rowMajor.data()), 4);
@@ -117,6 +119,13 @@ void UnitCase::compare(const Tensor &expected, size_t result, double factor, dou
     std::memcpy(&after, again.data() + 4 * i, 4);
     ASSERT_EQ(before, after) << choice.kernel << ": padding of result " << result << " is not zero";
   }
+}
+
+void UnitCase::compareIntegers(const Tensor &expected, size_t result) {
+  std::vector<int64_t> found(expected.data.size());
+  ASSERT_EQ(stored[result].size(), found.size() * sizeof(int64_t));
+  std::memcpy(found.data(), stored[result].data(), stored[result].size());
+  EXPECT_EQ(found, expected.toIntegers()) << choice.kernel << " result " << result;
 }
 
 void UnitCase::callAgain(const KernelCall &kernel, const runtime::Run &run,

@@ -62,6 +62,7 @@ private:
                  const std::vector<void *> &pointers, bool add);
   std::vector<void *> pointers();
   void compare(const Tensor &expected, size_t result, double factor, double tolerance);
+  void compareIntegers(const Tensor &expected, size_t result);
 
   std::mt19937 random;
   std::vector<Tensor> operands;

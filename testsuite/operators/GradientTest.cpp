@@ -21,8 +21,8 @@ TEST(Gradient, Activations) {
 
 TEST(Gradient, SmoothFunctions) {
   Draw draw;
-  for (const char *op : {"Softplus", "Softsign", "Mish", "Gelu", "FastGelu", "Sin", "Cos", "Tan",
-                         "Atan", "Sinh", "Cosh", "Asinh"})
+  for (const char *op : {"Softplus", "Softsign", "Mish", "Gelu", "FastGelu", "Swish", "Sin", "Cos",
+                         "Tan", "Atan", "Sinh", "Cosh", "Asinh"})
     for (Shape shape : {Shape{2, 3, 4}, Shape{}})
       checkGradient(unary(op, draw.distinct(shape)));
   for (const char *op : {"Asin", "Acos", "Atanh"})
@@ -70,6 +70,13 @@ TEST(Gradient, Reductions) {
                      {draw.distinct({2, 3, 4}), Tensor::vector(axes)},
                      {0}});
     }
+    Tensor factors = draw.reals({2, 3, 4}, 0.5, 2), zeros = factors;
+    zeros.data[1] = zeros.data[9] = zeros.data[10] = 0;
+    for (const Tensor &x : {factors, zeros}) {
+      checkGradient({"ReduceProd", {{"keepdims", keep}}, {x, Tensor::vector({-1})}, {0}});
+      checkGradient({"ReduceProd", {{"keepdims", keep}}, {x, Tensor::vector({0, 2})}, {0}});
+    }
+    checkGradient(unary("ReduceProd", draw.reals({2, 3}), {{"keepdims", keep}}));
     checkGradient(unary("ReduceSum", draw.reals({2, 3}), {{"keepdims", keep}}));
     checkGradient(unary("ReduceMean", draw.reals({2, 3}), {{"keepdims", keep}}));
   }

@@ -24,6 +24,11 @@ TEST(TransformerGradient, LayerNormalization) {
                    {draw.reals(form.x), draw.reals(form.scale, 0.5, 2)},
                    {0, 1},
                    3});
+    checkGradient({"RMSNormalization",
+                   attributes,
+                   {draw.reals(form.x), draw.reals(form.scale, 0.5, 2)},
+                   {0, 1},
+                   2});
   }
 }
 

@@ -1,0 +1,211 @@
+#include "compiler/operators/Composition.h"
+#include "compiler/operators/Rules.h"
+
+#include <cmath>
+#include <limits>
+
+/// ONNX's Attention and RotaryEmbedding of opset 23, written as matrix products, softmax and
+/// elementwise nodes.
+namespace pdc {
+
+/// [batch, heads, sequence, width]: as it is, or [batch, sequence, heads * width] taken apart.
+static NodeValue inHeads(CompositionBuilder &b, size_t input, int64_t heads) {
+  TensorType x = b.type(b.input(input));
+  if (x.rank() == 4)
+    return b.input(input);
+  if (x.rank() != 3 || heads < 1 || x.shape[2] % heads != 0)
+    b.refuse("input " + std::to_string(input) + " is " + x.toString() +
+             ", expected rank 4, or rank 3 and " + std::to_string(heads) +
+             " heads that divide the last dimension");
+  NodeValue apart =
+      reshaped(b, b.input(input), {x.shape[0], x.shape[1], heads, x.shape[2] / heads});
+  return transposed(b, apart, {0, 2, 1, 3});
+}
+
+/// What a cache holds stands before it.
+static NodeValue behindPast(CompositionBuilder &b, size_t past, NodeValue x) {
+  if (!b.input(past))
+    return x;
+  return add(b, "Concat", {b.input(past), x}, {{"axis", int64_t(2)}});
+}
+
+/// Each head of keys or values serves a group of neighbouring heads of queries.
+static NodeValue forHeads(CompositionBuilder &b, NodeValue x, int64_t heads) {
+  std::vector<int64_t> shape = b.type(x).shape;
+  if (shape[1] == heads)
+    return x;
+  if (shape[1] < 1 || heads % shape[1] != 0)
+    b.refuse(std::to_string(heads) + " heads of queries share " + std::to_string(shape[1]) +
+             " of keys, expected a divisor");
+  const int64_t group = heads / shape[1];
+  NodeValue apart = reshaped(b, x, {shape[0], shape[1], 1, shape[2], shape[3]});
+  Tensor whole = Tensor::vector({shape[0], shape[1], group, shape[2], shape[3]});
+  NodeValue repeated = add(b, "Expand", {apart, b.constant(whole)});
+  return reshaped(b, repeated, {shape[0], heads, shape[2], shape[3]});
+}
+
+/// Scores that the mask leaves out become minus infinity; a mask of numbers is added.
+static NodeValue masked(CompositionBuilder &b, NodeValue scores, NodeValue mask) {
+  ElementType element = b.type(scores).element;
+  if (b.type(mask).element != ElementType::boolean)
+    return add(b, "Add", {scores, mask});
+  NodeValue never = number(b, element, -std::numeric_limits<double>::infinity());
+  return add(b, "Where", {mask, scores, never});
+}
+
+/// A query sees the keys before it, those of the cache included.
+static NodeValue causalMask(CompositionBuilder &b, int64_t queries, int64_t keys, int64_t past) {
+  Tensor sees = Tensor::zeros({ElementType::boolean, {queries, keys}});
+  for (int64_t i = 0; i < queries * keys; ++i)
+    sees.data[i] = i % keys <= i / keys + past;
+  return b.constant(std::move(sees));
+}
+
+/// The stages of the scores, in the order in which attribute `qk_matmul_output_mode` counts them.
+struct Scores {
+  NodeValue products, masked, capped, shares;
+};
+
+static Scores scoresOf(CompositionBuilder &b, NodeValue queries, NodeValue keys) {
+  const TensorType q = b.type(queries);
+  const double scale = b.attributes().number("scale", 1 / std::sqrt(double(q.shape[3])));
+  NodeValue scaled = add(b, "Mul", {queries, number(b, q.element, scale)});
+  Scores scores;
+  scores.products = add(b, "MatMul", {scaled, transposed(b, keys, {0, 1, 3, 2})});
+  scores.masked = scores.products;
+  const int64_t count = b.type(keys).shape[2];
+  const int64_t past = b.input(4) ? b.type(b.input(4)).shape.at(2) : 0;
+  if (b.attributes().integer("is_causal", 0))
+    scores.masked = masked(b, scores.masked, causalMask(b, q.shape[2], count, past));
+  if (b.input(3))
+    scores.masked = masked(b, scores.masked, b.input(3));
+  scores.capped = scores.masked;
+  if (const double cap = b.attributes().number("softcap", 0); cap != 0) {
+    NodeValue limit = number(b, q.element, cap);
+    NodeValue share = add(b, "Tanh", {add(b, "Div", {scores.masked, limit})});
+    scores.capped = add(b, "Mul", {share, limit});
+  }
+  scores.shares = add(b, "Softmax", {scores.capped}, {{"axis", int64_t(-1)}});
+  return scores;
+}
+
+static std::vector<NodeValue> composeAttention(CompositionBuilder &b) {
+  const int64_t queryHeads = b.attributes().integer("q_num_heads", 0);
+  const int64_t keyHeads = b.attributes().integer("kv_num_heads", 0);
+  NodeValue queries = inHeads(b, 0, queryHeads);
+  NodeValue keys = behindPast(b, 4, inHeads(b, 1, keyHeads));
+  NodeValue values = behindPast(b, 5, inHeads(b, 2, keyHeads));
+  const std::vector<int64_t> shape = b.type(queries).shape;
+  Scores scores = scoresOf(b, queries, forHeads(b, keys, shape[1]));
+  NodeValue y = add(b, "MatMul", {scores.shares, forHeads(b, values, shape[1])});
+  if (b.type(b.input(0)).rank() == 3)
+    y = reshaped(b, transposed(b, y, {0, 2, 1, 3}),
+                 {shape[0], shape[2], shape[1] * b.type(y).shape[3]});
+  const int64_t mode = b.attributes().integer("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3)
+    b.refuse("qk_matmul_output_mode is " + std::to_string(mode) + ", expected 0 to 3");
+  const NodeValue seen[] = {scores.products, scores.masked, scores.capped, scores.shares};
+  return {y, keys, values, seen[mode]};
+}
+
+// RotaryEmbedding
+
+/// x as [batch, ., ., width], and where its heads are among the two dimensions between.
+struct Rotated {
+  NodeValue x;
+  size_t heads;
+};
+
+static Rotated rotatedOf(CompositionBuilder &b) {
+  const TensorType x = b.type(b.input(0));
+  if (x.rank() == 4)
+    return {b.input(0), 1};
+  const int64_t heads = b.attributes().integer("num_heads", 0);
+  if (x.rank() != 3 || heads < 1 || x.shape[2] % heads != 0)
+    b.refuse("input " + x.toString() + ", expected rank 4, or rank 3 and " + std::to_string(heads) +
+             " heads (num_heads) that divide the last dimension");
+  return {reshaped(b, b.input(0), {x.shape[0], x.shape[1], heads, x.shape[2] / heads}), 2};
+}
+
+/// Cosines or sines of each position: [batch, positions, width / 2], 1 where the heads are.
+static NodeValue anglesOf(CompositionBuilder &b, size_t input, const Rotated &rotated,
+                          int64_t half) {
+  NodeValue cache = b.input(input);
+  if (b.input(3))
+    cache = add(b, "Gather", {cache, b.input(3)}, {{"axis", int64_t(0)}});
+  std::vector<int64_t> shape = b.type(cache).shape;
+  if (shape.size() != 3 || shape[2] != half)
+    b.refuse("input " + std::to_string(input) + " gives " + b.type(cache).toString() +
+             ", expected " + std::to_string(half) + " numbers per sample and position");
+  shape.insert(shape.begin() + static_cast<int64_t>(rotated.heads), 1);
+  return reshaped(b, cache, shape);
+}
+
+static std::vector<NodeValue> splitLast(CompositionBuilder &b, NodeValue x,
+                                        const std::vector<int64_t> &sizes) {
+  return b.node("Split", {x, b.constant(Tensor::vector(sizes))}, {{"axis", int64_t(-1)}},
+                sizes.size());
+}
+
+/// Pairs of numbers turned by the angle: those of both halves, or neighbours with `interleaved`.
+static NodeValue turned(CompositionBuilder &b, NodeValue x, NodeValue cosine, NodeValue sine) {
+  const std::vector<int64_t> shape = b.type(x).shape;
+  const int64_t half = shape.back() / 2;
+  const bool neighbours = b.attributes().integer("interleaved", 0) != 0;
+  std::vector<int64_t> halved = shape, apart = shape;
+  halved.back() = apart.back() = half;
+  apart.push_back(2);
+  std::vector<NodeValue> parts =
+      neighbours ? splitLast(b, reshaped(b, x, apart), {1, 1}) : splitLast(b, x, {half, half});
+  NodeValue first = reshaped(b, parts[0], halved), second = reshaped(b, parts[1], halved);
+  NodeValue real = add(b, "Sub", {add(b, "Mul", {cosine, first}), add(b, "Mul", {sine, second})});
+  NodeValue other = add(b, "Add", {add(b, "Mul", {sine, first}), add(b, "Mul", {cosine, second})});
+  apart.back() = 1;
+  if (neighbours)
+    real = reshaped(b, real, apart), other = reshaped(b, other, apart);
+  return reshaped(b, add(b, "Concat", {real, other}, {{"axis", int64_t(-1)}}), shape);
+}
+
+static std::vector<NodeValue> composeRotary(CompositionBuilder &b) {
+  Rotated rotated = rotatedOf(b);
+  const int64_t width = b.type(rotated.x).shape[3];
+  int64_t turns = b.attributes().integer("rotary_embedding_dim", 0);
+  turns = turns == 0 ? width : turns;
+  if (turns < 2 || turns > width || turns % 2 != 0)
+    b.refuse("turns " + std::to_string(turns) + " of " + std::to_string(width) +
+             " numbers (rotary_embedding_dim), expected an even number of them");
+  NodeValue cosine = anglesOf(b, 1, rotated, turns / 2);
+  NodeValue sine = anglesOf(b, 2, rotated, turns / 2);
+  NodeValue y;
+  if (turns == width) {
+    y = turned(b, rotated.x, cosine, sine);
+  } else {
+    std::vector<NodeValue> parts = splitLast(b, rotated.x, {turns, width - turns});
+    y = add(b, "Concat", {turned(b, parts[0], cosine, sine), parts[1]}, {{"axis", int64_t(-1)}});
+  }
+  return {reshaped(b, y, b.type(b.input(0)).shape)};
+}
+
+std::span<const ComposedOperator> attentionForms() {
+  static const ComposedOperator operators[] = {
+      {{.name = "Attention",
+        .firstOpset = 23,
+        .lastOpset = 23,
+        .inputs =
+            {{"Q"}, {"K"}, {"V"}, {"attn_mask", true}, {"past_key", true}, {"past_value", true}},
+        .outputs =
+            {{"Y"}, {"present_key", true}, {"present_value", true}, {"qk_matmul_output", true}},
+        .elements = floatElements()},
+       composeAttention},
+      {{.name = "RotaryEmbedding",
+        .firstOpset = 23,
+        .lastOpset = 23,
+        .inputs = {{"X"}, {"cos_cache"}, {"sin_cache"}, {"position_ids", true}},
+        .outputs = {{"Y"}},
+        .elements = floatElements()},
+       composeRotary},
+  };
+  return operators;
+}
+
+} // namespace pdc

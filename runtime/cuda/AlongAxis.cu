@@ -1,0 +1,112 @@
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Strides.h"
+
+#include <limits>
+#include <string_view>
+
+/// Walks along an axis, a thread per line: rare beside the work of layers, and in a fixed order.
+namespace pdc::runtime::cuda {
+
+namespace {
+
+template <class T> PDC_EITHER bool isNaN(T value) { return value != value; }
+
+/// Where element 0 of a line lies.
+PDC_EITHER int64_t firstOf(int64_t line, int64_t size, int64_t inner) {
+  return line / inner * size * inner + line % inner;
+}
+
+__global__ void reduceLines(StridedWalk kept, StridedWalk reduced, bool isMaximum, const float *x,
+                            float *y) {
+  const int64_t line = globalThread();
+  if (line >= kept.elements)
+    return;
+  const float *from = x + kept.from(line);
+  double result = isMaximum ? -std::numeric_limits<double>::infinity() : 1;
+  for (int64_t k = 0; k < reduced.elements; ++k) {
+    const double element = from[reduced.from(k)];
+    if (!isMaximum)
+      result *= element;
+    else if (!(result >= element) && !isNaN(result))
+      result = element;
+  }
+  y[line] = static_cast<float>(result);
+}
+
+__global__ void argMaxLines(ArgMaxFields f, const float *x, int64_t *y) {
+  const int64_t line = globalThread();
+  if (line >= f.outer * f.inner)
+    return;
+  const float *from = x + firstOf(line, f.size, f.inner);
+  int64_t best = 0;
+  for (int64_t k = 1; k < f.size; ++k) {
+    const float value = from[k * f.inner], most = from[best * f.inner];
+    const bool isMore = value > most || (isNaN(value) && !isNaN(most));
+    const bool isEqual = value == most || (isNaN(value) && isNaN(most));
+    if (isMore || (f.last && isEqual))
+      best = k;
+  }
+  y[line] = best;
+}
+
+__global__ void cumulativeSumLines(CumulativeSumFields f, const float *x, float *y) {
+  const int64_t line = globalThread();
+  if (line >= f.outer * f.inner)
+    return;
+  const int64_t first = firstOf(line, f.size, f.inner);
+  double sum = 0;
+  for (int64_t k = 0; k < f.size; ++k) {
+    const int64_t at = first + (f.reverse ? f.size - 1 - k : k) * f.inner;
+    const double with = sum + x[at];
+    y[at] = static_cast<float>(f.exclusive ? sum : with);
+    sum = with;
+  }
+}
+
+/// Whether element a of a line comes before element b.
+PDC_EITHER bool comesBefore(const TopKFields &f, const float *line, int64_t a, int64_t b) {
+  const float first = line[a * f.inner], second = line[b * f.inner];
+  const bool isEqual = first == second || (isNaN(first) && isNaN(second));
+  const bool isMore = first > second || isNaN(first);
+  return isEqual ? a < b : isMore == (f.largest != 0);
+}
+
+__global__ void topLines(TopKFields f, const float *x, int64_t *y) {
+  const int64_t line = globalThread();
+  if (line >= f.outer * f.inner)
+    return;
+  const float *from = x + firstOf(line, f.size, f.inner);
+  int64_t *to = y + firstOf(line, f.count, f.inner);
+  for (int64_t k = 0; k < f.count; ++k) {
+    int64_t best = -1;
+    for (int64_t i = 0; i < f.size; ++i) {
+      const bool isLeft = k == 0 || comesBefore(f, from, to[(k - 1) * f.inner], i);
+      if (isLeft && (best < 0 || comesBefore(f, from, i, best)))
+        best = i;
+    }
+    to[k * f.inner] = best;
+  }
+}
+
+} // namespace
+
+void Reduce::operator()(const Run &run, const float *x, float *y) const {
+  const StridedWalk kept(fields.keptShape, fields.keptStrides);
+  const StridedWalk reduced(fields.reducedShape, fields.reducedStrides);
+  const bool isMaximum = std::string_view(fields.operation) == "maximum";
+  launchOver(run, kept.elements, reduceLines, kept, reduced, isMaximum, x, y);
+}
+
+void ArgMax::operator()(const Run &run, const float *x, int64_t *y) const {
+  launchOver(run, fields.outer * fields.inner, argMaxLines, fields, x, y);
+}
+
+void CumulativeSum::operator()(const Run &run, const float *x, float *y) const {
+  launchOver(run, fields.outer * fields.inner, cumulativeSumLines, fields, x, y);
+}
+
+void TopK::operator()(const Run &run, const float *x, int64_t *y) const {
+  launchOver(run, fields.outer * fields.inner, topLines, fields, x, y);
+}
+
+} // namespace pdc::runtime::cuda
