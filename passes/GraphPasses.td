@@ -18,6 +18,19 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
   }];
 }
 
+def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
+  let summary = "puts one node in the place of those that exporters write for an operator";
+  let description = [{
+    Replaces what spells out LayerNormalization, RMSNormalization, Gelu (with the error function, or as
+    FastGelu with a hyperbolic tangent) and Swish (`x Sigmoid(x)`) by a node of that operator, which has
+    the name of the last node: one kernel instead of several, one gradient instead of a sum, and fewer
+    values that the backward pass reads. Factors may stand in any order; constants may differ from
+    the operator's by the rounding of f32. What else is read of a pattern's inside stays.
+
+    Before: static shapes, no backward node. After: the same values, by fewer nodes.
+  }];
+}
+
 def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let summary = "adds the backward pass to @train";
   let description = [{

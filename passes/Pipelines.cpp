@@ -11,6 +11,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before differentiating: no gradient for what does nothing, and names of forward nodes that
   // backward nodes point to stay.
   passes.addPass(mlir::createCanonicalizerPass());
+  // Before differentiating too: a whole operator has one gradient, its parts have many.
+  passes.addPass(createRecogniseComposites());
   if (options.trains)
     passes.addPass(createDifferentiate());
   // Needs the sums of gradients that differentiate made.
