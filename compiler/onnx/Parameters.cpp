@@ -49,25 +49,42 @@ bool isBufferName(const std::string &name) {
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
-void addWeightOperands(const ModelNode &node, std::set<std::string> &weights) {
+/// What a number of each element is multiplied with or added to: behind a Dropout such an operand
+/// is a mask of ones as often as a weight.
+bool isArithmetic(std::string_view op) {
+  return op == "Add" || op == "Div" || op == "Mul" || op == "Sub";
+}
+
+/// `weights` are the operands found so far, `terms` those of them that arithmetic reads.
+void addWeightOperands(const ModelNode &node, std::set<std::string> &weights,
+                       std::set<std::string> &terms) {
   auto isMade = [&](const std::string &output) { return weights.contains(output); };
   bool movesWeight =
       std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements) &&
       std::any_of(node.outputs.begin(), node.outputs.end(), isMade);
-  if (movesWeight)
-    weights.insert(node.inputs.begin(),
-                   node.op == "Concat" ? node.inputs.end() : node.inputs.begin() + 1);
+  auto isTerm = [&](const std::string &output) { return terms.contains(output); };
+  const bool movesTerm = std::any_of(node.outputs.begin(), node.outputs.end(), isTerm);
+  const size_t moved = !movesWeight ? 0 : node.op == "Concat" ? node.inputs.size() : 1;
+  for (size_t i = 0; i < std::min(moved, node.inputs.size()); ++i) {
+    if (!(movesTerm && node.op == "Dropout"))
+      weights.insert(node.inputs[i]);
+    if (movesTerm)
+      terms.insert(node.inputs[i]);
+  }
   for (const WeightOperands &row : weightOperands)
     for (size_t operand : row.operands)
-      if (row.op == node.op && operand < node.inputs.size())
+      if (row.op == node.op && operand < node.inputs.size()) {
         weights.insert(node.inputs[operand]);
+        if (isArithmetic(node.op))
+          terms.insert(node.inputs[operand]);
+      }
 }
 
 std::set<std::string> parametersByRule(const Model &model, const Loss &loss) {
-  std::set<std::string> operands;
+  std::set<std::string> operands, terms;
   std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
-    addWeightOperands(**node, operands);
+    addWeightOperands(**node, operands, terms);
   std::set<std::string> statistics = runningStatistics(model), parameters;
   for (const auto &[name, initializer] : model.initializers)
     if (operands.contains(name) && isFloatingPoint(initializer.type.element) &&

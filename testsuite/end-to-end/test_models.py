@@ -105,11 +105,11 @@ def save_inputs(inputs, folder):
 
 
 def store_weights(project, net):
-    stored = set(safetensors.load(project / "weights.safetensors"))
+    stored = safetensors.load(project / "weights.safetensors")
     weights = {name: value.detach().numpy().copy() for name, value in net.named_parameters()}
-    assert set(weights) <= stored
+    assert weights.keys() <= stored.keys()
     buffers = {name: value.numpy().copy() for name, value in net.named_buffers() if name in stored}
-    safetensors.save(project / "weights.safetensors", {**weights, **buffers})
+    safetensors.save(project / "weights.safetensors", {**stored, **weights, **buffers})
     return weights
 
 
