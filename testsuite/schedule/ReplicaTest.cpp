@@ -95,8 +95,8 @@ TEST(Replicas, OfSeveralStagesPerRank) {
 
 /// Any numbers of replicas, on places that have several stages.
 TEST(Replicas, OfUnevenPlacesOfSeveralStages) {
-  Vectors vectors;
   for (int round = 0; round < 300; round += kEveryCase) {
+    Vectors vectors(round);
     const ScheduleKind &kind = findSchedule(round % 2 ? "interleaved" : "zb-v");
     std::vector<int> replicas = vectors.draw(4, 3);
     auto turns = 1 + static_cast<int64_t>(vectors.random() % 7);
