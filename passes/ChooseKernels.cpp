@@ -82,10 +82,13 @@ LogicalResult chooseIn(func::FuncOp function, LayoutChanges &layouts,
     if (!refuseAt(&op, [&] { choose(op, layouts, options); }))
       return failure();
   }
+  return success();
+}
+
+void eraseUnused(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.getBody().front())))
     if (isOpTriviallyDead(&op))
       op.erase();
-  return success();
 }
 
 struct ChooseKernels : pdc::impl::ChooseKernelsBase<ChooseKernels> {
@@ -97,16 +100,21 @@ struct ChooseKernels : pdc::impl::ChooseKernelsBase<ChooseKernels> {
   }
 
 private:
-  /// @train first: its forward pass decides the layouts of weights.
+  /// @train first: its forward pass decides the layouts of weights. Reads stay until all are
+  /// decided.
   LogicalResult run() {
     DeviceOptions options{exact, static_cast<int>(threads), static_cast<int>(vectorWidth),
                           deviceKind(device), precisionNamed(precision)};
     requirePrecision(device.getValue(), options.precision);
     LayoutChanges layouts(getOperation(), options);
+    SmallVector<func::FuncOp> functions;
     for (StringRef name : {"train", "evaluate"})
       if (auto function = getOperation().lookupSymbol<func::FuncOp>(name))
-        if (failed(chooseIn(function, layouts, options)))
-          return failure();
+        functions.push_back(function);
+    for (func::FuncOp function : functions)
+      if (failed(chooseIn(function, layouts, options)))
+        return failure();
+    llvm::for_each(functions, eraseUnused);
     return success();
   }
 };

@@ -8,11 +8,21 @@ namespace pdc {
 
 LayoutChanges::LayoutChanges(ModuleOp module, const DeviceOptions &options)
     : module(module), train(module.lookupSymbol<func::FuncOp>("train")), options(options) {
-  for (auto function : module.getOps<func::FuncOp>())
+  for (auto memory : module.getOps<MemoryOp>()) {
+    memories[memory.getSymName()].memory = memory;
+    if (memory.getRole() == Role::Gradient || memory.getRole() == Role::Optimizer)
+      memories[memory.getSymName().rsplit('/').first].followers.push_back(memory);
+  }
+  for (auto function : module.getOps<func::FuncOp>()) {
     names.emplace(function, function);
+    for (Operation &op : function.getOps())
+      if (isa<ReadOp, WeightVersionOp>(op))
+        memories[op.getAttrOfType<FlatSymbolRefAttr>("memory").getValue()].reads.push_back(
+            op.getResult(0));
+  }
 }
 
-MemoryOp LayoutChanges::memoryNamed(StringRef name) { return module.lookupSymbol<MemoryOp>(name); }
+MemoryOp LayoutChanges::memoryNamed(StringRef name) { return memories.lookup(name).memory; }
 
 std::string LayoutChanges::unusedName(const Twine &base) {
   std::string name = base.str();
@@ -81,22 +91,14 @@ void LayoutChanges::fix(MemoryOp memory, StringRef layout) {
   setLayout(memory, layout);
   if (memory.getRole() != Role::Weight)
     return;
-  for (auto other : module.getOps<MemoryOp>())
-    if ((other.getRole() == Role::Gradient || other.getRole() == Role::Optimizer) &&
-        other.getSymName().rsplit('/').first == memory.getSymName())
-      setLayout(other, layout);
+  for (MemoryOp follower : memories[memory.getSymName()].followers)
+    setLayout(follower, layout);
 }
 
 void LayoutChanges::setLayout(MemoryOp memory, StringRef layout) {
   memory.setType(withLayout(memory.getType(), layout));
-  for (auto function : module.getOps<func::FuncOp>()) {
-    for (auto read : function.getOps<ReadOp>())
-      if (read.getMemory() == memory.getSymName())
-        read.getValue().setType(memory.getTensorType());
-    for (auto read : function.getOps<WeightVersionOp>())
-      if (read.getMemory() == memory.getSymName())
-        read.getValue().setType(memory.getTensorType());
-  }
+  for (Value read : memories[memory.getSymName()].reads)
+    read.setType(memory.getTensorType());
 }
 
 /// A copy of a weight in another layout. Each unit of the forward pass has its own, because units
@@ -109,9 +111,15 @@ Value LayoutChanges::derived(MemoryOp memory, StringRef layout, UnitOp reader) {
   Value &read = derivedReads[{reader->getParentOp(), copy}];
   if (!read) {
     OpBuilder builder(reader);
-    read = builder.create<WeightVersionOp>(memory.getLoc(), copy.getType(), copy.getSymName(),
-                                           Version::Latest);
+    read = readLatest(copy, builder);
   }
+  return read;
+}
+
+Value LayoutChanges::readLatest(MemoryOp memory, OpBuilder &builder) {
+  Value read = builder.create<WeightVersionOp>(memory.getLoc(), memory.getType(),
+                                               memory.getSymName(), Version::Latest);
+  memories[memory.getSymName()].reads.push_back(read);
   return read;
 }
 
@@ -126,14 +134,14 @@ MemoryOp LayoutChanges::makeDerived(MemoryOp memory, StringRef layout, StringRef
   outside.setInsertionPointAfter(memory);
   auto copy = createMemory(outside, memory.getLoc(), unusedName(memory.getSymName() + "/packed"),
                            Role::Derived, rate, withLayout(memory.getType(), layout));
+  memories[copy.getSymName()].memory = copy;
   fixed.insert(copy);
 
   OpBuilder builder = OpBuilder::atBlockBegin(&train.getBody().front());
   for (auto write : train.getOps<WriteOp>())
     if (write.getMemory() == memory.getSymName())
       builder.setInsertionPointAfter(write);
-  auto source = builder.create<WeightVersionOp>(memory.getLoc(), memory.getType(),
-                                                memory.getSymName(), Version::Latest);
+  Value source = readLatest(memory, builder);
   UnitOp unit = reorder(source, layout, {origin, ir::Phase::Prepare, rate}, builder);
   builder.create<WriteOp>(memory.getLoc(), unit.getResult(0), copy.getSymName());
   return copy;

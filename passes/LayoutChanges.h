@@ -5,6 +5,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include "llvm/ADT/StringMap.h"
+
 #include <map>
 
 namespace pdc {
@@ -23,6 +25,13 @@ public:
   mlir::Value forMemory(mlir::Value value, llvm::StringRef memory, mlir::Operation *user);
 
 private:
+  /// A memory by its name. Layouts are set weight by weight, of which a model has thousands.
+  struct Named {
+    ir::MemoryOp memory;
+    llvm::SmallVector<mlir::Value, 2> reads;      ///< in all functions
+    llvm::SmallVector<ir::MemoryOp, 2> followers; ///< a weight's gradients and optimizer state
+  };
+  mlir::Value readLatest(ir::MemoryOp memory, mlir::OpBuilder &builder);
   ir::MemoryOp memoryNamed(llvm::StringRef name);
   std::string unusedName(const llvm::Twine &base);
   ir::MemoryOp storedMemory(mlir::Value value);
@@ -37,6 +46,7 @@ private:
 
   mlir::ModuleOp module;
   mlir::func::FuncOp train;
+  llvm::StringMap<Named> memories;
   /// Of each function.
   std::map<mlir::Operation *, NodeNames> names;
   const DeviceOptions &options;

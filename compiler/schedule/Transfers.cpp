@@ -23,7 +23,18 @@ bool hasTransfers(const Schedule &schedule) {
   });
 }
 
-/// Sends behind their producer, receives before their consumer, both in the order of the edges.
+/// The edges of a run by their other stage, in the order in which a rank that holds several of
+/// those stages runs them: both ends then take the messages between two ranks in one order.
+std::vector<const Edge *> inOrderOfRuns(std::vector<const Edge *> edges, const Task &task,
+                                        int Edge::*otherStage) {
+  bool descends = task.phase != Phase::forward && task.phase != Phase::evaluate;
+  std::ranges::stable_sort(edges, [&](const Edge *a, const Edge *b) {
+    return descends ? b->*otherStage < a->*otherStage : a->*otherStage < b->*otherStage;
+  });
+  return edges;
+}
+
+/// Sends behind their producer, receives before their consumer.
 std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step> &rows,
                                 const StageEdges &edges) {
   std::vector<Step> result;
@@ -32,15 +43,20 @@ std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step
       result.push_back(step);
       continue;
     }
+    std::vector<const Edge *> entering, leaving;
     for (const Edge *edge : edges.entering(step.task.stage))
       if (consumes(step.task, *edge) && crosses(schedule, *edge))
-        result.push_back({StepKind::receive, step.task, edge->id,
-                          schedule.rankOf(edge->fromStage, step.task.microbatch)});
-    result.push_back(step);
+        entering.push_back(edge);
     for (const Edge *edge : edges.leaving(step.task.stage))
       if (produces(step.task, *edge) && crosses(schedule, *edge))
-        result.push_back({StepKind::send, step.task, edge->id,
-                          schedule.rankOf(edge->toStage, step.task.microbatch)});
+        leaving.push_back(edge);
+    for (const Edge *edge : inOrderOfRuns(std::move(entering), step.task, &Edge::fromStage))
+      result.push_back({StepKind::receive, step.task, edge->id,
+                        schedule.rankOf(edge->fromStage, step.task.microbatch)});
+    result.push_back(step);
+    for (const Edge *edge : inOrderOfRuns(std::move(leaving), step.task, &Edge::toStage))
+      result.push_back({StepKind::send, step.task, edge->id,
+                        schedule.rankOf(edge->toStage, step.task.microbatch)});
   }
   return result;
 }

@@ -1,4 +1,4 @@
-#include "testsuite/kernels/UnitCase.h"
+#include "testsuite/cuda/CudaCase.h"
 
 #include <gtest/gtest.h>
 
@@ -9,17 +9,6 @@
 namespace pdc {
 
 namespace {
-
-struct CudaCase : UnitCase {
-  CudaCase() { options.kind = DeviceKind::cuda; }
-};
-
-/// Builds a unit and runs it.
-template <class Build> void expectReference(Build build, double tolerance = 2e-6) {
-  CudaCase unit;
-  build(unit);
-  unit.check(tolerance);
-}
 
 Attributes window(std::vector<int64_t> kernel, int64_t stride, int64_t pad, int64_t group = 1,
                   int64_t dilation = 1) {
@@ -182,39 +171,6 @@ TEST(CudaKernels, Reductions) {
   expectReference([](UnitCase &u) {
     u.node("ReduceMean", {u.operand({4, 50, 60})}, {{"axes", std::vector<int64_t>{1, 2}}});
   });
-}
-
-TEST(CudaKernels, MaximaProductsAndSums) {
-  for (const char *op : {"ReduceMax", "ReduceProd"})
-    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}})
-      expectReference([&](UnitCase &u) {
-        UnitValue x = u.operand({2, 3, 4, 5}, 0.5, 1.5);
-        u.node(op, {x, u.constant(Tensor::vector(axes))});
-      });
-  for (int64_t reverse : {0, 1})
-    for (int64_t axis : {0, -1})
-      expectReference([&](UnitCase &u) {
-        UnitValue x = u.operand({4, 3, 50});
-        u.node("CumSum", {x, u.constant(Tensor::scalar(ElementType::i64, axis))},
-               {{"reverse", reverse}, {"exclusive", reverse}});
-      });
-}
-
-/// Small integers: many elements are equal.
-TEST(CudaKernels, AlongAnAxis) {
-  Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});
-  for (size_t i = 0; i < x.data.size(); ++i)
-    x.data[i] = static_cast<double>(i * 37 % 11);
-  for (int64_t axis : {0, 1, -1})
-    for (int64_t other : {0, 1}) {
-      CudaCase u;
-      u.node("ArgMax", {u.given(x)}, {{"axis", axis}, {"select_last_index", other}});
-      u.check();
-      CudaCase top;
-      top.node("TopKIndices", {top.given(x)},
-               {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
-      top.check();
-    }
 }
 
 TEST(CudaKernels, Movement) {

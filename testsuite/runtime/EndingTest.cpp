@@ -1,6 +1,8 @@
 #include "runtime/Control.h"
 #include "testsuite/runtime/ToyRun.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 
 /// The newest step that was saved; 0: none.
@@ -25,7 +27,12 @@ static void overwriteWeight(const fs::path &checkpoint, int stage, int stages, f
   char name[64];
   std::snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", stage + 1, stages);
   std::fstream file(checkpoint / name, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(-int64_t(kWidth * sizeof(float)), std::ios::end);
+  uint64_t length = 0;
+  file.read(reinterpret_cast<char *>(&length), sizeof length);
+  std::string header(length, ' ');
+  file.read(header.data(), int64_t(length));
+  auto tensor = nlohmann::json::parse(header).at("w" + std::to_string(stage));
+  file.seekp(int64_t(sizeof length + length) + tensor.at("data_offsets").at(0).get<int64_t>());
   for (int64_t i = 0; i < kWidth; ++i)
     file.write(reinterpret_cast<const char *>(&value), sizeof value);
 }

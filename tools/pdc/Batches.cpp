@@ -79,9 +79,9 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
   std::vector<Batch> batches;
   if (options.microbatches) {
     batches.push_back({minibatch / pieces, *options.microbatches, replicas});
-    int64_t pieceOfAll = *options.microbatches * options.plan.workers;
-    if (opensReplicas(options) && options.plan.workers > 1 && minibatch % pieceOfAll == 0)
-      batches.push_back({minibatch / pieceOfAll, *options.microbatches, options.plan.workers});
+    int64_t workers = options.plan.workers;
+    if (opensReplicas(options) && workers > 1 && *options.microbatches % workers == 0)
+      batches.push_back({minibatch / pieces, *options.microbatches / workers, workers});
     return batches;
   }
   for (int64_t count : divisors(ofReplica, mostMicrobatches))

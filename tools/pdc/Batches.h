@@ -25,8 +25,8 @@ bool opensReplicas(const Options &options);
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
 /// bound to minibatch / (microbatches x replicas of the first stage). Where updates do
 /// not sum microbatches, each is its own update. Where their number is given and replicas are open,
-/// data parallelism with as many on each replica is one of them. Throws Error with an example when
-/// the sizes are missing or do not fit.
+/// data parallelism over the same microbatches is one of them: BatchNormalization's statistics are
+/// those of a microbatch. Throws Error with an example when the sizes are missing or do not fit.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
 } // namespace pdc

@@ -1,0 +1,43 @@
+#include "testsuite/cuda/CudaCase.h"
+
+#include <gtest/gtest.h>
+
+/// Kernels that walk along an axis, on the host's threads as those of UnitTest.cpp.
+namespace pdc {
+namespace {
+
+TEST(CudaKernels, MaximaProductsAndSums) {
+  for (const char *op : {"ReduceMax", "ReduceProd"})
+    for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}})
+      expectReference([&](UnitCase &u) {
+        UnitValue x = u.operand({2, 3, 4, 5}, 0.5, 1.5);
+        u.node(op, {x, u.constant(Tensor::vector(axes))});
+      });
+  for (int64_t reverse : {0, 1})
+    for (int64_t axis : {0, -1})
+      expectReference([&](UnitCase &u) {
+        UnitValue x = u.operand({4, 3, 50});
+        u.node("CumSum", {x, u.constant(Tensor::scalar(ElementType::i64, axis))},
+               {{"reverse", reverse}, {"exclusive", reverse}});
+      });
+}
+
+/// Small integers: many elements are equal.
+TEST(CudaKernels, AlongAnAxis) {
+  Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});
+  for (size_t i = 0; i < x.data.size(); ++i)
+    x.data[i] = static_cast<double>(i * 37 % 11);
+  for (int64_t axis : {0, 1, -1})
+    for (int64_t other : {0, 1}) {
+      CudaCase u;
+      u.node("ArgMax", {u.given(x)}, {{"axis", axis}, {"select_last_index", other}});
+      u.check();
+      CudaCase top;
+      top.node("TopKIndices", {top.given(x)},
+               {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
+      top.check();
+    }
+}
+
+} // namespace
+} // namespace pdc
