@@ -80,7 +80,7 @@ public:
 
 private:
   SmallVector<TrainedWeight> findWeights();
-  NodeOp firstReader(StringRef weight);
+  llvm::StringMap<NodeOp> firstReaders();
   Value readInput(StringRef name);
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
@@ -98,11 +98,12 @@ private:
 
 SmallVector<TrainedWeight> Updates::findWeights() {
   SmallVector<TrainedWeight> weights;
+  llvm::StringMap<NodeOp> readers = firstReaders();
   for (auto memory : module.getOps<MemoryOp>()) {
     if (memory.getRole() != Role::Weight)
       continue;
     std::string gradient = memory.getSymName().str() + "/gradient";
-    TrainedWeight weight{memory, {}, firstReader(memory.getSymName())};
+    TrainedWeight weight{memory, {}, readers.lookup(memory.getSymName())};
     for (int use = 0;; ++use) {
       auto sum = symbols.lookup<MemoryOp>(use ? gradient + "." + std::to_string(use) : gradient);
       if (!sum)
@@ -121,16 +122,16 @@ SmallVector<TrainedWeight> Updates::findWeights() {
   return weights;
 }
 
-NodeOp Updates::firstReader(StringRef weight) {
-  NodeOp first;
+/// By weight.
+llvm::StringMap<NodeOp> Updates::firstReaders() {
+  llvm::StringMap<NodeOp> readers;
   for (auto read : train.getOps<WeightVersionOp>()) {
-    if (read.getMemory() != weight)
-      continue;
+    NodeOp &first = readers[read.getMemory()];
     for (Operation *user : read->getUsers())
       if (auto node = dyn_cast<NodeOp>(user); node && (!first || node->isBeforeInBlock(first)))
         first = node;
   }
-  return first;
+  return readers;
 }
 
 /// One of pdc's own scalars, which the runtime writes before each update.

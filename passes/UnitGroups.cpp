@@ -14,6 +14,8 @@ UnitGroups::UnitGroups(func::FuncOp function, UnitOrigins &origins, const Device
       isTrain(function.getSymName() == "train") {
   for (auto node : function.getOps<NodeOp>())
     nodeNamed[node.getName()] = node;
+  for (auto read : function.getOps<WeightVersionOp>())
+    readsOf[read.getMemory()].push_back(read);
 }
 
 /// A constant goes into the units that read it; it is one itself only where a memory takes it.
@@ -186,9 +188,8 @@ std::string UnitGroups::originOfReaders(const Group &prepared, int depth) {
     for (Operation *user : node->getUsers()) {
       readers.push_back(user);
       if (auto write = dyn_cast<WriteOp>(user))
-        for (auto read : function.getOps<WeightVersionOp>())
-          if (read.getMemory() == write.getMemory())
-            llvm::append_range(readers, read->getUsers());
+        for (WeightVersionOp read : readsOf.lookup(write.getMemory()))
+          llvm::append_range(readers, read->getUsers());
     }
   llvm::sort(readers, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   for (Operation *reader : readers)

@@ -60,6 +60,7 @@ private:
   llvm::SmallVector<Group> ordered;
   llvm::DenseMap<mlir::Operation *, int> groupOf;
   llvm::StringMap<ir::NodeOp> nodeNamed;
+  llvm::StringMap<llvm::SmallVector<ir::WeightVersionOp>> readsOf; ///< by memory
   /// @evaluate: the unit of @train that each node is planned with.
   llvm::StringMap<UnitOrigins::Unit> plannedUnit;
 };
