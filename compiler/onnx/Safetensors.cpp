@@ -89,18 +89,31 @@ uint64_t readHeaderLength(std::istream &file, uint64_t size, const std::string &
   return length;
 }
 
+std::vector<int64_t> wholeNumbers(const json &entry, const char *field, const std::string &where) {
+  constexpr uint64_t most = uint64_t(1) << 40;
+  std::vector<int64_t> numbers;
+  for (const json &number : entry.at(field)) {
+    if (!number.is_number_unsigned() || number.get<uint64_t>() > most)
+      throw Error(where + ": field '" + field + "' holds " + number.dump() +
+                  ", expected whole numbers from 0 to 2^40");
+    numbers.push_back(number.get<int64_t>());
+  }
+  return numbers;
+}
+
 StoredTensor readEntry(const json &entry, uint64_t begin, uint64_t size, const std::string &where) {
   StoredTensor tensor;
   tensor.type.element = elementNamed(entry.at("dtype").get<std::string>(), where);
-  tensor.type.shape = entry.at("shape").get<std::vector<int64_t>>();
-  auto offsets = entry.at("data_offsets").get<std::vector<uint64_t>>();
+  tensor.type.shape = wholeNumbers(entry, "shape", where);
+  std::vector<int64_t> offsets = wholeNumbers(entry, "data_offsets", where);
   tensor.length = checkedElementCount(tensor.type, where) * bytesPerElement(tensor.type.element);
-  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > size - begin)
+  if (offsets.size() != 2 || offsets[0] > offsets[1] ||
+      static_cast<uint64_t>(offsets[1]) > size - begin)
     throw Error(where + ": its data lies outside of the file");
-  if (offsets[1] - offsets[0] != tensor.length)
+  if (static_cast<uint64_t>(offsets[1] - offsets[0]) != tensor.length)
     throw Error(where + ": " + tensor.type.toString() + " needs " + std::to_string(tensor.length) +
                 " bytes, found " + std::to_string(offsets[1] - offsets[0]));
-  tensor.offset = begin + offsets[0];
+  tensor.offset = begin + static_cast<uint64_t>(offsets[0]);
   return tensor;
 }
 

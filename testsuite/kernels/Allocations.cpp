@@ -22,7 +22,12 @@ void *operator new(size_t bytes, std::align_val_t alignment) {
   const auto line = static_cast<size_t>(alignment);
   return counted(std::aligned_alloc(line, (bytes + line - 1) / line * line + (bytes ? 0 : line)));
 }
+void *operator new(size_t bytes, const std::nothrow_t &) noexcept {
+  ++(executing > 0 ? library : ours);
+  return std::malloc(bytes ? bytes : 1);
+}
 void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, const std::nothrow_t &) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 void operator delete(void *memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t, std::align_val_t) noexcept { std::free(memory); }
