@@ -47,9 +47,8 @@ struct BFloat16 {
   BFloat16() = default;
   explicit BFloat16(float value) {
     const auto whole = std::bit_cast<uint32_t>(value);
-    bits = static_cast<uint16_t>(std::isnan(value)
-                                     ? whole >> 16 | 0x40
-                                     : (whole + 0x7fff + (whole >> 16 & 1)) >> 16);
+    bits = static_cast<uint16_t>(std::isnan(value) ? whole >> 16 | 0x40
+                                                   : (whole + 0x7fff + (whole >> 16 & 1)) >> 16);
   }
   explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
   bool operator==(const BFloat16 &) const = default;

@@ -29,16 +29,16 @@ namespace {
 
 ConvolutionFields convolution(const KernelChoice &choice) {
   ConvolutionFields f;
-  FieldReader{choice} FIELD(algorithm) FIELD(compute) FIELD(dilations) FIELD(fallback) FIELD(groups) FIELD(input)
-      FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
+  FieldReader{choice} FIELD(algorithm) FIELD(compute) FIELD(dilations) FIELD(fallback) FIELD(groups)
+      FIELD(input) FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
           FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
               FIELD(weightLayout);
   return f;
 }
 MatrixProductFields matrix(const KernelChoice &choice) {
   MatrixProductFields f;
-  FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(compute) FIELD(name) FIELD(output)
-      FIELD(relu) FIELD(transA) FIELD(transB);
+  FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(compute) FIELD(name)
+      FIELD(output) FIELD(relu) FIELD(transA) FIELD(transB);
   return f;
 }
 PoolingFields pooling(const KernelChoice &choice) {
