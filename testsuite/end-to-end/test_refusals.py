@@ -137,8 +137,8 @@ def test_symbolic_batch_needs_minibatch(models, project):
 
 
 def test_more_stages_than_units(models, project):
-    refused(pipeline.BIN / "pdc", models("mlp"), "--gpus", 64, "--device", "cpu", "--minibatch", 64, "--microbatches", 64,
-            "-o", project, says=["64"])
+    refused(pipeline.BIN / "pdc", models("mlp"), "--gpus", 64, "--schedule", "1f1b", "--device", "cpu", "--minibatch", 64,
+            "--microbatches", 64, "-o", project, says=["64"])
 
 
 @pytest.fixture(scope="module")
