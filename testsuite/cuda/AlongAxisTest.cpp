@@ -1,4 +1,5 @@
 #include "testsuite/cuda/CudaCase.h"
+#include "testsuite/kernels/EitherDevice.h"
 
 #include <gtest/gtest.h>
 
@@ -22,22 +23,7 @@ TEST(CudaKernels, MaximaProductsAndSums) {
       });
 }
 
-/// Small integers: many elements are equal.
-TEST(CudaKernels, AlongAnAxis) {
-  Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});
-  for (size_t i = 0; i < x.data.size(); ++i)
-    x.data[i] = static_cast<double>(i * 37 % 11);
-  for (int64_t axis : {0, 1, -1})
-    for (int64_t other : {0, 1}) {
-      CudaCase u;
-      u.node("ArgMax", {u.given(x)}, {{"axis", axis}, {"select_last_index", other}});
-      u.check();
-      CudaCase top;
-      top.node("TopKIndices", {top.given(x)},
-               {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
-      top.check();
-    }
-}
+TEST(CudaKernels, AlongAnAxis) { expectAlongAnAxis<CudaCase>(); }
 
 } // namespace
 } // namespace pdc

@@ -1,4 +1,5 @@
 #include "testsuite/cuda/CudaCase.h"
+#include "testsuite/kernels/EitherDevice.h"
 
 #include <gtest/gtest.h>
 
@@ -262,31 +263,7 @@ TEST(CudaKernels, LayerNormalization) {
   }
 }
 
-/// Forward with and without what the backward pass reads, and the gradients of rows that keep their
-/// mean.
-TEST(CudaKernels, RootMeanSquare) {
-  const Attributes attributes = {{"axis", int64_t(-1)}, {"epsilon", 1e-3}};
-  for (int64_t size : {7, 33, 1500})
-    for (int results : {1, 2}) {
-      CudaCase forward, input, scale;
-      forward.node("RMSNormalization",
-                   {forward.operand({2, 5, size}, 1, 2), forward.operand({size})}, attributes, 2);
-      for (int slot = 0; slot < results; ++slot)
-        forward.result(UnitValue::node(0, slot));
-      forward.check(1e-5);
-      auto rows = [&](UnitCase &u) { return u.operand({2, 5, size}); };
-      auto inverse = [](UnitCase &u) { return u.operand({2, 5, 1}, 1, 2); };
-      input.node("LayerNormalizationInputGrad",
-                 {rows(input), rows(input), input.operand({size}), UnitValue(), inverse(input)},
-                 attributes);
-      input.check(1e-5);
-      Attributes forScale = attributes;
-      forScale.set("scale_shape", std::vector<int64_t>{size});
-      scale.node("LayerNormalizationScaleGrad",
-                 {rows(scale), rows(scale), UnitValue(), inverse(scale)}, forScale);
-      scale.check(1e-5);
-    }
-}
+TEST(CudaKernels, RootMeanSquare) { expectRootMeanSquare<CudaCase>(); }
 
 TEST(CudaKernels, SoftmaxAndLosses) {
   for (const char *op : {"Softmax", "LogSoftmax"})

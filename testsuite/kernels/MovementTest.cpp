@@ -1,4 +1,4 @@
-#include "testsuite/kernels/UnitCase.h"
+#include "testsuite/kernels/EitherDevice.h"
 
 #include <gtest/gtest.h>
 
@@ -47,22 +47,7 @@ TEST(Kernels, MaximaProductsAndSums) {
       }
 }
 
-/// Small integers: many elements are equal.
-TEST(Kernels, AlongAnAxis) {
-  Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});
-  for (size_t i = 0; i < x.data.size(); ++i)
-    x.data[i] = static_cast<double>(i * 37 % 11);
-  for (int64_t axis : {0, 1, -1})
-    for (int64_t other : {0, 1}) {
-      UnitCase u;
-      u.node("ArgMax", {u.given(x)}, {{"axis", axis}, {"select_last_index", other}});
-      u.check();
-      UnitCase top;
-      top.node("TopKIndices", {top.given(x)},
-               {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
-      top.check();
-    }
-}
+TEST(Kernels, AlongAnAxis) { expectAlongAnAxis<UnitCase>(); }
 
 /// Large enough for threads, which must not show in the bits.
 TEST(Kernels, MovementBitsDoNotDependOnThreads) {
