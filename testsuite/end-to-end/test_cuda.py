@@ -88,7 +88,8 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
     _, data = transformers.draw(network, tmp_path, 1, count=4)
     expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options), tmp_path / "expected", data=data,
                               steps=2)
-    found = train_on_host(emit(model, tmp_path / "cuda", *options, workers=stages), tmp_path / "found", data=data, steps=2)
+    project = emit(model, tmp_path / "cuda", *options, "--stages", "-".join(["1"] * stages), workers=stages)
+    found = train_on_host(project, tmp_path / "found", data=data, steps=2)
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
 
 
@@ -96,7 +97,8 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
 @with_nvcc
 def test_compiles(models, tmp_path):
     """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""
-    project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--microbatches", 2, workers=2)
+    project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--microbatches", 2, "--stages", "1-1",
+                   workers=2)
     for number in (0, 1):
         pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode",
                      "arch=compute_90,code=sm_90", "-I", pipeline.SOURCE, "-c", project / f"stage_{number}.cu", "-o",

@@ -12,7 +12,7 @@ import pipeline
 @pytest.mark.parametrize("stages,transport", [(1, "local"), (2, "local"), (3, "mpi")])
 def test_matches_pytorch(stages, transport, models, tmp_path):
     project = pipeline.compile_model(models("fashion"), tmp_path / "project", "--minibatch", 16, "--microbatches", 2,
-                                     "--optimizer", "sgd,lr=0.05", workers=stages)
+                                     "--stages", "-".join(["1"] * stages), "--optimizer", "sgd,lr=0.05", workers=stages)
     images, labels = pipeline.draw_images(tmp_path, 64, (1, 28, 28), 10)
     test_images, test_labels = pipeline.draw_images(tmp_path / "test", 37, (1, 28, 28), 10, seed=5)
     run = pipeline.train(project, tmp_path / "run", "--eval-data", f"input={test_images}", "--eval-data",

@@ -57,7 +57,7 @@ def test_launchers_of_ones_own(models, tmp_path):
     """mpirun starts stage_0, stage_1, ..., or pdc-run once per rank, which then puts all stages into one program."""
     shape, size, _ = NETWORKS["lenet5"]
     project = pipeline.compile_model(models("lenet5"), tmp_path / "project", "--exact", "--minibatch", size * MICROBATCHES,
-                                     "--microbatches", MICROBATCHES, workers=3)
+                                     "--microbatches", MICROBATCHES, "--stages", "1-1-1", workers=3)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
     data = [f"input={images}", f"labels={labels}"]
     together = pipeline.train(project, tmp_path / "together", data=data, steps=6)

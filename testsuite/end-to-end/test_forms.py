@@ -44,7 +44,7 @@ def train_as_options_say(tmp_path, model, options):
     trained = {}
     for name, file, given in (("file", model, []), ("options", pipeline.MODELS / "tiny.onnx", options)):
         project = pipeline.compile_model(file, tmp_path / name, *given, "--exact", "--minibatch", 16, "--microbatches", 2,
-                                         workers=2)
+                                         "--stages", "1-1", workers=2)
         result = pipeline.train(project, tmp_path / f"{name}-run", data=[f"input={images}", f"labels={labels}"], steps=3)
         pipeline.expect_same_bits(result, trained, "tiny")
     return trained["tiny"]

@@ -28,7 +28,8 @@ def is_rank(process, rank):
 
 
 def test_killed_rank(models, tmp_path):
-    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--minibatch", 8, "--microbatches", 2, workers=2)
+    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--minibatch", 8, "--microbatches", 2, "--stages",
+                                     "1-1", workers=2)
     images, labels = pipeline.draw_images(tmp_path, 64, (784,), 10)
     data = ["--data", f"input={images}", "--data", f"labels={labels}"]
     pipeline.run(pipeline.BIN / "pdc-run", project, "--transport", "mpi", *data, "--steps", 1)

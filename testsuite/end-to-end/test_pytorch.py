@@ -150,7 +150,7 @@ def check_gradients(net, model, shape, batch, exact, tmp_path, steps, *options, 
     rate = 64.0
     project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
                                      *(["--exact"] if exact else []), "--optimizer", f"sgd,lr={rate}", *options,
-                                     workers=2)
+                                     "--stages", "1-1", workers=2)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     stored = set(safetensors.load(project / "weights.safetensors"))
     ours, noise = {}, 0.0
@@ -197,7 +197,7 @@ def test_lenet_runs_freely(models, tmp_path):
     """100 steps with momentum, each on the next batch of the file, and nothing reloaded."""
     batch, steps = 32, 100
     project = pipeline.compile_model(models("lenet5"), tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
-                                     "--optimizer", "momentum,lr=0.01,momentum=0.9", workers=2)
+                                     "--optimizer", "momentum,lr=0.01,momentum=0.9", "--stages", "1-1", workers=2)
     images, labels = draw_clothes(tmp_path, batch * steps)
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"input={images}", f"labels={labels}"], steps=steps)
     net = build("lenet5")
@@ -233,7 +233,7 @@ def expect_moved_alike(net, project, result):
 def test_optimizers(optimizer, models, tmp_path):
     batch, steps = 16, 10
     project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--minibatch", batch, "--microbatches", 2,
-                                     "--optimizer", optimizer, workers=2)
+                                     "--optimizer", optimizer, "--stages", "1-1", workers=2)
     images, labels = pipeline.draw_images(tmp_path, batch, (784,), 10)
     result = pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=steps)
     torch.manual_seed(1)
@@ -280,7 +280,7 @@ def test_losses(loss, models, tmp_path):
     batch, steps = 8, 3
     model = ends_in_logarithms(models("mlp"), tmp_path / "mlp.onnx") if loss == "nll" else models("mlp")
     project = pipeline.compile_model(model, tmp_path / "project", "--loss", loss, "--minibatch", batch, "--microbatches", 2,
-                                     "--optimizer", "momentum,lr=0.1,momentum=0.9", workers=2)
+                                     "--optimizer", "momentum,lr=0.1,momentum=0.9", "--stages", "1-1", workers=2)
     images, labels = pipeline.draw_images(tmp_path, batch * steps, (784,), 10)
     numpy.save(labels, draw_targets(loss, batch * steps))
     name = "targets" if loss.endswith("targets") else "labels"

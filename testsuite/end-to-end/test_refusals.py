@@ -75,7 +75,8 @@ def test_hostile_names_stay_data(models, tmp_path):
         node.name = f"{evil}{index}\n"
     path = tmp_path / "hostile.onnx"
     onnx.save(model, str(path))
-    project = pipeline.compile_model(path, tmp_path / "project", "--minibatch", 8, "--microbatches", 2, workers=2)
+    project = pipeline.compile_model(path, tmp_path / "project", "--minibatch", 8, "--microbatches", 2, "--stages", "1-1",
+                                     workers=2)
     images, labels = pipeline.draw_images(tmp_path, 16, (784,), 10)
     pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
     assert not (tmp_path / "owned").exists()
@@ -144,7 +145,8 @@ def test_more_stages_than_units(models, project):
 @pytest.fixture(scope="module")
 def built(models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built")
-    project = pipeline.compile_model(models("mlp"), folder / "project", "--minibatch", 8, "--microbatches", 2, workers=2)
+    project = pipeline.compile_model(models("mlp"), folder / "project", "--minibatch", 8, "--microbatches", 2, "--stages", "1-1",
+                                     workers=2)
     images, labels = pipeline.draw_images(folder, 16, (784,), 10)
     pipeline.train(project, folder / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
     return project, images, labels
