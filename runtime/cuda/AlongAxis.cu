@@ -1,5 +1,6 @@
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Strides.h"
+#include "runtime/kernels/TopOfLine.h"
 
 #include <limits>
 #include <string_view>
@@ -63,29 +64,10 @@ __global__ void cumulativeSumLines(CumulativeSumFields f, const float *x, float 
   }
 }
 
-/// Whether element a of a line comes before element b.
-PDC_EITHER bool comesBefore(const TopKFields &f, const float *line, int64_t a, int64_t b) {
-  const float first = line[a * f.inner], second = line[b * f.inner];
-  const bool isEqual = first == second || (isNaN(first) && isNaN(second));
-  const bool isMore = first > second || isNaN(first);
-  return isEqual ? a < b : isMore == (f.largest != 0);
-}
-
 __global__ void topLines(TopKFields f, const float *x, int64_t *y) {
   const int64_t line = globalThread();
-  if (line >= f.outer * f.inner)
-    return;
-  const float *from = x + firstOf(line, f.size, f.inner);
-  int64_t *to = y + firstOf(line, f.count, f.inner);
-  for (int64_t k = 0; k < f.count; ++k) {
-    int64_t best = -1;
-    for (int64_t i = 0; i < f.size; ++i) {
-      const bool isLeft = k == 0 || comesBefore(f, from, to[(k - 1) * f.inner], i);
-      if (isLeft && (best < 0 || comesBefore(f, from, i, best)))
-        best = i;
-    }
-    to[k * f.inner] = best;
-  }
+  if (line < f.outer * f.inner)
+    topOfLine(f, line, x, y);
 }
 
 } // namespace

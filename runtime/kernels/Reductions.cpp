@@ -2,7 +2,7 @@
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/StridedWalk.h"
-#include "runtime/kernels/TopK.h"
+#include "runtime/kernels/TopOfLine.h"
 
 #include <cmath>
 #include <limits>
@@ -49,31 +49,12 @@ void ArgMax::operator()(const Run &, const float *x, int64_t *y) const {
   }
 }
 
-/// Whether element a of a line comes before element b.
-static bool comesBefore(const TopKFields &f, const float *line, int64_t a, int64_t b) {
-  const float first = line[a * f.inner], second = line[b * f.inner];
-  const bool isEqual = first == second || (std::isnan(first) && std::isnan(second));
-  const bool isMore = first > second || std::isnan(first);
-  return isEqual ? a < b : isMore == (f.largest != 0);
-}
-
 void TopK::operator()(const Run &, const float *x, int64_t *y) const {
-  const TopKFields &f = fields;
-  const int64_t lines = f.outer * f.inner;
-#pragma omp parallel for schedule(static) num_threads(threads) if (lines * f.size >= kParallelWalk)
-  for (int64_t line = 0; line < lines; ++line) {
-    const float *from = x + line / f.inner * f.size * f.inner + line % f.inner;
-    int64_t *to = y + line / f.inner * f.count * f.inner + line % f.inner;
-    for (int64_t k = 0; k < f.count; ++k) {
-      int64_t best = -1;
-      for (int64_t i = 0; i < f.size; ++i) {
-        const bool isLeft = k == 0 || comesBefore(f, from, to[(k - 1) * f.inner], i);
-        if (isLeft && (best < 0 || comesBefore(f, from, i, best)))
-          best = i;
-      }
-      to[k * f.inner] = best;
-    }
-  }
+  const int64_t lines = fields.outer * fields.inner;
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (lines * fields.size >= kParallelWalk)
+  for (int64_t line = 0; line < lines; ++line)
+    topOfLine(fields, line, x, y);
 }
 
 void CumulativeSum::operator()(const Run &, const float *x, float *y) const {
