@@ -18,10 +18,6 @@ struct TrainingState {
   uint64_t seed = 0;
 };
 
-/// Gives every memory what the model's file and the fill values say.
-void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile,
-                 const std::string &constantsFile);
-
 /// Writes DIR/step-NNNNNN: what each rank owns, an index, state.json; it appears under its name
 /// only when all of it is on the disk. Called by all ranks; returns the folder.
 std::string saveCheckpoint(const Program &program, const Executor &executor, Control &control,

@@ -1,95 +1,17 @@
-#include "runtime/Control.h"
+#include "runtime/TcpControl.h"
+
 #include "runtime/Error.h"
 #include "runtime/Socket.h"
 
 #include <algorithm>
 #include <cstring>
-#include <poll.h>
-#include <sys/socket.h>
-#include <thread>
 #include <unistd.h>
 #include <utility>
 
 namespace pdc::runtime {
 
-namespace {
-
-/// hub = rank 0. hello: a rank says who it is. gather / gathered: one rank's part / all parts.
-/// stuck, refusal: to the hub, why the run ends. ask / status: what each rank does. abort: the
-/// report. stop: to the hub, a rank was asked to end early. last / heard: the last step, and that
-/// a rank knows it. bye: ends well.
-enum class Kind : uint32_t {
-  hello,
-  gather,
-  gathered,
-  loss,
-  stuck,
-  refusal,
-  ask,
-  status,
-  abort,
-  stop,
-  last,
-  heard,
-  bye
-};
-
-struct Header {
-  char magic[4];
-  Kind kind;
-  uint64_t length;
-};
-constexpr char kMagic[4] = {'p', 'd', 'c', '1'};
-constexpr uint64_t kLongestFrame = uint64_t(1) << 32;
-
-struct Peer {
-  int rank = 0;
-  int socket = -1;
-  std::mutex sending;
-  std::string received; ///< bytes of frames that are not complete yet
-  std::string part;     ///< of the gather in progress
-  std::string status;
-  bool hasPart = false, hasStatus = false, heard = false;
-  std::atomic<bool> leaving = false;
-};
-
-class TcpControl : public Control {
-public:
-  TcpControl(const Rendezvous &rendezvous, const Listener *listener);
-  ~TcpControl() override;
-  void gather(const std::string &mine, std::vector<std::string> &all) override;
-  void report(const LossReport &loss) override;
-  void fail(const std::string &why, bool stuck) override;
-  void requestStop() override;
-  void announceLastStep(int64_t step) override;
-  void finish() override;
-
-private:
-  void accept(const Rendezvous &rendezvous, int listener);
-  void connect(const Rendezvous &rendezvous);
-  void send(Peer &peer, Kind kind, std::string_view text);
-  void waitForAll(bool Peer::*has);
-  void watch();
-  void readFrom(Peer &peer);
-  void handle(Peer &peer, Kind kind, std::string_view text);
-  void endFor(const std::string &why, bool isStuck);
-  void lost(Peer &peer);
-  void askAll();
-  void closeCase();
-  void leaveIfStuck();
-
-  std::vector<std::unique_ptr<Peer>> peers;
-  std::string packet;
-  std::string reason; ///< hub: why the run ends
-  bool stuck = false; ///< hub: the report lists what every rank does
-  bool toldStop = false;
-  Seconds askedAt = 0, endedAt = 0;
-  std::atomic<bool> closing = false, leftMain = false;
-  std::thread watcher;
-};
-
 /// What a rank says first. The secret keeps strangers out.
-std::string helloText(const Rendezvous &rendezvous, int rank) {
+static std::string helloText(const Rendezvous &rendezvous, int rank) {
   return rendezvous.secret + " " + std::to_string(rank) + " of " + std::to_string(rendezvous.ranks);
 }
 
@@ -120,11 +42,11 @@ void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
     int socket = acceptSocket(listener, 0.2);
     if (socket < 0)
       continue;
-    Header header{};
+    ControlHeader header{};
     std::string text;
     int rank = -1;
     if (readExactly(socket, &header, sizeof header, 5) && !std::memcmp(header.magic, kMagic, 4) &&
-        header.kind == Kind::hello && header.length < 4096) {
+        header.kind == ControlKind::hello && header.length < 4096) {
       text.resize(header.length);
       if (readExactly(socket, text.data(), text.size(), 5))
         for (int r = 1; r < size; ++r)
@@ -137,14 +59,14 @@ void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
       close(socket); // not one of ours
       continue;
     }
-    peers.push_back(std::make_unique<Peer>());
+    peers.push_back(std::make_unique<ControlPeer>());
     peers.back()->rank = rank;
     peers.back()->socket = socket;
   }
 }
 
 void TcpControl::connect(const Rendezvous &rendezvous) {
-  auto peer = std::make_unique<Peer>();
+  auto peer = std::make_unique<ControlPeer>();
   Seconds deadline = now() + rendezvous.timeout;
   while ((peer->socket = connectSocket(rendezvous.address, rendezvous.port)) < 0) {
     check();
@@ -154,23 +76,23 @@ void TcpControl::connect(const Rendezvous &rendezvous) {
                   " s; check MASTER_ADDR and MASTER_PORT and that rank 0 runs");
     usleep(100000);
   }
-  send(*peer, Kind::hello, helloText(rendezvous, self));
+  send(*peer, ControlKind::hello, helloText(rendezvous, self));
   peers.push_back(std::move(peer));
 }
 
-void TcpControl::send(Peer &peer, Kind kind, std::string_view text) {
-  Header header{{}, kind, text.size()};
+void TcpControl::send(ControlPeer &peer, ControlKind kind, std::string_view text) {
+  ControlHeader header{{}, kind, text.size()};
   std::memcpy(header.magic, kMagic, 4);
   std::lock_guard lock(peer.sending);
   bool sent = writeAll(peer.socket, &header, sizeof header) &&
               writeAll(peer.socket, text.data(), text.size());
   // A farewell may meet a rank that has left already.
-  if (!sent && kind != Kind::bye && !peer.leaving)
+  if (!sent && kind != ControlKind::bye && !peer.leaving)
     lost(peer);
 }
 
 /// Until every peer has said what is waited for.
-void TcpControl::waitForAll(bool Peer::*has) {
+void TcpControl::waitForAll(bool ControlPeer::*has) {
   std::unique_lock lock(mutex);
   waitFor(changed, lock, [&] {
     return std::all_of(peers.begin(), peers.end(), [&](auto &peer) { return (*peer).*has; });
@@ -198,8 +120,8 @@ static void splitParts(std::string_view packet, std::vector<std::string> &all) {
 void TcpControl::gather(const std::string &mine, std::vector<std::string> &all) {
   all.resize(size);
   if (self != 0)
-    send(*peers[0], Kind::gather, mine);
-  waitForAll(&Peer::hasPart);
+    send(*peers[0], ControlKind::gather, mine);
+  waitForAll(&ControlPeer::hasPart);
   {
     std::lock_guard lock(mutex);
     all[0] = mine;
@@ -217,13 +139,13 @@ void TcpControl::gather(const std::string &mine, std::vector<std::string> &all) 
   for (const std::string &part : all)
     appendPart(packet, part);
   for (auto &peer : peers)
-    send(*peer, Kind::gathered, packet);
+    send(*peer, ControlKind::gathered, packet);
 }
 
 void TcpControl::report(const LossReport &loss) {
   if (self == 0)
     return addReport(loss);
-  send(*peers[0], Kind::loss, {reinterpret_cast<const char *>(&loss), sizeof loss});
+  send(*peers[0], ControlKind::loss, {reinterpret_cast<const char *>(&loss), sizeof loss});
 }
 
 /// The watcher does the work, so that it is done even when the ranks' own threads are stuck.
@@ -231,7 +153,7 @@ void TcpControl::fail(const std::string &why, bool isStuck) {
   if (self == 0)
     endFor(why, isStuck);
   else
-    send(*peers[0], isStuck ? Kind::stuck : Kind::refusal, why);
+    send(*peers[0], isStuck ? ControlKind::stuck : ControlKind::refusal, why);
   std::unique_lock lock(mutex);
   changed.wait_for(lock, std::chrono::seconds(5), [&] { return bool(ended); });
   lock.unlock();
@@ -252,167 +174,23 @@ void TcpControl::requestStop() {
   if (self == 0)
     stopWanted = true;
   else if (!std::exchange(toldStop, true))
-    send(*peers[0], Kind::stop, "");
+    send(*peers[0], ControlKind::stop, "");
 }
 
 void TcpControl::announceLastStep(int64_t step) {
   announced = step;
   for (auto &peer : peers)
-    send(*peer, Kind::last, {reinterpret_cast<const char *>(&step), sizeof step});
+    send(*peer, ControlKind::last, {reinterpret_cast<const char *>(&step), sizeof step});
   setActivity({"waits until all ranks know the last step"});
-  waitForAll(&Peer::heard);
+  waitForAll(&ControlPeer::heard);
 }
 
 void TcpControl::finish() {
   std::vector<std::string> all;
   gather("", all);
   for (auto &peer : peers)
-    send(*peer, Kind::bye, "");
+    send(*peer, ControlKind::bye, "");
 }
-
-void TcpControl::watch() {
-  std::vector<pollfd> handles;
-  while (!closing) {
-    handles.clear();
-    for (auto &peer : peers)
-      handles.push_back({peer->leaving ? -1 : peer->socket, POLLIN, 0});
-    ::poll(handles.data(), handles.size(), 20);
-    for (size_t i = 0; i < handles.size(); ++i)
-      if (handles[i].revents)
-        readFrom(*peers[i]);
-    askAll();
-    closeCase();
-    leaveIfStuck();
-  }
-}
-
-void TcpControl::readFrom(Peer &peer) {
-  char chunk[1 << 16];
-  ssize_t count = recv(peer.socket, chunk, sizeof chunk, MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR))
-    return;
-  if (count <= 0)
-    return lost(peer);
-  peer.received.append(chunk, size_t(count));
-  size_t begin = 0;
-  Header header;
-  while (peer.received.size() - begin >= sizeof header) {
-    std::memcpy(&header, peer.received.data() + begin, sizeof header);
-    if (std::memcmp(header.magic, kMagic, 4) || header.length > kLongestFrame)
-      return lost(peer);
-    if (peer.received.size() - begin - sizeof header < header.length)
-      break;
-    handle(peer, header.kind,
-           std::string_view(peer.received).substr(begin + sizeof header, header.length));
-    begin += sizeof header + header.length;
-  }
-  peer.received.erase(0, begin);
-}
-
-void TcpControl::handle(Peer &peer, Kind kind, std::string_view text) {
-  if (kind == Kind::ask)
-    return send(peer, Kind::status, describeActivity());
-  if (kind == Kind::abort)
-    return end(std::string(text));
-  if (kind == Kind::stuck || kind == Kind::refusal)
-    return endFor(std::string(text), kind == Kind::stuck);
-  LossReport loss;
-  if (kind == Kind::loss && text.size() == sizeof loss) {
-    std::memcpy(&loss, text.data(), sizeof loss);
-    return addReport(loss);
-  }
-  int64_t step = 0;
-  if (kind == Kind::last && text.size() == sizeof step) {
-    std::memcpy(&step, text.data(), sizeof step);
-    announced = step;
-    return send(peer, Kind::heard, "");
-  }
-  std::lock_guard lock(mutex);
-  if (kind == Kind::gather || kind == Kind::gathered) {
-    peer.part.assign(text);
-    peer.hasPart = true;
-    changed.notify_all();
-  } else if (kind == Kind::stop) {
-    stopWanted = true;
-  } else if (kind == Kind::heard) {
-    peer.heard = true;
-    changed.notify_all();
-  } else if (kind == Kind::status) {
-    peer.status = text;
-    peer.hasStatus = true;
-  } else if (kind == Kind::bye) {
-    peer.leaving = true;
-  }
-}
-
-void TcpControl::lost(Peer &peer) {
-  std::string why = "rank " + std::to_string(peer.rank) + " has ended without a word";
-  if (self != 0 && !ended) {
-    end(why + "\n  " + describeActivity());
-    std::fprintf(stderr, "error: %s\n", endReport.c_str());
-  }
-  if (self == 0)
-    endFor(why, true);
-  std::lock_guard lock(mutex);
-  peer.leaving = peer.hasStatus = true;
-  peer.status = "rank " + std::to_string(peer.rank) + " is gone";
-}
-
-/// Hub: once nothing moves, every rank is asked what it does.
-void TcpControl::askAll() {
-  {
-    std::lock_guard lock(mutex);
-    if (reason.empty() || askedAt > 0)
-      return;
-    askedAt = now();
-    if (!stuck)
-      return;
-  }
-  for (auto &peer : peers)
-    if (!peer->leaving)
-      send(*peer, Kind::ask, "");
-}
-
-/// Hub: when all have answered, or half a second later, the report goes to everybody.
-void TcpControl::closeCase() {
-  if (askedAt == 0 || ended)
-    return;
-  std::string report;
-  {
-    std::lock_guard lock(mutex);
-    bool all = true;
-    for (auto &peer : peers)
-      all = all && (!stuck || peer->hasStatus);
-    if (!all && now() - askedAt < 0.5)
-      return;
-    report = reason;
-  }
-  if (running && stuck) {
-    report += "\n  " + describeActivity();
-    for (auto &peer : peers)
-      report +=
-          "\n  " + (peer->hasStatus ? peer->status
-                                    : "rank " + std::to_string(peer->rank) + " does not answer");
-  }
-  // Printed here: launchers kill the other ranks as soon as one is gone.
-  std::fprintf(stderr, "error: %s\n", report.c_str());
-  for (auto &peer : peers)
-    send(*peer, Kind::abort, report);
-  end(report);
-}
-
-/// A rank whose own thread computes on and on, or hangs, is ended here.
-void TcpControl::leaveIfStuck() {
-  if (!ended || leftMain)
-    return;
-  if (endedAt == 0)
-    endedAt = now();
-  if (now() - endedAt < 10)
-    return;
-  std::_Exit(1);
-}
-
-} // namespace
 
 std::unique_ptr<Control> connectOverTcp(const Rendezvous &rendezvous, const Listener *listener) {
   return std::make_unique<TcpControl>(rendezvous, listener);

@@ -1,6 +1,7 @@
 #include "runtime/Trainer.h"
 
 #include "runtime/Error.h"
+#include "runtime/MemoryTensors.h"
 
 #include <algorithm>
 #include <cmath>

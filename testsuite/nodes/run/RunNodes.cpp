@@ -1,10 +1,8 @@
 // run-nodes FOLDER: runs the programs that pdc-node-sources wrote there, each in a process of its own,
 // and writes what became of them to results.txt: NAME, passed or wrong, why.
 
-#include "runtime/Checkpoint.h"
 #include "runtime/Executor.h"
-#include "runtime/Layout.h"
-#include "runtime/Safetensors.h"
+#include "runtime/MemoryTensors.h"
 #include "runtime/ShapeText.h"
 #include "testsuite/nodes/run/Cases.h"
 

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "runtime/Executor.h"
+#include "runtime/Layout.h"
+#include "runtime/Safetensors.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+/// Memories of a program as the tensors of files.
+namespace pdc::runtime {
+
+Scalar scalarOf(ElementType type);
+
+Layout layoutOf(const Memory &memory);
+
+/// The newest version; `copy` holds it where the host cannot look at it in its place.
+const std::byte *look(const Executor &executor, const Memory &memory, std::vector<std::byte> &copy);
+
+/// `path` and `remedy` are what errors say.
+void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
+                const std::map<std::string, TensorView> &tensors, const std::string &path,
+                const char *remedy);
+
+/// Gives every memory what the model's file and the fill values say.
+void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile,
+                 const std::string &constantsFile);
+
+} // namespace pdc::runtime

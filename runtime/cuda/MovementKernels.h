@@ -1,0 +1,136 @@
+#pragma once
+
+#include "runtime/Program.h"
+#include "runtime/cuda/Fields.h"
+
+#include <initializer_list>
+
+/// What sums, searches and moves elements.
+namespace pdc::runtime::cuda {
+
+class ColumnSum {
+public:
+  ColumnSum(const Device &, const ColumnSumFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *sum, bool add) const;
+
+private:
+  ColumnSumFields fields;
+};
+
+class ReduceSum {
+public:
+  ReduceSum(const Device &, const ReduceSumFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y, bool add) const;
+
+private:
+  ReduceSumFields fields;
+};
+
+class Reduce {
+public:
+  Reduce(const Device &, const ReduceFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y) const;
+
+private:
+  ReduceFields fields;
+};
+
+class ArgMax {
+public:
+  ArgMax(const Device &, const ArgMaxFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, int64_t *y) const;
+
+private:
+  ArgMaxFields fields;
+};
+
+class CumulativeSum {
+public:
+  CumulativeSum(const Device &, const CumulativeSumFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y) const;
+
+private:
+  CumulativeSumFields fields;
+};
+
+class TopK {
+public:
+  TopK(const Device &, const TopKFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, int64_t *y) const;
+
+private:
+  TopKFields fields;
+};
+
+class Reorder {
+public:
+  Reorder(const Device &, const ReorderFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *x, float *y) const;
+
+private:
+  ReorderFields fields;
+};
+
+class StridedCopy {
+public:
+  StridedCopy(const Device &, const StridedCopyFields &fields) : fields(fields) {}
+  /// T: float, int64_t, int32_t, uint8_t.
+  template <class T> void operator()(const Run &run, const T *x, T *y) const;
+
+private:
+  StridedCopyFields fields;
+};
+
+class Concat {
+public:
+  Concat(const Device &, const ConcatFields &fields) : fields(fields) {}
+  template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) const {
+    call(run, {pointers...});
+  }
+
+private:
+  void call(const Run &run, std::initializer_list<const void *> pointers) const;
+  ConcatFields fields;
+};
+
+class Split {
+public:
+  Split(const Device &, const SplitFields &fields) : fields(fields) {}
+  template <class T, class... Pointers>
+  void operator()(const Run &run, const T *x, Pointers *...parts) const {
+    call(run, x, {parts...});
+  }
+
+private:
+  void call(const Run &run, const void *x, std::initializer_list<void *> parts) const;
+  SplitFields fields;
+};
+
+/// An index outside its dimension gives NaN (integers: 0), which ends in a loss that is refused.
+class Gather {
+public:
+  Gather(const Device &, const GatherFields &fields) : fields(fields) {}
+  /// T: float, int64_t, int32_t, uint8_t; Index: int64_t, int32_t.
+  template <class T, class Index>
+  void operator()(const Run &run, const T *x, const Index *indices, T *y) const;
+
+private:
+  GatherFields fields;
+};
+
+/// Each row is summed by the block of its first index, in ascending order: no atomics.
+class GatherGradient {
+public:
+  GatherGradient(const Device &, const GatherFields &fields) : fields(fields) {}
+  /// Index: int64_t, int32_t.
+  template <class Index>
+  void operator()(const Run &run, const Index *indices, const float *dy, float *dx, bool add) const;
+
+private:
+  GatherFields fields;
+};
+
+/// sum[i] = value[i], or sum[i] += value[i] where `add`.
+void accumulate(const Run &run, int64_t count, float *sum, const float *value, bool add);
+
+} // namespace pdc::runtime::cuda
