@@ -154,13 +154,13 @@ std::string listText(StringRef opening, llvm::ArrayRef<std::string> items, Strin
   return items.empty() ? text + closing.str() : text;
 }
 
-std::string commentBlock(StringRef text) {
+std::string commentBlock(StringRef text, unsigned base) {
   std::string block = "//";
-  size_t column = block.size();
+  size_t column = base + 2;
   for (StringRef word : llvm::split(text, ' ')) {
-    if (column > 2 && column + 1 + word.size() > kColumns) {
+    if (column > base + 2 && column + 1 + word.size() > kColumns) {
       block += "\n//";
-      column = 2;
+      column = base + 2;
     }
     block += " " + word.str();
     column += 1 + word.size();

@@ -39,7 +39,8 @@ std::string toCamelCase(llvm::StringRef text);
 std::string listText(llvm::StringRef opening, llvm::ArrayRef<std::string> items,
                      llvm::StringRef closing, unsigned base);
 
-/// A `//` comment of ordinary text and of names that went through commentText, broken at spaces.
-std::string commentBlock(llvm::StringRef text);
+/// A `//` comment of ordinary text and of names that went through commentText, broken at spaces;
+/// `base` columns stand before each line already.
+std::string commentBlock(llvm::StringRef text, unsigned base = 0);
 
 } // namespace pdc

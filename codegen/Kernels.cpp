@@ -69,11 +69,12 @@ static std::string fieldText(mlir::Attribute value) {
   return "{" + llvm::join(elements, ", ") + "}";
 }
 
-std::string memberInitialiser(StringRef lead, StringRef name, ir::KernelAttr kernel) {
+std::string memberInitialiser(StringRef lead, StringRef name, ir::KernelAttr kernel,
+                              StringRef closing) {
   std::vector<std::string> fields;
   for (NamedAttribute field : kernel.getFields())
     fields.push_back("." + field.getName().str() + " = " + fieldText(field.getValue()));
-  return listText((lead + name + "_(device, {").str(), fields, "})", 2);
+  return listText((lead + name + "_(device, {").str(), fields, ("}" + closing).str(), 2);
 }
 
 std::vector<KernelMember> kernelMembers(ir::StageOp stage) {

@@ -27,7 +27,8 @@ struct KernelMember {
 /// The kernels of a stage in order of first use. Units of the same name share a kernel.
 std::vector<KernelMember> kernelMembers(ir::StageOp stage);
 
-/// `conv1_(device, {.group = 1, ...})` behind `lead`.
-std::string memberInitialiser(llvm::StringRef lead, llvm::StringRef name, ir::KernelAttr kernel);
+/// `conv1_(device, {.group = 1, ...}` between `lead` and `closing`.
+std::string memberInitialiser(llvm::StringRef lead, llvm::StringRef name, ir::KernelAttr kernel,
+                              llvm::StringRef closing);
 
 } // namespace pdc

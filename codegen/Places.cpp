@@ -138,13 +138,24 @@ static void printRegion(llvm::raw_ostream &os, StringRef region,
   for (const auto &[name, constant] : byName)
     sorted.push_back(constant);
   llvm::stable_sort(sorted, [](auto &a, auto &b) { return a.offset < b.offset; });
+  auto lineOf = [](const PlaceConstant &c) {
+    return formatv("constexpr int64_t {0} = {1};", c.name, c.offset).str();
+  };
+  size_t longest = 0;
+  for (const PlaceConstant &c : sorted)
+    longest = std::max(longest, lineOf(c).size());
+  // As wide as all are, but for names that leave no room.
+  const size_t columns = std::min<size_t>(longest, 63);
   os << "namespace " << StringRef(Places::spell(region, "")).drop_back(2) << " {\n";
   for (const PlaceConstant &c : sorted) {
-    std::string line = formatv("constexpr int64_t {0} = {1};", c.name, c.offset);
-    os << llvm::left_justify(line, 55) << " // " << shapeText(c.type);
+    std::string line = lineOf(c);
+    std::string comment = shapeText(c.type);
     if (!c.tensor.empty())
-      os << ' ' << commentText(c.tensor);
-    os << '\n';
+      comment += " " + commentText(c.tensor);
+    if (std::max(line.size(), columns) + 4 + comment.size() <= kColumns)
+      os << llvm::left_justify(line, columns) << " // " << comment << '\n';
+    else
+      os << commentBlock(comment) << line << '\n';
   }
   os << "}\n\n";
 }

@@ -109,16 +109,21 @@ private:
     if (!llvm::any_of(transfers, [&](const TransferRow &t) { return t.sends == sends; }))
       return;
     os << "constexpr Step " << kind << "(TransferIndex transfer, int64_t microbatch) {\n"
-       << "  return {StepKind::" << kind << ", kTransfers[transfer].phase, "
-       << "kTransfers[transfer].stage, microbatch, transfer};\n}\n";
+       << "  const Transfer &edge = kTransfers[transfer];\n  return {StepKind::" << kind
+       << ", edge.phase, edge.stage, microbatch, transfer};\n}\n";
   }
 
   void printTable(StringRef name, Region &rows) {
     os << "constexpr Step " << name << "[] = {";
     bool startsLine = true;
+    size_t column = 0;
     for (Operation &row : rows.front()) {
       startsLine |= isa<ir::RunOp, ir::AllReduceOp>(row);
-      os << (startsLine ? "\n    " : " ") << rowText(&row) << ',';
+      std::string text = rowText(&row) + ",";
+      bool breaks = !startsLine && column + 1 + text.size() > kColumns;
+      StringRef lead = startsLine ? "\n    " : breaks ? "\n        " : " ";
+      column = (startsLine || breaks ? lead.size() - 1 : column + 1) + text.size();
+      os << lead << text;
       startsLine = isa<ir::AllReduceOp>(row);
     }
     os << "\n};\n";

@@ -66,13 +66,13 @@ static StringRef elementName(ir::MemoryOp memory) {
 }
 
 /// What a memory begins as, where anything says so.
-static std::string initialText(ir::MemoryOp memory) {
+static std::vector<std::string> initialFields(ir::MemoryOp memory) {
   if (!memory.getInitial())
-    return "";
+    return {};
   if (auto number = dyn_cast<FloatAttr>(*memory.getInitial()))
-    return ", .initial = Initial::fill, .fill = " + doubleLiteral(number.getValueAsDouble());
-  return isa<DenseElementsAttr>(*memory.getInitial()) ? ", .initial = Initial::constants"
-                                                      : ", .initial = Initial::file";
+    return {".initial = Initial::fill", ".fill = " + doubleLiteral(number.getValueAsDouble())};
+  return {isa<DenseElementsAttr>(*memory.getInitial()) ? ".initial = Initial::constants"
+                                                       : ".initial = Initial::file"};
 }
 
 static std::string placeText(ir::MemoryOp memory) {
@@ -91,9 +91,12 @@ static void printMemory(llvm::raw_ostream &os, ir::MemoryOp memory) {
      << ">";
   if (StringRef layout = layoutOf(memory.getType()); !layout.empty())
     os << ", .layout = " << stringLiteral(layout);
-  os << ",\n     .place = " << placeText(memory) << ", .bytes = " << home.getBytes()
-     << initialText(memory)
-     << (home.getRegion() == names::kVersionsRegion ? ", .versioned = true" : "") << "},\n";
+  std::vector<std::string> fields{".place = " + placeText(memory),
+                                  formatv(".bytes = {0}", home.getBytes())};
+  llvm::append_range(fields, initialFields(memory));
+  if (home.getRegion() == names::kVersionsRegion)
+    fields.push_back(".versioned = true");
+  os << ",\n" << listText("     ", fields, "},", 0) << '\n';
 }
 
 bool listsMemories(ir::ProgramOp program) {

@@ -36,14 +36,18 @@ bool isMeasured(Operation *op) {
 
 std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stage.getId()); }
 
-static void printLine(raw_indented_ostream &os, StringRef statement, StringRef comment) {
-  os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
-}
-
 /// Whether a statement and the comment behind it fit on a line.
 static bool fitsLine(StringRef statement, StringRef comment) {
   size_t column = std::max<size_t>(kIndent + statement.size(), kCommentColumn);
   return !statement.contains('\n') && column + 4 + comment.size() <= kColumns;
+}
+
+/// The comment of a long statement stands before it.
+static void printLine(raw_indented_ostream &os, StringRef statement, StringRef comment) {
+  if (fitsLine(statement, comment))
+    os << llvm::left_justify(statement, kCommentColumn - kIndent) << " // " << comment << '\n';
+  else
+    os << commentBlock(comment, kIndent) << statement << '\n';
 }
 
 /// Other stages that a tensor comes from or goes to, for its comment.
@@ -166,11 +170,15 @@ private:
 
   void printPointer(const Pointer &pointer) {
     std::string declaration = "auto *" + pointer.name + " =";
-    std::string value = pointer.expression + ";";
-    if (fitsLine(declaration + " " + value, pointer.comment))
-      return printLine(os, declaration + " " + value, pointer.comment);
-    os << declaration << '\n';
-    printLine(os, "    " + value, pointer.comment);
+    std::string value = pointer.expression + ";", whole = declaration + " " + value;
+    bool fitsBroken = fitsLine("    " + value, pointer.comment);
+    if (fitsLine(whole, pointer.comment) || (!fitsBroken && kIndent + whole.size() <= kColumns))
+      return printLine(os, whole, pointer.comment);
+    os << (fitsBroken ? "" : commentBlock(pointer.comment, kIndent)) << declaration << '\n';
+    if (fitsBroken)
+      printLine(os, "    " + value, pointer.comment);
+    else
+      os << "    " << value << '\n';
   }
 
   std::vector<std::string> useAll(ValueRange values) {
@@ -214,7 +222,7 @@ private:
     if (unit.getKernel()->getAccumulates())
       arguments.push_back(addsToSum(unit) ? names::kAddFlag : "false");
     std::string opening = (requireText(unit, "variable") + "_(").str();
-    printWithComment(listText(opening, arguments, ");", kIndent), nodeNames(unit));
+    printLine(os, listText(opening, arguments, ");", kIndent), nodeNames(unit));
   }
 
   /// Whether the last result is a sum over microbatches that the kernel adds to.
@@ -224,14 +232,6 @@ private:
       auto accumulate = dyn_cast<ir::AccumulateOp>(user);
       return accumulate && accumulate.getFused();
     });
-  }
-
-  /// The comment of a long statement stands on a line of its own before it.
-  void printWithComment(StringRef text, StringRef comment) {
-    if (fitsLine(text, comment))
-      printLine(os, text, comment);
-    else
-      os << "// " << comment << '\n' << text << '\n';
   }
 
   void printLoop(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results);
@@ -277,12 +277,16 @@ static std::string strided(ir::UnitOp unit, const LoopOperand &operand) {
 void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
   if (loops)
-    return printWithComment(loops->call(unit, operands, results, kIndent), nodeNames(unit));
+    return printLine(os, loops->call(unit, operands, results, kIndent), nodeNames(unit));
   std::string lead = isBroadcast(unit) ? names::kBroadcast : names::kElementwise;
   std::string walked = std::to_string(loopElements(unit));
   if (isBroadcast(unit))
     walked = names::kExtents + templateList(fieldOf(unit, "extents")) + "()";
-  os << lead << "(run, " << walked << ", // " << nodeNames(unit) << '\n';
+  std::string opening = lead + "(run, " + walked + ",", comment = nodeNames(unit);
+  if (kIndent + opening.size() + 4 + comment.size() <= kColumns)
+    os << opening << " // " << comment << '\n';
+  else
+    os << commentBlock(comment, kIndent) << opening << '\n';
   std::string indent(lead.size() + 1, ' ');
   for (const std::string &line : loopBody(unit, operands, kIndent + indent.size()))
     os << indent << line << (StringRef(line).ends_with("}") ? ",\n" : "\n");
@@ -305,19 +309,21 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
       formatv("run.{0}({1})", names::kFixed, Places::spell(home.getRegion(), name));
   int64_t count = home.getBytes() / bytesPerElement(toTensorType(sum.getType()).element);
   std::string function = std::string(loops ? names::kCudaPrefix : "") + names::kAccumulate;
-  printWithComment(listText(function + "(",
-                            {"run", std::to_string(count), pointer, value, names::kAddFlag}, ");",
-                            kIndent),
-                   commentText(sum.getSymName()));
+  printLine(os,
+            listText(function + "(",
+                     {"run", std::to_string(count), pointer, value, names::kAddFlag}, ");",
+                     kIndent),
+            commentText(sum.getSymName()));
 }
 
 static void printConstructor(raw_indented_ostream &os, StringRef name,
                              ArrayRef<KernelMember> members) {
   os << "explicit " << name << "(const Device &" << (members.empty() ? ")" : "device)");
   for (auto [i, member] : llvm::enumerate(members))
-    os << (i == 0 ? "\n" : ",\n")
-       << memberInitialiser(i == 0 ? "    : " : "      ", member.name, member.kernel);
-  os << " {}\n\n";
+    os << '\n'
+       << memberInitialiser(i == 0 ? "    : " : "      ", member.name, member.kernel,
+                            i + 1 == members.size() ? ") {}" : "),");
+  os << (members.empty() ? " {}\n\n" : "\n\n");
 }
 
 static StringRef taskFunction(ir::Phase phase) {
@@ -369,7 +375,7 @@ void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *l
     if (kIndent / 2 + text.size() + 4 + member.nodes.size() <= kColumns)
       os << text << " // " << member.nodes << '\n';
     else
-      os << "// " << member.nodes << '\n' << text << '\n';
+      os << commentBlock(member.nodes, kIndent / 2) << text << '\n';
   }
   os.unindent();
   os << "};\n\n";

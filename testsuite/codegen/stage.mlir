@@ -118,25 +118,25 @@ module {
 // CHECK-NEXT:enum RegionIndex : int { kFixed, kScratch, kSlots0, kEvaluation };
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace fixed {
-// CHECK-NEXT:constexpr int64_t fc1_weight = 0;                       // f32[16,8] fc1.weight
-// CHECK-NEXT:constexpr int64_t new_fc1_weight = 0;                   // f32[16,8]
-// CHECK-NEXT:constexpr int64_t fc1_weight_gradient = 512;            // f32[16,8] fc1.weight/gradient
-// CHECK-NEXT:constexpr int64_t pdc_learning_rate = 1024;             // f32[] pdc.learning_rate
-// CHECK-NEXT:constexpr int64_t pdc_gradient_scale = 1028;            // f32[] pdc.gradient_scale
+// CHECK-NEXT:constexpr int64_t fc1_weight = 0;            // f32[16,8] fc1.weight
+// CHECK-NEXT:constexpr int64_t new_fc1_weight = 0;        // f32[16,8]
+// CHECK-NEXT:constexpr int64_t fc1_weight_gradient = 512; // f32[16,8] fc1.weight/gradient
+// CHECK-NEXT:constexpr int64_t pdc_learning_rate = 1024;  // f32[] pdc.learning_rate
+// CHECK-NEXT:constexpr int64_t pdc_gradient_scale = 1028; // f32[] pdc.gradient_scale
 // CHECK-NEXT:}
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace scratch {
-// CHECK-NEXT:constexpr int64_t relu1_grad = 0;                       // f32[4,16]
+// CHECK-NEXT:constexpr int64_t relu1_grad = 0; // f32[4,16]
 // CHECK-NEXT:}
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace slots_0 {
-// CHECK-NEXT:constexpr int64_t image = 0;                            // f32[4,8] image
-// CHECK-NEXT:constexpr int64_t relu1 = 128;                          // f32[4,16] relu1
-// CHECK-NEXT:constexpr int64_t fc2_grad_input = 384;                 // f32[4,16] fc2/grad/input
+// CHECK-NEXT:constexpr int64_t image = 0;            // f32[4,8] image
+// CHECK-NEXT:constexpr int64_t relu1 = 128;          // f32[4,16] relu1
+// CHECK-NEXT:constexpr int64_t fc2_grad_input = 384; // f32[4,16] fc2/grad/input
 // CHECK-NEXT:}
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace evaluation {
-// CHECK-NEXT:constexpr int64_t evaluate_relu1 = 128;                 // f32[4,16] evaluate/relu1
+// CHECK-NEXT:constexpr int64_t evaluate_relu1 = 128; // f32[4,16] evaluate/relu1
 // CHECK-NEXT:}
 // CHECK-EMPTY:
 // CHECK-NEXT:class Stage0 final : public Tasks {
@@ -261,10 +261,12 @@ module {
 // CHECK-NEXT:  return {StepKind::run, Phase::evaluate, 0, microbatch, -1};
 // CHECK-NEXT:}
 // CHECK-NEXT:constexpr Step send(TransferIndex transfer, int64_t microbatch) {
-// CHECK-NEXT:  return {StepKind::send, kTransfers[transfer].phase, kTransfers[transfer].stage, microbatch, transfer};
+// CHECK-NEXT:  const Transfer &edge = kTransfers[transfer];
+// CHECK-NEXT:  return {StepKind::send, edge.phase, edge.stage, microbatch, transfer};
 // CHECK-NEXT:}
 // CHECK-NEXT:constexpr Step receive(TransferIndex transfer, int64_t microbatch) {
-// CHECK-NEXT:  return {StepKind::receive, kTransfers[transfer].phase, kTransfers[transfer].stage, microbatch, transfer};
+// CHECK-NEXT:  const Transfer &edge = kTransfers[transfer];
+// CHECK-NEXT:  return {StepKind::receive, edge.phase, edge.stage, microbatch, transfer};
 // CHECK-NEXT:}
 // CHECK-NEXT:constexpr Step allReduce{StepKind::allReduce, Phase::update, 0, 0, -1};
 // CHECK-EMPTY:
