@@ -47,7 +47,8 @@ void checkRank(int rank, const std::string &where) {
 }
 
 int64_t checkedElementCount(const TensorType &type, const std::string &where) {
-  constexpr int64_t limit = int64_t(1) << 44;
+  // As the IR allows.
+  constexpr int64_t limit = int64_t(1) << 40;
   int64_t count = 1;
   bool empty = false;
   for (int64_t dimension : type.shape) {

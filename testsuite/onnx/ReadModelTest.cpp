@@ -217,6 +217,10 @@ TEST(ReadModel, checksSizesAgainstBytes) {
   onnx::TensorProto &w = addInitializer(proto, "w", {1000000000, 1000000000, 1000000000}, {1});
   EXPECT_TRUE(has(refusal(proto), "initializer 'w': the shape has more elements"));
   w.clear_dims();
+  w.add_dims(int64_t(1) << 40);
+  w.add_dims(2);
+  EXPECT_TRUE(has(refusal(proto), "initializer 'w': the shape has more elements"));
+  w.clear_dims();
   w.add_dims(-2);
   EXPECT_TRUE(has(refusal(proto), "initializer 'w': dimension -2 is negative"));
   w.set_dims(0, 1 << 30);
