@@ -1,5 +1,5 @@
 #include "compiler/operators/Composition.h"
-#include "passes/Nodes.h"
+#include "passes/GradientNode.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 
@@ -132,6 +132,8 @@ void checkExact(NodeOp node, const Tensor &value) {
 
 /// The node's results, or what takes their place.
 SmallVector<Value> inferNode(NodeOp node, NodeNames &names) {
+  if (node.getOp() == gradientOperator)
+    return replaceGradient(node, names);
   NodeFacts facts(node);
   std::vector<pdc::TensorType> outputs = facts.infer();
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))

@@ -1,4 +1,5 @@
 #include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/GradientNodes.h"
 #include "compiler/onnx/InitializeVariables.h"
 #include "compiler/onnx/OrtArtifacts.h"
 #include "compiler/onnx/OrtOperators.h"
@@ -119,6 +120,9 @@ public:
     if (!model.partitions.empty())
       model.sharded = describeSharded(proto);
     std::vector<FlatNode> nodes = flattenFunctions(proto, values);
+    // With training_info they say what is minimised, and their values are not computed as such.
+    if (!info)
+      connectGradients(nodes);
     auto isGiven = [this](const std::string &name) { return given.contains(name); };
     nodes = sortNodes(std::move(nodes), isGiven);
     checkOutputs(nodes, model);

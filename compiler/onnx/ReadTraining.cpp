@@ -1,5 +1,6 @@
 #include "compiler/onnx/ReadTraining.h"
 
+#include "compiler/onnx/GradientNodes.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TrainingValues.h"
 
@@ -51,49 +52,19 @@ public:
 
 private:
   void readGradient(const NodeProto &node) {
-    std::vector<std::string> names = namesOf(node, "xs");
-    size_t count = names.size();
-    for (const std::string &name : namesOf(node, "zs"))
-      names.push_back(name);
-    checkDistinct(node, names);
-    const AttributeProto *y = attributeOf(node, "y");
-    if (!count || !y || y->s().empty())
-      throw Error(describe(node) + ": attributes 'xs' and 'y' must name values");
-    if (static_cast<size_t>(node.input_size()) != names.size())
-      throw Error(describe(node) + ": expected an input for each of the " +
-                  std::to_string(names.size()) + " values in xs and zs, found " +
-                  std::to_string(node.input_size()));
-    if (static_cast<size_t>(node.output_size()) > count)
-      throw Error(describe(node) + ": expected at most an output for each of the " +
-                  std::to_string(count) + " values in xs, found " +
-                  std::to_string(node.output_size()));
-    for (size_t i = 0; i < names.size(); ++i)
-      checkIndependent(node, names[i], node.input(static_cast<int>(i)));
-    if (!training.loss.empty() && training.loss != y->s())
-      throw Error(describe(node) + ": minimises '" + y->s() + "', and another Gradient '" +
+    const auto [xs, y] = readGradientNode(node);
+    for (const std::string &input : node.input())
+      if (!model.initializers.contains(input) && !values.isInput(input))
+        throw Error(describe(node) + ": '" + input +
+                    "' is no initializer or input; pdc trains by gradients of these");
+    if (!training.loss.empty() && training.loss != y)
+      throw Error(describe(node) + ": minimises '" + y + "', and another Gradient '" +
                   training.loss + "'; expected one loss");
-    if (!values.producerOf(y->s()).node)
-      throw Error(describe(node) + ": '" + y->s() + "' is made by no node");
-    training.loss = y->s();
+    if (!values.producerOf(y).node)
+      throw Error(describe(node) + ": '" + y + "' is made by no node");
+    training.loss = y;
     for (int i = 0; i < node.output_size(); ++i)
-      gradients[node.output(i)] = names[static_cast<size_t>(i)];
-  }
-
-  static void checkDistinct(const NodeProto &node, const std::vector<std::string> &names) {
-    std::set<std::string> seen;
-    for (const std::string &name : names)
-      if (!seen.insert(name).second)
-        throw Error(describe(node) + ": attributes 'xs' and 'zs' name '" + name +
-                    "' twice, expected each value once; take it out");
-  }
-
-  void checkIndependent(const NodeProto &node, const std::string &name, const std::string &input) {
-    if (name != input)
-      throw Error(describe(node) + ": puts '" + input + "' in the place of '" + name +
-                  "'; pdc trains by gradients at the values themselves");
-    if (!model.initializers.contains(name) && !values.isInput(name))
-      throw Error(describe(node) + ": '" + name +
-                  "' is no initializer or input; pdc trains by gradients of these");
+      gradients[node.output(i)] = xs[static_cast<size_t>(i)];
   }
 
   void readUpdate(const std::string &variable, const std::string &value) {

@@ -26,6 +26,7 @@ std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();
 std::span<const Operator> alongAxisOperators();
 std::span<const Operator> topOperators();
+std::span<const Operator> gradientOperators();
 std::span<const Operator> composedOperators();
 
 } // namespace pdc

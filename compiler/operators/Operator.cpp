@@ -28,6 +28,7 @@ static std::vector<const Operator *> sortedOperators() {
                       splitOperators,
                       alongAxisOperators,
                       topOperators,
+                      gradientOperators,
                       composedOperators})
     for (const Operator &op : family())
       result.push_back(&op);

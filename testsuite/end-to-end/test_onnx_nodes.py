@@ -3,7 +3,9 @@
 import collections
 import os
 import pathlib
+import shutil
 
+import onnx
 import pytest
 
 import pipeline
@@ -13,10 +15,15 @@ DATA = pathlib.Path("/usr/share/libonnx-testdata/data/node")
 # What the quick check compiles: one test of each kind of kernel.
 SOME = """test_relu test_add_bcast test_and_bcast3v2d test_argmax_default_axis_example test_averagepool_2d_pads
 test_batchnorm_example test_batchnorm_example_training_mode test_concat_2d_axis_1 test_conv_with_strides_padding
-test_gather_1 test_gemm_default_matrix_bias test_layer_normalization_2d_axis1 test_logsoftmax_axis_1 test_matmul_3d
+test_gather_1 test_gemm_default_matrix_bias test_gradient_of_add test_gradient_of_add_and_mul test_layer_normalization_2d_axis1 test_logsoftmax_axis_1 test_matmul_3d
 test_maxpool_2d_default test_reduce_sum_keepdims_example test_reshape_reduced_dims test_sce_mean
 test_slice_neg_steps test_softmax_axis_0 test_split_equal_parts_2d test_transpose_all_permutations_3
 test_where_example""".split()
+
+# The optimizers, but for test_adam_multiple, whose values contradict its node, gradients and statistics.
+TRAINING = """test_adagrad test_adagrad_multiple test_adam test_momentum test_momentum_multiple
+test_nesterov_momentum test_gradient_of_add test_gradient_of_add_and_mul test_batchnorm_example_training_mode
+test_batchnorm_epsilon_training_mode""".split()
 
 REASONS = {"this operator is not supported": "operator not supported", "supported from opset": "opset",
            "lement type": "element type", "must be known": "shape known at run time only"}
@@ -53,14 +60,24 @@ def run_tests(work, names, batch):
     return passed, known, wrong, left
 
 
+def adam_of_its_values(folder):
+    """test_adam_multiple, naming the epsilon that its expected values are made with."""
+    test = pathlib.Path(shutil.copytree(DATA / "test_adam_multiple", folder / "test_adam_of_named_epsilon"))
+    model = onnx.load(test / "model.onnx")
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("epsilon", 0.01))
+    onnx.save(model, test / "model.onnx")
+    return test
+
+
 needs_data = pytest.mark.skipif(not DATA.exists(), reason="needs libonnx-testdata")
 
 
 @needs_data
 def test_some(tmp_path):
-    passed, _, wrong, left = run_tests(tmp_path, SOME, 12)
+    tests = [*SOME, adam_of_its_values(tmp_path)]
+    passed, _, wrong, left = run_tests(tmp_path, tests, 12)
     assert not wrong and not left
-    assert len(passed) == len(SOME)
+    assert len(passed) == len(tests)
 
 
 @needs_data
@@ -76,4 +93,6 @@ def test_all(tmp_path, record_property):
         lines = [f"{name}: {reason}: {why}\n" for name, (reason, why) in sorted(left.items())]
         pathlib.Path(folder).write_text(summary + "\n" + "".join(lines))
     assert not wrong, summary
+    must = [name for name in os.listdir(DATA) if name.startswith(("test_sce_", "test_nllloss_"))]
+    assert passed.issuperset([*must, *TRAINING]), summary
     assert len(passed) >= 640, summary

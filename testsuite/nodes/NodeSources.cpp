@@ -134,21 +134,31 @@ private:
   Report report;
 };
 
+/// ONNX keeps those of Gradient, which needs a graph around it, with its small models.
+std::set<fs::path> everyTest(const fs::path &nodes, const fs::path &models) {
+  std::set<fs::path> tests;
+  for (const auto &entry : fs::directory_iterator(nodes))
+    tests.insert(entry.path());
+  for (const auto &entry : fs::directory_iterator(models))
+    if (entry.path().filename().string().starts_with("test_gradient_"))
+      tests.insert(entry.path());
+  return tests;
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
   return runCommand([&] {
     if (argc < 3)
       throw UsageError("usage: pdc-node-sources OUT BATCH [NAME...]");
-    fs::path all = nodeDataFolder("node");
+    fs::path all = nodeDataFolder("node"), gradients = nodeDataFolder("simple");
     if (all.empty())
       throw Error("ONNX's node tests are not installed; install libonnx-testdata");
     std::set<fs::path> tests;
     for (int i = 3; i < argc; ++i)
-      tests.insert(all / argv[i]);
+      tests.insert((fs::exists(all / argv[i]) ? all : gradients) / argv[i]);
     if (tests.empty())
-      for (const auto &entry : fs::directory_iterator(all))
-        tests.insert(entry.path());
+      tests = everyTest(all, gradients);
     fs::create_directories(argv[1]);
     Writer writer(argv[1], std::stoul(argv[2]));
     for (const fs::path &test : tests)

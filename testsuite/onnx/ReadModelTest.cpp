@@ -342,3 +342,22 @@ TEST_P(SharedModels, areRead) {
 INSTANTIATE_TEST_SUITE_P(light, SharedModels,
                          ::testing::Values("light_bvlc_alexnet.onnx", "light_resnet50.onnx",
                                            "light_squeezenet.onnx"));
+
+static onnx::ModelProto differentiated(const std::string &gradient) {
+  return protoOf(R"(<ir_version: 8, opset_import: ["" : 17, "ai.onnx.preview.training" : 1]>
+    net (float[2] a, float[2] b) => (float[2] g) { )" +
+                 gradient + " c = Add(a, b)  d = Mul(c, a) }");
+}
+
+/// A Gradient depends on the value that it differentiates, wherever it stands in the file.
+TEST(ReadModel, gradientsReadWhatTheyDifferentiate) {
+  Model model = read(differentiated(
+      R"(g = ai.onnx.preview.training.Gradient<xs = ["a"], zs = ["b"], y = "d">(a, b))"));
+  const ModelNode &gradient = model.nodes.back();
+  EXPECT_EQ(gradient.op, "ai.onnx.preview.training.Gradient");
+  EXPECT_EQ(gradient.inputs, (std::vector<std::string>{"a", "b", "d"}));
+  EXPECT_NE(
+      refusal(differentiated(R"(g = ai.onnx.preview.training.Gradient<xs = ["a"], y = "d">(b))"))
+          .find("puts 'b' in the place of 'a'; pdc takes gradients at the values themselves"),
+      std::string::npos);
+}

@@ -1,4 +1,4 @@
-// RUN: pdc-opt %s -infer-shapes | FileCheck %s
+// RUN: pdc-opt %s -infer-shapes -split-input-file | FileCheck %s
 
 pdc.memory @x input microbatch : tensor<2x3xf32>
 
@@ -20,5 +20,35 @@ func.func @train() {
   %seven = pdc.node "Constant" "/seven"() {value = dense<7> : tensor<2xi64>} : () -> tensor<*xi64>
   %three = pdc.node "Constant" "/three"() {value = dense<3> : tensor<1xi64>} : () -> tensor<*xi64>
   %tiled = pdc.node "Tile" "/Tile"(%seven, %three) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  return
+}
+
+// -----
+
+pdc.memory @a input microbatch : tensor<2xf32>
+pdc.memory @b input microbatch : tensor<2xf32>
+pdc.memory @c input microbatch : tensor<3xf32>
+
+// ONNX's Gradient of d = (a + b) * a by a, b and a value that d does not depend on.
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  // CHECK-DAG: %[[A:.*]] = pdc.read @a
+  // CHECK-DAG: %[[B:.*]] = pdc.read @b
+  %a = pdc.read @a : tensor<2xf32>
+  %b = pdc.read @b : tensor<2xf32>
+  %c = pdc.read @c : tensor<3xf32>
+  // CHECK: %[[SUM:.*]] = pdc.node "Add" "sum"
+  %sum = pdc.node "Add" "sum"(%a, %b) {} : (tensor<2xf32>, tensor<2xf32>) -> tensor<*xf32>
+  %d = pdc.node "Mul" "product"(%sum, %a) {} : (tensor<*xf32>, tensor<2xf32>) -> tensor<*xf32>
+  // CHECK: %[[ONE:.*]] = pdc.node "Constant" "gradient/Constant"() {value = dense<1.000000e+00> : tensor<2xf32>}
+  // CHECK: %[[TO_SUM:.*]] = pdc.node "Mul" "product/grad/Mul"(%[[ONE]], %[[A]])
+  // CHECK: %[[TO_A:.*]] = pdc.node "Mul" "product/grad/Mul.1"(%[[ONE]], %[[SUM]])
+  // CHECK: %[[BY_A:.*]] = pdc.node "Sum" "gradient/grad/sum"(%[[TO_SUM]], %[[TO_A]])
+  // CHECK: %[[ZERO:.*]] = pdc.node "Constant" "gradient/Constant.1"() {value = dense<0.000000e+00> : tensor<3xf32>}
+  %g:3 = pdc.node "ai.onnx.preview.training.Gradient" "gradient"(%a, %b, %c, %d) {} : (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>, tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
+  // CHECK: pdc.node "Neg" "by_a"(%[[BY_A]])
+  // CHECK: pdc.node "Neg" "by_b"(%[[TO_SUM]])
+  %by_a = pdc.node "Neg" "by_a"(%g#0) {} : (tensor<*xf32>) -> tensor<*xf32>
+  %by_b = pdc.node "Neg" "by_b"(%g#1) {} : (tensor<*xf32>) -> tensor<*xf32>
   return
 }

@@ -51,3 +51,37 @@ func.func @train() {
   %c = pdc.node "Add" "/sum"(%a, %b) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
   return
 }
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xf32>
+  %two = pdc.node "Constant" "/two"() {value = dense<2.0> : tensor<2xf32>} : () -> tensor<*xf32>
+  %y = pdc.node "Mul" "/y"(%x, %two) {} : (tensor<2xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // expected-error@+1 {{node '/g' (Gradient): value 1 of xs is a constant of the graph; make it an input or an initializer}}
+  %g:2 = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %two, %y) {} : (tensor<2xf32>, tensor<*xf32>, tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>)
+  return
+}
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2xi64>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xi64>
+  %y = pdc.node "Neg" "/y"(%x) {} : (tensor<2xi64>) -> tensor<*xi64>
+  // expected-error@+1 {{node '/g' (Gradient): value 0 of xs is i64[2], expected floating-point numbers; take it out}}
+  %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %y) {} : (tensor<2xi64>, tensor<*xi64>) -> tensor<*xi64>
+  return
+}
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xf32>
+  %y = pdc.node "Mod" "/y"(%x, %x) {fmod = 1 : i64} : (tensor<2xf32>, tensor<2xf32>) -> tensor<*xf32>
+  // expected-error@+1 {{node '/y' lies between a value and what is differentiated by it, but operator 'Mod' has no gradient}}
+  %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %y) {} : (tensor<2xf32>, tensor<*xf32>) -> tensor<*xf32>
+  return
+}

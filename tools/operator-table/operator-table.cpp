@@ -16,8 +16,11 @@ static std::string parameters(const std::vector<Parameter> &list) {
   return text;
 }
 
+/// Always, and not only in some forms.
+static bool isComposed(const Operator &op) { return findComposition(op.name) && !op.differentiate; }
+
 static std::string_view kindOf(const Operator &op) {
-  if (findComposition(op.name))
+  if (isComposed(op))
     return "composed";
   switch (op.kind) {
   case OperatorClass::elementwise: return "elementwise";
@@ -39,7 +42,11 @@ static void printRows(bool fromOnnx) {
       std::cout << " | " << op->firstOpset << "-" << op->lastOpset;
     std::cout << " | " << kindOf(*op) << " | " << parameters(op->inputs) << " | " << parameters(op->outputs);
     if (fromOnnx)
-      std::cout << " | " << (findComposition(op->name) ? "of its parts" : op->differentiate ? "yes" : op->stopsGradient ? "stops" : "no");
+      std::cout << " | "
+                << (isComposed(*op)     ? "of its parts"
+                    : op->differentiate ? "yes"
+                    : op->stopsGradient ? "stops"
+                                        : "no");
     std::cout << " |\n";
   }
 }

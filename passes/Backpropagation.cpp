@@ -1,0 +1,136 @@
+#include "passes/Backpropagation.h"
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+/// How the rule of one forward node sees the graph.
+class RuleBuilder : public GradientBuilder {
+public:
+  RuleBuilder(Backpropagation &pass, NodeOp node, int position, ArrayRef<Value> outputGradients)
+      : pass(pass), forward(node), position(position), outputGradients(outputGradients),
+        known(toAttributes(node.getOnnxAttributes())) {}
+
+  const Attributes &attributes() const override { return known; }
+  size_t inputCount() const override { return forward.getNumOperands(); }
+  size_t outputCount() const override { return forward.getNumResults(); }
+  GradientValue input(size_t i) const override {
+    if (i >= inputCount() || isa<NoneType>(forward.getOperand(i).getType()))
+      return {};
+    return wrap(forward.getOperand(i));
+  }
+  GradientValue output(size_t i) const override {
+    return i < outputCount() ? wrap(forward.getResult(i)) : GradientValue();
+  }
+  TensorType type(GradientValue value) const override {
+    return toTensorType(unwrap(value).getType());
+  }
+  GradientValue outputGradient(size_t i) const override {
+    return i < outputGradients.size() && outputGradients[i] ? wrap(outputGradients[i])
+                                                            : GradientValue();
+  }
+  bool wants(size_t i) const override {
+    return i < inputCount() && pass.isActive(forward.getOperand(i));
+  }
+  void setInputGradient(size_t i, GradientValue gradient) override;
+  std::vector<GradientValue> node(std::string_view op, std::vector<GradientValue> inputs,
+                                  Attributes attributes, size_t outputs) override;
+  GradientValue constant(Tensor value) override {
+    return node("Constant", {}, {{"value", std::move(value)}}, 1).front();
+  }
+
+private:
+  static GradientValue wrap(Value value) { return {value.getAsOpaquePointer()}; }
+  static Value unwrap(GradientValue value) { return Value::getFromOpaquePointer(value.handle); }
+
+  Backpropagation &pass;
+  mutable NodeOp forward; // accessors of operations are not const
+  int position;
+  ArrayRef<Value> outputGradients;
+  Attributes known;
+};
+
+void RuleBuilder::setInputGradient(size_t i, GradientValue gradient) {
+  if (!wants(i) || !gradient)
+    return;
+  Value value = forward.getOperand(i);
+  if (!(type(gradient) == toTensorType(value.getType())))
+    throw Error("the gradient of input " + std::to_string(i) + " of node '" +
+                forward.getName().str() + "' has type " + type(gradient).toString() +
+                ", expected " + toTensorType(value.getType()).toString());
+  pass.terms[value].push_back({position, static_cast<int>(i), unwrap(gradient)});
+}
+
+std::vector<GradientValue> RuleBuilder::node(std::string_view op, std::vector<GradientValue> inputs,
+                                             Attributes attributes, size_t outputs) {
+  SmallVector<Value> operands;
+  for (GradientValue input : inputs)
+    operands.push_back(input ? unwrap(input) : createAbsent(pass.builder, forward.getLoc()));
+  std::string name = pass.names.unique(forward.getName() + "/grad/" + llvm::Twine(op));
+  NodeOp added = createNode(pass.builder, forward.getLoc(), op, name, operands, attributes,
+                            pass.originOf(forward), outputs);
+  std::vector<GradientValue> values;
+  for (Value result : added.getResults())
+    values.push_back(wrap(result));
+  return values;
+}
+
+void Backpropagation::markActive(NodeOp node) {
+  const Operator *rules = findOperator(node.getOp());
+  if (!rules)
+    throw Error("node '" + node.getName().str() + "' has operator '" + node.getOp().str() +
+                "', which pdc does not know");
+  checkTypes(node);
+  bool reached = llvm::any_of(node.getOperands(), [&](Value v) { return isActive(v); });
+  if (!reached || rules->stopsGradient)
+    return;
+  for (Value result : node.getResults())
+    if (isa<FloatType>(cast<RankedTensorType>(result.getType()).getElementType()))
+      active.insert(result);
+}
+
+void Backpropagation::seed(Value value, Value gradient) {
+  terms[value].push_back({static_cast<int>(forward.size()), 0, gradient});
+}
+
+void Backpropagation::differentiate(int position) {
+  NodeOp node = forward[position];
+  if (llvm::none_of(node.getResults(), [&](Value v) { return isActive(v); }))
+    return;
+  SmallVector<Value> gradients;
+  for (Value result : node.getResults())
+    gradients.push_back(gradientOf(result, node));
+  if (llvm::none_of(gradients, [](Value gradient) { return gradient != nullptr; }))
+    return;
+  const Operator *rules = findOperator(node.getOp());
+  if (!rules->differentiate)
+    throw Error("node '" + node.getName().str() + "' lies between a " +
+                (hasOrigins ? "weight and the loss" : "value and what is differentiated by it") +
+                ", but operator '" + node.getOp().str() + "' has no gradient");
+  RuleBuilder rule(*this, node, position, gradients);
+  rules->differentiate(rule);
+}
+
+SmallVector<GradientTerm> Backpropagation::termsOf(Value value) const {
+  SmallVector<GradientTerm> found = terms.lookup(value);
+  llvm::sort(found);
+  return found;
+}
+
+Value Backpropagation::gradientOf(Value value, NodeOp asks) {
+  SmallVector<Value> gradients;
+  for (const GradientTerm &term : termsOf(value))
+    gradients.push_back(term.gradient);
+  if (gradients.size() < 2)
+    return gradients.empty() ? Value() : gradients.front();
+  return createNode(builder, asks.getLoc(), "Sum", names.unique(asks.getName() + "/grad/sum"),
+                    gradients, {}, originOf(asks))
+      .getResult(0);
+}
+
+llvm::StringRef Backpropagation::originOf(NodeOp node) const {
+  return hasOrigins ? node.getName() : "";
+}
+
+} // namespace pdc
