@@ -102,8 +102,9 @@ struct Compositions {
   std::vector<Operator> operators;
   std::vector<ComposedForm> parts;
 
-  Compositions() : parts(lossForms().begin(), lossForms().end()) {
-    parts.insert(parts.end(), padForms().begin(), padForms().end());
+  Compositions() {
+    for (auto family : {lossForms, padForms, poolingForms, rarerForms})
+      parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, otherForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms})

@@ -77,5 +77,7 @@ std::span<const ComposedOperator> topForms();
 std::span<const ComposedOperator> trainingForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
+std::span<const ComposedForm> poolingForms();
+std::span<const ComposedForm> rarerForms();
 
 } // namespace pdc

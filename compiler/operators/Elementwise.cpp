@@ -50,12 +50,15 @@ static ElementType resultElement(const ElementwiseRow &row, const NodeView &node
   case ElementwiseResult::likeSecond:
     return node.input(1).element;
   case ElementwiseResult::likeFirst:
+  case ElementwiseResult::likeFirstAlone:
     break;
   }
   return node.input(0).element;
 }
 
 static void checkElements(const ElementwiseRow &row, const NodeView &node) {
+  if (row.result == ElementwiseResult::likeFirstAlone)
+    return;
   size_t first = row.result == ElementwiseResult::likeSecond ? 1 : 0;
   for (size_t i = first; i < node.inputs.size(); ++i)
     if (node.input(i).element != node.input(first).element)

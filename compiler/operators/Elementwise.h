@@ -36,7 +36,9 @@ struct Expression {
         }   \
   }
 
-enum class ElementwiseResult : uint8_t { likeFirst, likeSecond, boolean };
+/// The operands have one type, the first of likeSecond aside and all but the first of
+/// likeFirstAlone.
+enum class ElementwiseResult : uint8_t { likeFirst, likeFirstAlone, likeSecond, boolean };
 
 /// One elementwise operator: everything known of it in a row.
 struct ElementwiseRow {

@@ -80,6 +80,41 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   return {add(b, "Where", {above, lowered, inner})};
 }
 
+static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType element) {
+  if (b.type(value).element == element)
+    return value;
+  return add(b, "Cast", {value}, {{"to", numberOf(b, element)}});
+}
+
+/// The exponent may have a type of its own; a whole base is a floating-point one meanwhile when the
+/// exponent is.
+static std::vector<NodeValue> composePow(CompositionBuilder &b) {
+  const ElementType base = b.type(b.input(0)).element, exponent = b.type(b.input(1)).element;
+  if (base == exponent)
+    return {};
+  const ElementType computed =
+      !isFloatingPoint(base) && isFloatingPoint(exponent) ? exponent : base;
+  NodeValue power =
+      add(b, "Pow", {castTo(b, b.input(0), computed), castTo(b, b.input(1), computed)});
+  return {castTo(b, power, base)};
+}
+
+/// Kernels add C as it is. That of a weight is scaled once per version.
+static std::vector<NodeValue> composeGemm(CompositionBuilder &b) {
+  const double beta = b.attributes().number("beta", 1);
+  if (!b.input(2) || beta == 1)
+    return {};
+  Attributes attributes = b.attributes();
+  attributes.set("beta", 1.0);
+  NodeValue scaled = add(b, "Mul", {b.input(2), number(b, b.type(b.input(2)).element, beta)});
+  return {add(b, "Gemm", {b.input(0), b.input(1), scaled}, attributes)};
+}
+
+std::span<const ComposedForm> rarerForms() {
+  static const ComposedForm forms[] = {{"Gemm", composeGemm}, {"Pow", composePow}};
+  return forms;
+}
+
 std::span<const ComposedOperator> otherForms() {
   static const ComposedOperator operators[] = {
       {{.name = "ArgMin",

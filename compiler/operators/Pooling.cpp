@@ -41,9 +41,14 @@ static void forEachTap(const Window &window, const std::vector<int64_t> &x, Visi
   }
 }
 
-/// The gradient needs the indices: a second output is always there, without a name when the file
-/// has none for it.
-static void normaliseMaxPool(ImportedNode &node, int) { node.outputs.resize(2); }
+/// The gradient needs to know the maxima: a second output is always there, without a name when the
+/// file has none for it. Who reads it wants `indices`, ONNX's numbers, where kernels have their
+/// own.
+static void normaliseMaxPool(ImportedNode &node, int) {
+  if (node.outputs.size() > 1)
+    node.attributes.set("indices", int64_t(1));
+  node.outputs.resize(2);
+}
 
 /// Windows with holes came with opset 19; no kernel has them.
 static void normaliseAveragePool(ImportedNode &node, int opset) {
@@ -54,8 +59,6 @@ static void normaliseAveragePool(ImportedNode &node, int opset) {
 
 static std::vector<TensorType> inferMaxPool(const NodeView &node) {
   const TensorType &x = node.input(0);
-  if (node.attributes.integer("storage_order", 0) != 0)
-    refuse(node, "storage_order 1 is not supported; supported is 0");
   std::vector<int64_t> shape = pooledShape(x.shape, resolvePooling(node, x.shape));
   std::vector<TensorType> types = {{x.element, shape}, {ElementType::i64, shape}};
   types.resize(std::min<size_t>(2, node.outputCount));
@@ -76,6 +79,9 @@ static std::vector<Tensor> evaluateMaxPool(const NodeView &node,
       indices.data[o] = static_cast<double>(i);
     }
   });
+  if (node.attributes.integer("storage_order", 0))
+    for (double &index : indices.data)
+      index = static_cast<double>(columnMajorOffset(static_cast<int64_t>(index), x.type.shape));
   std::vector<Tensor> results = {y, indices};
   results.resize(std::min<size_t>(2, node.outputCount));
   return results;

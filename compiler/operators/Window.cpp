@@ -111,4 +111,12 @@ bool sourceOffset(const Window &window, const std::vector<int64_t> &position,
   return true;
 }
 
+int64_t columnMajorOffset(int64_t offset, const std::vector<int64_t> &inputShape) {
+  const int64_t channel = product(inputShape, 2);
+  int64_t rest = offset % channel, moved = 0;
+  for (size_t d = inputShape.size(); d-- > 2; rest /= inputShape[d])
+    moved += rest % inputShape[d] * product(inputShape, 2, d);
+  return offset - offset % channel + moved;
+}
+
 } // namespace pdc

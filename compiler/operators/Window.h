@@ -32,4 +32,8 @@ bool sourceOffset(const Window &window, const std::vector<int64_t> &position,
                   const std::vector<int64_t> &tap, const std::vector<int64_t> &inputShape,
                   int64_t &offset);
 
+/// The offset of an element of a row-major NC... tensor where each channel is stored with its first
+/// spatial dimension fastest (MaxPool's storage_order 1).
+int64_t columnMajorOffset(int64_t offset, const std::vector<int64_t> &inputShape);
+
 } // namespace pdc

@@ -63,6 +63,51 @@ TEST(Composition, PadsRepeatElements) {
   EXPECT_EQ(padded("wrap"), (Numbers{4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}));
 }
 
+TEST(Composition, MaximaOfWindowsWithHoles) {
+  Draw draw;
+  Attributes holes = {{"kernel_shape", std::vector<int64_t>{2, 3}},
+                      {"strides", std::vector<int64_t>{1, 2}},
+                      {"dilations", std::vector<int64_t>{2, 1}},
+                      {"pads", std::vector<int64_t>{1, 0, 0, 1}}};
+  checkComposedGradient({"MaxPool", holes, {draw.distinct({2, 2, 5, 6})}, {0}});
+  Attributes line = {{"kernel_shape", std::vector<int64_t>{3}}, {"indices", int64_t(1)}};
+  checkComposedGradient({"MaxPool", line, {draw.distinct({2, 3, 7})}, {0}});
+}
+
+/// The rule's own reference numbers the maxima as what they are composed of does; the first of
+/// equal ones counts.
+TEST(Composition, PlacesOfMaxima) {
+  Draw draw;
+  for (int64_t order : {0, 1}) {
+    Attributes window = {{"kernel_shape", std::vector<int64_t>{3, 2}},
+                         {"strides", std::vector<int64_t>{2, 1}},
+                         {"pads", std::vector<int64_t>{1, 1, 1, 0}},
+                         {"ceil_mode", int64_t(1)},
+                         {"storage_order", order},
+                         {"indices", int64_t(1)}};
+    Tensor x = draw.integers({2, 3, 5, 4}, 0, 3);
+    x.type.element = ElementType::f64;
+    const Case test{"MaxPool", window, {x}, {0}, 2};
+    std::vector<Tensor> expected = run(test), found = tapeValues(test);
+    EXPECT_EQ(found[0].data, expected[0].data);
+    EXPECT_EQ(found[1].data, expected[1].data);
+  }
+}
+
+TEST(Composition, GemmScalesWhatItAdds) {
+  Draw draw;
+  for (Shape c : {Shape{4}, Shape{3, 1}, Shape{}})
+    checkComposedGradient({"Gemm",
+                           {{"alpha", 0.5}, {"beta", -1.5}, {"transB", int64_t(1)}},
+                           {draw.reals({3, 5}), draw.reals({4, 5}), draw.reals(c)},
+                           {0, 1, 2}});
+}
+
+TEST(Composition, PowersOfAnotherType) {
+  Draw draw;
+  checkComposedGradient({"Pow", {}, {draw.reals({2, 3}), integers({3}, {2, 0, 3})}, {0}});
+}
+
 TEST(Composition, TopK) {
   Draw draw;
   for (int64_t axis : {0, 1, -1})

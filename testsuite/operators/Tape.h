@@ -161,13 +161,18 @@ inline std::vector<Tensor> tapeGradients(const Case &test, const Tensor &seed) {
   return results;
 }
 
-inline Tensor tapeValue(const Case &test) {
+inline std::vector<Tensor> tapeValues(const Case &test) {
   Tape tape;
   std::vector<NodeValue> inputs;
   for (const Tensor &input : test.inputs)
     inputs.push_back(input.data.empty() ? NodeValue() : tape.hold(input));
-  return *Tape::tensor(tape.add(test.op, inputs, test.attributes, test.outputs)[0]);
+  std::vector<Tensor> values;
+  for (NodeValue output : tape.add(test.op, inputs, test.attributes, test.outputs))
+    values.push_back(*Tape::tensor(output));
+  return values;
 }
+
+inline Tensor tapeValue(const Case &test) { return tapeValues(test)[0]; }
 
 /// Compares with central differences of the composition itself.
 inline void checkComposedGradient(Case test, double tolerance = 2e-6) {

@@ -1,0 +1,121 @@
+#include "compiler/operators/Composition.h"
+#include "compiler/operators/Rules.h"
+#include "compiler/operators/Window.h"
+
+/// Forms of MaxPool that no kernel of a library has: windows with holes, and the places of the
+/// maxima as ONNX numbers them. They look at each window as a row.
+namespace pdc {
+
+namespace {
+
+Tensor wholeNumbers(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
+  Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
+  tensor.data.assign(values.begin(), values.end());
+  return tensor;
+}
+
+/// The offsets of one window's elements within their channel. The first stands for those that lie
+/// in the padding, where it changes no maximum.
+std::vector<int64_t> pixelsOf(CompositionBuilder &b, const Window &window,
+                              const std::vector<int64_t> &position,
+                              const std::vector<int64_t> &input) {
+  std::vector<int64_t> sources, tap(window.kernel.size());
+  int64_t first = -1, source = 0;
+  for (int64_t t = 0; t < product(window.kernel); ++t, advance(tap, window.kernel)) {
+    const bool isInside = sourceOffset(window, position, tap, input, source);
+    first = isInside && first < 0 ? source : first;
+    sources.push_back(isInside ? source : -1);
+  }
+  if (first < 0)
+    b.refuse("a window lies in the padding alone; use less padding");
+  std::ranges::replace(sources, -1, first);
+  return sources;
+}
+
+/// The input as [channels of all samples, pixels], and what each window sees of the pixels.
+class Windows {
+public:
+  explicit Windows(CompositionBuilder &b) : b(b), input(b.type(b.input(0)).shape) {
+    NodeView node{"MaxPool", "", b.attributes(), {}, {}, 1};
+    Window window = resolveWindow(node, input);
+    output = {input[0], input[1]};
+    output.insert(output.end(), window.output.begin(), window.output.end());
+    taps = product(window.kernel);
+    std::vector<int64_t> position(window.output.size());
+    for (int64_t o = 0; o < product(window.output); ++o, advance(position, window.output)) {
+      std::vector<int64_t> seen = pixelsOf(b, window, position, input);
+      sources.insert(sources.end(), seen.begin(), seen.end());
+    }
+  }
+
+  /// The pixel of each window's maximum, the first of equal ones: [channels, windows].
+  NodeValue maxima() {
+    NodeValue flat = reshaped(b, b.input(0), {channels(), pixels()});
+    NodeValue rows = add(b, "Gather", {flat, b.constant(wholeNumbers({windows(), taps}, sources))},
+                         {{"axis", int64_t(1)}});
+    chosen = add(b, "ArgMax", {rows}, {{"axis", int64_t(2)}, {"keepdims", int64_t(0)}});
+    chosen = add(b, "Add", {chosen, multiples(windows(), taps, {1, windows()})});
+    return placesBy(sources);
+  }
+
+  /// Elements of the whole input at these places.
+  NodeValue elementsAt(NodeValue places) {
+    NodeValue flat = reshaped(b, b.input(0), {product(input)});
+    return reshaped(b, add(b, "Gather", {flat, places}, {{"axis", int64_t(0)}}), output);
+  }
+
+  /// ONNX's numbers of the maxima, for which `maxima` was called.
+  NodeValue indices() {
+    std::vector<int64_t> numbers = sources;
+    if (b.attributes().integer("storage_order", 0))
+      for (int64_t &number : numbers)
+        number = columnMajorOffset(number, input);
+    return reshaped(b, placesBy(numbers), output);
+  }
+
+private:
+  int64_t channels() const { return input[0] * input[1]; }
+  int64_t pixels() const { return product(input, 2); }
+  int64_t windows() const { return static_cast<int64_t>(sources.size()) / taps; }
+
+  /// 0, step, 2 step, ...
+  NodeValue multiples(int64_t count, int64_t step, std::vector<int64_t> shape) {
+    std::vector<int64_t> values;
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(i * step);
+    return b.constant(wholeNumbers(std::move(shape), values));
+  }
+
+  /// By a table of places within a channel, for each window and tap.
+  NodeValue placesBy(const std::vector<int64_t> &table) {
+    const int64_t size = static_cast<int64_t>(table.size());
+    NodeValue within =
+        add(b, "Gather", {b.constant(wholeNumbers({size}, table)), chosen}, {{"axis", int64_t(0)}});
+    return add(b, "Add", {within, multiples(channels(), pixels(), {channels(), 1})});
+  }
+
+  CompositionBuilder &b;
+  std::vector<int64_t> input, output, sources;
+  int64_t taps = 1;
+  NodeValue chosen; ///< [channels, windows]: which row of the table, counted over all windows
+};
+
+std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
+  bool hasHoles = false;
+  for (int64_t dilation : b.attributes().integers("dilations"))
+    hasHoles = hasHoles || dilation != 1;
+  if (!hasHoles && !b.attributes().integer("indices", 0))
+    return {};
+  Windows windows(b);
+  NodeValue y = windows.elementsAt(windows.maxima());
+  return {y, windows.indices()};
+}
+
+} // namespace
+
+std::span<const ComposedForm> poolingForms() {
+  static const ComposedForm forms[] = {{"MaxPool", composeMaxPool}};
+  return forms;
+}
+
+} // namespace pdc
