@@ -24,7 +24,7 @@ namespace {
 /// Decides for one program.
 class HomeAssigner {
 public:
-  explicit HomeAssigner(ProgramOp program) : program(program) {}
+  explicit HomeAssigner(ProgramOp program) : program(program), symbols(program) {}
 
   void assign() {
     // 1. Sums first: a fused sum's home is the memory, and nothing else may share it.
@@ -41,13 +41,11 @@ public:
     // 3. Regions.
     program.walk([&](UnitOp unit) { setHomes(unit, buffers); });
     for (auto memory : program.getOps<MemoryOp>())
-      memory.setHomeAttr(home(regionOf(memory), memory.getType()));
+      memory.setHomeAttr(home(buffers.regionOf(memory), memory.getType()));
   }
 
 private:
-  MemoryOp memory(FlatSymbolRefAttr name) {
-    return cast<MemoryOp>(SymbolTable::lookupSymbolIn(program, name));
-  }
+  MemoryOp memory(FlatSymbolRefAttr name) { return symbols.lookup<MemoryOp>(name.getAttr()); }
 
   /// One layout, or two that both have the elements in row-major order without padding.
   static bool haveSameBytes(Type a, Type b) {
@@ -192,11 +190,12 @@ private:
   void setHomes(UnitOp unit, const Buffers &buffers) {
     SmallVector<mlir::Attribute> homes;
     for (Value result : unit.getResults())
-      homes.push_back(home(regionOf(buffers.of(result), result), result.getType()));
+      homes.push_back(home(buffers.regionOf(result), result.getType()));
     unit.setHomesAttr(ArrayAttr::get(program.getContext(), homes));
   }
 
   ProgramOp program;
+  SymbolTable symbols;
   llvm::DenseSet<StringAttr> summed;
 };
 

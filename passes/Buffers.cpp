@@ -42,7 +42,14 @@ int64_t Buffer::bytes() const {
   return most;
 }
 
-Buffers::Buffers(ProgramOp program) {
+FirstTasks::FirstTasks(ProgramOp program) {
+  program.walk([&](Operation *op) {
+    if (FlatSymbolRefAttr name = memoryOf(op))
+      tasks.try_emplace(name.getAttr(), op->getParentOfType<TaskOp>());
+  });
+}
+
+Buffers::Buffers(ProgramOp program) : firstTasks(program) {
   addMembers(program);
   joinStores(program);
 }
@@ -131,32 +138,20 @@ std::vector<const Buffer *> Buffers::all() const {
   return found;
 }
 
-/// The first task that uses a memory; null when none does.
-static TaskOp firstTask(MemoryOp memory) {
-  TaskOp first;
-  memory->getParentOfType<ProgramOp>().walk([&](Operation *op) {
-    if (FlatSymbolRefAttr name = memoryOf(op); name && name.getAttr() == memory.getSymNameAttr()) {
-      first = op->getParentOfType<TaskOp>();
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
-  return first;
-}
-
 static std::string slotsOf(TaskOp task) {
   return "slots." + std::to_string(task ? cast<StageOp>(task->getParentOp()).getId() : 0);
 }
 
-std::string regionOf(MemoryOp memory) {
+std::string Buffers::regionOf(MemoryOp memory) const {
   if (isPersistent(memory))
     return memory.getDepth().value_or(1) > 1 ? "versions" : "fixed";
-  TaskOp task = firstTask(memory);
+  TaskOp task = firstTasks.of(memory.getSymNameAttr());
   bool evaluates = task && task.getPhase() == ir::Phase::Evaluate;
   return evaluates && memory.getRole() != Role::Input ? "evaluation" : slotsOf(task);
 }
 
-std::string regionOf(const Buffer &buffer, Value value) {
+std::string Buffers::regionOf(Value value) const {
+  const Buffer &buffer = of(value);
   if (buffer.memories.empty())
     return "scratch";
   auto task = value.getDefiningOp()->getParentOfType<TaskOp>();

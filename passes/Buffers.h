@@ -21,6 +21,19 @@ struct Buffer {
   int64_t bytes() const;
 };
 
+/// The first task of a program that reads or writes each of its memories.
+class FirstTasks {
+public:
+  explicit FirstTasks(ir::ProgramOp program);
+  /// Null when no task does.
+  ir::TaskOp of(mlir::StringAttr memory) const {
+    return mlir::cast_or_null<ir::TaskOp>(tasks.lookup(memory));
+  }
+
+private:
+  llvm::DenseMap<mlir::StringAttr, mlir::Operation *> tasks;
+};
+
 /// The buffers of a program, as the IR says it: a read shares its memory's, so does what is
 /// written, committed or `fused` into it; a view its operand's; `in_place` results their operand's.
 class Buffers {
@@ -37,6 +50,11 @@ public:
   /// All buffers, in the order of their first member in the program.
   std::vector<const Buffer *> all() const;
 
+  /// Where a memory lies: "fixed", "versions", "slots.K" or "evaluation".
+  std::string regionOf(ir::MemoryOp memory) const;
+  /// Where a value lies: its memory's region, else "scratch".
+  std::string regionOf(mlir::Value value) const;
+
 private:
   void addMembers(ir::ProgramOp program);
   void joinStores(ir::ProgramOp program);
@@ -45,17 +63,12 @@ private:
   int root(int id) const;
   void join(int a, int b);
 
+  FirstTasks firstTasks;
   std::vector<int> parents;
   std::vector<Buffer> buffers;
   llvm::DenseMap<mlir::Value, int> values;
   llvm::DenseMap<mlir::Operation *, int> memories;
   llvm::DenseMap<mlir::StringAttr, mlir::Operation *> names;
 };
-
-/// Where a memory lies: "fixed", "versions", "slots.K" or "evaluation".
-std::string regionOf(ir::MemoryOp memory);
-
-/// Where a value lies: its memory's region, else "scratch".
-std::string regionOf(const Buffer &buffer, mlir::Value value);
 
 } // namespace pdc

@@ -51,9 +51,9 @@ private:
 
   void checkHomes() {
     for (auto memory : program.getOps<MemoryOp>())
-      if (!memory.getHome() || memory.getHome()->getRegion() != regionOf(memory))
+      if (!memory.getHome() || memory.getHome()->getRegion() != buffers.regionOf(memory))
         throw Error("memory '" + memory.getSymName().str() + "' has no home in region '" +
-                    regionOf(memory) + "'; run assign-homes first");
+                    buffers.regionOf(memory) + "'; run assign-homes first");
     program.walk([&](UnitOp unit) {
       if (!unit.getHomes() || unit.getHomes()->size() != unit.getNumResults())
         throw Error("unit '" + unit.getName().str() + "' has no homes; run assign-homes first");
@@ -106,7 +106,7 @@ private:
     std::map<std::string, std::vector<const Buffer *>> byRegion;
     for (auto memory : program.getOps<MemoryOp>())
       if (memory.getRole() == Role::Input && !isPersistent(memory))
-        byRegion[regionOf(memory)].push_back(&buffers.of(memory));
+        byRegion[buffers.regionOf(memory)].push_back(&buffers.of(memory));
     std::vector<std::pair<int64_t, std::string>> order;
     for (auto &[region, inputs] : byRegion) {
       int64_t bytes = 0;
@@ -141,7 +141,7 @@ private:
     std::vector<const Buffer *> found;
     for (const Buffer *buffer : buffers.all())
       if (!buffer->memories.empty() && !offsets.contains(buffer) &&
-          regionOf(buffer->memories[0]) == region)
+          buffers.regionOf(buffer->memories[0]) == region)
         found.push_back(buffer);
     return found;
   }

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
+#include "passes/Buffers.h"
 #include "passes/Values.h"
 
 #include "llvm/ADT/SetVector.h"
@@ -40,14 +41,9 @@ ir::Phase toPhase(Phase phase) {
 }
 
 /// The phase of the first task that writes or reads a memory.
-static std::optional<ir::Phase> phaseOfUse(ProgramOp program, StringRef memory) {
-  std::optional<ir::Phase> first;
-  program.walk([&](Operation *op) {
-    FlatSymbolRefAttr used = memoryOf(op);
-    if (!first && used && used.getValue() == memory)
-      first = op->getParentOfType<TaskOp>().getPhase();
-  });
-  return first;
+static std::optional<ir::Phase> phaseOfUse(const FirstTasks &tasks, MemoryOp memory) {
+  TaskOp task = tasks.of(memory.getSymNameAttr());
+  return task ? std::optional(task.getPhase()) : std::nullopt;
 }
 
 namespace {
@@ -62,7 +58,8 @@ struct Ends {
 
 static std::map<int64_t, Ends> findEnds(ModuleOp module) {
   std::map<int64_t, Ends> byTag;
-  for (auto program : module.getOps<ProgramOp>())
+  for (auto program : module.getOps<ProgramOp>()) {
+    const FirstTasks tasks(program);
     for (auto memory : program.getOps<MemoryOp>()) {
       if (!memory.getTransfers())
         continue;
@@ -73,9 +70,10 @@ static std::map<int64_t, Ends> findEnds(ModuleOp module) {
         ends.bytes = bytesOf(memory.getType());
         bool sends = memory.getRole() == Role::Outbox;
         (sends ? ends.outbox : ends.inbox) = memory.getSymName().str();
-        (sends ? ends.producer : ends.consumer) = phaseOfUse(program, memory.getSymName());
+        (sends ? ends.producer : ends.consumer) = phaseOfUse(tasks, memory);
       }
     }
+  }
   return byTag;
 }
 
@@ -228,13 +226,14 @@ llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
 /// accumulate, and gradients of tied weights that other stages sum.
 static ArrayAttr findTotals(ProgramOp program) {
   Builder builder(program.getContext());
+  const FirstTasks tasks(program);
   SmallVector<mlir::Attribute> names;
   for (auto memory : program.getOps<MemoryOp>()) {
     if (memory.getRole() == Role::Gathered)
       names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
     if (memory.getRole() != Role::Metric)
       continue;
-    auto phase = phaseOfUse(program, memory.getSymName());
+    auto phase = phaseOfUse(tasks, memory);
     if (phase && *phase != ir::Phase::Evaluate)
       names.push_back(FlatSymbolRefAttr::get(memory.getSymNameAttr()));
   }
@@ -245,11 +244,12 @@ static ArrayAttr findTotals(ProgramOp program) {
 /// backward pass makes them, and the states that its tasks write.
 static ArrayAttr findReplicated(ProgramOp program, int stage) {
   llvm::SetVector<mlir::Attribute> gradients, states;
+  const SymbolTable symbols(program);
   auto touch = [&](Operation *op) {
     if (!isa<AccumulateOp, WriteOp>(op))
       return;
     FlatSymbolRefAttr name = memoryOf(op);
-    Role role = cast<MemoryOp>(SymbolTable::lookupSymbolIn(program, name)).getRole();
+    Role role = symbols.lookup<MemoryOp>(name.getAttr()).getRole();
     // What both halves of the backward pass add to is made by the second.
     if (role == Role::Gradient && gradients.contains(name))
       gradients.remove(name);
