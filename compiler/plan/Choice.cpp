@@ -39,8 +39,22 @@ constexpr int64_t kMostChunkedRuns = 5'000;
 /// Stages up to which the replicas of each are named.
 constexpr int kMostNamedStages = 16;
 
-/// From the simplest to the one that is hardest to follow.
-constexpr const char *kSchedules[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
+/// What others are held against, and what stages with replicas run.
+const ScheduleKind &simplest() { return schedules().front(); }
+
+/// Whether a schedule whose rows need not be written runs the backward pass in halves.
+bool splitsUnwritten(const ScheduleKind &kind) {
+  return kind.rhythms && std::ranges::any_of(kind.rhythms(straightPipeline(2, 2)), &Rhythm::split);
+}
+
+std::string replicasOf(int ranks, int replicas) {
+  if (ranks > kMostNamedStages)
+    return std::to_string(ranks) + " stages of " + std::to_string(replicas);
+  std::string text = std::to_string(replicas);
+  for (int rank = 1; rank < ranks; ++rank)
+    text += "-" + std::to_string(replicas);
+  return text;
+}
 
 class Chooser {
 public:
@@ -60,7 +74,7 @@ private:
   void planStraight();
   void planSchedules();
   void planChunked();
-  void planWithChunks(int chunks);
+  void planWithChunks(const ScheduleKind &kind, int chunks, int replicas);
   void planSplit();
   void writeRows();
   void planReplicated();
@@ -72,7 +86,8 @@ private:
   bool isSmall(int64_t stages, int64_t mostRuns) const;
   int chunksByHand() const;
   bool opensChunks() const;
-  std::vector<int> chunksToTry();
+  std::vector<int> replicasToTry() const;
+  std::vector<int> chunksToTry(int ranks);
   std::string takesTooLong(const std::string &ways) const;
   std::vector<int> mostInFlight() const;
 
@@ -134,17 +149,21 @@ void Chooser::plan(const PlanRequest &way, const std::string &name) {
   }
 }
 
-/// What the search may hold at once: as much as zb-h2 does, and no more than fits.
+/// What the search may hold at once, on a replica: as much as zb-h2 does, and no more than fits.
 std::vector<int> Chooser::mostInFlight() const {
   const Plan &plan = best->plan;
   Planner planner(graph, bestWay);
   auto stages = static_cast<int64_t>(plan.stages.size());
+  std::vector<int64_t> heldByRank = memoryByRank(plan);
   std::vector<int> most;
   for (const PlanStage &stage : plan.stages) {
-    int64_t slots = std::min(plan.schedule.microbatches, 2 * (stages - stage.id) - 1);
+    int64_t own = plan.schedule.microbatches / plan.schedule.replicas(stage.id);
+    int64_t slots = std::min(own, 2 * (stages - stage.id) - 1);
     int64_t held = plan.schedule.slots[stage.id], limit = planner.memoryLimit(stage.ranks);
+    int64_t sharing = std::ranges::count(plan.schedule.ranksOfStage, stage.ranks);
     if (limit && stage.slotBytes > 0)
-      slots = std::min(slots, held + (limit - stage.memoryBytes) / stage.slotBytes);
+      slots =
+          std::min(slots, held + (limit - heldByRank[stage.ranks[0]]) / sharing / stage.slotBytes);
     most.push_back(static_cast<int>(std::max(slots, held)));
   }
   return most;
@@ -154,20 +173,19 @@ std::vector<int> Chooser::mostInFlight() const {
 void Chooser::searchBest() {
   const Plan &plan = best->plan;
   auto stages = static_cast<int64_t>(plan.stages.size());
-  bool replicated =
-      std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; });
-  if (stages == 1 || replicated || stages * plan.schedule.microbatches > kMostSearchedRuns ||
-      refused.contains("searched"))
+  std::string name = bestName + ", searched";
+  if (stages == 1 || stages * plan.schedule.microbatches > kMostSearchedRuns ||
+      refused.contains(name))
     return;
   Planner planner(graph, bestWay);
-  Schedule rows = searchRows(planner.computeRows(static_cast<int>(stages)),
-                             {plan.edges, playCosts(plan), mostInFlight(), kSearchEffort});
-  if (rows.name != "searched")
-    return tried.push_back({"searched", plan.secondsPerMinibatch, ""});
+  Schedule seed = planner.computeRows(static_cast<int>(stages));
+  Schedule rows = searchRows(seed, {plan.edges, playCosts(plan), mostInFlight(), kSearchEffort});
+  if (rows.name == seed.name)
+    return tried.push_back({name, plan.secondsPerMinibatch, ""});
   try {
-    take(planner.makeWith(best->stageOfUnit, rows), bestWay, rows.name);
+    take(planner.makeWith(best->stageOfUnit, rows), bestWay, name);
   } catch (const Error &error) {
-    tried.push_back({rows.name, 0, error.what()});
+    tried.push_back({name, 0, error.what()});
   }
 }
 
@@ -178,17 +196,12 @@ void Chooser::planReplicated() {
     if (request.workers % replicas || request.microbatches % replicas)
       continue;
     PlanRequest way = request;
-    way.schedule = kSchedules[0];
+    way.schedule = simplest().name;
     way.microbatches = request.microbatches / replicas;
     way.replicas.assign(request.workers / replicas, replicas);
     way.stages = static_cast<int>(way.replicas.size());
-    std::string name = way.stages == 1 ? "data parallelism" : way.schedule + " on";
-    if (way.stages > kMostNamedStages)
-      name += " " + std::to_string(way.stages) + " stages of " + std::to_string(replicas);
-    for (int stage = 0; way.stages > 1 && way.stages <= kMostNamedStages && stage < way.stages;
-         ++stage)
-      name += (stage ? "-" : " ") + std::to_string(replicas);
-    plan(way, name);
+    plan(way, way.stages == 1 ? "data parallelism"
+                              : way.schedule + " on " + replicasOf(way.stages, replicas));
   }
 }
 
@@ -198,7 +211,7 @@ void Chooser::planUneven() {
   if (topology.levels.size() != 1 || topology.levels[0].link.bytesPerSecond <= 0)
     return;
   PlanRequest way = request;
-  way.schedule = kSchedules[0];
+  way.schedule = simplest().name;
   std::string name = way.schedule + " on ";
   for (const StageGroup &group : findHierarchy(graph, {"ring-max", topology}).groups) {
     name += (way.replicas.empty() ? "" : "-") + std::to_string(group.replicas);
@@ -214,9 +227,11 @@ void Chooser::planUneven() {
 
 void Chooser::planSchedules() {
   PlanRequest way = request;
-  for (const char *schedule : kSchedules) {
-    way.schedule = schedule;
-    plan(way, schedule);
+  for (const ScheduleKind &kind : schedules()) {
+    if (!kind.synchronous || kind.placement != StagePlacement::straight)
+      continue;
+    way.schedule = kind.name;
+    plan(way, way.schedule);
     if (!small || request.workers == 1)
       break;
   }
@@ -238,15 +253,26 @@ bool Chooser::opensChunks() const {
          request.recompute.stages.empty();
 }
 
-/// Beside one; what is given by hand alone.
-std::vector<int> Chooser::chunksToTry() {
+/// Replicas of each of several ranks: one, and where they are open what the devices and the
+/// microbatches can be shared among.
+std::vector<int> Chooser::replicasToTry() const {
+  std::vector<int> replicas = {1};
+  bool open = request.openReplicas && request.assignment.empty() && small;
+  for (int count = 2; open && count <= request.workers / 2; ++count)
+    if (request.workers % count == 0 && request.microbatches % count == 0)
+      replicas.push_back(count);
+  return replicas;
+}
+
+/// Stages on each of so many ranks beside one; what is given by hand alone.
+std::vector<int> Chooser::chunksToTry(int ranks) {
   if (int asked = chunksByHand(); asked > 1)
     return {asked};
   std::vector<int> chunks;
   if (!small || !opensChunks())
     return chunks;
   for (int count = kLeastChunks; count <= kMostChunks; ++count) {
-    int stages = request.workers * count;
+    int stages = ranks * count;
     if (stages > static_cast<int>(graph.units.size()))
       break;
     if (!isSmall(stages, kMostChunkedRuns)) {
@@ -260,16 +286,25 @@ std::vector<int> Chooser::chunksToTry() {
   return chunks;
 }
 
-void Chooser::planWithChunks(int chunks) {
+void Chooser::planWithChunks(const ScheduleKind &kind, int chunks, int replicas) {
   PlanRequest way = request;
+  int ranks = request.workers / replicas;
   way.chunks = chunks;
-  way.schedule = "interleaved";
-  // Of what was asked for its refusal is an answer.
-  if (chunksByHand() > 1 || request.microbatches % request.workers == 0)
-    plan(way, way.schedule + " in " + std::to_string(chunks) + " chunks");
-  way.schedule = "zb-v";
-  if (chunks == 2)
-    plan(way, way.schedule);
+  way.schedule = kind.name;
+  way.microbatches /= replicas;
+  std::string name = way.schedule;
+  if (kind.placement == StagePlacement::loop) {
+    // Of what was asked for its refusal is an answer.
+    if (chunksByHand() < 2 && way.microbatches % ranks)
+      return;
+    name += " in " + std::to_string(chunks) + " chunks";
+  } else if (kind.placement == StagePlacement::straight || chunks != 2)
+    return;
+  if (replicas > 1) {
+    way.replicas.assign(ranks, replicas);
+    name += " on " + replicasOf(ranks, replicas);
+  }
+  plan(way, name);
 }
 
 /// Several stages per rank, against the best with one.
@@ -279,11 +314,18 @@ void Chooser::planChunked() {
   std::string straightName = bestName;
   if (straight)
     hopeless = (1 + kMostLossOfChunks) * straight->plan.secondsPerMinibatch;
-  for (int chunks : chunksToTry())
-    planWithChunks(chunks);
+  for (int replicas : replicasToTry()) {
+    if (!untried.empty())
+      break;
+    for (int chunks : chunksToTry(request.workers / replicas))
+      for (const ScheduleKind &kind : schedules())
+        planWithChunks(kind, chunks, replicas);
+  }
   double limit = straight ? straight->plan.secondsPerMinibatch : 0;
-  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
+  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit)) {
     best = Planner(graph, bestWay).improve(std::move(*best), kRunsPerWay);
+    searchBest();
+  }
   if (!straight || (best && best->plan.secondsPerMinibatch < limit / (1 + kLeastGainOfChunks)))
     return;
   best = std::move(straight);
@@ -295,10 +337,11 @@ void Chooser::planChunked() {
 void Chooser::planSplit() {
   PlanRequest way = bestWay;
   std::string layout = bestWay.replicas.empty() ? "" : " on as many replicas";
-  for (const char *schedule : {"zb-h1", "zb-h2"}) {
-    way.schedule = schedule;
-    plan(way, schedule + layout);
-  }
+  for (const ScheduleKind &kind : schedules())
+    if (splitsUnwritten(kind)) {
+      way.schedule = kind.name;
+      plan(way, way.schedule + layout);
+    }
 }
 
 /// The best way's rows do not fit: the next best takes its place, or what refuses it is the answer.

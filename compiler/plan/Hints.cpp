@@ -4,6 +4,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/schedule/RowSearch.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
@@ -116,19 +117,35 @@ private:
     PlanRequest again = asked;
     if (asked.schedule != "auto" || isClosedForm(plan.costModel))
       return again;
-    auto known = std::ranges::find(schedules(), plan.scheduleName, &ScheduleKind::name);
-    again.schedule = known == schedules().end() ? "zb-h1" : plan.scheduleName;
+    again.schedule = nameOfSeed(plan.scheduleName);
     again.openReplicas = false;
-    if (!again.chunks && known != schedules().end() && known->placement != StagePlacement::straight)
-      again.chunks = static_cast<int>(plan.stages.size()) / asked.workers;
+    std::vector<int> replicas = replicasOfPlaces();
+    if (!again.chunks && replicas.size() < plan.stages.size())
+      again.chunks = static_cast<int>(plan.stages.size() / replicas.size());
     if (again.replicas.empty() &&
-        std::ranges::any_of(plan.stages, [](auto &stage) { return stage.replicas > 1; })) {
+        std::ranges::any_of(replicas, [](int count) { return count > 1; })) {
       again.microbatches = plan.microbatches;
-      for (const PlanStage &stage : plan.stages)
-        again.replicas.push_back(stage.replicas);
-      again.stages = static_cast<int>(again.replicas.size());
+      again.stages = again.chunks > 1 ? 0 : static_cast<int>(replicas.size());
+      again.replicas = std::move(replicas);
     }
     return again;
+  }
+
+  /// Stages of a rank are replicated together; of the heaviest stage's rank, so many more.
+  std::vector<int> replicasOfPlaces(int more = 0) const {
+    std::vector<int> replicas;
+    const std::vector<int> &heaviest = heaviestStage(plan).ranks;
+    auto places = plan.stages.begin();
+    for (auto stage = places; stage != plan.stages.end(); ++stage)
+      if (std::find_if(places, stage, [&](auto &other) { return other.ranks == stage->ranks; }) ==
+          stage)
+        replicas.push_back(stage->replicas + (stage->ranks == heaviest ? more : 0));
+    return replicas;
+  }
+
+  /// With its stages by hand, `auto` gives each rank one.
+  bool hasChosenChunks(const PlanRequest &changed) const {
+    return asked.schedule == "auto" && !asked.chunks && changed.chunks;
   }
 
   bool isFlat() const { return !request.topology || request.topology->levels.size() == 1; }
@@ -158,12 +175,13 @@ private:
     // `auto` has tried them.
     if (asked.schedule == "auto")
       return;
-    for (const char *name : {"1f1b", "zb-h1", "zb-h2"}) {
-      if (plan.schedule.asynchronous || plan.scheduleName == name)
+    for (const ScheduleKind &kind : schedules()) {
+      if (plan.schedule.asynchronous || plan.scheduleName == kind.name || !kind.synchronous ||
+          kind.placement != StagePlacement::straight)
         continue;
       PlanRequest changed = request;
-      changed.schedule = name;
-      trials.push_back({std::string("--schedule ") + name, changed});
+      changed.schedule = kind.name;
+      trials.push_back({"--schedule " + changed.schedule, changed});
     }
   }
 
@@ -172,9 +190,8 @@ private:
     for (int replicas = 2; replicas <= workers; ++replicas) {
       std::vector<int> each(workers / replicas, replicas);
       PlanRequest changed = request;
-      // With its stages by hand, `auto` gives each rank one.
-      if (asked.schedule == "auto" && !asked.chunks && changed.chunks) {
-        changed.schedule = "1f1b";
+      if (hasChosenChunks(changed)) {
+        changed.schedule = schedules().front().name;
         changed.chunks = 0;
       }
       if (workers % replicas == 0 && replicate(changed, each))
@@ -191,9 +208,9 @@ private:
       trials.push_back({gpus, more});
     else if (plan.stages.size() == 1)
       return;
-    std::vector<int> replicas;
-    for (const PlanStage &stage : plan.stages)
-      replicas.push_back(stage.replicas + (stage.id == heaviestStage(plan).id));
+    if (hasChosenChunks(more))
+      return;
+    std::vector<int> replicas = replicasOfPlaces(1);
     if (replicate(more, replicas))
       trials.push_back({gpus + " --stages " + textOf(replicas), more});
   }

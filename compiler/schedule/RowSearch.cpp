@@ -260,6 +260,8 @@ private:
   Value value;
 };
 
+constexpr std::string_view kSearched = "-searched";
+
 /// One form of the backward pass: list schedules, and the best few of them improved.
 struct Candidate {
   double seconds;
@@ -296,6 +298,12 @@ Candidate searchOrders(TaskGraph &graph, const Schedule &seed, const RowSearchRe
 
 } // namespace
 
+std::string nameOfSeed(std::string_view name) {
+  if (name.ends_with(kSearched))
+    name.remove_suffix(kSearched.size());
+  return std::string(name);
+}
+
 Schedule searchRows(const Schedule &seed, const RowSearchRequest &request) {
   TaskGraph whole(seed, request.edges, request.costs);
   double best = whole.seconds(whole.order());
@@ -310,7 +318,7 @@ Schedule searchRows(const Schedule &seed, const RowSearchRequest &request) {
       continue;
     best = found.seconds;
     result = graph.withRows(form, found.rows);
-    result.name = "searched";
+    result.name = seed.name + std::string(kSearched);
   }
   return result;
 }

@@ -19,7 +19,11 @@ struct RowSearchRequest {
 /// (list scheduling, under several rules of what comes first), with the backward pass whole and in
 /// two halves; the best of them and the seed are then improved by moving single runs forwards and
 /// backwards. Microbatches of a stage ascend in every phase. Returns compute rows, as the known
-/// schedules do, or the seed where nothing better was found: deterministic, and never slower.
+/// schedules do, under the name of the seed and "-searched", or the seed where nothing better was
+/// found: deterministic, and never slower.
 Schedule searchRows(const Schedule &seed, const RowSearchRequest &request);
+
+/// Of rows with this name: of what they were searched from, or the name itself.
+std::string nameOfSeed(std::string_view name);
 
 } // namespace pdc

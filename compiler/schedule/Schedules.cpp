@@ -11,22 +11,22 @@
 namespace pdc {
 
 static constexpr ScheduleKind kinds[] = {
-    {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe,
-     StagePlacement::straight, gpipeRhythms},
     {"1f1b", "one forward, one backward; the pipeline empties at each update", true, true, oneFOneB,
      StagePlacement::straight, oneFOneBRhythms},
-    {"interleaved", "1f1b over several stages per rank, each rank's far apart: a shorter bubble",
-     true, true, interleaved, StagePlacement::loop},
-    {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
-     false, pipedream},
-    {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
-     false, true, twoVersions},
+    {"gpipe", "all forward passes, then all backward passes, then the update", true, true, gpipe,
+     StagePlacement::straight, gpipeRhythms},
     {"zb-h1", "1f1b with weight gradients apart, in the bubble; as many activations as 1f1b", true,
      true, zeroBubbleH1, StagePlacement::straight, zeroBubbleH1Rhythms},
     {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
      true, true, zeroBubbleH2, StagePlacement::straight, zeroBubbleH2Rhythms},
+    {"interleaved", "1f1b over several stages per rank, each rank's far apart: a shorter bubble",
+     true, true, interleaved, StagePlacement::loop},
     {"zb-v", "two stages per rank in a V, weight gradients apart: least idle, memory of 1f1b", true,
      true, zeroBubbleV, StagePlacement::fold},
+    {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
+     false, pipedream},
+    {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
+     false, true, twoVersions},
 };
 
 std::span<const ScheduleKind> schedules() { return kinds; }

@@ -105,10 +105,11 @@ struct ScheduleKind {
   std::vector<Rhythm> (*rhythms)(const Pipeline &) = nullptr;
 };
 
-/// All schedules by name. A new one is a file with its drawing and a line here.
+/// All schedules by name, from the simplest to what is hardest to follow, synchronous ones first:
+/// `auto` tries these in this order. A new one is a file with its drawing and a line here.
 std::span<const ScheduleKind> schedules();
 
-/// As in "gpipe, 1f1b".
+/// As in "1f1b, gpipe".
 std::string scheduleNames();
 
 /// Throws pdc::Error with the known names.

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iostream>
+#include <limits>
 
 namespace pdc {
 namespace {
@@ -133,6 +135,64 @@ TEST(Choice, SaysWhichStagesPerRankItLeftOut) {
   EXPECT_FALSE(hasTried(plan, "zb-v"));
   EXPECT_THAT(describePlan(plan), HasSubstr("several stages per device: for 4 units on 2 workers "
                                             "in 1251 microbatches that takes too long"));
+}
+
+/// Four microbatches on each of two replicas: 4 * 6 of work and 6 / 2 of bubble, against 6 of
+/// bubble with one stage per rank; one stage on four replicas sums twice as many gradients over
+/// more ranks, and four stages wait 3 * 3.
+TEST(Choice, SeveralStagesPerRankWithReplicas) {
+  PlanGraph graph = chainGraph({1, 1, 1, 1});
+  for (PlanUnit &unit : graph.units) {
+    unit.backwardWeightSeconds = 0;
+    unit.backwardInputSeconds = 2;
+    unit.gradientBytes = 2000;
+  }
+  for (PlanValue &value : graph.values)
+    value.bytes = 1;
+  PlanRequest request = automatic(4, 8, 1000);
+  EXPECT_EQ(makePlan(graph, request).stages[0].replicas, 1);
+  request.openReplicas = true;
+  Plan plan = makePlan(graph, request);
+  double seconds = secondsOf(plan, "interleaved in 2 chunks on 2-2");
+  EXPECT_GE(seconds, 4 * 6 + 3 + 2);
+  EXPECT_LE(seconds, 4 * 6 + 3 + 4 + 0.1);
+  EXPECT_LE(plan.secondsPerMinibatch, seconds);
+  ASSERT_EQ(plan.stages.size(), 4u);
+  EXPECT_EQ(plan.stages[0].replicas, 2);
+  EXPECT_EQ(plan.microbatches, 4);
+  EXPECT_EQ(plan.minibatch, 8 * 4);
+}
+
+/// Of units that are not alike, for which no drawing was made.
+TEST(Choice, SearchesRowsOfSeveralStagesPerRankAndOfReplicas) {
+  std::vector<double> gains;
+  int replicated = 0;
+  for (int round = 0; round < 16; ++round) {
+    std::mt19937 random = drawsOf(8, round);
+    PlanGraph graph = chainGraph(std::vector<double>(8, 1));
+    for (PlanUnit &unit : graph.units) {
+      unit.forwardSeconds = 1 + static_cast<double>(random() % 5);
+      unit.backwardInputSeconds = 1 + static_cast<double>(random() % 5);
+      unit.backwardWeightSeconds = static_cast<double>(random() % 5);
+    }
+    PlanRequest request = automatic(2 + 2 * (round % 2), 8, 1e3);
+    request.openReplicas = round % 2;
+    request.chunks = 2;
+    Plan plan = makePlan(graph, request);
+    double seed = std::numeric_limits<double>::infinity();
+    for (const PlanCandidate &tried : plan.candidates)
+      if (tried.refusal.empty() && !tried.name.ends_with("searched"))
+        seed = std::min(seed, tried.secondsPerMinibatch);
+    EXPECT_LE(plan.secondsPerMinibatch, seed * (1 + 1e-9)) << round;
+    EXPECT_GE(plan.secondsPerMinibatch, plan.boundSecondsPerMinibatch * (1 - 1e-9));
+    gains.push_back(seed / plan.secondsPerMinibatch - 1);
+    replicated += plan.stages[0].replicas > 1;
+  }
+  std::ranges::sort(gains);
+  std::cout << "auto with two stages per rank is " << 100 * gains[gains.size() / 2]
+            << " % faster than its best seed in the median, " << 100 * gains.back()
+            << " % at most; " << replicated << " of " << gains.size() << " have replicas\n";
+  EXPECT_GT(gains.back(), 0.02);
 }
 
 TEST(Choice, SeveralStagesFitTheMemoryTogether) {

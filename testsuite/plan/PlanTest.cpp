@@ -225,7 +225,7 @@ TEST(Plan, Refusals) {
   EXPECT_EQ(refusalOf(graph, requestFor(2, "1f1b", 0)), "expected at least 1 microbatch, found 0");
   EXPECT_THAT(refusalOf(graph, requestFor(2, "zigzag", 2)),
               HasSubstr("unknown schedule 'zigzag'; known "
-                        "schedules: gpipe, 1f1b"));
+                        "schedules: 1f1b, gpipe"));
   EXPECT_EQ(refusalOf({}, requestFor(1, "1f1b", 1)), "the model has no units to plan");
   PlanRequest request = requestFor(2, "1f1b", 2);
   request.workers = 3;
