@@ -56,14 +56,29 @@ namespace {
 /// A process with its ranks: threads share it.
 struct ProcessMemory {
   int first = 0, last = 0;
-  double peak = 0, empty = 0, planned = 0, data = 0;
+  double peak = 0, empty = 0, planned = 0, data = 0, trace = 0;
 
   std::string ranks() const {
     std::string text = std::to_string(first);
     return first == last ? "rank " + text : "ranks " + text + "-" + std::to_string(last);
   }
-  /// Beyond an empty program; data files that are kept inflated are no part of the plan.
-  double held() const { return peak - empty - data; }
+  /// Beyond an empty program; what is kept of data files and for the trace is no part of the plan.
+  double held() const { return peak - empty - data - trace; }
+
+  std::string text() const {
+    return ranks() + " " + megabytes(held()) + " of " + megabytes(planned) + " planned" +
+           (data > 0 ? " and " + megabytes(data) + " of data" : "") +
+           (trace > 0 ? " and " + megabytes(trace) + " for the trace" : "");
+  }
+
+  std::string json() const {
+    char text[240];
+    std::snprintf(text, sizeof text,
+                  "{\"ranks\": [%d, %d], \"bytes\": %.0f, \"planned\": %.0f, \"data\": %.0f, "
+                  "\"trace\": %.0f}",
+                  first, last, held(), planned, data, trace);
+    return text;
+  }
 };
 } // namespace
 
@@ -73,7 +88,7 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   mine << hostName() << ":" << getpid() << " " << peakBytes() << " " << emptyBytes << " "
        << plannedBytes(program.rank) << " "
        << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
-       << arena.bytes();
+       << arena.bytes() << " " << executor.timeline().heldBytes();
   std::vector<std::string> all;
   control.gather(mine.str(), all);
   std::map<std::string, ProcessMemory> processes;
@@ -82,18 +97,19 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream fields(all[rank]);
     std::string name;
-    double peak = 0, empty = 0, planned = 0, kept = 0, arenaBytes = 0;
-    fields >> name >> peak >> empty >> planned >> kept >> arenaBytes;
+    double peak = 0, empty = 0, planned = 0, kept = 0, arenaBytes = 0, events = 0;
+    fields >> name >> peak >> empty >> planned >> kept >> arenaBytes >> events;
     auto [found, isNew] = processes.try_emplace(name);
     ProcessMemory &process = found->second;
     if (isNew) {
       order.push_back(name);
-      process = {int(rank), int(rank), peak, empty, 0, 0};
+      process = {int(rank), int(rank), peak, empty};
     }
     process.last = int(rank);
     process.empty = std::min(process.empty, empty);
     process.planned += planned;
     process.data += kept;
+    process.trace += events;
     arenas += (rank ? ", rank " : "rank ") + std::to_string(rank) + " " + megabytes(arenaBytes);
   }
   double total = 0;
@@ -102,15 +118,8 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   for (const std::string &name : order) {
     const ProcessMemory &process = processes[name];
     total += process.peak;
-    held += (held.empty() ? "" : ", ") + process.ranks() + " " + megabytes(process.held()) +
-            " of " + megabytes(process.planned) + " planned" +
-            (process.data > 0 ? " and " + megabytes(process.data) + " of data" : "");
-    char text[200];
-    std::snprintf(text, sizeof text,
-                  "%s{\"ranks\": [%d, %d], \"bytes\": %.0f, \"planned\": %.0f, \"data\": %.0f}",
-                  json.empty() ? "" : ", ", process.first, process.last, process.held(),
-                  process.planned, process.data);
-    json += text;
+    held += (held.empty() ? "" : ", ") + process.text();
+    json += (json.empty() ? "" : ", ") + process.json();
   }
   json =
       "\"peak_memory_bytes\": " + std::to_string(int64_t(total)) + ", \"memory\": [" + json + "]";

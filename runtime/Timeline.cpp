@@ -1,5 +1,6 @@
 #include "runtime/Timeline.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pdc::runtime {
@@ -16,12 +17,18 @@ static std::string traceName(int rank, int stream, const char *kind, const std::
       .dump();
 }
 
-std::string Timeline::chromeEvents(const Program &program, Seconds zero) const {
-  std::string text = traceName(program.rank, 0, "process_name",
-                               "rank " + std::to_string(program.rank) + " (measured)") +
-                     ",\n" + traceName(program.rank, 0, "thread_name", "compute") + ",\n" +
-                     traceName(program.rank, 1, "thread_name", "transfers");
-  for (const Event &event : events) {
+std::span<const Timeline::Event> Timeline::eventsOf(size_t part) const {
+  return std::span(events).subspan(part * kPart, std::min(kPart, events.size() - part * kPart));
+}
+
+std::string Timeline::chromeEvents(const Program &program, Seconds zero, size_t part) const {
+  std::string text;
+  if (part == 0)
+    text = traceName(program.rank, 0, "process_name",
+                     "rank " + std::to_string(program.rank) + " (measured)") +
+           ",\n" + traceName(program.rank, 0, "thread_name", "compute") + ",\n" +
+           traceName(program.rank, 1, "thread_name", "transfers");
+  for (const Event &event : eventsOf(part)) {
     if (event.kind == Kind::sendPosted || event.kind == Kind::receivePosted)
       continue;
     static constexpr const char *kCategories[] = {"forward",         "backward", "backward_input",
@@ -47,7 +54,8 @@ std::string Timeline::chromeEvents(const Program &program, Seconds zero) const {
         {"args", {{"stage", event.stage}, {"microbatch", event.microbatch}, {"step", event.step}}}};
     if (transfer)
       json["args"]["peer"] = peerOf(program.transfers[event.transfer], event.microbatch);
-    text += ",\n" + json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    text += (text.empty() ? "" : ",\n") +
+            json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
   return text;
 }
@@ -60,9 +68,9 @@ static void appendTransfer(std::string &text, const Program &program, bool send,
           std::to_string(peerOf(edge, microbatch)) + " tag " + std::to_string(edge.tag);
 }
 
-std::string Timeline::issuedLines(const Program &program) const {
+std::string Timeline::issuedLines(const Program &program, size_t part) const {
   std::string text;
-  for (const Event &event : events) {
+  for (const Event &event : eventsOf(part)) {
     std::string start =
         "rank " + std::to_string(program.rank) + " step " + std::to_string(event.step) + " ";
     if (event.kind == Kind::run)

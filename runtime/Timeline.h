@@ -4,6 +4,7 @@
 #include "runtime/Program.h"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,13 +44,20 @@ public:
   }
   bool on() const { return room > 0; }
 
+  /// Its text is written in parts, which take little memory; there is one at least.
+  size_t parts() const { return events.size() / kPart + 1; }
   /// Chrome trace events of tasks and finished transfers, joined by ',', without brackets.
-  std::string chromeEvents(const Program &program, Seconds zero) const;
+  std::string chromeEvents(const Program &program, Seconds zero, size_t part) const;
   /// One line per issued operation: run 2F0, send X to 1, receive X from 1, group by group.
-  std::string issuedLines(const Program &program) const;
+  std::string issuedLines(const Program &program, size_t part) const;
   int64_t leftOut() const { return left; }
+  /// Memory of what is kept: room that nothing has filled takes none.
+  int64_t heldBytes() const { return static_cast<int64_t>(events.size() * sizeof(Event)); }
 
 private:
+  static constexpr size_t kPart = 512;
+  std::span<const Event> eventsOf(size_t part) const;
+
   size_t room;
   int64_t left = 0;
   std::vector<Event> events;

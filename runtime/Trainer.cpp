@@ -265,33 +265,36 @@ void Trainer::save() {
   }
 }
 
-void Trainer::writeTimelines() {
-  auto write = [&](const std::string &path, const std::string &mine, const char *begin,
-                   const char *separator, const char *end) {
-    if (path.empty())
-      return;
-    std::vector<std::string> all;
-    control.gather(mine, all);
-    if (!tells)
-      return;
-    std::ofstream file(path, std::ios::binary);
-    file << begin;
-    bool first = true;
-    for (const std::string &part : all) {
-      file << (first || part.empty() ? "" : separator) << part;
-      first = first && part.empty();
+/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's.
+void Trainer::writeTimeline(const std::string &path, const char *begin, const char *separator,
+                            const char *end, const std::function<std::string(size_t)> &textOf) {
+  if (path.empty())
+    return;
+  std::ofstream file;
+  if (tells)
+    file.open(path, std::ios::binary);
+  file << begin;
+  std::vector<std::string> counts, all;
+  control.gather(std::to_string(executor.timeline().parts()), counts);
+  bool first = true;
+  for (int rank = 0; rank < program.ranks; ++rank)
+    for (size_t part = 0; part < std::stoull(counts[rank]); ++part) {
+      control.gather(rank == program.rank ? textOf(part) : "", all);
+      file << (first || all[rank].empty() ? "" : separator) << all[rank];
+      first = first && all[rank].empty();
     }
-    file << end;
-    file.close();
-    if (!file)
-      throw Error(path, ": cannot be written");
-  };
+  file << end;
+  file.close();
+  if (tells && !file)
+    throw Error(path, ": cannot be written");
+}
+
+void Trainer::writeTimelines() {
   const Timeline &timeline = executor.timeline();
-  if (!options.trace.empty())
-    write(options.trace, timeline.chromeEvents(program, zero), "{\"traceEvents\": [\n", ",\n",
-          "\n]}\n");
-  if (!options.record.empty())
-    write(options.record, timeline.issuedLines(program), "", "", "");
+  writeTimeline(options.trace, "{\"traceEvents\": [\n", ",\n", "\n]}\n",
+                [&](size_t part) { return timeline.chromeEvents(program, zero, part); });
+  writeTimeline(options.record, "", "", "",
+                [&](size_t part) { return timeline.issuedLines(program, part); });
   bool kept = !options.trace.empty() || !options.record.empty();
   if (progress && kept && timeline.leftOut() > 0)
     progress->line("the trace leaves out the last " + grouped(timeline.leftOut()) + " events");

@@ -5,6 +5,7 @@
 #include "runtime/Options.h"
 #include "runtime/Progress.h"
 
+#include <functional>
 #include <memory>
 
 namespace pdc::runtime {
@@ -33,6 +34,8 @@ private:
   void advance(int64_t microbatches);
   void evaluate();
   void save();
+  void writeTimeline(const std::string &path, const char *begin, const char *separator,
+                     const char *end, const std::function<std::string(size_t)> &textOf);
   void writeTimelines();
   void summarise();
   void tellTheEnd();
