@@ -87,7 +87,7 @@ def two_largest(x, pooled, kernel_size, stride=None, padding=0, dilation=1, **_)
 TIES = {torch.relu: bends(0), torch.relu_: bends(0), torch.Tensor.relu: bends(0), functional.relu: bends(0),
         functional.leaky_relu: bends(0), functional.relu6: bends(0, 6), functional.hardtanh: bends(0, 6),
         functional.hardswish: bends(-3, 3), functional.hardsigmoid: bends(-3, 3), functional.max_pool2d: maxima,
-        torch.max_pool2d: maxima}
+        functional.max_pool2d_with_indices: maxima, torch.max_pool2d: maxima}
 
 
 class Upstream(torch.autograd.Function):
@@ -120,6 +120,8 @@ class Calls(TorchFunctionMode):
         call = Call(function, arguments, options, x.detach().clone())
         self.calls.append(call)
         y = function(x, *arguments, **options)
+        if isinstance(y, tuple):
+            return Upstream.apply(y[0], call), *y[1:]
         return Upstream.apply(y if TIES[function] is maxima else y + TINY * call.x, call)
 
     def moves(self, x):

@@ -1,0 +1,54 @@
+"""decisions.py finds the decisions that were made otherwise, and none that explain what is wrong."""
+
+import pytest
+import torch
+
+import decisions
+
+
+class Network(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Conv2d(2, 6, 3, bias=False)
+        self.norm = torch.nn.BatchNorm2d(6)
+        self.second = torch.nn.Conv2d(6, 8, 3, padding=1)
+        self.last = torch.nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(torch.relu(self.norm(self.first(x))), 2)
+        x = torch.nn.functional.max_pool2d(self.second(x), 2, ceil_mode=True)
+        return self.last(torch.nn.functional.relu6(4 * x, inplace=True).mean((2, 3)))
+
+
+@pytest.fixture
+def case(monkeypatch):
+    """Of much wider ties there are enough to choose from."""
+    monkeypatch.setattr(decisions, "NEAR", 2e-3)
+    torch.manual_seed(3)
+    images, labels = torch.randn(16, 2, 12, 12, dtype=torch.float64), torch.randint(0, 5, (16,))
+    return Network().double(), lambda net: torch.nn.functional.cross_entropy(net(images), labels)
+
+
+def in_numpy(gradients):
+    return {name: value.numpy().copy() for name, value in gradients.items()}
+
+
+def test_finds_what_was_turned(case):
+    """One in each call: rectifiers, and maxima before and behind one."""
+    truth, calls = decisions.run(*case, [])
+    most = {}
+    for tie in decisions.near_ties(calls):
+        moved = decisions.distances(decisions.run(*case, [tie])[0], truth)
+        most[tie.call] = max(most.get(tie.call, (0.0, None)), (max(moved.values()), tie), key=lambda pair: pair[0])
+    assert len(most) == len(calls) == 4 and all(moved > 3 * decisions.BOUND for moved, _ in most.values())
+    chosen = [tie for _, tie in most.values()]
+    turned = decisions.expect_alike(in_numpy(decisions.run(*case, chosen)[0]), *case)
+    assert {(tie.call, tie.element) for tie in turned} == {(tie.call, tie.element) for tie in chosen}
+
+
+def test_explains_nothing_wrong(case):
+    found = in_numpy(decisions.run(*case, [])[0])
+    assert not decisions.expect_alike(found, *case)
+    found["second.weight"] *= 1.01
+    with pytest.raises(AssertionError, match="second.weight"):
+        decisions.expect_alike(found, *case)
