@@ -120,11 +120,25 @@ def distance(found, expected):
     return numpy.linalg.norm(found - expected) / max(numpy.linalg.norm(expected), 1e-9)
 
 
+def rounded_otherwise(net, inputs, truth, name):
+    """How far PyTorch's gradient of a parameter goes from the truth when each weight moves by half its last bit at most:
+    far, where the gradient is a small difference of large sums."""
+    worst = 0.0
+    for draw in range(8):
+        moved, generator = copy.deepcopy(net), torch.Generator().manual_seed(draw)
+        with torch.no_grad():
+            for parameter in moved.parameters():
+                parameter *= 1 + (torch.rand(parameter.shape, generator=generator) - 0.5) * 2 ** -23
+        worst = max(worst, distance(gradients(moved, inputs)[1][name], truth[name]))
+    return worst
+
+
 @each(MODELS)
 def test_trains(network, tmp_path):
     """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step. The gradient is what
     an update subtracts, with a rate so large that rounding of the weight hides no small one; as in test_pytorch.py,
-    rounding may move it as far as three times PyTorch's own."""
+    rounding may move it as far as three times PyTorch's own, or as far as PyTorch's own gradient of that parameter goes
+    when weights are rounded otherwise."""
     script, _, small, _ = MODELS[network]
     module = importlib.import_module(script)
     options = export.options_of(module, ["-", *words(small)])
@@ -135,7 +149,7 @@ def test_trains(network, tmp_path):
     torch.manual_seed(options.seed)
     net = module.build(options).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    ours, noise = {}, 0.0
+    ours, noise, steps = {}, 0.0, []
     for step in range(STEPS):
         torch.manual_seed(100 + step)
         inputs, unsplit = module.examples(options, BATCH), {}
@@ -151,9 +165,11 @@ def test_trains(network, tmp_path):
         for name, expected in truth.items():
             ours[step, name] = distance((before[name].astype(numpy.float64) - after[name]) / RATE, expected)
             noise = max(noise, distance(theirs[name], expected))
+        steps.append((copy.deepcopy(net), inputs, truth))
         optimizer.step()
-    worst = max(ours, key=ours.get)
-    assert ours[worst] <= max(1e-3, 3 * noise), (worst, ours[worst], noise)
+    for (step, name), found in ours.items():
+        if found > max(1e-3, 3 * noise):
+            assert found <= rounded_otherwise(*steps[step], name), (step, name, found, noise)
 
 
 @pytest.mark.models
