@@ -5,6 +5,7 @@ import json
 import numpy
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import ort_artifacts
@@ -147,6 +148,30 @@ def test_updates_by_the_letter(op, tmp_path):
     for name, value in result.weights().items():
         if name in expected:
             numpy.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_gradient_within_a_loss(tmp_path):
+    """Outside training_info a Gradient is a value like others: here of a loss that punishes steep places, by PyTorch."""
+    generator = numpy.random.default_rng(1)
+    weight, x = (generator.standard_normal(shape).astype(numpy.float32) for shape in ((5, 3), (8, 5)))
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Mul", ["h", "h"], ["squares"]),
+             helper.make_node("ReduceSum", ["squares"], ["y"], keepdims=0),
+             helper.make_node("Gradient", ["x"], ["slope"], domain=TRAINING, xs=["x"], y="y"),
+             helper.make_node("Mul", ["slope", "slope"], ["steep"]), helper.make_node("ReduceMean", ["steep"], ["loss"], keepdims=0)]
+    graph = helper.make_graph(nodes, "steep", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5])],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid(TRAINING, 1)], ir_version=8),
+              tmp_path / "steep.onnx")
+    numpy.save(tmp_path / "x.npy", x)
+    project = pipeline.compile_model(tmp_path / "steep.onnx", tmp_path / "project", "--minibatch", 8, "--microbatches", 1,
+                                     "--loss", "output:loss", "--optimizer", "sgd,lr=0.01")
+    result = pipeline.train(project, tmp_path / "run", data=[f"x={tmp_path}/x.npy"], steps=1)
+    w, inputs = torch.tensor(weight, requires_grad=True), torch.tensor(x, requires_grad=True)
+    slope, = torch.autograd.grad(((inputs @ w) ** 2).sum(), inputs, create_graph=True)
+    loss = (slope ** 2).mean()
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    numpy.testing.assert_allclose((weight - result.weights()["w"]) / 0.01, w.grad.numpy(), rtol=1e-3, atol=1e-2)
 
 
 def stages_of(project):
