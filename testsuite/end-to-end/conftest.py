@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    """Exports a network of tools/models once per session: models("lenet5")."""
+    """Exports a network of tools/models or of this folder once per session: models("lenet5")."""
     folder, made = tmp_path_factory.mktemp("models"), {}
 
     def make(script, *options):

@@ -14,9 +14,9 @@ BIN = pathlib.Path(os.environ.get("PDC_BIN", SOURCE / "build" / "bin"))
 MODELS = SOURCE / "tools" / "models"
 
 
-def run(*command, timeout=600, check=True, cwd=None):
+def run(*command, timeout=600, check=True, cwd=None, env=None):
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True, errors="replace",
-                            timeout=timeout, cwd=cwd, check=False)
+                            timeout=timeout, cwd=cwd, check=False, env=env)
     if check and result.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
                              f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
@@ -24,8 +24,11 @@ def run(*command, timeout=600, check=True, cwd=None):
 
 
 def export(script, path, *options):
-    """Runs a script of tools/models; returns the ONNX file."""
-    run("/usr/bin/python3", MODELS / f"{script}.py", path, *options)
+    """Runs a script of tools/models or of this folder; returns the ONNX file."""
+    here = pathlib.Path(__file__).parent / f"{script}.py"
+    paths = os.pathsep.join([str(MODELS), os.environ.get("PYTHONPATH", "")])
+    run("/usr/bin/python3", here if here.exists() else MODELS / f"{script}.py", path, *options,
+        env=os.environ | {"PYTHONPATH": paths})
     return path
 
 

@@ -32,7 +32,8 @@ def added(terms):
     ("mlp", [1], 4, 0, "local"), ("mlp", [1, 1], 2, 0, "local"), ("fashion", [1, 1, 1], 4, 0, "local"),
     ("lenet5", [1, 1, 1, 1], 4, 0, "mpi"), ("mlp", [1, 1, 1], 3, 2, "local"), ("lenet5", [2, 1], 2, 0, "local"),
     ("fashion", [1], 3, 0, "local"), ("fashion", [1, 1], 3, 3, "mpi"), ("mlp", [1, 1, 1, 1], 5, 0, "local"),
-    ("lenet5", [1, 2], 4, 2, "mpi"), ("mlp", [2, 2], 3, 0, "local")])
+    ("lenet5", [1, 2], 4, 2, "mpi"), ("mlp", [2, 2], 3, 0, "local"), ("gpt2", [1, 1, 1], 3, 0, "mpi"),
+    ("skips", [1] * 6, 6, 0, "local")])
 def test_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path):
     size, one = NETWORKS[network][1], references(network)
     together = count * replicas[0]
@@ -70,7 +71,9 @@ def test_update_rule(network, replicas, count, save_every, transport, models, re
             buffers[name] = MOMENTUM * buffers[name] + gradient if name in buffers else gradient
             versions[name].append(versions[name][-1] - RATE * buffers[name])
     weights = result.weights()
+    # Kernels add to what is there: of a microbatch with many rows (64 tokens) not with the bits of its own sum.
+    most = 1e-7 if network == "gpt2" else 0
     for name in trained:
-        assert numpy.array_equal(weights[name], versions[name][-1]), name
+        assert numpy.allclose(weights[name], versions[name][-1], rtol=0, atol=most), name
     for name, value in statistics.items():
         assert numpy.array_equal(weights[name], value), name

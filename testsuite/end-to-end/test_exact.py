@@ -8,7 +8,8 @@ import pytest
 import pipeline
 
 # Network, shape of a sample, samples per microbatch, steps.
-NETWORKS = {"lenet5": ((1, 28, 28), 8, 6), "fashion": ((1, 28, 28), 8, 6), "resnet18": ((3, 32, 32), 4, 2)}
+NETWORKS = {"lenet5": ((1, 28, 28), 8, 6), "fashion": ((1, 28, 28), 8, 6), "resnet18": ((3, 32, 32), 4, 2),
+            "skips": ((24,), 8, 6)}
 MICROBATCHES = 4
 
 
@@ -18,10 +19,20 @@ def unsplit():
 
 
 # On one stage all schedules are one program.
-SPLITS = [(network, schedule, stages) for network in NETWORKS for schedule in ("1f1b", "gpipe") for stages in (1, 2, 3, 4)
+SPLITS = [(network, schedule, stages) for network in ("lenet5", "fashion", "resnet18") for schedule in ("1f1b", "gpipe") for stages in (1, 2, 3, 4)
           if stages > 1 or schedule == "1f1b"]
 SPLITS += [("lenet5", "zb-h1", 4), ("lenet5", "zb-h2", 3), ("fashion", "zb-h1", 3), ("fashion", "zb-h2", 2),
            ("resnet18", "zb-h1", 2), ("resnet18", "zb-h2", 4)]
+# A value with two later readers, and one that passes stages by.
+SPLITS += [("skips", "zb-h1", 6), ("skips", "1f1b", 1)]
+
+
+def expect_skips(project):
+    """That one value goes to two later stages, and one past a stage."""
+    sends = [(stage["id"], send["tensor"], send["to"]) for stage in json.loads((project / "plan.json").read_text())["stages"]
+             for send in stage["sends"]]
+    assert any(to > stage + 1 for stage, _, to in sends), sends
+    assert len({tensor for _, tensor, _ in sends}) < len({(tensor, to) for _, tensor, to in sends}), sends
 
 
 def blocks_cut_inside(project):
@@ -45,6 +56,8 @@ def test_same_bits(network, schedule, stages, models, unsplit, tmp_path):
         "--microbatches", MICROBATCHES, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", workers=stages)
     # Gradients that meet at a skip are what a cut can get wrong.
     assert network != "resnet18" or stages == 1 or blocks_cut_inside(project)
+    if network == "skips" and stages > 1:
+        expect_skips(project)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES * 3, shape, 10)
     for transport in ("local", "mpi"):
         result = pipeline.train(project, tmp_path / transport, data=[f"input={images}", f"labels={labels}"],
