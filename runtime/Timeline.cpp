@@ -110,12 +110,28 @@ static void appendRows(std::string &text, const Program &program, const char *ti
   }
 }
 
+/// Where microbatches and weight versions lie; a stage without a ring reads no weight that changes.
+static void appendStage(std::string &text, const Program &program, const StageInfo &stage) {
+  text += "  stage " + std::to_string(stage.id) + ": slots";
+  for (int slot : stage.slotTable)
+    text += " " + std::to_string(slot);
+  text += " of " + std::to_string(program.regions[stage.slotRegion].copies);
+  if (stage.versionRegion >= 0)
+    text += ", versions " + std::to_string(program.regions[stage.versionRegion].copies);
+  text += "\n";
+}
+
 std::string rowsText(const Program &program) {
   std::string text = "rank " + std::to_string(program.rank) + " of " +
                      std::to_string(program.ranks) + ", " + program.model + ", " +
                      program.schedule + ", " + std::to_string(program.microbatches) +
                      " microbatches of " + std::to_string(program.microbatchSize) + ", arena " +
                      std::to_string(program.arenaBytes) + " bytes\n";
+  for (const StageInfo &stage : program.stages)
+    appendStage(text, program, stage);
+  for (const Move &move : program.moves)
+    text += "  move " + std::to_string(move.fromStage) + letter(move.phase) + " '" + move.tensor +
+            "' to stage " + std::to_string(move.toStage) + "\n";
   appendRows(text, program, "step", program.training.step);
   appendRows(text, program, "warm-up", program.training.warmUp);
   appendRows(text, program, "repeat", program.training.repeat);

@@ -63,7 +63,7 @@ private:
   std::vector<Event> events;
 };
 
-/// The rows of a program as text, as --check prints them.
+/// The rows of a program as text, as --check prints them, and the slots and versions of its stages.
 std::string rowsText(const Program &program);
 
 } // namespace pdc::runtime

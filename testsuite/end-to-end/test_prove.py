@@ -1,0 +1,50 @@
+"""The proofs of a schedule hold for the rows that built programs hold, and for what they have issued."""
+
+import re
+
+import pytest
+
+import pipeline
+
+STEPS = 3
+
+
+def prove(project, *files, check=True):
+    return pipeline.run(pipeline.BIN / "pdc-prove", project / "plan.json", *files, check=check)
+
+
+def refused(project, folder, text):
+    """What refuses rows that were changed."""
+    (folder / "broken.txt").write_text(text)
+    result = prove(project, folder / "broken.txt", check=False)
+    assert result.returncode == 1 and result.stderr.startswith("error: rows: "), result.stderr
+    return result.stderr
+
+
+@pytest.mark.parametrize("schedule,stages,size,microbatches,transport", [
+    ("zb-v", "1-1", 32, 4, "local"), ("1f1b", "2-1", 32, 2, "mpi"), ("pipedream", "1-1-1", 8, 1, "local")])
+def test_rows_and_records(schedule, stages, size, microbatches, transport, models, tmp_path):
+    batch = [] if schedule == "pipedream" else ["--microbatches", microbatches]
+    project = pipeline.compile_model(models("mlp", "--hidden", 64, 32, 16), tmp_path / "project", "--schedule", schedule,
+                                     "--stages", stages, "--minibatch", size, *batch,
+                                     workers=sum(map(int, stages.split("-"))))
+    images, labels = pipeline.draw_images(tmp_path, size * STEPS, (784,), 10)
+    rows, record = tmp_path / "rows.txt", tmp_path / "record.txt"
+    pipeline.train(project, tmp_path / "run", "--record", record, data=[f"input={images}", f"labels={labels}"], steps=STEPS,
+                   transport=transport)
+    held = pipeline.run(pipeline.BIN / "pdc-run", project, "--check").stdout
+    rows.write_text(held)
+    proven = prove(project, rows, record).stdout.splitlines()
+    assert proven[0].startswith("rows: proven")
+    assert len(proven) == 1 + (1 if schedule == "pipedream" else STEPS)
+
+    # A message less, another slot, a microbatch twice.
+    sends = re.findall(r"    send .*\n", held)
+    assert "stands still" in refused(project, tmp_path, held.replace(sends[0], "", 1))
+    several = re.search(r"slots 0 1( \d+)* of", held)[0]
+    refused(project, tmp_path, held.replace(several, "slots" + " 0" * (len(several.split()) - 2) + " of"))
+    (tmp_path / "damaged.txt").write_text("rank 0 of 2\n  stage 0: slots many\n")
+    damaged = prove(project, tmp_path / "damaged.txt", check=False)
+    assert damaged.returncode == 1 and "damaged.txt:2: expected a number, found 'many'" in damaged.stderr
+    first, second = (f"    run 0F{number}\n" for number in (0, 1))
+    refused(project, tmp_path, held.replace(second, first, 1))

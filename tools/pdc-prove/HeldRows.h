@@ -1,0 +1,57 @@
+#pragma once
+
+#include "compiler/schedule/Schedule.h"
+
+#include <istream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace pdc {
+
+/// Rows as programs print them: those that they hold (--check), and the operations that they have
+/// issued (--record), by step. Rows of evaluations are left out.
+class HeldRows {
+public:
+  /// Rows of this schedule, whose own are replaced.
+  explicit HeldRows(const Schedule &planned) : planned(planned) {}
+
+  /// Throws pdc::Error that names `file` and the line.
+  void read(std::istream &text, const std::string &file);
+
+  /// What was read as schedules to be proven, by what they are.
+  std::map<std::string, Schedule> schedules() const;
+  /// What is sent in those rows, and what stages of a rank give each other.
+  std::vector<Edge> edges() const;
+
+private:
+  using Ranks = std::vector<RankRows>;
+
+  void readLine(const std::string &line);
+  void readRank(std::istream &words);
+  void readStage(std::istream &words);
+  void readMove(std::istream &words);
+  void readStep(std::istream &words, std::vector<Step> &rows);
+  void readTransfer(StepKind kind, std::istream &words, const Task &task, std::vector<Step> &rows);
+  Task readTask(std::istream &words) const;
+  int64_t numberIn(const std::string &word) const;
+  int64_t number(std::istream &words, const std::string &before = "") const;
+  std::string tensor(std::istream &words) const;
+  Edge &edgeOf(int64_t tag, const std::string &tensor, bool sends, const Task &task);
+  std::vector<Step> &recorded(int64_t rank, int64_t step);
+  RankRows &rowsOf(Ranks &ranks, int64_t rank) const;
+  Schedule scheduleOf(const Ranks &ranks) const;
+  [[noreturn]] void refuse(const std::string &expected) const;
+
+  Schedule planned;
+  std::string file;
+  int line = 0;
+  Ranks held;
+  std::map<int64_t, Ranks> steps; ///< recorded
+  std::map<int64_t, Edge> tagged; ///< an end that is not known yet is stage -1
+  std::vector<Edge> moved;
+  RankRows *rank = nullptr;          ///< whose rows are being read
+  std::vector<Step> *part = nullptr; ///< null: those of evaluation
+};
+
+} // namespace pdc
