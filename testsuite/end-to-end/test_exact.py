@@ -24,7 +24,8 @@ SPLITS = [(network, schedule, stages) for network in ("lenet5", "fashion", "resn
 SPLITS += [("lenet5", "zb-h1", 4), ("lenet5", "zb-h2", 3), ("fashion", "zb-h1", 3), ("fashion", "zb-h2", 2),
            ("resnet18", "zb-h1", 2), ("resnet18", "zb-h2", 4)]
 # A value with two later readers, and one that passes stages by.
-SPLITS += [("skips", "zb-h1", 6), ("skips", "1f1b", 1)]
+SPLITS += [("skips", "zb-h1", 6), ("skips", "gpipe", 5), ("skips", "1f1b", 1)]
+SPLITS += [("lenet5", "1f1b", 5), ("lenet5", "zb-h2", 6)]
 
 
 def expect_skips(project):
@@ -94,7 +95,8 @@ CHUNKED = [("lenet5", 2, "interleaved", 2, 4), ("lenet5", 2, "interleaved", 3, 4
            ("lenet5", 3, "zb-v", 2, 6), ("fashion", 2, "interleaved", 2, 4), ("fashion", 3, "interleaved", 2, 6),
            ("fashion", 2, "interleaved", 3, 4), ("fashion", 2, "zb-v", 2, 4), ("fashion", 3, "zb-v", 2, 4),
            ("resnet18", 2, "interleaved", 2, 4), ("resnet18", 3, "interleaved", 3, 6), ("resnet18", 2, "zb-v", 2, 4),
-           ("resnet18", 3, "zb-v", 2, 4), ("fashion", 1, "interleaved", 3, 4), ("lenet5", 1, "zb-v", 2, 4)]
+           ("resnet18", 3, "zb-v", 2, 4), ("fashion", 1, "interleaved", 3, 4), ("lenet5", 1, "zb-v", 2, 4),
+           ("skips", 3, "interleaved", 2, 3), ("skips", 3, "zb-v", 2, 5)]
 
 
 @pytest.mark.parametrize("network,ranks,schedule,chunks,microbatches", CHUNKED)

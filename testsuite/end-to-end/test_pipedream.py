@@ -182,7 +182,7 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
 @pytest.mark.parametrize("network,replicas", [
     ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
     ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1]),
-    ("gpt2", [1, 1, 1]), ("skips", [1] * 6), ("skips", [2, 1, 3])])
+    ("gpt2", [1, 1, 1]), ("skips", [1] * 6), ("skips", [2, 1, 3]), ("lenet5", [1] * 5), ("fashion", [1] * 6)])
 def test_update_rule(network, replicas, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path)
 
