@@ -173,6 +173,7 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
                            int64_t microbatches, bool asynchronous) {
   Work work(graph);
   double workers = topology.workers(), atOnce = topology.workersAtOnce(threads);
+  double slowdown = topology.slowdownOfAll(work.slowdown, threads);
   std::vector<int> ring(topology.workers());
   std::iota(ring.begin(), ring.end(), 0);
   Link slowest = slowestOfRing(topology, ring);
@@ -180,9 +181,10 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
   sum += 2 * (workers - 1) * slowest.latencySeconds;
   if (asynchronous)
-    return (work.microbatch + work.update) / atOnce + sum / workers;
-  return static_cast<double>(microbatches) / atOnce * work.microbatch + sum +
-         workers / atOnce * work.update;
+    return slowdown * (work.microbatch + work.update) / atOnce + sum / workers;
+  return slowdown * (static_cast<double>(microbatches) / atOnce * work.microbatch +
+                     workers / atOnce * work.update) +
+         sum;
 }
 
 double modelParallelSeconds(const Plan &plan, double work) {

@@ -17,12 +17,16 @@ double microbatchSeconds(const PlanUnit &unit) {
 }
 
 Work::Work(const PlanGraph &graph) {
+  double beside = 0;
   for (const PlanUnit &unit : graph.units) {
     microbatch += microbatchSeconds(unit);
     largest = std::max(largest, microbatchSeconds(unit));
     update += unit.updateSeconds;
     gradients += unit.gradientBytes;
+    beside += unit.slowdown * microbatchSeconds(unit);
   }
+  if (microbatch > 0)
+    slowdown = beside / microbatch;
 }
 
 namespace {

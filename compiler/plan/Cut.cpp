@@ -51,6 +51,7 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
     stages[id].ranks = {static_cast<int>(id)};
   }
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
+  std::vector<double> beside(stages.size()); ///< seconds of a microbatch while all cores compute
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
     PlanStage &stage = stages[stageOfUnit[i]];
@@ -59,9 +60,14 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
     stage.backwardWeightSeconds +=
         unit.backwardWeightSeconds + (sends[i] ? 0 : unit.backwardInputSeconds);
     stage.updateSeconds += unit.updateSeconds;
+    beside[stageOfUnit[i]] += unit.slowdown * (unit.forwardSeconds + unit.backwardInputSeconds +
+                                               unit.backwardWeightSeconds);
     stage.parameterBytes += unit.parameterBytes;
     stage.gradientBytes += unit.gradientBytes;
   }
+  for (PlanStage &stage : stages)
+    if (double alone = stage.forwardSeconds + stage.backwardSeconds; alone > 0)
+      stage.slowdown = beside[stage.id] / alone;
   return stages;
 }
 
@@ -217,13 +223,22 @@ int countBuckets(int64_t gradientBytes) {
       std::clamp((gradientBytes + kBucketBytes - 1) / kBucketBytes, int64_t{1}, most));
 }
 
+double sumHandlingSeconds(const Topology &topology, const PlanStage &stage) {
+  double bytes =
+      2.0 * (stage.replicas - 1) / stage.replicas * static_cast<double>(stage.gradientBytes);
+  Link ring = slowestOfRing(topology, stage.ranks);
+  return ring.handOverSeconds(bytes) + ring.takeSeconds(bytes);
+}
+
 /// What is left of a sum over replicas behind the backward pass that makes its buckets one after
-/// the other: at least the last of them.
+/// the other: at least the last of them. What the rank spends on moving the others makes the pass
+/// longer.
 static double exposedSeconds(const Topology &topology, const PlanStage &stage, bool split) {
   double sum = reductionSeconds(topology, stage.ranks, stage.gradientBytes);
   double pass = split ? stage.backwardWeightSeconds : stage.backwardSeconds;
-  double buckets = countBuckets(stage.gradientBytes);
-  return std::max(sum / buckets, sum - pass * (buckets - 1) / buckets);
+  double buckets = countBuckets(stage.gradientBytes), hidden = (buckets - 1) / buckets;
+  double handling = hidden * sumHandlingSeconds(topology, stage);
+  return handling + std::max(sum / buckets, sum - pass * hidden - handling);
 }
 
 /// A rank hands its messages over behind the run that makes them and takes those that come in front

@@ -85,6 +85,9 @@ double reductionSeconds(const Topology &topology, const std::vector<int> &ranks,
 /// The same, of a ring whose slowest link is known.
 double ringSeconds(const Link &slowest, double replicas, int64_t bytes);
 
+/// What each of a stage's replicas spends on handing over and taking the messages of such a sum.
+double sumHandlingSeconds(const Topology &topology, const PlanStage &stage);
+
 /// Bytes that a replica of a stage keeps for these sums: a bucket and what comes in for it.
 int64_t reductionBytes(const PlanStage &stage);
 

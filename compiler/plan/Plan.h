@@ -31,6 +31,8 @@ struct PlanUnit {
   int64_t workspaceBytes = 0;
   /// Bytes of the model's inputs that it reads, per microbatch.
   int64_t inputBytes = 0;
+  /// By which its seconds grow while all cores of the host compute: they share memory and caches.
+  double slowdown = 1;
 };
 
 /// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
@@ -108,6 +110,9 @@ struct Topology {
   /// share cores get less than one each.
   double workersAtOnce(int threads) const;
   bool sharesCores(int threads) const { return workersAtOnce(threads) < workers(); }
+  /// By which seconds grow while all workers compute, of those that grow by `slowdown` while all
+  /// cores do.
+  double slowdownOfAll(double slowdown, int threads) const;
   /// Their own link, else that of the lowest level at which both ranks hang on one.
   Link linkBetween(int rank, int other) const;
   /// The position in `links`; -1: they have none of their own.
@@ -143,6 +148,7 @@ struct PlanStage {
   int inFlight = 1;
   int weightVersions = 1;
   std::vector<PlanSend> sends;
+  double slowdown = 1; ///< the mean of its units'
 };
 
 /// Another way to train the model on the same devices.

@@ -29,6 +29,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"backward_seconds", stage.backwardSeconds},
           {"backward_weight_seconds", stage.backwardWeightSeconds},
           {"update_seconds", stage.updateSeconds},
+          {"slowdown", stage.slowdown},
           {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
           {"gradient_bytes", stage.gradientBytes},

@@ -34,6 +34,7 @@ constexpr BytesField bytesFields[] = {
     {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
     {"input_bytes", &PlanUnit::inputBytes}};
 
+constexpr double kMostSlowdown = 1000;
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
 
@@ -41,6 +42,7 @@ ordered_json toJson(const PlanUnit &unit) {
   ordered_json json = {{"name", unit.name}, {"nodes", unit.nodes}};
   for (auto [name, field] : secondsFields)
     json[name] = unit.*field;
+  json["slowdown"] = unit.slowdown;
   for (auto [name, field] : bytesFields)
     json[name] = unit.*field;
   return json;
@@ -52,6 +54,9 @@ PlanUnit toUnit(const Fields &fields) {
   unit.nodes = fields.strings("nodes");
   for (auto [name, field] : secondsFields)
     unit.*field = fields.number(name, 0);
+  unit.slowdown = fields.number("slowdown", 1);
+  if (!(unit.slowdown >= 1 && unit.slowdown <= kMostSlowdown))
+    fields.refuse("slowdown", "expected 1 to 1000");
   for (auto [name, field] : bytesFields)
     unit.*field = fields.integer(name, 0, kMostUnitBytes, 0);
   return unit;
@@ -144,6 +149,15 @@ void applyProfile(PlanGraph &graph, const Profile &profile) {
     for (auto [name, field] : secondsFields)
       unit.*field = found->second->*field;
   }
+}
+
+void copySlowdowns(PlanGraph &graph, const Profile &profile) {
+  std::unordered_map<std::string, double> measured;
+  for (const PlanUnit &unit : profile.graph.units)
+    measured[unit.name] = unit.slowdown;
+  for (PlanUnit &unit : graph.units)
+    if (auto found = measured.find(unit.name); found != measured.end())
+      unit.slowdown = found->second;
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {

@@ -90,6 +90,11 @@ double Topology::workersAtOnce(int threads) const {
   return cores > 0 ? std::min(own / std::min(threads, cores), all) : all;
 }
 
+double Topology::slowdownOfAll(double slowdown, int threads) const {
+  double atOnce = cores > 0 ? static_cast<double>(cores) / std::min(threads, cores) : 1;
+  return atOnce > 1 ? 1 + (slowdown - 1) * (workersAtOnce(threads) - 1) / (atOnce - 1) : 1;
+}
+
 int Topology::ownLink(int rank, int other) const {
   for (size_t i = 0; i < links.size(); ++i)
     if ((links[i].from == rank && links[i].to == other) ||

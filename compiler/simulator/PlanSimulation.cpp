@@ -182,6 +182,7 @@ SimulatedOperation PlanPlayer::operationOf(const Step &step) {
   SimulatedOperation operation;
   const Task &task = step.task;
   operation.seconds = costs.stages[task.stage].of(task.phase);
+  operation.slowdown = plan.stages[task.stage].slowdown;
   for (const Edge *edge : edgesTo[task.stage])
     if (consumes(task, *edge))
       if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0) {
@@ -209,13 +210,18 @@ std::vector<int> PlanPlayer::sumsOf(const Step &step) {
 }
 
 /// Where a sum over replicas follows, the backward pass makes the gradients of one bucket after the
-/// other and joins each when it is made.
+/// other and joins each when it is made. What the rank spends on moving a bucket slows the next
+/// part.
 void PlanPlayer::addRun(int rank, const Step &step, const Step *sum) {
   SimulatedOperation whole = operationOf(step);
   std::vector<int> buckets = sum ? sumsOf(*sum) : std::vector<int>{-1};
+  auto count = static_cast<double>(buckets.size());
   for (size_t i = 0; i < buckets.size(); ++i) {
     SimulatedOperation &part = program.ranks[rank].emplace_back();
-    part.seconds = whole.seconds / static_cast<double>(buckets.size());
+    part.seconds = whole.seconds / count;
+    part.slowdown = whole.slowdown;
+    if (i > 0)
+      part.seconds += sumHandlingSeconds(plan.topology, plan.stages[step.task.stage]) / count;
     if (i == 0)
       part.posts = whole.posts, part.needs = whole.needs;
     else

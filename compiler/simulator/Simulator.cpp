@@ -6,6 +6,7 @@
 #include <array>
 #include <deque>
 #include <map>
+#include <queue>
 
 namespace pdc {
 
@@ -67,8 +68,10 @@ public:
       result.operations.emplace_back(operations.size());
     result.transfers.resize(program.transfers.size());
     auto count = static_cast<double>(program.ranks.size());
-    double atOnce = std::min(count, topology.workersAtOnce(program.threads));
-    if (atOnce < count)
+    if (topology.cores <= 0)
+      return;
+    double atOnce = static_cast<double>(topology.cores) / std::min(program.threads, topology.cores);
+    if (atOnce < count || slowsDown())
       host = shares.addResource(atOnce, 1);
   }
 
@@ -101,6 +104,11 @@ private:
     }
   };
 
+  bool slowsDown() const {
+    return std::ranges::any_of(program.ranks, [](const auto &operations) {
+      return std::ranges::any_of(operations, [](const auto &one) { return one.slowdown > 1; });
+    });
+  }
   void push(double time, Event::Kind kind, int which) {
     events.push({time, ++orders, kind, which});
   }
@@ -160,10 +168,11 @@ void Simulator::advance(int number) {
 void Simulator::begin(int number) {
   Rank &rank = ranks[number];
   double seconds = program.ranks[number][rank.position].seconds;
+  double slowdown = program.ranks[number][rank.position].slowdown;
   rank.running = true;
   result.operations[number][rank.position].start = now;
   if (host >= 0 && seconds > 0)
-    shares.start(ownerOfRank(number), seconds, std::array{host}, now);
+    shares.start(ownerOfRank(number), seconds, std::array{host}, now, slowdown);
   else
     push(now + seconds, Event::operationEnd, number);
 }

@@ -21,6 +21,7 @@ struct SimulatedOperation {
   std::vector<int> posts; ///< receives posted, and sums joined, when the rank comes to it
   std::vector<int> needs; ///< transfers that must have ended before it begins
   std::vector<int> sends; ///< messages handed over when it ends
+  double slowdown = 1;    ///< by which the seconds grow while all cores of its host compute
 };
 
 struct SimulatedProgram {

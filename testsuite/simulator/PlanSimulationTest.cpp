@@ -94,6 +94,16 @@ TEST(PlanSimulation, ReplicasWaitForTheirGroup) {
   EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 10) / 2.0, 1e-6);
 }
 
+TEST(PlanSimulation, ReplicasSpendTimeOnMovingTheirSums) {
+  // Two buckets of 4 MiB, each 0.5 s on the link. The first goes behind the second half of the
+  // backward pass, which takes 0.25 + 0.25 s longer for handing it over and taking the other's.
+  Plan plan = replicated({2}, {6});
+  constexpr double mib = 1 << 20;
+  plan.topology.levels[0].link = {8 * mib, 0, 16 * mib, 16 * mib};
+  plan.stages[0].gradientBytes = 8 << 20;
+  EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 0.5 + 0.5) / 2, 1e-6);
+}
+
 TEST(PlanSimulation, MemoryFollowsTheMicrobatches) {
   Plan plan = equalStages("1f1b", 3, 6);
   PlanSimulation simulation = simulate(plan, 1);

@@ -65,6 +65,22 @@ TEST(Simulator, ASumGoesRoundARing) {
   }
 }
 
+TEST(Simulator, RanksThatComputeAtATimeSlowEachOtherDown) {
+  SimulatedProgram program;
+  program.ranks = {{{1, {}, {}, {}, 1.5}}, {{2, {}, {}, {}, 1.25}}};
+  Topology topology{{{2, {10, 0}, 1}}, 0, "", 2};
+  // 1.5 / 1.25 s of the second are done when the first ends; the rest goes on alone.
+  EXPECT_NEAR(simulate(program, topology).operations[0][0].end, 1.5, 1e-9);
+  EXPECT_NEAR(simulate(program, topology).seconds, 1.5 + 2 - 1.5 / 1.25, 1e-9);
+  // Of three cores they use one beside their own instead of two: half as much.
+  topology.cores = 3;
+  EXPECT_NEAR(simulate(program, topology).operations[0][0].end, 1.25, 1e-9);
+  EXPECT_NEAR(simulate(program, topology).seconds, 1.25 + 2 - 1.25 / 1.125, 1e-9);
+  // On machines of their own not at all.
+  topology.cores = 0;
+  EXPECT_NEAR(simulate(program, topology).seconds, 2, 1e-9);
+}
+
 TEST(Simulator, RanksShareCores) {
   SimulatedProgram program;
   for (int rank = 0; rank < 3; ++rank)

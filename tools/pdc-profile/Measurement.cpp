@@ -9,6 +9,7 @@
 #include "llvm/Support/Program.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -67,6 +68,36 @@ static void runProject(const fs::path &folder, const std::vector<std::string> &w
   throw Error("the measuring program failed; its output:\n" + readTextFile(log));
 }
 
+namespace {
+
+/// Copies of the measuring program that compute until this goes.
+class Copies {
+public:
+  Copies(const fs::path &folder, const std::vector<std::string> &data, int count) {
+    std::string program = (folder / "build" / "all_stages").string();
+    std::vector<std::string> words{program, "--transport", "local",     "--progress",
+                                   "none",  "--steps",     "1000000000"};
+    for (const std::string &text : data)
+      words.push_back("--data=" + text);
+    std::vector<StringRef> arguments(words.begin(), words.end());
+    for (int copy = 0; copy < count; ++copy)
+      running.push_back(llvm::sys::ExecuteNoWait(program, arguments, std::nullopt, {"", "", ""}));
+  }
+  Copies(const Copies &) = delete;
+  ~Copies() {
+    for (const llvm::sys::ProcessInfo &copy : running)
+      if (copy.Pid > 0) {
+        kill(copy.Pid, SIGKILL);
+        llvm::sys::Wait(copy, std::nullopt);
+      }
+  }
+
+private:
+  std::vector<llvm::sys::ProcessInfo> running;
+};
+
+} // namespace
+
 /// The first runs fill caches and touch memory.
 static UnitTime summarise(std::vector<double> runs) {
   size_t warmUp = runs.size() > 1 ? std::max<size_t>(1, runs.size() / 10) : 0;
@@ -96,7 +127,8 @@ static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> 
 }
 
 UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &numbers,
-                       const std::vector<std::string> &data, int64_t steps) {
+                       const std::vector<std::string> &data, int64_t steps, int copies) {
+  Copies beside(folder, data, copies);
   fs::path file = folder / "unit_times.json";
   fs::remove(file);
   setenv("PDC_UNIT_TIMES", file.c_str(), 1);
@@ -104,6 +136,7 @@ UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &n
   for (const std::string &text : data)
     words.push_back("--data=" + text);
   runProject(folder, words);
+  unsetenv("PDC_UNIT_TIMES");
   return readTimes(file, numbers);
 }
 

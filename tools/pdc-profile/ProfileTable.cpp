@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <utility>
 
 namespace pdc {
 
@@ -57,6 +59,26 @@ std::string profileTable(const PlanGraph &measured, const PlanGraph &estimated,
     spread += spreads[i];
   }
   return text + row("all units", sum, estimates, spread);
+}
+
+std::string kernelTable(const std::map<std::string, KernelTimes> &kernels) {
+  std::vector<std::pair<std::string, KernelTimes>> sorted(kernels.begin(), kernels.end());
+  std::ranges::stable_sort(sorted, std::greater<>(),
+                           [](const auto &entry) { return entry.second.measured; });
+  char line[200];
+  std::snprintf(line, sizeof line, "%-*s %9s %9s %9s %8s %9s %9s\n", int(kNameColumns), "kernels",
+                "units", "total", "estimate", "error", "Gflop/s", "GB/s");
+  std::string text = line;
+  for (const auto &[name, times] : sorted) {
+    if (times.measured <= 0)
+      continue;
+    std::snprintf(line, sizeof line, "%-*s %9d %9.4f %9.4f %+7.0f%% %9.1f %9.1f\n",
+                  int(kNameColumns), name.c_str(), times.units, 1e3 * times.measured,
+                  1e3 * times.estimated, 100 * (times.estimated / times.measured - 1),
+                  1e-9 * times.flops / times.measured, 1e-9 * times.bytes / times.measured);
+    text += line;
+  }
+  return text;
 }
 
 } // namespace pdc

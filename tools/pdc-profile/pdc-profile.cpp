@@ -1,6 +1,7 @@
 // pdc-profile MODEL.onnx: measures the units of a model on this machine and writes profile.json.
 // pdc-profile --links FILE: measures the links between ranks.
 
+#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Profile.h"
 #include "passes/PlanGraph.h"
@@ -11,7 +12,11 @@
 #include "tools/pdc-profile/ProfileTable.h"
 #include "tools/pdc/Lowering.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <thread>
 
 namespace fs = std::filesystem;
 using mlir::ModuleOp;
@@ -99,6 +104,40 @@ std::vector<double> spreadsOf(ModuleOp module, const UnitTimes &times) {
   return spreads;
 }
 
+/// Of units that have their estimates still.
+std::map<std::string, KernelTimes> kernelTimes(ModuleOp module, const UnitTimes &times) {
+  std::map<std::string, KernelTimes> kernels;
+  for (auto unit : module.lookupSymbol<mlir::func::FuncOp>("train").getOps<ir::UnitOp>())
+    if (auto found = times.find(unit.getName().str()); unit.getKernel() && found != times.end()) {
+      KernelTimes &sum = kernels[unit.getKernel()->getName().str()];
+      ++sum.units;
+      sum.measured += found->second.seconds;
+      sum.estimated += unit.getSeconds()->convertToDouble();
+      sum.flops += unit.getFlops()->convertToDouble();
+      sum.bytes += unit.getBytes()->convertToDouble();
+    }
+  return kernels;
+}
+
+/// One for each other core.
+int countCopies(int threads) {
+  return static_cast<int>(std::thread::hardware_concurrency()) / threads - 1;
+}
+
+/// What units take while the other cores compute, too.
+void addSlowdowns(PlanGraph &graph, const PlanGraph &slowed) {
+  for (size_t i = 0; i < graph.units.size(); ++i)
+    if (double alone = microbatchSeconds(graph.units[i]); alone > 0)
+      graph.units[i].slowdown = std::max(1.0, microbatchSeconds(slowed.units[i]) / alone);
+}
+
+std::string slowdownLine(const PlanGraph &graph, int copies) {
+  char text[100];
+  std::snprintf(text, sizeof text, "\nwhile %d more did the same: %.2f times as long\n", copies,
+                Work(graph).slowdown);
+  return copies > 0 ? text : "";
+}
+
 void run(const Request &request, std::ostream &progress) {
   // 1. The program that measures, and the graph that it was made of.
   Lowering lowering(request.compile, progress);
@@ -114,21 +153,30 @@ void run(const Request &request, std::ostream &progress) {
   // 2. What it measures.
   std::vector<std::string> data = writeDrawnData(*units, graph.batch.minibatch(), project);
   progress << "pdc-profile: building, and measuring " << request.steps << " updates" << std::endl;
-  UnitTimes times = measureUnits(project, numbers, data, request.steps);
+  UnitTimes times = measureUnits(project, numbers, data, request.steps, 0);
+  int copies = countCopies(request.compile.plan.threads);
+  UnitTimes beside = times;
+  if (copies > 0)
+    beside = measureUnits(project, numbers, data, request.steps, copies);
   // 3. The profile.
   PlanGraph estimated = makePlanGraph(*units);
+  std::map<std::string, KernelTimes> kernels = kernelTimes(*units, times);
   std::vector<double> spreads = spreadsOf(*units, times);
+  applyTimes(*units, beside);
+  PlanGraph slowed = makePlanGraph(*units);
   applyTimes(*units, times);
   Profile profile{lowering.model.name, "cpu", request.compile.plan.threads,
                   graph.batch.microbatchSize, makePlanGraph(*units)};
+  addSlowdowns(profile.graph, slowed);
   writeTextFile(request.output, printProfile(profile));
   std::cout << "microbatches of " << graph.batch.microbatchSize << " samples, "
             << request.compile.plan.threads
             << (request.compile.plan.threads == 1 ? " thread" : " threads")
             << "; spread: between the quartiles of the runs\n"
-            << profileTable(profile.graph, estimated, spreads) << "\nprofile: " << request.output
-            << "\nnext: pdc " << request.compile.model.string() << " --profile " << request.output
-            << " ...\n";
+            << profileTable(profile.graph, estimated, spreads) << "\n"
+            << kernelTable(kernels) << slowdownLine(profile.graph, copies)
+            << "\nprofile: " << request.output << "\nnext: pdc " << request.compile.model.string()
+            << " --profile " << request.output << " ...\n";
 }
 
 } // namespace
