@@ -1,6 +1,7 @@
 #include "compiler/cost/Device.h"
 #include "compiler/devices/Device.h"
 #include "compiler/plan/Profile.h"
+#include "passes/KernelWork.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
@@ -62,7 +63,9 @@ Precision precisionOf(UnitOp unit) {
 /// units planned with it share them in proportion to their estimates.
 class MeasuredSeconds {
 public:
-  MeasuredSeconds(const Profile &profile, ArrayRef<UnitOp> units) {
+  MeasuredSeconds(const Profile &profile, ArrayRef<UnitOp> units, int64_t microbatch) {
+    if (microbatch > 0 && profile.microbatchSize > 0)
+      perMicrobatch = static_cast<double>(microbatch) / static_cast<double>(profile.microbatchSize);
     for (const PlanUnit &unit : profile.graph.units)
       measured[unit.name] = &unit;
     addCompanions(profile, units);
@@ -113,16 +116,17 @@ private:
     const PlanUnit &found = *planned(unit);
     switch (phaseOf(unit)) {
     case ir::Phase::Forward:
-      return found.forwardSeconds;
+      return perMicrobatch * found.forwardSeconds;
     case ir::Phase::BackwardInput:
-      return found.backwardInputSeconds;
+      return perMicrobatch * found.backwardInputSeconds;
     case ir::Phase::BackwardWeight:
-      return found.backwardWeightSeconds;
+      return perMicrobatch * found.backwardWeightSeconds;
     default:
       return found.updateSeconds;
     }
   }
 
+  double perMicrobatch = 1; ///< samples for each that was measured
   llvm::StringMap<const PlanUnit *> measured;
   std::map<std::pair<const PlanUnit *, ir::Phase>, double> estimates;
 };
@@ -150,16 +154,17 @@ private:
     if (profile.empty())
       return;
     Profile measured = readProfile(profile.getValue());
-    MeasuredSeconds seconds(measured, units);
+    MeasuredSeconds seconds(measured, units, microbatch);
     for (UnitOp unit : units)
       unit.setSecondsAttr(Builder(unit).getF64FloatAttr(seconds(unit)));
   }
 
   void estimate(UnitOp unit, const DevicePeaks &peaks) {
     Cost cost = costOf(unit);
-    double seconds = unit.getKernel() ? rooflineSeconds(peaks, cost.flops, cost.bytes, threads,
-                                                        precisionOf(unit))
-                                      : 0.0;
+    double seconds = 0;
+    if (auto kernel = unit.getKernel())
+      seconds = kernelSeconds(peaks, std::string_view(kernel->getName()), workOf(unit, cost),
+                              threads, precisionOf(unit));
     Builder builder(unit);
     unit.setFlopsAttr(builder.getF64FloatAttr(cost.flops));
     unit.setBytesAttr(builder.getF64FloatAttr(cost.bytes));

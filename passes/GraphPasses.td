@@ -127,14 +127,17 @@ def EstimateCost : Pass<"estimate-cost", "::mlir::ModuleOp"> {
   let summary = "gives each unit its flops, bytes and seconds";
   let description = [{
     Adds up the costs of a unit's nodes by their operators' rules, values between them excepted, and
-    takes seconds from the profile where it has the unit, else from the device's roofline, at the peak of
-    what the kernel computes in.
+    takes seconds from the profile where there is one, else from the device's roofline, at the peak of
+    what the kernel computes in. Seconds of a profile of another microbatch size are scaled in proportion,
+    but for the update's.
 
     After: flops, bytes and seconds on every unit.
   }];
   let options = [Option<"device", "device", "std::string", "\"cpu\"", "row of the device table">,
                  Option<"threads", "threads", "int", "1", "CPU threads per rank">,
-                 Option<"profile", "profile", "std::string", "\"\"", "profile.json with measured seconds">];
+                 Option<"profile", "profile", "std::string", "\"\"", "profile.json with measured seconds">,
+                 Option<"microbatch", "microbatch", "int64_t", "0",
+                        "samples of a microbatch; 0: as many as were measured">];
 }
 
 #endif

@@ -34,7 +34,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   passes.addPass(createChooseKernels(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   // Last: reorders and padding cost time too.
-  passes.addPass(createEstimateCost({options.device, options.threads, options.profile}));
+  passes.addPass(createEstimateCost(
+      {options.device, options.threads, options.profile, options.microbatchSize}));
 }
 
 void buildCutPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {

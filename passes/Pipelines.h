@@ -18,6 +18,7 @@ struct GraphOptions : Target {
   int vectorWidth = 16;
   /// profile.json with measured seconds, or none.
   std::string profile;
+  int64_t microbatchSize = 0; ///< where the profile may be of another
   /// Off: the forward pass alone.
   bool trains = true;
 };

@@ -30,6 +30,14 @@ struct DevicePeaks {
   int64_t memoryBytes;       ///< 0: not known
   double linkBytesPerSecond; ///< to a neighbour, one direction
   double linkSeconds;        ///< latency
+  double secondsPerCall = 0; ///< of an exponential; per thread on a CPU
+};
+
+/// What a kernel computes and moves.
+struct KernelWork {
+  double flops = 0, bytes = 0;
+  double bytesBefore = 0; ///< moved before it computes
+  double calls = 0;       ///< of mathematical functions, in exponentials
 };
 
 std::span<const DevicePeaks> devicePeaks();
@@ -43,5 +51,9 @@ void requirePrecision(std::string_view device, Precision precision);
 /// The roofline: whichever is slower of computing and moving bytes, and the start of the kernel.
 double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads = 1,
                        Precision precision = Precision::fp32);
+
+/// The same of a kernel by its name, below the peaks where it is known what it reaches of them.
+double kernelSeconds(const DevicePeaks &device, std::string_view kernel, const KernelWork &work,
+                     int threads = 1, Precision precision = Precision::fp32);
 
 } // namespace pdc

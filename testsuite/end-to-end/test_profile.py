@@ -59,11 +59,25 @@ def test_links_between_ranks(tmp_path):
 
 def test_profile_of_another_microbatch_size(models, tmp_path):
     path = tmp_path / "profile.json"
-    measure(models("mlp"), path, "--minibatch", 16, "--steps", 2)
+    profile, _ = measure(models("mlp"), path, "--minibatch", 16, "--steps", 2)
     result = pipeline.run(pipeline.BIN / "pdc", models("mlp"), "--gpus", 2, "--device", "cpu", "--minibatch", 64,
-                          "--microbatches", 2, "--profile", path, "-o", tmp_path / "project", check=False)
-    assert result.returncode == 1
-    assert "error: " in result.stderr and "16" in result.stderr
+                          "--microbatches", 2, "--stages", "1-1", "--profile", path, "-o", tmp_path / "project")
+    assert "measured with microbatches of 16 samples; its seconds are scaled to 32" in result.stderr
+    plan = json.loads((tmp_path / "project" / "plan.json").read_text())
+    for field, times in (("forward_seconds", 2), ("update_seconds", 1)):
+        measured = sum(unit[field] for unit in profile["units"])
+        assert sum(stage[field] for stage in plan["stages"]) == pytest.approx(times * measured, rel=1e-9)
+
+
+def test_data_parallelism_where_no_measured_microbatches_can_be_shared(models, tmp_path):
+    """One microbatch of the measured size is the whole minibatch: two replicas take a half each."""
+    path = tmp_path / "profile.json"
+    measure(models("lenet5"), path, "--minibatch", 64, "--steps", 2)
+    pipeline.run(pipeline.BIN / "pdc", models("lenet5"), "--gpus", 2, "--device", "cpu", "--minibatch", 64,
+                 "--profile", path, "-o", tmp_path / "project")
+    plan = json.loads((tmp_path / "project" / "plan.json").read_text())
+    assert [stage["replicas"] for stage in plan["stages"]] == [2]
+    assert (plan["microbatch_size"], plan["microbatches"]) == (32, 1)
 
 
 @pytest.mark.parametrize("options,status,says", [

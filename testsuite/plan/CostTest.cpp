@@ -17,6 +17,17 @@ TEST(Cost, RooflineTakesTheSlowerSide) {
   EXPECT_DOUBLE_EQ(rooflineSeconds(cpu, 1, 30e9, 2), 1 + cpu.secondsPerKernel);
 }
 
+TEST(Cost, KernelsStayBelowThePeaks) {
+  const DevicePeaks &cpu = findDevicePeaks("cpu"), &h100 = findDevicePeaks("h100");
+  KernelWork work{118e9, 20e9, 40e9, 1e6};
+  double calls = 1e6 * cpu.secondsPerCall;
+  // Nothing is known of some; a reorder moves less than half of the bytes that a triad does.
+  EXPECT_DOUBLE_EQ(kernelSeconds(cpu, "Convolution", work), 1 + 2 + cpu.secondsPerKernel + calls);
+  EXPECT_DOUBLE_EQ(kernelSeconds(cpu, "Reorder", work),
+                   1 / 0.46 + 2 + cpu.secondsPerKernel + calls);
+  EXPECT_DOUBLE_EQ(kernelSeconds(h100, "Reorder", {0, 3.35e12}), 1 + h100.secondsPerKernel);
+}
+
 TEST(Cost, KnownDevices) {
   for (const char *name : {"cpu", "v100", "titanx", "a100", "h100", "h200"})
     EXPECT_EQ(findDevicePeaks(name).name, name);

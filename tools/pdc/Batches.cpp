@@ -4,6 +4,7 @@
 #include "tools/Command.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace pdc {
@@ -112,6 +113,27 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   if (options.plan.schedule == "interleaved" && std::ranges::any_of(batches, fits))
     std::erase_if(batches, std::not_fn(fits));
   return batches;
+}
+
+std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
+                               const Options &options) {
+  auto distance = [&](const Batch &batch) {
+    return std::abs(
+        std::log(static_cast<double>(batch.microbatchSize) / static_cast<double>(samples)));
+  };
+  double least = distance(*std::ranges::min_element(open, {}, distance));
+  std::vector<Batch> near = open;
+  std::erase_if(near, [&](const Batch &batch) { return distance(batch) > least; });
+  int64_t workers = options.plan.workers;
+  auto canShare = [&](const Batch &batch) { return batch.microbatches % workers == 0; };
+  if (!opensReplicas(options) || options.microbatches || fixedSize(model, options) ||
+      *options.minibatch % workers || std::ranges::any_of(near, canShare))
+    return near;
+  std::vector<Batch> parallel;
+  for (int64_t count : divisors(*options.minibatch / workers, kMicrobatchesPerWorker))
+    parallel.push_back({*options.minibatch / workers / count, count, workers});
+  near.push_back(*std::ranges::min_element(parallel, {}, distance));
+  return near;
 }
 
 } // namespace pdc

@@ -29,4 +29,9 @@ bool opensReplicas(const Options &options);
 /// those of a microbatch. Throws Error with an example when the sizes are missing or do not fit.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
+/// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
+/// data parallelism, if replicas are open and could share none of them equally.
+std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
+                               const Options &options);
+
 } // namespace pdc

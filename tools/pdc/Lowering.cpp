@@ -136,6 +136,7 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   if (options.plan.device == "cpu")
     graph.vectorWidth = detectDevice().vectorWidth;
   graph.profile = options.profile;
+  graph.microbatchSize = microbatchSize;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](OpPassManager &passes) { buildGraphPipeline(passes, graph); });
   return module;
@@ -169,23 +170,25 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
 PlannedGraph Lowering::planFor(const Batch &batch) {
   OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*module));
+  if (!options.profile.empty())
+    copySlowdowns(*units, readProfile(options.profile));
   auto plan = std::make_shared<Plan>(makePlan(*units, request(batch, *units)));
   return {std::move(module), plan, units, batch};
 }
 
-/// Measured seconds are those of one microbatch size.
+/// Measured seconds are those of one microbatch size: others are scaled where it can not be made,
+/// and for data parallelism where its microbatches have no such size.
 std::vector<Batch> Lowering::batches() const {
   std::vector<Batch> open = openBatches(model, options, sumsMicrobatches());
-  if (options.profile.empty())
+  int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
+  if (size <= 0)
     return open;
-  int64_t size = readProfile(options.profile).microbatchSize;
-  if (size > 0)
-    std::erase_if(open, [&](const Batch &batch) { return batch.microbatchSize != size; });
-  if (open.empty())
-    throw Error(options.profile + ": was measured with microbatches of " + std::to_string(size) +
-                " samples, which --minibatch and --microbatches do not make; choose them to fit "
-                "or measure again");
-  return open;
+  std::vector<Batch> chosen = batchesNear(size, open, model, options);
+  for (const Batch &batch : chosen)
+    if (batch.microbatchSize != size)
+      progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
+               << " samples; its seconds are scaled to " << batch.microbatchSize << std::endl;
+  return chosen;
 }
 
 static double secondsPerSample(const PlannedGraph &graph) {
