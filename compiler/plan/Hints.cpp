@@ -4,6 +4,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/plan/Planner.h"
 #include "compiler/schedule/RowSearch.h"
 #include "compiler/schedule/Schedules.h"
 
@@ -199,11 +200,13 @@ private:
     }
   }
 
+  /// Not where it would have to share a core: what such ranks take from one another is not known
+  /// well enough to advise it.
   void addWorker() {
     std::string gpus = "--gpus " + std::to_string(request.workers + 1);
-    if (!isFlat())
-      return;
     PlanRequest more = withOneMoreWorker();
+    if (!isFlat() || planHead(more).topology.sharesCores(plan.threads))
+      return;
     if (request.replicas.empty() && !request.stages)
       trials.push_back({gpus, more});
     else if (plan.stages.size() == 1)

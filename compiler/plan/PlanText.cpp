@@ -215,33 +215,49 @@ void describeStaleness(const Plan &plan, std::ostream &out) {
       << "\n";
 }
 
-/// With the plan's microbatches, shared among the replicas.
-std::string dataParallelOptions(const Plan &plan) {
+/// With the plan's microbatches, shared among the replicas; where they or their samples cannot be
+/// shared equally, with the nearest minibatch that can.
+std::string dataParallelAdvice(const Plan &plan) {
   int64_t replicas = plan.topology.workers(), microbatches = plan.schedule.microbatches;
   std::string options = "--stages " + std::to_string(replicas);
-  if (plan.schedule.sumsMicrobatches() && microbatches % replicas == 0)
-    options += " --microbatches " + std::to_string(microbatches / replicas);
-  return options;
+  if (!plan.schedule.sumsMicrobatches())
+    return options + " is that plan";
+  if (microbatches % replicas == 0)
+    return options + " --microbatches " + std::to_string(microbatches / replicas) + " is that plan";
+  if (plan.minibatch % replicas == 0)
+    return options + " is that plan";
+  int64_t unit = microbatches > replicas ? replicas * plan.microbatchSize : replicas;
+  int64_t nearest = std::max<int64_t>(1, (2 * plan.minibatch + unit) / (2 * unit)) * unit;
+  return "its replicas need equal parts of a minibatch: " + options + " --minibatch " +
+         std::to_string(nearest) + " is the nearest plan";
+}
+
+const Baseline *findBaseline(const Plan &plan, std::string_view name) {
+  auto found = std::ranges::find(plan.baselines, name, &Baseline::name);
+  return found == plan.baselines.end() ? nullptr : &*found;
 }
 
 /// What a reader wants to know first.
 void describeVerdict(const Plan &plan, std::ostream &out) {
-  double data = plan.dataParallelSecondsPerMinibatch, own = plan.secondsPerMinibatch;
-  auto parallel = std::ranges::find(plan.baselines, "data_parallel", &Baseline::name);
-  bool fits = parallel == plan.baselines.end() || parallel->fits;
-  data = parallel == plan.baselines.end() ? data : parallel->secondsPerMinibatch;
+  const Baseline *alone = findBaseline(plan, "single_device"),
+                 *parallel = findBaseline(plan, "data_parallel");
+  double own = plan.secondsPerMinibatch;
+  double data = parallel ? parallel->secondsPerMinibatch : plan.dataParallelSecondsPerMinibatch;
   if (own <= 0 || plan.topology.workers() == 1)
     return;
   if (plan.stages.size() == 1)
     out << "\npipelining does not pay: the plan is data parallelism\n";
-  else if (!fits)
+  else if (parallel && !parallel->fits)
     out << "\npipelining pays: data parallelism does not fit the memory of a device\n";
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
   else
     out << format("\npipelining does not pay: data parallelism is %.1f%% faster; ",
                   100 * (own / data - 1))
-        << dataParallelOptions(plan) << " is that plan\n";
+        << dataParallelAdvice(plan) << "\n";
+  if (alone && alone->fits && own / alone->secondsPerMinibatch > 1.005)
+    out << format("several devices do not pay: one alone is %.1f%% faster\n",
+                  100 * (own / alone->secondsPerMinibatch - 1));
 }
 
 void describeHints(const Plan &plan, std::ostream &out) {

@@ -3,6 +3,7 @@
 #include "compiler/report/Html.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 namespace pdc {
@@ -18,6 +19,8 @@ struct Row {
 std::string againstText(double other, double own) {
   if (own <= 0)
     return "";
+  if (std::abs(other / own - 1) < 0.005)
+    return "as fast";
   return other >= own ? ratioText(other / own) + " × as fast"
                       : percentText(own / other - 1) + " slower";
 }

@@ -103,9 +103,11 @@ void Page::cards() {
   card("most memory", bytesText(memory[rank]),
        stagesOfRank(plan, rank) + (limit ? ", of " + bytesText(limit) : ""));
   double data = plan.dataParallelSecondsPerMinibatch;
-  if (data > 0 && seconds > 0)
-    card("against data parallelism", ratioText(data / seconds) + " ×",
-         data >= seconds ? "as fast" : "as fast: pipelining does not pay");
+  const char *note = data >= seconds ? "as fast" : "as fast: pipelining does not pay";
+  if (plan.stages.size() == 1)
+    note = "as fast as summing behind all work: the plan is data parallelism";
+  if (data > 0 && seconds > 0 && plan.topology.workers() > 1)
+    card("against data parallelism", ratioText(data / seconds) + " ×", note);
   text += "</dl>\n";
 }
 

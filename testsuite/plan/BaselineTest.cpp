@@ -139,6 +139,17 @@ TEST(Baselines, TheVerdictNamesTheFasterWay) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), twoStages("1f1b"));
   EXPECT_THAT(describePlan(plan), HasSubstr("pipelining does not pay: data parallelism is 25.0% "
                                             "faster; --stages 2 --microbatches 2 is that plan"));
+  PlanRequest odd = twoStages("1f1b");
+  odd.microbatches = 3;
+  odd.microbatchSize = 5;
+  EXPECT_THAT(
+      describePlan(makePlan(chainGraph({1, 1, 1, 1}), odd)),
+      HasSubstr("its replicas need equal parts of a minibatch: --stages 2 --minibatch 20 is "
+                "the nearest plan"));
+  PlanRequest slow = twoStages("1f1b");
+  slow.topology->levels[0].link.bytesPerSecond = 10;
+  EXPECT_THAT(describePlan(makePlan(chainGraph({1, 1, 1, 1}), slow)),
+              HasSubstr("several devices do not pay: one alone is "));
   PlanRequest request = twoStages("1f1b");
   request.memoryBytes = 5045;
   PlanGraph graph = chainGraph({1, 1, 1, 1});

@@ -78,6 +78,20 @@ TEST(Hints, NameTheLinks) {
   EXPECT_GT(gainOf(plan, "--stages 2"), 0.2);
 }
 
+/// Ranks of one machine share its cores, in the plan and in what would be better.
+TEST(Hints, AdviseNoMoreRanksThanCores) {
+  PlanRequest request;
+  request.device = "cpu";
+  request.workers = 2;
+  request.schedule = "1f1b";
+  request.microbatches = 16;
+  for (int cores : {2, 3}) {
+    request.cores = cores;
+    Plan plan = planWithHints(chainGraph({1, 1, 4}), request);
+    EXPECT_EQ(gainOf(plan, "--gpus 3 --stages 1-2") > 0, cores == 3) << cores;
+  }
+}
+
 TEST(Hints, LeaveOutWhatGainsNothing) {
   Plan alone = planWithHints(chainGraph({1, 1}), flat(1, "1f1b", 1));
   EXPECT_THAT(alone.hints.bottleneck, HasSubstr("none: the devices compute all the time"));
