@@ -52,6 +52,8 @@ private:
   std::mutex mutex; ///< held in every call of MPI: several threads of this rank make them
   MPI_Comm world = MPI_COMM_NULL;
   int self = 0, size = 1;
+  std::thread::id computing = std::this_thread::get_id(); ///< the rank's own thread
+  int restlessPolls; ///< of that thread, before a wait leaves the core to others for short times
   std::vector<MPI_Request> requests;
   std::vector<int> expected; ///< by request: bytes to receive, -1 for a send
   std::vector<char> isLong;  ///< by request: a send that needs its sender to move it
@@ -74,6 +76,17 @@ static void sendEagerly() {
     setenv(name, bytes.c_str(), 0);
 }
 
+/// Where ranks outnumber the cores of their host, one that polls takes a core from one that
+/// computes.
+static int countRestlessPolls(MPI_Comm world) {
+  MPI_Comm host = MPI_COMM_NULL;
+  int ranks = 1;
+  MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &ranks);
+  MPI_Comm_free(&host);
+  return ranks > int(std::thread::hardware_concurrency()) ? 10 : 2000;
+}
+
 MpiTransport::MpiTransport() {
   sendEagerly();
   int started = 0, provided = MPI_THREAD_SINGLE;
@@ -89,6 +102,7 @@ MpiTransport::MpiTransport() {
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);
   MPI_Comm_size(world, &size);
+  restlessPolls = countRestlessPolls(world);
   requests.resize(4096, MPI_REQUEST_NULL);
   expected.resize(requests.size());
   isLong.resize(requests.size());
@@ -175,16 +189,17 @@ bool MpiTransport::isComplete(int request) {
   return true;
 }
 
-/// MPI moves data only inside its calls: polls without rest at first, then leaves the core to
-/// others for short times.
+/// MPI moves data only inside its calls. A thread beside the one that computes never polls without
+/// rest: where cores are few it would take one from a rank's kernels.
 bool MpiTransport::wait(int request, std::chrono::microseconds patience) {
+  bool computes = std::this_thread::get_id() == computing;
   auto begin = std::chrono::steady_clock::now();
   for (int polls = 0;; ++polls) {
     if (isComplete(request))
       return true;
     if (std::chrono::steady_clock::now() - begin >= patience)
       return false;
-    if (polls < 2000)
+    if (computes && polls < restlessPolls)
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(std::chrono::microseconds(20));
