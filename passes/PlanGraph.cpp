@@ -65,19 +65,33 @@ private:
       graph.units[index].nodes.push_back(node.getName().str());
   }
 
+  static bool isForward(Operation *op) {
+    auto unit = dyn_cast_or_null<UnitOp>(op);
+    return unit && taskPhase(unit) == ir::Phase::Forward;
+  }
+
   static bool isConnected(UnitOp unit) {
-    auto isForward = [](Operation *op) {
-      auto other = dyn_cast_or_null<UnitOp>(op);
-      return other && taskPhase(other) == ir::Phase::Forward;
-    };
     return llvm::any_of(unit.getOperands(),
                         [&](Value operand) { return isForward(operand.getDefiningOp()); }) ||
            llvm::any_of(unit->getUsers(), isForward);
   }
 
-  /// A unit that no other unit of the forward pass knows (the weight of the loss, from the labels)
-  /// makes no stage of its own: it is planned with a unit that reads the same. Null for any other.
-  static UnitOp findHost(UnitOp unit) {
+  /// What is summed into a metric.
+  UnitOp summedInto(StringRef metric) {
+    for (auto sum : train.getOps<AccumulateOp>())
+      if (sum.getMemory() == metric)
+        return sum.getValue().getDefiningOp<UnitOp>();
+    return {};
+  }
+
+  /// A unit that no other unit of the forward pass knows makes no stage of its own: it is planned
+  /// with a unit that reads the same. So is the weight of the loss with the loss: an asynchronous
+  /// stage reports one divided by the other. Null for any other.
+  UnitOp findHost(UnitOp unit) {
+    UnitOp loss = summedInto("pdc.loss");
+    if (unit == summedInto("pdc.loss_weight") && loss && loss != unit &&
+        llvm::none_of(unit->getUsers(), isForward))
+      return loss;
     if (isConnected(unit))
       return {};
     for (Value operand : unit.getOperands())

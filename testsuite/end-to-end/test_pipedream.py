@@ -190,7 +190,7 @@ def test_update_rule(network, replicas, models, references, tmp_path):
 @pytest.mark.parametrize("network,replicas,transport", [
     ("mlp", [1], "local"), ("mlp", [1, 1], "local"), ("fashion", [1, 1, 1], "local"), ("lenet5", [1, 1, 1, 1], "mpi"),
     ("lenet5", [2, 2], "local"), ("lenet5", [1, 1, 1], "mpi"), ("fashion", [1, 1, 1, 1], "local"),
-    ("fashion", [2, 2, 2], "mpi"), ("skips", [1] * 6, "mpi")])
+    ("fashion", [2, 2, 2], "mpi"), ("skips", [1] * 6, "mpi"), ("gpt2", [1, 1], "mpi")])
 def test_vertical_sync(network, replicas, transport, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path, True, transport)
     stages = json.loads((tmp_path / "split" / "plan.json").read_text())["stages"]

@@ -73,6 +73,29 @@ TEST_F(PlanGraphTest, GivesNoUnitToWhatOnlyReadsLabels) {
   EXPECT_EQ(graph.units[3].nodes, (std::vector<std::string>{"loss", "weight"}));
 }
 
+/// Labels that another unit gives a new shape lead to it; its own rank reports it with the loss.
+TEST_F(PlanGraphTest, PlansTheWeightOfTheLossWithTheLoss) {
+  ASSERT_TRUE(module);
+  ir::UnitOp loss;
+  module->walk([&](ir::UnitOp unit) {
+    if (unit.getName() == "loss" && !loss)
+      loss = unit;
+  });
+  auto sum = module->lookupSymbol<ir::MemoryOp>("pdc.loss");
+  mlir::OpBuilder builder(sum);
+  mlir::cast<ir::MemoryOp>(builder.clone(*sum)).setSymName("pdc.loss_weight");
+  builder.setInsertionPoint(loss->getBlock()->getTerminator());
+  mlir::Value labels = loss.getOperand(1);
+  ir::UnitOp flat = makeUnit(builder, "Identity", "flat", labels, labels.getType());
+  ir::UnitOp weight =
+      makeUnit(builder, "LossWeight", "weight", flat.getResult(0), loss.getResult(0).getType());
+  builder.create<ir::AccumulateOp>(loss.getLoc(), weight.getResult(0), "pdc.loss_weight");
+  PlanGraph graph = makePlanGraph(*module);
+  ASSERT_EQ(graph.units.size(), 5u);
+  EXPECT_EQ(graph.units[3].nodes, (std::vector<std::string>{"loss", "weight"}));
+  EXPECT_EQ(graph.units[4].nodes, (std::vector<std::string>{"flat"}));
+}
+
 TEST_F(PlanGraphTest, HoldsEveryValueBetweenUnits) {
   ASSERT_TRUE(module);
   PlanGraph graph = makePlanGraph(*module);

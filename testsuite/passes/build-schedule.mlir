@@ -4,7 +4,7 @@
 // RUN: not pdc-opt %S/outline-programs.mlir --build-schedule 2>&1 | FileCheck %s --check-prefix=EARLY
 
 // ASYNCHRONOUS: error: schedule pipedream is asynchronous, but the graph was made for sums over microbatches; choose the schedule before the graph is differentiated
-// UNKNOWN: error: unknown schedule 'dualpipe'; known schedules: gpipe, {{[a-z0-9-]+(, [a-z0-9-]+)*$}}
+// UNKNOWN: error: unknown schedule 'dualpipe'; known schedules: 1f1b, {{[a-z0-9-]+(, [a-z0-9-]+)*$}}
 // EARLY: error: the module has no programs; run outline-programs first
 
 // CHECK-LABEL: pdc.program @rank_0
