@@ -96,7 +96,8 @@ CHUNKED = [("lenet5", 2, "interleaved", 2, 4), ("lenet5", 2, "interleaved", 3, 4
            ("fashion", 2, "interleaved", 3, 4), ("fashion", 2, "zb-v", 2, 4), ("fashion", 3, "zb-v", 2, 4),
            ("resnet18", 2, "interleaved", 2, 4), ("resnet18", 3, "interleaved", 3, 6), ("resnet18", 2, "zb-v", 2, 4),
            ("resnet18", 3, "zb-v", 2, 4), ("fashion", 1, "interleaved", 3, 4), ("lenet5", 1, "zb-v", 2, 4),
-           ("skips", 3, "interleaved", 2, 3), ("skips", 3, "zb-v", 2, 5)]
+           ("skips", 3, "interleaved", 2, 3), ("skips", 3, "zb-v", 2, 5),
+           ("skips", 2, "auto", 3, 4)]
 
 
 @pytest.mark.parametrize("network,ranks,schedule,chunks,microbatches", CHUNKED)
@@ -109,6 +110,8 @@ def test_same_bits_with_several_stages_per_rank(network, ranks, schedule, chunks
         project = pipeline.compile_model(
             models(network), tmp_path / folder, "--exact", *options, "--minibatch", size * microbatches,
             "--microbatches", microbatches, "--optimizer", "momentum,lr=0.05,momentum=0.9,weight_decay=1e-3", workers=workers)
+        if "auto" in options:  # whose rows no drawing shows
+            assert json.loads((project / "plan.json").read_text())["schedule"] == "interleaved-searched"
         for transport in ("local", "mpi") if folder == "split" else ("local",):
             result = pipeline.train(project, tmp_path / f"{folder}-{transport}", data=data, steps=steps, transport=transport)
             pipeline.expect_same_bits(result, whole, network)
