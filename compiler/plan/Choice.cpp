@@ -2,6 +2,8 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Partition.h"
+#include "compiler/plan/PlanRowSearch.h"
+#include "compiler/plan/Ways.h"
 #include "compiler/schedule/RowSearch.h"
 #include "compiler/schedule/Schedules.h"
 
@@ -28,32 +30,17 @@ constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
 constexpr int64_t kRunsPerWay = 20'000, kRunsPerChunkedWay = 10'000;
 /// With several stages per rank a cut that is so much slower than the best with one stays as it is.
 constexpr double kMostLossOfChunks = 0.25;
-/// Runs up to which rows are searched, and what that may cost.
-constexpr int64_t kMostSearchedRuns = 2'000, kSearchEffort = 2'000'000;
+/// Runs up to which rows are searched.
+constexpr int64_t kMostSearchedRuns = 2'000;
 
 /// Stages per rank that are tried beside one, and runs (stages x microbatches) up to which they
 /// are.
 constexpr int kLeastChunks = 2, kMostChunks = 4;
 constexpr int64_t kMostChunkedRuns = 5'000;
 
-/// Stages up to which the replicas of each are named.
-constexpr int kMostNamedStages = 16;
-
-/// What others are held against, and what stages with replicas run.
-const ScheduleKind &simplest() { return schedules().front(); }
-
 /// Whether a schedule whose rows need not be written runs the backward pass in halves.
 bool splitsUnwritten(const ScheduleKind &kind) {
   return kind.rhythms && std::ranges::any_of(kind.rhythms(straightPipeline(2, 2)), &Rhythm::split);
-}
-
-std::string replicasOf(int ranks, int replicas) {
-  if (ranks > kMostNamedStages)
-    return std::to_string(ranks) + " stages of " + std::to_string(replicas);
-  std::string text = std::to_string(replicas);
-  for (int rank = 1; rank < ranks; ++rank)
-    text += "-" + std::to_string(replicas);
-  return text;
 }
 
 class Chooser {
@@ -74,10 +61,8 @@ private:
   void planStraight();
   void planSchedules();
   void planChunked();
-  void planWithChunks(const ScheduleKind &kind, int chunks, int replicas);
   void planSplit();
   void writeRows();
-  void planReplicated();
   void planUneven();
   void plan(const PlanRequest &way, const std::string &name);
   void searchBest();
@@ -89,7 +74,6 @@ private:
   std::vector<int> replicasToTry() const;
   std::vector<int> chunksToTry(int ranks);
   std::string takesTooLong(const std::string &ways) const;
-  std::vector<int> mostInFlight() const;
 
   const PlanGraph &graph;
   const PlanRequest &request;
@@ -149,26 +133,6 @@ void Chooser::plan(const PlanRequest &way, const std::string &name) {
   }
 }
 
-/// What the search may hold at once, on a replica: as much as zb-h2 does, and no more than fits.
-std::vector<int> Chooser::mostInFlight() const {
-  const Plan &plan = best->plan;
-  Planner planner(graph, bestWay);
-  auto stages = static_cast<int64_t>(plan.stages.size());
-  std::vector<int64_t> heldByRank = memoryByRank(plan);
-  std::vector<int> most;
-  for (const PlanStage &stage : plan.stages) {
-    int64_t own = plan.schedule.microbatches / plan.schedule.replicas(stage.id);
-    int64_t slots = std::min(own, 2 * (stages - stage.id) - 1);
-    int64_t held = plan.schedule.slots[stage.id], limit = planner.memoryLimit(stage.ranks);
-    int64_t sharing = std::ranges::count(plan.schedule.ranksOfStage, stage.ranks);
-    if (limit && stage.slotBytes > 0)
-      slots =
-          std::min(slots, held + (limit - heldByRank[stage.ranks[0]]) / sharing / stage.slotBytes);
-    most.push_back(static_cast<int>(std::max(slots, held)));
-  }
-  return most;
-}
-
 /// The rows of the best way, played in other orders.
 void Chooser::searchBest() {
   const Plan &plan = best->plan;
@@ -178,30 +142,13 @@ void Chooser::searchBest() {
       refused.contains(name))
     return;
   Planner planner(graph, bestWay);
-  Schedule seed = planner.computeRows(static_cast<int>(stages));
-  Schedule rows = searchRows(seed, {plan.edges, playCosts(plan), mostInFlight(), kSearchEffort});
-  if (rows.name == seed.name)
+  Schedule rows = searchRowsOf(*best, planner);
+  if (rows.name == nameOfSeed(rows.name))
     return tried.push_back({name, plan.secondsPerMinibatch, ""});
   try {
     take(planner.makeWith(best->stageOfUnit, rows), bestWay, name);
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
-  }
-}
-
-/// All stages with as many replicas, which take turns at the same microbatches: up to data
-/// parallelism.
-void Chooser::planReplicated() {
-  for (int replicas = 2; replicas <= request.workers; ++replicas) {
-    if (request.workers % replicas || request.microbatches % replicas)
-      continue;
-    PlanRequest way = request;
-    way.schedule = simplest().name;
-    way.microbatches = request.microbatches / replicas;
-    way.replicas.assign(request.workers / replicas, replicas);
-    way.stages = static_cast<int>(way.replicas.size());
-    plan(way, way.stages == 1 ? "data parallelism"
-                              : way.schedule + " on " + replicasOf(way.stages, replicas));
   }
 }
 
@@ -211,7 +158,7 @@ void Chooser::planUneven() {
   if (topology.levels.size() != 1 || topology.levels[0].link.bytesPerSecond <= 0)
     return;
   PlanRequest way = request;
-  way.schedule = simplest().name;
+  way.schedule = schedules().front().name;
   std::string name = way.schedule + " on ";
   for (const StageGroup &group : findHierarchy(graph, {"ring-max", topology}).groups) {
     name += (way.replicas.empty() ? "" : "-") + std::to_string(group.replicas);
@@ -286,27 +233,6 @@ std::vector<int> Chooser::chunksToTry(int ranks) {
   return chunks;
 }
 
-void Chooser::planWithChunks(const ScheduleKind &kind, int chunks, int replicas) {
-  PlanRequest way = request;
-  int ranks = request.workers / replicas;
-  way.chunks = chunks;
-  way.schedule = kind.name;
-  way.microbatches /= replicas;
-  std::string name = way.schedule;
-  if (kind.placement == StagePlacement::loop) {
-    // Of what was asked for its refusal is an answer.
-    if (chunksByHand() < 2 && way.microbatches % ranks)
-      return;
-    name += " in " + std::to_string(chunks) + " chunks";
-  } else if (kind.placement == StagePlacement::straight || chunks != 2)
-    return;
-  if (replicas > 1) {
-    way.replicas.assign(ranks, replicas);
-    name += " on " + replicasOf(ranks, replicas);
-  }
-  plan(way, name);
-}
-
 /// Several stages per rank, against the best with one.
 void Chooser::planChunked() {
   std::optional<Planned> straight = std::exchange(best, std::nullopt);
@@ -318,8 +244,10 @@ void Chooser::planChunked() {
     if (!untried.empty())
       break;
     for (int chunks : chunksToTry(request.workers / replicas))
-      for (const ScheduleKind &kind : schedules())
-        planWithChunks(kind, chunks, replicas);
+      for (const Way &way : chunkedWays(request, chunks, replicas))
+        // Of what was asked for its refusal is an answer.
+        if (chunksByHand() > 1 || way.sharesMicrobatches)
+          plan(way.request, way.name);
   }
   double limit = straight ? straight->plan.secondsPerMinibatch : 0;
   if (best && small && (!straight || best->plan.secondsPerMinibatch < limit)) {
@@ -355,9 +283,8 @@ void Chooser::forget(const Error &error) {
   unwritten.erase(refused, unwritten.end());
   if (unwritten.empty())
     throw error;
-  auto next = std::ranges::min_element(unwritten, {}, [](const Unwritten &one) {
-    return one.planned.plan.secondsPerMinibatch;
-  });
+  auto next = std::ranges::min_element(
+      unwritten, {}, [](const Unwritten &one) { return one.planned.plan.secondsPerMinibatch; });
   best = next->planned;
   bestWay = next->way;
   bestName = next->name;
@@ -384,7 +311,8 @@ void Chooser::writeRows() {
 void Chooser::planStraight() {
   planSchedules();
   if (request.openReplicas)
-    planReplicated();
+    for (const Way &way : replicatedWays(request))
+      plan(way.request, way.name);
   if (request.openReplicas && small)
     planUneven();
   if (!best || !small)
