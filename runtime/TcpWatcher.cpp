@@ -1,5 +1,8 @@
 #include "runtime/TcpControl.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <poll.h>
 #include <sys/socket.h>
@@ -116,7 +119,7 @@ void TcpControl::askAll() {
 void TcpControl::closeCase() {
   if (askedAt == 0 || ended)
     return;
-  std::string report;
+  std::string report, own = describeActivity();
   {
     std::lock_guard lock(mutex);
     bool all = true;
@@ -125,13 +128,13 @@ void TcpControl::closeCase() {
     if (!all && now() - askedAt < 0.5)
       return;
     report = reason;
-  }
-  if (running && stuck) {
-    report += "\n  " + describeActivity();
-    for (auto &peer : peers)
-      report +=
-          "\n  " + (peer->hasStatus ? peer->status
-                                    : "rank " + std::to_string(peer->rank) + " does not answer");
+    if (running && stuck) {
+      report += "\n  " + own;
+      for (auto &peer : peers)
+        report +=
+            "\n  " + (peer->hasStatus ? peer->status
+                                      : "rank " + std::to_string(peer->rank) + " does not answer");
+    }
   }
   // Printed here: launchers kill the other ranks as soon as one is gone.
   std::fprintf(stderr, "error: %s\n", report.c_str());

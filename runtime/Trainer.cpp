@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <sstream>
@@ -265,14 +266,19 @@ void Trainer::save() {
   }
 }
 
-/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's.
+/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's. A file that was there
+/// stays until the new one is whole.
 void Trainer::writeTimeline(const std::string &path, const char *begin, const char *separator,
                             const char *end, const std::function<std::string(size_t)> &textOf) {
   if (path.empty())
     return;
+  std::filesystem::path unfinished = path + ".part";
   std::ofstream file;
-  if (tells)
-    file.open(path, std::ios::binary);
+  if (tells) {
+    file.open(unfinished, std::ios::binary);
+    if (!file)
+      throw Error(path, ": cannot be written");
+  }
   file << begin;
   std::vector<std::string> counts, all;
   control.gather(std::to_string(executor.timeline().parts()), counts);
@@ -285,7 +291,10 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
     }
   file << end;
   file.close();
-  if (tells && !file)
+  std::error_code failed;
+  if (tells && file)
+    std::filesystem::rename(unfinished, path, failed);
+  if (tells && (!file || failed))
     throw Error(path, ": cannot be written");
 }
 

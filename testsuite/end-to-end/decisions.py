@@ -188,26 +188,30 @@ def gains_of(net, loss, turned, found, gradients, calls):
 
 
 def choices(gains, left):
-    """What may be turned next: those that explain nine tenths of what is left, a fiftieth each at least; else one alone."""
+    """What may be turned next and what it should gain: those that explain nine tenths of what is left, a fiftieth each at
+    least; else one alone."""
     together, explained = [], 0.0
     for gain, decision in gains:
         if explained < 0.9 * left and gain > 0.02 * left:
             together.append(decision)
             explained += gain
-    alone = [[decision] for _, decision in gains[:MOST_TRIED]]
-    return [together, *alone] if together else alone
+    alone = [([decision], gain) for gain, decision in gains[:MOST_TRIED]]
+    return [(together, explained), *alone] if together else alone
 
 
 def expect_alike(found, net, loss, step=0):
-    """`loss` is that of a network in double precision as `net` is one. Returns the decisions that are turned."""
+    """`loss` is that of a network in double precision as `net` is one. Returns the decisions that are turned: each choice
+    brings the squares of what is left down by half of its gain at least, as one does that was made otherwise. One that was
+    not, and that lies along an error by chance, adds as much as it takes away."""
     net, found = copy.deepcopy(net).double(), {name: torch.from_numpy(value).double() for name, value in found.items()}
+    assert all(value.isfinite().all() for value in found.values())
     turned = []
     gradients, calls = run(net, loss, turned)
     while max((off := distances(found, gradients)).values()) > BOUND:
         worst = max(off, key=off.get)
-        for choice in choices(gains_of(net, loss, turned, found, gradients, calls), squares(off)):
+        for choice, gain in choices(gains_of(net, loss, turned, found, gradients, calls), squares(off)):
             otherwise = run(net, loss, [*turned, *choice])
-            if squares(distances(found, otherwise[0])) < squares(off):
+            if gain > 0 and squares(distances(found, otherwise[0])) < squares(off) - 0.5 * gain:
                 break
         else:
             raise AssertionError(f"step {step}: {worst} is off by {off[worst]}, and no near tie explains it; turned: {turned}")

@@ -136,8 +136,8 @@ def rounded_otherwise(net, inputs, truth, name):
 @each(MODELS)
 def test_trains(network, tmp_path):
     """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step. The gradient is what
-    an update subtracts, with a rate so large that rounding of the weight hides no small one; as in test_pytorch.py,
-    rounding may move it as far as three times PyTorch's own, or as far as PyTorch's own gradient of that parameter goes
+    an update subtracts, with a rate so large that rounding of the weight hides no small one;
+    rounding may move it as far as three times PyTorch's own in any parameter, or as far as PyTorch's own gradient of that parameter goes
     when weights are rounded otherwise."""
     script, _, small, _ = MODELS[network]
     module = importlib.import_module(script)
@@ -168,7 +168,7 @@ def test_trains(network, tmp_path):
         steps.append((copy.deepcopy(net), inputs, truth))
         optimizer.step()
     for (step, name), found in ours.items():
-        if found > max(1e-3, 3 * noise):
+        if not found <= max(1e-3, 3 * noise):
             assert found <= rounded_otherwise(*steps[step], name), (step, name, found, noise)
 
 

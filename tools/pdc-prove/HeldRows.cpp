@@ -72,13 +72,19 @@ void HeldRows::readStage(std::istream &words) {
     refuse("a stage of the plan");
   std::string word;
   words >> word >> word;
-  std::vector<int> &table = planned.slotTable[stage];
-  table.clear();
+  StageRings rings;
   while (words >> word && word != "of")
-    table.push_back(static_cast<int>(numberIn(word)));
-  planned.slots[stage] = static_cast<int>(number(words));
+    rings.slotTable.push_back(static_cast<int>(numberIn(word)));
+  rings.slots = static_cast<int>(number(words));
+  rings.versions = planned.versions[stage];
   if (words >> word)
-    planned.versions[stage] = static_cast<int>(number(words, "versions"));
+    rings.versions = static_cast<int>(number(words, "versions"));
+  if (ringsOf.try_emplace(stage, rings).first->second != rings)
+    refuse("the slots and versions that another replica of stage " + std::to_string(stage) +
+           " holds");
+  planned.slotTable[stage] = rings.slotTable;
+  planned.slots[stage] = rings.slots;
+  planned.versions[stage] = rings.versions;
 }
 
 /// "move 0F 'x' to stage 1"

@@ -27,6 +27,13 @@ public:
 private:
   using Ranks = std::vector<RankRows>;
 
+  /// What a program holds of a stage's microbatches and weights.
+  struct StageRings {
+    std::vector<int> slotTable;
+    int slots = 0, versions = 0;
+    bool operator==(const StageRings &) const = default;
+  };
+
   void readLine(const std::string &line);
   void readRank(std::istream &words);
   void readStage(std::istream &words);
@@ -50,6 +57,7 @@ private:
   std::map<int64_t, Ranks> steps; ///< recorded
   std::map<int64_t, Edge> tagged; ///< an end that is not known yet is stage -1
   std::vector<Edge> moved;
+  std::map<int64_t, StageRings> ringsOf; ///< of each stage, as the first of its replicas says
   RankRows *rank = nullptr;          ///< whose rows are being read
   std::vector<Step> *part = nullptr; ///< null: those of evaluation
 };
