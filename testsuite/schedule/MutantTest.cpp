@@ -199,7 +199,7 @@ TEST(Mutants, WrongOnesAreRefused) {
   Mutator mutator(2026);
   int wrong = 0, right = 0, rightButRefused = 0;
   std::array<int, Mutator::names.size()> wrongOfKind{};
-  for (int round = 0; round < 5000; ++round) {
+  for (int round = 0; round < 5200; ++round) {
     std::vector<Edge> edges;
     Schedule schedule = mutator.original(edges);
     int kind = round % static_cast<int>(Mutator::names.size());
