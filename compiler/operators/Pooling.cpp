@@ -45,7 +45,7 @@ static void forEachTap(const Window &window, const std::vector<int64_t> &x, Visi
 /// file has none for it. Who reads it wants `indices`, ONNX's numbers, where kernels have their
 /// own.
 static void normaliseMaxPool(ImportedNode &node, int) {
-  if (node.outputs.size() > 1)
+  if (node.outputs.size() > 1 && !node.outputs[1].empty())
     node.attributes.set("indices", int64_t(1));
   node.outputs.resize(2);
 }
@@ -65,7 +65,8 @@ static std::vector<TensorType> inferMaxPool(const NodeView &node) {
   return types;
 }
 
-/// The index is that of the element in the whole input; the first of equal elements wins.
+/// The index is that of the element in the whole input; the first of equal elements wins. Only who
+/// reads `indices` sees ONNX's numbers of storage_order 1: the gradient takes the row-major ones.
 static std::vector<Tensor> evaluateMaxPool(const NodeView &node,
                                            std::span<const Tensor *const> inputs) {
   const Tensor &x = *inputs[0];
@@ -79,7 +80,7 @@ static std::vector<Tensor> evaluateMaxPool(const NodeView &node,
       indices.data[o] = static_cast<double>(i);
     }
   });
-  if (node.attributes.integer("storage_order", 0))
+  if (node.attributes.integer("indices", 0) && node.attributes.integer("storage_order", 0))
     for (double &index : indices.data)
       index = static_cast<double>(columnMajorOffset(static_cast<int64_t>(index), x.type.shape));
   std::vector<Tensor> results = {y, indices};

@@ -25,6 +25,8 @@ TRAINING = """test_adagrad test_adagrad_multiple test_adam test_momentum test_mo
 test_nesterov_momentum test_gradient_of_add test_gradient_of_add_and_mul test_batchnorm_example_training_mode
 test_batchnorm_epsilon_training_mode""".split()
 
+INDICES = ["test_maxpool_with_argmax_2d_precomputed_pads", "test_maxpool_with_argmax_2d_precomputed_strides"]
+
 REASONS = {"this operator is not supported": "operator not supported", "supported from opset": "opset",
            "lement type": "element type", "must be known": "shape known at run time only"}
 
@@ -94,5 +96,5 @@ def test_all(tmp_path, record_property):
         pathlib.Path(folder).write_text(summary + "\n" + "".join(lines))
     assert not wrong, summary
     must = [name for name in os.listdir(DATA) if name.startswith(("test_sce_", "test_nllloss_"))]
-    assert passed.issuperset([*must, *TRAINING]), summary
+    assert passed.issuperset([*must, *TRAINING, *INDICES]), summary
     assert len(passed) >= 640, summary

@@ -64,6 +64,8 @@ TEST(Gradient, Pooling) {
   }
   checkGradient(unary("MaxPool", draw.distinct({1, 1, 6, 6}),
                       {{"kernel_shape", Shape{2, 2}}, {"dilations", Shape{2, 2}}}));
+  checkGradient(unary("MaxPool", draw.distinct({2, 2, 3, 4}),
+                      {{"kernel_shape", Shape{2, 2}}, {"storage_order", int64_t(1)}}));
   checkGradient(unary("GlobalAveragePool", draw.reals({2, 3, 4, 5})));
   checkGradient(unary("GlobalAveragePool", draw.reals({2, 3, 1})));
 }

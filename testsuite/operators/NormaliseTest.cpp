@@ -74,6 +74,17 @@ TEST(Normalise, NewerForms) {
   EXPECT_THROW(normaliseNode(future.node, 24), Error);
 }
 
+/// An output with an empty name is one that nobody reads.
+TEST(Normalise, ReadersOfIndices) {
+  Imported read("MaxPool", {}, 1, 2), unread("MaxPool", {}, 1, 2);
+  unread.node.outputs[1] = "";
+  normaliseNode(read.node, 13);
+  normaliseNode(unread.node, 13);
+  EXPECT_TRUE(read.node.attributes.has("indices"));
+  EXPECT_FALSE(unread.node.attributes.has("indices"));
+  EXPECT_EQ(unread.node.outputs, (Names{"out0", ""}));
+}
+
 TEST(Normalise, Clip) {
   Imported old("Clip", {{"max", 6.0}});
   normaliseNode(old.node, 7);
