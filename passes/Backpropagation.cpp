@@ -96,7 +96,8 @@ void Backpropagation::seed(Value value, Value gradient) {
 
 void Backpropagation::differentiate(int position) {
   NodeOp node = forward[position];
-  if (llvm::none_of(node.getResults(), [&](Value v) { return isActive(v); }))
+  auto matters = [&](Value value) { return isActive(value); };
+  if (llvm::none_of(node.getResults(), matters) || llvm::none_of(node.getOperands(), matters))
     return;
   SmallVector<Value> gradients;
   for (Value result : node.getResults())

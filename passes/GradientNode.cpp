@@ -38,8 +38,29 @@ static void checkVariable(NodeOp gradient, Value x, size_t position) {
                 ", expected floating-point numbers; take it out");
 }
 
+/// ONNX takes y as a function of independent variables: none of xs and zs may be computed from
+/// another.
+static void checkIndependent(NodeOp gradient, ArrayRef<NodeOp> before) {
+  DenseSet<Value> variables, computed;
+  auto dependsOnVariable = [&](Value value) {
+    return variables.contains(value) || computed.contains(value);
+  };
+  for (Value variable : gradient.getOperands().drop_back())
+    if (!variables.insert(variable).second)
+      computed.insert(variable);
+  for (NodeOp node : before)
+    if (llvm::any_of(node->getOperands(), dependsOnVariable))
+      computed.insert(node->result_begin(), node->result_end());
+  for (auto [i, variable] : llvm::enumerate(gradient.getOperands().drop_back()))
+    if (computed.contains(variable))
+      throw Error("node '" + gradient.getName().str() + "' (Gradient): value " + std::to_string(i) +
+                  " of xs and zs is computed from another of them, expected independent values; "
+                  "take one of the two out");
+}
+
 SmallVector<Value> replaceGradient(NodeOp gradient, NodeNames &names) {
   Backpropagation rules(nodesBefore(gradient), OpBuilder(gradient), names, /*hasOrigins=*/false);
+  checkIndependent(gradient, rules.nodes());
   const size_t count = gradient.getNumResults();
   for (size_t i = 0; i < count; ++i) {
     checkVariable(gradient, gradient.getOperand(i), i);

@@ -132,10 +132,10 @@ void checkExact(NodeOp node, const Tensor &value) {
 
 /// The node's results, or what takes their place.
 SmallVector<Value> inferNode(NodeOp node, NodeNames &names) {
-  if (node.getOp() == gradientOperator)
-    return replaceGradient(node, names);
   NodeFacts facts(node);
   std::vector<pdc::TensorType> outputs = facts.infer();
+  if (node.getOp() == gradientOperator)
+    return replaceGradient(node, names);
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))
     result.setType(toMlir(node.getContext(), type));
   bool isEvaluated = !isConstant(node) && node.getNumResults() > 0 && isKnown(facts, outputs);

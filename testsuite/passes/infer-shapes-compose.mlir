@@ -52,3 +52,22 @@ func.func @train() {
   %by_b = pdc.node "Neg" "by_b"(%g#1) {} : (tensor<*xf32>) -> tensor<*xf32>
   return
 }
+
+// -----
+
+pdc.memory @a input microbatch : tensor<2xf32>
+
+// By a value that is computed without a gradient, as if it were an input.
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  %a = pdc.read @a : tensor<2xf32>
+  // CHECK: %[[X:.*]] = pdc.node "Floor" "x"
+  %x = pdc.node "Floor" "x"(%a) {} : (tensor<2xf32>) -> tensor<*xf32>
+  %y = pdc.node "Sin" "y"(%x) {} : (tensor<*xf32>) -> tensor<*xf32>
+  // CHECK: %[[ONE:.*]] = pdc.node "Constant" "gradient/Constant"
+  // CHECK: %[[BY_X:.*]] = pdc.node "SinGrad" "y/grad/SinGrad"(%[[ONE]], %[[X]])
+  %g = pdc.node "ai.onnx.preview.training.Gradient" "gradient"(%x, %y) {} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // CHECK: pdc.node "Neg" "by_x"(%[[BY_X]])
+  %by_x = pdc.node "Neg" "by_x"(%g) {} : (tensor<*xf32>) -> tensor<*xf32>
+  return
+}

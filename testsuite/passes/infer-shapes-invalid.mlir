@@ -85,3 +85,35 @@ func.func @train() {
   %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %y) {} : (tensor<2xf32>, tensor<*xf32>) -> tensor<*xf32>
   return
 }
+
+// -----
+
+func.func @train() {
+  // expected-error@+1 {{node '/g' (ai.onnx.preview.training.Gradient): has 1 outputs and 0 inputs, expected an input for each output and the value that is differentiated}}
+  %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"() {} : () -> tensor<*xf32>
+  return
+}
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xf32>
+  %y = pdc.node "Neg" "/y"(%x) {} : (tensor<2xf32>) -> tensor<*xf32>
+  // expected-error@+1 {{node '/g' (ai.onnx.preview.training.Gradient): has 3 outputs and 2 inputs, expected an input for each output and the value that is differentiated}}
+  %g:3 = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %y) {} : (tensor<2xf32>, tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
+  return
+}
+
+// -----
+
+// y = x z, z = x x: by x with z held fixed.
+pdc.memory @x input microbatch : tensor<2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2xf32>
+  %z = pdc.node "Mul" "/z"(%x, %x) {} : (tensor<2xf32>, tensor<2xf32>) -> tensor<*xf32>
+  %y = pdc.node "Mul" "/y"(%x, %z) {} : (tensor<2xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // expected-error@+1 {{node '/g' (Gradient): value 1 of xs and zs is computed from another of them, expected independent values; take one of the two out}}
+  %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %z, %y) {} : (tensor<2xf32>, tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  return
+}
