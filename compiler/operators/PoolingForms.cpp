@@ -8,10 +8,26 @@ namespace pdc {
 
 namespace {
 
+/// Of a table with an entry for each window and tap: 128 MiB of numbers.
+constexpr int64_t kMostEntries = int64_t(1) << 24;
+
 Tensor wholeNumbers(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
   Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
   tensor.data.assign(values.begin(), values.end());
   return tensor;
+}
+
+void checkTableSize(CompositionBuilder &b, const Window &window) {
+  int64_t entries = 1;
+  for (const std::vector<int64_t> &extents : {window.output, window.kernel})
+    for (int64_t extent : extents) {
+      if (extent > kMostEntries / entries)
+        b.refuse("has " + shapeText(window.output) + " windows of " + shapeText(window.kernel) +
+                 " elements, expected at most " + std::to_string(kMostEntries) +
+                 " elements in all windows of a channel where it has dilations or a second "
+                 "output; pool in smaller steps or without them");
+      entries *= extent;
+    }
 }
 
 /// The offsets of one window's elements within their channel. The first stands for those that lie
@@ -38,6 +54,7 @@ public:
   explicit Windows(CompositionBuilder &b) : b(b), input(b.type(b.input(0)).shape) {
     NodeView node{"MaxPool", "", b.attributes(), {}, {}, 1};
     Window window = resolveWindow(node, input);
+    checkTableSize(b, window);
     output = {input[0], input[1]};
     output.insert(output.end(), window.output.begin(), window.output.end());
     taps = product(window.kernel);

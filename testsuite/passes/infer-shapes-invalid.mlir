@@ -117,3 +117,13 @@ func.func @train() {
   %g = pdc.node "ai.onnx.preview.training.Gradient" "/g"(%x, %z, %y) {} : (tensor<2xf32>, tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
   return
 }
+
+// -----
+
+pdc.memory @x input microbatch : tensor<1x1x60000x60000xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<1x1x60000x60000xf32>
+  // expected-error@+1 {{node '/pool' (MaxPool): has [60000,60000] windows of [60000,60000] elements, expected at most 16777216 elements in all windows of a channel where it has dilations or a second output; pool in smaller steps or without them}}
+  %y:2 = pdc.node "MaxPool" "/pool"(%x) {indices = 1 : i64, kernel_shape = array<i64: 60000, 60000>, pads = array<i64: 59999, 59999, 0, 0>} : (tensor<1x1x60000x60000xf32>) -> (tensor<*xf32>, tensor<*xi64>)
+  return
+}
