@@ -1,3 +1,4 @@
+#include "compiler/operators/Composition.h"
 #include "compiler/operators/Elementwise.h"
 #include "compiler/operators/Rules.h"
 
@@ -50,6 +51,30 @@ static void differentiatePow(GradientBuilder &b) {
     give(b, 0, add(b, "PowGrad", {b.outputGradient(0), b.input(0), b.input(1)}));
   if (b.wants(1))
     give(b, 1, add(b, "PowExponentGrad", {b.outputGradient(0), b.input(0), b.output(0)}));
+}
+
+static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType element) {
+  if (b.type(value).element == element)
+    return value;
+  return add(b, "Cast", {value}, {{"to", onnxType(element)}});
+}
+
+/// The exponent may have a type of its own; a whole base is a floating-point one meanwhile when the
+/// exponent is.
+static std::vector<NodeValue> composePow(CompositionBuilder &b) {
+  const ElementType base = b.type(b.input(0)).element, exponent = b.type(b.input(1)).element;
+  if (base == exponent)
+    return {};
+  const ElementType computed =
+      !isFloatingPoint(base) && isFloatingPoint(exponent) ? exponent : base;
+  NodeValue power =
+      add(b, "Pow", {castTo(b, b.input(0), computed), castTo(b, b.input(1), computed)});
+  return {castTo(b, power, base)};
+}
+
+std::span<const ComposedForm> powerForms() {
+  static const ComposedForm forms[] = {{"Pow", composePow}};
+  return forms;
 }
 
 static void differentiateNeg(GradientBuilder &b) {

@@ -103,10 +103,10 @@ struct Compositions {
   std::vector<ComposedForm> parts;
 
   Compositions() {
-    for (auto family : {lossForms, padForms, poolingForms, rarerForms})
+    for (auto family : {lossForms, padForms, poolingForms, matrixForms, powerForms})
       parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
-                        recurrentForms, einsumForms, otherForms, convTransposeForms, resizeForms,
+                        recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);

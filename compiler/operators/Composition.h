@@ -68,7 +68,7 @@ std::span<const ComposedOperator> indexingForms();
 std::span<const ComposedOperator> normalisationForms();
 std::span<const ComposedOperator> recurrentForms();
 std::span<const ComposedOperator> einsumForms();
-std::span<const ComposedOperator> otherForms();
+std::span<const ComposedOperator> shortForms();
 std::span<const ComposedOperator> convTransposeForms();
 std::span<const ComposedOperator> resizeForms();
 std::span<const ComposedOperator> triangleForms();
@@ -78,6 +78,7 @@ std::span<const ComposedOperator> trainingForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
-std::span<const ComposedForm> rarerForms();
+std::span<const ComposedForm> matrixForms();
+std::span<const ComposedForm> powerForms();
 
 } // namespace pdc

@@ -89,45 +89,28 @@ static std::vector<Tensor> evaluateSize(const NodeView &node, std::span<const Te
   return {Tensor::scalar(ElementType::i64, static_cast<double>(node.input(0).elementCount()))};
 }
 
+/// TensorProto.DataType.
+static constexpr std::pair<int64_t, ElementType> kOnnxTypes[] = {
+    {1, ElementType::f32},  {2, ElementType::u8},   {3, ElementType::i8},
+    {6, ElementType::i32},  {7, ElementType::i64},  {9, ElementType::boolean},
+    {10, ElementType::f16}, {11, ElementType::f64}, {16, ElementType::bf16},
+};
+
 static ElementType castTarget(const NodeView &node) {
-  switch (node.attributes.integer("to", 0)) { // TensorProto.DataType
-  case 1:
-    return ElementType::f32;
-  case 2:
-    return ElementType::u8;
-  case 3:
-    return ElementType::i8;
-  case 6:
-    return ElementType::i32;
-  case 7:
-    return ElementType::i64;
-  case 9:
-    return ElementType::boolean;
-  case 10:
-    return ElementType::f16;
-  case 11:
-    return ElementType::f64;
-  case 16:
-    return ElementType::bf16;
-  default:
-    break;
-  }
+  const int64_t to = node.attributes.integer("to", 0);
+  for (auto [number, element] : kOnnxTypes)
+    if (number == to)
+      return element;
   refuse(node,
-         "casts to ONNX type " + std::to_string(node.attributes.integer("to", 0)) +
+         "casts to ONNX type " + std::to_string(to) +
              "; supported are float, double, float16, bfloat16, int64, int32, int8, uint8, bool");
 }
 
-static int64_t onnxType(ElementType element) {
-  switch (element) {
-  case ElementType::f64:
-    return 11;
-  case ElementType::f16:
-    return 10;
-  case ElementType::bf16:
-    return 16;
-  default:
-    return 1;
-  }
+int64_t onnxType(ElementType sought) {
+  for (auto [number, element] : kOnnxTypes)
+    if (element == sought)
+      return number;
+  throw Error("an element type without a number in ONNX");
 }
 
 static std::vector<TensorType> inferCast(const NodeView &node) {

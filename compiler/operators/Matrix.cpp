@@ -1,3 +1,4 @@
+#include "compiler/operators/Composition.h"
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
 
@@ -194,6 +195,22 @@ static void normaliseGemm(ImportedNode &node, int) {
     node.attributes.set(name, node.attributes.number(name, 1));
   for (const char *name : {"transA", "transB"})
     node.attributes.set(name, node.attributes.integer(name, 0));
+}
+
+/// Kernels add C as it is. That of a weight is scaled once per version.
+static std::vector<NodeValue> composeGemm(CompositionBuilder &b) {
+  const double beta = b.attributes().number("beta", 1);
+  if (!b.input(2) || beta == 1)
+    return {};
+  Attributes attributes = b.attributes();
+  attributes.set("beta", 1.0);
+  NodeValue scaled = add(b, "Mul", {b.input(2), number(b, b.type(b.input(2)).element, beta)});
+  return {add(b, "Gemm", {b.input(0), b.input(1), scaled}, attributes)};
+}
+
+std::span<const ComposedForm> matrixForms() {
+  static const ComposedForm forms[] = {{"Gemm", composeGemm}};
+  return forms;
 }
 
 std::span<const Operator> matrixOperators() {

@@ -18,6 +18,9 @@ std::string shapeText(const std::vector<int64_t> &shape);
 /// f32, f64, f16, bf16.
 std::vector<ElementType> floatElements();
 
+/// The number that ONNX's attributes have for it.
+int64_t onnxType(ElementType element);
+
 /// The axis counted from 0; refuses one outside [-rank, rank).
 int64_t axisFromStart(const NodeView &node, int64_t axis, int64_t rank);
 std::vector<int64_t> axesFromStart(const NodeView &node, std::vector<int64_t> axes, int64_t rank);

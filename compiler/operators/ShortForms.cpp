@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-/// Operators that are one or two others.
+/// Operators that a few nodes replace: ArgMin, CastLike, EyeLike, GlobalMaxPool, Mean, Shrink.
 namespace pdc {
 
 static std::vector<NodeValue> composeArgMin(CompositionBuilder &b) {
@@ -26,33 +26,8 @@ static std::vector<NodeValue> composeGlobalMaxPool(CompositionBuilder &b) {
               {{"keepdims", int64_t(1)}})};
 }
 
-/// ONNX's number of an element type.
-static int64_t numberOf(CompositionBuilder &b, ElementType element) {
-  switch (element) {
-  case ElementType::f32:
-    return 1;
-  case ElementType::u8:
-    return 2;
-  case ElementType::i8:
-    return 3;
-  case ElementType::i32:
-    return 6;
-  case ElementType::i64:
-    return 7;
-  case ElementType::boolean:
-    return 9;
-  case ElementType::f16:
-    return 10;
-  case ElementType::f64:
-    return 11;
-  case ElementType::bf16:
-    return 16;
-  }
-  b.refuse("casts to an unknown element type");
-}
-
 static std::vector<NodeValue> composeCastLike(CompositionBuilder &b) {
-  return {add(b, "Cast", {b.input(0)}, {{"to", numberOf(b, b.type(b.input(1)).element)}})};
+  return {add(b, "Cast", {b.input(0)}, {{"to", onnxType(b.type(b.input(1)).element)}})};
 }
 
 static std::vector<NodeValue> composeEyeLike(CompositionBuilder &b) {
@@ -65,7 +40,7 @@ static std::vector<NodeValue> composeEyeLike(CompositionBuilder &b) {
     if (int64_t column = row + k; column >= 0 && column < type.shape[1])
       ones.data[row * type.shape[1] + column] = 1;
   NodeValue eye = b.constant(std::move(ones));
-  return {add(b, "Cast", {eye}, {{"to", b.attributes().integer("dtype", numberOf(b, type.element))}})};
+  return {add(b, "Cast", {eye}, {{"to", b.attributes().integer("dtype", onnxType(type.element))}})};
 }
 
 /// x + bias outside of +-lambd, and 0 inside.
@@ -80,42 +55,7 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   return {add(b, "Where", {above, lowered, inner})};
 }
 
-static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType element) {
-  if (b.type(value).element == element)
-    return value;
-  return add(b, "Cast", {value}, {{"to", numberOf(b, element)}});
-}
-
-/// The exponent may have a type of its own; a whole base is a floating-point one meanwhile when the
-/// exponent is.
-static std::vector<NodeValue> composePow(CompositionBuilder &b) {
-  const ElementType base = b.type(b.input(0)).element, exponent = b.type(b.input(1)).element;
-  if (base == exponent)
-    return {};
-  const ElementType computed =
-      !isFloatingPoint(base) && isFloatingPoint(exponent) ? exponent : base;
-  NodeValue power =
-      add(b, "Pow", {castTo(b, b.input(0), computed), castTo(b, b.input(1), computed)});
-  return {castTo(b, power, base)};
-}
-
-/// Kernels add C as it is. That of a weight is scaled once per version.
-static std::vector<NodeValue> composeGemm(CompositionBuilder &b) {
-  const double beta = b.attributes().number("beta", 1);
-  if (!b.input(2) || beta == 1)
-    return {};
-  Attributes attributes = b.attributes();
-  attributes.set("beta", 1.0);
-  NodeValue scaled = add(b, "Mul", {b.input(2), number(b, b.type(b.input(2)).element, beta)});
-  return {add(b, "Gemm", {b.input(0), b.input(1), scaled}, attributes)};
-}
-
-std::span<const ComposedForm> rarerForms() {
-  static const ComposedForm forms[] = {{"Gemm", composeGemm}, {"Pow", composePow}};
-  return forms;
-}
-
-std::span<const ComposedOperator> otherForms() {
+std::span<const ComposedOperator> shortForms() {
   static const ComposedOperator operators[] = {
       {{.name = "ArgMin",
        .firstOpset = 1,
