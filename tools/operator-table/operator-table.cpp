@@ -16,8 +16,11 @@ static std::string parameters(const std::vector<Parameter> &list) {
   return text;
 }
 
-/// Always, and not only in some forms.
-static bool isComposed(const Operator &op) { return findComposition(op.name) && !op.differentiate; }
+/// Always, and not only in some forms. What has no value of its own is replaced by the nodes that
+/// compute it, too.
+static bool isComposed(const Operator &op) {
+  return (findComposition(op.name) && !op.differentiate) || !op.evaluate;
+}
 
 static std::string_view kindOf(const Operator &op) {
   if (isComposed(op))
