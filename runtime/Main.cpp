@@ -193,7 +193,7 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
   if (programs[0]->device)
     throw Error("--transport mpi moves the memory of CPUs, and these programs are for ",
                 programs[0]->device->name, "; use local or nccl");
-  std::unique_ptr<Transport> transport = makeMpiTransport();
+  std::unique_ptr<Transport> transport = makeMpiTransport(programs[0]->threads);
   std::unique_ptr<Control> control;
   std::unique_ptr<Trainer> trainer;
   speaks = transport->rank() == 0;

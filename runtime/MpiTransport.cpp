@@ -1,5 +1,6 @@
 #include "runtime/Transport.h"
 
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 
 #include <climits>
@@ -36,7 +37,7 @@ void require(int code, const char *call) {
 
 class MpiTransport : public Transport {
 public:
-  MpiTransport();
+  explicit MpiTransport(int threads);
   ~MpiTransport() override;
   int rank() const override { return self; }
   int ranks() const override { return size; }
@@ -76,18 +77,19 @@ static void sendEagerly() {
     setenv(name, bytes.c_str(), 0);
 }
 
-/// Where ranks outnumber the cores of their host, one that polls takes a core from one that
-/// computes.
-static int countRestlessPolls(MPI_Comm world) {
+/// Where the threads of the ranks outnumber the cores of their host, a rank that polls takes a core
+/// from one that computes. Launchers may give each rank cores of its own.
+static int countRestlessPolls(MPI_Comm world, int threads) {
   MPI_Comm host = MPI_COMM_NULL;
-  int ranks = 1;
   MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
-  MPI_Comm_size(host, &ranks);
+  cpu_set_t cores = usableCoreSet();
+  MPI_Allreduce(MPI_IN_PLACE, &cores, int(sizeof cores), MPI_BYTE, MPI_BOR, host);
+  MPI_Allreduce(MPI_IN_PLACE, &threads, 1, MPI_INT, MPI_SUM, host);
   MPI_Comm_free(&host);
-  return ranks > int(std::thread::hardware_concurrency()) ? 10 : 2000;
+  return threads > CPU_COUNT(&cores) ? 10 : 2000;
 }
 
-MpiTransport::MpiTransport() {
+MpiTransport::MpiTransport(int threads) {
   sendEagerly();
   int started = 0, provided = MPI_THREAD_SINGLE;
   MPI_Initialized(&started);
@@ -102,7 +104,7 @@ MpiTransport::MpiTransport() {
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);
   MPI_Comm_size(world, &size);
-  restlessPolls = countRestlessPolls(world);
+  restlessPolls = countRestlessPolls(world, threads);
   requests.resize(4096, MPI_REQUEST_NULL);
   expected.resize(requests.size());
   isLong.resize(requests.size());
@@ -215,7 +217,9 @@ void MpiTransport::progress() {
 
 } // namespace
 
-std::unique_ptr<Transport> makeMpiTransport() { return std::make_unique<MpiTransport>(); }
+std::unique_ptr<Transport> makeMpiTransport(int threads) {
+  return std::make_unique<MpiTransport>(threads);
+}
 
 std::string shareOverMpi(const std::string &text) {
   int length = int(text.size());
@@ -241,7 +245,7 @@ bool oneHostUnderMpi() {
 #else
 
 bool hasMpi() { return false; }
-std::unique_ptr<Transport> makeMpiTransport() {
+std::unique_ptr<Transport> makeMpiTransport(int) {
   throw Error("this runtime was built without MPI; install libopenmpi-dev and build again, or use "
               "--transport local");
 }

@@ -64,8 +64,8 @@ private:
 bool hasMpi();
 /// Whether mpirun or srun with PMI started this process.
 bool startedByMpi();
-/// Initialises MPI; the destructor finalises it.
-std::unique_ptr<Transport> makeMpiTransport();
+/// Initialises MPI; the destructor finalises it. `threads`: those that this rank computes with.
+std::unique_ptr<Transport> makeMpiTransport(int threads);
 
 /// What the control plane needs of a launcher that has its own channel: `text` of rank 0 on every
 /// rank, and whether all ranks share one host.

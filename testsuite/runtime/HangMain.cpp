@@ -57,7 +57,7 @@ int runAll(runtime::Transport &transport, runtime::Control &control) {
 
 /// mpirun -n RANKS HangMain: drawn pipelines of every schedule that have so many ranks, over MPI.
 int main() {
-  std::unique_ptr<pdc::runtime::Transport> transport = pdc::runtime::makeMpiTransport();
+  std::unique_ptr<pdc::runtime::Transport> transport = pdc::runtime::makeMpiTransport(1);
   try {
     auto control = pdc::runtime::connectRanks(transport->rank(), transport->ranks(), true, 60);
     int wrong = pdc::runAll(*transport, *control);

@@ -258,7 +258,7 @@ void measureLinks(const std::filesystem::path &output) {
         "--links measures between the ranks of mpirun or srun; start it as: mpirun -n 2 "
         "pdc-profile --links " +
         output.string());
-  std::unique_ptr<runtime::Transport> transport = runtime::makeMpiTransport();
+  std::unique_ptr<runtime::Transport> transport = runtime::makeMpiTransport(1);
   if (transport->ranks() < 2 || transport->ranks() > kMostRanks)
     throw Error("--links: expected 2 to " + std::to_string(kMostRanks) + " ranks, found " +
                 std::to_string(transport->ranks()) + "; a few of each host tell its links");

@@ -1,4 +1,5 @@
 #include "runtime/Control.h"
+#include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/Options.h"
 
@@ -15,7 +16,6 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -163,8 +163,8 @@ void build(const Request &request) {
       configure.insert(configure.end(), {"-G", "Ninja"});
     buildStep(configure, log);
   }
-  unsigned jobs = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::string> words = {"cmake", "--build", folder, "--parallel", std::to_string(jobs)};
+  std::vector<std::string> words = {"cmake", "--build", folder, "--parallel",
+                                    std::to_string(pdc::runtime::usableCores())};
   // The programs of single stages are for those who start them by hand; there are none of old
   // plans.
   if (!request.buildOnly && !fs::exists(folder / "stage_0"))
@@ -204,7 +204,7 @@ std::vector<std::string> mpirunCommand(const Request &request, int ranks) {
   // Bound ranks would all land on core 0 where several mpiruns share a machine.
   append(words, {"--bind-to", "none"});
   bool oneHost = request.hosts.empty() && request.hostfile.empty();
-  if (oneHost && ranks > int(std::thread::hardware_concurrency()))
+  if (oneHost && ranks > pdc::runtime::usableCores())
     append(words, {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1"});
   if (!request.hosts.empty())
     append(words, {"--host", request.hosts});

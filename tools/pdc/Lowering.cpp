@@ -20,6 +20,7 @@
 #include "passes/Pipelines.h"
 #include "passes/PlanGraph.h"
 #include "passes/ProgramMemory.h"
+#include "runtime/Cores.h"
 #include "tools/pdc/Location.h"
 #include "tools/pdc/Report.h"
 
@@ -27,7 +28,6 @@
 #include "mlir/IR/Diagnostics.h"
 
 #include <algorithm>
-#include <thread>
 
 using namespace mlir;
 
@@ -146,7 +146,7 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   PlanRequest request = options.plan;
   if (!options.topology.empty())
     request.topology = readTopology(options.topology);
-  request.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  request.cores = runtime::usableCores();
   request.microbatches = batch.microbatches;
   // Annotations name each node of the file, also those that are computed here or become others.
   if (hasPartition) {
