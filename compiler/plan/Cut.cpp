@@ -1,5 +1,7 @@
 #include "compiler/plan/Cut.h"
 
+#include "compiler/plan/Profile.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -67,7 +69,7 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
   }
   for (PlanStage &stage : stages)
     if (double alone = stage.forwardSeconds + stage.backwardSeconds; alone > 0)
-      stage.slowdown = beside[stage.id] / alone;
+      stage.slowdown = std::clamp(beside[stage.id] / alone, 1.0, kMostSlowdown);
   return stages;
 }
 

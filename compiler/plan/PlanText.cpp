@@ -251,10 +251,13 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
     out << "\npipelining pays: data parallelism does not fit the memory of a device\n";
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
-  else
+  else if (own / data > 1.005)
     out << format("\npipelining does not pay: data parallelism is %.1f%% faster; ",
                   100 * (own / data - 1))
         << dataParallelAdvice(plan) << "\n";
+  else
+    out << "\npipelining does not pay: data parallelism is as fast; " << dataParallelAdvice(plan)
+        << "\n";
   if (alone && alone->fits && own / alone->secondsPerMinibatch > 1.005)
     out << format("several devices do not pay: one alone is %.1f%% faster\n",
                   100 * (own / alone->secondsPerMinibatch - 1));

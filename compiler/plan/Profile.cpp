@@ -34,7 +34,6 @@ constexpr BytesField bytesFields[] = {
     {"halfway_bytes", &PlanUnit::halfwayBytes},     {"workspace_bytes", &PlanUnit::workspaceBytes},
     {"input_bytes", &PlanUnit::inputBytes}};
 
-constexpr double kMostSlowdown = 1000;
 /// Sums over a million of them still fit.
 constexpr int64_t kMostUnitBytes = int64_t(1) << 42;
 
@@ -54,9 +53,7 @@ PlanUnit toUnit(const Fields &fields) {
   unit.nodes = fields.strings("nodes");
   for (auto [name, field] : secondsFields)
     unit.*field = fields.number(name, 0);
-  unit.slowdown = fields.number("slowdown", 1);
-  if (!(unit.slowdown >= 1 && unit.slowdown <= kMostSlowdown))
-    fields.refuse("slowdown", "expected 1 to 1000");
+  unit.slowdown = toSlowdown(fields);
   for (auto [name, field] : bytesFields)
     unit.*field = fields.integer(name, 0, kMostUnitBytes, 0);
   return unit;
@@ -85,6 +82,14 @@ TiedWeight toTied(const Fields &fields, int64_t units) {
 }
 
 } // namespace
+
+double toSlowdown(const Fields &fields) {
+  double slowdown = fields.number("slowdown", 1);
+  if (slowdown >= 1 && slowdown <= kMostSlowdown)
+    return slowdown;
+  fields.refuse("slowdown", "expected 1 to " + std::to_string(static_cast<int64_t>(kMostSlowdown)) +
+                                ", found " + fields.json().at("slowdown").dump());
+}
 
 std::string printProfile(const Profile &profile) {
   ordered_json json = {

@@ -30,6 +30,9 @@ struct Profile {
   PlanGraph graph;
 };
 
+/// No file of a profile or a plan has a slowdown above.
+constexpr double kMostSlowdown = 1000;
+
 std::string printProfile(const Profile &profile);
 
 /// Throws pdc::Error that names `file` and the field.

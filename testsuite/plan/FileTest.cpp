@@ -41,6 +41,30 @@ TEST(PlanFile, RoundTrip) {
   }
 }
 
+/// A stage's is the mean of its units', by their seconds: (1 x 1 + 3 x 3) / 4.
+TEST(PlanFile, Slowdown) {
+  PlanGraph graph = chainGraph({1, 3, 4});
+  graph.units[1].slowdown = 3;
+  PlanRequest request;
+  request.workers = 2;
+  request.microbatches = 4;
+  request.assignment = {
+      {graph.units[0].nodes[0], 0}, {graph.units[1].nodes[0], 0}, {graph.units[2].nodes[0], 1}};
+  json plan = json::parse(printPlan(makePlan(graph, request)));
+  EXPECT_DOUBLE_EQ(plan["stages"][0]["slowdown"], 2.5);
+  EXPECT_EQ(plan["stages"][1]["slowdown"], 1);
+  Plan read = parsePlan(plan.dump(), "p");
+  EXPECT_DOUBLE_EQ(read.stages[0].slowdown, 2.5);
+  for (double bad : {0.0, 0.5, 1001.0}) {
+    plan["stages"][1]["slowdown"] = bad;
+    EXPECT_THAT(refusal([&] { parsePlan(plan.dump(), "p"); }),
+                testing::StartsWith("p: stages[1].slowdown: expected 1 to 1000, found "))
+        << bad;
+  }
+  plan["stages"][1].erase("slowdown");
+  EXPECT_EQ(parsePlan(plan.dump(), "p").stages[1].slowdown, 1);
+}
+
 TEST(PlanFile, HasThePromisedFields) {
   json plan = json::parse(printPlan(examplePlan()));
   for (const char *field :

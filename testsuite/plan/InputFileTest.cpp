@@ -112,6 +112,7 @@ TEST(ProfileFile, PipeDreamRefusals) {
 TEST(ProfileFile, RoundTripAndApply) {
   Profile profile{"m.onnx", "cpu", 2, 32, chainGraph({1, 2})};
   profile.graph.tied = {{{0, 1}, 300, 200, 100}};
+  profile.graph.units[1].slowdown = 1.25;
   std::string text = printProfile(profile);
   Profile read = parseProfile(text, "p");
   EXPECT_EQ(printProfile(read), text);
@@ -123,8 +124,24 @@ TEST(ProfileFile, RoundTripAndApply) {
   applyProfile(graph, read);
   EXPECT_EQ(graph.units[1].forwardSeconds, 2);
   EXPECT_EQ(graph.units[0].stashBytes, 99);
+  EXPECT_EQ(graph.units[1].slowdown, 1);
+  copySlowdowns(graph, read);
+  EXPECT_EQ(graph.units[0].slowdown, 1);
+  EXPECT_EQ(graph.units[1].slowdown, 1.25);
   graph.units[1].name = "other";
   EXPECT_THAT(refusal([&] { applyProfile(graph, read); }), HasSubstr("has no unit 'other'"));
+}
+
+TEST(ProfileFile, SlowdownsOutOfRange) {
+  auto read = [](const std::string &slowdown) {
+    return parseProfile(R"({"units": [{"name": "a", "slowdown": )" + slowdown + "}]}", "p");
+  };
+  for (const char *good : {"1", "1.5", "1000"})
+    EXPECT_EQ(read(good).graph.units[0].slowdown, std::stod(good));
+  for (const char *bad : {"0", "0.99", "1000.5", "1e300"})
+    EXPECT_THAT(refusal([&] { read(bad); }),
+                testing::StartsWith("p: units[0].slowdown: expected 1 to 1000, found "))
+        << bad;
 }
 
 TEST(ProfileFile, Refusals) {
