@@ -1,6 +1,11 @@
 """pdc-profile measures every unit, and pdc plans with exactly what it measured."""
 
 import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
 
 import pytest
 
@@ -26,6 +31,8 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
     assert sum(unit["backward_weight_seconds"] > 0 for unit in units.values()) >= 3
     assert all(unit["update_seconds"] > 0 for unit in units.values() if unit["gradient_bytes"])
     assert "error" in table and "all units" in table
+    assert all(unit["slowdown"] >= 1 for unit in units.values())
+    assert ("while 1 more did the same" in table) == (len(os.sched_getaffinity(0)) == 2)
     # 2. The plan made from it.
     project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--schedule", "1f1b",
                                      "--profile", tmp_path / "profile.json", workers=2)
@@ -36,6 +43,53 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
         total = lambda *fields: sum(units[name][field] for name in stage["units"] for field in fields)
         assert stage["forward_seconds"] == pytest.approx(total(SECONDS[0]), rel=1e-9)
         assert stage["backward_seconds"] == pytest.approx(total(*SECONDS[1:3]), rel=1e-9)
+
+
+def processes_with(text):
+    """The ids of processes with this in their command line."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            pass  # it ended meanwhile
+    return found
+
+
+def until(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="copies need a second core")
+@pytest.mark.parametrize("killed", ["pdc-profile", "copy"])
+def test_copies(killed, models, tmp_path):
+    """None outlives pdc-profile, which does not take what it measured beside one that ended for a measurement."""
+    words = [pipeline.BIN / "pdc-profile", models("mlp"), "-o", tmp_path / "profile.json", "--minibatch", 64,
+             "--sources", tmp_path / "project", "--steps", 5000]
+    copy = "\0".join([f"{tmp_path}/project/build/all_stages", "--transport", "local", "--progress", "none"])
+    with subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as profile:
+        until(lambda: processes_with(copy), 120)
+        for process in processes_with(copy) if killed == "copy" else [profile.pid]:
+            os.kill(process, signal.SIGKILL)
+        errors = profile.communicate(timeout=120)[1]
+    until(lambda: not processes_with(str(tmp_path)), 5)
+    assert profile.returncode == (1 if killed == "copy" else -signal.SIGKILL)
+    assert ("a copy of the measuring program" in errors and "with code 137" in errors) == (killed == "copy")
+    assert not (tmp_path / "profile.json").exists()
+
+
+def test_on_one_core(models, tmp_path):
+    path = tmp_path / "profile.json"
+    core = str(min(os.sched_getaffinity(0)))
+    result = pipeline.run("taskset", "-c", core, pipeline.BIN / "pdc-profile", models("mlp"), "-o", path,
+                          "--minibatch", 16, "--steps", 2)
+    assert "did the same" not in result.stdout
+    assert all(unit["slowdown"] == 1 for unit in json.loads(path.read_text())["units"])
 
 
 def test_links_between_ranks(tmp_path):

@@ -4,12 +4,11 @@
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "passes/Values.h"
+#include "tools/pdc-profile/Copies.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/Support/Program.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -53,50 +52,12 @@ std::vector<std::string> numberUnits(ModuleOp module) {
 static void runProject(const fs::path &folder, const std::vector<std::string> &words) {
   std::error_code ignored;
   fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path() / "pdc-run";
-  std::string log = (folder / "profile.log").string();
+  fs::path log = folder / "profile.log";
   std::vector<std::string> all{program.string(), folder.string(), "--transport", "local"};
   all.insert(all.end(), words.begin(), words.end());
-  std::vector<StringRef> arguments(all.begin(), all.end());
-  std::string problem;
-  int code =
-      llvm::sys::ExecuteAndWait(program.string(), arguments, std::nullopt,
-                                {StringRef(""), StringRef(log), StringRef(log)}, 0, 0, &problem);
-  if (code == 0)
-    return;
-  if (!problem.empty())
-    throw Error("cannot run " + program.string() + ": " + problem);
-  throw Error("the measuring program failed; its output:\n" + readTextFile(log));
+  if (waitForProgram(startProgram(all, log)) != 0)
+    throw Error("the measuring program failed; its output:\n" + readTextFile(log));
 }
-
-namespace {
-
-/// Copies of the measuring program that compute until this goes.
-class Copies {
-public:
-  Copies(const fs::path &folder, const std::vector<std::string> &data, int count) {
-    std::string program = (folder / "build" / "all_stages").string();
-    std::vector<std::string> words{program, "--transport", "local",     "--progress",
-                                   "none",  "--steps",     "1000000000"};
-    for (const std::string &text : data)
-      words.push_back("--data=" + text);
-    std::vector<StringRef> arguments(words.begin(), words.end());
-    for (int copy = 0; copy < count; ++copy)
-      running.push_back(llvm::sys::ExecuteNoWait(program, arguments, std::nullopt, {"", "", ""}));
-  }
-  Copies(const Copies &) = delete;
-  ~Copies() {
-    for (const llvm::sys::ProcessInfo &copy : running)
-      if (copy.Pid > 0) {
-        kill(copy.Pid, SIGKILL);
-        llvm::sys::Wait(copy, std::nullopt);
-      }
-  }
-
-private:
-  std::vector<llvm::sys::ProcessInfo> running;
-};
-
-} // namespace
 
 /// The first runs fill caches and touch memory.
 static UnitTime summarise(std::vector<double> runs) {
@@ -127,8 +88,8 @@ static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> 
 }
 
 UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &numbers,
-                       const std::vector<std::string> &data, int64_t steps, int copies) {
-  Copies beside(folder, data, copies);
+                       const std::vector<std::string> &data, int64_t steps, const Beside &beside) {
+  Copies copies(folder, data, beside.copies, beside.most);
   fs::path file = folder / "unit_times.json";
   fs::remove(file);
   setenv("PDC_UNIT_TIMES", file.c_str(), 1);
@@ -136,6 +97,7 @@ UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &n
   for (const std::string &text : data)
     words.push_back("--data=" + text);
   runProject(folder, words);
+  copies.check();
   unsetenv("PDC_UNIT_TIMES");
   return readTimes(file, numbers);
 }

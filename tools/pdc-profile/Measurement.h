@@ -2,6 +2,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -24,10 +25,17 @@ using UnitTimes = std::map<std::string, UnitTime>;
 /// unit that each number belongs to: a unit and the sums of its results may have several.
 std::vector<std::string> numberUnits(mlir::ModuleOp module);
 
-/// Builds the project in `folder` and runs `steps` updates of it on the data, while so many copies
-/// of it run beside (0, unless it was built before). Throws Error with the output of what failed.
+/// Copies of the measured program that run beside it, for so long at most.
+struct Beside {
+  int copies = 0;
+  std::chrono::seconds most = {};
+};
+
+/// Builds the project in `folder` and runs `steps` updates of it on the data, beside copies of it
+/// only if it was built before. Throws Error with the output of what failed.
 UnitTimes measureUnits(const std::filesystem::path &folder, const std::vector<std::string> &numbers,
-                       const std::vector<std::string> &data, int64_t steps, int copies);
+                       const std::vector<std::string> &data, int64_t steps,
+                       const Beside &beside = {});
 
 /// Puts measured seconds where the units of a level-1 module have estimates.
 void applyTimes(mlir::ModuleOp module, const UnitTimes &times);

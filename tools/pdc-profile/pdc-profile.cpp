@@ -5,6 +5,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Profile.h"
 #include "passes/PlanGraph.h"
+#include "runtime/Cores.h"
 #include "tools/Command.h"
 #include "tools/pdc-profile/DrawnData.h"
 #include "tools/pdc-profile/Links.h"
@@ -16,7 +17,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <thread>
+#include <chrono>
+#include <fstream>
 
 namespace fs = std::filesystem;
 using mlir::ModuleOp;
@@ -119,23 +121,75 @@ std::map<std::string, KernelTimes> kernelTimes(ModuleOp module, const UnitTimes 
   return kernels;
 }
 
-/// One for each other core.
-int countCopies(int threads) {
-  return static_cast<int>(std::thread::hardware_concurrency()) / threads - 1;
+/// How many copies of the program run beside it: one for each other core that may be used and that
+/// the memory suffices for.
+struct CopyCount {
+  int wanted = 0, fitting = 0;
+};
+
+/// Bytes that programs can take without pushing others out; 0 where nothing says so.
+int64_t availableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name, unit; file >> name;) {
+    int64_t kilobytes = 0;
+    if (name == "MemAvailable:" && file >> kilobytes)
+      return kilobytes * 1024;
+    std::getline(file, unit);
+  }
+  return 0;
+}
+
+CopyCount countCopies(int threads, const Plan &plan) {
+  CopyCount count;
+  count.wanted = count.fitting = std::max(0, runtime::usableCores() / threads - 1);
+  int64_t bytes = 0;
+  for (const PlanStage &stage : plan.stages)
+    bytes += stage.memoryBytes;
+  if (int64_t available = availableBytes(); available > 0 && bytes > 0)
+    count.fitting = static_cast<int>(std::clamp<int64_t>(available / bytes - 1, 0, count.wanted));
+  return count;
 }
 
 /// What units take while the other cores compute, too.
 void addSlowdowns(PlanGraph &graph, const PlanGraph &slowed) {
   for (size_t i = 0; i < graph.units.size(); ++i)
     if (double alone = microbatchSeconds(graph.units[i]); alone > 0)
-      graph.units[i].slowdown = std::max(1.0, microbatchSeconds(slowed.units[i]) / alone);
+      graph.units[i].slowdown =
+          std::clamp(microbatchSeconds(slowed.units[i]) / alone, 1.0, kMostSlowdown);
 }
 
-std::string slowdownLine(const PlanGraph &graph, int copies) {
-  char text[100];
-  std::snprintf(text, sizeof text, "\nwhile %d more did the same: %.2f times as long\n", copies,
-                Work(graph).slowdown);
-  return copies > 0 ? text : "";
+std::string slowdownLine(const PlanGraph &graph, const CopyCount &copies) {
+  std::string text;
+  if (copies.fitting > 0) {
+    char line[100];
+    std::snprintf(line, sizeof line, "\nwhile %d more did the same: %.2f times as long\n",
+                  copies.fitting, Work(graph).slowdown);
+    text = line;
+  }
+  if (copies.fitting < copies.wanted)
+    text += "\nthe memory that is free holds " + std::to_string(copies.fitting) + " more of the " +
+            std::to_string(copies.wanted) +
+            " that the other cores would run: where all compute, units may take longer than the "
+            "profile says\n";
+  return text;
+}
+
+/// Measures alone, then beside copies; what runs alone says how long copies may take at most.
+struct Measured {
+  UnitTimes alone, beside;
+};
+
+Measured measure(const fs::path &project, const std::vector<std::string> &numbers,
+                 const std::vector<std::string> &data, int64_t steps, int copies) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+  Measured times;
+  times.alone = times.beside = measureUnits(project, numbers, data, steps);
+  auto taken = std::chrono::ceil<std::chrono::seconds>(Clock::now() - start);
+  if (copies > 0)
+    times.beside =
+        measureUnits(project, numbers, data, steps, {copies, std::chrono::minutes(1) + 20 * taken});
+  return times;
 }
 
 void run(const Request &request, std::ostream &progress) {
@@ -153,11 +207,8 @@ void run(const Request &request, std::ostream &progress) {
   // 2. What it measures.
   std::vector<std::string> data = writeDrawnData(*units, graph.batch.minibatch(), project);
   progress << "pdc-profile: building, and measuring " << request.steps << " updates" << std::endl;
-  UnitTimes times = measureUnits(project, numbers, data, request.steps, 0);
-  int copies = countCopies(request.compile.plan.threads);
-  UnitTimes beside = times;
-  if (copies > 0)
-    beside = measureUnits(project, numbers, data, request.steps, copies);
+  CopyCount copies = countCopies(request.compile.plan.threads, *graph.plan);
+  auto [times, beside] = measure(project, numbers, data, request.steps, copies.fitting);
   // 3. The profile.
   PlanGraph estimated = makePlanGraph(*units);
   std::map<std::string, KernelTimes> kernels = kernelTimes(*units, times);
