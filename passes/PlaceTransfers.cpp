@@ -35,12 +35,10 @@ private:
     writeSchedule(getOperation(), schedule, Rows::training, edges);
   }
 
-  /// All values go forwards: each rank receives, runs and sends, and nobody can wait for a later
-  /// microbatch.
   void placeEvaluation() {
     TaggedEdges edges = findEdges(getOperation(), Rows::evaluation);
     Schedule schedule = readSchedule(getOperation(), Rows::evaluation, edges);
-    placeTransfersAtRuns(schedule, edges.edges);
+    placeTransfersOfEvaluation(schedule, edges.edges);
     proveNoDeadlock(schedule, edges.edges);
     writeSchedule(getOperation(), schedule, Rows::evaluation, edges);
   }

@@ -3,6 +3,7 @@
 #include "compiler/schedule/Proof.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace pdc {
 
@@ -68,6 +69,57 @@ void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges) {
   for (RankRows &rows : schedule.ranks)
     for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
       *part = withTransfers(schedule, *part, ofStages);
+}
+
+namespace {
+
+/// A step of an evaluation with its place in the one order that all ranks follow: that of
+/// microbatches, of the stages that run or send, and of those that are sent to (-1: the run
+/// itself).
+struct PlacedStep {
+  int64_t microbatch = 0;
+  int stage = 0, receiver = -1, edge = -1;
+  Step step;
+
+  bool operator<(const PlacedStep &other) const {
+    return std::tie(microbatch, stage, receiver, edge) <
+           std::tie(other.microbatch, other.stage, other.receiver, other.edge);
+  }
+};
+
+} // namespace
+
+void placeTransfersOfEvaluation(Schedule &schedule, std::span<const Edge> edges) {
+  StageEdges ofStages(edges, schedule.stages());
+  std::vector<std::vector<PlacedStep>> placed(schedule.ranks.size());
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    for (const Step &step : schedule.ranks[rank].repeat) {
+      const Task &task = step.task;
+      placed[rank].push_back({task.microbatch, task.stage, -1, -1, step});
+      for (const Edge *edge : ofStages.leaving(task.stage)) {
+        if (!crosses(schedule, *edge))
+          continue;
+        int to = schedule.rankOf(edge->toStage, task.microbatch);
+        Task consumer{edge->toStage, task.phase, task.microbatch};
+        placed[rank].push_back({task.microbatch,
+                                task.stage,
+                                edge->toStage,
+                                edge->id,
+                                {StepKind::send, task, edge->id, to}});
+        placed[to].push_back({task.microbatch,
+                              task.stage,
+                              edge->toStage,
+                              edge->id,
+                              {StepKind::receive, consumer, edge->id, static_cast<int>(rank)}});
+      }
+    }
+  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    std::ranges::sort(placed[rank], std::less<>());
+    std::vector<Step> &rows = schedule.ranks[rank].repeat;
+    rows.clear();
+    for (const PlacedStep &one : placed[rank])
+      rows.push_back(one.step);
+  }
 }
 
 void placeTransfers(Schedule &schedule, std::span<const Edge> edges) {

@@ -16,6 +16,11 @@ namespace pdc {
 /// Rows that hold transfers already (from a file) are left as they are.
 void placeTransfers(Schedule &schedule, std::span<const Edge> edges);
 
+/// Of an evaluation, whose values all go forwards: the linear order is that of microbatches and
+/// stages, whatever the stages of each rank and the edges between them. Its rows then need no
+/// warm-up.
+void placeTransfersOfEvaluation(Schedule &schedule, std::span<const Edge> edges);
+
 /// The two arrangements by themselves.
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges);
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges);

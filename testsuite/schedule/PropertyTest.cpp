@@ -2,6 +2,7 @@
 #include "compiler/schedule/Play.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Transfers.h"
 #include "compiler/schedule/Versions.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/schedule/AnyPipeline.h"
@@ -9,6 +10,7 @@
 
 #include <functional>
 #include <gtest/gtest.h>
+#include <random>
 
 namespace pdc {
 namespace {
@@ -243,6 +245,24 @@ TEST(Property, EvaluationOfSeveralStagesPerRank) {
         EXPECT_NO_THROW(
             completeSchedule(evaluation(placedPipeline(placement, ranks, chunks, 1)), edges));
       }
+}
+
+/// What a stage sends over a later stage of the receiving rank comes before that stage runs.
+TEST(Property, EvaluationWithAnyEdgesOfSeveralStagesPerRank) {
+  std::mt19937 draw(4);
+  for (StagePlacement placement : {StagePlacement::loop, StagePlacement::fold})
+    for (int round = 0; round < 500; ++round) {
+      int ranks = 1 + static_cast<int>(draw() % 4), chunks = 2 + static_cast<int>(draw() % 3);
+      std::vector<Edge> edges;
+      for (int to = 1; to < ranks * chunks; ++to)
+        for (int from = 0; from < to; ++from)
+          if (draw() % 4 == 0)
+            edges.push_back({static_cast<int>(edges.size()), "x", from, to, Phase::evaluate,
+                             Phase::evaluate, 4});
+      Schedule schedule = evaluation(placedPipeline(placement, ranks, chunks, 1));
+      placeTransfersOfEvaluation(schedule, edges);
+      EXPECT_NO_THROW(completeSchedule(schedule, edges)) << "round " << round;
+    }
 }
 
 /// Stages may read nothing of each other, or only of some: then their ranks drift apart.
