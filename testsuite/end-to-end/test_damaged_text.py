@@ -38,7 +38,7 @@ def planned(path, folder):
 def whole(tmp_path_factory):
     """A file of each kind that is good."""
     folder = tmp_path_factory.mktemp("whole")
-    project = pipeline.compile_model(TINY, folder / "tiny", *WORKERS[2:], workers=2)
+    project = pipeline.compile_model(TINY, folder / "tiny", *WORKERS[2:], "--stages", "1-1", workers=2)
     rows = "stages 0 1\nmicrobatches 2\nrank 0: 0F0 0F1 0B0 0B1 allreduce 0U1\nrank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n"
     costs = "forward_compute_time=1.5, backward_compute_time=2.5, activation_size=8.0, parameter_size=16.0"
     return {
