@@ -28,7 +28,7 @@ bool hasTransfers(const Schedule &schedule) {
 /// those stages runs them: both ends then take the messages between two ranks in one order.
 std::vector<const Edge *> inOrderOfRuns(std::vector<const Edge *> edges, const Task &task,
                                         int Edge::*otherStage) {
-  bool descends = task.phase != Phase::forward && task.phase != Phase::evaluate;
+  bool descends = task.phase != Phase::forward;
   std::ranges::stable_sort(edges, [&](const Edge *a, const Edge *b) {
     return descends ? b->*otherStage < a->*otherStage : a->*otherStage < b->*otherStage;
   });

@@ -3,7 +3,9 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Transfers.h"
 
+#include <span>
 #include <string>
 
 namespace pdc {
@@ -12,6 +14,13 @@ namespace pdc {
 inline Schedule complete(const char *name, int stages, int64_t microbatches) {
   return completeSchedule(findSchedule(name).make(straightPipeline(stages, microbatches)),
                           chainEdges(stages));
+}
+
+/// An evaluation with its transfers, as place-transfers puts them.
+inline Schedule completeEvaluation(const Pipeline &pipeline, std::span<const Edge> edges) {
+  Schedule schedule = evaluation(pipeline);
+  placeTransfersOfEvaluation(schedule, edges);
+  return completeSchedule(schedule, edges);
 }
 
 /// What the proofs say against a schedule over a chain of stages, or "accepted".

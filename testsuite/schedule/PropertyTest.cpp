@@ -2,7 +2,6 @@
 #include "compiler/schedule/Play.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Schedules.h"
-#include "compiler/schedule/Transfers.h"
 #include "compiler/schedule/Versions.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/schedule/AnyPipeline.h"
@@ -229,7 +228,7 @@ TEST(Property, Evaluation) {
     std::vector<Edge> edges;
     for (int stage = 0; stage + 1 < stages; ++stage)
       edges.push_back({stage, "x", stage, stage + 1, Phase::evaluate, Phase::evaluate, 4});
-    Schedule schedule = completeSchedule(evaluation(straightPipeline(stages, 1)), edges);
+    Schedule schedule = completeEvaluation(straightPipeline(stages, 1), edges);
     EXPECT_EQ(schedule.slots, std::vector<int>(stages, 1));
     EXPECT_EQ(schedule.ranks[0].repeat.size(), stages == 1 ? 1u : 2u);
   }
@@ -242,8 +241,7 @@ TEST(Property, EvaluationOfSeveralStagesPerRank) {
         std::vector<Edge> edges;
         for (int stage = 0; stage + 1 < ranks * chunks; ++stage)
           edges.push_back({stage, "x", stage, stage + 1, Phase::evaluate, Phase::evaluate, 4});
-        EXPECT_NO_THROW(
-            completeSchedule(evaluation(placedPipeline(placement, ranks, chunks, 1)), edges));
+        EXPECT_NO_THROW(completeEvaluation(placedPipeline(placement, ranks, chunks, 1), edges));
       }
 }
 
@@ -259,9 +257,8 @@ TEST(Property, EvaluationWithAnyEdgesOfSeveralStagesPerRank) {
           if (draw() % 4 == 0)
             edges.push_back({static_cast<int>(edges.size()), "x", from, to, Phase::evaluate,
                              Phase::evaluate, 4});
-      Schedule schedule = evaluation(placedPipeline(placement, ranks, chunks, 1));
-      placeTransfersOfEvaluation(schedule, edges);
-      EXPECT_NO_THROW(completeSchedule(schedule, edges)) << "round " << round;
+      EXPECT_NO_THROW(completeEvaluation(placedPipeline(placement, ranks, chunks, 1), edges))
+          << "round " << round;
     }
 }
 
@@ -279,7 +276,7 @@ TEST(Property, EvaluationWithAnyEdges) {
         if (drawn >> i & 1)
           edges.push_back({static_cast<int>(edges.size()), "x", pairs[i].first, pairs[i].second,
                            Phase::evaluate, Phase::evaluate, 4});
-      EXPECT_NO_THROW(completeSchedule(evaluation(straightPipeline(stages, 1)), edges));
+      EXPECT_NO_THROW(completeEvaluation(straightPipeline(stages, 1), edges));
     }
   }
 }

@@ -220,7 +220,7 @@ TEST(Replicas, Evaluation) {
     std::vector<Edge> edges;
     for (int stage = 0; stage + 1 < static_cast<int>(replicas.size()); ++stage)
       edges.push_back({stage, "x", stage, stage + 1, Phase::evaluate, Phase::evaluate, 4});
-    EXPECT_NO_THROW(completeSchedule(evaluation(replicatedPipeline(replicas, 1)), edges));
+    EXPECT_NO_THROW(completeEvaluation(replicatedPipeline(replicas, 1), edges));
   }
 }
 
