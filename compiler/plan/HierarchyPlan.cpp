@@ -120,7 +120,7 @@ double hierarchySeconds(const PlanGraph &graph, const PlanRequest &request) {
   return findHierarchy(graph, search).slowestSeconds;
 }
 
-void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
+std::vector<int> fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
   checkRequest(request);
   HierarchyRequest search = searchOf(request, plan.topology);
   Partition partition = findHierarchy(graph, search);
@@ -157,6 +157,20 @@ void fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &re
   std::vector<int> one(graph.units.size(), 0);
   plan.baselines = findBaselines(
       plan, {held, sumHeld(graph, one)[0], {RecomputeChoice::none, {}}, search.memoryBytes});
+  return stages;
+}
+
+void addRows(Plan &plan, const PlanGraph &graph, const PlanRequest &request,
+             std::vector<int> stageOfUnit) {
+  Pipeline pipeline{static_cast<int>(plan.stages.size()), {}, 1, request.verticalSync};
+  for (const PlanStage &stage : plan.stages)
+    pipeline.ranksOfStage.push_back(stage.ranks);
+  Planner planner(graph, request);
+  Plan played =
+      planner.complete(planner.makeWith(std::move(stageOfUnit), pipedream(pipeline))).plan;
+  plan.schedule = std::move(played.schedule);
+  plan.stages = std::move(played.stages);
+  plan.minibatch = played.minibatch;
 }
 
 } // namespace pdc

@@ -49,12 +49,14 @@ bool RecomputeChoice::must(int stage) const {
   return kind == all || (kind == listed && std::ranges::find(stages, stage) != stages.end());
 }
 
-Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {
+static Plan planWhole(const PlanGraph &graph, const PlanRequest &request, bool withRows) {
   auto start = std::chrono::steady_clock::now();
   checkRequest(graph, request);
   Plan plan = planHead(request);
   if (isClosedForm(request.costModel)) {
-    fillHierarchyPlan(plan, graph, request);
+    std::vector<int> stageOfUnit = fillHierarchyPlan(plan, graph, request);
+    if (withRows)
+      addRows(plan, graph, request, std::move(stageOfUnit));
   } else {
     Planned planned = planUnderOverlap(graph, request);
     Planner(graph, request).describe(planned);
@@ -63,6 +65,14 @@ Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {
   plan.plannerSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
+}
+
+Plan makePlan(const PlanGraph &graph, const PlanRequest &request) {
+  return planWhole(graph, request, false);
+}
+
+Plan makePlanOfPrograms(const PlanGraph &graph, const PlanRequest &request) {
+  return planWhole(graph, request, true);
 }
 
 double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &request) {

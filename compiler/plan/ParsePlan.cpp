@@ -180,9 +180,10 @@ void checkSends(const Fields &top, const Plan &plan) {
                                                      " as 'to', found " + std::to_string(send.to));
 }
 
-/// PipeDream's models call a microbatch a minibatch, whatever the replicas.
+/// PipeDream's models call a microbatch a minibatch, whatever the replicas; programs do not.
 void checkMinibatch(const Fields &top, const Plan &plan) {
-  int64_t replicas = isClosedForm(plan.costModel) ? 1 : plan.stages[0].replicas;
+  bool steady = isClosedForm(plan.costModel) && top.strings("rows").empty();
+  int64_t replicas = steady ? 1 : plan.stages[0].replicas;
   if (plan.minibatch == plan.microbatches * replicas * plan.microbatchSize)
     return;
   std::string factor = replicas > 1 ? " x replicas of stage 0" : "";

@@ -2,6 +2,7 @@
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Grid.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
 
 #include <algorithm>
@@ -70,9 +71,13 @@ double idleShare(const Plan &plan) {
   double busy = 0;
   double count = static_cast<double>(plan.schedule.microbatches);
   for (const PlanStage &stage : plan.stages)
-    busy += count * work(stage) + stage.replicas * stage.updateSeconds;
+    busy += count *
+            (work(stage) + stage.replicas * stage.updateSeconds /
+                               static_cast<double>(microbatchesPerUpdate(plan.schedule, stage.id)));
   double devices = plan.topology.workersAtOnce(plan.threads);
-  return plan.secondsPerMinibatch > 0 ? 1 - busy / (devices * plan.secondsPerMinibatch) : 0;
+  double all = devices * plan.secondsPerMinibatch;
+  // Closed forms count some of the work as done beside the rest.
+  return all > busy ? 1 - busy / all : 0;
 }
 
 namespace {
@@ -126,7 +131,8 @@ void describeBounds(const Plan &plan, std::ostream &out) {
                          Row{"busiest link's transfers", bounds.links, "without a pause"}}) {
     if (row.seconds <= 0)
       continue;
-    double above = plan.secondsPerMinibatch / row.seconds - 1;
+    // Closed forms leave out what happens beside the work.
+    double above = std::max(0.0, plan.secondsPerMinibatch / row.seconds - 1);
     // What is far below holds nothing back.
     printLine(out, std::string("  ") + row.name, seconds(row.seconds),
               row.reason + (above < 10 ? format("; the plan takes %.1f%% more", 100 * above)

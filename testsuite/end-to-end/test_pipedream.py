@@ -126,15 +126,16 @@ def references(models, tmp_path_factory):
     return make_references(models, tmp_path_factory, STEPS)
 
 
-def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local", every=STEPS):
-    """Saved, and so drained, after each so many steps; returns the project and its training."""
+def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local", every=STEPS,
+                      planned=None):
+    """Saved, and so drained, after each so many steps; returns the project and its training. planned: the options by
+    which the plan chooses these replicas."""
+    stages = planned or ["--schedule", "pipedream", "--microbatches", 1, "--stages", "-".join(map(str, replicas))]
     size = NETWORKS[network][1]
     one, model = references(network), models(network)
     data = one.data
     split = pipeline.compile_model(
-        model, tmp_path / "split", "--exact", "--schedule", "pipedream", "--minibatch", size * replicas[0],
-        "--microbatches", 1, "--stages", "-".join(map(str, replicas)),
-        "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", *(["--vertical-sync"] if vertical else []),
+        model, tmp_path / "split", "--exact", *stages, "--minibatch", size * replicas[0], "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", *(["--vertical-sync"] if vertical else []),
         workers=sum(replicas))
     result = pipeline.train(split, tmp_path / "split-run", "--save-every", every, data=data, steps=STEPS, transport=transport)
     owner = pipeline.stage_of_weights(split, result.checkpoint)
@@ -185,6 +186,18 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
     ("gpt2", [1, 1, 1]), ("skips", [1] * 6), ("skips", [2, 1, 3]), ("lenet5", [1] * 5), ("fashion", [1] * 6)])
 def test_update_rule(network, replicas, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path)
+
+
+def test_update_rule_of_a_hierarchy(models, references, tmp_path):
+    """Of two servers whose own links are slow PipeDream's optimizer makes two copies of a pipeline: the replicas of a
+    stage do not stand on ranks beside each other."""
+    topology = tmp_path / "servers.json"
+    topology.write_text(json.dumps({"levels": [{"workers": 2, "bandwidth": 1e8}, {"workers": 2, "bandwidth": 1e11}]}))
+    split, _ = check_update_rule("lenet5", [2, 2], models, references, tmp_path, planned=[
+        "--cost-model", "pipedream-code", "--topology", topology])
+    plan = json.loads((split / "plan.json").read_text())
+    assert [stage["ranks"] for stage in plan["stages"]] == [[0, 2], [1, 3]]
+    assert [(part["replicas"], [stage["replicas"] for stage in part["stages"]]) for part in plan["hierarchy"]] == [(2, [1, 1])]
 
 
 @pytest.mark.parametrize("network,replicas,transport", [

@@ -1,5 +1,6 @@
 #include "tools/pdc/Batches.h"
 
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/onnx/Binding.h"
 #include "tools/Command.h"
 
@@ -22,6 +23,13 @@ static std::optional<int64_t> fixedSize(const Model &model, const Options &optio
       return bound == options.dimensions.end() ? std::nullopt : std::optional(bound->second);
     }
   return std::nullopt;
+}
+
+static int64_t samplesOfUpdate(const Model &model, const Options &options) {
+  if (!options.minibatch)
+    throw Error(model.name + ": the first dimension of its inputs has a name and no size; say how "
+                             "many samples an update has, as in --minibatch 64");
+  return *options.minibatch;
 }
 
 static std::string number(int64_t value) { return std::to_string(value); }
@@ -90,10 +98,23 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
   return batches;
 }
 
+/// PipeDream's cost models choose the replicas of the first stage, which share an update's samples:
+/// the microbatches that each number of them would take, smallest first.
+static std::vector<Batch> batchesOfClosedForm(const Model &model, const Options &options) {
+  if (std::optional<int64_t> size = fixedSize(model, options))
+    return {{*size, 1, 1}};
+  std::vector<Batch> batches;
+  for (int64_t replicas : divisors(samplesOfUpdate(model, options), options.plan.workers))
+    batches.insert(batches.begin(), {*options.minibatch / replicas, 1, 1});
+  return batches;
+}
+
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums) {
   if (!sums && options.microbatches.value_or(1) != 1)
     throw UsageError("--microbatches " + number(*options.microbatches) + ": in schedule '" +
                      options.plan.schedule + "' each microbatch is its own update; leave it out");
+  if (isClosedForm(options.plan.costModel))
+    return batchesOfClosedForm(model, options);
   int64_t stages = options.plan.stages ? options.plan.stages : std::max(options.plan.workers, 1);
   int64_t most = !sums || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (std::optional<int64_t> size = fixedSize(model, options)) {
@@ -104,10 +125,7 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
                   (samples > *size ? " of each replica, " : ", ") + number(samples) + " samples");
     return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
   }
-  if (!options.minibatch)
-    throw Error(model.name + ": the first dimension of its inputs has a name and no size; say how "
-                             "many samples an update has, as in --minibatch 64");
-  std::vector<Batch> batches = batchesOfMinibatch(*options.minibatch, options, most);
+  std::vector<Batch> batches = batchesOfMinibatch(samplesOfUpdate(model, options), options, most);
   // Other numbers are refused, where there are any that are not.
   auto fits = [&](const Batch &batch) { return batch.microbatches % options.plan.workers == 0; };
   if (options.plan.schedule == "interleaved" && std::ranges::any_of(batches, fits))

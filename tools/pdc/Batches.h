@@ -27,6 +27,8 @@ bool opensReplicas(const Options &options);
 /// not sum microbatches, each is its own update. Where their number is given and replicas are open,
 /// data parallelism over the same microbatches is one of them: BatchNormalization's statistics are
 /// those of a microbatch. Throws Error with an example when the sizes are missing or do not fit.
+/// PipeDream's cost models choose the replicas: each batch is then a size of microbatches, and the
+/// plan says how many an update has.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and

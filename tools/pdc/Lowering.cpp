@@ -3,6 +3,7 @@
 #include "codegen/Project.h"
 #include "codegen/WriteFolder.h"
 #include "compiler/Error.h"
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/devices/Device.h"
 #include "compiler/ir/Pdc.h"
 #include "compiler/onnx/Annotate.h"
@@ -50,7 +51,7 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
 
 /// Stages that the file's annotations say are stages by hand, unless the command line says others.
 void Lowering::usePartition() {
-  if (options.plan.stages || model.partitions.empty())
+  if (options.plan.stages || model.partitions.empty() || isClosedForm(options.plan.costModel))
     return;
   std::string names;
   const ModelPartition *chosen = nullptr;
@@ -146,7 +147,8 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   PlanRequest request = options.plan;
   if (!options.topology.empty())
     request.topology = readTopology(options.topology);
-  request.cores = runtime::usableCores();
+  // PipeDream's cost models give each worker a device of its own.
+  request.cores = isClosedForm(request.costModel) ? 0 : runtime::usableCores();
   request.microbatches = batch.microbatches;
   // Annotations name each node of the file, also those that are computed here or become others.
   if (hasPartition) {
@@ -167,12 +169,25 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   return request;
 }
 
+/// PipeDream's cost models choose the replicas, and with them how many samples an update has.
+void Lowering::checkMinibatch(const Plan &plan) const {
+  if (!isClosedForm(plan.costModel) || plan.minibatch == options.minibatch.value_or(plan.minibatch))
+    return;
+  std::string found = std::to_string(plan.minibatch);
+  throw Error("--minibatch " + std::to_string(*options.minibatch) + ": with microbatches of " +
+              std::to_string(plan.microbatchSize) + " samples " + plan.costModel +
+              " gives the first stage " + std::to_string(plan.stages[0].replicas) +
+              " replicas, which makes " + found + " per update; what would help: --minibatch " +
+              found + ", or --cost-model overlap with replicas by --stages");
+}
+
 PlannedGraph Lowering::planFor(const Batch &batch) {
   OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
-  auto plan = std::make_shared<Plan>(makePlan(*units, request(batch, *units)));
+  auto plan = std::make_shared<Plan>(makePlanOfPrograms(*units, request(batch, *units)));
+  checkMinibatch(*plan);
   return {std::move(module), plan, units, batch};
 }
 
@@ -181,7 +196,7 @@ PlannedGraph Lowering::planFor(const Batch &batch) {
 std::vector<Batch> Lowering::batches() const {
   std::vector<Batch> open = openBatches(model, options, sumsMicrobatches());
   int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
-  if (size <= 0)
+  if (size <= 0 || isClosedForm(options.plan.costModel))
     return open;
   std::vector<Batch> chosen = batchesNear(size, open, model, options);
   for (const Batch &batch : chosen)
@@ -192,7 +207,9 @@ std::vector<Batch> Lowering::batches() const {
 }
 
 static double secondsPerSample(const PlannedGraph &graph) {
-  return graph.plan->secondsPerMinibatch / static_cast<double>(graph.batch.minibatch());
+  int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
+                                                            : graph.batch.microbatchSize;
+  return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
 }
 
 PlannedGraph Lowering::chooseGraph() {

@@ -57,6 +57,7 @@ private:
   bool sumsMicrobatches() const;
   mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
+  void checkMinibatch(const Plan &plan) const;
   PlannedGraph planFor(const Batch &batch);
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;

@@ -1,5 +1,6 @@
 #include "tools/pdc/Options.h"
 
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
@@ -282,10 +283,28 @@ static Precision parsePrecision(const std::string &text, const std::string &devi
   return precision;
 }
 
+/// PipeDream's cost models choose the stages of its schedule, and their replicas.
+static void takeCostModel(const Typed &typed, Options &options) {
+  const std::string &name = typed.costModel;
+  checkChoice("--cost-model", name, {"overlap", "pipedream-code", "pipedream-paper", "ring-max"},
+              {});
+  options.plan.costModel = name;
+  if (!isClosedForm(name))
+    return;
+  const std::string own = "--cost-model " + name;
+  if (options.plan.schedule == "auto")
+    options.plan.schedule = "pipedream";
+  if (options.plan.schedule != "pipedream")
+    throw UsageError(own + " speaks of the pipedream schedule, found --schedule " +
+                     options.plan.schedule + "; leave one of them out");
+  if (!typed.stages.empty() || typed.chunks)
+    throw UsageError(own + " plans the stages itself; leave " +
+                     (typed.chunks ? "--chunks" : "--stages") + " out, or plan with overlap");
+}
+
 /// What can be judged without the model.
 static void interpret(const Typed &typed, Options &options) {
-  checkChoice("--cost-model", typed.costModel, {"overlap"},
-              {"pipedream-code", "pipedream-paper", "ring-max"});
+  takeCostModel(typed, options);
   parseRecompute(typed.recompute, options);
   checkRange("--chunks", typed.chunks, 64);
   options.plan.chunks = static_cast<int>(typed.chunks.value_or(0));
@@ -348,7 +367,8 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1), or node -> stage");
   add("--annotated", options.annotated, "FILE", "also the model with its stages (for Netron)");
   add("--profile", options.profile, "FILE", "measured costs (analytic)");
-  add("--cost-model", typed.costModel, "NAME", "overlap");
+  add("--cost-model", typed.costModel, "NAME",
+      "overlap (pdc's own), pipedream-code, pipedream-paper or ring-max");
   add("--memory", typed.memory, "BYTES", "per device, as in 16G");
   add("--precision", typed.precision, "TYPE", "fp32 (the default), or tf32 on GPUs");
   add("--stop-after", typed.stopAfter, "LEVEL",
