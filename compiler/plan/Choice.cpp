@@ -8,28 +8,20 @@
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
-#include <utility>
 
 namespace pdc {
 
 namespace {
 
-/// A prediction is some percent off: less than this is no reason for another way.
-constexpr double kLeastGainOfWay = 0.02;
-/// The same for several stages per rank instead of one: microbatches cross more cuts, and what a
-/// transfer or a run takes beside its bytes and its work no plan knows.
-constexpr double kLeastGainOfChunks = 0.05;
+/// Ways that differ by less than this part are played alike: sums of thousands of seconds differ by
+/// their rounding and by how orders of equal runs meet on a link. The first of them, the simplest,
+/// stands.
+constexpr double kAlike = 1e-6;
 /// Units x workers, and runs, up to which every way is planned with its rows. Beyond, ways are
 /// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
 /// only.
 constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
-/// Played to improve the cut of each way, and of one with several stages per rank, which has more
-/// cuts to move; the best gets more.
-constexpr int64_t kRunsPerWay = 20'000, kRunsPerChunkedWay = 10'000;
-/// With several stages per rank a cut that is so much slower than the best with one stays as it is.
-constexpr double kMostLossOfChunks = 0.25;
 /// Runs up to which rows are searched.
 constexpr int64_t kMostSearchedRuns = 2'000;
 
@@ -72,7 +64,8 @@ private:
   int chunksByHand() const;
   bool opensChunks() const;
   std::vector<int> replicasToTry() const;
-  std::vector<int> chunksToTry(int ranks);
+  std::vector<int> chunksToTry(int replicas);
+  void leaveOut(const std::string &stages, int replicas);
   std::string takesTooLong(const std::string &ways) const;
 
   const PlanGraph &graph;
@@ -83,8 +76,7 @@ private:
   PlanRequest bestWay;
   std::string bestName;
   std::vector<PlanCandidate> tried;
-  std::string untried;
-  double hopeless = std::numeric_limits<double>::infinity(); ///< seconds: no cut is moved above
+  std::string untried, tooMany;
   /// Planned without rows, which may turn out to hold more: the others wait for that case.
   struct Unwritten {
     Planned planned;
@@ -110,24 +102,21 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
   tried.push_back({name, seconds, ""});
   if (!small)
     unwritten.push_back({planned, way, name});
-  if (best && seconds >= best->plan.secondsPerMinibatch / (1 + kLeastGainOfWay))
+  if (best && seconds >= best->plan.secondsPerMinibatch * (1 - kAlike))
     return;
   best = std::move(planned);
   bestWay = way;
   bestName = name;
 }
 
+/// As a plan of that way by its name is made, so that none is faster than the best that was tried.
 /// The first way says what is wrong with the request, unless another fits the memory.
 void Chooser::plan(const PlanRequest &way, const std::string &name) {
   if (auto known = refused.find(name); known != refused.end())
     return tried.push_back({name, 0, known->second});
   try {
     Planner planner(graph, way, small ? kMostWrittenRuns : 0);
-    Planned planned = planner.make();
-    if (planned.plan.secondsPerMinibatch < hopeless)
-      planned =
-          planner.improve(std::move(planned), way.chunks > 1 ? kRunsPerChunkedWay : kRunsPerWay);
-    take(std::move(planned), way, name);
+    take(planner.improve(planner.make()), way, name);
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
   }
@@ -211,21 +200,25 @@ std::vector<int> Chooser::replicasToTry() const {
   return replicas;
 }
 
-/// Stages on each of so many ranks beside one; what is given by hand alone.
-std::vector<int> Chooser::chunksToTry(int ranks) {
+/// What takes too long with so many replicas.
+void Chooser::leaveOut(const std::string &stages, int replicas) {
+  std::string share = replicas > 1 ? " on " + std::to_string(replicas) + " replicas" : "";
+  tooMany += (tooMany.empty() ? "" : ", ") + stages + " stages per device" + share;
+}
+
+/// Stages on each rank beside one, of ranks with so many replicas; what is given by hand alone.
+std::vector<int> Chooser::chunksToTry(int replicas) {
   if (int asked = chunksByHand(); asked > 1)
     return {asked};
   std::vector<int> chunks;
   if (!small || !opensChunks())
     return chunks;
   for (int count = kLeastChunks; count <= kMostChunks; ++count) {
-    int stages = ranks * count;
+    int stages = request.workers / replicas * count;
     if (stages > static_cast<int>(graph.units.size()))
       break;
     if (!isSmall(stages, kMostChunkedRuns)) {
-      untried = takesTooLong(chunks.empty() ? "several stages per device"
-                                            : "more than " + std::to_string(chunks.back()) +
-                                                  " stages per device");
+      leaveOut(chunks.empty() ? "several" : "more than " + std::to_string(chunks.back()), replicas);
       break;
     }
     chunks.push_back(count);
@@ -235,30 +228,18 @@ std::vector<int> Chooser::chunksToTry(int ranks) {
 
 /// Several stages per rank, against the best with one.
 void Chooser::planChunked() {
-  std::optional<Planned> straight = std::exchange(best, std::nullopt);
-  PlanRequest straightWay = bestWay;
-  std::string straightName = bestName;
-  if (straight)
-    hopeless = (1 + kMostLossOfChunks) * straight->plan.secondsPerMinibatch;
-  for (int replicas : replicasToTry()) {
-    if (!untried.empty())
-      break;
-    for (int chunks : chunksToTry(request.workers / replicas))
+  double limit = best ? best->plan.secondsPerMinibatch : 0;
+  bool straight = best.has_value();
+  for (int replicas : replicasToTry())
+    for (int chunks : chunksToTry(replicas))
       for (const Way &way : chunkedWays(request, chunks, replicas))
         // Of what was asked for its refusal is an answer.
         if (chunksByHand() > 1 || way.sharesMicrobatches)
           plan(way.request, way.name);
-  }
-  double limit = straight ? straight->plan.secondsPerMinibatch : 0;
-  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit)) {
-    best = Planner(graph, bestWay).improve(std::move(*best), kRunsPerWay);
+  if (!tooMany.empty())
+    untried = takesTooLong(tooMany);
+  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
     searchBest();
-  }
-  if (!straight || (best && best->plan.secondsPerMinibatch < limit / (1 + kLeastGainOfChunks)))
-    return;
-  best = std::move(straight);
-  bestWay = straightWay;
-  bestName = straightName;
 }
 
 /// Of many units on many workers, the other schedules on the best replicas alone.
@@ -315,10 +296,8 @@ void Chooser::planStraight() {
       plan(way.request, way.name);
   if (request.openReplicas && small)
     planUneven();
-  if (!best || !small)
-    return;
-  best = Planner(graph, bestWay).improve(std::move(*best));
-  searchBest();
+  if (best && small)
+    searchBest();
 }
 
 void Chooser::choose() {

@@ -107,11 +107,8 @@ double bestOfWays(const PlanGraph &graph, PlanRequest request) {
   return best;
 }
 
-/// Auto takes what is harder to follow, and several stages per rank, only for what they gain: up to
-/// so much it leaves to the best there is.
 TEST(Gap, OfTheChoiceToEveryCutOfEveryWay) {
   std::mt19937 random(18);
-  constexpr double price = 1.02 * 1.05;
   std::vector<double> gaps;
   int several = 0;
   for (int round = 0; round < 16; ++round) {
@@ -133,7 +130,7 @@ TEST(Gap, OfTheChoiceToEveryCutOfEveryWay) {
     Plan plan = makePlan(graph, request);
     several += plan.stages.size() > 2;
     gaps.push_back(plan.secondsPerMinibatch / bestOfWays(graph, request) - 1);
-    EXPECT_LE(gaps.back(), price - 1 + 0.02) << round;
+    EXPECT_LE(gaps.back(), 0.04) << round;
   }
   std::ranges::sort(gaps);
   std::cout << "gap of auto to the best of all ways and cuts: median "
