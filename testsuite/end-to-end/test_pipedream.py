@@ -30,13 +30,13 @@ STEPS = 7
 
 class OneStage:
     """The gradient of microbatch t at given weights, by the unsplit program, with the random numbers of a step: that of
-    the microbatch's own update unless another is given."""
+    the microbatch's own update unless another is given. Of `together` microbatches, t counts so many at a time."""
 
-    def __init__(self, model, work, data, size, steps):
+    def __init__(self, model, work, data, size, steps, together=1):
         self.work, self.data, self.runs = work, data, 0
         self.project = pipeline.compile_model(
-            model, work / "one", "--exact", "--schedule", "pipedream", "--minibatch", size, "--microbatches", 1,
-            "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}")
+            model, work / "one", "--exact", "--schedule", "2bw" if together > 1 else "pipedream", "--minibatch",
+            size * together, "--microbatches", together, "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}")
         # One checkpoint per step, for its step number and sample cursor only.
         self.template = pipeline.train(self.project, work / "template", "--save-every", 1, data=data, steps=steps)
 
@@ -103,11 +103,12 @@ class Statistics:
 
 
 def make_references(models, tmp_path_factory, steps):
-    """A OneStage of each network, with data for so many microbatches."""
+    """A OneStage of each network and so many microbatches together, with data for so many microbatches."""
     made = {}
 
-    def make(network):
-        if network not in made:
+    def make(network, together=1):
+        key = network, together
+        if key not in made:
             shape, size = NETWORKS[network]
             work = tmp_path_factory.mktemp(network)
             if shape:
@@ -115,8 +116,8 @@ def make_references(models, tmp_path_factory, steps):
                 data = [f"input={images}", f"labels={labels}"]
             else:
                 _, data = transformers.draw(network, work, 0, size * steps)
-            made[network] = OneStage(models(network), work, data, size, steps)
-        return made[network]
+            made[key] = OneStage(models(network), work, data, size, -(-steps // together), together)
+        return made[key]
 
     return make
 
