@@ -1,10 +1,15 @@
 #include "testsuite/cuda/HostStreams.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
 
 struct CUstream_st;
 
@@ -25,7 +30,7 @@ struct CUevent_st {
 
 struct CUstream_st {
   struct Operation {
-    std::function<void()> work; ///< empty: a record or a wait
+    std::function<bool()> work; ///< empty: a record or a wait
     std::shared_ptr<Record> record;
     bool waits = false;
   };
@@ -34,26 +39,53 @@ struct CUstream_st {
 
 namespace {
 
-std::recursive_mutex mutex;
+std::recursive_mutex &mutex = *new std::recursive_mutex; // in use until the process ends
+std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>; ///< those not destroyed
 
-void runUntil(CUstream_st *stream, const Record *record);
+bool runUntil(CUstream_st *stream, const Record *record);
 
-/// One operation; a wait first lets the other stream run as far as it must.
-void runNext(CUstream_st *stream) {
-  CUstream_st::Operation next = std::move(stream->operations.front());
-  stream->operations.pop_front();
-  if (next.work)
-    next.work();
-  else if (!next.waits)
+/// One operation; a wait first lets the other stream run as far as it must. False: it cannot end
+/// yet.
+bool runNext(CUstream_st *stream) {
+  CUstream_st::Operation &next = stream->operations.front();
+  if (next.work) {
+    if (!next.work())
+      return false;
+  } else if (!next.waits) {
     next.record->passed = true;
-  else if (!next.record->passed)
-    runUntil(next.record->stream, next.record.get());
+  } else if (!next.record->passed && !runUntil(next.record->stream, next.record.get())) {
+    return false;
+  }
+  stream->operations.pop_front();
+  return true;
 }
 
-/// `record`: null to run all.
-void runUntil(CUstream_st *stream, const Record *record) {
+/// `record`: null to run all. False: something cannot end yet.
+bool runUntil(CUstream_st *stream, const Record *record) {
   while (!stream->operations.empty() && !(record && record->passed))
-    runNext(stream);
+    if (!runNext(stream))
+      return false;
+  return true;
+}
+
+/// A stream that has work, drawn; null: none has.
+CUstream_st *drawStream(std::mt19937 &random) {
+  std::vector<CUstream_st *> busy;
+  std::ranges::copy_if(streams, std::back_inserter(busy),
+                       [](CUstream_st *stream) { return !stream->operations.empty(); });
+  return busy.empty() ? nullptr : busy[random() % busy.size()];
+}
+
+void runDrawn(unsigned seed) {
+  std::mt19937 random(seed);
+  while (true) {
+    {
+      std::lock_guard lock(mutex);
+      if (CUstream_st *stream = drawStream(random))
+        runNext(stream);
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+  }
 }
 
 } // namespace
@@ -61,8 +93,20 @@ void runUntil(CUstream_st *stream, const Record *record) {
 namespace pdc::testing {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
+  enqueueUntilTrue(stream, [work = std::move(work)] {
+    work();
+    return true;
+  });
+}
+
+void enqueueUntilTrue(cudaStream_t stream, std::function<bool()> work) {
   std::lock_guard lock(mutex);
   stream->operations.push_back({std::move(work), nullptr, false});
+}
+
+void runStreamsByThemselves(unsigned seed) {
+  static std::once_flag once;
+  std::call_once(once, [seed] { std::thread(runDrawn, seed).detach(); });
 }
 
 } // namespace pdc::testing
@@ -99,14 +143,21 @@ const char *cudaGetErrorName(cudaError_t) { return "cudaError"; }
 cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
-  *stream = new CUstream_st;
+  std::lock_guard lock(mutex);
+  *stream = streams.emplace_back(new CUstream_st);
   return cudaSuccess;
 }
 /// Streams outlive their owners: events of others may still name them.
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   std::lock_guard lock(mutex);
-  runUntil(stream, nullptr);
+  std::erase(streams, stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  for (bool done = false; !done;) {
+    std::lock_guard lock(mutex);
+    done = runUntil(stream, nullptr);
+  }
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
@@ -130,7 +181,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   std::lock_guard lock(mutex);
   if (event->last && !event->last->passed)
     runUntil(event->last->stream, event->last.get());
-  return cudaSuccess;
+  return event->last && !event->last->passed ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,

@@ -9,5 +9,10 @@
 namespace pdc::testing {
 
 void enqueue(cudaStream_t stream, std::function<void()> work);
+/// Work that waits for other processes: it is tried again until it returns true.
+void enqueueUntilTrue(cudaStream_t stream, std::function<bool()> work);
+/// From now on streams also run while nobody waits, at drawn times and in a drawn order, as they
+/// must where other processes wait for them.
+void runStreamsByThemselves(unsigned seed);
 
 } // namespace pdc::testing

@@ -1,8 +1,10 @@
 """Sources for GPUs. Without a GPU they run on the host's threads (testsuite/cuda), where a copy or a kernel that does not
 wait for what it needs gives wrong losses, and nvcc compiles and links them."""
 
+import os
 import pathlib
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -91,6 +93,52 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
     project = emit(model, tmp_path / "cuda", *options, "--stages", "-".join(["1"] * stages), workers=stages)
     found = train_on_host(project, tmp_path / "found", data=data, steps=2)
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
+
+
+def emit_for_nccl(model, folder, *options, workers):
+    """A project that pdc-run takes as built; its program runs on the host."""
+    project = emit(model, folder, *options, workers=workers)
+    program = build_for_host(project)
+    (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(host NONE)\n"
+                                            "add_custom_target(all_stages)\n")
+    pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
+    shutil.copy(program, project / "build" / "all_stages")
+    return project
+
+
+@on_host
+@pytest.mark.parametrize("stages,schedule", [("1-1-1", "1f1b"), ("2-1", "pipedream")])
+def test_trains_over_nccl(stages, schedule, models, tmp_path):
+    """The transport itself, on an emulation whose sends end when they are received and whose streams run at drawn times: the
+    bits of the ranks as threads."""
+    project = emit_for_nccl(models("mlp", "--hidden", 64, 32, 16), tmp_path / "cuda", "--schedule", schedule, "--stages", stages,
+                            "--minibatch", 16, *([] if schedule == "pipedream" else ["--microbatches", 4]),
+                            workers=sum(map(int, stages.split("-"))))
+    images, labels = pipeline.draw_images(tmp_path, 64, (784,), 10)
+    data = [f"input={images}", f"labels={labels}"]
+    threads = pipeline.train(project, tmp_path / "threads", data=data, steps=4)
+    processes = pipeline.train(project, tmp_path / "processes", data=data, steps=4, transport="nccl")
+    assert processes.losses == threads.losses
+    expected = threads.weights()
+    for name, value in processes.weights().items():
+        assert numpy.array_equal(value, expected[name]), name
+    if schedule == "pipedream":
+        expect_report_of_lost_messages(project, data, workers=3)
+
+
+def expect_report_of_lost_messages(project, data, workers):
+    """Messages that NCCL never ends are reported as on the CPU. Here a launcher of one's own has started the ranks."""
+    command = [pipeline.BIN / "pdc-run", project, "--transport", "nccl", "--timeout", "2", "--steps", "1000"]
+    command += [word for entry in data for word in ("--data", entry)]
+    place = {"WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 10000)}
+    ranks = [subprocess.Popen(command, env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(workers - 1)]
+    lossy = os.environ | place | {"RANK": str(workers - 1), "LOCAL_RANK": str(workers - 1), "HOST_NCCL_LOSES": "20"}
+    ranks.append(subprocess.Popen(command, env=lossy, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [1] * workers
+    assert "error: nothing moves: rank" in errors[0] and "2 s (--timeout)" in errors[0], errors
+    assert all(f"\n  rank {rank} " in errors[0] for rank in range(workers)), errors
 
 
 @on_host

@@ -2,10 +2,10 @@
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/Options.h"
+#include "tools/pdc-run/Processes.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -14,11 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sys/file.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
+using pdc::become, pdc::ranksOfThisHost, pdc::runQuietly, pdc::supervise;
 using pdc::runtime::Error;
 using Json = nlohmann::json;
 
@@ -69,29 +68,6 @@ int numberOfRanks(const fs::path &folder) {
 
 void append(std::vector<std::string> &words, const std::vector<std::string> &more) {
   words.insert(words.end(), more.begin(), more.end());
-}
-
-/// Runs a command with its output in `log`; its exit code.
-int runQuietly(const std::vector<std::string> &words, const fs::path &log) {
-  std::vector<char *> argv;
-  for (const std::string &word : words)
-    argv.push_back(const_cast<char *>(word.c_str()));
-  argv.push_back(nullptr);
-  pid_t child = fork();
-  if (child == 0) {
-    FILE *file = std::fopen(log.c_str(), "a");
-    if (file) {
-      dup2(fileno(file), STDOUT_FILENO);
-      dup2(fileno(file), STDERR_FILENO);
-    }
-    execvp(argv[0], argv.data());
-    _exit(127);
-  }
-  int status = 0;
-  while (child < 0 || (waitpid(child, &status, 0) < 0 && errno == EINTR))
-    if (child < 0)
-      throw Error("cannot start ", words[0], ": ", std::strerror(errno));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 void buildStep(const std::vector<std::string> &words, const fs::path &log) {
@@ -179,9 +155,15 @@ std::string binary(const Request &request, const std::string &name) {
   return path.string();
 }
 
-bool isRank() {
+bool startedByMpi() {
   return !environment("OMPI_COMM_WORLD_RANK").empty() || !environment("PMI_RANK").empty() ||
          !environment("SLURM_PROCID").empty();
+}
+
+/// Whether a launcher has started this process, which is then a rank.
+bool isRank(const Request &request) {
+  return (request.transport == "mpi" && startedByMpi()) ||
+         (request.transport == "nccl" && (startedByMpi() || !environment("RANK").empty()));
 }
 
 /// The words behind a stage program's name.
@@ -216,93 +198,10 @@ std::vector<std::string> mpirunCommand(const Request &request, int ranks) {
   return words;
 }
 
-/// The command takes this process's place: signals and exit code are its own.
-int become(const std::vector<std::string> &words) {
-  std::vector<char *> argv;
-  for (const std::string &word : words)
-    argv.push_back(const_cast<char *>(word.c_str()));
-  argv.push_back(nullptr);
-  std::cout.flush();
-  execvp(argv[0], argv.data());
-  throw Error("cannot start ", words[0], ": ", std::strerror(errno),
-              words[0] == "mpirun" ? "; install openmpi-bin or use --transport local" : "");
-}
-
-pid_t supervised = 0;
-volatile sig_atomic_t asked = 0, insisted = 0;
-
-void say(std::string_view text) {
-  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
-}
-
-/// mpirun kills its ranks a second after SIGINT or SIGTERM, but passes SIGUSR1 and SIGUSR2 on: the
-/// ranks then finish their step and save. What comes while mpirun starts up is lost, so the request
-/// is repeated. A second signal is for mpirun itself.
-void onSignal(int signal) {
-  static double first = 0;
-  double now = pdc::runtime::now();
-  if (!asked) {
-    asked = signal;
-    first = now;
-    say("\nasked to end: the ranks finish the step, and save where --save was given; ask again to "
-        "end at once\n");
-  } else if (signal != SIGALRM && insisted) {
-    kill(supervised, SIGKILL);
-  } else if (signal != SIGALRM && now - first > 0.3) { // some signal a process and its group
-    insisted = 1;
-    kill(supervised, SIGTERM);
-  }
-  if (!insisted) {
-    kill(supervised, asked == SIGINT ? SIGUSR1 : SIGUSR2);
-    alarm(1);
-  }
-}
-
-/// mpirun does not share the terminal's signals: what stops and continues this process does so for
-/// the ranks.
-void onStop(int signal) {
-  kill(supervised, signal);
-  if (signal == SIGTSTP)
-    raise(SIGSTOP);
-}
-
-/// Runs a launcher. Its exit code becomes 0, 1, 2, or that of the signal that ended the run.
-int supervise(const std::vector<std::string> &words) {
-  supervised = fork();
-  if (supervised < 0)
-    throw Error("cannot start ", words[0], ": ", std::strerror(errno));
-  if (supervised == 0) {
-    // The ranks do not outlive whoever started them.
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    setpgid(0, 0);
-    if (int nothing = open("/dev/null", O_RDONLY); nothing >= 0)
-      dup2(nothing, STDIN_FILENO);
-    try {
-      become(words);
-    } catch (const Error &error) {
-      std::cerr << "error: " << error.what() << std::endl;
-      _exit(1);
-    }
-  }
-  for (int signal : {SIGINT, SIGTERM, SIGALRM})
-    std::signal(signal, onSignal);
-  for (int signal : {SIGTSTP, SIGCONT})
-    std::signal(signal, onStop);
-  int status = 0;
-  while (waitpid(supervised, &status, 0) < 0 && errno == EINTR)
-    ;
-  int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  // Ranks that were asked to end do so well, or die of it where they were still starting up.
-  if (insisted || (asked && code != 1))
-    return 128 + asked;
-  bool stopped = code == 128 + SIGINT || code == 128 + SIGTERM;
-  return code == 0 || code == 2 || stopped ? code : 1;
-}
-
 int run(const Request &request) {
   const int ranks = numberOfRanks(request.folder);
-  if (request.transport == "mpi" && isRank()) {
-    // Started by mpirun or srun: this process is a rank, and its binary was built before.
+  if (isRank(request)) {
+    // Its binary was built before.
     std::vector<std::string> words = {binary(request, kAllStages)};
     append(words, programOptions(request));
     return become(words);
@@ -311,10 +210,10 @@ int run(const Request &request) {
   if (request.buildOnly)
     return 0;
   if (request.transport == "mpi")
-    return supervise(mpirunCommand(request, ranks));
+    return supervise({{mpirunCommand(request, ranks), {}}});
   std::vector<std::string> words = {binary(request, kAllStages)};
   append(words, programOptions(request));
-  return become(words);
+  return request.transport == "nccl" ? supervise(ranksOfThisHost(words, ranks)) : become(words);
 }
 
 /// The words of the stage programs: all but the folder and what only pdc-run knows.
@@ -341,13 +240,13 @@ void chooseTransport(const pdc::runtime::Options &options, Request &request) {
   bool hosts = !request.hosts.empty() || !request.hostfile.empty();
   if (!options.transport.empty())
     request.transport = options.transport;
-  else if (hosts || isRank())
+  else if (hosts || startedByMpi())
     request.transport = "mpi";
   if (request.transport == "mpi")
     return;
   if (hosts)
-    throw CLI::ValidationError("--hosts and --hostfile are for mpirun, and --transport is local; "
-                               "leave --transport out");
+    throw CLI::ValidationError("--hosts and --hostfile are for mpirun, and --transport is " +
+                               request.transport + "; leave --transport out");
   if (!request.launcher.empty())
     throw CLI::ValidationError("-- " + request.launcher[0] +
                                ": words behind -- go to mpirun; add --transport mpi");
