@@ -6,26 +6,37 @@ import pytest
 
 import pipeline
 
-STAGES, MICROBATCHES, SIZE = 3, 6, 8
+MICROBATCHES, SIZE = 6, 8
+SHAPES = {"mlp": (784,), "skips": (24,)}
 
 
-def tasks(path):
-    """Labels such as F0 of each rank's tasks, by start."""
+def tasks(path, ranks):
+    """Stage and label such as F0 of each rank's tasks, by start."""
     events = [event for event in json.loads(path.read_text())["traceEvents"] if event["ph"] == "X"]
     events.sort(key=lambda event: event["ts"])
-    return [[event["name"] for event in events if event["pid"] == rank and event["tid"] == 0 and
-             event["cat"] != "all_reduce"] for rank in range(STAGES)]
+    return [[(event["args"]["stage"], event["name"]) for event in events if event["pid"] == rank and event["tid"] == 0 and
+             event["cat"] not in ("all_reduce", "reduce_gradients")] for rank in range(ranks)]
 
 
-@pytest.mark.parametrize("schedule,letters", [("gpipe", "FBU"), ("1f1b", "FBU"), ("zb-h1", "FIWU"), ("zb-h2", "FIWU")])
-def test_same_tasks_in_the_same_order(schedule, letters, models, tmp_path):
-    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--schedule", schedule, "--minibatch",
-                                     SIZE * MICROBATCHES, "--microbatches", MICROBATCHES, workers=STAGES)
-    images, labels = pipeline.draw_images(tmp_path, SIZE * MICROBATCHES, (784,), 10)
+@pytest.mark.parametrize("network,schedule,replicas,letters", [
+    ("mlp", "gpipe", [1, 1, 1], "FBU"), ("mlp", "1f1b", [1, 1, 1], "FBU"), ("mlp", "zb-h1", [1, 1, 1], "FIWU"),
+    ("mlp", "zb-h2", [1, 1, 1], "FIWU"), ("skips", "zb-v", [2, 2], "FIWU"),
+    ("skips", "auto", [1, 1], "F")])
+def test_same_tasks_in_the_same_order(network, schedule, replicas, letters, models, tmp_path):
+    """Of auto the rows that it has searched for stages with two of them on a rank."""
+    options = ["--chunks", 2] if schedule == "auto" else ["--stages", "-".join(map(str, replicas))]
+    project = pipeline.compile_model(models(network), tmp_path / "project", "--schedule", schedule, *options, "--minibatch",
+                                     SIZE * MICROBATCHES, "--microbatches", MICROBATCHES // replicas[0], workers=sum(replicas))
+    plan = json.loads((project / "plan.json").read_text())
+    assert schedule != "auto" or plan["schedule"].endswith("-searched")
+    images, labels = pipeline.draw_images(tmp_path, SIZE * MICROBATCHES, SHAPES[network], 10)
     pipeline.train(project, tmp_path / "run", "--trace", tmp_path / "measured.json",
                    data=[f"input={images}", f"labels={labels}"], steps=1)
-    predicted, measured = tasks(project / "trace.json"), tasks(tmp_path / "measured.json")
-    for rank in range(STAGES):
-        assert {label[0] for label in measured[rank]} == set(letters)
+    ranks = sum(replicas)
+    predicted, measured = tasks(project / "trace.json", ranks), tasks(tmp_path / "measured.json", ranks)
+    for rank in range(ranks):
+        here = [stage for stage in plan["stages"] if rank in stage["ranks"]]
+        assert {label[0] for _, label in measured[rank]} >= set(letters)
         assert measured[rank] == predicted[rank][:len(measured[rank])]
-        assert len(measured[rank]) == MICROBATCHES * (len(letters) - 1) + 1
+        forward = sum(label[0] == "F" for _, label in measured[rank])
+        assert forward == sum(len(range(stage["ranks"].index(rank), MICROBATCHES, stage["replicas"])) for stage in here)
