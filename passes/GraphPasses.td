@@ -27,6 +27,12 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
+    Softmax attention of several heads becomes SoftmaxAttention, which keeps no scores for the backward
+    pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;
+    a constant mask of what comes before is an attribute; transpositions to and from [batch, rows, heads,
+    width] and keys and values that several heads share are left to the kernel. Where another reads the
+    scores or the shares, nothing is recognised.
+
     Before: static shapes, no backward node. After: the same values, by fewer nodes.
   }];
 }

@@ -1,4 +1,4 @@
-#include "passes/Nodes.h"
+#include "passes/Composites.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 
@@ -16,15 +16,13 @@ using namespace mlir;
 using namespace pdc;
 using namespace pdc::ir;
 
-namespace {
+namespace pdc {
 
-/// The node of that operator which makes a value, or null.
 NodeOp maker(Value value, StringRef op) {
   auto node = value.getDefiningOp<NodeOp>();
   return node && node.getOp() == op && node->getResult(0) == value ? node : NodeOp();
 }
 
-/// A constant of one element.
 std::optional<double> numberOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.hasStaticShape() || type.getNumElements() != 1 ||
@@ -32,6 +30,10 @@ std::optional<double> numberOf(Value value) {
     return std::nullopt;
   return constantOf(value)->data.at(0);
 }
+
+} // namespace pdc
+
+namespace {
 
 /// Exporters write numbers as f32.
 bool isNumber(Value value, double expected) {
@@ -84,14 +86,6 @@ Value scaledBy(Value value, double number) {
   return product.factors.size() == 1 && isClose(product.number, number) ? product.factors[0]
                                                                         : Value();
 }
-
-/// What is written in a pattern's place.
-struct Composite {
-  StringRef op;
-  SmallVector<Value> operands;
-  Attributes attributes = {};
-  size_t results = 1;
-};
 
 using Pattern = std::optional<Composite> (*)(NodeOp root);
 
@@ -298,7 +292,11 @@ const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalizatio
 
 std::optional<Composite> recognise(NodeOp root) {
   auto type = dyn_cast<RankedTensorType>(root->getResult(0).getType());
-  if (!type || !isa<FloatType>(type.getElementType()) || root.getNumOperands() != 2)
+  if (!type || !isa<FloatType>(type.getElementType()))
+    return std::nullopt;
+  if (root.getOp() == "MatMul" || root.getOp() == "Transpose")
+    return matchAttention(root);
+  if (root.getNumOperands() != 2)
     return std::nullopt;
   for (auto [op, match] : patterns)
     if (op == root.getOp())
@@ -312,7 +310,12 @@ std::optional<Composite> recognise(NodeOp root) {
 void replace(NodeOp root, const Composite &composite) {
   OpBuilder builder(root);
   std::string name = root.getName().str();
-  NodeOp whole = createNode(builder, root.getLoc(), composite.op, name, composite.operands,
+  SmallVector<Value> operands = composite.operands;
+  while (!operands.back())
+    operands.pop_back();
+  for (Value &operand : operands)
+    operand = operand ? operand : createAbsent(builder, root.getLoc());
+  NodeOp whole = createNode(builder, root.getLoc(), composite.op, name, operands,
                             composite.attributes, "", composite.results);
   root->getResult(0).replaceAllUsesWith(whole->getResult(0));
   root.erase();

@@ -32,6 +32,8 @@ struct KernelShares {
 
 // Measured in training steps of resnet18, lenet5 and gpt2 (tools/models) on the CPU of the table.
 static constexpr KernelShares cpuShares[] = {
+    {"Attention", 0.35, 1},
+    {"AttentionGradient", 0.3, 1},
     {"BatchNormalization", 1, 0.47},
     {"BatchNormalizationGradient", 1, 0.6},
     {"ConvolutionWeightGradient", 0.7, 1},

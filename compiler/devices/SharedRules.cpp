@@ -22,6 +22,8 @@ const std::vector<Rule> &sharedRules() {
       {"RMSNormalization", chooseLayerNormalization},
       {"LayerNormalizationInputGrad", chooseLayerNormalizationGradient},
       {"LayerNormalizationScaleGrad", chooseLayerNormalizationGradient},
+      {"SoftmaxAttention", chooseAttention},
+      {"SoftmaxAttentionGrad", chooseAttentionGradient},
       {"LRN", chooseLocalResponse},
       {"LRNGrad", chooseLocalResponse},
       {"Dropout", chooseDropout},

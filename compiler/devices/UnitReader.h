@@ -78,6 +78,8 @@ KernelChoice chooseBatchNormalizationInference(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseLayerNormalization(const UnitReader &reader);
 KernelChoice chooseLayerNormalizationGradient(const UnitReader &reader);
+KernelChoice chooseAttention(const UnitReader &reader);
+KernelChoice chooseAttentionGradient(const UnitReader &reader);
 KernelChoice chooseLocalResponse(const UnitReader &reader);
 KernelChoice chooseElementwise(const UnitReader &reader);
 KernelChoice chooseView(const UnitReader &reader);

@@ -20,6 +20,7 @@ std::span<const Operator> selectionOperators();
 std::span<const Operator> constantOperators();
 std::span<const Operator> reductionOperators();
 std::span<const Operator> softmaxOperators();
+std::span<const Operator> softmaxAttentionOperators();
 std::span<const Operator> layerNormalizationOperators();
 std::span<const Operator> splitOperators();
 std::span<const Operator> crossEntropyOperators();

@@ -24,6 +24,7 @@ static std::vector<const Operator *> sortedOperators() {
                       softmaxOperators,
                       crossEntropyOperators,
                       lossOperators,
+                      softmaxAttentionOperators,
                       layerNormalizationOperators,
                       splitOperators,
                       alongAxisOperators,

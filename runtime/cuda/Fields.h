@@ -2,6 +2,7 @@
 
 /// The fields of kernels are those of the CPU's kernels of the same names.
 #include "runtime/kernels/ArgMax.h"
+#include "runtime/kernels/AttentionFields.h"
 #include "runtime/kernels/BatchNormalizationFields.h"
 #include "runtime/kernels/ColumnSumFields.h"
 #include "runtime/kernels/Concat.h"

@@ -164,6 +164,36 @@ private:
   LayerNormalizationFields fields;
 };
 
+class Attention {
+public:
+  Attention(const Device &, const AttentionFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const float *q, const float *k, const float *v, const void *mask,
+                  const int64_t *random, float *y) const {
+    (*this)(run, q, k, v, mask, random, y, nullptr);
+  }
+  void operator()(const Run &run, const float *q, const float *k, const float *v, const void *mask,
+                  const int64_t *random, float *y, float *logSums) const;
+
+private:
+  AttentionFields fields;
+};
+
+class AttentionGradient {
+public:
+  AttentionGradient(const Device &, const AttentionFields &fields) : fields(fields) {}
+  template <class... Results>
+  void operator()(const Run &run, const float *dy, const float *q, const float *k, const float *v,
+                  const float *y, const float *logSums, const void *mask, const int64_t *random,
+                  Results *...results) const {
+    call(run, {dy, q, k, v, y, logSums, mask, random}, {results...});
+  }
+
+private:
+  void call(const Run &run, const AttentionOperands &operands,
+            std::initializer_list<float *> results) const;
+  AttentionFields fields;
+};
+
 class LocalResponse {
 public:
   LocalResponse(const Device &, const LocalResponseFields &fields) : fields(fields) {}

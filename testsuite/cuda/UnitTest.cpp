@@ -263,6 +263,8 @@ TEST(CudaKernels, LayerNormalization) {
   }
 }
 
+TEST(CudaKernels, Attention) { expectAttention<CudaCase>(); }
+
 TEST(CudaKernels, RootMeanSquare) { expectRootMeanSquare<CudaCase>(); }
 
 TEST(CudaKernels, SoftmaxAndLosses) {

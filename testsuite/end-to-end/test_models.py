@@ -61,6 +61,18 @@ def words(options):
     return [str(option) for option in options]
 
 
+@pytest.mark.parametrize("network, expected", [("gpt2", 3), ("bert", 3), ("vit", 3), ("llama", 3), ("t5", 6),
+                                               ("translation", 6)])
+def test_attention_is_kept_whole(network, expected, models, tmp_path):
+    """One node per attention, and no softmax besides."""
+    model = models(network, *(MODELS[network][2] if network in MODELS else []))
+    printed = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", "--minibatch", 4, "--stop-after",
+                           "graph").stdout
+    train = printed.split("@evaluate")[0]
+    assert train.count('"SoftmaxAttention"') == train.count('"SoftmaxAttentionGrad"') == expected
+    assert '"Softmax"' not in train
+
+
 @each(MODELS)
 def test_full_size(network, tmp_path):
     script, full, _, minibatch = MODELS[network]

@@ -48,4 +48,89 @@ template <class Case> void expectAlongAnAxis() {
     }
 }
 
+/// One form of attention.
+struct AttentionCase {
+  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+  std::vector<int64_t> rowsFirst;
+  std::vector<int64_t> mask = {};
+  bool isBoolean = false, isCausal = false, drops = false;
+
+  std::vector<int64_t> shape(size_t operand) const {
+    const bool isKey = operand == 1 || operand == 2;
+    std::vector<int64_t> shape = {batch, isKey ? keyHeads : heads, isKey ? keys : queries,
+                                  operand < 2 ? width : valueWidth};
+    if (rowsFirst[operand])
+      std::swap(shape[1], shape[2]);
+    return shape;
+  }
+  /// Key 0 is always seen.
+  UnitValue maskOf(UnitCase &u) const {
+    if (mask.empty())
+      return {};
+    if (!isBoolean)
+      return u.operand(mask);
+    Tensor seen = Tensor::zeros({ElementType::boolean, mask});
+    for (size_t i = 0; i < seen.data.size(); ++i)
+      seen.data[i] = static_cast<double>(i % mask.back() == 0 || i * 7 % 5 != 0);
+    return u.given(seen);
+  }
+  UnitValue randomOf(UnitCase &u) const {
+    return drops ? u.integers({2 + batch}, 0, 1 << 20) : UnitValue();
+  }
+  Attributes attributes() const {
+    Attributes given = {{"rows_first", rowsFirst}, {"scale", 0.7}};
+    if (isCausal)
+      given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));
+    if (drops)
+      given.set("ratio", 0.3), given.set("key", int64_t(77));
+    return given;
+  }
+};
+
+inline std::vector<AttentionCase> attentionCases() {
+  using Sizes = std::vector<int64_t>;
+  return {{1, 1, 1, 1, 1, 1, 1, Sizes{0, 0, 0, 0}},
+          {2, 3, 3, 5, 7, 4, 6, Sizes{0, 1, 0, 1}},
+          {2, 2, 2, 70, 70, 16, 16, Sizes{1, 1, 1, 1}, {}, false, true, true},
+          {2, 4, 2, 9, 20, 20, 70, Sizes{1, 0, 1, 1}, {2, 1, 1, 20}, true, false, true},
+          {2, 2, 1, 50, 65, 65, 8, Sizes{1, 1, 1, 0}, {1, 2, 50, 65}, false, true, false},
+          {2, 2, 2, 6, 33, 3, 5, Sizes{0, 0, 0, 1}, {33}, true},
+          {3, 2, 2, 10, 9, 3, 5, Sizes{0, 0, 0, 1}, {3, 1, 10, 1}}};
+}
+
+/// The gradient reads what the forward reference kept.
+template <class Case> void expectAttention() {
+  for (const AttentionCase &c : attentionCases()) {
+    for (int results : {1, 2}) {
+      Case forward;
+      forward.node("SoftmaxAttention",
+                   {forward.operand(c.shape(0)), forward.operand(c.shape(1)),
+                    forward.operand(c.shape(2)), c.maskOf(forward), c.randomOf(forward)},
+                   c.attributes(), 2);
+      for (int slot = 0; slot < results; ++slot)
+        forward.result(UnitValue::node(0, slot));
+      forward.check(3e-6);
+    }
+    const bool hasMaskGradient = !c.mask.empty() && !c.isBoolean;
+    for (bool isWhole : {true, false}) {
+      Case both;
+      UnitValue q = both.operand(c.shape(0)), k = both.operand(c.shape(1));
+      UnitValue v = both.operand(c.shape(2)), mask = c.maskOf(both), random = c.randomOf(both);
+      UnitCase kept;
+      std::vector<UnitValue> known;
+      for (UnitValue value : {q, k, v, mask, random})
+        known.push_back(value.kind == UnitValue::Kind::absent
+                            ? value
+                            : kept.given(both.operandValue(value.index)));
+      kept.node("SoftmaxAttention", known, c.attributes(), 2);
+      UnitValue y = both.given(kept.referenceOf(0)[0]), sums = both.given(kept.referenceOf(0)[1]);
+      both.node("SoftmaxAttentionGrad", {both.operand(c.shape(3)), q, k, v, y, sums, mask, random},
+                c.attributes(), hasMaskGradient ? 4 : 3);
+      for (int slot = isWhole ? 0 : 1; slot < (isWhole ? hasMaskGradient ? 4 : 3 : 2); ++slot)
+        both.result(UnitValue::node(0, slot));
+      both.check(1e-5);
+    }
+  }
+}
+
 } // namespace pdc

@@ -1,6 +1,8 @@
 #include "testsuite/kernels/KernelMakers.h"
 
 #ifndef PDC_CUDA_KERNELS
+#include "runtime/kernels/Attention.h"
+#include "runtime/kernels/AttentionGradient.h"
 #include "runtime/kernels/BatchNormalization.h"
 #include "runtime/kernels/BatchNormalizationGradient.h"
 #include "runtime/kernels/BatchNormalizationInference.h"
@@ -61,6 +63,14 @@ SoftmaxFields softmax(const KernelChoice &choice) {
 LayerNormalizationFields rows(const KernelChoice &choice) {
   LayerNormalizationFields f;
   FieldReader{choice} FIELD(centred) FIELD(epsilon) FIELD(rows) FIELD(size);
+  return f;
+}
+AttentionFields attention(const KernelChoice &choice) {
+  AttentionFields f;
+  FieldReader{choice} FIELD(batch) FIELD(boolean) FIELD(causal) FIELD(heads) FIELD(key)
+      FIELD(keyHeads) FIELD(keys) FIELD(maskStrides) FIELD(past) FIELD(queries) FIELD(ratio)
+          FIELD(results) FIELD(rowsFirst) FIELD(samples) FIELD(scale) FIELD(valueWidth)
+              FIELD(width);
   return f;
 }
 LocalResponseFields response(const KernelChoice &choice) {
@@ -148,6 +158,31 @@ KernelMakers layerMakers() {
        [](auto &c, auto &d) {
          return made<kernels::LayerNormalizationScaleGradient>(
              d, rows(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], add); });
+       }},
+      {"Attention",
+       [](auto &c, auto &d) {
+         return made<kernels::Attention>(
+             d, attention(c), CALL {
+               if (n == 6)
+                 k(r, p[0], p[1], p[2], p[3], p.labels(4), p[5]);
+               else
+                 k(r, p[0], p[1], p[2], p[3], p.labels(4), p[5], p[6]);
+             });
+       }},
+      {"AttentionGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::AttentionGradient>(
+             d, attention(c), CALL {
+               auto with = [&](auto... results) {
+                 k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p.labels(7), results...);
+               };
+               if (n == 9)
+                 with(p[8]);
+               else if (n == 11)
+                 with(p[8], p[9], p[10]);
+               else
+                 with(p[8], p[9], p[10], p[11]);
+             });
        }},
       {"LocalResponse",
        [](auto &c, auto &d) {

@@ -84,6 +84,8 @@ std::vector<void *> UnitCase::pointers() {
       packed.push_back({});
     else if (layout.find(':') != layout.npos)
       packed.push_back(storedOperands.at(operand));
+    else if (operands[operand].type.element == ElementType::boolean)
+      packed.push_back(packAs<uint8_t>(operands[operand], layout));
     else
       packed.push_back(operands[operand].type.element == ElementType::i64
                            ? packAs<int64_t>(operands[operand], layout)

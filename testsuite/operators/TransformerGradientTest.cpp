@@ -1,4 +1,4 @@
-#include "testsuite/operators/GradientCheck.h"
+#include "testsuite/operators/Tape.h"
 
 namespace pdc::test {
 
@@ -42,6 +42,70 @@ TEST(TransformerGradient, LayerNormalizationRefuses) {
   refuses({2, 3}, {2}, 1);
   refuses({2, 3}, {2, 3}, 1);
   refuses({2, 0}, {0}, 1);
+}
+
+/// Heads that share keys, rows before and behind heads, other widths of values, and keys of a
+/// cache.
+static std::vector<Case> attentions(Draw &draw) {
+  const Tensor absent = {{ElementType::f64, {0}}, {}};
+  const Tensor random = {{ElementType::i64, {4}}, {7, 3, 11, 12}};
+  Tensor seen{{ElementType::boolean, {3, 4}}, {1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1}};
+  Attributes plain = {{"rows_first", Shape{0, 0, 0, 0}}, {"scale", 0.3}};
+  Attributes turned = {{"rows_first", Shape{1, 0, 1, 1}}, {"scale", 0.7}};
+  turned.set("is_causal", int64_t(1));
+  turned.set("past", int64_t(1));
+  Attributes dropping = turned;
+  dropping.set("ratio", 0.3);
+  dropping.set("key", int64_t(5));
+  Tensor q = draw.reals({2, 4, 3, 2}), k = draw.reals({2, 2, 4, 2}), v = draw.reals({2, 2, 4, 3});
+  Tensor qt = draw.reals({2, 3, 4, 2}), vt = draw.reals({2, 4, 2, 3});
+  return {{"SoftmaxAttention", plain, {q, k, v}, {0, 1, 2}, 2},
+          {"SoftmaxAttention", plain, {q, k, v, seen}, {0, 1, 2}, 2},
+          {"SoftmaxAttention", plain, {q, k, v, draw.reals({4, 1, 4})}, {0, 1, 2, 3}, 2},
+          {"SoftmaxAttention", plain, {q, k, v, draw.reals({2, 1, 3, 1})}, {0, 1, 2, 3}, 2},
+          {"SoftmaxAttention", turned, {qt, k, vt}, {0, 1, 2}, 2},
+          {"SoftmaxAttention", dropping, {qt, k, vt, absent, random}, {0, 1, 2}, 2},
+          {"SoftmaxAttention", dropping, {qt, k, vt, draw.reals({3, 4}), random}, {0, 1, 2, 3}, 2}};
+}
+
+TEST(TransformerGradient, Attention) {
+  Draw draw;
+  for (const Case &test : attentions(draw))
+    checkComposedGradient(test, 1e-5);
+  checkGradient(attentions(draw)[0], 1e-5);
+}
+
+/// The same as ONNX's Attention, which is composed of products and softmax.
+TEST(TransformerGradient, AttentionIsOnnxs) {
+  Draw draw;
+  const Tensor q = draw.reals({2, 4, 3, 2}), k = draw.reals({2, 2, 4, 2});
+  const Tensor v = draw.reals({2, 2, 4, 3}), mask = draw.reals({2, 1, 3, 4});
+  for (int64_t causal : {0, 1}) {
+    Attributes onnx = {{"scale", 0.3}, {"is_causal", causal}}, whole = onnx;
+    whole.set("rows_first", Shape{0, 0, 0, 0});
+    const Tensor expected = tapeValue({"Attention", onnx, {q, k, v, mask}, {}});
+    const Tensor found = run({"SoftmaxAttention", whole, {q, k, v, mask}, {}, 2})[0];
+    for (size_t i = 0; i < expected.data.size(); ++i)
+      EXPECT_NEAR(found.data[i], expected.data[i], 1e-12);
+  }
+}
+
+TEST(TransformerGradient, AttentionRefuses) {
+  Draw draw;
+  auto refuses = [&](Shape q, Shape k, Shape v, Shape mask, int64_t past = 0) {
+    Attributes plain = {{"rows_first", Shape{0, 0, 0, 0}}, {"past", past}};
+    EXPECT_THROW(run({"SoftmaxAttention",
+                      plain,
+                      {draw.reals(q), draw.reals(k), draw.reals(v), draw.reals(mask)},
+                      {},
+                      2}),
+                 Error);
+  };
+  refuses({2, 3, 4}, {2, 3, 4}, {2, 3, 4}, {4});
+  refuses({1, 3, 4, 2}, {1, 2, 4, 2}, {1, 2, 4, 2}, {4});
+  refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 4, 2}, {5});
+  refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {4, 4});
+  refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {5}, -1);
 }
 
 /// The check's gradient arrives at the first part only: the others leave zeros.

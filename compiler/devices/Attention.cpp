@@ -1,0 +1,82 @@
+#include "compiler/devices/UnitReader.h"
+#include "compiler/operators/AttentionShape.h"
+#include "compiler/operators/Dropout.h"
+#include "runtime/kernels/AttentionFields.h"
+
+namespace pdc {
+
+namespace {
+
+/// The fields of both kernels; `first` is the input that holds the queries, `mask` the mask.
+KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, size_t first,
+                             size_t mask) {
+  const AttentionShape shape(reader.view(node), first, mask);
+  const Attributes &given = *node.attributes;
+  KernelChoice choice;
+  choice.fields = {{"batch", shape.batch},
+                   {"heads", shape.heads},
+                   {"keyHeads", shape.keyHeads},
+                   {"keys", shape.keys},
+                   {"queries", shape.queries},
+                   {"rowsFirst", shape.rowsFirst},
+                   {"scale", given.number("scale", 1)},
+                   {"valueWidth", shape.valueWidth},
+                   {"width", shape.width}};
+  if (given.integer("is_causal", 0))
+    choice.fields.set("causal", int64_t(1)), choice.fields.set("past", given.integer("past", 0));
+  if (reader.hasInput(node, mask)) {
+    choice.fields.set("maskStrides", shape.maskStrides);
+    if (reader.inputType(node, mask).element == ElementType::boolean)
+      choice.fields.set("boolean", int64_t(1));
+  }
+  if (reader.hasInput(node, mask + 1)) {
+    const TensorType perSample{ElementType::f32, {shape.batch}};
+    choice.fields.set("key", given.integer("key", 0));
+    choice.fields.set("ratio", given.number("ratio", 0.5));
+    choice.fields.set("samples", countsSamples(perSample, reader.inputType(node, mask + 1))
+                                     ? shape.batch
+                                     : int64_t(1));
+  }
+  for (size_t i = 0; i < mask + 2; ++i)
+    addArgument(choice, reader, node, i);
+  return choice;
+}
+
+/// What the CPU's threads work in depends on these fields alone.
+runtime::AttentionFields sizes(const KernelChoice &choice) {
+  runtime::AttentionFields f;
+  f.keys = choice.fields.integer("keys", 1);
+  f.queries = choice.fields.integer("queries", 1);
+  f.valueWidth = choice.fields.integer("valueWidth", 1);
+  f.width = choice.fields.integer("width", 1);
+  return f;
+}
+
+} // namespace
+
+KernelChoice chooseAttention(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  KernelChoice choice = attentionFields(reader, node, 0, 3);
+  choice.kernel = "Attention";
+  std::vector<int64_t> slots = reader.resultSlots(node);
+  if (slots != std::vector<int64_t>{0} && slots != std::vector<int64_t>{0, 1})
+    reader.refuse("the kernel makes the result alone or with the sums of its rows");
+  choice.outputLayouts.assign(slots.size(), "");
+  choice.workspaceBytes =
+      4 * reader.options.threads * runtime::AttentionBlocks::forward(sizes(choice));
+  return choice;
+}
+
+KernelChoice chooseAttentionGradient(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  KernelChoice choice = attentionFields(reader, node, 1, 6);
+  choice.kernel = "AttentionGradient";
+  const std::vector<int64_t> slots = reader.resultSlots(node);
+  choice.fields.set("results", slots);
+  choice.outputLayouts.assign(slots.size(), "");
+  choice.workspaceBytes =
+      4 * reader.options.threads * runtime::AttentionBlocks::backward(sizes(choice));
+  return choice;
+}
+
+} // namespace pdc

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "compiler/operators/Operator.h"
+
+namespace pdc {
+
+/// The sizes that a SoftmaxAttention has and its gradient shares; `first` is the input that holds
+/// the queries. Keys, values, mask and random numbers follow.
+struct AttentionShape {
+  int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+  /// For queries, keys, values and results: whether rows (the sequence) come before heads.
+  std::vector<int64_t> rowsFirst;
+  /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
+  std::vector<int64_t> maskStrides;
+
+  /// Throws Error for what does not fit; `mask` is the input that holds the mask.
+  AttentionShape(const NodeView &node, size_t first, size_t mask);
+
+  std::vector<int64_t> result() const;
+  std::vector<int64_t> perRow() const { return {batch, heads, queries}; }
+  /// Of element 0 of a head of operand 0 to 3 (queries, keys, values, results), its rows lying
+  /// `rowStride` apart.
+  int64_t offset(size_t operand, int64_t b, int64_t h) const;
+  int64_t rowStride(size_t operand) const;
+  /// Keys that a query sees: those up to `past` behind its own place, or all.
+  static int64_t visible(const Attributes &attributes, int64_t query, int64_t keys);
+
+private:
+  int64_t headsOf(size_t operand) const { return operand == 1 || operand == 2 ? keyHeads : heads; }
+  int64_t rowsOf(size_t operand) const { return operand == 1 || operand == 2 ? keys : queries; }
+  int64_t widthOf(size_t operand) const { return operand < 2 ? width : valueWidth; }
+};
+
+} // namespace pdc

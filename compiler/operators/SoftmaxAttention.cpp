@@ -1,0 +1,315 @@
+#include "compiler/operators/AttentionShape.h"
+#include "compiler/operators/Dropout.h"
+#include "compiler/operators/Families.h"
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace pdc {
+
+/// Softmax attention kept whole: y = dropout(softmax(scale q k^T + mask)) v for each head. Of the
+/// scores nothing is kept but the logarithm of the sum of each row's exponentials, from which the
+/// gradient computes them again.
+///
+/// Attributes: `scale`; `is_causal` with `past`: query i sees keys up to i + past; `rows_first`,
+/// four numbers for queries, keys, values and results: 1 where they are [batch, rows, heads,
+/// width], 0 where they are [batch, heads, rows, width]; `ratio` and `key`, as Dropout has them,
+/// with input random. Heads of keys and values serve groups of neighbouring heads of queries.
+
+namespace {
+
+constexpr size_t kMask = 3, kRandom = 4, kGradMask = 6, kGradRandom = 7;
+
+/// [batch, heads, rows, width] of a tensor.
+std::vector<int64_t> inOrder(const NodeView &node, size_t input, bool rowsFirst) {
+  std::vector<int64_t> shape = node.input(input).shape;
+  if (shape.size() != 4)
+    refuse(node, "input " + std::to_string(input) + " is " + node.input(input).toString() +
+                     ", expected rank 4");
+  if (rowsFirst)
+    std::swap(shape[1], shape[2]);
+  return shape;
+}
+
+} // namespace
+
+AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) {
+  rowsFirst = node.attributes.integers("rows_first");
+  if (rowsFirst.size() != 4)
+    refuse(node, "attribute 'rows_first' " + shapeText(rowsFirst) + ", expected four numbers");
+  const std::vector<int64_t> q = inOrder(node, first, rowsFirst[0]);
+  const std::vector<int64_t> k = inOrder(node, first + 1, rowsFirst[1]);
+  const std::vector<int64_t> v = inOrder(node, first + 2, rowsFirst[2]);
+  batch = q[0], heads = q[1], queries = q[2], width = q[3];
+  keyHeads = k[1], keys = k[2], valueWidth = v[3];
+  if (k != std::vector<int64_t>{batch, keyHeads, keys, width} ||
+      v != std::vector<int64_t>{batch, keyHeads, keys, valueWidth} || keyHeads < 1 ||
+      heads % keyHeads != 0)
+    refuse(node, "queries " + shapeText(q) + ", keys " + shapeText(k) + " and values " +
+                     shapeText(v) + " ([batch, heads, rows, width]) do not fit");
+  if (node.attributes.integer("past", 0) < 0)
+    refuse(node, "attribute 'past' is negative: the first queries would see nothing");
+  if (!node.hasInput(mask))
+    return;
+  const std::vector<int64_t> scores = {batch, heads, queries, keys};
+  if (broadcastShape(node, node.input(mask).shape, scores) != scores)
+    refuse(node,
+           "mask " + node.input(mask).toString() + " does not broadcast to " + shapeText(scores));
+  maskStrides = broadcastStrides(node.input(mask).shape, scores);
+}
+
+std::vector<int64_t> AttentionShape::result() const {
+  return rowsFirst[3] ? std::vector<int64_t>{batch, queries, heads, valueWidth}
+                      : std::vector<int64_t>{batch, heads, queries, valueWidth};
+}
+
+int64_t AttentionShape::rowStride(size_t operand) const {
+  return rowsFirst[operand] ? headsOf(operand) * widthOf(operand) : widthOf(operand);
+}
+
+int64_t AttentionShape::offset(size_t operand, int64_t b, int64_t h) const {
+  const int64_t rows = rowsOf(operand), wide = widthOf(operand);
+  return b * headsOf(operand) * rows * wide + h * (rowsFirst[operand] ? wide : rows * wide);
+}
+
+int64_t AttentionShape::visible(const Attributes &attributes, int64_t query, int64_t keys) {
+  if (!attributes.integer("is_causal", 0))
+    return keys;
+  return std::clamp<int64_t>(query + 1 + attributes.integer("past", 0), 0, keys);
+}
+
+namespace {
+
+/// The reference: one row of scores at a time.
+class Reference {
+public:
+  Reference(const NodeView &node, std::span<const Tensor *const> inputs, size_t first, size_t mask)
+      : shape(node, first, mask), attributes(node.attributes), q(*inputs[first]),
+        k(*inputs[first + 1]), v(*inputs[first + 2]), mask(given(inputs, mask)) {
+    if (const Tensor *random = given(inputs, mask + 1)) {
+      numbers = random->toIntegers();
+      counts = countsSamples({q.type.element, {shape.batch}}, random->type);
+    }
+  }
+
+  struct Row {
+    std::vector<double> shares, kept; ///< kept: 0 where dropped, else 1 / (1 - ratio)
+    double logSum;
+  };
+
+  Row row(int64_t b, int64_t h, int64_t i) const {
+    Row row{std::vector<double>(shape.keys, 0), std::vector<double>(shape.keys, 1), 0};
+    const int64_t end = AttentionShape::visible(attributes, i, shape.keys);
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t j = 0; j < end; ++j)
+      most = std::max(most, row.shares[j] = score(b, h, i, j));
+    for (int64_t j = 0; j < end; ++j)
+      sum += row.shares[j] = std::exp(row.shares[j] - most);
+    for (int64_t j = 0; j < end; ++j)
+      row.shares[j] /= sum;
+    row.logSum = most + std::log(sum);
+    drop(row.kept, b, h, i);
+    return row;
+  }
+
+  size_t at(size_t operand, int64_t b, int64_t h, int64_t row, int64_t d) const {
+    const bool isKey = operand == 1 || operand == 2;
+    const int64_t head = isKey ? h * shape.keyHeads / shape.heads : h;
+    return shape.offset(operand, b, head) + row * shape.rowStride(operand) + d;
+  }
+  double scale() const { return attributes.number("scale", 1); }
+
+  const AttentionShape shape;
+  const Attributes &attributes;
+  const Tensor &q, &k, &v;
+
+private:
+  static const Tensor *given(std::span<const Tensor *const> inputs, size_t i) {
+    return i < inputs.size() ? inputs[i] : nullptr;
+  }
+
+  double score(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    double product = 0;
+    for (int64_t d = 0; d < shape.width; ++d)
+      product += q.data[at(0, b, h, i, d)] * k.data[at(1, b, h, j, d)];
+    if (!mask)
+      return scale() * product;
+    const double element = mask->data[offsetOf({b, h, i, j}, shape.maskStrides)];
+    if (mask->type.element != ElementType::boolean)
+      return scale() * product + element;
+    return element != 0 ? scale() * product : -std::numeric_limits<double>::infinity();
+  }
+
+  void drop(std::vector<double> &kept, int64_t b, int64_t h, int64_t i) const {
+    if (numbers.empty())
+      return;
+    const double ratio = attributes.number("ratio", 0.5);
+    const auto threshold = static_cast<uint64_t>(ratio * 4294967296.0);
+    const auto key = static_cast<uint64_t>(attributes.integer("key", 0));
+    const int64_t row = ((counts ? 0 : b) * shape.heads + h) * shape.queries + i;
+    for (int64_t j = 0; j < shape.keys; ++j) {
+      const uint32_t bits = drawBits(numbers[0], numbers[1], numbers[2 + (counts ? b : 0)], key,
+                                     row * shape.keys + j);
+      kept[j] = bits >= threshold ? 1 / (1 - ratio) : 0;
+    }
+  }
+
+  const Tensor *mask;
+  std::vector<int64_t> numbers;
+  bool counts = false;
+};
+
+void checkRandom(const NodeView &node, size_t random) {
+  if (!node.hasInput(random))
+    return;
+  const double ratio = node.attributes.number("ratio", 0.5);
+  const TensorType &type = node.input(random);
+  if (!(ratio >= 0 && ratio < 1) || type.rank() != 1 || type.shape[0] < 3)
+    refuse(node, "ratio is " + std::to_string(ratio) + " and random numbers are " +
+                     type.toString() +
+                     ", expected at least 0 and below 1, and seed, step and one number per sample");
+}
+
+std::vector<TensorType> inferAttention(const NodeView &node) {
+  AttentionShape shape(node, 0, kMask);
+  checkRandom(node, kRandom);
+  const ElementType element = node.input(0).element;
+  return {{element, shape.result()}, {element, shape.perRow()}};
+}
+
+std::vector<Tensor> evaluateAttention(const NodeView &node, std::span<const Tensor *const> inputs) {
+  Reference r(node, inputs, 0, kMask);
+  std::vector<TensorType> types = inferAttention(node);
+  Tensor y = Tensor::zeros(types[0]), logSums = Tensor::zeros(types[1]);
+  std::vector<int64_t> index(3);
+  for (int64_t row = 0; row < logSums.type.elementCount();
+       ++row, advance(index, r.shape.perRow())) {
+    const auto [b, h, i] = std::tuple(index[0], index[1], index[2]);
+    Reference::Row scores = r.row(b, h, i);
+    logSums.data[row] = scores.logSum;
+    for (int64_t j = 0; j < r.shape.keys; ++j)
+      for (int64_t d = 0; d < r.shape.valueWidth; ++d)
+        y.data[r.at(3, b, h, i, d)] +=
+            scores.shares[j] * scores.kept[j] * r.v.data[r.at(2, b, h, j, d)];
+  }
+  return {y, logSums};
+}
+
+void differentiateAttention(GradientBuilder &b) {
+  if (b.outputGradient(1))
+    throw Error("the sums of an attention's exponentials have no gradient");
+  auto optional = [&](size_t i) { return i < b.inputCount() ? b.input(i) : GradientValue(); };
+  const bool wantsMask = optional(kMask) && b.wants(kMask);
+  std::vector<GradientValue> gradients =
+      b.node("SoftmaxAttentionGrad",
+             {b.outputGradient(0), b.input(0), b.input(1), b.input(2), b.output(0), b.output(1),
+              optional(kMask), optional(kRandom)},
+             b.attributes(), wantsMask ? 4 : 3);
+  for (size_t i = 0; i < 3; ++i)
+    if (b.wants(i))
+      b.setInputGradient(i, gradients[i]);
+  if (wantsMask)
+    b.setInputGradient(kMask, reducedTo(b, gradients[3], b.type(b.input(kMask)).shape));
+}
+
+/// The mask's gradient is summed over the batch where the mask is one for all of it.
+std::vector<TensorType> inferGradient(const NodeView &node) {
+  AttentionShape shape(node, 1, kGradMask);
+  checkRandom(node, kGradRandom);
+  std::vector<TensorType> types = {node.input(1), node.input(2), node.input(3)};
+  if (node.outputCount < 4 || !node.hasInput(kGradMask))
+    return types;
+  const int64_t batch = shape.maskStrides[0] == 0 ? 1 : shape.batch;
+  types.push_back({types[0].element, {batch, shape.heads, shape.queries, shape.keys}});
+  return types;
+}
+
+/// With shares p, kept factors m and g = m dy v^T: ds = p (g - sum(p g)), from which dq = scale ds
+/// k, dk = scale ds^T q, dv = (m p)^T dy.
+std::vector<Tensor> evaluateGradient(const NodeView &node, std::span<const Tensor *const> inputs) {
+  Reference r(node, inputs, 1, kGradMask);
+  const Tensor &dy = *inputs[0];
+  std::vector<Tensor> results;
+  for (const TensorType &type : inferGradient(node))
+    results.push_back(Tensor::zeros(type));
+  std::vector<int64_t> index(3);
+  const AttentionShape &s = r.shape;
+  do {
+    const auto [b, h, i] = std::tuple(index[0], index[1], index[2]);
+    Reference::Row row = r.row(b, h, i);
+    std::vector<double> g(s.keys, 0);
+    double sum = 0;
+    for (int64_t j = 0; j < s.keys; ++j) {
+      for (int64_t d = 0; d < s.valueWidth; ++d) {
+        const double gradient = row.kept[j] * dy.data[r.at(3, b, h, i, d)];
+        g[j] += gradient * r.v.data[r.at(2, b, h, j, d)];
+        results[2].data[r.at(2, b, h, j, d)] += row.shares[j] * gradient;
+      }
+      sum += row.shares[j] * g[j];
+    }
+    for (int64_t j = 0; j < s.keys; ++j) {
+      const double ds = row.shares[j] * (g[j] - sum);
+      for (int64_t d = 0; d < s.width; ++d) {
+        results[0].data[r.at(0, b, h, i, d)] += r.scale() * ds * r.k.data[r.at(1, b, h, j, d)];
+        results[1].data[r.at(1, b, h, j, d)] += r.scale() * ds * r.q.data[r.at(0, b, h, i, d)];
+      }
+      if (results.size() == 4)
+        results[3]
+            .data[(((s.maskStrides[0] ? b : 0) * s.heads + h) * s.queries + i) * s.keys + j] += ds;
+    }
+  } while (advance(index, s.perRow()));
+  return results;
+}
+
+/// Scores that are computed, and products of two sizes over them.
+Cost costOfProducts(const NodeView &node, const AttentionShape &shape,
+                    std::span<const TensorType> outputs, double width, double valueWidth) {
+  Cost cost;
+  for (const TensorType *type : node.inputs)
+    cost.bytes += type ? type->bytes() : 0;
+  for (const TensorType &type : outputs)
+    cost.bytes += type.bytes();
+  double pairs = 0;
+  for (int64_t i = 0; i < shape.queries; ++i)
+    pairs += AttentionShape::visible(node.attributes, i, shape.keys);
+  pairs *= shape.batch * shape.heads;
+  // A score's exponential and what else is done to it takes about 20.
+  cost.flops = pairs * (2 * width * shape.width + 2 * valueWidth * shape.valueWidth + 20);
+  return cost;
+}
+
+Cost costForward(const NodeView &node, std::span<const TensorType> outputs) {
+  return costOfProducts(node, AttentionShape(node, 0, kMask), outputs, 1, 1);
+}
+
+Cost costBackward(const NodeView &node, std::span<const TensorType> outputs) {
+  return costOfProducts(node, AttentionShape(node, 1, kGradMask), outputs, 3, 2);
+}
+
+} // namespace
+
+std::span<const Operator> softmaxAttentionOperators() {
+  static const Operator operators[] = {
+      {.name = "SoftmaxAttention",
+       .inputs = {{"Q"}, {"K"}, {"V"}, {"mask", true}, {"random", true}},
+       .outputs = {{"Y"}, {"LogSumExp", true}},
+       .elements = floatElements(),
+       .infer = inferAttention,
+       .evaluate = evaluateAttention,
+       .differentiate = differentiateAttention,
+       .cost = costForward},
+      {.name = "SoftmaxAttentionGrad",
+       .inputs =
+           {{"dY"}, {"Q"}, {"K"}, {"V"}, {"Y"}, {"LogSumExp"}, {"mask", true}, {"random", true}},
+       .outputs = {{"dQ"}, {"dK"}, {"dV"}, {"dMask", true}},
+       .elements = floatElements(),
+       .infer = inferGradient,
+       .evaluate = evaluateGradient,
+       .cost = costBackward},
+  };
+  return operators;
+}
+
+} // namespace pdc

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "passes/Nodes.h"
+
+#include <optional>
+
+/// How the patterns of recognise-composites read what exporters have written.
+namespace pdc {
+
+/// The node of that operator which makes a value, or null.
+ir::NodeOp maker(mlir::Value value, llvm::StringRef op);
+
+/// A constant of one element.
+std::optional<double> numberOf(mlir::Value value);
+
+/// What is written in a pattern's place. A null operand is one that is left out.
+struct Composite {
+  llvm::StringRef op;
+  llvm::SmallVector<mlir::Value> operands;
+  Attributes attributes = {};
+  size_t results = 1;
+};
+
+/// Softmax attention of several heads, from its last node: the product with the values, or a
+/// transposition of its result to [batch, rows, heads, width].
+std::optional<Composite> matchAttention(ir::NodeOp root);
+
+} // namespace pdc

@@ -1,0 +1,343 @@
+#include "passes/Composites.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+/// Exporters hide a key by a score from here down, whose exponential is 0.
+constexpr double kHidden = -1e4;
+
+using Order = SmallVector<int64_t, 4>;
+
+ArrayRef<int64_t> shapeOf(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
+}
+
+/// Queries, keys or values as the operator reads them: [batch, heads, rows, width], or rows first.
+struct HeadedRows {
+  Value value;
+  bool rowsFirst;
+  double scale;
+};
+
+/// Follows a value back through what only moves or scales its elements.
+class RowsBehind {
+public:
+  /// Dimension d of [batch, heads, rows, width] is dimension `order[d]` of the value.
+  RowsBehind(Value value, Order order, bool sharesHeads)
+      : value(value), order(std::move(order)), sharesHeads(sharesHeads) {}
+
+  /// The last that the operator can read; nothing where there is none.
+  std::optional<HeadedRows> find() {
+    std::optional<HeadedRows> found;
+    do {
+      if (shapeOf(value).size() == 4 && order == Order{0, 1, 2, 3})
+        found = HeadedRows{value, false, scale};
+      if (shapeOf(value).size() == 4 && order == Order{0, 2, 1, 3})
+        found = HeadedRows{value, true, scale};
+    } while (passScale() || passTransposition() || passFlatTransposition() || passSharing());
+    return found;
+  }
+
+private:
+  bool passScale() {
+    NodeOp node = value.getDefiningOp<NodeOp>();
+    if (!node || (node.getOp() != "Mul" && node.getOp() != "Div"))
+      return false;
+    for (int i : {0, 1}) {
+      std::optional<double> number = numberOf(node.getOperand(i));
+      const bool divides = node.getOp() == "Div";
+      if (!number || (divides && i == 0) || node.getOperand(1 - i).getType() != value.getType())
+        continue;
+      scale = divides ? scale / *number : scale * *number;
+      value = node.getOperand(1 - i);
+      return true;
+    }
+    return false;
+  }
+
+  bool passTransposition() {
+    NodeOp node = maker(value, "Transpose");
+    if (!node || shapeOf(value).size() != 4)
+      return false;
+    std::vector<int64_t> permutation = toAttributes(node.getOnnxAttributes()).integers("perm");
+    if (permutation.size() != 4)
+      return false;
+    for (int64_t &dimension : order)
+      dimension = permutation[dimension];
+    value = node.getOperand(0);
+    return true;
+  }
+
+  /// Batch and heads taken together around a transposition of the other two.
+  bool passFlatTransposition() {
+    NodeOp outer = maker(value, "Reshape");
+    NodeOp node = outer ? maker(outer.getOperand(0), "Transpose") : NodeOp();
+    NodeOp inner = node ? maker(node.getOperand(0), "Reshape") : NodeOp();
+    if (!inner ||
+        toAttributes(node.getOnnxAttributes()).integers("perm") != std::vector<int64_t>{0, 2, 1})
+      return false;
+    ArrayRef<int64_t> to = shapeOf(value), from = shapeOf(inner.getOperand(0));
+    ArrayRef<int64_t> flat = shapeOf(inner.getResult(0));
+    if (to.size() != 4 || from.size() != 4 || flat[0] != from[0] * from[1] || flat[1] != from[2] ||
+        to != ArrayRef<int64_t>{from[0], from[1], from[3], from[2]})
+      return false;
+    for (int64_t &dimension : order)
+      dimension = dimension == 2 ? 3 : dimension == 3 ? 2 : dimension;
+    value = inner.getOperand(0);
+    return true;
+  }
+
+  /// A head that serves several: [b, h, x, y] to [b, h, 1, x, y], repeated, and taken together.
+  bool passSharing() {
+    NodeOp together = sharesHeads ? maker(value, "Reshape") : NodeOp();
+    NodeOp repeated = together ? maker(together.getOperand(0), "Expand") : NodeOp();
+    auto apart = repeated ? repeated.getOperand(0).getDefiningOp<NodeOp>() : NodeOp();
+    if (!apart || (apart.getOp() != "Unsqueeze" && apart.getOp() != "Reshape"))
+      return false;
+    ArrayRef<int64_t> to = shapeOf(value), many = shapeOf(repeated.getResult(0));
+    ArrayRef<int64_t> from = shapeOf(apart.getOperand(0));
+    if (to.size() != 4 || from.size() != 4 || many.size() != 5 || order[0] != 0 || order[1] != 1 ||
+        shapeOf(repeated.getOperand(0)) !=
+            ArrayRef<int64_t>{from[0], from[1], 1, from[2], from[3]} ||
+        many != ArrayRef<int64_t>{from[0], from[1], many[2], from[2], from[3]} ||
+        to != ArrayRef<int64_t>{from[0], from[1] * many[2], from[2], from[3]})
+      return false;
+    value = apart.getOperand(0);
+    return true;
+  }
+
+  Value value;
+  Order order;
+  bool sharesHeads;
+  double scale = 1;
+};
+
+/// What is done to the products of queries and keys before their softmax.
+struct Scores {
+  NodeOp product;
+  double scale = 1;
+  Value mask; ///< null: none but that of causal attention
+  std::optional<int64_t> past;
+};
+
+/// Which keys a constant mask lets be seen: true, 0, or a number that hides.
+enum class Seen { yes, no, other };
+
+Seen seenBy(const Tensor &mask, double element) {
+  if (mask.type.element == pdc::ElementType::boolean)
+    return element != 0 ? Seen::yes : Seen::no;
+  return element == 0 ? Seen::yes : element <= kHidden ? Seen::no : Seen::other;
+}
+
+/// By how many rows a query sees beyond its own, where a constant lets each see what is before it.
+std::optional<int64_t> causalPast(const Tensor &mask, int64_t queries, int64_t keys) {
+  const std::vector<int64_t> &shape = mask.type.shape;
+  if (shape.size() < 2 || shape[shape.size() - 2] != queries || shape.back() != keys ||
+      mask.type.elementCount() != queries * keys)
+    return std::nullopt;
+  int64_t past = -1;
+  while (past + 1 < keys && seenBy(mask, mask.data[past + 1]) == Seen::yes)
+    ++past;
+  for (int64_t i = 0; i < queries * keys; ++i)
+    if (seenBy(mask, mask.data[i]) != (i % keys <= i / keys + past ? Seen::yes : Seen::no))
+      return std::nullopt;
+  return past >= 0 ? std::optional(past) : std::nullopt;
+}
+
+/// Whether each row of a constant mask lets a key be seen.
+bool everyRowSees(const Tensor &mask) {
+  const int64_t size = mask.type.shape.empty() ? 1 : mask.type.shape.back();
+  for (int64_t row = 0; row < mask.type.elementCount(); row += size)
+    if (std::none_of(mask.data.begin() + row, mask.data.begin() + row + size,
+                     [](double element) { return element != 0; }))
+      return false;
+  return true;
+}
+
+/// Reads scores from the softmax back to the product.
+class ScoresBehind {
+public:
+  static std::optional<Scores> find(Value value) {
+    Scores scores;
+    return read(value, scores) ? std::optional(scores) : std::nullopt;
+  }
+
+private:
+  static bool read(Value value, Scores &scores) {
+    auto node = value.getDefiningOp<NodeOp>();
+    if (!node || !value.hasOneUse() || shapeOf(value).size() != 4)
+      return false;
+    if (node.getOp() == "MatMul") {
+      scores.product = node;
+      return true;
+    }
+    if (node.getOp() == "Mul" || node.getOp() == "Div")
+      return readScale(node, scores);
+    if (node.getOp() == "Add")
+      return readSum(node, scores);
+    return node.getOp() == "Where" && readChoice(node, scores);
+  }
+
+  static bool readScale(NodeOp node, Scores &scores) {
+    for (int i : {0, 1}) {
+      std::optional<double> number = numberOf(node.getOperand(i));
+      const bool divides = node.getOp() == "Div";
+      if (!number || (divides && i == 0))
+        continue;
+      scores.scale = divides ? scores.scale / *number : scores.scale * *number;
+      return read(node.getOperand(1 - i), scores);
+    }
+    return false;
+  }
+
+  static bool readSum(NodeOp node, Scores &scores) {
+    for (int i : {0, 1}) {
+      if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
+        continue;
+      Scores tried = scores;
+      if (takeMask(node.getOperand(1 - i), node.getResult(0), tried) &&
+          read(node.getOperand(i), tried)) {
+        scores = tried;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Where(seen, scores, hidden), or Where(Not(seen), hidden, scores).
+  static bool readChoice(NodeOp node, Scores &scores) {
+    for (int i : {1, 2}) {
+      std::optional<double> hidden = numberOf(node.getOperand(3 - i));
+      Value seen = node.getOperand(0), inner = node.getOperand(i);
+      if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
+        continue;
+      std::optional<Tensor> constant = constantOf(seen);
+      if (i == 2 && !constant) {
+        NodeOp inverted = maker(seen, "Not");
+        seen = inverted ? inverted.getOperand(0) : Value();
+      }
+      if (i == 2 && constant)
+        for (double &element : constant->data)
+          element = element == 0;
+      // A row without any key has shares all the same, unless what hides is infinite.
+      const bool isSafe = *hidden == -std::numeric_limits<double>::infinity() ||
+                          (constant && everyRowSees(*constant));
+      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, constant, i == 2))
+        return read(inner, scores);
+    }
+    return false;
+  }
+
+  static bool takeMask(Value mask, Value result, Scores &scores) {
+    return takeMask(mask, result, scores, constantOf(mask), false);
+  }
+
+  /// Of a constant mask `isInverted` says that `constant` is not what `mask` holds.
+  static bool takeMask(Value mask, Value result, Scores &scores,
+                       const std::optional<Tensor> &constant, bool isInverted) {
+    if (scores.scale != 1)
+      return false; // the mask would be scaled too
+    ArrayRef<int64_t> shape = shapeOf(result);
+    if (constant && !scores.past)
+      if (std::optional<int64_t> past = causalPast(*constant, shape[2], shape[3])) {
+        scores.past = past;
+        return true;
+      }
+    if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > 4)
+      return false;
+    scores.mask = mask;
+    return true;
+  }
+};
+
+/// The shares, and what dropout draws from where they pass one.
+struct Shares {
+  NodeOp softmax;
+  Value random;
+  Attributes dropout;
+};
+
+std::optional<Shares> sharesBehind(Value value) {
+  Shares shares;
+  if (!value.hasOneUse())
+    return std::nullopt;
+  if (NodeOp dropout = maker(value, "Dropout")) {
+    shares.dropout = toAttributes(dropout.getOnnxAttributes());
+    if (!shares.dropout.has("key"))
+      return std::nullopt;
+    shares.random = dropout.getOperand(1);
+    value = dropout.getOperand(0);
+  }
+  shares.softmax = maker(value, "Softmax");
+  if (!shares.softmax || !value.hasOneUse() || shapeOf(value).size() != 4)
+    return std::nullopt;
+  const int64_t axis = toAttributes(shares.softmax.getOnnxAttributes()).integer("axis", -1);
+  return axis == -1 || axis == 3 ? std::optional(shares) : std::nullopt;
+}
+
+/// Queries, keys and values; the heads of keys and values are shared or repeated alike.
+std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed,
+                                                    bool sharesHeads) {
+  auto q = RowsBehind(product.getOperand(0), {0, 1, 2, 3}, false).find();
+  auto k = RowsBehind(product.getOperand(1), {0, 1, 3, 2}, sharesHeads).find();
+  auto v = RowsBehind(mixed.getOperand(1), {0, 1, 2, 3}, sharesHeads).find();
+  if (!q || !k || !v || v->scale != 1)
+    return std::nullopt;
+  auto sizes = [](const HeadedRows &rows) {
+    SmallVector<int64_t, 4> shape(shapeOf(rows.value));
+    if (rows.rowsFirst)
+      std::swap(shape[1], shape[2]);
+    return shape;
+  };
+  const bool fits = sizes(*q)[0] == sizes(*k)[0] && sizes(*k)[0] == sizes(*v)[0] &&
+                    sizes(*k)[1] == sizes(*v)[1] && sizes(*q)[1] % sizes(*k)[1] == 0;
+  return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
+}
+
+} // namespace
+
+namespace pdc {
+
+///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
+std::optional<Composite> matchAttention(NodeOp root) {
+  NodeOp mixed = root;
+  const bool turns = root.getOp() == "Transpose";
+  if (turns) {
+    mixed = maker(root.getOperand(0), "MatMul");
+    if (!mixed || !mixed.getResult(0).hasOneUse() ||
+        toAttributes(root.getOnnxAttributes()).integers("perm") != std::vector<int64_t>{0, 2, 1, 3})
+      return std::nullopt;
+  }
+  std::optional<Shares> shares = sharesBehind(mixed.getOperand(0));
+  std::optional<Scores> scores =
+      shares ? ScoresBehind::find(shares->softmax.getOperand(0)) : std::nullopt;
+  if (!scores)
+    return std::nullopt;
+  auto operands = operandsOf(scores->product, mixed, true);
+  if (!operands)
+    operands = operandsOf(scores->product, mixed, false);
+  if (!operands)
+    return std::nullopt;
+  const auto &[q, k, v] = *operands;
+  Attributes attributes = {
+      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, turns}},
+      {"scale", scores->scale * q.scale * k.scale}};
+  if (scores->past) {
+    attributes.set("is_causal", int64_t(1));
+    attributes.set("past", *scores->past);
+  }
+  if (shares->random) {
+    attributes.set("key", shares->dropout.integer("key", 0));
+    attributes.set("ratio", shares->dropout.number("ratio", 0.5));
+  }
+  return Composite{
+      "SoftmaxAttention", {q.value, k.value, v.value, scores->mask, shares->random}, attributes, 2};
+}
+
+} // namespace pdc

@@ -1,0 +1,347 @@
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Launch.h"
+#include "runtime/kernels/Random.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+/// Attention by tiles of queries and keys: no more of the scores is there than a tile of each
+/// block. Sums have a fixed order, so the bits are.
+namespace pdc::runtime::cuda {
+
+namespace {
+
+constexpr int kTile = 64;  ///< queries, keys, and columns of a result that one block computes
+constexpr int kDepth = 32; ///< of a product's step
+constexpr int kSide = 16;  ///< a block's threads stand in a square
+constexpr int kOwn = kTile / kSide; ///< rows, and columns, of one thread
+static_assert(kSide * kSide == kBlockThreads);
+
+/// A head's rows of one operand.
+struct Rows {
+  const float *data;
+  int64_t stride, count, width;
+  __device__ Rows(const AttentionFields &f, int operand, const float *all, int64_t b,
+                  int64_t head) {
+    const AttentionRows rows(f, operand);
+    data = all + rows.first(b, head), stride = rows.stride(), count = rows.rows;
+    width = rows.width;
+  }
+  __device__ float at(int64_t row, int64_t column) const {
+    return row < count && column < width ? data[row * stride + column] : 0;
+  }
+};
+
+/// What the threads of a block share.
+struct Tiles {
+  float scores[kTile][kTile + 1]; ///< by query and key, or what is made of them
+  union {
+    struct {
+      float left[kTile][kDepth + 1], right[kTile][kDepth + 1];
+    };
+    float columns[kTile][kTile];
+  };
+};
+
+__device__ int ownRow(int r) { return static_cast<int>(threadIdx.x) / kSide + r * kSide; }
+__device__ int ownColumn(int c) { return static_cast<int>(threadIdx.x) % kSide + c * kSide; }
+
+/// Over the threads of one row.
+template <class Join> __device__ float joinRow(float value, Join join) {
+  for (int distance = kSide / 2; distance > 0; distance /= 2)
+    value = join(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  return value;
+}
+__device__ float sumRow(float value) {
+  return joinRow(value, [](float a, float b) { return a + b; });
+}
+__device__ float mostOfRow(float value) {
+  return joinRow(value, [](float a, float b) { return a > b ? a : b; });
+}
+
+using Own = float[kOwn][kOwn]; ///< a thread's part of a tile
+
+/// Each row of a times each of b, from these rows on.
+__device__ void multiplyRows(const Rows &a, int64_t firstA, const Rows &b, int64_t firstB,
+                             Tiles &tiles, Own &products) {
+  for (auto &row : products)
+    for (float &product : row)
+      product = 0;
+  for (int64_t first = 0; first < a.width; first += kDepth) {
+    __syncthreads(); // what was there has been read
+    for (int e = static_cast<int>(threadIdx.x); e < kTile * kDepth; e += kBlockThreads) {
+      const int row = e / kDepth, column = e % kDepth;
+      tiles.left[row][column] = a.at(firstA + row, first + column);
+      tiles.right[row][column] = b.at(firstB + row, first + column);
+    }
+    __syncthreads();
+    for (int x = 0; x < kDepth; ++x)
+      for (int r = 0; r < kOwn; ++r)
+        for (int c = 0; c < kOwn; ++c)
+          products[r][c] += tiles.left[ownRow(r)][x] * tiles.right[ownColumn(c)][x];
+  }
+}
+
+/// sums += the tile of scores (`isTurned`: its transpose) times `rows` from row `first` on, of
+/// whose columns those from `column` on.
+__device__ void addProduct(const Rows &rows, int64_t first, int64_t column, bool isTurned,
+                           Tiles &tiles, Own &sums) {
+  __syncthreads(); // the products have been read
+  for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kBlockThreads)
+    tiles.columns[e / kTile][e % kTile] = rows.at(first + e / kTile, column + e % kTile);
+  __syncthreads();
+  for (int x = 0; x < kTile; ++x)
+    for (int r = 0; r < kOwn; ++r) {
+      const float score = isTurned ? tiles.scores[x][ownRow(r)] : tiles.scores[ownRow(r)][x];
+      for (int c = 0; c < kOwn; ++c)
+        sums[r][c] += score * tiles.columns[x][ownColumn(c)];
+    }
+}
+
+/// A tile of a result, as far as there is one.
+__device__ void store(const AttentionFields &f, int operand, int64_t b, int64_t head, int64_t first,
+                      int64_t column, float factor, const Own &sums, float *to) {
+  const AttentionRows rows(f, operand);
+  for (int r = 0; r < kOwn; ++r)
+    for (int c = 0; c < kOwn; ++c)
+      if (first + ownRow(r) < rows.rows && column + ownColumn(c) < rows.width)
+        to[rows.first(b, head) + (first + ownRow(r)) * rows.stride() + column + ownColumn(c)] =
+            factor * sums[r][c];
+}
+
+/// A product of a query and a key, scaled and masked.
+__device__ float scoreOf(const AttentionFields &f, const void *mask, int64_t b, int64_t head,
+                         int64_t i, int64_t j, float product) {
+  if (i >= f.queries || j >= f.visible(i))
+    return -std::numeric_limits<float>::infinity();
+  const float score = static_cast<float>(f.scale) * product;
+  if (!mask)
+    return score;
+  const Dimensions &s = f.maskStrides;
+  const int64_t at = b * s[0] + head * s[1] + i * s[2] + j * s[3];
+  if (!f.boolean)
+    return score + static_cast<const float *>(mask)[at];
+  return static_cast<const uint8_t *>(mask)[at] ? score : -std::numeric_limits<float>::infinity();
+}
+
+/// By what dropout multiplies a share.
+__device__ float keptOf(const AttentionFields &f, const int64_t *random, int64_t b, int64_t head,
+                        int64_t i, int64_t j) {
+  if (!random)
+    return 1;
+  const bool counts = f.samples > 1;
+  const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
+  const uint64_t element = (((counts ? 0 : b) * f.heads + head) * f.queries + i) * f.keys + j;
+  const auto threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
+  return drawBits(prefix, element) >= threshold ? static_cast<float>(1 / (1 - f.ratio)) : 0;
+}
+
+/// What a block computes: some columns of some of one head's rows.
+struct Work {
+  int64_t b, head, first, column;
+  __device__ Work(int64_t heads, int64_t rows, int64_t width) {
+    const int64_t chunks = ceilDivide(width, kTile);
+    const int64_t tiles = ceilDivide(rows, kTile), block = blockIdx.x;
+    column = block % chunks * kTile, first = block / chunks % tiles * kTile;
+    head = block / (chunks * tiles) % heads, b = block / (chunks * tiles * heads);
+  }
+};
+
+/// How many keys the last query of a tile sees.
+__device__ int64_t visibleFrom(const AttentionFields &f, int64_t firstQuery) {
+  const int64_t last = firstQuery + kTile - 1;
+  return f.visible(last < f.queries ? last : f.queries - 1);
+}
+
+/// One row of scores as it grows: the largest, and the sum of exponentials relative to it.
+struct Growing {
+  float most = -std::numeric_limits<float>::infinity(), sum = 0;
+
+  /// This thread's scores become exponentials; by how much those before shrink.
+  __device__ float add(float (&scores)[kOwn]) {
+    const float before = most;
+    for (float score : scores)
+      most = score > most ? score : most;
+    most = mostOfRow(most);
+    const float factor = before == most ? 1 : expf(before - most);
+    float added = 0;
+    for (float &score : scores) {
+      score = score == -std::numeric_limits<float>::infinity() ? 0 : expf(score - most);
+      added += score;
+    }
+    sum = sum * factor + sumRow(added);
+    return factor;
+  }
+};
+
+__global__ void attentionRows(AttentionFields f, const float *q, const float *k, const float *v,
+                              const void *mask, const int64_t *random, float *y, float *logSums) {
+  __shared__ Tiles tiles;
+  const Work work(f.heads, f.queries, f.valueWidth);
+  const int64_t b = work.b, head = work.head, keyHead = head * f.keyHeads / f.heads;
+  const Rows queries(f, 0, q, b, head), keys(f, 1, k, b, keyHead), values(f, 2, v, b, keyHead);
+  Growing rows[kOwn];
+  Own results = {}, scores;
+  for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
+    multiplyRows(queries, work.first, keys, first, tiles, scores);
+    for (int r = 0; r < kOwn; ++r) {
+      const int64_t i = work.first + ownRow(r);
+      for (int c = 0; c < kOwn; ++c)
+        scores[r][c] = scoreOf(f, mask, b, head, i, first + ownColumn(c), scores[r][c]);
+      const float factor = rows[r].add(scores[r]);
+      for (int c = 0; c < kOwn; ++c) {
+        results[r][c] *= factor;
+        tiles.scores[ownRow(r)][ownColumn(c)] =
+            scores[r][c] * keptOf(f, random, b, head, i, first + ownColumn(c));
+      }
+    }
+    addProduct(values, first, work.column, false, tiles, results);
+  }
+  for (int r = 0; r < kOwn; ++r) {
+    const int64_t i = work.first + ownRow(r);
+    for (float &result : results[r])
+      result /= rows[r].sum;
+    if (logSums && work.column == 0 && ownColumn(0) == 0 && i < f.queries)
+      logSums[(b * f.heads + head) * f.queries + i] = rows[r].most + logf(rows[r].sum);
+  }
+  store(f, 3, b, head, work.first, work.column, 1, results, y);
+}
+
+/// Shares and the gradients of scores of one head, tile by tile.
+struct Recomputed {
+  const AttentionFields &f;
+  const AttentionOperands &in;
+  const int64_t b, head;
+  const Rows queries, keys, values, results, gradients;
+
+  __device__ Recomputed(const AttentionFields &f, const AttentionOperands &in, int64_t b,
+                        int64_t head)
+      : f(f), in(in), b(b), head(head), queries(f, 0, in.q, b, head),
+        keys(f, 1, in.k, b, head * f.keyHeads / f.heads),
+        values(f, 2, in.v, b, head * f.keyHeads / f.heads), results(f, 3, in.y, b, head),
+        gradients(f, 3, in.dy, b, head) {}
+
+  /// What the shares of row i times their gradients sum up to.
+  __device__ float product(int64_t i) const {
+    float sum = 0;
+    for (int64_t d = ownColumn(0); d < f.valueWidth; d += kSide)
+      sum += results.at(i, d) * gradients.at(i, d);
+    return sumRow(sum);
+  }
+
+  /// Into tiles.scores: the gradients of scores, or the shares that dropout leaves.
+  __device__ void fill(int64_t firstQuery, int64_t firstKey, bool isGradient, Tiles &tiles) const {
+    Own scores, shares;
+    multiplyRows(queries, firstQuery, keys, firstKey, tiles, scores);
+    multiplyRows(gradients, firstQuery, values, firstKey, tiles, shares);
+    for (int r = 0; r < kOwn; ++r) {
+      const int64_t i = firstQuery + ownRow(r);
+      const float sum = product(i);
+      for (int c = 0; c < kOwn; ++c)
+        tiles.scores[ownRow(r)][ownColumn(c)] =
+            filled(i, firstKey + ownColumn(c), scores[r][c], shares[r][c], sum, isGradient);
+    }
+  }
+
+  __device__ float filled(int64_t i, int64_t j, float score, float gradient, float product,
+                          bool isGradient) const {
+    score = scoreOf(f, in.mask, b, head, i, j, score);
+    if (score == -std::numeric_limits<float>::infinity())
+      return 0;
+    const float share = expf(score - in.logSums[(b * f.heads + head) * f.queries + i]);
+    const float kept = keptOf(f, in.random, b, head, i, j);
+    return isGradient ? share * (kept * gradient - product) : kept * share;
+  }
+};
+
+__global__ void queryGradients(AttentionFields f, AttentionOperands in, float *dq) {
+  __shared__ Tiles tiles;
+  const Work work(f.heads, f.queries, f.width);
+  const Recomputed scores(f, in, work.b, work.head);
+  Own sums = {};
+  for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
+    scores.fill(work.first, first, true, tiles);
+    addProduct(scores.keys, first, work.column, false, tiles, sums);
+  }
+  store(f, 0, work.b, work.head, work.first, work.column, static_cast<float>(f.scale), sums, dq);
+}
+
+/// Of keys (`isKey`) or values: over the heads and the queries that read them, in ascending order.
+__global__ void keyGradients(AttentionFields f, AttentionOperands in, bool isKey, float *gradient) {
+  __shared__ Tiles tiles;
+  const int64_t group = f.heads / f.keyHeads;
+  const Work work(f.keyHeads, f.keys, isKey ? f.width : f.valueWidth);
+  Own sums = {};
+  for (int64_t head = work.head * group; head < (work.head + 1) * group; ++head) {
+    const Recomputed scores(f, in, work.b, head);
+    for (int64_t first = 0; first < f.queries; first += kTile) {
+      if (visibleFrom(f, first) <= work.first)
+        continue;
+      scores.fill(first, work.first, isKey, tiles);
+      addProduct(isKey ? scores.queries : scores.gradients, first, work.column, true, tiles, sums);
+    }
+  }
+  store(f, isKey ? 1 : 2, work.b, work.head, work.first, work.column,
+        isKey ? static_cast<float>(f.scale) : 1, sums, gradient);
+}
+
+__device__ float dot(const Rows &a, int64_t rowA, const Rows &b, int64_t rowB) {
+  float sum = 0;
+  for (int64_t d = 0; d < a.width; ++d)
+    sum += a.at(rowA, d) * b.at(rowB, d);
+  return sum;
+}
+
+/// A thread per element of the mask's gradient; `together` samples share it.
+__global__ void maskGradients(AttentionFields f, AttentionOperands in, int64_t together,
+                              float *gradient) {
+  const int64_t e = globalThread(), scores = f.heads * f.queries * f.keys;
+  if (e >= f.batch / together * scores)
+    return;
+  const int64_t j = e % f.keys, i = e / f.keys % f.queries,
+                head = e / (f.keys * f.queries) % f.heads;
+  const int64_t first = e / scores * together;
+  float sum = 0;
+  for (int64_t b = first; b < first + together; ++b) {
+    const Recomputed of(f, in, b, head);
+    sum += of.filled(i, j, dot(of.queries, i, of.keys, j), dot(of.gradients, i, of.values, j),
+                     dot(of.results, i, of.gradients, i), true);
+  }
+  gradient[e] = sum;
+}
+
+} // namespace
+
+void Attention::operator()(const Run &run, const float *q, const float *k, const float *v,
+                           const void *mask, const int64_t *random, float *y,
+                           float *logSums) const {
+  const AttentionFields &f = fields;
+  launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.valueWidth, kTile),
+         kBlockThreads, attentionRows, f, q, k, v, mask, random, y, logSums);
+}
+
+void AttentionGradient::call(const Run &run, const AttentionOperands &in,
+                             std::initializer_list<float *> results) const {
+  const AttentionFields &f = fields;
+  std::array<float *, 4> out = {};
+  for (size_t i = 0; i < results.size(); ++i)
+    out[f.results[i]] = results.begin()[i];
+  const int64_t keyTiles = f.batch * f.keyHeads * ceilDivide(f.keys, kTile);
+  if (out[0])
+    launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.width, kTile),
+           kBlockThreads, queryGradients, f, in, out[0]);
+  if (out[1])
+    launch(run, keyTiles * ceilDivide(f.width, kTile), kBlockThreads, keyGradients, f, in, true,
+           out[1]);
+  if (out[2])
+    launch(run, keyTiles * ceilDivide(f.valueWidth, kTile), kBlockThreads, keyGradients, f, in,
+           false, out[2]);
+  if (!out[3])
+    return;
+  const int64_t together = f.maskStrides[0] == 0 ? f.batch : 1;
+  launchOver(run, f.batch / together * f.heads * f.queries * f.keys, maskGradients, f, in, together,
+             out[3]);
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,85 @@
+#pragma once
+
+#include "runtime/kernels/Dimensions.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace pdc::runtime {
+
+/// Softmax attention: y = dropout(softmax(scale q k^T + mask)) v for each head; heads of keys and
+/// values serve groups of neighbouring heads of queries.
+struct AttentionFields {
+  int64_t batch = 1;
+  int64_t boolean = 0; ///< the mask is one of bytes: 0 where a key is not seen
+  int64_t causal = 0;  ///< query i sees keys up to i + past
+  int64_t heads = 1;
+  int64_t key = 0; ///< of the random numbers
+  int64_t keyHeads = 1;
+  int64_t keys = 1;
+  Dimensions maskStrides; ///< by batch, head, query, key
+  int64_t past = 0;
+  int64_t queries = 1;
+  double ratio = 0; ///< of shares that are dropped
+  /// Gradient: for each result pointer of a call, which of dq, dk, dv and the mask's gradient it
+  /// takes.
+  Dimensions results;
+  /// For queries, keys, values and results: 1 for [batch, rows, heads, width], 0 for
+  /// [batch, heads, rows, width].
+  Dimensions rowsFirst;
+  int64_t samples = 1; ///< among which the batch's random numbers are counted: the batch, or 1
+  double scale = 1;
+  int64_t valueWidth = 1;
+  int64_t width = 1;
+
+  constexpr int64_t visible(int64_t query) const {
+    return causal ? std::min(keys, query + 1 + past) : keys;
+  }
+};
+
+/// Where the rows of a head of queries (0), keys, values or results (3) lie.
+struct AttentionRows {
+  int64_t heads, rows, width;
+  bool rowsFirst;
+
+  constexpr AttentionRows(const AttentionFields &f, int operand)
+      : heads(operand == 1 || operand == 2 ? f.keyHeads : f.heads),
+        rows(operand == 1 || operand == 2 ? f.keys : f.queries),
+        width(operand < 2 ? f.width : f.valueWidth), rowsFirst(f.rowsFirst[operand] != 0) {}
+
+  constexpr int64_t stride() const { return rowsFirst ? heads * width : width; }
+  constexpr int64_t first(int64_t b, int64_t head) const {
+    return (b * heads * rows + head * (rowsFirst ? 1 : rows)) * width;
+  }
+};
+
+/// What the gradient of an attention reads.
+struct AttentionOperands {
+  const float *dy, *q, *k, *v, *y, *logSums;
+  const void *mask;
+  const int64_t *random;
+};
+
+/// What CPU threads work in, in floats.
+struct AttentionBlocks {
+  static constexpr int64_t kPanel = 64; ///< packed operands are padded to as many columns
+
+  static constexpr int64_t padded(int64_t columns) {
+    return (columns + kPanel - 1) / kPanel * kPanel;
+  }
+  /// Queries whose scores are there at once: few enough to stay in a core's cache.
+  static constexpr int64_t rows(const AttentionFields &f) {
+    return std::min<int64_t>(f.queries, f.keys <= 1024 ? 48 : 24);
+  }
+  /// From one row of scores to the next: rows of a power of two would share few cache lines.
+  static constexpr int64_t stride(const AttentionFields &f) { return padded(f.keys) + 16; }
+  static constexpr int64_t forward(const AttentionFields &f) {
+    return rows(f) * stride(f) + padded(f.keys) * f.width + f.keys * padded(f.valueWidth);
+  }
+  static constexpr int64_t backward(const AttentionFields &f) {
+    return 2 * rows(f) * stride(f) + padded(f.keys) * (f.width + f.valueWidth) +
+           f.keys * padded(f.width) + rows(f) * (padded(f.width) + padded(f.valueWidth));
+  }
+};
+
+} // namespace pdc::runtime

@@ -1,0 +1,58 @@
+// RUN: pdc-opt %s --recognise-composites --check-against=%s -o - | FileCheck %s
+
+pdc.memory @q input microbatch : tensor<2x2x3x4xf32>
+pdc.memory @k input microbatch : tensor<2x2x3x4xf32>
+pdc.memory @v input microbatch : tensor<2x2x3x4xf32>
+pdc.memory @seen input microbatch : tensor<2x1x3x3xi1>
+pdc.memory @one metric update : tensor<2x2x3x4xf32>
+pdc.memory @two metric update : tensor<2x2x3x4xf32>
+pdc.memory @three metric update : tensor<2x2x3x4xf32>
+pdc.memory @four metric update : tensor<2x2x3x4xf32>
+pdc.memory @five metric update : tensor<2x2x3x4xf32>
+pdc.memory @shares metric update : tensor<2x2x3x3xf32>
+pdc.memory @scores metric update : tensor<2x2x3x3xf32>
+
+// CHECK-LABEL: func.func @train
+// CHECK-NOT: SoftmaxAttention
+func.func @train() {
+  %q = pdc.read @q : tensor<2x2x3x4xf32>
+  %k = pdc.read @k : tensor<2x2x3x4xf32>
+  %v = pdc.read @v : tensor<2x2x3x4xf32>
+  %seen = pdc.read @seen : tensor<2x1x3x3xi1>
+  %two = pdc.node "Constant" "two"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+  %low = pdc.node "Constant" "low"() {value = dense<-1.0e+09> : tensor<f32>} : () -> tensor<f32>
+  %kt = pdc.node "Transpose" "kt"(%k) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x2x3x4xf32>) -> tensor<2x2x4x3xf32>
+
+  // Shares that another reads.
+  %qk1 = pdc.node "MatMul" "qk1"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %p1 = pdc.node "Softmax" "p1"(%qk1) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y1 = pdc.node "MatMul" "y1"(%p1, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %p1 into @shares : tensor<2x2x3x3xf32>
+  pdc.accumulate %y1 into @one : tensor<2x2x3x4xf32>
+  // Scores that another reads.
+  %qk2 = pdc.node "MatMul" "qk2"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %s2 = pdc.node "Div" "s2"(%qk2, %two) {} : (tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  pdc.accumulate %s2 into @scores : tensor<2x2x3x3xf32>
+  %p2 = pdc.node "Softmax" "p2"(%s2) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y2 = pdc.node "MatMul" "y2"(%p2, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y2 into @two : tensor<2x2x3x4xf32>
+  // A row that sees no key has equal shares here, and none in attention.
+  %qk3 = pdc.node "MatMul" "qk3"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m3 = pdc.node "Where" "m3"(%seen, %qk3, %low) {} : (tensor<2x1x3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %p3 = pdc.node "Softmax" "p3"(%m3) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y3 = pdc.node "MatMul" "y3"(%p3, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y3 into @three : tensor<2x2x3x4xf32>
+  // Shares over queries.
+  %qk4 = pdc.node "MatMul" "qk4"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %p4 = pdc.node "Softmax" "p4"(%qk4) {axis = 2 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y4 = pdc.node "MatMul" "y4"(%p4, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y4 into @four : tensor<2x2x3x4xf32>
+  // A mask that is scaled with the scores.
+  %qk5 = pdc.node "MatMul" "qk5"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m5 = pdc.node "Add" "m5"(%qk5, %s2) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %s5 = pdc.node "Mul" "s5"(%m5, %two) {} : (tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %p5 = pdc.node "Softmax" "p5"(%s5) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y5 = pdc.node "MatMul" "y5"(%p5, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y5 into @five : tensor<2x2x3x4xf32>
+  return
+}
