@@ -31,6 +31,7 @@ inline constexpr const char kCudaLoops[] = "runtime/cuda/Loop.h";
 inline constexpr const char kCudaNamespace[] = "pdc::runtime::cuda";
 inline constexpr const char kCudaPrefix[] = "cuda::";
 inline constexpr const char kCudaSupport[] = "&cuda::support";
+inline constexpr const char kCudaSupportOfEdges[] = "&cuda::supportOfEdges";
 inline constexpr const char kCudaLoop[] = "loop";
 inline constexpr const char kCudaInto[] = "into";
 inline constexpr const char kCudaNumber[] = "number";

@@ -51,6 +51,9 @@ public:
   virtual void copy(std::byte *to, const std::byte *from, int64_t bytes,
                     std::span<const Mark> after, std::span<const Mark> done) = 0;
 
+  /// The same device with queues of its own, which run beside those of this one.
+  virtual std::unique_ptr<Accelerator> beside() const = 0;
+
   /// Called again and again while `read` waits, with the seconds it has waited; may throw.
   std::function<void(double waited)> whileWaiting;
 };

@@ -45,10 +45,13 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   stepNumber = scalar("pdc.step");
   gradientScale = scalar("pdc.gradient_scale");
   control.whileWaiting([&transport] { transport.progress(); });
+  if (events.on())
+    transport.whenIssued([this](const Issue &issue) { noteIssue(issue); });
 }
 
 Executor::~Executor() {
   control.whileWaiting({});
+  transport.whenIssued({});
   replicaSums.stop();
   transport.cancel();
 }

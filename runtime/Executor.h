@@ -156,6 +156,7 @@ private:
   // Waiting.
   template <class Which> void waitFor(Which which);
   void complete(size_t index);
+  void noteIssue(const Issue &issue);
   void poll();
   Activity activityOf(const Pending &pending) const;
 

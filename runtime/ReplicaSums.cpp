@@ -16,20 +16,16 @@ void Run::gradientsMade(int count) const {
 }
 
 /// Moves the floats from `from` on between the parts and a bucket.
-void ReplicaSums::Packed::copy(const Arena &arena, int64_t from, std::span<float> to,
+void ReplicaSums::Packed::copy(const ReplicaSums &sums, int64_t from, std::span<float> to,
                                bool out) const {
-  auto move = [&](float *there, const float *here, int64_t count) {
-    arena.move(reinterpret_cast<std::byte *>(there), reinterpret_cast<const std::byte *>(here),
-               count * int64_t(sizeof(float)));
-  };
   for (std::span<float> part : parts) {
     int64_t size = int64_t(part.size()), count = int64_t(to.size());
     if (from < size && count > 0) {
       count = std::min(count, size - from);
       if (out)
-        move(part.data() + from, to.data(), count);
+        sums.move(part.data() + from, to.data(), count);
       else
-        move(to.data(), part.data() + from, count);
+        sums.move(to.data(), part.data() + from, count);
       to = to.subspan(size_t(count));
     }
     from = std::max<int64_t>(from - size, 0);
@@ -38,7 +34,9 @@ void ReplicaSums::Packed::copy(const Arena &arena, int64_t from, std::span<float
 
 ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &transport,
                          Control &control, Seconds timeout, int64_t bucketElements)
-    : arena(arena), transport(transport), control(control), timeout(timeout) {
+    : arena(arena), beside(transport.beside()),
+      transport(beside.transport ? *beside.transport : transport), control(control),
+      timeout(timeout) {
   size_t replicas = 1;
   for (const StageInfo &info : program.stages)
     if (info.ranks.size() > 1) {
@@ -55,6 +53,10 @@ ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &
   inbox = both.subspan(size);
   messages.reserve(2 * replicas);
   findOrder(program);
+  if (beside.sums) {
+    begins = beside.tasks->makeMark();
+    ends = beside.sums->makeMark();
+  }
   if (!arena.isRemote())
     thread = std::thread([this] { work(); });
 }
@@ -120,7 +122,24 @@ void ReplicaSums::made(int count) {
     std::lock_guard lock(mutex);
     newest->made = std::max(newest->made, newest->ends[size_t(count)]);
   }
+  if (beside.sums && next() == newest)
+    putIntoQueue(*newest);
   changed.notify_all();
+}
+
+/// The buckets that are made, behind what the tasks' queue holds now.
+void ReplicaSums::putIntoQueue(Stage &stage) {
+  if (stage.summed == stage.elements || stage.made < endOfBucket(stage))
+    return;
+  if (beside.sums) {
+    beside.tasks->record(begins);
+    beside.sums->await(begins);
+  }
+  while (stage.summed < stage.elements && stage.made >= endOfBucket(stage)) {
+    const int64_t to = endOfBucket(stage);
+    sumNext(stage, stage.summed, to);
+    stage.summed = to;
+  }
 }
 
 void ReplicaSums::finish(int id, int present) {
@@ -128,9 +147,14 @@ void ReplicaSums::finish(int id, int present) {
   if (!stage.begun)
     begin(id, present);
   if (arena.isRemote()) {
-    for (; stage.summed < stage.elements; stage.summed = endOfBucket(stage))
-      sumNext(stage, stage.summed, endOfBucket(stage));
-    stage.begun = false;
+    stage.made = stage.elements;
+    putIntoQueue(stage);
+    if (beside.sums) {
+      beside.sums->record(ends);
+      beside.tasks->await(ends);
+    }
+    stage.begun = stage.open = false;
+    turn = (turn + 1) % std::max<size_t>(order.size(), 1);
     return;
   }
   std::unique_lock lock(mutex);
@@ -193,13 +217,13 @@ void ReplicaSums::workUntilStopped(std::unique_lock<std::mutex> &lock) {
 
 void ReplicaSums::sumNext(const Stage &stage, int64_t from, int64_t to) {
   std::span<float> part = bucket.first(size_t(to - from));
-  stage.values.copy(arena, from, part, false);
+  stage.values.copy(*this, from, part, false);
   sumBucket(stage, part);
   // Behind the gradients lie the running statistics, of which replicas take the mean.
   int64_t sums = std::clamp<int64_t>(stage.ends.back() - from, 0, to - from);
   if (sums < to - from)
-    arena.divide(part.data() + sums, float(stage.present), to - from - sums);
-  stage.values.copy(arena, from, part, true);
+    divide(part.data() + sums, float(stage.present), to - from - sums);
+  stage.values.copy(*this, from, part, true);
 }
 
 /// Each replica adds one share of the bucket, then all get all shares: each float crosses twice, as
@@ -214,10 +238,6 @@ void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
   std::span<float> own = share(self);
   auto count = int64_t(own.size());
   auto received = [&](int replica) { return inbox.data() + replica * count; };
-  auto copy = [&](float *to, const float *from) {
-    arena.move(reinterpret_cast<std::byte *>(to), reinterpret_cast<const std::byte *>(from),
-               count * int64_t(sizeof(float)));
-  };
   auto message = [&](bool send, int other, int tag, float *data, size_t count) {
     if (count > 0)
       messages.push_back({send, stage.info->ranks[size_t(other)],
@@ -235,10 +255,10 @@ void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
   meet(stage);
   // 2. Added in the order of the replicas.
   if (self < present)
-    copy(received(self), own.data());
-  copy(own.data(), received(0));
+    move(received(self), own.data(), count);
+  move(own.data(), received(0), count);
   for (int replica = 1; replica < present; ++replica)
-    arena.add(own.data(), received(replica), count);
+    add(own.data(), received(replica), count);
   // 3. The shares go to everyone.
   messages.clear();
   for (int other = 0; other < replicas; ++other)
@@ -247,6 +267,23 @@ void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
       message(false, other, 1, share(other).data(), share(other).size());
     }
   meet(stage);
+}
+
+void ReplicaSums::move(float *to, const float *from, int64_t count) const {
+  auto *there = reinterpret_cast<std::byte *>(to);
+  const auto *here = reinterpret_cast<const std::byte *>(from);
+  if (beside.sums)
+    beside.sums->move(there, here, count * int64_t(sizeof(float)));
+  else
+    arena.move(there, here, count * int64_t(sizeof(float)));
+}
+
+void ReplicaSums::add(float *to, const float *from, int64_t count) const {
+  beside.sums ? beside.sums->add(to, from, count) : arena.add(to, from, count);
+}
+
+void ReplicaSums::divide(float *values, float by, int64_t count) const {
+  beside.sums ? beside.sums->divide(values, by, count) : arena.divide(values, by, count);
 }
 
 void ReplicaSums::meet(const Stage &stage) {

@@ -20,8 +20,9 @@ namespace pdc::runtime {
 ///     sums             | bucket 0 | bucket 1 |
 ///
 /// Every replica adds the same floats in the same order, that of the replicas, so neither the time
-/// of a bucket nor its size changes a bit. On an accelerator, where one thread fills the queue, the
-/// sums follow the backward pass.
+/// of a bucket nor its size changes a bit. On an accelerator the thread of the tasks puts the sums
+/// into a queue of their own, where the transport has one beside its messages; else they follow the
+/// backward pass.
 class ReplicaSums {
 public:
   ReplicaSums(const Program &program, const Arena &arena, Transport &transport, Control &control,
@@ -43,7 +44,7 @@ private:
   /// Floats of this rank's memories, one behind the other, as messages carry them.
   struct Packed {
     std::vector<std::span<float>> parts;
-    void copy(const Arena &arena, int64_t from, std::span<float> bucket, bool out) const;
+    void copy(const ReplicaSums &sums, int64_t from, std::span<float> bucket, bool out) const;
   };
   struct Stage {
     const StageInfo *info = nullptr;
@@ -65,11 +66,18 @@ private:
   void work();
   void workUntilStopped(std::unique_lock<std::mutex> &lock);
   int64_t endOfBucket(const Stage &stage) const;
+  void putIntoQueue(Stage &stage);
   void sumNext(const Stage &stage, int64_t from, int64_t to);
   void sumBucket(const Stage &stage, std::span<float> bucket);
   void meet(const Stage &stage);
+  // In the queue of the sums.
+  void move(float *to, const float *from, int64_t count) const;
+  void add(float *to, const float *from, int64_t count) const;
+  void divide(float *values, float by, int64_t count) const;
 
   const Arena &arena;
+  const Transport::Beside beside;
+  Accelerator::Mark begins = nullptr, ends = nullptr; ///< of what is in the queue beside the tasks
   Transport &transport;
   Control &control;
   const Seconds timeout;

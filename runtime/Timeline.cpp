@@ -29,7 +29,7 @@ std::string Timeline::chromeEvents(const Program &program, Seconds zero, size_t 
            ",\n" + traceName(program.rank, 0, "thread_name", "compute") + ",\n" +
            traceName(program.rank, 1, "thread_name", "transfers");
   for (const Event &event : eventsOf(part)) {
-    if (event.kind == Kind::sendPosted || event.kind == Kind::receivePosted)
+    if (event.kind >= Kind::sendPosted && event.kind <= Kind::receiveCalled)
       continue;
     static constexpr const char *kCategories[] = {"forward",         "backward", "backward_input",
                                                   "backward_weight", "update",   "prepare",
@@ -68,6 +68,17 @@ static void appendTransfer(std::string &text, const Program &program, bool send,
           std::to_string(peerOf(edge, microbatch)) + " tag " + std::to_string(edge.tag);
 }
 
+/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", "call 8 on sums:0-1 receive sum from 1 tag 1048576"
+static void appendCall(std::string &text, const Program &program, const Timeline::Event &event) {
+  const bool send = event.kind == Timeline::Kind::sendCalled;
+  text += "call " + std::to_string(event.group) + " on " + (event.beside ? "sums:" : "") +
+          std::to_string(event.first) + "-" + std::to_string(event.second) + " ";
+  if (event.transfer >= 0)
+    return appendTransfer(text, program, send, event.stage, event.microbatch, event.transfer);
+  text += std::string(send ? "send sum to " : "receive sum from ") + std::to_string(event.stage) +
+          " tag " + std::to_string(event.microbatch);
+}
+
 std::string Timeline::issuedLines(const Program &program, size_t part) const {
   std::string text;
   for (const Event &event : eventsOf(part)) {
@@ -80,6 +91,10 @@ std::string Timeline::issuedLines(const Program &program, size_t part) const {
     if (event.kind == Kind::reduceGradients)
       text +=
           start + "reduce_gradients " + taskText(event.stage, event.phase, event.microbatch) + "\n";
+    if (event.kind == Kind::sendCalled || event.kind == Kind::receiveCalled) {
+      appendCall(text += start, program, event);
+      text += "\n";
+    }
     if (event.kind != Kind::sendPosted && event.kind != Kind::receivePosted)
       continue;
     text += start + "group " + std::to_string(event.group) + " ";

@@ -20,6 +20,8 @@ public:
     run,
     sendPosted,
     receivePosted,
+    sendCalled, ///< by a library; of a sum `transfer` is -1, `stage` the peer, `microbatch` the tag
+    receiveCalled,
     send,
     receive,
     allReduce,
@@ -33,6 +35,8 @@ public:
     int transfer;  ///< index into Program::transfers, or -1
     int64_t group; ///< posted: number of the group
     Seconds begin, end;
+    int first = -1, second = -1; ///< called: the ranks of the communicator
+    bool beside = false;         ///< called: it is one of those for sums over replicas
   };
 
   explicit Timeline(size_t room = 0) : room(room) { events.reserve(room); }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,15 @@ struct Message {
   std::byte *data = nullptr;
   int64_t bytes = 0;
   int request = -1; ///< set by post
+};
+
+/// A message that a library was told to move, in a group of this number, by the communicator of two
+/// ranks.
+struct Issue {
+  Message message;
+  int64_t group = 0;
+  int first = 0, second = 0;
+  bool beside = false; ///< by the transport beside the one that was asked
 };
 
 /// Moves tensors between ranks; one object per rank, used by the thread of its tasks and, where
@@ -41,6 +51,15 @@ public:
   /// Moves open messages on, without waiting. A rank that waits for something other than messages
   /// calls it: even a send that is complete may need its sender to reach the receiver.
   virtual void progress() {}
+  /// `listener` hears of each message in the order of the calls, where these are not those of post.
+  virtual void whenIssued(std::function<void(const Issue &)>) {}
+  /// A transport whose messages wait for the queue of `sums` alone, and neither for those of this
+  /// one nor for the queue of `tasks`; none where a wait holds the thread.
+  struct Beside {
+    Transport *transport = nullptr;
+    Accelerator *tasks = nullptr, *sums = nullptr;
+  };
+  virtual Beside beside() { return {}; }
   /// Takes back every open message before the buffers of a failed rank go away.
   virtual void cancel() {}
 };

@@ -3,6 +3,8 @@
 #include "runtime/Error.h"
 #include "runtime/Executor.h"
 
+#include <algorithm>
+
 /// How an executor waits for its transfers: never longer than the timeout, never after a failure.
 namespace pdc::runtime {
 
@@ -47,6 +49,26 @@ void Executor::complete(size_t index) {
               program.transfers[transfer.transfer].phase, transfer.stage, step, transfer.microbatch,
               transfer.transfer, 0, transfer.begin, now()});
   pending.erase(pending.begin() + int64_t(index));
+}
+
+/// Messages without a transfer are those of sums.
+void Executor::noteIssue(const Issue &issue) {
+  using Kind = Timeline::Kind;
+  const Kind kind = issue.message.send ? Kind::sendCalled : Kind::receiveCalled;
+  const Seconds time = now();
+  auto transfer = std::find_if(pending.rbegin(), pending.rend(), [&](const Pending &open) {
+    return !issue.beside && open.request == issue.message.request;
+  });
+  Timeline::Event event{
+      kind, Phase::update, issue.message.peer, step,         issue.message.tag, -1, issue.group,
+      time, time,          issue.first,        issue.second, issue.beside};
+  if (transfer != pending.rend()) {
+    event.phase = program.transfers[transfer->transfer].phase;
+    event.stage = transfer->stage;
+    event.microbatch = transfer->microbatch;
+    event.transfer = transfer->transfer;
+  }
+  events.add(event);
 }
 
 void meet(Transport &transport, Control &control, std::span<Message> messages, Seconds timeout,

@@ -1,4 +1,5 @@
 #include "compiler/Error.h"
+#include "compiler/schedule/Arrangement.h"
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Strict.h"
@@ -115,9 +116,12 @@ bool noteDrain(const UnrolledRows &rows, const StrictPlay &play, const std::vect
   return true;
 }
 
-Run runStrictly(const Schedule &schedule, int64_t iterations, const Components &components) {
+/// The rows of so many iterations, in the groups that are to be proven.
+using Unroll = std::function<UnrolledRows(std::span<const int64_t> rounds)>;
+
+Run runStrictly(const Unroll &unroll, int64_t iterations, const Components &components) {
   std::vector<int64_t> rounds = {iterations};
-  UnrolledRows rows = unroll(schedule, rounds);
+  UnrolledRows rows = unroll(rounds);
   StrictPlay play(rows);
   if (play.mismatch())
     return {explain(*play.mismatch(), iterations), {}};
@@ -155,11 +159,9 @@ std::optional<Deadlock> findDrift(const Schedule &schedule) {
   return std::nullopt;
 }
 
-} // namespace
-
-std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
+std::optional<Deadlock> findDeadlockOf(const Schedule &schedule, const Unroll &unroll) {
   if (!schedule.asynchronous)
-    return runStrictly(schedule, 1, {}).deadlock;
+    return runStrictly(unroll, 1, {}).deadlock;
   if (std::optional<Deadlock> drift = findDrift(schedule))
     return drift;
   int64_t longest = 16 * schedule.stages() + 64;
@@ -167,7 +169,7 @@ std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
   std::vector<std::set<State>> seen(components.size());
   std::vector<bool> steady(components.size());
   for (int64_t iterations = 0; iterations < longest; ++iterations) {
-    Run run = runStrictly(schedule, iterations, components);
+    Run run = runStrictly(unroll, iterations, components);
     if (run.deadlock)
       return run.deadlock;
     for (size_t i = 0; i < components.size(); ++i)
@@ -181,6 +183,28 @@ std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
                   longest,
                   "the ranks do not come to a steady state within " + std::to_string(longest) +
                       " iterations"};
+}
+
+} // namespace
+
+std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
+  return findDeadlockOf(schedule,
+                        [&](std::span<const int64_t> rounds) { return unroll(schedule, rounds); });
+}
+
+std::optional<Deadlock> findDeadlockOfPairs(const Schedule &schedule) {
+  return findDeadlockOf(schedule, [&](std::span<const int64_t> rounds) {
+    return splitByPeers(unroll(schedule, rounds));
+  });
+}
+
+std::optional<Deadlock> findDeadlock(const UnrolledRows &rows) {
+  StrictPlay play(rows);
+  if (play.mismatch())
+    return explain(*play.mismatch(), 1);
+  while (!play.sweep().empty())
+    ;
+  return play.ended() ? std::nullopt : std::optional(explain(rows, play, 1));
 }
 
 void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges) {

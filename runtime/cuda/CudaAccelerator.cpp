@@ -64,6 +64,9 @@ public:
   void await(Mark mark) override;
   void copy(std::byte *to, const std::byte *from, int64_t bytes, std::span<const Mark> after,
             std::span<const Mark> done) override;
+  std::unique_ptr<Accelerator> beside() const override {
+    return std::make_unique<CudaAccelerator>(device);
+  }
 
 private:
   /// A write's host memory, in use until its event has come to pass.
@@ -79,6 +82,7 @@ private:
   static constexpr size_t kChunks = 32;
   static constexpr int64_t kLargeBytes = int64_t(32) << 20;
 
+  const int device;
   cudaStream_t stream = nullptr, copies = nullptr;
   std::vector<void *> allocations;
   std::vector<cudaEvent_t> events;
@@ -88,7 +92,7 @@ private:
   cudaEvent_t readDone = nullptr;
 };
 
-CudaAccelerator::CudaAccelerator(int device) {
+CudaAccelerator::CudaAccelerator(int device) : device(device) {
   require(cudaSetDevice(device), "cudaSetDevice");
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -207,6 +211,7 @@ std::unique_ptr<Accelerator> open(int local) {
 
 } // namespace
 
-const DeviceSupport support{"cuda", open, connectOverNccl};
+const DeviceSupport support{"cuda", open, connectPairs};
+const DeviceSupport supportOfEdges{"cuda", open, connectEdges};
 
 } // namespace pdc::runtime::cuda

@@ -6,5 +6,7 @@
 namespace pdc::runtime::cuda {
 
 extern const DeviceSupport support;
+/// Whose NCCL has a communicator and a stream for each directed edge between two ranks.
+extern const DeviceSupport supportOfEdges;
 
 } // namespace pdc::runtime::cuda

@@ -6,36 +6,35 @@
 #include <nccl.h>
 
 #include <algorithm>
-#include <set>
-#include <sstream>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
 #include <thread>
 
 namespace pdc::runtime::cuda {
 
 namespace {
 
-std::string toHex(const ncclUniqueId &id) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (char c : id.internal) {
-    text += digits[static_cast<unsigned char>(c) >> 4];
-    text += digits[static_cast<unsigned char>(c) & 15];
-  }
-  return text;
-}
+/// Of a communicator: the blocks of its kernel, which the GPU takes from those that compute.
+constexpr int kChannels = 4;
 
-ncclUniqueId fromHex(const std::string &text) {
-  ncclUniqueId id;
-  if (text.size() != 2 * sizeof id.internal)
-    throw Error("rank 0 sent ", text.size(), " characters instead of NCCL's id");
-  for (size_t i = 0; i < sizeof id.internal; ++i)
-    id.internal[i] = static_cast<char>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
-  return id;
-}
+/// One communicator of two ranks, and the stream that its messages run on.
+struct Line {
+  int peer = 0;
+  int key = 0; ///< of the ranks' common order
+  ncclUniqueId id{};
+  ncclComm_t communicator = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Message> waiting; ///< of the group that is being issued
+};
 
 class NcclTransport : public Transport {
 public:
-  NcclTransport(Accelerator &accelerator, Control &control, const Program &program);
+  /// Connects what `receivers` of all ranks say.
+  NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
+                const std::string &receivers);
   ~NcclTransport() override;
   int rank() const override { return self; }
   int ranks() const override { return size; }
@@ -45,6 +44,7 @@ public:
   bool wait(int request, std::chrono::microseconds patience) override;
   void progress() override;
   void cancel() override;
+  void whenIssued(std::function<void(const Issue &)> listener) override { issued = listener; }
 
 private:
   /// Its group has been issued when `issued`; then `event` stands behind it.
@@ -54,95 +54,127 @@ private:
   };
   static constexpr size_t kRequests = 4096;
 
-  void compareOrders(const Program &program);
-  void warmUp(const Program &program);
+  void makeLines(const std::vector<std::vector<int>> &edges);
+  void shareIds();
+  void connect();
+  void warmUp();
   void issue();
+  void issue(Line &line);
+  cudaStream_t makeStream();
+  Line &lineOf(const Message &message) { return lines[size_t(lineTo[message.send][message.peer])]; }
   /// Throws Error for any result but success and "in progress".
-  void require(ncclResult_t result, const char *call) const;
+  void require(ncclResult_t result, const char *call, ncclComm_t communicator = nullptr) const;
   /// Waits until a call that was in progress has returned.
-  void settle(const char *call);
+  void settle(const Line &line, const char *call);
 
   Accelerator &accelerator;
   Control &control;
   const int self, size;
-  ncclComm_t communicator = nullptr;
-  cudaStream_t stream = nullptr;
+  const Arrangement arrangement;
+  std::vector<Line> lines;                  ///< in the ranks' common order
+  std::array<std::map<int, int>, 2> lineTo; ///< by whether it sends, and peer
+  std::vector<cudaStream_t> streams;
   cudaEvent_t ready = nullptr;
   bool grouping = false;
   std::vector<Message> waiting; ///< posted, not yet issued
   std::vector<Request> requests;
   std::vector<int> free;
+  std::function<void(const Issue &)> issued;
+  int64_t calls = 0; ///< groups issued
 };
 
-NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, const Program &program)
-    : accelerator(accelerator), control(control), self(control.rank()), size(control.ranks()) {
-  compareOrders(program);
-  cuda::require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
-                "cudaStreamCreateWithFlags");
+NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
+                             const std::string &receivers)
+    : accelerator(accelerator), control(control), self(control.rank()), size(control.ranks()),
+      arrangement(arrangement) {
   cuda::require(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming),
                 "cudaEventCreateWithFlags");
-  // 1. Rank 0's id on every rank.
-  ncclUniqueId id{};
-  if (self == 0)
-    require(ncclGetUniqueId(&id), "ncclGetUniqueId");
-  std::vector<std::string> all;
-  control.gather(self == 0 ? toHex(id) : "", all);
-  id = fromHex(all[0]);
-  // 2. Non-blocking: no call holds this thread longer than the timeout.
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  config.maxCTAs = 4; // messages share the GPU with the kernels of the next microbatch
   control.setActivity({"connects over NCCL"});
-  require(ncclCommInitRankConfig(&communicator, size, id, self, &config), "ncclCommInitRankConfig");
-  settle("ncclCommInitRankConfig");
-  // 3. The room of a step, and every edge: the first message of a pair takes most of a second.
+  // Kernels of several communicators start in the order of the calls, which is proven.
+  if (arrangement == Arrangement::edges)
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  std::vector<std::string> all;
+  control.gather(receivers, all);
+  makeLines(edgesOf(all));
+  shareIds();
+  connect();
+  // The room of a step, and every edge: the first message of a pair takes most of a second.
   requests.resize(kRequests);
   for (size_t i = kRequests; i-- > 0;)
     free.push_back(static_cast<int>(i));
   waiting.reserve(kRequests);
-  warmUp(program);
+  warmUp();
 }
 
-/// Messages of two ranks meet in the order posted, so both must post the same.
-void NcclTransport::compareOrders(const Program &program) {
+void NcclTransport::makeLines(const std::vector<std::vector<int>> &edges) {
+  auto sends = [&](int from, int to) { return std::ranges::count(edges[size_t(from)], to) > 0; };
+  auto add = [&](int peer, int key) {
+    const bool shares = arrangement == Arrangement::pairs && !streams.empty();
+    lines.push_back({peer, key, {}, nullptr, shares ? streams[0] : makeStream(), {}});
+    return int(lines.size()) - 1;
+  };
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == self || (!sends(self, peer) && !sends(peer, self)))
+      continue;
+    const int low = std::min(self, peer), high = std::max(self, peer);
+    if (arrangement == Arrangement::pairs) {
+      lineTo[0][peer] = lineTo[1][peer] = add(peer, low * size + high);
+      continue;
+    }
+    for (bool send : {self == low, self != low})
+      if (send ? sends(self, peer) : sends(peer, self))
+        lineTo[send][peer] = add(peer, send ? self * size + peer : peer * size + self);
+  }
+}
+
+/// The lower rank of a pair, and the sender of an edge, makes its id and tells it behind its key.
+void NcclTransport::shareIds() {
+  constexpr size_t keyBytes = sizeof(int), bytes = keyBytes + sizeof(ncclUniqueId);
   std::string mine;
-  for (int peer = 0; peer < size; ++peer)
-    mine += messageOrder(program, self, peer) + "\n" + messageOrder(program, peer, self) + "\n";
+  for (Line &line : lines)
+    if (line.key / size == self) {
+      require(ncclGetUniqueId(&line.id), "ncclGetUniqueId");
+      mine.append(reinterpret_cast<const char *>(&line.key), keyBytes);
+      mine.append(line.id.internal, sizeof line.id.internal);
+    }
   std::vector<std::string> all;
   control.gather(mine, all);
-  std::vector<std::vector<std::string>> lines;
-  for (const std::string &text : all) {
-    std::istringstream stream(text);
-    lines.emplace_back();
-    for (std::string line; std::getline(stream, line);)
-      lines.back().push_back(line);
+  for (Line &line : lines) {
+    const std::string &told = all[size_t(line.key / size)];
+    for (size_t at = 0; at + bytes <= told.size(); at += bytes)
+      if (std::memcmp(told.data() + at, &line.key, keyBytes) == 0)
+        std::memcpy(&line.id, told.data() + at + keyBytes, sizeof line.id);
   }
-  for (int from = 0; from < size; ++from)
-    for (int to = 0; to < size; ++to)
-      if (lines[from].at(2 * to) != lines[to].at(2 * from + 1))
-        throw Error("rank ", from, " sends rank ", to, " messages (tag/bytes) in the order '",
-                    lines[from][2 * to], "' and they are received in the order '",
-                    lines[to][2 * from + 1],
-                    "', which NCCL cannot tell apart; build all stages "
-                    "from one plan, or report this plan");
 }
 
-void NcclTransport::warmUp(const Program &program) {
-  std::set<int> peers;
-  for (const Transfer &transfer : program.transfers)
-    peers.insert(transfer.peers.begin(), transfer.peers.end());
-  for (const StageInfo &stage : program.stages)
-    peers.insert(stage.ranks.begin(), stage.ranks.end());
-  peers.erase(self);
-  if (peers.empty())
-    return;
-  std::byte *room = accelerator.allocate(256 * 2 * static_cast<int64_t>(peers.size()));
+/// One after the other in an order that all ranks share, so that none waits for another's.
+/// Non-blocking: no call holds this thread longer than the timeout.
+void NcclTransport::connect() {
+  std::vector<Line *> inOrder;
+  for (Line &line : lines)
+    inOrder.push_back(&line);
+  std::ranges::sort(inOrder, {}, &Line::key);
+  for (Line *line : inOrder) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.maxCTAs = kChannels; // messages share the GPU with the kernels of the next microbatch
+    const int number = line->key / size == self ? 0 : 1;
+    require(ncclCommInitRankConfig(&line->communicator, 2, line->id, number, &config),
+            "ncclCommInitRankConfig");
+    settle(*line, "ncclCommInitRankConfig");
+  }
+}
+
+void NcclTransport::warmUp() {
   std::vector<Message> hello;
-  for (int peer : peers)
-    for (bool send : {true, false}) {
-      hello.push_back({send, peer, 0, room, 4});
-      room += 256;
-    }
+  for (bool send : {true, false})
+    for (const auto &[peer, line] : lineTo[send])
+      hello.push_back({send, peer, 0, nullptr, 4});
+  if (hello.empty())
+    return;
+  std::byte *room = accelerator.allocate(256 * static_cast<int64_t>(hello.size()));
+  for (size_t i = 0; i < hello.size(); ++i)
+    hello[i].data = room + 256 * i;
   control.setActivity({"warms up its connections"});
   beginGroup();
   post(hello);
@@ -150,34 +182,52 @@ void NcclTransport::warmUp(const Program &program) {
   for (Message &message : hello)
     wait(message.request, std::chrono::microseconds(0));
   std::byte nothing;
-  accelerator.read(&nothing, room - 256, 1);
+  accelerator.read(&nothing, room, 1);
+}
+
+cudaStream_t NcclTransport::makeStream() {
+  cudaStream_t stream = nullptr;
+  cuda::require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                "cudaStreamCreateWithFlags");
+  return streams.emplace_back(stream);
 }
 
 /// What a failed rank has posted never ends; a communicator is given up without waiting for it.
 NcclTransport::~NcclTransport() {
-  if (communicator && control.failed())
-    ncclCommAbort(communicator);
-  else if (communicator && ncclCommFinalize(communicator) != ncclInvalidArgument)
-    ncclCommDestroy(communicator);
+  for (Line &line : lines) {
+    if (!line.communicator)
+      continue;
+    if (control.failed() || ncclCommFinalize(line.communicator) == ncclInvalidArgument) {
+      ncclCommAbort(line.communicator);
+      continue;
+    }
+    ncclResult_t state = ncclInProgress;
+    while (state == ncclInProgress && !control.failed() &&
+           ncclCommGetAsyncError(line.communicator, &state) == ncclSuccess)
+      std::this_thread::yield();
+    ncclCommDestroy(line.communicator);
+  }
   for (Request &request : requests)
     if (request.event)
       cudaEventDestroy(request.event);
   cudaEventDestroy(ready);
-  cudaStreamDestroy(stream);
+  for (cudaStream_t stream : streams)
+    cudaStreamDestroy(stream);
 }
 
-void NcclTransport::require(ncclResult_t result, const char *call) const {
+void NcclTransport::require(ncclResult_t result, const char *call, ncclComm_t communicator) const {
   if (result != ncclSuccess && result != ncclInProgress)
     throw Error("rank ", self, ": ", call, " failed: ", ncclGetErrorString(result), ": ",
                 ncclGetLastError(communicator));
 }
 
-void NcclTransport::settle(const char *call) {
+void NcclTransport::settle(const Line &line, const char *call) {
   const Seconds begin = now();
   ncclResult_t state = ncclInProgress;
   while (true) {
-    require(ncclCommGetAsyncError(communicator, &state), "ncclCommGetAsyncError");
-    require(state, call);
+    require(ncclCommGetAsyncError(line.communicator, &state), "ncclCommGetAsyncError",
+            line.communicator);
+    require(state, call, line.communicator);
     if (state == ncclSuccess)
       return;
     control.check();
@@ -208,34 +258,45 @@ void NcclTransport::endGroup() {
 }
 
 /// Behind all that the queue holds now: what is sent has been computed, and what a receive
-/// overwrites has been read.
+/// overwrites has been read. One group per communicator, in the order of the peers: that is how the
+/// compiler has proven them.
 void NcclTransport::issue() {
   if (waiting.empty())
     return;
   auto queue = static_cast<cudaStream_t>(accelerator.queue());
   cuda::require(cudaEventRecord(ready, queue), "cudaEventRecord");
-  cuda::require(cudaStreamWaitEvent(stream, ready, 0), "cudaStreamWaitEvent");
-  require(ncclGroupStart(), "ncclGroupStart");
   for (const Message &message : waiting)
-    if (message.send)
-      require(ncclSend(message.data, size_t(message.bytes), ncclInt8, message.peer, communicator,
-                       stream),
-              "ncclSend");
-    else
-      require(ncclRecv(message.data, size_t(message.bytes), ncclInt8, message.peer, communicator,
-                       stream),
-              "ncclRecv");
-  require(ncclGroupEnd(), "ncclGroupEnd");
-  settle("a group of messages");
-  for (const Message &message : waiting) {
+    lineOf(message).waiting.push_back(message);
+  waiting.clear();
+  for (Line &line : lines)
+    if (!line.waiting.empty())
+      issue(line);
+}
+
+void NcclTransport::issue(Line &line) {
+  cuda::require(cudaStreamWaitEvent(line.stream, ready, 0), "cudaStreamWaitEvent");
+  const int peer = line.key / size == self ? 1 : 0;
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (const Message &message : line.waiting)
+    require(message.send ? ncclSend(message.data, size_t(message.bytes), ncclInt8, peer,
+                                    line.communicator, line.stream)
+                         : ncclRecv(message.data, size_t(message.bytes), ncclInt8, peer,
+                                    line.communicator, line.stream),
+            message.send ? "ncclSend" : "ncclRecv", line.communicator);
+  require(ncclGroupEnd(), "ncclGroupEnd", line.communicator);
+  settle(line, "a group of messages");
+  for (const Message &message : line.waiting) {
     Request &request = requests[message.request];
     if (!request.event)
       cuda::require(cudaEventCreateWithFlags(&request.event, cudaEventDisableTiming),
                     "cudaEventCreateWithFlags");
-    cuda::require(cudaEventRecord(request.event, stream), "cudaEventRecord");
+    cuda::require(cudaEventRecord(request.event, line.stream), "cudaEventRecord");
     request.issued = true;
+    if (issued)
+      issued({message, calls, line.key / size, line.key % size});
   }
-  waiting.clear();
+  line.waiting.clear();
+  ++calls;
 }
 
 /// What follows in the queue waits for the message, not this thread. A message of the group that is
@@ -252,24 +313,78 @@ bool NcclTransport::wait(int number, std::chrono::microseconds) {
 }
 
 void NcclTransport::progress() {
-  ncclResult_t state = ncclSuccess;
-  require(ncclCommGetAsyncError(communicator, &state), "ncclCommGetAsyncError");
-  require(state, "a message");
+  for (const Line &line : lines) {
+    if (!line.communicator)
+      continue;
+    ncclResult_t state = ncclSuccess;
+    require(ncclCommGetAsyncError(line.communicator, &state), "ncclCommGetAsyncError",
+            line.communicator);
+    require(state, "a message", line.communicator);
+  }
 }
 
 /// After a failure only: a peer that is gone never answers.
 void NcclTransport::cancel() {
-  if (communicator && control.failed()) {
-    ncclCommAbort(communicator);
-    communicator = nullptr;
-  }
+  for (Line &line : lines)
+    if (line.communicator && control.failed()) {
+      ncclCommAbort(line.communicator);
+      line.communicator = nullptr;
+    }
 }
+
+/// Tensors, and beside them, with communicators and a stream of their own, the sums over replicas:
+/// they begin while the backward pass still makes the other gradients, whose messages they would
+/// hold up.
+class TransportWithSums : public NcclTransport {
+public:
+  TransportWithSums(Accelerator &accelerator, Control &control, const Program &program,
+                    Arrangement arrangement)
+      : NcclTransport(accelerator, control, arrangement, receivers(program)), tasks(accelerator),
+        queue(accelerator.beside()) {
+    queue->whileWaiting = accelerator.whileWaiting;
+    sums.emplace(*queue, control, Arrangement::pairs, otherReplicas(program));
+  }
+  Beside beside() override { return {&*sums, &tasks, queue.get()}; }
+  void progress() override {
+    NcclTransport::progress();
+    sums->progress();
+  }
+  void cancel() override {
+    NcclTransport::cancel();
+    sums->cancel();
+  }
+  void whenIssued(std::function<void(const Issue &)> listener) override {
+    NcclTransport::whenIssued(listener);
+    if (!listener)
+      return sums->whenIssued({});
+    sums->whenIssued([listener](Issue issue) {
+      issue.beside = true;
+      listener(issue);
+    });
+  }
+
+private:
+  Accelerator &tasks;
+  const std::unique_ptr<Accelerator> queue;
+  std::optional<NcclTransport> sums;
+};
 
 } // namespace
 
-std::unique_ptr<Transport> connectOverNccl(Accelerator &accelerator, Control &control,
-                                           const Program &program) {
-  return std::make_unique<NcclTransport>(accelerator, control, program);
+static std::unique_ptr<Transport> connect(Accelerator &accelerator, Control &control,
+                                          const Program &program, Arrangement arrangement) {
+  compareOrders(program, control);
+  return std::make_unique<TransportWithSums>(accelerator, control, program, arrangement);
+}
+
+std::unique_ptr<Transport> connectPairs(Accelerator &accelerator, Control &control,
+                                        const Program &program) {
+  return connect(accelerator, control, program, Arrangement::pairs);
+}
+
+std::unique_ptr<Transport> connectEdges(Accelerator &accelerator, Control &control,
+                                        const Program &program) {
+  return connect(accelerator, control, program, Arrangement::edges);
 }
 
 } // namespace pdc::runtime::cuda

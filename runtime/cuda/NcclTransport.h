@@ -1,17 +1,38 @@
 #pragma once
 
 #include "runtime/Control.h"
+#include "runtime/Program.h"
 #include "runtime/Transport.h"
+
+#include <string>
+#include <vector>
 
 namespace pdc::runtime::cuda {
 
-/// NCCL between processes, one rank and one GPU each. One communicator and one stream per rank: all
-/// of a rank's messages run in the order in which they are posted, which is the strictest model
-/// that the compiler proves free of deadlock; what is posted as one group is one. NCCL knows no
-/// tags, so the ranks first compare the order of their messages. Collective: meets over the control
-/// plane, and connects every pair of ranks that will exchange anything.
-std::unique_ptr<Transport> connectOverNccl(Accelerator &accelerator, Control &control,
-                                           const Program &program);
+/// Which communicators a rank's messages go over: one for each pair of ranks, all in one stream, in
+/// the order of the rows; or one for each directed edge between two ranks, each with a stream of
+/// its own, so that no message waits behind another's.
+enum class Arrangement : uint8_t { pairs, edges };
+
+/// NCCL between processes, one rank and one GPU each. NCCL knows no tags, so the ranks first
+/// compare the order of their messages. Collective: meets over the control plane, and connects
+/// every pair of ranks that will exchange anything, in the arrangement that the name says.
+std::unique_ptr<Transport> connectPairs(Accelerator &accelerator, Control &control,
+                                        const Program &program);
+std::unique_ptr<Transport> connectEdges(Accelerator &accelerator, Control &control,
+                                        const Program &program);
+
+/// Messages of two ranks meet in the order posted: throws Error unless both post the same.
+/// Collective.
+void compareOrders(const Program &program, Control &control);
+
+/// What this rank tells the others: the ranks it sends tensors to, and the gradients of tied
+/// weights that it sums and gathers.
+std::string receivers(const Program &program);
+/// The ranks it sends shares of sums to, the other replicas of its stages.
+std::string otherReplicas(const Program &program);
+/// From what all ranks tell, by rank: those it may send anything to, ascending.
+std::vector<std::vector<int>> edgesOf(const std::vector<std::string> &told);
 
 /// The tags of the messages from one rank to another in the order of a program's rows: evaluation,
 /// then training with `repeat` three times over.

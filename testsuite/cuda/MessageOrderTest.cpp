@@ -48,4 +48,25 @@ TEST(MessageOrder, ShowsRowsInAnotherOrder) {
   EXPECT_NE(messageOrder(second.program, 0, 1), messageOrder(first.program, 0, 1));
 }
 
+/// Rank 2 holds the weight whose gradient rank 0 sums, and rank 1 is another replica of rank 0.
+TEST(MessageOrder, TellsWhoSendsToWhom) {
+  Pair first(0, false), second(1, false), third(2, false);
+  Memory summed{}, gathered{};
+  summed.name = gathered.name = "w/gradient";
+  summed.role = Role::gradient;
+  gathered.role = Role::gathered;
+  const int replicas[] = {0, 1};
+  StageInfo stage{};
+  stage.ranks = replicas;
+  first.program.memories = {&summed, 1};
+  first.program.stages = {&stage, 1};
+  third.program.memories = {&gathered, 1};
+  third.program.training.step = {};
+  using Edges = std::vector<std::vector<int>>;
+  EXPECT_EQ(
+      edgesOf({receivers(first.program), receivers(second.program), receivers(third.program)}),
+      (Edges{{1, 2}, {0}, {}}));
+  EXPECT_EQ(edgesOf({otherReplicas(first.program), "", ""}), (Edges{{1}, {}, {}}));
+}
+
 } // namespace pdc::runtime::cuda

@@ -3,6 +3,7 @@ wait for what it needs gives wrong losses, and nvcc compiles and links them."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -95,9 +96,10 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
 
 
-def emit_for_nccl(model, folder, *options, workers):
+def emit_for_nccl(model, folder, *options, workers, arrangement):
     """A project that pdc-run takes as built; its program runs on the host."""
     project = emit(model, folder, *options, workers=workers)
+    arrange(project, arrangement)
     program = build_for_host(project)
     (project / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(host NONE)\n"
                                             "add_custom_target(all_stages)\n")
@@ -106,24 +108,62 @@ def emit_for_nccl(model, folder, *options, workers):
     return project
 
 
+def arrange(project, arrangement):
+    """The communicators that the planner takes where those of pairs stall."""
+    for source in project.glob("stage_*.cpp"):
+        name = {"pairs": "cuda::support", "edges": "cuda::supportOfEdges"}[arrangement]
+        source.write_text(source.read_text().replace("cuda::support,", f"{name},"))
+
+
 @on_host
-@pytest.mark.parametrize("stages,schedule", [("1-1-1", "1f1b"), ("2-1", "pipedream")])
-def test_trains_over_nccl(stages, schedule, models, tmp_path):
+@pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges")])
+def test_trains_over_nccl(stages, schedule, arrangement, models, tmp_path):
     """The transport itself, on an emulation whose sends end when they are received and whose streams run at drawn times: the
-    bits of the ranks as threads."""
+    bits of the ranks as threads. Its calls are recorded and proven."""
     project = emit_for_nccl(models("mlp", "--hidden", 64, 32, 16), tmp_path / "cuda", "--schedule", schedule, "--stages", stages,
                             "--minibatch", 16, *([] if schedule == "pipedream" else ["--microbatches", 4]),
-                            workers=sum(map(int, stages.split("-"))))
+                            workers=3, arrangement=arrangement)
     images, labels = pipeline.draw_images(tmp_path, 64, (784,), 10)
     data = [f"input={images}", f"labels={labels}"]
+    record = tmp_path / "record.txt"
     threads = pipeline.train(project, tmp_path / "threads", data=data, steps=4)
-    processes = pipeline.train(project, tmp_path / "processes", data=data, steps=4, transport="nccl")
+    processes = pipeline.train(project, tmp_path / "processes", "--record", record, data=data, steps=4, transport="nccl")
     assert processes.losses == threads.losses
     expected = threads.weights()
     for name, value in processes.weights().items():
         assert numpy.array_equal(value, expected[name]), name
+    expect_calls_proven(project, record.read_text(), tmp_path)
     if schedule == "pipedream":
         expect_report_of_lost_messages(project, data, workers=3)
+
+
+def expect_calls_proven(project, record, folder):
+    """As they were recorded; not with a call less, two calls swapped or one by another communicator."""
+    def prove(text):
+        (folder / "calls.txt").write_text(text)
+        return pipeline.run(pipeline.BIN / "pdc-prove", project / "plan.json", folder / "calls.txt", check=False)
+
+    proven = prove(record)
+    assert proven.returncode == 0 and "calls of " in proven.stdout, proven.stderr
+    lines = record.splitlines(keepends=True)
+    calls = [i for i, line in enumerate(lines) if line.startswith("rank 2 step") and " call " in line and "'" in line]
+    sends, receives = ([i for i in calls if f" {kind} 1" in lines[i] or f" {kind} 2" in lines[i]] for kind in ("send", "receive"))
+    def communicator_of(line):
+        return line.split(" on ")[1].split()[0]
+
+    communicator, first = communicator_of(lines[sends[1]]), receives[0]
+    second = next(i for i in receives[1:] if communicator_of(lines[i]) == communicator_of(lines[first]))
+    swapped = lines.copy()
+    swapped[first], swapped[second] = lines[second], lines[first]
+    broken = {"less": lines[:sends[1]] + lines[sends[1] + 1:], "swapped": swapped,
+              "communicator": [line.replace(f"on {communicator}", "on 0-9") if i == sends[1] else line
+                               for i, line in enumerate(lines)]}
+    # A send before what it sends is computed.
+    early = lines[:sends[0]] + lines[sends[0] + 1:]
+    broken["early"] = early[:receives[0]] + [lines[sends[0]]] + early[receives[0]:]
+    for name, text in broken.items():
+        refused = prove("".join(text))
+        assert refused.returncode == 1 and refused.stderr.startswith("error: "), name
 
 
 def expect_report_of_lost_messages(project, data, workers):
@@ -139,6 +179,17 @@ def expect_report_of_lost_messages(project, data, workers):
     assert [rank.returncode for rank in ranks] == [1] * workers
     assert "error: nothing moves: rank" in errors[0] and "2 s (--timeout)" in errors[0], errors
     assert all(f"\n  rank {rank} " in errors[0] for rank in range(workers)), errors
+
+
+@pytest.mark.parametrize("schedule,workers,support,text", [
+    ("1f1b", 3, "cuda::support,", r"communicators +2  one per pair of ranks.*about 80 MiB"),
+    ("interleaved", 4, "cuda::supportOfEdges,", r"communicators +8  one per directed edge.*one per pair: without proof")])
+def test_arranges_communicators(schedule, workers, support, text, models, tmp_path):
+    """A chain is proven with a communicator per pair of ranks; a ring of ranks with several stages is not."""
+    project = emit(models("mlp", "--hidden", *[16] * 8), tmp_path, "--schedule", schedule, "--stages",
+                   "-".join(["1"] * workers), "--minibatch", 8, "--microbatches", 8, workers=workers)
+    assert re.search(text, (project / "plan.txt").read_text()), (project / "plan.txt").read_text()
+    assert f".device = &{support}" in (project / "stage_0.cpp").read_text()
 
 
 @on_host

@@ -58,8 +58,7 @@ void HeldRows::readRank(std::istream &words) {
     rank = &rowsOf(held, number);
     part = nullptr;
   } else if (next == "step") {
-    int64_t step = this->number(words);
-    readStep(words, recorded(number, step));
+    readOperation(words, number, partOf(this->number(words)));
   } else {
     refuse("'rank N of M' or 'rank N step S'");
   }
@@ -100,6 +99,50 @@ void HeldRows::readMove(std::istream &words) {
   edge.toStage = static_cast<int>(number(words, "stage"));
   if (from.phase != Phase::evaluate)
     moved.push_back(edge);
+}
+
+/// A row that was issued, or a call.
+void HeldRows::readOperation(std::istream &words, int64_t number, int64_t step) {
+  std::vector<Step> &rows = rowsOf(steps[step], number).warmUp;
+  const auto begin = words.tellg();
+  std::string kind;
+  words >> kind;
+  if (kind == "call")
+    return readCall(words, number, step);
+  words.seekg(begin);
+  const size_t before = rows.size();
+  readStep(words, rows);
+  if (kind != "group" && rows.size() > before)
+    calls.addRow(step, number, rows.back());
+}
+
+/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", "call 8 on 0-1 receive sum from 1 tag 1048576"
+void HeldRows::readCall(std::istream &words, int64_t rank, int64_t step) {
+  const int64_t call = number(words);
+  std::string word, communicator, kind, name;
+  words >> word >> communicator >> kind;
+  if (word != "on" || (kind != "send" && kind != "receive"))
+    refuse("'call N on A-B send' or '... receive'");
+  Step message{.kind = kind == "send" ? StepKind::send : StepKind::receive};
+  const auto begin = words.tellg();
+  words >> word;
+  if (word == "sum") {
+    message.task.phase = Phase::update;
+  } else {
+    words.seekg(begin);
+    message.task = readTask(words);
+    name = tensor(words);
+  }
+  message.peer = static_cast<int>(number(words, message.kind == StepKind::send ? "to" : "from"));
+  message.edge = static_cast<int>(number(words, "tag"));
+  if (message.task.phase == Phase::evaluate)
+    return;
+  // Shares of sums run beside: the row where a rank waits for their end stands for them.
+  if (communicator.starts_with("sums:"))
+    return calls.addBeside(rank, communicator, message);
+  if (!name.empty())
+    edgeOf(message.edge, name, message.kind == StepKind::send, message.task);
+  calls.addMessage(step, rank, call, communicator, message);
 }
 
 /// "run 2F0", "all_reduce", "reduce_gradients 0U3", "group 4 send 2F0 'x' to 3 tag 5"
@@ -205,11 +248,6 @@ RankRows &HeldRows::rowsOf(Ranks &ranks, int64_t number) const {
   return ranks[number];
 }
 
-/// A step of an asynchronous schedule is no place where it begins anew.
-std::vector<Step> &HeldRows::recorded(int64_t number, int64_t step) {
-  return rowsOf(steps[planned.asynchronous ? 0 : step], number).warmUp;
-}
-
 std::vector<Edge> HeldRows::edges() const {
   std::vector<Edge> all;
   for (const auto &[tag, edge] : tagged)
@@ -236,12 +274,33 @@ Schedule HeldRows::scheduleOf(const Ranks &ranks) const {
   return schedule;
 }
 
-std::map<std::string, Schedule> HeldRows::schedules() const {
-  std::map<std::string, Schedule> all;
+/// Messages of sums are no transfers of the schedule.
+Held HeldRows::heldCalls(const Calls::Actions &actions) const {
+  Ranks ranks(planned.ranks.size());
+  UnrolledRows groups;
+  groups.ranksOfStage = planned.ranksOfStage;
+  groups.ranks = actions;
+  groups.ranks.resize(ranks.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const Action &action : groups.ranks[rank])
+      for (const Step &step : action.steps)
+        if (!action.transfers() || step.task.phase != Phase::update)
+          ranks[rank].warmUp.push_back(step);
+  return {scheduleOf(ranks), groups};
+}
+
+std::map<std::string, Held> HeldRows::schedules() const {
+  std::map<std::string, Held> all;
   if (!held.empty())
-    all["rows"] = scheduleOf(held);
+    all["rows"] = {scheduleOf(held), {}};
+  auto name = [&](int64_t step) {
+    return planned.asynchronous ? std::string("run") : "step " + std::to_string(step);
+  };
   for (const auto &[step, ranks] : steps)
-    all[planned.asynchronous ? "run" : "step " + std::to_string(step)] = scheduleOf(ranks);
+    all[name(step)] = {scheduleOf(ranks), {}};
+  if (!calls.empty())
+    for (const auto &[step, actions] : calls.steps())
+      all["calls of " + name(step)] = heldCalls(actions);
   return all;
 }
 

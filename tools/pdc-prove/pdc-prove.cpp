@@ -1,5 +1,5 @@
 #include "compiler/plan/Files.h"
-#include "compiler/schedule/Proof.h"
+#include "compiler/schedule/Arrangement.h"
 #include "tools/Command.h"
 #include "tools/pdc-prove/HeldRows.h"
 
@@ -24,6 +24,11 @@ Schedule asOneRun(const Schedule &schedule) {
   return run;
 }
 
+void proveGroups(const UnrolledRows &groups) {
+  if (std::optional<Deadlock> found = findDeadlock(groups))
+    throw Error("the calls stand still: " + found->text);
+}
+
 void prove(const std::string &plan, const std::vector<std::string> &files) {
   HeldRows rows(readPlan(plan).schedule);
   for (const std::string &file : files) {
@@ -32,15 +37,18 @@ void prove(const std::string &plan, const std::vector<std::string> &files) {
       throw Error(file + ": cannot be read");
     rows.read(text, file);
   }
-  std::map<std::string, Schedule> schedules = rows.schedules();
+  std::map<std::string, Held> schedules = rows.schedules();
   if (schedules.empty())
     throw Error("the files hold no rows; give what stage programs print with --check or --record");
   std::vector<Edge> edges = rows.edges();
-  for (const auto &[name, schedule] : schedules)
+  rows.recordedCalls().check();
+  for (const auto &[name, one] : schedules)
     try {
-      proveNoDeadlock(asOneRun(schedule), edges);
-      checkData(schedule, edges);
-      std::cout << name << ": proven, " << schedule.ranks.size() << " ranks\n";
+      proveNoDeadlock(asOneRun(one.schedule), edges);
+      if (one.groups)
+        proveGroups(*one.groups);
+      checkData(one.schedule, edges);
+      std::cout << name << ": proven, " << one.schedule.ranks.size() << " ranks\n";
     } catch (const Error &error) {
       throw Error(name + ": " + error.what());
     }

@@ -22,6 +22,7 @@
 #include "passes/PlanGraph.h"
 #include "passes/ProgramMemory.h"
 #include "runtime/Cores.h"
+#include "tools/pdc/Communicators.h"
 #include "tools/pdc/Location.h"
 #include "tools/pdc/Report.h"
 
@@ -247,6 +248,7 @@ void Lowering::schedule(PlannedGraph &graph) {
         [&](OpPassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
   auto plan = std::make_shared<Plan>(*graph.plan);
   setMemory(*plan, *graph.module);
+  setCommunicators(*plan, *graph.module);
   checkMemory(*plan);
   graph.plan = plan;
 }
@@ -271,7 +273,7 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
   const Plan &plan = *graph.plan;
   std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
-  files.push_back({"plan.txt", describePlan(plan)});
+  files.push_back({"plan.txt", describePlan(plan) + describeCommunicators(*graph.module)});
   files.push_back({"trace.json", predictTrace(plan, 3)});
   files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {

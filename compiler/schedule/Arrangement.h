@@ -1,0 +1,35 @@
+#pragma once
+
+#include "compiler/schedule/Play.h"
+#include "compiler/schedule/Proof.h"
+
+namespace pdc {
+
+/// How the messages of accelerators are put into queues beside that of the tasks. A task waits for
+/// what it receives, a message for the tasks before it in the rows, both sides of a message for
+/// each other; besides, under
+/// - pairs: a rank's messages run one group after the other, in the order of the rows, over one
+///   communicator per pair of ranks; a group that has several peers is as many, later ranks first;
+/// - edges: each directed edge between two ranks has a communicator and a queue of its own.
+///
+///     rank 1, rows     F0 >F0(2) <F1(0) F1 ...        (neighbours: one group)
+///     pairs, queue     >F0(2) | <F1(0) | ...
+///     edges, queues    >F0(2) ...     and     <F1(0) ...
+enum class Arrangement : uint8_t { pairs, edges };
+
+/// Groups as `pairs` issues them: those of the rows, split by peers.
+UnrolledRows splitByPeers(const UnrolledRows &rows);
+
+/// As findDeadlock(schedule), of groups that are given: those that a run has issued.
+std::optional<Deadlock> findDeadlock(const UnrolledRows &rows);
+
+/// As findDeadlock, with groups as `pairs` issues them: tasks, too, wait for the messages before
+/// them, so that every wait of the queue is one of the model. Those of `edges` are all among the
+/// waits of whole groups, which findDeadlock(schedule) looks at: one kernel of a communicator holds
+/// no other there, which takes waits away.
+std::optional<Deadlock> findDeadlockOfPairs(const Schedule &schedule);
+
+/// Seconds between two updates, or between two microbatches in steady state, with these queues.
+double secondsInQueues(const Schedule &schedule, const PlayCosts &costs, Arrangement arrangement);
+
+} // namespace pdc
