@@ -26,6 +26,12 @@ bool isElementwise(ir::UnitOp unit) {
          (isBroadcast(unit) || unit.getKernel()->getName() == names::kElementwiseKernel);
 }
 
+bool isSharedUpdate(Operation &op) {
+  auto unit = dyn_cast<ir::UnitOp>(op);
+  return unit && unit.getKernel() &&
+         llvm::is_contained(names::kSharedUpdates, unit.getKernel()->getName());
+}
+
 std::string nodeNames(ir::UnitOp unit) {
   std::vector<std::string> texts;
   for (auto node : unit.getBody().getOps<ir::NodeOp>())

@@ -11,6 +11,9 @@ namespace pdc {
 bool isBroadcast(ir::UnitOp unit);
 bool isElementwise(ir::UnitOp unit);
 
+/// Whether it is a unit whose kernel on GPUs updates all weights of a task together.
+bool isSharedUpdate(mlir::Operation &op);
+
 /// The ONNX names of a unit's nodes, for a comment.
 std::string nodeNames(ir::UnitOp unit);
 

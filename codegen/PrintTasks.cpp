@@ -79,6 +79,8 @@ public:
     if (isMeasured(task))
       os << names::kBeginTask << '\n';
     for (Operation &op : task.getBody().front()) {
+      if (isa<ir::UnitOp, ir::AccumulateOp, ir::YieldOp>(op))
+        switchUpdates(loops && isSharedUpdate(op));
       printOperation(op);
       if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
         printMade(accumulate);
@@ -88,6 +90,17 @@ public:
   }
 
 private:
+  /// Before the first of several updates that stand together, and behind the last.
+  void switchUpdates(bool isUpdate) {
+    if (std::exchange(isUpdating, isUpdate) == isUpdate)
+      return;
+    startParagraph();
+    if (!isUpdate)
+      os << names::kLaunchUpdates << '\n';
+    else if (!std::exchange(hasUpdates, true))
+      os << names::kBeginUpdates << '\n';
+  }
+
   struct Pointer {
     std::string name;
     std::string expression; ///< empty: nothing to declare
@@ -216,7 +229,7 @@ private:
   }
 
   void printCall(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results) {
-    std::vector<std::string> arguments{"run"};
+    std::vector<std::string> arguments{isUpdating ? names::kUpdates : "run"};
     llvm::append_range(arguments, operands);
     llvm::append_range(arguments, results);
     if (unit.getKernel()->getAccumulates())
@@ -263,6 +276,8 @@ private:
   llvm::DenseMap<Value, Pointer> pointers;
   std::map<std::string, std::string> declarations;
   bool isFirst = true;
+  bool isUpdating = false; ///< what comes shares a kernel
+  bool hasUpdates = false; ///< the object that stands for it is declared
 };
 
 } // namespace

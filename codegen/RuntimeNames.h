@@ -36,6 +36,14 @@ inline constexpr const char kCudaLoop[] = "loop";
 inline constexpr const char kCudaInto[] = "into";
 inline constexpr const char kCudaNumber[] = "number";
 
+/// Kernels that weights of a task share: these classes take the object that stands for them in
+/// place of the run.
+inline constexpr const char *kSharedUpdates[] = {"AdagradUpdate", "AdamUpdate", "MomentumUpdate",
+                                                 "SgdUpdate"};
+inline constexpr const char kUpdates[] = "updates";
+inline constexpr const char kBeginUpdates[] = "cuda::Updates updates(run);";
+inline constexpr const char kLaunchUpdates[] = "updates.launch();";
+
 /// What a backward pass of a stage with replicas calls when a gradient is made.
 inline constexpr const char kGradientsMade[] = "run.gradientsMade";
 

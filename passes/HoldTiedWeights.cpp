@@ -6,6 +6,7 @@
 #include "compiler/Error.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 
 #include <map>
 #include <set>

@@ -67,6 +67,10 @@ void buildScheduledPipeline(mlir::OpPassManager &passes, std::shared_ptr<const P
   // Both need rows: how many versions live, and when a value is there to be sent.
   passes.addPass(createVersionWeights());
   passes.addPass(createPlaceTransfers());
+  // One kernel runs all updates of a task where the last of them stands: before homes, which may
+  // give what one update reads to the next one.
+  if (plan->device == "cuda")
+    passes.addPass(createGatherUpdates());
   // After versions and transfers, which decide how long a buffer lives and in how many copies.
   passes.addPass(createAssignHomes());
   passes.addPass(createPlanMemory());

@@ -6,6 +6,8 @@
 
 #include "compiler/schedule/Rows.h"
 
+#include "mlir/IR/IRMapping.h"
+
 namespace pdc {
 #define GEN_PASS_DEF_SPLITBACKWARD
 #include "passes/Passes.h.inc"

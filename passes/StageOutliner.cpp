@@ -3,6 +3,8 @@
 #include "compiler/Error.h"
 #include "passes/Values.h"
 
+#include "mlir/IR/IRMapping.h"
+
 using namespace mlir;
 using namespace pdc::ir;
 

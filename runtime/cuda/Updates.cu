@@ -7,122 +7,238 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// PyTorch's rules. The numbers of a step stand in device memory: a captured graph stays good.
+/// What an optimizer does with four neighbours of a weight, by PyTorch's rules. `Step` is what all
+/// elements of a step share.
 struct Sgd {
-  float decay;
-  __device__ float operator()(float w, float g, float scale, float rate) const {
-    return w - rate * (g * scale + decay * w);
+  explicit Sgd(const UpdateRule &) {}
+  struct Step {
+    float scale, rate;
+  };
+  PDC_EITHER Step at(float scale, float rate, double) const { return {scale, rate}; }
+  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    auto body = [&](float w, float g) { return w - s.rate * (g * s.scale + of.decay * w); };
+    detail::computeQuad(quad, of.count, body, detail::Sink1{of.nextW}, Elements{of.w},
+                        Elements{of.g});
   }
 };
 
 struct Momentum {
-  float decay, momentum, damped, firstStep;
+  float momentum, damped;
+  double firstStep;
   bool nesterov;
-  __device__ Results2<float, float> operator()(float w, float g, float v, float scale, float rate,
-                                               float step) const {
+  explicit Momentum(const UpdateRule &rule)
+      : momentum(float(rule.momentum)), damped(float(1 - rule.dampening)),
+        firstStep(rule.firstStep), nesterov(rule.nesterov != 0) {}
+  struct Step {
+    float scale, rate, kept, taken;
+  };
+  PDC_EITHER Step at(float scale, float rate, double step) const {
     const bool first = step + firstStep <= 2;
-    const float gradient = g * scale + decay * w;
-    const float next = (first ? 0 : momentum) * v + (first ? 1 : damped) * gradient;
-    return results(w - rate * (nesterov ? gradient + momentum * next : next), next);
+    return {scale, rate, first ? 0 : momentum, first ? 1 : damped};
+  }
+  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    auto body = [&](float w, float g, float v) {
+      const float gradient = g * s.scale + of.decay * w;
+      const float next = s.kept * v + s.taken * gradient;
+      return results(w - s.rate * (nesterov ? gradient + momentum * next : next), next);
+    };
+    detail::computeQuad(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
+                        Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
   }
 };
 
 struct Adagrad {
-  float decay, epsilon, rateDecay, firstStep;
-  __device__ Results2<float, float> operator()(float w, float g, float h, float scale, float rate,
-                                               float step) const {
-    const float gradient = g * scale + decay * w;
-    const float next = h + gradient * gradient;
-    const float size = rate / (1 + (step + firstStep - 2) * rateDecay);
-    return results(w - size * gradient / (sqrtf(next) + epsilon), next);
+  float epsilon, rateDecay, firstStep;
+  explicit Adagrad(const UpdateRule &rule)
+      : epsilon(float(rule.epsilon)), rateDecay(float(rule.rateDecay)),
+        firstStep(float(rule.firstStep)) {}
+  struct Step {
+    float scale, size;
+  };
+  PDC_EITHER Step at(float scale, float rate, double step) const {
+    return {scale, rate / (1 + (static_cast<float>(step) + firstStep - 2) * rateDecay)};
   }
-};
-
-/// What depends on the step alone, in f64 as PyTorch computes it.
-struct AdamStep {
-  float size, root;
-  static PDC_EITHER AdamStep of(double beta1, double beta2, double rate, double step) {
-    return {static_cast<float>(step > 0 ? rate / (1 - pow(beta1, step)) : rate),
-            static_cast<float>(step > 0 ? sqrt(1 - pow(beta2, step)) : 1)};
+  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    auto body = [&](float w, float g, float h) {
+      const float gradient = g * s.scale + of.decay * w;
+      const float next = h + gradient * gradient;
+      return results(w - s.size * gradient / (sqrtf(next) + epsilon), next);
+    };
+    detail::computeQuad(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
+                        Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
   }
 };
 
 struct Adam {
   double beta1, beta2, firstStep;
-  float epsilon, decay, postDecay;
+  float epsilon;
   int64_t decoupled;
   bool scaledEpsilon;
-  PDC_EITHER Results3<float, float, float> update(AdamStep s, float w, float g, float m, float v,
-                                                  float scale, float rate) const {
-    const float gradient = g * scale + (decoupled ? 0 : decay) * w;
-    const float nextM = static_cast<float>(beta1) * m + static_cast<float>(1 - beta1) * gradient;
-    const float nextV =
-        static_cast<float>(beta2) * v + static_cast<float>(1 - beta2) * gradient * gradient;
-    const float shrunk = 1 - rate * decay;
-    const float shrink = decoupled == 1 ? shrunk : 1, after = decoupled == 2 ? shrunk : 1 - postDecay;
+  explicit Adam(const UpdateRule &rule)
+      : beta1(rule.beta1), beta2(rule.beta2), firstStep(rule.firstStep),
+        epsilon(float(rule.epsilon)), decoupled(rule.decoupled),
+        scaledEpsilon(rule.scaledEpsilon != 0) {}
+  struct Step {
+    float scale, rate, size, root;
+  };
+  /// In f64 as PyTorch computes it.
+  PDC_EITHER Step at(float scale, float rate, double step) const {
+    const double taken = step + firstStep - 1;
+    return {scale, rate,
+            static_cast<float>(taken > 0 ? rate / (1 - pow(beta1, taken)) : double(rate)),
+            static_cast<float>(taken > 0 ? sqrt(1 - pow(beta2, taken)) : 1)};
+  }
+  __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
+    const float shrunk = 1 - s.rate * of.decay;
+    const float shrink = decoupled == 1 ? shrunk : 1;
+    const float after = decoupled == 2 ? shrunk : 1 - of.postDecay;
     const float beside = scaledEpsilon ? epsilon / s.root : epsilon;
-    const float nextW = shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside);
-    return results(after * nextW, nextM, nextV);
+    auto body = [&](float w, float g, float m, float v) {
+      const float gradient = g * s.scale + (decoupled ? 0 : of.decay) * w;
+      const float nextM = static_cast<float>(beta1) * m + static_cast<float>(1 - beta1) * gradient;
+      const float nextV =
+          static_cast<float>(beta2) * v + static_cast<float>(1 - beta2) * gradient * gradient;
+      const float nextW = shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside);
+      return results(after * nextW, nextM, nextV);
+    };
+    detail::computeQuad(quad, of.count, body,
+                        detail::Sink3{of.nextW, of.nextStates[0], of.nextStates[1]}, Elements{of.w},
+                        Elements{of.g}, Elements{of.states[0]}, Elements{of.states[1]});
   }
 };
 
-/// A block computes the step's numbers once.
-__global__ void adamKernel(int64_t count, Adam adam, const float *w, const float *g, const float *m,
-                           const float *v, const float *scale, const float *rate, const float *step,
-                           float *nextW, float *nextM, float *nextV) {
-  __shared__ AdamStep s;
-  if (threadIdx.x == 0)
-    s = AdamStep::of(adam.beta1, adam.beta2, *rate, *step + adam.firstStep - 1);
-  __syncthreads();
-  for (int64_t i = globalThread(); i < count; i += int64_t(gridDim.x) * kBlockThreads) {
-    const auto next = adam.update(s, w[i], g[i], m[i], v[i], *scale, *rate);
-    nextW[i] = next.first;
-    nextM[i] = next.second;
-    nextV[i] = next.third;
+/// Elements that a block updates: of one weight.
+constexpr int kQuadsPerThread = 4;
+constexpr int64_t kBlockElements = int64_t(kBlockThreads) * kLanes * kQuadsPerThread;
+
+/// Weight i is done by blocks firstBlock[i] to firstBlock[i + 1] - 1.
+template <class Rule> struct Table {
+  Rule rule;
+  const float *scale, *learningRate, *step;
+  int size;
+  unsigned firstBlock[kMostUpdated + 1];
+  UpdatedWeight weights[kMostUpdated];
+};
+static_assert(sizeof(Table<Adam>) <= 32764, "CUDA takes no more parameters");
+
+__device__ int weightOf(const unsigned *firstBlock, int size, unsigned block) {
+  int from = 0, to = size;
+  while (to - from > 1) {
+    const int middle = (from + to) / 2;
+    (firstBlock[middle] <= block ? from : to) = middle;
   }
+  return from;
+}
+
+/// The parameters stay where they are: a copy of the table in each thread would be slow.
+template <class Rule> __global__ void updateKernel(const __grid_constant__ Table<Rule> table) {
+  __shared__ typename Rule::Step step;
+  if (threadIdx.x == 0)
+    step = table.rule.at(*table.scale, *table.learningRate, table.step ? *table.step : 0);
+  __syncthreads();
+  const int i = weightOf(table.firstBlock, table.size, blockIdx.x);
+  const UpdatedWeight &weight = table.weights[i];
+  const int64_t quads = ceilDivide(weight.count, kLanes);
+  int64_t quad = (blockIdx.x - table.firstBlock[i]) * (kBlockElements / kLanes) + threadIdx.x;
+  for (int turn = 0; turn < kQuadsPerThread && quad < quads; ++turn, quad += kBlockThreads)
+    table.rule.quad(quad, weight, step);
+}
+
+template <class Rule>
+void start(const Run &run, const UpdateRule &rule, const UpdatedWeight *weights, int size) {
+  Table<Rule> table{Rule(rule), rule.scale, rule.learningRate, rule.step, size, {}, {}};
+  std::copy_n(weights, size, table.weights);
+  for (int i = 0; i < size; ++i)
+    table.firstBlock[i + 1] =
+        table.firstBlock[i] + static_cast<unsigned>(ceilDivide(weights[i].count, kBlockElements));
+  launch(run, table.firstBlock[size], kBlockThreads, updateKernel<Rule>, table);
 }
 
 } // namespace
 
-void SgdUpdate::operator()(const Run &run, const float *w, const float *g, const float *scale,
-                           const float *learningRate, float *nextW) const {
-  loop(run, fields.count, Sgd{static_cast<float>(fields.weight_decay)}, into(nextW), w, g,
-       number(scale), number(learningRate));
+void Updates::add(const UpdateRule &next, const UpdatedWeight &weight) {
+  if (size == kMostUpdated || next != rule)
+    launch();
+  rule = next;
+  weights[size++] = weight;
 }
 
-void MomentumUpdate::operator()(const Run &run, const float *w, const float *g, const float *v,
+void Updates::launch() {
+  const int added = size;
+  size = 0;
+  if (added == 0)
+    return;
+  switch (rule.kind) {
+  case UpdateRule::Kind::sgd:
+    return start<Sgd>(run, rule, weights.data(), added);
+  case UpdateRule::Kind::momentum:
+    return start<Momentum>(run, rule, weights.data(), added);
+  case UpdateRule::Kind::adagrad:
+    return start<Adagrad>(run, rule, weights.data(), added);
+  case UpdateRule::Kind::adam:
+    return start<Adam>(run, rule, weights.data(), added);
+  }
+}
+
+void SgdUpdate::operator()(Updates &updates, const float *w, const float *g, const float *scale,
+                           const float *learningRate, float *nextW) const {
+  updates.add({.kind = UpdateRule::Kind::sgd,
+               .scale = scale,
+               .learningRate = learningRate,
+               .step = nullptr},
+              {w, g, {}, nextW, {}, fields.count, static_cast<float>(fields.weight_decay), 0});
+}
+
+void MomentumUpdate::operator()(Updates &updates, const float *w, const float *g, const float *v,
                                 const float *scale, const float *learningRate, const float *step,
                                 float *nextW, float *nextV) const {
-  const Momentum rule{static_cast<float>(fields.weight_decay), static_cast<float>(fields.momentum),
-                      static_cast<float>(1 - fields.dampening),
-                      static_cast<float>(fields.first_step), fields.nesterov != 0};
-  loop(run, fields.count, rule, into(nextW, nextV), w, g, v, number(scale), number(learningRate),
-       number(step));
+  updates.add(
+      {.kind = UpdateRule::Kind::momentum,
+       .firstStep = fields.first_step,
+       .momentum = fields.momentum,
+       .dampening = fields.dampening,
+       .nesterov = fields.nesterov,
+       .scale = scale,
+       .learningRate = learningRate,
+       .step = step},
+      {w, g, {v}, nextW, {nextV}, fields.count, static_cast<float>(fields.weight_decay), 0});
 }
 
-void AdagradUpdate::operator()(const Run &run, const float *w, const float *g, const float *h,
+void AdagradUpdate::operator()(Updates &updates, const float *w, const float *g, const float *h,
                                const float *scale, const float *learningRate, const float *step,
                                float *nextW, float *nextH) const {
-  const Adagrad rule{static_cast<float>(fields.weight_decay), static_cast<float>(fields.epsilon),
-                     static_cast<float>(fields.lr_decay), static_cast<float>(fields.first_step)};
-  loop(run, fields.count, rule, into(nextW, nextH), w, g, h, number(scale), number(learningRate),
-       number(step));
+  updates.add(
+      {.kind = UpdateRule::Kind::adagrad,
+       .firstStep = fields.first_step,
+       .epsilon = fields.epsilon,
+       .rateDecay = fields.lr_decay,
+       .scale = scale,
+       .learningRate = learningRate,
+       .step = step},
+      {w, g, {h}, nextW, {nextH}, fields.count, static_cast<float>(fields.weight_decay), 0});
 }
 
-void AdamUpdate::operator()(const Run &run, const float *w, const float *g, const float *m,
+void AdamUpdate::operator()(Updates &updates, const float *w, const float *g, const float *m,
                             const float *v, const float *scale, const float *learningRate,
                             const float *step, float *nextW, float *nextM, float *nextV) const {
-  const Adam rule{fields.beta1,
-                  fields.beta2,
-                  fields.first_step,
-                  static_cast<float>(fields.epsilon),
-                  static_cast<float>(fields.weight_decay),
-                  static_cast<float>(fields.post_decay),
-                  fields.decoupled,
-                  fields.scaled_epsilon != 0};
-  const int64_t blocks = std::min<int64_t>(ceilDivide(fields.count, 4 * kBlockThreads), 132 * 16);
-  launch(run, blocks, kBlockThreads, adamKernel, fields.count, rule, w, g, m, v, scale,
-         learningRate, step, nextW, nextM, nextV);
+  updates.add({.kind = UpdateRule::Kind::adam,
+               .firstStep = fields.first_step,
+               .epsilon = fields.epsilon,
+               .beta1 = fields.beta1,
+               .beta2 = fields.beta2,
+               .decoupled = fields.decoupled,
+               .scaledEpsilon = fields.scaled_epsilon,
+               .scale = scale,
+               .learningRate = learningRate,
+               .step = step},
+              {w,
+               g,
+               {m, v},
+               nextW,
+               {nextM, nextV},
+               fields.count,
+               static_cast<float>(fields.weight_decay),
+               static_cast<float>(fields.post_decay)});
 }
 
 } // namespace pdc::runtime::cuda

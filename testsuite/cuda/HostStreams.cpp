@@ -1,5 +1,7 @@
 #include "testsuite/cuda/HostStreams.h"
 
+#include "testsuite/cuda/HostGraphs.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -93,6 +95,8 @@ void runDrawn(unsigned seed) {
 namespace pdc::testing {
 
 void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (isRecorded(stream, work))
+    return;
   enqueueUntilTrue(stream, [work = std::move(work)] {
     work();
     return true;
@@ -100,6 +104,8 @@ void enqueue(cudaStream_t stream, std::function<void()> work) {
 }
 
 void enqueueUntilTrue(cudaStream_t stream, std::function<bool()> work) {
+  if (spoils(stream))
+    return;
   std::lock_guard lock(mutex);
   stream->operations.push_back({std::move(work), nullptr, false});
 }
@@ -112,6 +118,8 @@ void runStreamsByThemselves(unsigned seed) {
 } // namespace pdc::testing
 
 using pdc::testing::enqueue;
+using pdc::testing::spoils;
+using pdc::testing::spoilsAny;
 
 extern "C" {
 
@@ -125,12 +133,16 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
+  if (spoilsAny())
+    return cudaErrorStreamCaptureUnsupported;
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*memory)
     std::memset(*memory, 0xff, bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void *memory) {
+  if (spoilsAny())
+    return cudaErrorStreamCaptureUnsupported;
   std::free(memory);
   return cudaSuccess;
 }
@@ -154,6 +166,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (spoils(stream))
+    return cudaErrorStreamCaptureUnsupported;
   for (bool done = false; !done;) {
     std::lock_guard lock(mutex);
     done = runUntil(stream, nullptr);
@@ -166,12 +180,16 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (spoils(stream))
+    return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
   event->last = std::make_shared<Record>(Record{stream});
   stream->operations.push_back({{}, event->last, false});
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (spoils(stream))
+    return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
   if (event->last)
     stream->operations.push_back({{}, event->last, true});

@@ -1,0 +1,71 @@
+#include "passes/Passes.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+namespace pdc {
+#define GEN_PASS_DEF_GATHERUPDATES
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+
+namespace pdc {
+namespace {
+
+/// The memory that an operation gives its next value; null for any other operation.
+FlatSymbolRefAttr updatedMemory(Operation *op) {
+  if (auto commit = dyn_cast<ir::CommitOp>(op))
+    return commit.getMemoryAttr();
+  if (auto write = dyn_cast<ir::WriteOp>(op))
+    return write.getMemoryAttr();
+  return {};
+}
+
+/// By memory the last operation of a task that reads it.
+DenseMap<mlir::Attribute, Operation *> lastReads(ir::TaskOp task) {
+  DenseMap<mlir::Attribute, Operation *> reads;
+  for (Operation &op : task.getBody().front()) {
+    if (auto weight = dyn_cast<ir::WeightVersionOp>(op))
+      reads[weight.getMemoryAttr()] = &op;
+    else if (auto read = dyn_cast<ir::ReadOp>(op))
+      reads[read.getMemoryAttr()] = &op;
+  }
+  return reads;
+}
+
+/// A unit that makes next values of memories and nothing else, and what writes them, in its order.
+using Update = SmallVector<Operation *, 4>;
+
+SmallVector<Update> findUpdates(ir::TaskOp task) {
+  const DenseMap<mlir::Attribute, Operation *> reads = lastReads(task);
+  auto isOver = [&](Operation *user) {
+    FlatSymbolRefAttr memory = updatedMemory(user);
+    Operation *read = memory ? reads.lookup(memory) : nullptr;
+    return memory && (!read || read->isBeforeInBlock(user));
+  };
+  SmallVector<Update> updates;
+  for (auto unit : task.getBody().getOps<ir::UnitOp>()) {
+    if (!unit.getKernel() || unit->use_empty() || !llvm::all_of(unit->getUsers(), isOver))
+      continue;
+    Update &update = updates.emplace_back(1, unit);
+    llvm::append_range(update, unit->getUsers());
+    llvm::sort(update, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+  }
+  return updates;
+}
+
+struct GatherUpdates : impl::GatherUpdatesBase<GatherUpdates> {
+  void runOnOperation() override {
+    getOperation().walk([](ir::TaskOp task) {
+      if (task.getPhase() != ir::Phase::Update)
+        return;
+      Operation *end = task.getBody().front().getTerminator();
+      for (const Update &update : findUpdates(task))
+        for (Operation *op : update)
+          op->moveBefore(end);
+    });
+  }
+};
+
+} // namespace
+} // namespace pdc

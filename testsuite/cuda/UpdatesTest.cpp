@@ -1,0 +1,115 @@
+#include "runtime/cuda/Kernels.h"
+#include "testsuite/kernels/KernelMakers.h"
+#include "testsuite/kernels/UnitCase.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+/// Weights of a task that share a kernel, against the formula written down in f64.
+namespace pdc::runtime {
+
+namespace {
+
+struct Weight {
+  int64_t count;
+  double decay;
+  std::vector<float, LineAllocator<float>> w, g, v, nextW, nextV;
+
+  Weight(int64_t count, double decay, int64_t number)
+      : count(count), decay(decay), w(size_t(count)), g(w), v(w), nextW(w), nextV(w) {
+    for (int64_t i = 0; i < count; ++i) {
+      w[i] = float((i * 7 + number) % 13 - 6) / 8;
+      g[i] = float((i * 5 + number) % 11 - 5) / 4;
+      v[i] = float((i * 3 + number) % 7 - 3) / 16;
+    }
+  }
+};
+
+constexpr float kScale = 0.5f, kRate = 0.125f, kStep = 3;
+
+/// Every third weight is not decayed, as biases are; every length ends a block or a quad elsewhere.
+std::vector<Weight> drawWeights(int64_t count) {
+  std::vector<Weight> weights;
+  const int64_t lengths[] = {1, 3, 4, 5, 255, 1027, 4095, 4096, 4097, 12289};
+  for (int64_t n = 0; n < count; ++n)
+    weights.emplace_back(lengths[n % 10], n % 3 ? 0.25 : 0.0, n);
+  return weights;
+}
+
+/// How many kernels run for what `task` puts into a stream.
+template <class Task> size_t kernelsOf(Task task) {
+  cudaStream_t stream = testStream();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  task(started(Run()));
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  size_t count = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph, nullptr, &count), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  return count;
+}
+
+void updateBySgd(const Run &run, std::vector<Weight> &weights) {
+  cuda::Updates updates(run);
+  for (Weight &x : weights) {
+    cuda::SgdUpdate update(Device(), {.count = x.count, .weight_decay = x.decay});
+    update(updates, x.w.data(), x.g.data(), &kScale, &kRate, x.nextW.data());
+  }
+  updates.launch();
+}
+
+} // namespace
+
+TEST(Updates, ShareAKernel) {
+  std::vector<Weight> weights = drawWeights(cuda::kMostUpdated);
+  EXPECT_EQ(kernelsOf([&](const Run &run) { updateBySgd(run, weights); }), 1u);
+  std::vector<Weight> more = drawWeights(cuda::kMostUpdated + 1);
+  EXPECT_EQ(kernelsOf([&](const Run &run) { updateBySgd(run, more); }), 2u);
+}
+
+TEST(Updates, ComputeWhatEachAloneDoes) {
+  std::vector<Weight> weights = drawWeights(cuda::kMostUpdated + 7);
+  updateBySgd(started(Run()), weights);
+  finish();
+  for (const Weight &x : weights)
+    for (int64_t i = 0; i < x.count; ++i) {
+      const double next = x.w[i] - kRate * (x.g[i] * kScale + x.decay * x.w[i]);
+      ASSERT_EQ(x.nextW[i], float(next)) << i << " of " << x.count;
+    }
+}
+
+/// Weights of other rules and of other numbers are launched apart, each by its own.
+TEST(Updates, OfSeveralRules) {
+  std::vector<Weight> weights = drawWeights(9);
+  const float otherRate = 0.25f;
+  const Run run = started(Run());
+  cuda::Updates updates(run);
+  for (size_t n = 0; n < weights.size(); ++n) {
+    Weight &x = weights[n];
+    if (n % 3 == 0) {
+      cuda::SgdUpdate update(Device(), {.count = x.count, .weight_decay = x.decay});
+      update(updates, x.w.data(), x.g.data(), &kScale, &otherRate, x.nextW.data());
+    } else {
+      cuda::MomentumUpdate update(
+          Device(),
+          {.count = x.count, .momentum = n % 3 == 1 ? 0.5 : 0.75, .weight_decay = x.decay});
+      update(updates, x.w.data(), x.g.data(), x.v.data(), &kScale, &kRate, &kStep, x.nextW.data(),
+             x.nextV.data());
+    }
+  }
+  updates.launch();
+  finish();
+  for (size_t n = 0; n < weights.size(); ++n) {
+    const Weight &x = weights[n];
+    for (int64_t i = 0; i < x.count; ++i) {
+      const double gradient = x.g[i] * kScale + x.decay * x.w[i];
+      const double velocity = (n % 3 == 1 ? 0.5 : 0.75) * x.v[i] + gradient;
+      const double next = n % 3 == 0 ? x.w[i] - otherRate * gradient : x.w[i] - kRate * velocity;
+      ASSERT_NEAR(x.nextW[i], next, 1e-6) << "weight " << n << ", element " << i;
+      ASSERT_EQ(x.nextV[i], n % 3 == 0 ? 0 : float(velocity)) << "weight " << n;
+    }
+  }
+}
+
+} // namespace pdc::runtime

@@ -1,0 +1,47 @@
+// RUN: pdc-opt %s --gather-updates | FileCheck %s
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.program @rank_0 ranks [0] {
+  pdc.memory @a weight version : tensor<4xf32>
+  pdc.memory @b weight version : tensor<4xf32>
+  pdc.memory @steps optimizer update : tensor<4xf32>
+  pdc.memory @"a/gradient" gradient update : tensor<4xf32>
+  pdc.memory @"b/gradient" gradient update : tensor<4xf32>
+  pdc.stage 0 {
+    // What the task reads again is written where it was, and the sum of two gradients comes before every update.
+    // CHECK-LABEL: pdc.task update
+    // CHECK:      pdc.unit "count"
+    // CHECK:      pdc.write %{{.*}} to @steps
+    // CHECK-NEXT: %[[STEPS:.*]] = pdc.read @steps
+    // CHECK:      pdc.unit "sum"
+    // CHECK:      %[[A:.*]] = pdc.unit "a/update"{{.*}} = %[[STEPS]]
+    // CHECK:      pdc.commit %[[A]] to @a
+    // CHECK-NEXT: %[[B:.*]] = pdc.unit "b/update"
+    // CHECK:      pdc.commit %[[B]] to @b
+    // CHECK-NEXT: }
+    pdc.task update {
+      %old = pdc.read @steps : tensor<4xf32>
+      %next = pdc.unit "count" origin "a" update update (%0 = %old : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.write %next to @steps : tensor<4xf32>
+      %steps = pdc.read @steps : tensor<4xf32>
+      %a = pdc.weight_version @a latest : tensor<4xf32>
+      %na = pdc.unit "a/update" origin "a" update update (%0 = %a : tensor<4xf32>, %1 = %steps : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %na to @a : tensor<4xf32>
+      %b = pdc.weight_version @b latest : tensor<4xf32>
+      %ga = pdc.read @"a/gradient" : tensor<4xf32>
+      %gb = pdc.read @"b/gradient" : tensor<4xf32>
+      %sum = pdc.unit "sum" origin "a" update update (%0 = %ga : tensor<4xf32>, %1 = %gb : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      %nb = pdc.unit "b/update" origin "a" update update (%0 = %b : tensor<4xf32>, %1 = %sum : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %nb to @b : tensor<4xf32>
+    }
+  }
+}
