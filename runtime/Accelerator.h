@@ -1,5 +1,9 @@
 #pragma once
 
+#include "runtime/Program.h"
+
+#include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -10,7 +14,16 @@ namespace pdc::runtime {
 
 class Control;
 class Transport;
-struct Program;
+
+/// A task and the places that it reads and writes. Under one name it puts the same work into the
+/// queue again and again: what changes from run to run is read there.
+struct TaskRun {
+  int stage;
+  Phase phase;
+  bool startsSums;
+  std::array<const std::byte *, 4> places; ///< of slot and weight versions
+  auto operator<=>(const TaskRun &) const = default;
+};
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
 /// into a queue and run in its order, later; nothing but `read` waits for them.
@@ -27,6 +40,9 @@ public:
   virtual std::byte *allocate(int64_t bytes) = 0;
   /// What kernels are put into: a cudaStream_t.
   virtual void *queue() const = 0;
+
+  /// Runs a task that does nothing but put work into the queue, or that work again.
+  virtual void run(const TaskRun &, const std::function<void()> &task) { task(); }
 
   /// Host memory for what the next `write` copies.
   virtual std::byte *stage(int64_t bytes) = 0;

@@ -33,6 +33,14 @@ public:
   /// Null on the CPU.
   void *queue() const { return accelerator ? accelerator->queue() : nullptr; }
 
+  /// Runs a task, on a device by what it recorded of an earlier run of that name.
+  template <class Task> void run(const TaskRun &name, const Task &task) const {
+    if (accelerator)
+      accelerator->run(name, std::cref(task));
+    else
+      task();
+  }
+
   /// Lets `make(std::byte *)` make all `bytes` that are to lie at `to`.
   template <class Make> void put(std::byte *to, int64_t bytes, Make make) const {
     if (!accelerator)

@@ -234,7 +234,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, Phase::forward, microbatch);
   Seconds begin = now();
-  runOnData(microbatch, [&] { stage.tasks->forward(run); });
+  runOnData(microbatch, [&] { runKernels(stage, Phase::forward, run); });
   requireFiniteLoss(stage, microbatch);
   handOver(stage, Phase::forward, microbatch, slot);
   events.add(
@@ -257,12 +257,7 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
     run.sums = &replicaSums;
   }
   Seconds begin = now();
-  if (phase == Phase::backward)
-    stage.tasks->backward(run);
-  else if (phase == Phase::backwardInput)
-    stage.tasks->backwardInput(run);
-  else
-    stage.tasks->backwardWeight(run);
+  runKernels(stage, phase, run);
   handOver(stage, phase, microbatch, slot);
   events.add({Timeline::Kind::run, phase, stage.info->id, step, microbatch, -1, 0, begin, now()});
   if (phase != Phase::backwardInput)
@@ -280,7 +275,7 @@ void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, slot, true);
   run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
   Seconds begin = now();
-  runOnData(microbatch, [&] { stage.tasks->evaluate(run); });
+  runOnData(microbatch, [&] { runKernels(stage, Phase::evaluate, run); });
   handOver(stage, Phase::evaluate, microbatch, slot);
   events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,
               now()});
@@ -321,7 +316,7 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, 0, false);
   run.nextBase = version(stage, next);
   Seconds begin = now();
-  stage.tasks->update(run);
+  runKernels(stage, Phase::update, run);
   stage.version = next;
   ++stage.updates;
   runPrepare(stage);
@@ -333,8 +328,7 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
 }
 
 void Executor::runPrepare(Stage &stage) {
-  Run run = runOf(stage, 0, false);
-  stage.tasks->prepare(run);
+  runKernels(stage, Phase::prepare, runOf(stage, 0, false));
 }
 
 // Addresses.

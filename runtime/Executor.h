@@ -37,6 +37,7 @@ struct Totals {
 struct ExecutorOptions {
   Seconds timeout = 300;
   double clipNorm = 0;     ///< 0: none
+  bool graphs = true;      ///< on a device tasks are recorded once and run again
   bool rendezvous = false; ///< block until each group of messages is done
   uint64_t delaySeed = 0;  ///< rendezvous: draw a delay before each group
   size_t timelineRoom = 0; ///< events kept
@@ -116,6 +117,7 @@ private:
   bool startsSums(Stage &stage, Phase phase, int64_t microbatch);
   void runBackward(Stage &stage, Phase phase, int64_t microbatch);
   void runEvaluate(Stage &stage, int64_t microbatch);
+  void runKernels(Stage &stage, Phase phase, const Run &run);
   /// What a task has made for other stages of this rank.
   void handOver(const Stage &stage, Phase phase, int64_t microbatch, int slot);
   void runUpdate(Stage &stage, int64_t microbatch);

@@ -127,6 +127,7 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--rendezvous", options.rendezvous, "block until each message is received (a test)");
   app.add_option("--delays", options.delaySeed, "with --rendezvous: draw a delay before each group")
       ->check(wholeNumber(1));
+  app.add_flag("--no-graphs", options.noGraphs, "GPUs: start each kernel, record no CUDA graphs");
   app.add_flag("--check", options.check, "print the rows each rank holds, and end");
   app.final_callback([&options] {
     try {

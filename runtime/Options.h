@@ -26,7 +26,7 @@ struct Options {
   double timeout = 0; ///< 0: start-up 600, step 300
   std::string progress = "auto";
   uint64_t delaySeed = 0;
-  bool rendezvous = false, check = false;
+  bool rendezvous = false, check = false, noGraphs = false;
 };
 
 /// Every option checks its text; `parse` also what several of them say together.

@@ -25,6 +25,7 @@ static ExecutorOptions executorOptions(const Options &options) {
   result.timeout = options.timeout > 0 ? options.timeout : 300;
   result.clipNorm = options.clipNorm;
   result.rendezvous = options.rendezvous;
+  result.graphs = !options.noGraphs;
   result.delaySeed = options.delaySeed;
   result.timelineRoom = options.trace.empty() && options.record.empty() ? 0 : size_t(1) << 20;
   return result;

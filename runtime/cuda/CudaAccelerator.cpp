@@ -4,9 +4,11 @@
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
 #include "runtime/cuda/Sums.h"
+#include "runtime/cuda/TaskGraphs.h"
 
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -51,6 +53,9 @@ public:
 
   std::byte *allocate(int64_t bytes) override;
   void *queue() const override { return stream; }
+  void run(const TaskRun &name, const std::function<void()> &task) override {
+    graphs->run(name, task);
+  }
   std::byte *stage(int64_t bytes) override;
   void write(std::byte *to, const std::byte *staged, int64_t bytes) override;
   void move(std::byte *to, const std::byte *from, int64_t bytes) override;
@@ -84,6 +89,7 @@ private:
 
   const int device;
   cudaStream_t stream = nullptr, copies = nullptr;
+  std::optional<TaskGraphs> graphs; ///< of `stream`
   std::vector<void *> allocations;
   std::vector<cudaEvent_t> events;
   std::vector<Chunk> chunks{kChunks + 1};
@@ -96,6 +102,7 @@ CudaAccelerator::CudaAccelerator(int device) : device(device) {
   require(cudaSetDevice(device), "cudaSetDevice");
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   require(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  graphs.emplace(stream);
   for (Chunk &chunk : chunks)
     events.push_back(chunk.copied = makeEvent());
   events.push_back(readDone = makeEvent());
@@ -104,6 +111,7 @@ CudaAccelerator::CudaAccelerator(int device) : device(device) {
 /// After an error the streams may hold work that never ends, so nothing is waited for: freeing does
 /// that where it must.
 CudaAccelerator::~CudaAccelerator() {
+  graphs.reset();
   for (cudaEvent_t event : events)
     cudaEventDestroy(event);
   cudaStreamDestroy(copies);

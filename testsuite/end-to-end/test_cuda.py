@@ -45,7 +45,8 @@ def build_for_host(project):
 
 def train_on_host(project, work, *options, data, steps):
     work.mkdir(parents=True, exist_ok=True)
-    command = [build_for_host(project), "--seed", 1, "--steps", steps, "--log", work / "log.jsonl", "--save", work / "save",
+    program = project / "on_host"
+    command = [program if program.exists() else build_for_host(project), "--seed", 1, "--steps", steps, "--log", work / "log.jsonl", "--save", work / "save",
                "--weights", project / "weights.safetensors"]
     for entry in data:
         command += ["--data", entry]
@@ -80,6 +81,20 @@ def test_trains_like_the_processor(network, stages, schedule, precision, models,
     weights = found.weights()
     for name, value in expected.weights().items():
         assert numpy.allclose(weights[name], value, rtol=1e-3 * rounding, atol=2e-5 * rounding), name
+
+
+@on_host
+def test_graphs_train_bit_for_bit(models, tmp_path):
+    """Recorded tasks find in memory what changes from run to run: slots, dropout's random numbers, learning rate, step."""
+    project = emit(models("fashion"), tmp_path / "cuda", "--stages", "1-1", "--schedule", "1f1b", "--minibatch", 8, "--microbatches",
+                   4, "--optimizer", "adam,lr=0.01", workers=2)
+    images, labels = pipeline.draw_images(tmp_path, 32, (1, 28, 28), 10)
+    options = {"data": [f"input={images}", f"labels={labels}"], "steps": 4}
+    graphs, kernels = (train_on_host(project, tmp_path / name, "--lr-schedule", "linear,warmup=2", *switch, **options)
+                       for name, switch in (("graphs", []), ("kernels", ["--no-graphs"])))
+    assert len(set(graphs.losses)) == 4 and graphs.losses == kernels.losses
+    weights = kernels.weights()
+    assert all(numpy.array_equal(value, weights[name]) for name, value in graphs.weights().items())
 
 
 @on_host

@@ -1,0 +1,99 @@
+#include "runtime/cuda/TaskGraphs.h"
+
+#include "testsuite/cuda/HostStreams.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+/// When tasks are recorded, and what happens where that fails.
+namespace pdc::runtime {
+
+namespace {
+
+class TaskGraphsTest : public ::testing::Test {
+protected:
+  TaskGraphsTest() { cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); }
+
+  static TaskRun name(int stage, Phase phase = Phase::forward, bool startsSums = false,
+                      const std::byte *slot = nullptr) {
+    return {stage, phase, startsSums, {slot}};
+  }
+  /// A task that adds to `sum` what lies at `value` when its kernel runs.
+  std::function<void()> adding() {
+    return [this] {
+      ++calls;
+      pdc::testing::enqueue(stream, [this] { sum += value; });
+    };
+  }
+  void finish() { cudaStreamSynchronize(stream); }
+
+  cudaStream_t stream = nullptr;
+  int calls = 0, sum = 0, value = 0;
+};
+
+} // namespace
+
+/// Each kernel runs once per run of the task, and sees what memory holds then.
+TEST_F(TaskGraphsTest, RecordTheSecondRun) {
+  cuda::TaskGraphs graphs(stream);
+  for (int run = 1; run <= 5; ++run) {
+    value = run;
+    graphs.run(name(0), adding());
+    EXPECT_EQ(calls, std::min(run, 2));
+    finish();
+    EXPECT_EQ(sum, run * (run + 1) / 2);
+  }
+}
+
+TEST_F(TaskGraphsTest, AreApartByNameAndPlaces) {
+  cuda::TaskGraphs graphs(stream);
+  const std::byte slots[2] = {};
+  const TaskRun names[] = {name(0),
+                           name(1),
+                           name(0, Phase::backward),
+                           name(0, Phase::forward, true),
+                           name(0, Phase::forward, false, slots),
+                           name(0, Phase::forward, false, slots + 1)};
+  value = 1;
+  for (int run = 0; run < 3; ++run)
+    for (const TaskRun &each : names)
+      graphs.run(each, adding());
+  finish();
+  EXPECT_EQ(calls, 12);
+  EXPECT_EQ(sum, 18);
+}
+
+/// A graph holds no waiting of the host. What was recorded until then has not run.
+TEST_F(TaskGraphsTest, RunKernelByKernelWhereRecordingFails) {
+  cuda::TaskGraphs graphs(stream);
+  value = 1;
+  ::testing::internal::CaptureStderr();
+  for (int run = 1; run <= 4; ++run) {
+    graphs.run(name(0), [this] {
+      adding()();
+      cudaStreamSynchronize(stream);
+    });
+    finish();
+    EXPECT_EQ(sum, run);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: tasks run kernel by kernel, which is slower: recording one as a CUDA graph "
+            "failed: an error\n");
+}
+
+TEST_F(TaskGraphsTest, LetErrorsThrough) {
+  cuda::TaskGraphs graphs(stream);
+  graphs.run(name(0), adding());
+  finish();
+  ::testing::internal::CaptureStderr();
+  EXPECT_THROW(graphs.run(name(0), [] { throw std::runtime_error("a fault"); }),
+               std::runtime_error);
+  ::testing::internal::GetCapturedStderr();
+  value = 1;
+  graphs.run(name(0), adding());
+  finish();
+  EXPECT_EQ(sum, 1);
+}
+
+} // namespace pdc::runtime
