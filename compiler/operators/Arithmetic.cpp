@@ -59,10 +59,12 @@ static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType elem
   return add(b, "Cast", {value}, {{"to", onnxType(element)}});
 }
 
-/// The exponent may have a type of its own; a whole base is a floating-point one meanwhile when the
-/// exponent is.
+/// The exponent may have a type of its own; whole numbers stay whole; a whole base is a
+/// floating-point one meanwhile when the exponent is.
 static std::vector<NodeValue> composePow(CompositionBuilder &b) {
   const ElementType base = b.type(b.input(0)).element, exponent = b.type(b.input(1)).element;
+  if (!isFloatingPoint(base) && !isFloatingPoint(exponent))
+    return {add(b, "WholePower", {b.input(0), castTo(b, b.input(1), base)})};
   if (base == exponent)
     return {};
   const ElementType computed =
@@ -164,6 +166,11 @@ std::vector<ElementwiseRow> arithmeticRows() {
        ElementwiseResult::likeSecond},
       // The scale of gradients of a loss whose labels weigh so much: none where all weigh nothing.
       {"ReciprocalOrZero", 0, {{"X"}}, {PDC_EXPRESSION($0 > 0 ? 1 / $0 : 0)}},
+      // Exact as far as doubles count; loops over whole numbers have no other function.
+      {"WholePower",
+       0,
+       two,
+       {PDC_EXPRESSION(std::round(std::pow(static_cast<double>($0), static_cast<double>($1))))}},
       {"PowGrad",
        0,
        {{"dY"}, {"X"}, {"exponent"}},

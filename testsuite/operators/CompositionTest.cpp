@@ -108,6 +108,13 @@ TEST(Composition, PowersOfAnotherType) {
   checkComposedGradient({"Pow", {}, {draw.reals({2, 3}), integers({3}, {2, 0, 3})}, {0}});
 }
 
+TEST(Composition, PowersOfWholeNumbers) {
+  const Tensor bases = integers({2, 3}, {3, -2, 0, 2, -1, 7}),
+               exponents = integers({3}, {30, 5, 0});
+  EXPECT_EQ(tapeValue({"Pow", {}, {bases, exponents}, {}}).data,
+            (std::vector<double>{205891132094649, -32, 1, 1073741824, -1, 1}));
+}
+
 TEST(Composition, TopK) {
   Draw draw;
   for (int64_t axis : {0, 1, -1})
