@@ -123,6 +123,10 @@ double hierarchySeconds(const PlanGraph &graph, const PlanRequest &request) {
 std::vector<int> fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const PlanRequest &request) {
   checkRequest(request);
   HierarchyRequest search = searchOf(request, plan.topology);
+  if (request.memoryBytes) {
+    plan.topology.memoryBytes = request.memoryBytes;
+    plan.topology.memoryOfWorker.clear();
+  }
   Partition partition = findHierarchy(graph, search);
   Placement placement{plan.topology, {}};
   placement.place(partition.groups, plan.topology.levels.size() - 1, {0});

@@ -56,7 +56,7 @@ private:
   bool accept(std::vector<Move> changes);
   void load(int unit, int sign);
   void take(const std::vector<int> &other);
-  double measure();
+  double measure(double limit);
   int64_t runsOfPlay() const {
     auto count = static_cast<int64_t>(plan.stages.size());
     return 2 * count * std::max(plan.schedule.microbatches, 2 * count);
@@ -90,7 +90,8 @@ std::vector<Move> Improvement::moves() const {
   return list;
 }
 
-double Improvement::measure() {
+/// Seconds of the plan as it is played; where they are sure to reach the limit, no fewer than that.
+double Improvement::measure(double limit) {
   size_t count = plan.stages.size();
   std::vector<bool> used(count);
   for (int stage : stages)
@@ -107,7 +108,7 @@ double Improvement::measure() {
   if (!fitsMemory(plan, request.memoryBytes))
     return kNoPlan;
   left -= runsOfPlay();
-  return simulatedSecondsPerMinibatch(plan);
+  return simulatedSecondsPerMinibatch(plan, limit);
 }
 
 /// Adds the unit's part of a minibatch to the ranks of its stage, or takes it away: all replicas
@@ -144,7 +145,7 @@ bool Improvement::accept(std::vector<Move> changes) {
     heaviest = std::max(heaviest, seconds);
   --left;
   double most = best * (1 - kRounding);
-  double seconds = left > 0 && heaviest < most ? measure() : kNoPlan;
+  double seconds = left > 0 && heaviest < most ? measure(most) : kNoPlan;
   if (seconds < most) {
     best = seconds;
     return true;

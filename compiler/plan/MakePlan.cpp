@@ -75,6 +75,9 @@ Plan makePlanOfPrograms(const PlanGraph &graph, const PlanRequest &request) {
   return planWhole(graph, request, true);
 }
 
+/// Runs played to improve the cut of a plan that only its seconds are asked of.
+static constexpr int64_t kRunsPerTrial = 10'000;
+
 double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &request) {
   checkRequest(graph, request);
   if (isClosedForm(request.costModel))
@@ -85,7 +88,7 @@ double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &re
   if (request.schedule == "auto")
     return perMicrobatch(chooseTogether(graph, request).plan);
   Planner planner(graph, request);
-  return perMicrobatch(planner.improve(planner.make()).plan);
+  return perMicrobatch(planner.improve(planner.make(), kRunsPerTrial).plan);
 }
 
 } // namespace pdc

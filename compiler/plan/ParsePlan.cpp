@@ -234,10 +234,11 @@ std::string listOf(const std::vector<int> &ranks) {
 /// The schedule of a plan that needs no rows; false where they are made from its name.
 bool readUnwritten(Plan &plan) {
   Pipeline pipeline = plannedPipeline(plan);
+  if (std::ranges::find(schedules(), plan.scheduleName, &ScheduleKind::name) == schedules().end())
+    return false;
   bool replicated = plan.stages.size() < static_cast<size_t>(pipeline.ranks());
   std::optional<Schedule> unwritten;
-  if (!isClosedForm(plan.costModel) &&
-      runsOf(pipeline.stages, pipeline.microbatches) > kMostWrittenRuns)
+  if (!isClosedForm(plan.costModel) && runsToWrite(plan.scheduleName, pipeline) > kMostWrittenRuns)
     unwritten = makeUnwritten(plan.scheduleName, pipeline);
   if (unwritten)
     plan.schedule = *unwritten;

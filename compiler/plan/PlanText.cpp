@@ -269,6 +269,21 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
                   100 * (own / alone->secondsPerMinibatch - 1));
 }
 
+/// The rule of PipeDream's released optimizer counts nothing for the last stage, nor for the only
+/// one.
+void describeExcess(const Plan &plan, std::ostream &out) {
+  if (!isClosedForm(plan.costModel))
+    return;
+  for (const PlanStage &stage : plan.stages) {
+    int64_t limit = plan.topology.memoryOf(stage.ranks);
+    if (limit > 0 && stage.memoryBytes > limit)
+      out << "does not fit: stage " << stage.id << " takes " << bytes(stage.memoryBytes)
+          << ", a device has " << bytes(limit) << ", " << bytes(stage.memoryBytes - limit)
+          << " too few; " << plan.costModel
+          << " goes by the released optimizer's rule, --cost-model overlap by what stages hold\n";
+  }
+}
+
 void describeHints(const Plan &plan, std::ostream &out) {
   if (!plan.hints.bottleneck.empty())
     out << "bottleneck: " << plan.hints.bottleneck << "\n";
@@ -300,10 +315,15 @@ std::string describePlan(const Plan &plan) {
     out << "\nrows: too many to be drawn, "
         << runsOf(plan.schedule.stages(), plan.schedule.microbatches)
         << " runs per update; the time is that of these runs with messages one behind the other\n";
+  else if (!isClosedForm(plan.costModel))
+    out << "\nrows: too many to be drawn; the time is that of their runs in steady state with "
+           "messages "
+           "one behind the other\n";
   out << "\n";
   describeTimes(plan, out);
   describeStaleness(plan, out);
   describeVerdict(plan, out);
+  describeExcess(plan, out);
   describeHints(plan, out);
   return out.str();
 }

@@ -97,7 +97,7 @@ Schedule plannedRows(const PlanRequest &request, int stages, int64_t mostRuns) {
   if (!rows) {
     Pipeline pipeline = pipelineOf(request, stages);
     std::optional<Schedule> unwritten;
-    if (runsOf(stages, pipeline.microbatches) > mostRuns)
+    if (runsToWrite(kindOf(request).name, pipeline) > mostRuns)
       unwritten = makeUnwritten(kindOf(request).name, pipeline);
     return unwritten ? *unwritten : kindOf(request).make(pipeline);
   }

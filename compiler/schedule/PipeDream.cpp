@@ -33,6 +33,13 @@ static RankRows rowsOfReplica(const Schedule &schedule, int stage, int64_t repli
   return rows;
 }
 
+std::vector<Rhythm> pipedreamRhythms(const Pipeline &pipeline) {
+  std::vector<Rhythm> rhythms;
+  for (int64_t ahead : forwardsAhead(pipeline.ranksOfStage, true))
+    rhythms.push_back({ahead});
+  return rhythms;
+}
+
 void fillAsynchronousRows(Schedule &schedule) {
   std::vector<int64_t> ahead = forwardsAhead(schedule.ranksOfStage, true);
   // Whole turns of every stage, and no fewer than the first has put into the pipeline.

@@ -43,10 +43,33 @@ Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeli
   return mergeOntoRanks(apart, pipeline);
 }
 
+int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
+  if (findSchedule(name).synchronous)
+    return runsOf(pipeline.stages, pipeline.microbatches);
+  auto stages = static_cast<int64_t>(pipeline.stages);
+  return 2 * stages * stages * stages;
+}
+
+/// Of stages that have a replica each, and the newest weights.
+static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kind,
+                                                         const Pipeline &pipeline) {
+  if (pipeline.verticalSync || pipeline.ranks() != pipeline.stages)
+    return std::nullopt;
+  Schedule schedule = emptyAsynchronousSchedule(kind.name, pipeline);
+  schedule.ranks.clear();
+  schedule.microbatches = schedule.period = 1;
+  for (const Rhythm &rhythm : kind.rhythms(pipeline))
+    schedule.slots.push_back(static_cast<int>(rhythm.ahead + 1));
+  schedule.versions = schedule.slots;
+  return schedule;
+}
+
 std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline) {
   const ScheduleKind &kind = findSchedule(name);
   if (!kind.rhythms || sharesRanks(pipeline))
     return std::nullopt;
+  if (!kind.synchronous)
+    return makeUnwrittenAsynchronous(kind, pipeline);
   Schedule schedule = emptySchedule(name, pipeline);
   schedule.ranks.clear();
   schedule.versions.assign(pipeline.stages, 1);
@@ -64,7 +87,8 @@ namespace {
 /// Ranks at work, each at the next run of its rhythm.
 class RhythmPlayer {
 public:
-  RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs);
+  RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs,
+               int64_t microbatches);
   double play();
 
 private:
@@ -86,6 +110,7 @@ private:
     Rhythm rhythm;
     std::array<double, 3> seconds{};         ///< by part
     std::array<std::vector<int>, 3> in, out; ///< lines by part
+    double update = 0; ///< behind each backward pass, of an asynchronous schedule
     int firstRank = 0;
     int64_t replicas = 1;
   };
@@ -99,6 +124,7 @@ private:
 
   const Schedule &schedule;
   const PlayCosts &costs;
+  int64_t microbatches;
   std::vector<Stage> stages;
   std::vector<Line> lines;
   std::vector<Rank> ranks; ///< by stage and replica
@@ -107,11 +133,10 @@ private:
 };
 
 RhythmPlayer::RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges,
-                           const PlayCosts &costs)
-    : schedule(schedule), costs(costs), stages(schedule.stages()) {
+                           const PlayCosts &costs, int64_t microbatches)
+    : schedule(schedule), costs(costs), microbatches(microbatches), stages(schedule.stages()) {
   std::vector<Rhythm> rhythms =
-      findSchedule(schedule.name)
-          .rhythms({schedule.stages(), schedule.ranksOfStage, schedule.microbatches});
+      findSchedule(schedule.name).rhythms({schedule.stages(), schedule.ranksOfStage, microbatches});
   for (int number = 0; number < schedule.stages(); ++number) {
     Stage &stage = stages[number];
     const StageSeconds &own = costs.stages[number];
@@ -121,8 +146,9 @@ RhythmPlayer::RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges
     stage.seconds = {own.forward,
                      own.of(stage.rhythm.split ? Phase::backwardInput : Phase::backward),
                      own.backwardWeight};
+    stage.update = schedule.asynchronous ? own.update : 0;
     for (int64_t replica = 0; replica < stage.replicas; ++replica) {
-      int64_t count = (schedule.microbatches - replica + stage.replicas - 1) / stage.replicas;
+      int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
       int64_t ahead = std::min(stage.rhythm.ahead, count);
       ranks.push_back({number, replica, count, -ahead});
     }
@@ -142,7 +168,7 @@ void RhythmPlayer::addLines(std::span<const Edge> edges) {
     stages[from].out[part].push_back(number);
     stages[to].in[part].push_back(number);
     lines.push_back({from, to, sum, messages, links});
-    messages += static_cast<size_t>(schedule.microbatches);
+    messages += static_cast<size_t>(microbatches);
     links += static_cast<size_t>(stages[from].replicas * stages[to].replicas);
   }
   arrived.assign(messages, -1);
@@ -179,6 +205,7 @@ bool RhythmPlayer::run(Rank &rank, int64_t turn) {
   rank.clock = start + stage.seconds[rank.part];
   for (int line : stage.out[rank.part])
     send(lines[line], microbatch, rank.clock);
+  rank.clock += rank.part == 1 ? stage.update : 0;
   return true;
 }
 
@@ -232,7 +259,14 @@ double RhythmPlayer::play() {
 
 double playUnwritten(const Schedule &schedule, std::span<const Edge> edges,
                      const PlayCosts &costs) {
-  return RhythmPlayer(schedule, edges, costs).play();
+  auto play = [&](int64_t microbatches) {
+    return RhythmPlayer(schedule, edges, costs, microbatches).play();
+  };
+  if (!schedule.asynchronous)
+    return play(schedule.microbatches);
+  // The difference of two runs of equal warm-up and drain is steady state alone.
+  int64_t settle = iterationsToSettle(schedule);
+  return (play(2 * settle) - play(settle)) / static_cast<double>(settle);
 }
 
 } // namespace pdc

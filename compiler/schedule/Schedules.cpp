@@ -24,7 +24,7 @@ static constexpr ScheduleKind kinds[] = {
     {"zb-v", "two stages per rank in a V, weight gradients apart: least idle, memory of 1f1b", true,
      true, zeroBubbleV, StagePlacement::fold},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
-     false, pipedream},
+     false, pipedream, StagePlacement::straight, pipedreamRhythms},
     {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
      false, true, twoVersions},
 };

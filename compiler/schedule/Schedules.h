@@ -90,6 +90,7 @@ std::vector<Rhythm> gpipeRhythms(const Pipeline &pipeline);
 std::vector<Rhythm> oneFOneBRhythms(const Pipeline &pipeline);
 std::vector<Rhythm> zeroBubbleH1Rhythms(const Pipeline &pipeline);
 std::vector<Rhythm> zeroBubbleH2Rhythms(const Pipeline &pipeline);
+std::vector<Rhythm> pipedreamRhythms(const Pipeline &pipeline);
 
 /// Evaluation: one microbatch per iteration, forward through all stages.
 Schedule evaluation(const Pipeline &pipeline);

@@ -3,6 +3,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/simulator/LeastSeconds.h"
 #include "compiler/simulator/Simulator.h"
 
 #include <algorithm>
@@ -85,7 +86,7 @@ class PlanPlayer {
 public:
   PlanPlayer(const Plan &plan, int64_t iterations);
   PlanSimulation play();
-  double seconds() { return simulate(program, plan.topology).seconds; }
+  double seconds(double limit) const;
 
 private:
   /// Stage (-1: all ranks), round, bucket.
@@ -293,6 +294,16 @@ void PlanPlayer::recordMessages(const Simulation &played, PlanSimulation &result
     }
 }
 
+/// Less than this above the limit may be an error of rounding.
+constexpr double kRoundingOfLimit = 1e-9;
+
+double PlanPlayer::seconds(double limit) const {
+  if (limit < std::numeric_limits<double>::infinity())
+    if (double least = leastSeconds(program, plan.topology); least > limit * (1 + kRoundingOfLimit))
+      return least;
+  return simulate(program, plan.topology).seconds;
+}
+
 PlanSimulation PlanPlayer::play() {
   Simulation played = simulate(program, plan.topology);
   PlanSimulation result;
@@ -334,16 +345,17 @@ static int64_t microbatchesToSettle(const Plan &plan) {
   return (enough + round - 1) / round * round;
 }
 
-double simulatedSecondsPerMinibatch(const Plan &plan) {
+double simulatedSecondsPerMinibatch(const Plan &plan, double limit) {
   bool asynchronous = plan.schedule.asynchronous;
-  if (plan.schedule.ranks.empty() && !asynchronous) {
+  if (plan.schedule.ranks.empty() && !isClosedForm(plan.costModel)) {
     PlayCosts costs = playCosts(plan);
     costs.allReduce = sumSeconds(plan.topology);
     return playUnwritten(plan.schedule, plan.edges, costs);
   }
-  auto play = [&](int64_t iterations) { return PlanPlayer(plan, iterations).seconds(); };
   if (!asynchronous)
-    return play(1);
+    return PlanPlayer(plan, 1).seconds(limit);
+  constexpr double unlimited = std::numeric_limits<double>::infinity();
+  auto play = [&](int64_t iterations) { return PlanPlayer(plan, iterations).seconds(unlimited); };
   // The difference of two runs of equal warm-up and drain is steady state alone.
   int64_t settle = microbatchesToSettle(plan);
   double few = play(settle), many = play(2 * settle);

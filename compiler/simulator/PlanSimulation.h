@@ -3,6 +3,7 @@
 #include "compiler/plan/Plan.h"
 #include "compiler/schedule/Play.h"
 
+#include <limits>
 #include <vector>
 
 namespace pdc {
@@ -23,7 +24,11 @@ PlanSimulation simulate(const Plan &plan, int64_t iterations);
 
 /// Seconds between two updates (synchronous) or between two microbatches in steady state, played;
 /// of a synchronous plan without rows by its rhythm, with links that share ports as playCosts says.
-double simulatedSecondsPerMinibatch(const Plan &plan);
+///
+/// Where a synchronous plan is sure to take `limit` or more, the answer may be any time from there
+/// on: a search that wants only faster plans need not have the others played.
+double simulatedSecondsPerMinibatch(const Plan &plan,
+                                    double limit = std::numeric_limits<double>::infinity());
 
 /// As many minibatches, or microbatches of an asynchronous plan, as show the filling of the
 /// pipeline and a few rounds of its rhythm.

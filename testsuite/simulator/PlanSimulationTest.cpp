@@ -3,6 +3,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/plan/ExampleGraphs.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <numeric>
 #include <random>
@@ -117,6 +118,39 @@ TEST(PlanSimulation, MemoryFollowsTheMicrobatches) {
     EXPECT_EQ(memory[stage.id].back().bytes, fixed);
     EXPECT_EQ(most, fixed + (3 - stage.id) * stage.slotBytes);
     EXPECT_GT(stage.slotBytes, 0);
+  }
+}
+
+/// What is said of a plan before it is played: never more than it takes, and on links that nobody
+/// shares all of it.
+TEST(PlanSimulation, IsPlayedOnlyBelowItsLimit) {
+  std::mt19937 random(7);
+  auto draw = [&](int least, int most) {
+    return least + static_cast<int>(random() % (most - least));
+  };
+  for (int round = 0; round < 60; ++round) {
+    PlanRequest request;
+    request.workers = draw(2, 6);
+    const char *names[] = {"1f1b", "gpipe", "zb-h1"};
+    request.schedule = names[round % 3];
+    request.microbatches = 2 * draw(1, 6);
+    if (round % 4 == 3)
+      request.replicas = {2}, request.stages = 1, request.workers = 2;
+    double bandwidth = std::pow(10.0, draw(2, 8));
+    request.topology =
+        Topology{{{request.workers, {bandwidth, 0.01 * draw(0, 9)}, draw(1, 3)}}, 0, ""};
+    std::vector<double> seconds(static_cast<size_t>(draw(6, 9)));
+    for (double &one : seconds)
+      one = draw(1, 9);
+    Plan plan = makePlan(chainGraph(seconds), request);
+    double played = simulatedSecondsPerMinibatch(plan);
+    for (double share : {0.5, 0.9, 0.999, 1.001, 1.5}) {
+      double limited = simulatedSecondsPerMinibatch(plan, share * played);
+      if (share > 1)
+        EXPECT_EQ(limited, played);
+      else
+        EXPECT_TRUE(limited >= share * played && limited <= played * (1 + 1e-12)) << round;
+    }
   }
 }
 
