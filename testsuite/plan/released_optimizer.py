@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Compares pdc-plan with PipeDream's released optimizer, written down again from its description.
 
-    released_optimizer.py PDC-PLAN [PROFILE...]
+    released_optimizer.py PDC-PLAN [PROFILE...] [--drawn N] [--seed S]
 
 `released` is that optimizer: a dynamic program over the antichains of the graph, every pair of them, with
 its way of counting the bytes of a cut. `evaluate` judges any plan by the closed forms with the bytes that
 truly cross. On chains both must agree with pdc-plan; on branched graphs pdc-plan must not be worse than the
 released plan, judged by `evaluate`. Profiles are drawn (seeded); others can be named.
 """
+import argparse
 import functools
 import itertools
 import json
@@ -261,16 +262,25 @@ def compare(tool, path, profile, workers, bandwidths, straight, memory=None):
 
 
 TOPOLOGIES = [([4], [1e9]), ([8], [8e9]), ([3], [2e8]), ([4, 2], [8e9, 1.25e9]), ([2, 3], [4e9, 1e9]),
-              ([2, 2, 2], [1.6e10, 4e9, 1e9]), ([1, 4], [1e9, 5e8]), ([2, 1, 2], [8e9, 4e9, 1e9])]
+              ([2, 2, 2], [1.6e10, 4e9, 1e9]), ([1, 4], [1e9, 5e8]), ([2, 1, 2], [8e9, 4e9, 1e9]),
+              ([16], [1.25e9]), ([5], [3e9]), ([2, 8], [8e9, 1.25e9]), ([8, 2], [4294967296.0, 2147483648.0]),
+              ([4, 3], [1.2e10, 7e8]), ([3, 5], [5e8, 2e9]), ([2, 2, 4], [1.6e10, 4e9, 1e9]),
+              ([2, 4, 2], [1e9, 3e9, 2e8]), ([3, 2, 2], [9e9, 1e9, 6e9])]
 
 
 def main():
-    tool, files = shutil.which(sys.argv[1]), sys.argv[2:]
-    random_ = random.Random(4)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tool")
+    parser.add_argument("profiles", nargs="*")
+    parser.add_argument("--drawn", type=int, default=80, help="profiles that are drawn (%(default)s)")
+    parser.add_argument("--seed", type=int, default=4)
+    options = parser.parse_args()
+    tool, files = shutil.which(options.tool), options.profiles
+    random_ = random.Random(options.seed)
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         cases = [(path, pathlib.Path(path).read_text(), topology, None) for path in files for topology in TOPOLOGIES]
-        for number in range(80):
+        for number in range(options.drawn):
             path = pathlib.Path(folder) / f"drawn{number}.txt"
             path.write_text(draw(random_, random_.randint(4, 14), branched=number % 2))
             memory = random_.choice([None, None, 3e8, 2e9])
