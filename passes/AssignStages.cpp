@@ -47,6 +47,7 @@ private:
     if (!plan)
       throw Error("assign-stages needs a plan: give its file with plan=FILE");
     collectPlan();
+    collectReads();
     // 1. What the plan names, and all that shares its origin.
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (UnitOp unit : function.getOps<UnitOp>()) {
@@ -81,6 +82,13 @@ private:
       for (const std::string &node : stage.nodes)
         stageOfNode[node] = stage.id;
     }
+  }
+
+  void collectReads() {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : function.getOps())
+        if (isRead(&op))
+          reads[memoryOf(&op).getAttr()].push_back(&op);
   }
 
   /// A plan of another model, or of this one before it was changed, is refused.
@@ -195,10 +203,8 @@ private:
   /// All operations that use what is read from a memory, in any function.
   SmallVector<Operation *> readersOf(FlatSymbolRefAttr memory) {
     SmallVector<Operation *> readers;
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (Operation &op : function.getOps())
-        if (isRead(&op) && memoryOf(&op) == memory)
-          llvm::append_range(readers, op.getUsers());
+    for (Operation *read : reads[memory.getAttr()])
+      llvm::append_range(readers, read->getUsers());
     return readers;
   }
 
@@ -250,6 +256,7 @@ private:
 
   std::shared_ptr<const Plan> plan;
   llvm::StringMap<int> stageOfUnit, stageOfNode;
+  llvm::DenseMap<StringAttr, SmallVector<Operation *>> reads; ///< by memory
 };
 
 } // namespace

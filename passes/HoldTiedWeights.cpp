@@ -29,6 +29,7 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
   void runOnOperation() override {
     auto body = [&] {
       plan = choosePlan(plan, planFile);
+      collectTouching();
       // From the last to the first: what a copy reads is copied after it.
       for (auto function : getOperation().getOps<func::FuncOp>()) {
         SmallVector<UnitOp> units(function.getOps<UnitOp>());
@@ -48,6 +49,13 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
   }
 
 private:
+  void collectTouching() {
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      for (Operation &op : function.getOps())
+        if (FlatSymbolRefAttr memory = memoryOf(&op))
+          touching[memory.getAttr()].push_back(&op);
+  }
+
   /// A value that no microbatch changes (a view of a weight, positions in evaluation) crosses to no
   /// other stage: each stage that reads it makes it.
   void makeWhereRead(UnitOp unit) {
@@ -76,11 +84,10 @@ private:
     return ranksOfStages(plan.get(), static_cast<int>(stage) + 1).back();
   }
 
-  static SmallVector<UnitOp> makersOf(MemoryOp memory, func::FuncOp function) {
+  SmallVector<UnitOp> makersOf(MemoryOp memory, func::FuncOp function) {
     SmallVector<UnitOp> makers;
-    for (Operation &op : function.getOps())
-      if (Value stored = storedValue(&op);
-          stored && memoryOf(&op).getAttr() == memory.getSymNameAttr())
+    for (Operation *op : touching[memory.getSymNameAttr()])
+      if (Value stored = storedValue(op); stored && op->getParentOp() == function)
         if (auto unit = stored.getDefiningOp<UnitOp>())
           makers.push_back(unit);
     return makers;
@@ -88,12 +95,11 @@ private:
 
   std::set<int64_t> readersOf(MemoryOp memory) {
     std::set<int64_t> stages;
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (Operation &op : function.getOps())
-        if (isRead(&op) && memoryOf(&op).getAttr() == memory.getSymNameAttr())
-          for (Operation *user : op.getUsers())
-            if (auto unit = dyn_cast<UnitOp>(user))
-              stages.insert(*unit.getStage());
+    for (Operation *op : touching[memory.getSymNameAttr()])
+      if (isRead(op))
+        for (Operation *user : op->getUsers())
+          if (auto unit = dyn_cast<UnitOp>(user))
+            stages.insert(*unit.getStage());
     return stages;
   }
 
@@ -121,9 +127,17 @@ private:
         if (storedValue(user) && isFirstStore(memoryOf(user), unit, stage)) {
           IRMapping stored;
           stored.map(value, copied);
-          builder.clone(*user, stored);
+          addTouching(builder.clone(*user, stored));
         }
     return made;
+  }
+
+  void addTouching(Operation *store) {
+    SmallVector<Operation *> &list = touching[memoryOf(store).getAttr()];
+    auto isBehind = [&](Operation *op) {
+      return op->getBlock() == store->getBlock() && store->isBeforeInBlock(op);
+    };
+    list.insert(llvm::find_if(list, isBehind), store);
   }
 
   bool isFirstStore(FlatSymbolRefAttr memory, UnitOp unit, int64_t stage) {
@@ -132,6 +146,8 @@ private:
   }
 
   std::shared_ptr<const Plan> plan;
+  /// By memory: what reads or stores it, each function's in their order.
+  llvm::DenseMap<StringAttr, SmallVector<Operation *>> touching;
   std::map<std::pair<Operation *, int64_t>, UnitOp> copies;
   std::set<std::pair<std::string, std::vector<int>>> stores;
 };

@@ -3,7 +3,10 @@
 #include "passes/Refusal.h"
 #include "passes/Values.h"
 
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
+
+#include <map>
 
 namespace pdc {
 #define GEN_PASS_DEF_NAMEVALUES
@@ -96,10 +99,7 @@ private:
   std::string storedName(Operation *store) {
     FlatSymbolRefAttr memory = memoryOf(store);
     std::string &variable = variables[memory.getValue()];
-    bool isRead = false;
-    for (Operation &op : *store->getBlock())
-      isRead |= pdc::isRead(&op) && memoryOf(&op) == memory;
-    if (!isRead)
+    if (!readIn(store->getBlock()).contains(memory.getAttr()))
       return variable;
     std::string &fresh = variables[("new " + memory.getValue()).str()];
     if (fresh.empty())
@@ -107,7 +107,19 @@ private:
     return fresh;
   }
 
+  /// The memories that a task reads.
+  const llvm::DenseSet<StringAttr> &readIn(Block *task) {
+    auto [found, isNew] = reads.try_emplace(task);
+    if (!isNew)
+      return found->second;
+    for (Operation &op : *task)
+      if (isRead(&op))
+        found->second.insert(memoryOf(&op).getAttr());
+    return found->second;
+  }
+
   ProgramOp program;
+  std::map<Block *, llvm::DenseSet<StringAttr>> reads;
   LegalNames names, kernels;
   llvm::StringMap<std::string> variables, views, firstRuns;
 };

@@ -98,8 +98,11 @@ private:
       outliner.outline(op, train, evaluate);
       addMemories(op, outliner);
     }
+    // A program adds to a gradient, or it reads what another one has summed.
+    llvm::DenseSet<StringAttr> summed;
+    program.walk([&](AccumulateOp sum) { summed.insert(sum.getMemoryAttr().getAttr()); });
     for (auto memory : program.getOps<MemoryOp>())
-      if (memory.getRole() == Role::Gradient && !sums(program, memory))
+      if (memory.getRole() == Role::Gradient && !summed.contains(memory.getSymNameAttr()))
         memory.setRole(Role::Gathered);
   }
 
@@ -125,16 +128,6 @@ private:
                                cast<mlir::TensorType>(memory.type), mlir::Attribute(),
                                IntegerAttr(), HomeAttr(), transfers, StringAttr());
     }
-  }
-
-  /// Whether a program adds to a gradient; else it reads what another one has summed.
-  static bool sums(ProgramOp program, MemoryOp gradient) {
-    return program
-        .walk([&](AccumulateOp accumulate) {
-          bool adds = accumulate.getMemoryAttr().getAttr() == gradient.getSymNameAttr();
-          return adds ? WalkResult::interrupt() : WalkResult::advance();
-        })
-        .wasInterrupted();
   }
 
   std::shared_ptr<const Plan> plan;

@@ -27,6 +27,8 @@ public:
     train = symbols.lookup<func::FuncOp>("train");
     if (!train)
       throw Error("the module has no function @train; import a model first");
+    loss = summedInto("pdc.loss");
+    lossWeight = summedInto("pdc.loss_weight");
   }
 
   PlanGraph build() {
@@ -88,9 +90,7 @@ private:
   /// with a unit that reads the same. So is the weight of the loss with the loss: an asynchronous
   /// stage reports one divided by the other. Null for any other.
   UnitOp findHost(UnitOp unit) {
-    UnitOp loss = summedInto("pdc.loss");
-    if (unit == summedInto("pdc.loss_weight") && loss && loss != unit &&
-        llvm::none_of(unit->getUsers(), isForward))
+    if (unit == lossWeight && loss && loss != unit && llvm::none_of(unit->getUsers(), isForward))
       return loss;
     if (isConnected(unit))
       return {};
@@ -346,6 +346,7 @@ private:
 
   SymbolTable symbols;
   func::FuncOp train;
+  UnitOp loss, lossWeight; ///< null where none is summed
   PlanGraph graph;
   llvm::StringMap<int> indices;
   llvm::DenseSet<Value> stashed;
