@@ -43,13 +43,15 @@ def export_inputs(network, examples, outputs, path, opset=17, with_weights=True)
 
 @contextlib.contextmanager
 def weights_of_one_number():
-    """Layers made in here have weights that take the memory of one number, whatever their shape."""
+    """Layers made in here have weights that take the memory of one number, whatever their shape, and are exported
+    without the last inference of shapes, which gives them memory."""
     empty = torch.empty
 
     def without_memory(*shape, **options):
         return empty(*shape, **{**options, "device": "meta"})
 
-    with unittest.mock.patch.object(torch, "empty", without_memory):
+    with unittest.mock.patch.object(torch, "empty", without_memory), \
+            unittest.mock.patch.object(torch._C, "_jit_pass_onnx_graph_shape_type_inference", lambda *_: None):
         yield
 
 
@@ -59,7 +61,9 @@ def give_numbers(network):
         for name, weight in list(layer.named_parameters(recurse=False)):
             if weight.is_meta:
                 number = 0.0 if "bias" in name else 1.0 if weight.dim() == 1 else 0.02
-                setattr(layer, name, torch.nn.Parameter(torch.tensor(number).expand(weight.shape)))
+                filled = torch.nn.Parameter(torch.tensor(number).expand(weight.shape))
+                filled.clone = lambda filled=filled, **_: filled  # tracing clones all weights, and would give them memory
+                setattr(layer, name, filled)
 
 
 def fill_weights(network, inputs, path):
@@ -133,11 +137,11 @@ def main_of(module):
     torch.manual_seed(options.seed)
     with weights_of_one_number() if options.without_weights else contextlib.nullcontext():
         network = module.build(options)
-    if options.without_weights:
-        give_numbers(network)
-    examples = module.examples(options, 2)
-    if "loss" not in module.OUTPUTS:
-        del examples["labels"]
-    export_inputs(network, examples, module.OUTPUTS, options.path, options.opset, not options.without_weights)
+        if options.without_weights:
+            give_numbers(network)
+        examples = module.examples(options, 2)
+        if "loss" not in module.OUTPUTS:
+            del examples["labels"]
+        export_inputs(network, examples, module.OUTPUTS, options.path, options.opset, not options.without_weights)
     if options.without_weights:
         fill_weights(network, examples, options.path)
