@@ -3,6 +3,7 @@
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "runtime/Control.h"
+#include "runtime/Cores.h"
 #include "runtime/Transport.h"
 #include "tools/Command.h"
 
@@ -12,7 +13,6 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <unistd.h>
 
 namespace pdc {
@@ -246,7 +246,7 @@ nlohmann::ordered_json topologyOf(const std::vector<std::string> &hosts,
   nlohmann::ordered_json topology = {
       {"levels", levels}, {"device", "cpu"}, {"sum_seconds", sumSeconds}};
   if (perHost == ranks)
-    topology["cores"] = std::max(1u, std::thread::hardware_concurrency());
+    topology["cores"] = runtime::usableCores();
   return topology;
 }
 

@@ -70,17 +70,40 @@ static UnitTime summarise(std::vector<double> runs) {
   return {at(0.5), at(0.25), at(0.75)};
 }
 
+/// By how much the units of a round take longer together than the sum of their medians: what slows
+/// some of them down now and then, a neighbour on the machine above all, is a part of most rounds
+/// and of the median of no unit. A round is a microbatch or an update: the runs of the same number
+/// of all units that run as often. By number of runs.
+static std::map<size_t, double> roundsOverUnits(const std::vector<std::vector<double>> &units) {
+  std::map<size_t, std::vector<double>> rounds;
+  std::map<size_t, double> apart;
+  for (const std::vector<double> &runs : units) {
+    std::vector<double> &sums = rounds[runs.size()];
+    sums.resize(runs.size());
+    for (size_t run = 0; run < runs.size(); ++run)
+      sums[run] += runs[run];
+    apart[runs.size()] += summarise(runs).seconds;
+  }
+  std::map<size_t, double> factors;
+  for (const auto &[count, sums] : rounds)
+    factors[count] = apart[count] > 0 ? std::max(1.0, summarise(sums).seconds / apart[count]) : 1;
+  return factors;
+}
+
 static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> &numbers) {
   if (!fs::exists(path))
     throw Error(path.string() + ": the measuring program wrote no times");
-  auto units = nlohmann::json::parse(readTextFile(path)).at("units");
-  UnitTimes times;
-  for (size_t number = 0; number < numbers.size(); ++number) {
+  auto units =
+      nlohmann::json::parse(readTextFile(path)).at("units").get<std::vector<std::vector<double>>>();
+  for (size_t number = 0; number < numbers.size(); ++number)
     if (number >= units.size() || units[number].empty())
       throw Error("unit '" + numbers[number] + "' did not run");
-    UnitTime part = summarise(units[number].get<std::vector<double>>());
+  std::map<size_t, double> factors = roundsOverUnits(units);
+  UnitTimes times;
+  for (size_t number = 0; number < numbers.size(); ++number) {
+    UnitTime part = summarise(units[number]);
     UnitTime &unit = times[numbers[number]];
-    unit.seconds += part.seconds;
+    unit.seconds += factors[units[number].size()] * part.seconds;
     unit.lowerQuartile += part.lowerQuartile;
     unit.upperQuartile += part.upperQuartile;
   }

@@ -10,7 +10,8 @@
 
 namespace pdc {
 
-/// The time of one unit: the median of its runs after warm-up, and the middle half of them.
+/// The time of one unit: the median of its runs after warm-up, as much above it as the median of
+/// all units' rounds is above the sum of their medians; and the middle half of its runs.
 struct UnitTime {
   double seconds = 0;
   double lowerQuartile = 0;

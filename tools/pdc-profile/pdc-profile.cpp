@@ -8,6 +8,7 @@
 #include "runtime/Cores.h"
 #include "tools/Command.h"
 #include "tools/pdc-profile/DrawnData.h"
+#include "tools/pdc-profile/FreeMemory.h"
 #include "tools/pdc-profile/Links.h"
 #include "tools/pdc-profile/Measurement.h"
 #include "tools/pdc-profile/ProfileTable.h"
@@ -18,7 +19,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 
 namespace fs = std::filesystem;
 using mlir::ModuleOp;
@@ -126,18 +126,6 @@ std::map<std::string, KernelTimes> kernelTimes(ModuleOp module, const UnitTimes 
 struct CopyCount {
   int wanted = 0, fitting = 0;
 };
-
-/// Bytes that programs can take without pushing others out; 0 where nothing says so.
-int64_t availableBytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, unit; file >> name;) {
-    int64_t kilobytes = 0;
-    if (name == "MemAvailable:" && file >> kilobytes)
-      return kilobytes * 1024;
-    std::getline(file, unit);
-  }
-  return 0;
-}
 
 CopyCount countCopies(int threads, const Plan &plan) {
   CopyCount count;
