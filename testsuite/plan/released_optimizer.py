@@ -272,7 +272,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tool")
     parser.add_argument("profiles", nargs="*")
-    parser.add_argument("--drawn", type=int, default=80, help="profiles that are drawn (%(default)s)")
+    parser.add_argument("--drawn", type=int, default=40, help="profiles that are drawn (%(default)s)")
     parser.add_argument("--seed", type=int, default=4)
     options = parser.parse_args()
     tool, files = shutil.which(options.tool), options.profiles
