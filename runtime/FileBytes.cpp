@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -73,23 +74,31 @@ size_t FileBytes::inflatedSize() const {
   return size <= mapped * kMostPerByte ? size : 0;
 }
 
+/// Straight into its place: what is taken and given back beside it stays in this process's memory.
 void FileBytes::inflate() {
-  constexpr size_t kLimit = size_t(1) << 36;
+  constexpr size_t kLimit = size_t(1) << 36, kMostAtOnce = size_t(1) << 30;
   gzFile file = gzopen(name.c_str(), "rb");
   if (!file)
     throw Error(name, ": cannot be read as gzip data");
-  std::vector<std::byte> chunk(1 << 20);
-  inflated.reserve(inflatedSize());
-  int read = 0;
-  while ((read = gzread(file, chunk.data(), unsigned(chunk.size()))) > 0 &&
-         inflated.size() < kLimit)
-    inflated.insert(inflated.end(), chunk.begin(), chunk.begin() + read);
+  // A byte more: it is read at once that nothing follows.
+  inflated.resize(inflatedSize() + 1);
+  size_t size = 0;
+  for (int read = 1; read > 0 && size < kLimit; size += size_t(std::max(read, 0))) {
+    if (size == inflated.size())
+      inflated.resize(size + std::max(size / 2, size_t(1) << 20));
+    read = gzread(file, inflated.data() + size,
+                  unsigned(std::min(inflated.size() - size, kMostAtOnce)));
+  }
   int status = Z_OK;
   gzerror(file, &status);
   gzclose(file);
-  if (read != 0 || status != Z_OK)
-    throw Error(name, ": the gzip data is damaged or cut off after ", inflated.size(), " bytes");
+  if (size >= kLimit || status != Z_OK)
+    throw Error(name, ": the gzip data is damaged or cut off after ", size, " bytes");
+  inflated.resize(size);
   view = inflated;
+  // A page of it that was read is in memory with its neighbours, up to two megabytes of them.
+  munmap(mapping, mapped);
+  mapping = nullptr;
 }
 
 } // namespace pdc::runtime

@@ -59,7 +59,7 @@ public:
   int64_t heldBytes() const { return static_cast<int64_t>(events.size() * sizeof(Event)); }
 
 private:
-  static constexpr size_t kPart = 512;
+  static constexpr size_t kPart = 128;
   std::span<const Event> eventsOf(size_t part) const;
 
   size_t room;

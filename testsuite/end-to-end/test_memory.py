@@ -1,12 +1,24 @@
 """A rank's process never holds more than its plan, and the plan is not far above: peak less what an empty program holds."""
 
+import gzip
 import json
+import pathlib
 
 import pytest
 
 import pipeline
 
 SHAPE, MICROBATCHES = (1, 28, 28), 4
+
+
+def compress(path):
+    packed = pathlib.Path(f"{path}.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes(), compresslevel=1))
+    return packed
+
+
+# With compressed data and a trace, which are named apart, or without.
+COMPRESSED = [("fashion", "interleaved"), ("lenet5", "pipedream")]
 
 
 @pytest.mark.parametrize("network,schedule,stages,size,options", [
@@ -23,8 +35,12 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     project = pipeline.compile_model(models(network), tmp_path / "project", "--schedule", schedule, "--optimizer", "momentum",
                                      "--stages", stages, "--minibatch", *batch, *options, workers=ranks)
     images, labels = pipeline.draw_images(tmp_path, size * MICROBATCHES, SHAPE, 10)
+    compressed = (network, schedule) in COMPRESSED
+    trace = ["--trace", tmp_path / "trace.json"] if compressed else []
+    if compressed:
+        images, labels = compress(images), compress(labels)
     # Evaluation and a checkpoint are part of what is planned.
-    result = pipeline.train(project, tmp_path / "run", "--eval-data", f"input={images}", "--eval-data", f"labels={labels}",
+    result = pipeline.train(project, tmp_path / "run", *trace, "--eval-data", f"input={images}", "--eval-data", f"labels={labels}",
                             data=[f"input={images}", f"labels={labels}"], steps=4, transport="mpi")
     plan = json.loads((project / "plan.json").read_text())
     processes = result.records[-1]["memory"]
@@ -33,7 +49,7 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
         planned = sum(stage["memory_bytes"] for stage in plan["stages"] if rank in stage["ranks"])
         assert process["planned"] == planned > 25e6
         assert 0.9 * process["planned"] <= process["bytes"] <= process["planned"], process
-    assert "of data" not in result.output
+    assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):
