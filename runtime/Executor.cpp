@@ -123,7 +123,7 @@ void Executor::beginRun(int64_t microbatches) {
   limit = microbatches;
   reduced = false;
   for (Stage &stage : stages) {
-    stage.updates = 0;
+    stage.updates = stage.ended = 0;
     stage.starts.fill(true);
     std::fill(stage.slots.begin(), stage.slots.end(), Slot{});
     std::fill(stage.evaluationSlots.begin(), stage.evaluationSlots.end(), Slot{});
@@ -252,6 +252,7 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   });
   Run run = runOf(stage, slot, false);
   run.startsSums = startsSums(stage, phase, microbatch);
+  stage.ended += phase != Phase::backwardInput;
   if (phase != Phase::backwardInput && endsSums(stage, microbatch)) {
     replicaSums.begin(stage.info->id, participants(stage, lastOfUpdate(stage, microbatch)));
     run.sums = &replicaSums;

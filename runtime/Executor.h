@@ -86,6 +86,7 @@ private:
     std::vector<const Memory *> inputs, evaluationInputs;
     int version = 0;     ///< ring copy that is the newest
     int64_t updates = 0; ///< of the run in progress
+    int64_t ended = 0;   ///< microbatches of it whose weight gradients are made, or being made
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
   };

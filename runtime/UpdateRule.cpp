@@ -40,12 +40,16 @@ int64_t Executor::lastOfUpdate(const Stage &stage, int64_t microbatch) const {
   return microbatch / each * each + each - 1;
 }
 
+/// A minibatch may run its microbatches in any order; asynchronous rows, ascending, end many sums.
+/// Those of several stages say the order of their sums where they wait for them.
 bool Executor::endsSums(const Stage &stage, int64_t microbatch) const {
   auto replicas = int64_t(stage.info->ranks.size());
+  if (replicas == 1)
+    return false;
+  if (!program.asynchronous)
+    return stage.ended == (limit - stage.replica + replicas - 1) / replicas;
   int64_t next = microbatch + replicas;
-  // Asynchronous rows of several stages say the order of their sums where they wait for them.
-  bool isOrdered = !program.asynchronous || stages.size() == 1;
-  return isOrdered && replicas > 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
+  return stages.size() == 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
 }
 
 bool Executor::hasBegun(const Stage &stage, int64_t last) const { return summed(stage, last) > 0; }

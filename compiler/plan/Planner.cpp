@@ -10,6 +10,7 @@
 #include "compiler/plan/Partition.h"
 #include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/RankBalance.h"
+#include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
@@ -202,6 +203,8 @@ Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
   plan.edges = findEdges(graph, planned.stageOfUnit);
   plan.stages = makeStages(graph, planned.stageOfUnit, plan.edges);
   plan.schedule = complete ? completeSchedule(rows, plan.edges) : rows;
+  if (complete && plan.exact)
+    checkOrder(plan.schedule, plan.edges);
   plan.scheduleName = plan.schedule.name;
   int64_t inputReplicas = plan.schedule.replicas(0);
   plan.microbatches =

@@ -240,8 +240,13 @@ void Replay::backward(int rank, const Step &step, const Occupant &self) {
   if (step.task.phase == Phase::backwardWeight && !self.done.contains(Phase::backwardInput))
     refuse(rank, step, "its input gradient has not run");
   requireKept(rank, step, self);
-  if (std::string wrong = stage.sums.add(step.task.phase, step.task.microbatch); !wrong.empty())
-    refuse(rank, step, wrong);
+  int64_t before = stage.sums.last(step.task.phase);
+  if (schedule.asynchronous && step.task.microbatch < before)
+    refuse(rank, step,
+           "an asynchronous schedule sums gradients in ascending order of microbatches, "
+           "microbatch " +
+               text(before) + " came before");
+  stage.sums.add(step.task.phase, step.task.microbatch);
 }
 
 /// That a replica has summed all of its microbatches of an update once, and no other.

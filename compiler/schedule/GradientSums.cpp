@@ -1,16 +1,19 @@
 #include "compiler/schedule/GradientSums.h"
 
+#include <algorithm>
+
 namespace pdc {
 
-std::string GradientSums::add(Phase phase, int64_t microbatch) {
+void GradientSums::add(Phase phase, int64_t microbatch) {
   Sum &sum = sums[phase];
-  if (microbatch <= sum.last)
-    return "gradients are summed in ascending order of microbatches, microbatch " +
-           std::to_string(sum.last) + " came before";
   sum.last = microbatch;
   sum.microbatches.push_back(microbatch);
   overReplicas = overRanks = false;
-  return "";
+}
+
+int64_t GradientSums::last(Phase phase) const {
+  auto sum = sums.find(phase);
+  return sum == sums.end() ? -1 : sum->second.last;
 }
 
 std::string GradientSums::missing(std::span<const Phase> phases, const std::vector<int64_t> &due,
@@ -19,10 +22,11 @@ std::string GradientSums::missing(std::span<const Phase> phases, const std::vect
     auto sum = sums.find(phase);
     std::vector<int64_t> found =
         sum == sums.end() ? std::vector<int64_t>() : sum->second.microbatches;
+    std::string upTo = found.empty() ? "" : " up to microbatch " + std::to_string(found.back());
+    std::ranges::sort(found);
     if (found != due)
       return "the update needs the gradients of microbatches " + std::to_string(first) + " to " +
-             std::to_string(last) + ", found " + std::to_string(found.size()) + " gradients" +
-             (found.empty() ? "" : " up to microbatch " + std::to_string(found.back()));
+             std::to_string(last) + ", found " + std::to_string(found.size()) + " gradients" + upTo;
   }
   return "";
 }

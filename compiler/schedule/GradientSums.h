@@ -12,10 +12,11 @@ namespace pdc {
 /// The gradients that one replica of a stage has summed since its last update.
 class GradientSums {
 public:
-  /// Says what is wrong with the order of the microbatches; empty: nothing.
-  std::string add(Phase phase, int64_t microbatch);
+  void add(Phase phase, int64_t microbatch);
+  /// The microbatch that a phase has added last; -1: none.
+  int64_t last(Phase phase) const;
   /// Says what keeps each of these phases from having summed just the microbatches `due` of an
-  /// update over `first` to `last`; empty: nothing.
+  /// update over `first` to `last`, whatever came first; empty: nothing.
   std::string missing(std::span<const Phase> phases, const std::vector<int64_t> &due, int64_t first,
                       int64_t last) const;
   /// Behind the update.

@@ -48,11 +48,17 @@ void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges);
 ///   p - 1 - s at stage s of p), d being its updates at the last drain; under vertical sync w is
 ///   that of stage 0 at every stage, and the version is the newest that stage 0 has at that time;
 ///   where an update sums m microbatches (2BW) it is max(d, t / m - 1);
-/// - each update has summed the gradients of every microbatch of its minibatch once, ascending on
-///   each replica; of both halves of the backward pass, where they run apart;
+/// - each update has summed the gradients of every microbatch of its minibatch once, of an
+///   asynchronous schedule ascending on each replica; of both halves of the backward pass, where
+///   they run apart;
 /// - replicas sum their gradients once per update, when each has all of its own, before the sums
 ///   over all ranks, which come once per update, when every stage has all of its gradients: so
 ///   those of tied weights are reduced once.
 void checkData(const Schedule &schedule, std::span<const Edge> edges);
+
+/// What --exact promises beside that: each stage runs the microbatches of a minibatch in ascending
+/// order in every phase, so that its sums and running statistics have the bits of one stage. Throws
+/// pdc::Error with a drawing that marks the first step that does not.
+void checkOrder(const Schedule &schedule, std::span<const Edge> edges);
 
 } // namespace pdc

@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy
 import pytest
 
 import pipeline
@@ -138,3 +139,42 @@ def test_same_bits_by_rows_of_a_file(models, tmp_path):
         result = pipeline.train(project, tmp_path / f"{folder}-run", steps=steps,
                                 data=[f"input={images}", f"labels={labels}"])
         pipeline.expect_same_bits(result, whole, "fashion")
+
+
+# GPipe's own order: what was last in the forward pass comes first in the backward pass. Stage 0 has two replicas.
+REVERSED = """schedule mine
+microbatches 4
+stages 0,1 2 3
+rank 0: 0F0 0F2 0B2 0B0 allreduce:0U3 allreduce 0U3
+rank 1: 0F1 0F3 0B3 0B1 allreduce:0U3 allreduce 0U3
+rank 2: 1F0 1F1 1F2 1F3 1B3 1B2 1B1 1B0 allreduce 1U3
+rank 3: 2F0 2F1 2F2 2F3 2I3 2I2 2W3 2W2 2I1 2I0 2W1 2W0 allreduce 2U3
+"""
+
+
+def test_any_order_of_microbatches(models, tmp_path):
+    """Sums in another order have other bits, and are the same sums; a last minibatch of 3 microbatches included."""
+    shape, size, steps = NETWORKS["skips"]
+    rows = tmp_path / "mine.rows"
+    rows.write_text(REVERSED)
+    batch = ["--minibatch", size * MICROBATCHES, "--optimizer", "momentum,lr=0.05,momentum=0.9"]
+    images, labels = pipeline.draw_images(tmp_path, size * (MICROBATCHES * 2 + 3), shape, 10)
+    runs = {}
+    for name, options, workers in (("whole", ["--microbatches", MICROBATCHES], 1), ("mine", ["--schedule", rows], 4)):
+        project = pipeline.compile_model(models("skips"), tmp_path / name, *batch, *options, workers=workers)
+        for transport in ("local", "mpi")[:workers]:
+            runs[name, transport] = pipeline.train(project, tmp_path / f"{name}-{transport}", steps=steps, transport=transport,
+                                                   data=[f"input={images}", f"labels={labels}"])
+    pipeline.expect_same_bits(runs["mine", "mpi"], {"skips": (runs["mine", "local"].losses, runs["mine", "local"].weights())}, "skips")
+    assert runs["mine", "mpi"].losses == pytest.approx(runs["whole", "local"].losses, rel=1e-5)
+    weights, statistics = runs["mine", "mpi"].weights(), ("running_mean", "running_var")
+    for name, expected in runs["whole", "local"].weights().items():
+        # Replicas average their running statistics.
+        assert name.endswith(statistics) or numpy.allclose(weights[name], expected, rtol=1e-4, atol=1e-6), name
+    record = tmp_path / "record.txt"
+    pipeline.train(project, tmp_path / "recorded", "--record", record, steps=2, data=[f"input={images}", f"labels={labels}"])
+    assert len(pipeline.run(pipeline.BIN / "pdc-prove", project / "plan.json", record).stdout.splitlines()) == 2
+    refused = pipeline.run(pipeline.BIN / "pdc", models("skips"), "--gpus", 4, "--device", "cpu", "-o", tmp_path / "exact", *batch,
+                           "--schedule", rows, "--exact", check=False)
+    assert refused.returncode == 1 and "microbatch 2 came before, and --exact sums in ascending order" in refused.stderr
+    assert "!B0" in refused.stderr

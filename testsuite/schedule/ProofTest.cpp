@@ -4,6 +4,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
+#include "testsuite/Refusal.h"
 #include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/Completed.h"
 
@@ -16,6 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+
+std::string orderRefusal(const Schedule &schedule) {
+  return refusal([&] { checkOrder(schedule, chainEdges(schedule.stages())); });
+}
 
 TEST(Proof, AcceptsTheSchedules) {
   for (const ScheduleKind &kind : schedules())
@@ -77,11 +82,55 @@ TEST(Proof, DoubledBackward) {
   EXPECT_THAT(refusal(schedule), HasSubstr("rank 0 at 0B0: runs twice"));
 }
 
+/// Sums know no order; --exact does.
 TEST(Proof, BackwardOutOfOrder) {
   Schedule schedule = complete("gpipe", 1, 3);
   std::swap(schedule.ranks[0].warmUp[3], schedule.ranks[0].warmUp[4]);
-  EXPECT_THAT(refusal(schedule),
-              HasSubstr("rank 0 at 0B0: gradients are summed in ascending order"));
+  EXPECT_EQ(refusal(schedule), "accepted");
+  EXPECT_THAT(orderRefusal(schedule), HasSubstr("rank 0 at 0B0: microbatch 1 came before, and "
+                                                "--exact sums in ascending order"));
+  EXPECT_THAT(orderRefusal(schedule), HasSubstr("F0  F1  F2  B1  !B0 B2"));
+}
+
+/// The order of GPipe's paper, on every number of stages and microbatches, with skips.
+TEST(Proof, BackwardInReverse) {
+  for (int stages = 1; stages <= 5; ++stages)
+    for (int microbatches = 2; microbatches <= 8; ++microbatches) {
+      Schedule schedule = findSchedule("gpipe").make(straightPipeline(stages, microbatches));
+      for (RankRows &rows : schedule.ranks)
+        std::reverse(rows.warmUp.begin() + microbatches, rows.warmUp.begin() + 2 * microbatches);
+      std::vector<Edge> edges = chainEdges(stages);
+      if (stages > 2) {
+        int next = static_cast<int>(edges.size());
+        edges.push_back({next, "skip", 0, 2, Phase::forward, Phase::forward, 8});
+        edges.push_back({next + 1, "back", 2, 0, Phase::backward, Phase::backward, 8});
+      }
+      schedule = completeSchedule(schedule, edges);
+      EXPECT_EQ(schedule.slots, std::vector<int>(stages, microbatches));
+      EXPECT_THROW(checkOrder(schedule, edges), Error);
+    }
+}
+
+TEST(Proof, OrderOfEverySchedule) {
+  for (const ScheduleKind &kind : schedules()) {
+    Schedule made = kind.make(anyPipeline(kind, 3, 6));
+    EXPECT_EQ(orderRefusal(completeSchedule(made, chainEdges(made.stages()))), "accepted");
+  }
+}
+
+/// Whose update rule says the order.
+TEST(Proof, AsynchronousBackwardOutOfOrder) {
+  for (const char *backward : {"0B0 0B1", "0B1 0B0"}) {
+    Schedule schedule =
+        parseSchedule("schedule mine\nasynchronous\nperiod 2\nweights previous\nmicrobatches 2\n"
+                      "stages 0\nrank 0 repeat: 0F0 0F1 " +
+                          std::string(backward) + " 0U1\n",
+                      "mine");
+    assignSlots(schedule, {});
+    assignVersions(schedule);
+    EXPECT_THAT(refusal(schedule),
+                HasSubstr(backward[2] == '0' ? "accepted" : "an asynchronous schedule sums"));
+  }
 }
 
 std::vector<Step>::iterator findRun(std::vector<Step> &rows, Phase phase, int64_t microbatch) {
@@ -129,8 +178,8 @@ TEST(Proof, InputGradientsOutOfOrder) {
   rows.push_back({.kind = StepKind::allReduce});
   rows.push_back(runStep(0, Phase::update, 1));
   assignSlots(schedule, {});
-  EXPECT_THAT(refusal(schedule),
-              HasSubstr("rank 0 at 0I0: gradients are summed in ascending order"));
+  EXPECT_EQ(refusal(schedule), "accepted");
+  EXPECT_THAT(orderRefusal(schedule), HasSubstr("rank 0 at 0I0: microbatch 1 came before"));
 }
 
 TEST(Proof, HalvesOfSomeMicrobatchesOnly) {

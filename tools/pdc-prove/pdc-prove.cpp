@@ -30,7 +30,8 @@ void proveGroups(const UnrolledRows &groups) {
 }
 
 void prove(const std::string &plan, const std::vector<std::string> &files) {
-  HeldRows rows(readPlan(plan).schedule);
+  Plan planned = readPlan(plan);
+  HeldRows rows(planned.schedule);
   for (const std::string &file : files) {
     std::ifstream text(file);
     if (!text)
@@ -48,6 +49,8 @@ void prove(const std::string &plan, const std::vector<std::string> &files) {
       if (one.groups)
         proveGroups(*one.groups);
       checkData(one.schedule, edges);
+      if (planned.exact)
+        checkOrder(one.schedule, edges);
       std::cout << name << ": proven, " << one.schedule.ranks.size() << " ranks\n";
     } catch (const Error &error) {
       throw Error(name + ": " + error.what());

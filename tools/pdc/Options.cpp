@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <numeric>
 #include <unistd.h>
@@ -134,23 +135,37 @@ static StopAfter parseStop(const std::string &text) {
   return level->second;
 }
 
-/// Rows say themselves how many microbatches an update has.
+static bool hasRows(const Options &options) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(options.plan.schedule, ignored);
+}
+
+/// Rows say themselves how many replicas the stages and how many microbatches an update have.
 static void readRows(Options &options) {
-  Schedule rows = parseSchedule(readTextFile(options.plan.schedule), options.plan.schedule);
+  const std::string &file = options.plan.schedule;
+  Schedule rows = parseSchedule(readTextFile(file), file);
+  int64_t replicas = rows.replicas(0), microbatches = rows.microbatches / replicas;
+  auto several = [](const std::vector<int> &ranks) { return ranks.size() > 1; };
+  if (options.plan.replicas.empty() && std::ranges::any_of(rows.ranksOfStage, several))
+    for (const std::vector<int> &ranks : rows.ranksOfStage)
+      options.plan.replicas.push_back(static_cast<int>(ranks.size()));
   if (!rows.sumsMicrobatches())
     return;
-  if (options.microbatches.value_or(rows.microbatches) != rows.microbatches)
+  if (rows.microbatches % replicas)
+    throw Error(file + ": has " + std::to_string(rows.microbatches) +
+                " microbatches, expected a multiple of the " + std::to_string(replicas) +
+                " replicas of stage 0");
+  if (options.microbatches.value_or(microbatches) != microbatches)
     throw Error("--microbatches " + std::to_string(*options.microbatches) + ": the rows of " +
-                options.plan.schedule + " have " + std::to_string(rows.microbatches) +
-                "; leave it out");
-  options.microbatches = rows.microbatches;
+                file + " have " + std::to_string(microbatches) +
+                (replicas > 1 ? " for each replica of stage 0" : "") + "; leave it out");
+  options.microbatches = microbatches;
 }
 
 static void checkSchedule(Options &options) {
   const std::string &name = options.plan.schedule;
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(name, ignored))
-    return readRows(options);
+  if (hasRows(options))
+    return;
   std::vector<std::string> available{"auto"};
   for (const ScheduleKind &kind : schedules())
     available.emplace_back(kind.name);
@@ -228,8 +243,7 @@ static void checkStages(const std::string &text, const Options &options) {
   bool placesOne = true;
   for (const ScheduleKind &kind : schedules())
     placesOne &= kind.name != options.plan.schedule || kind.placement == StagePlacement::straight;
-  std::error_code ignored;
-  placesOne &= !std::filesystem::is_regular_file(options.plan.schedule, ignored);
+  placesOne &= !hasRows(options);
   int replicas = std::accumulate(options.plan.replicas.begin(), options.plan.replicas.end(), 0);
   int ranks = placesOne ? std::max(options.plan.stages, replicas) : replicas;
   if (ranks > options.plan.workers)
@@ -322,6 +336,8 @@ static void interpret(const Typed &typed, Options &options) {
   checkModelOptions(typed.dimensions, options);
   parseStages(typed.stages, options);
   checkStages(typed.stages, options);
+  if (hasRows(options))
+    readRows(options);
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
   if (!options.annotated.empty())
