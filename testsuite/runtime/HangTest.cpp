@@ -1,3 +1,4 @@
+#include "compiler/schedule/RowSearch.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/runtime/DrawnPipeline.h"
 #include "testsuite/runtime/ScheduledToy.h"
@@ -10,10 +11,26 @@
 namespace pdc {
 namespace {
 
-class Hangs : public testing::TestWithParam<ScheduleKind> {};
-
 /// Sends that wait for their receives, and every group after a delay of its own: a schedule that
 /// could hang does so in some of these runs, and what is not ordered shows as other weights.
+void expectSameWeights(const Schedule &schedule, const std::vector<Edge> &edges,
+                       const std::vector<int64_t> &rounds, int round) {
+  const ::toy::ScheduledToy toy(schedule, edges);
+  auto expected = toy.expected(rounds);
+  // Runs mostly wait: those of one schedule go side by side.
+  std::vector<std::future<::toy::ScheduledToy::Ended>> runs;
+  for (uint64_t seed : {0, 1, 2, 3})
+    runs.push_back(std::async(std::launch::async, [&, seed] { return toy.run(rounds, seed); }));
+  for (size_t seed = 0; seed < runs.size(); ++seed) {
+    ::toy::ScheduledToy::Ended ended = runs[seed].get();
+    ASSERT_EQ(ended.weights, expected)
+        << ended.error << "\nround " << round << ", delays " << seed << ", " << schedule.name
+        << ", ranks " << testing::PrintToString(schedule.ranksOfStage);
+  }
+}
+
+class Hangs : public testing::TestWithParam<ScheduleKind> {};
+
 TEST_P(Hangs, NeverAndAlwaysTheSameWeights) {
   const ScheduleKind &kind = GetParam();
   for (int round = 0; round < 64; round += kEveryCase) {
@@ -21,20 +38,34 @@ TEST_P(Hangs, NeverAndAlwaysTheSameWeights) {
     Pipeline pipeline = drawn.pipeline(kind);
     std::vector<Edge> edges = drawn.edges(pipeline.stages);
     Schedule schedule = completeSchedule(kind.make(pipeline), edges);
-    std::vector<int64_t> rounds = drawn.rounds(schedule);
-    const ::toy::ScheduledToy toy(schedule, edges);
-    auto expected = toy.expected(rounds);
-    // Runs mostly wait: those of one schedule go side by side.
-    std::vector<std::future<::toy::ScheduledToy::Ended>> runs;
-    for (uint64_t seed : {0, 1, 2, 3})
-      runs.push_back(std::async(std::launch::async, [&, seed] { return toy.run(rounds, seed); }));
-    for (size_t seed = 0; seed < runs.size(); ++seed) {
-      ::toy::ScheduledToy::Ended ended = runs[seed].get();
-      ASSERT_EQ(ended.weights, expected)
-          << ended.error << "\nround " << round << ", delays " << seed << ", ranks "
-          << testing::PrintToString(schedule.ranksOfStage);
-    }
+    expectSameWeights(schedule, edges, drawn.rounds(schedule), round);
+    if (HasFatalFailure())
+      return;
   }
+}
+
+/// What auto makes of the rows of a seed, whose stages are not alike: replicas, several stages per
+/// rank and skips included.
+TEST(HangsOfSearchedRows, NeverAndAlwaysTheSameWeights) {
+  int searched = 0;
+  for (int round = 0; round < 128; round += kEveryCase) {
+    DrawnPipeline drawn(drawsOf(9, round));
+    const ScheduleKind &kind = schedules()[static_cast<size_t>(round) % schedules().size()];
+    if (!kind.synchronous)
+      continue;
+    Pipeline pipeline = drawn.pipeline(kind);
+    std::vector<Edge> edges = drawn.edges(pipeline.stages);
+    PlayCosts costs = equalStages(pipeline.stages, 1, 1, 1);
+    for (StageSeconds &stage : costs.stages)
+      stage.forward = stage.backwardInput = 1 + drawn.draw(5);
+    Schedule rows = searchRows(kind.make(pipeline), {edges, costs, {}, 20'000});
+    searched += rows.name != nameOfSeed(rows.name);
+    Schedule schedule = completeSchedule(rows, edges);
+    expectSameWeights(schedule, edges, drawn.rounds(schedule), round);
+    if (HasFatalFailure())
+      return;
+  }
+  EXPECT_GT(searched * kEveryCase, 40);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Hangs, testing::ValuesIn(schedules()), [](const auto &info) {
