@@ -80,14 +80,17 @@ void FileBytes::inflate() {
   gzFile file = gzopen(name.c_str(), "rb");
   if (!file)
     throw Error(name, ": cannot be read as gzip data");
-  // A byte more: it is read at once that nothing follows.
-  inflated.resize(inflatedSize() + 1);
+  inflated.resize(inflatedSize());
   size_t size = 0;
   for (int read = 1; read > 0 && size < kLimit; size += size_t(std::max(read, 0))) {
-    if (size == inflated.size())
+    std::byte next{};
+    bool isFull = size == inflated.size();
+    read = gzread(file, isFull ? &next : inflated.data() + size,
+                  isFull ? 1 : unsigned(std::min(inflated.size() - size, kMostAtOnce)));
+    if (isFull && read > 0) {
       inflated.resize(size + std::max(size / 2, size_t(1) << 20));
-    read = gzread(file, inflated.data() + size,
-                  unsigned(std::min(inflated.size() - size, kMostAtOnce)));
+      inflated[size] = next;
+    }
   }
   int status = Z_OK;
   gzerror(file, &status);

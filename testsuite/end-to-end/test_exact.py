@@ -177,4 +177,4 @@ def test_any_order_of_microbatches(models, tmp_path):
     refused = pipeline.run(pipeline.BIN / "pdc", models("skips"), "--gpus", 4, "--device", "cpu", "-o", tmp_path / "exact", *batch,
                            "--schedule", rows, "--exact", check=False)
     assert refused.returncode == 1 and "microbatch 2 came before, and --exact sums in ascending order" in refused.stderr
-    assert "!B0" in refused.stderr
+    assert "!0B0" in refused.stderr
