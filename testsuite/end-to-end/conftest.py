@@ -11,6 +11,7 @@ import pipeline  # noqa: E402
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: long.txt lists it, and tools/check --fast leaves it out; others like it stay")
+    config.addinivalue_line("markers", "schedules: a cell of the table that tools/check --schedules trains, and a plain check does not")
     config.addinivalue_line("markers", "models: a network that tools/check --models trains or --cuda compiles, and a plain check does not")
 
 

@@ -18,13 +18,14 @@ import shutil
 import numpy
 import pytest
 
+import knots
 import pipeline
 import safetensors
 import transformers
 
 RATE, MOMENTUM = numpy.float32(0.05), numpy.float32(0.9)
 NETWORKS = {"mlp": ((784,), 8), "lenet5": ((1, 28, 28), 8), "fashion": ((1, 28, 28), 8), "gpt2": (None, 2),
-            "skips": ((24,), 8)}
+            "skips": ((24,), 8), "knots": (None, 8)}
 STEPS = 7
 
 
@@ -111,7 +112,9 @@ def make_references(models, tmp_path_factory, steps):
         if key not in made:
             shape, size = NETWORKS[network]
             work = tmp_path_factory.mktemp(network)
-            if shape:
+            if network == "knots":
+                data = knots.draw(work, size * steps)
+            elif shape:
                 images, labels = pipeline.draw_images(work, size * steps, shape, 10)
                 data = [f"input={images}", f"labels={labels}"]
             else:
