@@ -198,7 +198,8 @@ def expect_report_of_lost_messages(project, data, workers):
 
 @pytest.mark.parametrize("schedule,workers,support,text", [
     ("1f1b", 3, "cuda::support,", r"communicators +2  one per pair of ranks.*about 80 MiB"),
-    ("interleaved", 4, "cuda::supportOfEdges,", r"communicators +8  one per directed edge.*one per pair: without proof")])
+    ("interleaved", 4, "cuda::supportOfEdges,", r"communicators +8  one per directed edge.*one per pair: without proof")],
+    ids=["pairs", "edges"])
 def test_arranges_communicators(schedule, workers, support, text, models, tmp_path):
     """A chain is proven with a communicator per pair of ranks; a ring of ranks with several stages is not."""
     project = emit(models("mlp", "--hidden", *[16] * 8), tmp_path, "--schedule", schedule, "--stages",

@@ -7,7 +7,7 @@ namespace pdc {
 
 namespace {
 
-Schedule complete(std::string_view name, int stages, int64_t microbatches) {
+Schedule queuedChain(std::string_view name, int stages, int64_t microbatches) {
   const ScheduleKind &kind = findSchedule(name);
   const int chunks = kind.placement == StagePlacement::straight ? 1 : 2;
   Pipeline pipeline = placedPipeline(kind.placement, stages, chunks, microbatches);
@@ -23,7 +23,7 @@ Step message(StepKind kind, int edge, int peer) { return {kind, {}, edge, peer};
 /// takes it three seconds; on queues of their own they take one together.
 TEST(Arrangement, PairsWaitInTheOrderOfTheRows) {
   for (int64_t m : {1, 2, 5, 9}) {
-    Schedule schedule = complete("gpipe", 3, m);
+    Schedule schedule = queuedChain("gpipe", 3, m);
     PlayCosts costs;
     costs.stages.assign(3, {1, 0, 0, 0, 1});
     costs.edges = {1, 0, 1, 0};
@@ -37,7 +37,7 @@ TEST(Arrangement, MakesNoDifferenceToFreeMessages) {
   for (const char *name : {"gpipe", "1f1b"})
     for (int p = 1; p <= 5; ++p)
       for (int64_t m = 1; m <= 8; ++m) {
-        Schedule schedule = complete(name, p, m);
+        Schedule schedule = queuedChain(name, p, m);
         PlayCosts costs;
         costs.stages.assign(size_t(p), {1, 1, 1, 0, 1});
         for (Arrangement arrangement : {Arrangement::pairs, Arrangement::edges})
@@ -47,17 +47,17 @@ TEST(Arrangement, MakesNoDifferenceToFreeMessages) {
 
 /// Where ranks have several stages these are a ring, and groups of it need not be proven apart.
 TEST(Arrangement, PairsOfChainsAreProven) {
-  EXPECT_TRUE(findDeadlockOfPairs(complete("interleaved", 4, 8)));
+  EXPECT_TRUE(findDeadlockOfPairs(queuedChain("interleaved", 4, 8)));
   for (const ScheduleKind &kind : schedules())
     for (int p = 1; p <= 4 && kind.placement == StagePlacement::straight; ++p)
       for (int64_t m : {p, 2 * p, 3 * p}) {
-        std::optional<Deadlock> found = findDeadlockOfPairs(complete(kind.name, p, m));
+        std::optional<Deadlock> found = findDeadlockOfPairs(queuedChain(kind.name, p, m));
         EXPECT_FALSE(found) << kind.name << " p=" << p << " m=" << m << ": " << found->text;
       }
 }
 
-/// Rank 0 sends and receives at once, which ranks 1 and 2 hand on in turn: as one group it ends, but
-/// in the order of the peers rank 0 waits for what only its own message brings about.
+/// Rank 0 sends and receives at once, which ranks 1 and 2 hand on in turn: as one group it ends,
+/// but in the order of the peers rank 0 waits for what only its own message brings about.
 TEST(Arrangement, PairsMayStandStillWhereGroupsDoNot) {
   Schedule schedule;
   schedule.name = "ring";
