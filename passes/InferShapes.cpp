@@ -4,6 +4,7 @@
 #include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
 
 #include <cmath>
 #include <deque>
@@ -190,7 +191,7 @@ struct InferShapes : pdc::impl::InferShapesBase<InferShapes> {
           return failure();
       return success();
     };
-    if (failed(runChecked(getOperation(), body)))
+    if (failed(runChecked(getOperation(), body)) || failed(mlir::verify(getOperation())))
       signalPassFailure();
   }
 };

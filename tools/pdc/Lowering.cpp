@@ -82,7 +82,7 @@ void Lowering::usePartition() {
 
 /// Runs a pipeline; its first complaint becomes an Error.
 void Lowering::lower(ModuleOp module, const std::string &what,
-                     const std::function<void(OpPassManager &)> &build) {
+                     const std::function<void(PassManager &)> &build) {
   progress << "pdc: " << what << std::endl;
   std::string complaint;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
@@ -140,7 +140,12 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   graph.profile = options.profile;
   graph.microbatchSize = microbatchSize;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
-        [&](OpPassManager &passes) { buildGraphPipeline(passes, graph); });
+        [&](PassManager &passes) {
+          // Shapes are verified as they are inferred, and all else of the graph that is cut: of a
+          // large graph's many batches that would take as long as what is verified.
+          passes.enableVerifier(false);
+          buildGraphPipeline(passes, graph);
+        });
   return module;
 }
 
@@ -182,14 +187,48 @@ void Lowering::checkMinibatch(const Plan &plan) const {
               found + ", or --cost-model overlap with replicas by --stages");
 }
 
-PlannedGraph Lowering::planFor(const Batch &batch) {
-  OwningOpRef<ModuleOp> module = makeGraph(batch.microbatchSize);
-  auto units = std::make_shared<PlanGraph>(makePlanGraph(*module));
+static double secondsPerSample(const PlannedGraph &graph) {
+  int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
+                                                            : graph.batch.microbatchSize;
+  return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
+}
+
+PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
+  PlannedGraph graph;
+  graph.module = makeGraph(batches[0].microbatchSize);
+  auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
-  auto plan = std::make_shared<Plan>(makePlanOfPrograms(*units, request(batch, *units)));
-  checkMinibatch(*plan);
-  return {std::move(module), plan, units, batch};
+  graph.units = units;
+  std::string refusal;
+  for (const Batch &batch : batches)
+    try {
+      PlannedGraph candidate{{}, nullptr, units, batch};
+      candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, request(batch, *units)));
+      checkMinibatch(*candidate.plan);
+      if (!graph.plan || secondsPerSample(candidate) < secondsPerSample(graph)) {
+        graph.plan = candidate.plan;
+        graph.batch = batch;
+      }
+    } catch (const Error &error) {
+      refusal = refusal.empty() ? error.what() : refusal;
+    }
+  if (!graph.plan)
+    throw Error(refusal);
+  return graph;
+}
+
+/// The batches of one microbatch size, whose graph is the same, side by side.
+static std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches) {
+  std::vector<std::vector<Batch>> sizes;
+  for (const Batch &batch : batches) {
+    auto same = std::ranges::find_if(
+        sizes, [&](auto &size) { return size[0].microbatchSize == batch.microbatchSize; });
+    if (same == sizes.end())
+      same = sizes.emplace(sizes.end());
+    same->push_back(batch);
+  }
+  return sizes;
 }
 
 /// Measured seconds are those of one microbatch size: others are scaled where it can not be made,
@@ -207,20 +246,25 @@ std::vector<Batch> Lowering::batches() const {
   return chosen;
 }
 
-static double secondsPerSample(const PlannedGraph &graph) {
-  int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
-                                                            : graph.batch.microbatchSize;
-  return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
+/// A large graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and
+/// slow down what devices compute: once that costs more than it brings it does so all the more for
+/// still smaller ones.
+static constexpr size_t kMostUnitsOfAllSizes = 2'000;
+
+static bool fillsPipeline(const PlannedGraph &graph) {
+  return graph.plan->schedule.microbatches > graph.plan->topology.workers();
 }
 
 PlannedGraph Lowering::chooseGraph() {
   std::optional<PlannedGraph> best;
   std::string refusal;
-  for (const Batch &batch : batches()) {
+  for (const std::vector<Batch> &ofSize : bySize(batches())) {
     try {
-      PlannedGraph candidate = planFor(batch);
+      PlannedGraph candidate = planFor(ofSize);
       if (!best || secondsPerSample(candidate) < secondsPerSample(*best))
         best = std::move(candidate);
+      else if (fillsPipeline(candidate) && candidate.units->units.size() > kMostUnitsOfAllSizes)
+        break;
     } catch (const Error &error) {
       refusal = refusal.empty() ? error.what() : refusal;
     }
@@ -235,17 +279,17 @@ PlannedGraph Lowering::chooseGraph() {
 
 void Lowering::cut(const PlannedGraph &graph) {
   lower(*graph.module, "cutting the graph",
-        [&](OpPassManager &passes) { buildCutPipeline(passes, graph.plan); });
+        [&](PassManager &passes) { buildCutPipeline(passes, graph.plan); });
 }
 
 void Lowering::outline(const PlannedGraph &graph) {
   lower(*graph.module, "outlining the stages",
-        [&](OpPassManager &passes) { buildStagedPipeline(passes, graph.plan); });
+        [&](PassManager &passes) { buildStagedPipeline(passes, graph.plan); });
 }
 
 void Lowering::schedule(PlannedGraph &graph) {
   lower(*graph.module, "scheduling and proving",
-        [&](OpPassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
+        [&](PassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
   auto plan = std::make_shared<Plan>(*graph.plan);
   setMemory(*plan, *graph.module);
   setCommunicators(*plan, *graph.module);

@@ -51,14 +51,15 @@ public:
 private:
   void usePartition();
   void lower(mlir::ModuleOp module, const std::string &what,
-             const std::function<void(mlir::OpPassManager &)> &build);
+             const std::function<void(mlir::PassManager &)> &build);
   std::optional<Schedule> rowsOfFile() const;
   bool isAsynchronous() const;
   bool sumsMicrobatches() const;
   mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
-  PlannedGraph planFor(const Batch &batch);
+  /// The best of these batches of one microbatch size.
+  PlannedGraph planFor(const std::vector<Batch> &batches);
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;
   void annotate(const Plan &plan);
