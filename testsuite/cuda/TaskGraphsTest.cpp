@@ -9,8 +9,6 @@
 /// When tasks are recorded, and what happens where that fails.
 namespace pdc::runtime {
 
-namespace {
-
 class TaskGraphsTest : public ::testing::Test {
 protected:
   TaskGraphsTest() { cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking); }
@@ -31,8 +29,6 @@ protected:
   cudaStream_t stream = nullptr;
   int calls = 0, sum = 0, value = 0;
 };
-
-} // namespace
 
 /// Each kernel runs once per run of the task, and sees what memory holds then.
 TEST_F(TaskGraphsTest, RecordTheSecondRun) {

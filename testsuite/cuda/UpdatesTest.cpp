@@ -63,14 +63,14 @@ void updateBySgd(const Run &run, std::vector<Weight> &weights) {
 
 TEST(Updates, ShareAKernel) {
   std::vector<Weight> weights = drawWeights(cuda::kMostUpdated);
-  EXPECT_EQ(kernelsOf([&](const Run &run) { updateBySgd(run, weights); }), 1u);
+  EXPECT_EQ(kernelsOf([&](const auto &run) { updateBySgd(run, weights); }), 1u);
   std::vector<Weight> more = drawWeights(cuda::kMostUpdated + 1);
-  EXPECT_EQ(kernelsOf([&](const Run &run) { updateBySgd(run, more); }), 2u);
+  EXPECT_EQ(kernelsOf([&](const auto &run) { updateBySgd(run, more); }), 2u);
 }
 
 TEST(Updates, ComputeWhatEachAloneDoes) {
   std::vector<Weight> weights = drawWeights(cuda::kMostUpdated + 7);
-  updateBySgd(started(Run()), weights);
+  updateBySgd(started(runtime::Run()), weights);
   finish();
   for (const Weight &x : weights)
     for (int64_t i = 0; i < x.count; ++i) {
@@ -83,7 +83,7 @@ TEST(Updates, ComputeWhatEachAloneDoes) {
 TEST(Updates, OfSeveralRules) {
   std::vector<Weight> weights = drawWeights(9);
   const float otherRate = 0.25f;
-  const Run run = started(Run());
+  const runtime::Run run = started(runtime::Run());
   cuda::Updates updates(run);
   for (size_t n = 0; n < weights.size(); ++n) {
     Weight &x = weights[n];
