@@ -6,6 +6,7 @@
 #include "compiler/schedule/Text.h"
 #include "passes/OptimizerSpec.h"
 #include "tools/Command.h"
+#include "tools/pdc/AnnotatedPath.h"
 #include "tools/pdc/Batches.h"
 
 #include <CLI/CLI.hpp>
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
-#include <unistd.h>
 
 namespace pdc {
 
@@ -253,39 +253,6 @@ static void checkStages(const std::string &text, const Options &options) {
                      std::to_string(options.plan.workers));
 }
 
-/// Whether a path is this folder or lies in it, be they there or not.
-static bool holds(const std::filesystem::path &folder, const std::filesystem::path &path) {
-  std::error_code ignored;
-  auto whole = [&](const std::filesystem::path &any) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(any), ignored);
-  };
-  std::filesystem::path inside = whole(path).lexically_relative(whole(folder));
-  return !inside.empty() && *inside.begin() != "..";
-}
-
-/// Judged before any work, since the file is written last of all. Folders of the sources are made
-/// before.
-static void checkAnnotated(const Options &options) {
-  const std::filesystem::path path = options.annotated;
-  const std::string where = "--annotated '" + options.annotated + "': ";
-  std::error_code ignored;
-  std::filesystem::file_status there = std::filesystem::symlink_status(path, ignored);
-  if (is_directory(there) || holds(path, options.output))
-    throw Error(where + "is a folder, expected the path of a file; add a name, as in stages.onnx");
-  if (exists(there) && !is_regular_file(there))
-    throw Error(where + "is " + (is_symlink(there) ? "a symbolic link" : "no regular file") +
-                ", which would be replaced; expected a regular file or a new path");
-  std::filesystem::path folder =
-      path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-  const bool isThere = std::filesystem::is_directory(folder, ignored);
-  if (!isThere && !holds(folder, options.output))
-    throw Error(where + "there is no folder '" + folder.string() +
-                "'; make it, or choose another place");
-  if (isThere && access(folder.c_str(), W_OK) != 0)
-    throw Error(where + "the folder '" + folder.string() +
-                "' cannot be written; choose another place");
-}
-
 static Precision parsePrecision(const std::string &text, const std::string &device) {
   checkChoice("--precision", text, precisionNames(), {});
   Precision precision = precisionNamed(text);
@@ -341,7 +308,7 @@ static void interpret(const Typed &typed, Options &options) {
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
   if (!options.annotated.empty())
-    checkAnnotated(options);
+    checkAnnotatedPath(options);
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
   options.plan.device = typed.device;
   options.plan.precision = parsePrecision(typed.precision, typed.device);
