@@ -45,7 +45,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   stepNumber = scalar("pdc.step");
   gradientScale = scalar("pdc.gradient_scale");
   control.whileWaiting([&transport] { transport.progress(); });
-  if (events.on())
+  if (options.recordsCalls)
     transport.whenIssued([this](const Issue &issue) { noteIssue(issue); });
 }
 

@@ -41,6 +41,7 @@ struct ExecutorOptions {
   bool rendezvous = false; ///< block until each group of messages is done
   uint64_t delaySeed = 0;  ///< rendezvous: draw a delay before each group
   size_t timelineRoom = 0; ///< events kept
+  bool recordsCalls = false; ///< among them what a library was told to move
   /// Floats that replicas sum at once.
   int64_t bucketElements = int64_t(1) << 20;
 };

@@ -77,6 +77,7 @@ size_t FileBytes::inflatedSize() const {
 /// Straight into its place: what is taken and given back beside it stays in this process's memory.
 void FileBytes::inflate() {
   constexpr size_t kLimit = size_t(1) << 36, kMostAtOnce = size_t(1) << 30;
+  constexpr size_t kSlack = size_t(1) << 16;
   gzFile file = gzopen(name.c_str(), "rb");
   if (!file)
     throw Error(name, ": cannot be read as gzip data");
@@ -98,6 +99,9 @@ void FileBytes::inflate() {
   if (size >= kLimit || status != Z_OK)
     throw Error(name, ": the gzip data is damaged or cut off after ", size, " bytes");
   inflated.resize(size);
+  // The guess is the files' own word.
+  if (inflated.capacity() > size + size / 8 + kSlack)
+    inflated.shrink_to_fit();
   view = inflated;
   // A page of it that was read is in memory with its neighbours, up to two megabytes of them.
   munmap(mapping, mapped);

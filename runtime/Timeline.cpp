@@ -68,11 +68,13 @@ static void appendTransfer(std::string &text, const Program &program, bool send,
           std::to_string(peerOf(edge, microbatch)) + " tag " + std::to_string(edge.tag);
 }
 
-/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", "call 8 on sums:0-1 receive sum from 1 tag 1048576"
+/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", where an edge has a communicator of its own "call 7 on
+/// 0>1 ...", "call 8 on sums:0-1 receive sum from 1 tag 1048576"
 static void appendCall(std::string &text, const Program &program, const Timeline::Event &event) {
   const bool send = event.kind == Timeline::Kind::sendCalled;
   text += "call " + std::to_string(event.group) + " on " + (event.beside ? "sums:" : "") +
-          std::to_string(event.first) + "-" + std::to_string(event.second) + " ";
+          std::to_string(event.first) + (event.directed ? ">" : "-") +
+          std::to_string(event.second) + " ";
   if (event.transfer >= 0)
     return appendTransfer(text, program, send, event.stage, event.microbatch, event.transfer);
   text += std::string(send ? "send sum to " : "receive sum from ") + std::to_string(event.stage) +

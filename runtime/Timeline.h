@@ -36,6 +36,7 @@ public:
     int64_t group; ///< posted: number of the group
     Seconds begin, end;
     int first = -1, second = -1; ///< called: the ranks of the communicator
+    bool directed = false;       ///< called: from the first of them to the second alone
     bool beside = false;         ///< called: it is one of those for sums over replicas
   };
 

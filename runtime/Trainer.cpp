@@ -28,6 +28,7 @@ static ExecutorOptions executorOptions(const Options &options) {
   result.graphs = !options.noGraphs;
   result.delaySeed = options.delaySeed;
   result.timelineRoom = options.trace.empty() && options.record.empty() ? 0 : size_t(1) << 20;
+  result.recordsCalls = !options.record.empty();
   return result;
 }
 

@@ -29,7 +29,8 @@ struct Issue {
   Message message;
   int64_t group = 0;
   int first = 0, second = 0;
-  bool beside = false; ///< by the transport beside the one that was asked
+  bool directed = false; ///< it moves messages from the first rank to the second alone
+  bool beside = false;   ///< by the transport beside the one that was asked
 };
 
 /// Moves tensors between ranks; one object per rank, used by the thread of its tasks and, where

@@ -59,9 +59,19 @@ void Executor::noteIssue(const Issue &issue) {
   auto transfer = std::find_if(pending.rbegin(), pending.rend(), [&](const Pending &open) {
     return !issue.beside && open.request == issue.message.request;
   });
-  Timeline::Event event{
-      kind, Phase::update, issue.message.peer, step,         issue.message.tag, -1, issue.group,
-      time, time,          issue.first,        issue.second, issue.beside};
+  Timeline::Event event{kind,
+                        Phase::update,
+                        issue.message.peer,
+                        step,
+                        issue.message.tag,
+                        -1,
+                        issue.group,
+                        time,
+                        time,
+                        issue.first,
+                        issue.second,
+                        issue.directed,
+                        issue.beside};
   if (transfer != pending.rend()) {
     event.phase = program.transfers[transfer->transfer].phase;
     event.stage = transfer->stage;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <thread>
 
 namespace pdc::runtime::cuda {
@@ -61,7 +62,7 @@ private:
   void issue();
   void issue(Line &line);
   cudaStream_t makeStream();
-  Line &lineOf(const Message &message) { return lines[size_t(lineTo[message.send][message.peer])]; }
+  Line &lineOf(const Message &message);
   /// Throws Error for any result but success and "in progress".
   void require(ncclResult_t result, const char *call, ncclComm_t communicator = nullptr) const;
   /// Waits until a call that was in progress has returned.
@@ -71,7 +72,7 @@ private:
   Control &control;
   const int self, size;
   const Arrangement arrangement;
-  std::vector<Line> lines;                  ///< in the ranks' common order
+  std::vector<Line> lines;                  ///< by peer
   std::array<std::map<int, int>, 2> lineTo; ///< by whether it sends, and peer
   std::vector<cudaStream_t> streams;
   cudaEvent_t ready = nullptr;
@@ -90,9 +91,6 @@ NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrange
   cuda::require(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming),
                 "cudaEventCreateWithFlags");
   control.setActivity({"connects over NCCL"});
-  // Kernels of several communicators start in the order of the calls, which is proven.
-  if (arrangement == Arrangement::edges)
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   std::vector<std::string> all;
   control.gather(receivers, all);
   makeLines(edgesOf(all));
@@ -202,10 +200,15 @@ NcclTransport::~NcclTransport() {
       continue;
     }
     ncclResult_t state = ncclInProgress;
-    while (state == ncclInProgress && !control.failed() &&
-           ncclCommGetAsyncError(line.communicator, &state) == ncclSuccess)
-      std::this_thread::yield();
-    ncclCommDestroy(line.communicator);
+    for (const Seconds begin = now();
+         state == ncclInProgress && !control.failed() && now() - begin < control.timeout;
+         std::this_thread::yield())
+      if (ncclCommGetAsyncError(line.communicator, &state) != ncclSuccess)
+        break;
+    if (state == ncclInProgress)
+      ncclCommAbort(line.communicator);
+    else
+      ncclCommDestroy(line.communicator);
   }
   for (Request &request : requests)
     if (request.event)
@@ -257,9 +260,17 @@ void NcclTransport::endGroup() {
   issue();
 }
 
+Line &NcclTransport::lineOf(const Message &message) {
+  auto line = lineTo[message.send].find(message.peer);
+  if (line == lineTo[message.send].end())
+    throw Error("rank ", self, " ", message.send ? "sends to" : "receives from", " rank ",
+                message.peer, " over NCCL, but they were not connected at the start");
+  return lines[size_t(line->second)];
+}
+
 /// Behind all that the queue holds now: what is sent has been computed, and what a receive
-/// overwrites has been read. One group per communicator, in the order of the peers: that is how the
-/// compiler has proven them.
+/// overwrites has been read. One group per communicator, later ranks first: that is how the
+/// compiler has proven them (splitByPeers).
 void NcclTransport::issue() {
   if (waiting.empty())
     return;
@@ -268,7 +279,7 @@ void NcclTransport::issue() {
   for (const Message &message : waiting)
     lineOf(message).waiting.push_back(message);
   waiting.clear();
-  for (Line &line : lines)
+  for (Line &line : std::views::reverse(lines))
     if (!line.waiting.empty())
       issue(line);
 }
@@ -293,7 +304,7 @@ void NcclTransport::issue(Line &line) {
     cuda::require(cudaEventRecord(request.event, line.stream), "cudaEventRecord");
     request.issued = true;
     if (issued)
-      issued({message, calls, line.key / size, line.key % size});
+      issued({message, calls, line.key / size, line.key % size, arrangement == Arrangement::edges});
   }
   line.waiting.clear();
   ++calls;
@@ -371,9 +382,24 @@ private:
 
 } // namespace
 
+/// Kernels of communicators on several streams start in the order of the calls, which is proven;
+/// without that order those of two ranks may hold each other up for ever.
+static void requireOrderOfCalls() {
+  constexpr int kLeast = 22600;
+  int version = 0;
+  ncclGetVersion(&version);
+  if (version < kLeast)
+    throw Error("NCCL ", version / 10000, ".", version / 100 % 100,
+                " does not keep the order of "
+                "calls to several communicators, which this plan needs; expected 2.26 or later");
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+}
+
 static std::unique_ptr<Transport> connect(Accelerator &accelerator, Control &control,
                                           const Program &program, Arrangement arrangement) {
   compareOrders(program, control);
+  if (arrangement == Arrangement::edges || !otherReplicas(program).empty())
+    requireOrderOfCalls();
   return std::make_unique<TransportWithSums>(accelerator, control, program, arrangement);
 }
 

@@ -131,14 +131,16 @@ def arrange(project, arrangement):
 
 
 @on_host
-@pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges")])
+@pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges"), ("3-1", "1f1b", "edges"),
+                                                         ("1-2-1", "1f1b", "pairs")])
 def test_trains_over_nccl(stages, schedule, arrangement, models, tmp_path):
     """The transport itself, on an emulation whose sends end when they are received and whose streams run at drawn times: the
     bits of the ranks as threads. Its calls are recorded and proven."""
+    replicas = [int(count) for count in stages.split("-")]
     project = emit_for_nccl(models("mlp", "--hidden", 64, 32, 16), tmp_path / "cuda", "--schedule", schedule, "--stages", stages,
-                            "--minibatch", 16, *([] if schedule == "pipedream" else ["--microbatches", 4]),
-                            workers=3, arrangement=arrangement)
-    images, labels = pipeline.draw_images(tmp_path, 64, (784,), 10)
+                            "--minibatch", 16 * replicas[0], *([] if schedule == "pipedream" else ["--microbatches", 4]),
+                            workers=sum(replicas), arrangement=arrangement)
+    images, labels = pipeline.draw_images(tmp_path, 64 * replicas[0], (784,), 10)
     data = [f"input={images}", f"labels={labels}"]
     record = tmp_path / "record.txt"
     threads = pipeline.train(project, tmp_path / "threads", data=data, steps=4)
@@ -161,7 +163,8 @@ def expect_calls_proven(project, record, folder):
     proven = prove(record)
     assert proven.returncode == 0 and "calls of " in proven.stdout, proven.stderr
     lines = record.splitlines(keepends=True)
-    calls = [i for i, line in enumerate(lines) if line.startswith("rank 2 step") and " call " in line and "'" in line]
+    last = max(int(line.split()[1]) for line in lines)
+    calls = [i for i, line in enumerate(lines) if line.startswith(f"rank {last} step") and " call " in line and "'" in line]
     sends, receives = ([i for i in calls if f" {kind} 1" in lines[i] or f" {kind} 2" in lines[i]] for kind in ("send", "receive"))
     def communicator_of(line):
         return line.split(" on ")[1].split()[0]

@@ -103,9 +103,10 @@ static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> 
   for (size_t number = 0; number < numbers.size(); ++number) {
     UnitTime part = summarise(units[number]);
     UnitTime &unit = times[numbers[number]];
-    unit.seconds += factors[units[number].size()] * part.seconds;
-    unit.lowerQuartile += part.lowerQuartile;
-    unit.upperQuartile += part.upperQuartile;
+    const double factor = factors[units[number].size()];
+    unit.seconds += factor * part.seconds;
+    unit.lowerQuartile += factor * part.lowerQuartile;
+    unit.upperQuartile += factor * part.upperQuartile;
   }
   return times;
 }

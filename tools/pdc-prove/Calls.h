@@ -17,7 +17,8 @@ public:
 
   /// A task, or a sum.
   void addRow(int64_t step, int64_t rank, const Step &row);
-  /// A message of call `number`, by a communicator of two ranks.
+  /// A message of call `number`, by a communicator of two ranks: "0-1", or "0>1" where it is that
+  /// of a directed edge.
   void addMessage(int64_t step, int64_t rank, int64_t number, const std::string &communicator,
                   const Step &message);
 

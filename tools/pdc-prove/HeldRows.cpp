@@ -116,7 +116,8 @@ void HeldRows::readOperation(std::istream &words, int64_t number, int64_t step) 
     calls.addRow(step, number, rows.back());
 }
 
-/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", "call 8 on 0-1 receive sum from 1 tag 1048576"
+/// "call 7 on 0-1 send 2F0 'x' to 1 tag 5", "call 7 on 0>1 ...", "call 8 on 0-1 receive sum from 1
+/// tag 1048576"
 void HeldRows::readCall(std::istream &words, int64_t rank, int64_t step) {
   const int64_t call = number(words);
   std::string word, communicator, kind, name;
@@ -274,6 +275,25 @@ Schedule HeldRows::scheduleOf(const Ranks &ranks) const {
   return schedule;
 }
 
+/// A minibatch that ends the data may have fewer microbatches than the plan's.
+Schedule HeldRows::recordedOf(const Ranks &ranks) const {
+  Schedule schedule = scheduleOf(ranks);
+  int64_t count = 0;
+  for (const RankRows &rows : ranks)
+    for (const Step &step : rows.warmUp)
+      if (step.kind == StepKind::run && step.task.phase != Phase::update)
+        count = std::max(count, step.task.microbatch + 1);
+  if (schedule.asynchronous || count >= schedule.microbatches)
+    return schedule;
+  schedule.microbatches = count;
+  // Its update stands behind the last of them, whatever it is called.
+  for (RankRows &rows : schedule.ranks)
+    for (Step &step : rows.warmUp)
+      if (step.task.phase == Phase::update)
+        step.task.microbatch = count - 1;
+  return schedule;
+}
+
 /// Messages of sums are no transfers of the schedule.
 Held HeldRows::heldCalls(const Calls::Actions &actions) const {
   Ranks ranks(planned.ranks.size());
@@ -286,7 +306,7 @@ Held HeldRows::heldCalls(const Calls::Actions &actions) const {
       for (const Step &step : action.steps)
         if (!action.transfers() || step.task.phase != Phase::update)
           ranks[rank].warmUp.push_back(step);
-  return {scheduleOf(ranks), groups};
+  return {recordedOf(ranks), groups};
 }
 
 std::map<std::string, Held> HeldRows::schedules() const {
@@ -297,7 +317,7 @@ std::map<std::string, Held> HeldRows::schedules() const {
     return planned.asynchronous ? std::string("run") : "step " + std::to_string(step);
   };
   for (const auto &[step, ranks] : steps)
-    all[name(step)] = {scheduleOf(ranks), {}};
+    all[name(step)] = {recordedOf(ranks), {}};
   if (!calls.empty())
     for (const auto &[step, actions] : calls.steps())
       all["calls of " + name(step)] = heldCalls(actions);

@@ -60,6 +60,7 @@ private:
   int64_t partOf(int64_t step) const { return planned.asynchronous ? 0 : step; }
   RankRows &rowsOf(Ranks &ranks, int64_t rank) const;
   Schedule scheduleOf(const Ranks &ranks) const;
+  Schedule recordedOf(const Ranks &ranks) const;
   Held heldCalls(const Calls::Actions &ranks) const;
   [[noreturn]] void refuse(const std::string &expected) const;
 

@@ -51,7 +51,11 @@ void prove(const std::string &plan, const std::vector<std::string> &files) {
       checkData(one.schedule, edges);
       if (planned.exact)
         checkOrder(one.schedule, edges);
-      std::cout << name << ": proven, " << one.schedule.ranks.size() << " ranks\n";
+      std::cout << name << ": proven, " << one.schedule.ranks.size() << " ranks";
+      if (one.schedule.microbatches < planned.schedule.microbatches)
+        std::cout << ", " << one.schedule.microbatches << " of " << planned.schedule.microbatches
+                  << " microbatches";
+      std::cout << '\n';
     } catch (const Error &error) {
       throw Error(name + ": " + error.what());
     }
