@@ -22,6 +22,9 @@ constexpr double kAlike = 1e-6;
 /// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
 /// only.
 constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
+/// Played to improve the cut of the best way further; each way before it gets what a plan by its
+/// name does.
+constexpr int64_t kRunsOfBest = 100'000;
 /// Runs up to which rows are searched.
 constexpr int64_t kMostSearchedRuns = 2'000;
 
@@ -61,6 +64,7 @@ private:
   void take(Planned planned, const PlanRequest &way, const std::string &name);
   void forget(const Error &error);
   bool isSmall(int64_t stages, int64_t mostRuns) const;
+  void improveBest();
   int chunksByHand() const;
   bool opensChunks() const;
   std::vector<int> replicasToTry() const;
@@ -226,6 +230,12 @@ std::vector<int> Chooser::chunksToTry(int replicas) {
   return chunks;
 }
 
+/// Its cut, then the order of its rows.
+void Chooser::improveBest() {
+  best = Planner(graph, bestWay).improve(std::move(*best), kRunsOfBest);
+  searchBest();
+}
+
 /// Several stages per rank, against the best with one.
 void Chooser::planChunked() {
   double limit = best ? best->plan.secondsPerMinibatch : 0;
@@ -239,7 +249,7 @@ void Chooser::planChunked() {
   if (!tooMany.empty())
     untried = takesTooLong(tooMany);
   if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
-    searchBest();
+    improveBest();
 }
 
 /// Of many units on many workers, the other schedules on the best replicas alone.
@@ -297,7 +307,7 @@ void Chooser::planStraight() {
   if (request.openReplicas && small)
     planUneven();
   if (best && small)
-    searchBest();
+    improveBest();
 }
 
 void Chooser::choose() {

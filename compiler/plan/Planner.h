@@ -22,7 +22,7 @@ public:
   /// can be, or where ranks have several stages and that is faster, for the rank with most to do.
   Planned make() const;
   /// The same with a better cut, where moving units makes it faster as it is played: so many runs.
-  Planned improve(Planned planned, int64_t runs = 100'000) const;
+  Planned improve(Planned planned, int64_t runs = 20'000) const;
   /// With stages and rows that are known. Slots and versions are those of a chain of as many
   /// stages: where the cuts are changes them seldom.
   Planned makeWith(std::vector<int> stageOfUnit, const Schedule &rows) const;

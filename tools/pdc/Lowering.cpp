@@ -118,6 +118,8 @@ bool Lowering::sumsMicrobatches() const {
   return options.plan.schedule == "auto" || findSchedule(options.plan.schedule).sumsMicrobatches;
 }
 
+static constexpr size_t kMostVerifiedNodes = 1'000;
+
 OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
@@ -141,9 +143,9 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   graph.microbatchSize = microbatchSize;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](PassManager &passes) {
-          // Shapes are verified as they are inferred, and all else of the graph that is cut: of a
-          // large graph's many batches that would take as long as what is verified.
-          passes.enableVerifier(false);
+          // Of a large graph, which may be made for many batches, that would take as long as what
+          // is verified: there shapes are as they are inferred, and all else when it is cut.
+          passes.enableVerifier(model.nodes.size() < kMostVerifiedNodes);
           buildGraphPipeline(passes, graph);
         });
   return module;
