@@ -189,13 +189,14 @@ def gains_of(net, loss, turned, found, gradients, calls):
 
 def choices(gains, left):
     """What may be turned next and what it should gain: those that explain nine tenths of what is left, a fiftieth each at
-    least; else one alone."""
+    least; else one alone: of those that gain most, as many distant ones do by chance, then of those nearest to a tie."""
     together, explained = [], 0.0
     for gain, decision in gains:
         if explained < 0.9 * left and gain > 0.02 * left:
             together.append(decision)
             explained += gain
-    alone = [([decision], gain) for gain, decision in gains[:MOST_TRIED]]
+    nearest = sorted((pair for pair in gains if pair[0] > 0.02 * left), key=lambda pair: pair[1].part)
+    alone = [([decision], gain) for gain, decision in gains[:MOST_TRIED] + nearest[:MOST_TRIED]]
     return [(together, explained), *alone] if together else alone
 
 

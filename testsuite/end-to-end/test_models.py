@@ -14,6 +14,7 @@ import torch
 import export
 import pipeline
 import safetensors
+from decisions import expect_alike
 
 BATCH, STEPS, RATE = 4, 3, 65536.0
 
@@ -22,6 +23,9 @@ def vision(network, *reduced, minibatch=64):
     return ("vision", ["--network", network], ["--network", network, "--classes", 10, "--dropout", 0, *reduced], minibatch)
 
 
+# A normalisation takes back what one before it has scaled: but for epsilon the gradients of such scales vanish, alone or along a
+# direction, and with the networks' own, 1e-5 or 1e-3, rounding of a few channels' large sums leaves them 1e-3 to 2e-2 off.
+CONDITIONED = ["--epsilon", 0.01]
 AWD_LM = ["--layers", 2, "--width", 12, "--hidden", 16, "--vocabulary", 40, "--sequence", 4]
 
 # Script, options of the full size and of the small one, samples of the full size's minibatch.
@@ -29,8 +33,8 @@ MODELS = {
     "vgg16": vision("vgg16", "--narrow", 16),
     "alexnet": vision("alexnet", "--narrow", 16),
     "resnet50": vision("resnet50", "--narrow", 8, "--size", 64),
-    "inception_v3": vision("inception_v3", "--narrow", 16, "--size", 107),
-    "densenet121": vision("densenet121", "--narrow", 8, "--size", 64),
+    "inception_v3": vision("inception_v3", "--narrow", 16, "--size", 107, *CONDITIONED),
+    "densenet121": vision("densenet121", "--narrow", 8, "--size", 64, *CONDITIONED),
     "mobilenet_v3_large": vision("mobilenet_v3_large", "--narrow", 4, "--size", 64),
     "efficientnet_b0": vision("efficientnet_b0", "--narrow", 4, "--size", 64),
     "unet": ("unet", [], ["--size", 32, "--width", 8], 8),
@@ -41,7 +45,7 @@ MODELS = {
     "translation": ("translation", [],
                     ["--layers", 2, "--width", 64, "--heads", 4, "--hidden", 96, "--vocabulary", 128, "--sequence", 12,
                      "--dropout", 0], 8),
-    "amoebanet": ("amoebanet", [], ["--cells", 3, "--filters", 32, "--size", 64, "--classes", 10], 64),
+    "amoebanet": ("amoebanet", [], ["--cells", 3, "--filters", 32, "--size", 64, "--classes", 10, *CONDITIONED], 64),
     "gnmt": ("gnmt", [], ["--layers", 3, "--width", 24, "--vocabulary", 64, "--sequence", 5, "--dropout", 0], 64),
     "awd_lm": ("awd_lm", [], AWD_LM + ["--dropout", 0], 64),
     "yolov3": ("yolov3", [], ["--size", 64, "--width", 8, "--blocks", 1, 1, 1, 1, 1, "--classes", 3], 64),
@@ -97,15 +101,17 @@ def loss_of(net, inputs):
     return torch.nn.functional.cross_entropy(scores, labels.flatten() if scores.dim() == 2 else labels)
 
 
-def gradients(net, inputs):
+def mean_loss(net, inputs):
     """Of two microbatches: each has its own statistics."""
+    halves = (slice(None, BATCH // 2), slice(BATCH // 2, None))
+    return sum(loss_of(net, {name: value[half] for name, value in inputs.items()}) for half in halves) / 2
+
+
+def gradients(net, inputs):
     net.zero_grad()
-    total = 0.0
-    for half in (slice(None, BATCH // 2), slice(BATCH // 2, None)):
-        loss = loss_of(net, {name: value[half] for name, value in inputs.items()}) / 2
-        loss.backward()
-        total += loss.item()
-    return total, {name: parameter.grad.double().numpy().copy() for name, parameter in net.named_parameters()}
+    loss = mean_loss(net, inputs)
+    loss.backward()
+    return loss.item(), {name: parameter.grad.double().numpy().copy() for name, parameter in net.named_parameters()}
 
 
 def in_double(inputs):
@@ -128,29 +134,19 @@ def store_weights(project, net):
     return weights
 
 
-def distance(found, expected):
-    return numpy.linalg.norm(found - expected) / max(numpy.linalg.norm(expected), 1e-9)
-
-
-def rounded_otherwise(net, inputs, truth, name):
-    """How far PyTorch's gradient of a parameter goes from the truth when each weight moves by half its last bit at most:
-    far, where the gradient is a small difference of large sums."""
-    worst = 0.0
-    for draw in range(8):
-        moved, generator = copy.deepcopy(net), torch.Generator().manual_seed(draw)
-        with torch.no_grad():
-            for parameter in moved.parameters():
-                parameter *= 1 + (torch.rand(parameter.shape, generator=generator) - 0.5) * 2 ** -23
-        worst = max(worst, distance(gradients(moved, inputs)[1][name], truth[name]))
-    return worst
+def expect_vanishing(ours, theirs, truth):
+    """A gradient that is zero but for rounding, as that of a bias before a normalisation, is so up to three times what
+    rounding makes of PyTorch's."""
+    whole = numpy.linalg.norm([numpy.linalg.norm(gradient) for gradient in truth.values()])
+    vanishing = [name for name, gradient in truth.items() if numpy.linalg.norm(gradient) <= 1e-9 * whole]
+    off = lambda found: max((numpy.linalg.norm(found[name] - truth[name]) for name in vanishing), default=0.0)
+    assert off(ours) <= 3 * off(theirs)
 
 
 @each(MODELS)
-def test_trains(network, tmp_path):
-    """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step. The gradient is what
-    an update subtracts, with a rate so large that rounding of the weight hides no small one;
-    rounding may move it as far as three times PyTorch's own in any parameter, or as far as PyTorch's own gradient of that parameter goes
-    when weights are rounded otherwise."""
+def test_trains(network, tmp_path, record_property):
+    """Three stages against one, bit for bit, and against PyTorch, weights reloaded at each step: each parameter's gradient
+    within a thousandth. It is what an update subtracts, with a rate so large that rounding of the weight hides no small one."""
     script, _, small, _ = MODELS[network]
     module = importlib.import_module(script)
     options = export.options_of(module, ["-", *words(small)])
@@ -161,27 +157,24 @@ def test_trains(network, tmp_path):
     torch.manual_seed(options.seed)
     net = module.build(options).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    ours, noise, steps = {}, 0.0, []
+    turned = []
     for step in range(STEPS):
         torch.manual_seed(100 + step)
         inputs, unsplit = module.examples(options, BATCH), {}
-        data = save_inputs(inputs, tmp_path / f"data{step}")
+        data, doubles = save_inputs(inputs, tmp_path / f"data{step}"), in_double(inputs)
         for stages, project in projects.items():
             before = store_weights(project, net)
             result = pipeline.train(project, tmp_path / f"{stages}-{step}", data=data, steps=1)
             pipeline.expect_same_bits(result, unsplit, network)
-        _, truth = gradients(copy.deepcopy(net).double(), in_double(inputs))
+        after = result.weights()
+        ours = {name: (value.astype(numpy.float64) - after[name]) / RATE for name, value in before.items()}
+        turned += expect_alike(ours, net, lambda copied: mean_loss(copied, doubles), step)
+        _, truth = gradients(copy.deepcopy(net).double(), doubles)
         loss, theirs = gradients(net, inputs)
         assert result.losses[0] == pytest.approx(loss, rel=1e-4)
-        after = result.weights()
-        for name, expected in truth.items():
-            ours[step, name] = distance((before[name].astype(numpy.float64) - after[name]) / RATE, expected)
-            noise = max(noise, distance(theirs[name], expected))
-        steps.append((copy.deepcopy(net), inputs, truth))
+        expect_vanishing(ours, theirs, truth)
         optimizer.step()
-    for (step, name), found in ours.items():
-        if not found <= max(1e-3, 3 * noise):
-            assert found <= rounded_otherwise(*steps[step], name), (step, name, found, noise)
+    record_property("summary", f"{network}: {len(turned)} decisions in {STEPS} steps that rounding made otherwise")
 
 
 @pytest.mark.models

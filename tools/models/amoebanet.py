@@ -15,6 +15,7 @@ OUTPUTS = {"output": True}
 
 def configure(parser):
     add_sizes(parser, cells=18, filters=256, size=224, classes=1000)
+    parser.add_argument("--epsilon", type=float, default=1e-5, help="of all normalisations (default 1e-5)")
 
 
 def convolution(before, after, size, stride=1, padding=0):
@@ -135,7 +136,11 @@ class AmoebaNet(nn.Module):
 
 
 def build(options):
-    return AmoebaNet(options.cells, options.filters, options.classes)
+    network = AmoebaNet(options.cells, options.filters, options.classes)
+    for layer in network.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = options.epsilon
+    return network
 
 
 def examples(options, count):

@@ -28,6 +28,7 @@ def configure(parser):
     parser.add_argument("--classes", type=int, default=1000, help="(default 1000)")
     parser.add_argument("--narrow", type=int, default=1, help="divides the channels of all layers (default 1)")
     parser.add_argument("--dropout", type=float, help="(default the network's own)")
+    parser.add_argument("--epsilon", type=float, help="of all normalisations (default the network's own)")
 
 
 def divided(channels, divisor):
@@ -59,6 +60,8 @@ def build(options):
     for layer in network.modules():
         if isinstance(layer, nn.Dropout) and options.dropout is not None:
             layer.p = options.dropout
+        if isinstance(layer, nn.BatchNorm2d) and options.epsilon is not None:
+            layer.eps = options.epsilon
     return network
 
 
