@@ -31,7 +31,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;
     a constant mask of what comes before is an attribute; transpositions to and from [batch, rows, heads,
     width] and keys and values that several heads share are left to the kernel. Where another reads the
-    scores or the shares, nothing is recognised.
+    scores or the shares, nothing is recognised; nor where a second mask goes with a causal one whose
+    hidden number is finite, since a row that the two hide has shares all the same.
 
     Before: static shapes, no backward node. After: the same values, by fewer nodes.
   }];

@@ -124,6 +124,11 @@ struct Scores {
   double scale = 1;
   Value mask; ///< null: none but that of causal attention
   std::optional<int64_t> past;
+  /// Whether a constant hides keys by a finite number, which is exact where every row sees another:
+  /// not under a second mask, for the two may hide a row that the scores then spread over its keys.
+  bool hidesFinitely = false;
+
+  bool isExact() const { return !(hidesFinitely && past && mask); }
 };
 
 /// Which keys a constant mask lets be seen: true, 0, or a number that hides.
@@ -150,6 +155,14 @@ std::optional<int64_t> causalPast(const Tensor &mask, int64_t queries, int64_t k
   return past >= 0 ? std::optional(past) : std::nullopt;
 }
 
+/// Whether a constant mask hides some key by a finite number that it adds.
+bool hidesFinitely(const Tensor &mask) {
+  return mask.type.element != pdc::ElementType::boolean &&
+         llvm::any_of(mask.data, [](double element) {
+           return element <= kHidden && element != -std::numeric_limits<double>::infinity();
+         });
+}
+
 /// Whether each row of a constant mask lets a key be seen.
 bool everyRowSees(const Tensor &mask) {
   const int64_t size = mask.type.shape.empty() ? 1 : mask.type.shape.back();
@@ -165,7 +178,7 @@ class ScoresBehind {
 public:
   static std::optional<Scores> find(Value value) {
     Scores scores;
-    return read(value, scores) ? std::optional(scores) : std::nullopt;
+    return read(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
   }
 
 private:
@@ -226,10 +239,12 @@ private:
         for (double &element : constant->data)
           element = element == 0;
       // A row without any key has shares all the same, unless what hides is infinite.
-      const bool isSafe = *hidden == -std::numeric_limits<double>::infinity() ||
-                          (constant && everyRowSees(*constant));
-      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, constant, i == 2))
+      const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
+      const bool isSafe = !isFinite || (constant && everyRowSees(*constant));
+      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, constant, i == 2)) {
+        scores.hidesFinitely |= isFinite;
         return read(inner, scores);
+      }
     }
     return false;
   }
@@ -247,6 +262,7 @@ private:
     if (constant && !scores.past)
       if (std::optional<int64_t> past = causalPast(*constant, shape[2], shape[3])) {
         scores.past = past;
+        scores.hidesFinitely |= hidesFinitely(*constant);
         return true;
       }
     if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > 4)

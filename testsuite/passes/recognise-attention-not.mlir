@@ -4,11 +4,16 @@ pdc.memory @q input microbatch : tensor<2x2x3x4xf32>
 pdc.memory @k input microbatch : tensor<2x2x3x4xf32>
 pdc.memory @v input microbatch : tensor<2x2x3x4xf32>
 pdc.memory @seen input microbatch : tensor<2x1x3x3xi1>
+pdc.memory @padding input microbatch : tensor<2x1x1x3xf32>
 pdc.memory @one metric update : tensor<2x2x3x4xf32>
 pdc.memory @two metric update : tensor<2x2x3x4xf32>
 pdc.memory @three metric update : tensor<2x2x3x4xf32>
 pdc.memory @four metric update : tensor<2x2x3x4xf32>
 pdc.memory @five metric update : tensor<2x2x3x4xf32>
+pdc.memory @six metric update : tensor<2x2x3x4xf32>
+pdc.memory @seven metric update : tensor<2x2x3x4xf32>
+pdc.memory @eight metric update : tensor<2x2x3x4xf32>
+pdc.memory @nine metric update : tensor<2x2x3x4xf32>
 pdc.memory @shares metric update : tensor<2x2x3x3xf32>
 pdc.memory @scores metric update : tensor<2x2x3x3xf32>
 
@@ -19,8 +24,13 @@ func.func @train() {
   %k = pdc.read @k : tensor<2x2x3x4xf32>
   %v = pdc.read @v : tensor<2x2x3x4xf32>
   %seen = pdc.read @seen : tensor<2x1x3x3xi1>
+  %padding = pdc.read @padding : tensor<2x1x1x3xf32>
   %two = pdc.node "Constant" "two"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
   %low = pdc.node "Constant" "low"() {value = dense<-1.0e+09> : tensor<f32>} : () -> tensor<f32>
+  %never = pdc.node "Constant" "never"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %lower = pdc.node "Constant" "lower"() {value = dense<[[true, false, false], [true, true, false], [true, true, true]]> : tensor<3x3xi1>} : () -> tensor<3x3xi1>
+  %later = pdc.node "Constant" "later"() {value = dense<[[false, true, true], [false, true, true], [false, true, true]]> : tensor<3x3xi1>} : () -> tensor<3x3xi1>
+  %upper = pdc.node "Constant" "upper"() {value = dense<[[0.0, -1.0e+09, -1.0e+09], [0.0, 0.0, -1.0e+09], [0.0, 0.0, 0.0]]> : tensor<3x3xf32>} : () -> tensor<3x3xf32>
   %kt = pdc.node "Transpose" "kt"(%k) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x2x3x4xf32>) -> tensor<2x2x4x3xf32>
 
   // Shares that another reads.
@@ -54,5 +64,33 @@ func.func @train() {
   %p5 = pdc.node "Softmax" "p5"(%s5) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %y5 = pdc.node "MatMul" "y5"(%p5, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %y5 into @five : tensor<2x2x3x4xf32>
+  // Keys that a finite number hides from a row whose others are all padded have shares here, and none in attention.
+  %qk6 = pdc.node "MatMul" "qk6"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m6 = pdc.node "Where" "m6"(%lower, %qk6, %low) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %n6 = pdc.node "Add" "n6"(%m6, %padding) {} : (tensor<2x2x3x3xf32>, tensor<2x1x1x3xf32>) -> tensor<2x2x3x3xf32>
+  %p6 = pdc.node "Softmax" "p6"(%n6) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y6 = pdc.node "MatMul" "y6"(%p6, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y6 into @six : tensor<2x2x3x4xf32>
+  // The same where the sum comes before the choice.
+  %qk7 = pdc.node "MatMul" "qk7"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m7 = pdc.node "Add" "m7"(%qk7, %padding) {} : (tensor<2x2x3x3xf32>, tensor<2x1x1x3xf32>) -> tensor<2x2x3x3xf32>
+  %n7 = pdc.node "Where" "n7"(%lower, %m7, %low) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %p7 = pdc.node "Softmax" "p7"(%n7) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y7 = pdc.node "MatMul" "y7"(%p7, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y7 into @seven : tensor<2x2x3x4xf32>
+  // Such a row under an infinite number: its shares are numbers here, and none in attention.
+  %qk8 = pdc.node "MatMul" "qk8"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m8 = pdc.node "Add" "m8"(%qk8, %upper) {} : (tensor<2x2x3x3xf32>, tensor<3x3xf32>) -> tensor<2x2x3x3xf32>
+  %n8 = pdc.node "Where" "n8"(%later, %m8, %never) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %p8 = pdc.node "Softmax" "p8"(%n8) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y8 = pdc.node "MatMul" "y8"(%p8, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y8 into @eight : tensor<2x2x3x4xf32>
+  // The same by two choices.
+  %qk9 = pdc.node "MatMul" "qk9"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m9 = pdc.node "Where" "m9"(%lower, %qk9, %low) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %n9 = pdc.node "Where" "n9"(%later, %m9, %never) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %p9 = pdc.node "Softmax" "p9"(%n9) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y9 = pdc.node "MatMul" "y9"(%p9, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y9 into @nine : tensor<2x2x3x4xf32>
   return
 }

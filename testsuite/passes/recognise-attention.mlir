@@ -10,6 +10,7 @@ pdc.memory @pdc.random input microbatch : tensor<4xi64>
 pdc.memory @one metric update : tensor<2x3x2x4xf32>
 pdc.memory @two metric update : tensor<2x3x2x4xf32>
 pdc.memory @five metric update : tensor<2x3x2x4xf32>
+pdc.memory @six metric update : tensor<2x3x2x4xf32>
 pdc.memory @three metric update : tensor<2x2x3x4xf32>
 pdc.memory @four metric update : tensor<2x2x3x4xf32>
 
@@ -100,6 +101,15 @@ func.func @train() {
   %y5 = pdc.node "MatMul" "y5"(%p5, %v1) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   %finite = pdc.node "Transpose" "finite"(%y5) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x2x3x4xf32>) -> tensor<2x3x2x4xf32>
   pdc.accumulate %finite into @five : tensor<2x3x2x4xf32>
+  // Two masks, where what comes later is hidden from every row for good.
+  // CHECK: pdc.node "SoftmaxAttention" "both"(%[[Q]], %[[K]], %[[V]], %[[HIDDEN]]) {is_causal = 1 : i64, past = 0 : i64, rows_first = array<i64: 1, 1, 1, 1>, scale = 1.000000e+00 : f64}
+  %qk6 = pdc.node "MatMul" "qk6"(%q1, %kt2) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %m6 = pdc.node "Where" "m6"(%lower, %qk6, %never) {} : (tensor<3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %n6 = pdc.node "Add" "n6"(%m6, %hidden) {} : (tensor<2x2x3x3xf32>, tensor<2x1x1x3xf32>) -> tensor<2x2x3x3xf32>
+  %p6 = pdc.node "Softmax" "p6"(%n6) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y6 = pdc.node "MatMul" "y6"(%p6, %v1) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  %both = pdc.node "Transpose" "both"(%y6) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x2x3x4xf32>) -> tensor<2x3x2x4xf32>
+  pdc.accumulate %both into @six : tensor<2x3x2x4xf32>
   // CHECK: return
   return
 }
