@@ -33,6 +33,24 @@ DenseMap<mlir::Attribute, Operation *> lastReads(ir::TaskOp task) {
   return reads;
 }
 
+/// The memory that a value was read from; null where a unit made it.
+FlatSymbolRefAttr readMemory(Value value) {
+  if (auto weight = value.getDefiningOp<ir::WeightVersionOp>())
+    return weight.getMemoryAttr();
+  if (auto read = value.getDefiningOp<ir::ReadOp>())
+    return read.getMemoryAttr();
+  return {};
+}
+
+/// Whether another than the unit writes, later in its task, a memory that the unit reads.
+bool readsWhatIsWrittenLater(ir::UnitOp unit) {
+  return llvm::any_of(*unit->getBlock(), [&](Operation &op) {
+    FlatSymbolRefAttr memory = updatedMemory(&op);
+    return memory && unit->isBeforeInBlock(&op) && !llvm::is_contained(unit->getUsers(), &op) &&
+           llvm::is_contained(llvm::map_range(unit->getOperands(), readMemory), memory);
+  });
+}
+
 /// A unit that makes next values of memories and nothing else, and what writes them, in its order.
 using Update = SmallVector<Operation *, 4>;
 
@@ -45,7 +63,8 @@ SmallVector<Update> findUpdates(ir::TaskOp task) {
   };
   SmallVector<Update> updates;
   for (auto unit : task.getBody().getOps<ir::UnitOp>()) {
-    if (!unit.getKernel() || unit->use_empty() || !llvm::all_of(unit->getUsers(), isOver))
+    if (!unit.getKernel() || unit->use_empty() || !llvm::all_of(unit->getUsers(), isOver) ||
+        readsWhatIsWrittenLater(unit))
       continue;
     Update &update = updates.emplace_back(1, unit);
     llvm::append_range(update, unit->getUsers());

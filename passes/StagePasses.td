@@ -139,7 +139,8 @@ def GatherUpdates : Pass<"gather-updates", "::mlir::ModuleOp"> {
   let summary = "puts the updates of a task behind all else that it does";
   let description = [{
     Moves the units of update tasks that make next values of memories and nothing else to the end of
-    the task, in their order, with what writes those values, unless the task reads the memory again.
+    the task, in their order, with what writes those values, unless the task reads the memory again
+    or something else writes later what the unit reads.
     Devices that update all weights of a task in one kernel run it there: what the units read must
     lie until then, as the homes that come later see to.
   }];

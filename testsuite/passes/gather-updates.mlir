@@ -45,3 +45,40 @@ pdc.program @rank_0 ranks [0] {
     }
   }
 }
+
+// What an update reads is written after it by what stays: it stays before that.
+pdc.program @rank_1 ranks [1] {
+  pdc.memory @c weight version : tensor<4xf32>
+  pdc.memory @d weight version : tensor<4xf32>
+  pdc.memory @seen optimizer update : tensor<4xf32>
+  pdc.stage 1 {
+    // CHECK-LABEL: pdc.program @rank_1
+    // CHECK:      %[[OLD:.*]] = pdc.read @seen
+    // CHECK:      pdc.unit "c/update"{{.*}} = %[[OLD]]
+    // CHECK:      pdc.commit %{{.*}} to @c
+    // CHECK:      %[[NEXT:.*]] = pdc.unit "count"
+    // CHECK:      pdc.write %[[NEXT]] to @seen
+    // CHECK-NEXT: %[[SEEN:.*]] = pdc.read @seen
+    // CHECK:      pdc.unit "d/update"{{.*}} = %[[SEEN]]
+    // CHECK:      pdc.commit %{{.*}} to @d
+    // CHECK-NEXT: }
+    pdc.task update {
+      %old = pdc.read @seen : tensor<4xf32>
+      %c = pdc.weight_version @c latest : tensor<4xf32>
+      %nc = pdc.unit "c/update" origin "c" update update (%0 = %c : tensor<4xf32>, %1 = %old : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %nc to @c : tensor<4xf32>
+      %next = pdc.unit "count" origin "c" update update (%0 = %old : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.write %next to @seen : tensor<4xf32>
+      %seen = pdc.read @seen : tensor<4xf32>
+      %d = pdc.weight_version @d latest : tensor<4xf32>
+      %nd = pdc.unit "d/update" origin "c" update update (%0 = %d : tensor<4xf32>, %1 = %seen : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %nd to @d : tensor<4xf32>
+    }
+  }
+}
