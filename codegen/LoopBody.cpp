@@ -55,7 +55,8 @@ namespace {
 /// node makes (no tensor's name ends so); the latter are declared in `lines`.
 class BodyText {
 public:
-  BodyText(ir::UnitOp unit, ArrayRef<std::string> parameters) : unit(unit) {
+  BodyText(ir::UnitOp unit, ArrayRef<std::string> parameters, LoopPlace place)
+      : unit(unit), place(place) {
     for (auto [argument, name] : llvm::zip(unit.getBody().getArguments(), parameters))
       texts[argument] = name;
     for (auto node : unit.getBody().getOps<ir::NodeOp>())
@@ -87,7 +88,17 @@ private:
     for (Value operand : node.getOperands())
       operands.push_back(text(operand));
     for (auto [i, result] : llvm::enumerate(node.getResults()))
-      define(node, result, expression(*op, i, operands, node.getOnnxAttributes()));
+      define(node, result, placed(expression(*op, i, operands, node.getOnnxAttributes())));
+  }
+
+  /// The functions of the place where the loop runs.
+  std::string placed(std::string text) const {
+    constexpr StringRef standard = "std::tanh(";
+    if (place == LoopPlace::device)
+      return text;
+    for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
+      text.replace(at, standard.size(), runtime_names::kHyperbolicTangent + std::string("("));
+    return text;
   }
 
   /// Operators with any number of operands have a row for two; the others are folded in.
@@ -119,6 +130,7 @@ private:
   }
 
   ir::UnitOp unit;
+  LoopPlace place;
   llvm::DenseMap<Value, std::string> texts;
 };
 
@@ -181,7 +193,7 @@ static void addStatement(std::vector<std::string> &lines, const std::string &sta
 
 std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base,
                                   LoopPlace place) {
-  BodyText body(unit, names);
+  BodyText body(unit, names, place);
   std::vector<std::string> results;
   for (Value value : cast<ir::YieldOp>(unit.getBody().front().getTerminator()).getValues())
     results.push_back(body.text(value));

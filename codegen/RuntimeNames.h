@@ -22,6 +22,8 @@ inline constexpr const char kExtents[] = "Extents";
 inline constexpr const char kStrided[] = "strided";
 inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
+/// What loops on CPUs call in place of the standard function, which no compiler makes a vector of.
+inline constexpr const char kHyperbolicTangent[] = "hyperbolicTangent";
 
 /// CUDA: one header has all kernels, which have their own namespace; the loops' header is for .cu
 /// files.

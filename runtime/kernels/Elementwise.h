@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/HyperbolicTangent.h"
 
 #include <cmath>
 #include <tuple>

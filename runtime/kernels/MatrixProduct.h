@@ -3,6 +3,7 @@
 #include "runtime/Program.h"
 #include "runtime/kernels/LibraryCall.h"
 #include "runtime/kernels/MatrixProductFields.h"
+#include "runtime/kernels/PackedWeight.h"
 
 #include <concepts>
 
@@ -30,6 +31,7 @@ private:
   void addRowBias(const float *bias, float *y) const;
 
   LibraryCall fresh, adding;
+  PackedWeight packing; ///< of b, where its rows would crowd the cache
   int biasArgument = 0; ///< of the library; 0: it is not given a bias
   bool hasBias, hasRowBias, hasRelu;
   int64_t rows, columns;

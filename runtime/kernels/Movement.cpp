@@ -25,8 +25,55 @@ static int64_t takeInner(Dimensions &shape) {
 StridedCopy::StridedCopy(const Device &device, const StridedCopyFields &f)
     : fields(f), threads(device.threads) {}
 
+/// Edge of the squares in which a matrix is transposed: each line of the cache is read and written
+/// once, however far apart rows lie.
+static constexpr int64_t kSquare = 64;
+
+/// Row-major `rows` x `columns` elements, `stride` from row to row of `y`, of the transposed matrix
+/// `x`, whose columns lie `step` apart.
+template <class T>
+static void transposeSquare(int64_t rows, int64_t columns, const T *x, int64_t step, T *y,
+                            int64_t stride) {
+  T square[kSquare][kSquare];
+  for (int64_t c = 0; c < columns; ++c)
+    if (rows == kSquare)
+      std::memcpy(square[c], x + c * step, sizeof square[c]);
+    else
+      std::copy_n(x + c * step, rows, square[c]);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      y[r * stride + c] = square[c][r];
+}
+
+/// Whether the last two dimensions of what is copied are a matrix transposed.
+static bool isTransposition(const StridedCopyFields &f) {
+  const size_t rank = f.shape.size();
+  return rank >= 2 && f.inputStrides[rank - 2] == 1 && f.inputStrides[rank - 1] != 1 &&
+         f.outputStrides[rank - 1] == 1 && std::min(f.shape[rank - 2], f.shape[rank - 1]) > 1;
+}
+
+template <class T>
+static void transpose(const StridedCopyFields &f, int threads, const T *x, T *y) {
+  Dimensions outer = f.shape;
+  const int64_t columns = takeInner(outer), rows = takeInner(outer);
+  const int64_t step = f.inputStrides.back(), stride = f.outputStrides[outer.size()];
+  const int64_t bands = (rows + kSquare - 1) / kSquare, all = product(outer) * bands;
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (all * kSquare * columns >= kParallelWalk)
+  for (int64_t band = 0; band < all; ++band) {
+    const int64_t row = band % bands * kSquare, matrix = band / bands;
+    const T *source = x + f.inputOffset + offsetAt(matrix, outer, f.inputStrides) + row;
+    T *target = y + f.outputOffset + offsetAt(matrix, outer, f.outputStrides) + row * stride;
+    for (int64_t column = 0; column < columns; column += kSquare)
+      transposeSquare(std::min(kSquare, rows - row), std::min(kSquare, columns - column),
+                      source + column * step, step, target + column, stride);
+  }
+}
+
 template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
   std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
+  if (isTransposition(fields))
+    return transpose(fields, threads, x, y);
   Dimensions outer = fields.shape;
   const int64_t inner = takeInner(outer), rows = product(outer);
   const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();

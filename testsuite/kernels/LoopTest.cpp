@@ -7,6 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace pdc::runtime {
@@ -30,6 +33,29 @@ TEST(Loops, OneTwoAndThreeResults) {
       run, count, [](float u, float v) { return results(u, v, u - v); }, x.data(), y.data(),
       z.data(), a.data(), b.data());
   ASSERT_EQ(z[5], a[5] - b[5]);
+}
+
+/// Of the f64 function; and a vector's elements are those of single calls.
+TEST(Loops, HyperbolicTangent) {
+  std::vector<float> x, y;
+  for (uint32_t bits = 0; bits < 0x7f800000; bits += 40009)
+    for (float sign : {1.0f, -1.0f})
+      x.push_back(sign * std::bit_cast<float>(bits));
+  y.resize(x.size());
+  elementwise(
+      runtime::Run(), static_cast<int64_t>(x.size()),
+      [](float v) -> float { return hyperbolicTangent(v); }, y.data(), x.data());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double expected = std::tanh(static_cast<double>(x[i]));
+    ASSERT_NEAR(y[i], expected, 3e-7 * std::abs(expected) + 1e-44) << x[i];
+    volatile float single = x[i];
+    ASSERT_EQ(y[i], hyperbolicTangent(float(single))) << x[i];
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(hyperbolicTangent(infinity), 1);
+  EXPECT_EQ(hyperbolicTangent(-infinity), -1);
+  EXPECT_TRUE(std::isnan(hyperbolicTangent(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_TRUE(std::signbit(hyperbolicTangent(-0.0f)));
 }
 
 TEST(Loops, InPlaceAndSums) {

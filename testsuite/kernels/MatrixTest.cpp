@@ -44,6 +44,31 @@ TEST(Kernels, BatchedMatrixProduct) {
   unit.check();
 }
 
+/// Their rows are packed before they are read.
+TEST(Kernels, ProductsWithRowsThatShareLinesOfTheCache) {
+  for (int64_t transA : {0, 1})
+    for (bool hasBias : {false, true}) {
+      UnitCase unit;
+      std::vector<UnitValue> inputs = {
+          unit.operand(transA ? std::vector<int64_t>{70, 130} : std::vector<int64_t>{130, 70}),
+          unit.operand({70, 3072})};
+      if (hasBias)
+        inputs.push_back(unit.operand({3072}));
+      unit.node("Gemm", inputs, {{"transA", transA}});
+      unit.check();
+    }
+}
+
+/// A batch of rows is one matrix, unless what is added differs between rows.
+TEST(Kernels, ProductsOfABatchOfRows) {
+  for (std::vector<int64_t> bias : {std::vector<int64_t>{3072}, {1, 1, 1}, {2, 65, 3072}}) {
+    UnitCase unit;
+    UnitValue y = unit.node("MatMul", {unit.operand({2, 65, 64}), unit.operand({64, 3072})});
+    unit.node("Relu", {unit.node("Add", {y, unit.operand(bias)})});
+    unit.check();
+  }
+}
+
 /// Sources that are for another device: the kernels for CPUs know one way to multiply.
 TEST(Kernels, ProductsInTf32AreRefused) {
   auto expectRefusal = [](UnitCase &unit) {

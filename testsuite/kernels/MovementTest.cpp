@@ -63,6 +63,9 @@ TEST(Kernels, MovementBitsDoNotDependOnThreads) {
     u.node("Transpose", {u.operand({50, 31, 47})}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
   });
   same([](UnitCase &u) {
+    u.node("Transpose", {u.operand({5, 83, 70})}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  });
+  same([](UnitCase &u) {
     UnitValue x = u.operand({210, 230});
     u.node("Pad", {x, u.constant(Tensor::vector({1, -1, 2, 3}))});
   });
@@ -82,6 +85,10 @@ TEST(Kernels, Movement) {
   check([](UnitCase &u) {
     u.node("Transpose", {u.operand({2, 3, 4})}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
   });
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{2, 33, 50}, {3, 64, 128}, {2, 1, 5}})
+    check([&](UnitCase &u) {
+      u.node("Transpose", {u.operand(shape)}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+    });
   check([](UnitCase &u) {
     UnitValue a = u.operand({2, 3, 4}), b = u.operand({2, 1, 4});
     u.node("Concat", {a, b, u.operand({2, 2, 4})}, {{"axis", int64_t(1)}});
