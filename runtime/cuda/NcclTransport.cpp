@@ -1,88 +1,17 @@
-#include "runtime/cuda/NcclTransport.h"
+#include "runtime/cuda/NcclLines.h"
 
 #include "runtime/Error.h"
 #include "runtime/cuda/Launch.h"
 
-#include <nccl.h>
-
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <cstring>
-#include <map>
-#include <optional>
 #include <ranges>
 #include <thread>
 
 namespace pdc::runtime::cuda {
 
-namespace {
-
 /// Of a communicator: the blocks of its kernel, which the GPU takes from those that compute.
-constexpr int kChannels = 4;
-
-/// One communicator of two ranks, and the stream that its messages run on.
-struct Line {
-  int peer = 0;
-  int key = 0; ///< of the ranks' common order
-  ncclUniqueId id{};
-  ncclComm_t communicator = nullptr;
-  cudaStream_t stream = nullptr;
-  std::vector<Message> waiting; ///< of the group that is being issued
-};
-
-class NcclTransport : public Transport {
-public:
-  /// Connects what `receivers` of all ranks say.
-  NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
-                const std::string &receivers);
-  ~NcclTransport() override;
-  int rank() const override { return self; }
-  int ranks() const override { return size; }
-  void beginGroup() override { grouping = true; }
-  void endGroup() override;
-  void post(std::span<Message> group) override;
-  bool wait(int request, std::chrono::microseconds patience) override;
-  void progress() override;
-  void cancel() override;
-  void whenIssued(std::function<void(const Issue &)> listener) override { issued = listener; }
-
-private:
-  /// Its group has been issued when `issued`; then `event` stands behind it.
-  struct Request {
-    cudaEvent_t event = nullptr;
-    bool issued = false;
-  };
-  static constexpr size_t kRequests = 4096;
-
-  void makeLines(const std::vector<std::vector<int>> &edges);
-  void shareIds();
-  void connect();
-  void warmUp();
-  void issue();
-  void issue(Line &line);
-  cudaStream_t makeStream();
-  Line &lineOf(const Message &message);
-  /// Throws Error for any result but success and "in progress".
-  void require(ncclResult_t result, const char *call, ncclComm_t communicator = nullptr) const;
-  /// Waits until a call that was in progress has returned.
-  void settle(const Line &line, const char *call);
-
-  Accelerator &accelerator;
-  Control &control;
-  const int self, size;
-  const Arrangement arrangement;
-  std::vector<Line> lines;                  ///< by peer
-  std::array<std::map<int, int>, 2> lineTo; ///< by whether it sends, and peer
-  std::vector<cudaStream_t> streams;
-  cudaEvent_t ready = nullptr;
-  bool grouping = false;
-  std::vector<Message> waiting; ///< posted, not yet issued
-  std::vector<Request> requests;
-  std::vector<int> free;
-  std::function<void(const Issue &)> issued;
-  int64_t calls = 0; ///< groups issued
-};
+static constexpr int kChannels = 4;
 
 NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
                              const std::string &receivers)
@@ -341,76 +270,6 @@ void NcclTransport::cancel() {
       ncclCommAbort(line.communicator);
       line.communicator = nullptr;
     }
-}
-
-/// Tensors, and beside them, with communicators and a stream of their own, the sums over replicas:
-/// they begin while the backward pass still makes the other gradients, whose messages they would
-/// hold up.
-class TransportWithSums : public NcclTransport {
-public:
-  TransportWithSums(Accelerator &accelerator, Control &control, const Program &program,
-                    Arrangement arrangement)
-      : NcclTransport(accelerator, control, arrangement, receivers(program)), tasks(accelerator),
-        queue(accelerator.beside()) {
-    queue->whileWaiting = accelerator.whileWaiting;
-    sums.emplace(*queue, control, Arrangement::pairs, otherReplicas(program));
-  }
-  Beside beside() override { return {&*sums, &tasks, queue.get()}; }
-  void progress() override {
-    NcclTransport::progress();
-    sums->progress();
-  }
-  void cancel() override {
-    NcclTransport::cancel();
-    sums->cancel();
-  }
-  void whenIssued(std::function<void(const Issue &)> listener) override {
-    NcclTransport::whenIssued(listener);
-    if (!listener)
-      return sums->whenIssued({});
-    sums->whenIssued([listener](Issue issue) {
-      issue.beside = true;
-      listener(issue);
-    });
-  }
-
-private:
-  Accelerator &tasks;
-  const std::unique_ptr<Accelerator> queue;
-  std::optional<NcclTransport> sums;
-};
-
-} // namespace
-
-/// Kernels of communicators on several streams start in the order of the calls, which is proven;
-/// without that order those of two ranks may hold each other up for ever.
-static void requireOrderOfCalls() {
-  constexpr int kLeast = 22600;
-  int version = 0;
-  ncclGetVersion(&version);
-  if (version < kLeast)
-    throw Error("NCCL ", version / 10000, ".", version / 100 % 100,
-                " does not keep the order of "
-                "calls to several communicators, which this plan needs; expected 2.26 or later");
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
-}
-
-static std::unique_ptr<Transport> connect(Accelerator &accelerator, Control &control,
-                                          const Program &program, Arrangement arrangement) {
-  compareOrders(program, control);
-  if (arrangement == Arrangement::edges || !otherReplicas(program).empty())
-    requireOrderOfCalls();
-  return std::make_unique<TransportWithSums>(accelerator, control, program, arrangement);
-}
-
-std::unique_ptr<Transport> connectPairs(Accelerator &accelerator, Control &control,
-                                        const Program &program) {
-  return connect(accelerator, control, program, Arrangement::pairs);
-}
-
-std::unique_ptr<Transport> connectEdges(Accelerator &accelerator, Control &control,
-                                        const Program &program) {
-  return connect(accelerator, control, program, Arrangement::edges);
 }
 
 } // namespace pdc::runtime::cuda

@@ -34,15 +34,27 @@ static Dimensions padded(const Dimensions &shape, size_t rank) {
   return result;
 }
 
+/// From one element of a row-major tensor to the next along each dimension; 0 where it has one.
+static Dimensions stridesOver(const Dimensions &shape) {
+  Dimensions strides = shape;
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d])
+    strides[d] = shape[d] == 1 ? 0 : step;
+  return strides;
+}
+
 static std::string unitText(const MatrixProductFields &f) {
   return std::string(f.name) + " (" + shapeText(f.a) + ", " + shapeText(f.b) + ", " +
          shapeText(f.output) + ")";
 }
 
-/// One value per row of a matrix: the library would leave such a product to its reference.
-static bool isRowBias(const MatrixProductFields &f) {
-  return f.bias.size() == 2 && f.bias[0] == f.output[0] && f.bias[1] == 1 && f.output[0] > 1 &&
-         f.output[1] > 1;
+/// A bias other than one number, one per column or one per element, as one per row: the library
+/// would leave such a product to its reference.
+static bool addsOwnBias(const MatrixProductFields &f) {
+  const int64_t elements = product(f.bias);
+  if (f.bias.empty() || elements == 1 || elements == product(f.output))
+    return false;
+  return elements != f.bias.back() || elements != f.output.back();
 }
 
 /// The library scales its bias together with the product and takes one value per column only; any
@@ -75,9 +87,9 @@ static int biasArgument(const MatrixProductFields &f) {
   return addsBiasBehind(f) ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS;
 }
 
-/// What the library computes of the product: all but a row bias and what comes behind it.
+/// What the library computes of the product: all but a bias of our own and what comes behind it.
 static MatrixProductFields libraryPart(MatrixProductFields f) {
-  if (isRowBias(f)) {
+  if (addsOwnBias(f)) {
     f.bias = {};
     f.relu = 0;
   }
@@ -143,9 +155,8 @@ static LibraryCall makeCall(const std::string &unit, const Device &device,
 }
 
 MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &given)
-    : hasBias(!given.bias.empty()), hasRowBias(isRowBias(given)), hasRelu(given.relu != 0),
-      rows(given.output[given.output.size() - 2]), columns(given.output.back()),
-      threads(device.threads) {
+    : hasBias(!given.bias.empty()), hasOwnBias(addsOwnBias(given)), hasRelu(given.relu != 0),
+      output(given.output), threads(device.threads) {
   const std::string unit = unitText(given);
   requireSinglePrecision(unit, given.compute);
   const MatrixProductFields f = libraryPart(asOneMatrix(given));
@@ -154,7 +165,9 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
     packing =
         PackedWeight(device, f.name, describe(f.b, ""), b, PackedWeight::Direction::intoLibrary);
   fresh = makeCall(unit, device, f, b, false);
-  if (hasBias && !hasRowBias)
+  if (hasOwnBias)
+    biasStrides = stridesOver(padded(given.bias, output.size()));
+  else if (hasBias)
     biasArgument = pdc::runtime::biasArgument(f);
   // Only weight gradients are sums, and those have no epilogue.
   if (!hasBias && !hasRelu)
@@ -163,13 +176,19 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
                    device);
 }
 
-void MatrixProduct::addRowBias(const float *bias, float *y) const {
+void MatrixProduct::addOwnBias(const float *bias, float *y) const {
   const float least = hasRelu ? 0 : -std::numeric_limits<float>::infinity();
+  const int64_t columns = output.back(), rows = product(output) / columns;
+  const int64_t step = biasStrides.back();
+  const std::span<const int64_t> outer(output.data(), output.size() - 1);
 #pragma omp parallel for schedule(static) num_threads(threads) if (rows * columns >= 1 << 15)
-  for (int64_t row = 0; row < rows; ++row)
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *added = bias + offsetAt(row, outer, biasStrides);
+    float *to = y + row * columns;
 #pragma omp simd
-    for (int64_t i = row * columns; i < (row + 1) * columns; ++i)
-      y[i] = std::max(y[i] + bias[row], least);
+    for (int64_t i = 0; i < columns; ++i)
+      to[i] = std::max(to[i] + added[i * step], least);
+  }
 }
 
 void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, const float *b,
@@ -183,8 +202,8 @@ void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, c
     product.setData(biasArgument, bias);
   product.setData(DNNL_ARG_DST, y);
   product.execute(scratch);
-  if (hasRowBias)
-    addRowBias(bias, y);
+  if (hasOwnBias)
+    addOwnBias(bias, y);
 }
 
 } // namespace pdc::runtime

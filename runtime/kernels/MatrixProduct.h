@@ -28,13 +28,13 @@ public:
 private:
   void call(LibraryCall &product, const Run &run, const float *a, const float *b, const float *bias,
             float *y);
-  void addRowBias(const float *bias, float *y) const;
+  void addOwnBias(const float *bias, float *y) const;
 
   LibraryCall fresh, adding;
   PackedWeight packing; ///< of b, where its rows would crowd the cache
   int biasArgument = 0; ///< of the library; 0: it is not given a bias
-  bool hasBias, hasRowBias, hasRelu;
-  int64_t rows, columns;
+  bool hasBias, hasOwnBias, hasRelu;
+  Dimensions output, biasStrides; ///< these of a bias that the library is not given
   int threads;
 };
 

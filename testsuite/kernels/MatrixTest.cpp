@@ -61,7 +61,13 @@ TEST(Kernels, ProductsWithRowsThatShareLinesOfTheCache) {
 
 /// A batch of rows is one matrix, unless what is added differs between rows.
 TEST(Kernels, ProductsOfABatchOfRows) {
-  for (std::vector<int64_t> bias : {std::vector<int64_t>{3072}, {1, 1, 1}, {2, 65, 3072}}) {
+  for (std::vector<int64_t> bias : {std::vector<int64_t>{3072},
+                                    {1, 1, 1},
+                                    {2, 65, 3072},
+                                    {65, 3072},
+                                    {65, 1},
+                                    {2, 1, 3072},
+                                    {2, 1, 1}}) {
     UnitCase unit;
     UnitValue y = unit.node("MatMul", {unit.operand({2, 65, 64}), unit.operand({64, 3072})});
     unit.node("Relu", {unit.node("Add", {y, unit.operand(bias)})});
