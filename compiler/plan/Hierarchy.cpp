@@ -168,8 +168,9 @@ void improve(Partition &best, const PlanGraph &graph, const DownSets &cuts,
   auto number = [](double bytes) { return std::to_string(static_cast<int64_t>(bytes)); };
   double most = static_cast<double>(request.memoryBytes);
   throw Error("no plan fits: a device has " + number(most) +
-              " bytes of memory, the plan that needs least " + "takes " + number(least) + ", " +
-              number(least - most) + " more; use more workers or a smaller minibatch");
+              " bytes of memory, the plan that needs least " + "takes " + number(least) +
+              " bytes, " + number(least - most) +
+              " bytes more; use more workers or a smaller minibatch");
 }
 
 } // namespace

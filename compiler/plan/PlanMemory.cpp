@@ -116,13 +116,14 @@ void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t
   }
   std::string help = "more workers or a smaller microbatch";
   if (recomputed < needed)
-    help = "--recompute auto (it would then need " + std::to_string(recomputed) + "), " + help;
+    help =
+        "--recompute auto (it would then need " + std::to_string(recomputed) + " bytes), " + help;
   if (slots > 1)
     help +=
         ", or a schedule that holds fewer than " + std::to_string(slots) + " microbatches there";
   throw Error(names + " needs " + std::to_string(needed) + " bytes of memory and a device has " +
-              std::to_string(limit) + ": " + std::to_string(needed - limit) + " too few" +
-              (recompute ? ", although it runs the forward pass again" : "") +
+              std::to_string(limit) + " bytes: " + std::to_string(needed - limit) +
+              " bytes too few" + (recompute ? ", although it runs the forward pass again" : "") +
               "; what would help: " + help);
 }
 

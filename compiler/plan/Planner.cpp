@@ -123,7 +123,9 @@ std::vector<int> Planner::cutByHand() const {
     if (request.assignedBy.empty())
       throw;
     throw Error(request.assignedBy + ": " + error.what() +
-                "; --stages says others, as in 3-1 (replicas of each stage)");
+                (request.assignedBy.starts_with("--stages")
+                     ? "; without --stages the planner cuts"
+                     : "; --stages says others, as in 3-1 (replicas of each stage)"));
   }
 }
 

@@ -138,6 +138,9 @@ Profile parseProfile(std::string_view text, const std::string &file) {
 
 Profile readProfile(const std::filesystem::path &path) {
   std::string text = readTextFile(path);
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos)
+    throw Error(path.string() +
+                ": is empty, expected a profile.json of pdc-profile or PipeDream's graph.txt");
   return isPipeDreamProfile(text) ? parsePipeDreamProfile(text, path.string())
                                   : parseProfile(text, path.string());
 }

@@ -10,7 +10,10 @@ std::string readTextFile(const std::filesystem::path &path) {
   constexpr uintmax_t kMostBytes = 256u << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
-    throw Error(path.string() + ": no such file");
+    throw Error(path.string() + (std::filesystem::is_directory(path, error)
+                                     ? ": is a folder, expected a file"
+                                 : std::filesystem::exists(path, error) ? ": is no regular file"
+                                                                        : ": no such file"));
   if (std::filesystem::file_size(path, error) > kMostBytes || error)
     throw Error(path.string() + ": larger than 256 MB");
   std::ifstream stream(path, std::ios::binary);

@@ -19,6 +19,8 @@ std::string drawMemory(const Plan &plan, const PlanSimulation &simulation);
 
 /// The units as nodes coloured by stage, in layers from left to right, continued on the next line.
 std::string drawGraph(const Plan &plan, const PlanGraph &graph);
+/// How that drawing says what a unit takes.
+const char *readGraph(const PlanGraph &graph);
 
 /// Other ways to train on the same devices, and what keeps the plan from being faster, as tables.
 std::string compareWays(const Plan &plan);

@@ -22,13 +22,14 @@ constexpr NodeStyle kBoxes{true, 156, 40, 7}, kDots{false, 21, 19, 52},
     kSmallDots{false, 12, 12, 91};
 constexpr double kBoxWidth = 136, kBoxHeight = 26;
 
+const NodeStyle &styleOf(const PlanGraph &graph) {
+  return graph.units.size() <= 42 ? kBoxes : graph.units.size() <= 1200 ? kDots : kSmallDots;
+}
+
 class GraphDrawing {
 public:
   GraphDrawing(const Plan &plan, const PlanGraph &graph)
-      : plan(plan), graph(graph), stages(graph.units.size()),
-        style(graph.units.size() <= 42     ? kBoxes
-              : graph.units.size() <= 1200 ? kDots
-                                           : kSmallDots) {
+      : plan(plan), graph(graph), stages(graph.units.size()), style(styleOf(graph)) {
     findStages();
     layOut();
   }
@@ -170,6 +171,11 @@ std::string GraphDrawing::draw() const {
 
 std::string drawGraph(const Plan &plan, const PlanGraph &graph) {
   return GraphDrawing(plan, graph).draw();
+}
+
+const char *readGraph(const PlanGraph &graph) {
+  return styleOf(graph).named ? "The pointer on a box shows what it takes"
+                              : "Larger dots take longer";
 }
 
 } // namespace pdc

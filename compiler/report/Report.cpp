@@ -264,7 +264,8 @@ void Page::units() {
   text +=
       "<section><h2>Units by stage</h2>\n<p class=\"soft\">What the planner moves: a kernel with "
       "all that is "
-      "derived from it in the backward pass. Larger dots take longer; red lines are cut.</p>\n";
+      "derived from it in the backward pass. " +
+      std::string(readGraph(graph)) + "; red lines are cut.</p>\n";
   legend();
   text += drawGraph(plan, graph) + "</section>\n";
 }

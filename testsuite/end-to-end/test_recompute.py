@@ -68,5 +68,5 @@ def test_memory_decides(models, tmp_path):
     refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", "-o", tmp_path / "none",
                            *options, "--memory", "100K", check=False)
     assert refused.returncode == 1
-    assert re.search(r"error: stage \d needs \d+ bytes of memory and a device has 102400: \d+ too few, although it runs the forward "
+    assert re.search(r"error: stage \d needs \d+ bytes of memory and a device has 102400 bytes: \d+ bytes too few, although it runs the forward "
                      r"pass again; what would help: more workers or a smaller microbatch", refused.stderr)

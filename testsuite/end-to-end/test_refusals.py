@@ -101,7 +101,7 @@ def test_options(options, status, says, models, project):
     ('{"stages": []}', "{}: names no node, expected an object of node name to stage, or a plan.json"),
     ('{"/fc1/Gemm": 0, "nothing": 1}', "--stages {}: stages: the model has no node 'nothing'"),
     ('{"stages": [{"id": 0, "replicas": 2, "nodes": ["/fc1/Gemm"]}, {"id": 1, "replicas": 1, "nodes": ["/fc2/Gemm"]}]}',
-     "--stages {}: stages: 2 stages are named, expected one for each of 3 workers; --stages says others, as in 3-1"),
+     "--stages {}: stages: 2 stages are named, expected one for each of 3 workers; without --stages the planner cuts"),
 ])
 def test_files_of_stages(text, says, project, tmp_path):
     path = tmp_path / "plan.json"

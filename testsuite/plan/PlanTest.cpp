@@ -233,15 +233,17 @@ TEST(Plan, Refusals) {
   request = requestFor(2, "1f1b", 2);
   request.memoryBytes = 1000;
   EXPECT_EQ(refusalOf(graph, request),
-            "stage 0 needs 10265 bytes of memory and a device has 1000: 9265 too few, although it "
+            "stage 0 needs 10265 bytes of memory and a device has 1000 bytes: 9265 bytes too few, "
+            "although it "
             "runs the "
             "forward pass again; what would help: more workers or a smaller microbatch, or a "
             "schedule that holds fewer than 2 microbatches there");
   request.recompute.kind = RecomputeChoice::none;
   EXPECT_EQ(
       refusalOf(graph, request),
-      "stage 0 needs 10275 bytes of memory and a device has 1000: 9275 too few; what would help: "
-      "--recompute auto (it would then need 10265), more workers or a smaller microbatch, or "
+      "stage 0 needs 10275 bytes of memory and a device has 1000 bytes: 9275 bytes too few; what "
+      "would help: "
+      "--recompute auto (it would then need 10265 bytes), more workers or a smaller microbatch, or "
       "a schedule that holds fewer than 2 microbatches there");
   request.recompute = {RecomputeChoice::listed, {2}};
   EXPECT_EQ(refusalOf(graph, request), "recompute: there is no stage 2; stages are 0 to 1");
@@ -284,7 +286,8 @@ TEST(Plan, RecomputesWhatDoesNotFit) {
   EXPECT_THAT(describePlan(plan), HasSubstr("runs the forward pass again: 2 s of the backward"));
   EXPECT_TRUE(parsePlan(printPlan(plan), "plan").stages[0].recompute);
   request.recompute.kind = RecomputeChoice::none;
-  EXPECT_THAT(refusalOf(graph, request), HasSubstr("1 too few; what would help: --recompute auto"));
+  EXPECT_THAT(refusalOf(graph, request),
+              HasSubstr("1 bytes too few; what would help: --recompute auto"));
   request.memoryBytes = 0;
   request.recompute = {RecomputeChoice::listed, {1}};
   plan = makePlan(graph, request);

@@ -308,8 +308,8 @@ void Lowering::checkMemory(const Plan &plan) const {
     if (limit && needed > limit)
       throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
                   " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
-                  ": " + std::to_string(needed - limit) +
-                  " too few; what would help: --recompute all, more workers or a smaller "
+                  " bytes: " + std::to_string(needed - limit) +
+                  " bytes too few; what would help: --recompute all, more workers or a smaller "
                   "microbatch");
   }
 }
