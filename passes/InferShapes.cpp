@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <deque>
+#include <map>
 
 namespace pdc {
 #define GEN_PASS_DEF_INFERSHAPES
@@ -23,14 +24,51 @@ namespace {
 /// Larger values stay computed: shapes, axes and masks are smaller, weights are not.
 constexpr int64_t kLargestEvaluated = 1 << 22;
 
-SmallVector<Value> inferNode(NodeOp node, NodeNames &names);
+/// What was computed of constants: the layers of a network ask for the same masks.
+class Evaluations {
+public:
+  /// The results of a node whose operands are constants, if an equal one was evaluated before.
+  const SmallVector<DenseElementsAttr> *find(NodeOp node) const {
+    auto found = results.find(keyOf(node));
+    return found == results.end() ? nullptr : &found->second;
+  }
+  void add(NodeOp node, SmallVector<DenseElementsAttr> values) {
+    results[keyOf(node)] = std::move(values);
+  }
+
+private:
+  /// What MLIR holds once is the same where its address is.
+  using Key = std::vector<const void *>;
+
+  static Key keyOf(NodeOp node) {
+    Key key = {node.getOpAttr().getAsOpaquePointer(),
+               node.getOnnxAttributes().getAsOpaquePointer()};
+    for (Value operand : node.getOperands())
+      key.push_back(isConstant(operand.getDefiningOp()) ? elementsOf(operand).getAsOpaquePointer()
+                                                        : operand.getType().getAsOpaquePointer());
+    key.push_back(nullptr);
+    for (Type type : node.getResultTypes())
+      key.push_back(type.getAsOpaquePointer());
+    return key;
+  }
+
+  std::map<Key, SmallVector<DenseElementsAttr>> results;
+};
+
+/// What the inference of a function's nodes shares.
+struct Inference {
+  NodeNames names;
+  Evaluations &evaluations;
+};
+
+SmallVector<Value> inferNode(NodeOp node, Inference &inference);
 
 /// Puts the nodes that an operator is composed of before it. Each is inferred at once, so that the
 /// next may ask for its value.
 class Composition : public CompositionBuilder {
 public:
-  Composition(NodeOp composed, const NodeFacts &facts, NodeNames &names)
-      : composed(composed), view(facts.view()), names(names), builder(composed) {}
+  Composition(NodeOp composed, const NodeFacts &facts, Inference &inference)
+      : composed(composed), view(facts.view()), inference(inference), builder(composed) {}
 
   const Attributes &attributes() const override { return view.attributes; }
   size_t inputCount() const override { return composed.getNumOperands(); }
@@ -54,11 +92,11 @@ public:
     SmallVector<Value> operands;
     for (NodeValue input : inputs)
       operands.push_back(input ? unwrap(input) : createAbsent(builder, composed.getLoc()));
-    std::string name = names.unique(composed.getName() + "/" + op);
+    std::string name = inference.names.unique(composed.getName() + "/" + op);
     NodeOp added = createNode(builder, composed.getLoc(), llvm::StringRef(op.data(), op.size()), name,
                               operands, attributes, "", outputs);
     std::vector<NodeValue> results;
-    for (Value result : inferNode(added, names))
+    for (Value result : inferNode(added, inference))
       results.push_back(wrap(result));
     return results;
   }
@@ -73,15 +111,15 @@ private:
 
   mutable NodeOp composed; ///< MLIR's accessors are not const
   NodeView view;
-  NodeNames &names;
+  Inference &inference;
   OpBuilder builder;
   mutable std::deque<Tensor> values;
 };
 
 /// The values that take the node's place; none where it stays as it is.
 SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose compose,
-                                  NodeNames &names) {
-  Composition composition(node, facts, names);
+                                  Inference &inference) {
+  Composition composition(node, facts, inference);
   SmallVector<Value> values;
   for (NodeValue output : compose(composition))
     values.push_back(Composition::unwrap(output));
@@ -106,13 +144,13 @@ bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
 }
 
 /// Puts one Constant node per result in the node's place.
-SmallVector<Value> replaceByConstants(NodeOp node, ArrayRef<Tensor> values, NodeNames &names) {
+SmallVector<Value> replaceByConstants(NodeOp node, ArrayRef<DenseElementsAttr> values,
+                                      NodeNames &names) {
   OpBuilder builder(node);
   SmallVector<Value> constants;
   for (auto [i, result] : llvm::enumerate(node.getResults())) {
     std::string name = i == 0 ? node.getName().str() : names.unique(node.getName());
-    NodeOp constant =
-        createNode(builder, node.getLoc(), "Constant", name, {}, {{"value", values[i]}});
+    NodeOp constant = createConstant(builder, node.getLoc(), name, values[i]);
     result.replaceAllUsesWith(constant.getResult(0));
     constants.push_back(constant.getResult(0));
   }
@@ -131,33 +169,44 @@ void checkExact(NodeOp node, const Tensor &value) {
                   " at compile time, expected at most 9007199254740992 (2^53)");
 }
 
+SmallVector<DenseElementsAttr> evaluateNode(NodeOp node, const NodeFacts &facts) {
+  SmallVector<DenseElementsAttr> values;
+  for (const Tensor &value : facts.evaluate()) {
+    checkExact(node, value);
+    values.push_back(toMlir(node.getContext(), value));
+  }
+  return values;
+}
+
 /// The node's results, or what takes their place.
-SmallVector<Value> inferNode(NodeOp node, NodeNames &names) {
+SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
+  if (isConstant(node) && elementsOf(node.getResult(0)).getType() == node.getResult(0).getType())
+    return node.getResults();
   NodeFacts facts(node);
   std::vector<pdc::TensorType> outputs = facts.infer();
   if (node.getOp() == gradientOperator)
-    return replaceGradient(node, names);
+    return replaceGradient(node, inference.names);
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))
     result.setType(toMlir(node.getContext(), type));
   bool isEvaluated = !isConstant(node) && node.getNumResults() > 0 && isKnown(facts, outputs);
   if (Compose compose = isEvaluated ? nullptr : findComposition(facts.rules().name))
-    if (SmallVector<Value> values = composeInPlace(node, facts, compose, names); !values.empty())
+    if (SmallVector<Value> values = composeInPlace(node, facts, compose, inference);
+        !values.empty())
       return values;
   if (!isEvaluated)
     return node.getResults();
-  std::vector<Tensor> values = facts.evaluate();
-  for (const Tensor &value : values)
-    checkExact(node, value);
-  return replaceByConstants(node, values, names);
+  if (!inference.evaluations.find(node))
+    inference.evaluations.add(node, evaluateNode(node, facts));
+  return replaceByConstants(node, *inference.evaluations.find(node), inference.names);
 }
 
-LogicalResult inferFunction(func::FuncOp function) {
-  NodeNames names(function);
+LogicalResult inferFunction(func::FuncOp function, Evaluations &evaluations) {
+  Inference inference{NodeNames(function), evaluations};
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     auto node = dyn_cast<NodeOp>(op);
     if (!node)
       continue;
-    if (!refuseAt(node, [&] { inferNode(node, names); }))
+    if (!refuseAt(node, [&] { inferNode(node, inference); }))
       return failure();
   }
   return success();
@@ -185,9 +234,10 @@ LogicalResult checkSums(func::FuncOp function, SymbolTable &memories) {
 struct InferShapes : pdc::impl::InferShapesBase<InferShapes> {
   void runOnOperation() override {
     SymbolTable memories(getOperation());
+    Evaluations evaluations;
     auto body = [&] {
       for (auto function : getOperation().getOps<func::FuncOp>())
-        if (failed(inferFunction(function)) || failed(checkSums(function, memories)))
+        if (failed(inferFunction(function, evaluations)) || failed(checkSums(function, memories)))
           return failure();
       return success();
     };

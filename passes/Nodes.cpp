@@ -1,18 +1,25 @@
 #include "passes/Nodes.h"
 
+#include <algorithm>
+
 using namespace mlir;
 using pdc::ir::NodeOp;
 
 namespace pdc {
 
-std::optional<Tensor> constantOf(Value value) {
+DenseElementsAttr elementsOf(Value value) {
   auto node = value.getDefiningOp<NodeOp>();
   if (!node || !isConstant(node))
-    return std::nullopt;
+    return {};
   auto elements = dyn_cast_or_null<DenseElementsAttr>(node.getOnnxAttributes().get("value"));
   if (!elements)
     throw Error("constant '" + node.getName().str() + "' holds no tensor in its attribute 'value'");
-  return toTensor(elements);
+  return elements;
+}
+
+std::optional<Tensor> constantOf(Value value) {
+  DenseElementsAttr elements = elementsOf(value);
+  return elements ? std::optional(toTensor(elements)) : std::nullopt;
 }
 
 bool isConstant(Operation *op) {
@@ -20,17 +27,28 @@ bool isConstant(Operation *op) {
   return node && node.getOp() == "Constant";
 }
 
+/// Elements up to which a constant is read whether a rule asks for it or not.
+static constexpr int64_t kMostRead = 4096;
+
+bool NodeFacts::reads(Value constant, size_t operand) const {
+  if (found->inputs.empty())
+    return true;
+  bool known = found->inputs[std::min(operand, found->inputs.size() - 1)].known;
+  return known || elementsOf(constant).getNumElements() <= kMostRead;
+}
+
 NodeFacts::NodeFacts(StringRef op, StringRef name, Attributes attributes, ValueRange operands,
                      size_t outputCount)
     : found(findOperator(op)), op(op), name(name), attributes(std::move(attributes)),
-      outputCount(outputCount) {
+      outputCount(outputCount), operands(operands) {
   if (!found)
     throw Error("node '" + this->name + "' has operator '" + this->op +
                 "', which pdc does not know");
   for (Value operand : operands) {
     bool absent = isa<NoneType>(operand.getType());
     types.push_back(absent ? std::nullopt : std::optional(toTensorType(operand.getType())));
-    values.push_back(constantOf(operand));
+    bool isRead = isConstant(operand.getDefiningOp()) && reads(operand, values.size());
+    values.push_back(isRead ? constantOf(operand) : std::nullopt);
   }
   for (size_t i = 0; i < types.size(); ++i) {
     typePointers.push_back(types[i] ? &*types[i] : nullptr);
@@ -65,7 +83,7 @@ Cost NodeFacts::cost(TypeRange results) const {
 
 bool NodeFacts::hasOnlyConstants() const {
   for (size_t i = 0; i < types.size(); ++i)
-    if (types[i] && !values[i])
+    if (types[i] && !isConstant(operands[i].getDefiningOp()))
       return false;
   return true;
 }
@@ -76,7 +94,7 @@ std::vector<Tensor> NodeFacts::evaluate() const {
   known.reserve(types.size());
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] && !values[i])
-      known.push_back({*types[i], {}});
+      known.push_back(constantOf(operands[i]).value_or(Tensor{*types[i], {}}));
     inputs.push_back(!types[i] ? nullptr : values[i] ? &*values[i] : &known.back());
   }
   return found->evaluate(view(), inputs);
@@ -103,6 +121,14 @@ NodeOp createNode(OpBuilder &builder, Location location, StringRef op, StringRef
   return builder.create<NodeOp>(location, types, operands, builder.getStringAttr(op),
                                 builder.getStringAttr(name), toMlir(context, attributes),
                                 originAttr, ir::PhaseAttr(), ir::RateAttr());
+}
+
+NodeOp createConstant(OpBuilder &builder, Location location, StringRef name,
+                      DenseElementsAttr value) {
+  return builder.create<NodeOp>(location, TypeRange(value.getType()), ValueRange(),
+                                builder.getStringAttr("Constant"), builder.getStringAttr(name),
+                                builder.getDictionaryAttr(builder.getNamedAttr("value", value)),
+                                StringAttr(), ir::PhaseAttr(), ir::RateAttr());
 }
 
 ir::MemoryOp createMemory(OpBuilder &builder, Location location, StringRef name, ir::Role role,

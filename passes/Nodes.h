@@ -10,6 +10,8 @@ namespace pdc {
 
 /// The value of a `Constant` node; nothing for any other value.
 std::optional<Tensor> constantOf(mlir::Value value);
+/// The same as the node holds it; null for any other value.
+mlir::DenseElementsAttr elementsOf(mlir::Value value);
 bool isConstant(mlir::Operation *op);
 
 /// A node as the rules of compiler/operators see it. Owns everything its view points to.
@@ -32,11 +34,16 @@ public:
   std::vector<Tensor> evaluate() const;
 
 private:
+  bool reads(mlir::Value constant, size_t operand) const;
+
   const Operator *found = nullptr;
   std::string op, name;
   Attributes attributes;
   size_t outputCount;
+  llvm::SmallVector<mlir::Value> operands;
   std::vector<std::optional<TensorType>> types;
+  /// Of constants that rules may ask for: large ones, such as masks, are read where a node is
+  /// evaluated.
   std::vector<std::optional<Tensor>> values;
   std::vector<const TensorType *> typePointers;
   std::vector<const Tensor *> valuePointers;
@@ -51,6 +58,10 @@ void checkTypes(ir::NodeOp node);
 ir::NodeOp createNode(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef op,
                       llvm::StringRef name, mlir::ValueRange operands, const Attributes &attributes,
                       llvm::StringRef origin = "", size_t outputs = 1);
+
+/// A `Constant` node.
+ir::NodeOp createConstant(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
+                          mlir::DenseElementsAttr value);
 
 ir::MemoryOp createMemory(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
                           ir::Role role, ir::Rate rate, mlir::Type type,

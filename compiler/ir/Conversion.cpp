@@ -2,6 +2,8 @@
 
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <memory>
+
 using namespace mlir;
 using pdc::ir::LayoutAttr;
 
@@ -87,17 +89,99 @@ RankedTensorType withLayout(Type type, StringRef layout) {
   return RankedTensorType::get(ranked.getShape(), ranked.getElementType(), encoding);
 }
 
-DenseElementsAttr toMlir(MLIRContext *context, const Tensor &tensor) {
-  RankedTensorType type = toMlir(context, tensor.type);
+/// The elements as numbers of one C++ type: an attribute per element would take as long as all
+/// else.
+template <class Number>
+static DenseElementsAttr toElements(RankedTensorType type, const Tensor &tensor) {
+  const size_t count = tensor.data.size();
+  auto numbers = std::make_unique<Number[]>(count);
+  for (size_t i = 0; i < count; ++i) {
+    if constexpr (std::is_floating_point_v<Number>)
+      numbers[i] = static_cast<Number>(tensor.data[i]);
+    else if constexpr (std::is_same_v<Number, bool>)
+      numbers[i] = toInteger(tensor.data[i]) & 1;
+    else
+      numbers[i] = static_cast<Number>(toInteger(tensor.data[i]));
+  }
+  return DenseElementsAttr::get(type, ArrayRef<Number>(numbers.get(), count));
+}
+
+/// Elements of a type that C++ has no numbers of.
+static DenseElementsAttr toHalves(RankedTensorType type, const Tensor &tensor) {
   SmallVector<mlir::Attribute> elements;
   elements.reserve(tensor.data.size());
-  for (double value : tensor.data) {
-    if (isFloatingPoint(tensor.type.element))
-      elements.push_back(FloatAttr::get(type.getElementType(), value));
-    else
-      elements.push_back(IntegerAttr::get(type.getElementType(), toInteger(value)));
-  }
+  for (double value : tensor.data)
+    elements.push_back(FloatAttr::get(type.getElementType(), value));
   return DenseElementsAttr::get(type, elements);
+}
+
+DenseElementsAttr toMlir(MLIRContext *context, const Tensor &tensor) {
+  RankedTensorType type = toMlir(context, tensor.type);
+  switch (tensor.type.element) {
+  case ElementType::f32:
+    return toElements<float>(type, tensor);
+  case ElementType::f64:
+    return toElements<double>(type, tensor);
+  case ElementType::f16:
+  case ElementType::bf16:
+    return toHalves(type, tensor);
+  case ElementType::i64:
+    return toElements<int64_t>(type, tensor);
+  case ElementType::i32:
+    return toElements<int32_t>(type, tensor);
+  case ElementType::i8:
+    return toElements<int8_t>(type, tensor);
+  case ElementType::u8:
+    return toElements<uint8_t>(type, tensor);
+  case ElementType::boolean:
+    return toElements<bool>(type, tensor);
+  }
+  throw Error("unknown element type");
+}
+
+template <class Number> static std::vector<double> numbersOf(DenseElementsAttr elements) {
+  if (elements.isSplat())
+    return std::vector<double>(elements.getNumElements(),
+                               static_cast<double>(elements.getSplatValue<Number>()));
+  std::vector<double> numbers;
+  numbers.reserve(elements.getNumElements());
+  for (Number value : elements.getValues<Number>())
+    numbers.push_back(static_cast<double>(value));
+  return numbers;
+}
+
+static std::vector<double> halvesOf(DenseElementsAttr elements) {
+  std::vector<double> numbers;
+  numbers.reserve(elements.getNumElements());
+  for (APFloat value : elements.getValues<APFloat>()) {
+    bool lost = false;
+    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    numbers.push_back(value.convertToDouble());
+  }
+  return numbers;
+}
+
+static std::vector<double> numbersOf(DenseElementsAttr elements, ElementType element) {
+  switch (element) {
+  case ElementType::f32:
+    return numbersOf<float>(elements);
+  case ElementType::f64:
+    return numbersOf<double>(elements);
+  case ElementType::f16:
+  case ElementType::bf16:
+    return halvesOf(elements);
+  case ElementType::i64:
+    return numbersOf<int64_t>(elements);
+  case ElementType::i32:
+    return numbersOf<int32_t>(elements);
+  case ElementType::i8:
+    return numbersOf<int8_t>(elements);
+  case ElementType::u8:
+    return numbersOf<uint8_t>(elements);
+  case ElementType::boolean:
+    return numbersOf<bool>(elements);
+  }
+  throw Error("unknown element type");
 }
 
 Tensor toTensor(DenseElementsAttr elements) {
@@ -106,22 +190,8 @@ Tensor toTensor(DenseElementsAttr elements) {
     throw Error("a constant has " + std::to_string(elements.getNumElements()) +
                 " elements, expected at most " + std::to_string(most) +
                 "; larger values are memories");
-  Tensor tensor{toTensorType(elements.getType()), {}};
-  tensor.data.reserve(elements.getNumElements());
-  if (isa<FloatType>(elements.getElementType())) {
-    for (APFloat value : elements.getValues<APFloat>()) {
-      bool lost = false;
-      value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
-      tensor.data.push_back(value.convertToDouble());
-    }
-    return tensor;
-  }
-  bool isSigned =
-      tensor.type.element != ElementType::u8 && tensor.type.element != ElementType::boolean;
-  for (APInt value : elements.getValues<APInt>())
-    tensor.data.push_back(isSigned ? static_cast<double>(value.getSExtValue())
-                                   : static_cast<double>(value.getZExtValue()));
-  return tensor;
+  TensorType type = toTensorType(elements.getType());
+  return {type, numbersOf(elements, type.element)};
 }
 
 namespace {
