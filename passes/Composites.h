@@ -19,10 +19,14 @@ struct Composite {
   llvm::SmallVector<mlir::Value> operands;
   Attributes attributes = {};
   size_t results = 1;
+  /// So many of the first operands, and the first result, get a first dimension of 1 that they do
+  /// not have in the pattern.
+  size_t widened = 0;
 };
 
 /// Softmax attention of several heads, from its last node: the product with the values, or a
-/// transposition of its result to [batch, rows, heads, width].
+/// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch
+/// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.
 std::optional<Composite> matchAttention(ir::NodeOp root);
 
 } // namespace pdc

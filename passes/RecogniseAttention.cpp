@@ -1,5 +1,6 @@
 #include "passes/Composites.h"
 
+#include <algorithm>
 #include <limits>
 
 using namespace mlir;
@@ -18,7 +19,17 @@ ArrayRef<int64_t> shapeOf(Value value) {
   return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
 }
 
+/// Whether the last three dimensions are heads, rows and width, after a batch or alone.
+bool isHeaded(const Order &order) { return std::is_sorted(order.begin(), order.end()); }
+
+/// Whether they are rows, heads and width.
+bool isRowsFirst(Order order) {
+  std::swap(order[order.size() - 3], order[order.size() - 2]);
+  return isHeaded(order);
+}
+
 /// Queries, keys or values as the operator reads them: [batch, heads, rows, width], or rows first.
+/// Without a batch where it and the heads are one dimension.
 struct HeadedRows {
   Value value;
   bool rowsFirst;
@@ -28,7 +39,8 @@ struct HeadedRows {
 /// Follows a value back through what only moves or scales its elements.
 class RowsBehind {
 public:
-  /// Dimension d of [batch, heads, rows, width] is dimension `order[d]` of the value.
+  /// Dimension d of [batch, heads, rows, width], or of the last three, is dimension `order[d]` of
+  /// the value.
   RowsBehind(Value value, Order order, bool sharesHeads)
       : value(value), order(std::move(order)), sharesHeads(sharesHeads) {}
 
@@ -36,9 +48,11 @@ public:
   std::optional<HeadedRows> find() {
     std::optional<HeadedRows> found;
     do {
-      if (shapeOf(value).size() == 4 && order == Order{0, 1, 2, 3})
+      if (shapeOf(value).size() != order.size())
+        return found;
+      if (isHeaded(order))
         found = HeadedRows{value, false, scale};
-      if (shapeOf(value).size() == 4 && order == Order{0, 2, 1, 3})
+      if (isRowsFirst(order))
         found = HeadedRows{value, true, scale};
     } while (passScale() || passTransposition() || passFlatTransposition() || passSharing());
     return found;
@@ -63,10 +77,10 @@ private:
 
   bool passTransposition() {
     NodeOp node = maker(value, "Transpose");
-    if (!node || shapeOf(value).size() != 4)
+    if (!node)
       return false;
     std::vector<int64_t> permutation = toAttributes(node.getOnnxAttributes()).integers("perm");
-    if (permutation.size() != 4)
+    if (permutation.size() != order.size())
       return false;
     for (int64_t &dimension : order)
       dimension = permutation[dimension];
@@ -149,9 +163,10 @@ std::optional<int64_t> causalPast(const Tensor &mask, int64_t queries, int64_t k
   int64_t past = -1;
   while (past + 1 < keys && seenBy(mask, mask.data[past + 1]) == Seen::yes)
     ++past;
-  for (int64_t i = 0; i < queries * keys; ++i)
-    if (seenBy(mask, mask.data[i]) != (i % keys <= i / keys + past ? Seen::yes : Seen::no))
-      return std::nullopt;
+  for (int64_t row = 0; row < queries; ++row)
+    for (int64_t key = 0; key < keys; ++key)
+      if (seenBy(mask, mask.data[row * keys + key]) != (key <= row + past ? Seen::yes : Seen::no))
+        return std::nullopt;
   return past >= 0 ? std::optional(past) : std::nullopt;
 }
 
@@ -184,7 +199,7 @@ public:
 private:
   static bool read(Value value, Scores &scores) {
     auto node = value.getDefiningOp<NodeOp>();
-    if (!node || !value.hasOneUse() || shapeOf(value).size() != 4)
+    if (!node || !value.hasOneUse() || shapeOf(value).empty())
       return false;
     if (node.getOp() == "MatMul") {
       scores.product = node;
@@ -260,12 +275,12 @@ private:
       return false; // the mask would be scaled too
     ArrayRef<int64_t> shape = shapeOf(result);
     if (constant && !scores.past)
-      if (std::optional<int64_t> past = causalPast(*constant, shape[2], shape[3])) {
+      if (std::optional<int64_t> past = causalPast(*constant, shape.end()[-2], shape.back())) {
         scores.past = past;
         scores.hidesFinitely |= hidesFinitely(*constant);
         return true;
       }
-    if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > 4)
+    if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > shape.size())
       return false;
     scores.mask = mask;
     return true;
@@ -277,6 +292,12 @@ struct Shares {
   NodeOp softmax;
   Value random;
   Attributes dropout;
+
+  ArrayRef<int64_t> shape() { return shapeOf(softmax->getResult(0)); }
+  bool hasBatch() { return shape().size() == 4; }
+  /// Whether dropout draws from heads that are a batch of their own what it draws from heads of one
+  /// sample: not where it takes each for a sample.
+  bool drawsAlike() { return !random || hasBatch() || shapeOf(random)[0] != shape()[0] + 2; }
 };
 
 std::optional<Shares> sharesBehind(Value value) {
@@ -291,29 +312,49 @@ std::optional<Shares> sharesBehind(Value value) {
     value = dropout.getOperand(0);
   }
   shares.softmax = maker(value, "Softmax");
-  if (!shares.softmax || !value.hasOneUse() || shapeOf(value).size() != 4)
+  const auto rank = static_cast<int64_t>(shapeOf(value).size());
+  if (!shares.softmax || !value.hasOneUse() || (rank != 3 && rank != 4) || !shares.drawsAlike())
     return std::nullopt;
   const int64_t axis = toAttributes(shares.softmax.getOnnxAttributes()).integer("axis", -1);
-  return axis == -1 || axis == 3 ? std::optional(shares) : std::nullopt;
+  return axis == -1 || axis == rank - 1 ? std::optional(shares) : std::nullopt;
+}
+
+/// [batch, heads, rows, width].
+Order sizesOf(const HeadedRows &rows) {
+  Order sizes(shapeOf(rows.value));
+  if (sizes.size() == 3)
+    sizes.insert(sizes.begin(), 1);
+  if (rows.rowsFirst)
+    std::swap(sizes[1], sizes[2]);
+  return sizes;
 }
 
 /// Queries, keys and values; the heads of keys and values are shared or repeated alike.
 std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed,
                                                     bool sharesHeads) {
-  auto q = RowsBehind(product.getOperand(0), {0, 1, 2, 3}, false).find();
-  auto k = RowsBehind(product.getOperand(1), {0, 1, 3, 2}, sharesHeads).find();
-  auto v = RowsBehind(mixed.getOperand(1), {0, 1, 2, 3}, sharesHeads).find();
+  Order order = {0, 1, 2, 3}, turned = {0, 1, 3, 2};
+  if (shapeOf(mixed->getResult(0)).size() == 3)
+    order = {0, 1, 2}, turned = {0, 2, 1};
+  auto q = RowsBehind(product.getOperand(0), order, false).find();
+  auto k = RowsBehind(product.getOperand(1), turned, sharesHeads).find();
+  auto v = RowsBehind(mixed.getOperand(1), order, sharesHeads).find();
   if (!q || !k || !v || v->scale != 1)
     return std::nullopt;
-  auto sizes = [](const HeadedRows &rows) {
-    SmallVector<int64_t, 4> shape(shapeOf(rows.value));
-    if (rows.rowsFirst)
-      std::swap(shape[1], shape[2]);
-    return shape;
-  };
-  const bool fits = sizes(*q)[0] == sizes(*k)[0] && sizes(*k)[0] == sizes(*v)[0] &&
-                    sizes(*k)[1] == sizes(*v)[1] && sizes(*q)[1] % sizes(*k)[1] == 0;
+  const bool fits = sizesOf(*q)[0] == sizesOf(*k)[0] && sizesOf(*k)[0] == sizesOf(*v)[0] &&
+                    sizesOf(*k)[1] == sizesOf(*v)[1] && sizesOf(*q)[1] % sizesOf(*k)[1] == 0;
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
+}
+
+/// The last product: its result is transposed to rows first, or not.
+NodeOp mixedBehind(NodeOp root) {
+  if (root.getOp() == "MatMul")
+    return root;
+  NodeOp mixed = maker(root.getOperand(0), "MatMul");
+  std::vector<int64_t> turned = toAttributes(root.getOnnxAttributes()).integers("perm");
+  if (!mixed || !mixed.getResult(0).hasOneUse() || turned.size() < 3 ||
+      !isRowsFirst(Order(turned.begin(), turned.end())))
+    return {};
+  return mixed;
 }
 
 } // namespace
@@ -322,18 +363,11 @@ namespace pdc {
 
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
 std::optional<Composite> matchAttention(NodeOp root) {
-  NodeOp mixed = root;
-  const bool turns = root.getOp() == "Transpose";
-  if (turns) {
-    mixed = maker(root.getOperand(0), "MatMul");
-    if (!mixed || !mixed.getResult(0).hasOneUse() ||
-        toAttributes(root.getOnnxAttributes()).integers("perm") != std::vector<int64_t>{0, 2, 1, 3})
-      return std::nullopt;
-  }
-  std::optional<Shares> shares = sharesBehind(mixed.getOperand(0));
+  NodeOp mixed = mixedBehind(root);
+  std::optional<Shares> shares = mixed ? sharesBehind(mixed.getOperand(0)) : std::nullopt;
   std::optional<Scores> scores =
       shares ? ScoresBehind::find(shares->softmax.getOperand(0)) : std::nullopt;
-  if (!scores)
+  if (!scores || shapeOf(mixed->getResult(0)).size() != shares->shape().size())
     return std::nullopt;
   auto operands = operandsOf(scores->product, mixed, true);
   if (!operands)
@@ -342,7 +376,7 @@ std::optional<Composite> matchAttention(NodeOp root) {
     return std::nullopt;
   const auto &[q, k, v] = *operands;
   Attributes attributes = {
-      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, turns}},
+      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, root != mixed}},
       {"scale", scores->scale * q.scale * k.scale}};
   if (scores->past) {
     attributes.set("is_causal", int64_t(1));
@@ -352,8 +386,12 @@ std::optional<Composite> matchAttention(NodeOp root) {
     attributes.set("key", shares->dropout.integer("key", 0));
     attributes.set("ratio", shares->dropout.number("ratio", 0.5));
   }
-  return Composite{
-      "SoftmaxAttention", {q.value, k.value, v.value, scores->mask, shares->random}, attributes, 2};
+  const size_t withoutBatch = shares->hasBatch() ? 0 : 3;
+  return Composite{"SoftmaxAttention",
+                   {q.value, k.value, v.value, scores->mask, shares->random},
+                   attributes,
+                   2,
+                   withoutBatch};
 }
 
 } // namespace pdc

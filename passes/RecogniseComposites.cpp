@@ -306,8 +306,18 @@ std::optional<Composite> recognise(NodeOp root) {
   return std::nullopt;
 }
 
+Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
+               const std::vector<int64_t> &shape, NodeNames &names) {
+  auto add = [&](StringRef op, const std::string &as, ValueRange operands, Attributes attributes) {
+    return createNode(builder, root.getLoc(), op, as, operands, attributes)->getResult(0);
+  };
+  Value sizes =
+      add("Constant", names.unique(name + "/shape"), {}, {{"value", pdc::Tensor::vector(shape)}});
+  return add("Reshape", name.str(), {value, sizes}, {});
+}
+
 /// The composite has the name of its last node, whose readers read it.
-void replace(NodeOp root, const Composite &composite) {
+void replace(NodeOp root, const Composite &composite, NodeNames &names) {
   OpBuilder builder(root);
   std::string name = root.getName().str();
   SmallVector<Value> operands = composite.operands;
@@ -315,20 +325,30 @@ void replace(NodeOp root, const Composite &composite) {
     operands.pop_back();
   for (Value &operand : operands)
     operand = operand ? operand : createAbsent(builder, root.getLoc());
-  NodeOp whole = createNode(builder, root.getLoc(), composite.op, name, operands,
-                            composite.attributes, "", composite.results);
-  root->getResult(0).replaceAllUsesWith(whole->getResult(0));
+  for (size_t i = 0; i < composite.widened; ++i) {
+    std::vector<int64_t> wide = typeOf(operands[i]).shape;
+    wide.insert(wide.begin(), 1);
+    operands[i] = reshaped(builder, root, names.unique(name + "/wide"), operands[i], wide, names);
+  }
+  NodeOp whole = createNode(builder, root.getLoc(), composite.op,
+                            composite.widened ? names.unique(name + "/" + composite.op) : name,
+                            operands, composite.attributes, "", composite.results);
+  Value result = whole->getResult(0);
+  if (composite.widened)
+    result = reshaped(builder, root, name, result, typeOf(root->getResult(0)).shape, names);
+  root->getResult(0).replaceAllUsesWith(result);
   root.erase();
 }
 
 /// From the end, so that a whole pattern is seen before parts of it.
 void recogniseIn(func::FuncOp function) {
+  NodeNames names(function);
   SmallVector<NodeOp> nodes(function.getOps<NodeOp>());
   for (NodeOp node : llvm::reverse(nodes)) {
     if (node.use_empty())
       node.erase(); // what a composite has left behind
     else if (std::optional<Composite> found = recognise(node))
-      replace(node, *found);
+      replace(node, *found, names);
   }
 }
 
