@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/Slots.h"
 
 #include <algorithm>
 #include <functional>
@@ -21,7 +22,8 @@ static std::vector<Action> partsOf(const Action &group) {
   return parts;
 }
 
-UnrolledRows splitByPeers(const UnrolledRows &rows) {
+static UnrolledRows splitGroups(const UnrolledRows &rows,
+                                const std::function<std::vector<Action>(const Action &)> &parts) {
   UnrolledRows split = rows;
   for (size_t rank = 0; rank < rows.ranks.size(); ++rank) {
     std::vector<Action> &actions = split.ranks[rank];
@@ -29,7 +31,7 @@ UnrolledRows splitByPeers(const UnrolledRows &rows) {
     std::vector<size_t> begins; // of each whole group, among the parts
     for (const Action &action : rows.ranks[rank]) {
       begins.push_back(actions.size());
-      std::ranges::move(action.transfers() ? partsOf(action) : std::vector{action},
+      std::ranges::move(action.transfers() ? parts(action) : std::vector{action},
                         std::back_inserter(actions));
     }
     begins.push_back(actions.size());
@@ -39,6 +41,31 @@ UnrolledRows splitByPeers(const UnrolledRows &rows) {
   return split;
 }
 
+UnrolledRows splitByPeers(const UnrolledRows &rows) { return splitGroups(rows, partsOf); }
+
+/// Whether a receive takes the slot that a send leaves.
+static bool takesSlot(const Schedule &schedule, const Step &receive, const Step &send) {
+  const Task &in = receive.task, &out = send.task;
+  return in.stage == out.stage && in.microbatch != out.microbatch &&
+         slotOf(schedule, in.stage, in.microbatch) == slotOf(schedule, out.stage, out.microbatch);
+}
+
+UnrolledRows splitAtSlots(const Schedule &schedule, const UnrolledRows &rows) {
+  if (schedule.slotTable.empty() ||
+      std::ranges::any_of(schedule.slotTable, &std::vector<int>::empty))
+    return rows;
+  return splitGroups(rows, [&](const Action &group) {
+    Action sends, receives;
+    for (const Step &step : group.steps)
+      (step.kind == StepKind::send ? sends : receives).steps.push_back(step);
+    const bool waits = std::ranges::any_of(receives.steps, [&](const Step &receive) {
+      return std::ranges::any_of(
+          sends.steps, [&](const Step &send) { return takesSlot(schedule, receive, send); });
+    });
+    return waits ? std::vector{sends, receives} : std::vector{group};
+  });
+}
+
 namespace {
 
 /// Plays groups in queues; times do not depend on the order of the play, as every wait is for a
@@ -46,7 +73,11 @@ namespace {
 class QueuePlayer {
 public:
   QueuePlayer(UnrolledRows unrolled, const PlayCosts &costs, Arrangement arrangement);
-  double play();
+  /// As far as they go.
+  void play();
+  /// Ranks with rows that have not come, or messages.
+  std::vector<int> standing() const;
+  double seconds() const;
 
 private:
   using Pair = std::pair<int, int>;
@@ -58,6 +89,7 @@ private:
     Action group;
     std::optional<double> issued, begun, ended;
     std::vector<std::pair<Pair, size_t>> messages; ///< ranks and number of each
+    size_t call = 0;                               ///< of its rank's
   };
   struct Queue {
     std::vector<Part> parts;
@@ -69,6 +101,8 @@ private:
     size_t position = 0;
     double clock = 0;
     bool reached = false;
+    size_t calls = 0, begun = 0; ///< one begins behind the other
+    double lastBegin = 0;
     std::map<int, Queue> queues;
     /// By action: the parts that it puts into queues.
     std::map<size_t, std::vector<std::pair<int, size_t>>> partsOfAction;
@@ -125,7 +159,7 @@ void QueuePlayer::enqueue(int number, size_t action) {
       for (const Step &step : group.steps)
         if (step.kind == StepKind::receive)
           rank.received[step.task].push_back(place);
-      parts.push_back({std::move(group), {}, {}, {}, {}});
+      parts.push_back({std::move(group), {}, {}, {}, {}, rank.calls++});
     }
   }
 }
@@ -200,8 +234,13 @@ bool QueuePlayer::advance(int rank, Queue &queue) {
   Part &part = queue.parts[queue.position];
   if (!part.issued)
     return false;
-  if (!part.begun)
-    begin(rank, part, std::max(*part.issued, queue.free));
+  if (!part.begun) {
+    if (part.call != ranks[rank].begun)
+      return false;
+    ++ranks[rank].begun;
+    begin(rank, part, std::max({*part.issued, queue.free, ranks[rank].lastBegin}));
+    ranks[rank].lastBegin = *part.begun;
+  }
   double end = *part.begun;
   for (size_t i = 0; i < part.messages.size(); ++i) {
     const auto &[link, number] = part.messages[i];
@@ -220,24 +259,39 @@ bool QueuePlayer::advance(int rank, Queue &queue) {
   return true;
 }
 
-double QueuePlayer::play() {
+void QueuePlayer::play() {
   for (bool progress = true; progress;) {
     progress = false;
     for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
       while (advance(rank))
         progress = true;
-      for (auto &[key, queue] : ranks[rank].queues)
-        while (advance(rank, queue))
-          progress = true;
+      for (size_t before = ranks[rank].begun;; before = ranks[rank].begun) {
+        for (auto &[key, queue] : ranks[rank].queues)
+          while (advance(rank, queue))
+            progress = true;
+        if (ranks[rank].begun == before)
+          break;
+        progress = true;
+      }
     }
   }
-  double seconds = 0;
-  for (const Rank &rank : ranks) {
-    if (rank.position < rank.actions.size())
-      throw Error("the messages of these rows stand still in their queues");
-    seconds = std::max(seconds, rank.clock);
-  }
-  return seconds;
+}
+
+std::vector<int> QueuePlayer::standing() const {
+  std::vector<int> found;
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].position < ranks[i].actions.size() ||
+        std::ranges::any_of(ranks[i].queues, [](const auto &queue) {
+          return queue.second.position < queue.second.parts.size();
+        }))
+      found.push_back(static_cast<int>(i));
+  return found;
+}
+
+double QueuePlayer::seconds() const {
+  if (!standing().empty())
+    throw Error("the messages of these rows stand still in their queues");
+  return std::ranges::max_element(ranks, {}, &Rank::clock)->clock;
 }
 
 } // namespace
@@ -245,13 +299,26 @@ double QueuePlayer::play() {
 double secondsInQueues(const Schedule &schedule, const PlayCosts &costs, Arrangement arrangement) {
   auto secondsOf = [&](int64_t iterations) {
     std::vector<int64_t> rounds = {iterations};
-    return QueuePlayer(unroll(schedule, rounds), costs, arrangement).play();
+    QueuePlayer player(unroll(schedule, rounds), costs, arrangement);
+    player.play();
+    return player.seconds();
   };
   if (!schedule.asynchronous)
     return secondsOf(0);
   int64_t settle = iterationsToSettle(schedule);
   return (secondsOf(2 * settle) - secondsOf(settle)) /
          static_cast<double>(settle * schedule.period);
+}
+
+std::optional<std::string> findStall(const UnrolledRows &calls, Arrangement arrangement) {
+  PlayCosts none;
+  none.stages.resize(calls.ranksOfStage.size());
+  QueuePlayer player(calls, none, arrangement);
+  player.play();
+  std::string ranks;
+  for (int rank : player.standing())
+    ranks += (ranks.empty() ? "rank " : ", rank ") + std::to_string(rank);
+  return ranks.empty() ? std::nullopt : std::optional("the calls stand still at " + ranks);
 }
 
 } // namespace pdc

@@ -188,13 +188,14 @@ std::optional<Deadlock> findDeadlockOf(const Schedule &schedule, const Unroll &u
 } // namespace
 
 std::optional<Deadlock> findDeadlock(const Schedule &schedule) {
-  return findDeadlockOf(schedule,
-                        [&](std::span<const int64_t> rounds) { return unroll(schedule, rounds); });
+  return findDeadlockOf(schedule, [&](std::span<const int64_t> rounds) {
+    return splitAtSlots(schedule, unroll(schedule, rounds));
+  });
 }
 
 std::optional<Deadlock> findDeadlockOfPairs(const Schedule &schedule) {
   return findDeadlockOf(schedule, [&](std::span<const int64_t> rounds) {
-    return splitByPeers(unroll(schedule, rounds));
+    return splitByPeers(splitAtSlots(schedule, unroll(schedule, rounds)));
   });
 }
 

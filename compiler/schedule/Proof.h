@@ -20,8 +20,10 @@ struct Deadlock {
 
 /// Runs the rows in the strict model: the transfers of a group start together and hold their rank
 /// until every peer has come to its side; messages between two ranks arrive in the order in which
-/// they were sent. A wait-for graph of groups that has a cycle, or a step without its other side,
-/// stands still there whatever the speed of ranks and links.
+/// they were sent. A group whose receive takes the slot that one of its sends leaves is two, the
+/// sends first: a runtime may wait there (splitAtSlots). A wait-for graph of groups that has a
+/// cycle, or a step without its other side, stands still there whatever the speed of ranks and
+/// links.
 ///
 /// An asynchronous schedule is run with 0, 1, 2, ... iterations until the ranks' positions at the
 /// moment when the first of them begins to drain are those of a shorter run, shifted: from there on

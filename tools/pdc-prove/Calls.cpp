@@ -22,9 +22,9 @@ void Calls::addMessage(int64_t step, int64_t rank, int64_t number, const std::st
                        const Step &message) {
   auto [call, isNew] = newest.try_emplace({step, rank}, number);
   std::vector<Action> &own = actionsOf(step, rank);
-  // The queue of a directed edge holds no other, so that calls side by side are one group.
-  const bool hasOwnQueue = communicator.find('>') != std::string::npos;
-  if (isNew || (call->second != number && !hasOwnQueue))
+  if (communicator.find('>') != std::string::npos)
+    queues = Arrangement::edges;
+  if (isNew || call->second != number)
     own.push_back({});
   call->second = number;
   own.back().steps.push_back(message);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "compiler/schedule/Rows.h"
+#include "compiler/schedule/Arrangement.h"
 
 #include <map>
 #include <string>
@@ -26,6 +26,8 @@ public:
   void addBeside(int64_t rank, const std::string &communicator, const Step &message);
 
   bool empty() const { return told.empty(); }
+  /// By edges where a communicator is that of one.
+  Arrangement arrangement() const { return queues; }
   /// By step.
   const std::map<int64_t, Actions> &steps() const { return actions; }
   /// Throws pdc::Error unless both ends of each communicator were told of the same messages in the
@@ -39,6 +41,7 @@ private:
   };
   std::vector<Action> &actionsOf(int64_t step, int64_t rank);
 
+  Arrangement queues = Arrangement::pairs;
   std::map<int64_t, Actions> actions;
   std::map<std::pair<int64_t, int64_t>, int64_t> newest; ///< by step and rank: number of a call
   std::map<std::tuple<std::string, int64_t, int64_t>, Ends> told; ///< communicator, from, to

@@ -297,16 +297,16 @@ Schedule HeldRows::recordedOf(const Ranks &ranks) const {
 /// Messages of sums are no transfers of the schedule.
 Held HeldRows::heldCalls(const Calls::Actions &actions) const {
   Ranks ranks(planned.ranks.size());
-  UnrolledRows groups;
-  groups.ranksOfStage = planned.ranksOfStage;
-  groups.ranks = actions;
-  groups.ranks.resize(ranks.size());
+  UnrolledRows issued;
+  issued.ranksOfStage = planned.ranksOfStage;
+  issued.ranks = actions;
+  issued.ranks.resize(ranks.size());
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    for (const Action &action : groups.ranks[rank])
+    for (const Action &action : issued.ranks[rank])
       for (const Step &step : action.steps)
         if (!action.transfers() || step.task.phase != Phase::update)
           ranks[rank].warmUp.push_back(step);
-  return {recordedOf(ranks), groups};
+  return {recordedOf(ranks), issued};
 }
 
 std::map<std::string, Held> HeldRows::schedules() const {

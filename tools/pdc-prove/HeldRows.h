@@ -14,8 +14,8 @@ namespace pdc {
 /// Rows to be proven.
 struct Held {
   Schedule schedule;
-  /// Of calls: their groups, where neighbours of the schedule's rows need not be one.
-  std::optional<UnrolledRows> groups;
+  /// Of calls: one by one, where neighbours of the schedule's rows need not be one group.
+  std::optional<UnrolledRows> calls;
 };
 
 /// Rows as programs print them: those that they hold (--check), and the operations that they have

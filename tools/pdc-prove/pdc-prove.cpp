@@ -24,9 +24,13 @@ Schedule asOneRun(const Schedule &schedule) {
   return run;
 }
 
-void proveGroups(const UnrolledRows &groups) {
-  if (std::optional<Deadlock> found = findDeadlock(groups))
-    throw Error("the calls stand still: " + found->text);
+/// Those of pairs in the order of their rank, whatever its tasks; all of them in their queues.
+void proveCalls(const UnrolledRows &calls, Arrangement arrangement) {
+  if (arrangement == Arrangement::pairs)
+    if (std::optional<Deadlock> found = findDeadlock(calls))
+      throw Error("the calls stand still: " + found->text);
+  if (std::optional<std::string> found = findStall(calls, arrangement))
+    throw Error(*found);
 }
 
 void prove(const std::string &plan, const std::vector<std::string> &files) {
@@ -46,8 +50,8 @@ void prove(const std::string &plan, const std::vector<std::string> &files) {
   for (const auto &[name, one] : schedules)
     try {
       proveNoDeadlock(asOneRun(one.schedule), edges);
-      if (one.groups)
-        proveGroups(*one.groups);
+      if (one.calls)
+        proveCalls(*one.calls, rows.recordedCalls().arrangement());
       checkData(one.schedule, edges);
       if (planned.exact)
         checkOrder(one.schedule, edges);
