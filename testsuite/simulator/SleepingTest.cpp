@@ -5,6 +5,7 @@
 #include "testsuite/simulator/SleepingPipeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -28,11 +29,11 @@ protected:
   }
   void TearDown() override { fs::remove_all(folder); }
 
-  /// Stages of 0.8 to 1.2 ms forward.
-  static Plan makePlanFor(const char *schedule, int stages) {
+  /// Stages of 0.8 to 1.2 ms forward, or so many times that.
+  static Plan makePlanFor(const char *schedule, int stages, double times = 1) {
     std::vector<double> forward;
     for (int stage = 0; stage < stages; ++stage)
-      forward.push_back(1e-4 * (8 + 3 * stage % 5));
+      forward.push_back(1e-4 * times * (8 + 3 * stage % 5));
     PlanRequest request;
     request.workers = stages;
     request.schedule = schedule;
@@ -118,6 +119,43 @@ TEST_P(Sleeping, RunsInThePlayedOrder) {
           << " makes in " << source;
     }
   }
+}
+
+/// The part of the ranks' time, from the first task to the end of the last, in which none runs.
+double idlePart(const std::vector<RankTasks> &ranks) {
+  double first = INFINITY, last = 0, busy = 0;
+  for (const RankTasks &rank : ranks)
+    for (const auto &[label, start] : rank.starts) {
+      first = std::min(first, start);
+      last = std::max(last, rank.ends.at(label));
+      busy += rank.ends.at(label) - start;
+    }
+  return 1 - busy / (static_cast<double>(ranks.size()) * (last - first));
+}
+
+std::vector<RankTasks> playedTasks(const Plan &plan, int64_t iterations) {
+  std::vector<RankTasks> ranks(plan.stages.size());
+  for (const Event &event : simulate(plan, iterations).events)
+    if (event.kind == StepKind::run) {
+      std::string label = letter(event.task.phase) + std::to_string(event.task.microbatch);
+      ranks[event.rank].starts[label] = event.start;
+      ranks[event.rank].ends[label] = event.end;
+    }
+  return ranks;
+}
+
+/// Tasks of 8 ms and more: what a busy machine adds is small beside them.
+TEST_P(Sleeping, HasThePlayedBubble) {
+  auto [schedule, stages] = GetParam();
+  Plan plan = makePlanFor(schedule, stages, 10);
+  int64_t iterations = plan.schedule.asynchronous ? 3 * stages : 1;
+  int64_t steps = plan.schedule.asynchronous ? iterations + stages - 1 : iterations;
+  const double measured = idlePart(measuredTasks(run(plan, steps), stages));
+  const double played = idlePart(playedTasks(plan, iterations));
+  RecordProperty("measured", std::to_string(measured));
+  RecordProperty("played", std::to_string(played));
+  EXPECT_GT(played, 0.05);
+  EXPECT_NEAR(measured, played, 0.1 * played);
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Sleeping,
