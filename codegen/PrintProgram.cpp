@@ -157,12 +157,6 @@ static int64_t versionLag(ir::ProgramOp program, ir::ScheduleOp training) {
   return lag;
 }
 
-/// As the module says of its communicators.
-static bool queuesByEdge(ir::ProgramOp program) {
-  auto noted = program->getParentOp()->getAttrOfType<DictionaryAttr>("pdc.communicators");
-  return noted && noted.getAs<StringAttr>("arrangement").getValue() == "edges";
-}
-
 static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &plan,
                                StringRef hash, bool hasTransfers, bool hasMoves) {
   ir::ScheduleOp training = scheduleOf(program, false);
@@ -200,7 +194,9 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("createTasks", "createTasks");
   field("secondsPerMinibatch", secondsLiteral(plan.secondsPerMinibatch));
   if (isForCuda(plan))
-    field("device", queuesByEdge(program) ? names::kCudaSupportOfEdges : names::kCudaSupport);
+    field("device", plan.communicators.arrangement == Arrangement::edges
+                        ? names::kCudaSupportOfEdges
+                        : names::kCudaSupport);
   os << "  };\n}\nconstexpr Program kPrograms[] = {\n";
   for (int64_t rank : program.getRanks())
     os << listText("    onRank(",

@@ -29,6 +29,9 @@ public:
       throw Error("the module has no function @train; import a model first");
     loss = summedInto("pdc.loss");
     lossWeight = summedInto("pdc.loss_weight");
+    LibraryUse use;
+    module.walk([&](UnitOp unit) { use.add(unit); });
+    libraryBytes = use.bytesOfProcess() + use.bytesOfRank();
   }
 
   PlanGraph build() {
@@ -347,6 +350,7 @@ private:
   SymbolTable symbols;
   func::FuncOp train;
   UnitOp loss, lossWeight; ///< null where none is summed
+  int64_t libraryBytes = 0; ///< of all kernels
   PlanGraph graph;
   llvm::StringMap<int> indices;
   llvm::DenseSet<Value> stashed;

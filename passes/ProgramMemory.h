@@ -3,15 +3,33 @@
 #include "compiler/ir/Pdc.h"
 #include "compiler/plan/Plan.h"
 
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <set>
+#include <string>
+
 namespace pdc {
 
-/// A bound, for planning, of what a process takes beside its arena once it trains, beyond a program
-/// that has only been started: pages of the libraries' code, what they keep, the transport's
-/// buffers.
-constexpr int64_t libraryBytes = int64_t(7) << 20;
+/// What kernels bring into a process beside its arena, beyond a program that has only been started:
+/// pages of libraries' code, what they keep, the transport's buffers.
+class LibraryUse {
+public:
+  /// Units without a kernel bring nothing.
+  void add(ir::UnitOp unit);
+  void add(const LibraryUse &other);
 
-/// The same for the kernels that a program has.
-int64_t libraryBytesOf(ir::ProgramOp program);
+  /// What a process takes once, however many of its threads are ranks.
+  int64_t bytesOfProcess() const;
+  /// What each rank takes beside that.
+  int64_t bytesOfRank() const;
+
+private:
+  std::set<std::string> kinds;
+  /// Kernels of oneDNN that differ in more than their names, and the library's primitives of each.
+  llvm::DenseMap<mlir::Attribute, int> calls;
+  llvm::StringSet<> kernels;
+};
 
 /// Puts into a plan what its stages take as they are laid out: the arena of their rank's program,
 /// split among its stages, and what libraries take. Programs have arenas after plan-memory.

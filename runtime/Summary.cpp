@@ -33,16 +33,22 @@ int64_t residentBytes() { return statusBytes("VmRSS:"); }
 /// Not getrusage: that keeps the peak of whoever started the process.
 int64_t peakBytes() { return statusBytes("VmHWM:"); }
 
-/// What the plan beside the program says that a rank needs; 0 where there is none.
-static int64_t plannedBytes(int rank) {
+/// What the plan beside the program says that some ranks need in one process; 0 where there is
+/// none.
+static int64_t plannedBytes(int first, int last) {
   std::ifstream file(findBeside("plan.json"));
   auto plan = nlohmann::json::parse(file, nullptr, false);
-  int64_t bytes = 0;
-  if (plan.is_object() && plan.contains("stages"))
-    for (const auto &stage : plan["stages"])
-      for (const auto &number : stage.value("ranks", nlohmann::json::array()))
-        bytes += number == rank ? stage.value("memory_bytes", int64_t(0)) : 0;
-  return bytes;
+  if (!plan.is_object() || !plan.contains("stages"))
+    return 0;
+  int64_t bytes = 0, libraries = 0;
+  for (const auto &stage : plan["stages"])
+    for (int number : stage.value("ranks", std::vector<int>()))
+      if (number >= first && number <= last) {
+        bytes += stage.value("memory_bytes", int64_t(0));
+        libraries += stage.value("library_bytes", int64_t(0));
+      }
+  // Threads of one process, which are all ranks, have the libraries once.
+  return first == last ? bytes : bytes - libraries + plan.value("library_bytes", int64_t(0));
 }
 
 /// As a shell in this folder would name it, where it lies below.
@@ -86,7 +92,6 @@ struct ProcessMemory {
 std::vector<std::string> Trainer::describeMemory(std::string &json) {
   std::ostringstream mine;
   mine << hostName() << ":" << getpid() << " " << peakBytes() << " " << emptyBytes << " "
-       << plannedBytes(program.rank) << " "
        << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
        << arena.bytes() << " " << executor.timeline().heldBytes();
   std::vector<std::string> all;
@@ -97,8 +102,8 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream fields(all[rank]);
     std::string name;
-    double peak = 0, empty = 0, planned = 0, kept = 0, arenaBytes = 0, events = 0;
-    fields >> name >> peak >> empty >> planned >> kept >> arenaBytes >> events;
+    double peak = 0, empty = 0, kept = 0, arenaBytes = 0, events = 0;
+    fields >> name >> peak >> empty >> kept >> arenaBytes >> events;
     auto [found, isNew] = processes.try_emplace(name);
     ProcessMemory &process = found->second;
     if (isNew) {
@@ -107,7 +112,6 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
     }
     process.last = int(rank);
     process.empty = std::min(process.empty, empty);
-    process.planned += planned;
     process.data += kept;
     process.trace += events;
     arenas += (rank ? ", rank " : "rank ") + std::to_string(rank) + " " + megabytes(arenaBytes);
@@ -116,7 +120,8 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   std::string held;
   json.clear();
   for (const std::string &name : order) {
-    const ProcessMemory &process = processes[name];
+    ProcessMemory &process = processes[name];
+    process.planned = double(plannedBytes(process.first, process.last));
     total += process.peak;
     held += (held.empty() ? "" : ", ") + process.text();
     json += (json.empty() ? "" : ", ") + process.json();

@@ -2,6 +2,7 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Bounds.h"
+#include "compiler/plan/Connections.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/simulator/PlanSimulation.h"
 
@@ -38,9 +39,13 @@ public:
     auto count = static_cast<double>(plan.schedule.microbatches);
     PlanStage whole;
     whole.replicas = plan.topology.workers();
+    whole.ranks.resize(plan.topology.workers());
+    std::iota(whole.ranks.begin(), whole.ranks.end(), 0);
+    const int64_t connections = connectionBytesOfStages(plan.device, {whole.ranks}, {})[0];
     for (const PlanStage &stage : plan.stages)
       whole.gradientBytes += stage.gradientBytes;
-    return ofWhole("data_parallel", plan.dataParallelSecondsPerMinibatch, reductionBytes(whole),
+    return ofWhole("data_parallel", plan.dataParallelSecondsPerMinibatch,
+                   reductionBytes(whole) + connections,
                    count * forwardOf(plan) / plan.topology.workersAtOnce(plan.threads),
                    plan.topology.memoryBytes);
   }

@@ -46,6 +46,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.gradientBytes = fields.integer("gradient_bytes", 0, kMostBytes, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, INT64_MAX, 0);
   stage.slotBytes = fields.integer("slot_bytes", 0, INT64_MAX, 0);
+  stage.libraryBytes = fields.integer("library_bytes", 0, INT64_MAX, 0);
   stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));
   stage.weightVersions = static_cast<int>(fields.integer("weight_versions", 1, INT32_MAX, 1));
   for (const Fields &send : fields.list("sends"))
@@ -129,6 +130,20 @@ PlanHints toHints(const Fields &fields) {
   for (const Fields &help : fields.list("helps"))
     hints.helps.push_back({help.string("change"), help.number("gain")});
   return hints;
+}
+
+PlanCommunicators toCommunicators(const Fields &fields) {
+  PlanCommunicators communicators;
+  const std::string arrangement = fields.string("arrangement");
+  if (arrangement != "pairs" && arrangement != "edges")
+    fields.refuse("arrangement", "expected pairs or edges, found '" + arrangement + "'");
+  if (arrangement == "edges")
+    communicators.arrangement = Arrangement::edges;
+  communicators.count = static_cast<int>(fields.integer("count", 0, INT32_MAX));
+  communicators.bytes = fields.integer("bytes", 0, INT64_MAX);
+  if (fields.has("stall_of_pairs"))
+    communicators.stallOfPairs = fields.number("stall_of_pairs");
+  return communicators;
 }
 
 std::string at(const char *list, size_t position, const char *field) {
@@ -310,6 +325,9 @@ Plan parsePlan(std::string_view text, const std::string &file) {
   plan.untried = top.string("untried", "");
   if (top.has("hints"))
     plan.hints = toHints(top.object("hints"));
+  if (top.has("communicators"))
+    plan.communicators = toCommunicators(top.object("communicators"));
+  plan.libraryBytes = top.integer("library_bytes", 0, INT64_MAX, 0);
   if (top.has("topology"))
     plan.topology = toTopology(top.object("topology"));
   checkMinibatch(top, plan);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/cost/Device.h"
+#include "compiler/schedule/Arrangement.h"
 #include "compiler/schedule/Schedule.h"
 
 #include <filesystem>
@@ -145,6 +146,9 @@ struct PlanStage {
   int64_t memoryBytes = 0;
   /// Of `memoryBytes`, what each slot of a microbatch takes.
   int64_t slotBytes = 0;
+  /// Of `memoryBytes`, what a process takes once for all ranks that are its threads: code of
+  /// libraries and what they keep.
+  int64_t libraryBytes = 0;
   int inFlight = 1;
   int weightVersions = 1;
   std::vector<PlanSend> sends;
@@ -187,6 +191,16 @@ struct PlanHints {
   std::vector<PlanHelp> helps;
 };
 
+/// What carries the messages between GPUs.
+struct PlanCommunicators {
+  Arrangement arrangement = Arrangement::pairs;
+  int count = 0;     ///< of all ranks together; 0: there are none
+  int64_t bytes = 0; ///< of the memory of the rank that receives from most
+  /// By which `pairs` makes the plan slower than `edges`, as both are played; no number where
+  /// `pairs` is not proven.
+  std::optional<double> stallOfPairs;
+};
+
 /// What programs are made for: kernels and their layouts are chosen for it.
 struct Target {
   std::string device = "cpu"; ///< or "cuda"
@@ -220,6 +234,9 @@ struct Plan : PlanSubject {
   std::string untried;                   ///< what `auto` left out, and why
   PlanHints hints;
   double plannerSeconds = 0;
+  PlanCommunicators communicators;
+  /// Of a process that runs all ranks as threads, the `libraryBytes` of its stages together.
+  int64_t libraryBytes = 0;
   std::vector<PlanStage> stages;
   /// Complete: with the transfers of `edges`, slots and versions. No rows where a closed form
   /// speaks of the steady state alone (stages with replicas, or very many of them), or where they

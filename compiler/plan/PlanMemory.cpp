@@ -1,6 +1,7 @@
 #include "compiler/plan/PlanMemory.h"
 
 #include "compiler/Error.h"
+#include "compiler/plan/Connections.h"
 #include "compiler/schedule/Rows.h"
 
 #include <algorithm>
@@ -59,16 +60,28 @@ static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
   return bytes;
 }
 
+/// By stage: what neither the schedule nor recomputation changes.
+static std::vector<int64_t> besideBytes(const Plan &plan) {
+  std::vector<int64_t> bytes(plan.stages.size());
+  if (plan.device == "cuda")
+    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage,
+                                    rankEdges(plan.schedule.ranksOfStage, plan.edges));
+  for (const PlanStage &stage : plan.stages)
+    bytes[stage.id] += reductionBytes(stage);
+  return bytes;
+}
+
 void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
                int64_t given) {
   std::vector<StageDepth> depths = findDepths(plan);
+  const std::vector<int64_t> besides = besideBytes(plan);
   for (PlanStage &stage : plan.stages)
     stage.memoryBytes =
-        sums[stage.id].total(depths[stage.id], choice.must(stage.id)) + reductionBytes(stage);
+        sums[stage.id].total(depths[stage.id], choice.must(stage.id)) + besides[stage.id];
   for (PlanStage &stage : plan.stages) {
     const StageMemory &sum = sums[stage.id];
     StageDepth depth = depths[stage.id];
-    int64_t beside = reductionBytes(stage);
+    int64_t beside = besides[stage.id];
     int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
     if (limit)
       limit = std::max<int64_t>(1, limit - heldByOthers(plan, stage));
@@ -102,13 +115,14 @@ void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t
   if (!limit || needed <= limit)
     return;
   std::vector<StageDepth> depths = findDepths(plan);
+  const std::vector<int64_t> besides = besideBytes(plan);
   int slots = 0;
   bool recompute = true;
   std::string names;
   for (const PlanStage &stage : plan.stages) {
     if (stage.ranks != worst->ranks)
       continue;
-    int64_t least = sums[stage.id].total(depths[stage.id], true) + reductionBytes(stage);
+    int64_t least = sums[stage.id].total(depths[stage.id], true) + besides[stage.id];
     recomputed += std::min(stage.memoryBytes, least);
     slots = std::max(slots, plan.schedule.slots[stage.id]);
     recompute &= stage.recompute;

@@ -210,6 +210,24 @@ void describeTimes(const Plan &plan, std::ostream &out) {
                 100 * idleShare(plan));
 }
 
+/// "communicators": of NCCL, and why they are arranged as they are.
+void describeCommunicators(const Plan &plan, std::ostream &out) {
+  const PlanCommunicators &communicators = plan.communicators;
+  if (!communicators.count)
+    return;
+  const std::string slower = communicators.stallOfPairs
+                                 ? format("%.1f%% slower", 100 * *communicators.stallOfPairs)
+                                 : "without proof";
+  const std::string why =
+      communicators.arrangement == Arrangement::pairs
+          ? "one per pair of ranks, messages in the order of the rows: " + slower +
+                " than one per directed edge"
+          : "one per directed edge, each in its own queue; one per pair: " + slower;
+  printLine(out, "communicators", std::to_string(communicators.count),
+            why + "; about " + std::to_string(communicators.bytes >> 20) +
+                " MiB of the rank that receives from most");
+}
+
 /// "staleness": by how many updates the weights that make a gradient are older than the newest.
 void describeStaleness(const Plan &plan, std::ostream &out) {
   if (!plan.schedule.asynchronous)
@@ -322,6 +340,7 @@ std::string describePlan(const Plan &plan) {
   out << "\n";
   describeTimes(plan, out);
   describeStaleness(plan, out);
+  describeCommunicators(plan, out);
   describeVerdict(plan, out);
   describeExcess(plan, out);
   describeHints(plan, out);

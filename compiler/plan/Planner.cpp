@@ -5,6 +5,7 @@
 #include "compiler/plan/Assignment.h"
 #include "compiler/plan/Baselines.h"
 #include "compiler/plan/Bounds.h"
+#include "compiler/plan/Connections.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Improve.h"
 #include "compiler/plan/Partition.h"
@@ -140,10 +141,19 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.topology = head.topology;
   search.ranksOfStage = rows.ranksOfStage;
   search.microbatches = [&](int stage) { return microbatchesPerUpdate(rows, stage); };
-  // Stages of a rank share its device: a cut is good where each keeps to its part.
+  // Stages of a rank share its device: a cut is good where each keeps to its part, beside the
+  // connections that any cut has.
+  const std::vector<int64_t> connections = connectionBytesOfStages(
+      request.device, rows.ranksOfStage, rankEdges(rows.ranksOfStage, chainEdges(stages)));
   search.memoryBytes = [&](int stage) {
-    return memoryLimit(rows.ranksOfStage[stage]) /
-           std::ranges::count(rows.ranksOfStage, rows.ranksOfStage[stage]);
+    const int64_t limit = memoryLimit(rows.ranksOfStage[stage]);
+    int64_t sharing = 0, beside = 0;
+    for (int other = 0; other < stages; ++other)
+      if (rows.ranksOfStage[other] == rows.ranksOfStage[stage]) {
+        ++sharing;
+        beside += connections[other];
+      }
+    return limit ? std::max<int64_t>(1, (limit - beside) / sharing) : 0;
   };
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };

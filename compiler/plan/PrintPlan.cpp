@@ -35,6 +35,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"gradient_bytes", stage.gradientBytes},
           {"memory_bytes", stage.memoryBytes},
           {"slot_bytes", stage.slotBytes},
+          {"library_bytes", stage.libraryBytes},
           {"in_flight", stage.inFlight},
           {"weight_versions", stage.weightVersions},
           {"sends", sendsOf(stage)}};
@@ -143,6 +144,16 @@ ordered_json toJson(const PlanHints &hints) {
   return {{"bottleneck", hints.bottleneck}, {"helps", helps}};
 }
 
+ordered_json toJson(const PlanCommunicators &communicators) {
+  const bool pairs = communicators.arrangement == Arrangement::pairs;
+  ordered_json json = {{"arrangement", pairs ? "pairs" : "edges"},
+                       {"count", communicators.count},
+                       {"bytes", communicators.bytes}};
+  if (communicators.stallOfPairs)
+    json["stall_of_pairs"] = *communicators.stallOfPairs;
+  return json;
+}
+
 ordered_json rowsOf(const Schedule &schedule) {
   ordered_json lines = ordered_json::array();
   if (schedule.ranks.empty())
@@ -196,6 +207,10 @@ std::string printPlan(const Plan &plan) {
   if (!plan.untried.empty())
     json["untried"] = plan.untried;
   json["hints"] = toJson(plan.hints);
+  if (plan.communicators.count)
+    json["communicators"] = toJson(plan.communicators);
+  if (plan.libraryBytes)
+    json["library_bytes"] = plan.libraryBytes;
   json["topology"] = toJson(plan.topology);
   json["hierarchy"] = hierarchyOf(plan);
   json["stages"] = ordered_json::array();

@@ -251,13 +251,23 @@ void Page::timeline() {
   text += "</section>\n";
 }
 
+std::string communicatorText(const PlanCommunicators &communicators) {
+  if (!communicators.count)
+    return "";
+  return "<p class=\"soft\">" + plural(communicators.count, "communicator") +
+         (communicators.arrangement == Arrangement::pairs
+              ? ", one per pair of ranks with its messages in the order of the rows"
+              : ", one per directed edge, each with a queue of its own") +
+         ": " + bytesText(communicators.bytes) + " of the rank that receives from most.</p>\n";
+}
+
 void Page::memory() {
   text +=
       "<section><h2>Memory over time</h2>\n<p class=\"soft\">Weights, gradients and workspaces, "
       "and "
       "what each microbatch keeps from its forward to the end of its backward pass. Dashed: what "
       "is set aside.</p>\n" +
-      drawMemory(plan, simulation) + "</section>\n";
+      drawMemory(plan, simulation) + communicatorText(plan.communicators) + "</section>\n";
 }
 
 void Page::units() {

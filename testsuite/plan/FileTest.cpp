@@ -65,6 +65,25 @@ TEST(PlanFile, Slowdown) {
   EXPECT_EQ(parsePlan(plan.dump(), "p").stages[1].slowdown, 1);
 }
 
+TEST(PlanFile, HoldsCommunicators) {
+  Plan plan = examplePlan();
+  plan.communicators = {Arrangement::edges, 4, int64_t(80) << 20, 0.25};
+  plan.libraryBytes = 7000;
+  plan.stages[0].libraryBytes = 5000;
+  std::string text = printPlan(plan);
+  EXPECT_EQ(printPlan(parsePlan(text, "p")), text);
+  json file = json::parse(text);
+  EXPECT_EQ(
+      file["communicators"],
+      json(
+          {{"arrangement", "edges"}, {"count", 4}, {"bytes", 80 << 20}, {"stall_of_pairs", 0.25}}));
+  EXPECT_EQ(parsePlan(text, "p").stages[0].libraryBytes, 5000);
+  EXPECT_THAT(describePlan(plan), HasSubstr("one per directed edge"));
+  file["communicators"]["arrangement"] = "ring";
+  EXPECT_EQ(refusal([&] { parsePlan(file.dump(), "p"); }),
+            "p: communicators.arrangement: expected pairs or edges, found 'ring'");
+}
+
 TEST(PlanFile, HasThePromisedFields) {
   json plan = json::parse(printPlan(examplePlan()));
   for (const char *field :

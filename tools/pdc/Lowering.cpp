@@ -195,6 +195,24 @@ static double secondsPerSample(const PlannedGraph &graph) {
   return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
 }
 
+namespace {
+/// Of several tries any may be refused; where all are, the first refusal says why.
+class Tries {
+public:
+  void make(const std::function<void()> &attempt) {
+    try {
+      attempt();
+    } catch (const Error &error) {
+      refusal = refusal.empty() ? error.what() : refusal;
+    }
+  }
+  [[noreturn]] void refuse() const { throw Error(refusal); }
+
+private:
+  std::string refusal;
+};
+} // namespace
+
 PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
   PlannedGraph graph;
   graph.module = makeGraph(batches[0].microbatchSize);
@@ -202,9 +220,9 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
   graph.units = units;
-  std::string refusal;
+  Tries tries;
   for (const Batch &batch : batches)
-    try {
+    tries.make([&] {
       PlannedGraph candidate{{}, nullptr, units, batch};
       candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, request(batch, *units)));
       checkMinibatch(*candidate.plan);
@@ -212,11 +230,9 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
         graph.plan = candidate.plan;
         graph.batch = batch;
       }
-    } catch (const Error &error) {
-      refusal = refusal.empty() ? error.what() : refusal;
-    }
+    });
   if (!graph.plan)
-    throw Error(refusal);
+    tries.refuse();
   return graph;
 }
 
@@ -259,20 +275,21 @@ static bool fillsPipeline(const PlannedGraph &graph) {
 
 PlannedGraph Lowering::chooseGraph() {
   std::optional<PlannedGraph> best;
-  std::string refusal;
+  Tries tries;
+  bool goesOn = true;
   for (const std::vector<Batch> &ofSize : bySize(batches())) {
-    try {
+    if (!goesOn)
+      break;
+    tries.make([&] {
       PlannedGraph candidate = planFor(ofSize);
       if (!best || secondsPerSample(candidate) < secondsPerSample(*best))
         best = std::move(candidate);
-      else if (fillsPipeline(candidate) && candidate.units->units.size() > kMostUnitsOfAllSizes)
-        break;
-    } catch (const Error &error) {
-      refusal = refusal.empty() ? error.what() : refusal;
-    }
+      else
+        goesOn = !fillsPipeline(candidate) || candidate.units->units.size() <= kMostUnitsOfAllSizes;
+    });
   }
   if (!best)
-    throw Error(refusal);
+    tries.refuse();
   auto plan = std::make_shared<Plan>(*best->plan);
   plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;
@@ -319,7 +336,7 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
   const Plan &plan = *graph.plan;
   std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
-  files.push_back({"plan.txt", describePlan(plan) + describeCommunicators(*graph.module)});
+  files.push_back({"plan.txt", describePlan(plan)});
   files.push_back({"trace.json", predictTrace(plan, 3)});
   files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {

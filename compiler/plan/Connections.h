@@ -1,0 +1,32 @@
+#pragma once
+
+#include "compiler/plan/Plan.h"
+
+#include <set>
+#include <utility>
+
+namespace pdc {
+
+/// From one rank to another.
+using RankEdge = std::pair<int, int>;
+
+/// What NCCL 2.28 keeps for each rank that another receives from: the buffers of its three
+/// protocols (0.5, 4.7 and 4 MiB, in pieces of 2 MiB) for each of the channels that the runtime
+/// allows. By its sources; not measured.
+constexpr int64_t connectionBytes = 4 * (int64_t(10) << 20);
+
+/// From which rank to which tensors of these edges go: microbatches take turns at the replicas of
+/// both ends.
+std::set<RankEdge> rankEdges(const std::vector<std::vector<int>> &ranksOfStage,
+                             std::span<const Edge> edges);
+
+/// From which rank to which shares of sums over replicas go, by communicators of their own.
+std::set<RankEdge> replicaEdges(const std::vector<std::vector<int>> &ranksOfStage);
+
+/// By stage: what the connections take of the memory of its ranks, at most. The first stage of a
+/// rank has them. Nothing where no NCCL moves the messages.
+std::vector<int64_t> connectionBytesOfStages(const std::string &device,
+                                             const std::vector<std::vector<int>> &ranksOfStage,
+                                             const std::set<RankEdge> &tensors);
+
+} // namespace pdc
