@@ -50,17 +50,24 @@ int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
   return 2 * stages * stages * stages;
 }
 
-/// Of stages that have a replica each, and the newest weights.
+/// Of stages that have a replica each: as many versions as microbatches in flight, or two where
+/// updates sum at least as many.
 static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kind,
                                                          const Pipeline &pipeline) {
-  if (pipeline.verticalSync || pipeline.ranks() != pipeline.stages)
+  bool sums = kind.sumsMicrobatches;
+  if (pipeline.verticalSync || pipeline.ranks() != pipeline.stages ||
+      (sums && pipeline.microbatches < pipeline.stages))
     return std::nullopt;
   Schedule schedule = emptyAsynchronousSchedule(kind.name, pipeline);
   schedule.ranks.clear();
-  schedule.microbatches = schedule.period = 1;
+  if (sums)
+    schedule.weightRule = WeightRule::previous;
+  schedule.microbatches = schedule.period = sums ? pipeline.microbatches : 1;
+  // Behind the last backward pass of an update the next inputs have come before its slot is free.
   for (const Rhythm &rhythm : kind.rhythms(pipeline))
-    schedule.slots.push_back(static_cast<int>(rhythm.ahead + 1));
-  schedule.versions = schedule.slots;
+    schedule.slots.push_back(
+        static_cast<int>(rhythm.ahead + 1 + (sums && !schedule.slots.empty())));
+  schedule.versions = sums ? std::vector<int>(pipeline.stages, 2) : schedule.slots;
   return schedule;
 }
 
@@ -110,7 +117,8 @@ private:
     Rhythm rhythm;
     std::array<double, 3> seconds{};         ///< by part
     std::array<std::vector<int>, 3> in, out; ///< lines by part
-    double update = 0; ///< behind each backward pass, of an asynchronous schedule
+    double update = 0; ///< behind backward passes, of an asynchronous schedule
+    int64_t turnsPerUpdate = 1;
     int firstRank = 0;
     int64_t replicas = 1;
   };
@@ -147,6 +155,8 @@ RhythmPlayer::RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges
                      own.of(stage.rhythm.split ? Phase::backwardInput : Phase::backward),
                      own.backwardWeight};
     stage.update = schedule.asynchronous ? own.update : 0;
+    stage.turnsPerUpdate =
+        std::max<int64_t>(1, microbatchesPerUpdate(schedule, number) / stage.replicas);
     for (int64_t replica = 0; replica < stage.replicas; ++replica) {
       int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
       int64_t ahead = std::min(stage.rhythm.ahead, count);
@@ -205,7 +215,8 @@ bool RhythmPlayer::run(Rank &rank, int64_t turn) {
   rank.clock = start + stage.seconds[rank.part];
   for (int line : stage.out[rank.part])
     send(lines[line], microbatch, rank.clock);
-  rank.clock += rank.part == 1 ? stage.update : 0;
+  if (rank.part == 1 && (turn + 1) % stage.turnsPerUpdate == 0)
+    rank.clock += stage.update;
   return true;
 }
 
@@ -265,8 +276,9 @@ double playUnwritten(const Schedule &schedule, std::span<const Edge> edges,
   if (!schedule.asynchronous)
     return play(schedule.microbatches);
   // The difference of two runs of equal warm-up and drain is steady state alone.
-  int64_t settle = iterationsToSettle(schedule);
-  return (play(2 * settle) - play(settle)) / static_cast<double>(settle);
+  int64_t settle = iterationsToSettle(schedule) * schedule.period;
+  return (play(2 * settle) - play(settle)) / static_cast<double>(settle) *
+         static_cast<double>(schedule.microbatches);
 }
 
 } // namespace pdc

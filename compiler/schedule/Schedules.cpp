@@ -26,7 +26,7 @@ static constexpr ScheduleKind kinds[] = {
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
      false, pipedream, StagePlacement::straight, pipedreamRhythms},
     {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
-     false, true, twoVersions},
+     false, true, twoVersions, StagePlacement::straight, pipedreamRhythms},
 };
 
 std::span<const ScheduleKind> schedules() { return kinds; }

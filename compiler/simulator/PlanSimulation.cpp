@@ -2,6 +2,7 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
+#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
 #include "compiler/simulator/LeastSeconds.h"
 #include "compiler/simulator/Simulator.h"
@@ -54,8 +55,8 @@ std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbat
           continue;
         run(Phase::backward, i - warmUp);
         int64_t last = (i - warmUp + 1) * stage.replicas - 1;
-        if (last >= microbatches)
-          continue; // not all replicas have a part
+        if (last >= microbatches || (last + 1) % microbatchesPerUpdate(plan.schedule, stage.id))
+          continue; // not all replicas have a part, or the update sums more
         if (stage.replicas > 1)
           own.push_back({StepKind::reduceGradients, {stage.id, Phase::update, last}, -1, -1});
         own.push_back({StepKind::run, {stage.id, Phase::update, last}, -1, -1});

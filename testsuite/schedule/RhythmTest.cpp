@@ -74,24 +74,32 @@ TEST(Rhythm, IsWhatTheWrittenRowsTake) {
 }
 
 /// Of chains: rows that skip stages hold some tensors longer.
-TEST(Rhythm, OfPipeDreamIsWhatTheWrittenRowsTake) {
+void expectWhatWrittenRowsTake(const char *name, const Pipeline &pipeline, std::mt19937 &random) {
+  auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
+  std::vector<Edge> edges = chainEdges(pipeline.stages);
+  PlayCosts costs;
+  for (int stage = 0; stage < pipeline.stages; ++stage)
+    costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
+  for (size_t edge = 0; edge < edges.size(); ++edge)
+    costs.edges.push_back(draw());
+  Schedule unwritten = *makeUnwritten(name, pipeline);
+  Schedule written = completeSchedule(findSchedule(name).make(pipeline), edges);
+  EXPECT_EQ(unwritten.versions, written.versions) << name << " " << pipeline.stages;
+  EXPECT_EQ(unwritten.slots, written.slots) << name << " " << pipeline.stages;
+  EXPECT_EQ(unwritten.microbatches, written.microbatches);
+  // A rhythm may take several microbatches, which neither counts in whole.
+  double expected = secondsPerUpdate(written, edges, costs, TransferModel::overlapped) *
+                    static_cast<double>(written.microbatches);
+  EXPECT_NEAR(playUnwritten(unwritten, edges, costs), expected, 0.02 * expected) << name;
+}
+
+TEST(Rhythm, OfAsynchronousSchedulesIsWhatTheWrittenRowsTake) {
   for (int round = 0; round < 60; round += kEveryCase) {
     std::mt19937 random = drawsOf(5, round);
-    auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
-    Pipeline pipeline = straightPipeline(1 + static_cast<int>(random() % 8), 1);
-    std::vector<Edge> edges = chainEdges(pipeline.stages);
-    PlayCosts costs;
-    for (int stage = 0; stage < pipeline.stages; ++stage)
-      costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
-    for (size_t edge = 0; edge < edges.size(); ++edge)
-      costs.edges.push_back(draw());
-    Schedule unwritten = *makeUnwritten("pipedream", pipeline);
-    Schedule written = completeSchedule(pipedream(pipeline), edges);
-    EXPECT_EQ(unwritten.versions, written.versions);
-    EXPECT_EQ(unwritten.slots, written.slots) << pipeline.stages;
-    // A rhythm may take several microbatches, which neither counts in whole.
-    double expected = secondsPerUpdate(written, edges, costs, TransferModel::overlapped);
-    EXPECT_NEAR(playUnwritten(unwritten, edges, costs), expected, 0.02 * expected) << round;
+    int stages = 1 + static_cast<int>(random() % 8);
+    auto more = static_cast<int64_t>(random() % 6);
+    expectWhatWrittenRowsTake("pipedream", straightPipeline(stages, 1), random);
+    expectWhatWrittenRowsTake("2bw", straightPipeline(stages, stages + more), random);
   }
 }
 
@@ -99,6 +107,7 @@ TEST(Rhythm, OfPipeDreamIsWhatTheWrittenRowsTake) {
 TEST(Rhythm, OfManyAsynchronousStages) {
   PlayCosts costs = equalStages(1000, 1, 1, 0);
   EXPECT_NEAR(seconds("pipedream", straightPipeline(1000, 1), costs), 2, 1e-9);
+  EXPECT_NEAR(seconds("2bw", straightPipeline(1000, 1000), costs), 2000, 1e-6);
 }
 
 TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
@@ -115,7 +124,8 @@ TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
 }
 
 TEST(Rhythm, OthersHaveNone) {
-  EXPECT_FALSE(makeUnwritten("2bw", straightPipeline(3, 4)));
+  EXPECT_FALSE(makeUnwritten("2bw", straightPipeline(4, 3)));
+  EXPECT_FALSE(makeUnwritten("interleaved", straightPipeline(3, 4)));
   EXPECT_FALSE(makeUnwritten("pipedream", replicatedPipeline(std::vector<int>{2, 1}, 1)));
   EXPECT_FALSE(makeUnwritten("1f1b", placedPipeline(StagePlacement::loop, 2, 2, 4)));
 }
