@@ -39,7 +39,7 @@ MODELS = {
     "efficientnet_b0": vision("efficientnet_b0", "--narrow", 4, "--size", 64),
     "unet": ("unet", [], ["--size", 32, "--width", 8], 8),
     "unet_transposed": ("unet", ["--up", "transposed"], ["--up", "transposed", "--size", 32, "--width", 8], 8),
-    "llama": ("llama", ["--layers", 2, "--sequence", 128], ["--layers", 3, "--width", 64, "--heads", 4, "--groups", 2, "--hidden", 96, "--vocabulary", 128,
+    "llama": ("llama", [], ["--layers", 3, "--width", 64, "--heads", 4, "--groups", 2, "--hidden", 96, "--vocabulary", 128,
                             "--sequence", 12], 8),
     "t5": ("t5", [], ["--layers", 2, "--width", 64, "--heads", 4, "--hidden", 96, "--vocabulary", 128, "--sequence", 20], 8),
     "translation": ("translation", [],
@@ -52,6 +52,13 @@ MODELS = {
     "s2vt": ("s2vt", [], ["--frames", 4, "--features", 20, "--words", 4, "--width", 12, "--hidden", 16, "--vocabulary", 50,
                           "--dropout", 0], 64),
 }
+# Those that test_transformers.py trains.
+TRANSFORMERS = {
+    "gpt2_xl": ("gpt2", ["--layers", 48, "--width", 1600, "--heads", 25, "--vocabulary", 50257, "--sequence", 1024], [], 64),
+    "bert_large": ("bert", ["--layers", 24, "--width", 1024, "--heads", 16, "--vocabulary", 30522, "--sequence", 512], [], 64),
+    "vit_b16": ("vit", ["--layers", 12, "--width", 768, "--heads", 12, "--size", 224, "--patch", 16, "--classes", 1000], [], 64),
+}
+
 OPTIONS = {"yolov3": ["--loss", "output"]}
 QUICK = {"alexnet"}
 
@@ -66,7 +73,7 @@ def words(options):
 
 
 @pytest.mark.parametrize("network, expected", [("gpt2", 3), ("bert", 3), ("vit", 3), ("llama", 3), ("t5", 6),
-                                               ("translation", 6)])
+                                               ("translation", 6), ("seq2seq", 4)])
 def test_attention_is_kept_whole(network, expected, models, tmp_path):
     """One node per attention, and no softmax besides."""
     model = models(network, *(MODELS[network][2] if network in MODELS else []))
@@ -77,9 +84,9 @@ def test_attention_is_kept_whole(network, expected, models, tmp_path):
     assert '"Softmax"' not in train
 
 
-@each(MODELS)
+@each({**MODELS, **TRANSFORMERS})
 def test_full_size(network, tmp_path):
-    script, full, _, minibatch = MODELS[network]
+    script, full, _, minibatch = {**MODELS, **TRANSFORMERS}[network]
     model = pipeline.export(script, tmp_path / f"{network}.onnx", "--without-weights", *full)
     for device in ("cuda", "cpu"):
         project = tmp_path / device

@@ -2,13 +2,21 @@
 """BERT's encoder with its masked-word head and loss: inputs are tokens, segments (0 or 1), attention
 (0 for padding) and labels (-100 where no word is to be guessed), all i64[batch, sequence]; the output
 is the loss. The output matrix is the embedding. The defaults are tiny; BERT-base is
---layers 12 --width 768 --heads 12 --vocabulary 30522 --sequence 512.
+--layers 12 --width 768 --heads 12 --vocabulary 30522 --sequence 512, BERT-large has --layers 24 --width 1024 --heads 16.
 """
+import sys
+
 import torch
 from torch import nn
 
-from export import arguments, export_inputs
-from transformer import PostNormLayer, size_arguments
+from export import add_sizes, main_of
+from transformer import PostNormLayer
+
+OUTPUTS = {"loss": False}
+
+
+def configure(parser):
+    add_sizes(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0)
 
 
 class Bert(nn.Module):
@@ -36,22 +44,20 @@ class Bert(nn.Module):
         return nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1))
 
 
-def examples(vocabulary, sequence, batch=2):
-    """Drawn inputs by name."""
-    draw = torch.randint
-    labels = draw(0, vocabulary, (batch, sequence))
-    labels[draw(0, 4, (batch, sequence)) > 0] = -100
-    attention = torch.ones(batch, sequence, dtype=torch.int64)
-    attention[:, sequence - sequence // 8:] = draw(0, 2, (batch, sequence // 8))
-    return {"tokens": draw(0, vocabulary, (batch, sequence)), "segments": draw(0, 2, (batch, sequence)),
+def build(options):
+    return Bert(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
+
+
+def examples(options, count):
+    shape, draw = (count, options.sequence), torch.randint
+    labels = draw(0, options.vocabulary, shape)
+    labels[draw(0, 4, shape) > 0] = -100
+    attention = torch.ones(shape, dtype=torch.int64)
+    padding = options.sequence // 8
+    attention[:, options.sequence - padding:] = draw(0, 2, (count, padding))
+    return {"tokens": draw(0, options.vocabulary, shape), "segments": draw(0, 2, shape),
             "attention": attention, "labels": labels}
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__)
-    size_arguments(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32)
-    options = parser.parse_args()
-    torch.manual_seed(options.seed)
-    network = Bert(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
-    export_inputs(network, examples(options.vocabulary, options.sequence), {"loss": False}, options.path,
-                  options.opset)
+    main_of(sys.modules[__name__])

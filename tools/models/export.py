@@ -44,13 +44,14 @@ def export_inputs(network, examples, outputs, path, opset=17, with_weights=True)
 @contextlib.contextmanager
 def weights_of_one_number():
     """Layers made in here have weights that take the memory of one number, whatever their shape, and are exported
-    without the last inference of shapes, which gives them memory."""
+    without the last inference of shapes, which gives them memory, and without gradients, for which tracing would keep
+    all that layers compute."""
     empty = torch.empty
 
     def without_memory(*shape, **options):
         return empty(*shape, **{**options, "device": "meta"})
 
-    with unittest.mock.patch.object(torch, "empty", without_memory), \
+    with torch.no_grad(), unittest.mock.patch.object(torch, "empty", without_memory), \
             unittest.mock.patch.object(torch._C, "_jit_pass_onnx_graph_shape_type_inference", lambda *_: None):
         yield
 

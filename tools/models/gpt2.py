@@ -2,13 +2,22 @@
 """GPT-2: input i64[batch, sequence] of tokens, output their logits. The output matrix is the embedding.
 
 Labels are i64[batch, sequence]. The defaults are tiny; the 124M network is
---layers 12 --width 768 --heads 12 --vocabulary 50257 --sequence 1024.
+--layers 12 --width 768 --heads 12 --vocabulary 50257 --sequence 1024, XL (1.5 billion weights) has
+--layers 48 --width 1600 --heads 25.
 """
+import sys
+
 import torch
 from torch import nn
 
-from export import arguments, export_inputs
-from transformer import GeluTanh, PreNormLayer, size_arguments
+from export import add_sizes, draw_tokens, main_of
+from transformer import GeluTanh, PreNormLayer
+
+OUTPUTS = {"output": True}
+
+
+def configure(parser):
+    add_sizes(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32, dropout=0.0)
 
 
 class GPT2(nn.Module):
@@ -31,11 +40,14 @@ class GPT2(nn.Module):
         return x @ self.tokens.weight.t()
 
 
+def build(options):
+    return GPT2(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
+
+
+def examples(options, count):
+    tokens, labels = draw_tokens(count, options.sequence, options.vocabulary)
+    return {"input": tokens, "labels": labels}
+
+
 if __name__ == "__main__":
-    parser = arguments(__doc__)
-    size_arguments(parser, layers=3, width=64, heads=4, vocabulary=512, sequence=32)
-    options = parser.parse_args()
-    torch.manual_seed(options.seed)
-    network = GPT2(options.layers, options.width, options.heads, options.vocabulary, options.sequence, options.dropout)
-    ids = torch.randint(0, options.vocabulary, (2, options.sequence))
-    export_inputs(network, {"input": ids}, {"output": True}, options.path, options.opset)
+    main_of(sys.modules[__name__])

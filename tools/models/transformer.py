@@ -77,10 +77,3 @@ class PostNormLayer(nn.Module):
     def forward(self, x, hidden):
         x = self.norm1(x + self.attention(x, hidden))
         return self.norm2(x + self.feed_forward(x))
-
-
-def size_arguments(parser, **defaults):
-    """Adds --layers, --width and so on, each an integer with this default."""
-    for name, value in defaults.items():
-        parser.add_argument(f"--{name}", type=int, default=value, help=f"(default {value})")
-    parser.add_argument("--dropout", type=float, default=0.0, help="(default 0)")

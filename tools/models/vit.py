@@ -2,11 +2,19 @@
 """A vision transformer with a class token for images of 3 x size x size. The defaults are tiny; ViT-B/16 is
 --layers 12 --width 768 --heads 12 --size 224 --patch 16 --classes 1000.
 """
+import sys
+
 import torch
 from torch import nn
 
-from export import arguments, export
-from transformer import PreNormLayer, size_arguments
+from export import add_sizes, main_of
+from transformer import PreNormLayer
+
+OUTPUTS = {"output": True}
+
+
+def configure(parser):
+    add_sizes(parser, layers=3, width=64, heads=4, size=32, patch=8, classes=10, dropout=0.0)
 
 
 class VisionTransformer(nn.Module):
@@ -27,11 +35,15 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
+def build(options):
+    return VisionTransformer(options.layers, options.width, options.heads, options.size, options.patch,
+                             options.classes, options.dropout)
+
+
+def examples(options, count):
+    return {"input": torch.randn(count, 3, options.size, options.size),
+            "labels": torch.randint(0, options.classes, (count,))}
+
+
 if __name__ == "__main__":
-    parser = arguments(__doc__)
-    size_arguments(parser, layers=3, width=64, heads=4, size=32, patch=8, classes=10)
-    options = parser.parse_args()
-    torch.manual_seed(options.seed)
-    network = VisionTransformer(options.layers, options.width, options.heads, options.size, options.patch,
-                                options.classes, options.dropout)
-    export(network, (3, options.size, options.size), options.path, options.opset)
+    main_of(sys.modules[__name__])
