@@ -32,7 +32,11 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     a constant mask of what comes before is an attribute; transpositions to and from [batch, rows, heads,
     width] and keys and values that several heads share are left to the kernel. Where another reads the
     scores or the shares, nothing is recognised; nor where a second mask goes with a causal one whose
-    hidden number is finite, since a row that the two hide has shares all the same.
+    hidden number is finite, since a row that the two hide has shares all the same. Where batch and heads
+    are one dimension, as nn.MultiheadAttention writes them, they are the heads of one sample.
+
+    A product of what is transposed in its last two dimensions becomes FusedMatMul, which reads it as it is:
+    neither a weight nor its gradient is transposed.
 
     Before: static shapes, no backward node. After: the same values, by fewer nodes.
   }];

@@ -283,6 +283,30 @@ std::optional<Composite> matchRootMeanSquare(NodeOp root) {
   return Composite{"RMSNormalization", {found->normalised.rows, found->scale}, attributes, 2};
 }
 
+/// What a transposition of the last two dimensions reads, else null.
+Value untransposed(Value value) {
+  NodeOp node = maker(value, "Transpose");
+  if (!node)
+    return {};
+  std::vector<int64_t> order = toAttributes(node.getOnnxAttributes()).integers("perm");
+  if (order.size() < 2)
+    return {};
+  std::swap(order.end()[-1], order.end()[-2]);
+  return llvm::is_sorted(order) ? node.getOperand(0) : Value();
+}
+
+/// A product reads a transposed matrix as it is: exporters write the weights of layers so.
+std::optional<Composite> matchTransposedProduct(NodeOp root) {
+  Value left = root.getOperand(0), right = root.getOperand(1);
+  Value first = untransposed(left), second = untransposed(right);
+  if ((!first && !second) || typeOf(left).rank() < 2 || typeOf(right).rank() < 2)
+    return std::nullopt;
+  Attributes attributes = {{"alpha", 1.0},
+                           {"transA", int64_t(first != nullptr)},
+                           {"transB", int64_t(second != nullptr)}};
+  return Composite{"FusedMatMul", {first ? first : left, second ? second : right}, attributes};
+}
+
 /// By the operator of the last node.
 const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalization},
                                                   {"Mul", matchRootMeanSquare},
@@ -294,8 +318,10 @@ std::optional<Composite> recognise(NodeOp root) {
   auto type = dyn_cast<RankedTensorType>(root->getResult(0).getType());
   if (!type || !isa<FloatType>(type.getElementType()))
     return std::nullopt;
-  if (root.getOp() == "MatMul" || root.getOp() == "Transpose")
-    return matchAttention(root);
+  if (root.getOp() == "MatMul" || root.getOp() == "Transpose") {
+    std::optional<Composite> attention = matchAttention(root);
+    return attention || root.getOp() == "Transpose" ? attention : matchTransposedProduct(root);
+  }
   if (root.getNumOperands() != 2)
     return std::nullopt;
   for (auto [op, match] : patterns)

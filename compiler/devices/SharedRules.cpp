@@ -8,7 +8,7 @@ const std::vector<Rule> &sharedRules() {
       {"ConvBiasGrad", chooseBiasGradient},
       {"Gemm", chooseMatrixProduct, {"Relu"}},
       {"MatMul", chooseMatrixProduct, {"Add", "Relu"}},
-      {"FusedMatMul", chooseMatrixProduct},
+      {"FusedMatMul", chooseMatrixProduct, {"Add", "Relu"}},
       {"MaxPool", choosePooling},
       {"AveragePool", choosePooling},
       {"GlobalAveragePool", choosePooling},

@@ -146,19 +146,21 @@ static GradientValue matMul(GradientBuilder &b, GradientValue left, bool transA,
                             GradientValue right, bool transB) {
   bool plain = b.type(left).rank() == 2 && b.type(right).rank() == 2;
   Attributes attributes = {{"transA", int64_t(transA)}, {"transB", int64_t(transB)}};
-  attributes.set("alpha", 1.0);
+  attributes.set("alpha", b.attributes().number("alpha", 1));
   if (plain)
     attributes.set("beta", 1.0);
   return add(b, plain ? "Gemm" : "FusedMatMul", {left, right}, attributes);
 }
 
 /// A weight matrix sums over all batch dimensions at once: one product of the flattened operands.
-static GradientValue weightGradient(GradientBuilder &b, GradientValue left, GradientValue dy) {
+static GradientValue weightGradient(GradientBuilder &b, GradientValue left, GradientValue dy,
+                                    bool transB) {
   auto flat = [&](GradientValue value) {
     std::vector<int64_t> shape = b.type(value).shape;
     return reshaped(b, value, {product(shape, 0, shape.size() - 1), shape.back()});
   };
-  return matMul(b, flat(left), true, flat(dy), false);
+  return transB ? matMul(b, flat(dy), true, flat(left), false)
+                : matMul(b, flat(left), true, flat(dy), false);
 }
 
 static void differentiateMatMul(GradientBuilder &b) {
@@ -166,17 +168,23 @@ static void differentiateMatMul(GradientBuilder &b) {
   Product p = resolveProduct({"MatMul", "", b.attributes(), {}, {}, 1}, shapeA, shapeB);
   if (!b.wants(0) && !b.wants(1))
     return;
+  const bool transA = flag(b.attributes(), "transA"), transB = flag(b.attributes(), "transB");
   GradientValue dy = reshaped(b, b.outputGradient(0), p.y);
   if (b.wants(0)) {
-    GradientValue da = matMul(b, dy, false, reshaped(b, b.input(1), p.b), true);
+    GradientValue right = reshaped(b, b.input(1), p.b);
+    GradientValue da =
+        transA ? matMul(b, right, transB, dy, true) : matMul(b, dy, false, right, !transB);
     b.setInputGradient(0, reshaped(b, reducedTo(b, da, p.a), shapeA));
   }
-  if (b.wants(1)) {
-    GradientValue left = reshaped(b, b.input(0), p.a);
-    GradientValue db = p.b.size() == 2 ? weightGradient(b, left, dy)
-                                       : reducedTo(b, matMul(b, left, true, dy, false), p.b);
-    b.setInputGradient(1, reshaped(b, db, shapeB));
-  }
+  if (!b.wants(1))
+    return;
+  GradientValue left = reshaped(b, b.input(0), p.a), db;
+  if (p.b.size() == 2 && !transA)
+    db = weightGradient(b, left, dy, transB);
+  else
+    db = reducedTo(
+        b, transB ? matMul(b, dy, true, left, transA) : matMul(b, left, !transA, dy, false), p.b);
+  b.setInputGradient(1, reshaped(b, db, shapeB));
 }
 
 static Cost costProduct(const NodeView &node, std::span<const TensorType> outputs) {
@@ -241,6 +249,7 @@ std::span<const Operator> matrixOperators() {
        .outputs = {{"Y"}},
        .infer = inferMatMul,
        .evaluate = evaluateMatMul,
+       .differentiate = differentiateMatMul,
        .cost = costProduct},
   };
   return operators;

@@ -134,4 +134,26 @@ TEST(Gradient, MatMul) {
     checkGradient({"MatMul", {}, {draw.reals(a), draw.reals(b)}, {0, 1}});
 }
 
+/// Products that read their operands transposed.
+TEST(Gradient, FusedMatMul) {
+  Draw draw;
+  const std::pair<Shape, Shape> shapes[] = {{{3, 4}, {4, 5}},
+                                            {{2, 3, 4}, {4, 5}},
+                                            {{2, 3, 4}, {2, 4, 5}},
+                                            {{3, 4}, {2, 4, 5}},
+                                            {{2, 1, 3, 4}, {3, 4, 2}}};
+  auto turned = [](Shape shape, bool isTurned) {
+    if (isTurned)
+      std::swap(shape.end()[-1], shape.end()[-2]);
+    return shape;
+  };
+  for (const auto &[a, b] : shapes)
+    for (int64_t transA : {0, 1})
+      for (int64_t transB : {0, 1})
+        checkGradient({"FusedMatMul",
+                       {{"transA", transA}, {"transB", transB}, {"alpha", 0.5}},
+                       {draw.reals(turned(a, transA)), draw.reals(turned(b, transB))},
+                       {0, 1}});
+}
+
 } // namespace pdc::test
