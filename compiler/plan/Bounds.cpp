@@ -31,6 +31,25 @@ Work::Work(const PlanGraph &graph) {
 
 namespace {
 
+/// Seconds of one microbatch forward and back along the longest path, without weight gradients,
+/// which nobody waits for.
+double longestPath(const PlanGraph &graph) {
+  std::vector<std::vector<int>> readers(graph.units.size());
+  for (const PlanValue &value : graph.values)
+    readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
+                                   value.consumers.end());
+  std::vector<double> start(graph.units.size());
+  double longest = 0;
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    double end = start[i] + unit.forwardSeconds + unit.backwardInputSeconds;
+    longest = std::max(longest, end);
+    for (int reader : readers[i])
+      start[reader] = std::max(start[reader], end);
+  }
+  return longest;
+}
+
 /// Whether every unit feeds the next and gets a gradient from it.
 bool isChain(const PlanGraph &graph) {
   std::vector<bool> linked(graph.units.size());
@@ -144,6 +163,12 @@ double secondsOverFreeLinks(const Plan &plan) {
 }
 
 } // namespace
+
+double leastSecondsOfUpdate(const PlanGraph &graph, const Topology &topology, int threads,
+                            int64_t microbatches) {
+  double all = static_cast<double>(microbatches) * Work(graph).microbatch;
+  return std::max(all / topology.workersAtOnce(threads), longestPath(graph));
+}
 
 double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule) {
   Work work(graph);

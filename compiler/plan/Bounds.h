@@ -27,6 +27,12 @@ struct Work {
 /// graph with parallel branches stages may run side by side and only m W / p is certain.
 double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule);
 
+/// The least seconds of an update of so many microbatches, however devices share the work: all of
+/// it spread evenly over those that compute at once; and no microbatch is there and back sooner
+/// than along the longest path through the graph.
+double leastSecondsOfUpdate(const PlanGraph &graph, const Topology &topology, int threads,
+                            int64_t microbatches);
+
 /// What holds a plan with stages, schedule and seconds back, one physical reason after the other.
 PlanBounds findBounds(const Plan &plan);
 
