@@ -133,6 +133,23 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   return batches;
 }
 
+std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int workers) {
+  std::vector<std::vector<Batch>> sizes;
+  for (const Batch &batch : batches) {
+    auto same = std::ranges::find_if(
+        sizes, [&](auto &size) { return size[0].microbatchSize == batch.microbatchSize; });
+    if (same == sizes.end())
+      same = sizes.emplace(sizes.end());
+    same->push_back(batch);
+  }
+  auto distance = [&](const std::vector<Batch> &size) {
+    auto microbatches = static_cast<double>(size[0].microbatches * size[0].inputReplicas);
+    return std::abs(std::log(microbatches / workers));
+  };
+  std::ranges::stable_sort(sizes, {}, distance);
+  return sizes;
+}
+
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
                                const Options &options) {
   auto distance = [&](const Batch &batch) {

@@ -31,6 +31,11 @@ bool opensReplicas(const Options &options);
 /// plan says how many an update has.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
 
+/// The batches of one microbatch size, whose graph is the same, side by side: first those with
+/// about a microbatch per worker, for which data parallelism and pipelines do well, so that bounds
+/// pass others over once there is a good plan.
+std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int workers);
+
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
 /// data parallelism, if replicas are open and could share none of them equally.
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,

@@ -10,10 +10,12 @@
 #include "compiler/onnx/Binding.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Safetensors.h"
+#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/PlanMemory.h"
+#include "compiler/plan/Planner.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
@@ -30,6 +32,7 @@
 #include "mlir/IR/Diagnostics.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace mlir;
 
@@ -206,14 +209,27 @@ public:
       refusal = refusal.empty() ? error.what() : refusal;
     }
   }
-  [[noreturn]] void refuse() const { throw Error(refusal); }
+  void throwRefusal() const {
+    if (!refusal.empty())
+      throw Error(refusal);
+  }
 
 private:
   std::string refusal;
 };
 } // namespace
 
-PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
+/// Per sample, whatever the plan; 0 where that is not known.
+double Lowering::leastSeconds(const Batch &batch, const PlanRequest &asked,
+                              const PlanGraph &units) const {
+  if (!sumsMicrobatches() || isClosedForm(asked.costModel))
+    return 0;
+  double update = leastSecondsOfUpdate(units, planHead(asked).topology, asked.threads,
+                                       batch.microbatches * batch.inputReplicas);
+  return update / static_cast<double>(batch.minibatch());
+}
+
+PlannedGraph Lowering::planFor(const std::vector<Batch> &batches, double limit) {
   PlannedGraph graph;
   graph.module = makeGraph(batches[0].microbatchSize);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
@@ -223,8 +239,11 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
   Tries tries;
   for (const Batch &batch : batches)
     tries.make([&] {
+      PlanRequest asked = request(batch, *units);
+      if (leastSeconds(batch, asked, *units) >= limit)
+        return;
       PlannedGraph candidate{{}, nullptr, units, batch};
-      candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, request(batch, *units)));
+      candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, asked));
       checkMinibatch(*candidate.plan);
       if (!graph.plan || secondsPerSample(candidate) < secondsPerSample(graph)) {
         graph.plan = candidate.plan;
@@ -232,21 +251,8 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches) {
       }
     });
   if (!graph.plan)
-    tries.refuse();
+    tries.throwRefusal();
   return graph;
-}
-
-/// The batches of one microbatch size, whose graph is the same, side by side.
-static std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches) {
-  std::vector<std::vector<Batch>> sizes;
-  for (const Batch &batch : batches) {
-    auto same = std::ranges::find_if(
-        sizes, [&](auto &size) { return size[0].microbatchSize == batch.microbatchSize; });
-    if (same == sizes.end())
-      same = sizes.emplace(sizes.end());
-    same->push_back(batch);
-  }
-  return sizes;
 }
 
 /// Measured seconds are those of one microbatch size: others are scaled where it can not be made,
@@ -273,27 +279,46 @@ static bool fillsPipeline(const PlannedGraph &graph) {
   return graph.plan->schedule.microbatches > graph.plan->topology.workers();
 }
 
+/// Of equal ones larger microbatches, whose kernels wait less for one another.
+static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
+  double seconds = secondsPerSample(candidate), others = secondsPerSample(best);
+  return seconds < others ||
+         (seconds == others && candidate.batch.microbatchSize > best.batch.microbatchSize);
+}
+
 PlannedGraph Lowering::chooseGraph() {
   std::optional<PlannedGraph> best;
   Tries tries;
-  bool goesOn = true;
-  for (const std::vector<Batch> &ofSize : bySize(batches())) {
-    if (!goesOn)
-      break;
+  int64_t smallest = 0; ///< of the microbatches worth planning
+  for (const std::vector<Batch> &ofSize : bySize(batches(), options.plan.workers)) {
+    if (ofSize[0].microbatchSize < smallest)
+      continue;
     tries.make([&] {
-      PlannedGraph candidate = planFor(ofSize);
-      if (!best || secondsPerSample(candidate) < secondsPerSample(*best))
+      double limit = best ? secondsPerSample(*best) : std::numeric_limits<double>::infinity();
+      PlannedGraph candidate = planFor(ofSize, limit);
+      if (!candidate.plan)
+        return;
+      if (!best || isBetter(candidate, *best))
         best = std::move(candidate);
-      else
-        goesOn = !fillsPipeline(candidate) || candidate.units->units.size() <= kMostUnitsOfAllSizes;
+      else if (fillsPipeline(candidate) && candidate.units->units.size() > kMostUnitsOfAllSizes)
+        smallest = leaveOutBelow(candidate, smallest);
     });
   }
   if (!best)
-    tries.refuse();
+    tries.throwRefusal();
   auto plan = std::make_shared<Plan>(*best->plan);
   plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;
   return std::move(*best);
+}
+
+int64_t Lowering::leaveOutBelow(const PlannedGraph &slower, int64_t smallest) const {
+  int64_t size = slower.batch.microbatchSize;
+  if (size > smallest)
+    progress << "pdc: microbatches of fewer than " << size << " samples are not planned: for "
+             << slower.units->units.size() << " units that takes long, and those of " << size
+             << " are slower than larger ones" << std::endl;
+  return std::max(size, smallest);
 }
 
 void Lowering::cut(const PlannedGraph &graph) {

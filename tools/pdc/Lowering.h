@@ -59,7 +59,10 @@ private:
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
   /// The best of these batches of one microbatch size.
-  PlannedGraph planFor(const std::vector<Batch> &batches);
+  /// Without a plan where no batch can take fewer seconds per sample than the limit.
+  PlannedGraph planFor(const std::vector<Batch> &batches, double limit);
+  double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
+  int64_t leaveOutBelow(const PlannedGraph &slower, int64_t smallest) const;
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;
   void annotate(const Plan &plan);
