@@ -44,6 +44,28 @@ TEST(Kernels, BatchedMatrixProduct) {
   unit.check();
 }
 
+/// The weights of linear layers lie transposed; batches of rows, batches of matrices, with what is
+/// added behind.
+TEST(Kernels, ProductsOfTransposedOperands) {
+  struct Case {
+    std::vector<int64_t> a, b;
+    int64_t transA, transB;
+  };
+  for (const Case &one : std::vector<Case>{{{2, 5, 4}, {6, 4}, 0, 1},
+                                           {{2, 4, 5}, {2, 6, 4}, 1, 1},
+                                           {{2, 4, 5}, {4, 6}, 1, 0},
+                                           {{2, 70, 64}, {3072, 64}, 0, 1}})
+    for (bool adds : {false, true}) {
+      UnitCase unit;
+      UnitValue y = unit.node("FusedMatMul", {unit.operand(one.a), unit.operand(one.b)},
+                              {{"transA", one.transA}, {"transB", one.transB}, {"alpha", 1.0}});
+      const int64_t columns = one.b[one.b.size() - (one.transB ? 2 : 1)];
+      if (adds)
+        unit.node("Relu", {unit.node("Add", {y, unit.operand({columns})})});
+      unit.check();
+    }
+}
+
 /// Their rows are packed before they are read.
 TEST(Kernels, ProductsWithRowsThatShareLinesOfTheCache) {
   for (int64_t transA : {0, 1})
