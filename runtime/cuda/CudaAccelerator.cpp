@@ -7,6 +7,7 @@
 #include "runtime/cuda/TaskGraphs.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -204,8 +205,11 @@ void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
     require(cudaEventRecord(static_cast<cudaEvent_t>(mark), copies), "cudaEventRecord");
 }
 
-/// Ranks of a host share its GPUs in turn; under the local transport all may be on one.
+/// Ranks of a host share its GPUs in turn; under the local transport all may be on one. CUDA reads
+/// when it begins how many queues of the GPU its streams share: behind a message whose other side
+/// has not come, nothing in the same queue begins.
 std::unique_ptr<Accelerator> open(int local) {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count == 0)

@@ -47,6 +47,7 @@ private:
   static constexpr size_t kRequests = 4096;
 
   void makeLines(const std::vector<std::vector<int>> &edges);
+  void requireQueues() const;
   void shareIds();
   void connect();
   void warmUp();

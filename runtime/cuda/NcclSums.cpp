@@ -1,6 +1,8 @@
 #include "runtime/Error.h"
+#include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclLines.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -48,11 +50,20 @@ private:
 } // namespace
 
 /// Kernels of communicators on several streams start in the order of the calls, which is proven;
-/// without that order those of two ranks may hold each other up for ever.
+/// without that order those of two ranks may hold each other up for ever. Before CUDA 12.3 NCCL
+/// keeps it by letting each kernel wait for the end of the one before, which is not proven.
 static void requireOrderOfCalls() {
-  constexpr int kLeast = 22600;
-  int version = 0;
+  constexpr int kLeast = 22600, kLeastCuda = 12030;
+  int version = 0, driver = 0, runtime = 0;
   ncclGetVersion(&version);
+  cuda::require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  cuda::require(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  if (const int older = std::min(driver, runtime); older < kLeastCuda)
+    throw Error(
+        "CUDA ", older / 1000, ".", older / 10 % 100, " of the ",
+        driver < runtime ? "driver" : "runtime",
+        " runs the messages of several communicators one after the other, and this plan needs "
+        "them side by side; expected 12.3 or later");
   if (version < kLeast)
     throw Error("NCCL ", version / 10000, ".", version / 100 % 100,
                 " does not keep the order of "

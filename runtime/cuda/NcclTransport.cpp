@@ -1,6 +1,7 @@
 #include "runtime/cuda/NcclLines.h"
 
 #include "runtime/Error.h"
+#include "runtime/cuda/CudaAccelerator.h"
 #include "runtime/cuda/Launch.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrange
   std::vector<std::string> all;
   control.gather(receivers, all);
   makeLines(edgesOf(all));
+  requireQueues();
   shareIds();
   connect();
   // The room of a step, and every edge: the first message of a pair takes most of a second.
@@ -52,6 +54,17 @@ void NcclTransport::makeLines(const std::vector<std::vector<int>> &edges) {
       if (send ? sends(self, peer) : sends(peer, self))
         lineTo[send][peer] = add(peer, send ? self * size + peer : peer * size + self);
   }
+}
+
+/// Beside these streams a rank has one for its tasks, one for its copies, and four for the sums
+/// over replicas.
+void NcclTransport::requireQueues() const {
+  constexpr int kOthers = 6;
+  if (int(streams.size()) + kOthers > kMostQueues)
+    throw Error(
+        "rank ", self, " exchanges tensors over ", streams.size(),
+        " directed edges, each of which needs a queue of the GPU, and beside others there are ",
+        kMostQueues - kOthers, "; plan with fewer ranks or another schedule");
 }
 
 /// The lower rank of a pair, and the sender of an edge, makes its id and tells it behind its key.
@@ -240,7 +253,8 @@ void NcclTransport::issue(Line &line) {
 }
 
 /// What follows in the queue waits for the message, not this thread. A message of the group that is
-/// being made is issued with what there is of it: a receive overwrites what it sends.
+/// being made, whose bytes a receive of the group overwrites, is one of its sends: all of them are
+/// issued, and the receives are a group behind them, as the compiler has proven it (splitAtSlots).
 bool NcclTransport::wait(int number, std::chrono::microseconds) {
   Request &request = requests.at(number);
   if (!request.issued)

@@ -152,6 +152,7 @@ def test_trains_over_nccl(stages, schedule, arrangement, models, tmp_path):
     expect_calls_proven(project, record.read_text(), tmp_path)
     if schedule == "pipedream":
         expect_report_of_lost_messages(project, data, workers=3)
+        expect_refusal_of_old_drivers(project, data)
 
 
 def expect_calls_proven(project, record, folder):
@@ -182,6 +183,15 @@ def expect_calls_proven(project, record, folder):
     for name, text in broken.items():
         refused = prove("".join(text))
         assert refused.returncode == 1 and refused.stderr.startswith("error: "), name
+
+
+def expect_refusal_of_old_drivers(project, data):
+    """Before CUDA 12.3 NCCL runs the messages of several communicators one after the other, which nobody has proven."""
+    refused = pipeline.run(pipeline.BIN / "pdc-run", project, "--transport", "nccl", "--steps", 1,
+                           *[word for entry in data for word in ("--data", entry)], check=False,
+                           env=os.environ | {"HOST_CUDA_VERSION": "12020"})
+    assert refused.returncode == 1
+    assert "CUDA 12.2 of the driver runs the messages of several communicators one after the other" in refused.stderr
 
 
 def expect_report_of_lost_messages(project, data, workers):
