@@ -8,14 +8,6 @@
 
 namespace pdc {
 
-/// Starts a program without input, its output in a file. It ends with this process, and after so
-/// much time where `most` is not 0.
-pid_t startProgram(const std::vector<std::string> &words, const std::filesystem::path &log,
-                   std::chrono::seconds most = {});
-
-/// Waits for a program's end: its exit code, or 128 and the number of the signal that ended it.
-int waitForProgram(pid_t program);
-
 /// Copies of the measuring program in `folder` that compute beside it until this goes.
 class Copies {
 public:

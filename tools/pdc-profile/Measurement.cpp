@@ -55,6 +55,7 @@ static void runProject(const fs::path &folder, const std::vector<std::string> &w
   fs::path log = folder / "profile.log";
   std::vector<std::string> all{program.string(), folder.string(), "--transport", "local"};
   all.insert(all.end(), words.begin(), words.end());
+  fs::remove(log);
   if (waitForProgram(startProgram(all, log)) != 0)
     throw Error("the measuring program failed; its output:\n" + readTextFile(log));
 }

@@ -2,6 +2,7 @@
 
 #include "runtime/Control.h"
 #include "runtime/Error.h"
+#include "tools/Programs.h"
 
 #include <cerrno>
 #include <csignal>
@@ -17,33 +18,6 @@ namespace fs = std::filesystem;
 namespace pdc {
 
 using runtime::Error;
-
-/// As execvp takes them.
-static std::vector<char *> argumentsOf(const std::vector<std::string> &words) {
-  std::vector<char *> arguments;
-  for (const std::string &word : words)
-    arguments.push_back(const_cast<char *>(word.c_str()));
-  arguments.push_back(nullptr);
-  return arguments;
-}
-
-int runQuietly(const std::vector<std::string> &words, const fs::path &log) {
-  pid_t child = fork();
-  if (child == 0) {
-    FILE *file = std::fopen(log.c_str(), "a");
-    if (file) {
-      dup2(fileno(file), STDOUT_FILENO);
-      dup2(fileno(file), STDERR_FILENO);
-    }
-    execvp(words[0].c_str(), argumentsOf(words).data());
-    _exit(127);
-  }
-  int status = 0;
-  while (child < 0 || (waitpid(child, &status, 0) < 0 && errno == EINTR))
-    if (child < 0)
-      throw Error("cannot start ", words[0], ": ", std::strerror(errno));
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
 
 int become(const std::vector<std::string> &words) {
   std::cout.flush();

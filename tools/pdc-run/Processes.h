@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,9 +11,6 @@ struct Process {
   std::vector<std::string> words;
   std::map<std::string, std::string> environment;
 };
-
-/// Runs a command with its output in `log`; its exit code.
-int runQuietly(const std::vector<std::string> &words, const std::filesystem::path &log);
 
 /// The command takes this process's place: signals and exit code are its own.
 int become(const std::vector<std::string> &words);

@@ -2,6 +2,7 @@
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/Options.h"
+#include "tools/Programs.h"
 #include "tools/pdc-run/Processes.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 #include <unistd.h>
 
 namespace fs = std::filesystem;
-using pdc::become, pdc::ranksOfThisHost, pdc::runQuietly, pdc::supervise;
+using pdc::become, pdc::ranksOfThisHost, pdc::startProgram, pdc::supervise, pdc::waitForProgram;
 using pdc::runtime::Error;
 using Json = nlohmann::json;
 
@@ -71,7 +72,7 @@ void append(std::vector<std::string> &words, const std::vector<std::string> &mor
 }
 
 void buildStep(const std::vector<std::string> &words, const fs::path &log) {
-  int code = runQuietly(words, log);
+  int code = waitForProgram(startProgram(words, log));
   if (code == 0)
     return;
   std::ifstream file(log);
@@ -135,7 +136,7 @@ void build(const Request &request) {
     std::cout << "building the stages of " << request.folder.string() << " ..." << std::endl;
   if (fresh) {
     std::vector<std::string> configure = {"cmake", "-S", request.folder, "-B", folder};
-    if (runQuietly({"ninja", "--version"}, "/dev/null") == 0)
+    if (waitForProgram(startProgram({"ninja", "--version"}, "/dev/null")) == 0)
       configure.insert(configure.end(), {"-G", "Ninja"});
     buildStep(configure, log);
   }
