@@ -26,7 +26,7 @@ struct TaskRun {
 };
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
-/// into a queue and run in its order, later; nothing but `read` waits for them.
+/// into a queue and run in its order, later; nothing but `read` and `areFinite` waits for them.
 class Accelerator {
 public:
   /// A point in a queue, which other queues of the same process may wait for. Lives as long as the
@@ -48,7 +48,7 @@ public:
   virtual std::byte *stage(int64_t bytes) = 0;
   /// Copies what was staged to the device, in the queue's order.
   virtual void write(std::byte *to, const std::byte *staged, int64_t bytes) = 0;
-  /// Copies to the host once everything before in the queue has run: the only call that waits.
+  /// Copies to the host once everything before in the queue has run.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
 
   // In the queue's order, within the device's memory.
@@ -56,6 +56,8 @@ public:
   /// to += from.
   virtual void add(float *to, const float *from, int64_t count) = 0;
   virtual void divide(float *values, float by, int64_t count) = 0;
+  /// Whether all are finite numbers; waits as `read` does.
+  virtual bool areFinite(std::span<const std::span<const float>> tensors) = 0;
 
   virtual Mark makeMark() = 0;
   /// The mark stands behind all that is in the queue now.

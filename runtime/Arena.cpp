@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -91,6 +92,14 @@ void Arena::divide(float *values, float by, int64_t count) const {
     return accelerator->divide(values, by, count);
   for (int64_t i = 0; i < count; ++i)
     values[i] /= by;
+}
+
+bool Arena::areFinite(std::span<const std::span<const float>> tensors) const {
+  if (accelerator)
+    return accelerator->areFinite(tensors);
+  return std::ranges::all_of(tensors, [](std::span<const float> values) {
+    return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+  });
 }
 
 float *Arena::beside(int64_t count, std::vector<float> &here) const {

@@ -56,6 +56,8 @@ public:
   /// to += from, in the order of what is computed.
   void add(float *to, const float *from, int64_t count) const;
   void divide(float *values, float by, int64_t count) const;
+  /// Waits for what is computed.
+  bool areFinite(std::span<const std::span<const float>> tensors) const;
   /// Floats beside the arena, of the same device: those of `here` on the CPU.
   float *beside(int64_t count, std::vector<float> &here) const;
   float load(const float *from) const;

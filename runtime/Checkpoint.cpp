@@ -152,6 +152,12 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
                {"microbatch_size", program.microbatchSize},
                {"model", program.model},
                {"schedule", program.schedule}};
+  const LossScale &scale = state.lossScale;
+  if (scale.divisor > 0)
+    json.update({{"loss_scale", scale.value},
+                 {"loss_scale_steps", scale.goodSteps},
+                 {"loss_divisor", scale.divisor},
+                 {"steps_left_out", scale.leftOut}});
   writeText(folder / "state.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
@@ -239,6 +245,15 @@ static uint64_t counter(const fs::path &path, const Json &json, const char *name
   return field->get<uint64_t>();
 }
 
+static double scaleOf(const fs::path &path, const Json &json, const char *name) {
+  auto field = json.find(name);
+  if (field == json.end() || !field->is_number() || !(field->get<double>() > 0))
+    throw Error(path.string(), ": '", name, "' is ",
+                field == json.end() ? "not there" : valueText(*field),
+                ", expected a number above 0; ", kOtherCheckpoint);
+  return field->get<double>();
+}
+
 static TrainingState readState(const Program &program, const fs::path &path) {
   const Json json = readJson(path);
   TrainingState state;
@@ -246,6 +261,12 @@ static TrainingState readState(const Program &program, const fs::path &path) {
   state.epoch = int64_t(counter(path, json, "epoch"));
   state.cursor = int64_t(counter(path, json, "cursor"));
   state.seed = counter(path, json, "seed", std::numeric_limits<uint64_t>::max());
+  if (json.contains("steps_left_out")) {
+    state.lossScale.goodSteps = int64_t(counter(path, json, "loss_scale_steps"));
+    state.lossScale.leftOut = int64_t(counter(path, json, "steps_left_out"));
+    state.lossScale.value = scaleOf(path, json, "loss_scale");
+    state.lossScale.divisor = scaleOf(path, json, "loss_divisor");
+  }
   // Who writes a checkpoint by hand may leave it out.
   if (!json.contains("microbatch_size"))
     return state;

@@ -16,6 +16,7 @@ struct TrainingState {
   int64_t epoch = 0;
   int64_t cursor = 0;
   uint64_t seed = 0;
+  LossScale lossScale;
 };
 
 /// Writes DIR/step-NNNNNN: what each rank owns, an index, state.json; it appears under its name

@@ -44,6 +44,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   learningRate = scalar("pdc.learning_rate");
   stepNumber = scalar("pdc.step");
   gradientScale = scalar("pdc.gradient_scale");
+  lossScaleHere = scalar("pdc.loss_scale");
   control.whileWaiting([&transport] { transport.progress(); });
   if (options.recordsCalls)
     transport.whenIssued([this](const Issue &issue) { noteIssue(issue); });
@@ -58,6 +59,7 @@ Executor::~Executor() {
 
 void Executor::start() {
   agreeOnGradients();
+  agreeOnLossScale();
   for (Stage &stage : stages)
     runPrepare(stage);
 }
@@ -300,7 +302,7 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   // An asynchronous stage with r replicas may have made one update for every r steps.
   int64_t steps = stepsPerUpdate(stage);
   if (stepNumber)
-    arena.store(stepNumber, float((number + steps - 1) / steps));
+    arena.store(stepNumber, float((number - lossScale.leftOut + steps - 1) / steps));
   if (program.asynchronous && gradientScale)
     arena.store(gradientScale, 1 / float(summed(stage, microbatch)));
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
@@ -317,7 +319,8 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   Run run = runOf(stage, 0, false);
   run.nextBase = version(stage, next);
   Seconds begin = now();
-  runKernels(stage, Phase::update, run);
+  if (!lossScale.overflowed)
+    runKernels(stage, Phase::update, run);
   stage.version = next;
   ++stage.updates;
   runPrepare(stage);

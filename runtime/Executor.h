@@ -4,12 +4,14 @@
 #include "runtime/Control.h"
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
+#include "runtime/LossScale.h"
 #include "runtime/ReplicaSums.h"
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
 
 #include <array>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -72,6 +74,8 @@ public:
   const Timeline &timeline() const { return events; }
   /// The 2-norm of the last step's gradient, where clipping asked for it.
   double gradientNorm() const { return norm; }
+  /// Part of what a checkpoint holds; to be set before `start`.
+  LossScale lossScale;
 
 private:
   struct Slot {
@@ -171,6 +175,9 @@ private:
   // Sums over ranks.
   void reduceTraining();
   void exchangeGradients();
+  void agreeOnLossScale();
+  void endScaledStep(bool hasOverflow);
+  double lossFactor() const { return scalesLoss ? lossScale.factor() : 1; }
   double clipFactor();
   double sumOfSquares(const Uses &uses);
   void agreeOnGradients();
@@ -187,11 +194,14 @@ private:
   std::vector<Uses> ownGradients; ///< by weight, of all ranks: empty where another rank speaks
   std::vector<Exchange> exchanges;
   std::vector<double> squaresByName;
+  std::vector<std::span<const float>> gradients; ///< of this rank, where the loss is scaled
   std::vector<float> usesSum;
   std::vector<std::byte> looked; ///< what the host looks at of a remote arena
   std::vector<Message> exchangeMessages;
   ReplicaSums replicaSums;
-  float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale; ///< null: not here
+  float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale,
+      *lossScaleHere;      ///< null: not here
+  bool scalesLoss = false; ///< some rank does
   Timeline events;
 
   // The run in progress.

@@ -34,14 +34,19 @@ void Executor::reduceTraining() {
   Seconds begin = now();
   // A replica without a microbatch has the loss of an earlier step.
   bool hasLoss = !stages.back().starts[size_t(Phase::forward)];
-  double sums[3] = {loss && hasLoss ? arena.load(loss) : 0.0,
-                    lossWeight && hasLoss ? arena.load(lossWeight) : 0.0, stopSignal ? 1.0 : 0.0};
+  double sums[4] = {loss && hasLoss ? arena.load(loss) : 0.0,
+                    lossWeight && hasLoss ? arena.load(lossWeight) : 0.0, stopSignal ? 1.0 : 0.0,
+                    scalesLoss && !arena.areFinite(gradients) ? 1.0 : 0.0};
   if (arena.isRemote())
     requireFiniteSum(sums[0]);
   control.sum(sums);
   totals = {sums[0], sums[1], 0, sums[2]};
   exchangeGradients();
-  double scale = (totals.weight > 0 ? 1 / totals.weight : 0) * clipFactor();
+  const bool isLeftOut = sums[3] > 0;
+  double scale = totals.weight > 0 ? 1 / (totals.weight * lossFactor()) : 0;
+  scale *= isLeftOut ? 0 : clipFactor();
+  if (scalesLoss)
+    endScaledStep(isLeftOut);
   if (gradientScale)
     arena.store(gradientScale, float(scale));
   reduced = true;
@@ -61,6 +66,29 @@ void Executor::exchangeGradients() {
   if (!exchanges.empty())
     meet(transport, control, exchangeMessages, options.timeout,
          ", which holds a weight that is tied to one of its own");
+}
+
+/// Whether the loss is scaled is known where it is computed.
+void Executor::agreeOnLossScale() {
+  double scaling[1] = {lossScaleHere ? 1.0 : 0.0};
+  control.sum(scaling);
+  scalesLoss = scaling[0] > 0;
+  if (scalesLoss && lossScale.divisor == 0)
+    lossScale.expectWeight(double(program.microbatches * program.microbatchSize));
+  if (lossScaleHere)
+    arena.store(lossScaleHere, float(lossScale.factor()));
+  for (const Memory &memory : program.memories)
+    if (scalesLoss && memory.role == Role::gradient)
+      gradients.emplace_back(reinterpret_cast<const float *>(arena.at(memory.place)),
+                             size_t(memory.bytes / 4));
+}
+
+/// The same on every rank. An update is left out where a gradient of any rank overflowed; what is
+/// prepared of the scale is prepared anew with the weights.
+void Executor::endScaledStep(bool hasOverflow) {
+  lossScale.endStep(hasOverflow, totals.weight);
+  if (lossScaleHere)
+    arena.store(lossScaleHere, float(lossScale.factor()));
 }
 
 /// Always the same order, whoever holds the gradient: eight interleaved sums, then their sum.
@@ -93,7 +121,7 @@ double Executor::clipFactor() {
   double total = 0;
   for (double squares : squaresByName)
     total += squares;
-  norm = totals.weight > 0 ? std::sqrt(total) / totals.weight : 0;
+  norm = totals.weight > 0 ? std::sqrt(total) / (totals.weight * lossFactor()) : 0;
   requireFiniteNorm();
   return std::min(1.0, options.clipNorm / (norm + 1e-6));
 }

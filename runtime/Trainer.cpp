@@ -75,6 +75,7 @@ bool Trainer::run() {
       throw Error("--seed ", *options.seed, ": the checkpoint was made with seed ", state.seed,
                   "; leave --seed out");
   }
+  executor.lossScale = state.lossScale;
   arena.populate();
   planSteps();
   agree();
@@ -178,6 +179,9 @@ void Trainer::trainStep() {
   if (progress)
     progress->step(number, state.epoch, totals.meanLoss(), count * program.microbatchSize,
                    rate.at(number), executor.gradientNorm());
+  if (progress && executor.lossScale.overflowed)
+    progress->line("step " + std::to_string(number) +
+                   ": a gradient overflowed, so its update is left out and the loss scale halved");
   state.step = number;
   advance(count);
   stopped = totals.stops > 0 && state.step < totalSteps;
@@ -260,6 +264,7 @@ void Trainer::evaluate() {
 
 void Trainer::save() {
   control.setActivity({"writes a checkpoint"});
+  state.lossScale = executor.lossScale;
   checkpoint = saveCheckpoint(program, executor, control, options.save, state);
   savedAt = state.step;
   if (progress) {

@@ -64,6 +64,7 @@ public:
   void divide(float *values, float by, int64_t count) override {
     divideBy(stream, values, by, count);
   }
+  bool areFinite(std::span<const std::span<const float>> tensors) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
   Mark makeMark() override;
   void record(Mark mark) override;
@@ -97,6 +98,7 @@ private:
   size_t next = 0, staged = 0;
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
+  std::byte *answer = nullptr; ///< to areFinite
 };
 
 CudaAccelerator::CudaAccelerator(int device) : device(device) {
@@ -160,6 +162,15 @@ void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) 
   require(cudaEventRecord(readDone, stream), "cudaEventRecord");
   waitFor(readDone);
   std::memcpy(to, pinned, size_t(bytes));
+}
+
+bool CudaAccelerator::areFinite(std::span<const std::span<const float>> tensors) {
+  if (!answer)
+    answer = allocate(sizeof(float));
+  testFinite(stream, tensors, reinterpret_cast<float *>(answer));
+  float found;
+  read(reinterpret_cast<std::byte *>(&found), answer, sizeof found);
+  return found != 0;
 }
 
 /// Polls, so that a peer's failure or the timeout ends the wait.

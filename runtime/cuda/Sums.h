@@ -3,12 +3,17 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
-/// What replicas do with one another's gradients and running statistics, put into `stream`.
+/// What replicas do with one another's gradients and running statistics, and what the runtime asks
+/// of gradients; put into `stream`.
 namespace pdc::runtime::cuda {
 
 /// to += from.
 void addTo(cudaStream_t stream, float *to, const float *from, int64_t count);
+/// *result = 1, or 0 where one of the values is not finite.
+void testFinite(cudaStream_t stream, std::span<const std::span<const float>> tensors,
+                float *result);
 void divideBy(cudaStream_t stream, float *values, float by, int64_t count);
 
 } // namespace pdc::runtime::cuda

@@ -2,6 +2,7 @@
 #include "runtime/Dataset.h"
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
+#include "runtime/LossScale.h"
 #include "runtime/SmallFloats.h"
 
 #include <cstring>
@@ -203,6 +204,30 @@ TEST(DataSpecText, KnowsItsFields) {
   EXPECT_THROW(parseDataSpec("file.npy"), Error);
   EXPECT_THROW(parseDataSpec("x=file,std=0"), Error);
   EXPECT_THROW(parseDataSpec("x=file,mean=a"), Error);
+}
+
+/// PyTorch's GradScaler by its documentation: growth factor 2 after 2000 steps, backoff 1/2.
+TEST(LossScales, HalveOnOverflowAndDoubleAfterGoodSteps) {
+  LossScale scale;
+  auto good = [&](int64_t steps) {
+    for (int64_t i = 0; i < steps; ++i)
+      scale.endStep(false, 24);
+  };
+  EXPECT_EQ(scale.value, 65536);
+  good(1999);
+  EXPECT_EQ(scale.value, 65536);
+  good(1);
+  EXPECT_EQ(scale.value, 131072);
+  good(1500);
+  scale.endStep(true, 24);
+  EXPECT_EQ(scale.value, 65536);
+  EXPECT_TRUE(scale.overflowed);
+  good(1999);
+  EXPECT_EQ(scale.value, 65536) << "good steps are counted from the last overflow";
+  good(1);
+  EXPECT_EQ(scale.value, 131072);
+  EXPECT_EQ(scale.leftOut, 1);
+  EXPECT_EQ(scale.factor(), 131072 / 32.0) << "of the mean over 24 labels, in powers of two";
 }
 
 TEST(LearningRates, FollowTheirSchedules) {
