@@ -25,6 +25,11 @@ static std::string attributeText(DictionaryAttr attributes, StringRef name) {
   throw Error(formatv("an expression reads attribute '{0}', which its node lacks", name));
 }
 
+/// A loop computes in f32 what is stored in 16 bits.
+static std::string computedTypeText(Type type) {
+  return bytesPerElement(toTensorType(type).element) == 2 ? "float" : elementTypeText(type);
+}
+
 static bool isNameCharacter(char c) { return llvm::isAlnum(c) || c == '_'; }
 
 std::string substitute(StringRef expression, ArrayRef<std::string> operands,
@@ -124,7 +129,7 @@ private:
     if (result.use_empty())
       return;
     std::string name = "t" + std::to_string(lines.size()) + "_";
-    lines.push_back(formatv("const {0} {1} = {2}; // {3}", elementTypeText(result.getType()), name,
+    lines.push_back(formatv("const {0} {1} = {2}; // {3}", computedTypeText(result.getType()), name,
                             value, commentText(node.getName())));
     texts[result] = name;
   }
@@ -157,7 +162,7 @@ static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const st
     if (operand.isCaptured && place == LoopPlace::host)
       captures.push_back(operand.name + " = *" + operand.name);
     else
-      parameters.push_back(elementTypeText(operand.type) + " " + operand.name);
+      parameters.push_back(computedTypeText(operand.type) + " " + operand.name);
   std::string function = place == LoopPlace::host ? "]" : "] __device__";
   std::string head =
       "[" + llvm::join(captures, ", ") + function + "(" + llvm::join(parameters, ", ") + ")";
@@ -200,7 +205,7 @@ std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, 
   bool isSingle = results.size() == 1;
   std::string value =
       isSingle ? results[0] : runtime_names::kResults + ("(" + llvm::join(results, ", ")) + ")";
-  std::string type = isSingle ? " -> " + elementTypeText(unit.getResult(0).getType()) : "";
+  std::string type = isSingle ? " -> " + computedTypeText(unit.getResult(0).getType()) : "";
   std::vector<LoopOperand> operands = loopOperands(unit, names);
   std::vector<std::string> lines =
       opening(operands, type + " { return " + value + "; }", base, place);

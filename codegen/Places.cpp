@@ -64,8 +64,9 @@ static std::string elementTypeText(ElementType element) {
   case ElementType::f64:
     return "double";
   case ElementType::f16:
+    return "Float16";
   case ElementType::bf16:
-    return "uint16_t";
+    return "BFloat16";
   case ElementType::i64:
     return "int64_t";
   case ElementType::i32:

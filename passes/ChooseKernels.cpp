@@ -49,6 +49,7 @@ void rebuild(UnitOp unit, const KernelChoice &choice, ArrayRef<Value> arguments)
 }
 
 void chooseFor(UnitOp unit, LayoutChanges &layouts, const DeviceOptions &options) {
+  layouts.layOutForReaders(unit);
   for (auto [argument, operand] : llvm::zip(unit.getBody().getArguments(), unit.getOperands()))
     argument.setType(operand.getType());
   for (auto node : unit.getBody().getOps<NodeOp>())

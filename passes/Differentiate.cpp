@@ -18,9 +18,9 @@ namespace {
 /// The backward pass of @train, from the loss to the weights.
 class BackwardPass {
 public:
-  explicit BackwardPass(func::FuncOp train)
-      : train(train), module(train->getParentOfType<ModuleOp>()), symbols(module), names(train),
-        builder(train.getBody().front().getTerminator()),
+  BackwardPass(func::FuncOp train, bool scalesLoss)
+      : train(train), scalesLoss(scalesLoss), module(train->getParentOfType<ModuleOp>()),
+        symbols(module), names(train), builder(train.getBody().front().getTerminator()),
         rules(SmallVector<NodeOp>(train.getBody().front().getOps<NodeOp>()), builder, names,
               /*hasOrigins=*/true) {}
   /// Reports at the operation that is wrong.
@@ -30,11 +30,12 @@ private:
   LogicalResult findActiveValues();
   LogicalResult seed();
   Value seedValue(NodeOp loss);
-  Value readOne(NodeOp loss);
+  Value readNumber(NodeOp loss, StringRef name, double value);
   void accumulateWeights();
   void accumulate(MemoryOp weight, const GradientTerm &term, int use);
 
   func::FuncOp train;
+  const bool scalesLoss;
   ModuleOp module;
   SymbolTable symbols;
   NodeNames names;
@@ -86,7 +87,11 @@ LogicalResult BackwardPass::seed() {
 
 Value BackwardPass::seedValue(NodeOp loss) {
   if (!module->hasAttr("pdc.asynchronous"))
-    return readOne(loss);
+    return scalesLoss ? readNumber(loss, "pdc.loss_scale", 65536) : readNumber(loss, "pdc.one", 1);
+  if (scalesLoss)
+    throw Error(
+        "precision fp16 scales the loss by a number that all stages agree on at each update, "
+        "which asynchronous training does not have; use a synchronous schedule, or bf16");
   for (auto sum : train.getOps<AccumulateOp>())
     if (sum.getMemory() == "pdc.loss_weight")
       return createNode(builder, loss.getLoc(), "ReciprocalOrZero",
@@ -96,14 +101,15 @@ Value BackwardPass::seedValue(NodeOp loss) {
   return {};
 }
 
-/// The number 1 as a memory: kernels of losses read their gradient from memory.
-Value BackwardPass::readOne(NodeOp loss) {
+/// A number as a memory: kernels of losses read their gradient from memory, and the runtime changes
+/// the loss's scale there.
+Value BackwardPass::readNumber(NodeOp loss, StringRef name, double value) {
   auto type = cast<RankedTensorType>(loss.getResult(0).getType());
   OpBuilder outside(train);
-  if (!symbols.lookup("pdc.one"))
-    createMemory(outside, loss.getLoc(), "pdc.one", Role::Constant, Rate::Once, type,
-                 builder.getF64FloatAttr(1));
-  return builder.create<ReadOp>(loss.getLoc(), type, "pdc.one");
+  if (!module.lookupSymbol(name))
+    createMemory(outside, loss.getLoc(), name, Role::Constant, Rate::Once, type,
+                 builder.getF64FloatAttr(value));
+  return builder.create<ReadOp>(loss.getLoc(), type, name);
 }
 
 /// Each use of a weight has its own sum, so that the order of additions, and with it each bit, does
@@ -138,12 +144,14 @@ void BackwardPass::accumulate(MemoryOp weight, const GradientTerm &term, int use
 }
 
 struct Differentiate : pdc::impl::DifferentiateBase<Differentiate> {
+  using DifferentiateBase::DifferentiateBase;
+
   void runOnOperation() override {
     auto body = [&]() -> LogicalResult {
       auto train = getOperation().lookupSymbol<func::FuncOp>("train");
       if (!train)
         return getOperation().emitError() << "the module has no function @train to differentiate";
-      return BackwardPass(train).run();
+      return BackwardPass(train, scalesLoss).run();
     };
     if (failed(runChecked(getOperation(), body)))
       signalPassFailure();

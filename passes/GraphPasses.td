@@ -54,9 +54,28 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     Each use of a weight has a sum of its own (`NAME/gradient`, `NAME/gradient.1`, ... in the order of
     uses), so that no bit depends on the stages that the uses come to lie in. The seed is 1 for
     synchronous training and 1/weight of the microbatch's loss under `pdc.asynchronous` (0 where all weights are 0).
+    With `scales-loss` it is @pdc.loss_scale, which the runtime changes from step to step and divides out again.
 
     Before: static shapes, no backward node. After: one pdc.accumulate per use of a trained weight.
   }];
+  let options = [Option<"scalesLoss", "scales-loss", "bool", "false", "for gradients that fp16 would lose">];
+}
+
+def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
+  let summary = "stores what passes between kernels in 16 bits";
+  let description = [{
+    With precision bf16 or fp16, brings the factors of convolutions and matrix products to it by a Cast and
+    lets everything that follows from them stay so: loops, views, movements and whatever other kernels of
+    GPUs take 16 bits (compiler/devices/NarrowKernels.cpp). Sums and arithmetic inside of kernels are f32.
+    Other operators stand behind a Cast back to f32.
+
+    f32 stay weights (their Casts are prepared once per version), sums of gradients, losses, statistics,
+    running statistics, and what is made of inputs and constants alone. Where a product's only reader is
+    a Cast to f32, its kernel writes the f32 sums themselves. With fp32 and tf32 nothing changes.
+
+    Before: differentiated, no update. After: only loops read f32 and 16 bits at once.
+  }];
+  let options = [Option<"precision", "precision", "std::string", "\"fp32\"", "fp32, tf32, bf16 or fp16">];
 }
 
 def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
@@ -103,7 +122,7 @@ class DevicePass<string name> : Pass<name, "::mlir::ModuleOp"> {
                  Option<"threads", "threads", "int", "1", "CPU threads per rank">,
                  Option<"vectorWidth", "vector-width", "int", "16", "floats per vector register">,
                  Option<"device", "device", "std::string", "\"cpu\"", "cpu or cuda">,
-                 Option<"precision", "precision", "std::string", "\"fp32\"", "fp32, or tf32 on GPUs">];
+                 Option<"precision", "precision", "std::string", "\"fp32\"", "fp32, on GPUs also tf32, bf16, fp16">];
 }
 
 def FormUnits : DevicePass<"form-units"> {

@@ -53,6 +53,32 @@ Value LayoutChanges::forUnit(Value value, StringRef layout, UnitOp unit) {
   return shared(value, layout, {unit.getOrigin(), unit.getPhase(), unit.getRate()}, builder);
 }
 
+static bool isPreparedCast(UnitOp unit) {
+  auto nodes = unit.getBody().front().getOps<NodeOp>();
+  return unit.getPhase() == ir::Phase::Prepare && llvm::hasSingleElement(nodes) &&
+         (*nodes.begin()).getOp() == "Cast";
+}
+
+void LayoutChanges::layOutForReaders(UnitOp cast) {
+  MemoryOp memory = isPreparedCast(cast) ? storedMemory(cast.getOperand(0)) : MemoryOp();
+  if (!memory || fixed.contains(memory))
+    return;
+  for (Operation *user : cast.getResult(0).getUsers())
+    if (auto write = dyn_cast<WriteOp>(user))
+      for (Value read : memories[write.getMemory()].reads)
+        for (OpOperand &use : read.getUses())
+          if (auto reader = dyn_cast<UnitOp>(use.getOwner()))
+            return fix(memory, wantedBy(reader, use.getOperandNumber()));
+}
+
+/// The layout in which a unit's kernel reads an operand.
+std::string LayoutChanges::wantedBy(UnitOp unit, unsigned operand) {
+  KernelChoice choice = chooseKernel(UnitFacts(unit).view(), options);
+  auto found = llvm::find(choice.arguments, static_cast<int>(operand));
+  return found == choice.arguments.end() ? ""
+                                         : choice.inputLayouts[found - choice.arguments.begin()];
+}
+
 Value LayoutChanges::forMemory(Value value, StringRef name, Operation *user) {
   auto memory = memoryNamed(name);
   StringRef layout = layoutOf(value.getType());

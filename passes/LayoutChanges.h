@@ -19,6 +19,9 @@ class LayoutChanges {
 public:
   LayoutChanges(mlir::ModuleOp module, const DeviceOptions &options);
 
+  /// Where `cast` prepares a weight: a cast runs over the weight as it lies, so the weight is laid
+  /// out for the first reader of the cast.
+  void layOutForReaders(ir::UnitOp cast);
   /// `value` in `layout` for `unit`. Throws Error.
   mlir::Value forUnit(mlir::Value value, llvm::StringRef layout, ir::UnitOp unit);
   /// `value` in the layout of the memory that `user` puts it into.
@@ -36,6 +39,7 @@ private:
   std::string unusedName(const llvm::Twine &base);
   ir::MemoryOp storedMemory(mlir::Value value);
   void fix(ir::MemoryOp memory, llvm::StringRef layout);
+  std::string wantedBy(ir::UnitOp unit, unsigned operand);
   void setLayout(ir::MemoryOp memory, llvm::StringRef layout);
   mlir::Value derived(ir::MemoryOp memory, llvm::StringRef layout, ir::UnitOp reader);
   ir::MemoryOp makeDerived(ir::MemoryOp memory, llvm::StringRef layout, llvm::StringRef origin);

@@ -14,7 +14,11 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before differentiating too: a whole operator has one gradient, its parts have many.
   passes.addPass(createRecogniseComposites());
   if (options.trains)
-    passes.addPass(createDifferentiate());
+    passes.addPass(createDifferentiate({options.precision == Precision::fp16}));
+  const std::string precision(toString(options.precision));
+  // After differentiating, so that the backward pass is narrowed like the forward pass; before
+  // updates, which are in f32.
+  passes.addPass(createNarrowValues({precision}));
   // Needs the sums of gradients that differentiate made.
   if (options.trains)
     passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay}));
@@ -28,7 +32,6 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // reads is gone.
   passes.addPass(createPlaceConstants());
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
-  const std::string precision(toString(options.precision));
   passes.addPass(createFormUnits(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   passes.addPass(createChooseKernels(

@@ -11,17 +11,17 @@ static constexpr int64_t kGiB = int64_t(1) << 30;
 // Data sheets, dense; the CPU row is measured with oneDNN convolutions, a triad and libm on one
 // core.
 static constexpr DevicePeaks peaks[] = {
-    {"cpu", "one core of a Xeon at 2.0 GHz with AVX-512", 118e9, 0, 20e9, 30e9, 8e-7, 0, 4e9, 2e-6,
-     4.5e-9},
-    {"titanx", "Titan X (Pascal), PCIe 3", 11e12, 0, 480e9, 480e9, 5e-6, 12 * kGiB, 10e9, 1e-5},
-    {"v100", "Tesla V100 SXM2 16 GB, NVLink 2", 15.7e12, 0, 900e9, 900e9, 5e-6, 16 * kGiB, 25e9,
+    {"cpu", "one core of a Xeon at 2.0 GHz with AVX-512", 118e9, 0, 0, 20e9, 30e9, 8e-7, 0, 4e9,
+     2e-6, 4.5e-9},
+    {"titanx", "Titan X (Pascal), PCIe 3", 11e12, 0, 0, 480e9, 480e9, 5e-6, 12 * kGiB, 10e9, 1e-5},
+    {"v100", "Tesla V100 SXM2 16 GB, NVLink 2", 15.7e12, 0, 0, 900e9, 900e9, 5e-6, 16 * kGiB, 25e9,
      5e-6},
-    {"a100", "A100 SXM4 80 GB, NVLink 3", 19.5e12, 156e12, 2.039e12, 2.039e12, 4e-6, 80 * kGiB,
-     250e9, 4e-6},
-    {"h100", "H100 SXM5 80 GB, NVLink 4", 67e12, 495e12, 3.35e12, 3.35e12, 3e-6, 80 * kGiB, 370e9,
-     3e-6},
-    {"h200", "H200 SXM5 141 GB, NVLink 4", 67e12, 495e12, 4.8e12, 4.8e12, 3e-6, 139 * kGiB, 370e9,
-     3e-6},
+    {"a100", "A100 SXM4 80 GB, NVLink 3", 19.5e12, 156e12, 312e12, 2.039e12, 2.039e12, 4e-6,
+     80 * kGiB, 250e9, 4e-6},
+    {"h100", "H100 SXM5 80 GB, NVLink 4", 67e12, 495e12, 989e12, 3.35e12, 3.35e12, 3e-6, 80 * kGiB,
+     370e9, 3e-6},
+    {"h200", "H200 SXM5 141 GB, NVLink 4", 67e12, 495e12, 989e12, 4.8e12, 4.8e12, 3e-6, 139 * kGiB,
+     370e9, 3e-6},
 };
 
 /// Shares of a device's peaks.
@@ -83,12 +83,20 @@ const DevicePeaks &findDevicePeaks(std::string_view name) {
   throw Error("unknown device '" + std::string(name) + "'; devices with known peaks: " + known);
 }
 
+/// 0: it has none.
+static double peakOf(const DevicePeaks &device, Precision precision) {
+  if (precision == Precision::fp32)
+    return device.flopsPerSecond;
+  return precision == Precision::tf32 ? device.tf32FlopsPerSecond : device.narrowFlopsPerSecond;
+}
+
 void requirePrecision(std::string_view device, Precision precision) {
-  const bool hasTf32 = findDevicePeaks(device).tf32FlopsPerSecond > 0;
-  if (precision == Precision::fp32 || (precision == Precision::tf32 && hasTf32))
+  const DevicePeaks &peaks = findDevicePeaks(device);
+  if (peakOf(peaks, precision) > 0)
     return;
   throw Error("precision " + std::string(toString(precision)) + " is not available for device " +
-              std::string(device) + "; there is fp32" + (hasTf32 ? " and tf32" : ""));
+              std::string(device) + "; there is fp32" +
+              (peaks.narrowFlopsPerSecond > 0 ? ", tf32, bf16 and fp16" : ""));
 }
 
 static double memorySeconds(const DevicePeaks &device, double bytes, int threads) {
@@ -97,9 +105,7 @@ static double memorySeconds(const DevicePeaks &device, double bytes, int threads
 
 double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads,
                        Precision precision) {
-  const bool isTf32 = precision == Precision::tf32;
-  double peak = isTf32 ? device.tf32FlopsPerSecond : device.flopsPerSecond;
-  double compute = flops / (peak * threads);
+  double compute = flops / (peakOf(device, precision) * threads);
   return std::max(compute, memorySeconds(device, bytes, threads)) + device.secondsPerKernel;
 }
 

@@ -24,6 +24,7 @@ struct DevicePeaks {
   std::string_view text;
   double flopsPerSecond;     ///< fp32; per thread on a CPU
   double tf32FlopsPerSecond; ///< products in tf32; 0: it has none
+  double narrowFlopsPerSecond; ///< products in bf16 or fp16; 0: it has none
   double bytesPerSecond;     ///< memory; per thread on a CPU
   double mostBytesPerSecond; ///< memory, all threads together
   double secondsPerKernel;   ///< to start a kernel

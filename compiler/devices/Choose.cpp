@@ -51,7 +51,13 @@ bool isColumnBias(const UnitReader &reader, const UnitNode &add) {
     return false;
   size_t side = add.inputs[0].kind == UnitValue::Kind::operand ? 0 : 1;
   return add.inputs[side].kind == UnitValue::Kind::operand && y.rank() >= 2 &&
-         reader.inputType(add, side).shape == std::vector<int64_t>{y.shape.back()};
+         reader.inputType(add, side) == TensorType{y.element, {y.shape.back()}};
+}
+
+/// 16 bits to f32: the sums of a kernel as they are.
+bool isWidening(const UnitNode &hero, const UnitNode &cast) {
+  return bytesPerElement(hero.outputs[0].element) == 2 &&
+         cast.outputs[0].element == ElementType::f32;
 }
 
 } // namespace
@@ -86,6 +92,8 @@ static void checkDimensions(const UnitReader &reader, const KernelChoice &choice
 
 KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
   UnitReader reader(unit, options);
+  if (!reader.nodes.empty() && classOf(reader.node(0).op) != OperatorClass::view)
+    checkNarrow(reader);
   KernelChoice choice = chooseByRules(reader);
   checkDimensions(reader, choice);
   if (options.kind == DeviceKind::cuda)
@@ -107,8 +115,10 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
       return n->outputs.size() == 1 && n->outputs[0].shape == after.nodes[0]->outputs[0].shape;
     });
   }
-  if (!contains(hero->epilogues, node.op) || before.nodes.back()->op == "Relu")
+  if (!contains(hero->epilogues, node.op) || contains({"Cast", "Relu"}, before.nodes.back()->op))
     return false;
+  if (node.op == "Cast")
+    return isWidening(*before.nodes.back(), node);
   if (node.op != "Add")
     return true;
   if (before.nodes.size() != 1)
@@ -116,6 +126,18 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
   Extended extended(unit, node);
   UnitReader after(extended.unit, options);
   return isColumnBias(after, *after.nodes.back());
+}
+
+bool takesAnyWidth(std::string_view op) {
+  DeviceOptions gpu;
+  gpu.kind = DeviceKind::cuda;
+  return isLoop(op, gpu) || classOf(op) == OperatorClass::view;
+}
+
+ElementType storedElement(Precision precision) {
+  return precision == Precision::bf16   ? ElementType::bf16
+         : precision == Precision::fp16 ? ElementType::f16
+                                        : ElementType::f32;
 }
 
 bool canPrepend(const UnitNode &node, const UnitNode &hero, int input,

@@ -122,6 +122,23 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
 bool canPrepend(const UnitNode &node, const UnitNode &hero, int input,
                 const DeviceOptions &options);
 
+/// An operator whose kernel for GPUs takes tensors of 16 bits and makes what they lead to in 16
+/// bits.
+struct NarrowKernel {
+  std::string_view op;
+  uint32_t operands;    ///< bit i: operand i may be of 16 bits
+  bool narrows = false; ///< these operands are brought to 16 bits whatever they are
+};
+
+/// Null: the operator's kernel computes on f32.
+const NarrowKernel *findNarrowKernel(std::string_view op);
+/// Whether GPUs run the operator as a loop, which takes any mixture of f32 and 16 bits, or as a
+/// view.
+bool takesAnyWidth(std::string_view op);
+
+/// The type that a precision stores what passes between kernels in.
+ElementType storedElement(Precision precision);
+
 /// Bytes of a tensor in a layout, padding included.
 int64_t bytesInLayout(const TensorType &type, std::string_view layout);
 /// The same in elements.

@@ -84,9 +84,8 @@ bool isNumber(const UnitReader &reader, const TensorType &type) {
 void checkElements(const UnitReader &reader) {
   for (const UnitNode *node : reader.nodes) {
     ElementType element = node->outputs[0].element;
-    bool isHalf = element == ElementType::f16 || element == ElementType::bf16;
     bool isInteger = !isFloatingPoint(element) && element != ElementType::boolean;
-    if (isHalf || (isInteger && !keepsWhole(*node)))
+    if (isInteger && !keepsWhole(*node))
       reader.refuse("operator " + std::string(node->op) + " has no loop that makes " +
                     node->outputs[0].toString());
   }

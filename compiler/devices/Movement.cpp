@@ -21,8 +21,7 @@ struct Copy {
 
 /// The element types that the kernels of movements know.
 void checkMoves(const UnitReader &reader, const TensorType &type) {
-  if (type.element == ElementType::f16 || type.element == ElementType::bf16 ||
-      type.element == ElementType::f64 || type.element == ElementType::i8)
+  if (type.element == ElementType::f64 || type.element == ElementType::i8)
     reader.refuse("the kernel moves f32, i64, i32, u8 and bool elements, found " + type.toString());
 }
 

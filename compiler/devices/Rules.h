@@ -19,6 +19,9 @@ const std::vector<Rule> &processorRules();
 const std::vector<Rule> &cudaRules();
 const std::vector<Rule> &sharedRules();
 
+/// Throws Error where a node of the unit has a tensor of 16 bits that its kernel does not take.
+void checkNarrow(const UnitReader &reader);
+
 /// What the CUDA kernel of a choice takes of the workspace at most.
 int64_t cudaWorkspaceBytes(const KernelChoice &choice);
 

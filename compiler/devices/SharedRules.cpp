@@ -6,9 +6,9 @@ namespace pdc {
 const std::vector<Rule> &sharedRules() {
   static const std::vector<Rule> table = {
       {"ConvBiasGrad", chooseBiasGradient},
-      {"Gemm", chooseMatrixProduct, {"Relu"}},
-      {"MatMul", chooseMatrixProduct, {"Add", "Relu"}},
-      {"FusedMatMul", chooseMatrixProduct, {"Add", "Relu"}},
+      {"Gemm", chooseMatrixProduct, {"Relu", "Cast"}},
+      {"MatMul", chooseMatrixProduct, {"Add", "Relu", "Cast"}},
+      {"FusedMatMul", chooseMatrixProduct, {"Add", "Relu", "Cast"}},
       {"MaxPool", choosePooling},
       {"AveragePool", choosePooling},
       {"GlobalAveragePool", choosePooling},
@@ -32,8 +32,8 @@ const std::vector<Rule> &sharedRules() {
       {"MomentumUpdate", chooseUpdate},
       {"AdagradUpdate", chooseUpdate},
       {"AdamUpdate", chooseUpdate},
-      {"ReduceSum", chooseReduction},
-      {"ReduceMean", chooseReduction},
+      {"ReduceSum", chooseReduction, {"Cast"}},
+      {"ReduceMean", chooseReduction, {"Cast"}},
       {"ReduceMax", chooseReduction},
       {"ReduceProd", chooseReduction},
       {"ArgMax", chooseAlongAxis},

@@ -41,7 +41,8 @@ KernelChoice chooseReorder(const UnitReader &reader) {
   const TensorType &x = reader.inputType(node, 0);
   std::string to = node.attributes->string("layout", "");
   std::string from(reader.layout(node, 0));
-  if (x.element != ElementType::f32 || to.find(':') != to.npos || from.find(':') != from.npos)
+  const bool isReal = x.element == ElementType::f32 || bytesPerElement(x.element) == 2;
+  if (!isReal || to.find(':') != to.npos || from.find(':') != from.npos)
     reader.refuse("no kernel reorders " + x.toString() + " from '" + from + "' to '" + to + "'");
   KernelChoice choice;
   choice.kernel = "Reorder";
@@ -85,7 +86,8 @@ KernelChoice chooseReduction(const UnitReader &reader) {
     (summed ? sumStrides : keptStrides).push_back(strides[d]);
     count *= summed ? static_cast<double>(shape[d]) : 1;
   }
-  if (node.outputs[0].element != ElementType::f32)
+  const bool isShort = bytesPerElement(node.outputs[0].element) == 2;
+  if (node.outputs[0].element != ElementType::f32 && !isShort)
     reader.refuse("the kernel reduces f32 elements, found " + node.outputs[0].toString());
   KernelChoice choice;
   addArgument(choice, reader, node, 0);

@@ -111,8 +111,13 @@ void addArgument(KernelChoice &choice, const UnitReader &reader, const UnitNode 
 }
 
 void setCompute(KernelChoice &choice, const UnitReader &reader) {
-  if (reader.options.precision == Precision::tf32)
-    choice.fields.set("compute", std::string("tf32"));
+  const Precision precision = reader.options.precision;
+  if (precision == Precision::fp32)
+    return;
+  const bool isNarrow = bytesPerElement(reader.inputType(reader.node(0), 0).element) == 2;
+  choice.fields.set("compute", std::string(toString(isNarrow ? precision : Precision::tf32)));
+  if (isNarrow && reader.nodes.back()->outputs[0].element == ElementType::f32)
+    choice.fields.set("result", std::string("fp32"));
 }
 
 std::string tagLetters(int64_t first, int64_t rank) {

@@ -141,7 +141,7 @@ static std::vector<TensorType> inferBiasGrad(const NodeView &node) {
   const TensorType &dy = node.input(0);
   if (dy.rank() < 2)
     refuse(node, "gradient of rank " + std::to_string(dy.rank()) + ", expected at least 2");
-  return {{dy.element, {dy.shape[1]}}};
+  return {{sumElement(dy.element), {dy.shape[1]}}};
 }
 
 static std::vector<Tensor> evaluateBiasGrad(const NodeView &node,

@@ -43,13 +43,29 @@ static const std::map<std::string_view, ElementwiseRow> &rows() {
   return all;
 }
 
+/// f32 and 16 bits may meet, as --precision has them: loops compute in f32 and store 16 bits.
+static bool mayMeet(ElementType a, ElementType b) {
+  auto isShort = [](ElementType e) { return e == ElementType::f16 || e == ElementType::bf16; };
+  return a == b || (a == ElementType::f32 && isShort(b)) || (b == ElementType::f32 && isShort(a));
+}
+
+/// That of the operands from `first` on; the shorter one where two meet.
+static ElementType sharedElement(const NodeView &node, size_t first) {
+  ElementType shared = node.input(first).element;
+  for (size_t i = first + 1; i < node.inputs.size(); ++i)
+    if (shared == ElementType::f32 && mayMeet(shared, node.input(i).element))
+      shared = node.input(i).element;
+  return shared;
+}
+
 static ElementType resultElement(const ElementwiseRow &row, const NodeView &node) {
   switch (row.result) {
   case ElementwiseResult::boolean:
     return ElementType::boolean;
   case ElementwiseResult::likeSecond:
-    return node.input(1).element;
+    return sharedElement(node, 1);
   case ElementwiseResult::likeFirst:
+    return sharedElement(node, 0);
   case ElementwiseResult::likeFirstAlone:
     break;
   }
@@ -61,7 +77,7 @@ static void checkElements(const ElementwiseRow &row, const NodeView &node) {
     return;
   size_t first = row.result == ElementwiseResult::likeSecond ? 1 : 0;
   for (size_t i = first; i < node.inputs.size(); ++i)
-    if (node.input(i).element != node.input(first).element)
+    if (!mayMeet(node.input(i).element, sharedElement(node, first)))
       refuse(node, "element types " + std::string(toString(node.input(first).element)) + " and " +
                        std::string(toString(node.input(i).element)) + " differ");
 }

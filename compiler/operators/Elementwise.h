@@ -36,8 +36,8 @@ struct Expression {
         }   \
   }
 
-/// The operands have one type, the first of likeSecond aside and all but the first of
-/// likeFirstAlone.
+/// The operands have one type (or f32 and 16 bits, which give 16 bits), the first of likeSecond
+/// aside and all but the first of likeFirstAlone.
 enum class ElementwiseResult : uint8_t { likeFirst, likeFirstAlone, likeSecond, boolean };
 
 /// One elementwise operator: everything known of it in a row.

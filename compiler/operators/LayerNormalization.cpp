@@ -54,7 +54,7 @@ static std::vector<TensorType> inferLayerNormalization(const NodeView &node) {
   checkRepeats(node, rows, 1);
   if (node.hasInput(2))
     checkRepeats(node, rows, 2);
-  TensorType statistic{x.element, rows.statistics};
+  TensorType statistic{sumElement(x.element), rows.statistics};
   return {x, statistic, statistic};
 }
 
@@ -62,7 +62,7 @@ static std::vector<TensorType> inferRootMeanSquare(const NodeView &node) {
   const TensorType &x = node.input(0);
   NormalisedRows rows(node, x.shape);
   checkRepeats(node, rows, 1);
-  return {x, {x.element, rows.statistics}};
+  return {x, {sumElement(x.element), rows.statistics}};
 }
 
 /// The value at element k of a row of what is repeated over rows.
@@ -176,7 +176,7 @@ static std::vector<Tensor> evaluateInputGrad(const NodeView &node,
 
 static std::vector<TensorType> inferScaleGrad(const NodeView &node) {
   NormalisedRows(node, node.input(1).shape);
-  TensorType scale{node.input(1).element, node.attributes.integers("scale_shape")};
+  TensorType scale{sumElement(node.input(1).element), node.attributes.integers("scale_shape")};
   if (broadcastShape(node, scale.shape, node.input(1).shape) != node.input(1).shape)
     refuse(node, "attribute 'scale_shape' " + shapeText(scale.shape) + " does not fit " +
                      node.input(1).toString());

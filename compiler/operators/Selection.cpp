@@ -154,7 +154,7 @@ static void differentiateGather(GradientBuilder &b) {
 }
 
 static std::vector<TensorType> inferGatherGrad(const NodeView &node) {
-  return {{node.input(2).element, knownIntegers(node, 0)}};
+  return {{sumElement(node.input(2).element), knownIntegers(node, 0)}};
 }
 
 static std::vector<Tensor> evaluateGatherGrad(const NodeView &node,

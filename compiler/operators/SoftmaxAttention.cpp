@@ -176,7 +176,7 @@ std::vector<TensorType> inferAttention(const NodeView &node) {
   AttentionShape shape(node, 0, kMask);
   checkRandom(node, kRandom);
   const ElementType element = node.input(0).element;
-  return {{element, shape.result()}, {element, shape.perRow()}};
+  return {{element, shape.result()}, {sumElement(element), shape.perRow()}};
 }
 
 std::vector<Tensor> evaluateAttention(const NodeView &node, std::span<const Tensor *const> inputs) {
@@ -222,7 +222,7 @@ std::vector<TensorType> inferGradient(const NodeView &node) {
   if (node.outputCount < 4 || !node.hasInput(kGradMask))
     return types;
   const int64_t batch = shape.maskStrides[0] == 0 ? 1 : shape.batch;
-  types.push_back({types[0].element, {batch, shape.heads, shape.queries, shape.keys}});
+  types.push_back({node.input(kGradMask).element, {batch, shape.heads, shape.queries, shape.keys}});
   return types;
 }
 

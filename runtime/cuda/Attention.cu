@@ -19,17 +19,16 @@ constexpr int kOwn = kTile / kSide; ///< rows, and columns, of one thread
 static_assert(kSide * kSide == kBlockThreads);
 
 /// A head's rows of one operand.
-struct Rows {
-  const float *data;
+template <class T> struct Rows {
+  const T *data;
   int64_t stride, count, width;
-  __device__ Rows(const AttentionFields &f, int operand, const float *all, int64_t b,
-                  int64_t head) {
+  __device__ Rows(const AttentionFields &f, int operand, const T *all, int64_t b, int64_t head) {
     const AttentionRows rows(f, operand);
     data = all + rows.first(b, head), stride = rows.stride(), count = rows.rows;
     width = rows.width;
   }
   __device__ float at(int64_t row, int64_t column) const {
-    return row < count && column < width ? data[row * stride + column] : 0;
+    return row < count && column < width ? float(data[row * stride + column]) : 0;
   }
 };
 
@@ -63,7 +62,8 @@ __device__ float mostOfRow(float value) {
 using Own = float[kOwn][kOwn]; ///< a thread's part of a tile
 
 /// Each row of a times each of b, from these rows on.
-__device__ void multiplyRows(const Rows &a, int64_t firstA, const Rows &b, int64_t firstB,
+template <class T>
+__device__ void multiplyRows(const Rows<T> &a, int64_t firstA, const Rows<T> &b, int64_t firstB,
                              Tiles &tiles, Own &products) {
   for (auto &row : products)
     for (float &product : row)
@@ -85,7 +85,8 @@ __device__ void multiplyRows(const Rows &a, int64_t firstA, const Rows &b, int64
 
 /// sums += the tile of scores (`isTurned`: its transpose) times `rows` from row `first` on, of
 /// whose columns those from `column` on.
-__device__ void addProduct(const Rows &rows, int64_t first, int64_t column, bool isTurned,
+template <class T>
+__device__ void addProduct(const Rows<T> &rows, int64_t first, int64_t column, bool isTurned,
                            Tiles &tiles, Own &sums) {
   __syncthreads(); // the products have been read
   for (int e = static_cast<int>(threadIdx.x); e < kTile * kTile; e += kBlockThreads)
@@ -100,14 +101,15 @@ __device__ void addProduct(const Rows &rows, int64_t first, int64_t column, bool
 }
 
 /// A tile of a result, as far as there is one.
+template <class T>
 __device__ void store(const AttentionFields &f, int operand, int64_t b, int64_t head, int64_t first,
-                      int64_t column, float factor, const Own &sums, float *to) {
+                      int64_t column, float factor, const Own &sums, T *to) {
   const AttentionRows rows(f, operand);
   for (int r = 0; r < kOwn; ++r)
     for (int c = 0; c < kOwn; ++c)
       if (first + ownRow(r) < rows.rows && column + ownColumn(c) < rows.width)
         to[rows.first(b, head) + (first + ownRow(r)) * rows.stride() + column + ownColumn(c)] =
-            factor * sums[r][c];
+            T(factor * sums[r][c]);
 }
 
 /// A product of a query and a key, scaled and masked.
@@ -175,12 +177,13 @@ struct Growing {
   }
 };
 
-__global__ void attentionRows(AttentionFields f, const float *q, const float *k, const float *v,
-                              const void *mask, const int64_t *random, float *y, float *logSums) {
+template <class T>
+__global__ void attentionRows(AttentionFields f, const T *q, const T *k, const T *v,
+                              const void *mask, const int64_t *random, T *y, float *logSums) {
   __shared__ Tiles tiles;
   const Work work(f.heads, f.queries, f.valueWidth);
   const int64_t b = work.b, head = work.head, keyHead = head * f.keyHeads / f.heads;
-  const Rows queries(f, 0, q, b, head), keys(f, 1, k, b, keyHead), values(f, 2, v, b, keyHead);
+  const Rows<T> queries(f, 0, q, b, head), keys(f, 1, k, b, keyHead), values(f, 2, v, b, keyHead);
   Growing rows[kOwn];
   Own results = {}, scores;
   for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
@@ -208,15 +211,21 @@ __global__ void attentionRows(AttentionFields f, const float *q, const float *k,
   store(f, 3, b, head, work.first, work.column, 1, results, y);
 }
 
-/// Shares and the gradients of scores of one head, tile by tile.
-struct Recomputed {
-  const AttentionFields &f;
-  const AttentionOperands &in;
-  const int64_t b, head;
-  const Rows queries, keys, values, results, gradients;
+template <class T> struct Operands {
+  const T *dy, *q, *k, *v, *y;
+  const float *logSums;
+  const void *mask;
+  const int64_t *random;
+};
 
-  __device__ Recomputed(const AttentionFields &f, const AttentionOperands &in, int64_t b,
-                        int64_t head)
+/// Shares and the gradients of scores of one head, tile by tile.
+template <class T> struct Recomputed {
+  const AttentionFields &f;
+  const Operands<T> &in;
+  const int64_t b, head;
+  const Rows<T> queries, keys, values, results, gradients;
+
+  __device__ Recomputed(const AttentionFields &f, const Operands<T> &in, int64_t b, int64_t head)
       : f(f), in(in), b(b), head(head), queries(f, 0, in.q, b, head),
         keys(f, 1, in.k, b, head * f.keyHeads / f.heads),
         values(f, 2, in.v, b, head * f.keyHeads / f.heads), results(f, 3, in.y, b, head),
@@ -255,10 +264,11 @@ struct Recomputed {
   }
 };
 
-__global__ void queryGradients(AttentionFields f, AttentionOperands in, float *dq) {
+template <class T>
+__global__ void queryGradients(AttentionFields f, Operands<T> in, T *dq) {
   __shared__ Tiles tiles;
   const Work work(f.heads, f.queries, f.width);
-  const Recomputed scores(f, in, work.b, work.head);
+  const Recomputed<T> scores(f, in, work.b, work.head);
   Own sums = {};
   for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
     scores.fill(work.first, first, true, tiles);
@@ -268,13 +278,14 @@ __global__ void queryGradients(AttentionFields f, AttentionOperands in, float *d
 }
 
 /// Of keys (`isKey`) or values: over the heads and the queries that read them, in ascending order.
-__global__ void keyGradients(AttentionFields f, AttentionOperands in, bool isKey, float *gradient) {
+template <class T>
+__global__ void keyGradients(AttentionFields f, Operands<T> in, bool isKey, T *gradient) {
   __shared__ Tiles tiles;
   const int64_t group = f.heads / f.keyHeads;
   const Work work(f.keyHeads, f.keys, isKey ? f.width : f.valueWidth);
   Own sums = {};
   for (int64_t head = work.head * group; head < (work.head + 1) * group; ++head) {
-    const Recomputed scores(f, in, work.b, head);
+    const Recomputed<T> scores(f, in, work.b, head);
     for (int64_t first = 0; first < f.queries; first += kTile) {
       if (visibleFrom(f, first) <= work.first)
         continue;
@@ -286,7 +297,8 @@ __global__ void keyGradients(AttentionFields f, AttentionOperands in, bool isKey
         isKey ? static_cast<float>(f.scale) : 1, sums, gradient);
 }
 
-__device__ float dot(const Rows &a, int64_t rowA, const Rows &b, int64_t rowB) {
+template <class T>
+__device__ float dot(const Rows<T> &a, int64_t rowA, const Rows<T> &b, int64_t rowB) {
   float sum = 0;
   for (int64_t d = 0; d < a.width; ++d)
     sum += a.at(rowA, d) * b.at(rowB, d);
@@ -294,7 +306,8 @@ __device__ float dot(const Rows &a, int64_t rowA, const Rows &b, int64_t rowB) {
 }
 
 /// A thread per element of the mask's gradient; `together` samples share it.
-__global__ void maskGradients(AttentionFields f, AttentionOperands in, int64_t together,
+template <class T>
+__global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t together,
                               float *gradient) {
   const int64_t e = globalThread(), scores = f.heads * f.queries * f.keys;
   if (e >= f.batch / together * scores)
@@ -304,7 +317,7 @@ __global__ void maskGradients(AttentionFields f, AttentionOperands in, int64_t t
   const int64_t first = e / scores * together;
   float sum = 0;
   for (int64_t b = first; b < first + together; ++b) {
-    const Recomputed of(f, in, b, head);
+    const Recomputed<T> of(f, in, b, head);
     sum += of.filled(i, j, dot(of.queries, i, of.keys, j), dot(of.gradients, i, of.values, j),
                      dot(of.results, i, of.gradients, i), true);
   }
@@ -313,35 +326,50 @@ __global__ void maskGradients(AttentionFields f, AttentionOperands in, int64_t t
 
 } // namespace
 
-void Attention::operator()(const Run &run, const float *q, const float *k, const float *v,
-                           const void *mask, const int64_t *random, float *y,
-                           float *logSums) const {
+template <class T>
+void Attention::operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
+                           const int64_t *random, T *y, float *logSums) const {
   const AttentionFields &f = fields;
   launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.valueWidth, kTile),
-         kBlockThreads, attentionRows, f, q, k, v, mask, random, y, logSums);
+         kBlockThreads, attentionRows<T>, f, q, k, v, mask, random, y, logSums);
 }
 
-void AttentionGradient::call(const Run &run, const AttentionOperands &in,
-                             std::initializer_list<float *> results) const {
+template <class T>
+void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
+                             const float *logSums, const void *mask, const int64_t *random,
+                             std::initializer_list<void *> results) const {
   const AttentionFields &f = fields;
-  std::array<float *, 4> out = {};
+  const auto [dy, q, k, v, y] = operands;
+  const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
+  std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)
     out[f.results[i]] = results.begin()[i];
   const int64_t keyTiles = f.batch * f.keyHeads * ceilDivide(f.keys, kTile);
   if (out[0])
     launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.width, kTile),
-           kBlockThreads, queryGradients, f, in, out[0]);
+           kBlockThreads, queryGradients<T>, f, in, static_cast<T *>(out[0]));
   if (out[1])
-    launch(run, keyTiles * ceilDivide(f.width, kTile), kBlockThreads, keyGradients, f, in, true,
-           out[1]);
+    launch(run, keyTiles * ceilDivide(f.width, kTile), kBlockThreads, keyGradients<T>, f, in, true,
+           static_cast<T *>(out[1]));
   if (out[2])
-    launch(run, keyTiles * ceilDivide(f.valueWidth, kTile), kBlockThreads, keyGradients, f, in,
-           false, out[2]);
+    launch(run, keyTiles * ceilDivide(f.valueWidth, kTile), kBlockThreads, keyGradients<T>, f, in,
+           false, static_cast<T *>(out[2]));
   if (!out[3])
     return;
   const int64_t together = f.maskStrides[0] == 0 ? f.batch : 1;
-  launchOver(run, f.batch / together * f.heads * f.queries * f.keys, maskGradients, f, in, together,
-             out[3]);
+  launchOver(run, f.batch / together * f.heads * f.queries * f.keys, maskGradients<T>, f, in,
+             together, static_cast<float *>(out[3]));
 }
+
+#define PDC_ATTENTION(T)                                                                           \
+  template void Attention::operator()(const Run &, const T *, const T *, const T *, const void *,  \
+                                      const int64_t *, T *, float *) const;                        \
+  template void AttentionGradient::call(const Run &, std::array<const T *, 5>, const float *,      \
+                                        const void *, const int64_t *,                             \
+                                        std::initializer_list<void *>) const;
+PDC_ATTENTION(float)
+PDC_ATTENTION(BFloat16)
+PDC_ATTENTION(Float16)
+#undef PDC_ATTENTION
 
 } // namespace pdc::runtime::cuda

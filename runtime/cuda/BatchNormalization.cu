@@ -13,38 +13,42 @@ namespace {
 
 /// Operands, then results put into their places; what is not asked for is null.
 template <size_t Inputs, size_t Results> struct Pointers {
-  std::array<const float *, Inputs> inputs = {};
-  std::array<float *, Results> outputs = {};
+  std::array<const void *, Inputs> inputs = {};
+  std::array<void *, Results> outputs = {};
 
-  Pointers(const BatchNormalizationFields &f, std::initializer_list<const float *> all) {
+  Pointers(const BatchNormalizationFields &f, std::initializer_list<const void *> all) {
     if (all.size() != Inputs + f.results.size())
       throw Error("batch normalization: called with ", all.size(), " tensors, expected ",
                   Inputs + f.results.size());
     std::copy_n(all.begin(), Inputs, inputs.begin());
     for (size_t i = 0; i < f.results.size(); ++i)
-      outputs.at(f.results[i]) = const_cast<float *>(all.begin()[Inputs + i]);
+      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[Inputs + i]);
   }
+  /// What is one number per channel.
+  const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
+  float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
 };
 
 /// Deviations from the channel's first element, which keep digits that plain squares lose.
-struct ShiftedMoments {
-  const float *x;
+template <class T> struct ShiftedMoments {
+  const T *x;
   int64_t columns;
   __device__ Sums<2> operator()(int64_t row, int64_t column) const {
-    const float d = x[row * columns + column] - x[column];
+    const float d = float(x[row * columns + column]) - float(x[column]);
     return {{d, d * d}};
   }
 };
 
-struct FinishStatistics {
-  const float *x, *mean, *variance;
+template <class T> struct FinishStatistics {
+  const T *x;
+  const float *mean, *variance;
   float *newMean, *newVariance, *savedMean, *savedInverse;
   double rows, epsilon;
   float kept, fresh;
 
   __device__ void operator()(int64_t c, const double *sums) const {
     const double shift = sums[0] / rows;
-    const float center = static_cast<float>(x[c] + shift);
+    const float center = static_cast<float>(float(x[c]) + shift);
     const double spread = sums[1] / rows - shift * shift;
     const float population = static_cast<float>(spread > 0 ? spread : 0);
     savedMean[c] = center;
@@ -56,35 +60,40 @@ struct FinishStatistics {
   }
 };
 
-__global__ void normaliseKernel(int64_t elements, int64_t columns, const float *x,
-                                const float *scale, const float *bias, const float *mean,
-                                const float *inverse, bool relu, float *y) {
+template <class T>
+__global__ void normaliseKernel(int64_t elements, int64_t columns, const T *x, const float *scale,
+                                const float *bias, const float *mean, const float *inverse,
+                                bool relu, T *y) {
   const int64_t i = globalThread();
   if (i >= elements)
     return;
   const int64_t c = i % columns;
-  const float value = (x[i] - mean[c]) * (inverse[c] * scale[c]) + bias[c];
-  y[i] = relu && !(value > 0) ? 0 : value;
+  const float value = (float(x[i]) - mean[c]) * (inverse[c] * scale[c]) + bias[c];
+  y[i] = T(relu && !(value > 0) ? 0 : value);
 }
 
-__global__ void inferKernel(int64_t elements, int64_t columns, const float *x, const float *scale,
+template <class T>
+__global__ void inferKernel(int64_t elements, int64_t columns, const T *x, const float *scale,
                             const float *bias, const float *mean, const float *variance,
-                            double epsilon, bool relu, float *y) {
+                            double epsilon, bool relu, T *y) {
   const int64_t i = globalThread();
   if (i >= elements)
     return;
   const int64_t c = i % columns;
   const float inverse = static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + epsilon));
-  const float value = (x[i] - mean[c]) * (inverse * scale[c]) + bias[c];
-  y[i] = relu && !(value > 0) ? 0 : value;
+  const float value = (float(x[i]) - mean[c]) * (inverse * scale[c]) + bias[c];
+  y[i] = T(relu && !(value > 0) ? 0 : value);
 }
 
 /// The gradient behind a relu, and that times the normalised element.
-struct GradientMoments {
-  const float *dy, *y, *x, *mean, *inverse;
+template <class T> struct GradientMoments {
+  const T *dy, *y, *x;
+  const float *mean, *inverse;
   int64_t columns;
-  __device__ float arriving(int64_t i) const { return y && !(y[i] > 0) ? 0 : dy[i]; }
-  __device__ float normalised(int64_t i, int64_t c) const { return (x[i] - mean[c]) * inverse[c]; }
+  __device__ float arriving(int64_t i) const { return y && !(float(y[i]) > 0) ? 0 : float(dy[i]); }
+  __device__ float normalised(int64_t i, int64_t c) const {
+    return (float(x[i]) - mean[c]) * inverse[c];
+  }
   __device__ Sums<2> operator()(int64_t row, int64_t c) const {
     const int64_t i = row * columns + c;
     const float g = arriving(i);
@@ -104,16 +113,17 @@ struct FinishGradient {
   }
 };
 
-__global__ void inputGradientKernel(int64_t elements, GradientMoments moments, const float *scale,
-                                    const float *biasSum, const float *scaleSum, float rows,
-                                    float *dx) {
+template <class T>
+__global__ void inputGradientKernel(int64_t elements, GradientMoments<T> moments,
+                                    const float *scale, const float *biasSum,
+                                    const float *scaleSum, float rows, T *dx) {
   const int64_t i = globalThread();
   if (i >= elements)
     return;
   const int64_t c = i % moments.columns;
   const float centred =
       moments.arriving(i) - biasSum[c] / rows - moments.normalised(i, c) * (scaleSum[c] / rows);
-  dx[i] = scale[c] * moments.inverse[c] * centred;
+  dx[i] = T(scale[c] * moments.inverse[c] * centred);
 }
 
 /// Workspace behind the sums over columns, one number per channel each.
@@ -124,56 +134,75 @@ float *behindSums(const Run &run, const Channels &shape, int64_t index) {
 
 } // namespace
 
-void BatchNormalization::call(const Run &run, std::initializer_list<const float *> all) const {
+template <class T>
+void BatchNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
   const Pointers<5, 5> p(fields, all);
-  const auto [x, scale, bias, mean, variance] = p.inputs;
-  auto [y, newMean, newVariance, savedMean, savedInverse] = p.outputs;
+  const T *x = static_cast<const T *>(p.inputs[0]);
   const Channels shape(fields.input);
-  savedMean = savedMean ? savedMean : behindSums(run, shape, 0);
-  savedInverse = savedInverse ? savedInverse : behindSums(run, shape, 1);
-  sumColumns<2>(run, shape.rows, shape.columns, ShiftedMoments{x, shape.columns},
-                FinishStatistics{x, mean, variance, newMean, newVariance, savedMean, savedInverse,
-                                 static_cast<double>(shape.rows), fields.epsilon,
-                                 static_cast<float>(fields.momentum),
-                                 static_cast<float>(1 - fields.momentum)});
-  if (y)
-    launchOver(run, shape.elements(), normaliseKernel, shape.elements(), shape.columns, x, scale,
-               bias, savedMean, savedInverse, fields.relu != 0, y);
+  float *savedMean = p.outputs[3] ? p.output(3) : behindSums(run, shape, 0);
+  float *savedInverse = p.outputs[4] ? p.output(4) : behindSums(run, shape, 1);
+  sumColumns<2>(run, shape.rows, shape.columns, ShiftedMoments<T>{x, shape.columns},
+                FinishStatistics<T>{x, p.input(3), p.input(4), p.output(1), p.output(2), savedMean,
+                                    savedInverse, static_cast<double>(shape.rows), fields.epsilon,
+                                    static_cast<float>(fields.momentum),
+                                    static_cast<float>(1 - fields.momentum)});
+  if (p.outputs[0])
+    launchOver(run, shape.elements(), normaliseKernel<T>, shape.elements(), shape.columns, x,
+               p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
+               static_cast<T *>(p.outputs[0]));
 }
 
-void BatchNormalizationInference::operator()(const Run &run, const float *x, const float *scale,
+template <class T>
+void BatchNormalizationInference::operator()(const Run &run, const T *x, const float *scale,
                                              const float *bias, const float *mean,
-                                             const float *variance, float *y) const {
+                                             const float *variance, T *y) const {
   const Channels shape(fields.input);
-  launchOver(run, shape.elements(), inferKernel, shape.elements(), shape.columns, x, scale, bias,
+  launchOver(run, shape.elements(), inferKernel<T>, shape.elements(), shape.columns, x, scale, bias,
              mean, variance, fields.epsilon, fields.relu != 0, y);
 }
 
-static void gradient(const Run &run, const BatchNormalizationFields &fields, const float *dy,
-                     const float *y, std::array<const float *, 4> saved,
-                     std::array<float *, 3> results) {
-  const auto [x, scale, mean, inverse] = saved;
-  const auto [dx, dscale, dbias] = results;
-  const Channels shape(fields.input);
-  const GradientMoments moments{dy, y, x, mean, inverse, shape.columns};
+template <class T>
+static void gradient(const Run &run, const Channels &shape, const GradientMoments<T> &moments,
+                     const float *scale, T *dx, float *dscale, float *dbias) {
   float *biasSum = behindSums(run, shape, 0), *scaleSum = behindSums(run, shape, 1);
   sumColumns<2>(run, shape.rows, shape.columns, moments,
                 FinishGradient{biasSum, scaleSum, dscale, dbias});
   if (dx)
-    launchOver(run, shape.elements(), inputGradientKernel, shape.elements(), moments, scale,
+    launchOver(run, shape.elements(), inputGradientKernel<T>, shape.elements(), moments, scale,
                biasSum, scaleSum, static_cast<float>(shape.rows), dx);
 }
 
+/// dy, y where a relu stood behind, x, scale, mean, inverse.
+template <class T>
 void BatchNormalizationGradient::call(const Run &run,
-                                      std::initializer_list<const float *> all) const {
+                                      std::initializer_list<const void *> all) const {
+  const Channels shape(fields.input);
+  auto image = [](const void *data) { return static_cast<const T *>(data); };
   if (fields.relu) {
     const Pointers<6, 3> p(fields, all);
-    const auto [dy, y, x, scale, mean, inverse] = p.inputs;
-    return gradient(run, fields, dy, y, {x, scale, mean, inverse}, p.outputs);
+    const GradientMoments<T> moments{image(p.inputs[0]), image(p.inputs[1]), image(p.inputs[2]),
+                                     p.input(4),         p.input(5),         shape.columns};
+    return gradient(run, shape, moments, p.input(3), static_cast<T *>(p.outputs[0]), p.output(1),
+                    p.output(2));
   }
   const Pointers<5, 3> p(fields, all);
-  const auto [dy, x, scale, mean, inverse] = p.inputs;
-  gradient(run, fields, dy, nullptr, {x, scale, mean, inverse}, p.outputs);
+  const GradientMoments<T> moments{image(p.inputs[0]), nullptr,    image(p.inputs[1]),
+                                   p.input(3),         p.input(4), shape.columns};
+  gradient(run, shape, moments, p.input(2), static_cast<T *>(p.outputs[0]), p.output(1),
+           p.output(2));
 }
+
+#define PDC_NORMALISE(T)                                                                           \
+  template void BatchNormalization::call<T>(const Run &, std::initializer_list<const void *>)      \
+      const;                                                                                       \
+  template void BatchNormalizationInference::operator()(const Run &, const T *, const float *,     \
+                                                        const float *, const float *,              \
+                                                        const float *, T *) const;                 \
+  template void BatchNormalizationGradient::call<T>(const Run &,                                   \
+                                                    std::initializer_list<const void *>) const;
+PDC_NORMALISE(float)
+PDC_NORMALISE(BFloat16)
+PDC_NORMALISE(Float16)
+#undef PDC_NORMALISE
 
 } // namespace pdc::runtime::cuda

@@ -10,7 +10,7 @@ namespace pdc::runtime::cuda {
 static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  const ConvolutionFields &fields,
                                                  ConvolutionUse use, bool adds = false) {
-  const KernelRules rules{computesInTf32(fields.compute, fields.name), !device.exact,
+  const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
                           workspaceRoom(device)};
   return std::make_unique<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields, use,
                                            adds);
@@ -21,12 +21,15 @@ Convolution::Convolution(const Device &device, const ConvolutionFields &fields)
 Convolution::~Convolution() = default;
 
 /// Bias and relu in one pass: the library fuses them into kernels for tensor cores only.
-void Convolution::operator()(const Run &run, const float *x, const float *w, const float *bias,
-                             float *y) {
+void Convolution::operator()(const Run &run, const void *x, const void *w, const float *bias,
+                             void *y) {
   (*plan)(run, x, w, y);
   const int64_t elements = std::accumulate(fields.output.begin(), fields.output.end(), int64_t(1),
                                            std::multiplies<int64_t>());
-  addChannelBias(run, elements, fields.output[1], bias, fields.relu != 0, y);
+  auto finish = [&](auto *to) {
+    addChannelBias(run, elements, fields.output[1], bias, fields.relu != 0, to);
+  };
+  asStored(factorsOf(fields.compute, fields.name), y, finish);
 }
 
 ConvolutionInputGradient::ConvolutionInputGradient(const Device &device,
@@ -34,19 +37,20 @@ ConvolutionInputGradient::ConvolutionInputGradient(const Device &device,
     : plan(makePlan(device, fields, ConvolutionUse::inputGradient)) {}
 ConvolutionInputGradient::~ConvolutionInputGradient() = default;
 
-void ConvolutionInputGradient::operator()(const Run &run, const float *dy, const float *w,
-                                          float *dx) {
+void ConvolutionInputGradient::operator()(const Run &run, const void *dy, const void *w, void *dx) {
   (*plan)(run, dx, w, dy);
 }
 
 ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &device,
                                                      const ConvolutionFields &fields)
     : fresh(makePlan(device, fields, ConvolutionUse::weightGradient)),
-      adding(makePlan(device, fields, ConvolutionUse::weightGradient, true)) {}
+      adding(areNarrow(factorsOf(fields.compute, fields.name))
+                 ? nullptr
+                 : makePlan(device, fields, ConvolutionUse::weightGradient, true)) {}
 ConvolutionWeightGradient::~ConvolutionWeightGradient() = default;
 
-void ConvolutionWeightGradient::operator()(const Run &run, const float *dy, const float *x,
-                                           float *dw, bool add) {
+void ConvolutionWeightGradient::operator()(const Run &run, const void *dy, const void *x, void *dw,
+                                           bool add) {
   (add ? *adding : *fresh)(run, x, dw, dy);
 }
 

@@ -91,14 +91,20 @@ Names namesOf(ConvolutionUse use) {
 
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                                  const ConvolutionFields &fields, ConvolutionUse use, bool adds)
-    : fields(fields), use(use), adds(adds) {
+    : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
   choose(target, rules, describeGraph(target));
+}
+
+static cudnnDataType_t storedType(Factors factors) {
+  return factors == Factors::bf16   ? CUDNN_DATA_BFLOAT16
+         : factors == Factors::fp16 ? CUDNN_DATA_HALF
+                                    : CUDNN_DATA_FLOAT;
 }
 
 Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) const {
   const std::vector<int64_t> shape = withTwoDimensions(given);
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fields.name);
-  const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+  const cudnnDataType_t type = storedType(factors);
   tensor.setRaw(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, shape);
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, channelsLastStrides(shape));
@@ -146,15 +152,15 @@ void ConvolutionPlan::choose(const PlanTarget &target, const KernelRules &rules,
     return;
   }
   throw Error("unit '", fields.name, "': of cuDNN's ", count,
-              " kernels that keep f32 and a fixed order none convolves ", shapeText(fields.input),
+              " kernels that sum in f32 and a fixed order none convolves ", shapeText(fields.input),
               " with ", shapeText(fields.weight), " to ", shapeText(fields.output), " within ",
               rules.workspace, " bytes of workspace; try a microbatch of another size");
 }
 
 /// A pack is finalised once, so each combination of pointers gets its own: none is made any more
 /// once every slot has been seen.
-ConvolutionPlan::Pack &ConvolutionPlan::packFor(const float *image, const float *weight,
-                                                const float *result, void *scratch) {
+ConvolutionPlan::Pack &ConvolutionPlan::packFor(const void *image, const void *weight,
+                                                const void *result, void *scratch) {
   for (Pack &pack : packs)
     if (pack.image == image && pack.weight == weight && pack.result == result &&
         pack.scratch == scratch)
@@ -169,8 +175,8 @@ ConvolutionPlan::Pack &ConvolutionPlan::packFor(const float *image, const float 
   return packs.emplace_back(Pack{image, weight, result, scratch, std::move(pack)});
 }
 
-void ConvolutionPlan::operator()(const Run &run, const float *image, const float *weight,
-                                 const float *result) {
+void ConvolutionPlan::operator()(const Run &run, const void *image, const void *weight,
+                                 const void *result) {
   Pack &pack = packFor(image, weight, result, alignedWorkspace(run));
   require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", fields.name);
   require(cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw),

@@ -21,7 +21,7 @@ public:
                   const ConvolutionFields &fields, ConvolutionUse use, bool adds);
 
   /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy.
-  void operator()(const Run &run, const float *image, const float *weight, const float *result);
+  void operator()(const Run &run, const void *image, const void *weight, const void *result);
 
   /// How many configurations keep the rules, best first; for tests.
   size_t candidates() const { return count; }
@@ -37,12 +37,13 @@ private:
   const ConvolutionFields fields;
   const ConvolutionUse use;
   const bool adds;
+  const Factors factors;
   /// The pointers of a call as the library wants them; there are as many as slots and versions.
   struct Pack {
     const void *image, *weight, *result, *scratch;
     Descriptor descriptor;
   };
-  Pack &packFor(const float *image, const float *weight, const float *result, void *scratch);
+  Pack &packFor(const void *image, const void *weight, const void *result, void *scratch);
 
   std::optional<Descriptor> plan;
   std::vector<Pack> packs;

@@ -55,7 +55,7 @@ struct PlanTarget {
 
 /// What kernels may do. Those whose sums have no fixed order never run.
 struct KernelRules {
-  bool tensorCores = false; ///< TF32: f32 factors lose 13 bits
+  bool tensorCores = false; ///< f32 factors lose 13 bits (TF32), those of 16 bits none
   bool transforms = true;   ///< Winograd, FFT
   size_t workspace = 0;
 };

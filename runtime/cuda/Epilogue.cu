@@ -8,35 +8,56 @@ namespace {
 
 PDC_EITHER float rectified(float value, bool relu) { return relu && !(value > 0) ? 0 : value; }
 
-__global__ void biasKernel(StridedWalk walk, const float *bias, bool relu, float *y) {
+template <class Bias, class Y>
+__global__ void biasKernel(StridedWalk walk, const Bias *bias, bool relu, Y *y) {
   const int64_t i = globalThread();
   if (i < walk.elements)
-    y[i] = rectified(y[i] + bias[walk.from(i)], relu);
+    y[i] = static_cast<Y>(
+        rectified(static_cast<float>(y[i]) + static_cast<float>(bias[walk.from(i)]), relu));
 }
 
+template <class Y>
 __global__ void channelBiasKernel(int64_t elements, int64_t channels, const float *bias, bool relu,
-                                  float *y) {
+                                  Y *y) {
   const int64_t i = globalThread();
-  if (i < elements)
-    y[i] = rectified(bias ? y[i] + bias[i % channels] : y[i], relu);
+  if (i >= elements)
+    return;
+  const float value = static_cast<float>(y[i]);
+  y[i] = static_cast<Y>(rectified(bias ? value + bias[i % channels] : value, relu));
 }
 
 } // namespace
 
-void addBias(const Run &run, std::span<const int64_t> shape,
-             std::span<const int64_t> biasShape, const float *bias, bool relu, float *y) {
+template <class Bias, class Y>
+void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int64_t> biasShape,
+             const Bias *bias, bool relu, Y *y) {
   std::vector<int64_t> strides(shape.size(), 0);
   int64_t stride = 1;
   for (size_t d = biasShape.size(); d-- > 0; stride *= biasShape[d])
     strides[d + shape.size() - biasShape.size()] = biasShape[d] == 1 ? 0 : stride;
   const StridedWalk walk(shape, strides);
-  launchOver(run, walk.elements, biasKernel, walk, bias, relu, y);
+  launchOver(run, walk.elements, biasKernel<Bias, Y>, walk, bias, relu, y);
 }
 
+template <class Y>
 void addChannelBias(const Run &run, int64_t elements, int64_t channels, const float *bias,
-                    bool relu, float *y) {
+                    bool relu, Y *y) {
   if (bias || relu)
-    launchOver(run, elements, channelBiasKernel, elements, channels, bias, relu, y);
+    launchOver(run, elements, channelBiasKernel<Y>, elements, channels, bias, relu, y);
 }
+
+#define PDC_ADD_BIAS(Bias, Y)                                                                      \
+  template void addBias(const Run &, std::span<const int64_t>, std::span<const int64_t>,           \
+                        const Bias *, bool, Y *);
+#define PDC_EPILOGUES(T)                                                                           \
+  PDC_ADD_BIAS(T, T)                                                                               \
+  template void addChannelBias(const Run &, int64_t, int64_t, const float *, bool, T *);
+PDC_EPILOGUES(float)
+PDC_EPILOGUES(BFloat16)
+PDC_EPILOGUES(Float16)
+PDC_ADD_BIAS(BFloat16, float)
+PDC_ADD_BIAS(Float16, float)
+#undef PDC_EPILOGUES
+#undef PDC_ADD_BIAS
 
 } // namespace pdc::runtime::cuda

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/SmallFloats.h"
 
 #include <span>
 
@@ -8,11 +9,15 @@
 namespace pdc::runtime::cuda {
 
 /// y += bias, which broadcasts over y's shape from its last dimensions on; then relu where asked.
+/// Both of one type, or a bias of 16 bits to f32.
+template <class Bias, class Y>
 void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int64_t> biasShape,
-             const float *bias, bool relu, float *y);
+             const Bias *bias, bool relu, Y *y);
 
-/// y[row][channel] += bias[channel] (null: none), then relu where asked.
+/// y[row][channel] += bias[channel] (null: none), then relu where asked. Y: float, BFloat16,
+/// Float16.
+template <class Y>
 void addChannelBias(const Run &run, int64_t elements, int64_t channels, const float *bias,
-                    bool relu, float *y);
+                    bool relu, Y *y);
 
 } // namespace pdc::runtime::cuda

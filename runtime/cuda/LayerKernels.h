@@ -1,13 +1,17 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/SmallFloats.h"
 #include "runtime/cuda/Fields.h"
 
+#include <array>
 #include <concepts>
 #include <initializer_list>
 #include <memory>
+#include <type_traits>
 
-/// What layers are made of, and the gradients of them.
+/// What layers are made of, and the gradients of them. T: float, BFloat16, Float16; sums,
+/// statistics and whatever has one number per channel or row are f32.
 namespace pdc::runtime::cuda {
 
 /// cuDNN's convolution, then bias and relu in one pass over the result.
@@ -15,8 +19,9 @@ class Convolution {
 public:
   Convolution(const Device &device, const ConvolutionFields &fields);
   ~Convolution();
-  void operator()(const Run &run, const float *x, const float *w, const float *bias, float *y);
-  void operator()(const Run &run, const float *x, const float *w, float *y) {
+  /// Of the types that the fields name; biases are f32.
+  void operator()(const Run &run, const void *x, const void *w, const float *bias, void *y);
+  void operator()(const Run &run, const void *x, const void *w, void *y) {
     (*this)(run, x, w, nullptr, y);
   }
 
@@ -29,18 +34,18 @@ class ConvolutionInputGradient {
 public:
   ConvolutionInputGradient(const Device &device, const ConvolutionFields &fields);
   ~ConvolutionInputGradient();
-  void operator()(const Run &run, const float *dy, const float *w, float *dx);
+  void operator()(const Run &run, const void *dy, const void *w, void *dx);
 
 private:
   std::unique_ptr<class ConvolutionPlan> plan;
 };
 
-/// A sum is cuDNN's beta = 1.
+/// A sum is cuDNN's beta = 1, of f32 alone.
 class ConvolutionWeightGradient {
 public:
   ConvolutionWeightGradient(const Device &device, const ConvolutionFields &fields);
   ~ConvolutionWeightGradient();
-  void operator()(const Run &run, const float *dy, const float *x, float *dw, bool add);
+  void operator()(const Run &run, const void *dy, const void *x, void *dw, bool add = false);
 
 private:
   std::unique_ptr<class ConvolutionPlan> fresh, adding;
@@ -51,28 +56,29 @@ class MatrixProduct {
 public:
   MatrixProduct(const Device &device, const MatrixProductFields &fields);
   ~MatrixProduct();
-  void operator()(const Run &run, const float *a, const float *b, const float *bias, float *y) {
+  /// Of the types that the fields name.
+  void operator()(const Run &run, const void *a, const void *b, const void *bias, void *y) {
     call(run, a, b, bias, y, false);
   }
-  void operator()(const Run &run, const float *a, const float *b, float *y) {
+  void operator()(const Run &run, const void *a, const void *b, void *y) {
     call(run, a, b, nullptr, y, false);
   }
-  void operator()(const Run &run, const float *a, const float *b, float *y,
+  void operator()(const Run &run, const void *a, const void *b, void *y,
                   std::same_as<bool> auto add) {
     call(run, a, b, nullptr, y, add);
   }
 
 private:
-  void call(const Run &run, const float *a, const float *b, const float *bias, float *y, bool add);
+  void call(const Run &run, const void *a, const void *b, const void *bias, void *y, bool add);
   std::unique_ptr<class MatrixProductPlan> plan;
 };
 
 class Pooling {
 public:
   Pooling(const Device &, const PoolingFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, float *y) const;
+  template <class T> void operator()(const Run &run, const T *x, T *y) const;
   /// `positions`: the tap of each maximum within its window, in bytes below 256 taps, else i32.
-  void operator()(const Run &run, const float *x, float *y, void *positions) const;
+  template <class T> void operator()(const Run &run, const T *x, T *y, void *positions) const;
 
 private:
   PoolingFields fields;
@@ -81,8 +87,9 @@ private:
 class PoolingGradient {
 public:
   PoolingGradient(const Device &, const PoolingFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *dy, float *dx) const;
-  void operator()(const Run &run, const float *dy, const void *positions, float *dx) const;
+  template <class T> void operator()(const Run &run, const T *dy, T *dx) const;
+  template <class T>
+  void operator()(const Run &run, const T *dy, const void *positions, T *dx) const;
 
 private:
   PoolingFields fields;
@@ -91,12 +98,13 @@ private:
 class BatchNormalization {
 public:
   BatchNormalization(const Device &, const BatchNormalizationFields &fields) : fields(fields) {}
-  template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) const {
-    call(run, {pointers...});
+  template <class T, class... Pointers>
+  void operator()(const Run &run, T *first, Pointers *...others) const {
+    call<std::remove_const_t<T>>(run, {first, others...});
   }
 
 private:
-  void call(const Run &run, std::initializer_list<const float *> pointers) const;
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
   BatchNormalizationFields fields;
 };
 
@@ -104,8 +112,9 @@ class BatchNormalizationInference {
 public:
   BatchNormalizationInference(const Device &, const BatchNormalizationFields &fields)
       : fields(fields) {}
-  void operator()(const Run &run, const float *x, const float *scale, const float *bias,
-                  const float *mean, const float *variance, float *y) const;
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *scale, const float *bias,
+                  const float *mean, const float *variance, T *y) const;
 
 private:
   BatchNormalizationFields fields;
@@ -115,27 +124,30 @@ class BatchNormalizationGradient {
 public:
   BatchNormalizationGradient(const Device &, const BatchNormalizationFields &fields)
       : fields(fields) {}
-  template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) const {
-    call(run, {pointers...});
+  template <class T, class... Pointers>
+  void operator()(const Run &run, T *first, Pointers *...others) const {
+    call<std::remove_const_t<T>>(run, {first, others...});
   }
 
 private:
-  void call(const Run &run, std::initializer_list<const float *> pointers) const;
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
   BatchNormalizationFields fields;
 };
 
 class LayerNormalization {
 public:
   LayerNormalization(const Device &, const LayerNormalizationFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, const float *scale, const float *bias,
-                  float *y) const {
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y) const {
     (*this)(run, x, scale, bias, y, nullptr, nullptr);
   }
-  void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y,
                   float *inverse) const {
     (*this)(run, x, scale, bias, y, nullptr, inverse);
   }
-  void operator()(const Run &run, const float *x, const float *scale, const float *bias, float *y,
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y,
                   float *mean, float *inverse) const;
 
 private:
@@ -146,8 +158,9 @@ class LayerNormalizationInputGradient {
 public:
   LayerNormalizationInputGradient(const Device &, const LayerNormalizationFields &fields)
       : fields(fields) {}
-  void operator()(const Run &run, const float *dy, const float *x, const float *scale,
-                  const float *mean, const float *inverse, float *dx) const;
+  template <class T>
+  void operator()(const Run &run, const T *dy, const T *x, const float *scale, const float *mean,
+                  const float *inverse, T *dx) const;
 
 private:
   LayerNormalizationFields fields;
@@ -157,8 +170,9 @@ class LayerNormalizationScaleGradient {
 public:
   LayerNormalizationScaleGradient(const Device &, const LayerNormalizationFields &fields)
       : fields(fields) {}
-  void operator()(const Run &run, const float *dy, const float *x, const float *mean,
-                  const float *inverse, float *dscale, bool add) const;
+  template <class T>
+  void operator()(const Run &run, const T *dy, const T *x, const float *mean, const float *inverse,
+                  float *dscale, bool add) const;
 
 private:
   LayerNormalizationFields fields;
@@ -167,12 +181,14 @@ private:
 class Attention {
 public:
   Attention(const Device &, const AttentionFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *q, const float *k, const float *v, const void *mask,
-                  const int64_t *random, float *y) const {
+  template <class T>
+  void operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
+                  const int64_t *random, T *y) const {
     (*this)(run, q, k, v, mask, random, y, nullptr);
   }
-  void operator()(const Run &run, const float *q, const float *k, const float *v, const void *mask,
-                  const int64_t *random, float *y, float *logSums) const;
+  template <class T>
+  void operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
+                  const int64_t *random, T *y, float *logSums) const;
 
 private:
   AttentionFields fields;
@@ -181,16 +197,17 @@ private:
 class AttentionGradient {
 public:
   AttentionGradient(const Device &, const AttentionFields &fields) : fields(fields) {}
-  template <class... Results>
-  void operator()(const Run &run, const float *dy, const float *q, const float *k, const float *v,
-                  const float *y, const float *logSums, const void *mask, const int64_t *random,
+  template <class T, class... Results>
+  void operator()(const Run &run, const T *dy, const T *q, const T *k, const T *v, const T *y,
+                  const float *logSums, const void *mask, const int64_t *random,
                   Results *...results) const {
-    call(run, {dy, q, k, v, y, logSums, mask, random}, {results...});
+    call<T>(run, {dy, q, k, v, y}, logSums, mask, random, {results...});
   }
 
 private:
-  void call(const Run &run, const AttentionOperands &operands,
-            std::initializer_list<float *> results) const;
+  template <class T>
+  void call(const Run &run, std::array<const T *, 5> operands, const float *logSums,
+            const void *mask, const int64_t *random, std::initializer_list<void *> results) const;
   AttentionFields fields;
 };
 
@@ -215,7 +232,7 @@ private:
 class Softmax {
 public:
   Softmax(const Device &, const SoftmaxFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, float *y) const;
+  template <class T> void operator()(const Run &run, const T *x, T *y) const;
 
 private:
   SoftmaxFields fields;
@@ -224,7 +241,7 @@ private:
 class SoftmaxGradient {
 public:
   SoftmaxGradient(const Device &, const SoftmaxFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *dy, const float *y, float *dx) const;
+  template <class T> void operator()(const Run &run, const T *dy, const T *y, T *dx) const;
 
 private:
   SoftmaxFields fields;
@@ -233,7 +250,7 @@ private:
 class Dropout {
 public:
   Dropout(const Device &, const DropoutFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, const int64_t *random, float *y) const;
+  template <class T> void operator()(const Run &run, const T *x, const int64_t *random, T *y) const;
 
 private:
   DropoutFields fields;

@@ -23,11 +23,14 @@ void require(cudnnStatus_t status, const char *call, const char *unit) {
               why[0] ? ": " : "", why);
 }
 
-bool computesInTf32(std::string_view compute, const char *unit) {
-  if (compute != "tf32" && compute != "fp32")
-    throw Error("unit '", unit, "': multiplies in ", compute,
-                ", which the kernels for GPUs do not; run pdc again with --precision fp32 or tf32");
-  return compute == "tf32";
+Factors factorsOf(std::string_view compute, const char *unit) {
+  constexpr std::string_view names[] = {"fp32", "tf32", "bf16", "fp16"};
+  for (const std::string_view &name : names)
+    if (name == compute)
+      return static_cast<Factors>(&name - names);
+  throw Error("unit '", unit, "': multiplies in ", compute,
+              ", which the kernels for GPUs do not; run pdc again with --precision fp32, tf32, "
+              "bf16 or fp16");
 }
 
 namespace {

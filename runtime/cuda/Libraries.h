@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/SmallFloats.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/Workspace.h"
 
@@ -8,6 +9,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <type_traits>
 
 /// cuBLASLt and cuDNN behind one door. Everything is made once, when a kernel is constructed.
 namespace pdc::runtime::cuda {
@@ -20,9 +22,26 @@ cudnnHandle_t networkHandle();
 void require(cublasStatus_t status, const char *call, const char *unit);
 void require(cudnnStatus_t status, const char *call, const char *unit);
 
-/// Whether a unit's products are computed in TF32 ("tf32"), or as f32 has them ("fp32"). Throws
-/// Error naming the unit for anything else.
-bool computesInTf32(std::string_view compute, const char *unit);
+/// What a unit multiplies, by its field `compute`: f32 as it is or rounded to TF32, or what is
+/// stored in 16 bits. Sums are f32 whatever it is.
+enum class Factors { fp32, tf32, bf16, fp16 };
+
+/// Throws Error naming the unit for an unknown name.
+Factors factorsOf(std::string_view compute, const char *unit);
+inline bool areNarrow(Factors factors) {
+  return factors == Factors::bf16 || factors == Factors::fp16;
+}
+
+/// use(data) as a pointer to the type that such factors are stored in.
+template <class T, class Use> void asStored(Factors factors, T *data, Use use) {
+  constexpr bool isConst = std::is_const_v<T>;
+  if (factors == Factors::bf16)
+    use(static_cast<std::conditional_t<isConst, const BFloat16, BFloat16> *>(data));
+  else if (factors == Factors::fp16)
+    use(static_cast<std::conditional_t<isConst, const Float16, Float16> *>(data));
+  else
+    use(static_cast<std::conditional_t<isConst, const float, float> *>(data));
+}
 
 /// The compiler's bound has room for the alignment.
 inline void *alignedWorkspace(const Run &run) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/SmallFloats.h"
 #include "runtime/cuda/Launch.h"
 
 #include <array>
@@ -99,6 +100,11 @@ template <int64_t... Strides, class T> Strided<T, Strides...> strided(const T *d
 
 namespace detail {
 
+/// What a body computes with: f32 for what is stored in 16 bits.
+template <class T> PDC_EITHER T wide(T value) { return value; }
+PDC_EITHER inline float wide(BFloat16 value) { return static_cast<float>(value); }
+PDC_EITHER inline float wide(Float16 value) { return static_cast<float>(value); }
+
 /// Where results go: one, two or three arrays.
 template <class A> struct Sink1 {
   A *a;
@@ -106,7 +112,7 @@ template <class A> struct Sink1 {
   PDC_EITHER void four(int64_t i, const Body &body, In... in) const {
     Four<A> y;
     for (int lane = 0; lane < kLanes; ++lane)
-      y.at[lane] = static_cast<A>(body(in.at[lane]...));
+      y.at[lane] = static_cast<A>(body(wide(in.at[lane])...));
     reinterpret_cast<Four<A> *>(a)[i] = y;
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
@@ -121,16 +127,16 @@ template <class A, class B> struct Sink2 {
     Four<A> first;
     Four<B> second;
     for (int lane = 0; lane < kLanes; ++lane) {
-      const auto y = body(in.at[lane]...);
-      first.at[lane] = y.first;
-      second.at[lane] = y.second;
+      const auto y = body(wide(in.at[lane])...);
+      first.at[lane] = static_cast<A>(y.first);
+      second.at[lane] = static_cast<B>(y.second);
     }
     reinterpret_cast<Four<A> *>(a)[i] = first;
     reinterpret_cast<Four<B> *>(b)[i] = second;
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
-    a[i] = value.first;
-    b[i] = value.second;
+    a[i] = static_cast<A>(value.first);
+    b[i] = static_cast<B>(value.second);
   }
 };
 template <class A, class B, class C> struct Sink3 {
@@ -143,19 +149,19 @@ template <class A, class B, class C> struct Sink3 {
     Four<B> second;
     Four<C> third;
     for (int lane = 0; lane < kLanes; ++lane) {
-      const auto y = body(in.at[lane]...);
-      first.at[lane] = y.first;
-      second.at[lane] = y.second;
-      third.at[lane] = y.third;
+      const auto y = body(wide(in.at[lane])...);
+      first.at[lane] = static_cast<A>(y.first);
+      second.at[lane] = static_cast<B>(y.second);
+      third.at[lane] = static_cast<C>(y.third);
     }
     reinterpret_cast<Four<A> *>(a)[i] = first;
     reinterpret_cast<Four<B> *>(b)[i] = second;
     reinterpret_cast<Four<C> *>(c)[i] = third;
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
-    a[i] = value.first;
-    b[i] = value.second;
-    c[i] = value.third;
+    a[i] = static_cast<A>(value.first);
+    b[i] = static_cast<B>(value.second);
+    c[i] = static_cast<C>(value.third);
   }
 };
 
@@ -168,7 +174,7 @@ __device__ void computeQuad(int64_t quad, int64_t count, const Body &body, const
     return;
   }
   for (int64_t i = quad * kLanes; i < count; ++i)
-    sink.one(i, body(in.one(i)...));
+    sink.one(i, body(wide(in.one(i))...));
 }
 
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
@@ -188,7 +194,7 @@ template <class Walked, class Body, class Sink, class... In>
 __global__ void broadcastOnes(Body body, Sink sink, In... in) {
   const int64_t i = globalThread();
   if (i < Walked::elements)
-    sink.one(i, body(in.data[In::offset(Walked(), i)]...));
+    sink.one(i, body(wide(in.data[In::offset(Walked(), i)])...));
 }
 #endif
 

@@ -5,6 +5,8 @@
 
 #include "runtime/Error.h"
 
+#include <string_view>
+
 namespace pdc::runtime::cuda {
 
 namespace {
@@ -32,6 +34,13 @@ bool isColumnBias(const MatrixProductFields &f) {
   return !f.bias.empty() && elements == f.bias.back() && elements == f.output.back();
 }
 
+cudaDataType_t typeOf(Factors factors) {
+  return factors == Factors::bf16   ? CUDA_R_16BF
+         : factors == Factors::fp16 ? CUDA_R_16F
+                                    : CUDA_R_32F;
+}
+int64_t bytesOf(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+
 } // namespace
 
 /// The library counts columns first, so it is asked for y^T = op(b)^T op(a)^T: row-major tensors
@@ -39,13 +48,18 @@ bool isColumnBias(const MatrixProductFields &f) {
 class MatrixProductPlan {
 public:
   MatrixProductPlan(const Device &device, const MatrixProductFields &f);
-  void operator()(const Run &run, const float *a, const float *b, const float *bias, float *y,
+  void operator()(const Run &run, const void *a, const void *b, const void *bias, void *y,
                   bool add);
 
 private:
   void describe();
-  void describeLayout(Layout &layout, int64_t rows, int64_t columns, int64_t stride);
+  void describeLayout(Layout &layout, cudaDataType_t type, int64_t rows, int64_t columns,
+                      int64_t stride);
+  /// Added by the library, which takes a bias of the result's type.
+  bool addsBias() const { return isColumnBias(fields) && read == stored; }
   void choose();
+  const void *at(const void *factor, int64_t element) const;
+  void addOwnBias(const Run &run, const void *bias, void *y) const;
   template <class T> void set(cublasLtMatmulDescAttributes_t attribute, T value) {
     require(cublasLtMatmulDescSetAttribute(description.object, attribute, &value, sizeof value),
             "cublasLtMatmulDescSetAttribute", fields.name);
@@ -54,39 +68,41 @@ private:
   const MatrixProductFields fields;
   const MatrixBatches batches;
   const size_t workspace;
+  const Factors factors;
+  const cudaDataType_t read, stored; ///< of a, b and bias; of y
   Description description;
   Layout first, second, result; ///< b, a, y
   cublasLtMatmulAlgo_t algorithm;
 };
 
 MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFields &f)
-    : fields(f), batches(f), workspace(workspaceRoom(device)) {
+    : fields(f), batches(f), workspace(workspaceRoom(device)),
+      factors(factorsOf(f.compute, f.name)), read(typeOf(factors)),
+      stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read) {
   describe();
   choose();
 }
 
 void MatrixProductPlan::describe() {
-  const auto compute = computesInTf32(fields.compute, fields.name) ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                   : CUBLAS_COMPUTE_32F;
+  const auto compute = factors == Factors::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   require(cublasLtMatmulDescCreate(&description.object, compute, CUDA_R_32F),
           "cublasLtMatmulDescCreate", fields.name);
   set(CUBLASLT_MATMUL_DESC_TRANSA, fields.transB ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, fields.transA ? CUBLAS_OP_T : CUBLAS_OP_N);
-  const bool bias = isColumnBias(fields), relu = fields.relu && (bias || fields.bias.empty());
+  const bool bias = addsBias(), relu = fields.relu && (bias || fields.bias.empty());
   set(CUBLASLT_MATMUL_DESC_EPILOGUE,
       bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
       : relu ? CUBLASLT_EPILOGUE_RELU
              : CUBLASLT_EPILOGUE_DEFAULT);
   const int64_t m = batches.columns, n = batches.rows, k = batches.inner;
-  describeLayout(first, fields.transB ? k : m, fields.transB ? m : k, batches.strideB);
-  describeLayout(second, fields.transA ? n : k, fields.transA ? k : n, batches.strideA);
-  describeLayout(result, m, n, batches.strideY);
+  describeLayout(first, read, fields.transB ? k : m, fields.transB ? m : k, batches.strideB);
+  describeLayout(second, read, fields.transA ? n : k, fields.transA ? k : n, batches.strideA);
+  describeLayout(result, stored, m, n, batches.strideY);
 }
 
-void MatrixProductPlan::describeLayout(Layout &layout, int64_t rows, int64_t columns,
-                                       int64_t stride) {
-  require(cublasLtMatrixLayoutCreate(&layout.object, CUDA_R_32F, uint64_t(rows), uint64_t(columns),
-                                     rows),
+void MatrixProductPlan::describeLayout(Layout &layout, cudaDataType_t type, int64_t rows,
+                                       int64_t columns, int64_t stride) {
+  require(cublasLtMatrixLayoutCreate(&layout.object, type, uint64_t(rows), uint64_t(columns), rows),
           "cublasLtMatrixLayoutCreate", fields.name);
   const auto count = static_cast<int32_t>(batches.count);
   require(cublasLtMatrixLayoutSetAttribute(layout.object, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
@@ -109,7 +125,7 @@ void MatrixProductPlan::choose() {
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
   // Tensors lie on 64 bytes; where the leading dimensions are walked, anywhere behind them.
-  const uint32_t alignment = batches.starts.size() > 1 ? 4 : 64;
+  const uint32_t alignment = batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : 64;
   for (auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -127,28 +143,44 @@ void MatrixProductPlan::choose() {
   algorithm = found.algo;
 }
 
-void MatrixProductPlan::operator()(const Run &run, const float *a, const float *b,
-                                   const float *bias, float *y, bool add) {
-  const bool own = isColumnBias(fields);
-  if (own)
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void *>(bias));
+void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b, const void *bias,
+                                   void *y, bool add) {
+  if (addsBias())
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const float alpha = static_cast<float>(fields.alpha), beta = add ? 1 : 0;
-  for (const MatrixBatches::Start &start : batches.starts)
-    require(cublasLtMatmul(matrixHandle(), description.object, &alpha, b + start.b, first.object,
-                           a + start.a, second.object, &beta, y + start.y, result.object,
-                           y + start.y, result.object, &algorithm, alignedWorkspace(run), workspace,
+  for (const MatrixBatches::Start &start : batches.starts) {
+    void *to = static_cast<std::byte *>(y) + start.y * bytesOf(stored);
+    require(cublasLtMatmul(matrixHandle(), description.object, &alpha, at(b, start.b), first.object,
+                           at(a, start.a), second.object, &beta, to, result.object, to,
+                           result.object, &algorithm, alignedWorkspace(run), workspace,
                            streamOf(run)),
             "cublasLtMatmul", fields.name);
-  if (bias && !own)
-    addBias(run, fields.output, fields.bias, bias, fields.relu != 0, y);
+  }
+  if (bias && !addsBias())
+    addOwnBias(run, bias, y);
+}
+
+const void *MatrixProductPlan::at(const void *factor, int64_t element) const {
+  return static_cast<const std::byte *>(factor) + element * bytesOf(read);
+}
+
+/// Where the library adds none of that shape or type.
+void MatrixProductPlan::addOwnBias(const Run &run, const void *bias, void *y) const {
+  asStored(factors, bias, [&](auto *added) {
+    using Bias = std::remove_cv_t<std::remove_pointer_t<decltype(added)>>;
+    auto addTo = [&](auto *result) {
+      addBias(run, fields.output, fields.bias, added, fields.relu != 0, result);
+    };
+    stored == CUDA_R_32F ? addTo(static_cast<float *>(y)) : addTo(static_cast<Bias *>(y));
+  });
 }
 
 MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &fields)
     : plan(std::make_unique<MatrixProductPlan>(device, fields)) {}
 MatrixProduct::~MatrixProduct() = default;
 
-void MatrixProduct::call(const Run &run, const float *a, const float *b, const float *bias,
-                         float *y, bool add) {
+void MatrixProduct::call(const Run &run, const void *a, const void *b, const void *bias, void *y,
+                         bool add) {
   (*plan)(run, a, b, bias, y, add);
 }
 

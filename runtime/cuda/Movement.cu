@@ -28,14 +28,15 @@ constexpr int kTile = 32, kTileRows = 8;
 
 /// Transposes each of `matrices` matrices of rows x columns, through tiles in shared memory so that
 /// reads and writes both run along rows.
-__global__ void transposeKernel(int64_t rows, int64_t columns, const float *x, float *y) {
-  __shared__ float tile[kTile][kTile + 1];
+template <class T>
+__global__ void transposeKernel(int64_t rows, int64_t columns, const T *x, T *y) {
+  __shared__ T tile[kTile][kTile + 1];
   const int64_t across = ceilDivide(columns, kTile), down = ceilDivide(rows, kTile);
   const int64_t matrix = blockIdx.x / (across * down), left = blockIdx.x % across * kTile;
   const int64_t top = blockIdx.x / across % down * kTile;
   const int lane = int(threadIdx.x) % kTile, line = int(threadIdx.x) / kTile;
-  const float *from = x + matrix * rows * columns;
-  float *to = y + matrix * rows * columns;
+  const T *from = x + matrix * rows * columns;
+  T *to = y + matrix * rows * columns;
   for (int r = line; r < kTile; r += kTileRows)
     if (top + r < rows && left + lane < columns)
       tile[r][lane] = from[(top + r) * columns + left + lane];
@@ -47,9 +48,10 @@ __global__ void transposeKernel(int64_t rows, int64_t columns, const float *x, f
 
 /// What stands for a row that an index outside the table picks.
 template <class T> PDC_EITHER T nothing() {
-  if constexpr (std::is_floating_point_v<T>)
-    return std::numeric_limits<T>::quiet_NaN();
-  return T(0);
+  if constexpr (std::is_integral_v<T>)
+    return T(0);
+  else
+    return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
 }
 
 /// -1: outside.
@@ -69,9 +71,8 @@ __global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T
 
 /// Block (k, o): where k is the first to pick its row, adds the slices of all indices that pick it,
 /// in ascending order.
-template <class Index>
-__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const float *dy,
-                                     float *dx) {
+template <class Index, class T>
+__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const T *dy, float *dx) {
   constexpr int warps = kBlockThreads / kWarpThreads;
   __shared__ unsigned matches[warps];
   const int64_t k = blockIdx.x % f.count, outer = blockIdx.x / f.count;
@@ -95,9 +96,9 @@ __global__ void gatherGradientKernel(GatherFields f, const Index *indices, const
       for (unsigned bits = matches[warp], lane = 0; bits; bits >>= 1, ++lane)
         if (bits & 1) {
           const int64_t match = begin + warp * kWarpThreads + lane;
-          const float *from = dy + (outer * f.count + match) * f.inner;
+          const T *from = dy + (outer * f.count + match) * f.inner;
           for (int64_t i = threadIdx.x; i < f.inner; i += kBlockThreads)
-            to[i] += from[i];
+            to[i] += float(from[i]);
         }
   }
 }
@@ -127,7 +128,7 @@ template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y
 }
 
 /// Pixels of a sample by channels, or channels by pixels, whichever it comes from.
-void Reorder::operator()(const Run &run, const float *x, float *y) const {
+template <class T> void Reorder::operator()(const Run &run, const T *x, T *y) const {
   const std::string_view from = fields.from, to = fields.to;
   if (from.empty() == to.empty())
     throw Error("reorder '", fields.name, "' from '", from, "' to '", to,
@@ -137,7 +138,7 @@ void Reorder::operator()(const Run &run, const float *x, float *y) const {
                                          std::multiplies<int64_t>());
   const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;
   launch(run, samples * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
-         transposeKernel, rows, columns, x, y);
+         transposeKernel<T>, rows, columns, x, y);
 }
 
 void Concat::call(const Run &run, std::initializer_list<const void *> pointers) const {
@@ -171,15 +172,15 @@ void Gather::operator()(const Run &run, const T *x, const Index *indices, T *y) 
              indices, y);
 }
 
-template <class Index>
-void GatherGradient::operator()(const Run &run, const Index *indices, const float *dy, float *dx,
+template <class Index, class T>
+void GatherGradient::operator()(const Run &run, const Index *indices, const T *dy, float *dx,
                                 bool add) const {
   if (!add)
     require(cudaMemsetAsync(dx, 0,
                             size_t(fields.outer * fields.size * fields.inner) * sizeof(float),
                             streamOf(run)),
             "cudaMemsetAsync");
-  launch(run, fields.outer * fields.count, kBlockThreads, gatherGradientKernel<Index>, fields,
+  launch(run, fields.outer * fields.count, kBlockThreads, gatherGradientKernel<Index, T>, fields,
          indices, dy, dx);
 }
 
@@ -188,13 +189,23 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const floa
   template void Gather::operator()(const Run &, const T *, const int64_t *, T *) const;            \
   template void Gather::operator()(const Run &, const T *, const int32_t *, T *) const;
 PDC_MOVEMENT_KERNELS(float)
+PDC_MOVEMENT_KERNELS(BFloat16)
+PDC_MOVEMENT_KERNELS(Float16)
 PDC_MOVEMENT_KERNELS(int64_t)
 PDC_MOVEMENT_KERNELS(int32_t)
 PDC_MOVEMENT_KERNELS(uint8_t)
 #undef PDC_MOVEMENT_KERNELS
-template void GatherGradient::operator()(const Run &, const int64_t *, const float *, float *,
-                                         bool) const;
-template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
-                                         bool) const;
+template void Reorder::operator()(const Run &, const float *, float *) const;
+template void Reorder::operator()(const Run &, const BFloat16 *, BFloat16 *) const;
+template void Reorder::operator()(const Run &, const Float16 *, Float16 *) const;
+#define PDC_GATHER_GRADIENT(T)                                                                     \
+  template void GatherGradient::operator()(const Run &, const int64_t *, const T *, float *, bool) \
+      const;                                                                                       \
+  template void GatherGradient::operator()(const Run &, const int32_t *, const T *, float *, bool) \
+      const;
+PDC_GATHER_GRADIENT(float)
+PDC_GATHER_GRADIENT(BFloat16)
+PDC_GATHER_GRADIENT(Float16)
+#undef PDC_GATHER_GRADIENT
 
 } // namespace pdc::runtime::cuda

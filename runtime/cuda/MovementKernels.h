@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/SmallFloats.h"
 #include "runtime/cuda/Fields.h"
 
 #include <initializer_list>
@@ -11,7 +12,8 @@ namespace pdc::runtime::cuda {
 class ColumnSum {
 public:
   ColumnSum(const Device &, const ColumnSumFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, float *sum, bool add) const;
+  /// X: float, BFloat16, Float16; Y: X or float.
+  template <class X, class Y> void operator()(const Run &run, const X *x, Y *sum, bool add) const;
 
 private:
   ColumnSumFields fields;
@@ -20,7 +22,7 @@ private:
 class ReduceSum {
 public:
   ReduceSum(const Device &, const ReduceSumFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, float *y, bool add) const;
+  template <class X, class Y> void operator()(const Run &run, const X *x, Y *y, bool add) const;
 
 private:
   ReduceSumFields fields;
@@ -65,7 +67,8 @@ private:
 class Reorder {
 public:
   Reorder(const Device &, const ReorderFields &fields) : fields(fields) {}
-  void operator()(const Run &run, const float *x, float *y) const;
+  /// T: float, BFloat16, Float16.
+  template <class T> void operator()(const Run &run, const T *x, T *y) const;
 
 private:
   ReorderFields fields;
@@ -74,7 +77,7 @@ private:
 class StridedCopy {
 public:
   StridedCopy(const Device &, const StridedCopyFields &fields) : fields(fields) {}
-  /// T: float, int64_t, int32_t, uint8_t.
+  /// T: float, BFloat16, Float16, int64_t, int32_t, uint8_t.
   template <class T> void operator()(const Run &run, const T *x, T *y) const;
 
 private:
@@ -110,7 +113,7 @@ private:
 class Gather {
 public:
   Gather(const Device &, const GatherFields &fields) : fields(fields) {}
-  /// T: float, int64_t, int32_t, uint8_t; Index: int64_t, int32_t.
+  /// T: float, BFloat16, Float16, int64_t, int32_t, uint8_t; Index: int64_t, int32_t.
   template <class T, class Index>
   void operator()(const Run &run, const T *x, const Index *indices, T *y) const;
 
@@ -122,9 +125,9 @@ private:
 class GatherGradient {
 public:
   GatherGradient(const Device &, const GatherFields &fields) : fields(fields) {}
-  /// Index: int64_t, int32_t.
-  template <class Index>
-  void operator()(const Run &run, const Index *indices, const float *dy, float *dx, bool add) const;
+  /// Index: int64_t, int32_t; T: float, BFloat16, Float16.
+  template <class Index, class T>
+  void operator()(const Run &run, const Index *indices, const T *dy, float *dx, bool add) const;
 
 private:
   GatherFields fields;

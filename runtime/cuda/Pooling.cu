@@ -16,8 +16,8 @@ Mode modeOf(const PoolingFields &f) {
 }
 
 /// Element i of y, channels innermost; `positions` may be null.
-template <class Position>
-__global__ void poolKernel(Windows w, Mode mode, const float *x, float *y, Position *positions) {
+template <class T, class Position>
+__global__ void poolKernel(Windows w, Mode mode, const T *x, T *y, Position *positions) {
   const int64_t i = globalThread();
   if (i >= w.outputElements())
     return;
@@ -28,7 +28,7 @@ __global__ void poolKernel(Windows w, Mode mode, const float *x, float *y, Posit
     const int64_t pixel = w.pixelOf(window, tap);
     if (pixel < 0)
       continue;
-    const float value = x[pixel * w.channels + c];
+    const float value = float(x[pixel * w.channels + c]);
     ++inside;
     sum += value;
     if (value > most || inside == 1) {
@@ -37,17 +37,17 @@ __global__ void poolKernel(Windows w, Mode mode, const float *x, float *y, Posit
     }
   }
   if (mode == Mode::max)
-    y[i] = most;
+    y[i] = T(most);
   else
-    y[i] = sum / static_cast<float>(mode == Mode::average ? inside : w.taps());
+    y[i] = T(sum / static_cast<float>(mode == Mode::average ? inside : w.taps()));
   if (positions)
     positions[i] = static_cast<Position>(best);
 }
 
 /// Element i of dx gathers from every window that holds it: no atomics.
-template <class Position>
-__global__ void poolGradientKernel(Windows w, Mode mode, const float *dy, const Position *positions,
-                                   float *dx) {
+template <class T, class Position>
+__global__ void poolGradientKernel(Windows w, Mode mode, const T *dy, const Position *positions,
+                                   T *dx) {
   const int64_t i = globalThread();
   if (i >= w.inputElements())
     return;
@@ -59,47 +59,61 @@ __global__ void poolGradientKernel(Windows w, Mode mode, const float *dy, const 
       continue;
     const int64_t at = window * w.channels + c;
     if (mode == Mode::max)
-      sum += static_cast<int64_t>(positions[at]) == tap ? dy[at] : 0.0f;
+      sum += static_cast<int64_t>(positions[at]) == tap ? float(dy[at]) : 0.0f;
     else
-      sum += dy[at] / static_cast<float>(mode == Mode::average ? w.inside(window) : w.taps());
+      sum += float(dy[at]) / static_cast<float>(mode == Mode::average ? w.inside(window) : w.taps());
   }
-  dx[i] = sum;
+  dx[i] = T(sum);
 }
 
 bool hasBytes(const Windows &w) { return w.taps() < 256; }
 
 } // namespace
 
-void Pooling::operator()(const Run &run, const float *x, float *y) const {
+template <class T>
+void Pooling::operator()(const Run &run, const T *x, T *y) const {
   const Windows w(fields);
-  launchOver(run, w.outputElements(), poolKernel<uint8_t>, w, modeOf(fields), x, y, nullptr);
+  launchOver(run, w.outputElements(), poolKernel<T, uint8_t>, w, modeOf(fields), x, y, nullptr);
 }
 
-void Pooling::operator()(const Run &run, const float *x, float *y, void *positions) const {
+template <class T>
+void Pooling::operator()(const Run &run, const T *x, T *y, void *positions) const {
   const Windows w(fields);
   if (hasBytes(w))
-    launchOver(run, w.outputElements(), poolKernel<uint8_t>, w, modeOf(fields), x, y,
+    launchOver(run, w.outputElements(), poolKernel<T, uint8_t>, w, modeOf(fields), x, y,
                static_cast<uint8_t *>(positions));
   else
-    launchOver(run, w.outputElements(), poolKernel<int32_t>, w, modeOf(fields), x, y,
+    launchOver(run, w.outputElements(), poolKernel<T, int32_t>, w, modeOf(fields), x, y,
                static_cast<int32_t *>(positions));
 }
 
-void PoolingGradient::operator()(const Run &run, const float *dy, float *dx) const {
+template <class T>
+void PoolingGradient::operator()(const Run &run, const T *dy, T *dx) const {
   const Windows w(fields);
-  launchOver(run, w.inputElements(), poolGradientKernel<uint8_t>, w, modeOf(fields), dy, nullptr,
+  launchOver(run, w.inputElements(), poolGradientKernel<T, uint8_t>, w, modeOf(fields), dy, nullptr,
              dx);
 }
 
-void PoolingGradient::operator()(const Run &run, const float *dy, const void *positions,
-                                 float *dx) const {
+template <class T>
+void PoolingGradient::operator()(const Run &run, const T *dy, const void *positions,
+                                 T *dx) const {
   const Windows w(fields);
   if (hasBytes(w))
-    launchOver(run, w.inputElements(), poolGradientKernel<uint8_t>, w, modeOf(fields), dy,
+    launchOver(run, w.inputElements(), poolGradientKernel<T, uint8_t>, w, modeOf(fields), dy,
                static_cast<const uint8_t *>(positions), dx);
   else
-    launchOver(run, w.inputElements(), poolGradientKernel<int32_t>, w, modeOf(fields), dy,
+    launchOver(run, w.inputElements(), poolGradientKernel<T, int32_t>, w, modeOf(fields), dy,
                static_cast<const int32_t *>(positions), dx);
 }
+
+#define PDC_POOLING(T)                                                                             \
+  template void Pooling::operator()(const Run &, const T *, T *) const;                            \
+  template void Pooling::operator()(const Run &, const T *, T *, void *) const;                    \
+  template void PoolingGradient::operator()(const Run &, const T *, T *) const;                    \
+  template void PoolingGradient::operator()(const Run &, const T *, const void *, T *) const;
+PDC_POOLING(float)
+PDC_POOLING(BFloat16)
+PDC_POOLING(Float16)
+#undef PDC_POOLING
 
 } // namespace pdc::runtime::cuda

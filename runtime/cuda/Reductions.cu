@@ -9,39 +9,39 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-struct Column {
-  const float *x;
+template <class T> struct Column {
+  const T *x;
   int64_t columns;
   __device__ Sums<1> operator()(int64_t row, int64_t column) const {
-    return {{x[row * columns + column]}};
+    return {{float(x[row * columns + column])}};
   }
 };
 
-struct StoreColumn {
-  float *sum;
+template <class T> struct StoreColumn {
+  T *sum;
   bool add;
   __device__ void operator()(int64_t column, const double *sums) const {
     const float value = static_cast<float>(sums[0]);
-    sum[column] = add ? sum[column] + value : value;
+    sum[column] = T(add ? float(sum[column]) + value : value);
   }
 };
 
 /// A team per result, in f64.
-template <int Threads>
-__global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const float *x,
-                             float *y, bool add) {
+template <int Threads, class X, class Y>
+__global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x, Y *y,
+                             bool add) {
   using Row = Team<Threads>;
   const int64_t result = Row::index();
   if (result >= kept.elements)
     return;
-  const float *from = x + kept.from(result);
+  const X *from = x + kept.from(result);
   double sum = 0;
   for (int64_t i = Row::thread(); i < summed.elements; i += Threads)
-    sum += from[summed.from(i)];
+    sum += float(from[summed.from(i)]);
   sum = Row::sum(sum);
   if (Row::thread() == 0) {
     const float value = static_cast<float>(sum * scale);
-    y[result] = add ? y[result] + value : value;
+    y[result] = Y(add ? float(y[result]) + value : value);
   }
 }
 
@@ -54,19 +54,33 @@ struct Same {
 
 } // namespace
 
-void ColumnSum::operator()(const Run &run, const float *x, float *sum, bool add) const {
+template <class X, class Y>
+void ColumnSum::operator()(const Run &run, const X *x, Y *sum, bool add) const {
   const Channels shape(fields.input);
-  sumColumns<1>(run, shape.rows, shape.columns, Column{x, shape.columns}, StoreColumn{sum, add});
+  sumColumns<1>(run, shape.rows, shape.columns, Column<X>{x, shape.columns},
+                StoreColumn<Y>{sum, add});
 }
 
-void ReduceSum::operator()(const Run &run, const float *x, float *y, bool add) const {
+template <class X, class Y>
+void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
   const StridedWalk kept(fields.keptShape, fields.keptStrides);
   const StridedWalk summed(fields.sumShape, fields.sumStrides);
   const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
   launch(run, teams.blocks, kBlockThreads,
-         teams.threads == kWarpThreads ? reduceKernel<kWarpThreads> : reduceKernel<kBlockThreads>,
+         teams.threads == kWarpThreads ? reduceKernel<kWarpThreads, X, Y>
+                                       : reduceKernel<kBlockThreads, X, Y>,
          kept, summed, fields.scale, x, y, add);
 }
+
+#define PDC_SUMS(X, Y)                                                                             \
+  template void ColumnSum::operator()(const Run &, const X *, Y *, bool) const;                    \
+  template void ReduceSum::operator()(const Run &, const X *, Y *, bool) const;
+PDC_SUMS(float, float)
+PDC_SUMS(BFloat16, float)
+PDC_SUMS(BFloat16, BFloat16)
+PDC_SUMS(Float16, float)
+PDC_SUMS(Float16, Float16)
+#undef PDC_SUMS
 
 void accumulate(const Run &run, int64_t count, float *sum, const float *value, bool add) {
   if (add)

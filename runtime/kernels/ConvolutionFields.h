@@ -11,7 +11,8 @@ namespace pdc::runtime {
 /// kernel reads or of the gradient it writes; row-major ones are packed per call.
 struct ConvolutionFields {
   const char *algorithm = "direct"; ///< or "winograd"
-  const char *compute = "fp32";     ///< or "tf32": what the factors are rounded to
+  /// Or "tf32": what f32 factors are rounded to; "bf16", "fp16": images and weights are stored so.
+  const char *compute = "fp32";
   Dimensions dilations;             ///< 1 is dense
   const char *fallback = "none";    ///< slowest implementation that was agreed to; see Fallback
   int64_t groups = 1;

@@ -12,10 +12,13 @@ struct MatrixProductFields {
   double alpha = 1;
   Dimensions b;
   Dimensions bias; ///< shape, of the output's rank; empty: none
-  const char *compute = "fp32"; ///< or "tf32": what the factors are rounded to
+  /// Or "tf32": what f32 factors are rounded to; "bf16", "fp16": they, the bias and y are stored
+  /// so.
+  const char *compute = "fp32";
   const char *name = "";
   Dimensions output;
   int64_t relu = 0;
+  const char *result = ""; ///< "fp32": what y is stored in whatever its factors are
   int64_t transA = 0; ///< the last two dimensions are swapped
   int64_t transB = 0;
 };

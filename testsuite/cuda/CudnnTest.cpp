@@ -134,6 +134,21 @@ TEST(Cudnn, HasTf32KernelsWithinTheWorkspace) {
   EXPECT_GT(tf32, plain);
 }
 
+/// Images of 16 bits have kernels too, which sum in f32; weight gradients come in 16 bits.
+TEST(Cudnn, HasNarrowKernelsWithinTheWorkspace) {
+  const Descriptor properties = h200();
+  for (const char *compute : {"bf16", "fp16"})
+    for (const Shape &s : kShapes)
+      for (auto use : {ConvolutionUse::forward, ConvolutionUse::inputGradient,
+                       ConvolutionUse::weightGradient}) {
+        ConvolutionFields fields = fieldsOf(s);
+        fields.compute = compute;
+        const size_t room = size_t(boundOf(s) - runtime::cuda::kWorkspaceAlignment);
+        const ConvolutionPlan plan({nullptr, &properties}, {true, true, room}, fields, use, false);
+        EXPECT_LE(plan.workspaceBytes(), int64_t(room));
+      }
+}
+
 /// What the library does not take is an error that names the unit.
 TEST(Cudnn, RefusesShapesThatDoNotMeet) {
   const Descriptor properties = h200();

@@ -1,6 +1,7 @@
 """Sources for GPUs. Without a GPU they run on the host's threads (testsuite/cuda), where a copy or a kernel that does not
 wait for what it needs gives wrong losses, and nvcc compiles and links them."""
 
+import json
 import os
 import pathlib
 import re
@@ -109,6 +110,46 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
     project = emit(model, tmp_path / "cuda", *options, "--stages", "-".join(["1"] * stages), workers=stages)
     found = train_on_host(project, tmp_path / "found", data=data, steps=2)
     assert numpy.allclose(found.losses, expected.losses, rtol=2e-5)
+
+
+@on_host
+@pytest.mark.parametrize("network,precision", [("gpt2", "bf16"), ("fashion", "bf16"), ("lenet5", "fp16")])
+def test_stages_in_16_bits_train_bit_for_bit(network, precision, models, tmp_path):
+    """What crosses has 16 bits on one stage too; losses are those of f32 to two steps of 16 bits (2^-8, 2^-10):
+    each value on the way is rounded by half a step, and an average of many is off by less than one of them."""
+    # Adam's first step is lr in the direction of a gradient's sign, which rounding may turn where the gradient is small.
+    optimizer = {"gpt2": "adamw,lr=1e-3", "fashion": "momentum,lr=0.01,momentum=0.9", "lenet5": "adam,lr=1e-3"}[network]
+    options = ["--minibatch", 8, "--microbatches", 2, "--optimizer", optimizer, "--schedule", "1f1b"]
+    if network == "gpt2":
+        data = transformers.draw(network, tmp_path, 1, count=8)[1]
+    else:
+        images, labels = pipeline.draw_images(tmp_path, 24, NETWORKS[network][0], 10)
+        data = [f"input={images}", f"labels={labels}"]
+    model = models(network)
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options, workers=1), tmp_path / "expected", data=data,
+                              steps=3)
+    one, two = (train_on_host(emit(model, tmp_path / stages, *options, "--exact", "--precision", precision, "--stages", stages,
+                                   workers=workers), tmp_path / f"found-{stages}", data=data, steps=3)
+                for workers, stages in ((1, "1"), (2, "1-1")))
+    assert numpy.allclose(one.losses, expected.losses, rtol={"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision])
+    assert one.losses == two.losses
+    weights = one.weights()
+    assert all(numpy.array_equal(value, weights[name]) for name, value in two.weights().items())
+    if precision == "fp16":
+        expect_scaled_loss(tmp_path / "1-1", tmp_path, data, two)
+
+
+def expect_scaled_loss(project, folder, data, trained):
+    """A scale at which gradients overflow leaves updates out on all stages, and halves each time, as PyTorch's GradScaler does."""
+    state = next((folder / "found-1-1" / "save").glob("step-000003")) / "state.json"
+    before = json.loads(state.read_text())
+    assert before["loss_scale"] == 65536 and before["loss_scale_steps"] == 3 and before["steps_left_out"] == 0
+    state.write_text(json.dumps(before | {"loss_scale": 2.0 ** 60}))
+    left_out = train_on_host(project, folder / "left-out", "--resume", state.parent, data=data, steps=5)
+    after = json.loads(next((folder / "left-out" / "save").glob("step-000005")).joinpath("state.json").read_text())
+    assert after["loss_scale"] == 2.0 ** 58 and after["loss_scale_steps"] == 0 and after["steps_left_out"] == 2
+    weights = trained.weights()
+    assert all(numpy.array_equal(value, weights[name]) for name, value in left_out.weights().items())
 
 
 def emit_for_nccl(model, folder, *options, workers, arrangement):

@@ -29,12 +29,13 @@ target_link_libraries({name} PRIVATE PdcRuntime)
 
 
 def emit(name, folder):
-    """Into three stages; what went wrong, if anything did."""
+    """Into three stages, in f32 and in bf16; what went wrong, if anything did."""
     script, options = NETWORKS[name]
     try:
         model = pipeline.export(script, folder / f"{name}.onnx", *options)
-        pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 3, "--stages", "1-1-1", "--minibatch", 8, "--microbatches", 2,
-                     "-o", folder / name, *OPTIONS.get(name, []))
+        for precision, project in (("fp32", folder / name), ("bf16", folder / f"{name}-bf16")):
+            pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 3, "--stages", "1-1-1", "--minibatch", 8, "--microbatches", 2,
+                         "--precision", precision, "-o", project, *OPTIONS.get(name, []))
     except AssertionError as error:
         return str(error)
     return ""
@@ -54,8 +55,8 @@ def build(request, tmp_path_factory):
     refused = {name: emit(name, folder) for name in selected}
     text = PROJECT.format(package=pipeline.BIN.parent / "lib/cmake/PdcCudaRuntime")
     for name in selected:
-        if not refused[name]:
-            text += TARGET.format(name=name, sources=" ".join(sources(folder / name)))
+        for target in (name, f"{name}-bf16") if not refused[name] else ():
+            text += TARGET.format(name=target, sources=" ".join(sources(folder / target)))
     (folder / "CMakeLists.txt").write_text(text)
     compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or test_cuda.NVCC
     pipeline.run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", env=os.environ | {"CUDACXX": str(compiler)})
@@ -68,4 +69,4 @@ def build(request, tmp_path_factory):
 def test_links(network, build):
     folder, refused = build
     assert not refused[network], refused[network]
-    pipeline.run("cmake", "--build", folder, "--target", network, timeout=3600)
+    pipeline.run("cmake", "--build", folder, "--target", network, f"{network}-bf16", timeout=3600)

@@ -48,8 +48,8 @@ TEST(Cost, DevicesRefuseWhatTheyDoNotComputeIn) {
             "precision tf32 is not available for device cpu; there is fp32");
   EXPECT_EQ(refusal([] { requirePrecision("v100", Precision::tf32); }),
             "precision tf32 is not available for device v100; there is fp32");
-  EXPECT_EQ(refusal([] { requirePrecision("cuda", Precision::bf16); }),
-            "precision bf16 is not available for device cuda; there is fp32 and tf32");
+  EXPECT_EQ(refusal([] { requirePrecision("v100", Precision::fp16); }),
+            "precision fp16 is not available for device v100; there is fp32");
 }
 
 } // namespace

@@ -353,7 +353,7 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   add("--cost-model", typed.costModel, "NAME",
       "overlap (pdc's own), pipedream-code, pipedream-paper or ring-max");
   add("--memory", typed.memory, "BYTES", "per device, as in 16G");
-  add("--precision", typed.precision, "TYPE", "fp32 (the default), or tf32 on GPUs");
+  add("--precision", typed.precision, "TYPE", "fp32 (the default); on GPUs also tf32, bf16, fp16");
   add("--stop-after", typed.stopAfter, "LEVEL",
       "import, graph, cut, staged, scheduled, sources: print it");
 }

@@ -1,0 +1,160 @@
+#include "passes/Nodes.h"
+#include "passes/Passes.h"
+#include "passes/Refusal.h"
+
+#include "compiler/devices/Device.h"
+#include "compiler/operators/Rules.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseMap.h"
+
+#include <map>
+
+namespace pdc {
+#define GEN_PASS_DEF_NARROWVALUES
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+/// Narrows the values of one function, in its order.
+class Narrowing {
+public:
+  Narrowing(func::FuncOp function, ElementType stored)
+      : function(function), stored(stored), names(function) {}
+
+  void run() {
+    for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+      auto node = dyn_cast<NodeOp>(op);
+      if (!node)
+        widenOperands(&op, 0);
+      else if (!isConstant(node) && node.getOp() != "Cast")
+        narrow(node);
+    }
+  }
+
+private:
+  void narrow(NodeOp node);
+  bool isFused(OpOperand &operand);
+  void widenOperands(Operation *op, uint32_t except);
+  Value narrowed(Value value);
+  Value widened(Value value, Operation *reader);
+  Value cast(OpBuilder &builder, Value value, ElementType to, StringRef origin);
+
+  bool has(Value value, ElementType element) {
+    return isa<RankedTensorType>(value.getType()) &&
+           toTensorType(value.getType()).element == element;
+  }
+
+  func::FuncOp function;
+  const ElementType stored;
+  NodeNames names;
+  llvm::DenseMap<Value, Value> copies;
+  std::map<std::pair<void *, std::string>, Value> wide;
+};
+
+constexpr uint32_t kAll = ~0u;
+
+/// Kernels that take 16 bits get all of their operands so where they want that or where one of them
+/// is; loops take what they find. What a node makes follows from its operator's rule.
+void Narrowing::narrow(NodeOp node) {
+  const NarrowKernel *kernel = findNarrowKernel(node.getOp());
+  const bool mixes = takesAnyWidth(node.getOp());
+  const uint32_t taken = mixes ? kAll : kernel ? kernel->operands : 0;
+  auto isTaken = [&](OpOperand &operand) {
+    return taken >> std::min(operand.getOperandNumber(), 31u) & 1;
+  };
+  bool isNarrow = kernel && kernel->narrows;
+  for (OpOperand &operand : node->getOpOperands())
+    isNarrow |= isTaken(operand) && has(operand.get(), stored);
+  widenOperands(node, isNarrow ? taken : 0);
+  if (!isNarrow)
+    return;
+  for (OpOperand &operand : node->getOpOperands())
+    if (has(operand.get(), ElementType::f32) && isTaken(operand) && (!mixes || isFused(operand)))
+      operand.set(narrowed(operand.get()));
+  std::vector<pdc::TensorType> types = NodeFacts(node).infer();
+  for (auto [number, result] : llvm::enumerate(node->getResults()))
+    result.setType(toMlir(node.getContext(), types[number]));
+}
+
+/// What a product's or a normalisation's kernel computes too has its type: a bias behind, a relu's
+/// gradient in front.
+bool Narrowing::isFused(OpOperand &operand) {
+  auto add = dyn_cast<NodeOp>(operand.getOwner());
+  if (add.getOp() == "ReluGrad")
+    return true;
+  if (add.getOp() != "Add" || toTensorType(operand.get().getType()).rank() != 1)
+    return false;
+  auto other = add.getOperand(1 - operand.getOperandNumber()).getDefiningOp<NodeOp>();
+  return other && other.getOp() == "MatMul" && other->getResult(0).hasOneUse();
+}
+
+/// All but those whose bits are set in `except`.
+void Narrowing::widenOperands(Operation *op, uint32_t except) {
+  for (OpOperand &operand : op->getOpOperands())
+    if (has(operand.get(), stored) && !(except >> std::min(operand.getOperandNumber(), 31u) & 1))
+      operand.set(widened(operand.get(), op));
+}
+
+static StringRef originOf(Operation *op) {
+  auto node = dyn_cast_or_null<NodeOp>(op);
+  return node && node.getOrigin() ? *node.getOrigin() : StringRef();
+}
+
+/// The short copy of a value, made where the value is.
+Value Narrowing::narrowed(Value value) {
+  Value &copy = copies[value];
+  if (!copy) {
+    OpBuilder builder(value.getContext());
+    builder.setInsertionPointAfterValue(value);
+    copy = cast(builder, value, stored, originOf(value.getDefiningOp()));
+  }
+  return copy;
+}
+
+/// In f32, once for all readers that come from one forward node.
+Value Narrowing::widened(Value value, Operation *reader) {
+  StringRef origin = originOf(isa<NodeOp>(reader) ? reader : value.getDefiningOp());
+  Value &copy = wide[{value.getAsOpaquePointer(), origin.str()}];
+  if (!copy) {
+    OpBuilder builder(reader);
+    copy = cast(builder, value, ElementType::f32, origin);
+  }
+  return copy;
+}
+
+static std::string nameOf(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto node = dyn_cast<NodeOp>(op))
+    return node.getName().str();
+  return op->getAttrOfType<FlatSymbolRefAttr>("memory").getValue().str();
+}
+
+Value Narrowing::cast(OpBuilder &builder, Value value, ElementType to, StringRef origin) {
+  std::string name = names.unique(nameOf(value) + "/" + std::string(toString(to)));
+  return createNode(builder, value.getLoc(), "Cast", name, value, {{"to", onnxType(to)}}, origin)
+      .getResult(0);
+}
+
+struct NarrowValues : pdc::impl::NarrowValuesBase<NarrowValues> {
+  using NarrowValuesBase::NarrowValuesBase;
+
+  void runOnOperation() override {
+    auto narrow = [&] {
+      const ElementType stored = storedElement(precisionNamed(precision));
+      if (stored != ElementType::f32)
+        for (auto function : getOperation().getOps<func::FuncOp>())
+          Narrowing(function, stored).run();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), narrow)))
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,184 @@
+#include "testsuite/cuda/HostElements.h"
+#include "testsuite/cuda/HostStreams.h"
+
+#include <cublasLt.h>
+
+#include <cstring>
+
+/// What cuBLASLt computes, written as plain loops from its documentation: the runtime's
+/// descriptions are executed as they stand.
+using pdc::testing::load;
+using pdc::testing::store;
+
+namespace {
+
+struct Product {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cublasOperation_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void *bias = nullptr;
+};
+
+struct Matrix {
+  cudaDataType_t type;
+  uint64_t rows, columns;
+  int64_t leading, stride = 0;
+  int32_t batches = 1;
+  /// Column by column.
+  int64_t at(int64_t batch, int64_t row, int64_t column, bool transposed = false) const {
+    return batch * stride + (transposed ? row * leading + column : column * leading + row);
+  }
+};
+
+template <class T> T copied(const void *from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+/// TF32 keeps 10 of the 23 bits of an f32's fraction.
+float toTf32(float value) {
+  uint32_t bits = copied<uint32_t>(&value);
+  bits = (bits + 0xfff + (bits >> 13 & 1)) & ~uint32_t(0x1fff);
+  return copied<float>(&bits);
+}
+
+void multiply(const Product &p, float alpha, const void *a, const Matrix &ma, const void *b,
+              const Matrix &mb, float beta, const Matrix &md, void *d) {
+  const bool ta = p.transA == CUBLAS_OP_T, tb = p.transB == CUBLAS_OP_T;
+  auto factor = [&](float value) {
+    return double(p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? toTf32(value) : value);
+  };
+  const int64_t inner = int64_t(ta ? ma.rows : ma.columns);
+  const bool hasBias =
+      p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+  const bool hasRelu =
+      p.epilogue == CUBLASLT_EPILOGUE_RELU || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+  for (int64_t batch = 0; batch < md.batches; ++batch)
+    for (int64_t column = 0; column < int64_t(md.columns); ++column)
+      for (int64_t row = 0; row < int64_t(md.rows); ++row) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += factor(load(a, ma.type, ma.at(batch, row, k, ta))) *
+                 factor(load(b, mb.type, mb.at(batch, k, column, tb)));
+        const int64_t to = md.at(batch, row, column);
+        float value = static_cast<float>(alpha * sum);
+        value += beta != 0 ? beta * load(d, md.type, to) : 0;
+        value += hasBias ? load(p.bias, md.type, row) : 0;
+        store(d, md.type, to, hasRelu && value < 0 ? 0 : value);
+      }
+}
+
+} // namespace
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(1);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+const char *cublasLtGetStatusString(cublasStatus_t) { return "an error"; }
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *description,
+                                        cublasComputeType_t compute, cudaDataType_t) {
+  *description = reinterpret_cast<cublasLtMatmulDesc_t>(new Product{compute});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) {
+  delete reinterpret_cast<Product *>(description);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t) {
+  auto *p = reinterpret_cast<Product *>(description);
+  switch (attribute) {
+  case CUBLASLT_MATMUL_DESC_TRANSA:
+    p->transA = copied<cublasOperation_t>(value);
+    break;
+  case CUBLASLT_MATMUL_DESC_TRANSB:
+    p->transB = copied<cublasOperation_t>(value);
+    break;
+  case CUBLASLT_MATMUL_DESC_EPILOGUE:
+    p->epilogue = copied<cublasLtEpilogue_t>(value);
+    break;
+  case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+    p->bias = copied<const void *>(value);
+    break;
+  default:
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t leading) {
+  *layout = reinterpret_cast<cublasLtMatrixLayout_t>(new Matrix{type, rows, columns, leading});
+  return leading >= int64_t(rows) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete reinterpret_cast<Matrix *>(layout);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t) {
+  auto *m = reinterpret_cast<Matrix *>(layout);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT)
+    m->batches = copied<int32_t>(value);
+  else if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+    m->stride = copied<int64_t>(value);
+  else
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(1);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
+                                                    cublasLtMatmulPreferenceAttributes_t,
+                                                    const void *, size_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// Refuses shapes that do not fit each other, as the library does.
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatmulHeuristicResult_t[], int *count) {
+  const auto *p = reinterpret_cast<Product *>(description);
+  const auto &ma = *reinterpret_cast<Matrix *>(a), &mb = *reinterpret_cast<Matrix *>(b),
+             &md = *reinterpret_cast<Matrix *>(d);
+  const bool ta = p->transA == CUBLAS_OP_T, tb = p->transB == CUBLAS_OP_T;
+  const bool fits = (ta ? ma.columns : ma.rows) == md.rows &&
+                    (tb ? mb.rows : mb.columns) == md.columns &&
+                    (ta ? ma.rows : ma.columns) == (tb ? mb.columns : mb.rows);
+  *count = fits;
+  return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t layoutA, const void *b,
+                              cublasLtMatrixLayout_t layoutB, const void *beta, const void *,
+                              cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t layoutD,
+                              const cublasLtMatmulAlgo_t *, void *workspace, size_t,
+                              cudaStream_t stream) {
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  pdc::testing::enqueue(stream, [p = *reinterpret_cast<Product *>(description),
+                                 ma = *reinterpret_cast<Matrix *>(layoutA),
+                                 mb = *reinterpret_cast<Matrix *>(layoutB),
+                                 md = *reinterpret_cast<Matrix *>(layoutD),
+                                 factor = copied<float>(alpha), kept = copied<float>(beta), a, b,
+                                 d] { multiply(p, factor, a, ma, b, mb, kept, md, d); });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+} // extern "C"

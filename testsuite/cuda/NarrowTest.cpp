@@ -1,0 +1,210 @@
+#include "runtime/cuda/Kernels.h"
+#include "testsuite/kernels/KernelMakers.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+/// Kernels on 16 bits compute what they compute on f32 of the same values, and round it once. (What
+/// they compute on f32 is held against the references in UnitTest.cpp.)
+namespace pdc::narrow {
+
+using runtime::BFloat16;
+using runtime::Float16;
+
+/// Values that both types hold.
+template <class T> struct Both {
+  std::vector<T> narrow;
+  std::vector<float> wide;
+  explicit Both(int64_t count, float from = -1, float to = 1) : narrow(size_t(count)) {
+    static std::mt19937 random(1);
+    std::uniform_real_distribution<float> drawn(from, to);
+    for (T &value : narrow)
+      wide.push_back(float(value = T(drawn(random))));
+  }
+};
+std::vector<float> numbers(int64_t count) { return Both<BFloat16>(count, 0.5f, 2.0f).wide; }
+
+struct Scratch {
+  std::vector<float> bytes = std::vector<float>(1 << 20);
+  runtime::Run run = started({});
+  Scratch() { run.scratchBase = reinterpret_cast<std::byte *>(bytes.data()); }
+};
+
+template <class T> void expectRounded(const std::vector<T> &narrow, const std::vector<float> &wide) {
+  for (size_t i = 0; i < wide.size(); ++i)
+    ASSERT_EQ(narrow[i], T(wide[i])) << "element " << i << ", in f32 " << wide[i];
+}
+
+/// call(run, result, operands...) with both kinds of operands; the result has `count` elements.
+template <class T, class Call, class... Operands>
+void expectRounds(int64_t count, Call call, const Operands &...operands) {
+  Scratch scratch;
+  std::vector<T> narrow(size_t(count), T(9.0f));
+  std::vector<float> wide(size_t(count), 9);
+  call(scratch.run, narrow.data(), operands.narrow.data()...);
+  call(scratch.run, wide.data(), operands.wide.data()...);
+  finish();
+  expectRounded(narrow, wide);
+}
+
+template <class T> struct Narrow : testing::Test {};
+using Types = testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(Narrow, Types);
+
+const runtime::Device device{1, 0};
+
+TYPED_TEST(Narrow, RowsRound) {
+  const Both<TypeParam> x(6 * 70), dy(6 * 70);
+  for (int64_t logarithm : {0, 1}) {
+    const runtime::SoftmaxFields f{.inner = 2, .logarithm = logarithm, .outer = 3, .size = 70};
+    runtime::cuda::Softmax softmax(device, f);
+    runtime::cuda::SoftmaxGradient gradient(device, f);
+    expectRounds<TypeParam>(420, [&](auto &run, auto *y, auto *x) { softmax(run, x, y); }, x);
+    expectRounds<TypeParam>(
+        420, [&](auto &run, auto *dx, auto *dy, auto *y) { gradient(run, dy, y, dx); }, dy, x);
+  }
+}
+
+TYPED_TEST(Narrow, LayerNormalizationRounds) {
+  const Both<TypeParam> x(5 * 84), dy(5 * 84);
+  const std::vector<float> scale = numbers(84), bias = numbers(84), mean = numbers(5),
+                           inverse = numbers(5);
+  runtime::LayerNormalizationFields f;
+  f.rows = 5, f.size = 84, f.epsilon = 1e-5;
+  runtime::cuda::LayerNormalization forward(device, f);
+  runtime::cuda::LayerNormalizationInputGradient input(device, f);
+  expectRounds<TypeParam>(
+      420, [&](auto &run, auto *y, auto *x) { forward(run, x, scale.data(), bias.data(), y); }, x);
+  expectRounds<TypeParam>(
+      420,
+      [&](auto &run, auto *dx, auto *dy, auto *x) {
+        input(run, dy, x, scale.data(), mean.data(), inverse.data(), dx);
+      },
+      dy, x);
+}
+
+TYPED_TEST(Narrow, BatchNormalizationRounds) {
+  const Both<TypeParam> x(2 * 6 * 5 * 7), dy(420), y(420);
+  const std::vector<float> scale = numbers(6), bias = numbers(6), mean = numbers(6),
+                           inverse = numbers(6);
+  for (int64_t relu : {0, 1}) {
+    runtime::BatchNormalizationFields f;
+    f.input = {2, 6, 5, 7}, f.relu = relu, f.results = {0};
+    runtime::cuda::BatchNormalization forward(device, f);
+    runtime::cuda::BatchNormalizationInference inference(device, f);
+    runtime::cuda::BatchNormalizationGradient gradient(device, f);
+    expectRounds<TypeParam>(
+        420,
+        [&](auto &run, auto *y, auto *x) {
+          forward(run, x, scale.data(), bias.data(), mean.data(), inverse.data(), y);
+        },
+        x);
+    expectRounds<TypeParam>(
+        420,
+        [&](auto &run, auto *y, auto *x) {
+          inference(run, x, scale.data(), bias.data(), mean.data(), inverse.data(), y);
+        },
+        x);
+    expectRounds<TypeParam>(
+        420,
+        [&](auto &run, auto *dx, auto *dy, auto *y, auto *x) {
+          relu ? gradient(run, dy, y, x, scale.data(), mean.data(), inverse.data(), dx)
+               : gradient(run, dy, x, scale.data(), mean.data(), inverse.data(), dx);
+        },
+        dy, y, x);
+  }
+}
+
+TYPED_TEST(Narrow, PoolingRounds) {
+  const Both<TypeParam> x(2 * 3 * 8 * 6), dy(2 * 3 * 4 * 3);
+  for (const char *mode : {"max", "average"}) {
+    runtime::PoolingFields f;
+    f.input = {2, 3, 8, 6}, f.kernel = {2, 2}, f.mode = mode, f.output = {2, 3, 4, 3};
+    f.padsBegin = {0, 0}, f.strides = {2, 2};
+    runtime::cuda::Pooling forward(device, f);
+    runtime::cuda::PoolingGradient gradient(device, f);
+    std::vector<uint8_t> positions(72);
+    expectRounds<TypeParam>(
+        72, [&](auto &run, auto *y, auto *x) { forward(run, x, y, positions.data()); }, x);
+    expectRounds<TypeParam>(
+        288, [&](auto &run, auto *dx, auto *dy) { gradient(run, dy, positions.data(), dx); }, dy);
+  }
+}
+
+TYPED_TEST(Narrow, AttentionRounds) {
+  runtime::AttentionFields f;
+  f.batch = 1, f.heads = f.keyHeads = 2, f.keys = f.queries = 7, f.width = f.valueWidth = 10;
+  f.scale = 0.3, f.rowsFirst = {0, 0, 0, 0}, f.results = {0, 1, 2};
+  const Both<TypeParam> q(140), k(140), v(140), y(140), dy(140);
+  const std::vector<float> logSums = numbers(14);
+  runtime::cuda::Attention forward(device, f);
+  runtime::cuda::AttentionGradient gradient(device, f);
+  expectRounds<TypeParam>(
+      140,
+      [&](auto &run, auto *y, auto *q, auto *k, auto *v) {
+        forward(run, q, k, v, nullptr, nullptr, y);
+      },
+      q, k, v);
+  expectRounds<TypeParam>(
+      420,
+      [&](auto &run, auto *to, auto *dy, auto *q, auto *k, auto *v, auto *y) {
+        gradient(run, dy, q, k, v, y, logSums.data(), nullptr, nullptr, to, to + 140, to + 280);
+      },
+      dy, q, k, v, y);
+}
+
+TYPED_TEST(Narrow, DropoutRounds) {
+  const Both<TypeParam> x(420);
+  const std::vector<int64_t> random = {1, 2, 3};
+  runtime::DropoutFields f;
+  f.input = {1, 420}, f.key = 7, f.ratio = 0.3;
+  runtime::cuda::Dropout dropout(device, f);
+  expectRounds<TypeParam>(
+      420, [&](auto &run, auto *y, auto *x) { dropout(run, x, random.data(), y); }, x);
+}
+
+/// Sums of 16 bits are f32.
+TYPED_TEST(Narrow, SumsAreWhole) {
+  const Both<TypeParam> x(60 * 7);
+  Scratch scratch;
+  auto expectSame = [&](int64_t count, auto call) {
+    std::vector<float> first(size_t(count), 0), second(size_t(count), 0);
+    call(x.narrow.data(), first.data());
+    call(x.wide.data(), second.data());
+    finish();
+    EXPECT_EQ(first, second);
+  };
+  runtime::ColumnSumFields columns;
+  columns.input = {60, 7};
+  runtime::cuda::ColumnSum columnSum(device, columns);
+  expectSame(7, [&](auto *x, float *y) { columnSum(scratch.run, x, y, false); });
+  runtime::ReduceSumFields rows;
+  rows.keptShape = {60}, rows.keptStrides = {7}, rows.sumShape = {7}, rows.sumStrides = {1};
+  runtime::cuda::ReduceSum rowSum(device, rows);
+  expectSame(60, [&](auto *x, float *y) { rowSum(scratch.run, x, y, false); });
+  runtime::GatherFields picks;
+  picks.count = 60, picks.inner = 7, picks.outer = 1, picks.size = 5;
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < 60; ++i)
+    indices.push_back(i * 7 % 5);
+  runtime::cuda::GatherGradient gather(device, picks);
+  expectSame(35, [&](auto *dy, float *dx) { gather(scratch.run, indices.data(), dy, dx, false); });
+}
+
+/// Numbers between two of a type go to the nearest, halves to the even one.
+TYPED_TEST(Narrow, RoundsToNearest) {
+  const float step = std::is_same_v<TypeParam, BFloat16> ? 0x1p-7f : 0x1p-10f;
+  EXPECT_EQ(float(TypeParam(1 + step / 2)), 1);
+  EXPECT_EQ(float(TypeParam(1 + step * 1.5f)), 1 + 2 * step);
+  EXPECT_EQ(float(TypeParam(1 + step * 0.51f)), 1 + step);
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    TypeParam value;
+    value.bits = uint16_t(bits);
+    if (float(value) == float(value)) { // a number
+      ASSERT_EQ(TypeParam(float(value)), value) << bits;
+    }
+  }
+}
+
+} // namespace pdc::narrow

@@ -1,0 +1,53 @@
+// RUN: pdc-opt %s --narrow-values=precision=bf16 --check-against=%s -o - | FileCheck %s
+// RUN: pdc-opt %s --narrow-values=precision=tf32 -o - | FileCheck --check-prefix=SAME %s
+// SAME-NOT: bf16
+// SAME-NOT: Cast
+
+pdc.memory @x input microbatch : tensor<4x6xf32>
+pdc.memory @mask input microbatch : tensor<4x3xf32>
+pdc.memory @w weight version : tensor<6x3xf32>
+pdc.memory @b weight version : tensor<3xf32>
+pdc.memory @scale weight version : tensor<3xf32>
+pdc.memory @sums metric update : tensor<4x3xf32>
+pdc.memory @products metric update : tensor<4x3xf32>
+
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  // What a product reads is cast where it is made: once, whoever reads it.
+  // CHECK-NEXT: %[[X:.*]] = pdc.read @x
+  // CHECK-NEXT: %[[NARROW_X:.*]] = pdc.node "Cast" "x/bf16"(%[[X]]) {to = 16 : i64} : (tensor<4x6xf32>) -> tensor<4x6xbf16>
+  %x = pdc.read @x : tensor<4x6xf32>
+  // CHECK-NEXT: %[[MASK:.*]] = pdc.read @mask
+  %mask = pdc.read @mask : tensor<4x3xf32>
+  // CHECK-NEXT: pdc.weight_version @w
+  // CHECK-NEXT: %[[W:.*]] = pdc.node "Cast" "w/bf16"
+  %w = pdc.weight_version @w latest : tensor<6x3xf32>
+  // CHECK-NEXT: pdc.weight_version @b
+  // CHECK-NEXT: %[[B:.*]] = pdc.node "Cast" "b/bf16"
+  %b = pdc.weight_version @b latest : tensor<3xf32>
+  // CHECK-NEXT: %[[SCALE:.*]] = pdc.weight_version @scale
+  %scale = pdc.weight_version @scale latest : tensor<3xf32>
+  // What is made of inputs alone stays f32.
+  // CHECK-NEXT: %[[EXP:.*]] = pdc.node "Exp" "/exp"(%[[MASK]]) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %exp = pdc.node "Exp" "/exp"(%mask) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: %[[Y:.*]] = pdc.node "MatMul" "/mm"(%[[NARROW_X]], %[[W]]) {} : (tensor<4x6xbf16>, tensor<6x3xbf16>) -> tensor<4x3xbf16>
+  %y = pdc.node "MatMul" "/mm"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  // A product's bias has its type; loops else mix both and stay narrow.
+  // CHECK-NEXT: %[[A:.*]] = pdc.node "Add" "/add"(%[[Y]], %[[B]]) {} : (tensor<4x3xbf16>, tensor<3xbf16>) -> tensor<4x3xbf16>
+  %a = pdc.node "Add" "/add"(%y, %b) {} : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: %[[M:.*]] = pdc.node "Mul" "/mul"(%[[A]], %[[EXP]]) {} : (tensor<4x3xbf16>, tensor<4x3xf32>) -> tensor<4x3xbf16>
+  %m = pdc.node "Mul" "/mul"(%a, %exp) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  // Normalisations take narrow rows; their statistics and scales are f32.
+  // CHECK-NEXT: %[[N:.*]]:2 = pdc.node "RMSNormalization" "/norm"(%[[M]], %[[SCALE]]) {} : (tensor<4x3xbf16>, tensor<3xf32>) -> (tensor<4x3xbf16>, tensor<4x1xf32>)
+  %n:2 = pdc.node "RMSNormalization" "/norm"(%m, %scale) {} : (tensor<4x3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<4x1xf32>)
+  // A kernel without 16 bits, and sums, read f32.
+  // CHECK: %[[WIDE:.*]] = pdc.node "Cast" "/norm/f32"(%[[N]]#0) {to = 1 : i64} : (tensor<4x3xbf16>) -> tensor<4x3xf32>
+  // CHECK-NEXT: %[[C:.*]] = pdc.node "CumSum" "/cumulate"(%[[WIDE]]
+  %axis = pdc.node "Constant" "/axis"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %c = pdc.node "CumSum" "/cumulate"(%n#0, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
+  pdc.accumulate %c into @sums : tensor<4x3xf32>
+  // CHECK: %[[SUM:.*]] = pdc.node "Cast" "/mul/f32"(%[[M]])
+  // CHECK-NEXT: pdc.accumulate %[[SUM]] into @products
+  pdc.accumulate %m into @products : tensor<4x3xf32>
+  return
+}
