@@ -60,7 +60,7 @@ TEST(Connections, CountAgainstTheLimit) {
   request.memoryBytes = makePlan(graph, request).stages[1].memoryBytes;
   EXPECT_EQ(makePlan(graph, request).stages[1].memoryBytes, request.memoryBytes);
   request.memoryBytes -= 1;
-  EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("1 too few"));
+  EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("1 bytes too few"));
 }
 
 } // namespace pdc

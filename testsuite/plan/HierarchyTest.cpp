@@ -208,9 +208,10 @@ TEST(Hierarchy, SaysHowMuchMemoryIsMissing) {
   // On one worker: 2 x 100 gradients and 2 x 50 optimizer state, once 2 x 100 weights and 2 x 10
   // kept bytes.
   HierarchyRequest request{"ring-max", {{{1, {1e6, 0}}}, 0, ""}, false, 1, 500};
-  EXPECT_EQ(refusal([&] { findHierarchy(graph, request); }),
-            "no plan fits: a device has 500 bytes of memory, the plan that needs least takes 520, "
-            "20 more; use more workers or a smaller minibatch");
+  EXPECT_EQ(
+      refusal([&] { findHierarchy(graph, request); }),
+      "no plan fits: a device has 500 bytes of memory, the plan that needs least takes 520 bytes, "
+      "20 bytes more; use more workers or a smaller minibatch");
   request.memoryBytes = 520;
   EXPECT_EQ(findHierarchy(graph, request).slowestSeconds, 6);
 }
