@@ -1,7 +1,9 @@
 #include "passes/ProgramMemory.h"
 
 #include "compiler/Error.h"
+#include "compiler/plan/Cut.h"
 
+#include <algorithm>
 #include <utility>
 
 using namespace mlir;
@@ -98,6 +100,15 @@ static int64_t bytesOfSlots(ProgramOp program, StageOp stage) {
   return 0;
 }
 
+/// A rank has room for the sums of one stage over its replicas at a time.
+static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
+  int64_t most = 0;
+  for (StageOp stage : stages)
+    if (stage.getId() < plan.stages.size())
+      most = std::max(most, reductionBytes(plan.stages[stage.getId()]));
+  return most;
+}
+
 void setMemory(Plan &plan, ModuleOp programs) {
   LibraryUse together;
   for (auto program : programs.getOps<ProgramOp>()) {
@@ -107,8 +118,8 @@ void setMemory(Plan &plan, ModuleOp programs) {
     const LibraryUse use = useOf(program);
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
-    int64_t rest =
-        static_cast<int64_t>(*program.getArena()) + use.bytesOfRank() + use.bytesOfProcess();
+    int64_t rest = static_cast<int64_t>(*program.getArena()) + bytesOfSums(plan, stages) +
+                   use.bytesOfRank() + use.bytesOfProcess();
     for (StageOp stage : stages)
       rest -= bytesOfSlots(program, stage);
     int64_t count = static_cast<int64_t>(stages.size());

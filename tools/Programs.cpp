@@ -25,8 +25,8 @@ std::vector<char *> argumentsOf(const std::vector<std::string> &words) {
   if (getppid() != parent)
     _exit(127);
   alarm(seconds);
-  int input = open("/dev/null", O_RDONLY);
-  int output = open(log, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int output = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0 &&
       dup2(output, STDERR_FILENO) >= 0)
     execvp(words[0], words);
