@@ -2,6 +2,7 @@
 
 #include "passes/Nodes.h"
 
+#include <map>
 #include <optional>
 
 /// How the patterns of recognise-composites read what exporters have written.
@@ -24,9 +25,29 @@ struct Composite {
   size_t widened = 0;
 };
 
+/// What attention asks of a constant mask.
+struct MaskFacts {
+  /// By how many rows a query sees beyond its own, where the mask lets each see what is before it,
+  /// and nothing else.
+  std::optional<int64_t> past;
+  bool everyRowSees = false;
+  /// Whether it hides a key by a finite number that it adds.
+  bool hidesFinitely = false;
+};
+
+/// The layers of a network ask the same of the same masks, which are large.
+class ConstantMasks {
+public:
+  /// Null where the value is no constant. `isInverted`: of a mask that says what is hidden.
+  const MaskFacts *find(mlir::Value mask, bool isInverted);
+
+private:
+  std::map<std::pair<const void *, bool>, MaskFacts> facts;
+};
+
 /// Softmax attention of several heads, from its last node: the product with the values, or a
 /// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch
 /// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.
-std::optional<Composite> matchAttention(ir::NodeOp root);
+std::optional<Composite> matchAttention(ir::NodeOp root, ConstantMasks &masks);
 
 } // namespace pdc

@@ -155,11 +155,11 @@ Seen seenBy(const Tensor &mask, double element) {
 }
 
 /// By how many rows a query sees beyond its own, where a constant lets each see what is before it.
-std::optional<int64_t> causalPast(const Tensor &mask, int64_t queries, int64_t keys) {
+std::optional<int64_t> causalPast(const Tensor &mask) {
   const std::vector<int64_t> &shape = mask.type.shape;
-  if (shape.size() < 2 || shape[shape.size() - 2] != queries || shape.back() != keys ||
-      mask.type.elementCount() != queries * keys)
+  if (shape.size() < 2 || mask.type.elementCount() != shape.end()[-2] * shape.back())
     return std::nullopt;
+  const int64_t queries = shape.end()[-2], keys = shape.back();
   int64_t past = -1;
   while (past + 1 < keys && seenBy(mask, mask.data[past + 1]) == Seen::yes)
     ++past;
@@ -191,13 +191,15 @@ bool everyRowSees(const Tensor &mask) {
 /// Reads scores from the softmax back to the product.
 class ScoresBehind {
 public:
-  static std::optional<Scores> find(Value value) {
+  explicit ScoresBehind(ConstantMasks &masks) : masks(masks) {}
+
+  std::optional<Scores> find(Value value) {
     Scores scores;
     return read(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
   }
 
 private:
-  static bool read(Value value, Scores &scores) {
+  bool read(Value value, Scores &scores) {
     auto node = value.getDefiningOp<NodeOp>();
     if (!node || !value.hasOneUse() || shapeOf(value).empty())
       return false;
@@ -212,7 +214,7 @@ private:
     return node.getOp() == "Where" && readChoice(node, scores);
   }
 
-  static bool readScale(NodeOp node, Scores &scores) {
+  bool readScale(NodeOp node, Scores &scores) {
     for (int i : {0, 1}) {
       std::optional<double> number = numberOf(node.getOperand(i));
       const bool divides = node.getOp() == "Div";
@@ -224,7 +226,7 @@ private:
     return false;
   }
 
-  static bool readSum(NodeOp node, Scores &scores) {
+  bool readSum(NodeOp node, Scores &scores) {
     for (int i : {0, 1}) {
       if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
         continue;
@@ -239,23 +241,20 @@ private:
   }
 
   /// Where(seen, scores, hidden), or Where(Not(seen), hidden, scores).
-  static bool readChoice(NodeOp node, Scores &scores) {
+  bool readChoice(NodeOp node, Scores &scores) {
     for (int i : {1, 2}) {
       std::optional<double> hidden = numberOf(node.getOperand(3 - i));
       Value seen = node.getOperand(0), inner = node.getOperand(i);
       if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
         continue;
-      std::optional<Tensor> constant = constantOf(seen);
+      const MaskFacts *constant = masks.find(seen, i == 2);
       if (i == 2 && !constant) {
         NodeOp inverted = maker(seen, "Not");
         seen = inverted ? inverted.getOperand(0) : Value();
       }
-      if (i == 2 && constant)
-        for (double &element : constant->data)
-          element = element == 0;
       // A row without any key has shares all the same, unless what hides is infinite.
       const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
-      const bool isSafe = !isFinite || (constant && everyRowSees(*constant));
+      const bool isSafe = !isFinite || (constant && constant->everyRowSees);
       if (seen && isSafe && takeMask(seen, node.getResult(0), scores, constant, i == 2)) {
         scores.hidesFinitely |= isFinite;
         return read(inner, scores);
@@ -264,27 +263,29 @@ private:
     return false;
   }
 
-  static bool takeMask(Value mask, Value result, Scores &scores) {
-    return takeMask(mask, result, scores, constantOf(mask), false);
+  bool takeMask(Value mask, Value result, Scores &scores) {
+    return takeMask(mask, result, scores, masks.find(mask, false), false);
   }
 
   /// Of a constant mask `isInverted` says that `constant` is not what `mask` holds.
-  static bool takeMask(Value mask, Value result, Scores &scores,
-                       const std::optional<Tensor> &constant, bool isInverted) {
+  bool takeMask(Value mask, Value result, Scores &scores, const MaskFacts *constant,
+                bool isInverted) {
     if (scores.scale != 1)
       return false; // the mask would be scaled too
     ArrayRef<int64_t> shape = shapeOf(result);
-    if (constant && !scores.past)
-      if (std::optional<int64_t> past = causalPast(*constant, shape.end()[-2], shape.back())) {
-        scores.past = past;
-        scores.hidesFinitely |= hidesFinitely(*constant);
-        return true;
-      }
+    if (constant && constant->past && !scores.past &&
+        shapeOf(mask).take_back(2) == shape.take_back(2)) {
+      scores.past = constant->past;
+      scores.hidesFinitely |= constant->hidesFinitely;
+      return true;
+    }
     if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > shape.size())
       return false;
     scores.mask = mask;
     return true;
   }
+
+  ConstantMasks &masks;
 };
 
 /// The shares, and what dropout draws from where they pass one.
@@ -361,12 +362,27 @@ NodeOp mixedBehind(NodeOp root) {
 
 namespace pdc {
 
+const MaskFacts *ConstantMasks::find(Value mask, bool isInverted) {
+  DenseElementsAttr elements = elementsOf(mask);
+  if (!elements)
+    return nullptr;
+  auto [found, isNew] = facts.try_emplace({elements.getAsOpaquePointer(), isInverted});
+  if (!isNew)
+    return &found->second;
+  Tensor constant = toTensor(elements);
+  if (isInverted)
+    for (double &element : constant.data)
+      element = element == 0;
+  found->second = {causalPast(constant), everyRowSees(constant), hidesFinitely(constant)};
+  return &found->second;
+}
+
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
-std::optional<Composite> matchAttention(NodeOp root) {
+std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   NodeOp mixed = mixedBehind(root);
   std::optional<Shares> shares = mixed ? sharesBehind(mixed.getOperand(0)) : std::nullopt;
   std::optional<Scores> scores =
-      shares ? ScoresBehind::find(shares->softmax.getOperand(0)) : std::nullopt;
+      shares ? ScoresBehind(masks).find(shares->softmax.getOperand(0)) : std::nullopt;
   if (!scores || shapeOf(mixed->getResult(0)).size() != shares->shape().size())
     return std::nullopt;
   auto operands = operandsOf(scores->product, mixed, true);

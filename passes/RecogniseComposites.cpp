@@ -314,12 +314,12 @@ const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalizatio
                                                   {"Mul", matchFastGelu},
                                                   {"Mul", matchSwish}};
 
-std::optional<Composite> recognise(NodeOp root) {
+std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks) {
   auto type = dyn_cast<RankedTensorType>(root->getResult(0).getType());
   if (!type || !isa<FloatType>(type.getElementType()))
     return std::nullopt;
   if (root.getOp() == "MatMul" || root.getOp() == "Transpose") {
-    std::optional<Composite> attention = matchAttention(root);
+    std::optional<Composite> attention = matchAttention(root, masks);
     return attention || root.getOp() == "Transpose" ? attention : matchTransposedProduct(root);
   }
   if (root.getNumOperands() != 2)
@@ -367,22 +367,23 @@ void replace(NodeOp root, const Composite &composite, NodeNames &names) {
 }
 
 /// From the end, so that a whole pattern is seen before parts of it.
-void recogniseIn(func::FuncOp function) {
+void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
   NodeNames names(function);
   SmallVector<NodeOp> nodes(function.getOps<NodeOp>());
   for (NodeOp node : llvm::reverse(nodes)) {
     if (node.use_empty())
       node.erase(); // what a composite has left behind
-    else if (std::optional<Composite> found = recognise(node))
+    else if (std::optional<Composite> found = recognise(node, masks))
       replace(node, *found, names);
   }
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {
   void runOnOperation() override {
+    ConstantMasks masks;
     auto body = [&] {
       for (auto function : getOperation().getOps<func::FuncOp>())
-        recogniseIn(function);
+        recogniseIn(function, masks);
       return success();
     };
     if (failed(runChecked(getOperation(), body)))
