@@ -18,6 +18,8 @@ static constexpr int64_t processBytes = int64_t(100) << 10;
 // Of a rank: its stack, queues of messages, pages of data files; and each kernel's objects.
 static constexpr int64_t rankBytes = int64_t(380) << 10;
 static constexpr int64_t bytesPerKernel = int64_t(3) << 10;
+// Of a rank with replicas: the thread of its sums, and what MPI keeps for their messages.
+static constexpr int64_t sumsThreadBytes = int64_t(256) << 10;
 // Of oneDNN: its engine and the code behind any primitive; what it keeps of a primitive, generated
 // code included, equal ones once.
 static constexpr int64_t libraryBytes = int64_t(1450) << 10;
@@ -106,7 +108,7 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   for (StageOp stage : stages)
     if (stage.getId() < plan.stages.size())
       most = std::max(most, reductionBytes(plan.stages[stage.getId()]));
-  return most;
+  return most ? most + sumsThreadBytes : 0;
 }
 
 void setMemory(Plan &plan, ModuleOp programs) {

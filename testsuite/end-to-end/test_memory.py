@@ -56,14 +56,16 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
-@pytest.mark.parametrize("network,sizes,tokens,stages", [("llama", TINY_LLAMA, (64, 16), 3), ("gpt2", [], (512, 32), 2),
-                                                         ("mlp", [], None, 3), ("lenet5", [], None, 3)],
-                         ids=["llama", "gpt2", "mlp", "lenet5"])
+@pytest.mark.parametrize("network,sizes,tokens,stages", [
+    ("llama", TINY_LLAMA, (64, 16), "1-1-1"), ("gpt2", [], (512, 32), "1-1"), ("mlp", [], None, "1-1-1"), ("mlp", [], None, "2-1"),
+    ("lenet5", [], None, "1-1-1")], ids=["llama", "gpt2", "mlp", "replicas", "lenet5"])
 def test_small_processes_against_plan(network, sizes, tokens, stages, models, tmp_path):
     """Where libraries take more than arenas: as processes of a rank each, and as threads that share them."""
     size = 8 if tokens else 64
+    replicas = [int(count) for count in stages.split("-")]
     project = pipeline.compile_model(models(network, *sizes), tmp_path / "project", "--optimizer", "momentum", "--schedule", "1f1b",
-                                     "--stages", "-".join(["1"] * stages), "--minibatch", 4 * size, "--microbatches", 4, workers=stages)
+                                     "--stages", stages, "--minibatch", 4 * size, "--microbatches", 4 // replicas[0],
+                                     workers=sum(replicas))
     if tokens:
         generator = numpy.random.default_rng(0)
         inputs, labels = tmp_path / "input.npy", tmp_path / "labels.npy"
@@ -75,7 +77,7 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
         result = pipeline.train(project, tmp_path / transport, "--eval-data", f"input={inputs}", "--eval-data", f"labels={labels}",
                                 data=[f"input={inputs}", f"labels={labels}"], steps=4, transport=transport)
         processes = result.records[-1]["memory"]
-        assert len(processes) == (stages if transport == "mpi" else 1)
+        assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for process in processes:
             # The last rank of the perceptron computes its loss alone: a few pages of code are more than a tenth of that.
             least = 0.7 if process["planned"] < 1e6 else 0.9
