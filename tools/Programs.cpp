@@ -52,8 +52,6 @@ int waitForProgram(pid_t program) {
   return codeOf(status);
 }
 
-int codeOf(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+int codeOf(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
 } // namespace pdc

@@ -44,9 +44,8 @@ std::vector<int64_t> connectionBytesOfStages(const std::string &device,
   for (size_t stage = 0; stage < ranksOfStage.size(); ++stage)
     for (int rank : ranksOfStage[stage])
       if (seen.insert(rank).second)
-        bytes[stage] =
-            std::max(bytes[stage], connectionBytes * (countReceived(tensors, rank) +
-                                                      countReceived(shares, rank)));
+        bytes[stage] = std::max(bytes[stage], connectionBytes * (countReceived(tensors, rank) +
+                                                                 countReceived(shares, rank)));
   return bytes;
 }
 

@@ -43,9 +43,9 @@ TEST(Connections, TakeMemoryOfThePlan) {
   for (int stage = 0; stage < 3; ++stage)
     EXPECT_EQ(plan.stages[stage].memoryBytes - without.stages[stage].memoryBytes,
               received[stage] * connectionBytes);
-  EXPECT_EQ(connectionBytesOfStages("cuda", {{0, 1, 2}, {3}},
-                                    rankEdges({{0, 1, 2}, {3}}, chainEdges(2))),
-            (std::vector<int64_t>{3 * connectionBytes, 3 * connectionBytes}));
+  EXPECT_EQ(
+      connectionBytesOfStages("cuda", {{0, 1, 2}, {3}}, rankEdges({{0, 1, 2}, {3}}, chainEdges(2))),
+      (std::vector<int64_t>{3 * connectionBytes, 3 * connectionBytes}));
 }
 
 /// A limit that all but the connections would fit is refused by the planner.
