@@ -119,7 +119,8 @@ static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program, const De
     for (const std::string &kernel : kernelClasses(program))
       os << "#include \"" << names::kKernelFolder << kernel << ".h\"\n";
   if (isMeasured(program))
-    os << "#include \"" << names::kUnitTimesHeader << "\"\n";
+    os << "#include \"" << (loops ? names::kCudaUnitTimesHeader : names::kUnitTimesHeader)
+       << "\"\n";
   os << "\n#include <array>\n#include <cmath>\n#include <limits>\n\n"
      << "using namespace " << names::kNamespace << ";\n\n";
   if (loops && !loops->empty())

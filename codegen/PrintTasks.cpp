@@ -77,7 +77,7 @@ public:
 
   void print() {
     if (isMeasured(task))
-      os << names::kBeginTask << '\n';
+      os << (loops ? names::kCudaBeginTask : names::kBeginTask) << '\n';
     for (Operation &op : task.getBody().front()) {
       if (isa<ir::UnitOp, ir::AccumulateOp, ir::YieldOp>(op))
         switchUpdates(loops && isSharedUpdate(op));
@@ -85,7 +85,7 @@ public:
       if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
         printMade(accumulate);
       if (auto number = op.getAttrOfType<IntegerAttr>(kUnitTimeAttribute))
-        os << names::kEndUnit << '(' << number.getInt() << ");\n";
+        printEnd(op, number.getInt());
     }
   }
 
@@ -95,10 +95,33 @@ private:
     if (std::exchange(isUpdating, isUpdate) == isUpdate)
       return;
     startParagraph();
-    if (!isUpdate)
+    if (!isUpdate) {
       os << names::kLaunchUpdates << '\n';
-    else if (!std::exchange(hasUpdates, true))
+      printUpdateEnds();
+    } else if (!std::exchange(hasUpdates, true))
       os << names::kBeginUpdates << '\n';
+  }
+
+  /// Updates that share a kernel end with it.
+  void printEnd(Operation &op, int64_t number) {
+    if (isUpdating)
+      updateEnds.push_back(
+          {number, cast<RankedTensorType>(op.getResult(0).getType()).getNumElements()});
+    else
+      os << (loops ? names::kCudaEndUnit : names::kEndUnit) << '(' << number << ");\n";
+  }
+
+  /// Each has a part of the time as large as its part of the elements.
+  void printUpdateEnds() {
+    double all = 0;
+    for (auto [number, elements] : updateEnds)
+      all += static_cast<double>(elements);
+    std::vector<std::string> shares;
+    for (auto [number, elements] : updateEnds)
+      shares.push_back(formatv("{{{0}, {1:f9}}", number, static_cast<double>(elements) / all));
+    if (!shares.empty())
+      os << listText((Twine(names::kCudaEndUnit) + "({").str(), shares, "});", kIndent) << '\n';
+    updateEnds.clear();
   }
 
   struct Pointer {
@@ -278,6 +301,7 @@ private:
   bool isFirst = true;
   bool isUpdating = false; ///< what comes shares a kernel
   bool hasUpdates = false; ///< the object that stands for it is declared
+  std::vector<std::pair<int64_t, int64_t>> updateEnds; ///< numbers and elements of those so far
 };
 
 } // namespace

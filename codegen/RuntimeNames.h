@@ -53,6 +53,9 @@ inline constexpr const char kGradientsMade[] = "run.gradientsMade";
 inline constexpr const char kUnitTimesHeader[] = "runtime/UnitTimes.h";
 inline constexpr const char kBeginTask[] = "pdc::runtime::unitTimes.begin();";
 inline constexpr const char kEndUnit[] = "pdc::runtime::unitTimes.end";
+inline constexpr const char kCudaUnitTimesHeader[] = "runtime/cuda/UnitTimes.h";
+inline constexpr const char kCudaBeginTask[] = "cuda::MeasuredTask measured(run);";
+inline constexpr const char kCudaEndUnit[] = "measured.end";
 
 /// Members of Run, by what they give.
 inline constexpr const char kFixed[] = "fixed";

@@ -3,30 +3,38 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 #include <vector>
 
 /// What the programs of pdc-profile measure: the seconds of each run of each of their units. Other
 /// programs do not include this.
 namespace pdc::runtime {
 
-/// Tasks run one after the other in one thread. Written as `{"units": [[seconds, ...], ...]}` at
-/// the program's end, to the file that the environment variable PDC_UNIT_TIMES names.
+/// Writes the seconds of each run of each unit as `{"units": [[seconds, ...], ...]}` to the file
+/// that the environment variable PDC_UNIT_TIMES names; nothing where no unit has run.
+inline void writeUnitTimes(const std::vector<std::vector<double>> &units) {
+  const char *path = units.empty() ? nullptr : std::getenv("PDC_UNIT_TIMES");
+  std::FILE *file = path ? std::fopen(path, "w") : nullptr;
+  if (!file)
+    return;
+  std::fputs("{\"units\": [", file);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    std::fputs(unit ? ",\n[" : "\n[", file);
+    for (size_t run = 0; run < units[unit].size(); ++run)
+      std::fprintf(file, "%s%.9g", run ? ", " : "", units[unit][run]);
+    std::fputs("]", file);
+  }
+  std::fputs("\n]}\n", file);
+  std::fclose(file);
+}
+
+/// Of tasks that run one after the other in one thread, written at the program's end.
 class UnitTimes {
 public:
   UnitTimes() = default;
   UnitTimes(const UnitTimes &) = delete;
   UnitTimes &operator=(const UnitTimes &) = delete;
 
-  ~UnitTimes() {
-    const char *path = std::getenv("PDC_UNIT_TIMES");
-    std::FILE *file = path ? std::fopen(path, "w") : nullptr;
-    if (!file)
-      return;
-    std::string text = json();
-    std::fwrite(text.data(), 1, text.size(), file);
-    std::fclose(file);
-  }
+  ~UnitTimes() { writeUnitTimes(units); }
 
   /// A task begins.
   void begin() { last = Clock::now(); }
@@ -42,20 +50,6 @@ public:
 
 private:
   using Clock = std::chrono::steady_clock;
-
-  std::string json() const {
-    std::string text = "{\"units\": [";
-    char number[32];
-    for (size_t unit = 0; unit < units.size(); ++unit) {
-      text += unit ? ",\n[" : "\n[";
-      for (size_t run = 0; run < units[unit].size(); ++run) {
-        std::snprintf(number, sizeof number, "%s%.9g", run ? ", " : "", units[unit][run]);
-        text += number;
-      }
-      text += "]";
-    }
-    return text + "\n]}\n";
-  }
 
   Clock::time_point last;
   std::vector<std::vector<double>> units;

@@ -47,6 +47,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   recording = {stream, {}, false};
   return cudaSuccess;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+  *status = recording.stream && recording.stream == stream ? cudaStreamCaptureStatusActive
+                                                           : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   if (recording.stream != stream)
     return cudaErrorIllegalState;

@@ -22,6 +22,7 @@ namespace {
 struct Record {
   CUstream_st *stream;
   bool passed = false;
+  std::chrono::steady_clock::time_point time = {};
 };
 
 } // namespace
@@ -55,6 +56,7 @@ bool runNext(CUstream_st *stream) {
       return false;
   } else if (!next.waits) {
     next.record->passed = true;
+    next.record->time = std::chrono::steady_clock::now();
   } else if (!next.record->passed && !runUntil(next.record->stream, next.record.get())) {
     return false;
   }
@@ -209,6 +211,24 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->last && !event->last->passed)
     runUntil(event->last->stream, event->last.get());
   return event->last && !event->last->passed ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  while (cudaEventQuery(event) != cudaSuccess)
+    ;
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  std::lock_guard lock(mutex);
+  if (!from->last || !to->last || !from->last->passed || !to->last->passed)
+    return cudaErrorNotReady;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(to->last->time - from->last->time).count();
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *data) {
+  enqueue(stream, [=] { function(data); });
+  return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
