@@ -178,7 +178,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
                            int64_t microbatches, bool asynchronous) {
   Work work(graph);
   double workers = topology.workers(), atOnce = topology.workersAtOnce(threads);
-  double slowdown = topology.slowdownOfAll(work.slowdown, threads);
+  double microbatch = topology.slowdownOfAll(work.slowdown, threads) * work.microbatch / atOnce;
+  double update = topology.slowdownOfAll(work.updateSlowdown, threads) * work.update / atOnce;
   std::vector<int> ring(topology.workers());
   std::iota(ring.begin(), ring.end(), 0);
   Link slowest = slowestOfRing(topology, ring);
@@ -186,10 +187,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
   sum += 2 * (workers - 1) * slowest.latencySeconds;
   if (asynchronous)
-    return slowdown * (work.microbatch + work.update) / atOnce + sum / workers;
-  return slowdown * (static_cast<double>(microbatches) / atOnce * work.microbatch +
-                     workers / atOnce * work.update) +
-         sum;
+    return microbatch + update + sum / workers;
+  return static_cast<double>(microbatches) * microbatch + workers * update + sum;
 }
 
 double modelParallelSeconds(const Plan &plan, double work) {

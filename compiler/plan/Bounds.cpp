@@ -17,16 +17,19 @@ double microbatchSeconds(const PlanUnit &unit) {
 }
 
 Work::Work(const PlanGraph &graph) {
-  double beside = 0;
+  double beside = 0, updatesBeside = 0;
   for (const PlanUnit &unit : graph.units) {
     microbatch += microbatchSeconds(unit);
     largest = std::max(largest, microbatchSeconds(unit));
     update += unit.updateSeconds;
     gradients += unit.gradientBytes;
     beside += unit.slowdown * microbatchSeconds(unit);
+    updatesBeside += unit.updateSlowdown * unit.updateSeconds;
   }
   if (microbatch > 0)
     slowdown = beside / microbatch;
+  if (update > 0)
+    updateSlowdown = updatesBeside / update;
 }
 
 namespace {

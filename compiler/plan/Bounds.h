@@ -11,7 +11,7 @@ double microbatchSeconds(const PlanUnit &unit);
 struct Work {
   double microbatch = 0, update = 0, largest = 0;
   int64_t gradients = 0;
-  double slowdown = 1; ///< the mean of the units'
+  double slowdown = 1, updateSlowdown = 1; ///< the means of the units'
 
   explicit Work(const PlanGraph &graph);
 };

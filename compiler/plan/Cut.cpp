@@ -53,7 +53,8 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
     stages[id].ranks = {static_cast<int>(id)};
   }
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
-  std::vector<double> beside(stages.size()); ///< seconds of a microbatch while all cores compute
+  // Seconds of a microbatch and of an update while all cores compute.
+  std::vector<double> beside(stages.size()), updatesBeside(stages.size());
   for (size_t i = 0; i < graph.units.size(); ++i) {
     const PlanUnit &unit = graph.units[i];
     PlanStage &stage = stages[stageOfUnit[i]];
@@ -66,11 +67,23 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
                                                unit.backwardWeightSeconds);
     stage.parameterBytes += unit.parameterBytes;
     stage.gradientBytes += unit.gradientBytes;
+    updatesBeside[stageOfUnit[i]] += unit.updateSlowdown * unit.updateSeconds;
   }
-  for (PlanStage &stage : stages)
-    if (double alone = stage.forwardSeconds + stage.backwardSeconds; alone > 0)
-      stage.slowdown = std::clamp(beside[stage.id] / alone, 1.0, kMostSlowdown);
+  auto ratio = [](double slow, double alone) {
+    return alone > 0 ? std::clamp(slow / alone, 1.0, kMostSlowdown) : 1;
+  };
+  for (PlanStage &stage : stages) {
+    stage.slowdown = ratio(beside[stage.id], stage.forwardSeconds + stage.backwardSeconds);
+    stage.updateSlowdown = ratio(updatesBeside[stage.id], stage.updateSeconds);
+  }
   return stages;
+}
+
+void addVersions(std::vector<PlanStage> &stages, const PlanGraph &graph,
+                 const std::vector<int> &stageOfUnit, std::span<const int> versions) {
+  for (size_t i = 0; i < graph.units.size(); ++i)
+    if (const PlanUnit &unit = graph.units[i]; versions[stageOfUnit[i]] > 1)
+      stages[stageOfUnit[i]].updateSeconds += (unit.versionSlowdown - 1) * unit.updateSeconds;
 }
 
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,

@@ -13,7 +13,12 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                                   std::span<const Edge> edges);
 
-/// The same without names and sends, for a search that makes many.
+/// Adds to the seconds of stages with several `versions` of their weights what updates take longer
+/// there.
+void addVersions(std::vector<PlanStage> &stages, const PlanGraph &graph,
+                 const std::vector<int> &stageOfUnit, std::span<const int> versions);
+
+/// Stages without names and sends, for a search that makes many.
 std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit);
 
 /// The units that a gradient sent to another stage goes through: what they hand back cannot wait

@@ -41,8 +41,8 @@ private:
   std::string where; ///< file and path, such as "plan.json: stages[1]."
 };
 
-/// The field `slowdown`, by which seconds grow while all cores compute: 1 where it is left out.
-double toSlowdown(const Fields &fields);
+/// A field by which seconds grow, such as `slowdown`: 1 where it is left out.
+double toSlowdown(const Fields &fields, const char *name);
 
 struct Topology;
 /// The topology that an object describes, in a file of its own or inside of another.

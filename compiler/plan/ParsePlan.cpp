@@ -40,7 +40,8 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.backwardSeconds = fields.number("backward_seconds", 0);
   stage.backwardWeightSeconds = fields.number("backward_weight_seconds", 0);
   stage.updateSeconds = fields.number("update_seconds", 0);
-  stage.slowdown = toSlowdown(fields);
+  stage.slowdown = toSlowdown(fields, "slowdown");
+  stage.updateSlowdown = toSlowdown(fields, "update_slowdown");
   stage.recompute = fields.boolean("recompute", false);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
   stage.gradientBytes = fields.integer("gradient_bytes", 0, kMostBytes, 0);

@@ -33,7 +33,10 @@ struct PlanUnit {
   /// Bytes of the model's inputs that it reads, per microbatch.
   int64_t inputBytes = 0;
   /// By which its seconds grow while all cores of the host compute: they share memory and caches.
-  double slowdown = 1;
+  /// Of a microbatch, and of an update.
+  double slowdown = 1, updateSlowdown = 1;
+  /// By which an update takes longer that writes a version of the weights beside the one it reads.
+  double versionSlowdown = 1;
 };
 
 /// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
@@ -152,7 +155,7 @@ struct PlanStage {
   int inFlight = 1;
   int weightVersions = 1;
   std::vector<PlanSend> sends;
-  double slowdown = 1; ///< the mean of its units'
+  double slowdown = 1, updateSlowdown = 1; ///< the means of its units'
 };
 
 /// Another way to train the model on the same devices.

@@ -222,6 +222,7 @@ Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
   plan.microbatches =
       plan.schedule.sumsMicrobatches() ? plan.schedule.microbatches / inputReplicas : 1;
   plan.minibatch = plan.microbatches * inputReplicas * plan.microbatchSize;
+  addVersions(plan.stages, graph, planned.stageOfUnit, plan.schedule.versions);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());

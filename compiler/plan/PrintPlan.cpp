@@ -30,6 +30,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"backward_weight_seconds", stage.backwardWeightSeconds},
           {"update_seconds", stage.updateSeconds},
           {"slowdown", stage.slowdown},
+          {"update_slowdown", stage.updateSlowdown},
           {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
           {"gradient_bytes", stage.gradientBytes},

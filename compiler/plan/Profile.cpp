@@ -14,15 +14,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct SecondsField {
+struct NumberField {
   const char *name;
   double PlanUnit::*field;
 };
-constexpr SecondsField secondsFields[] = {
+constexpr NumberField secondsFields[] = {
     {"forward_seconds", &PlanUnit::forwardSeconds},
     {"backward_input_seconds", &PlanUnit::backwardInputSeconds},
     {"backward_weight_seconds", &PlanUnit::backwardWeightSeconds},
     {"update_seconds", &PlanUnit::updateSeconds}};
+
+constexpr NumberField slowdownFields[] = {{"slowdown", &PlanUnit::slowdown},
+                                          {"update_slowdown", &PlanUnit::updateSlowdown},
+                                          {"version_slowdown", &PlanUnit::versionSlowdown}};
 
 struct BytesField {
   const char *name;
@@ -41,7 +45,8 @@ ordered_json toJson(const PlanUnit &unit) {
   ordered_json json = {{"name", unit.name}, {"nodes", unit.nodes}};
   for (auto [name, field] : secondsFields)
     json[name] = unit.*field;
-  json["slowdown"] = unit.slowdown;
+  for (auto [name, field] : slowdownFields)
+    json[name] = unit.*field;
   for (auto [name, field] : bytesFields)
     json[name] = unit.*field;
   return json;
@@ -53,7 +58,8 @@ PlanUnit toUnit(const Fields &fields) {
   unit.nodes = fields.strings("nodes");
   for (auto [name, field] : secondsFields)
     unit.*field = fields.number(name, 0);
-  unit.slowdown = toSlowdown(fields);
+  for (auto [name, field] : slowdownFields)
+    unit.*field = toSlowdown(fields, name);
   for (auto [name, field] : bytesFields)
     unit.*field = fields.integer(name, 0, kMostUnitBytes, 0);
   return unit;
@@ -83,12 +89,12 @@ TiedWeight toTied(const Fields &fields, int64_t units) {
 
 } // namespace
 
-double toSlowdown(const Fields &fields) {
-  double slowdown = fields.number("slowdown", 1);
+double toSlowdown(const Fields &fields, const char *name) {
+  double slowdown = fields.number(name, 1);
   if (slowdown >= 1 && slowdown <= kMostSlowdown)
     return slowdown;
-  fields.refuse("slowdown", "expected 1 to " + std::to_string(static_cast<int64_t>(kMostSlowdown)) +
-                                ", found " + fields.json().at("slowdown").dump());
+  fields.refuse(name, "expected 1 to " + std::to_string(static_cast<int64_t>(kMostSlowdown)) +
+                          ", found " + fields.json().at(name).dump());
 }
 
 std::string printProfile(const Profile &profile) {
@@ -160,12 +166,13 @@ void applyProfile(PlanGraph &graph, const Profile &profile) {
 }
 
 void copySlowdowns(PlanGraph &graph, const Profile &profile) {
-  std::unordered_map<std::string, double> measured;
+  std::unordered_map<std::string, const PlanUnit *> measured;
   for (const PlanUnit &unit : profile.graph.units)
-    measured[unit.name] = unit.slowdown;
+    measured[unit.name] = &unit;
   for (PlanUnit &unit : graph.units)
     if (auto found = measured.find(unit.name); found != measured.end())
-      unit.slowdown = found->second;
+      for (auto [name, field] : slowdownFields)
+        unit.*field = found->second->*field;
 }
 
 void checkGraph(const PlanGraph &graph, const std::string &source) {

@@ -14,14 +14,17 @@ namespace pdc {
 ///      "units": [{"name": "...", "nodes": ["..."], "forward_seconds": 0, "backward_input_seconds":
 ///      0,
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
-///                 "slowdown": 1, "gradient_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0,
-///                 "halfway_bytes": 0, "workspace_bytes": 0}],
+///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1, "gradient_bytes": 0,
+///                 "optimizer_bytes": 0, "stash_bytes": 0, "halfway_bytes": 0, "workspace_bytes":
+///                 0}],
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
 ///      0}]}
 ///
 /// Units stand in topological order; seconds are of one microbatch, of an update for
-/// `update_seconds`; `slowdown`: by which they grow while all cores of the machine compute.
+/// `update_seconds`; `slowdown` and, of an update, `update_slowdown`: by which they grow while all
+/// cores of the machine compute; `version_slowdown`: by which an update grows where weights have
+/// several versions.
 struct Profile {
   std::string model;
   std::string device = "cpu";
@@ -52,7 +55,7 @@ Profile readProfile(const std::filesystem::path &path);
 /// was not measured: then the profile is of another model, microbatch size or device.
 void applyProfile(PlanGraph &graph, const Profile &profile);
 
-/// Gives the units that it has, by name, the slowdown that was measured.
+/// Gives the units that it has, by name, the slowdowns that were measured.
 void copySlowdowns(PlanGraph &graph, const Profile &profile);
 
 /// Throws pdc::Error when units and values do not fit together: `source` names where they are from.

@@ -184,7 +184,8 @@ SimulatedOperation PlanPlayer::operationOf(const Step &step) {
   SimulatedOperation operation;
   const Task &task = step.task;
   operation.seconds = costs.stages[task.stage].of(task.phase);
-  operation.slowdown = plan.stages[task.stage].slowdown;
+  const PlanStage &stage = plan.stages[task.stage];
+  operation.slowdown = task.phase == Phase::update ? stage.updateSlowdown : stage.slowdown;
   for (const Edge *edge : edgesTo[task.stage])
     if (consumes(task, *edge))
       if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0) {

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
@@ -150,6 +151,36 @@ def expect_scaled_loss(project, folder, data, trained):
     assert after["loss_scale"] == 2.0 ** 58 and after["loss_scale_steps"] == 0 and after["steps_left_out"] == 2
     weights = trained.weights()
     assert all(numpy.array_equal(value, weights[name]) for name, value in left_out.weights().items())
+
+
+@on_host
+def test_profiles(models, tmp_path):
+    """pdc-profile writes a program whose times of units, by events of the device, become a profile that pdc plans with."""
+    batch = ["--minibatch", 8, "--microbatches", 2, "--optimizer", "momentum,lr=0.1"]
+    model, profile = models("lenet5"), tmp_path / "profile.json"
+    told = pipeline.run(pipeline.BIN / "pdc-profile", model, "--device", "cuda", *batch, "--steps", 4, "--sources", tmp_path / "project")
+    command = re.search(r"PDC_UNIT_TIMES=(\S+) \S+/all_stages (.*)", told.stdout)
+    program, times = build_for_host(tmp_path / "project"), pathlib.Path(command[1])
+    begin = time.monotonic()
+    pipeline.run("env", f"PDC_UNIT_TIMES={times}", program, *command[2].split())
+    taken = time.monotonic() - begin
+    runs = json.loads(times.read_text())["units"]
+    assert {len(seconds) for seconds in runs} == {4, 10}  # of updates but the last, and of microbatches
+    assert 0 < sum(map(sum, runs)) < taken
+    pipeline.run(pipeline.BIN / "pdc-profile", model, "--device", "cuda", *batch, "--times", times, "-o", profile)
+    units = {unit["name"]: unit for unit in json.loads(profile.read_text())["units"]}
+    assert json.loads(profile.read_text())["device"] == "cuda"
+    assert all(unit["forward_seconds"] > 0 for unit in units.values() if unit["gradient_bytes"])
+    # Updates share a kernel, and its time by their elements.
+    shared = [unit["update_seconds"] / unit["gradient_bytes"] for unit in units.values() if unit["gradient_bytes"]]
+    assert min(shared) > 0 and max(shared) < 1.01 * min(shared)
+    plan = emit(model, tmp_path / "planned", *batch, "--stages", "1-1", "--profile", profile, workers=2)
+    stages = json.loads((plan / "plan.json").read_text())["stages"]
+    for field in ("forward_seconds", "update_seconds"):
+        assert sum(stage[field] for stage in stages) == pytest.approx(sum(unit[field] for unit in units.values()))
+    other = pipeline.run(pipeline.BIN / "pdc-profile", models("mlp"), "--device", "cuda", *batch, "--times", times, "-o", profile,
+                         check=False)
+    assert other.returncode == 1 and "give the options that the measuring program was written with" in other.stderr
 
 
 def emit_for_nccl(model, folder, *options, workers, arrangement):

@@ -31,7 +31,7 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
     assert sum(unit["backward_weight_seconds"] > 0 for unit in units.values()) >= 3
     assert all(unit["update_seconds"] > 0 for unit in units.values() if unit["gradient_bytes"])
     assert "error" in table and "all units" in table
-    assert all(unit["slowdown"] >= 1 for unit in units.values())
+    assert all(unit[f"{what}slowdown"] >= 1 for unit in units.values() for what in ("", "update_", "version_"))
     assert ("while 1 more did the same" in table) == (len(os.sched_getaffinity(0)) == 2)
     # 2. The plan made from it.
     project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--schedule", "1f1b",
@@ -89,7 +89,7 @@ def test_on_one_core(models, tmp_path):
     result = pipeline.run("taskset", "-c", core, pipeline.BIN / "pdc-profile", models("mlp"), "-o", path,
                           "--minibatch", 16, "--steps", 2)
     assert "did the same" not in result.stdout
-    assert all(unit["slowdown"] == 1 for unit in json.loads(path.read_text())["units"])
+    assert all(unit["slowdown"] == unit["update_slowdown"] == 1 for unit in json.loads(path.read_text())["units"])
 
 
 def test_links_between_ranks(tmp_path):
@@ -129,7 +129,7 @@ def test_data_parallelism_where_no_measured_microbatches_can_be_shared(models, t
     profile, _ = measure(models("lenet5"), path, "--minibatch", 64, "--steps", 2)
     for unit in profile["units"]:  # so that no noise decides
         unit.update({"forward_seconds": 1e-3, "backward_input_seconds": 1e-3, "backward_weight_seconds": 1e-3,
-                     "update_seconds": 1e-6, "slowdown": 1})
+                     "update_seconds": 1e-6, "slowdown": 1, "update_slowdown": 1})
     path.write_text(json.dumps(profile))
     pipeline.run(pipeline.BIN / "pdc", models("lenet5"), "--gpus", 2, "--device", "cpu", "--minibatch", 64,
                  "--profile", path, "-o", tmp_path / "project")
@@ -139,7 +139,8 @@ def test_data_parallelism_where_no_measured_microbatches_can_be_shared(models, t
 
 
 @pytest.mark.parametrize("options,status,says", [
-    (["--minibatch", "8", "--device", "cuda"], 1, "cuda"),
+    (["--minibatch", "8", "--times", "times.json"], 2, "--times: expected with --device cuda"),
+    (["--minibatch", "8", "--device", "cuda", "--times", "/nowhere/times.json"], 1, "/nowhere/times.json: no such file"),
     (["--minibatch", "8", "--steps", "0"], 2, "--steps"),
     ([], 1, "--minibatch"),
     (["--no-such-option"], 2, "--no-such-option"),

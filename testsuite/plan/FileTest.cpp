@@ -45,6 +45,8 @@ TEST(PlanFile, RoundTrip) {
 TEST(PlanFile, Slowdown) {
   PlanGraph graph = chainGraph({1, 3, 4});
   graph.units[1].slowdown = 3;
+  graph.units[0].updateSeconds = graph.units[1].updateSeconds = 1;
+  graph.units[1].updateSlowdown = 4;
   PlanRequest request;
   request.workers = 2;
   request.microbatches = 4;
@@ -53,8 +55,10 @@ TEST(PlanFile, Slowdown) {
   json plan = json::parse(printPlan(makePlan(graph, request)));
   EXPECT_DOUBLE_EQ(plan["stages"][0]["slowdown"], 2.5);
   EXPECT_EQ(plan["stages"][1]["slowdown"], 1);
+  EXPECT_DOUBLE_EQ(plan["stages"][0]["update_slowdown"], 2.5);
   Plan read = parsePlan(plan.dump(), "p");
   EXPECT_DOUBLE_EQ(read.stages[0].slowdown, 2.5);
+  EXPECT_DOUBLE_EQ(read.stages[0].updateSlowdown, 2.5);
   for (double bad : {0.0, 0.5, 1001.0}) {
     plan["stages"][1]["slowdown"] = bad;
     EXPECT_THAT(refusal([&] { parsePlan(plan.dump(), "p"); }),

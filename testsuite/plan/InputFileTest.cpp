@@ -113,6 +113,8 @@ TEST(ProfileFile, RoundTripAndApply) {
   Profile profile{"m.onnx", "cpu", 2, 32, chainGraph({1, 2})};
   profile.graph.tied = {{{0, 1}, 300, 200, 100}};
   profile.graph.units[1].slowdown = 1.25;
+  profile.graph.units[1].updateSlowdown = 1.5;
+  profile.graph.units[1].versionSlowdown = 1.75;
   std::string text = printProfile(profile);
   Profile read = parseProfile(text, "p");
   EXPECT_EQ(printProfile(read), text);
@@ -128,6 +130,8 @@ TEST(ProfileFile, RoundTripAndApply) {
   copySlowdowns(graph, read);
   EXPECT_EQ(graph.units[0].slowdown, 1);
   EXPECT_EQ(graph.units[1].slowdown, 1.25);
+  EXPECT_EQ(graph.units[1].updateSlowdown, 1.5);
+  EXPECT_EQ(graph.units[1].versionSlowdown, 1.75);
   graph.units[1].name = "other";
   EXPECT_THAT(refusal([&] { applyProfile(graph, read); }), HasSubstr("has no unit 'other'"));
 }

@@ -28,6 +28,22 @@ std::string refusalOf(const PlanGraph &graph, const PlanRequest &request) {
   return refusal([&] { makePlan(graph, request); });
 }
 
+/// Updates write beside what they read where a stage has several versions: all but the last one's.
+TEST(Plan, UpdatesOfSeveralVersions) {
+  PlanGraph graph = chainGraph({1, 1, 1});
+  for (PlanUnit &unit : graph.units)
+    unit.updateSeconds = 2, unit.versionSlowdown = 1.5;
+  auto updates = [&](const char *schedule) {
+    std::vector<double> seconds;
+    for (const PlanStage &stage : makePlan(graph, requestFor(3, schedule, 3)).stages)
+      seconds.push_back(stage.updateSeconds);
+    return seconds;
+  };
+  EXPECT_THAT(updates("1f1b"), ElementsAre(2, 2, 2));
+  EXPECT_THAT(updates("pipedream"), ElementsAre(3, 3, 2));
+  EXPECT_THAT(updates("2bw"), ElementsAre(3, 3, 3));
+}
+
 TEST(Plan, OfAChain) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "1f1b", 4));
   ASSERT_EQ(plan.stages.size(), 2u);

@@ -91,13 +91,28 @@ static std::map<size_t, double> roundsOverUnits(const std::vector<std::vector<do
   return factors;
 }
 
-static UnitTimes readTimes(const fs::path &path, const std::vector<std::string> &numbers) {
+/// The seconds of each run, by number.
+static std::vector<std::vector<double>> readRuns(const fs::path &path, size_t count) {
   if (!fs::exists(path))
-    throw Error(path.string() + ": the measuring program wrote no times");
-  auto units =
-      nlohmann::json::parse(readTextFile(path)).at("units").get<std::vector<std::vector<double>>>();
+    throw Error(path.string() + ": no such file; the measuring program writes it");
+  nlohmann::json file = nlohmann::json::parse(readTextFile(path), nullptr, false);
+  std::vector<std::vector<double>> units;
+  try {
+    units = file.at("units").get<std::vector<std::vector<double>>>();
+  } catch (const nlohmann::json::exception &) {
+    throw Error(path.string() + ": expected the times that a measuring program writes");
+  }
+  if (units.size() != count)
+    throw Error(path.string() + ": expected the times of " + std::to_string(count) +
+                " units, found " + std::to_string(units.size()) +
+                "; give the options that the measuring program was written with");
+  return units;
+}
+
+UnitTimes readUnitTimes(const fs::path &path, const std::vector<std::string> &numbers) {
+  std::vector<std::vector<double>> units = readRuns(path, numbers.size());
   for (size_t number = 0; number < numbers.size(); ++number)
-    if (number >= units.size() || units[number].empty())
+    if (units[number].empty())
       throw Error("unit '" + numbers[number] + "' did not run");
   std::map<size_t, double> factors = roundsOverUnits(units);
   UnitTimes times;
@@ -124,7 +139,7 @@ UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &n
   runProject(folder, words);
   copies.check();
   unsetenv("PDC_UNIT_TIMES");
-  return readTimes(file, numbers);
+  return readUnitTimes(file, numbers);
 }
 
 void applyTimes(ModuleOp module, const UnitTimes &times) {

@@ -38,6 +38,9 @@ UnitTimes measureUnits(const std::filesystem::path &folder, const std::vector<st
                        const std::vector<std::string> &data, int64_t steps,
                        const Beside &beside = {});
 
+/// What a measuring program has written. Throws Error where it is of another program.
+UnitTimes readUnitTimes(const std::filesystem::path &path, const std::vector<std::string> &numbers);
+
 /// Puts measured seconds where the units of a level-1 module have estimates.
 void applyTimes(mlir::ModuleOp module, const UnitTimes &times);
 

@@ -10,7 +10,7 @@
 #include "tools/pdc-profile/DrawnData.h"
 #include "tools/pdc-profile/FreeMemory.h"
 #include "tools/pdc-profile/Links.h"
-#include "tools/pdc-profile/Measurement.h"
+#include "tools/pdc-profile/MeasuringProgram.h"
 #include "tools/pdc-profile/ProfileTable.h"
 #include "tools/pdc/Lowering.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 struct Request {
   Options compile;
-  std::string device = "cpu", output = "profile.json", sources, links;
+  std::string device = "cpu", output = "profile.json", sources, links, times;
   std::vector<std::string> dimensions;
   int64_t steps = 20;
 };
@@ -71,9 +71,10 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   };
   add("-o", request.output, "FILE", "where the profile goes (profile.json)");
   addModelOptions(app, request.compile, request.dimensions);
-  add("--device", request.device, "KIND", "cpu");
+  add("--device", request.device, "KIND", "cpu, or cuda: writes a program to build and run there");
   add("--steps", request.steps, "N", "updates to measure (20)");
   add("--sources", request.sources, "DIR", "keep the measuring program there");
+  add("--times", request.times, "FILE", "cuda: make the profile of what that program has written");
   add("--links", request.links, "FILE",
       "instead: measure the links between the ranks that mpirun has started, as a topology");
   try {
@@ -86,7 +87,10 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   if (!request.links.empty())
     return std::nullopt;
   checkModelOptions(request.dimensions, request.compile);
-  checkChoice("--device", request.device, {"cpu"}, {"cuda"});
+  checkChoice("--device", request.device, {"cpu", "cuda"}, {});
+  if (!request.times.empty() && request.device != "cuda")
+    throw UsageError("--times: expected with --device cuda, found --device " + request.device);
+  request.compile.plan.device = request.device;
   if (request.steps < 1 || request.steps > 1000000)
     throw UsageError("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
   request.compile.plan.workers = request.compile.plan.stages = 1;
@@ -138,21 +142,26 @@ CopyCount countCopies(int threads, const Plan &plan) {
   return count;
 }
 
-/// What units take while the other cores compute, too.
-void addSlowdowns(PlanGraph &graph, const PlanGraph &slowed) {
-  for (size_t i = 0; i < graph.units.size(); ++i)
-    if (double alone = microbatchSeconds(graph.units[i]); alone > 0)
-      graph.units[i].slowdown =
-          std::clamp(microbatchSeconds(slowed.units[i]) / alone, 1.0, kMostSlowdown);
-}
-
 std::string slowdownLine(const PlanGraph &graph, const CopyCount &copies) {
   std::string text;
   if (copies.fitting > 0) {
-    char line[100];
-    std::snprintf(line, sizeof line, "\nwhile %d more did the same: %.2f times as long\n",
-                  copies.fitting, Work(graph).slowdown);
+    char line[120];
+    std::snprintf(line, sizeof line,
+                  "\nwhile %d more did the same: %.2f times as long, updates %.2f times\n",
+                  copies.fitting, Work(graph).slowdown, Work(graph).updateSlowdown);
     text = line;
+  }
+  double updates = 0, versioned = 0;
+  for (const PlanUnit &unit : graph.units) {
+    updates += unit.updateSeconds;
+    versioned += unit.versionSlowdown * unit.updateSeconds;
+  }
+  if (versioned > updates) {
+    char line[120];
+    std::snprintf(line, sizeof line,
+                  "\nupdates into another version of the weights: %.2f times as long\n",
+                  versioned / updates);
+    text += line;
   }
   if (copies.fitting < copies.wanted)
     text += "\nthe memory that is free holds " + std::to_string(copies.fitting) + " more of the " +
@@ -162,60 +171,93 @@ std::string slowdownLine(const PlanGraph &graph, const CopyCount &copies) {
   return text;
 }
 
-/// Measures alone, then beside copies; what runs alone says how long copies may take at most.
-struct Measured {
-  UnitTimes alone, beside;
-};
-
-Measured measure(const fs::path &project, const std::vector<std::string> &numbers,
-                 const std::vector<std::string> &data, int64_t steps, int copies) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start = Clock::now();
-  Measured times;
-  times.alone = times.beside = measureUnits(project, numbers, data, steps);
-  auto taken = std::chrono::ceil<std::chrono::seconds>(Clock::now() - start);
-  if (copies > 0)
-    times.beside =
-        measureUnits(project, numbers, data, steps, {copies, std::chrono::minutes(1) + 20 * taken});
-  return times;
+/// The same with weights in two versions; nothing where the model cannot train so, which it says.
+std::unique_ptr<MeasuringProgram> makeVersioned(Options options, const fs::path &project,
+                                                std::ostream &progress) {
+  options.plan.schedule = "2bw";
+  try {
+    return std::make_unique<MeasuringProgram>(options, project, progress);
+  } catch (const Error &error) {
+    progress << "pdc-profile: what updates take with several versions of the weights is not "
+                "measured: "
+             << error.what() << std::endl;
+    return nullptr;
+  }
 }
 
-void run(const Request &request, std::ostream &progress) {
-  // 1. The program that measures, and the graph that it was made of.
-  Lowering lowering(request.compile, progress);
-  PlannedGraph graph = lowering.chooseGraph();
-  mlir::OwningOpRef<ModuleOp> units(graph.module->clone());
-  lowering.cut(graph);
-  lowering.outline(graph);
-  lowering.schedule(graph);
-  std::vector<std::string> numbers = numberUnits(*graph.module);
-  WorkFolder folder(request.sources);
-  fs::path project = folder.project();
-  lowering.write(graph, project);
-  // 2. What it measures.
-  std::vector<std::string> data = writeDrawnData(*units, graph.batch.minibatch(), project);
-  progress << "pdc-profile: building, and measuring " << request.steps << " updates" << std::endl;
-  CopyCount copies = countCopies(request.compile.plan.threads, *graph.plan);
-  auto [times, beside] = measure(project, numbers, data, request.steps, copies.fitting);
-  // 3. The profile.
-  PlanGraph estimated = makePlanGraph(*units);
-  std::map<std::string, KernelTimes> kernels = kernelTimes(*units, times);
-  std::vector<double> spreads = spreadsOf(*units, times);
-  applyTimes(*units, beside);
-  PlanGraph slowed = makePlanGraph(*units);
-  applyTimes(*units, times);
-  Profile profile{lowering.model.name, "cpu", request.compile.plan.threads,
-                  graph.batch.microbatchSize, makePlanGraph(*units)};
-  addSlowdowns(profile.graph, slowed);
-  writeTextFile(request.output, printProfile(profile));
-  std::cout << "microbatches of " << graph.batch.microbatchSize << " samples, "
-            << request.compile.plan.threads
-            << (request.compile.plan.threads == 1 ? " thread" : " threads")
+Profile profileOf(const Request &request, const MeasuringProgram &program, const UnitTimes &times) {
+  mlir::OwningOpRef<ModuleOp> measured(program.units().clone());
+  applyTimes(*measured, times);
+  return {program.model(), request.device, request.compile.plan.threads, program.microbatchSize(),
+          makePlanGraph(*measured)};
+}
+
+/// The tables.
+void report(const MeasuringProgram &program, const Profile &profile, const UnitTimes &times) {
+  PlanGraph estimated = makePlanGraph(program.units());
+  std::map<std::string, KernelTimes> kernels = kernelTimes(program.units(), times);
+  mlir::OwningOpRef<ModuleOp> spread(program.units().clone());
+  std::cout << "microbatches of " << profile.microbatchSize << " samples, " << profile.threads
+            << (profile.threads == 1 ? " thread" : " threads")
             << "; spread: between the quartiles of the runs\n"
-            << profileTable(profile.graph, estimated, spreads) << "\n"
-            << kernelTable(kernels) << slowdownLine(profile.graph, copies)
-            << "\nprofile: " << request.output << "\nnext: pdc " << request.compile.model.string()
-            << " --profile " << request.output << " ...\n";
+            << profileTable(profile.graph, estimated, spreadsOf(*spread, times)) << "\n"
+            << kernelTable(kernels);
+}
+
+void finish(const Request &request, const std::string &lines) {
+  std::cout << lines << "\nprofile: " << request.output << "\nnext: pdc "
+            << request.compile.model.string() << " --profile " << request.output << " ...\n";
+}
+
+/// The program for a GPU, and what to do with it.
+void writeForDevice(const Request &request, std::ostream &progress) {
+  fs::path project = request.sources;
+  if (project.empty())
+    project = fs::path(request.compile.model).filename().replace_extension(".profile");
+  MeasuringProgram program(request.compile, project, progress);
+  std::string data;
+  for (const std::string &text : writeDrawnData(program.units(), program.minibatch(), project))
+    data += " --data " + text;
+  std::string folder = project.string();
+  // What the last task takes goes with the device.
+  std::cout << "measuring program: " << folder << "\nwhere the GPU is:\n  cmake -S " << folder
+            << " -B " << folder << "/build && cmake --build " << folder
+            << "/build\n  PDC_UNIT_TIMES=" << folder << "/times.json " << folder
+            << "/build/all_stages --transport local --no-graphs --steps " << request.steps + 1 << data
+            << "\nthen, with the same options: pdc-profile " << request.compile.model.string()
+            << " --device cuda --times " << folder << "/times.json -o " << request.output
+            << " ...\n";
+}
+
+void readFromDevice(const Request &request, std::ostream &progress) {
+  MeasuringProgram program(request.compile, "", progress);
+  UnitTimes times = program.read(request.times);
+  Profile profile = profileOf(request, program, times);
+  writeTextFile(request.output, printProfile(profile));
+  report(program, profile, times);
+  finish(request, "");
+}
+
+void runHere(const Request &request, std::ostream &progress) {
+  // 1. The programs that measure.
+  WorkFolder folder(request.sources);
+  MeasuringProgram program(request.compile, folder.project(), progress);
+  std::unique_ptr<MeasuringProgram> versioned =
+      makeVersioned(request.compile, folder.project() / "versions", progress);
+  // 2. What they measure.
+  CopyCount copies = countCopies(request.compile.plan.threads, program.planned());
+  progress << "pdc-profile: building, and measuring " << request.steps << " updates" << std::endl;
+  std::vector<std::string> data =
+      writeDrawnData(program.units(), program.minibatch(), folder.project());
+  std::vector<Round> rounds =
+      measureRounds({program, versioned.get(), data, request.steps, copies.fitting});
+  // 3. The profile.
+  UnitTimes times = meanTimes(rounds);
+  Profile profile = profileOf(request, program, times);
+  addSlowdowns(profile.graph, program.units(), rounds);
+  writeTextFile(request.output, printProfile(profile));
+  report(program, profile, times);
+  finish(request, slowdownLine(profile.graph, copies));
 }
 
 } // namespace
@@ -227,10 +269,14 @@ int main(int argc, char **argv) {
     pdc::Request request;
     if (std::optional<int> code = pdc::parse(argc, argv, request))
       return *code;
-    if (request.links.empty())
-      pdc::run(request, std::cerr);
-    else
+    if (!request.links.empty())
       pdc::measureLinks(request.links);
+    else if (request.device == "cpu")
+      pdc::runHere(request, std::cerr);
+    else if (request.times.empty())
+      pdc::writeForDevice(request, std::cerr);
+    else
+      pdc::readFromDevice(request, std::cerr);
     return 0;
   });
 }
