@@ -2,6 +2,7 @@
 
 #include "codegen/CppText.h"
 #include "codegen/Kernels.h"
+#include "codegen/MeasuredUnits.h"
 #include "codegen/Places.h"
 #include "codegen/PrintTables.h"
 #include "codegen/PrintTasks.h"

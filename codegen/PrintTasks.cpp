@@ -3,6 +3,7 @@
 #include "codegen/CppText.h"
 #include "codegen/Kernels.h"
 #include "codegen/LoopBody.h"
+#include "codegen/MeasuredUnits.h"
 #include "codegen/Places.h"
 #include "codegen/PrintTables.h"
 #include "codegen/RuntimeNames.h"
@@ -26,13 +27,6 @@ namespace pdc {
 
 static constexpr unsigned kIndent = 4; ///< of a statement in a member function
 static constexpr unsigned kCommentColumn = 60;
-
-bool isMeasured(Operation *op) {
-  auto isTimed = [](Operation *inner) {
-    return inner->hasAttr(kUnitTimeAttribute) ? WalkResult::interrupt() : WalkResult::advance();
-  };
-  return op->walk(isTimed).wasInterrupted();
-}
 
 std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stage.getId()); }
 
@@ -70,22 +64,20 @@ namespace {
 class TaskPrinter {
 public:
   TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops)
-      : os(os), task(task), loops(loops),
+      : os(os), task(task), loops(loops), measured(os, loops != nullptr),
         gradients(replicatedMemories(task->getParentOfType<ir::ProgramOp>(),
                                      task->getParentOfType<ir::StageOp>().getId(),
                                      ir::Role::Gradient)) {}
 
   void print() {
-    if (isMeasured(task))
-      os << (loops ? names::kCudaBeginTask : names::kBeginTask) << '\n';
+    measured.begin(task);
     for (Operation &op : task.getBody().front()) {
       if (isa<ir::UnitOp, ir::AccumulateOp, ir::YieldOp>(op))
         switchUpdates(loops && isSharedUpdate(op));
       printOperation(op);
       if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
         printMade(accumulate);
-      if (auto number = op.getAttrOfType<IntegerAttr>(kUnitTimeAttribute))
-        printEnd(op, number.getInt());
+      measured.end(op, isUpdating);
     }
   }
 
@@ -97,31 +89,9 @@ private:
     startParagraph();
     if (!isUpdate) {
       os << names::kLaunchUpdates << '\n';
-      printUpdateEnds();
+      measured.endShared(kIndent);
     } else if (!std::exchange(hasUpdates, true))
       os << names::kBeginUpdates << '\n';
-  }
-
-  /// Updates that share a kernel end with it.
-  void printEnd(Operation &op, int64_t number) {
-    if (isUpdating)
-      updateEnds.push_back(
-          {number, cast<RankedTensorType>(op.getResult(0).getType()).getNumElements()});
-    else
-      os << (loops ? names::kCudaEndUnit : names::kEndUnit) << '(' << number << ");\n";
-  }
-
-  /// Each has a part of the time as large as its part of the elements.
-  void printUpdateEnds() {
-    double all = 0;
-    for (auto [number, elements] : updateEnds)
-      all += static_cast<double>(elements);
-    std::vector<std::string> shares;
-    for (auto [number, elements] : updateEnds)
-      shares.push_back(formatv("{{{0}, {1:f9}}", number, static_cast<double>(elements) / all));
-    if (!shares.empty())
-      os << listText((Twine(names::kCudaEndUnit) + "({").str(), shares, "});", kIndent) << '\n';
-    updateEnds.clear();
   }
 
   struct Pointer {
@@ -295,13 +265,13 @@ private:
   raw_indented_ostream &os;
   ir::TaskOp task;
   DeviceLoops *loops;
+  MeasuredUnits measured;
   std::vector<ir::MemoryOp> gradients; ///< that replicas sum
   llvm::DenseMap<Value, Pointer> pointers;
   std::map<std::string, std::string> declarations;
   bool isFirst = true;
   bool isUpdating = false; ///< what comes shares a kernel
   bool hasUpdates = false; ///< the object that stands for it is declared
-  std::vector<std::pair<int64_t, int64_t>> updateEnds; ///< numbers and elements of those so far
 };
 
 } // namespace

@@ -129,7 +129,8 @@ PairLink linkOf(int first, int second, double small, double large, double handOv
   link.latencySeconds = small;
   link.sendBytesPerSecond = static_cast<double>(kHandledBytes) / std::max(handOver, 1e-9);
   link.receiveBytesPerSecond = static_cast<double>(kHandledBytes) / std::max(take, 1e-9);
-  double perByte = std::max(large - small, 1e-9) / static_cast<double>(kLargeBytes);
+  // Where others compute, the small messages may have waited longer than the large ones.
+  double perByte = std::max(large - small, large / 10) / static_cast<double>(kLargeBytes);
   double own = 1 / link.sendBytesPerSecond + 1 / link.receiveBytesPerSecond;
   if (own > perByte / 2)
     perByte = std::max(perByte - own, perByte / 10);

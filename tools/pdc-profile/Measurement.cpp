@@ -1,6 +1,6 @@
 #include "tools/pdc-profile/Measurement.h"
 
-#include "codegen/PrintTasks.h"
+#include "codegen/MeasuredUnits.h"
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "passes/Values.h"
