@@ -98,11 +98,11 @@ private:
 
   /// The functions of the place where the loop runs.
   std::string placed(std::string text) const {
-    constexpr StringRef standard = "std::tanh(";
     if (place == LoopPlace::device)
       return text;
-    for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
-      text.replace(at, standard.size(), runtime_names::kHyperbolicTangent + std::string("("));
+    for (auto [standard, own] : runtime_names::kVectorFunctions)
+      for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
+        text.replace(at, standard.size(), own);
     return text;
   }
 

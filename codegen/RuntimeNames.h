@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string_view>
+#include <utility>
+
 /// Every name of the runtime that generated sources spell. A change of runtime/Program.h or of a
 /// kernel's calling convention is a change here and nowhere else in codegen.
 namespace pdc::runtime_names {
@@ -22,8 +25,11 @@ inline constexpr const char kExtents[] = "Extents";
 inline constexpr const char kStrided[] = "strided";
 inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
-/// What loops on CPUs call in place of the standard function, which no compiler makes a vector of.
-inline constexpr const char kHyperbolicTangent[] = "hyperbolicTangent";
+/// What loops on CPUs call in place of standard functions, which no compiler makes a vector of.
+inline constexpr std::pair<std::string_view, std::string_view> kVectorFunctions[] = {
+    {"std::tanh(", "hyperbolicTangent("},
+    {"std::exp(", "exponential("},
+    {"std::erf(", "errorFunction("}};
 
 /// CUDA: one header has all kernels, which have their own namespace; the loops' header is for .cu
 /// files.

@@ -56,7 +56,8 @@ static constexpr llvm::StringLiteral reserved[] = {
     "i386",          "size_t",      "int8_t",
     "int16_t",       "int32_t",     "int64_t",
     "uint8_t",       "uint16_t",    "uint32_t",
-    "uint64_t",      "updates",     "hyperbolicTangent"};
+    "uint64_t",      "updates",     "hyperbolicTangent",
+    "exponential",   "errorFunction"};
 
 std::string legalName(llvm::StringRef name) {
   std::string legal;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/kernels/ErrorFunction.h"
+#include "runtime/kernels/Exponential.h"
 #include "runtime/kernels/HyperbolicTangent.h"
 
 #include <cmath>
