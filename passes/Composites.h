@@ -25,6 +25,9 @@ struct Composite {
   size_t widened = 0;
 };
 
+/// Exporters hide a key by a score from here down, whose exponential is 0.
+constexpr double kHidden = -1e4;
+
 /// What attention asks of a constant mask.
 struct MaskFacts {
   /// By how many rows a query sees beyond its own, where the mask lets each see what is before it,
