@@ -72,14 +72,16 @@ private:
     return task.getPhase() == ir::Phase::Evaluate ? "evaluate_" : "";
   }
 
-  /// A view is repeated in several tasks: one name for all of them.
+  /// A view is repeated in several tasks: one name for all of them. Another one is evaluation's view
+  /// of what is prepared for it.
   std::string nameOf(UnitOp unit, Value result) {
     if (Operation *store = findStore(result))
       return storedName(store);
     std::string wanted = (prefix(unit) + tensorName(result)).str();
     if (!isView(unit))
       return names.unique(wanted);
-    std::string &view = views[wanted];
+    const bool isEvaluation = unit.getPhase() == ir::Phase::Evaluate;
+    std::string &view = views[isEvaluation ? "evaluation's " + wanted : wanted];
     if (view.empty())
       view = names.unique(wanted);
     return view;
