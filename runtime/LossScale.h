@@ -28,12 +28,15 @@ struct LossScale {
       divisor = std::exp2(std::ceil(std::log2(weight)));
   }
 
+  /// Where less weight was expected than came (samples, of tokens), what overflowed was larger than
+  /// the value means.
   void endStep(bool hasOverflow, double weight) {
+    const double before = divisor;
     expectWeight(weight);
     overflowed = hasOverflow;
     leftOut += hasOverflow;
     goodSteps = hasOverflow ? 0 : goodSteps + 1;
-    if (hasOverflow)
+    if (hasOverflow && before >= divisor)
       value /= 2;
     if (goodSteps == kGrowthSteps)
       value = value < kLargest ? 2 * value : value, goodSteps = 0;

@@ -230,6 +230,18 @@ TEST(LossScales, HalveOnOverflowAndDoubleAfterGoodSteps) {
   EXPECT_EQ(scale.factor(), 131072 / 32.0) << "of the mean over 24 labels, in powers of two";
 }
 
+/// 65536 is the scale of the mean loss, however many labels a minibatch turns out to have.
+TEST(LossScales, KeepTheirValueWhereMoreWeightCameThanWasExpected) {
+  LossScale scale;
+  scale.expectWeight(8);
+  EXPECT_EQ(scale.factor(), 65536 / 8.0);
+  scale.endStep(true, 8192);
+  EXPECT_EQ(scale.factor(), 65536 / 8192.0);
+  EXPECT_EQ(scale.leftOut, 1);
+  scale.endStep(true, 8192);
+  EXPECT_EQ(scale.factor(), 32768 / 8192.0);
+}
+
 TEST(LearningRates, FollowTheirSchedules) {
   LearningRate constant(0.5, "constant,warmup=4", 10);
   EXPECT_DOUBLE_EQ(constant.at(1), 0.125);
