@@ -45,6 +45,8 @@ void Executor::reduceTraining() {
   const bool isLeftOut = sums[3] > 0;
   double scale = totals.weight > 0 ? 1 / (totals.weight * lossFactor()) : 0;
   scale *= isLeftOut ? 0 : clipFactor();
+  if (isLeftOut)
+    norm = 0;
   if (scalesLoss)
     endScaledStep(isLeftOut);
   if (gradientScale)
