@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
+#include "runtime/cuda/Queues.h"
 #include "runtime/cuda/Sums.h"
 #include "runtime/cuda/TaskGraphs.h"
 
@@ -216,11 +217,14 @@ void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
     require(cudaEventRecord(static_cast<cudaEvent_t>(mark), copies), "cudaEventRecord");
 }
 
-/// Ranks of a host share its GPUs in turn; under the local transport all may be on one. CUDA reads
-/// when it begins how many queues of the GPU its streams share: behind a message whose other side
-/// has not come, nothing in the same queue begins.
+/// CUDA reads when it begins how many queues of the GPU its streams share: behind a message whose
+/// other side has not come, nothing in the same queue begins. Set before there are threads, which
+/// read the environment.
+[[maybe_unused]] const int queuesSet =
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
+
+/// Ranks of a host share its GPUs in turn; under the local transport all may be on one.
 std::unique_ptr<Accelerator> open(int local) {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess || count == 0)

@@ -5,9 +5,6 @@
 /// What programs for GPUs name as their device.
 namespace pdc::runtime::cuda {
 
-/// Queues of a GPU: so many streams of a process run independently.
-constexpr int kMostQueues = 32;
-
 extern const DeviceSupport support;
 /// Whose NCCL has a communicator and a stream for each directed edge between two ranks.
 extern const DeviceSupport supportOfEdges;

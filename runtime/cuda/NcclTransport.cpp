@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/cuda/CudaAccelerator.h"
 #include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Queues.h"
 
 #include <algorithm>
 #include <cstring>
@@ -56,15 +57,12 @@ void NcclTransport::makeLines(const std::vector<std::vector<int>> &edges) {
   }
 }
 
-/// Beside these streams a rank has one for its tasks, one for its copies, and four for the sums
-/// over replicas.
 void NcclTransport::requireQueues() const {
-  constexpr int kOthers = 6;
-  if (int(streams.size()) + kOthers > kMostQueues)
+  if (int64_t(streams.size()) > kMostEdges)
     throw Error(
         "rank ", self, " exchanges tensors over ", streams.size(),
         " directed edges, each of which needs a queue of the GPU, and beside others there are ",
-        kMostQueues - kOthers, "; plan with fewer ranks or another schedule");
+        kMostEdges, "; plan with fewer ranks or another schedule");
 }
 
 /// The lower rank of a pair, and the sender of an edge, makes its id and tells it behind its key.

@@ -4,16 +4,13 @@
 #include "compiler/plan/Connections.h"
 #include "compiler/plan/Cut.h"
 #include "passes/ScheduleRows.h"
+#include "runtime/cuda/Queues.h"
 
 #include <algorithm>
 
 using namespace mlir;
 
 namespace pdc {
-
-/// To and from a rank: as many as a GPU has queues beside those of tasks and sums
-/// (runtime/cuda/NcclTransport.cpp).
-static constexpr int64_t mostEdges = 26;
 
 /// Times of the player that differ less are the same.
 static constexpr double noise = 0.01;
@@ -73,7 +70,7 @@ static bool haveQueues(const Plan &plan, const std::set<RankEdge> &edges) {
   for (int rank = 0; rank < plan.topology.workers(); ++rank)
     if (llvm::count_if(edges, [&](RankEdge edge) {
           return edge.first == rank || edge.second == rank;
-        }) > mostEdges)
+        }) > runtime::cuda::kMostEdges)
       return false;
   return true;
 }
@@ -88,7 +85,7 @@ static Arrangement chooseArrangement(const Plan &plan, const std::set<RankEdge> 
   throw Error(
       "the messages between GPUs are not proven with a communicator per pair of ranks, and a "
       "rank exchanges tensors over more than " +
-      std::to_string(mostEdges) +
+      std::to_string(runtime::cuda::kMostEdges) +
       " directed edges, each of which would need a queue of the GPU; what would help: another "
       "schedule, or fewer ranks");
 }
