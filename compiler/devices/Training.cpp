@@ -86,8 +86,7 @@ KernelChoice chooseReduction(const UnitReader &reader) {
     (summed ? sumStrides : keptStrides).push_back(strides[d]);
     count *= summed ? static_cast<double>(shape[d]) : 1;
   }
-  const bool isShort = bytesPerElement(node.outputs[0].element) == 2;
-  if (node.outputs[0].element != ElementType::f32 && !isShort)
+  if (node.outputs[0].element != ElementType::f32)
     reader.refuse("the kernel reduces f32 elements, found " + node.outputs[0].toString());
   KernelChoice choice;
   addArgument(choice, reader, node, 0);

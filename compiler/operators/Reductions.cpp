@@ -40,7 +40,9 @@ static Reduction resolveReduction(const NodeView &node) {
 }
 
 static std::vector<TensorType> inferReduction(const NodeView &node) {
-  return {{node.input(0).element, resolveReduction(node).result}};
+  const ElementType element = node.input(0).element;
+  const bool sums = node.op == "ReduceSum" || node.op == "ReduceMean";
+  return {{sums ? sumElement(element) : element, resolveReduction(node).result}};
 }
 
 /// What an element does to the result so far.
@@ -64,7 +66,7 @@ static std::vector<Tensor> evaluateReduction(const NodeView &node,
   known.constants = inputs;
   Reduction r = resolveReduction(known);
   const Tensor &x = *inputs[0];
-  Tensor y = Tensor::zeros({x.type.element, r.result});
+  Tensor y = Tensor::zeros(inferReduction(known)[0]);
   std::fill(y.data.begin(), y.data.end(), startOf(node.op));
   auto strides = broadcastStrides(r.kept, x.type.shape);
   std::vector<int64_t> index(x.type.rank());

@@ -77,9 +77,7 @@ void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
   template void ReduceSum::operator()(const Run &, const X *, Y *, bool) const;
 PDC_SUMS(float, float)
 PDC_SUMS(BFloat16, float)
-PDC_SUMS(BFloat16, BFloat16)
 PDC_SUMS(Float16, float)
-PDC_SUMS(Float16, Float16)
 #undef PDC_SUMS
 
 void accumulate(const Run &run, int64_t count, float *sum, const float *value, bool add) {
