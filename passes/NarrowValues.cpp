@@ -83,15 +83,17 @@ void Narrowing::narrow(NodeOp node) {
 }
 
 /// What a product's or a normalisation's kernel computes too has its type: a bias behind, a relu's
-/// gradient in front.
+/// gradient in front. What was stored, as the larger of two, is compared with what it was made of
+/// as that would have been stored.
 bool Narrowing::isFused(OpOperand &operand) {
   auto add = dyn_cast<NodeOp>(operand.getOwner());
-  if (add.getOp() == "ReluGrad")
+  if (add.getOp() == "ReluGrad" || add.getOp() == "Equal")
     return true;
   if (add.getOp() != "Add" || toTensorType(operand.get().getType()).rank() != 1)
     return false;
   auto other = add.getOperand(1 - operand.getOperandNumber()).getDefiningOp<NodeOp>();
-  return other && other.getOp() == "MatMul" && other->getResult(0).hasOneUse();
+  return other && (other.getOp() == "MatMul" || other.getOp() == "FusedMatMul") &&
+         other->getResult(0).hasOneUse();
 }
 
 /// All but those whose bits are set in `except`.

@@ -18,6 +18,7 @@ func.func @train() {
   // CHECK-NEXT: %[[NARROW_X:.*]] = pdc.node "Cast" "x/bf16"(%[[X]]) {to = 16 : i64} : (tensor<4x6xf32>) -> tensor<4x6xbf16>
   %x = pdc.read @x : tensor<4x6xf32>
   // CHECK-NEXT: %[[MASK:.*]] = pdc.read @mask
+  // CHECK-NEXT: %[[MASK_BF16:.*]] = pdc.node "Cast" "mask/bf16"
   %mask = pdc.read @mask : tensor<4x3xf32>
   // CHECK-NEXT: pdc.weight_version @w
   // CHECK-NEXT: %[[W:.*]] = pdc.node "Cast" "w/bf16"
@@ -35,8 +36,19 @@ func.func @train() {
   // A product's bias has its type; loops else mix both and stay narrow.
   // CHECK-NEXT: %[[A:.*]] = pdc.node "Add" "/add"(%[[Y]], %[[B]]) {} : (tensor<4x3xbf16>, tensor<3xbf16>) -> tensor<4x3xbf16>
   %a = pdc.node "Add" "/add"(%y, %b) {} : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: %[[F:.*]] = pdc.node "FusedMatMul" "/fused"({{.*}}) {{.*}} -> tensor<4x3xbf16>
+  %f = pdc.node "FusedMatMul" "/fused"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: pdc.node "Add" "/fused/add"(%[[F]], %[[B]]) {} : (tensor<4x3xbf16>, tensor<3xbf16>) -> tensor<4x3xbf16>
+  %g = pdc.node "Add" "/fused/add"(%f, %b) {} : (tensor<4x3xf32>, tensor<3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: %[[SUMMED:.*]] = pdc.node "ReduceSum" "/sum"({{.*}}) {} : (tensor<4x3xbf16>) -> tensor<1x1xf32>
+  %summed = pdc.node "ReduceSum" "/sum"(%g) {} : (tensor<4x3xf32>) -> tensor<1x1xf32>
   // CHECK-NEXT: %[[M:.*]] = pdc.node "Mul" "/mul"(%[[A]], %[[EXP]]) {} : (tensor<4x3xbf16>, tensor<4x3xf32>) -> tensor<4x3xbf16>
   %m = pdc.node "Mul" "/mul"(%a, %exp) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  // The larger of two is stored in 16 bits, and compared with both as they would have been stored.
+  // CHECK-NEXT: %[[LARGER:.*]] = pdc.node "Max" "/max"(%[[M]], %[[MASK]]) {} : (tensor<4x3xbf16>, tensor<4x3xf32>) -> tensor<4x3xbf16>
+  %larger = pdc.node "Max" "/max"(%m, %mask) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: pdc.node "Equal" "/max/grad"(%[[MASK_BF16]], %[[LARGER]]) {} : (tensor<4x3xbf16>, tensor<4x3xbf16>) -> tensor<4x3xi1>
+  %equal = pdc.node "Equal" "/max/grad"(%mask, %larger) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xi1>
   // Normalisations take narrow rows; their statistics and scales are f32.
   // CHECK-NEXT: %[[N:.*]]:2 = pdc.node "RMSNormalization" "/norm"(%[[M]], %[[SCALE]]) {} : (tensor<4x3xbf16>, tensor<3xf32>) -> (tensor<4x3xbf16>, tensor<4x1xf32>)
   %n:2 = pdc.node "RMSNormalization" "/norm"(%m, %scale) {} : (tensor<4x3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<4x1xf32>)
