@@ -41,8 +41,10 @@ struct SendTiedWeights : impl::SendTiedWeightsBase<SendTiedWeights> {
 private:
   void send() {
     plan = choosePlan(plan, planFile);
-    if (plan && !plan->device.empty())
+    if (plan && !plan->device.empty()) {
       device.kind = deviceKind(plan->device);
+      device.precision = plan->precision;
+    }
     WeightFamilies families(getOperation());
     findHomes(families);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
