@@ -8,7 +8,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
 
+#include <cmath>
 #include <map>
+#include <set>
 
 namespace pdc {
 #define GEN_PASS_DEF_NARROWVALUES
@@ -39,13 +41,14 @@ public:
 
 private:
   void narrow(NodeOp node);
+  bool needsRange(NodeOp node) const;
   bool isFused(OpOperand &operand);
   void widenOperands(Operation *op, uint32_t except);
   Value narrowed(Value value);
   Value widened(Value value, Operation *reader);
   Value cast(OpBuilder &builder, Value value, ElementType to, StringRef origin);
 
-  bool has(Value value, ElementType element) {
+  bool has(Value value, ElementType element) const {
     return isa<RankedTensorType>(value.getType()) &&
            toTensorType(value.getType()).element == element;
   }
@@ -63,7 +66,7 @@ constexpr uint32_t kAll = ~0u;
 /// is; loops take what they find. What a node makes follows from its operator's rule.
 void Narrowing::narrow(NodeOp node) {
   const NarrowKernel *kernel = findNarrowKernel(node.getOp());
-  const bool mixes = takesAnyWidth(node.getOp());
+  const bool mixes = takesAnyWidth(node.getOp()) && !needsRange(node);
   const uint32_t taken = mixes ? kAll : kernel ? kernel->operands : 0;
   auto isTaken = [&](OpOperand &operand) {
     return taken >> std::min(operand.getOperandNumber(), 31u) & 1;
@@ -80,6 +83,23 @@ void Narrowing::narrow(NodeOp node) {
   std::vector<pdc::TensorType> types = NodeFacts(node).infer();
   for (auto [number, result] : llvm::enumerate(node->getResults()))
     result.setType(toMlir(node.getContext(), types[number]));
+}
+
+/// Whether its loop stays f32: under fp16 those that leave its range (PyTorch's autocast has the
+/// same), and any with a finite constant that would be stored as infinity, as one that masks.
+bool Narrowing::needsRange(NodeOp node) const {
+  static const std::set<StringRef> growing = {
+      "Exp", "Pow", "PowGrad", "PowExponentGrad", "Reciprocal", "ReciprocalGrad", "WholePower"};
+  if (stored == ElementType::f16 && growing.contains(node.getOp()))
+    return true;
+  const double infinite = stored == ElementType::f16 ? 65520 : 0x1.ffp127;
+  return llvm::any_of(node->getOperands(), [&](Value operand) {
+    if (!has(operand, ElementType::f32) || !isConstant(operand.getDefiningOp()))
+      return false;
+    return llvm::any_of(constantOf(operand)->data, [&](double value) {
+      return std::isfinite(value) && std::abs(value) >= infinite;
+    });
+  });
 }
 
 /// What a product's or a normalisation's kernel computes too has its type: a bias behind, a relu's

@@ -1,5 +1,6 @@
 // RUN: pdc-opt %s --narrow-values=precision=bf16 --check-against=%s -o - | FileCheck %s
 // RUN: pdc-opt %s --narrow-values=precision=tf32 -o - | FileCheck --check-prefix=SAME %s
+// RUN: pdc-opt %s --narrow-values=precision=fp16 -o - | FileCheck --check-prefix=FP16 %s
 // SAME-NOT: bf16
 // SAME-NOT: Cast
 
@@ -49,6 +50,14 @@ func.func @train() {
   %larger = pdc.node "Max" "/max"(%m, %mask) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   // CHECK-NEXT: pdc.node "Equal" "/max/grad"(%[[MASK_BF16]], %[[LARGER]]) {} : (tensor<4x3xbf16>, tensor<4x3xbf16>) -> tensor<4x3xi1>
   %equal = pdc.node "Equal" "/max/grad"(%mask, %larger) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xi1>
+  // A finite number that 16 bits would make infinite leaves what it stands in f32, and fp16 leaves powers there.
+  // CHECK: %[[WIDE_M:.*]] = pdc.node "Cast" "/mul/f32"(%[[M]])
+  // CHECK-NEXT: %[[MASKED:.*]] = pdc.node "Where" "/masked"(%{{.*}}, %[[WIDE_M]], %{{.*}}) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<f32>) -> tensor<4x3xf32>
+  %hidden = pdc.node "Constant" "/hidden"() {value = dense<-3.40282347E+38> : tensor<f32>} : () -> tensor<f32>
+  %masked = pdc.node "Where" "/masked"(%equal, %m, %hidden) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<f32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xbf16>
+  // FP16: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xf32>
+  %range = pdc.node "Exp" "/range"(%m) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   // Normalisations take narrow rows; their statistics and scales are f32.
   // CHECK-NEXT: %[[N:.*]]:2 = pdc.node "RMSNormalization" "/norm"(%[[M]], %[[SCALE]]) {} : (tensor<4x3xbf16>, tensor<3xf32>) -> (tensor<4x3xbf16>, tensor<4x1xf32>)
   %n:2 = pdc.node "RMSNormalization" "/norm"(%m, %scale) {} : (tensor<4x3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<4x1xf32>)
@@ -58,8 +67,7 @@ func.func @train() {
   %axis = pdc.node "Constant" "/axis"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
   %c = pdc.node "CumSum" "/cumulate"(%n#0, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
   pdc.accumulate %c into @sums : tensor<4x3xf32>
-  // CHECK: %[[SUM:.*]] = pdc.node "Cast" "/mul/f32"(%[[M]])
-  // CHECK-NEXT: pdc.accumulate %[[SUM]] into @products
+  // CHECK: pdc.accumulate %[[WIDE_M]] into @products
   pdc.accumulate %m into @products : tensor<4x3xf32>
   return
 }
