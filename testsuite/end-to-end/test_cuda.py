@@ -11,7 +11,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pipeline
 import transformers
@@ -146,11 +148,50 @@ def expect_scaled_loss(project, folder, data, trained):
     before = json.loads(state.read_text())
     assert before["loss_scale"] == 65536 and before["loss_scale_steps"] == 3 and before["steps_left_out"] == 0
     state.write_text(json.dumps(before | {"loss_scale": 2.0 ** 60}))
-    left_out = train_on_host(project, folder / "left-out", "--resume", state.parent, data=data, steps=5)
+    left_out = train_on_host(project, folder / "left-out", "--clip-norm", "1", "--resume", state.parent, data=data, steps=5)
     after = json.loads(next((folder / "left-out" / "save").glob("step-000005")).joinpath("state.json").read_text())
     assert after["loss_scale"] == 2.0 ** 58 and after["loss_scale_steps"] == 0 and after["steps_left_out"] == 2
+    assert "gradient_norm" not in (folder / "left-out" / "log.jsonl").read_text()
     weights = trained.weights()
     assert all(numpy.array_equal(value, weights[name]) for name, value in left_out.weights().items())
+
+
+def two_linear_layers(path):
+    """Of one tied weight, each with a bias; an upper and a lower limit between them, which are weights."""
+    generator = numpy.random.default_rng(1)
+    weights = {"w": generator.normal(0, 0.4, (16, 16)), "b": generator.normal(0, 0.1, 16), "c": generator.normal(0, 0.1, 16),
+               "low": generator.normal(-0.5, 0.1, 16), "high": generator.normal(0.5, 0.1, 16)}
+    nodes = [helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]),
+             helper.make_node("MatMul", ["input", "wt"], ["p"]), helper.make_node("Add", ["p", "b"], ["h"]),
+             helper.make_node("Max", ["h", "low"], ["m"]), helper.make_node("Min", ["m", "high"], ["n"]),
+             helper.make_node("Transpose", ["w"], ["wt2"], perm=[1, 0]),
+             helper.make_node("MatMul", ["n", "wt2"], ["q"]), helper.make_node("Add", ["q", "c"], ["r"]),
+             helper.make_node("Flatten", ["r"], ["output"])]
+    graph = helper.make_graph(nodes, "layers", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 3, 16])],
+                              [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 48])],
+                              [numpy_helper.from_array(value.astype(numpy.float32), name) for name, value in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+@on_host
+@pytest.mark.parametrize("stages,schedule", [("1", "1f1b"), ("1-1", "pipedream")])
+def test_extremes_and_tied_weights_in_16_bits(stages, schedule, tmp_path):
+    """An operand of 16 bits and one of f32: exactly one of them is the larger, and has the gradient. Biases are added by the
+    products' kernels. A tied weight of an asynchronous schedule crosses."""
+    model, batch = two_linear_layers(tmp_path / "model.onnx"), 1 if schedule == "pipedream" else 2
+    options = ["--minibatch", 8 * batch, "--microbatches", batch, "--optimizer", "momentum,lr=0.1,momentum=0.9",
+               "--schedule", schedule, "--stages", stages]
+    images, labels = pipeline.draw_images(tmp_path, 48, (3, 16), 48)
+    data, workers = [f"input={images}", f"labels={labels}"], len(stages.split("-"))
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options, workers=workers), tmp_path / "expected",
+                              data=data, steps=4)
+    project = emit(model, tmp_path / "cuda", *options, "--precision", "bf16", workers=workers)
+    found = train_on_host(project, tmp_path / "found", data=data, steps=4)
+    assert numpy.allclose(found.losses, expected.losses, rtol=2 * 2**-8)
+    weights = found.weights()
+    for name, value in expected.weights().items():
+        assert numpy.allclose(weights[name], value, atol=2**-8), name
 
 
 @on_host
