@@ -28,7 +28,7 @@ static constexpr int64_t bytesPerPrimitive = int64_t(55) << 10;
 static constexpr std::pair<llvm::StringLiteral, int64_t> bytesOfKinds[] = {
     {"MatrixProduct", int64_t(850) << 10},
     {"MatrixProduct, relu", int64_t(410) << 10},
-    {"Convolution", int64_t(800) << 10},
+    {"Convolution", int64_t(880) << 10},
     {"ConvolutionWeightGradient", int64_t(600) << 10},
     {"ConvolutionInputGradient", int64_t(150) << 10},
     {"Pooling", int64_t(300) << 10},

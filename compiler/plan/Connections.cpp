@@ -1,6 +1,7 @@
 #include "compiler/plan/Connections.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace pdc {
@@ -19,18 +20,16 @@ std::set<RankEdge> rankEdges(const std::vector<std::vector<int>> &ranksOfStage,
   return found;
 }
 
-std::set<RankEdge> replicaEdges(const std::vector<std::vector<int>> &ranksOfStage) {
-  std::set<RankEdge> found;
-  for (const std::vector<int> &replicas : ranksOfStage)
-    for (int from : replicas)
-      for (int to : replicas)
-        if (from != to)
-          found.insert({from, to});
-  return found;
+/// Stages of one rank have the same replicas.
+static std::set<std::vector<int>> replicaGroups(const std::vector<std::vector<int>> &ranksOfStage) {
+  return {ranksOfStage.begin(), ranksOfStage.end()};
 }
 
-static int64_t countReceived(const std::set<RankEdge> &edges, int rank) {
-  return std::ranges::count_if(edges, [&](RankEdge edge) { return edge.second == rank; });
+int64_t countReplicaPairs(const std::vector<std::vector<int>> &ranksOfStage) {
+  int64_t pairs = 0;
+  for (const std::vector<int> &ranks : replicaGroups(ranksOfStage))
+    pairs += static_cast<int64_t>(ranks.size() * (ranks.size() - 1) / 2);
+  return pairs;
 }
 
 std::vector<int64_t> connectionBytesOfStages(const std::string &device,
@@ -39,13 +38,17 @@ std::vector<int64_t> connectionBytesOfStages(const std::string &device,
   std::vector<int64_t> bytes(ranksOfStage.size());
   if (device != "cuda")
     return bytes;
-  const std::set<RankEdge> shares = replicaEdges(ranksOfStage);
+  std::map<int, int64_t> senders; ///< by rank: how many others it receives from
+  for (RankEdge edge : tensors)
+    ++senders[edge.second];
+  for (const std::vector<int> &ranks : replicaGroups(ranksOfStage))
+    for (int rank : ranks)
+      senders[rank] += static_cast<int64_t>(ranks.size()) - 1;
   std::set<int> seen;
   for (size_t stage = 0; stage < ranksOfStage.size(); ++stage)
     for (int rank : ranksOfStage[stage])
       if (seen.insert(rank).second)
-        bytes[stage] = std::max(bytes[stage], connectionBytes * (countReceived(tensors, rank) +
-                                                                 countReceived(shares, rank)));
+        bytes[stage] = std::max(bytes[stage], connectionBytes * senders[rank]);
   return bytes;
 }
 

@@ -20,8 +20,9 @@ constexpr int64_t connectionBytes = 4 * (int64_t(10) << 20);
 std::set<RankEdge> rankEdges(const std::vector<std::vector<int>> &ranksOfStage,
                              std::span<const Edge> edges);
 
-/// From which rank to which shares of sums over replicas go, by communicators of their own.
-std::set<RankEdge> replicaEdges(const std::vector<std::vector<int>> &ranksOfStage);
+/// How many pairs of ranks are replicas of each other: sums over them go by communicators of their
+/// own.
+int64_t countReplicaPairs(const std::vector<std::vector<int>> &ranksOfStage);
 
 /// By stage: what the connections take of the memory of its ranks, at most. The first stage of a
 /// rank has them. Nothing where no NCCL moves the messages.

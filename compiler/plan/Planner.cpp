@@ -62,6 +62,9 @@ void addDepths(Plan &plan) {
   std::vector<int64_t> rounds = {schedule.asynchronous ? 2 * schedule.stages() : 0};
   if (!schedule.ranks.empty())
     peaks = peakActivations(unroll(schedule, rounds), schedule.stages());
+  else if (schedule.asynchronous && schedule.sumsMicrobatches()) // a slot waits for its next inputs
+    for (size_t stage = 1; stage < peaks.size(); ++stage)
+      --peaks[stage];
   for (PlanStage &stage : plan.stages) {
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];

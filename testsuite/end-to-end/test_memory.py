@@ -53,6 +53,8 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
+# By which what a process holds differs from run to run: pages that happen to be touched.
+NOISE = 0.1e6
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
@@ -79,9 +81,7 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
         processes = result.records[-1]["memory"]
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for process in processes:
-            # The last rank of the perceptron computes its loss alone: a few pages of code are more than a tenth of that.
-            least = 0.7 if process["planned"] < 1e6 else 0.9
-            assert least * process["planned"] <= process["bytes"] <= process["planned"], (transport, process)
+            assert 0.9 * process["planned"] - NOISE <= process["bytes"] <= process["planned"] + NOISE, (transport, process)
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):

@@ -25,7 +25,7 @@ TEST(Connections, MicrobatchesTakeTurnsAtBothEnds) {
         expected.insert({last, first});
       }
       EXPECT_EQ(rankEdges(ranks, chainEdges(2)), expected) << from << " to " << to;
-      EXPECT_EQ(replicaEdges(ranks).size(), size_t(from * (from - 1) + to * (to - 1)));
+      EXPECT_EQ(countReplicaPairs(ranks), (from * (from - 1) + to * (to - 1)) / 2);
     }
 }
 
@@ -46,6 +46,14 @@ TEST(Connections, TakeMemoryOfThePlan) {
   EXPECT_EQ(
       connectionBytesOfStages("cuda", {{0, 1, 2}, {3}}, rankEdges({{0, 1, 2}, {3}}, chainEdges(2))),
       (std::vector<int64_t>{3 * connectionBytes, 3 * connectionBytes}));
+}
+
+TEST(Connections, OfManyReplicas) {
+  std::vector<int> ranks(4096);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  EXPECT_EQ(connectionBytesOfStages("cuda", {ranks, ranks}, {}),
+            (std::vector<int64_t>{4095 * connectionBytes, 0}));
+  EXPECT_EQ(countReplicaPairs({ranks, ranks}), 4096 * 4095 / 2);
 }
 
 /// A limit that all but the connections would fit is refused by the planner.

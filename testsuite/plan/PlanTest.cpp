@@ -164,6 +164,17 @@ TEST(Plan, TwoVersions) {
               HasSubstr("as in --microbatches 3"));
 }
 
+/// As written rows have it: the first of p stages p, the last one.
+TEST(Plan, TwoVersionsOfManyStagesFillAsFewDo) {
+  for (int stages : {8, 40}) {
+    Plan plan =
+        makePlan(chainGraph(std::vector<double>(stages, 1)), requestFor(stages, "2bw", stages));
+    EXPECT_EQ(plan.schedule.ranks.empty(), stages == 40);
+    for (const PlanStage &stage : plan.stages)
+      EXPECT_EQ(stage.inFlight, stages - stage.id) << stage.id;
+  }
+}
+
 TEST(Plan, BoundHoldsForRandomGraphs) {
   std::mt19937 random(11);
   for (int round = 0; round < 100; ++round) {

@@ -106,7 +106,7 @@ void setCommunicators(Plan &plan, ModuleOp programs) {
   chosen.arrangement = chooseArrangement(plan, tensors);
   const bool pairs = chosen.arrangement == Arrangement::pairs;
   chosen.count = static_cast<int>((pairs ? withoutDirection(tensors) : tensors).size() +
-                                  withoutDirection(replicaEdges(training.ranksOfStage)).size());
+                                  countReplicaPairs(training.ranksOfStage));
   const std::vector<int64_t> bytes =
       connectionBytesOfStages(plan.device, training.ranksOfStage, tensors);
   chosen.bytes = 0;
