@@ -110,7 +110,7 @@ private:
     std::map<Task, std::vector<std::pair<int, size_t>>> received;
   };
 
-  int queueOf(const Step &step) const;
+  int queueOf(int rank, const Step &step) const;
   void enqueue(int rank, size_t action);
   bool advance(int rank);
   bool run(Rank &rank, const Step &step);
@@ -140,18 +140,21 @@ QueuePlayer::QueuePlayer(UnrolledRows unrolled, const PlayCosts &costs, Arrangem
   }
 }
 
-int QueuePlayer::queueOf(const Step &step) const {
+/// A group is issued from the last queue to the first: later peers first, and of a pair what its
+/// later rank sends.
+int QueuePlayer::queueOf(int rank, const Step &step) const {
   if (arrangement == Arrangement::pairs)
     return 0;
-  return 2 * step.peer + (step.kind == StepKind::send ? 1 : 0);
+  const bool laterSends = (step.kind == StepKind::send) == (rank > step.peer);
+  return 2 * step.peer + (laterSends ? 1 : 0);
 }
 
 void QueuePlayer::enqueue(int number, size_t action) {
   Rank &rank = ranks[number];
   for (const Action &part : partsOf(rank.actions[action])) {
-    std::map<int, Action> byQueue;
+    std::map<int, Action, std::greater<>> byQueue;
     for (const Step &step : part.steps)
-      byQueue[queueOf(step)].steps.push_back(step);
+      byQueue[queueOf(number, step)].steps.push_back(step);
     for (auto &[queue, group] : byQueue) {
       std::vector<Part> &parts = rank.queues[queue].parts;
       std::pair<int, size_t> place{queue, parts.size()};
