@@ -49,6 +49,7 @@ def test_short(tree):
 @pytest.mark.parametrize("options,says", [
     (["--epoch", "1"], "error: tools/quickstart has no option --epoch\n"),
     (["--stages"], "error: --stages needs a value\n"),
+    (["--stages", "1-1"], "error: --stages 1-1: expected their number, as in 2\n"),
 ])
 def test_wrong_usage(options, says, tree):
     result = pipeline.run(tree / "tools" / "quickstart", *options, check=False)
