@@ -33,7 +33,7 @@ public:
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
       auto node = dyn_cast<NodeOp>(op);
       if (!node)
-        widenOperands(&op, 0);
+        widenOperands(&op, [](OpOperand &) { return false; });
       else if (!isConstant(node) && node.getOp() != "Cast")
         narrow(node);
     }
@@ -43,7 +43,7 @@ private:
   void narrow(NodeOp node);
   bool needsRange(NodeOp node) const;
   bool isFused(OpOperand &operand);
-  void widenOperands(Operation *op, uint32_t except);
+  void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
   Value narrowed(Value value);
   Value widened(Value value, Operation *reader);
   Value cast(OpBuilder &builder, Value value, ElementType to, StringRef origin);
@@ -60,21 +60,18 @@ private:
   std::map<std::pair<void *, std::string>, Value> wide;
 };
 
-constexpr uint32_t kAll = ~0u;
-
 /// Kernels that take 16 bits get all of their operands so where they want that or where one of them
 /// is; loops take what they find. What a node makes follows from its operator's rule.
 void Narrowing::narrow(NodeOp node) {
   const NarrowKernel *kernel = findNarrowKernel(node.getOp());
   const bool mixes = takesAnyWidth(node.getOp()) && !needsRange(node);
-  const uint32_t taken = mixes ? kAll : kernel ? kernel->operands : 0;
   auto isTaken = [&](OpOperand &operand) {
-    return taken >> std::min(operand.getOperandNumber(), 31u) & 1;
+    return mixes || (kernel && kernel->takes(operand.getOperandNumber()));
   };
   bool isNarrow = kernel && kernel->narrows;
   for (OpOperand &operand : node->getOpOperands())
     isNarrow |= isTaken(operand) && has(operand.get(), stored);
-  widenOperands(node, isNarrow ? taken : 0);
+  widenOperands(node, [&](OpOperand &operand) { return isNarrow && isTaken(operand); });
   if (!isNarrow)
     return;
   for (OpOperand &operand : node->getOpOperands())
@@ -116,10 +113,10 @@ bool Narrowing::isFused(OpOperand &operand) {
          other->getResult(0).hasOneUse();
 }
 
-/// All but those whose bits are set in `except`.
-void Narrowing::widenOperands(Operation *op, uint32_t except) {
+/// All but those for which `except` is true.
+void Narrowing::widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except) {
   for (OpOperand &operand : op->getOpOperands())
-    if (has(operand.get(), stored) && !(except >> std::min(operand.getOperandNumber(), 31u) & 1))
+    if (has(operand.get(), stored) && !except(operand))
       operand.set(widened(operand.get(), op));
 }
 

@@ -128,6 +128,9 @@ struct NarrowKernel {
   std::string_view op;
   uint32_t operands;    ///< bit i: operand i may be of 16 bits
   bool narrows = false; ///< these operands are brought to 16 bits whatever they are
+
+  /// The last bit stands for all operands behind it, too.
+  bool takes(size_t operand) const { return operands >> (operand < 31 ? operand : 31) & 1; }
 };
 
 /// Null: the operator's kernel computes on f32.

@@ -1,7 +1,5 @@
 #include "compiler/devices/Rules.h"
 
-#include <algorithm>
-
 /// Which kernels for GPUs read and write 16 bits. Inside of them everything is f32: sums, statistics,
 /// exponentials.
 namespace pdc {
@@ -81,7 +79,7 @@ void checkNarrow(const UnitReader &reader) {
     const bool isLoop = takesAnyWidth(node->op);
     for (size_t i = 0; i < node->inputs.size(); ++i)
       if (const TensorType *type = reader.unit.type(node->inputs[i]))
-        check(*node, *type, isLoop || (kernel && (kernel->operands >> std::min<size_t>(i, 31) & 1)));
+        check(*node, *type, isLoop || (kernel && kernel->takes(i)));
     for (const TensorType &type : node->outputs)
       check(*node, type, isLoop || kernel);
   }

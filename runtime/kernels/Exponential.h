@@ -6,12 +6,12 @@
 
 namespace pdc::runtime {
 
-/// exp to about two ulps without a branch or a call, so that loops over it become vectors; each
-/// element has the same bits in a vector as alone. With n whole: exp x = 2^n exp(x - n log 2).
-inline float exponential(float x) {
-  // Beyond these it is infinite or zero; adding the third rounds to a whole number.
-  constexpr float kMost = 89, kLeast = -104, kMagic = 0x1.8p23f;
-  const float low = x < kLeast ? kLeast : x, y = low > kMost ? kMost : low;
+/// A number as exp y = 2^n (1 + less), with n whole.
+struct ReducedExponential {
+  float n, less;
+};
+inline ReducedExponential reduceExponential(float y) {
+  constexpr float kMagic = 0x1.8p23f; // adding it rounds to a whole number
   const float n = (y * 0x1.715476p0f + kMagic) - kMagic;
   const float r = (y - n * 0x1.63p-1f) - n * -0x1.bd0106p-13f; // y - n log 2
   float p = 1.9875691500e-4f;
@@ -20,10 +20,18 @@ inline float exponential(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const float part = p * r * r + r + 1; // exp(r)
+  return {n, p * r * r + r};
+}
+
+/// exp to about two ulps without a branch or a call, so that loops over it become vectors; each
+/// element has the same bits in a vector as alone.
+inline float exponential(float x) {
+  constexpr float kMost = 89, kLeast = -104; // beyond these it is infinite or zero
+  const float low = x < kLeast ? kLeast : x, y = low > kMost ? kMost : low;
+  const auto [n, less] = reduceExponential(y);
   // Two powers, since 2^n alone may be no number of f32. Of a NaN they are any numbers.
   const int32_t whole = static_cast<int32_t>(n == n ? n : 0), half = whole >> 1;
-  return part * std::bit_cast<float>((half + 127) << 23) *
+  return (less + 1) * std::bit_cast<float>((half + 127) << 23) *
          std::bit_cast<float>((whole - half + 127) << 23);
 }
 inline double exponential(double x) { return std::exp(x); }
