@@ -20,18 +20,23 @@ static std::string milliseconds(double seconds) {
   return text;
 }
 
-static int64_t statusBytes(const char *field) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
+static int64_t fieldBytes(const char *path, const char *field) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
     if (line.starts_with(field))
       return std::stoll(line.substr(std::strlen(field))) * 1024;
   return 0;
 }
 
-int64_t residentBytes() { return statusBytes("VmRSS:"); }
+/// Counted page by page: the counters behind /proc/self/status are kept per core and may be off by
+/// some hundred kilobytes.
+int64_t residentBytes() {
+  int64_t bytes = fieldBytes("/proc/self/smaps_rollup", "Rss:");
+  return bytes > 0 ? bytes : fieldBytes("/proc/self/status", "VmRSS:");
+}
 
 /// Not getrusage: that keeps the peak of whoever started the process.
-int64_t peakBytes() { return statusBytes("VmHWM:"); }
+int64_t peakBytes() { return std::max(fieldBytes("/proc/self/status", "VmHWM:"), residentBytes()); }
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is
 /// none.

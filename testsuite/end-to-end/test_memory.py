@@ -53,8 +53,9 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
-# By which what a process holds differs from run to run: pages that happen to be touched.
-NOISE = 0.1e6
+# Pages of libraries that happen to be touched: from run to run, and on processors for which oneDNN has other code than on
+# those that the plan's bounds were measured on. In processes this small they are more than a tenth.
+MORE, LESS = 0.1e6, 0.3e6
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
@@ -81,7 +82,7 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
         processes = result.records[-1]["memory"]
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for process in processes:
-            assert 0.9 * process["planned"] - NOISE <= process["bytes"] <= process["planned"] + NOISE, (transport, process)
+            assert 0.9 * process["planned"] - LESS <= process["bytes"] <= process["planned"] + MORE, (transport, process)
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):
