@@ -88,7 +88,7 @@ std::string Control::describeActivity() {
   return text.str();
 }
 
-// The ranks of one process share one state; a gather is a barrier with two turns.
+// The ranks of one process share one state; an exchange is a barrier with two turns.
 
 struct LocalControlPlane::State {
   std::mutex mutex;
@@ -102,7 +102,6 @@ struct LocalControlPlane::State {
 class LocalControlPlane::Member : public Control {
 public:
   Member(State &state, int rank, int ranks) : Control(rank, ranks), state(state) {}
-  void gather(const std::string &mine, std::vector<std::string> &all) override;
   void report(const LossReport &loss) override { state.members[0]->addReport(loss); }
   void fail(const std::string &why, bool stuck) override;
   void requestStop() override { state.members[0]->stopWanted = true; }
@@ -111,12 +110,15 @@ public:
       member->announced = step;
   }
 
+protected:
+  void exchange(const std::string &mine, std::vector<std::string> &all, bool everywhere) override;
+
 private:
   State &state;
 };
 
-void LocalControlPlane::Member::gather(const std::string &mine, std::vector<std::string> &all) {
-  all.resize(size);
+void LocalControlPlane::Member::exchange(const std::string &mine, std::vector<std::string> &all,
+                                         bool everywhere) {
   std::unique_lock lock(state.mutex);
   waitFor(state.changed, lock, [&] { return state.leaving == 0; });
   int64_t mineIs = state.generation;
@@ -128,8 +130,10 @@ void LocalControlPlane::Member::gather(const std::string &mine, std::vector<std:
     state.changed.notify_all();
   }
   waitFor(state.changed, lock, [&] { return state.generation != mineIs; });
-  for (int i = 0; i < size; ++i)
-    all[i] = state.parts[i];
+  if (everywhere || self == 0)
+    all = state.parts;
+  else
+    all.clear();
   if (--state.leaving == 0)
     state.changed.notify_all();
 }

@@ -47,7 +47,12 @@ public:
   int ranks() const { return size; }
 
   /// Every rank's text on every rank, by rank.
-  virtual void gather(const std::string &mine, std::vector<std::string> &all) = 0;
+  void gather(const std::string &mine, std::vector<std::string> &all) { exchange(mine, all, true); }
+  /// Every rank's text on rank 0, by rank; elsewhere `all` is empty. No rank returns before rank 0
+  /// has the texts, so that none of them pile up there.
+  void collect(const std::string &mine, std::vector<std::string> &all) {
+    exchange(mine, all, false);
+  }
   /// Sends a loss to rank 0 without waiting.
   virtual void report(const LossReport &loss) = 0;
   /// Ends the run on all ranks: `why` becomes the report, which `check` throws everywhere. Where
@@ -83,6 +88,8 @@ public:
 
 protected:
   Control(int rank, int size);
+  virtual void exchange(const std::string &mine, std::vector<std::string> &all,
+                        bool everywhere) = 0;
   void end(const std::string &report);
   void addReport(const LossReport &loss);
   /// Waits for `done`, which `changed` announces, and for the other ranks no longer than allowed.

@@ -117,15 +117,16 @@ static void splitParts(std::string_view packet, std::vector<std::string> &all) {
   }
 }
 
-void TcpControl::gather(const std::string &mine, std::vector<std::string> &all) {
-  all.resize(size);
+void TcpControl::exchange(const std::string &mine, std::vector<std::string> &all, bool everywhere) {
+  all.resize(everywhere || self == 0 ? size : 0);
   if (self != 0)
     send(*peers[0], ControlKind::gather, mine);
   waitForAll(&ControlPeer::hasPart);
   {
     std::lock_guard lock(mutex);
-    all[0] = mine;
-    if (self != 0)
+    if (self == 0)
+      all[0] = mine;
+    else
       splitParts(peers[0]->part, all);
     for (auto &peer : peers) {
       if (self == 0)
@@ -136,8 +137,9 @@ void TcpControl::gather(const std::string &mine, std::vector<std::string> &all) 
   if (self != 0)
     return;
   packet.clear();
-  for (const std::string &part : all)
-    appendPart(packet, part);
+  if (everywhere)
+    for (const std::string &part : all)
+      appendPart(packet, part);
   for (auto &peer : peers)
     send(*peer, ControlKind::gathered, packet);
 }

@@ -10,7 +10,8 @@
 
 namespace pdc::runtime {
 
-/// hub = rank 0. hello: a rank says who it is. gather / gathered: one rank's part / all parts.
+/// hub = rank 0. hello: a rank says who it is. gather / gathered: one rank's part / all parts, or
+/// none where the hub alone wants them.
 /// stuck, refusal: to the hub, why the run ends. ask / status: what each rank does. abort: the
 /// report. stop: to the hub, a rank was asked to end early. last / heard: the last step, and that
 /// a rank knows it. bye: ends well.
@@ -54,12 +55,14 @@ class TcpControl : public Control {
 public:
   TcpControl(const Rendezvous &rendezvous, const Listener *listener);
   ~TcpControl() override;
-  void gather(const std::string &mine, std::vector<std::string> &all) override;
   void report(const LossReport &loss) override;
   void fail(const std::string &why, bool stuck) override;
   void requestStop() override;
   void announceLastStep(int64_t step) override;
   void finish() override;
+
+protected:
+  void exchange(const std::string &mine, std::vector<std::string> &all, bool everywhere) override;
 
 private:
   void accept(const Rendezvous &rendezvous, int listener);

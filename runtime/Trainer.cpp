@@ -292,7 +292,9 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
   bool first = true;
   for (int rank = 0; rank < program.ranks; ++rank)
     for (size_t part = 0; part < std::stoull(counts[rank]); ++part) {
-      control.gather(rank == program.rank ? textOf(part) : "", all);
+      control.collect(rank == program.rank ? textOf(part) : "", all);
+      if (!tells)
+        continue;
       file << (first || all[rank].empty() ? "" : separator) << all[rank];
       first = first && all[rank].empty();
     }

@@ -1,0 +1,102 @@
+#include "runtime/Control.h"
+
+#include <filesystem>
+#include <functional>
+#include <gtest/gtest.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <thread>
+
+using namespace pdc::runtime;
+
+namespace {
+
+constexpr int kRanks = 3;
+
+/// What came over all TCP connections that this process holds, as the kernel counts it.
+uint64_t receivedBytes() {
+  uint64_t bytes = 0;
+  for (const auto &entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(std::stoi(entry.path().filename()), IPPROTO_TCP, TCP_INFO, &info, &length) == 0)
+      bytes += info.tcpi_bytes_received;
+  }
+  return bytes;
+}
+
+/// Runs a rank on each of some threads, connected over TCP; returns what they received.
+uint64_t connected(const std::function<void(Control &)> &rank) {
+  Rendezvous rendezvous{0, kRanks, "127.0.0.1", 0, "secret", 60};
+  Listener listener(rendezvous);
+  rendezvous.port = listener.port();
+  uint64_t bytes = 0;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number)
+    threads.emplace_back([&, number] {
+      Rendezvous own = rendezvous;
+      own.rank = number;
+      std::unique_ptr<Control> control = connectOverTcp(own, number == 0 ? &listener : nullptr);
+      rank(*control);
+      // Everybody is done and still connected.
+      std::vector<std::string> all;
+      control->gather("", all);
+      if (number == 0)
+        bytes = receivedBytes();
+      control->gather("", all);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return bytes;
+}
+
+std::string textOf(int rank) { return std::string(1 << 20, char('a' + rank)); }
+
+void expectTexts(const std::vector<std::string> &all) {
+  ASSERT_EQ(all.size(), size_t(kRanks));
+  for (int rank = 0; rank < kRanks; ++rank)
+    EXPECT_EQ(all[rank], textOf(rank));
+}
+
+} // namespace
+
+TEST(Control, GathersEveryTextEverywhere) {
+  EXPECT_GE(connected([](Control &control) {
+              std::vector<std::string> all;
+              control.gather(textOf(control.rank()), all);
+              expectTexts(all);
+            }),
+            8u << 20);
+}
+
+/// Traces are long: what the others say goes to rank 0 and nowhere else.
+TEST(Control, CollectsTextsOnTheFirstRankAlone) {
+  const uint64_t bytes = connected([](Control &control) {
+    std::vector<std::string> all;
+    control.collect(textOf(control.rank()), all);
+    if (control.rank() == 0)
+      expectTexts(all);
+    else
+      EXPECT_TRUE(all.empty());
+  });
+  EXPECT_GE(bytes, 2u << 20);
+  EXPECT_LT(bytes, (2u << 20) + 10000);
+}
+
+TEST(Control, CollectsFromThreads) {
+  LocalControlPlane plane(kRanks);
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number)
+    threads.emplace_back([&, number] {
+      for (int round = 0; round < 100; ++round) {
+        std::vector<std::string> all;
+        plane.of(number).collect(std::to_string(round * kRanks + number), all);
+        ASSERT_EQ(all.size(), size_t(number == 0 ? kRanks : 0));
+        for (size_t rank = 0; rank < all.size(); ++rank)
+          EXPECT_EQ(all[rank], std::to_string(round * kRanks + int(rank)));
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
