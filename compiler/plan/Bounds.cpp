@@ -185,9 +185,10 @@ double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule
     return std::max((count * work.microbatch + work.update / most) / ranks,
                     count * work.largest / most);
   // Where a rank runs several stages nothing is certain but its work.
-  bool shared = !schedule.ranks.empty() && schedule.ranks.size() < schedule.ranksOfStage.size();
+  Pipeline placed{schedule.stages(), schedule.ranksOfStage, schedule.microbatches};
+  bool shared = sharesRanks(placed);
   if (shared)
-    ranks = static_cast<double>(schedule.ranks.size());
+    ranks = static_cast<double>(placed.ranks());
   if (most > 1 || shared)
     return count * std::max(work.microbatch / ranks, work.largest / most);
   double share = leastShareInFront(graph, splitsBackward(schedule));

@@ -33,11 +33,6 @@ constexpr int64_t kMostSearchedRuns = 2'000;
 constexpr int kLeastChunks = 2, kMostChunks = 4;
 constexpr int64_t kMostChunkedRuns = 5'000;
 
-/// Whether a schedule whose rows need not be written runs the backward pass in halves.
-bool splitsUnwritten(const ScheduleKind &kind) {
-  return kind.rhythms && std::ranges::any_of(kind.rhythms(straightPipeline(2, 2)), &Rhythm::split);
-}
-
 class Chooser {
 public:
   /// By name, ways that are known to be impossible, and why.
@@ -257,7 +252,7 @@ void Chooser::planSplit() {
   PlanRequest way = bestWay;
   std::string layout = bestWay.replicas.empty() ? "" : " on as many replicas";
   for (const ScheduleKind &kind : schedules())
-    if (splitsUnwritten(kind)) {
+    if (kind.rhythms && splitsBackward(kind)) {
       way.schedule = kind.name;
       plan(way, way.schedule + layout);
     }

@@ -6,16 +6,6 @@
 
 namespace pdc {
 
-/// A rank takes its chunks in turns of `ranks` microbatches each: turn k of its forward passes.
-static Step turn(const Pipeline &pipeline, int rank, Phase phase, int64_t number) {
-  int64_t ranks = pipeline.ranks(), chunks = pipeline.stages / ranks;
-  int64_t chunk = number / ranks % chunks;
-  if (phase != Phase::forward)
-    chunk = chunks - 1 - chunk;
-  return runStep(static_cast<int>(chunk * ranks) + rank, phase,
-                 number / (ranks * chunks) * ranks + number % ranks);
-}
-
 static void checkMicrobatches(const Pipeline &pipeline) {
   int64_t ranks = pipeline.ranks(), found = pipeline.microbatches, below = found / ranks * ranks;
   if (found % ranks == 0)
@@ -23,6 +13,24 @@ static void checkMicrobatches(const Pipeline &pipeline) {
   throw Error("schedule interleaved needs a multiple of its " + std::to_string(ranks) +
               " ranks as microbatches, found " + std::to_string(found) + "; use " +
               (below ? std::to_string(below) + " or " : "") + std::to_string(below + ranks));
+}
+
+/// A rank takes its chunks in turns of `ranks` microbatches each.
+RankOrder interleavedOrder(const Pipeline &column, int rank) {
+  checkMicrobatches(column);
+  int64_t ranks = column.ranks(), chunks = column.stages / ranks;
+  int64_t turns = column.microbatches * chunks;
+  int64_t ahead = std::min(turns, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks);
+  auto chunkOf = [&](int64_t turn) { return static_cast<uint8_t>(turn / ranks % chunks); };
+  RankOrder order;
+  order.reserve(static_cast<size_t>(2 * turns));
+  for (int64_t turn = 0; turn < turns + ahead; ++turn) {
+    if (turn < turns)
+      order.push_back({chunkOf(turn), Phase::forward});
+    if (turn >= ahead)
+      order.push_back({static_cast<uint8_t>(chunks - 1 - chunkOf(turn - ahead)), Phase::backward});
+  }
+  return order;
 }
 
 // 2 ranks with 2 chunks each (stages 0 and 2, stages 1 and 3), 4 microbatches. Each rank takes its
@@ -44,27 +52,8 @@ static void checkMicrobatches(const Pipeline &pipeline) {
 //   rank 2  .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 .
 Schedule interleaved(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::loop, "interleaved");
-  if (!hasEqualReplicas(pipeline))
-    return makeRowsLike("1f1b", "interleaved", pipeline);
-  Pipeline one = columnOf(pipeline);
-  checkMicrobatches(one);
-  Schedule column = emptySchedule("interleaved", one);
-  int64_t ranks = one.ranks(), chunks = one.stages / ranks;
-  int64_t turns = one.microbatches * chunks;
-  for (int rank = 0; rank < ranks; ++rank) {
-    auto &rows = column.ranks[rank].warmUp;
-    int64_t ahead = std::min(turns, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks);
-    for (int64_t forward = 0; forward < ahead; ++forward)
-      rows.push_back(turn(one, rank, Phase::forward, forward));
-    for (int64_t backward = 0; backward < turns; ++backward) {
-      if (backward + ahead < turns)
-        rows.push_back(turn(one, rank, Phase::forward, backward + ahead));
-      rows.push_back(turn(one, rank, Phase::backward, backward));
-    }
-  }
-  Schedule schedule = spreadOverReplicas(column, pipeline);
-  closeMinibatch(schedule, pipeline);
-  return schedule;
+  return hasEqualReplicas(pipeline) ? spreadOverReplicas("interleaved", pipeline)
+                                    : makeRowsLike("1f1b", "interleaved", pipeline);
 }
 
 } // namespace pdc

@@ -74,19 +74,6 @@ Pipeline columnOf(const Pipeline &pipeline) {
   return column;
 }
 
-Schedule spreadOverReplicas(const Schedule &column, const Pipeline &pipeline) {
-  Schedule schedule = emptySchedule(column.name, pipeline);
-  auto replicas = static_cast<int64_t>(pipeline.ranksOfStage[0].size());
-  for (size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    auto place = static_cast<int64_t>(rank) / replicas, own = static_cast<int64_t>(rank) % replicas;
-    for (Step step : column.ranks[place].warmUp) {
-      step.task.microbatch = step.task.microbatch * replicas + own;
-      schedule.ranks[rank].warmUp.push_back(step);
-    }
-  }
-  return schedule;
-}
-
 void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule) {
   // Each place has its first stage before any has its second.
   std::vector<int> replicas;

@@ -1,23 +1,19 @@
 #include "compiler/schedule/Rhythm.h"
 
-#include "compiler/Error.h"
 #include "compiler/schedule/Replicas.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
 
 namespace pdc {
 
-/// The runs of one replica of a stage, of microbatches that it takes in this order.
-static std::vector<Step> rowsInRhythm(const Rhythm &rhythm, int stage,
-                                      const std::vector<int64_t> &own) {
-  std::vector<Step> rows;
-  auto count = static_cast<int64_t>(own.size());
+/// The runs of one replica of a stage, which takes so many microbatches.
+static RankOrder orderInRhythm(const Rhythm &rhythm, int64_t count) {
+  RankOrder order;
+  order.reserve(static_cast<size_t>(count) * (rhythm.split ? 3 : 2));
   int64_t ahead = std::min(rhythm.ahead, count);
   auto run = [&](Phase phase, int64_t turn) {
     if (turn >= 0 && turn < count)
-      rows.push_back(runStep(stage, phase, own[turn]));
+      order.push_back({0, phase});
   };
   for (int64_t turn = -ahead; turn < count + rhythm.deferred; ++turn) {
     run(Phase::forward, turn + ahead);
@@ -25,7 +21,47 @@ static std::vector<Step> rowsInRhythm(const Rhythm &rhythm, int stage,
     if (rhythm.split)
       run(Phase::backwardWeight, turn - rhythm.deferred);
   }
-  return rows;
+  return order;
+}
+
+/// Of a schedule whose stages have ranks of their own. The first replicas may have a microbatch
+/// more.
+static RankOrders ordersInRhythm(const ScheduleKind &kind, const Pipeline &pipeline) {
+  RankOrders result;
+  result.orderOfRank.resize(pipeline.ranks());
+  std::vector<Rhythm> rhythms = kind.rhythms(pipeline);
+  for (int stage = 0; stage < pipeline.stages; ++stage) {
+    const std::vector<int> &ranks = pipeline.ranksOfStage[stage];
+    auto replicas = static_cast<int64_t>(ranks.size());
+    int64_t known = -1;
+    for (int64_t replica = 0; replica < replicas; ++replica) {
+      int64_t count = (pipeline.microbatches - replica + replicas - 1) / replicas;
+      if (count != known)
+        result.orders.push_back(orderInRhythm(rhythms[stage], count));
+      known = count;
+      result.orderOfRank[ranks[replica]] = result.orders.size() - 1;
+    }
+  }
+  return result;
+}
+
+RankOrders ordersOf(std::string_view name, const Pipeline &pipeline) {
+  const ScheduleKind &kind = findSchedule(name);
+  if (kind.rhythms)
+    return ordersInRhythm(kind, pipeline);
+  RankOrders result;
+  result.orderOfRank.resize(pipeline.ranks());
+  Pipeline column = columnOf(pipeline);
+  for (int place = 0; place < column.ranks(); ++place) {
+    result.orders.push_back(kind.order(column, place));
+    for (int rank : pipeline.ranksOfStage[place])
+      result.orderOfRank[rank] = static_cast<size_t>(place);
+  }
+  return result;
+}
+
+static std::vector<Step> rowsOf(const Rhythm &rhythm, int stage, const std::vector<int64_t> &own) {
+  return rowsInOrder(orderInRhythm(rhythm, static_cast<int64_t>(own.size())), {stage}, own);
 }
 
 Schedule makeRows(std::string_view name, const Pipeline &pipeline) {
@@ -38,8 +74,8 @@ Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeli
   for (int stage = 0; stage < pipeline.stages; ++stage)
     for (int64_t replica = 0; replica < apart.replicas(stage); ++replica)
       apart.ranks[apart.ranksOfStage[stage][replica]].warmUp =
-          rowsInRhythm(rhythms[stage], stage,
-                       microbatchesOf(replica, apart.replicas(stage), pipeline.microbatches));
+          rowsOf(rhythms[stage], stage,
+                 microbatchesOf(replica, apart.replicas(stage), pipeline.microbatches));
   return mergeOntoRanks(apart, pipeline);
 }
 
@@ -48,6 +84,22 @@ int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
     return runsOf(pipeline.stages, pipeline.microbatches);
   auto stages = static_cast<int64_t>(pipeline.stages);
   return 2 * stages * stages * stages;
+}
+
+Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {
+  Schedule schedule = emptySchedule(name, pipeline);
+  RankOrders all = ordersOf(name, pipeline);
+  for (int rank = 0; rank < pipeline.ranks(); ++rank) {
+    std::vector<int> stages = pipeline.stagesOfRank(rank);
+    const std::vector<int> &replicas = pipeline.ranksOfStage[stages[0]];
+    auto count = static_cast<int64_t>(replicas.size());
+    int64_t replica = std::ranges::find(replicas, rank) - replicas.begin();
+    schedule.ranks[rank].warmUp =
+        rowsInOrder(all.orders[all.orderOfRank[rank]], stages,
+                    microbatchesOf(replica, count, pipeline.microbatches));
+  }
+  closeMinibatch(schedule, pipeline);
+  return schedule;
 }
 
 /// Of stages that have a replica each: as many versions as microbatches in flight, or two where
@@ -71,214 +123,52 @@ static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kin
   return schedule;
 }
 
-std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline) {
-  const ScheduleKind &kind = findSchedule(name);
-  if (!kind.rhythms || sharesRanks(pipeline))
-    return std::nullopt;
-  if (!kind.synchronous)
-    return makeUnwrittenAsynchronous(kind, pipeline);
-  Schedule schedule = emptySchedule(name, pipeline);
-  schedule.ranks.clear();
-  schedule.versions.assign(pipeline.stages, 1);
+/// Of stages on their own ranks.
+static void addSlotsInRhythm(Schedule &schedule, const ScheduleKind &kind,
+                             const Pipeline &pipeline) {
   std::vector<Rhythm> rhythms = kind.rhythms(pipeline);
   for (int stage = 0; stage < pipeline.stages; ++stage) {
     int64_t replicas = schedule.replicas(stage);
     int64_t most = (pipeline.microbatches + replicas - 1) / replicas;
     schedule.slots.push_back(static_cast<int>(rhythms[stage].inFlight(most)));
   }
+}
+
+/// Of several stages per rank, whose replicas run the same order.
+static void addSlotsInOrder(Schedule &schedule, const Pipeline &pipeline) {
+  schedule.slots.resize(pipeline.stages);
+  RankOrders all = ordersOf(schedule.name, pipeline);
+  auto places = static_cast<int>(all.orders.size());
+  std::vector<std::vector<int>> stagesOfPlace(places);
+  for (int stage = 0; stage < pipeline.stages; ++stage)
+    stagesOfPlace[all.orderOfRank[pipeline.ranksOfStage[stage][0]]].push_back(stage);
+  for (int place = 0; place < places; ++place) {
+    const std::vector<int> &stages = stagesOfPlace[place];
+    std::vector<bool> handsOver(stages.size());
+    for (size_t chunk = 0; chunk + 1 < stages.size(); ++chunk)
+      handsOver[chunk] = stages[chunk + 1] == stages[chunk] + 1;
+    std::vector<int> most = mostInFlight(all.orders[place], handsOver);
+    for (size_t chunk = 0; chunk < stages.size(); ++chunk)
+      schedule.slots[stages[chunk]] = most[chunk];
+  }
+}
+
+std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline) {
+  const ScheduleKind &kind = findSchedule(name);
+  if (kind.order)
+    checkPlacement(pipeline, kind.placement, name);
+  if (kind.order ? !hasEqualReplicas(pipeline) : !kind.rhythms || sharesRanks(pipeline))
+    return std::nullopt;
+  if (!kind.synchronous)
+    return makeUnwrittenAsynchronous(kind, pipeline);
+  Schedule schedule = emptySchedule(name, pipeline);
+  schedule.ranks.clear();
+  schedule.versions.assign(pipeline.stages, 1);
+  if (kind.order)
+    addSlotsInOrder(schedule, pipeline);
+  else
+    addSlotsInRhythm(schedule, kind, pipeline);
   return schedule;
-}
-
-namespace {
-
-/// Ranks at work, each at the next run of its rhythm.
-class RhythmPlayer {
-public:
-  RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs,
-               int64_t microbatches);
-  double play();
-
-private:
-  /// What a stage sends to another in a phase: its tensors go one behind the other, and the reader
-  /// waits for the last.
-  struct Line {
-    int from, to;
-    double seconds = 0;
-    size_t arrivals = 0, links = 0; ///< its first in `arrived`, in `linkFree`
-  };
-  struct Rank {
-    int stage = 0;
-    int64_t replica = 0, count = 0, turn = 0;
-    int part = 0; ///< of the turn: forward, backward or input gradient, weight gradient
-    double clock = 0;
-    bool waits = true; ///< not among those to look at
-  };
-  struct Stage {
-    Rhythm rhythm;
-    std::array<double, 3> seconds{};         ///< by part
-    std::array<std::vector<int>, 3> in, out; ///< lines by part
-    double update = 0; ///< behind backward passes, of an asynchronous schedule
-    int64_t turnsPerUpdate = 1;
-    int firstRank = 0;
-    int64_t replicas = 1;
-  };
-
-  void addLines(std::span<const Edge> edges);
-  void advance(Rank &rank);
-  bool run(Rank &rank, int64_t turn);
-  void send(const Line &line, int64_t microbatch, double now);
-  void look(int rank);
-  double close() const;
-
-  const Schedule &schedule;
-  const PlayCosts &costs;
-  int64_t microbatches;
-  std::vector<Stage> stages;
-  std::vector<Line> lines;
-  std::vector<Rank> ranks; ///< by stage and replica
-  std::vector<double> arrived, linkFree;
-  std::vector<int> ready;
-};
-
-RhythmPlayer::RhythmPlayer(const Schedule &schedule, std::span<const Edge> edges,
-                           const PlayCosts &costs, int64_t microbatches)
-    : schedule(schedule), costs(costs), microbatches(microbatches), stages(schedule.stages()) {
-  std::vector<Rhythm> rhythms =
-      findSchedule(schedule.name).rhythms({schedule.stages(), schedule.ranksOfStage, microbatches});
-  for (int number = 0; number < schedule.stages(); ++number) {
-    Stage &stage = stages[number];
-    const StageSeconds &own = costs.stages[number];
-    stage.rhythm = rhythms[number];
-    stage.replicas = schedule.replicas(number);
-    stage.firstRank = static_cast<int>(ranks.size());
-    stage.seconds = {own.forward,
-                     own.of(stage.rhythm.split ? Phase::backwardInput : Phase::backward),
-                     own.backwardWeight};
-    stage.update = schedule.asynchronous ? own.update : 0;
-    stage.turnsPerUpdate =
-        std::max<int64_t>(1, microbatchesPerUpdate(schedule, number) / stage.replicas);
-    for (int64_t replica = 0; replica < stage.replicas; ++replica) {
-      int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
-      int64_t ahead = std::min(stage.rhythm.ahead, count);
-      ranks.push_back({number, replica, count, -ahead});
-    }
-  }
-  addLines(edges);
-}
-
-void RhythmPlayer::addLines(std::span<const Edge> edges) {
-  std::map<std::pair<int, int>, double> seconds;
-  for (const Edge &edge : edges)
-    seconds[{edge.fromStage, edge.toStage}] += costs.edges.empty() ? 0 : costs.edges[edge.id];
-  size_t links = 0, messages = 0;
-  for (auto [ends, sum] : seconds) {
-    auto [from, to] = ends;
-    // Activations go to later stages, gradients to earlier ones.
-    int part = from < to ? 0 : 1, number = static_cast<int>(lines.size());
-    stages[from].out[part].push_back(number);
-    stages[to].in[part].push_back(number);
-    lines.push_back({from, to, sum, messages, links});
-    messages += static_cast<size_t>(microbatches);
-    links += static_cast<size_t>(stages[from].replicas * stages[to].replicas);
-  }
-  arrived.assign(messages, -1);
-  linkFree.assign(links, 0);
-}
-
-void RhythmPlayer::look(int number) {
-  if (!ranks[number].waits)
-    return;
-  ranks[number].waits = false;
-  ready.push_back(number);
-}
-
-void RhythmPlayer::send(const Line &line, int64_t microbatch, double now) {
-  int64_t readers = stages[line.to].replicas, reader = microbatch % readers;
-  int64_t link = microbatch % stages[line.from].replicas * readers + reader;
-  double &free = linkFree[line.links + static_cast<size_t>(link)];
-  free = std::max(free, now) + line.seconds;
-  arrived[line.arrivals + static_cast<size_t>(microbatch)] = free;
-  look(stages[line.to].firstRank + static_cast<int>(reader));
-}
-
-/// False where an input has not come.
-bool RhythmPlayer::run(Rank &rank, int64_t turn) {
-  const Stage &stage = stages[rank.stage];
-  int64_t microbatch = rank.replica + turn * stage.replicas;
-  double start = rank.clock;
-  for (int line : stage.in[rank.part]) {
-    double time = arrived[lines[line].arrivals + static_cast<size_t>(microbatch)];
-    if (time < 0)
-      return false;
-    start = std::max(start, time);
-  }
-  rank.clock = start + stage.seconds[rank.part];
-  for (int line : stage.out[rank.part])
-    send(lines[line], microbatch, rank.clock);
-  if (rank.part == 1 && (turn + 1) % stage.turnsPerUpdate == 0)
-    rank.clock += stage.update;
-  return true;
-}
-
-/// Up to the run that has to wait.
-void RhythmPlayer::advance(Rank &rank) {
-  const Rhythm &rhythm = stages[rank.stage].rhythm;
-  int parts = rhythm.split ? 3 : 2;
-  int64_t offsets[] = {std::min(rhythm.ahead, rank.count), 0, -rhythm.deferred};
-  while (rank.turn < rank.count + rhythm.deferred) {
-    int64_t turn = rank.turn + offsets[rank.part];
-    if (turn >= 0 && turn < rank.count && !run(rank, turn))
-      return;
-    if (++rank.part == parts) {
-      rank.part = 0;
-      ++rank.turn;
-    }
-  }
-}
-
-/// The sums over replicas and over all ranks, and the updates.
-double RhythmPlayer::close() const {
-  std::vector<double> ends(stages.size());
-  for (const Rank &rank : ranks) {
-    if (rank.turn < rank.count + stages[rank.stage].rhythm.deferred)
-      throw Error("schedule " + schedule.name +
-                  " cannot run: a task comes before one that makes its inputs");
-    ends[rank.stage] = std::max(ends[rank.stage], rank.clock);
-  }
-  double all = 0, update = 0;
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    bool sums = stages[stage].replicas > 1 && !costs.reductions.empty();
-    all = std::max(all, ends[stage] + (sums ? costs.reductions[stage] : 0));
-    update = std::max(update, costs.stages[stage].update);
-  }
-  return all + costs.allReduce + update;
-}
-
-double RhythmPlayer::play() {
-  for (size_t rank = ranks.size(); rank-- > 0;)
-    look(static_cast<int>(rank));
-  while (!ready.empty()) {
-    Rank &rank = ranks[ready.back()];
-    ready.pop_back();
-    rank.waits = true;
-    advance(rank);
-  }
-  return close();
-}
-
-} // namespace
-
-double playUnwritten(const Schedule &schedule, std::span<const Edge> edges,
-                     const PlayCosts &costs) {
-  auto play = [&](int64_t microbatches) {
-    return RhythmPlayer(schedule, edges, costs, microbatches).play();
-  };
-  if (!schedule.asynchronous)
-    return play(schedule.microbatches);
-  // The difference of two runs of equal warm-up and drain is steady state alone.
-  int64_t settle = iterationsToSettle(schedule) * schedule.period;
-  return (play(2 * settle) - play(settle)) / static_cast<double>(settle) *
-         static_cast<double>(schedule.microbatches);
 }
 
 } // namespace pdc

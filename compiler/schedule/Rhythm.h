@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/schedule/Play.h"
+#include "compiler/schedule/RankOrder.h"
 #include "compiler/schedule/Schedules.h"
 
 #include <optional>
@@ -24,9 +25,18 @@ Schedule makeRows(std::string_view name, const Pipeline &pipeline);
 /// The same under another name.
 Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeline &pipeline);
 
+/// The orders of all ranks; replicas share theirs.
+struct RankOrders {
+  std::vector<RankOrder> orders;
+  std::vector<size_t> orderOfRank;
+};
+
+/// Of a schedule that has rhythms or orders, the replicas of the latter equal.
+RankOrders ordersOf(std::string_view name, const Pipeline &pipeline);
+
 /// The schedule of that name without its rows, which are too many to be written: what follows from
-/// its rhythms alone, slots and versions. Nothing where it has none, where stages share ranks, or
-/// where an asynchronous one has replicas or vertical sync.
+/// its rhythms or orders alone, slots and versions. Nothing where stages share ranks in a way of
+/// their own or with unequal replicas, or where an asynchronous one has replicas or vertical sync.
 std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline);
 
 /// Seconds of its minibatch, or of a microbatch in steady state, as `play` would find them in the

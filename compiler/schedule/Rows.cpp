@@ -73,8 +73,8 @@ std::vector<bool> findSplitStages(const Schedule &schedule) {
   std::vector<bool> split(schedule.stages());
   if (schedule.ranks.empty())
     for (const ScheduleKind &kind : schedules())
-      if (kind.name == schedule.name && kind.rhythms)
-        split.assign(split.size(), kind.rhythms(straightPipeline(1, 1))[0].split);
+      if (kind.name == schedule.name)
+        split.assign(split.size(), splitsBackward(kind));
   for (const RankRows &rows : schedule.ranks)
     for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
       for (const Step &step : *part)

@@ -20,9 +20,9 @@ static constexpr ScheduleKind kinds[] = {
     {"zb-h2", "the same with up to 2p-1 activations per stage: no stage waits once it has begun",
      true, true, zeroBubbleH2, StagePlacement::straight, zeroBubbleH2Rhythms},
     {"interleaved", "1f1b over several stages per rank, each rank's far apart: a shorter bubble",
-     true, true, interleaved, StagePlacement::loop},
+     true, true, interleaved, StagePlacement::loop, nullptr, interleavedOrder},
     {"zb-v", "two stages per rank in a V, weight gradients apart: least idle, memory of 1f1b", true,
-     true, zeroBubbleV, StagePlacement::fold},
+     true, zeroBubbleV, StagePlacement::fold, nullptr, zeroBubbleVOrder},
     {"pipedream", "one forward, one backward, one update; never empties, weights stashed", false,
      false, pipedream, StagePlacement::straight, pipedreamRhythms},
     {"2bw", "pipedream with sums of microbatches: two versions at each stage, one update old",
@@ -43,6 +43,15 @@ const ScheduleKind &findSchedule(std::string_view name) {
     if (kind.name == name)
       return kind;
   throw Error("unknown schedule '" + std::string(name) + "'; known schedules: " + scheduleNames());
+}
+
+bool splitsBackward(const ScheduleKind &kind) {
+  if (kind.rhythms)
+    return kind.rhythms(straightPipeline(1, 1))[0].split;
+  return kind.order && std::ranges::any_of(kind.order(placedPipeline(kind.placement, 1, 2, 1), 0),
+                                           [](const OrderedRun &run) {
+                                             return run.phase == Phase::backwardWeight;
+                                           });
 }
 
 Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges) {

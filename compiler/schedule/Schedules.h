@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/schedule/RankOrder.h"
 #include "compiler/schedule/Schedule.h"
 
 #include <span>
@@ -69,8 +70,9 @@ bool hasEqualReplicas(const Pipeline &pipeline);
 /// microbatches. Throws pdc::Error when replicas cannot share them equally.
 Pipeline columnOf(const Pipeline &pipeline);
 
-/// The rows of a column on every replica: its microbatch k is number k r + j of replica j of r.
-Schedule spreadOverReplicas(const Schedule &column, const Pipeline &pipeline);
+/// The rows of a schedule whose column has such orders on every replica, with the end of a
+/// minibatch: its microbatch k is number k r + j of replica j of r.
+Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline);
 
 /// Throws pdc::Error unless the stages stand as the schedule places them.
 void checkPlacement(const Pipeline &pipeline, StagePlacement placement, std::string_view schedule);
@@ -95,6 +97,10 @@ std::vector<Rhythm> pipedreamRhythms(const Pipeline &pipeline);
 /// Evaluation: one microbatch per iteration, forward through all stages.
 Schedule evaluation(const Pipeline &pipeline);
 
+/// The rows of schedules that place several stages on each rank: of a column, by rank.
+RankOrder interleavedOrder(const Pipeline &column, int rank);
+RankOrder zeroBubbleVOrder(const Pipeline &column, int rank);
+
 struct ScheduleKind {
   std::string_view name;
   std::string_view text;
@@ -104,7 +110,12 @@ struct ScheduleKind {
   StagePlacement placement = StagePlacement::straight;
   /// By stage, where rhythms say all about the rows; else null.
   std::vector<Rhythm> (*rhythms)(const Pipeline &) = nullptr;
+  /// Of several stages per rank with equal replicas.
+  RankOrder (*order)(const Pipeline &column, int rank) = nullptr;
 };
+
+/// Whether its weight gradients are runs of their own.
+bool splitsBackward(const ScheduleKind &kind);
 
 /// All schedules by name, from the simplest to what is hardest to follow, synchronous ones first:
 /// `auto` tries these in this order. A new one is a file with its drawing and a line here.

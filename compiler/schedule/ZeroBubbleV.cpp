@@ -1,29 +1,31 @@
 #include "compiler/schedule/Rhythm.h"
 
 #include <algorithm>
-#include <map>
+#include <array>
 
 namespace pdc {
 
 namespace {
 
-/// The rows of one rank, whose first chunk stands on the way down the V and whose second on the way
-/// up.
-class FoldedRows {
+/// The order of one rank, whose first chunk stands on the way down the V and whose second on the
+/// way up.
+class FoldedOrder {
 public:
-  FoldedRows(const Pipeline &pipeline, int rank)
-      : ranks(pipeline.ranks()), rank(rank), microbatches(pipeline.microbatches) {}
+  FoldedOrder(const Pipeline &column, int rank)
+      : ranks(column.ranks()), rank(rank), microbatches(column.microbatches) {}
 
-  std::vector<Step> make();
+  RankOrder make();
 
 private:
   static constexpr int down = 0, up = 1;
+  static constexpr size_t kBackwardWeight = static_cast<size_t>(Phase::backwardWeight);
+
+  int64_t &countOf(int chunk, Phase phase) { return count[chunk][static_cast<size_t>(phase)]; }
 
   /// Runs the next microbatch of a chunk; those behind the last are left out.
   void run(int chunk, Phase phase) {
-    int64_t next = count[{chunk, phase}]++;
-    if (next < microbatches)
-      rows.push_back(runStep(chunk == down ? rank : 2 * ranks - 1 - rank, phase, next));
+    if (countOf(chunk, phase)++ < microbatches)
+      order.push_back({static_cast<uint8_t>(chunk), phase});
   }
   void runBackward(int chunk) {
     run(chunk, Phase::backwardInput);
@@ -35,12 +37,12 @@ private:
 
   int ranks, rank;
   int64_t microbatches;
-  std::map<std::pair<int, Phase>, int64_t> count;
-  std::vector<Step> rows;
+  std::array<std::array<int64_t, kBackwardWeight + 1>, 2> count{}; ///< by chunk and phase
+  RankOrder order;
 };
 
 /// As many microbatches on their way down as the first gradient needs to come back.
-void FoldedRows::fill() {
+void FoldedOrder::fill() {
   for (int i = 0; i < 2 * (ranks - rank) - 1; ++i)
     run(down, Phase::forward);
   for (int i = 0; i < rank; ++i) {
@@ -54,9 +56,9 @@ void FoldedRows::fill() {
 }
 
 /// One of each. Fewer microbatches than fill the pipeline are the first rows of more.
-void FoldedRows::steady() {
+void FoldedOrder::steady() {
   int64_t all = std::max<int64_t>(microbatches, 2 * ranks - 1);
-  int64_t &entered = count[{down, Phase::forward}], &risen = count[{up, Phase::forward}];
+  int64_t &entered = countOf(down, Phase::forward), &risen = countOf(up, Phase::forward);
   while (risen < all) {
     if (entered < all)
       run(down, Phase::forward);
@@ -67,7 +69,7 @@ void FoldedRows::steady() {
 }
 
 /// Gradients that others wait for come first.
-void FoldedRows::empty() {
+void FoldedOrder::empty() {
   for (int i = 0; i < rank; ++i) {
     run(down, Phase::backwardInput);
     run(up, Phase::backwardInput);
@@ -75,18 +77,22 @@ void FoldedRows::empty() {
   for (int i = 0; i < ranks - rank; ++i)
     runBackward(down);
   for (int chunk : {up, down})
-    while (count[{chunk, Phase::backwardWeight}] < count[{chunk, Phase::backwardInput}])
+    while (countOf(chunk, Phase::backwardWeight) < countOf(chunk, Phase::backwardInput))
       run(chunk, Phase::backwardWeight);
 }
 
-std::vector<Step> FoldedRows::make() {
+RankOrder FoldedOrder::make() {
   fill();
   steady();
   empty();
-  return std::move(rows);
+  return std::move(order);
 }
 
 } // namespace
+
+RankOrder zeroBubbleVOrder(const Pipeline &column, int rank) {
+  return FoldedOrder(column, rank).make();
+}
 
 // 2 ranks, 4 microbatches; rank r has stages r and 2p-1-r, so that a microbatch goes down the ranks
 // and up again. Once full, every rank runs one of each: F, I and W of the first chunk, then of the
@@ -103,15 +109,8 @@ std::vector<Step> FoldedRows::make() {
 // their own would start them under zb-h1.
 Schedule zeroBubbleV(const Pipeline &pipeline) {
   checkPlacement(pipeline, StagePlacement::fold, "zb-v");
-  if (!hasEqualReplicas(pipeline))
-    return makeRowsLike("zb-h1", "zb-v", pipeline);
-  Pipeline one = columnOf(pipeline);
-  Schedule column = emptySchedule("zb-v", one);
-  for (int rank = 0; rank < one.ranks(); ++rank)
-    column.ranks[rank].warmUp = FoldedRows(one, rank).make();
-  Schedule schedule = spreadOverReplicas(column, pipeline);
-  closeMinibatch(schedule, pipeline);
-  return schedule;
+  return hasEqualReplicas(pipeline) ? spreadOverReplicas("zb-v", pipeline)
+                                    : makeRowsLike("zb-h1", "zb-v", pipeline);
 }
 
 } // namespace pdc

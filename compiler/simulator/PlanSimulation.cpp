@@ -146,11 +146,12 @@ void PlanPlayer::chooseRows(int64_t iterations) {
   std::vector<int64_t> rounds = {(iterations + period - 1) / period};
   if (!planned.asynchronous)
     rounds.assign(static_cast<size_t>(iterations), 0);
-  UnrolledRows unrolled = unroll(
-      planned.ranks.empty()
-          ? makeRows(planned.name, {planned.stages(), planned.ranksOfStage, planned.microbatches})
-          : planned,
-      rounds);
+  UnrolledRows unrolled =
+      unroll(planned.ranks.empty()
+                 ? findSchedule(planned.name)
+                       .make({planned.stages(), planned.ranksOfStage, planned.microbatches})
+                 : planned,
+             rounds);
   microbatches = unrolled.microbatches;
   rows.resize(unrolled.ranks.size());
   for (size_t rank = 0; rank < rows.size(); ++rank)

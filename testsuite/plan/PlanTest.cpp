@@ -175,6 +175,24 @@ TEST(Plan, TwoVersionsOfManyStagesFillAsFewDo) {
   }
 }
 
+/// Of equal stages the time is a formula, with rows (16 ranks) and without (72): chainGraph's units
+/// take a second forward and two back.
+TEST(Plan, SeveralStagesPerRankWithoutRows) {
+  for (int ranks : {16, 72})
+    for (const char *schedule : {"interleaved", "zb-v"}) {
+      Plan plan = makePlan(chainGraph(std::vector<double>(2 * ranks, 1)),
+                           requestFor(ranks, schedule, 6 * ranks));
+      EXPECT_EQ(plan.schedule.ranks.empty(), ranks == 72);
+      double idle = schedule[0] == 'i' ? 3.0 : 1.0;
+      double seconds = 6 * 6 * ranks + (ranks - 1) * idle;
+      EXPECT_NEAR(plan.secondsPerMinibatch, seconds, 0.001 * seconds) << schedule << ranks;
+      EXPECT_LE(plan.boundSecondsPerMinibatch, plan.secondsPerMinibatch);
+      Plan read = parsePlan(printPlan(plan), "plan");
+      EXPECT_EQ(read.schedule.slots, plan.schedule.slots);
+      EXPECT_EQ(read.schedule.ranks.empty(), plan.schedule.ranks.empty());
+    }
+}
+
 TEST(Plan, BoundHoldsForRandomGraphs) {
   std::mt19937 random(11);
   for (int round = 0; round < 100; ++round) {

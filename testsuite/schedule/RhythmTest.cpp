@@ -123,9 +123,70 @@ TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
       }
 }
 
+/// Several stages per rank, whose orders say as much; links serve the stages of both ranks.
+TEST(Rhythm, OfSeveralStagesPerRankIsWhatTheWrittenRowsTake) {
+  for (int round = 0; round < 200; round += kEveryCase) {
+    std::mt19937 random = drawsOf(7, round);
+    auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
+    const ScheduleKind &kind = findSchedule(round % 2 ? "interleaved" : "zb-v");
+    int places = 1 + static_cast<int>(random() % 5), chunks = 2 + static_cast<int>(random() % 3);
+    auto most = static_cast<int64_t>(1 + random() % 14);
+    int replicas = 1 + static_cast<int>(random() % 3);
+    Pipeline pipeline = anyPipeline(kind, places, most, chunks, replicas);
+    std::vector<Edge> edges = chainEdges(pipeline.stages);
+    PlayCosts costs;
+    for (int stage = 0; stage < pipeline.stages; ++stage) {
+      costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
+      costs.reductions.push_back(replicas > 1 ? draw() : 0);
+    }
+    for (size_t edge = 0; edge < edges.size(); ++edge)
+      costs.edges.push_back(draw());
+    Schedule unwritten = *makeUnwritten(kind.name, pipeline);
+    Schedule written = completeSchedule(kind.make(pipeline), edges);
+    EXPECT_TRUE(unwritten.ranks.empty());
+    EXPECT_EQ(unwritten.versions, written.versions);
+    for (int stage = 0; stage < pipeline.stages; ++stage) { // that of a receive before its run
+      EXPECT_LE(unwritten.slots[stage], written.slots[stage]) << kind.name << " " << round;
+      EXPECT_GE(unwritten.slots[stage], written.slots[stage] - 2) << kind.name << " " << round;
+    }
+    EXPECT_EQ(findSplitStages(unwritten), findSplitStages(written));
+    EXPECT_NEAR(playUnwritten(unwritten, edges, costs), play(written, edges, costs).seconds, 1e-9)
+        << kind.name << " " << round;
+  }
+}
+
+/// With no time on the links, what compiler/schedule/README.md says they idle.
+TEST(Rhythm, OfManyRanksWithSeveralStagesTakesTheSecondsOfTheFormulas) {
+  const int p = 500, m = 1500;
+  PlayCosts costs = equalStages(2 * p, 1, 1, 1);
+  Pipeline loop = placedPipeline(StagePlacement::loop, p, 2, m);
+  Pipeline fold = placedPipeline(StagePlacement::fold, p, 2, m);
+  EXPECT_DOUBLE_EQ(seconds("interleaved", loop, costs), 6.0 * m + (p - 1) * 3.0);
+  EXPECT_DOUBLE_EQ(seconds("zb-v", fold, costs), 6.0 * m + (p - 1) * 1.0);
+}
+
+TEST(Rhythm, OfSeveralStagesPerRankHoldsWhatTheWrittenRowsHold) {
+  for (const char *name : {"interleaved", "zb-v"})
+    for (int places = 2; places <= 5; ++places)
+      for (int64_t most = 1; most <= 14; ++most) {
+        Pipeline pipeline = anyPipeline(findSchedule(name), places, most, 3);
+        std::vector<int64_t> round = {1};
+        std::vector<int> peaks =
+            peakActivations(unroll(findSchedule(name).make(pipeline), round), pipeline.stages);
+        std::vector<int> slots = makeUnwritten(name, pipeline)->slots;
+        // At the turn of the V an activation waits in the slot of its reader.
+        for (int stage = 0; stage < pipeline.stages; ++stage)
+          if (name[0] == 'i' || stage != places)
+            EXPECT_EQ(slots[stage], peaks[stage]) << name << " " << places << " " << most;
+          else
+            EXPECT_GE(slots[stage], peaks[stage]) << name << " " << places << " " << most;
+      }
+}
+
 TEST(Rhythm, OthersHaveNone) {
   EXPECT_FALSE(makeUnwritten("2bw", straightPipeline(4, 3)));
-  EXPECT_FALSE(makeUnwritten("interleaved", straightPipeline(3, 4)));
+  EXPECT_FALSE(
+      makeUnwritten("zb-v", placedPipeline(StagePlacement::fold, std::vector{2, 1}, 2, 4)));
   EXPECT_FALSE(makeUnwritten("pipedream", replicatedPipeline(std::vector<int>{2, 1}, 1)));
   EXPECT_FALSE(makeUnwritten("1f1b", placedPipeline(StagePlacement::loop, 2, 2, 4)));
 }
