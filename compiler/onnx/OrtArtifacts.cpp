@@ -15,7 +15,8 @@ namespace {
 constexpr std::string_view bufferEnding = "_grad.accumulation.buffer";
 
 bool isAccumulator(const onnx::NodeProto &node) {
-  return node.domain() == "com.microsoft" && node.op_type() == "InPlaceAccumulatorV2";
+  return node.domain() == "com.microsoft" &&
+         (node.op_type() == "InPlaceAccumulatorV2" || node.op_type() == "InPlaceAccumulator");
 }
 
 /// The parameters whose gradients are accumulated, without what accumulates them.
@@ -105,15 +106,27 @@ void refuseFiles(const ArtifactFiles &files) {
                 (isCheckpoint ? "leave it out" : "give a kind of optimizer, as in adamw,lr=0.001"));
 }
 
-std::filesystem::path pathOf(const std::filesystem::path &given,
-                             const std::filesystem::path &folder, const char *name) {
-  return given.empty() && !folder.empty() ? folder / name : given;
+/// A file beside the model: of generate_artifacts, which puts one prefix before all names, or,
+/// where there is none, named as in ONNX Runtime's own test data.
+std::filesystem::path pathOf(const std::filesystem::path &given, const std::filesystem::path &model,
+                             const char *name, const char *published) {
+  if (!given.empty() || model.empty())
+    return given;
+  std::string own = model.filename().string();
+  constexpr std::string_view ending = "training_model.onnx";
+  const bool hasPrefix = own.ends_with(ending);
+  own.resize(hasPrefix ? own.size() - ending.size() : 0);
+  std::filesystem::path usual = model.parent_path() / (own + name);
+  std::filesystem::path other = model.parent_path() / published;
+  std::error_code error;
+  return !std::filesystem::exists(usual, error) && std::filesystem::exists(other, error) ? other
+                                                                                         : usual;
 }
 
 } // namespace
 
 std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
-                                             const std::filesystem::path &folder,
+                                             const std::filesystem::path &model,
                                              const ArtifactFiles &files) {
   if (std::ranges::none_of(graph.node(), isAccumulator)) {
     refuseFiles(files);
@@ -124,7 +137,7 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   if (graph.output_size() == 0)
     throw Error("the training graph has no output that is the loss");
   artifacts.training.loss = graph.output(0).name();
-  std::filesystem::path path = pathOf(files.checkpoint, folder, "checkpoint");
+  std::filesystem::path path = pathOf(files.checkpoint, model, "checkpoint", "checkpoint.ckpt");
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     throw Error("a training graph of ONNX Runtime: its parameters lie in a checkpoint, but there is no "
@@ -136,13 +149,14 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
     if (!checkpoint.trained.contains(name))
       throw Error("the gradient of '" + name + "' is accumulated, but " + path.string() +
                   " has no such trained parameter");
-  if (files.needsOptimizer && checkpoint.step > 0)
-    throw Error(path.string() + ": is of step " + std::to_string(checkpoint.step) +
-                " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
   if (files.needsOptimizer) {
-    std::filesystem::path optimizer = pathOf(files.optimizer, folder, "optimizer_model.onnx");
+    std::filesystem::path optimizer =
+        pathOf(files.optimizer, model, "optimizer_model.onnx", "adamw.onnx");
     artifacts.training.optimizer = readOptimizerModel(optimizer, rateOf(checkpoint, path));
     artifacts.training.origin = optimizer.string();
+    if (checkpoint.step > 0 && !artifacts.training.optimizer.starts_with("sgd,"))
+      throw Error(path.string() + ": is of step " + std::to_string(checkpoint.step) +
+                  " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
   }
   return artifacts;
 }

@@ -13,11 +13,11 @@ struct OrtArtifacts {
 };
 
 /// Nothing where the graph accumulates no gradients in ONNX Runtime's way. The checkpoint and the
-/// optimizer lie beside the model (`checkpoint`, `optimizer_model.onnx`) unless `files` says otherwise.
-/// Takes accumulators and their outputs out of the graph. Throws Error, also where `files` names some and
-/// the graph is none of these.
+/// optimizer lie beside the file `model` (`checkpoint`, `optimizer_model.onnx`, with its prefix)
+/// unless `files` says otherwise. Takes accumulators and their outputs out of the graph. Throws
+/// Error, also where `files` names some and the graph is none of these.
 std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
-                                             const std::filesystem::path &folder,
+                                             const std::filesystem::path &model,
                                              const ArtifactFiles &files);
 
 } // namespace pdc

@@ -109,7 +109,7 @@ public:
 
   void read(Model &model) {
     info = takeTrainingInfo(proto);
-    artifacts = takeOrtArtifacts(graph, folder, files);
+    artifacts = takeOrtArtifacts(graph, folder.empty() ? folder : folder / model.name, files);
     readInitializers(model);
     readInputs(model);
     for (const onnx::ValueInfoProto &output : graph.output())
@@ -292,6 +292,15 @@ Model parseModel(std::string_view bytes, const std::string &name,
   return readStream(stream, name, folder, {});
 }
 
+/// A FlatBuffers file says at its beginning what it is of.
+static bool isOrtFormat(std::ifstream &file) {
+  char head[8] = {};
+  file.read(head, sizeof head);
+  file.clear();
+  file.seekg(0);
+  return std::string_view(head + 4, 4) == "ORTM";
+}
+
 Model readModel(const std::filesystem::path &path, const ArtifactFiles &files) {
   std::string name = path.filename().string();
   std::error_code error;
@@ -301,6 +310,9 @@ Model readModel(const std::filesystem::path &path, const ArtifactFiles &files) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
     throw Error(path.string() + ": cannot be opened for reading");
+  if (isOrtFormat(file))
+    throw Error(name + ": in ONNX Runtime's own format, expected ONNX's; give the .onnx file that "
+                       "it was made from");
   google::protobuf::io::IstreamInputStream stream(&file);
   std::filesystem::path folder = path.parent_path();
   return readStream(stream, name, folder.empty() ? "." : folder, files);

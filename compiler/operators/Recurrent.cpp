@@ -197,7 +197,10 @@ States runRnn(Direction &d) {
 void checkForm(CompositionBuilder &b, const TensorType &x) {
   if (x.rank() != 3)
     b.refuse("input " + x.toString() + ", expected a sequence of batches of vectors");
-  for (const char *name : {"clip", "input_forget", "activation_alpha", "activation_beta"})
+  // ONNX Runtime writes the default, 0, out.
+  if (b.attributes().integer("input_forget", 0) != 0)
+    b.refuse("attribute 'input_forget' is not supported");
+  for (const char *name : {"clip", "activation_alpha", "activation_beta"})
     if (b.attributes().has(name))
       b.refuse("attribute '" + std::string(name) + "' is not supported");
   if (!b.input(4))

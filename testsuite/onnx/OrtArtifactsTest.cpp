@@ -191,6 +191,50 @@ TEST_F(OrtArtifacts, otherOptimizers) {
   EXPECT_EQ(refused({.needsOptimizer = false}), "");
 }
 
+TEST_F(OrtArtifacts, statesOfEarlierSteps) {
+  std::string bytes = checkpointBytes;
+  bytes[52] = 4; // the group's layout has its step where its learning rate and its name are
+  write("checkpoint", bytes);
+  ASSERT_GT(readOrtCheckpoint(folder / "checkpoint").step, 0);
+  EXPECT_NE(refused().find("and has optimizer states, which pdc begins anew; give --optimizer"),
+            std::string::npos);
+  EXPECT_EQ(refused({.needsOptimizer = false}), "");
+  write("optimizer_model.onnx",
+        optimizer("SGDOptimizerV2")); // ONNX Runtime saves states that it never reads
+  EXPECT_TRUE(model().training->optimizer.starts_with("sgd,lr="));
+}
+
+/// generate_artifacts puts a prefix before all names; ONNX Runtime's own test data have others.
+TEST_F(OrtArtifacts, namesBesideTheModel) {
+  auto move = [&](const char *from, const char *to) { fs::rename(folder / from, folder / to); };
+  move("checkpoint", "checkpoint.ckpt");
+  move("optimizer_model.onnx", "adamw.onnx");
+  EXPECT_EQ(model().training->origin, (folder / "adamw.onnx").string());
+  move("checkpoint.ckpt", "my_checkpoint");
+  move("adamw.onnx", "my_optimizer_model.onnx");
+  EXPECT_NE(refused().find("there is no file " + (folder / "checkpoint").string()),
+            std::string::npos);
+  move("training_model.onnx", "my_training_model.onnx");
+  EXPECT_EQ(readModel(folder / "my_training_model.onnx", {}).training->origin,
+            (folder / "my_optimizer_model.onnx").string());
+}
+
+TEST_F(OrtArtifacts, ownFormat) {
+  write("training_model.onnx", std::string("\x20\0\0\0ORTM", 8) + checkpointBytes);
+  EXPECT_EQ(refused(), "training_model.onnx: in ONNX Runtime's own format, expected ONNX's; give "
+                       "the .onnx file that "
+                       "it was made from");
+}
+
+/// Of the accumulator's first version, which has the same operands.
+TEST_F(OrtArtifacts, firstAccumulator) {
+  std::string text = trainingGraph;
+  for (size_t at; (at = text.find("AccumulatorV2")) != std::string::npos;)
+    text.replace(at, 13, "Accumulator");
+  write("training_model.onnx", named(text).SerializeAsString());
+  EXPECT_EQ(model().training->parameters, (std::set<std::string>{"b", "w"}));
+}
+
 TEST_F(OrtArtifacts, operatorsOfForwardGraphs) {
   std::string text = trainingGraph;
   text.replace(text.find("y = Gemm(x, w, b)"), 17, R"(
