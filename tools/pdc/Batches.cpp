@@ -150,6 +150,14 @@ std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int wo
   return sizes;
 }
 
+bool SizeRange::leaveOutBeyond(int64_t slower, int64_t best) {
+  int64_t &end = slower < best ? smallest : largest;
+  const bool isNew = slower < best ? slower > smallest : slower < largest;
+  if (isNew)
+    end = slower;
+  return isNew;
+}
+
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
                                const Options &options) {
   auto distance = [&](const Batch &batch) {

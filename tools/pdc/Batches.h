@@ -3,6 +3,8 @@
 #include "compiler/onnx/Model.h"
 #include "tools/pdc/Options.h"
 
+#include <limits>
+
 namespace pdc {
 
 /// Per update. More would be planned for minutes, and far fewer fill any pipeline.
@@ -35,6 +37,18 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
 /// about a microbatch per worker, for which data parallelism and pipelines do well, so that bounds
 /// pass others over once there is a good plan.
 std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int workers);
+
+/// Sizes of microbatches that are worth planning, as others that were planned tell.
+class SizeRange {
+public:
+  bool holds(int64_t size) const { return size >= smallest && size <= largest; }
+  /// A size that is slower than another leaves out all that are farther from that one. Whether
+  /// these were in until now.
+  bool leaveOutBeyond(int64_t slower, int64_t best);
+
+private:
+  int64_t smallest = 1, largest = std::numeric_limits<int64_t>::max();
+};
 
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
 /// data parallelism, if replicas are open and could share none of them equally.

@@ -33,6 +33,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 using namespace mlir;
 
@@ -121,8 +122,6 @@ bool Lowering::sumsMicrobatches() const {
   return options.plan.schedule == "auto" || findSchedule(options.plan.schedule).sumsMicrobatches;
 }
 
-static constexpr size_t kMostVerifiedNodes = 1'000;
-
 OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
@@ -146,9 +145,9 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   graph.microbatchSize = microbatchSize;
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](PassManager &passes) {
-          // Of a large graph, which may be made for many batches, that would take as long as what
-          // is verified: there shapes are as they are inferred, and all else when it is cut.
-          passes.enableVerifier(model.nodes.size() < kMostVerifiedNodes);
+          // That takes as long as what is verified. Graphs of other batches have the same nodes,
+          // and all is verified again when it is cut.
+          passes.enableVerifier(!std::exchange(isVerified, true));
           buildGraphPipeline(passes, graph);
         });
   return module;
@@ -271,13 +270,9 @@ std::vector<Batch> Lowering::batches() const {
 }
 
 /// A large graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and
-/// slow down what devices compute: once that costs more than it brings it does so all the more for
-/// still smaller ones.
-static constexpr size_t kMostUnitsOfAllSizes = 2'000;
-
-static bool fillsPipeline(const PlannedGraph &graph) {
-  return graph.plan->schedule.microbatches > graph.plan->topology.workers();
-}
+/// slow down what devices compute, larger ones do the reverse: once that costs more than it brings
+/// it does so all the more for still smaller ones, or still larger ones.
+static constexpr size_t kMostUnitsOfAllSizes = 500;
 
 /// Of equal ones larger microbatches, whose kernels wait less for one another.
 static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
@@ -286,22 +281,31 @@ static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
          (seconds == others && candidate.batch.microbatchSize > best.batch.microbatchSize);
 }
 
+void Lowering::leaveOut(SizeRange &sizes, int64_t slower, const PlannedGraph &best) {
+  const bool smaller = slower < best.batch.microbatchSize;
+  if (!sizes.leaveOutBeyond(slower, best.batch.microbatchSize))
+    return;
+  progress << "pdc: microbatches of " << (smaller ? "fewer" : "more") << " than " << slower
+           << " samples are not planned: for " << best.units->units.size()
+           << " units that takes long, and those of " << slower << " are slower than "
+           << (smaller ? "larger" : "smaller") << " ones" << std::endl;
+}
+
 PlannedGraph Lowering::chooseGraph() {
   std::optional<PlannedGraph> best;
   Tries tries;
-  int64_t smallest = 0; ///< of the microbatches worth planning
+  SizeRange worthPlanning;
   for (const std::vector<Batch> &ofSize : bySize(batches(), options.plan.workers)) {
-    if (ofSize[0].microbatchSize < smallest)
+    const int64_t size = ofSize[0].microbatchSize;
+    if (!worthPlanning.holds(size))
       continue;
     tries.make([&] {
       double limit = best ? secondsPerSample(*best) : std::numeric_limits<double>::infinity();
       PlannedGraph candidate = planFor(ofSize, limit);
-      if (!candidate.plan)
-        return;
-      if (!best || isBetter(candidate, *best))
+      if (candidate.plan && (!best || isBetter(candidate, *best)))
         best = std::move(candidate);
-      else if (fillsPipeline(candidate) && candidate.units->units.size() > kMostUnitsOfAllSizes)
-        smallest = leaveOutBelow(candidate, smallest);
+      else if (best && candidate.units->units.size() > kMostUnitsOfAllSizes)
+        leaveOut(worthPlanning, size, *best);
     });
   }
   if (!best)
@@ -310,15 +314,6 @@ PlannedGraph Lowering::chooseGraph() {
   plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;
   return std::move(*best);
-}
-
-int64_t Lowering::leaveOutBelow(const PlannedGraph &slower, int64_t smallest) const {
-  int64_t size = slower.batch.microbatchSize;
-  if (size > smallest)
-    progress << "pdc: microbatches of fewer than " << size << " samples are not planned: for "
-             << slower.units->units.size() << " units that takes long, and those of " << size
-             << " are slower than larger ones" << std::endl;
-  return std::max(size, smallest);
 }
 
 void Lowering::cut(const PlannedGraph &graph) {

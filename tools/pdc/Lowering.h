@@ -62,7 +62,7 @@ private:
   /// Without a plan where no batch can take fewer seconds per sample than the limit.
   PlannedGraph planFor(const std::vector<Batch> &batches, double limit);
   double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
-  int64_t leaveOutBelow(const PlannedGraph &slower, int64_t smallest) const;
+  void leaveOut(SizeRange &sizes, int64_t slower, const PlannedGraph &best);
   std::vector<Batch> batches() const;
   void checkMemory(const Plan &plan) const;
   void annotate(const Plan &plan);
@@ -72,6 +72,7 @@ private:
   bool hasPartition = false;
   std::ostream &progress;
   mlir::MLIRContext context;
+  bool isVerified = false; ///< the graph of some batch
   /// Those shown: graphs of several batches repeat them.
   std::set<std::string> warnings;
 };
