@@ -10,6 +10,9 @@ namespace pdc {
 
 namespace {
 
+/// Cuts that are looked at first, and of how many units each is one at least.
+constexpr int kFewCutsPerStage = 8, kUnitsPerFewCut = 4;
+
 /// With A(j, s) for the slowest of s stages that hold the units in front of j,
 ///
 ///     A(j, s) = min over i < j of max(A(i, s - 1), seconds of units i ... j - 1 as stage s - 1).
@@ -17,7 +20,8 @@ namespace {
 /// This is exact, since the cost of a stage depends on its two ends and its number alone. What is
 /// above a limit is not looked at: a part whose work or memory alone is, any that holds it, and the
 /// numbers of stages that leave too much work or too few units to those behind. Where anything
-/// stays within the limit nothing is lost; else the limit grows.
+/// stays within the limit nothing is lost; else the limit grows. Of many units a few cuts are
+/// looked at first: the slowest stage of the best of them is a limit for all.
 class ChainSearch {
 public:
   ChainSearch(const PlanGraph &graph, const ChainRequest &request);
@@ -36,12 +40,15 @@ private:
     return static_cast<size_t>(cut) * (request.stages + 1) + stages;
   }
   double best() const { return slowest[at(units, request.stages)]; }
-  void solveWithin(double least);
+  bool openFewCuts();
+  double solveOpen();
+  void solveWithin(double mostSeconds);
   Range possible(int cut) const;
   Range reached(int cut) const;
   double price();
   void extend(int from, int to, const Range &range);
 
+  const PlanGraph &graph;
   const ChainRequest &request;
   std::vector<StageTerms> terms;
   std::vector<const StageTerms *> kinds; ///< one stage of each
@@ -51,6 +58,7 @@ private:
   int64_t mostMemory = 0;
   bool limited = false;           ///< in memory
   double limit = 0;               ///< seconds of a stage
+  std::vector<bool> open;         ///< by cut: it is looked at
   std::vector<double> workBehind; ///< by cut
   std::vector<double> slowest;    ///< by cut and stages
   std::vector<int> cutBefore;     ///< the last stage's beginning
@@ -60,8 +68,8 @@ private:
 };
 
 ChainSearch::ChainSearch(const PlanGraph &graph, const ChainRequest &request)
-    : request(request), terms(termsOf(request)), part(graph),
-      units(static_cast<int>(graph.units.size())), workBehind(units + 1),
+    : graph(graph), request(request), terms(termsOf(request)), part(graph),
+      units(static_cast<int>(graph.units.size())), open(units + 1, true), workBehind(units + 1),
       slowest(static_cast<size_t>(units + 1) * (request.stages + 1)), cutBefore(slowest.size()),
       known(units + 1) {
   for (int unit = units; unit-- > 0;) {
@@ -81,10 +89,50 @@ ChainSearch::ChainSearch(const PlanGraph &graph, const ChainRequest &request)
   prices.resize(kinds.size());
 }
 
-/// From a little above the mean: a limit of all work and more leaves nothing out.
 double ChainSearch::solve() {
+  const bool isFew = openFewCuts();
+  double found = solveOpen();
+  if (!isFew)
+    return found;
+  open.assign(units + 1, true);
+  if (found == kDoesNotFit)
+    return solveOpen();
+  solveWithin(found);
+  return best();
+}
+
+/// Of each of so many equal parts of the work, in front of and in the middle of stages, the cut
+/// that the fewest bytes cross. False where that leaves out too little to be worth it.
+bool ChainSearch::openFewCuts() {
+  const int parts = kFewCutsPerStage * request.stages;
+  if (parts > units / kUnitsPerFewCut || work <= 0)
+    return false;
+  std::vector<int64_t> crossing(units + 1);
+  for (const PlanValue &value : graph.values)
+    if (!value.consumers.empty()) {
+      crossing[value.producer + 1] += value.bytes;
+      crossing[*std::ranges::max_element(value.consumers) + 1] -= value.bytes;
+    }
+  std::partial_sum(crossing.begin(), crossing.end(), crossing.begin());
+  std::vector<int> least(parts, -1);
+  for (int cut = 1; cut < units; ++cut) {
+    const double share = (work - workBehind[cut]) / work;
+    int &best = least[std::clamp(static_cast<int>(share * parts), 0, parts - 1)];
+    if (best < 0 || crossing[cut] < crossing[best])
+      best = cut;
+  }
+  open.assign(units + 1, false);
+  open[0] = open[units] = true;
+  for (int cut : least)
+    if (cut > 0)
+      open[cut] = true;
+  return true;
+}
+
+/// From a little above the mean: a limit of all work and more leaves nothing out.
+double ChainSearch::solveOpen() {
   for (double least = 1.1 * work / ranks;; least *= 1.6) {
-    solveWithin(least);
+    solveWithin(least < work ? least : std::numeric_limits<double>::max());
     if (best() < kDoesNotFit || least >= work)
       return best();
   }
@@ -142,19 +190,22 @@ void ChainSearch::extend(int from, int to, const Range &range) {
   }
 }
 
-void ChainSearch::solveWithin(double least) {
-  limit = least < work ? least : std::numeric_limits<double>::max();
+void ChainSearch::solveWithin(double mostSeconds) {
+  limit = mostSeconds;
   std::ranges::fill(slowest, kDoesNotFit);
   slowest[at(0, 0)] = 0;
   known[0] = {0, 0};
   for (int to = 1; to <= units; ++to) {
+    if (!open[to])
+      continue;
     Range range = possible(to);
     part.startAt(to);
     while (part.start() > 0 && range.first <= range.last) {
       part.grow();
       if (part.compute > limit * mostReplicas || part.leastBytes() > mostMemory)
         break;
-      extend(part.start(), to, range);
+      if (open[part.start()])
+        extend(part.start(), to, range);
     }
     known[to] = reached(to);
   }

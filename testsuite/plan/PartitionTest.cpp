@@ -197,6 +197,31 @@ TEST(Partition, EqualsBruteForce) {
   EXPECT_GT(tied, 100 / kEveryCase);
 }
 
+/// So many that few cuts are looked at first: the others must not be lost.
+TEST(Partition, EqualsBruteForceOfManyUnits) {
+  int cut = 0;
+  for (int round = 0; round < 60; round += kEveryCase) {
+    std::mt19937 random = drawsOf(9, round);
+    ChainRequest request = drawChainRequest(random);
+    if (request.stages > 2)
+      continue;
+    if (request.memoryBytes(0) > 0)
+      request.memoryBytes = [least = 5'000 + static_cast<int64_t>(random() % 20'000)](int) {
+        return least;
+      };
+    PlanGraph graph = randomGraph(70 + static_cast<int>(random() % 30), random);
+    tieDrawnUnits(graph, random);
+    double best = bruteForce(graph, request, 0, 0);
+    std::optional<Partition> found = findChain(graph, request);
+    EXPECT_EQ(found.has_value(), best < INFINITY) << "round " << round;
+    if (!found)
+      continue;
+    EXPECT_NEAR(found->slowestSeconds, best, 1e-9 * best) << "round " << round;
+    cut += request.stages == 2;
+  }
+  EXPECT_GT(cut, 8 / kEveryCase);
+}
+
 TEST(Partition, BalancesAChain) {
   ChainRequest request;
   request.stages = 3;
