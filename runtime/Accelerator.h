@@ -22,6 +22,7 @@ struct TaskRun {
   Phase phase;
   bool startsSums;
   std::array<const std::byte *, 4> places; ///< of slot and weight versions
+  bool startsReplicaSums = false;          ///< interrupted where gradients are made
   auto operator<=>(const TaskRun &) const = default;
 };
 
@@ -43,6 +44,9 @@ public:
 
   /// Runs a task that does nothing but put work into the queue, or that work again.
   virtual void run(const TaskRun &, const std::function<void()> &task) { task(); }
+  /// Within a task: `action` puts work into other queues, behind what the task has put into this
+  /// one so far. Again whenever what the task put there runs again.
+  virtual void interrupt(const std::function<void()> &action) { action(); }
 
   /// Host memory for what the next `write` copies.
   virtual std::byte *stage(int64_t bytes) = 0;

@@ -41,6 +41,9 @@ public:
       task();
   }
 
+  /// Within a task on a device: `action` puts work beside it.
+  void interrupt(const std::function<void()> &action) const { accelerator->interrupt(action); }
+
   /// Lets `make(std::byte *)` make all `bytes` that are to lie at `to`.
   template <class Make> void put(std::byte *to, int64_t bytes, Make make) const {
     if (!accelerator)

@@ -118,13 +118,31 @@ void ReplicaSums::begin(int id, int present) {
 }
 
 void ReplicaSums::made(int count) {
+  if (arena.isRemote()) {
+    if (beside.sums && endsBucket(*newest, count))
+      arena.interrupt([this, stage = newest, count] { putIntoQueue(*stage, count); });
+    return;
+  }
   {
     std::lock_guard lock(mutex);
     newest->made = std::max(newest->made, newest->ends[size_t(count)]);
   }
-  if (beside.sums && next() == newest)
-    putIntoQueue(*newest);
   changed.notify_all();
+}
+
+/// Whether a bucket is full once `count` gradients are made, which was not so before the last one.
+bool ReplicaSums::endsBucket(const Stage &stage, int count) const {
+  const auto size = int64_t(bucket.size());
+  const int64_t end = stage.ends[size_t(count)];
+  return count > 0 && (end == stage.elements || end / size > stage.ends[size_t(count) - 1] / size);
+}
+
+/// While the backward pass of the stage begun last runs, unless the sums of another are to come
+/// first.
+void ReplicaSums::putIntoQueue(Stage &stage, int count) {
+  stage.made = std::max(stage.made, stage.ends[size_t(count)]);
+  if (&stage == newest && next() == newest)
+    putIntoQueue(stage);
 }
 
 /// The buckets that are made, behind what the tasks' queue holds now.

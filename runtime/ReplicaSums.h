@@ -66,6 +66,8 @@ private:
   void work();
   void workUntilStopped(std::unique_lock<std::mutex> &lock);
   int64_t endOfBucket(const Stage &stage) const;
+  bool endsBucket(const Stage &stage, int count) const;
+  void putIntoQueue(Stage &stage, int count);
   void putIntoQueue(Stage &stage);
   void sumNext(const Stage &stage, int64_t from, int64_t to);
   void sumBucket(const Stage &stage, std::span<float> bucket);

@@ -22,15 +22,15 @@ static void callTask(Tasks &tasks, Phase phase, const Run &run) {
   }
 }
 
-/// A backward pass within which sums over replicas begin does more than put work into the queue.
 void Executor::runKernels(Stage &stage, Phase phase, const Run &run) {
   auto task = [&] { callTask(*stage.tasks, phase, run); };
-  if (!options.graphs || run.sums)
+  if (!options.graphs)
     return task();
   arena.run({stage.info->id,
              phase,
              run.startsSums,
-             {run.slotBase, run.latestBase, run.stashedBase, run.nextBase}},
+             {run.slotBase, run.latestBase, run.stashedBase, run.nextBase},
+             run.sums != nullptr},
             task);
 }
 

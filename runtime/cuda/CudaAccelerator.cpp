@@ -58,6 +58,7 @@ public:
   void run(const TaskRun &name, const std::function<void()> &task) override {
     graphs->run(name, task);
   }
+  void interrupt(const std::function<void()> &action) override { graphs->interrupt(action); }
   std::byte *stage(int64_t bytes) override;
   void write(std::byte *to, const std::byte *staged, int64_t bytes) override;
   void move(std::byte *to, const std::byte *from, int64_t bytes) override;

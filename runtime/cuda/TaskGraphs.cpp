@@ -7,9 +7,15 @@
 namespace pdc::runtime::cuda {
 
 TaskGraphs::~TaskGraphs() {
-  for (const auto &[name, graph] : graphs)
-    if (graph)
-      cudaGraphExecDestroy(graph);
+  for (auto &[name, parts] : graphs)
+    destroy(parts);
+}
+
+void TaskGraphs::destroy(Recorded &parts) {
+  for (const Part &part : parts)
+    if (part.graph)
+      cudaGraphExecDestroy(part.graph);
+  parts.clear();
 }
 
 void TaskGraphs::run(const TaskRun &name, const std::function<void()> &task) {
@@ -17,42 +23,66 @@ void TaskGraphs::run(const TaskRun &name, const std::function<void()> &task) {
   if (gaveUp || (found == graphs.end() && graphs.size() == kMost))
     return task();
   if (found == graphs.end()) {
-    graphs.emplace(name, nullptr);
+    graphs.emplace(name, Recorded());
     return task();
   }
-  if (!found->second)
-    found->second = record(task);
-  if (!found->second)
+  Recorded &parts = found->second;
+  if (parts.empty() && !record(task, parts))
     return task();
-  require(cudaGraphLaunch(found->second, stream), "cudaGraphLaunch");
+  launch(parts);
 }
 
-/// Null where CUDA refuses: nothing has run then. Other ranks of the process may call what they
-/// like meanwhile (ThreadLocal).
-cudaGraphExec_t TaskGraphs::record(const std::function<void()> &task) {
-  cudaError_t code = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-  if (code != cudaSuccess) {
-    giveUp(code);
-    return nullptr;
+void TaskGraphs::launch(const Recorded &parts) {
+  for (const Part &part : parts) {
+    require(cudaGraphLaunch(part.graph, stream), "cudaGraphLaunch");
+    if (part.action)
+      part.action();
   }
+}
+
+void TaskGraphs::interrupt(const std::function<void()> &action) {
+  if (!recording)
+    return action();
+  require(endPart(), "the end of a recorded graph");
+  recording->back().action = action;
+  require(beginPart(), "cudaStreamBeginCapture");
+}
+
+/// Other ranks of the process may call what they like meanwhile (ThreadLocal).
+cudaError_t TaskGraphs::beginPart() {
+  recording->emplace_back();
+  return cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+}
+
+cudaError_t TaskGraphs::endPart() {
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
-  bool isWhole = true;
-  try {
-    task();
-  } catch (const std::exception &) {
-    isWhole = false; // thrown again where the task runs kernel by kernel
-  }
-  code = cudaStreamEndCapture(stream, &graph);
-  if (isWhole && code == cudaSuccess)
-    code = cudaGraphInstantiate(&executable, graph, 0);
-  else if (code == cudaSuccess)
-    code = cudaErrorStreamCaptureInvalidated;
+  cudaError_t code = cudaStreamEndCapture(stream, &graph);
+  if (code == cudaSuccess)
+    code = cudaGraphInstantiate(&recording->back().graph, graph, 0);
   if (graph)
     cudaGraphDestroy(graph);
-  if (!executable)
-    giveUp(code);
-  return executable;
+  return code;
+}
+
+/// False where CUDA refuses: nothing has run then.
+bool TaskGraphs::record(const std::function<void()> &task, Recorded &parts) {
+  recording = &parts;
+  cudaError_t code = beginPart();
+  bool isWhole = code == cudaSuccess;
+  if (isWhole) {
+    try {
+      task();
+    } catch (const std::exception &) {
+      isWhole = false; // thrown again where the task runs kernel by kernel
+    }
+    code = endPart();
+  }
+  recording = nullptr;
+  if (isWhole && code == cudaSuccess)
+    return true;
+  destroy(parts);
+  giveUp(code == cudaSuccess ? cudaErrorStreamCaptureInvalidated : code);
+  return false;
 }
 
 void TaskGraphs::giveUp(cudaError_t code) {

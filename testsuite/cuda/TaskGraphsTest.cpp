@@ -17,6 +17,10 @@ protected:
                       const std::byte *slot = nullptr) {
     return {stage, phase, startsSums, {slot}};
   }
+  static TaskRun interrupted(TaskRun name) {
+    name.startsReplicaSums = true;
+    return name;
+  }
   /// A task that adds to `sum` what lies at `value` when its kernel runs.
   std::function<void()> adding() {
     return [this] {
@@ -50,14 +54,15 @@ TEST_F(TaskGraphsTest, AreApartByNameAndPlaces) {
                            name(0, Phase::backward),
                            name(0, Phase::forward, true),
                            name(0, Phase::forward, false, slots),
-                           name(0, Phase::forward, false, slots + 1)};
+                           name(0, Phase::forward, false, slots + 1),
+                           interrupted(name(0))};
   value = 1;
   for (int run = 0; run < 3; ++run)
     for (const TaskRun &each : names)
       graphs.run(each, adding());
   finish();
-  EXPECT_EQ(calls, 12);
-  EXPECT_EQ(sum, 18);
+  EXPECT_EQ(calls, 14);
+  EXPECT_EQ(sum, 21);
 }
 
 /// A graph holds no waiting of the host. What was recorded until then has not run.
@@ -76,6 +81,48 @@ TEST_F(TaskGraphsTest, RunKernelByKernelWhereRecordingFails) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "warning: tasks run kernel by kernel, which is slower: recording one as a CUDA graph "
             "failed: an error\n");
+}
+
+/// What is done beside a task sees what the task did before it, and not what it does behind it, as
+/// often as the task runs; the graphs stand on both sides.
+TEST_F(TaskGraphsTest, AreSplitWhereTheTaskIsInterrupted) {
+  cuda::TaskGraphs graphs(stream);
+  std::vector<int> seen;
+  for (int run = 1; run <= 4; ++run) {
+    value = run;
+    graphs.run(name(0), [&] {
+      adding()();
+      graphs.interrupt([&] {
+        finish();
+        seen.push_back(sum);
+      });
+      adding()();
+    });
+    EXPECT_EQ(calls, 2 * std::min(run, 2));
+    finish();
+    EXPECT_EQ(sum, run * (run + 1));
+    ASSERT_EQ(seen.size(), size_t(run));
+    EXPECT_EQ(seen.back(), run * (run + 1) - run);
+  }
+}
+
+/// Nothing that stood before the interruption runs twice where recording fails behind it.
+TEST_F(TaskGraphsTest, RunKernelByKernelWhereRecordingFailsBehindAnInterruption) {
+  cuda::TaskGraphs graphs(stream);
+  int actions = 0;
+  value = 1;
+  ::testing::internal::CaptureStderr();
+  for (int run = 1; run <= 3; ++run) {
+    graphs.run(name(0), [&] {
+      adding()();
+      graphs.interrupt([&] { ++actions; });
+      cudaStreamSynchronize(stream);
+    });
+    finish();
+    EXPECT_EQ(sum, run);
+    EXPECT_EQ(actions, run);
+  }
+  EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(TaskGraphsTest, LetErrorsThrough) {
