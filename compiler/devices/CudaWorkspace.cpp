@@ -47,10 +47,22 @@ int64_t scaleGradientBytes(const Fields &fields) {
   return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
 }
 
+/// Of the library's; the kernels here take none.
+int64_t attentionBytes(const Fields &fields, bool isGradient) {
+  if (!fields.has("compute"))
+    return 0;
+  auto size = [&](const char *name) { return fields.integer(name, 1); };
+  return cuda::kWorkspaceAlignment + cuda::attentionBytes(isGradient, size("batch"), size("heads"),
+                                                          size("keyHeads"), size("queries"),
+                                                          size("keys"), size("width"));
+}
+
 } // namespace
 
 int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
   static const std::map<std::string_view, int64_t (*)(const Fields &)> bounds = {
+      {"Attention", [](const Fields &fields) { return attentionBytes(fields, false); }},
+      {"AttentionGradient", [](const Fields &fields) { return attentionBytes(fields, true); }},
       {"BatchNormalization", normalisationBytes},
       {"BatchNormalizationGradient", normalisationBytes},
       {"ColumnSum", [](const Fields &fields) { return channelSums(fields, 1); }},

@@ -80,6 +80,8 @@ KernelChoice chooseLayerNormalization(const UnitReader &reader);
 KernelChoice chooseLayerNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseAttention(const UnitReader &reader);
 KernelChoice chooseAttentionGradient(const UnitReader &reader);
+KernelChoice chooseCudaAttention(const UnitReader &reader);
+KernelChoice chooseCudaAttentionGradient(const UnitReader &reader);
 KernelChoice chooseLocalResponse(const UnitReader &reader);
 KernelChoice chooseElementwise(const UnitReader &reader);
 KernelChoice chooseView(const UnitReader &reader);

@@ -1,3 +1,4 @@
+#include "runtime/cuda/AttentionPlan.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/kernels/Random.h"
@@ -326,9 +327,20 @@ __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t togethe
 
 } // namespace
 
+Attention::Attention(const Device &device, const AttentionFields &fields)
+    : fields(fields), plan(sharedPlan(device, fields,
+                                      fields.results.size() == 2
+                                          ? AttentionPlan::Use::resultsAndSums
+                                          : AttentionPlan::Use::results)) {}
+
+AttentionGradient::AttentionGradient(const Device &device, const AttentionFields &fields)
+    : fields(fields), plan(sharedPlan(device, fields, AttentionPlan::Use::gradients)) {}
+
 template <class T>
 void Attention::operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
                            const int64_t *random, T *y, float *logSums) const {
+  if (plan)
+    return plan->results(run, q, k, v, mask, y, logSums);
   const AttentionFields &f = fields;
   launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.valueWidth, kTile),
          kBlockThreads, attentionRows<T>, f, q, k, v, mask, random, y, logSums);
@@ -340,6 +352,8 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
                              std::initializer_list<void *> results) const {
   const AttentionFields &f = fields;
   const auto [dy, q, k, v, y] = operands;
+  if (plan)
+    return plan->gradients(run, {dy, q, k, v, y}, logSums, mask, results);
   const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
   std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)

@@ -92,7 +92,13 @@ Names namesOf(ConvolutionUse use) {
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                                  const ConvolutionFields &fields, ConvolutionUse use, bool adds)
     : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
-  choose(target, rules, describeGraph(target));
+  plan.emplace(describeGraph(target), target, rules, this->fields.name);
+  if (!*plan)
+    throw Error("unit '", fields.name, "': of cuDNN's ", plan->candidates(),
+                " kernels that sum in f32 and a fixed order none convolves ",
+                shapeText(fields.input), " with ", shapeText(fields.weight), " to ",
+                shapeText(fields.output), " within ", rules.workspace,
+                " bytes of workspace; try a microbatch of another size");
 }
 
 static cudnnDataType_t storedType(Factors factors) {
@@ -114,7 +120,7 @@ Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) c
   return tensor;
 }
 
-Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) {
+Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
   const Names names = namesOf(use);
   Descriptor operation(names.operation, fields.name);
   operation.set(names.window, describeWindow(fields));
@@ -132,55 +138,11 @@ Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) {
   return graph;
 }
 
-void ConvolutionPlan::choose(const PlanTarget &target, const KernelRules &rules,
-                             const Descriptor &graph) {
-  std::vector<Descriptor> ranked = rankedConfigurations(graph, target, rules, fields.name);
-  count = ranked.size();
-  for (const Descriptor &configuration : ranked) {
-    Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, fields.name);
-    if (target.handle)
-      made.setRaw(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
-    if (target.properties)
-      made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
-    made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-    if (!made.canFinish())
-      continue;
-    workspace = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    if (workspace > static_cast<int64_t>(rules.workspace))
-      continue;
-    plan.emplace(std::move(made));
-    return;
-  }
-  throw Error("unit '", fields.name, "': of cuDNN's ", count,
-              " kernels that sum in f32 and a fixed order none convolves ", shapeText(fields.input),
-              " with ", shapeText(fields.weight), " to ", shapeText(fields.output), " within ",
-              rules.workspace, " bytes of workspace; try a microbatch of another size");
-}
-
-/// A pack is finalised once, so each combination of pointers gets its own: none is made any more
-/// once every slot has been seen.
-ConvolutionPlan::Pack &ConvolutionPlan::packFor(const void *image, const void *weight,
-                                                const void *result, void *scratch) {
-  for (Pack &pack : packs)
-    if (pack.image == image && pack.weight == weight && pack.result == result &&
-        pack.scratch == scratch)
-      return pack;
-  const int64_t ids[] = {kImage, kWeight, kResult};
-  const void *pointers[] = {image, weight, result};
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, fields.name);
-  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, ids);
-  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
-  pack.setRaw(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &scratch);
-  pack.finish();
-  return packs.emplace_back(Pack{image, weight, result, scratch, std::move(pack)});
-}
-
 void ConvolutionPlan::operator()(const Run &run, const void *image, const void *weight,
                                  const void *result) {
-  Pack &pack = packFor(image, weight, result, alignedWorkspace(run));
-  require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", fields.name);
-  require(cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw),
-          "cudnnBackendExecute", fields.name);
+  constexpr int64_t ids[] = {kImage, kWeight, kResult};
+  const void *const pointers[] = {image, weight, result};
+  (*plan)(run, ids, pointers);
 }
 
 } // namespace pdc::runtime::cuda

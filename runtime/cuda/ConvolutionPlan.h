@@ -1,9 +1,8 @@
 #pragma once
 
-#include "runtime/cuda/CudnnGraph.h"
+#include "runtime/cuda/LibraryPlan.h"
 #include "runtime/kernels/ConvolutionFields.h"
 
-#include <array>
 #include <optional>
 
 namespace pdc::runtime::cuda {
@@ -24,31 +23,20 @@ public:
   void operator()(const Run &run, const void *image, const void *weight, const void *result);
 
   /// How many configurations keep the rules, best first; for tests.
-  size_t candidates() const { return count; }
-  int64_t workspaceBytes() const { return workspace; }
+  size_t candidates() const { return plan->candidates(); }
+  int64_t workspaceBytes() const { return plan->workspaceBytes(); }
 
 private:
   enum Tensor : int64_t { kImage = 1, kWeight, kResult };
 
   Descriptor describeTensor(Tensor id, const Dimensions &shape) const;
-  Descriptor describeGraph(const PlanTarget &target);
-  void choose(const PlanTarget &target, const KernelRules &rules, const Descriptor &graph);
+  Descriptor describeGraph(const PlanTarget &target) const;
 
   const ConvolutionFields fields;
   const ConvolutionUse use;
   const bool adds;
   const Factors factors;
-  /// The pointers of a call as the library wants them; there are as many as slots and versions.
-  struct Pack {
-    const void *image, *weight, *result, *scratch;
-    Descriptor descriptor;
-  };
-  Pack &packFor(const void *image, const void *weight, const void *result, void *scratch);
-
-  std::optional<Descriptor> plan;
-  std::vector<Pack> packs;
-  size_t count = 0;
-  int64_t workspace = 0;
+  std::optional<LibraryPlan> plan;
 };
 
 } // namespace pdc::runtime::cuda

@@ -178,9 +178,11 @@ private:
   LayerNormalizationFields fields;
 };
 
+class AttentionPlan;
+
 class Attention {
 public:
-  Attention(const Device &, const AttentionFields &fields) : fields(fields) {}
+  Attention(const Device &device, const AttentionFields &fields);
   template <class T>
   void operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
                   const int64_t *random, T *y) const {
@@ -192,11 +194,12 @@ public:
 
 private:
   AttentionFields fields;
+  std::shared_ptr<AttentionPlan> plan; ///< null: the kernel here
 };
 
 class AttentionGradient {
 public:
-  AttentionGradient(const Device &, const AttentionFields &fields) : fields(fields) {}
+  AttentionGradient(const Device &device, const AttentionFields &fields);
   template <class T, class... Results>
   void operator()(const Run &run, const T *dy, const T *q, const T *k, const T *v, const T *y,
                   const float *logSums, const void *mask, const int64_t *random,
@@ -209,6 +212,7 @@ private:
   void call(const Run &run, std::array<const T *, 5> operands, const float *logSums,
             const void *mask, const int64_t *random, std::initializer_list<void *> results) const;
   AttentionFields fields;
+  std::shared_ptr<AttentionPlan> plan; ///< null: the kernels here
 };
 
 class LocalResponse {

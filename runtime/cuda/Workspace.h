@@ -25,6 +25,18 @@ inline constexpr int64_t kPartialSums = 528;
 /// Where cuBLASLt and cuDNN want theirs to begin.
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
+/// What cuDNN's fused attention takes beside its operands, asked of 9.19 for sm_90: a page; for the
+/// gradients, whose sums have a fixed order, those of the scores of 16 bits, of the keys and values
+/// of every head where heads share them, and (asked for by the runtime) a sum for each row.
+constexpr int64_t attentionBytes(bool isGradient, int64_t batch, int64_t heads, int64_t keyHeads,
+                                 int64_t queries, int64_t keys, int64_t width) {
+  if (!isGradient)
+    return 4096;
+  const int64_t scores = (queries + 127) / 128 * 128 * ((keys + 127) / 128 * 128);
+  const int64_t shared = keyHeads == heads ? 0 : 2 * keys * width;
+  return batch * heads * (2 * (scores + shared) + 4 * queries) + 4096;
+}
+
 /// What cuBLASLt may take for a product; more than its kernels for Hopper ask for (32 MiB).
 inline constexpr int64_t kMatrixWorkspaceBytes = int64_t(32) << 20;
 

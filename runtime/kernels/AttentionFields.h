@@ -13,16 +13,19 @@ struct AttentionFields {
   int64_t batch = 1;
   int64_t boolean = 0; ///< the mask is one of bytes: 0 where a key is not seen
   int64_t causal = 0;  ///< query i sees keys up to i + past
+  /// Or "bf16", "fp16": what is stored so is multiplied as it is, by a library.
+  const char *compute = "fp32";
   int64_t heads = 1;
   int64_t key = 0; ///< of the random numbers
   int64_t keyHeads = 1;
   int64_t keys = 1;
   Dimensions maskStrides; ///< by batch, head, query, key
+  const char *name = "";
   int64_t past = 0;
   int64_t queries = 1;
   double ratio = 0; ///< of shares that are dropped
-  /// Gradient: for each result pointer of a call, which of dq, dk, dv and the mask's gradient it
-  /// takes.
+  /// For each result pointer of a call, what it takes: of a gradient dq, dk, dv or the mask's
+  /// gradient; of a library's attention the result or the logarithms of its rows' sums.
   Dimensions results;
   /// For queries, keys, values and results: 1 for [batch, rows, heads, width], 0 for
   /// [batch, heads, rows, width].

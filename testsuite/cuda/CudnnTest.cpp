@@ -1,43 +1,10 @@
 #include "compiler/devices/Rules.h"
 #include "runtime/cuda/ConvolutionPlan.h"
+#include "testsuite/cuda/HostDevice.h"
 
-#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
-/// What cuDNN itself says to the runtime's convolutions on an H200, asked without one: it accepts a
-/// description of a device in the device's place (h200.json, filled in by hand).
-
-extern "C" {
-
-/// The two questions that the library asks CUDA while it makes a plan.
-cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
-  return cudaSuccess;
-}
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  std::memset(properties, 0, sizeof *properties);
-  properties->major = 9;
-  properties->multiProcessorCount = 132;
-  properties->warpSize = 32;
-  properties->sharedMemPerBlock = 49152;
-  properties->sharedMemPerBlockOptin = 232448;
-  properties->sharedMemPerMultiprocessor = 233472;
-  properties->reservedSharedMemPerBlock = 1024;
-  properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
-  properties->maxThreadsPerBlock = 1024;
-  properties->maxThreadsPerMultiProcessor = 2048;
-  properties->l2CacheSize = 62914560;
-  properties->totalGlobalMem = 150754820096ull;
-  properties->maxBlocksPerMultiProcessor = 32;
-  return cudaSuccess;
-}
-
-} // extern "C"
-
+/// What cuDNN itself says to the runtime's convolutions on an H200, asked without one.
 namespace pdc {
 
 namespace {
@@ -67,16 +34,6 @@ const Shape kShapes[] = {
     {{8, 16, 100}, {32, 16, 3}, {8, 32, 100}, {1}, {1}},
     {{2, 8, 16, 16, 16}, {8, 8, 3, 3, 3}, {2, 8, 16, 16, 16}, {1, 1, 1}, {1, 1, 1}},
 };
-
-Descriptor h200() {
-  std::ifstream file(PDC_SOURCE_DIR "/testsuite/cuda/h200.json");
-  const std::string json((std::istreambuf_iterator<char>(file)), {});
-  Descriptor properties(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "h200.json");
-  properties.setRaw(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                    static_cast<int64_t>(json.size()) + 1, json.c_str());
-  properties.finish();
-  return properties;
-}
 
 ConvolutionFields fieldsOf(const Shape &s) {
   ConvolutionFields fields;

@@ -1,43 +1,9 @@
 #include "testsuite/cuda/HostElements.h"
-#include "testsuite/cuda/HostStreams.h"
+#include "testsuite/cuda/HostNetworks.h"
 
-#include <cudnn.h>
-
-#include <cstring>
-#include <map>
-#include <vector>
-
-/// What cuDNN computes, written as plain loops from its documentation: the runtime's descriptions
-/// are executed as they stand. Whether the library itself takes them is asked of it in CudnnTest.
-using pdc::testing::load;
-using pdc::testing::store;
+namespace pdc::testing {
 
 namespace {
-
-/// A backend descriptor: attributes as bytes, other descriptors by value.
-struct Described {
-  cudnnBackendDescriptorType_t type;
-  std::map<int, std::vector<std::byte>> values;
-  std::map<int, std::vector<Described>> parts;
-
-  template <class T> std::vector<T> list(int name) const {
-    const std::vector<std::byte> &bytes = values.at(name);
-    std::vector<T> result(bytes.size() / sizeof(T));
-    std::memcpy(result.data(), bytes.data(), bytes.size());
-    return result;
-  }
-  const Described &part(int name) const { return parts.at(name).at(0); }
-};
-
-size_t sizeOf(cudnnBackendAttributeType_t type) {
-  return type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR || type == CUDNN_TYPE_HANDLE ? 8
-         : type == CUDNN_TYPE_CHAR                                                            ? 1
-                                                                                              : 4;
-}
-
-struct Network {
-  cudaStream_t stream = nullptr;
-};
 
 /// An image with two or three spatial dimensions, by its strides; in f32 while it is worked on.
 struct Image {
@@ -105,8 +71,10 @@ std::vector<int64_t> padded(std::vector<int64_t> values, int64_t with) {
   return values;
 }
 
+} // namespace
+
 /// Attributes 700 to 717 name alpha, beta, window and three tensors of each operation.
-void convolve(const Described &operation, const std::map<int64_t, void *> &pointers) {
+void convolve(const Described &operation, const Pointers &pointers) {
   const bool isForward = operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
   const bool isInput =
       operation.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
@@ -149,88 +117,4 @@ void convolve(const Described &operation, const std::map<int64_t, void *> &point
   result.keep();
 }
 
-Described &of(cudnnBackendDescriptor_t raw) { return *static_cast<Described *>(raw); }
-
-} // namespace
-
-extern "C" {
-
-cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
-  *handle = reinterpret_cast<cudnnHandle_t>(new Network);
-  return CUDNN_STATUS_SUCCESS;
-}
-cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
-  delete reinterpret_cast<Network *>(handle);
-  return CUDNN_STATUS_SUCCESS;
-}
-cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
-  reinterpret_cast<Network *>(handle)->stream = stream;
-  return CUDNN_STATUS_SUCCESS;
-}
-void cudnnGetLastErrorString(char *text, size_t) { *text = 0; }
-const char *cudnnGetErrorString(cudnnStatus_t) { return "an error"; }
-
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                           cudnnBackendDescriptor_t *raw) {
-  *raw = new Described{type, {}, {}};
-  return CUDNN_STATUS_SUCCESS;
-}
-cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t raw) {
-  delete static_cast<Described *>(raw);
-  return CUDNN_STATUS_SUCCESS;
-}
-cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) { return CUDNN_STATUS_SUCCESS; }
-
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t raw,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count,
-                                       const void *values) {
-  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    std::vector<Described> parts;
-    for (int64_t i = 0; i < count; ++i)
-      parts.push_back(of(static_cast<const cudnnBackendDescriptor_t *>(values)[i]));
-    of(raw).parts[name] = std::move(parts);
-    return CUDNN_STATUS_SUCCESS;
-  }
-  const auto *bytes = static_cast<const std::byte *>(values);
-  of(raw).values[name].assign(bytes, bytes + count * int64_t(sizeOf(type)));
-  return CUDNN_STATUS_SUCCESS;
-}
-
-/// One engine without notes; a configuration is its graph.
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t, int64_t, int64_t *count,
-                                       void *values) {
-  *count = 0;
-  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS) {
-    *count =
-        of(raw).list<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE)[0] == CUDNN_HEUR_MODE_A;
-    if (values && *count)
-      of(*static_cast<cudnnBackendDescriptor_t *>(values))
-          .parts[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
-          of(raw).parts[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH];
-  } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-    *static_cast<int64_t *>(values) = 0;
-    *count = 1;
-  }
-  return CUDNN_STATUS_SUCCESS;
-}
-
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                  cudnnBackendDescriptor_t pack) {
-  const std::vector<int64_t> ids = of(pack).list<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
-  const std::vector<void *> data = of(pack).list<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
-  std::map<int64_t, void *> pointers;
-  for (size_t i = 0; i < ids.size(); ++i)
-    pointers[ids[i]] = data[i];
-  const Described &operation = of(plan)
-                                   .part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
-                                   .part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
-                                   .part(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  pdc::testing::enqueue(reinterpret_cast<Network *>(handle)->stream,
-                        [operation, pointers] { convolve(operation, pointers); });
-  return CUDNN_STATUS_SUCCESS;
-}
-
-} // extern "C"
+} // namespace pdc::testing

@@ -154,6 +154,71 @@ TYPED_TEST(Narrow, AttentionRounds) {
       dy, q, k, v, y);
 }
 
+/// Queries see keys up to their own, keys serve three heads each, and a mask of numbers leaves out
+/// some of them.
+std::vector<runtime::AttentionFields> fusedAttentions() {
+  runtime::AttentionFields plain;
+  plain.batch = 2, plain.heads = plain.keyHeads = 3, plain.queries = 5, plain.keys = 7;
+  plain.width = plain.valueWidth = 8, plain.scale = 0.3;
+  plain.rowsFirst = {0, 0, 0, 0};
+  runtime::AttentionFields causal = plain, grouped = plain, masked = plain, all = plain;
+  causal.causal = 1;
+  grouped.keyHeads = 1, grouped.rowsFirst = {1, 1, 1, 1};
+  masked.maskStrides = {7, 0, 0, 1}, masked.rowsFirst = {1, 0, 1, 0};
+  all.causal = 1, all.keyHeads = 1, all.maskStrides = {0, 0, 7, 1}, all.rowsFirst = {0, 1, 0, 1};
+  return {plain, causal, grouped, masked, all};
+}
+
+/// What cuDNN is asked to compute is what the kernels here do in f32, but for the rounding of
+/// shares and of the gradients of scores to 16 bits.
+TYPED_TEST(Narrow, FusedAttentionIsAttention) {
+  for (const runtime::AttentionFields &f : fusedAttentions()) {
+    const int64_t q = f.batch * f.heads * f.queries * 8, k = f.batch * f.keyHeads * f.keys * 8;
+    const Both<TypeParam> queries(q), keys(k), values(k), dy(q);
+    std::vector<float> mask = numbers(f.batch * f.queries * f.keys);
+    mask[1] = mask[9] = -1e9f;
+    const void *masked = f.maskStrides.empty() ? nullptr : mask.data();
+    runtime::AttentionFields fused = f;
+    fused.compute = std::is_same_v<TypeParam, BFloat16> ? "bf16" : "fp16";
+    fused.name = "attention";
+    fused.results = {0, 1};
+    const double step = std::is_same_v<TypeParam, BFloat16> ? 0x1p-8 : 0x1p-11;
+    Scratch scratch;
+    std::vector<TypeParam> y(q), dq(q), dk(k), dv(k), alone(q);
+    std::vector<float> sums(q / 8), wideY(q), wideSums(q / 8), wideQ(q), wideK(k), wideV(k);
+    const runtime::Device roomy{1, int64_t(1) << 20};
+    runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
+                                           values.narrow.data(), masked, nullptr, y.data(),
+                                           sums.data());
+    fused.results = {0};
+    runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
+                                           values.narrow.data(), masked, nullptr, alone.data());
+    runtime::cuda::Attention(roomy, f)(scratch.run, queries.wide.data(), keys.wide.data(),
+                                       values.wide.data(), masked, nullptr, wideY.data(),
+                                       wideSums.data());
+    runtime::AttentionFields gradient = f;
+    fused.results = gradient.results = {0, 1, 2};
+    runtime::cuda::AttentionGradient(roomy, fused)(
+        scratch.run, dy.narrow.data(), queries.narrow.data(), keys.narrow.data(),
+        values.narrow.data(), y.data(), sums.data(), masked, nullptr, dq.data(), dk.data(),
+        dv.data());
+    runtime::cuda::AttentionGradient(roomy, gradient)(
+        scratch.run, dy.wide.data(), queries.wide.data(), keys.wide.data(), values.wide.data(),
+        wideY.data(), wideSums.data(), masked, nullptr, wideQ.data(), wideK.data(), wideV.data());
+    finish();
+    auto expectNear = [&](const auto &found, const std::vector<float> &expected, double room) {
+      for (size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(float(found[i]), expected[i], room) << "element " << i;
+    };
+    expectNear(y, wideY, 2 * step);
+    expectNear(alone, wideY, 2 * step);
+    expectNear(sums, wideSums, 1e-5);
+    expectNear(dq, wideQ, 6 * step);
+    expectNear(dk, wideK, 6 * step);
+    expectNear(dv, wideV, 6 * step);
+  }
+}
+
 TYPED_TEST(Narrow, DropoutRounds) {
   const Both<TypeParam> x(420);
   const std::vector<int64_t> random = {1, 2, 3};

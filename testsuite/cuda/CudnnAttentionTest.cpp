@@ -1,0 +1,83 @@
+#include "compiler/devices/Rules.h"
+#include "runtime/cuda/AttentionPlan.h"
+#include "testsuite/cuda/HostDevice.h"
+
+#include <gtest/gtest.h>
+
+/// What cuDNN itself says to the runtime's attention on an H200, asked without one. The library
+/// compiles these kernels when a plan is made; a driver without a device (HostDriver.cpp) takes
+/// them, and the plan then says what it needs.
+namespace pdc {
+
+namespace {
+
+using runtime::AttentionFields;
+using runtime::cuda::AttentionPlan;
+
+struct Asked {
+  int64_t batch, heads, keyHeads, queries, keys, width;
+  bool isCausal;
+  std::vector<int64_t> maskStrides = {};
+  const char *compute = "bf16";
+};
+
+/// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
+/// anything, and the widest heads.
+const Asked kAsked[] = {
+    {8, 12, 12, 1024, 1024, 64, true},
+    {8, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}},
+    {2, 12, 4, 256, 256, 128, true, {}, "fp16"},
+    {3, 6, 2, 33, 77, 40, false, {0, 0, 77, 1}, "fp16"},
+    {2, 4, 4, 128, 128, 256, false},
+};
+
+AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
+  AttentionFields f;
+  f.batch = a.batch, f.heads = a.heads, f.keyHeads = a.keyHeads;
+  f.queries = a.queries, f.keys = a.keys, f.width = f.valueWidth = a.width;
+  f.causal = a.isCausal, f.compute = a.compute, f.name = "asked", f.scale = 0.125;
+  f.maskStrides = a.maskStrides;
+  const int64_t first = rowsFirst;
+  f.rowsFirst = {first, first, first, first};
+  return f;
+}
+
+size_t roomOf(const Asked &a, bool isGradient) {
+  KernelChoice choice;
+  choice.kernel = isGradient ? "AttentionGradient" : "Attention";
+  choice.fields = {{"batch", a.batch},   {"compute", std::string(a.compute)},
+                   {"heads", a.heads},   {"keyHeads", a.keyHeads},
+                   {"keys", a.keys},     {"queries", a.queries},
+                   {"width", a.width}};
+  return size_t(cudaWorkspaceBytes(choice) - runtime::cuda::kWorkspaceAlignment);
+}
+
+} // namespace
+
+/// Results alone, results with their rows' sums, and gradients with sums in a fixed order have
+/// kernels within the workspace that the compiler plans.
+TEST(CudnnAttention, HasKernelsWithinTheWorkspace) {
+  const runtime::cuda::Descriptor properties = h200();
+  bool rowsFirst = false;
+  for (const Asked &asked : kAsked)
+    for (auto use : {AttentionPlan::Use::results, AttentionPlan::Use::resultsAndSums,
+                     AttentionPlan::Use::gradients}) {
+      const size_t room = roomOf(asked, use == AttentionPlan::Use::gradients);
+      const AttentionPlan plan({nullptr, &properties}, {true, true, room},
+                               fieldsOf(asked, rowsFirst = !rowsFirst), use);
+      EXPECT_TRUE(bool(plan)) << asked.queries << " queries, use " << int(use) << ", of "
+                              << plan.candidates() << " kernels";
+      EXPECT_LE(plan.workspaceBytes(), int64_t(room));
+    }
+}
+
+/// Too little workspace leaves no plan: the runtime then takes its own kernel.
+TEST(CudnnAttention, SaysWhereThereIsNone) {
+  const runtime::cuda::Descriptor properties = h200();
+  const AttentionPlan plan({nullptr, &properties}, {true, true, 4096}, fieldsOf(kAsked[0], true),
+                           AttentionPlan::Use::gradients);
+  EXPECT_FALSE(bool(plan));
+  EXPECT_GT(plan.candidates(), 0u);
+}
+
+} // namespace pdc

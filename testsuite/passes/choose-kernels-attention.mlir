@@ -1,0 +1,60 @@
+// RUN: pdc-opt %s -choose-kernels="device=cuda precision=bf16" 2>%t | FileCheck %s
+// RUN: FileCheck --check-prefix=WARNING --input-file=%t %s
+
+pdc.memory @q input microbatch : tensor<2x6x32x64xbf16>
+pdc.memory @k input microbatch : tensor<2x3x32x64xbf16>
+pdc.memory @flags input microbatch : tensor<1x1x32x32xi1>
+pdc.memory @narrow input microbatch : tensor<2x6x32x12xbf16>
+pdc.memory @random input microbatch : tensor<4xi64>
+pdc.memory @sums metric update : tensor<2x6x32x64xbf16>
+pdc.memory @keys metric update : tensor<2x3x32x64xbf16>
+pdc.memory @rows metric update : tensor<2x6x32x12xbf16>
+func.func @train() {
+  %q = pdc.read @q : tensor<2x6x32x64xbf16>
+  %k = pdc.read @k : tensor<2x3x32x64xbf16>
+  // The library's kernel, in what it multiplies: causal, and with heads of keys that serve two of queries.
+  // CHECK: pdc.unit "/fused"
+  // CHECK-SAME: #pdc.kernel<"Attention", {batch = 2 : i64, causal = 1 : i64, compute = "bf16"
+  // CHECK-SAME: results = array<i64: 0, 1>
+  %y, %sums = pdc.unit "/fused" origin "/fused" forward microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/fused"(%a, %b, %b) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>)
+    pdc.yield %0#0, %0#1 : tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>
+  }
+  // CHECK: pdc.unit "/fused/grad"
+  // CHECK-SAME: #pdc.kernel<"AttentionGradient", {batch = 2 : i64, causal = 1 : i64, compute = "bf16"
+  %d:3 = pdc.unit "/fused/grad" origin "/fused" backward_input microbatch (%dy = %y : tensor<2x6x32x64xbf16>, %a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>, %s = %sums : tensor<2x6x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>) {
+    %0:3 = pdc.node "SoftmaxAttentionGrad" "/fused/grad"(%dy, %a, %b, %b, %dy, %s) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>)
+    pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>
+  }
+  // What the library has not runs on the runtime's own kernel, and a warning says why.
+  // CHECK: pdc.unit "/flags"
+  // CHECK-SAME: #pdc.kernel<"Attention"
+  // CHECK-NOT: compute
+  // WARNING: warning: attention has a mask of booleans, and cuDNN adds masks of numbers: it runs on a kernel without tensor cores
+  %flags = pdc.read @flags : tensor<1x1x32x32xi1>
+  %m = pdc.unit "/flags" origin "/flags" forward microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>, %c = %flags : tensor<1x1x32x32xi1>) -> (tensor<2x6x32x64xbf16>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/flags"(%a, %b, %b, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<1x1x32x32xi1>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>)
+    pdc.yield %0#0 : tensor<2x6x32x64xbf16>
+  }
+  // CHECK: pdc.unit "/narrow"
+  // WARNING: warning: attention has heads of 12 and 12 numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most: it runs on a kernel without tensor cores
+  %narrow = pdc.read @narrow : tensor<2x6x32x12xbf16>
+  %n = pdc.unit "/narrow" origin "/narrow" forward microbatch (%a = %narrow : tensor<2x6x32x12xbf16>) -> (tensor<2x6x32x12xbf16>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/narrow"(%a, %a, %a) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x12xbf16>, tensor<2x6x32x12xbf16>, tensor<2x6x32x12xbf16>) -> (tensor<2x6x32x12xbf16>, tensor<2x6x32xf32>)
+    pdc.yield %0#0 : tensor<2x6x32x12xbf16>
+  }
+  // WARNING: warning: attention drops shares, and pdc's random numbers are not cuDNN's: it runs on a kernel without tensor cores
+  %random = pdc.read @random : tensor<4xi64>
+  %p = pdc.unit "/drops" origin "/drops" forward microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>, %r = %random : tensor<4xi64>) -> (tensor<2x6x32x64xbf16>) {
+    %none = pdc.absent
+    %0:2 = pdc.node "SoftmaxAttention" "/drops"(%a, %b, %b, %none, %r) {key = 3 : i64, ratio = 1.0e-1 : f64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, none, tensor<4xi64>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>)
+    pdc.yield %0#0 : tensor<2x6x32x64xbf16>
+  }
+  pdc.accumulate %d#0 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %d#1 into @keys : tensor<2x3x32x64xbf16>
+  pdc.accumulate %d#2 into @keys : tensor<2x3x32x64xbf16>
+  pdc.accumulate %m into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %n into @rows : tensor<2x6x32x12xbf16>
+  pdc.accumulate %p into @sums : tensor<2x6x32x64xbf16>
+  return
+}
