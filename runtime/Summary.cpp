@@ -179,6 +179,9 @@ void Trainer::summarise() {
                                     {"log", options.log}})
     if (!where.empty())
       progress->line(what + ": " + where);
+  if (std::string plan = fromHere(findBeside("plan.json"));
+      trained && !options.trace.empty() && !plan.empty())
+    progress->line("where this run differs from its plan: pdc-prove " + plan + " " + options.trace);
   std::string file = fromHere(findBeside("plan.txt"));
   std::snprintf(text, sizeof text, "plan: %s, ranks %d, microbatches %lld of %lld samples%s",
                 program.schedule, program.ranks, (long long)program.microbatches,

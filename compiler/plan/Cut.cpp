@@ -268,20 +268,26 @@ static void addHandling(const Edge &edge, const Link &link, PlayCosts &costs) {
   part(edge.toStage, edge.consumer) += link.takeSeconds(bytes);
 }
 
+StageSeconds runSeconds(const PlanStage &stage) {
+  return {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
+          stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds};
+}
+
+Link linkOf(const Plan &plan, const Edge &edge) {
+  return linkBetweenStages(plan.topology, plan.schedule.ranksOfStage[edge.fromStage],
+                           plan.schedule.ranksOfStage[edge.toStage]);
+}
+
 PlayCosts playCosts(const Plan &plan) {
   PlayCosts costs;
   for (const PlanStage &stage : plan.stages)
-    costs.stages.push_back(
-        {stage.forwardSeconds, stage.backwardSeconds - stage.backwardWeightSeconds,
-         stage.backwardWeightSeconds, stage.updateSeconds, stage.forwardSeconds});
+    costs.stages.push_back(runSeconds(stage));
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages)
     costs.reductions.push_back(exposedSeconds(plan.topology, stage, split[stage.id]));
   for (const Edge &edge : plan.edges) {
-    const std::vector<int> &from = plan.schedule.ranksOfStage[edge.fromStage],
-                           &to = plan.schedule.ranksOfStage[edge.toStage];
-    Link link = linkBetweenStages(plan.topology, from, to);
-    if (from != to)
+    const Link link = linkOf(plan, edge);
+    if (!plan.schedule.shareRanks(edge.fromStage, edge.toStage))
       addHandling(edge, link, costs);
     double bytes = static_cast<double>(edge.bytes);
     costs.edges.push_back(link.latencySeconds +

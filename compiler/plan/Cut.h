@@ -99,7 +99,13 @@ int64_t reductionBytes(const PlanStage &stage);
 /// Buckets in which replicas sum so many bytes of gradients.
 int countBuckets(int64_t gradientBytes);
 
-/// What the player needs to know of a plan.
+/// What the runs of a stage take, apart from its messages.
+StageSeconds runSeconds(const PlanStage &stage);
+
+/// The way of an edge's messages.
+Link linkOf(const Plan &plan, const Edge &edge);
+
+/// What the player needs to know of a plan: runs with what their ranks spend on their messages.
 PlayCosts playCosts(const Plan &plan);
 
 } // namespace pdc

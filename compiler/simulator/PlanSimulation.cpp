@@ -2,15 +2,16 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
-#include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
 #include "compiler/simulator/LeastSeconds.h"
+#include "compiler/simulator/PlayedRows.h"
 #include "compiler/simulator/Simulator.h"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 namespace pdc {
 
@@ -25,44 +26,6 @@ constexpr double kSumSeconds = 3e-5;
 
 double sumSeconds(const Topology &topology) {
   return topology.sumSeconds > 0 ? topology.sumSeconds : kSumSeconds;
-}
-
-int countRanks(const Plan &plan) {
-  int ranks = 0;
-  for (const PlanStage &stage : plan.stages)
-    for (int rank : stage.ranks)
-      ranks = std::max(ranks, rank + 1);
-  return ranks;
-}
-
-/// The runs of each rank where stages have replicas: 1F1B-RR with as many microbatches in flight as
-/// the plan says, an update after each backward pass.
-std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbatches) {
-  std::vector<std::vector<Step>> rows(countRanks(plan));
-  for (const PlanStage &stage : plan.stages)
-    for (int replica = 0; replica < stage.replicas; ++replica) {
-      std::vector<Step> &own = rows[stage.ranks[replica]];
-      int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
-      int64_t warmUp = stage.inFlight - 1;
-      auto run = [&](Phase phase, int64_t number) {
-        own.push_back(
-            {StepKind::run, {stage.id, phase, replica + number * stage.replicas}, -1, -1});
-      };
-      for (int64_t i = 0; i < count + warmUp; ++i) {
-        if (i < count)
-          run(Phase::forward, i);
-        if (i < warmUp)
-          continue;
-        run(Phase::backward, i - warmUp);
-        int64_t last = (i - warmUp + 1) * stage.replicas - 1;
-        if (last >= microbatches || (last + 1) % microbatchesPerUpdate(plan.schedule, stage.id))
-          continue; // not all replicas have a part, or the update sums more
-        if (stage.replicas > 1)
-          own.push_back({StepKind::reduceGradients, {stage.id, Phase::update, last}, -1, -1});
-        own.push_back({StepKind::run, {stage.id, Phase::update, last}, -1, -1});
-      }
-    }
-  return rows;
 }
 
 /// By row of a rank: the sum over replicas that its backward pass makes the last gradients of.
@@ -85,22 +48,38 @@ std::vector<const Step *> findSumsBehind(const std::vector<Step> &rows) {
 /// Makes the simulator's program of a plan and its results the plan's again.
 class PlanPlayer {
 public:
-  PlanPlayer(const Plan &plan, int64_t iterations);
+  PlanPlayer(const Plan &plan, PlayedRows played) : PlanPlayer(plan, std::move(played), nullptr) {}
+  /// Each run takes the seconds that it was measured to take, whoever else computed beside it.
+  PlanPlayer(const Plan &plan, PlayedRows played, const TaskTimes &measured)
+      : PlanPlayer(plan, std::move(played), &measured) {
+    topology.cores = 0;
+  }
   PlanSimulation play();
   double seconds(double limit) const;
 
 private:
   /// Stage (-1: all ranks), round, bucket.
   using SumKey = std::tuple<int, int64_t, int>;
+  /// The operations of a row, from one to another.
+  struct Span {
+    size_t first = 0, end = 0;
+  };
+  /// A run with what its rank spends on taking messages in front of it and on handing them over
+  /// behind it.
+  struct PlayedRun {
+    SimulatedOperation operation;
+    double takeSeconds = 0, handOverSeconds = 0;
+  };
 
-  void chooseRows(int64_t iterations);
+  PlanPlayer(const Plan &plan, PlayedRows played, const TaskTimes *measured);
   void addMessages();
   void addRank(int rank);
-  SimulatedOperation operationOf(const Step &step);
+  PlayedRun playedRun(int rank, const Step &step) const;
+  double secondsOf(int rank, const Task &task) const;
   int64_t messageOf(const Edge &edge, int64_t microbatch) const {
     return edge.id * microbatches + microbatch;
   }
-  void addRun(int rank, const Step &step, const Step *sum);
+  Span addRun(int rank, const Step &step, const Step *sum);
   void addSum(int rank, const Step &step, bool overlaps);
   std::vector<int> sumsOf(const Step &step);
   int sumOf(SumKey key, std::vector<int> members, double bytes);
@@ -108,56 +87,41 @@ private:
   void recordMessages(const Simulation &played, PlanSimulation &result) const;
 
   const Plan &plan;
-  PlayCosts costs;
+  Topology topology;
+  std::vector<std::map<Task, double>> measuredSeconds; ///< by rank; empty: the plan's
   std::vector<std::vector<Step>> rows; ///< by rank: runs and sums
   int64_t microbatches = 0;
   std::vector<std::vector<const Edge *>> edgesFrom, edgesTo; ///< by stage
+  std::vector<double> takeSeconds, handOverSeconds;          ///< of a message, by edge
   std::vector<int> numberOfMessage; ///< by edge and microbatch: the transfer, -1 inside a rank
   std::map<SumKey, int> sums;
-  /// By rank and row: its first operation.
-  std::vector<std::vector<size_t>> firstOperations;
+  std::vector<std::vector<Span>> operations; ///< by rank and row
   SimulatedProgram program;
 };
 
-PlanPlayer::PlanPlayer(const Plan &plan, int64_t iterations)
-    : plan(plan), costs(playCosts(plan)), edgesFrom(plan.stages.size()),
+PlanPlayer::PlanPlayer(const Plan &plan, PlayedRows played, const TaskTimes *measured)
+    : plan(plan), topology(plan.topology), rows(std::move(played.ranks)),
+      microbatches(played.microbatches), edgesFrom(plan.stages.size()),
       edgesTo(plan.stages.size()) {
-  chooseRows(iterations);
+  if (measured)
+    for (const std::vector<TaskTime> &rank : *measured) {
+      std::map<Task, double> &seconds = measuredSeconds.emplace_back();
+      for (const TaskTime &time : rank)
+        seconds[time.task] = time.seconds();
+    }
   program.threads = plan.threads;
   for (const Edge &edge : plan.edges) {
     edgesFrom[edge.fromStage].push_back(&edge);
     edgesTo[edge.toStage].push_back(&edge);
+    const Link link = linkOf(plan, edge);
+    takeSeconds.push_back(link.takeSeconds(static_cast<double>(edge.bytes)));
+    handOverSeconds.push_back(link.handOverSeconds(static_cast<double>(edge.bytes)));
   }
   addMessages();
   program.ranks.resize(rows.size());
-  firstOperations.resize(rows.size());
+  operations.resize(rows.size());
   for (size_t rank = 0; rank < rows.size(); ++rank)
     addRank(static_cast<int>(rank));
-}
-
-void PlanPlayer::chooseRows(int64_t iterations) {
-  const Schedule &planned = plan.schedule;
-  if (planned.ranks.empty() && planned.asynchronous) {
-    microbatches = iterations;
-    rows = replicatedRows(plan, iterations);
-    return;
-  }
-  int64_t period = std::max<int64_t>(1, planned.period);
-  std::vector<int64_t> rounds = {(iterations + period - 1) / period};
-  if (!planned.asynchronous)
-    rounds.assign(static_cast<size_t>(iterations), 0);
-  UnrolledRows unrolled =
-      unroll(planned.ranks.empty()
-                 ? findSchedule(planned.name)
-                       .make({planned.stages(), planned.ranksOfStage, planned.microbatches})
-                 : planned,
-             rounds);
-  microbatches = unrolled.microbatches;
-  rows.resize(unrolled.ranks.size());
-  for (size_t rank = 0; rank < rows.size(); ++rank)
-    for (const Action &action : unrolled.ranks[rank])
-      if (!action.transfers())
-        rows[rank].push_back(action.steps[0]);
 }
 
 void PlanPlayer::addMessages() {
@@ -181,25 +145,34 @@ int PlanPlayer::sumOf(SumKey key, std::vector<int> members, double bytes) {
   return found->second;
 }
 
-SimulatedOperation PlanPlayer::operationOf(const Step &step) {
-  SimulatedOperation operation;
+double PlanPlayer::secondsOf(int rank, const Task &task) const {
+  return measuredSeconds.empty() ? runSeconds(plan.stages[task.stage]).of(task.phase)
+                                 : measuredSeconds[rank].at(task);
+}
+
+PlanPlayer::PlayedRun PlanPlayer::playedRun(int rank, const Step &step) const {
+  PlayedRun run;
   const Task &task = step.task;
-  operation.seconds = costs.stages[task.stage].of(task.phase);
   const PlanStage &stage = plan.stages[task.stage];
-  operation.slowdown = task.phase == Phase::update ? stage.updateSlowdown : stage.slowdown;
+  run.operation.seconds = secondsOf(rank, task);
+  if (measuredSeconds.empty())
+    run.operation.slowdown = task.phase == Phase::update ? stage.updateSlowdown : stage.slowdown;
   for (const Edge *edge : edgesTo[task.stage])
     if (consumes(task, *edge))
       if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0) {
-        operation.needs.push_back(message);
+        run.operation.needs.push_back(message);
         // Receives stand in the row in front of the first task that reads them.
         if (program.transfers[message].posted)
-          operation.posts.push_back(message);
+          run.operation.posts.push_back(message);
+        run.takeSeconds += takeSeconds[edge->id];
       }
   for (const Edge *edge : edgesFrom[task.stage])
     if (produces(task, *edge))
-      if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0)
-        operation.sends.push_back(message);
-  return operation;
+      if (int message = numberOfMessage[messageOf(*edge, task.microbatch)]; message >= 0) {
+        run.operation.sends.push_back(message);
+        run.handOverSeconds += handOverSeconds[edge->id];
+      }
+  return run;
 }
 
 /// A sum over replicas goes bucket by bucket, as the runtime's does.
@@ -215,24 +188,35 @@ std::vector<int> PlanPlayer::sumsOf(const Step &step) {
 
 /// Where a sum over replicas follows, the backward pass makes the gradients of one bucket after the
 /// other and joins each when it is made. What the rank spends on moving a bucket slows the next
-/// part.
-void PlanPlayer::addRun(int rank, const Step &step, const Step *sum) {
-  SimulatedOperation whole = operationOf(step);
+/// part; measured seconds have that in them.
+PlanPlayer::Span PlanPlayer::addRun(int rank, const Step &step, const Step *sum) {
+  std::vector<SimulatedOperation> &all = program.ranks[rank];
+  auto [whole, takeSeconds, handOverSeconds] = playedRun(rank, step);
   std::vector<int> buckets = sum ? sumsOf(*sum) : std::vector<int>{-1};
   auto count = static_cast<double>(buckets.size());
+  if (takeSeconds > 0)
+    all.push_back({takeSeconds,
+                   std::exchange(whole.posts, {}),
+                   std::exchange(whole.needs, {}),
+                   {},
+                   whole.slowdown});
+  Span span{all.size()};
   for (size_t i = 0; i < buckets.size(); ++i) {
-    SimulatedOperation &part = program.ranks[rank].emplace_back();
+    SimulatedOperation &part = all.emplace_back();
     part.seconds = whole.seconds / count;
     part.slowdown = whole.slowdown;
-    if (i > 0)
+    if (i > 0 && measuredSeconds.empty())
       part.seconds += sumHandlingSeconds(plan.topology, plan.stages[step.task.stage]) / count;
     if (i == 0)
       part.posts = whole.posts, part.needs = whole.needs;
     else
       part.posts = {buckets[i - 1]};
-    if (i + 1 == buckets.size())
-      part.sends = whole.sends;
   }
+  span.end = all.size();
+  if (handOverSeconds > 0)
+    all.push_back({handOverSeconds, {}, {}, {}, whole.slowdown});
+  all.back().sends = whole.sends;
+  return span;
 }
 
 /// All but the last bucket may have been joined before.
@@ -250,25 +234,27 @@ void PlanPlayer::addRank(int rank) {
   int64_t round = 0;
   for (size_t i = 0; i < rows[rank].size(); ++i) {
     const Step &step = rows[rank][i];
-    firstOperations[rank].push_back(program.ranks[rank].size());
+    const size_t first = program.ranks[rank].size();
     if (step.kind == StepKind::run) {
-      addRun(rank, step, sumBehind[i]);
-    } else if (step.kind == StepKind::reduceGradients) {
+      operations[rank].push_back(addRun(rank, step, sumBehind[i]));
+      continue;
+    }
+    if (step.kind == StepKind::reduceGradients) {
       addSum(rank, step, std::ranges::find(sumBehind, &step) != sumBehind.end());
     } else {
       int sum = sumOf({-1, round++, 0}, all, 0);
       program.ranks[rank].push_back({sumSeconds(plan.topology), {sum}, {sum}, {}});
     }
+    operations[rank].push_back({first, program.ranks[rank].size()});
   }
-  firstOperations[rank].push_back(program.ranks[rank].size());
 }
 
 void PlanPlayer::recordRank(int rank, const Simulation &played, PlanSimulation &result) const {
   for (size_t i = 0; i < rows[rank].size(); ++i) {
     const Step &step = rows[rank][i];
     const std::vector<SimulatedTime> &times = played.operations[rank];
-    const SimulatedTime &first = times[firstOperations[rank][i]];
-    double end = times[firstOperations[rank][i + 1] - 1].end;
+    const SimulatedTime &first = times[operations[rank][i].first];
+    double end = times[operations[rank][i].end - 1].end;
     bool isRun = step.kind == StepKind::run;
     if (isRun)
       result.busySeconds[rank] += end - first.start;
@@ -302,13 +288,13 @@ constexpr double kRoundingOfLimit = 1e-9;
 
 double PlanPlayer::seconds(double limit) const {
   if (limit < std::numeric_limits<double>::infinity())
-    if (double least = leastSeconds(program, plan.topology); least > limit * (1 + kRoundingOfLimit))
+    if (double least = leastSeconds(program, topology); least > limit * (1 + kRoundingOfLimit))
       return least;
-  return simulate(program, plan.topology).seconds;
+  return simulate(program, topology).seconds;
 }
 
 PlanSimulation PlanPlayer::play() {
-  Simulation played = simulate(program, plan.topology);
+  Simulation played = simulate(program, topology);
   PlanSimulation result;
   result.seconds = played.seconds;
   result.busySeconds.resize(rows.size());
@@ -324,7 +310,15 @@ PlanSimulation PlanPlayer::play() {
 } // namespace
 
 PlanSimulation simulate(const Plan &plan, int64_t iterations) {
-  return PlanPlayer(plan, iterations).play();
+  return simulate(plan, rowsToPlay(plan, iterations));
+}
+
+PlanSimulation simulate(const Plan &plan, const PlayedRows &rows) {
+  return PlanPlayer(plan, rows).play();
+}
+
+PlanSimulation simulate(const Plan &plan, const PlayedRows &rows, const TaskTimes &measured) {
+  return PlanPlayer(plan, rows, measured).play();
 }
 
 static int64_t mostReplicas(const Plan &plan) {
@@ -356,9 +350,11 @@ double simulatedSecondsPerMinibatch(const Plan &plan, double limit) {
     return playUnwritten(plan.schedule, plan.edges, costs);
   }
   if (!asynchronous)
-    return PlanPlayer(plan, 1).seconds(limit);
+    return PlanPlayer(plan, rowsToPlay(plan, 1)).seconds(limit);
   constexpr double unlimited = std::numeric_limits<double>::infinity();
-  auto play = [&](int64_t iterations) { return PlanPlayer(plan, iterations).seconds(unlimited); };
+  auto play = [&](int64_t iterations) {
+    return PlanPlayer(plan, rowsToPlay(plan, iterations)).seconds(unlimited);
+  };
   // The difference of two runs of equal warm-up and drain is steady state alone.
   int64_t settle = microbatchesToSettle(plan);
   double few = play(settle), many = play(2 * settle);

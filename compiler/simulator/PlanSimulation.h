@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Plan.h"
 #include "compiler/schedule/Play.h"
+#include "compiler/simulator/PlayedRows.h"
 
 #include <limits>
 #include <vector>
@@ -21,6 +22,11 @@ struct PlanSimulation {
 /// Plays so many minibatches of a synchronous plan, or at least so many microbatches of an
 /// asynchronous one. Replicas take microbatches in turn and sum the gradients of each round.
 PlanSimulation simulate(const Plan &plan, int64_t iterations);
+
+/// Plays these rows; runs take the plan's seconds, or those that they were measured to take.
+/// Messages and sums are the plan's in both.
+PlanSimulation simulate(const Plan &plan, const PlayedRows &rows);
+PlanSimulation simulate(const Plan &plan, const PlayedRows &rows, const TaskTimes &measured);
 
 /// Seconds between two updates (synchronous) or between two microbatches in steady state, played;
 /// of a synchronous plan without rows by its rhythm, with links that share ports as playCosts says.

@@ -2,6 +2,8 @@
 #include "compiler/schedule/Arrangement.h"
 #include "tools/Command.h"
 #include "tools/pdc-prove/HeldRows.h"
+#include "tools/pdc-prove/RunTimes.h"
+#include "tools/pdc-prove/Trace.h"
 
 #include <CLI/CLI.hpp>
 
@@ -33,8 +35,7 @@ void proveCalls(const UnrolledRows &calls, Arrangement arrangement) {
     throw Error(*found);
 }
 
-void prove(const std::string &plan, const std::vector<std::string> &files) {
-  Plan planned = readPlan(plan);
+void proveRows(const Plan &planned, const std::vector<std::string> &files) {
   HeldRows rows(planned.schedule);
   for (const std::string &file : files) {
     std::ifstream text(file);
@@ -65,25 +66,57 @@ void prove(const std::string &plan, const std::vector<std::string> &files) {
     }
 }
 
+RunComparison compareTrace(const Plan &planned, const std::string &trace) {
+  const TaskTimes measured = readTrace(trace, planned);
+  try {
+    return compareRun(planned, measured);
+  } catch (const Error &error) {
+    throw Error(trace + ": " + error.what());
+  }
+}
+
+void prove(const std::string &plan, const std::vector<std::string> &files,
+           const std::string &jsonFile) {
+  const Plan planned = readPlan(plan);
+  std::vector<std::string> rows, traces;
+  for (const std::string &file : files)
+    (isTrace(file) ? traces : rows).push_back(file);
+  if (!jsonFile.empty() && traces.size() != 1)
+    throw Error("--json: writes the times of one trace, found " + std::to_string(traces.size()) +
+                "; give what one run wrote with --trace");
+  if (!rows.empty())
+    proveRows(planned, rows);
+  for (const std::string &trace : traces) {
+    const RunComparison comparison = compareTrace(planned, trace);
+    std::cout << trace << ": tasks in the order of the plan\n";
+    describeTimes(comparison, std::cout);
+    if (!jsonFile.empty())
+      writeTextFile(jsonFile, timesJson(comparison));
+  }
+}
+
 } // namespace
 } // namespace pdc
 
 int main(int argc, char **argv) {
   return pdc::runCommand([&] {
     CLI::App app("Proves rows as stage programs hold them (--check) and operations as they have "
-                 "issued them (--record)",
+                 "issued them (--record), and says by which tasks or waits a traced run (--trace) "
+                 "differs from its plan",
                  "pdc-prove");
     pdc::nameUsageErrors(app);
-    std::string plan;
+    std::string plan, jsonFile;
     std::vector<std::string> files;
     app.add_option("PLAN", plan, "plan.json in the folder that pdc wrote")->required();
-    app.add_option("FILE", files, "what --check printed, and what --record wrote")->required();
+    app.add_option("FILE", files, "what --check printed, and what --record and --trace wrote")
+        ->required();
+    app.add_option("--json", jsonFile, "write the times of a trace to this file");
     try {
       app.parse(argc, argv);
     } catch (const CLI::ParseError &error) {
       return app.exit(error) ? 2 : 0;
     }
-    pdc::prove(plan, files);
+    pdc::prove(plan, files, jsonFile);
     return 0;
   });
 }
