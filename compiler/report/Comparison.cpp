@@ -146,7 +146,7 @@ std::string compareBounds(const Plan &plan) {
     double above = plan.secondsPerMinibatch / row.seconds - 1;
     // What is far below holds nothing back.
     text += rowCells(row, own, mostSeconds(rows)) + "<td>" +
-            (own || above > 10 ? std::string() : coordinate(100 * above) + " % more") +
+            (own || above >= 1 ? std::string() : coordinate(100 * above) + " % more") +
             "</td></tr>\n";
   }
   return text + "</tbody></table>\n" + hints(plan) + "</section>\n";

@@ -37,12 +37,12 @@ public:
 
 private:
   struct Place {
-    int layer = 0;
-    double lane = 0;
+    int layer = 0, lane = 0;
     double x = 0, y = 0;
   };
   void findStages();
   void layOut();
+  void placeLines();
   int lineOf(int unit) const { return places[unit].layer / style.columns; }
   std::string edges(bool crossing) const;
   std::string node(int unit) const;
@@ -70,42 +70,43 @@ void GraphDrawing::findStages() {
   }
 }
 
-/// A unit's layer is one behind the last of those it reads; its lane is as near to theirs as is
-/// free.
+/// A unit's layer is one behind the last of those it reads; its lane is that of the first of those,
+/// or the next that is free: what goes on behind branches goes on in the lane in front of them.
 void GraphDrawing::layOut() {
   places.resize(stages.size());
-  std::vector<std::vector<int>> readers(stages.size()), sources(stages.size());
+  std::vector<std::vector<int>> sources(stages.size());
   for (const PlanValue &value : graph.values)
     for (int consumer : value.consumers)
       sources[consumer].push_back(value.producer);
   std::map<int, std::vector<int>> layers;
   for (size_t unit = 0; unit < places.size(); ++unit) {
-    for (int source : sources[unit])
-      places[unit].layer = std::max(places[unit].layer, places[source].layer + 1);
-    layers[places[unit].layer].push_back(static_cast<int>(unit));
-  }
-  std::map<int, double> lanes; ///< by line of the drawing: how many it needs
-  for (auto &[layer, units] : layers) {
-    for (int unit : units) {
-      double sum = 0;
-      for (int source : sources[unit])
-        sum += places[source].lane;
-      places[unit].lane =
-          sources[unit].empty() ? 0 : sum / static_cast<double>(sources[unit].size());
+    Place &place = places[unit];
+    for (int source : sources[unit]) {
+      const Place &other = places[source];
+      place.lane = place.layer ? std::min(place.lane, other.lane) : other.lane;
+      place.layer = std::max(place.layer, other.layer + 1);
     }
-    std::ranges::stable_sort(units, {}, [&](int unit) { return places[unit].lane; });
-    double free = 0;
-    for (int unit : units) {
-      places[unit].lane = std::max(free, std::round(places[unit].lane));
-      free = places[unit].lane + 1;
-    }
-    double &needed = lanes[layer / style.columns];
-    needed = std::max(needed, free);
+    std::vector<int> &lanes = layers[place.layer];
+    while (std::ranges::find(lanes, place.lane) != lanes.end())
+      ++place.lane;
+    lanes.push_back(place.lane);
   }
-  std::map<int, double> tops;
-  for (auto [line, count] : lanes) {
-    tops[line] = height;
-    height += count * style.row + style.row * 0.6;
+  placeLines();
+}
+
+/// Each line of the drawing has room for its own lanes.
+void GraphDrawing::placeLines() {
+  std::map<int, std::pair<int, int>> lanes; ///< by line: the first and the last
+  for (const Place &place : places) {
+    auto [line, isNew] = lanes.try_emplace(place.layer / style.columns, place.lane, place.lane);
+    auto &[first, last] = line->second;
+    first = std::min(first, place.lane);
+    last = std::max(last, place.lane);
+  }
+  std::map<int, double> tops; ///< by line: where its lane 0 would be
+  for (auto [line, range] : lanes) {
+    tops[line] = height - range.first * style.row;
+    height += (range.second - range.first + 1 + 0.6) * style.row;
   }
   for (Place &place : places) {
     place.x = (place.layer % style.columns + 0.5) * style.column;
@@ -118,6 +119,9 @@ std::string GraphDrawing::edges(bool crossing) const {
   std::string path;
   double reach = style.named ? kBoxWidth / 2 : 3;
   auto point = [](double x, double y) { return coordinate(x) + " " + coordinate(y); };
+  auto bulge = [&](const Place &from, const Place &to) {
+    return from.y == to.y ? 0.8 * style.row : 0;
+  };
   for (const PlanValue &value : graph.values)
     for (int consumer : value.consumers) {
       if ((stages[value.producer] != stages[consumer]) != crossing)
@@ -129,9 +133,9 @@ std::string GraphDrawing::edges(bool crossing) const {
                 point(right, to.y) + "h" + coordinate(-(style.column - 2 * reach));
       else if (from.y == to.y && to.layer == from.layer + 1)
         path += "M" + point(left, from.y) + "H" + coordinate(right);
-      else
-        path += "M" + point(left, from.y) + "C" + point(middle, from.y) + " " +
-                point(middle, to.y) + " " + point(right, to.y);
+      else // over the units between, where both stand in one lane
+        path += "M" + point(left, from.y) + "C" + point(middle, from.y - bulge(from, to)) + " " +
+                point(middle, to.y - bulge(from, to)) + " " + point(right, to.y);
     }
   return std::string("<path class=\"") + (crossing ? "cut" : "edge") + "\" d=\"" + path + "\"/>\n";
 }
