@@ -1,11 +1,10 @@
 #include "runtime/Main.h"
 #include "runtime/Error.h"
+#include "runtime/RankPlace.h"
 #include "runtime/Trainer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -128,34 +127,6 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
       return early ? 128 + stopSignal : 1;
     }
   return stopped ? stoppedCode() : 0;
-}
-
-/// One rank of several processes, as its environment says: as torchrun sets it, Open MPI or SLURM.
-struct RankPlace {
-  int rank, ranks, local;
-};
-
-static std::optional<int> numberFrom(std::initializer_list<const char *> variables) {
-  for (const char *variable : variables)
-    if (const char *text = std::getenv(variable)) {
-      int value = 0;
-      const char *end = text + std::strlen(text);
-      auto [rest, problem] = std::from_chars(text, end, value);
-      if (problem != std::errc() || rest != end || value < 0)
-        throw Error(variable, " is '", text, "', expected a number");
-      return value;
-    }
-  return std::nullopt;
-}
-
-static std::optional<RankPlace> placeFromEnvironment() {
-  std::optional<int> rank = numberFrom({"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"});
-  std::optional<int> ranks = numberFrom({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"});
-  std::optional<int> local =
-      numberFrom({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"});
-  if (!rank || !ranks)
-    return std::nullopt;
-  return RankPlace{*rank, *ranks, local.value_or(*rank)};
 }
 
 static const Program &programOf(int rank, int ranks, std::span<const Program *const> programs) {

@@ -74,6 +74,14 @@ std::string otherReplicas(const Program &program) {
   return listed(ranks);
 }
 
+std::string allOthers(int rank, int ranks) {
+  std::set<int> others;
+  for (int other = 0; other < ranks; ++other)
+    others.insert(other);
+  others.erase(rank);
+  return listed(others);
+}
+
 std::string receivers(const Program &program) {
   std::set<int> ranks;
   const Rows &rows = program.training;

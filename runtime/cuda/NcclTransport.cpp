@@ -275,6 +275,11 @@ void NcclTransport::progress() {
   }
 }
 
+std::unique_ptr<Transport> connectAll(Accelerator &accelerator, Control &control) {
+  return std::make_unique<NcclTransport>(accelerator, control, Arrangement::pairs,
+                                         allOthers(control.rank(), control.ranks()));
+}
+
 /// After a failure only: a peer that is gone never answers.
 void NcclTransport::cancel() {
   for (Line &line : lines)

@@ -22,6 +22,9 @@ std::unique_ptr<Transport> connectPairs(Accelerator &accelerator, Control &contr
 std::unique_ptr<Transport> connectEdges(Accelerator &accelerator, Control &control,
                                         const Program &program);
 
+/// Connects every two ranks, in pairs, whatever they exchange.
+std::unique_ptr<Transport> connectAll(Accelerator &accelerator, Control &control);
+
 /// Messages of two ranks meet in the order posted: throws Error unless both post the same.
 /// Collective.
 void compareOrders(const Program &program, Control &control);
@@ -31,6 +34,8 @@ void compareOrders(const Program &program, Control &control);
 std::string receivers(const Program &program);
 /// The ranks it sends shares of sums to, the other replicas of its stages.
 std::string otherReplicas(const Program &program);
+/// All but this one of so many.
+std::string allOthers(int rank, int ranks);
 /// From what all ranks tell, by rank: those it may send anything to, ascending.
 std::vector<std::vector<int>> edgesOf(const std::vector<std::string> &told);
 

@@ -30,11 +30,11 @@ def emit(model, folder, *options, workers=1):
     return pathlib.Path(folder)
 
 
-def build_for_host(project):
-    """all_stages, its kernels as functions of the host."""
+def build_for_host(project, main="all_stages"):
+    """all_stages, its kernels as functions of the host, or a program of the project that has no stages."""
     flags = ["-std=c++20", "-O1", "-ffp-contract=off", f"-I{pipeline.SOURCE}", *(HOST / "include.txt").read_text().split()]
     kernels = ["-x", "c++", "-include", str(pipeline.SOURCE / "testsuite" / "cuda" / "HostThreads.h")]
-    sources = [s for s in sorted(project.glob("stage_*.c*")) if not s.stem.endswith("_main")]
+    sources = [s for s in sorted(project.glob("stage_*.c*")) if not s.stem.endswith("_main")] if main == "all_stages" else []
 
     def compile_one(source):
         compiled = source.with_suffix(source.suffix + ".o")
@@ -42,9 +42,10 @@ def build_for_host(project):
         return compiled
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, [*sources, project / "all_stages_main.cpp"]))
-    pipeline.run("g++", *objects, "-o", project / "on_host", *(HOST / "link.txt").read_text().split())
-    return project / "on_host"
+        objects = list(pool.map(compile_one, [*sources, project / f"{main}_main.cpp"]))
+    program = project / ("on_host" if main == "all_stages" else f"{main}_on_host")
+    pipeline.run("g++", *objects, "-o", program, *(HOST / "link.txt").read_text().split())
+    return program
 
 
 def train_on_host(project, work, *options, data, steps):
@@ -221,6 +222,44 @@ def test_profiles(models, tmp_path):
     assert other.returncode == 1 and "give the options that the measuring program was written with" in other.stderr
 
 
+def measuring_project(model, folder):
+    """Of pdc-profile, and the command for its links."""
+    told = pipeline.run(pipeline.BIN / "pdc-profile", model, "--device", "cuda", "--minibatch", 8, "--microbatches", 2, "--sources", folder)
+    [command] = re.findall(r"mpirun -n GPUS \S+/build/(links) topology.json", told.stdout)
+    return command
+
+
+@on_host
+def test_measures_links(models, tmp_path):
+    """The program of pdc-profile that measures between GPUs, by processes on the emulation of NCCL: a topology as that of --links."""
+    name = measuring_project(models("lenet5"), tmp_path / "project")
+    program, path, ranks = build_for_host(tmp_path / "project", name), tmp_path / "topology.json", 3
+    place = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20000 + os.getpid() % 10000)}
+
+    def start(rank, **more):
+        here = os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | more
+        return subprocess.Popen([program, path], env=here, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    begin = time.monotonic()
+    processes = [start(rank) for rank in range(ranks)]
+    told = [process.communicate(timeout=120) for process in processes]
+    taken = time.monotonic() - begin
+    assert [process.returncode for process in processes] == [0] * ranks, told
+    assert re.findall(r"rank (\d) to rank (\d): \S+ bytes per second, latency \S+ us\n", told[0][0]) == [("0", "1"), ("0", "2"), ("1", "2")]
+    assert told[1][0] == told[2][0] == ""
+    topology = json.loads(path.read_text())
+    [level] = topology["levels"]
+    assert set(level) == {"workers", "bandwidth", "latency"} and level["workers"] == ranks and topology["device"] == "cuda"
+    # 3 trips of 16 MiB there and back are the least that each pair makes.
+    assert 3 * 2 * (16 << 20) * 3 / taken < level["bandwidth"] < 1e12 and 0 <= level["latency"] < 0.1
+    assert 1e-6 < topology["sum_seconds"] < 0.1
+    plan = emit(models("lenet5"), tmp_path / "planned", "--topology", path, "--minibatch", 8, "--microbatches", 2, "--schedule", "1f1b",
+                workers=ranks)
+    assert json.loads((plan / "plan.json").read_text())["topology"]["levels"][0]["bandwidth"] == level["bandwidth"]
+    alone = subprocess.run([program, path], capture_output=True, text=True)
+    assert alone.returncode == 1 and "start one per GPU with RANK" in alone.stderr
+
+
 def emit_for_nccl(model, folder, *options, workers, arrangement):
     """A project that pdc-run takes as built; its program runs on the host."""
     project = emit(model, folder, *options, workers=workers)
@@ -342,3 +381,16 @@ def test_compiles(models, tmp_path):
                      "arch=compute_90,code=sm_90", "-I", pipeline.SOURCE, "-c", project / f"stage_{number}.cu", "-o",
                      tmp_path / f"stage_{number}.o")
         pipeline.run("g++", "-std=c++20", "-fsyntax-only", "-I", pipeline.SOURCE, project / f"stage_{number}.cpp")
+
+
+@on_host
+@with_nvcc
+def test_measuring_program_compiles(models, tmp_path):
+    """(tools/check --cuda links it, and its program for links.)"""
+    project = tmp_path / "project"
+    name = measuring_project(models("lenet5"), project)
+    pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode", "arch=compute_90,code=sm_90", "-I",
+                 pipeline.SOURCE, "-c", project / "stage_0.cu", "-o", tmp_path / "stage_0.o")
+    includes = [pipeline.SOURCE, pathlib.Path(NVCC).resolve().parents[1] / "include"]
+    for source in ("stage_0.cpp", f"{name}_main.cpp"):
+        pipeline.run("g++", "-std=c++20", "-fsyntax-only", *[f"-I{folder}" for folder in includes], project / source)

@@ -65,6 +65,18 @@ def build(request, tmp_path_factory):
 
 @pytest.mark.models
 @test_cuda.with_nvcc
+def test_measuring_programs_link(models, tmp_path):
+    """Of pdc-profile: that of the units and that of the links, by the project's own CMake lists."""
+    project = tmp_path / "project"
+    test_cuda.measuring_project(models("lenet5"), project)
+    compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or test_cuda.NVCC
+    pipeline.run("cmake", "-G", "Ninja", "-S", project, "-B", project / "build", "-DCMAKE_CUDA_ARCHITECTURES=90-real",
+                 env=os.environ | {"CUDACXX": str(compiler)})
+    pipeline.run("cmake", "--build", project / "build", "--target", "all_stages", "links", timeout=3600)
+
+
+@pytest.mark.models
+@test_cuda.with_nvcc
 @pytest.mark.parametrize("network", NETWORKS)
 def test_links(network, build):
     folder, refused = build

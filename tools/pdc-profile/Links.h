@@ -4,9 +4,11 @@
 
 namespace pdc {
 
-/// Measures bandwidth and latency between every two ranks that mpirun has started, one pair at a
-/// time, and writes a topology of two levels, or of one where all ranks stand on one host or one on
-/// each. Every rank calls it; rank 0 writes and prints. Throws runtime::Error or pdc::Error.
+/// Measures the links between the ranks that mpirun has started (runtime/LinkMeter.h). Every rank
+/// calls it; rank 0 writes and prints. Throws runtime::Error or pdc::Error.
 void measureLinks(const std::filesystem::path &output);
+
+/// Adds a program to a project for GPUs that measures the links between them over NCCL.
+void addLinksProgram(const std::filesystem::path &project);
 
 } // namespace pdc

@@ -69,38 +69,40 @@ static PlanGraph graphOf(mlir::ModuleOp module, const UnitTimes &times) {
 
 static double updateSeconds(const PlanUnit &unit) { return unit.updateSeconds; }
 
-/// By unit: the middle over the rounds of `seconds` in the one of them over those alone.
-static std::vector<double> middleRatios(mlir::ModuleOp module, const std::vector<Round> &rounds,
-                                        UnitTimes Round::*times,
-                                        double (*seconds)(const PlanUnit &)) {
-  std::vector<std::vector<double>> ratios;
-  for (const Round &round : rounds) {
-    PlanGraph alone = graphOf(module, round.alone), other = graphOf(module, round.*times);
-    ratios.resize(alone.units.size());
-    for (size_t unit = 0; unit < ratios.size(); ++unit) {
-      double least = seconds(alone.units[unit]);
-      ratios[unit].push_back(least > 0 ? seconds(other.units[unit]) / least : 1);
-    }
+/// What a round says of all units.
+struct RoundGraphs {
+  PlanGraph alone, beside, versioned;
+};
+
+static std::vector<RoundGraphs> graphsOf(mlir::ModuleOp module, const std::vector<Round> &rounds) {
+  std::vector<RoundGraphs> graphs;
+  for (const Round &round : rounds)
+    graphs.push_back({graphOf(module, round.alone), graphOf(module, round.beside),
+                      graphOf(module, round.versioned)});
+  return graphs;
+}
+
+/// The middle over the rounds of a unit's `seconds` in the one of them over those alone.
+static double middleRatio(const std::vector<RoundGraphs> &rounds, size_t unit,
+                          PlanGraph RoundGraphs::*graph, double (*seconds)(const PlanUnit &)) {
+  std::vector<double> ratios;
+  for (const RoundGraphs &round : rounds) {
+    double alone = seconds(round.alone.units[unit]);
+    ratios.push_back(alone > 0 ? seconds((round.*graph).units[unit]) / alone : 1);
   }
-  std::vector<double> middles;
-  for (std::vector<double> &all : ratios) {
-    std::ranges::sort(all);
-    double middle = (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
-    middles.push_back(std::clamp(middle, 1.0, kMostSlowdown));
-  }
-  return middles;
+  std::ranges::sort(ratios);
+  double middle = (ratios[(ratios.size() - 1) / 2] + ratios[ratios.size() / 2]) / 2;
+  return std::clamp(middle, 1.0, kMostSlowdown);
 }
 
 void addSlowdowns(PlanGraph &graph, mlir::ModuleOp module, const std::vector<Round> &rounds) {
-  auto set = [&](double PlanUnit::*field, UnitTimes Round::*times,
-                 double (*seconds)(const PlanUnit &)) {
-    std::vector<double> ratios = middleRatios(module, rounds, times, seconds);
-    for (size_t unit = 0; unit < graph.units.size(); ++unit)
-      graph.units[unit].*field = ratios[unit];
-  };
-  set(&PlanUnit::slowdown, &Round::beside, microbatchSeconds);
-  set(&PlanUnit::updateSlowdown, &Round::beside, updateSeconds);
-  set(&PlanUnit::versionSlowdown, &Round::versioned, updateSeconds);
+  const std::vector<RoundGraphs> graphs = graphsOf(module, rounds);
+  for (size_t number = 0; number < graph.units.size(); ++number) {
+    PlanUnit &unit = graph.units[number];
+    unit.slowdown = middleRatio(graphs, number, &RoundGraphs::beside, microbatchSeconds);
+    unit.updateSlowdown = middleRatio(graphs, number, &RoundGraphs::beside, updateSeconds);
+    unit.versionSlowdown = middleRatio(graphs, number, &RoundGraphs::versioned, updateSeconds);
+  }
 }
 
 } // namespace pdc

@@ -218,15 +218,20 @@ void writeForDevice(const Request &request, std::ostream &progress) {
   std::string data;
   for (const std::string &text : writeDrawnData(program.units(), program.minibatch(), project))
     data += " --data " + text;
+  addLinksProgram(project);
   std::string folder = project.string();
   // What the last task takes goes with the device.
   std::cout << "measuring program: " << folder << "\nwhere the GPU is:\n  cmake -S " << folder
             << " -B " << folder << "/build && cmake --build " << folder
             << "/build\n  PDC_UNIT_TIMES=" << folder << "/times.json " << folder
-            << "/build/all_stages --transport local --no-graphs --steps " << request.steps + 1 << data
-            << "\nthen, with the same options: pdc-profile " << request.compile.model.string()
-            << " --device cuda --times " << folder << "/times.json -o " << request.output
-            << " ...\n";
+            << "/build/all_stages --transport local --no-graphs --steps " << request.steps + 1
+            << data << "\nthen, with the same options: pdc-profile "
+            << request.compile.model.string() << " --device cuda --times " << folder
+            << "/times.json -o " << request.output
+            << " ...\nlinks between several GPUs, a process on each (torchrun and srun start them, "
+               "too):\n"
+            << "  MASTER_ADDR=localhost MASTER_PORT=29500 mpirun -n GPUS " << folder
+            << "/build/links topology.json\nthen: pdc ... --topology topology.json\n";
 }
 
 void readFromDevice(const Request &request, std::ostream &progress) {

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <optional>
+
+namespace pdc::runtime {
+
+/// One rank of several processes.
+struct RankPlace {
+  int rank, ranks;
+  int local; ///< among the ranks of its host
+};
+
+/// As the environment says: as torchrun sets it, Open MPI or SLURM. Throws Error where it says no
+/// numbers.
+std::optional<RankPlace> placeFromEnvironment();
+
+} // namespace pdc::runtime
