@@ -71,6 +71,15 @@ struct ModelPartition {
   std::map<std::string, int> stages; ///< node -> stage
 };
 
+/// What PyTorch's exporter (the one of torch.export) says of a network's tensors.
+struct ExporterMetadata {
+  /// Initializers that were parameters of the network, and those that were buffers or constants.
+  /// What the exporter made itself is neither.
+  std::map<std::string, bool> isParameter;
+  /// Parameters of the network that are no initializers any more, of a graph that was optimized.
+  std::vector<std::string> lostParameters;
+};
+
 /// A checked ONNX model: opset differences gone (each node in the newest supported opset's form), functions inlined,
 /// sorted topologically, every name unique.
 struct Model {
@@ -81,6 +90,7 @@ struct Model {
   std::vector<ModelNode> nodes;
   std::optional<ModelTraining> training = {};
   std::vector<ModelPartition> partitions = {};
+  ExporterMetadata metadata = {};
   std::string sharded = {}; ///< a node whose sharding_spec is not followed, where there is one
 };
 

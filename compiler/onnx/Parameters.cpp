@@ -49,6 +49,13 @@ bool isBufferName(const std::string &name) {
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
+/// Single numbers are an epsilon or a scale; tools that simplify graphs make initializers of
+/// Constant nodes, under the names of their outputs.
+bool isConstant(const Initializer &initializer) {
+  return initializer.literal || initializer.type.shape.empty() ||
+         initializer.name.find("Constant_") != std::string::npos;
+}
+
 /// What a number of each element is multiplied with or added to: behind a Dropout such an operand
 /// is a mask of ones as often as a weight.
 bool isArithmetic(std::string_view op) {
@@ -80,6 +87,23 @@ void addWeightOperands(const ModelNode &node, std::set<std::string> &weights,
       }
 }
 
+/// The exporter knows what its network trains. Of what it folded, factors of products are weights
+/// in another form; terms are tables and masks as often.
+void correctByMetadata(const Model &model, const std::vector<const ModelNode *> &nodes,
+                       const std::set<std::string> &terms, std::set<std::string> &parameters) {
+  const std::map<std::string, bool> &isParameter = model.metadata.isParameter;
+  std::erase_if(parameters, [&](const std::string &name) {
+    auto known = isParameter.find(name);
+    return known == isParameter.end() ? terms.contains(name) : !known->second;
+  });
+  for (const ModelNode *node : nodes)
+    for (const std::string &name : node->inputs)
+      if (auto known = isParameter.find(name); known != isParameter.end() && known->second)
+        if (auto found = model.initializers.find(name);
+            found != model.initializers.end() && isFloatingPoint(found->second.type.element))
+          parameters.insert(name);
+}
+
 std::set<std::string> parametersByRule(const Model &model, const Loss &loss) {
   std::set<std::string> operands, terms;
   std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
@@ -88,8 +112,10 @@ std::set<std::string> parametersByRule(const Model &model, const Loss &loss) {
   std::set<std::string> statistics = runningStatistics(model), parameters;
   for (const auto &[name, initializer] : model.initializers)
     if (operands.contains(name) && isFloatingPoint(initializer.type.element) &&
-        !initializer.literal && !statistics.contains(name) && !isBufferName(name))
+        !isConstant(initializer) && !statistics.contains(name) && !isBufferName(name))
       parameters.insert(name);
+  if (!model.metadata.isParameter.empty())
+    correctByMetadata(model, nodes, terms, parameters);
   return parameters;
 }
 

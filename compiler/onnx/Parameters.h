@@ -11,11 +11,11 @@ struct ParameterPatterns {
 };
 
 /// The initializers that training changes. Without `train` patterns: those that the file's
-/// training_info updates, else floating-point initializers that reach the loss through a weight
+/// training_info updates, else those that the exporter says were parameters of its network and what
+/// it folded of them, else floating-point initializers that reach the loss through a weight
 /// operand, except running statistics, what stands in the file as a Constant node, and names of
-/// masks and rotary tables; `freeze` takes away from any.
-/// Throws for a pattern that matches nothing, for what the file trains but the loss does not read, and
-/// when nothing is left to train.
+/// masks and rotary tables; `freeze` takes away from any. Throws for a pattern that matches
+/// nothing, for what the file trains but the loss does not read, and when nothing is left to train.
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
 

@@ -1,3 +1,4 @@
+#include "compiler/onnx/ExporterMetadata.h"
 #include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/GradientNodes.h"
 #include "compiler/onnx/InitializeVariables.h"
@@ -6,6 +7,7 @@
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
+#include "compiler/onnx/Sequences.h"
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/TensorProto.h"
 
@@ -109,6 +111,7 @@ public:
 
   void read(Model &model) {
     info = takeTrainingInfo(proto);
+    model.metadata = readExporterMetadata(graph);
     artifacts = takeOrtArtifacts(graph, folder.empty() ? folder : folder / model.name, files);
     readInitializers(model);
     readInputs(model);
@@ -130,6 +133,7 @@ public:
       readTrainingInfo(nodes, model);
     if (artifacts)
       readArtifacts(nodes, model);
+    replaceSequences(nodes, values, graph, model);
     readNodes(std::move(nodes), values, folder, model);
     dropUnused(model);
   }

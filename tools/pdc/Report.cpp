@@ -19,6 +19,18 @@ std::string optimizerOf(const Model &model, const Options &options) {
   return optimizer;
 }
 
+/// What such an export trains is not the network: biases of zeros are gone, equal weights are one.
+static void describeLost(const std::vector<std::string> &lost, std::ostream &out) {
+  if (lost.empty())
+    return;
+  out << "note: of the network's parameters the exporter folded, merged or dropped " << lost.size()
+      << ':';
+  for (size_t i = 0; i < std::min<size_t>(lost.size(), 3); ++i)
+    out << (i ? ", " : " ") << commentText(lost[i]);
+  out << (lost.size() > 3 ? ", ..." : "")
+      << "; to train the network as it is, export it with optimize=False\n";
+}
+
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
   Loss loss = chooseLoss(model, options.loss);
   std::set<std::string> parameters = chooseParameters(model, loss, {options.train, options.freeze});
@@ -32,6 +44,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
       << "\nparameters: " << parameters.size() << " tensors, " << values << " values\n";
   for (const std::string &name : parameters)
     out << "  " << commentText(name) << ' ' << model.initializers.at(name).type.toString() << '\n';
+  describeLost(model.metadata.lostParameters, out);
   out << '\n';
 }
 

@@ -1,0 +1,86 @@
+#include "testsuite/onnx/ModelText.h"
+
+using namespace pdc;
+using namespace pdc::testing;
+
+static std::string nodesOf(const onnx::ModelProto &proto) {
+  std::string text;
+  for (const ModelNode &node : read(proto).nodes) {
+    text += node.op + "(";
+    for (const std::string &input : node.inputs)
+      text += input + " ";
+    text += ") ";
+  }
+  return text;
+}
+
+/// What PyTorch writes of chunk and split without its optimizer.
+static onnx::ModelProto splitInto(const std::string &body) {
+  return protoOf(std::string(header) + "net (float[2, 5] x) => (float[2, 2] y) {" + R"(
+    size = Constant<value_int = 2>()
+    sizes = Constant<value_ints = [2, 2, 1]>()
+    zero = Constant<value_int = 0>()
+    one = Constant<value = int64 {1}>()
+    last = Constant<value_int = -2>()
+    )" + body + "}");
+}
+
+TEST(Sequences, partsOfSplit) {
+  const char *parts = R"(
+    s = SplitToSequence<axis = 1>(x, sizes)
+    a = SequenceAt(s, zero)
+    b = SequenceAt(s, last)
+    y = Add(a, b))";
+  const std::string split =
+      "Split(x s/constant ) Identity(s/element ) Identity(s/element_2 ) Add(a b ) ";
+  EXPECT_EQ(nodesOf(splitInto(parts)), split);
+  Model model = read(splitInto(parts));
+  EXPECT_EQ(readTensor(model.initializers.at("s/constant")).data, (std::vector<double>{2, 2, 1}));
+  std::string equal = parts;
+  equal.replace(equal.find("sizes"), 5, "size");
+  model = read(splitInto(equal));
+  EXPECT_EQ(nodesOf(splitInto(equal)), split);
+  EXPECT_EQ(readTensor(model.initializers.at("s/constant")).data, (std::vector<double>{2, 2, 1}))
+      << "the last is smaller";
+}
+
+/// Where the file does not say how long the dimension is.
+TEST(Sequences, slicesOfUnknownLength) {
+  const char *parts = R"(
+    r = Relu(x)
+    s = SplitToSequence<axis = 1>(r, size)
+    y = SequenceAt(s, one))";
+  EXPECT_EQ(nodesOf(splitInto(parts)),
+            "Relu(x ) Slice(r y/constant y/constant_2 y/constant_3 ) Identity(y/element ) ");
+  Model model = read(splitInto(parts));
+  EXPECT_EQ(readTensor(model.initializers.at("y/constant")).data, std::vector<double>{2});
+  EXPECT_EQ(readTensor(model.initializers.at("y/constant_2")).data, std::vector<double>{4});
+  std::string text = parts;
+  text.replace(text.find("s, one"), 6, "s, last");
+  EXPECT_NE(refusal(splitInto(text))
+                .find("(SequenceAt): reads element -2 of a sequence of unknown length"),
+            std::string::npos)
+      << refusal(splitInto(text));
+}
+
+TEST(Sequences, singleElementsAndJoins) {
+  EXPECT_EQ(nodesOf(splitInto(R"(
+    s = SplitToSequence<axis = 0, keepdims = 0>(x)
+    row = SequenceAt(s, one)
+    y = Relu(row))")),
+            "Split(x s/constant ) Squeeze(s/element_2 row/constant ) Relu(row ) ");
+  EXPECT_EQ(nodesOf(splitInto(R"(
+    s = SequenceConstruct(x, x)
+    y = ConcatFromSequence<axis = 0, new_axis = 1>(s))")),
+            "Unsqueeze(x y/constant ) Unsqueeze(x y/constant_2 ) Concat(y/element y/element_2 ) ");
+}
+
+TEST(Sequences, refusals) {
+  std::string beyond = refusal(splitInto("s = SequenceConstruct(x, x)  y = SequenceAt(s, size)"));
+  EXPECT_NE(beyond.find("(SequenceAt): reads element 2 of 2"), std::string::npos) << beyond;
+  std::string computed =
+      refusal(splitInto("s = SequenceConstruct(x)  i = Size(x)  y = SequenceAt(s, i)"));
+  EXPECT_NE(computed.find("SequenceAt, opset 17): this operator is not supported"),
+            std::string::npos)
+      << computed;
+}
