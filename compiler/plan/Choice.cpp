@@ -8,6 +8,7 @@
 #include "compiler/schedule/Schedules.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 namespace pdc {
@@ -27,6 +28,11 @@ constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
 constexpr int64_t kRunsOfBest = 100'000;
 /// Runs up to which rows are searched.
 constexpr int64_t kMostSearchedRuns = 2'000;
+
+/// Units up to which the cut of each way is improved, and by what part moving single units has made
+/// a plan of more faster at most: ways that are slower by more than that stay as they are.
+constexpr size_t kFewUnits = 500;
+constexpr double kMostGain = 1.1;
 
 /// Stages per rank that are tried beside one, and runs (stages x microbatches) up to which they
 /// are.
@@ -55,6 +61,8 @@ private:
   void writeRows();
   void planUneven();
   void plan(const PlanRequest &way, const std::string &name);
+  void takePlanned();
+  void improvePlanned();
   void searchBest();
   void take(Planned planned, const PlanRequest &way, const std::string &name);
   void forget(const Error &error);
@@ -76,13 +84,15 @@ private:
   std::string bestName;
   std::vector<PlanCandidate> tried;
   std::string untried, tooMany;
-  /// Planned without rows, which may turn out to hold more: the others wait for that case.
-  struct Unwritten {
+  struct PlannedWay {
     Planned planned;
     PlanRequest way;
     std::string name;
+    double seconds() const { return planned.plan.secondsPerMinibatch; }
   };
-  std::vector<Unwritten> unwritten;
+  std::vector<PlannedWay> planned; ///< not compared yet
+  /// Planned without rows, which may turn out to hold more: the others wait for that case.
+  std::vector<PlannedWay> unwritten;
 };
 
 bool Chooser::isSmall(int64_t stages, int64_t mostRuns) const {
@@ -98,7 +108,10 @@ std::string Chooser::takesTooLong(const std::string &ways) const {
 
 void Chooser::take(Planned planned, const PlanRequest &way, const std::string &name) {
   double seconds = planned.plan.secondsPerMinibatch;
-  tried.push_back({name, seconds, ""});
+  auto listed = std::ranges::find(tried, name, &PlanCandidate::name);
+  if (listed == tried.end())
+    listed = tried.insert(tried.end(), {name, seconds, ""});
+  listed->secondsPerMinibatch = seconds;
   if (!small)
     unwritten.push_back({planned, way, name});
   if (best && seconds >= best->plan.secondsPerMinibatch * (1 - kAlike))
@@ -108,17 +121,44 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
   bestName = name;
 }
 
-/// As a plan of that way by its name is made, so that none is faster than the best that was tried.
 /// The first way says what is wrong with the request, unless another fits the memory.
 void Chooser::plan(const PlanRequest &way, const std::string &name) {
   if (auto known = refused.find(name); known != refused.end())
     return tried.push_back({name, 0, known->second});
   try {
-    Planner planner(graph, way, small ? kMostWrittenRuns : 0);
-    take(planner.improve(planner.make()), way, name);
+    planned.push_back({Planner(graph, way, small ? kMostWrittenRuns : 0).make(), way, name});
+    tried.push_back({name, planned.back().seconds(), ""});
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
   }
+}
+
+/// With cuts as good as those of a plan of that way by its name, so that none is faster than the
+/// best that was tried; the fastest first, which show what is too slow for that.
+void Chooser::improvePlanned() {
+  double least = best ? best->plan.secondsPerMinibatch : std::numeric_limits<double>::infinity();
+  std::vector<PlannedWay *> fastest;
+  for (PlannedWay &one : planned)
+    fastest.push_back(&one);
+  std::ranges::stable_sort(fastest, {}, &PlannedWay::seconds);
+  for (PlannedWay *one : fastest) {
+    if (graph.units.size() > kFewUnits && one->seconds() > kMostGain * least)
+      return;
+    try {
+      Planner planner(graph, one->way, small ? kMostWrittenRuns : 0);
+      one->planned = planner.improve(one->planned);
+    } catch (const Error &) { // It stays as it was.
+    }
+    least = std::min(least, one->seconds());
+  }
+}
+
+/// Of the ways that were planned the best, unless one before is.
+void Chooser::takePlanned() {
+  improvePlanned();
+  for (PlannedWay &one : planned)
+    take(std::move(one.planned), one.way, one.name);
+  planned.clear();
 }
 
 /// The rows of the best way, played in other orders.
@@ -241,6 +281,7 @@ void Chooser::planChunked() {
         // Of what was asked for its refusal is an answer.
         if (chunksByHand() > 1 || way.sharesMicrobatches)
           plan(way.request, way.name);
+  takePlanned();
   if (!tooMany.empty())
     untried = takesTooLong(tooMany);
   if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
@@ -256,11 +297,12 @@ void Chooser::planSplit() {
       way.schedule = kind.name;
       plan(way, way.schedule + layout);
     }
+  takePlanned();
 }
 
 /// The best way's rows do not fit: the next best takes its place, or what refuses it is the answer.
 void Chooser::forget(const Error &error) {
-  auto fits = [&](const Unwritten &one) {
+  auto fits = [&](const PlannedWay &one) {
     return one.way.schedule != bestWay.schedule || one.way.replicas != bestWay.replicas;
   };
   auto refused = std::stable_partition(unwritten.begin(), unwritten.end(), fits);
@@ -269,8 +311,7 @@ void Chooser::forget(const Error &error) {
   unwritten.erase(refused, unwritten.end());
   if (unwritten.empty())
     throw error;
-  auto next = std::ranges::min_element(
-      unwritten, {}, [](const Unwritten &one) { return one.planned.plan.secondsPerMinibatch; });
+  auto next = std::ranges::min_element(unwritten, {}, &PlannedWay::seconds);
   best = next->planned;
   bestWay = next->way;
   bestName = next->name;
@@ -301,6 +342,7 @@ void Chooser::planStraight() {
       plan(way.request, way.name);
   if (request.openReplicas && small)
     planUneven();
+  takePlanned();
   if (best && small)
     improveBest();
 }
