@@ -71,9 +71,10 @@ def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
 
     f32 stay weights (their Casts are prepared once per version; evaluation casts them for each
     microbatch), sums of gradients, losses, statistics, running statistics, and what is made of inputs and
-    constants alone. So do loops with a finite constant that 16 bits would make infinite, and with fp16
-    powers, exponentials and reciprocals. Where a product's only reader is a Cast to f32, its kernel writes
-    the f32 sums themselves. With fp32 and tf32 nothing changes.
+    constants alone. So do loops with a finite constant that 16 bits would make infinite, those that add
+    or pick numbers made of inputs alone, which may mask, and with fp16 powers, exponentials and
+    reciprocals. Where a product's only reader is a Cast to f32, its kernel writes the f32 sums
+    themselves. With fp32 and tf32 nothing changes.
 
     Before: differentiated, no update. After: only loops read f32 and 16 bits at once.
   }];

@@ -1,12 +1,14 @@
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
+#include "passes/Values.h"
 
 #include "compiler/devices/Device.h"
 #include "compiler/operators/Rules.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <cmath>
 #include <map>
@@ -31,6 +33,7 @@ public:
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
+      noteInputs(op);
       auto node = dyn_cast<NodeOp>(op);
       if (!node)
         widenOperands(&op, [](OpOperand &) { return false; });
@@ -42,6 +45,7 @@ public:
 private:
   void narrow(NodeOp node);
   bool needsRange(NodeOp node) const;
+  void noteInputs(Operation &op);
   bool isFused(OpOperand &operand);
   void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
   Value narrowed(Value value);
@@ -57,6 +61,7 @@ private:
   const ElementType stored;
   NodeNames names;
   llvm::DenseMap<Value, Value> copies;
+  llvm::DenseSet<Value> ofInputs; ///< alone
   std::map<std::pair<void *, std::string>, Value> wide;
 };
 
@@ -83,11 +88,17 @@ void Narrowing::narrow(NodeOp node) {
 }
 
 /// Whether its loop stays f32: under fp16 those that leave its range (PyTorch's autocast has the
-/// same), and any with a finite constant that would be stored as infinity, as one that masks.
+/// same), any with a finite constant that would be stored as infinity, as one that masks, and what
+/// adds or picks numbers that are made of the inputs alone, which may mask as well.
 bool Narrowing::needsRange(NodeOp node) const {
   static const std::set<StringRef> growing = {
       "Exp", "Pow", "PowGrad", "PowExponentGrad", "Reciprocal", "ReciprocalGrad", "WholePower"};
   if (stored == ElementType::f16 && growing.contains(node.getOp()))
+    return true;
+  static const std::set<StringRef> masking = {"Add", "Sub", "Where"};
+  if (masking.contains(node.getOp()) && llvm::any_of(node->getOperands(), [&](Value operand) {
+        return has(operand, ElementType::f32) && ofInputs.contains(operand);
+      }))
     return true;
   const double infinite = stored == ElementType::f16 ? 65520 : 0x1.ffp127;
   return llvm::any_of(node->getOperands(), [&](Value operand) {
@@ -97,6 +108,24 @@ bool Narrowing::needsRange(NodeOp node) const {
       return std::isfinite(value) && std::abs(value) >= infinite;
     });
   });
+}
+
+/// What comes from inputs and constants alone; nobody knows how large it is.
+void Narrowing::noteInputs(Operation &op) {
+  bool isOfInputs = false;
+  if (auto read = dyn_cast<ReadOp>(op)) {
+    auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(&op, memoryOf(&op));
+    isOfInputs = memory && memory.getRole() == Role::Input;
+  } else if (isa<NodeOp>(op)) {
+    auto comesFromThem = [&](Value operand) { return ofInputs.contains(operand); };
+    isOfInputs = llvm::any_of(op.getOperands(), comesFromThem) &&
+                 llvm::all_of(op.getOperands(), [&](Value operand) {
+                   return comesFromThem(operand) || !isa<RankedTensorType>(operand.getType()) ||
+                          isConstant(operand.getDefiningOp());
+                 });
+  }
+  if (isOfInputs)
+    ofInputs.insert(op.result_begin(), op.result_end());
 }
 
 /// What a product's or a normalisation's kernel computes too has its type: a bias behind, a relu's

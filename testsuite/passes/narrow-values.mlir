@@ -55,6 +55,11 @@ func.func @train() {
   // CHECK-NEXT: %[[MASKED:.*]] = pdc.node "Where" "/masked"(%{{.*}}, %[[WIDE_M]], %{{.*}}) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<f32>) -> tensor<4x3xf32>
   %hidden = pdc.node "Constant" "/hidden"() {value = dense<-3.40282347E+38> : tensor<f32>} : () -> tensor<f32>
   %masked = pdc.node "Where" "/masked"(%equal, %m, %hidden) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<f32>) -> tensor<4x3xf32>
+  // So do numbers that are made of the inputs alone where they are added or picked: they may mask.
+  // CHECK-NEXT: pdc.node "Add" "/plus"(%[[WIDE_M]], %[[EXP]]) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %plus = pdc.node "Add" "/plus"(%m, %exp) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  // CHECK-NEXT: pdc.node "Where" "/picked"(%{{.*}}, %[[WIDE_M]], %[[MASK]]) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  %picked = pdc.node "Where" "/picked"(%equal, %m, %mask) {} : (tensor<4x3xi1>, tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   // CHECK-NEXT: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xbf16>
   // FP16: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xf32>
   %range = pdc.node "Exp" "/range"(%m) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
