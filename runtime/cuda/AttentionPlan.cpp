@@ -92,7 +92,8 @@ AttentionPlan::Tensor AttentionPlan::seen(Tensor scores) {
   if (!fields.causal)
     return scores;
   const Sizes &sizes = graph.sizesOf(scores);
-  Tensor row = graph.between(sizes, CUDNN_DATA_INT32), column = graph.between(sizes, CUDNN_DATA_INT32);
+  Tensor row = graph.between(sizes, CUDNN_DATA_INT32),
+         column = graph.between(sizes, CUDNN_DATA_INT32);
   graph.index(2, scores, row);
   graph.index(3, scores, column);
   Tensor sees = graph.made(CUDNN_POINTWISE_CMP_GE, {row, column}, CUDNN_DATA_BOOLEAN);
@@ -121,7 +122,8 @@ void AttentionPlan::describeResults(Use use) {
   // 1. The largest score of each row, and exponentials relative to it.
   const Tensor most = graph.between(perRow), sum = graph.between(perRow);
   graph.reduce(CUDNN_REDUCE_TENSOR_MAX, masked, most);
-  const Tensor powers = graph.made(CUDNN_POINTWISE_EXP, {graph.made(CUDNN_POINTWISE_SUB, {masked, most})});
+  const Tensor powers =
+      graph.made(CUDNN_POINTWISE_EXP, {graph.made(CUDNN_POINTWISE_SUB, {masked, most})});
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, powers, sum);
   // 2. The logarithm of their sum, without which the library does not see attention in it.
   const Tensor logSums =
@@ -211,9 +213,9 @@ namespace {
 
 /// What a plan depends on.
 std::vector<double> keyOf(const AttentionFields &f, AttentionPlan::Use use) {
-  std::vector<double> key = {double(use),       double(f.batch),   double(f.causal), double(f.heads),
-                             double(f.keyHeads), double(f.keys),    double(f.queries), f.scale,
-                             double(f.width),   double(f.valueWidth)};
+  std::vector<double> key = {
+      double(use),    double(f.batch),   double(f.causal), double(f.heads), double(f.keyHeads),
+      double(f.keys), double(f.queries), f.scale,          double(f.width), double(f.valueWidth)};
   key.push_back(f.compute == std::string_view("bf16"));
   for (const Dimensions &list : {f.maskStrides, f.rowsFirst})
     key.insert(key.end(), list.begin(), list.end());

@@ -30,8 +30,8 @@ public:
   void results(const Run &run, const void *q, const void *k, const void *v, const void *mask,
                void *y, float *logSums);
   /// `operands`: dy, q, k, v, y; `made`: dq, dk, dv.
-  void gradients(const Run &run, std::initializer_list<const void *> operands,
-                 const float *logSums, const void *mask, std::initializer_list<void *> made);
+  void gradients(const Run &run, std::initializer_list<const void *> operands, const float *logSums,
+                 const void *mask, std::initializer_list<void *> made);
 
 private:
   using Tensor = OperationGraph::Tensor;
@@ -52,8 +52,8 @@ private:
   const cudnnDataType_t type;
   const int64_t ownBytes; ///< of the workspace, behind the library's
   OperationGraph graph;
-  std::vector<Tensor> numbers;  ///< by value
-  std::vector<int64_t> ids;     ///< of what calls point to, in their order, then of the numbers
+  std::vector<Tensor> numbers; ///< by value
+  std::vector<int64_t> ids;    ///< of what calls point to, in their order, then of the numbers
   std::vector<const void *> numberPointers;
   LibraryPlan plan;
 };

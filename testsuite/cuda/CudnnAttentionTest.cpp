@@ -45,9 +45,9 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
 size_t roomOf(const Asked &a, bool isGradient) {
   KernelChoice choice;
   choice.kernel = isGradient ? "AttentionGradient" : "Attention";
-  choice.fields = {{"batch", a.batch},   {"compute", std::string(a.compute)},
-                   {"heads", a.heads},   {"keyHeads", a.keyHeads},
-                   {"keys", a.keys},     {"queries", a.queries},
+  choice.fields = {{"batch", a.batch}, {"compute", std::string(a.compute)},
+                   {"heads", a.heads}, {"keyHeads", a.keyHeads},
+                   {"keys", a.keys},   {"queries", a.queries},
                    {"width", a.width}};
   return size_t(cudaWorkspaceBytes(choice) - runtime::cuda::kWorkspaceAlignment);
 }

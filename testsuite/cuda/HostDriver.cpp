@@ -1,5 +1,5 @@
-/// A driver of CUDA without a device, which takes what cuDNN compiles while it makes a plan: so much
-/// of it the library asks for before it says how much workspace the plan needs. Nothing runs.
+/// A driver of CUDA without a device, which takes what cuDNN compiles while it makes a plan: so
+/// much of it the library asks for before it says how much workspace the plan needs. Nothing runs.
 extern "C" {
 
 constexpr int kSuccess = 0, kNoDevice = 100;

@@ -22,8 +22,6 @@ Described &of(cudnnBackendDescriptor_t raw) { return *static_cast<Described *>(r
 
 extern "C" {
 
-
-
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
   *handle = reinterpret_cast<cudnnHandle_t>(new Network);
   return CUDNN_STATUS_SUCCESS;

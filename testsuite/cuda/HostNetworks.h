@@ -9,8 +9,8 @@
 #include <vector>
 
 /// What cuDNN computes, written as plain loops from its documentation: the runtime's descriptions
-/// are executed as they stand. Whether the library itself takes them is asked of it in CudnnTest and
-/// CudnnAttentionTest.
+/// are executed as they stand. Whether the library itself takes them is asked of it in CudnnTest
+/// and CudnnAttentionTest.
 namespace pdc::testing {
 
 /// A backend descriptor: attributes as bytes, other descriptors by value.
