@@ -1,0 +1,270 @@
+"""The benchmark of tools/gpu-check: networks of full size on one GPU, by pdc's programs and by PyTorch.
+
+On the build machine `prepare` writes the sources of each row's program. Neither weights nor data travel: `spec.json`
+says their shapes, and the GPU's machine draws them, with nothing but Python's own library. There `measure` trains
+with the program and, where PyTorch is, with gpu_torch.py, eagerly and compiled, in the same run.
+"""
+import array
+import json
+import math
+import pathlib
+import random
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+STEPS, FIRST = 40, 10  # the first ones load kernels and record graphs
+# Dense, in TFLOP/s, of the data sheets; by a part of the name that nvidia-smi gives.
+PEAKS = {"H200": {"bf16": 989, "fp16": 989, "tf32": 495}, "H100 80GB HBM3": {"bf16": 989, "fp16": 989, "tf32": 495},
+         "H100 PCIe": {"bf16": 756, "fp16": 756, "tf32": 378}, "A100": {"bf16": 312, "fp16": 312, "tf32": 156}}
+
+
+def transformer(layers, width, vocabulary, sequence, head=0):
+    """Multiply-adds of a forward pass per sequence: 12 width^2 of a layer's weights, both products of its attention, scores
+    behind the diagonal included, and the output matrix."""
+    return sequence * (layers * (12 * width ** 2 + 2 * width * sequence) + width * vocabulary + head)
+
+
+def tokens(count):
+    return {"kind": "integers", "below": count}
+
+
+IMAGES = {"input": ([3, 224, 224], {"kind": "normal"}), "labels": ([], tokens(1000))}
+MOMENTUM, ADAM = "momentum,lr=0.01,momentum=0.9", "adamw,lr=1e-4"
+# Script and options in tools/models; inputs, by name the shape of a sample and what is drawn; multiply-adds of a sample's
+# forward pass; what is counted, and how many of it a sample has; samples in a batch; optimizer.
+NETWORKS = {
+    "resnet50": (["vision", "--network", "resnet50"], IMAGES, 4.09e9, ("images", 1), 256, MOMENTUM),
+    "vgg16": (["vision", "--network", "vgg16", "--dropout", "0"], IMAGES, 15.47e9, ("images", 1), 128, MOMENTUM),
+    "gpt2": (["gpt2", "--layers", "12", "--width", "768", "--heads", "12", "--vocabulary", "50257", "--sequence", "1024"],
+             {"input": ([1024], tokens(50257)), "labels": ([1024], tokens(50257))},
+             transformer(12, 768, 50257, 1024), ("tokens", 1024), 16, ADAM),
+    "bert-large": (["bert", "--layers", "24", "--width", "1024", "--heads", "16", "--vocabulary", "30522", "--sequence", "384"],
+                   {"tokens": ([384], tokens(30522)), "segments": ([384], tokens(2)),
+                    "attention": ([384], {"kind": "integers", "from": 1, "below": 2}), "labels": ([384], tokens(30522))},
+                   transformer(24, 1024, 30522, 384, 1024 ** 2), ("sequences", 1), 32, ADAM),
+    "lstm": (["lstm", "--layers", "2", "--width", "1024", "--vocabulary", "10000", "--sequence", "32"],
+             {"input": ([32], tokens(10000)), "labels": ([32], tokens(10000))},
+             32 * (2 * 8 * 1024 ** 2 + 1024 * 10000), ("tokens", 32), 128, ADAM),
+}
+ROWS = [("resnet50", "fp16"), ("resnet50", "tf32"), ("vgg16", "fp16"), ("gpt2", "bf16"), ("bert-large", "bf16"),
+        ("lstm", "tf32")]
+
+
+def run(command, **options):
+    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)
+    if result.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
+                           f"{result.stdout[-2000:]}{result.stderr[-2000:]}")
+    return result.stdout
+
+
+# On the build machine.
+
+
+def header_of(weights):
+    """Names, types and shapes of a safetensors file."""
+    with open(weights, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    return header
+
+
+def prepare(folder, sources, pdc, rows=None, networks=None):
+    """Writes folder/NAME-PRECISION for each row, without weights; returns the projects' names."""
+    networks = networks or NETWORKS
+    folder.mkdir(parents=True, exist_ok=True)
+    specs = {}
+    for name, precision in rows or ROWS:
+        script, inputs, multiplications, counted, batch, optimizer = networks[name]
+        project, model = folder / f"{name}-{precision}", folder / f"{name}.onnx"
+        if not model.exists():
+            # lstm.py has no weights of one number, and few weights.
+            small = [] if script[0] == "lstm" else ["--without-weights"]
+            run(["/usr/bin/python3", sources / "tools" / "models" / f"{script[0]}.py", model, *script[1:], *small])
+        loss = ["--loss", "output"] if script[0] == "bert" else []
+        run([pdc / "pdc", model, "--gpus", 1, "--precision", precision, "--minibatch", batch, "--microbatches", 1,
+             "--optimizer", optimizer, *loss, "-o", project])
+        weights = project / "weights.safetensors"
+        specs[project.name] = {
+            "network": name, "script": script, "precision": precision, "batch": batch, "optimizer": optimizer,
+            "counted": counted, "flops": 6 * multiplications, "inputs": inputs,
+            "weights": {tensor: value["shape"] for tensor, value in header_of(weights).items()}}
+        weights.unlink()
+        print("prepared", project.name)
+    for model in folder.glob("*.onnx"):
+        model.unlink()
+    (folder / "spec.json").write_text(json.dumps(specs))
+    models = folder / "models"
+    models.mkdir(exist_ok=True)
+    for script in ("export", "transformer", *sorted({spec["script"][0] for spec in specs.values()})):
+        shutil.copy(sources / "tools" / "models" / f"{script}.py", models)
+    for script in ("gpu_rows.py", "gpu_torch.py"):
+        shutil.copy(HERE / script, folder)
+    return list(specs)
+
+
+# On the GPU's machine.
+
+
+def block_of(what, count, draw):
+    """So many numbers of a kind; larger tensors repeat it."""
+    if what["kind"] == "normal":
+        mean, deviation = what.get("mean", 0.0), what.get("deviation", 1.0)
+        return array.array("f", (draw.gauss(mean, deviation) for _ in range(count)))
+    return array.array("q", (draw.randrange(what.get("from", 0), what["below"]) for _ in range(count)))
+
+
+def write_repeated(file, block, count):
+    for _ in range(count // len(block)):
+        file.write(block)
+    file.write(block[:count % len(block)])
+
+
+def draw_data(path, shape, what):
+    block = block_of(what, min(math.prod(shape), 1 << 16), random.Random(7))
+    kind = {"f": "<f4", "q": "<i8"}[block.typecode]
+    header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({', '.join(map(str, shape))},), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+        write_repeated(file, block, math.prod(shape))
+
+
+def draw_weights(path, shapes):
+    """Matrices around zero; vectors, which scale or shift, around one."""
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header)
+    text += " " * (-len(text) % 8)
+    blocks = [block_of({"kind": "normal", "mean": mean, "deviation": 0.02}, 1 << 16, random.Random(3)) for mean in (0, 1)]
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text.encode())
+        for name, shape in shapes.items():
+            isScale = len(shape) == 1 and "bias" not in name
+            write_repeated(file, blocks[isScale], math.prod(shape))
+
+
+class Memory:
+    """The GPU's memory while something runs: the most that was used beyond what was before, in MB."""
+
+    def __init__(self):
+        self.before, self.most, self.ends = self.used(), 0, threading.Event()
+
+    @staticmethod
+    def used():
+        try:
+            return int(run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]).split()[0])
+        except (OSError, RuntimeError, ValueError):
+            return None
+
+    def __enter__(self):
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def watch(self):
+        while self.before is not None and not self.ends.wait(0.5):
+            self.most = max(self.most, (self.used() or 0) - self.before)
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.thread.join()
+
+
+def seconds_of(log, steps):
+    """The median of a step's seconds, without the first ones."""
+    records = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    seconds = [record["seconds"] for record in records if {"loss", "seconds"} <= record.keys()]
+    losses = [record["loss"] for record in records if "loss" in record]
+    if len(seconds) != steps or not all(math.isfinite(loss) for loss in losses):
+        raise RuntimeError(f"{len(seconds)} steps, expected {steps}; losses {losses[:3]} ... {losses[-3:]}")
+    return statistics.median(seconds[min(FIRST, steps // 2):])
+
+
+def measure_pdc(program, name, spec, work, steps):
+    data, log = [], work / f"{name}.jsonl"
+    for tensor, (shape, what) in spec["inputs"].items():
+        draw_data(work / f"{name}-{tensor}.npy", [2 * spec["batch"], *shape], what)
+        data += ["--data", f"{tensor}={work / f'{name}-{tensor}.npy'}"]
+    draw_weights(work / f"{name}.safetensors", spec["weights"])
+    log.unlink(missing_ok=True)
+    try:
+        with Memory() as memory:
+            run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
+                 "--timeout", 120], timeout=400, cwd=HERE / name)
+        return seconds_of(log.read_text(), steps), memory.most
+    finally:
+        for path in work.glob(f"{name}*.npy"):
+            path.unlink()
+        (work / f"{name}.safetensors").unlink()
+
+
+def measure_torch(name, how, steps):
+    with Memory() as memory:
+        text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps], timeout=900)
+    return seconds_of(text, steps), memory.most
+
+
+def has_torch():
+    return subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True,
+                          check=False).returncode == 0
+
+
+def peak_of(device, precision):
+    return next((peaks[precision] for part, peaks in PEAKS.items() if part in device), None)
+
+
+def measured(spec, seconds, memory, peak):
+    """What a table says of a step's seconds."""
+    unit, count = spec["counted"]
+    flops = spec["flops"] * spec["batch"] / seconds
+    return {"seconds": seconds, "rate": spec["batch"] * count / seconds, "unit": f"{unit}/s", "memory_mb": memory,
+            "share_of_peak": flops / (peak * 1e12) if peak else None}
+
+
+def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
+    """Calls report(name, side, result) with what `measured` says, or with an error's text; begins nothing at `ends`."""
+    specs = json.loads((HERE / "spec.json").read_text())
+    work.mkdir(parents=True, exist_ok=True)
+    sides = {"pdc": lambda name, spec: measure_pdc(binaries / name, name, spec, work, steps)}
+    if has_torch():
+        for how in ("eager", "compile"):
+            sides[f"PyTorch {how}"] = lambda name, spec, how=how: measure_torch(name, how, steps)
+    for name, spec in specs.items():
+        if rows and name not in rows and spec["network"] not in rows:
+            continue
+        for side, run_side in sides.items():
+            if time.monotonic() >= ends:
+                report(name, side, None)
+                continue
+            try:
+                result = measured(spec, *run_side(name, spec), peak_of(device, spec["precision"]))
+            except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
+                result = str(error)
+            report(name, side, result)
+
+
+def cell(result):
+    if not isinstance(result, dict):
+        return "failed" if result else "not measured"
+    share = f", {100 * result['share_of_peak']:.1f} %" if result["share_of_peak"] is not None else ""
+    return f"{result['rate']:,.0f} {result['unit']}{share}, {result['memory_mb']:,} MB"
+
+
+def table(results, date, device):
+    """Rows of tools/bench/gpu-results.md from {name: {side: result}}."""
+    lines = []
+    for name, sides in results.items():
+        lines.append("| " + " | ".join([date, device, name, *(cell(sides.get(side)) for side in (
+            "pdc", "PyTorch eager", "PyTorch compile"))]) + " |")
+    return "\n".join(lines)
