@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
+#include <type_traits>
 
 /// How kernels are started, and the arithmetic of grids. What decides which element a thread reads
 /// or writes is host-device code, so that it is tested without a GPU.
@@ -31,9 +33,16 @@ void launch(const Run &run, int64_t blocks, int threads, void (*kernel)(Paramete
             Arguments... arguments) {
   if (blocks <= 0)
     return;
-  kernel<<<dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), 0,
-           streamOf(run)>>>(static_cast<Parameters>(arguments)...);
-  require(cudaPeekAtLastError(), "the launch of a kernel");
+  // Its own error: the last one may be of what a library tried and gave up.
+  std::tuple<std::remove_cv_t<Parameters>...> values(static_cast<Parameters>(arguments)...);
+  std::apply(
+      [&](auto &...value) {
+        void *addresses[] = {&value..., nullptr};
+        require(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
+                                 dim3(static_cast<unsigned>(threads)), addresses, 0, streamOf(run)),
+                "the launch of a kernel");
+      },
+      values);
 }
 #endif
 
