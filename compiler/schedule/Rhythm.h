@@ -35,8 +35,10 @@ struct RankOrders {
 RankOrders ordersOf(std::string_view name, const Pipeline &pipeline);
 
 /// The schedule of that name without its rows, which are too many to be written: what follows from
-/// its rhythms or orders alone, slots and versions. Nothing where stages share ranks in a way of
-/// their own or with unequal replicas, or where an asynchronous one has replicas or vertical sync.
+/// its rhythms or orders alone, slots and versions; of several stages per rank the slots that its
+/// runs need, to which messages that come early may add two. Nothing where stages share ranks in a
+/// way of their own or with unequal replicas, or where an asynchronous one has replicas or vertical
+/// sync.
 std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline);
 
 /// Seconds of its minibatch, or of a microbatch in steady state, as `play` would find them in the

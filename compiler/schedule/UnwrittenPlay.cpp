@@ -34,6 +34,7 @@ private:
     int stage = 0;
     int64_t replica = 0;
     std::array<int64_t, kParts> turns{}; ///< behind it, by part
+    int64_t untilUpdate = 0;             ///< of an asynchronous schedule: backward passes
   };
   struct Rank {
     const RankOrder *order = nullptr;
@@ -96,7 +97,8 @@ void OrderPlayer::addStages() {
     stage.turnsPerUpdate =
         std::max<int64_t>(1, microbatchesPerUpdate(schedule, number) / stage.replicas);
     for (int64_t replica = 0; replica < stage.replicas; ++replica)
-      ranks[schedule.ranksOfStage[number][replica]].chunks.push_back({number, replica});
+      ranks[schedule.ranksOfStage[number][replica]].chunks.push_back(
+          {number, replica, {}, stage.turnsPerUpdate});
   }
 }
 
@@ -165,8 +167,10 @@ bool OrderPlayer::run(Rank &rank, Chunk &chunk, int part) {
   rank.clock = start + stage.seconds[part];
   for (int line : stage.out[part])
     send(lines[line], microbatch, rank.clock);
-  if (part == 1 && stage.update > 0 && (turn + 1) % stage.turnsPerUpdate == 0)
+  if (part == 1 && schedule.asynchronous && --chunk.untilUpdate == 0) {
     rank.clock += stage.update;
+    chunk.untilUpdate = stage.turnsPerUpdate;
+  }
   ++chunk.turns[part];
   return true;
 }

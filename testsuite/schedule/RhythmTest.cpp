@@ -129,7 +129,7 @@ TEST(Rhythm, OfSeveralStagesPerRankIsWhatTheWrittenRowsTake) {
     std::mt19937 random = drawsOf(7, round);
     auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
     const ScheduleKind &kind = findSchedule(round % 2 ? "interleaved" : "zb-v");
-    int places = 1 + static_cast<int>(random() % 5), chunks = 2 + static_cast<int>(random() % 3);
+    int places = 1 + static_cast<int>(random() % 8), chunks = 2 + static_cast<int>(random() % 3);
     auto most = static_cast<int64_t>(1 + random() % 14);
     int replicas = 1 + static_cast<int>(random() % 3);
     Pipeline pipeline = anyPipeline(kind, places, most, chunks, replicas);
