@@ -159,9 +159,12 @@ void Labels::keepInMemory(Value value) {
   if (!llvm::any_of(value.getUses(), isOutsidePreparation))
     return;
   auto node = value.getDefiningOp<NodeOp>();
+  std::string name = (node.getName() + "/prepared").str();
+  if (unsigned number = cast<OpResult>(value).getResultNumber())
+    name += "_" + std::to_string(number + 1);
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPoint(function);
-  auto memory = createMemory(outside, node.getLoc(), (node.getName() + "/prepared").str(),
+  auto memory = createMemory(outside, node.getLoc(), name,
                              Role::Derived, *node.getRate(), value.getType());
   OpBuilder builder(node->getBlock(), std::next(node->getIterator()));
   builder.create<WriteOp>(node.getLoc(), value, memory.getSymName());
