@@ -121,9 +121,10 @@ KernelChoice chooseReduction(const UnitReader &reader) {
 KernelChoice chooseAlongAxis(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const TensorType &x = reader.inputType(node, 0);
-  if (x.element != ElementType::f32)
-    reader.refuse("the kernel reads f32 elements, found " + x.toString());
   bool isSum = node.op == "CumSum";
+  if (x.element != ElementType::f32 && !(isSum && x.element == ElementType::i64))
+    reader.refuse("the kernel reads f32 elements" + std::string(isSum ? " or i64" : "") +
+                  ", found " + x.toString());
   int64_t axis = isSum ? reader.integers(node, 1).at(0) : node.attributes->integer("axis", 0);
   axis = axisFromStart(reader.view(node), axis, x.rank());
   KernelChoice choice;

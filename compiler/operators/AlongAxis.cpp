@@ -61,6 +61,13 @@ static int64_t sumAxis(const NodeView &node) {
   return axisFromStart(node, axis[0], node.input(0).rank());
 }
 
+/// Of masks their sums are positions.
+static std::vector<ElementType> summedElements() {
+  std::vector<ElementType> elements = floatElements();
+  elements.insert(elements.end(), {ElementType::i32, ElementType::i64});
+  return elements;
+}
+
 static std::vector<TensorType> inferCumSum(const NodeView &node) {
   sumAxis(node);
   return {node.input(0)};
@@ -111,7 +118,7 @@ std::span<const Operator> alongAxisOperators() {
        .lastOpset = kLastOpset,
        .inputs = {{"x"}, {.name = "axis", .known = true}},
        .outputs = {{"y"}},
-       .elements = floatElements(),
+       .elements = summedElements(),
        .infer = inferCumSum,
        .evaluate = evaluateCumSum,
        .differentiate = differentiateCumSum},

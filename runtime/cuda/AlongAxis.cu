@@ -50,16 +50,17 @@ __global__ void argMaxLines(ArgMaxFields f, const float *x, int64_t *y) {
   y[line] = best;
 }
 
-__global__ void cumulativeSumLines(CumulativeSumFields f, const float *x, float *y) {
+template <class Sum, class Element>
+__global__ void cumulativeSumLines(CumulativeSumFields f, const Element *x, Element *y) {
   const int64_t line = globalThread();
   if (line >= f.outer * f.inner)
     return;
   const int64_t first = firstOf(line, f.size, f.inner);
-  double sum = 0;
+  Sum sum = 0;
   for (int64_t k = 0; k < f.size; ++k) {
     const int64_t at = first + (f.reverse ? f.size - 1 - k : k) * f.inner;
-    const double with = sum + x[at];
-    y[at] = static_cast<float>(f.exclusive ? sum : with);
+    const Sum with = sum + x[at];
+    y[at] = static_cast<Element>(f.exclusive ? sum : with);
     sum = with;
   }
 }
@@ -84,7 +85,11 @@ void ArgMax::operator()(const Run &run, const float *x, int64_t *y) const {
 }
 
 void CumulativeSum::operator()(const Run &run, const float *x, float *y) const {
-  launchOver(run, fields.outer * fields.inner, cumulativeSumLines, fields, x, y);
+  launchOver(run, fields.outer * fields.inner, cumulativeSumLines<double, float>, fields, x, y);
+}
+
+void CumulativeSum::operator()(const Run &run, const int64_t *x, int64_t *y) const {
+  launchOver(run, fields.outer * fields.inner, cumulativeSumLines<int64_t, int64_t>, fields, x, y);
 }
 
 void TopK::operator()(const Run &run, const float *x, int64_t *y) const {

@@ -50,6 +50,7 @@ class CumulativeSum {
 public:
   CumulativeSum(const Device &, const CumulativeSumFields &fields) : fields(fields) {}
   void operator()(const Run &run, const float *x, float *y) const;
+  void operator()(const Run &run, const int64_t *x, int64_t *y) const;
 
 private:
   CumulativeSumFields fields;

@@ -12,12 +12,13 @@ struct CumulativeSumFields {
   int64_t size = 0;      ///< along it
 };
 
-/// y: sums of x's elements up to each one along the axis, in f64.
+/// y: sums of x's elements up to each one along the axis, in f64; integers as integers.
 class CumulativeSum {
 public:
   CumulativeSum(const Device &device, const CumulativeSumFields &fields)
       : fields(fields), threads(device.threads) {}
   void operator()(const Run &run, const float *x, float *y) const;
+  void operator()(const Run &run, const int64_t *x, int64_t *y) const;
 
 private:
   CumulativeSumFields fields;

@@ -57,20 +57,30 @@ void TopK::operator()(const Run &, const float *x, int64_t *y) const {
     topOfLine(fields, line, x, y);
 }
 
-void CumulativeSum::operator()(const Run &, const float *x, float *y) const {
+/// The sums are kept in Sum.
+template <class Sum, class Element>
+static void sumLines(const CumulativeSumFields &fields, int threads, const Element *x, Element *y) {
   const int64_t lines = fields.outer * fields.inner;
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (lines * fields.size >= kParallelWalk)
   for (int64_t line = 0; line < lines; ++line) {
     const int64_t start = line / fields.inner * fields.size * fields.inner + line % fields.inner;
-    double sum = 0;
+    Sum sum = 0;
     for (int64_t k = 0; k < fields.size; ++k) {
       const int64_t at = start + (fields.reverse ? fields.size - 1 - k : k) * fields.inner;
-      const double with = sum + x[at];
-      y[at] = static_cast<float>(fields.exclusive ? sum : with);
+      const Sum with = sum + x[at];
+      y[at] = static_cast<Element>(fields.exclusive ? sum : with);
       sum = with;
     }
   }
+}
+
+void CumulativeSum::operator()(const Run &, const float *x, float *y) const {
+  sumLines<double>(fields, threads, x, y);
+}
+
+void CumulativeSum::operator()(const Run &, const int64_t *x, int64_t *y) const {
+  sumLines<int64_t>(fields, threads, x, y);
 }
 
 } // namespace pdc::runtime
