@@ -20,7 +20,9 @@ public:
       : model(model), binding(model, options.microbatchSize, options.dimensions),
         loss(chooseLoss(model, options.loss)),
         parameters(chooseParameters(model, loss, options.parameters)),
-        statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {}
+        statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {
+    splitPositions();
+  }
 
   /// Of the forward pass alone.
   Importer(MLIRContext &context, const Model &model)
@@ -87,6 +89,30 @@ private:
     return false;
   }
 
+  /// Labels of scores [samples * positions, classes] are given as [samples, positions], and made
+  /// rows in the graph as scores were.
+  void splitPositions() {
+    const auto *input = inputNamed(loss.labels);
+    const bool isReadElsewhere = std::ranges::any_of(nodes, [&](const ModelNode *node) {
+      return std::ranges::count(node->inputs, loss.labels) > 0;
+    });
+    if (!hasClasses(loss) || loss.classesLast || isReadElsewhere ||
+        (!input && isValueOfGraph(model, loss.labels)))
+      return;
+    positions = positionsOfRows(model, binding, nodes, loss.prediction);
+    loss.classesLast = !positions.empty();
+  }
+
+  const ModelValue *inputNamed(const std::string &name) const {
+    auto found = std::ranges::find(model.inputs, name, &ModelValue::name);
+    return found == model.inputs.end() ? nullptr : &*found;
+  }
+
+  TensorType typeOf(const ModelValue &input) const {
+    return input.name == loss.labels && !positions.empty() ? TensorType{input.element, positions}
+                                                           : binding.typeOf(input);
+  }
+
   /// Samples that pad a batch have labels that the loss ignores.
   mlir::Attribute paddingLabel() {
     return builder.getF64FloatAttr(static_cast<double>(loss.ignoreIndex));
@@ -96,7 +122,7 @@ private:
     std::set<std::string> labels = labelInputs(model, loss);
     for (const ModelValue &input : model.inputs)
       if (isUsed(input.name))
-        addMemory(input.name, Role::Input, Rate::Microbatch, binding.typeOf(input),
+        addMemory(input.name, Role::Input, Rate::Microbatch, typeOf(input),
                   labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
   }
 
@@ -112,7 +138,9 @@ private:
       return;
     TensorType scores = typeOfValue(model, binding, nodes, loss.prediction);
     TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32, scores.shape};
-    if (hasClasses(loss) && scores.rank() > 1)
+    if (!positions.empty())
+      type.shape = positions;
+    else if (hasClasses(loss) && scores.rank() > 1)
       type.shape.erase(loss.classesLast ? type.shape.end() - 1 : type.shape.begin() + 1);
     addMemory(loss.labels, Role::Input, Rate::Microbatch, type,
               hasClasses(loss) ? paddingLabel() : mlir::Attribute());
@@ -213,6 +241,7 @@ private:
   const Model &model;
   Binding binding;
   Loss loss;
+  std::vector<int64_t> positions; ///< [samples, positions...] where the loss reads rows of them
   std::set<std::string> parameters;
   std::set<std::string> statistics;
   std::vector<const ModelNode *> nodes;

@@ -77,8 +77,8 @@ std::vector<std::pair<int64_t, std::string>> withoutClasses(const ModelValue &va
 
 /// What a matrix product makes has its features in the last dimension.
 bool comesFromMatrixProduct(const Model &model, const std::string &value, int depth = 0) {
-  static constexpr std::string_view passed[] = {"Add",      "Cast",       "Dropout",
-                                                "Identity", "LogSoftmax", "Softmax"};
+  static constexpr std::string_view passed[] = {
+      "Add", "Cast", "Div", "Dropout", "Identity", "LogSoftmax", "Mul", "Softmax", "Sub", "Tanh"};
   const ModelNode *node = producerOf(model, value);
   if (!node || depth > 8)
     return false;

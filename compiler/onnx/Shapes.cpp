@@ -82,17 +82,71 @@ private:
   std::map<std::string, Tensor> constants;
 };
 
-} // namespace
-
-TensorType typeOfValue(const Model &model, const Binding &binding,
-                       const std::vector<const ModelNode *> &nodes, const std::string &value) {
-  ShapeWalk walk(model, binding);
+/// Goes as far as the node that makes `value`.
+void walkTo(ShapeWalk &walk, const std::vector<const ModelNode *> &nodes,
+            const std::string &value) {
   for (const ModelNode *node : nodes) {
     walk.add(*node);
     if (std::find(node->outputs.begin(), node->outputs.end(), value) != node->outputs.end())
       break;
   }
+}
+
+/// The operand whose rows become the rows of what the node makes, one by one; empty where there is
+/// none.
+std::string rowsBefore(ShapeWalk &walk, const ModelNode &node, const TensorType &result) {
+  const Operator *rules = findOperator(node.op);
+  const bool isProduct =
+      node.op == "MatMul" || (node.op == "Gemm" && !node.attributes.integer("transA", 0));
+  const bool isAlongRows =
+      node.op == "Softmax" || node.op == "LogSoftmax" || node.op == "LayerNormalization";
+  if (!isProduct && !isAlongRows && !(rules && rules->kind == OperatorClass::elementwise) &&
+      node.op != "Dropout")
+    return "";
+  const size_t operands = isProduct || isAlongRows ? 1 : node.inputs.size();
+  for (size_t i = 0; i < operands; ++i) {
+    if (node.inputs[i].empty())
+      continue;
+    const TensorType &type = walk.typeOf(node.inputs[i]);
+    if (type.rank() == 2 && type.shape[0] == result.shape[0])
+      return node.inputs[i];
+  }
+  return "";
+}
+
+} // namespace
+
+TensorType typeOfValue(const Model &model, const Binding &binding,
+                       const std::vector<const ModelNode *> &nodes, const std::string &value) {
+  ShapeWalk walk(model, binding);
+  walkTo(walk, nodes, value);
   return walk.typeOf(value);
+}
+
+std::vector<int64_t> positionsOfRows(const Model &model, const Binding &binding,
+                                     const std::vector<const ModelNode *> &nodes,
+                                     const std::string &value) {
+  ShapeWalk walk(model, binding);
+  walkTo(walk, nodes, value);
+  TensorType result = walk.typeOf(value);
+  if (result.rank() != 2 || result.shape[0] == binding.microbatchSize())
+    return {};
+  std::string wanted = value;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if ((*node)->outputs.empty() || (*node)->outputs[0] != wanted)
+      continue;
+    if ((*node)->op != "Reshape" && (*node)->op != "Flatten") {
+      wanted = rowsBefore(walk, **node, result);
+      continue;
+    }
+    const std::vector<int64_t> shape = walk.typeOf((*node)->inputs[0]).shape;
+    int64_t rows = 1;
+    for (size_t d = 0; d < shape.size() && shape[0] == binding.microbatchSize(); ++d)
+      if (rows *= shape[d]; rows == result.shape[0])
+        return {shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(d) + 1};
+    return {};
+  }
+  return {};
 }
 
 } // namespace pdc

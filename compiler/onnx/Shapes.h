@@ -9,4 +9,10 @@ namespace pdc {
 TensorType typeOfValue(const Model &model, const Binding &binding,
                        const std::vector<const ModelNode *> &nodes, const std::string &value);
 
+/// The dimensions [samples, positions...] that a Reshape or Flatten made the rows of `value` of,
+/// such as the scores of all tokens; empty where rows are samples, or where it cannot be told.
+std::vector<int64_t> positionsOfRows(const Model &model, const Binding &binding,
+                                     const std::vector<const ModelNode *> &nodes,
+                                     const std::string &value);
+
 } // namespace pdc

@@ -219,3 +219,43 @@ def test_onnx_runtime_artifacts(tmp_path):
     (folder / "checkpoint").unlink()
     result = pipeline.run(pipeline.BIN / "pdc", folder / "training_model.onnx", "--gpus", 2, "--device", "cpu", "--minibatch", 16, check=False)
     assert result.returncode == 1 and "give --checkpoint FILE" in result.stderr
+
+
+class TokenScores(torch.nn.Module):
+    """Positions are counted from a mask, and the scores of all tokens are rows, as many language models have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = torch.nn.Embedding(20, 8), torch.nn.Embedding(8, 8)
+        self.head = torch.nn.Linear(8, 20)
+
+    def forward(self, ids):
+        present = (ids != 3).to(torch.int64)
+        x = self.tokens(ids) + self.positions(torch.cumsum(present, 1) * present)
+        return torch.tanh(self.head(x.view(-1, 8))) * 4
+
+
+def test_scores_of_tokens_as_rows(tmp_path):
+    torch.manual_seed(1)
+    network = TokenScores()
+    ids, labels = torch.randint(0, 20, (12, 6)), torch.randint(0, 20, (12, 6))
+    torch.onnx.export(network, (ids[:2],), str(tmp_path / "scores.onnx"), training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, opset_version=15, input_names=["ids"], output_names=["scores"],
+                      dynamic_axes={"ids": {0: "batch"}, "scores": {0: "rows"}})
+    numpy.save(tmp_path / "ids.npy", ids.numpy())
+    numpy.save(tmp_path / "labels.npy", labels.numpy())
+    project = pipeline.compile_model(tmp_path / "scores.onnx", tmp_path / "project", "--minibatch", 4, "--microbatches", 2,
+                                     "--optimizer", "sgd,lr=0.5", "--stages", "1-1", workers=2)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", steps=3,
+                            data=[f"ids={tmp_path}/ids.npy", f"labels={tmp_path}/labels.npy"])
+    optimizer, losses = torch.optim.SGD(network.parameters(), lr=0.5), []
+    for step in range(3):
+        rows = slice(4 * step, 4 * step + 4)
+        loss = torch.nn.functional.cross_entropy(network(ids[rows]), labels[rows].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert result.losses == pytest.approx(losses, rel=1e-5)
+    for name, weight in network.named_parameters():
+        numpy.testing.assert_allclose(result.weights()[name], weight.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name)

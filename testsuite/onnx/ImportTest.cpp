@@ -254,3 +254,28 @@ TEST(Import, classesOfMatrixProductsAreLast) {
               {"pdc.memory @labels input microbatch : tensor<2x3xi64> {initial = -1.000000e+02",
                "pdc.node \"Flatten\"", "pdc.node \"Reshape\""});
 }
+
+/// Scores of all tokens as rows: the labels of each sample stay together.
+TEST(Import, labelsOfPositions) {
+  auto tokens = [](const std::string &body) {
+    onnx::ModelProto proto = protoOf(std::string(header) + R"(
+      net (float[batch, 5, 4] x, int64[tokens] t) => (float y) {
+        rows = Constant<value_ints = [-1, 4]>()
+        )" + body + "}");
+    addInitializer(proto, "w", {4, 3}, std::vector<float>(12, 1));
+    addInitializer(proto, "b", {3}, {1, 1, 1});
+    return import(read(proto), {.microbatchSize = 2});
+  };
+  const std::string scores = R"(
+    flat = Reshape(x, rows)
+    product = MatMul(flat, w)
+    scores = Add(product, b)
+    y = SoftmaxCrossEntropyLoss(scores, t))";
+  expectLines(tokens(scores), {"pdc.memory @t input microbatch : tensor<2x5xi64> {initial",
+                               "\"Reshape\" \"flat_labels\""});
+  std::string others = scores; // rows of other things than positions of samples
+  others.replace(others.find("Reshape(x, rows)"), 16,
+                 "Reshape(z, rows)  z = Transpose<perm = [1, 0, 2]>(x)");
+  EXPECT_EQ(tokens(others),
+            "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128");
+}
