@@ -273,8 +273,9 @@ std::vector<ir::MemoryOp> replicatedMemories(ir::ProgramOp program, int64_t stag
   scheduleOf(program, false).walk([&](ir::AllReduceOp sum) {
     if (!sum.getStage() || static_cast<int64_t>(*sum.getStage()) != stage)
       return WalkResult::advance();
+    const SymbolTable symbols(program);
     for (auto name : sum.getMemories().getAsRange<FlatSymbolRefAttr>())
-      if (auto memory = cast<ir::MemoryOp>(SymbolTable::lookupSymbolIn(program, name));
+      if (auto memory = cast<ir::MemoryOp>(symbols.lookup(name.getAttr()));
           memory.getRole() == role)
         found.push_back(memory);
     return WalkResult::interrupt();

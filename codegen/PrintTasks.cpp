@@ -64,7 +64,8 @@ namespace {
 class TaskPrinter {
 public:
   TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops)
-      : os(os), task(task), loops(loops), measured(os, loops != nullptr),
+      : os(os), task(task), loops(loops), memories(task->getParentOfType<ir::ProgramOp>()),
+        measured(os, loops != nullptr),
         gradients(replicatedMemories(task->getParentOfType<ir::ProgramOp>(),
                                      task->getParentOfType<ir::StageOp>().getId(),
                                      ir::Role::Gradient)) {}
@@ -118,7 +119,7 @@ private:
   }
 
   ir::MemoryOp memory(FlatSymbolRefAttr name) {
-    auto found = SymbolTable::lookupNearestSymbolFrom<ir::MemoryOp>(task, name);
+    auto found = memories.lookup<ir::MemoryOp>(name.getAttr());
     if (!found)
       throw Error(formatv("memory {0} is not in its program", commentText(name.getValue())));
     return found;
@@ -265,6 +266,7 @@ private:
   raw_indented_ostream &os;
   ir::TaskOp task;
   DeviceLoops *loops;
+  SymbolTable memories;
   MeasuredUnits measured;
   std::vector<ir::MemoryOp> gradients; ///< that replicas sum
   llvm::DenseMap<Value, Pointer> pointers;

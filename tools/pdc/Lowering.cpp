@@ -122,6 +122,8 @@ bool Lowering::sumsMicrobatches() const {
   return options.plan.schedule == "auto" || findSchedule(options.plan.schedule).sumsMicrobatches;
 }
 
+static constexpr size_t kMostVerifiedNodes = 1'000;
+
 OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
@@ -146,8 +148,9 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
   lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](PassManager &passes) {
           // That takes as long as what is verified. Graphs of other batches have the same nodes,
-          // and all is verified again when it is cut.
-          passes.enableVerifier(!std::exchange(isVerified, true));
+          // and all is verified again when it is cut: of a large graph that has to do.
+          passes.enableVerifier(!std::exchange(isVerified, true) &&
+                                model.nodes.size() < kMostVerifiedNodes);
           buildGraphPipeline(passes, graph);
         });
   return module;
