@@ -371,6 +371,19 @@ def test_arranges_communicators(schedule, workers, support, text, models, tmp_pa
 
 
 @on_host
+@pytest.mark.parametrize("dropout,text", [(0, ""), (0.1, "\nwarning: attention drops shares, and pdc's random numbers are "
+                                            "not cuDNN's: it runs on a kernel without tensor cores\n")],
+                         ids=["whole", "dropped"])
+def test_plans_say_which_attention_is_slow(dropout, text, tmp_path):
+    model = pipeline.export("gpt2", tmp_path / "gpt2.onnx", "--dropout", dropout)
+    project = emit(model, tmp_path / "cuda", "--precision", "bf16", "--minibatch", 4, "--microbatches", 1)
+    plan, source = (project / "plan.txt").read_text(), (project / "stage_0.cpp").read_text()
+    assert text in plan and bool(text) == ("warning: attention" in plan), plan
+    # Of three layers those that evaluate are fused, which drop nothing, or all.
+    fused = re.sub(r"\s+", " ", source).count('.causal = 1, .compute = "bf16"')
+    assert fused == 3 if dropout else fused >= 6
+
+
 @with_nvcc
 def test_compiles(models, tmp_path):
     """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""

@@ -354,12 +354,19 @@ void Lowering::checkMemory(const Plan &plan) const {
   }
 }
 
+/// What was warned of stands behind the plan.
+static std::string withWarnings(std::string text, const std::set<std::string> &warnings) {
+  for (const std::string &warning : warnings)
+    text += "\nwarning: " + warning + "\n";
+  return text;
+}
+
 void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &folder) {
   progress << "pdc: writing " << folder.string() << std::endl;
   const Plan &plan = *graph.plan;
   std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
-  files.push_back({"plan.txt", describePlan(plan)});
+  files.push_back({"plan.txt", withWarnings(describePlan(plan), warnings)});
   files.push_back({"trace.json", predictTrace(plan, 3)});
   files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {
