@@ -1,6 +1,6 @@
-"""The benchmark of tools/gpu-check on the emulation of a GPU: what is prepared holds neither weights nor data, and trains with
-those that the GPU's machine draws."""
+"""tools/gpu-check on the emulation of a GPU: what is prepared holds no weights, and trains with those that are drawn there."""
 
+import importlib.machinery
 import importlib.util
 import json
 import math
@@ -8,13 +8,15 @@ import math
 import numpy
 
 import pipeline
+import safetensors
 import test_cuda
 
 TOOLS = pipeline.SOURCE / "tools" / "bench"
 
 
-def load(folder):
-    spec = importlib.util.spec_from_file_location("gpu_rows", folder / "gpu_rows.py")
+def load(folder, name="gpu_rows.py"):
+    loader = importlib.machinery.SourceFileLoader("loaded", str(folder / name))
+    spec = importlib.util.spec_from_loader("loaded", loader)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -58,12 +60,14 @@ def test_draws_what_numpy_reads(tmp_path):
     tools.draw_data(tmp_path / "labels.npy", [100], {"kind": "integers", "below": 7})
     labels = numpy.load(tmp_path / "labels.npy")
     assert labels.shape == (100,) and set(labels) == set(range(7))
-    tools.draw_weights(tmp_path / "weights.safetensors", {"matrix": [300, 400], "scale": [64], "bias": [64]})
-    header = tools.header_of(tmp_path / "weights.safetensors")
-    assert header["scale"] == {"dtype": "F32", "shape": [64], "data_offsets": [480000, 480256]}
-    text = (tmp_path / "weights.safetensors").read_bytes()
-    values = numpy.frombuffer(text[-480512:], numpy.float32)
-    assert abs(values[:120000].std() - 0.02) < 1e-3 and abs(values[120000:120064].mean() - 1) < 0.02
+    shapes = {"matrix": [300, 400], "scale": [64], "bias": [64], "window": [32, 50, 3, 3]}
+    tools.draw_weights(tmp_path / "weights.safetensors", shapes)
+    assert tools.shapes_of(tmp_path / "weights.safetensors") == shapes
+    tensors = safetensors.load(tmp_path / "weights.safetensors")
+    matrix, scale, bias, window = (tensors[name] for name in shapes)
+    assert matrix.shape == (300, 400) and abs(matrix.std() - 0.02) < 1e-3
+    assert abs(scale.mean() - 1) < 0.02 and abs(bias.mean()) < 0.02
+    assert abs(window.std() - (2 / 450) ** 0.5) < 2e-3
 
 
 def test_says_what_failed_and_what_there_was_no_time_for(tmp_path):
@@ -77,3 +81,20 @@ def test_says_what_failed_and_what_there_was_no_time_for(tmp_path):
     reports = []
     load(tmp_path).measure(tmp_path, tmp_path, "NVIDIA H200", lambda *report: reports.append(report), ends=0)
     assert reports[0] == ("gpt2-bf16", "pdc", None)
+
+
+@test_cuda.on_host
+def test_checks_with_the_weights_of_the_processor(tmp_path, monkeypatch):
+    """The losses of the CPU, whose weights were drawn on another machine."""
+    tools, folder = load(pipeline.SOURCE / "tools", "gpu-check"), tmp_path / "prepared"
+    monkeypatch.setattr(tools, "NETWORKS", [network for network in tools.NETWORKS if network[0] == "lenet5"])
+    monkeypatch.setattr(tools, "SPLITS", [(1, "1f1b", "fp32")])
+    tools.prepare(folder, ["none of the rows"])
+    assert not list(folder.rglob("*.safetensors")) and (folder / "CMakeLists.txt").read_text().count("add_executable") == 1
+    (folder / "build").mkdir()
+    test_cuda.build_for_host(folder / "lenet5-1-1f1b").rename(folder / "build" / "lenet5-1-1f1b")
+    there = load(folder, "gpu-check")
+    case, = json.loads((folder / "cases.json").read_text())
+    assert there.check(case) < 1e-4
+    losses = there.losses(folder / case["reference"])
+    assert len(losses) == 6 and losses[-1] < losses[0] < 3

@@ -67,13 +67,15 @@ def run(command, **options):
 # On the build machine.
 
 
-def header_of(weights):
-    """Names, types and shapes of a safetensors file."""
+def shapes_of(weights):
+    """By the names in a safetensors file of f32."""
     with open(weights, "rb") as file:
         size = struct.unpack("<Q", file.read(8))[0]
         header = json.loads(file.read(size))
     header.pop("__metadata__", None)
-    return header
+    if other := [name for name, value in header.items() if value["dtype"] != "F32"]:
+        raise RuntimeError(f"{weights}: {other[0]} is {header[other[0]]['dtype']}, and only F32 is drawn")
+    return {name: value["shape"] for name, value in header.items()}
 
 
 def prepare(folder, sources, pdc, rows=None, networks=None):
@@ -81,7 +83,7 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
     networks = networks or NETWORKS
     folder.mkdir(parents=True, exist_ok=True)
     specs = {}
-    for name, precision in rows or ROWS:
+    for name, precision in ROWS if rows is None else rows:
         script, inputs, multiplications, counted, batch, optimizer = networks[name]
         project, model = folder / f"{name}-{precision}", folder / f"{name}.onnx"
         if not model.exists():
@@ -95,7 +97,7 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
         specs[project.name] = {
             "network": name, "script": script, "precision": precision, "batch": batch, "optimizer": optimizer,
             "counted": counted, "flops": 6 * multiplications, "inputs": inputs,
-            "weights": {tensor: value["shape"] for tensor, value in header_of(weights).items()}}
+            "weights": shapes_of(weights)}
         weights.unlink()
         print("prepared", project.name)
     for model in folder.glob("*.onnx"):
@@ -122,9 +124,9 @@ def block_of(what, count, draw):
 
 
 def write_repeated(file, block, count):
-    for _ in range(count // len(block)):
+    for _ in range(count // max(len(block), 1)):
         file.write(block)
-    file.write(block[:count % len(block)])
+    file.write(block[:count % max(len(block), 1)])
 
 
 def draw_data(path, shape, what):
@@ -138,7 +140,7 @@ def draw_data(path, shape, what):
 
 
 def draw_weights(path, shapes):
-    """Matrices around zero; vectors, which scale or shift, around one."""
+    """Vectors that scale are around one, all others around zero: windows as wide as He et al. have them, the rest 0.02."""
     header, at = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -146,12 +148,14 @@ def draw_weights(path, shapes):
         at += size
     text = json.dumps(header)
     text += " " * (-len(text) % 8)
-    blocks = [block_of({"kind": "normal", "mean": mean, "deviation": 0.02}, 1 << 16, random.Random(3)) for mean in (0, 1)]
+    drawn = block_of({"kind": "normal"}, 1 << 16, random.Random(3))
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text.encode())
         for name, shape in shapes.items():
-            isScale = len(shape) == 1 and "bias" not in name
-            write_repeated(file, blocks[isScale], math.prod(shape))
+            mean = 1.0 if len(shape) == 1 and "bias" not in name else 0.0
+            deviation = math.sqrt(2 / math.prod(shape[1:])) if len(shape) > 2 else 0.02
+            count = min(len(drawn), math.prod(shape))
+            write_repeated(file, array.array("f", (mean + deviation * value for value in drawn[:count])), math.prod(shape))
 
 
 class Memory:
