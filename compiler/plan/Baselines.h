@@ -6,8 +6,8 @@ namespace pdc {
 
 /// What the memory of other ways to train follows from.
 struct BaselineParts {
-  std::vector<StageMemory> stages; ///< of the plan's own cut
-  StageMemory whole;               ///< of all units as one stage
+  CutMemory cut;     ///< of the plan's own stages
+  StageMemory whole; ///< of all units as one stage
   RecomputeChoice recompute;
   int64_t memoryBytes = 0; ///< per device; 0: what the devices have
 };

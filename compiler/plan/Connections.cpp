@@ -20,6 +20,36 @@ std::set<RankEdge> rankEdges(const std::vector<std::vector<int>> &ranksOfStage,
   return found;
 }
 
+/// As Executor::agreeOnGradients does it.
+void addGatherEdges(std::vector<int> summing, std::vector<int> gathering,
+                    std::set<RankEdge> &edges) {
+  std::ranges::sort(summing);
+  std::ranges::sort(gathering);
+  for (size_t i = 0; i < gathering.size(); ++i)
+    edges.insert({summing[i % summing.size()], gathering[i]});
+}
+
+void addTiedEdges(const std::vector<std::vector<int>> &ranksOfStage, const std::vector<int> &stages,
+                  bool asynchronous, std::set<RankEdge> &edges) {
+  if (asynchronous) {
+    // It lives in the earliest of them.
+    std::vector<Edge> messages;
+    const int home = *std::ranges::min_element(stages);
+    for (int stage : stages)
+      for (auto [from, to] : {std::pair(home, stage), std::pair(stage, home)})
+        messages.push_back({.fromStage = from, .toStage = to});
+    edges.merge(rankEdges(ranksOfStage, messages));
+    return;
+  }
+  for (int stage : stages) {
+    std::set<int> others;
+    for (int other : stages)
+      if (ranksOfStage[other] != ranksOfStage[stage])
+        others.insert(ranksOfStage[other].begin(), ranksOfStage[other].end());
+    addGatherEdges(ranksOfStage[stage], {others.begin(), others.end()}, edges);
+  }
+}
+
 /// Stages of one rank have the same replicas.
 static std::set<std::vector<int>> replicaGroups(const std::vector<std::vector<int>> &ranksOfStage) {
   return {ranksOfStage.begin(), ranksOfStage.end()};

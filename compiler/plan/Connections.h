@@ -20,6 +20,16 @@ constexpr int64_t connectionBytes = 4 * (int64_t(10) << 20);
 std::set<RankEdge> rankEdges(const std::vector<std::vector<int>> &ranksOfStage,
                              std::span<const Edge> edges);
 
+/// The messages of the gradients of one weight that these stages use, between which a synchronous
+/// schedule exchanges them and an asynchronous one sends values there and gradients back.
+void addTiedEdges(const std::vector<std::vector<int>> &ranksOfStage, const std::vector<int> &stages,
+                  bool asynchronous, std::set<RankEdge> &edges);
+
+/// Of the gradient of one use: from the ranks that sum it, which take turns, to those that gather
+/// it.
+void addGatherEdges(std::vector<int> summing, std::vector<int> gathering,
+                    std::set<RankEdge> &edges);
+
 /// How many pairs of ranks are replicas of each other: sums over them go by communicators of their
 /// own.
 int64_t countReplicaPairs(const std::vector<std::vector<int>> &ranksOfStage);

@@ -160,7 +160,7 @@ std::vector<int> fillHierarchyPlan(Plan &plan, const PlanGraph &graph, const Pla
     plan.bounds.links = 0;
   std::vector<int> one(graph.units.size(), 0);
   plan.baselines = findBaselines(
-      plan, {held, sumHeld(graph, one)[0], {RecomputeChoice::none, {}}, search.memoryBytes});
+      plan, {{held, {}}, sumHeld(graph, one)[0], {RecomputeChoice::none, {}}, search.memoryBytes});
   return stages;
 }
 

@@ -5,11 +5,25 @@
 #include "compiler/schedule/Rows.h"
 
 #include <algorithm>
+#include <set>
 
 namespace pdc {
 
-std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
-                                   std::span<const Edge> edges) {
+static std::vector<std::vector<int>> findTiedStages(const PlanGraph &graph,
+                                                    const std::vector<int> &stageOfUnit) {
+  std::vector<std::vector<int>> tied;
+  for (const TiedWeight &weight : graph.tied) {
+    std::set<int> stages;
+    for (int unit : weight.units)
+      stages.insert(stageOfUnit[unit]);
+    if (stages.size() > 1)
+      tied.emplace_back(stages.begin(), stages.end());
+  }
+  return tied;
+}
+
+CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                    std::span<const Edge> edges) {
   size_t stages = *std::ranges::max_element(stageOfUnit) + 1;
   std::vector<MemorySum> sums(stages);
   std::vector<int64_t> crossing(stages);
@@ -23,10 +37,10 @@ std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
       crossing[stage] += edge.bytes;
-  std::vector<StageMemory> result;
+  CutMemory cut{{}, findTiedStages(graph, stageOfUnit)};
   for (size_t stage = 0; stage < stages; ++stage)
-    result.push_back(sums[stage].with(crossing[stage]));
-  return result;
+    cut.stages.push_back(sums[stage].with(crossing[stage]));
+  return cut;
 }
 
 std::vector<StageDepth> findDepths(const Plan &plan) {
@@ -61,25 +75,27 @@ static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
 }
 
 /// By stage: what neither the schedule nor recomputation changes.
-static std::vector<int64_t> besideBytes(const Plan &plan) {
+static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) {
   std::vector<int64_t> bytes(plan.stages.size());
-  if (plan.device == "cuda")
-    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage,
-                                    rankEdges(plan.schedule.ranksOfStage, plan.edges));
+  if (plan.device == "cuda") {
+    std::set<RankEdge> edges = rankEdges(plan.schedule.ranksOfStage, plan.edges);
+    for (const std::vector<int> &stages : cut.tied)
+      addTiedEdges(plan.schedule.ranksOfStage, stages, plan.schedule.asynchronous, edges);
+    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage, edges);
+  }
   for (const PlanStage &stage : plan.stages)
     bytes[stage.id] += reductionBytes(stage);
   return bytes;
 }
 
-void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
-               int64_t given) {
+void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, int64_t given) {
   std::vector<StageDepth> depths = findDepths(plan);
-  const std::vector<int64_t> besides = besideBytes(plan);
+  const std::vector<int64_t> besides = besideBytes(plan, cut);
   for (PlanStage &stage : plan.stages)
     stage.memoryBytes =
-        sums[stage.id].total(depths[stage.id], choice.must(stage.id)) + besides[stage.id];
+        cut.stages[stage.id].total(depths[stage.id], choice.must(stage.id)) + besides[stage.id];
   for (PlanStage &stage : plan.stages) {
-    const StageMemory &sum = sums[stage.id];
+    const StageMemory &sum = cut.stages[stage.id];
     StageDepth depth = depths[stage.id];
     int64_t beside = besides[stage.id];
     int64_t limit = deviceBytes(plan.topology, stage.ranks, given);
@@ -102,7 +118,7 @@ bool fitsMemory(const Plan &plan, int64_t given) {
   });
 }
 
-void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given) {
+void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given) {
   auto limitOf = [&](const PlanStage &stage) {
     return deviceBytes(plan.topology, stage.ranks, given);
   };
@@ -115,14 +131,14 @@ void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t
   if (!limit || needed <= limit)
     return;
   std::vector<StageDepth> depths = findDepths(plan);
-  const std::vector<int64_t> besides = besideBytes(plan);
+  const std::vector<int64_t> besides = besideBytes(plan, cut);
   int slots = 0;
   bool recompute = true;
   std::string names;
   for (const PlanStage &stage : plan.stages) {
     if (stage.ranks != worst->ranks)
       continue;
-    int64_t least = sums[stage.id].total(depths[stage.id], true) + besides[stage.id];
+    int64_t least = cut.stages[stage.id].total(depths[stage.id], true) + besides[stage.id];
     recomputed += std::min(stage.memoryBytes, least);
     slots = std::max(slots, plan.schedule.slots[stage.id]);
     recompute &= stage.recompute;

@@ -4,9 +4,14 @@
 
 namespace pdc {
 
-/// What each stage of a cut holds, apart from what depends on the schedule.
-std::vector<StageMemory> sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
-                                   std::span<const Edge> edges);
+/// What the memory of a cut follows from, apart from the schedule.
+struct CutMemory {
+  std::vector<StageMemory> stages;
+  std::vector<std::vector<int>> tied; ///< the stages of each weight that several of them use
+};
+
+CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
+                    std::span<const Edge> edges);
 
 /// What the plan's schedule asks of each stage.
 std::vector<StageDepth> findDepths(const Plan &plan);
@@ -27,14 +32,13 @@ int64_t deviceBytes(const Topology &topology, std::span<const int> ranks, int64_
 
 /// Gives each stage of a plan with a schedule its memory, and recomputation where it is chosen.
 /// `given`: per device; 0: what the devices have.
-void addMemory(Plan &plan, const std::vector<StageMemory> &sums, const RecomputeChoice &choice,
-               int64_t given);
+void addMemory(Plan &plan, const CutMemory &cut, const RecomputeChoice &choice, int64_t given);
 
 /// Whether all stages of each device fit it together.
 bool fitsMemory(const Plan &plan, int64_t given);
 
 /// Throws pdc::Error that says what would help when a stage needs more than its devices have.
-void checkMemory(const Plan &plan, const std::vector<StageMemory> &sums, int64_t given);
+void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given);
 
 /// Bytes by rank, of all its stages.
 std::vector<int64_t> memoryByRank(const Plan &plan);

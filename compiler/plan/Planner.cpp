@@ -20,6 +20,7 @@
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pdc {
 
@@ -133,7 +134,19 @@ std::vector<int> Planner::cutByHand() const {
   }
 }
 
-/// For the slowest stage, and where ranks have several stages for the heaviest rank.
+/// Of any cut, or of one whose stages all use one weight.
+std::vector<int64_t> Planner::connectionBytesOfCuts(const Schedule &rows, bool tied) const {
+  std::set<RankEdge> edges = rankEdges(rows.ranksOfStage, chainEdges(rows.stages()));
+  if (tied) {
+    std::vector<int> stages(rows.stages());
+    std::iota(stages.begin(), stages.end(), 0);
+    addTiedEdges(rows.ranksOfStage, stages, rows.asynchronous, edges);
+  }
+  return connectionBytesOfStages(request.device, rows.ranksOfStage, edges);
+}
+
+/// For the slowest stage, and where ranks have several stages for the heaviest rank; where a weight
+/// may be used by several stages, also one that has room for all connections of its gradients.
 std::vector<std::vector<int>> Planner::findCuts() const {
   if (!request.assignment.empty())
     return {cutByHand()};
@@ -146,8 +159,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.microbatches = [&](int stage) { return microbatchesPerUpdate(rows, stage); };
   // Stages of a rank share its device: a cut is good where each keeps to its part, beside the
   // connections that any cut has.
-  const std::vector<int64_t> connections = connectionBytesOfStages(
-      request.device, rows.ranksOfStage, rankEdges(rows.ranksOfStage, chainEdges(stages)));
+  std::vector<int64_t> connections = connectionBytesOfCuts(rows, false);
   search.memoryBytes = [&](int stage) {
     const int64_t limit = memoryLimit(rows.ranksOfStage[stage]);
     int64_t sharing = 0, beside = 0;
@@ -162,7 +174,11 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
   search.versions = [&](int stage) { return rows.versions[stage]; };
-  std::optional<Partition> found = findChain(graph, search);
+  std::optional<Partition> found = findChain(graph, search), roomier;
+  if (found && !graph.tied.empty()) {
+    connections = connectionBytesOfCuts(rows, true);
+    roomier = findChain(graph, search);
+  }
   if (!found) {
     // The fastest cut that needs least says by how much it does not fit.
     if (search.recompute.kind == RecomputeChoice::automatic)
@@ -174,6 +190,8 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   if (hasSeveralPerRank(rows))
     if (std::vector<int> even = balanceRanks(graph, search, cuts[0]); even != cuts[0])
       cuts.push_back(even);
+  if (roomier && stageOfUnit(*roomier, graph.units.size()) != cuts[0])
+    cuts.push_back(stageOfUnit(*roomier, graph.units.size()));
   return cuts;
 }
 
@@ -230,10 +248,10 @@ Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());
   }
-  planned.sums = sumMemory(graph, planned.stageOfUnit, plan.edges);
-  addMemory(plan, planned.sums, request.recompute, request.memoryBytes);
+  planned.memory = sumMemory(graph, planned.stageOfUnit, plan.edges);
+  addMemory(plan, planned.memory, request.recompute, request.memoryBytes);
   addDepths(plan);
-  checkMemory(plan, planned.sums, request.memoryBytes);
+  checkMemory(plan, planned.memory, request.memoryBytes);
   plan.secondsPerMinibatch = simulatedSecondsPerMinibatch(plan);
   return planned;
 }
@@ -253,8 +271,8 @@ void Planner::describe(Planned &planned) const {
       std::max(shared, boundSeconds(graph, static_cast<int>(plan.stages.size()), plan.schedule));
   plan.bounds = findBounds(plan);
   std::vector<int> one(graph.units.size(), 0);
-  plan.baselines = findBaselines(
-      plan, {planned.sums, sumMemory(graph, one, {})[0], request.recompute, request.memoryBytes});
+  plan.baselines = findBaselines(plan, {planned.memory, sumMemory(graph, one, {}).stages[0],
+                                        request.recompute, request.memoryBytes});
 }
 
 } // namespace pdc

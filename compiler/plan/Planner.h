@@ -9,7 +9,7 @@ namespace pdc {
 struct Planned {
   Plan plan;
   std::vector<int> stageOfUnit;
-  std::vector<StageMemory> sums; ///< by stage
+  CutMemory memory;
 };
 
 /// Makes one plan of a checked request under `overlap`: stages, rows, memory, predicted seconds.
@@ -42,6 +42,7 @@ private:
   const Schedule &rowsWithDepths(int stages) const;
   std::vector<int> assigned() const;
   std::vector<int> cutByHand() const;
+  std::vector<int64_t> connectionBytesOfCuts(const Schedule &rows, bool tied) const;
   std::vector<std::vector<int>> findCuts() const;
   int countStages() const;
 

@@ -109,11 +109,10 @@ std::vector<std::vector<int>> edgesOf(const std::vector<std::string> &told) {
         edges[size_t(rank)].insert(int(number));
       else
         (number ? tied[name].second : tied[name].first).push_back(rank);
+  // As Executor::agreeOnGradients takes turns.
   for (const auto &[name, ranks] : tied)
-    for (int from : ranks.first)
-      for (int to : ranks.second)
-        if (from != to)
-          edges[size_t(from)].insert(to);
+    for (size_t i = 0; i < ranks.second.size() && !ranks.first.empty(); ++i)
+      edges[size_t(ranks.first[i % ranks.first.size()])].insert(ranks.second[i]);
   std::vector<std::vector<int>> lists;
   for (const std::set<int> &edge : edges)
     lists.emplace_back(edge.begin(), edge.end());

@@ -48,7 +48,8 @@ TEST(MessageOrder, ShowsRowsInAnotherOrder) {
   EXPECT_NE(messageOrder(second.program, 0, 1), messageOrder(first.program, 0, 1));
 }
 
-/// Rank 2 holds the weight whose gradient rank 0 sums, and rank 1 is another replica of rank 0.
+/// Rank 2 holds the weight whose gradient rank 0 sums with rank 1, another replica of its stage:
+/// one of them tells it.
 TEST(MessageOrder, TellsWhoSendsToWhom) {
   Pair first(0, false), second(1, false), third(2, false);
   Memory summed{}, gathered{};
@@ -58,7 +59,7 @@ TEST(MessageOrder, TellsWhoSendsToWhom) {
   const int replicas[] = {0, 1};
   StageInfo stage{};
   stage.ranks = replicas;
-  first.program.memories = {&summed, 1};
+  first.program.memories = second.program.memories = {&summed, 1};
   first.program.stages = {&stage, 1};
   third.program.memories = {&gathered, 1};
   third.program.training.step = {};

@@ -56,6 +56,57 @@ TEST(Connections, OfManyReplicas) {
   EXPECT_EQ(countReplicaPairs({ranks, ranks}), 4096 * 4095 / 2);
 }
 
+/// A use in each of three stages, the first with two replicas: the gradient of each use goes to all
+/// other ranks that hold the weight, from the replicas of its stage in turn.
+TEST(Connections, OfTiedWeights) {
+  const std::vector<std::vector<int>> ranks = {{0, 1}, {2}, {3}};
+  std::set<RankEdge> edges;
+  addTiedEdges(ranks, {0, 1, 2}, false, edges);
+  EXPECT_EQ(edges,
+            (std::set<RankEdge>{{0, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 3}, {3, 0}, {3, 1}, {3, 2}}));
+  // The value goes there with each microbatch, and a gradient back.
+  edges.clear();
+  addTiedEdges(ranks, {0, 2}, true, edges);
+  EXPECT_EQ(edges, (std::set<RankEdge>{{0, 3}, {1, 3}, {3, 0}, {3, 1}}));
+}
+
+/// The first and the last of three stages receive of each other what no neighbour sends.
+TEST(Connections, OfTiedWeightsTakeMemoryOfThePlan) {
+  PlanRequest request;
+  request.workers = 3;
+  request.microbatches = 4;
+  PlanGraph graph = chainGraph({1, 1, 1});
+  graph.tied = {{{0, 2}, 1000, 1000, 1000}};
+  for (const char *schedule : {"1f1b", "pipedream"}) {
+    request.schedule = schedule;
+    request.device = "cpu";
+    const Plan without = makePlan(graph, request);
+    request.device = "cuda";
+    const Plan plan = makePlan(graph, request);
+    for (int stage = 0; stage < 3; ++stage)
+      EXPECT_EQ(plan.stages[stage].memoryBytes - without.stages[stage].memoryBytes,
+                2 * connectionBytes)
+          << schedule << ", stage " << stage;
+  }
+}
+
+/// The fastest cut has two units of 100 MiB in its first stage, which leaves no room for the
+/// connection to the last stage that uses its weight.
+TEST(Connections, OfTiedWeightsLeaveRoomInTheCut) {
+  PlanRequest request;
+  request.workers = 3;
+  request.schedule = "1f1b";
+  request.microbatches = 4;
+  request.device = "cuda";
+  request.memoryBytes = int64_t(250) << 20;
+  PlanGraph graph = chainGraph({1, 1, 2, 2});
+  graph.units[0].parameterBytes = graph.units[1].parameterBytes = int64_t(100) << 20;
+  using Units = std::vector<std::string>;
+  EXPECT_EQ(makePlan(graph, request).stages[0].units, (Units{"u0", "u1"}));
+  graph.tied = {{{0, 3}, 1000, 1000, 1000}};
+  EXPECT_EQ(makePlan(graph, request).stages[0].units, (Units{"u0"}));
+}
+
 /// A limit that all but the connections would fit is refused by the planner.
 TEST(Connections, CountAgainstTheLimit) {
   PlanRequest request;

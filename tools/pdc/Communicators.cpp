@@ -26,7 +26,7 @@ static void addEdges(const Schedule &schedule, std::set<RankEdge> &edges) {
 }
 
 /// Who sums gradients of a tied weight tells them all who gather them.
-static void addTiedEdges(ModuleOp programs, std::set<RankEdge> &edges) {
+static void addEdgesOfTiedWeights(ModuleOp programs, std::set<RankEdge> &edges) {
   std::map<std::string, std::pair<std::vector<int>, std::vector<int>>> tied;
   for (auto program : programs.getOps<ir::ProgramOp>())
     for (auto memory : program.getOps<ir::MemoryOp>()) {
@@ -38,10 +38,7 @@ static void addTiedEdges(ModuleOp programs, std::set<RankEdge> &edges) {
         (gathers ? gather : sum).push_back(static_cast<int>(rank));
     }
   for (const auto &[name, ranks] : tied)
-    for (int from : ranks.first)
-      for (int to : ranks.second)
-        if (from != to)
-          edges.insert({from, to});
+    addGatherEdges(ranks.first, ranks.second, edges);
 }
 
 static std::set<RankEdge> withoutDirection(const std::set<RankEdge> &edges) {
@@ -100,7 +97,7 @@ void setCommunicators(Plan &plan, ModuleOp programs) {
   std::set<RankEdge> tensors;
   addEdges(training, tensors);
   addEdges(evaluation, tensors);
-  addTiedEdges(programs, tensors);
+  addEdgesOfTiedWeights(programs, tensors);
   PlanCommunicators &chosen = plan.communicators;
   chosen.stallOfPairs = stallOfPairs(plan, edges, training, evaluation);
   chosen.arrangement = chooseArrangement(plan, tensors);
