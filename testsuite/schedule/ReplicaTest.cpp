@@ -135,7 +135,7 @@ TEST(Replicas, PipeDreamNeverStalls) {
 }
 
 TEST(Replicas, PipeDreamIsProven) {
-  for (int round = 0; round < 300; round += kEveryCase) {
+  for (int round = 0; round < 1000; round += kEveryCase) {
     Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(round % 20 ? 5 : 8, 4);
     SCOPED_TRACE(testing::PrintToString(replicas));
@@ -152,7 +152,7 @@ TEST(Replicas, PipeDreamIsProven) {
 }
 
 TEST(Replicas, TwoVersionsAreProven) {
-  for (int round = 0; round < 200; round += kEveryCase) {
+  for (int round = 0; round < 1000; round += kEveryCase) {
     Vectors vectors(round);
     std::vector<int> replicas = vectors.draw(5, 4);
     int64_t microbatches = toy::fittingMicrobatches("2bw", replicas, 1 + round % 20);
