@@ -32,8 +32,22 @@ static std::string computedTypeText(Type type) {
 
 static bool isNameCharacter(char c) { return llvm::isAlnum(c) || c == '_'; }
 
+/// Of `$attribute == 9 ? one : other` the side that the node's attribute chooses: nobody should
+/// have to work that out who reads the loop.
+static StringRef chosenSide(StringRef expression, DictionaryAttr attributes) {
+  auto [condition, sides] = expression.split(" ? ");
+  auto [name, number] = condition.split(" == ");
+  int64_t wanted = 0;
+  if (!name.consume_front("$") || number.getAsInteger(10, wanted))
+    return expression;
+  auto attribute = attributes.getAs<IntegerAttr>(name);
+  auto [one, other] = sides.split(" : ");
+  return !attribute ? expression : attribute.getInt() == wanted ? one : other;
+}
+
 std::string substitute(StringRef expression, ArrayRef<std::string> operands,
                        DictionaryAttr attributes) {
+  expression = chosenSide(expression, attributes);
   std::string text;
   while (!expression.empty()) {
     size_t dollar = expression.find('$');

@@ -1,0 +1,34 @@
+#include "codegen/LoopBody.h"
+#include "compiler/operators/Operator.h"
+
+#include "mlir/IR/Builders.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+/// A condition on an attribute is decided when it is printed; types by ONNX's numbers: 1 is float,
+/// 9 a boolean, 16 bfloat16.
+TEST(LoopBody, CastsReadAsWhatTheyDo) {
+  mlir::MLIRContext context;
+  mlir::Builder builder(&context);
+  auto printed = [&](int64_t to) {
+    auto attributes =
+        builder.getDictionaryAttr(builder.getNamedAttr("to", builder.getI64IntegerAttr(to)));
+    return substitute(findOperator("Cast")->expressions[0], {"mask[i]"}, attributes);
+  };
+  EXPECT_EQ(printed(9), "mask[i] != 0");
+  EXPECT_EQ(printed(1), "mask[i]");
+  EXPECT_EQ(printed(16), "mask[i]");
+}
+
+/// What an operand decides stays as it is.
+TEST(LoopBody, ConditionsOnOperandsStay) {
+  mlir::MLIRContext context;
+  EXPECT_EQ(substitute("$0 == 9 ? $1 : 0", {"x", "y"}, mlir::DictionaryAttr::get(&context)),
+            "x == 9 ? y : 0");
+}
+
+} // namespace
+} // namespace pdc
