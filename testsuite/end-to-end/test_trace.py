@@ -48,7 +48,8 @@ def test_bubble_of_the_tasks_own_seconds(network, schedule, size, microbatches, 
     """Two processes with real work wait as the plan does that is played with the seconds that their tasks took.
 
     What else computes on this machine lengthens tasks, which is played, and now and then a wait, which is not: so of the
-    minibatches the least disturbed is not to wait longer, and the half of them not shorter.
+    minibatches the least disturbed is not to wait much longer, and half of them not much shorter. How near both are on a
+    machine of their own, tools/bench/prediction says.
     """
     steps = 12
     project = pipeline.compile_model(models(network), tmp_path / "project", "--schedule", schedule, "--stages", "1-1",
@@ -65,7 +66,7 @@ def test_bubble_of_the_tasks_own_seconds(network, schedule, size, microbatches, 
     assert len(each) == steps - 2
     ratios = sorted(minibatch["measured"]["bubble"] / minibatch["played"]["bubble"] for minibatch in each)
     assert all(0.05 < minibatch["played"]["bubble"] < 0.7 for minibatch in each)
-    assert ratios[0] <= 1.1 and ratios[len(ratios) // 2] >= 0.9, ratios
+    assert ratios[0] <= 1.3 and ratios[len(ratios) // 2] >= 0.7, ratios
 
 
 def test_refuses_another_order(models, tmp_path):
