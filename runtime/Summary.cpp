@@ -138,6 +138,17 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
           "beyond an empty program: " + held};
 }
 
+void Trainer::nameFiles() {
+  for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
+                                    {"checkpoint", checkpoint},
+                                    {"log", options.log}})
+    if (!where.empty())
+      progress->line(what + ": " + where);
+  std::string plan = fromHere(findBeside("plan.json"));
+  if (state.step > firstStep && !options.trace.empty() && !plan.empty())
+    progress->line("where this run differs from its plan: pdc-prove " + plan + " " + options.trace);
+}
+
 void Trainer::summarise() {
   std::string memoryJson;
   std::vector<std::string> memory = describeMemory(memoryJson);
@@ -174,14 +185,7 @@ void Trainer::summarise() {
   }
   for (const std::string &line : memory)
     progress->line(line);
-  for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
-                                    {"checkpoint", checkpoint},
-                                    {"log", options.log}})
-    if (!where.empty())
-      progress->line(what + ": " + where);
-  if (std::string plan = fromHere(findBeside("plan.json"));
-      trained && !options.trace.empty() && !plan.empty())
-    progress->line("where this run differs from its plan: pdc-prove " + plan + " " + options.trace);
+  nameFiles();
   std::string file = fromHere(findBeside("plan.txt"));
   std::snprintf(text, sizeof text, "plan: %s, ranks %d, microbatches %lld of %lld samples%s",
                 program.schedule, program.ranks, (long long)program.microbatches,

@@ -37,6 +37,7 @@ private:
   void writeTimeline(const std::string &path, const char *begin, const char *separator,
                      const char *end, const std::function<std::string(size_t)> &textOf);
   void writeTimelines();
+  void nameFiles();
   void summarise();
   void tellTheEnd();
   std::vector<std::string> describeMemory(std::string &json);
