@@ -12,6 +12,9 @@ namespace {
 
 /// Cuts that are looked at first, and of how many units each is one at least.
 constexpr int kFewCutsPerStage = 8, kUnitsPerFewCut = 4;
+/// A limit that is a stage's own seconds must not leave out that stage: its share of the work,
+/// times the replicas, may be less than the work.
+constexpr double kShareRounding = 1e-9;
 
 /// With A(j, s) for the slowest of s stages that hold the units in front of j,
 ///
@@ -40,6 +43,8 @@ private:
     return static_cast<size_t>(cut) * (request.stages + 1) + stages;
   }
   double best() const { return slowest[at(units, request.stages)]; }
+  /// Of all replicas within the limit, at most.
+  double mostWork() const { return limit * mostReplicas * (1 + kShareRounding); }
   bool openFewCuts();
   double solveOpen();
   void solveWithin(double mostSeconds);
@@ -90,6 +95,8 @@ ChainSearch::ChainSearch(const PlanGraph &graph, const ChainRequest &request)
 }
 
 double ChainSearch::solve() {
+  if (!std::isfinite(work))
+    return kDoesNotFit;
   const bool isFew = openFewCuts();
   double found = solveOpen();
   if (!isFew)
@@ -98,7 +105,7 @@ double ChainSearch::solve() {
   if (found == kDoesNotFit)
     return solveOpen();
   solveWithin(found);
-  return best();
+  return best() < kDoesNotFit ? best() : solveOpen();
 }
 
 /// Of each of so many equal parts of the work, in front of and in the middle of stages, the cut
@@ -156,7 +163,7 @@ ChainSearch::Range ChainSearch::possible(int cut) const {
   if (cut == units)
     return {request.stages, request.stages};
   auto needed = [&](double part) {
-    return std::max(1, static_cast<int>(std::ceil(part / (limit * mostReplicas) * (1 - 1e-9))));
+    return std::max(1, static_cast<int>(std::ceil(part / mostWork())));
   };
   return {std::max(needed(work - workBehind[cut]), request.stages - (units - cut)),
           std::min(cut, request.stages - needed(workBehind[cut]))};
@@ -202,7 +209,7 @@ void ChainSearch::solveWithin(double mostSeconds) {
     part.startAt(to);
     while (part.start() > 0 && range.first <= range.last) {
       part.grow();
-      if (part.compute > limit * mostReplicas || part.leastBytes() > mostMemory)
+      if (part.compute > mostWork() || part.leastBytes() > mostMemory)
         break;
       if (open[part.start()])
         extend(part.start(), to, range);

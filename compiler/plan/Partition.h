@@ -44,7 +44,7 @@ struct ChainRequest {
 /// can be. A stage takes its runs (where it recomputes, a second forward pass) and the transfers of
 /// what crosses its two ends (a value that goes to several stages counts once), which its replicas
 /// share, and its share of the update and of the sum over replicas. Nothing when no cut fits the
-/// memory.
+/// memory or has a finite number of seconds.
 std::optional<Partition> findChain(const PlanGraph &graph, const ChainRequest &request);
 
 /// What PipeDream's cost models need: compiler/cost/ClosedForm.h. All workers of all levels are

@@ -185,6 +185,10 @@ std::vector<std::vector<int>> Planner::findCuts() const {
       search.recompute.kind = RecomputeChoice::all;
     search.memoryBytes = [](int) { return 0; };
     found = findChain(graph, search);
+    if (!found)
+      throw Error("the seconds of the " + std::to_string(graph.units.size()) +
+                  " units have no end, expected a finite sum; measure the profile again, with "
+                  "pdc-profile");
   }
   std::vector<std::vector<int>> cuts = {stageOfUnit(*found, graph.units.size())};
   if (hasSeveralPerRank(rows))

@@ -222,6 +222,26 @@ TEST(Partition, EqualsBruteForceOfManyUnits) {
   EXPECT_GT(cut, 8 / kEveryCase);
 }
 
+/// Rounding must not lose the one cut there is: c / 7 * 7 may be less than c.
+TEST(Partition, EqualsBruteForceOfManyEqualUnits) {
+  for (int replicas : {7, 11, 13, 14, 15})
+    for (int units = 33; units < 120; ++units) {
+      ChainRequest request;
+      request.topology.levels = {{replicas, {1e30, 0}}};
+      request.ranksOfStage.resize(1);
+      for (int rank = 0; rank < replicas; ++rank)
+        request.ranksOfStage[0].push_back(rank);
+      request.microbatches = [](int) { return 1; };
+      request.memoryBytes = [](int) { return 0; };
+      request.slots = request.versions = [](int) { return 1; };
+      PlanGraph graph = chainGraph(std::vector<double>(units, 1));
+      double best = bruteForce(graph, request, 0, 0);
+      std::optional<Partition> found = findChain(graph, request);
+      ASSERT_TRUE(found) << units << " units, " << replicas << " replicas";
+      EXPECT_NEAR(found->slowestSeconds, best, 1e-9 * best);
+    }
+}
+
 TEST(Partition, BalancesAChain) {
   ChainRequest request;
   request.stages = 3;

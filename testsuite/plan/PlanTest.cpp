@@ -44,6 +44,22 @@ TEST(Plan, UpdatesOfSeveralVersions) {
   EXPECT_THAT(updates("2bw"), ElementsAre(3, 3, 3));
 }
 
+/// Of 79 equal units each: a seventh of their seconds, times seven, is less than they take.
+TEST(Plan, OfReplicasWhoseSharesAreRounded) {
+  PlanRequest request = requestFor(14, "1f1b", 4);
+  request.topology->levels[0].link = {1e30, 0};
+  request.replicas = {7, 7};
+  request.recompute.kind = RecomputeChoice::none;
+  Plan plan = makePlan(chainGraph(std::vector<double>(158, 1)), request);
+  EXPECT_EQ(plan.stages[0].nodes.size(), 79u);
+  EXPECT_EQ(plan.stages[1].nodes.size(), 79u);
+}
+
+TEST(Plan, OfSecondsWithoutEndIsRefused) {
+  PlanGraph graph = chainGraph({1e308, 1e308});
+  EXPECT_THAT(refusalOf(graph, requestFor(2, "1f1b", 4)), HasSubstr("have no end"));
+}
+
 TEST(Plan, OfAChain) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(2, "1f1b", 4));
   ASSERT_EQ(plan.stages.size(), 2u);
