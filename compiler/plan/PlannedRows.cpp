@@ -39,6 +39,10 @@ static int countChunks(const PlanRequest &request) {
   if (kind.placement == StagePlacement::loop && wanted < 2)
     throw Error("schedule " + name + " needs at least 2 chunks per rank" + found +
                 "; one chunk per rank is 1f1b");
+  if (kind.placement == StagePlacement::loop && wanted > kMostStages / request.workers)
+    throw Error("schedule " + name + " on " + std::to_string(request.workers) + " workers" + found +
+                " per rank, expected at most " + std::to_string(kMostStages) +
+                " stages in all; use fewer --chunks");
   return wanted;
 }
 

@@ -8,12 +8,12 @@ namespace pdc {
 
 /// A run of a rank by which of the rank's stages it is of.
 struct OrderedRun {
-  uint8_t chunk = 0; ///< 0: the rank's first stage
+  uint16_t chunk = 0; ///< 0: the rank's first stage
   Phase phase = Phase::forward;
 };
 
 /// The compute rows of a rank that takes its microbatches in ascending order in each phase of each
-/// stage: a tenth of the bytes of its steps, so that even those of thousands of ranks can be
+/// stage: an eighth of the bytes of its steps, so that even those of thousands of ranks can be
 /// played.
 using RankOrder = std::vector<OrderedRun>;
 

@@ -25,7 +25,7 @@ private:
   /// Runs the next microbatch of a chunk; those behind the last are left out.
   void run(int chunk, Phase phase) {
     if (countOf(chunk, phase)++ < microbatches)
-      order.push_back({static_cast<uint8_t>(chunk), phase});
+      order.push_back({static_cast<uint16_t>(chunk), phase});
   }
   void runBackward(int chunk) {
     run(chunk, Phase::backwardInput);

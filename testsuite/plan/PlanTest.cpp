@@ -55,6 +55,14 @@ TEST(Plan, OfReplicasWhoseSharesAreRounded) {
   EXPECT_EQ(plan.stages[1].nodes.size(), 79u);
 }
 
+TEST(Plan, OfMoreChunksThanStagesIsRefused) {
+  PlanRequest request = requestFor(2, "interleaved", 4);
+  request.chunks = 32'769;
+  EXPECT_THAT(
+      refusalOf(chainGraph({1, 1}), request),
+      HasSubstr("on 2 workers, found 32769 chunks per rank, expected at most 65536 stages"));
+}
+
 TEST(Plan, OfSecondsWithoutEndIsRefused) {
   PlanGraph graph = chainGraph({1e308, 1e308});
   EXPECT_THAT(refusalOf(graph, requestFor(2, "1f1b", 4)), HasSubstr("have no end"));

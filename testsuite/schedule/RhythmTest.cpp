@@ -165,6 +165,17 @@ TEST(Rhythm, OfManyRanksWithSeveralStagesTakesTheSecondsOfTheFormulas) {
   EXPECT_DOUBLE_EQ(seconds("zb-v", fold, costs), 6.0 * m + (p - 1) * 1.0);
 }
 
+/// More than a byte counts.
+TEST(Rhythm, OfHundredsOfStagesPerRankTakesTheSecondsOfTheFormulas) {
+  const int p = 2, v = 300, m = 4;
+  PlayCosts costs = equalStages(p * v, 1, 1, 1);
+  Pipeline loop = placedPipeline(StagePlacement::loop, p, v, m);
+  std::vector<Edge> edges = chainEdges(loop.stages);
+  EXPECT_DOUBLE_EQ(seconds("interleaved", loop, costs), 3.0 * v * m + (p - 1) * 3.0);
+  Schedule written = completeSchedule(findSchedule("interleaved").make(loop), edges);
+  EXPECT_DOUBLE_EQ(play(written, edges, costs).seconds, 3.0 * v * m + (p - 1) * 3.0);
+}
+
 TEST(Rhythm, OfSeveralStagesPerRankHoldsWhatTheWrittenRowsHold) {
   for (const char *name : {"interleaved", "zb-v"})
     for (int places = 2; places <= 5; ++places)
