@@ -74,8 +74,10 @@ struct ModelPartition {
 /// What PyTorch's exporter (the one of torch.export) says of a network's tensors.
 struct ExporterMetadata {
   /// Initializers that were parameters of the network, and those that were buffers or constants.
-  /// What the exporter made itself is neither.
+  /// Empty where the file does not tell; what the exporter made itself is not in it.
   std::map<std::string, bool> isParameter;
+  /// Initializers that the exporter made itself, by folding constants.
+  std::set<std::string> folded;
   /// Parameters of the network that are no initializers any more, of a graph that was optimized.
   std::vector<std::string> lostParameters;
 };

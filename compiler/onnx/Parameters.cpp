@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <regex>
 
 namespace pdc {
 
@@ -49,74 +50,96 @@ bool isBufferName(const std::string &name) {
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
-/// Single numbers are an epsilon or a scale; tools that simplify graphs make initializers of
-/// Constant nodes, under the names of their outputs.
-bool isConstant(const Initializer &initializer) {
-  return initializer.literal || initializer.type.shape.empty() ||
-         initializer.name.find("Constant_") != std::string::npos;
+/// Tools that simplify graphs make initializers of Constant nodes, under the names that PyTorch's
+/// exporter gives their outputs.
+bool isConstantName(const std::string &name) {
+  static const std::regex pattern("(^|/)Constant(_[0-9]+)?_output_[0-9]+$");
+  return std::regex_search(name, pattern);
 }
 
-/// What a number of each element is multiplied with or added to: behind a Dropout such an operand
-/// is a mask of ones as often as a weight.
+/// What a number of each element is multiplied with or added to.
 bool isArithmetic(std::string_view op) {
   return op == "Add" || op == "Div" || op == "Mul" || op == "Sub";
 }
 
-/// `weights` are the operands found so far, `terms` those of them that arithmetic reads.
-void addWeightOperands(const ModelNode &node, std::set<std::string> &weights,
-                       std::set<std::string> &terms) {
-  auto isMade = [&](const std::string &output) { return weights.contains(output); };
-  bool movesWeight =
-      std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements) &&
-      std::any_of(node.outputs.begin(), node.outputs.end(), isMade);
-  auto isTerm = [&](const std::string &output) { return terms.contains(output); };
-  const bool movesTerm = std::any_of(node.outputs.begin(), node.outputs.end(), isTerm);
-  const size_t moved = !movesWeight ? 0 : node.op == "Concat" ? node.inputs.size() : 1;
-  for (size_t i = 0; i < std::min(moved, node.inputs.size()); ++i) {
-    if (!(movesTerm && node.op == "Dropout"))
-      weights.insert(node.inputs[i]);
-    if (movesTerm)
-      terms.insert(node.inputs[i]);
+/// Values that stand where weights do: operands of layers, and terms and factors of arithmetic.
+struct Operands {
+  std::set<std::string> layers, terms;
+
+  /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
+  /// often as a weight.
+  void add(const ModelNode &node) {
+    if (std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements)) {
+      move(node, layers);
+      if (node.op != "Dropout")
+        move(node, terms);
+    }
+    for (const WeightOperands &row : weightOperands)
+      for (size_t operand : row.operands)
+        if (row.op == node.op && operand < node.inputs.size())
+          (isArithmetic(node.op) ? terms : layers).insert(node.inputs[operand]);
   }
-  for (const WeightOperands &row : weightOperands)
-    for (size_t operand : row.operands)
-      if (row.op == node.op && operand < node.inputs.size()) {
-        weights.insert(node.inputs[operand]);
-        if (isArithmetic(node.op))
-          terms.insert(node.inputs[operand]);
-      }
+
+private:
+  static void move(const ModelNode &node, std::set<std::string> &operands) {
+    if (std::ranges::none_of(node.outputs,
+                             [&](const std::string &name) { return operands.contains(name); }))
+      return;
+    const size_t moved = node.op == "Concat" ? node.inputs.size() : 1;
+    for (size_t i = 0; i < std::min(moved, node.inputs.size()); ++i)
+      operands.insert(node.inputs[i]);
+  }
+};
+
+/// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
+/// knows what its network trains. Of what it folded, factors of products are weights in another
+/// form; terms are tables and masks as often.
+std::string reasonAgainst(const Model &model, const Initializer &initializer,
+                          const Operands &operands) {
+  const std::string &name = initializer.name;
+  const bool isTerm = operands.terms.contains(name);
+  const ExporterMetadata &metadata = model.metadata;
+  if (auto known = metadata.isParameter.find(name); known != metadata.isParameter.end())
+    return known->second ? "" : "a buffer, by its exporter";
+  if (metadata.folded.contains(name) && isTerm)
+    return "made by its exporter";
+  if (initializer.literal || isConstantName(name))
+    return "named as a constant";
+  if (isBufferName(name))
+    return "named as a mask or table";
+  if (initializer.type.shape.empty() && !operands.layers.contains(name))
+    return "a single number";
+  return "";
 }
 
-/// The exporter knows what its network trains. Of what it folded, factors of products are weights
-/// in another form; terms are tables and masks as often.
-void correctByMetadata(const Model &model, const std::vector<const ModelNode *> &nodes,
-                       const std::set<std::string> &terms, std::set<std::string> &parameters) {
-  const std::map<std::string, bool> &isParameter = model.metadata.isParameter;
-  std::erase_if(parameters, [&](const std::string &name) {
-    auto known = isParameter.find(name);
-    return known == isParameter.end() ? terms.contains(name) : !known->second;
-  });
-  for (const ModelNode *node : nodes)
-    for (const std::string &name : node->inputs)
-      if (auto known = isParameter.find(name); known != isParameter.end() && known->second)
-        if (auto found = model.initializers.find(name);
-            found != model.initializers.end() && isFloatingPoint(found->second.type.element))
-          parameters.insert(name);
-}
+struct Choice {
+  std::set<std::string> parameters;
+  std::map<std::string, std::string> reasonsAgainst;
+};
 
-std::set<std::string> parametersByRule(const Model &model, const Loss &loss) {
-  std::set<std::string> operands, terms;
+Choice chooseByRule(const Model &model, const Loss &loss) {
+  Operands operands;
+  std::set<std::string> read;
   std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
-    addWeightOperands(**node, operands, terms);
-  std::set<std::string> statistics = runningStatistics(model), parameters;
-  for (const auto &[name, initializer] : model.initializers)
-    if (operands.contains(name) && isFloatingPoint(initializer.type.element) &&
-        !isConstant(initializer) && !statistics.contains(name) && !isBufferName(name))
-      parameters.insert(name);
-  if (!model.metadata.isParameter.empty())
-    correctByMetadata(model, nodes, terms, parameters);
-  return parameters;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    operands.add(**node);
+    read.insert((*node)->inputs.begin(), (*node)->inputs.end());
+  }
+  const std::set<std::string> statistics = runningStatistics(model);
+  Choice choice;
+  for (const auto &[name, initializer] : model.initializers) {
+    auto known = model.metadata.isParameter.find(name);
+    const bool isParameter = known != model.metadata.isParameter.end() && known->second;
+    const bool isOperand = operands.layers.contains(name) || operands.terms.contains(name);
+    if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
+        !(isOperand || (isParameter && read.contains(name))))
+      continue;
+    if (std::string reason = reasonAgainst(model, initializer, operands); reason.empty())
+      choice.parameters.insert(name);
+    else if (!initializer.literal)
+      choice.reasonsAgainst[name] = reason;
+  }
+  return choice;
 }
 
 bool matches(const std::string &pattern, const std::string &name) {
@@ -198,7 +221,7 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
   for (const std::string &pattern : patterns.train)
     parameters.merge(matching(model, pattern));
   if (patterns.train.empty())
-    parameters = model.training ? model.training->parameters : parametersByRule(model, loss);
+    parameters = model.training ? model.training->parameters : chooseByRule(model, loss).parameters;
   for (const std::string &pattern : patterns.freeze)
     for (const std::string &name : matching(model, pattern))
       parameters.erase(name);
@@ -207,6 +230,16 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
   if (parameters.empty())
     throw Error("no initializer is left to train; name them with --train PATTERN");
   return parameters;
+}
+
+std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, const Loss &loss,
+                                                          const ParameterPatterns &patterns) {
+  if (!patterns.train.empty() || model.training)
+    return {};
+  std::map<std::string, std::string> reasons = chooseByRule(model, loss).reasonsAgainst;
+  for (const std::string &pattern : patterns.freeze)
+    std::erase_if(reasons, [&](const auto &entry) { return matches(pattern, entry.first); });
+  return reasons;
 }
 
 } // namespace pdc

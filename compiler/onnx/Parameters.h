@@ -12,12 +12,18 @@ struct ParameterPatterns {
 
 /// The initializers that training changes. Without `train` patterns: those that the file's
 /// training_info updates, else those that the exporter says were parameters of its network and what
-/// it folded of them, else floating-point initializers that reach the loss through a weight
-/// operand, except running statistics, what stands in the file as a Constant node, and names of
-/// masks and rotary tables; `freeze` takes away from any. Throws for a pattern that matches
-/// nothing, for what the file trains but the loss does not read, and when nothing is left to train.
+/// it folded of them; of all others floating-point initializers that reach the loss through a
+/// weight operand, except running statistics, what stands in the file as a Constant node, single
+/// numbers that only arithmetic reads, and names of masks and rotary tables; `freeze` takes away
+/// from any. Throws for a pattern that matches nothing, for what the file trains but the loss does
+/// not read, and when nothing is left to train.
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
+
+/// Initializers that stand where weights do and that no pattern and no training_info leaves out,
+/// each with why it is not trained.
+std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, const Loss &loss,
+                                                          const ParameterPatterns &patterns);
 
 /// `--optimizer` as it is given, else the file's, else sgd.
 std::string chooseOptimizer(const Model &model, const std::string &option);

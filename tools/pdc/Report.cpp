@@ -19,16 +19,38 @@ std::string optimizerOf(const Model &model, const Options &options) {
   return optimizer;
 }
 
+static void listSome(const std::vector<std::string> &names, std::ostream &out) {
+  constexpr size_t most = 3;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i)
+    out << (i ? ", " : " ") << commentText(names[i]);
+  if (names.size() > most)
+    out << ", ...";
+}
+
+/// What stands where weights do and stays as it is, by reasons.
+static void describeUntrained(const std::map<std::string, std::string> &reasons,
+                              std::ostream &out) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (const auto &[name, reason] : reasons)
+    names[reason].push_back(name);
+  for (const auto &[reason, those] : names) {
+    out << "not trained:";
+    listSome(those, out);
+    out << " (" << reason;
+    if (those.size() > 1)
+      out << ", " << those.size() << " of them";
+    out << "); --train PATTERN names what is trained\n";
+  }
+}
+
 /// What such an export trains is not the network: biases of zeros are gone, equal weights are one.
 static void describeLost(const std::vector<std::string> &lost, std::ostream &out) {
   if (lost.empty())
     return;
   out << "note: of the network's parameters the exporter folded, merged or dropped " << lost.size()
       << ':';
-  for (size_t i = 0; i < std::min<size_t>(lost.size(), 3); ++i)
-    out << (i ? ", " : " ") << commentText(lost[i]);
-  out << (lost.size() > 3 ? ", ..." : "")
-      << "; to train the network as it is, export it with optimize=False\n";
+  listSome(lost, out);
+  out << "; to train the network as it is, export it with optimize=False\n";
 }
 
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
@@ -44,6 +66,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
       << "\nparameters: " << parameters.size() << " tensors, " << values << " values\n";
   for (const std::string &name : parameters)
     out << "  " << commentText(name) << ' ' << model.initializers.at(name).type.toString() << '\n';
+  describeUntrained(reasonsAgainstTraining(model, loss, {options.train, options.freeze}), out);
   describeLost(model.metadata.lostParameters, out);
   out << '\n';
 }
