@@ -1,3 +1,4 @@
+#include "compiler/operators/Composition.h"
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
 
@@ -100,6 +101,20 @@ static void differentiateCumSum(GradientBuilder &b) {
   Attributes attributes = b.attributes();
   attributes.set("reverse", int64_t(b.attributes().integer("reverse", 0) == 0));
   b.setInputGradient(0, add(b, "CumSum", {b.outputGradient(0), b.input(1)}, attributes));
+}
+
+/// Kernels sum integers of 64 bits; the sums wrap around as those of 32 bits do.
+static std::vector<NodeValue> composeCumSum(CompositionBuilder &b) {
+  if (b.type(b.input(0)).element != ElementType::i32)
+    return {};
+  NodeValue wide = add(b, "Cast", {b.input(0)}, {{"to", onnxType(ElementType::i64)}});
+  NodeValue sum = add(b, "CumSum", {wide, b.input(1)}, b.attributes());
+  return {add(b, "Cast", {sum}, {{"to", onnxType(ElementType::i32)}})};
+}
+
+std::span<const ComposedForm> alongAxisForms() {
+  static const ComposedForm forms[] = {{"CumSum", composeCumSum}};
+  return forms;
 }
 
 std::span<const Operator> alongAxisOperators() {

@@ -80,5 +80,6 @@ std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
 std::span<const ComposedForm> matrixForms();
 std::span<const ComposedForm> powerForms();
+std::span<const ComposedForm> alongAxisForms();
 
 } // namespace pdc

@@ -115,6 +115,22 @@ TEST(Composition, PowersOfWholeNumbers) {
             (std::vector<double>{205891132094649, -32, 1, 1073741824, -1, 1}));
 }
 
+/// No kernel sums 32 bits.
+TEST(Composition, SumsOfShortIntegers) {
+  const Tensor x = {{ElementType::i32, {2, 3}}, {1, 1, 0, 4, -2, 2147483645}};
+  Tape tape;
+  const Tensor axis = Tensor::scalar(ElementType::i64, 1);
+  const Tensor sums = *Tape::tensor(
+      tape.add("CumSum", {tape.hold(x), tape.hold(axis)}, {{"exclusive", int64_t(1)}}, 1)[0]);
+  EXPECT_EQ(sums.type.element, ElementType::i32);
+  EXPECT_EQ(sums.data, (std::vector<double>{0, 1, 2, 0, 4, 2}));
+  std::string nodes;
+  for (const Tape::Node &node : tape.nodes)
+    nodes += node.op + " ";
+  EXPECT_EQ(nodes, "Cast CumSum Cast ");
+  EXPECT_EQ(tape.nodes.at(1).inputs.at(0)->type.element, ElementType::i64);
+}
+
 TEST(Composition, TopK) {
   Draw draw;
   for (int64_t axis : {0, 1, -1})
