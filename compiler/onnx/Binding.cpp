@@ -41,6 +41,15 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
     throw Error(model.name + ": the first dimension '" + dimension->symbol +
                 "' of the inputs has no size; give the samples per update, as in --minibatch 64");
   batch = number->second;
+  batchName = dimension->symbol;
+}
+
+std::optional<Binding> Binding::withAnotherSample() const {
+  if (batchName.empty())
+    return std::nullopt;
+  Binding another = *this;
+  another.numbers[batchName] = ++another.batch;
+  return another;
 }
 
 TensorType Binding::typeOf(const ModelValue &value) const {

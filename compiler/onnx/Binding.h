@@ -17,11 +17,14 @@ public:
           const std::map<std::string, int64_t> &dimensions);
 
   int64_t microbatchSize() const { return batch; }
+  /// The same with one sample more per microbatch; nothing where the file fixes their number.
+  std::optional<Binding> withAnotherSample() const;
   /// Throws for a name without a number, with an example of how to give one.
   TensorType typeOf(const ModelValue &value) const;
 
 private:
   int64_t batch = 0;
+  std::string batchName; ///< empty where the file fixes the number of samples
   std::map<std::string, int64_t> numbers;
 };
 

@@ -114,6 +114,28 @@ std::string rowsBefore(ShapeWalk &walk, const ModelNode &node, const TensorType 
   return "";
 }
 
+/// Whether dimension 0 of what the node reads counts samples, and no other does: it grows with
+/// them. Where their number is fixed, no other of the `leading` dimensions may have their size.
+bool hasSamplesFirst(const Model &model, const Binding &binding,
+                     const std::vector<const ModelNode *> &nodes, const ModelNode &node,
+                     const std::vector<int64_t> &shape, size_t leading) {
+  if (shape[0] != binding.microbatchSize())
+    return false;
+  if (std::optional<Binding> another = binding.withAnotherSample())
+    try {
+      ShapeWalk walk(model, *another);
+      for (auto before = nodes.begin(); *before != &node; ++before)
+        walk.add(**before);
+      std::vector<int64_t> grown = shape;
+      ++grown[0];
+      return walk.typeOf(node.inputs[0]).shape == grown;
+    } catch (const Error &) {
+      // Its nodes have numbers of their own that fix how many samples there are.
+    }
+  return std::count(shape.begin() + 1, shape.begin() + static_cast<std::ptrdiff_t>(leading),
+                    shape[0]) == 0;
+}
+
 } // namespace
 
 TensorType typeOfValue(const Model &model, const Binding &binding,
@@ -141,9 +163,12 @@ std::vector<int64_t> positionsOfRows(const Model &model, const Binding &binding,
     }
     const std::vector<int64_t> shape = walk.typeOf((*node)->inputs[0]).shape;
     int64_t rows = 1;
-    for (size_t d = 0; d < shape.size() && shape[0] == binding.microbatchSize(); ++d)
-      if (rows *= shape[d]; rows == result.shape[0])
-        return {shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(d) + 1};
+    size_t leading = 0;
+    while (leading < shape.size() && rows != result.shape[0])
+      rows *= shape[leading++];
+    if (rows == result.shape[0] && leading > 0 &&
+        hasSamplesFirst(model, binding, nodes, **node, shape, leading))
+      return {shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(leading)};
     return {};
   }
   return {};

@@ -279,3 +279,24 @@ TEST(Import, labelsOfPositions) {
   EXPECT_EQ(tokens(others),
             "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128");
 }
+
+/// Where a microbatch has as many samples as a sample positions, sizes alone do not tell which
+/// dimension is which.
+TEST(Import, labelsOfAsManyPositionsAsSamples) {
+  auto tokens = [](const std::string &batch, const std::string &rows) {
+    onnx::ModelProto proto = protoOf(std::string(header) + "net (float[" + batch + R"(, 5, 4] x,
+        int64[tokens] t) => (float y) {
+        shape = Constant<value_ints = [-1, 4]>()
+        z = Transpose<perm = [1, 0, 2]>(x)
+        flat = Reshape()" + rows + R"(, shape)
+        scores = MatMul(flat, w)
+        y = SoftmaxCrossEntropyLoss(scores, t) })");
+    addInitializer(proto, "w", {4, 3}, std::vector<float>(12, 1));
+    return import(read(proto), {.microbatchSize = 5});
+  };
+  const char *unknown = "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128";
+  expectLines(tokens("batch", "x"), {"pdc.memory @t input microbatch : tensor<5x5xi64>"});
+  EXPECT_EQ(tokens("batch", "z"), unknown);
+  EXPECT_EQ(tokens("5", "x"), unknown) << "it cannot be told";
+  EXPECT_EQ(tokens("5", "z"), unknown);
+}
