@@ -2,16 +2,20 @@
 
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
+#include "compiler/operators/Slice.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace pdc {
 
 namespace {
 
-/// The elements where their number is known; else equal parts of a tensor, one after the other.
+/// The elements where their number is known and small; else equal parts of a tensor, one after the
+/// other, which are sliced where they are read.
 struct Sequence {
   std::vector<std::string> elements;
+  std::optional<int64_t> count;
   std::string whole;
   int64_t axis = 0, size = 0;
   bool isSqueezed = false;
@@ -19,6 +23,9 @@ struct Sequence {
 
 /// An operator set that has Split, Slice, Squeeze and Unsqueeze with their numbers as inputs.
 constexpr int writtenOpset = 13;
+
+/// Of parts that are written out.
+constexpr int64_t mostParts = 4096;
 
 int64_t integerAttribute(const onnx::NodeProto &node, std::string_view name, int64_t otherwise) {
   const onnx::AttributeProto *attribute = attributeOf(node, name);
@@ -51,7 +58,7 @@ public:
 
 private:
   void noteConstant(const onnx::NodeProto &proto) {
-    if (!proto.domain().empty() || proto.op_type() != "Constant")
+    if (!proto.domain().empty() || proto.op_type() != "Constant" || proto.output_size() != 1)
       return;
     for (const onnx::AttributeProto &attribute : proto.attribute())
       if (attribute.name() == "value_int")
@@ -89,7 +96,8 @@ private:
                                 std::vector<std::string> outputs,
                                 std::pair<const char *, int64_t> attribute = {}) {
     FlatNode made{{}, writtenOpset, like.stages};
-    made.proto.set_name(like.proto.name().empty() ? "" : like.proto.name() + "/" + op);
+    made.proto.set_name((like.proto.name().empty() ? like.proto.output(0) : like.proto.name()) +
+                        "/" + op);
     made.proto.set_op_type(op);
     for (const std::string &input : inputs)
       made.proto.add_input(input);
@@ -152,13 +160,18 @@ private:
     sequence.isSqueezed = !hasSizes && integerAttribute(proto, "keepdims", 1) == 0;
     if (sizes->shape.empty()) {
       sequence.size = sizes->elements.at(0);
-      std::optional<int64_t> length = dimensionOf(sequence.whole, sequence.axis);
       if (sequence.size < 1)
         throw Error(describe(proto) + ": splits into parts of " + std::to_string(sequence.size) +
                     ", expected at least 1");
+      std::optional<int64_t> length = dimensionOf(sequence.whole, sequence.axis);
+      if (length)
+        sequence.count = *length / sequence.size + (*length % sequence.size != 0);
       sizes->elements.clear();
-      for (int64_t left = length.value_or(0); left > 0; left -= sequence.size)
-        sizes->elements.push_back(std::min(left, sequence.size));
+      if (sequence.count && *sequence.count <= mostParts)
+        for (int64_t left = *length; left > 0; left -= sequence.size)
+          sizes->elements.push_back(std::min(left, sequence.size));
+    } else {
+      sequence.count = sizes->shape[0];
     }
     for (size_t i = 0; i < sizes->elements.size(); ++i)
       sequence.elements.push_back(fresh(node));
@@ -172,7 +185,9 @@ private:
   bool addConstruct(const onnx::NodeProto &proto) {
     if (proto.output_size() != 1)
       return false;
-    sequences[proto.output(0)].elements.assign(proto.input().begin(), proto.input().end());
+    Sequence &sequence = sequences[proto.output(0)];
+    sequence.elements.assign(proto.input().begin(), proto.input().end());
+    sequence.count = proto.input_size();
     return true;
   }
 
@@ -184,15 +199,16 @@ private:
     if (!index || index->elements.size() != 1 || proto.output_size() != 1)
       return false;
     const Sequence &sequence = found->second;
+    const std::optional<int64_t> &count = sequence.count;
     int64_t at = index->elements[0];
-    const auto count = static_cast<int64_t>(sequence.elements.size());
-    const bool isCounted = count > 0 || sequence.size == 0;
-    if (isCounted ? at < -count || at >= count : at < 0)
+    // Behind the most elements that there can be lies no number.
+    const int64_t end = count ? *count : std::numeric_limits<int64_t>::max() / sequence.size;
+    if (at < (count ? -end : 0) || at >= end)
       throw Error(describe(proto) + ": reads element " + std::to_string(at) + " of " +
-                  (isCounted ? std::to_string(count) : "a sequence of unknown length"));
-    std::string element = isCounted
-                              ? sequence.elements[static_cast<size_t>(at < 0 ? at + count : at)]
-                              : slice(node, sequence, at);
+                  (count ? std::to_string(end) : "a sequence of unknown length"));
+    at += at < 0 ? end : 0;
+    std::string element = sequence.elements.empty() ? slice(node, sequence, at)
+                                                    : sequence.elements[static_cast<size_t>(at)];
     if (sequence.isSqueezed)
       make(node, "Squeeze", {element, vector(node, {sequence.axis})}, {proto.output(0)});
     else
@@ -200,11 +216,13 @@ private:
     return true;
   }
 
+  /// An element that turns out not to be there is refused where shapes are known.
   std::string slice(const FlatNode &node, const Sequence &sequence, int64_t at) {
     std::string first = vector(node, {at * sequence.size}),
                 last = vector(node, {(at + 1) * sequence.size}),
                 axis = vector(node, {sequence.axis});
-    return make(node, "Slice", {sequence.whole, first, last, axis}, {fresh(node)})[0];
+    return make(node, "Slice", {sequence.whole, first, last, axis}, {fresh(node)},
+                {kRefusesEmpty, 1})[0];
   }
 
   bool addConcat(const FlatNode &node) {

@@ -1,5 +1,6 @@
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
+#include "compiler/operators/Slice.h"
 
 #include <algorithm>
 
@@ -61,7 +62,12 @@ static void forEachSliced(const SliceRange &range, const std::vector<int64_t> &s
 
 static std::vector<TensorType> inferSlice(const NodeView &node) {
   const TensorType &x = node.input(0);
-  return {{x.element, resolveSlice(node, x.shape, 1).count}};
+  const SliceRange range = resolveSlice(node, x.shape, 1);
+  if (node.attributes.integer(kRefusesEmpty, 0) && product(range.count) == 0)
+    refuse(node,
+           "reads an element of a sequence that is not there: it would lie behind the end of " +
+               x.toString());
+  return {{x.element, range.count}};
 }
 
 static std::vector<Tensor> evaluateSlice(const NodeView &node,

@@ -300,3 +300,22 @@ TEST(Import, labelsOfAsManyPositionsAsSamples) {
   EXPECT_EQ(tokens("5", "x"), unknown) << "it cannot be told";
   EXPECT_EQ(tokens("5", "z"), unknown);
 }
+
+TEST(Import, elementBehindTheSequence) {
+  auto element = [](const std::string &index) {
+    onnx::ModelProto proto = protoOf(std::string(header) + R"(
+      net (float[batch, 8] x) => (float[batch, 2] y) {
+        two = Constant<value_int = 2>()
+        at = Constant<value_int = )" +
+                                     index + R"(>()
+        r = MatMul(x, w)
+        s = SplitToSequence<axis = 1>(r, two)
+        y = SequenceAt(s, at) })");
+    addInitializer(proto, "w", {8, 8}, std::vector<float>(64, 1));
+    return import(read(proto), {.microbatchSize = 3});
+  };
+  expectLines(element("3"), {"pdc.node \"Slice\""});
+  const std::string found = element("4");
+  for (const char *part : {"'y/Slice'", "reads an element of a sequence that is not there"})
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+}

@@ -63,6 +63,41 @@ TEST(Sequences, slicesOfUnknownLength) {
       << refusal(splitInto(text));
 }
 
+/// Of more parts than are written out the one that is read is sliced.
+TEST(Sequences, manyParts) {
+  auto many = [](const std::string &index) {
+    return protoOf(std::string(header) + R"(
+      net (float[2, 134217728] x) => (float[2, 1] y) {
+        at = Constant<value_int = )" +
+                   index + R"(>()
+        s = SplitToSequence<axis = 1>(x)
+        y = SequenceAt(s, at) })");
+  };
+  for (const char *index : {"134217727", "-1"}) {
+    Model model = read(many(index));
+    EXPECT_EQ(nodesOf(many(index)),
+              "Slice(x y/constant y/constant_2 y/constant_3 ) Identity(y/element ) ");
+    EXPECT_EQ(readTensor(model.initializers.at("y/constant")).data, std::vector<double>{134217727});
+  }
+  EXPECT_NE(refusal(many("134217728")).find("reads element 134217728 of 134217728"),
+            std::string::npos)
+      << refusal(many("134217728"));
+}
+
+TEST(Sequences, constantWithoutOutput) {
+  onnx::ModelProto proto = splitInto(R"(
+    s = SplitToSequence<axis = 1>(x, sizes)
+    y = SequenceAt(s, zero))");
+  onnx::NodeProto &constant = *proto.mutable_graph()->add_node();
+  constant.set_op_type("Constant");
+  onnx::AttributeProto &value = *constant.add_attribute();
+  value.set_name("value_int");
+  value.set_type(onnx::AttributeProto::INT);
+  value.set_i(3);
+  const std::string found = refusal(proto);
+  EXPECT_TRUE(found.empty() || found.find("Constant") != std::string::npos) << found;
+}
+
 TEST(Sequences, singleElementsAndJoins) {
   EXPECT_EQ(nodesOf(splitInto(R"(
     s = SplitToSequence<axis = 0, keepdims = 0>(x)
