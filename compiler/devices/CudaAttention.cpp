@@ -1,4 +1,5 @@
 #include "compiler/devices/Rules.h"
+#include "runtime/cuda/Workspace.h"
 
 /// Attention of 16 bits on GPUs is cuDNN's fused one where it has one, else a kernel of the runtime
 /// that does the same without tensor cores. What it has was asked of cuDNN 9.19 for sm_90.
@@ -24,6 +25,39 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
   return "";
 }
 
+/// Whether parts of so many samples and heads of keys begin at the multiples of 16 bytes that cuDNN
+/// wants, in the sums of rows and in the mask too; heads themselves do.
+bool beginAligned(const Attributes &fields, int64_t samples, int64_t keyHeads) {
+  const int64_t group = fields.integer("heads", 1) / fields.integer("keyHeads", 1);
+  const int64_t rows = fields.integer("queries", 1) * group;
+  const std::vector<int64_t> mask =
+      fields.has("maskStrides") ? fields.integers("maskStrides") : std::vector<int64_t>{0, 0};
+  const bool isWhole = keyHeads == fields.integer("keyHeads", 1);
+  return rows * keyHeads * samples % 4 == 0 && mask[0] * samples % 4 == 0 &&
+         (isWhole || mask[1] * group * keyHeads % 4 == 0);
+}
+
+/// The largest parts of a gradient within the bound, or the smallest there are: whole samples, or
+/// of each sample some heads of keys.
+void divide(KernelChoice &choice) {
+  const int64_t batch = choice.fields.integer("batch", 1),
+                keyHeads = choice.fields.integer("keyHeads", 1);
+  auto isEnough = [&](int64_t samples, int64_t heads) {
+    if (batch % samples != 0 || keyHeads % heads != 0 ||
+        !beginAligned(choice.fields, samples, heads))
+      return false;
+    choice.fields.set("batchTogether", samples);
+    choice.fields.set("keyHeadsTogether", heads);
+    return cudaWorkspaceBytes(choice) <= runtime::cuda::kAttentionPartBytes;
+  };
+  for (int64_t samples = batch - 1; samples > 0; --samples)
+    if (isEnough(samples, keyHeads))
+      return;
+  for (int64_t heads = keyHeads - 1; heads > 0; --heads)
+    if (isEnough(1, heads))
+      return;
+}
+
 void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   const UnitNode &node = reader.node(0);
   if (bytesPerElement(reader.inputType(node, first).element) != 2)
@@ -33,7 +67,16 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
                     ": it runs on a kernel without tensor cores";
     return;
   }
-  choice.fields.set("compute", std::string(toString(reader.options.precision)));
+  KernelChoice fused = choice;
+  fused.fields.set("compute", std::string(toString(reader.options.precision)));
+  if (cudaWorkspaceBytes(fused) > runtime::cuda::kAttentionPartBytes)
+    divide(fused);
+  if (const int64_t bytes = cudaWorkspaceBytes(fused); bytes > runtime::cuda::kMostAttentionBytes) {
+    choice.remark = "attention's gradient would hold " + std::to_string(bytes >> 20) +
+                    " MiB of scores: it runs on a kernel without tensor cores, which holds none";
+    return;
+  }
+  choice.fields = fused.fields;
   choice.fields.set("name", std::string(reader.unit.name));
   choice.fields.set("results", reader.resultSlots(node));
 }

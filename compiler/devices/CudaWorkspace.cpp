@@ -52,9 +52,11 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
   if (!fields.has("compute"))
     return 0;
   auto size = [&](const char *name) { return fields.integer(name, 1); };
-  return cuda::kWorkspaceAlignment + cuda::attentionBytes(isGradient, size("batch"), size("heads"),
-                                                          size("keyHeads"), size("queries"),
-                                                          size("keys"), size("width"));
+  const int64_t keyHeads = fields.integer("keyHeadsTogether", size("keyHeads"));
+  return cuda::kWorkspaceAlignment +
+         cuda::attentionBytes(isGradient, fields.integer("batchTogether", size("batch")),
+                              size("heads") / size("keyHeads") * keyHeads, keyHeads,
+                              size("queries"), size("keys"), size("width"));
 }
 
 } // namespace

@@ -25,6 +25,19 @@ constexpr int64_t aligned(int64_t bytes) {
   return ceilDivide(bytes, kWorkspaceAlignment) * kWorkspaceAlignment;
 }
 
+/// What is computed at once.
+AttentionFields partOf(AttentionFields f, AttentionPlan::Use use) {
+  if (use != AttentionPlan::Use::gradients)
+    return f;
+  if (f.batchTogether > 0)
+    f.batch = f.batchTogether;
+  if (f.keyHeadsTogether > 0) {
+    f.heads = f.heads / f.keyHeads * f.keyHeadsTogether;
+    f.keyHeads = f.keyHeadsTogether;
+  }
+  return f;
+}
+
 /// The sums of dy * y, which the library wants in memory.
 int64_t ownBytesOf(const AttentionFields &f, AttentionPlan::Use use) {
   return use == AttentionPlan::Use::gradients
@@ -51,15 +64,15 @@ KernelRules beside(KernelRules rules, int64_t ownBytes) {
 
 AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
                              const AttentionFields &fields, Use use)
-    : fields(fields), type(storedTypeOf(fields)), ownBytes(ownBytesOf(fields, use)),
-      graph(fields.name),
+    : whole(fields), fields(partOf(fields, use)), type(storedTypeOf(fields)),
+      ownBytes(ownBytesOf(this->fields, use)), graph(fields.name),
       plan(describe(target, use), target, beside(rules, ownBytes), fields.name) {}
 
 /// Queries (0), keys, values or what is made (3) as [batch, heads, rows, width]; `isTurned`: the
 /// last two the other way round.
 AttentionPlan::Tensor AttentionPlan::operand(int number, bool isTurned) {
-  const AttentionRows rows(fields, number);
-  const Sizes sizes = {fields.batch, rows.heads, rows.rows, rows.width};
+  const AttentionRows rows(whole, number);
+  const Sizes sizes = {fields.batch, AttentionRows(fields, number).heads, rows.rows, rows.width};
   const Sizes strides = {rows.first(1, 0), rows.first(0, 1), rows.stride(), 1};
   return isTurned ? graph.inMemory(type, turned(sizes), turned(strides))
                   : graph.inMemory(type, sizes, strides);
@@ -112,15 +125,28 @@ AttentionPlan::Tensor AttentionPlan::seen(Tensor scores) {
 std::optional<AttentionPlan::Tensor> AttentionPlan::mask() {
   if (fields.maskStrides.empty())
     return std::nullopt;
-  const Sizes scores = {fields.batch, fields.heads, fields.queries, fields.keys};
-  Sizes sizes(4);
-  for (size_t d = 0; d < 4; ++d)
-    sizes[d] = fields.maskStrides[d] ? scores[d] : 1;
-  return graph.inMemory(CUDNN_DATA_FLOAT, sizes, packedStrides(sizes));
+  auto sizesOf = [](const AttentionFields &f) {
+    Sizes sizes = {f.batch, f.heads, f.queries, f.keys};
+    for (size_t d = 0; d < 4; ++d)
+      sizes[d] = f.maskStrides[d] ? sizes[d] : 1;
+    return sizes;
+  };
+  return graph.inMemory(CUDNN_DATA_FLOAT, sizesOf(fields), packedStrides(sizesOf(whole)));
+}
+
+/// A number for each row.
+AttentionPlan::Sizes AttentionPlan::ofRows() const {
+  return {fields.batch, fields.heads, fields.queries, 1};
+}
+
+/// The logarithms that forward and backward share.
+AttentionPlan::Tensor AttentionPlan::sumsOfRows() {
+  return given(graph.inMemory(CUDNN_DATA_FLOAT, ofRows(),
+                              packedStrides({whole.batch, whole.heads, whole.queries, 1})));
 }
 
 void AttentionPlan::describeResults(Use use) {
-  const Sizes perRow = {fields.batch, fields.heads, fields.queries, 1};
+  const Sizes perRow = ofRows();
   const Tensor q = given(operand(0)), k = given(operand(1, true)), v = given(operand(2));
   const std::optional<Tensor> added = mask();
   if (added)
@@ -134,10 +160,7 @@ void AttentionPlan::describeResults(Use use) {
       graph.made(CUDNN_POINTWISE_EXP, {graph.made(CUDNN_POINTWISE_SUB, {masked, most})});
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, powers, sum);
   // 2. The logarithm of their sum, without which the library does not see attention in it.
-  const Tensor logSums =
-      use == Use::resultsAndSums
-          ? given(graph.inMemory(CUDNN_DATA_FLOAT, perRow, packedStrides(perRow)))
-          : graph.between(perRow);
+  const Tensor logSums = use == Use::resultsAndSums ? sumsOfRows() : graph.between(perRow);
   graph.apply(CUDNN_POINTWISE_ADD, {most, graph.made(CUDNN_POINTWISE_LOG, {sum})}, logSums);
   // 3. Shares, rounded as the library's tensor cores take them, times the values.
   graph.multiply(graph.made(CUDNN_POINTWISE_DIV, {powers, sum}, type), v, y);
@@ -160,11 +183,11 @@ void AttentionPlan::multiplyTurned(Tensor shares, Tensor right, Tensor result) {
 /// With shares p and g = dy v^T: ds = scale p (g - sum(dy y)), from which dq = ds k, dk = ds^T q,
 /// dv = p^T dy. No sums in the order in which blocks end: dq is one product.
 void AttentionPlan::describeGradients() {
-  const Sizes perRow = {fields.batch, fields.heads, fields.queries, 1};
+  const Sizes perRow = ofRows();
   const Sizes perPair = {fields.batch, fields.heads, fields.queries, fields.keys};
   const Tensor dy = given(operand(3)), q = given(operand(0)), k = given(operand(1, true));
   const Tensor v = given(operand(2, true)), y = given(operand(3));
-  const Tensor logSums = given(graph.inMemory(CUDNN_DATA_FLOAT, perRow, packedStrides(perRow)));
+  const Tensor logSums = sumsOfRows();
   const std::optional<Tensor> added = mask();
   if (added)
     given(*added);
@@ -214,17 +237,41 @@ void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *
   pointers.insert(pointers.end(), made.begin(), made.end());
   pointers.push_back(static_cast<std::byte *>(alignedWorkspace(run)) +
                      aligned(plan.workspaceBytes()));
-  call(run, std::move(pointers));
+  for (int64_t b = 0; b < whole.batch; b += fields.batch)
+    for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads)
+      call(run, partFrom(pointers, b, keyHead));
+}
+
+/// The pointers of `gradients` to the part that begins at a sample and a head of keys.
+std::vector<const void *> AttentionPlan::partFrom(std::vector<const void *> pointers, int64_t b,
+                                                  int64_t keyHead) const {
+  const int64_t head = keyHead * (whole.heads / whole.keyHeads);
+  auto next = pointers.begin();
+  auto advance = [&](int64_t elements, int64_t bytes) {
+    *next = static_cast<const std::byte *>(*next) + elements * bytes;
+    ++next;
+  };
+  auto advanceOperands = [&](std::initializer_list<int> numbers) {
+    for (int number : numbers)
+      advance(AttentionRows(whole, number).first(b, number == 1 || number == 2 ? keyHead : head),
+              2);
+  };
+  advanceOperands({3, 0, 1, 2, 3});
+  advance((b * whole.heads + head) * whole.queries, 4);
+  if (!whole.maskStrides.empty())
+    advance(b * whole.maskStrides[0] + head * whole.maskStrides[1], 4);
+  advanceOperands({0, 1, 2});
+  return pointers;
 }
 
 namespace {
 
 /// What a plan depends on.
 std::vector<double> keyOf(const AttentionFields &f, AttentionPlan::Use use) {
-  std::vector<double> key = {
-      double(use),    double(f.batch),   double(f.causal), double(f.heads), double(f.keyHeads),
-      double(f.keys), double(f.queries), f.scale,          double(f.width), double(f.valueWidth)};
-  key.push_back(f.compute == std::string_view("bf16"));
+  std::vector<double> key = {f.scale, double(f.compute == std::string_view("bf16"))};
+  for (int64_t number : {int64_t(use), f.batch, f.batchTogether, f.causal, f.heads, f.keyHeads,
+                         f.keyHeadsTogether, f.keys, f.queries, f.width, f.valueWidth})
+    key.push_back(double(number));
   for (const Dimensions &list : {f.maskStrides, f.rowsFirst})
     key.insert(key.end(), list.begin(), list.end());
   return key;

@@ -13,7 +13,8 @@ namespace pdc::runtime::cuda {
 
 /// Softmax attention of 16 bits, or its gradients of queries, keys and values, as one plan of
 /// cuDNN: tensor cores, and no scores in memory. Reads and writes what the kernel of Attention.cu
-/// does, the logarithms of the rows' sums too.
+/// does, the logarithms of the rows' sums too. Gradients are computed part by part where the fields
+/// say how much together.
 class AttentionPlan {
 public:
   enum class Use { results, resultsAndSums, gradients };
@@ -35,6 +36,7 @@ public:
 
 private:
   using Tensor = OperationGraph::Tensor;
+  using Sizes = OperationGraph::Sizes;
 
   Descriptor describe(const PlanTarget &target, Use use);
   void describeResults(Use use);
@@ -46,9 +48,14 @@ private:
   Tensor scores(Tensor q, Tensor turnedKeys, std::optional<Tensor> mask);
   Tensor seen(Tensor scores);
   void multiplyTurned(Tensor shares, Tensor right, Tensor result);
+  std::vector<const void *> partFrom(std::vector<const void *> pointers, int64_t b,
+                                     int64_t keyHead) const;
+  Sizes ofRows() const;
+  Tensor sumsOfRows();
   void call(const Run &run, std::vector<const void *> pointers);
 
-  const AttentionFields fields;
+  const AttentionFields whole;  ///< in which operands lie
+  const AttentionFields fields; ///< of what is computed at once
   const cudnnDataType_t type;
   const int64_t ownBytes; ///< of the workspace, behind the library's
   OperationGraph graph;

@@ -37,6 +37,11 @@ constexpr int64_t attentionBytes(bool isGradient, int64_t batch, int64_t heads, 
   return batch * heads * (2 * (scores + shared) + 4 * queries) + 4096;
 }
 
+/// A gradient of more is computed in parts of at most this, whose scores still fill a GPU.
+inline constexpr int64_t kAttentionPartBytes = int64_t(256) << 20;
+/// Where the smallest part takes more, the kernel that holds no scores takes its place.
+inline constexpr int64_t kMostAttentionBytes = int64_t(1) << 30;
+
 /// What cuBLASLt may take for a product; more than its kernels for Hopper ask for (32 MiB).
 inline constexpr int64_t kMatrixWorkspaceBytes = int64_t(32) << 20;
 

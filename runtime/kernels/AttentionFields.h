@@ -11,6 +11,8 @@ namespace pdc::runtime {
 /// values serve groups of neighbouring heads of queries.
 struct AttentionFields {
   int64_t batch = 1;
+  /// How many samples a library's gradient takes at once, since it holds their scores; 0: all.
+  int64_t batchTogether = 0;
   int64_t boolean = 0; ///< the mask is one of bytes: 0 where a key is not seen
   int64_t causal = 0;  ///< query i sees keys up to i + past
   /// Or "bf16", "fp16": what is stored so is multiplied as it is, by a library.
@@ -18,6 +20,7 @@ struct AttentionFields {
   int64_t heads = 1;
   int64_t key = 0; ///< of the random numbers
   int64_t keyHeads = 1;
+  int64_t keyHeadsTogether = 0; ///< and how many heads of keys, with all that they serve
   int64_t keys = 1;
   Dimensions maskStrides; ///< by batch, head, query, key
   const char *name = "";

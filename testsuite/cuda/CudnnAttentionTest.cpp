@@ -19,16 +19,19 @@ struct Asked {
   bool isCausal;
   std::vector<int64_t> maskStrides = {};
   const char *compute = "bf16";
+  int64_t batchTogether = 0, keyHeadsTogether = 0;
 };
 
 /// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
-/// anything, and the widest heads.
+/// anything, the widest heads, and gradients in parts of samples and of heads.
 const Asked kAsked[] = {
     {8, 12, 12, 1024, 1024, 64, true},
     {8, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}},
     {2, 12, 4, 256, 256, 128, true, {}, "fp16"},
     {3, 6, 2, 33, 77, 40, false, {0, 0, 77, 1}, "fp16"},
     {2, 4, 4, 128, 128, 256, false},
+    {32, 4, 4, 4096, 4096, 64, true, {}, "bf16", 1, 4},
+    {2, 64, 16, 4096, 4096, 64, false, {4096, 0, 0, 1}, "bf16", 1, 1},
 };
 
 AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
@@ -37,6 +40,7 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
   f.queries = a.queries, f.keys = a.keys, f.width = f.valueWidth = a.width;
   f.causal = a.isCausal, f.compute = a.compute, f.name = "asked", f.scale = 0.125;
   f.maskStrides = a.maskStrides;
+  f.batchTogether = a.batchTogether, f.keyHeadsTogether = a.keyHeadsTogether;
   const int64_t first = rowsFirst;
   f.rowsFirst = {first, first, first, first};
   return f;
@@ -49,6 +53,10 @@ size_t roomOf(const Asked &a, bool isGradient) {
                    {"heads", a.heads}, {"keyHeads", a.keyHeads},
                    {"keys", a.keys},   {"queries", a.queries},
                    {"width", a.width}};
+  if (isGradient && a.batchTogether > 0) {
+    choice.fields.set("batchTogether", a.batchTogether);
+    choice.fields.set("keyHeadsTogether", a.keyHeadsTogether);
+  }
   return size_t(cudaWorkspaceBytes(choice) - runtime::cuda::kWorkspaceAlignment);
 }
 

@@ -172,8 +172,9 @@ private:
     Operand &x = operand(operation.part(CUDNN_ATTR_OPERATION_REDUCTION_XDESC)),
             &y = operand(operation.part(CUDNN_ATTR_OPERATION_REDUCTION_YDESC));
     const bool isMost = op == CUDNN_REDUCE_TENSOR_MAX;
-    std::fill(y.values.begin(), y.values.end(),
-              isMost ? -std::numeric_limits<float>::infinity() : 0.0f);
+    forEach(y.sizes, [&](const Index &i) {
+      y.at(i) = isMost ? -std::numeric_limits<float>::infinity() : 0.0f;
+    });
     forEach(x.sizes, [&](const Index &i) {
       float &to = y.broadcast(i, x.sizes);
       to = isMost ? std::max(to, x.at(i)) : to + x.at(i);

@@ -155,7 +155,7 @@ TYPED_TEST(Narrow, AttentionRounds) {
 }
 
 /// Queries see keys up to their own, keys serve three heads each, and a mask of numbers leaves out
-/// some of them.
+/// some of them; gradients in parts of a sample, and of some heads.
 std::vector<runtime::AttentionFields> fusedAttentions() {
   runtime::AttentionFields plain;
   plain.batch = 2, plain.heads = plain.keyHeads = 3, plain.queries = 5, plain.keys = 7;
@@ -166,7 +166,12 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   grouped.keyHeads = 1, grouped.rowsFirst = {1, 1, 1, 1};
   masked.maskStrides = {7, 0, 0, 1}, masked.rowsFirst = {1, 0, 1, 0};
   all.causal = 1, all.keyHeads = 1, all.maskStrides = {0, 0, 7, 1}, all.rowsFirst = {0, 1, 0, 1};
-  return {plain, causal, grouped, masked, all};
+  runtime::AttentionFields samples = all, heads = grouped, both = all;
+  samples.batchTogether = 1;
+  heads.heads = 6, heads.keyHeads = 2, heads.keyHeadsTogether = 1;
+  both.keyHeads = 3, both.maskStrides = {105, 35, 7, 1};
+  both.batchTogether = both.keyHeadsTogether = 1;
+  return {plain, causal, grouped, masked, all, samples, heads, both};
 }
 
 /// What cuDNN is asked to compute is what the kernels here do in f32, but for the rounding of
@@ -175,7 +180,7 @@ TYPED_TEST(Narrow, FusedAttentionIsAttention) {
   for (const runtime::AttentionFields &f : fusedAttentions()) {
     const int64_t q = f.batch * f.heads * f.queries * 8, k = f.batch * f.keyHeads * f.keys * 8;
     const Both<TypeParam> queries(q), keys(k), values(k), dy(q);
-    std::vector<float> mask = numbers(f.batch * f.queries * f.keys);
+    std::vector<float> mask = numbers(f.batch * f.heads * f.queries * f.keys);
     mask[1] = mask[9] = -1e9f;
     const void *masked = f.maskStrides.empty() ? nullptr : mask.data();
     runtime::AttentionFields fused = f;
