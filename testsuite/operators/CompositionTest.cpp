@@ -63,6 +63,17 @@ TEST(Composition, PadsRepeatElements) {
   EXPECT_EQ(padded("wrap"), (Numbers{4, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3}));
 }
 
+TEST(Composition, ShortForms) {
+  Draw draw;
+  checkComposedGradient({"Mean", {}, {draw.reals({3})}, {0}});
+  checkComposedGradient(
+      {"Mean", {}, {draw.reals({2, 3}), draw.reals({1, 3}), draw.reals({2, 1})}, {0, 1, 2}});
+  checkComposedGradient({"CastLike", {}, {draw.reals({2, 3}), draw.reals({1})}, {0}});
+  checkComposedGradient({"Shrink", {{"lambd", 0.6}, {"bias", 0.25}}, {draw.distinct({5, 4})}, {0}});
+  for (Shape shape : {Shape{2, 3, 4, 2}, Shape{1, 1, 5}, Shape{2, 1, 2, 1, 3}})
+    checkComposedGradient({"GlobalMaxPool", {}, {draw.distinct(shape)}, {0}});
+}
+
 TEST(Composition, MaximaOfWindowsWithHoles) {
   Draw draw;
   Attributes holes = {{"kernel_shape", std::vector<int64_t>{2, 3}},

@@ -160,9 +160,17 @@ inline double weighted(const Tensor &value, const Tensor &weights) {
   return sum;
 }
 
-/// The operators whose gradient has been checked so far.
-inline std::set<std::string, std::less<>> &checkedRules() {
-  static std::set<std::string, std::less<>> names;
+using OperatorNames = std::set<std::string, std::less<>>;
+
+/// The operators whose gradient rule has been checked so far.
+inline OperatorNames &checkedRules() {
+  static OperatorNames names;
+  return names;
+}
+
+/// The operators whose gradient through what they are composed of has been checked so far.
+inline OperatorNames &checkedCompositions() {
+  static OperatorNames names;
   return names;
 }
 
