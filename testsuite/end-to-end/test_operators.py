@@ -1,0 +1,275 @@
+"""Forms of operators that ONNX's node tests of Debian lack, and gradients of composed ones, by the kernels of compiled
+programs against PyTorch in double precision."""
+
+import dataclasses
+import math
+import typing
+
+import numpy
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch.nn import functional
+
+import pipeline
+import safetensors
+from test_pytorch import distance
+
+BATCH, WIDTH, CLASSES, RATE = 4, 24, 5, 64.0
+IDS = numpy.array([[0, 2, 4], [3, 1, 0], [1, 1, 2], [4, 3, 2]])
+SEEN = numpy.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1]], bool)
+PLACES = numpy.array([[0, 1], [3, -1], [2, 0], [1, 3]])
+
+
+@dataclasses.dataclass
+class Form:
+    """One node of the hidden layer, and what PyTorch says it computes. Its operands are columns of the hidden layer under
+    another shape (a list), a trained weight (a tuple, its shape), a constant, or absent."""
+
+    op: str
+    operands: list
+    twin: typing.Callable
+    attributes: dict = dataclasses.field(default_factory=dict)
+    outputs: int = 1
+
+
+def attention(q, k, v, mask=None, scale=None, cap=None, causal=False):
+    """ONNX's Attention of four dimensions: a mask of numbers is added, and the cap bends what it leaves."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.transpose(2, 3) * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    if causal:
+        past = k.shape[2] - q.shape[2]
+        scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(past), -math.inf)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    return torch.softmax(scores, 3) @ v
+
+
+def heads(x, count):
+    return x.unflatten(2, (count, -1)).transpose(1, 2)
+
+
+def merged(x):
+    return x.transpose(1, 2).flatten(2)
+
+
+def behind_past(q, k, v, _, past_k, past_v):
+    k, v = torch.cat([past_k, heads(k, 2)], 2), torch.cat([past_v, heads(v, 2)], 2)
+    return merged(attention(heads(q, 4), k, v, causal=True)), k, v
+
+
+def rotary(x, cosine, sine, ids, turns, interleaved):
+    """x: batch, heads, positions, width."""
+    cosine, sine = cosine[ids].unsqueeze(1), sine[ids].unsqueeze(1)
+    turning, rest = x[..., :turns], x[..., turns:]
+    first, second = (turning[..., 0::2], turning[..., 1::2]) if interleaved else turning.chunk(2, -1)
+    parts = [cosine * first - sine * second, sine * first + cosine * second]
+    return torch.cat([torch.stack(parts, -1).flatten(-2) if interleaved else torch.cat(parts, -1), rest], -1)
+
+
+def root_mean_square(x, scale, axes, epsilon):
+    return x / torch.sqrt((x * x).mean(axes, keepdim=True) + epsilon) * scale
+
+
+def exclusive(x, axis):
+    return torch.cumsum(x, axis) - x
+
+
+def from_the_end(function, axis):
+    return lambda x, _: torch.flip(function(torch.flip(x, [axis]), axis), [axis])
+
+
+def gru(x, w, r, b, _, h, after):
+    """ONNX's gates: update, reset, new; the reset is applied to the state, or after its product."""
+    h, states, size = h[0], [], h.shape[2]
+    update, reset, new = r[0].split(size)
+    for step in x:
+        to_update, to_reset, to_new = (step @ w[0].T + b[0, :3 * size]).split(size, 1)
+        update_bias, reset_bias, new_bias = b[0, 3 * size:].split(size)
+        z = torch.sigmoid(to_update + h @ update.T + update_bias)
+        t = torch.sigmoid(to_reset + h @ reset.T + reset_bias)
+        n = torch.tanh(to_new + (t * (h @ new.T + new_bias) if after else (t * h) @ new.T + new_bias))
+        h = (1 - z) * n + z * h
+        states.append(h)
+    return torch.stack(states).unsqueeze(1), h.unsqueeze(0)
+
+
+def replaced(x, places, updates):
+    return x.index_put((places[:, 0], places[:, 1]), updates)
+
+
+def increased(x, places, updates):
+    return x.index_put((places[:, 0], places[:, 1]), updates, accumulate=True)
+
+
+def resized(**options):
+    return lambda x, *_: functional.interpolate(x, size=(5, 3), **options)
+
+
+def einsum(equation, *operands):
+    return Form("Einsum", list(operands), lambda *given: torch.einsum(equation, *given), {"equation": equation})
+
+
+PIXELS = [BATCH, 2, 3, 4]
+SIZES = numpy.array([BATCH, 2, 5, 3])
+LAST, FIRST = numpy.array(-1), numpy.array(1)
+
+FORMS = {
+    "attention": [
+        Form("Attention", [[BATCH, 4, 3, 2], [BATCH, 2, 4, 2], [BATCH, 2, 4, 3], SEEN], attention),
+        Form("Attention", [[BATCH, 4, 3, 2], [BATCH, 4, 3, 2], [BATCH, 4, 3, 1], (4, 1, 3)],
+             lambda *x: attention(*x, cap=0.7), {"softcap": 0.7}),
+        Form("Attention", [[BATCH, 3, 8], [BATCH, 3, 4], [BATCH, 3, 6]],
+             lambda q, k, v: merged(attention(heads(q, 4), heads(k, 2), heads(v, 2), scale=0.3, causal=True)),
+             {"q_num_heads": 4, "kv_num_heads": 2, "scale": 0.3, "is_causal": 1}),
+        Form("Attention", [[BATCH, 3, 8], [BATCH, 3, 4], [BATCH, 3, 6], None, (BATCH, 2, 2, 2), (BATCH, 2, 2, 3)],
+             behind_past, {"q_num_heads": 4, "kv_num_heads": 2, "is_causal": 1}, 3),
+        Form("RotaryEmbedding", [[BATCH, 2, 3, 4], (5, 2), (5, 2), IDS], lambda *x: rotary(*x, 4, False)),
+        Form("RotaryEmbedding", [[BATCH, 1, 3, 8], (5, 3), (5, 3), IDS], lambda *x: rotary(*x, 6, True),
+             {"interleaved": 1, "rotary_embedding_dim": 6}),
+        Form("RotaryEmbedding", [[BATCH, 3, 8], (5, 1), (5, 1), IDS],
+             lambda x, *rest: merged(rotary(heads(x, 2), *rest, 2, False)), {"num_heads": 2, "rotary_embedding_dim": 2}),
+        Form("RMSNormalization", [[BATCH, 4, 6], (6,)], lambda x, s: root_mean_square(x, s, (2,), 1e-5)),
+        Form("RMSNormalization", [[BATCH, 4, 6], (4, 6)], lambda x, s: root_mean_square(x, s, (1, 2), 1e-2),
+             {"axis": 1, "epsilon": 1e-2}),
+    ],
+    "layers": [
+        Form("GroupNormalization", [[BATCH, 4, 3, 2], (4,), (4,)], lambda x, *s: functional.group_norm(x, 2, *s),
+             {"num_groups": 2}),
+        Form("GroupNormalization", [[BATCH, 4, 6], (4,), (4,)], lambda x, *s: functional.group_norm(x, 1, *s, 1e-2),
+             {"num_groups": 1, "epsilon": 1e-2}),
+        Form("LpNormalization", [[BATCH, 4, 6]], lambda x: functional.normalize(x, 2, 1), {"axis": 1}),
+        Form("LpNormalization", [[BATCH, 4, 6]], lambda x: functional.normalize(x, 1, 2), {"p": 1}),
+        Form("Mish", [[BATCH, 24]], functional.mish),
+        Form("Gelu", [[BATCH, 24]], functional.gelu),
+        Form("Gelu", [[BATCH, 24]], lambda x: functional.gelu(x, approximate="tanh"), {"approximate": "tanh"}),
+        Form("GRU", [[3, BATCH, 8], (1, 9, 8), (1, 9, 3), (1, 18), None, (1, BATCH, 3)], lambda *x: gru(*x, False),
+             {"hidden_size": 3}, 2),
+        Form("GRU", [[3, BATCH, 8], (1, 9, 8), (1, 9, 3), (1, 18), None, (1, BATCH, 3)], lambda *x: gru(*x, True),
+             {"hidden_size": 3, "linear_before_reset": 1}, 2),
+        Form("Resize", [PIXELS, None, None, SIZES], resized(mode="nearest"),
+             {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}),
+        Form("Resize", [PIXELS, None, None, SIZES], resized(mode="bilinear"), {"mode": "linear"}),
+        Form("Resize", [PIXELS, None, None, SIZES], resized(mode="bilinear", align_corners=True),
+             {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
+        Form("Resize", [PIXELS, None, None, SIZES], resized(mode="bicubic"), {"mode": "cubic"}),
+    ],
+    "places": [
+        einsum("bij,bkj->bki", [BATCH, 4, 6], [BATCH, 2, 6]),
+        einsum("bij,jk,kl->bil", [BATCH, 4, 6], (6, 3), (3, 2)),
+        einsum("bii->bi", [BATCH, 4, 4]),
+        einsum("...i,...i->...", [BATCH, 4, 6], (4, 6)),
+        Form("ScatterND", [[BATCH, 3, 8], PLACES % [4, 3], (4, 8)], replaced),
+        Form("ScatterND", [[BATCH, 3, 8], PLACES[[0, 1, 0, 2]], (4, 8)], increased, {"reduction": "add"}),
+        Form("ScatterElements", [[BATCH, 24], IDS, (BATCH, 3)], lambda x, at, y: x.scatter_add(1, at, y),
+             {"axis": 1, "reduction": "add"}),
+        Form("GatherND", [[BATCH, 6, 4], IDS[..., None]], lambda x, at: x[torch.arange(BATCH)[:, None], at[..., 0]],
+             {"batch_dims": 1}),
+        Form("GatherElements", [[BATCH, 24], IDS], lambda x, at: x.gather(1, at), {"axis": 1}),
+        Form("CumSum", [[BATCH, 4, 6], FIRST], lambda x, _: torch.cumsum(x, 1)),
+        Form("CumSum", [[BATCH, 4, 6], LAST], lambda x, _: exclusive(x, 2), {"exclusive": 1}),
+        Form("CumSum", [[BATCH, 4, 6], LAST], from_the_end(torch.cumsum, 2), {"reverse": 1}),
+        Form("CumSum", [[BATCH, 4, 6], FIRST], from_the_end(exclusive, 1), {"reverse": 1, "exclusive": 1}),
+    ],
+}
+
+
+class Network:
+    """x -> hidden layer -> each form -> scores of the classes: as an ONNX file, and as PyTorch computes it."""
+
+    def __init__(self, forms):
+        self.forms, self.random = forms, numpy.random.default_rng(1)
+        self.nodes, self.weights, self.constants = [], {}, {}
+        self.hidden = self.node("MatMul", ["x", self.weight("first", (WIDTH, WIDTH))])
+        scores = self.node("MatMul", [self.hidden, self.weight("direct", (WIDTH, CLASSES))])
+        with torch.no_grad():
+            made = self.compute(torch.zeros(BATCH, WIDTH))
+        for number, form in enumerate(forms):
+            operands = [self.operand(name, operand) for name, operand in self.named(number)]
+            outputs = [f"{number}.output{i}" for i in range(form.outputs)]
+            self.nodes.append(helper.make_node(form.op, operands, outputs, f"{number}.{form.op}", **form.attributes))
+            for name, value in zip(outputs, made[number], strict=True):
+                shape = self.constant(f"{name}.shape", numpy.array([BATCH, -1]))
+                readout = self.weight(f"{name}.readout", (value.numel() // BATCH, CLASSES))
+                part = self.node("MatMul", [self.node("Reshape", [name, shape]), readout])
+                scores = self.node("Add", [scores, part])
+        self.nodes[-1].output[0] = "scores"
+
+    def node(self, op, inputs):
+        self.nodes.append(helper.make_node(op, inputs, [f"value{len(self.nodes)}"], f"node{len(self.nodes)}"))
+        return self.nodes[-1].output[0]
+
+    def weight(self, name, shape):
+        if name not in self.weights:
+            self.weights[name] = (self.random.standard_normal(shape) / 3).astype(numpy.float32)
+        return name
+
+    def constant(self, name, value):
+        self.constants[name] = value
+        return name
+
+    def named(self, number):
+        return [(f"{number}.{i}", operand) for i, operand in enumerate(self.forms[number].operands)]
+
+    def operand(self, name, operand):
+        if operand is None:
+            return ""
+        if isinstance(operand, tuple):
+            return self.weight(name, operand)
+        if not isinstance(operand, list):
+            return self.constant(name, operand)
+        numbers = {"from": [WIDTH - math.prod(operand) // BATCH], "to": [WIDTH], "axis": [1], "shape": operand}
+        start, end, axis, shape = (self.constant(f"{name}.{key}", numpy.array(value)) for key, value in numbers.items())
+        return self.node("Reshape", [self.node("Slice", [self.hidden, start, end, axis]), shape])
+
+    def save(self, path):
+        tensors = [numpy_helper.from_array(value, name) for name, value in (self.weights | self.constants).items()]
+        graph = helper.make_graph(self.nodes, "forms", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [BATCH, WIDTH])],
+                                  [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [BATCH, CLASSES])], tensors)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=8), path)
+
+    def trained(self):
+        return {name: torch.from_numpy(value).double().requires_grad_() for name, value in self.weights.items()}
+
+    def compute(self, hidden, weights=None):
+        """What each form makes of the hidden layer, by PyTorch."""
+        def value(name, operand):
+            if isinstance(operand, list):
+                return hidden[:, WIDTH - math.prod(operand) // BATCH:].reshape(operand)
+            if isinstance(operand, tuple):
+                return weights[name] if weights else torch.zeros(operand)
+            return operand if operand is None else torch.from_numpy(operand)
+        results = [form.twin(*(value(*named) for named in self.named(number))) for number, form in enumerate(self.forms)]
+        return [result if isinstance(result, tuple) else (result,) for result in results]
+
+    def scores(self, x, weights):
+        hidden = x @ weights["first"]
+        scores = hidden @ weights["direct"]
+        for number, outputs in enumerate(self.compute(hidden, weights)):
+            for i, output in enumerate(outputs):
+                scores = scores + output.reshape(BATCH, -1) @ weights[f"{number}.output{i}.readout"]
+        return scores
+
+
+@pytest.mark.parametrize("group", FORMS)
+def test_forms(group, tmp_path):
+    """The gradient is what an update with lr 64 subtracts."""
+    network = Network(FORMS[group])
+    network.save(tmp_path / "forms.onnx")
+    project = pipeline.compile_model(tmp_path / "forms.onnx", tmp_path / "project", "--minibatch", 2 * BATCH,
+                                     "--stages", "1-1", "--optimizer", f"sgd,lr={RATE}", "--train", "*", workers=2)
+    images, labels = pipeline.draw_images(tmp_path, 2 * BATCH, (WIDTH,), CLASSES)
+    data = [f"x={images}", f"labels={labels}"]
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    weights = network.trained()
+    halves = zip(*(torch.from_numpy(numpy.load(path)).split(BATCH) for path in (images, labels)), strict=True)
+    loss = sum(functional.cross_entropy(network.scores(x.double(), weights), y) for x, y in halves) / 2
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-4)]
+    before, after = safetensors.load(project / "weights.safetensors"), result.weights()
+    for name, weight in weights.items():
+        found = (before[name].astype(numpy.float64) - after[name]) / RATE
+        assert distance(found, weight.grad.numpy()) <= 1e-3, name
