@@ -3,12 +3,14 @@
 import collections
 import os
 import pathlib
+import re
 import shutil
 
 import onnx
 import pytest
 
 import pipeline
+import test_operators
 
 DATA = pathlib.Path("/usr/share/libonnx-testdata/data/node")
 
@@ -62,6 +64,22 @@ def run_tests(work, names, batch):
     return passed, known, wrong, left
 
 
+def operators_claimed():
+    """Those of ONNX in the generated table, which has their operator sets."""
+    rows = (pipeline.SOURCE / "compiler/operators/README.md").read_text().splitlines()
+    return {match[1] for row in rows if (match := re.match(r"\| (\S+) \| \d+-\d+ \|", row))}
+
+
+def operators_in(tests):
+    models = (next(DATA.parent.glob(f"*/{name}/model.onnx")) for name in tests)
+    nodes = (node for model in models for node in onnx.load(model, load_external_data=False).graph.node)
+    return {f"{node.domain}.{node.op_type}".removeprefix(".") for node in nodes}
+
+
+def operators_compared_with_pytorch():
+    return {form.op for forms in test_operators.FORMS.values() for form in forms}
+
+
 def adam_of_its_values(folder):
     """test_adam_multiple, naming the epsilon that its expected values are made with."""
     test = pathlib.Path(shutil.copytree(DATA / "test_adam_multiple", folder / "test_adam_of_named_epsilon"))
@@ -98,3 +116,5 @@ def test_all(tmp_path, record_property):
     must = [name for name in os.listdir(DATA) if name.startswith(("test_sce_", "test_nllloss_"))]
     assert passed.issuperset([*must, *TRAINING, *INDICES]), summary
     assert len(passed) >= 640, summary
+    untested = operators_claimed() - operators_in(passed) - operators_compared_with_pytorch()
+    assert not untested, f"no compiled program has been compared with ONNX or PyTorch for {', '.join(sorted(untested))}"

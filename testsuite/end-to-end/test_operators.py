@@ -16,7 +16,7 @@ import pipeline
 import safetensors
 from test_pytorch import distance
 
-BATCH, WIDTH, CLASSES, RATE = 4, 24, 5, 64.0
+BATCH, WIDTH, CLASSES, RATE, IGNORED = 4, 24, 5, 64.0, -1
 IDS = numpy.array([[0, 2, 4], [3, 1, 0], [1, 1, 2], [4, 3, 2]])
 SEEN = numpy.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1]], bool)
 PLACES = numpy.array([[0, 1], [3, -1], [2, 0], [1, 3]])
@@ -146,6 +146,8 @@ FORMS = {
         Form("Mish", [[BATCH, 24]], functional.mish),
         Form("Gelu", [[BATCH, 24]], functional.gelu),
         Form("Gelu", [[BATCH, 24]], lambda x: functional.gelu(x, approximate="tanh"), {"approximate": "tanh"}),
+        Form("ReduceLogSumExp", [[BATCH, 4, 6], numpy.array([1])], lambda x, _: torch.logsumexp(x, 1)),
+        Form("CastLike", [[BATCH, 24], [BATCH, 1]], lambda x, _: x),
         Form("GRU", [[3, BATCH, 8], (1, 9, 8), (1, 9, 3), (1, 18), None, (1, BATCH, 3)], lambda *x: gru(*x, False),
              {"hidden_size": 3}, 2),
         Form("GRU", [[3, BATCH, 8], (1, 9, 8), (1, 9, 3), (1, 18), None, (1, BATCH, 3)], lambda *x: gru(*x, True),
@@ -273,3 +275,44 @@ def test_forms(group, tmp_path):
     for name, weight in weights.items():
         found = (before[name].astype(numpy.float64) - after[name]) / RATE
         assert distance(found, weight.grad.numpy()) <= 1e-3, name
+
+
+def write_loss(path, op, shape, weights, class_weights):
+    """x -> product -> scores of classes before other dimensions -> the operator with weights and an ignored label."""
+    nodes = [helper.make_node("MatMul", ["x", "product"], ["flat"]), helper.make_node("Reshape", ["flat", "shape"], ["scores"])]
+    nodes += [helper.make_node("LogSoftmax", ["scores"], ["logarithms"], axis=1)] if op == "NegativeLogLikelihoodLoss" else []
+    nodes.append(helper.make_node(op, ["logarithms" if len(nodes) == 3 else "scores", "labels", "weight"], ["loss"],
+                                  ignore_index=IGNORED))
+    constants = {"product": weights, "shape": numpy.array([0, *shape]), "weight": class_weights}
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH]),
+              helper.make_tensor_value_info("labels", TensorProto.INT64, ["batch", *shape[1:]])]
+    graph = helper.make_graph(nodes, "loss", inputs, [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.mark.parametrize("shape", [(CLASSES,), (CLASSES, 3)])
+@pytest.mark.parametrize("op", ["SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"])
+def test_losses_of_weighted_classes(op, shape, tmp_path):
+    """A minibatch has one loss: each microbatch counts by the weights of the labels that are not ignored."""
+    random = numpy.random.default_rng(3)
+    weights = (random.standard_normal((WIDTH, math.prod(shape))) / 3).astype(numpy.float32)
+    class_weights = random.uniform(0.25, 4, CLASSES).astype(numpy.float32)
+    write_loss(tmp_path / "loss.onnx", op, shape, weights, class_weights)
+    x = random.standard_normal((2 * BATCH, WIDTH)).astype(numpy.float32)
+    labels = random.integers(0, CLASSES, (2 * BATCH, *shape[1:]))
+    labels[:BATCH - 1] = labels[BATCH + 1] = IGNORED
+    numpy.save(tmp_path / "x.npy", x)
+    numpy.save(tmp_path / "labels.npy", labels)
+    project = pipeline.compile_model(tmp_path / "loss.onnx", tmp_path / "project", "--minibatch", 2 * BATCH, "--microbatches", 2,
+                                     "--loss", "output", "--optimizer", "sgd,lr=1", "--train", "product")
+    data = [f"x={tmp_path}/x.npy", f"labels={tmp_path}/labels.npy"]
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    product = torch.from_numpy(weights).double().requires_grad_()
+    scores = (torch.from_numpy(x).double() @ product).reshape(-1, *shape)
+    factors = torch.from_numpy(class_weights).double()
+    loss = functional.cross_entropy(scores, torch.from_numpy(labels), factors, ignore_index=IGNORED)
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-4)]
+    found = weights.astype(numpy.float64) - result.weights()["product"]
+    assert distance(found, product.grad.numpy()) <= 1e-3
