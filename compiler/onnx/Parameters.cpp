@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <regex>
 
 namespace pdc {
 
@@ -51,10 +50,11 @@ bool isBufferName(const std::string &name) {
 }
 
 /// Tools that simplify graphs make initializers of Constant nodes, under the names that PyTorch's
-/// exporter gives their outputs.
+/// exporter gives their outputs: /layer/Constant_3_output_0.
 bool isConstantName(const std::string &name) {
-  static const std::regex pattern("(^|/)Constant(_[0-9]+)?_output_[0-9]+$");
-  return std::regex_search(name, pattern);
+  const std::string own = name.substr(name.rfind('/') + 1); // the whole where there is none
+  auto matches = [&](const char *pattern) { return fnmatch(pattern, own.c_str(), 0) == 0; };
+  return matches("Constant_output_[0-9]") || matches("Constant_[0-9]*_output_[0-9]");
 }
 
 /// What a number of each element is multiplied with or added to.

@@ -46,6 +46,17 @@ static void differentiateDiv(GradientBuilder &b) {
     give(b, 1, add(b, "Neg", {add(b, "Mul", {quotient, b.output(0)})}));
 }
 
+/// Y = A - B * q, whichever way q is rounded, and q is constant between jumps.
+static void differentiateMod(GradientBuilder &b) {
+  GradientValue dy = b.outputGradient(0);
+  if (b.wants(0))
+    give(b, 0, dy);
+  if (!b.wants(1))
+    return;
+  GradientValue taken = add(b, "Div", {add(b, "Sub", {b.output(0), b.input(0)}), b.input(1)});
+  give(b, 1, add(b, "Mul", {dy, taken}));
+}
+
 static void differentiatePow(GradientBuilder &b) {
   if (b.wants(0))
     give(b, 0, add(b, "PowGrad", {b.outputGradient(0), b.input(0), b.input(1)}));
@@ -74,8 +85,22 @@ static std::vector<NodeValue> composePow(CompositionBuilder &b) {
   return {castTo(b, power, base)};
 }
 
-std::span<const ComposedForm> powerForms() {
-  static const ComposedForm forms[] = {{"Pow", composePow}};
+/// Of whole numbers: loops over floating-point ones divide otherwise.
+static std::vector<NodeValue> composeDiv(CompositionBuilder &b) {
+  if (isFloatingPoint(b.type(b.input(0)).element))
+    return {};
+  return {add(b, "WholeQuotient", {b.input(0), b.input(1)})};
+}
+
+static std::vector<NodeValue> composeMod(CompositionBuilder &b) {
+  if (isFloatingPoint(b.type(b.input(0)).element))
+    return {};
+  return {add(b, "WholeRemainder", {b.input(0), b.input(1)}, b.attributes())};
+}
+
+std::span<const ComposedForm> arithmeticForms() {
+  static const ComposedForm forms[] = {
+      {"Div", composeDiv}, {"Mod", composeMod}, {"Pow", composePow}};
   return forms;
 }
 
@@ -138,7 +163,7 @@ std::vector<ElementwiseRow> arithmeticRows() {
        10,
        two,
        {PDC_EXPRESSION($fmod ? std::fmod($0, $1) : $0 - $1 * std::floor($0 / $1))},
-       nullptr,
+       differentiateMod,
        normaliseMod},
       {"Sum", 7, many, {PDC_EXPRESSION($0 + $1)}, differentiateAdd},
       // What is neither less nor equal is NaN, and so is the sum.
@@ -171,6 +196,19 @@ std::vector<ElementwiseRow> arithmeticRows() {
        0,
        two,
        {PDC_EXPRESSION(std::round(std::pow(static_cast<double>($0), static_cast<double>($1))))}},
+      // Of data that divides by zero, ONNX says nothing: 0, where processors would stop.
+      {"WholeQuotient",
+       0,
+       two,
+       {PDC_EXPRESSION($1 == 0 ? 0
+                               : std::trunc(static_cast<double>($0) / static_cast<double>($1)))}},
+      {"WholeRemainder",
+       0,
+       two,
+       {PDC_EXPRESSION(
+           $1 == 0 ? 0
+           : $fmod ? std::fmod(static_cast<double>($0), static_cast<double>($1))
+                   : $0 - $1 * std::floor(static_cast<double>($0) / static_cast<double>($1)))}},
       {"PowGrad",
        0,
        {{"dY"}, {"X"}, {"exponent"}},

@@ -79,7 +79,7 @@ std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
 std::span<const ComposedForm> matrixForms();
-std::span<const ComposedForm> powerForms();
+std::span<const ComposedForm> arithmeticForms();
 std::span<const ComposedForm> alongAxisForms();
 
 } // namespace pdc

@@ -17,6 +17,7 @@ DATA = pathlib.Path("/usr/share/libonnx-testdata/data/node")
 # What the quick check compiles: one test of each kind of kernel.
 SOME = """test_relu test_add_bcast test_and_bcast3v2d test_argmax_default_axis_example test_averagepool_2d_pads
 test_batchnorm_example test_batchnorm_example_training_mode test_concat_2d_axis_1 test_conv_with_strides_padding
+test_div_uint8 test_mod_broadcast test_mod_int64_fmod test_mod_mixed_sign_int64 test_mod_uint8
 test_gather_1 test_gemm_default_matrix_bias test_gradient_of_add test_gradient_of_add_and_mul test_layer_normalization_2d_axis1 test_logsoftmax_axis_1 test_matmul_3d
 test_maxpool_2d_default test_reduce_sum_keepdims_example test_reshape_reduced_dims test_sce_mean
 test_slice_neg_steps test_softmax_axis_0 test_split_equal_parts_2d test_transpose_all_permutations_3

@@ -142,6 +142,18 @@ TEST(Composition, SumsOfShortIntegers) {
   EXPECT_EQ(tape.nodes.at(1).inputs.at(0)->type.element, ElementType::i64);
 }
 
+/// Quotients are rounded towards zero; remainders have the sign of the divisor, or that of the
+/// dividend with fmod, as C++'s.
+TEST(Composition, QuotientsOfWholeNumbers) {
+  const Tensor a = integers({6}, {7, -7, 7, -7, 9007199254740991, 6});
+  const Tensor b = integers({6}, {3, 3, -3, -3, 2, 6});
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(tapeValue({"Div", {}, {a, b}, {}}).data, (Numbers{2, -2, -2, 2, 4503599627370495, 1}));
+  EXPECT_EQ(tapeValue({"Mod", {}, {a, b}, {}}).data, (Numbers{1, 2, -2, -1, 1, 0}));
+  EXPECT_EQ(tapeValue({"Mod", {{"fmod", int64_t(1)}}, {a, b}, {}}).data,
+            (Numbers{1, -1, 1, -1, 1, 0}));
+}
+
 TEST(Composition, TopK) {
   Draw draw;
   for (int64_t axis : {0, 1, -1})

@@ -55,6 +55,12 @@ TEST(Gradient, ArithmeticBroadcasts) {
     checkGradient({"Where", {}, {condition, draw.reals(b), draw.reals(a)}, {1, 2}});
   }
   checkGradient({"Pow", {}, {draw.reals({5}), Tensor::scalar(ElementType::f64, 2)}, {0}});
+  for (int64_t truncates : {0, 1})
+    for (double divisor : {0.45, -0.7})
+      checkGradient({"Mod",
+                     {{"fmod", truncates}},
+                     {draw.distinct({3, 4}), draw.reals({3, 1}, divisor, divisor + 0.01)},
+                     {0, 1}});
 }
 
 TEST(Gradient, Reductions) {

@@ -3,11 +3,13 @@
 
 namespace pdc::test {
 
-/// Composed operators through which no gradient goes: of places, of constants, of updates; and
-/// Upsample, which is read as Resize.
+/// Composed operators through which no gradient goes: of places, of constants, of updates, of whole
+/// numbers (Div and Mod); and Upsample, which is read as Resize.
 static const OperatorNames kWithoutGradient = {"ArgMin",
+                                               "Div",
                                                "EyeLike",
                                                "Hardmax",
+                                               "Mod",
                                                "Upsample",
                                                "ai.onnx.preview.training.Adagrad",
                                                "ai.onnx.preview.training.Adam",
