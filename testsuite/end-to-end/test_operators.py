@@ -277,6 +277,19 @@ def test_forms(group, tmp_path):
         assert distance(found, weight.grad.numpy()) <= 1e-3, name
 
 
+def test_same_bits(tmp_path):
+    """What is written and read at computed places, in four stages, may have its operands or its parts in several."""
+    Network(FORMS["places"]).save(tmp_path / "forms.onnx")
+    images, labels = pipeline.draw_images(tmp_path, 4 * BATCH, (WIDTH,), CLASSES)
+    unsplit = {}
+    for stages in (1, 4):
+        project = pipeline.compile_model(tmp_path / "forms.onnx", tmp_path / f"{stages}", "--exact", "--minibatch", 4 * BATCH,
+                                         "--stages", "-".join("1" * stages), "--microbatches", 4, "--train", "*",
+                                         "--optimizer", "adam,lr=0.01", workers=stages)
+        result = pipeline.train(project, tmp_path / f"run-{stages}", data=[f"x={images}", f"labels={labels}"], steps=3)
+        pipeline.expect_same_bits(result, unsplit, "places")
+
+
 def write_loss(path, op, shape, weights, class_weights):
     """x -> product -> scores of classes before other dimensions -> the operator with weights and an ignored label."""
     nodes = [helper.make_node("MatMul", ["x", "product"], ["flat"]), helper.make_node("Reshape", ["flat", "shape"], ["scores"])]
