@@ -35,6 +35,9 @@ int64_t loopElements(ir::UnitOp unit) {
          bytesPerElement(toTensorType(unit.getResult(0).getType()).element);
 }
 
+/// How many elements a loop without repetition computes.
+static constexpr const char kCount[] = "count";
+
 DeviceLoops::DeviceLoops(int program) : space(formatv("stage_{0}_loops", program)) {}
 
 /// `strided<0, 1>(x)`; a pointer or `number(x)` where nothing else is repeated.
@@ -51,8 +54,8 @@ static std::string bodyText(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
   bool repeats = isBroadcast(unit);
   std::string lead = std::string(repeats ? names::kBroadcast : names::kCudaLoop) + "(run, ";
-  std::string walked = repeats ? names::kExtents + templateList(fieldOf(unit, "extents")) + "()"
-                               : std::to_string(loopElements(unit));
+  std::string walked =
+      repeats ? names::kExtents + templateList(fieldOf(unit, "extents")) + "()" : kCount;
   std::string indent(2 + lead.substr(0, lead.find('(') + 1).size(), ' ');
   std::string text = "  " + lead + walked + ",\n";
   for (const std::string &line : loopBody(unit, operands, indent.size(), LoopPlace::device))
@@ -63,34 +66,81 @@ static std::string bodyText(ir::UnitOp unit, ArrayRef<std::string> operands,
   return text + listText(indent, arguments, ");", 0) + "\n";
 }
 
-/// The head of a loop's function without its closing: pointers to results, then to operands.
-static std::string headText(ir::UnitOp unit, StringRef name, ArrayRef<std::string> operands,
-                            ArrayRef<std::string> results) {
+/// The parameters of a loop's function: pointers to results, then to operands.
+static std::vector<std::string> parametersOf(ir::UnitOp unit, ArrayRef<std::string> operands,
+                                             ArrayRef<std::string> results) {
   std::vector<std::string> parameters{"const Run &run"};
+  if (!isBroadcast(unit))
+    parameters.push_back(std::string("int64_t ") + kCount);
   for (auto [result, variable] : llvm::zip(unit.getResults(), results))
     parameters.push_back(elementTypeText(result.getType()) + " *" + variable);
   for (const LoopOperand &operand : loopOperands(unit, operands))
     parameters.push_back("const " + elementTypeText(operand.type) + " *" + operand.name);
-  return listText(("void " + name + "(").str(), parameters, ")", 2);
+  return parameters;
+}
+
+/// `x0`, `x1`, ... for the operands, or `x` for the only one: equal where the pointers are.
+static std::vector<std::string> operandNames(ir::UnitOp unit, ArrayRef<std::string> pointers) {
+  std::vector<LoopOperand> distinct = loopOperands(unit, pointers);
+  std::vector<std::string> result;
+  for (const std::string &pointer : pointers) {
+    auto found = llvm::find_if(distinct, [&](const LoopOperand &o) { return o.name == pointer; });
+    result.push_back(distinct.size() == 1 ? "x" : formatv("x{0}", found - distinct.begin()).str());
+  }
+  return result;
+}
+
+static std::vector<std::string> resultNames(ir::UnitOp unit) {
+  if (unit.getNumResults() == 1)
+    return {"y"};
+  std::vector<std::string> result;
+  for (unsigned i = 0; i < unit.getNumResults(); ++i)
+    result.push_back("y" + std::to_string(i));
+  return result;
+}
+
+/// What a loop computes: `sigmoidMulLoop`, `castToMulLoop` of more than four operators. The word at
+/// its end tells it from the functions that expressions call.
+static std::string wantedName(ir::UnitOp unit) {
+  std::vector<std::string> operators;
+  for (auto node : unit.getBody().getOps<ir::NodeOp>())
+    if (node.getOp() != "Constant")
+      operators.push_back(toCamelCase(node.getOp()));
+  if (operators.size() > 4)
+    operators = {operators.front(), "To", operators.back()};
+  std::string name = llvm::join(operators, "") + "Loop";
+  name[0] = llvm::toLower(name[0]);
+  return name;
+}
+
+const DeviceLoops::Function &DeviceLoops::functionOf(ir::UnitOp unit,
+                                                     ArrayRef<std::string> pointers) {
+  std::vector<std::string> operands = operandNames(unit, pointers), results = resultNames(unit);
+  std::vector<std::string> parameters = parametersOf(unit, operands, results);
+  std::string body = bodyText(unit, operands, results);
+  auto [found, isNew] =
+      numbers.try_emplace(llvm::join(parameters, ", ") + "\n" + body, functions.size());
+  if (!isNew) {
+    ++functions[found->second].calls;
+    return functions[found->second];
+  }
+  std::string name = wantedName(unit);
+  if (unsigned count = ++named[name]; count > 1)
+    name += std::to_string(count);
+  functions.push_back(
+      {name, listText("void " + name + "(", parameters, ")", 0), body, nodeNames(unit)});
+  return functions.back();
 }
 
 std::string DeviceLoops::call(ir::UnitOp unit, ArrayRef<std::string> operands,
                               ArrayRef<std::string> results, unsigned base) {
-  std::string name = requireText(unit, "variable").str();
-  Function function{name, headText(unit, name, operands, results),
-                    bodyText(unit, operands, results)};
-  auto same = llvm::find_if(functions, [&](const Function &f) { return f.name == name; });
-  if (same == functions.end()) {
-    function.text = "// " + nodeNames(unit) + "\n" + function.head + " {\n" + function.text + "}\n";
-    functions.push_back(function);
-  } else if (same->head != function.head || !StringRef(same->text).contains(function.text)) {
-    throw Error(formatv("'{0}' names two different loops; this is a bug in name-values", name));
-  }
   std::vector<std::string> arguments{"run"};
+  if (!isBroadcast(unit))
+    arguments.push_back(integerLiteral(loopElements(unit)));
   llvm::append_range(arguments, results);
   for (const LoopOperand &operand : loopOperands(unit, operands))
     arguments.push_back(operand.name);
-  return listText(space + "::" + name + "(", arguments, ");", base);
+  return listText(space + "::" + functionOf(unit, operands).name + "(", arguments, ");", base);
 }
 
 std::string DeviceLoops::declarations() const {
@@ -106,8 +156,12 @@ std::string DeviceLoops::source(StringRef title) const {
   text += formatv("\n#include \"{0}\"\n\n#include <cmath>\n#include <limits>\n\n"
                   "using namespace {1};\nusing namespace {2};\n\nnamespace {3} {{\n",
                   names::kCudaLoops, names::kNamespace, names::kCudaNamespace, space);
-  for (const Function &function : functions)
-    text += "\n" + function.text;
+  for (const Function &function : functions) {
+    std::string calls =
+        function.calls > 1 ? formatv(" (and {0} more)", function.calls - 1).str() : "";
+    text += "\n" + commentBlock(function.nodes + calls) + function.head + " {\n" + function.body +
+            "}\n";
+  }
   return text + "\n} // namespace " + space + "\n";
 }
 

@@ -2,19 +2,22 @@
 
 #include "compiler/ir/Pdc.h"
 
+#include "llvm/ADT/StringMap.h"
+
 #include <string>
 #include <vector>
 
 namespace pdc {
 
 /// The loops of a program for a GPU: functions of `stage_K.cu`, which `stage_K.cpp` declares and
-/// calls.
+/// calls. Loops that do the same are one function, called from all places: layers and steps of time
+/// repeat, and each function takes its compiler a second.
 class DeviceLoops {
 public:
   explicit DeviceLoops(int program);
 
   /// The call of an elementwise unit's function with these pointers, as `listText` takes it; the
-  /// function is noted. Units of one name share a function.
+  /// function is noted.
   std::string call(ir::UnitOp unit, llvm::ArrayRef<std::string> operands,
                    llvm::ArrayRef<std::string> results, unsigned base);
 
@@ -26,11 +29,16 @@ public:
 
 private:
   struct Function {
-    std::string name, head, text;
+    std::string name, head, body;
+    std::string nodes; ///< of the first unit that calls it
+    size_t calls = 1;
   };
+  const Function &functionOf(ir::UnitOp unit, llvm::ArrayRef<std::string> pointers);
 
   std::string space; ///< `stage_0_loops`
   std::vector<Function> functions;
+  llvm::StringMap<size_t> numbers; ///< of functions, by all but their names
+  llvm::StringMap<unsigned> named; ///< how many want a name
 };
 
 /// The members of a unit's kernel field, a list of integers; throws Error where it is none.

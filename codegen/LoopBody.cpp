@@ -143,8 +143,10 @@ private:
     if (result.use_empty())
       return;
     std::string name = "t" + std::to_string(lines.size()) + "_";
-    lines.push_back(formatv("const {0} {1} = {2}; // {3}", computedTypeText(result.getType()), name,
-                            value, commentText(node.getName())));
+    std::string line =
+        formatv("const {0} {1} = {2};", computedTypeText(result.getType()), name, value);
+    // A device's loop is one for many nodes.
+    lines.push_back(place == LoopPlace::host ? line + " // " + commentText(node.getName()) : line);
     texts[result] = name;
   }
 

@@ -1,0 +1,71 @@
+#include "codegen/DeviceLoops.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+/// A unit that multiplies 8 numbers by 8, and one that multiplies them by one.
+constexpr const char kUnits[] = R"(
+pdc.memory @x input microbatch : tensor<8xf32>
+pdc.memory @s input microbatch : tensor<f32>
+func.func @train() {
+  %x = pdc.read @x : tensor<8xf32>
+  %s = pdc.read @s : tensor<f32>
+  %0 = pdc.unit "a" origin "a" forward microbatch
+      (%a = %x : tensor<8xf32>, %b = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {
+      kernel = #pdc.kernel<"Elementwise", {count = 8 : i64}, workspace = 0, accumulates = false>,
+      homes = [#pdc.home<"scratch", 0, 32>]} {
+    %1 = pdc.node "Mul" "a"(%a, %b) {} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    pdc.yield %1 : tensor<8xf32>
+  }
+  %2 = pdc.unit "b" origin "b" forward microbatch
+      (%a = %x : tensor<8xf32>, %b = %s : tensor<f32>) -> (tensor<8xf32>) attributes {
+      kernel = #pdc.kernel<"Elementwise", {count = 8 : i64}, workspace = 0, accumulates = false>,
+      homes = [#pdc.home<"scratch", 0, 32>]} {
+    %1 = pdc.node "Mul" "b"(%a, %b) {} : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+    pdc.yield %1 : tensor<8xf32>
+  }
+  return
+}
+)";
+
+size_t functionsIn(const DeviceLoops &loops) {
+  const std::string text = loops.declarations();
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find("void ", at)) != std::string::npos; ++at)
+    ++count;
+  return count;
+}
+
+} // namespace
+
+/// What stands twice is one pointer, and a single number is read as one: other functions than that
+/// of two arrays, which is called whatever the arrays are.
+TEST(DeviceLoops, ShareWhatIsTheSame) {
+  mlir::MLIRContext context;
+  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kUnits, &context);
+  ASSERT_TRUE(module);
+  std::vector<ir::UnitOp> units;
+  module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
+  ASSERT_EQ(units.size(), 2u);
+  DeviceLoops loops(3);
+  EXPECT_EQ(loops.call(units[0], {"h", "w"}, {"z"}, 0), "stage_3_loops::mulLoop(run, 8, z, h, w);");
+  EXPECT_EQ(loops.call(units[0], {"g", "h"}, {"h1"}, 0),
+            "stage_3_loops::mulLoop(run, 8, h1, g, h);");
+  EXPECT_EQ(functionsIn(loops), 1u);
+  EXPECT_EQ(loops.call(units[0], {"h", "h"}, {"z"}, 0), "stage_3_loops::mulLoop2(run, 8, z, h);");
+  EXPECT_EQ(loops.call(units[1], {"h", "s"}, {"z"}, 0),
+            "stage_3_loops::mulLoop3(run, 8, z, h, s);");
+  EXPECT_EQ(functionsIn(loops), 3u);
+  const std::string source = loops.source("stage_3.cpp");
+  EXPECT_NE(source.find("// a (and 1 more)\nvoid mulLoop("), std::string::npos);
+  EXPECT_NE(source.find("into(y), x0, number(x1));"), std::string::npos);
+}
+
+} // namespace pdc
