@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 
 import numpy
@@ -21,6 +22,13 @@ def run(*command, timeout=600, check=True, cwd=None, env=None):
         raise AssertionError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
                              f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result
+
+
+def free_port():
+    """One of this host that no program listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def export(script, path, *options):
