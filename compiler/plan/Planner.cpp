@@ -174,12 +174,9 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
   search.versions = [&](int stage) { return rows.versions[stage]; };
-  std::optional<Partition> found = findChain(graph, search), roomier;
-  if (found && !graph.tied.empty()) {
-    connections = connectionBytesOfCuts(rows, true);
-    roomier = findChain(graph, search);
-  }
-  if (!found) {
+  std::optional<Partition> found = findChain(graph, search);
+  const bool fits = found.has_value();
+  if (!fits) {
     // The fastest cut that needs least says by how much it does not fit.
     if (search.recompute.kind == RecomputeChoice::automatic)
       search.recompute.kind = RecomputeChoice::all;
@@ -194,8 +191,15 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   if (hasSeveralPerRank(rows))
     if (std::vector<int> even = balanceRanks(graph, search, cuts[0]); even != cuts[0])
       cuts.push_back(even);
-  if (roomier && stageOfUnit(*roomier, graph.units.size()) != cuts[0])
-    cuts.push_back(stageOfUnit(*roomier, graph.units.size()));
+  const std::vector<int64_t> ofTied = connectionBytesOfCuts(rows, !graph.tied.empty());
+  const bool isLimited = std::ranges::any_of(
+      rows.ranksOfStage, [&](const std::vector<int> &ranks) { return memoryLimit(ranks) > 0; });
+  if (fits && isLimited && ofTied != connections) {
+    connections = ofTied;
+    std::optional<Partition> roomier = findChain(graph, search);
+    if (roomier && stageOfUnit(*roomier, graph.units.size()) != cuts[0])
+      cuts.push_back(stageOfUnit(*roomier, graph.units.size()));
+  }
   return cuts;
 }
 
