@@ -33,5 +33,15 @@ TEST(Batch, SlowerSizesLeaveOutThoseBeyond) {
   EXPECT_TRUE(sizes.holds(4));
 }
 
+TEST(Batch, SizesThatStandForReplicasAreAllPlanned) {
+  Options options;
+  EXPECT_FALSE(slowerSizesTell(options, 500));
+  EXPECT_TRUE(slowerSizesTell(options, 501));
+  for (const char *model : {"pipedream-code", "pipedream-paper", "ring-max"}) {
+    options.plan.costModel = model;
+    EXPECT_FALSE(slowerSizesTell(options, 501)) << model;
+  }
+}
+
 } // namespace
 } // namespace pdc

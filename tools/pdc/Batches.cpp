@@ -158,6 +158,12 @@ bool SizeRange::leaveOutBeyond(int64_t slower, int64_t best) {
   return isNew;
 }
 
+static constexpr size_t kMostUnitsOfAllSizes = 500;
+
+bool slowerSizesTell(const Options &options, size_t units) {
+  return units > kMostUnitsOfAllSizes && !isClosedForm(options.plan.costModel);
+}
+
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
                                const Options &options) {
   auto distance = [&](const Batch &batch) {

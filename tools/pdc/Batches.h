@@ -50,6 +50,13 @@ private:
   int64_t smallest = 1, largest = std::numeric_limits<int64_t>::max();
 };
 
+/// Whether a size that is slower tells of those beyond it, of a graph of so many units. A large
+/// graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and slow down
+/// what devices compute, larger ones do the reverse: once that costs more than it brings it does so
+/// all the more for still smaller ones, or still larger ones. Not so under PipeDream's cost models,
+/// where a size stands for the replicas of the first stage.
+bool slowerSizesTell(const Options &options, size_t units);
+
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
 /// data parallelism, if replicas are open and could share none of them equally.
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,

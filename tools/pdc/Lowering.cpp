@@ -272,11 +272,6 @@ std::vector<Batch> Lowering::batches() const {
   return chosen;
 }
 
-/// A large graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and
-/// slow down what devices compute, larger ones do the reverse: once that costs more than it brings
-/// it does so all the more for still smaller ones, or still larger ones.
-static constexpr size_t kMostUnitsOfAllSizes = 500;
-
 /// Of equal ones larger microbatches, whose kernels wait less for one another.
 static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
   double seconds = secondsPerSample(candidate), others = secondsPerSample(best);
@@ -307,7 +302,7 @@ PlannedGraph Lowering::chooseGraph() {
       PlannedGraph candidate = planFor(ofSize, limit);
       if (candidate.plan && (!best || isBetter(candidate, *best)))
         best = std::move(candidate);
-      else if (best && candidate.units->units.size() > kMostUnitsOfAllSizes)
+      else if (best && slowerSizesTell(options, candidate.units->units.size()))
         leaveOut(worthPlanning, size, *best);
     });
   }
