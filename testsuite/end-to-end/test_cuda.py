@@ -274,6 +274,33 @@ def test_plans_say_which_attention_is_slow(dropout, text, tmp_path):
     assert fused == 3 if dropout else fused >= 6
 
 
+def attention_of_as_many_numbers_as_samples(path):
+    """Heads whose width is the microbatch's size."""
+    weight = numpy.random.default_rng(2).normal(0, 0.3, (16, 16)).astype(numpy.float32)
+    nodes = [helper.make_node("MatMul", ["input", "w"], ["h"]), helper.make_node("Transpose", ["h"], ["t"], perm=[1, 2, 0]),
+             helper.make_node("Unsqueeze", ["t", "first"], ["q"]), helper.make_node("Attention", ["q", "q", "q"], ["a"]),
+             helper.make_node("Squeeze", ["a", "first"], ["s"]), helper.make_node("Transpose", ["s"], ["b"], perm=[2, 0, 1]),
+             helper.make_node("Flatten", ["b"], ["output"])]
+    graph = helper.make_graph(nodes, "samples", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 2, 16])],
+                              [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 32])],
+                              [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(numpy.array([0]), "first")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), path)
+    return path
+
+
+def test_plans_name_no_warnings_of_other_sizes(tmp_path):
+    """All are shown while sizes are tried; behind the plan stand those of the size that was chosen."""
+    model = attention_of_as_many_numbers_as_samples(tmp_path / "samples.onnx")
+    project, command = tmp_path / "cuda", [pipeline.BIN / "pdc", model, "--gpus", 2, "--precision", "bf16", "--minibatch", 16]
+    shown = pipeline.run(*command, "--stages", "1-1", "-o", project).stderr
+    assert all(f"warning: attention has heads of {size} and {size} numbers" in shown for size in (1, 2, 4)), shown
+    assert json.loads((project / "plan.json").read_text())["microbatch_size"] in (8, 16)
+    assert "warning" not in (project / "plan.txt").read_text()
+    pipeline.run(*command, "--stages", "1-1", "--microbatches", 4, "-o", tmp_path / "fours")
+    warned = re.findall(r"warning: attention(.*) has heads of (\d+)", (tmp_path / "fours" / "plan.txt").read_text())
+    assert warned == [("", "4"), ("'s gradient", "4")]
+
+
 @with_nvcc
 def test_compiles(models, tmp_path):
     """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""

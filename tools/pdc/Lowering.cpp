@@ -85,21 +85,23 @@ void Lowering::usePartition() {
 }
 
 /// Runs a pipeline; its first complaint becomes an Error.
-void Lowering::lower(ModuleOp module, const std::string &what,
+void Lowering::lower(PlannedGraph &graph, const std::string &what,
                      const std::function<void(PassManager &)> &build) {
   progress << "pdc: " << what << std::endl;
   std::string complaint;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (complaint.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error)
       complaint = diagnostic.str();
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Warning &&
-        warnings.insert(diagnostic.str()).second)
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Warning)
+      return success();
+    graph.warnings.insert(diagnostic.str());
+    if (shownWarnings.insert(diagnostic.str()).second)
       progress << "warning: " << diagnostic.str() << std::endl;
     return success();
   });
   PassManager passes(&context);
   build(passes);
-  if (failed(passes.run(module)))
+  if (failed(passes.run(*graph.module)))
     throw Error(complaint.empty() ? what + " failed without saying why" : complaint);
 }
 
@@ -124,16 +126,17 @@ bool Lowering::sumsMicrobatches() const {
 
 static constexpr size_t kMostVerifiedNodes = 1'000;
 
-OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
+PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
     import.microbatchSize = microbatchSize;
   import.dimensions = options.dimensions;
   import.loss = options.loss;
   import.parameters = {options.train, options.freeze};
-  OwningOpRef<ModuleOp> module = importModel(context, model, import);
+  PlannedGraph made;
+  made.module = importModel(context, model, import);
   if (isAsynchronous())
-    (*module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
+    (*made.module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
   graph.optimizer = optimizerOf(model, options);
   graph.noDecay = chooseUndecayed(
@@ -145,7 +148,7 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
     graph.vectorWidth = detectDevice().vectorWidth;
   graph.profile = options.profile;
   graph.microbatchSize = microbatchSize;
-  lower(*module, "making the training graph for microbatches of " + std::to_string(microbatchSize),
+  lower(made, "making the training graph for microbatches of " + std::to_string(microbatchSize),
         [&](PassManager &passes) {
           // That takes as long as what is verified. Graphs of other batches have the same nodes,
           // and all is verified again when it is cut: of a large graph that has to do.
@@ -153,7 +156,7 @@ OwningOpRef<ModuleOp> Lowering::makeGraph(int64_t microbatchSize) {
                                 model.nodes.size() < kMostVerifiedNodes);
           buildGraphPipeline(passes, graph);
         });
-  return module;
+  return made;
 }
 
 PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const {
@@ -232,8 +235,7 @@ double Lowering::leastSeconds(const Batch &batch, const PlanRequest &asked,
 }
 
 PlannedGraph Lowering::planFor(const std::vector<Batch> &batches, double limit) {
-  PlannedGraph graph;
-  graph.module = makeGraph(batches[0].microbatchSize);
+  PlannedGraph graph = makeGraph(batches[0].microbatchSize);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
@@ -244,7 +246,7 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches, double limit) 
       PlanRequest asked = request(batch, *units);
       if (leastSeconds(batch, asked, *units) >= limit)
         return;
-      PlannedGraph candidate{{}, nullptr, units, batch};
+      PlannedGraph candidate{{}, nullptr, units, batch, {}};
       candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, asked));
       checkMinibatch(*candidate.plan);
       if (!graph.plan || secondsPerSample(candidate) < secondsPerSample(graph)) {
@@ -314,18 +316,18 @@ PlannedGraph Lowering::chooseGraph() {
   return std::move(*best);
 }
 
-void Lowering::cut(const PlannedGraph &graph) {
-  lower(*graph.module, "cutting the graph",
+void Lowering::cut(PlannedGraph &graph) {
+  lower(graph, "cutting the graph",
         [&](PassManager &passes) { buildCutPipeline(passes, graph.plan); });
 }
 
-void Lowering::outline(const PlannedGraph &graph) {
-  lower(*graph.module, "outlining the stages",
+void Lowering::outline(PlannedGraph &graph) {
+  lower(graph, "outlining the stages",
         [&](PassManager &passes) { buildStagedPipeline(passes, graph.plan); });
 }
 
 void Lowering::schedule(PlannedGraph &graph) {
-  lower(*graph.module, "scheduling and proving",
+  lower(graph, "scheduling and proving",
         [&](PassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
   auto plan = std::make_shared<Plan>(*graph.plan);
   setMemory(*plan, *graph.module);
@@ -361,7 +363,7 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
   const Plan &plan = *graph.plan;
   std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
-  files.push_back({"plan.txt", withWarnings(describePlan(plan), warnings)});
+  files.push_back({"plan.txt", withWarnings(describePlan(plan), graph.warnings)});
   files.push_back({"trace.json", predictTrace(plan, 3)});
   files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {

@@ -24,6 +24,7 @@ struct PlannedGraph {
   std::shared_ptr<const Plan> plan;
   std::shared_ptr<const PlanGraph> units; ///< what the plan was made from
   Batch batch;
+  std::set<std::string> warnings; ///< of this graph
 };
 
 /// The steps from a model to the sources of its stages; each throws Error. Modules live no longer
@@ -38,8 +39,8 @@ public:
   PlannedGraph chooseGraph();
 
   /// Levels 2, 3 and 4, in place.
-  void cut(const PlannedGraph &graph);
-  void outline(const PlannedGraph &graph);
+  void cut(PlannedGraph &graph);
+  void outline(PlannedGraph &graph);
   /// Puts the memory that was laid out into the plan; throws Error where a device has less.
   void schedule(PlannedGraph &graph);
 
@@ -50,12 +51,12 @@ public:
 
 private:
   void usePartition();
-  void lower(mlir::ModuleOp module, const std::string &what,
+  void lower(PlannedGraph &graph, const std::string &what,
              const std::function<void(mlir::PassManager &)> &build);
   std::optional<Schedule> rowsOfFile() const;
   bool isAsynchronous() const;
   bool sumsMicrobatches() const;
-  mlir::OwningOpRef<mlir::ModuleOp> makeGraph(int64_t microbatchSize);
+  PlannedGraph makeGraph(int64_t microbatchSize);
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
   /// The best of these batches of one microbatch size.
@@ -73,8 +74,8 @@ private:
   std::ostream &progress;
   mlir::MLIRContext context;
   bool isVerified = false; ///< the graph of some batch
-  /// Those shown: graphs of several batches repeat them.
-  std::set<std::string> warnings;
+  /// Graphs of several batches repeat them.
+  std::set<std::string> shownWarnings;
 };
 
 } // namespace pdc
