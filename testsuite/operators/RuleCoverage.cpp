@@ -4,8 +4,9 @@
 namespace pdc::test {
 
 /// Composed operators through which no gradient goes: of places, of constants, of updates, of whole
-/// numbers (Div and Mod); and Upsample, which is read as Resize.
+/// numbers (CumSum, Div and Mod); and Upsample, which is read as Resize.
 static const OperatorNames kWithoutGradient = {"ArgMin",
+                                               "CumSum",
                                                "Div",
                                                "EyeLike",
                                                "Hardmax",
