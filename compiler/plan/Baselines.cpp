@@ -185,7 +185,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   Link slowest = slowestOfRing(topology, ring);
   double bytes = 2 * (workers - 1) / workers * static_cast<double>(work.gradients);
   double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
-  sum += 2 * (workers - 1) * slowest.latencySeconds;
+  sum += 2 * (workers - 1) * slowest.latencySeconds + slowest.handOverSeconds(bytes) +
+         slowest.takeSeconds(bytes);
   if (asynchronous)
     return microbatch + update + sum / workers;
   return static_cast<double>(microbatches) * microbatch + workers * update + sum;

@@ -220,7 +220,7 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
   if (replicas < 2)
     return 0;
   double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
-  return 2 * slowest.latencySeconds +
+  return 2 * slowest.latencySeconds + slowest.handOverSeconds(moved) + slowest.takeSeconds(moved) +
          (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
 }
 

@@ -84,7 +84,7 @@ Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,
 Link slowestOfRing(const Topology &topology, const std::vector<int> &ranks);
 
 /// Seconds that replicas on these ranks take to sum so many bytes: each float crosses twice between
-/// every two shares, over the slowest link among them.
+/// every two shares, over the slowest link among them, and is handed over and taken as often.
 double reductionSeconds(const Topology &topology, const std::vector<int> &ranks, int64_t bytes);
 
 /// The same, of a ring whose slowest link is known.

@@ -130,6 +130,7 @@ void Follower::measure(const SimulatedTransfer &transfer, Transfer &state) const
   for (size_t i = 0; transfer.members.size() > 1 && i < transfer.members.size(); ++i)
     along(transfer.members[i], transfer.members[(i + 1) % transfer.members.size()],
           2 * (members - 1) / members * transfer.bytes, hops);
+  state.latency += transfer.handlingSeconds;
 }
 
 } // namespace

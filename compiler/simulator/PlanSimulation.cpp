@@ -82,7 +82,7 @@ private:
   Span addRun(int rank, const Step &step, const Step *sum);
   void addSum(int rank, const Step &step, bool overlaps);
   std::vector<int> sumsOf(const Step &step);
-  int sumOf(SumKey key, std::vector<int> members, double bytes);
+  int sumOf(SumKey key, std::vector<int> members, double bytes, double handlingSeconds = 0);
   void recordRank(int rank, const Simulation &played, PlanSimulation &result) const;
   void recordMessages(const Simulation &played, PlanSimulation &result) const;
 
@@ -138,10 +138,10 @@ void PlanPlayer::addMessages() {
     }
 }
 
-int PlanPlayer::sumOf(SumKey key, std::vector<int> members, double bytes) {
+int PlanPlayer::sumOf(SumKey key, std::vector<int> members, double bytes, double handlingSeconds) {
   auto [found, isNew] = sums.try_emplace(key, static_cast<int>(program.transfers.size()));
   if (isNew)
-    program.transfers.push_back({-1, -1, std::move(members), bytes});
+    program.transfers.push_back({-1, -1, std::move(members), bytes, false, handlingSeconds});
   return found->second;
 }
 
@@ -179,10 +179,11 @@ PlanPlayer::PlayedRun PlanPlayer::playedRun(int rank, const Step &step) const {
 std::vector<int> PlanPlayer::sumsOf(const Step &step) {
   const PlanStage &stage = plan.stages[step.task.stage];
   int buckets = countBuckets(stage.gradientBytes);
+  double handling = sumHandlingSeconds(plan.topology, stage) / buckets;
   std::vector<int> numbers;
   for (int bucket = 0; bucket < buckets; ++bucket)
     numbers.push_back(sumOf({stage.id, step.task.microbatch, bucket}, stage.ranks,
-                            static_cast<double>(stage.gradientBytes) / buckets));
+                            static_cast<double>(stage.gradientBytes) / buckets, handling));
   return numbers;
 }
 

@@ -82,10 +82,12 @@ private:
     size_t position = 0;
     int missing = 0; ///< transfers that its operation still needs
     bool reached = false, running = false;
+    std::deque<int> sums; ///< that all their members have joined; the first may be under way
   };
   struct TransferState {
     int waits = -1; ///< for so many sides; -1: nobody has come
     int flows = 0;  ///< of a sum, under way
+    bool begun = false; ///< a sum
     bool ended = false;
     std::vector<int> waiting; ///< ranks
   };
@@ -117,6 +119,9 @@ private:
   void endOperation(int rank);
   void comeTo(int transfer);
   void moveNext(Channel &channel);
+  void joinSum(int transfer);
+  bool isNext(int sum) const;
+  void leaveSum(int transfer);
   void startSum(int transfer);
   void startFlow(int from, int to, double bytes, int owner);
   void endFlow(int owner);
@@ -182,7 +187,9 @@ void Simulator::endOperation(int number) {
   result.operations[number][rank.position].end = now;
   for (int transfer : program.ranks[number][rank.position].sends)
     comeTo(transfer);
-  rank = {rank.position + 1, 0, false, false};
+  ++rank.position;
+  rank.missing = 0;
+  rank.reached = rank.running = false;
   starting.push_back(number);
 }
 
@@ -197,7 +204,7 @@ void Simulator::comeTo(int number) {
   if (--state.waits > 0)
     return;
   if (!transfer.members.empty())
-    return startSum(number);
+    return transfer.bytes > 0 ? joinSum(number) : startSum(number);
   Channel &channel = channels[{transfer.from, transfer.to}];
   channel.queue.push_back(number);
   moveNext(channel);
@@ -222,10 +229,35 @@ void Simulator::startFlow(int from, int to, double bytes, int owner) {
     endFlow(owner);
 }
 
+/// All members come to their sums in the order in which these were whole.
+void Simulator::joinSum(int number) {
+  for (int member : program.transfers[number].members)
+    ranks[member].sums.push_back(number);
+  if (isNext(number))
+    startSum(number);
+}
+
+bool Simulator::isNext(int sum) const {
+  return std::ranges::all_of(program.transfers[sum].members,
+                             [&](int member) { return ranks[member].sums.front() == sum; });
+}
+
+/// Its members turn to the sums behind it.
+void Simulator::leaveSum(int number) {
+  const std::vector<int> &members = program.transfers[number].members;
+  for (int member : members)
+    ranks[member].sums.pop_front();
+  for (int member : members)
+    if (const std::deque<int> &sums = ranks[member].sums;
+        !sums.empty() && !states[sums.front()].begun && isNext(sums.front()))
+      startSum(sums.front());
+}
+
 void Simulator::startSum(int number) {
   const SimulatedTransfer &sum = program.transfers[number];
   auto members = static_cast<int>(sum.members.size());
   result.transfers[number].start = now;
+  states[number].begun = true;
   states[number].flows = members;
   if (members == 1)
     return endFlow(number);
@@ -254,12 +286,15 @@ void Simulator::endFlow(int number) {
                      .latencySeconds);
   // Bytes go round the ring twice; a few numbers go to one rank and back.
   double hops = transfer.bytes > 0 ? 2.0 * static_cast<double>(members - 1) : 2;
-  push(now + hops * latency, Event::arrival, number);
+  push(now + hops * latency + transfer.handlingSeconds, Event::arrival, number);
 }
 
 void Simulator::arrive(int number) {
   result.transfers[number].end = now;
   states[number].ended = true;
+  if (const SimulatedTransfer &transfer = program.transfers[number];
+      !transfer.members.empty() && transfer.bytes > 0)
+    leaveSum(number);
   for (int rank : states[number].waiting)
     if (--ranks[rank].missing == 0)
       starting.push_back(rank);

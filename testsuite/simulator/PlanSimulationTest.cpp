@@ -95,14 +95,26 @@ TEST(PlanSimulation, ReplicasWaitForTheirGroup) {
   EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 10) / 2.0, 1e-6);
 }
 
-TEST(PlanSimulation, ReplicasSpendTimeOnMovingTheirSums) {
-  // Two buckets of 4 MiB, each 0.5 s on the link. The first goes behind the second half of the
-  // backward pass, which takes 0.25 + 0.25 s longer for handing it over and taking the other's.
-  Plan plan = replicated({2}, {6});
-  constexpr double mib = 1 << 20;
-  plan.topology.levels[0].link = {8 * mib, 0, 16 * mib, 16 * mib};
-  plan.stages[0].gradientBytes = 8 << 20;
-  EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 0.5 + 0.5) / 2, 1e-6);
+/// K buckets, each s on the link and h in the hands of its ranks, one after the other while the
+/// backward pass makes them, which h (K-1)/K of the others' handling lengthens in equal parts:
+///
+///     s > part of the pass    F B/K |bucket 0 |bucket 1 |bucket 2 |
+///     s < part of the pass    F B/K |b. 0|    |b. 1|    |b. 2|
+TEST(PlanSimulation, SumsOverReplicasOverlapTheBackwardPass) {
+  constexpr double mib = 1 << 20, forward = 2, backward = 4;
+  for (int buckets : {1, 2, 5, 16})
+    for (double link : {0.01, 0.2, 0.25, 0.3, 1.0, 40.0})
+      for (double hand : {0.0, 0.1, 0.7}) {
+        Plan plan = replicated({2}, {forward + backward});
+        const double rate = hand > 0 ? 2 * 4 * mib / hand : 0;
+        plan.topology.levels[0].link = {4 * mib / link, 0, rate, rate};
+        plan.stages[0].gradientBytes = buckets * (int64_t(4) << 20);
+        const double whole = link + hand, part = (backward + hand * (buckets - 1)) / buckets;
+        const double first = forward + backward / buckets + buckets * whole;
+        const double last = forward + backward + hand * (buckets - 1) + whole;
+        SCOPED_TRACE(testing::Message() << buckets << ' ' << link << ' ' << hand << ' ' << part);
+        EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), std::max(first, last) / 2, 1e-6);
+      }
 }
 
 TEST(PlanSimulation, MemoryFollowsTheMicrobatches) {

@@ -22,8 +22,9 @@ Plan planOf(const char *schedule, int stages, int64_t microbatches, Link link = 
 
 /// Minibatches as the plan is played, each task for `factor(rank)` of its seconds.
 template <class Factor> TaskTimes timesOf(const Plan &plan, int64_t iterations, Factor factor) {
-  TaskTimes times(plan.stages.size());
-  for (const Event &event : simulate(plan, iterations).events)
+  const PlanSimulation simulation = simulate(plan, iterations);
+  TaskTimes times(simulation.busySeconds.size());
+  for (const Event &event : simulation.events)
     if (event.kind == StepKind::run)
       times[event.rank].push_back(
           {event.task, event.start, event.start + (event.end - event.start) * factor(event.rank)});
@@ -61,6 +62,43 @@ TEST(RunComparison, WhatIsPlayedIsItsOwnMeasurement) {
     for (const PhaseSeconds &phase : comparison.phases)
       EXPECT_NEAR(phase.planned, phase.measured, 1e-9);
   }
+}
+
+/// Two replicas, the second of which takes half as long again: sums begin when it has made their
+/// bucket. Of 4 buckets of 4 MiB, which its last backward pass makes in 1.5 s each, each takes 2 s
+/// on the link and 1 s in the hands of its ranks, whose tasks' seconds say already what that costs.
+TEST(RunComparison, ReplicasWaitForTheirSums) {
+  constexpr double mib = 1 << 20;
+  PlanRequest request;
+  request.workers = 2;
+  request.stages = 1;
+  request.replicas = {2};
+  request.schedule = "1f1b";
+  request.microbatches = 2; // each
+  request.topology = Topology{{{2, {2 * mib, 0, 8 * mib, 8 * mib}, 1}}, 0, ""};
+  Plan plan = makePlan(chainGraph({2}), request);
+  plan.stages[0].gradientBytes = 16 << 20;
+  TaskTimes measured(2);
+  for (int rank : {0, 1})
+    for (int64_t minibatch : {0, 1, 2}) {
+      double now = 0;
+      auto run = [&](Phase phase, int64_t microbatch, double seconds) {
+        measured[rank].push_back({{0, phase, 4 * minibatch + microbatch}, now, now + seconds});
+        now += seconds;
+      };
+      for (int64_t microbatch : {rank, 2 + rank}) {
+        run(Phase::forward, microbatch, rank == 1 ? 3 : 2);
+        run(Phase::backward, microbatch, rank == 1 ? 6 : 4);
+      }
+      run(Phase::update, 3, 0);
+    }
+  const RunComparison comparison = compareRun(plan, measured);
+  const double seconds = 3 + 6 + 3 + 1.5 + 4 * (2 + 1);
+  EXPECT_NEAR(comparison.played.secondsPerMinibatch, seconds, 1e-3);
+  EXPECT_NEAR(comparison.played.idle, 1 - (2 * 6 + 2 * 9) / (2 * seconds), 1e-4);
+  // The plan's own passes make a bucket each second and spend another on each of three.
+  const double planned = 2 + 4 + 2 + std::max(1 + 4 * 3, 4 + 3 * 1 + 3);
+  EXPECT_NEAR(comparison.planned.secondsPerMinibatch, planned, 1e-3);
 }
 
 /// A message of 80 bytes takes a second on its link; it is handed over for two seconds and taken

@@ -65,6 +65,29 @@ TEST(Simulator, ASumGoesRoundARing) {
   }
 }
 
+TEST(Simulator, ARankIsInOneSumAtATime) {
+  // Of ranks 0 and 1, 1 and 2, 2 and 3, whole after 0, 0.1, and 0.2 s. Each takes a second on its
+  // links and a quarter in the hands of its ranks.
+  SimulatedProgram program;
+  program.ranks.resize(4);
+  for (int sum : {0, 1, 2}) {
+    program.transfers.push_back({-1, -1, {sum, sum + 1}, 10, false, 0.25});
+    for (int rank : {sum, sum + 1})
+      program.ranks[rank].push_back({0.1 * rank, {sum}, {}, {}});
+  }
+  Topology topology{{{4, {10, 0}, 1}}, 0, ""};
+  Simulation played = simulate(program, topology);
+  EXPECT_NEAR(played.transfers[0].end, 1.25, 1e-9);
+  EXPECT_NEAR(played.transfers[1].end, 2.5, 1e-9);
+  EXPECT_NEAR(played.transfers[2].end, 3.75, 1e-9);
+  // In the order in which they were whole; those of other ranks go beside them.
+  program.ranks[1].insert(program.ranks[1].begin(), {2, {}, {}, {}});
+  played = simulate(program, topology);
+  EXPECT_NEAR(played.transfers[2].end, 1.45, 1e-9);
+  EXPECT_NEAR(played.transfers[0].end, 3.25, 1e-9);
+  EXPECT_NEAR(played.transfers[1].end, 4.5, 1e-9);
+}
+
 TEST(Simulator, RanksThatComputeAtATimeSlowEachOtherDown) {
   SimulatedProgram program;
   program.ranks = {{{1, {}, {}, {}, 1.5}}, {{2, {}, {}, {}, 1.25}}};
