@@ -1,5 +1,6 @@
 #include "compiler/plan/Fields.h"
 #include "compiler/plan/Files.h"
+#include "compiler/schedule/Text.h"
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <cmath>
@@ -9,12 +10,6 @@ namespace pdc {
 namespace {
 
 using nlohmann::ordered_json;
-
-const char *category(Phase phase) {
-  static constexpr const char *names[] = {
-      "forward", "backward", "backward_input", "backward_weight", "update", "prepare", "evaluate"};
-  return names[static_cast<int>(phase)];
-}
 
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
@@ -35,10 +30,10 @@ std::string labelOf(const Plan &plan, const Event &event) {
 
 ordered_json toJson(const Plan &plan, const Event &event) {
   const char *sum = sumName(event.kind);
-  const char *cat = sum                               ? sum
-                    : event.kind == StepKind::send    ? "send"
-                    : event.kind == StepKind::receive ? "receive"
-                                                      : category(event.task.phase);
+  const std::string_view cat = sum                               ? sum
+                               : event.kind == StepKind::send    ? "send"
+                               : event.kind == StepKind::receive ? "receive"
+                                                                 : phaseCategory(event.task.phase);
   ordered_json json = {
       {"name", labelOf(plan, event)},
       {"cat", cat},

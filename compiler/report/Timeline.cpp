@@ -1,5 +1,6 @@
 #include "compiler/report/Drawings.h"
 #include "compiler/report/Html.h"
+#include "compiler/schedule/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,11 +19,8 @@ bool isSum(const Event &event) {
   return event.kind == StepKind::allReduce || event.kind == StepKind::reduceGradients;
 }
 
-const char *phaseName(const Event &event) {
-  static constexpr const char *names[] = {"forward",          "backward", "input gradients",
-                                          "weight gradients", "update",   "prepare",
-                                          "evaluate"};
-  return isSum(event) ? "waits for a sum over ranks" : names[static_cast<int>(event.task.phase)];
+std::string_view taskName(const Event &event) {
+  return isSum(event) ? "waits for a sum over ranks" : phaseName(event.task.phase);
 }
 
 /// 1, 2 or 5 times a power of ten: some ten of them in `seconds`.
@@ -90,8 +88,8 @@ std::string TimelineDrawing::bar(const Event &event) const {
     text += " style=\"" + stageColour(event.task.stage) + "\"";
   text += " x=\"" + coordinate(left) + "\" y=\"" + coordinate(top) + "\" width=\"" +
           coordinate(wide) + "\" height=\"" + coordinate(kBarHeight) + "\"><title>" +
-          (sums ? std::string() : kind + number + ": ") + phaseName(event) + ", stage " +
-          std::to_string(event.task.stage) + ", " + secondsText(event.start) + " to " +
+          (sums ? std::string() : kind + number + ": ") + std::string(taskName(event)) +
+          ", stage " + std::to_string(event.task.stage) + ", " + secondsText(event.start) + " to " +
           secondsText(event.end) + "</title></rect>";
   if (!sums && kind != 'U' && wide > 5.5 * static_cast<double>(number.size()) + 4)
     text += std::string("<text class=\"") + (kind == 'B' || kind == 'I' ? "on" : "in") + "\" x=\"" +

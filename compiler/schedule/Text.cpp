@@ -8,6 +8,32 @@
 
 namespace pdc {
 
+namespace {
+
+constexpr struct {
+  Phase phase;
+  std::string_view name, category;
+} phaseWords[] = {{Phase::forward, "forward", "forward"},
+                  {Phase::backward, "backward", "backward"},
+                  {Phase::backwardInput, "input gradients", "backward_input"},
+                  {Phase::backwardWeight, "weight gradients", "backward_weight"},
+                  {Phase::update, "update", "update"},
+                  {Phase::prepare, "prepare", "prepare"},
+                  {Phase::evaluate, "evaluate", "evaluate"}};
+
+} // namespace
+
+std::string_view phaseName(Phase phase) { return phaseWords[static_cast<int>(phase)].name; }
+
+std::string_view phaseCategory(Phase phase) { return phaseWords[static_cast<int>(phase)].category; }
+
+std::optional<Phase> phaseOfCategory(std::string_view category) {
+  for (const auto &words : phaseWords)
+    if (words.category == category)
+      return words.phase;
+  return std::nullopt;
+}
+
 std::string toString(const Step &step) {
   if (step.kind == StepKind::allReduce)
     return "allreduce";
@@ -58,9 +84,6 @@ std::string printSchedule(const Schedule &schedule) {
 namespace {
 
 constexpr int kMostRanks = 65536;
-constexpr Phase phases[] = {Phase::forward,        Phase::backward, Phase::backwardInput,
-                            Phase::backwardWeight, Phase::update,   Phase::prepare,
-                            Phase::evaluate};
 
 class Parser {
 public:
@@ -106,11 +129,11 @@ int64_t Parser::leading(std::string_view &word, const std::string &what) const {
 Task Parser::task(std::string_view &word) const {
   Task task;
   task.stage = static_cast<int>(leading(word, "a stage number"));
-  auto phase =
-      std::ranges::find_if(phases, [&](Phase one) { return word.starts_with(letter(one)); });
-  if (phase == std::end(phases))
+  auto words = std::ranges::find_if(
+      phaseWords, [&](const auto &one) { return word.starts_with(letter(one.phase)); });
+  if (words == std::end(phaseWords))
     refuse("expected a phase letter of F, B, I, W, U, P, E, found '" + std::string(word) + "'");
-  task.phase = *phase;
+  task.phase = words->phase;
   word.remove_prefix(1);
   task.microbatch = leading(word, "a microbatch number");
   return task;

@@ -2,9 +2,19 @@
 
 #include "compiler/schedule/Schedule.h"
 
+#include <optional>
 #include <string_view>
 
 namespace pdc {
+
+/// "forward", "input gradients": as people read it.
+std::string_view phaseName(Phase phase);
+
+/// "forward", "backward_input": the category of its tasks in traces, predicted and measured ones.
+std::string_view phaseCategory(Phase phase);
+
+/// Nothing for those of messages and sums over ranks.
+std::optional<Phase> phaseOfCategory(std::string_view category);
 
 /// "2F0" (run), "2F0>3#5" (send edge 5, made by 2F0, to rank 3), "3F0<2#5" (receive edge 5, for
 /// 3F0, from rank 2), "allreduce", "allreduce:2U3" (the gradients of the replicas of stage 2, for

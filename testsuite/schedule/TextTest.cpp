@@ -29,6 +29,16 @@ TEST(Text, WeightRule) {
   EXPECT_EQ(parseSchedule(text, "x").weightRule, WeightRule::atEntry);
 }
 
+TEST(Text, PhaseOfEachCategory) {
+  for (int number = 0; number < 7; ++number) {
+    const Phase phase{static_cast<uint8_t>(number)};
+    EXPECT_EQ(phaseOfCategory(phaseCategory(phase)), phase);
+  }
+  EXPECT_EQ(phaseCategory(Phase::backwardWeight), "backward_weight");
+  EXPECT_EQ(phaseName(Phase::backwardWeight), "weight gradients");
+  EXPECT_EQ(phaseOfCategory("send"), std::nullopt);
+}
+
 TEST(Text, ComputeRowsAreEnough) {
   Schedule read = parseSchedule("# by hand\nschedule mine\nmicrobatches 1\nstages 0 1\n"
                                 "rank 0: 0F0 0B0 allreduce 0U0\nrank 1: 1F0 1B0 allreduce 1U0\n",

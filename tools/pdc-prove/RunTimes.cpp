@@ -1,5 +1,7 @@
 #include "tools/pdc-prove/RunTimes.h"
 
+#include "compiler/schedule/Text.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -25,21 +27,6 @@ std::string paceLine(const char *name, const Pace &pace) {
 
 double distance(const PhaseSeconds &phase) { return std::abs(phase.measured - phase.planned); }
 
-const char *nameOf(Phase phase) {
-  switch (phase) {
-  case Phase::forward:
-    return "forward";
-  case Phase::backward:
-    return "backward";
-  case Phase::backwardInput:
-    return "input gradients";
-  case Phase::backwardWeight:
-    return "weight gradients";
-  default:
-    return "update";
-  }
-}
-
 } // namespace
 
 void describeTimes(const RunComparison &comparison, std::ostream &out) {
@@ -58,7 +45,7 @@ void describeTimes(const RunComparison &comparison, std::ostream &out) {
       << ", medians:\n";
   for (const PhaseSeconds &phase : phases)
     out << formatted("  rank %d, stage %d, %-17s planned %10.3f ms, measured %10.3f ms\n",
-                     phase.rank, phase.stage, nameOf(phase.phase), 1e3 * phase.planned,
+                     phase.rank, phase.stage, phaseName(phase.phase).data(), 1e3 * phase.planned,
                      1e3 * phase.measured);
 }
 

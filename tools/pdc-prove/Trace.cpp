@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
+#include "compiler/schedule/Text.h"
 
 #include <algorithm>
 #include <fstream>
@@ -21,22 +22,11 @@ struct TracedTask {
   TaskTime time;
 };
 
-/// Of the categories in which programs write training tasks; no other event is one.
-std::optional<Phase> phaseOf(const std::string &category) {
-  static const std::map<std::string, Phase> phases = {{"forward", Phase::forward},
-                                                      {"backward", Phase::backward},
-                                                      {"backward_input", Phase::backwardInput},
-                                                      {"backward_weight", Phase::backwardWeight},
-                                                      {"update", Phase::update}};
-  auto found = phases.find(category);
-  return found == phases.end() ? std::nullopt : std::optional(found->second);
-}
-
 std::optional<TracedTask> taskOf(const json &event) {
   if (event.at("ph") != "X")
     return std::nullopt;
-  const std::optional<Phase> phase = phaseOf(event.at("cat").get<std::string>());
-  if (!phase)
+  const std::optional<Phase> phase = phaseOfCategory(event.at("cat").get<std::string>());
+  if (!phase || *phase == Phase::prepare || *phase == Phase::evaluate)
     return std::nullopt;
   const json &arguments = event.at("args");
   TracedTask task;
