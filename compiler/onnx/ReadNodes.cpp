@@ -58,9 +58,11 @@ private:
     node.name = name;
     if (findOperator(node.op))
       readAttributes(proto, node);
-    for (const std::string &input : proto.input()) {
-      requireMade(input, where);
-      node.inputs.push_back(resolve(input));
+    for (int i = 0; i < proto.input_size(); ++i) {
+      requireMade(proto.input(i), where);
+      if (proto.op_type() == "BatchNormalization" && i >= 3)
+        separate(proto.input(i));
+      node.inputs.push_back(resolve(proto.input(i)));
     }
     node.outputs.assign(proto.output().begin(), proto.output().end());
     while (!node.inputs.empty() && node.inputs.back().empty())
@@ -260,6 +262,18 @@ private:
         return false;
     aliases[name] = resolve(proto.input(0));
     return true;
+  }
+
+  /// Exporters write one of tensors of equal values, too: a fresh running variance and the scale, both of
+  /// ones. A statistic that training keeps is a tensor of its own.
+  void separate(const std::string &name) {
+    auto alias = aliases.find(name);
+    if (alias == aliases.end())
+      return;
+    Initializer statistic = model.initializers.at(alias->second);
+    statistic.name = name;
+    model.initializers.emplace(name, std::move(statistic));
+    aliases.erase(alias);
   }
 
   const std::string &resolve(const std::string &name) const {

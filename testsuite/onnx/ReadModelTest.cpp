@@ -1,3 +1,4 @@
+#include "compiler/onnx/Parameters.h"
 #include "testsuite/onnx/ModelText.h"
 
 #include <cstring>
@@ -118,6 +119,26 @@ TEST(ReadModel, identityOfAnInitializerIsThatInitializer) {
   Model model = read(proto);
   ASSERT_EQ(model.nodes.size(), 2u);
   EXPECT_EQ(model.nodes[0].inputs[1], "w");
+}
+
+/// A fresh network's statistics equal its scale and its bias, and PyTorch's exporter writes one tensor for both.
+TEST(ReadModel, statisticsAreTensorsOfTheirOwn) {
+  onnx::ModelProto proto = protoOf(R"(<ir_version: 8, opset_import: ["" : 15]>
+    net (float[4, 2] x) => (float[4, 2] z) {
+      mean = Identity(bias)
+      variance = Identity(scale)
+      scale2 = Identity(scale)
+      y = BatchNormalization(x, scale, bias, mean, variance)
+      z = BatchNormalization(y, scale2, bias, mean, variance)
+    })");
+  addInitializer(proto, "scale", {2}, {1, 1});
+  addInitializer(proto, "bias", {2}, {0, 0});
+  Model model = read(proto);
+  ASSERT_EQ(model.nodes.size(), 2u);
+  EXPECT_EQ(model.nodes[0].inputs, (std::vector<std::string>{"x", "scale", "bias", "mean", "variance"}));
+  EXPECT_EQ(model.nodes[1].inputs, (std::vector<std::string>{"y", "scale", "bias", "mean", "variance"}));
+  EXPECT_EQ(readTensor(model.initializers.at("variance")).data, (std::vector<double>{1, 1}));
+  EXPECT_EQ(runningStatistics(model), (std::set<std::string>{"mean", "variance"}));
 }
 
 TEST(ReadModel, refusesOutputsThatTheNewestFormDoesNotHave) {
