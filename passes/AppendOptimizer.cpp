@@ -4,6 +4,7 @@
 #include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
 
 namespace pdc {
@@ -64,7 +65,11 @@ class Updates {
 public:
   Updates(func::FuncOp train, const OptimizerSpec &spec, DecayExceptions &exceptions)
       : train(train), module(train->getParentOfType<ModuleOp>()), symbols(module), names(train),
-        builder(train.getBody().front().getTerminator()), spec(spec), exceptions(exceptions) {}
+        builder(train.getBody().front().getTerminator()), spec(spec), exceptions(exceptions) {
+    if (auto states = module->getAttrOfType<ArrayAttr>("pdc.stored_states"))
+      for (auto state : states.getAsRange<StringAttr>())
+        stored.insert(state.getValue());
+  }
 
   void append() {
     SmallVector<TrainedWeight> weights = findWeights();
@@ -93,6 +98,7 @@ private:
   OpBuilder builder;
   const OptimizerSpec &spec;
   DecayExceptions &exceptions;
+  llvm::StringSet<> stored; ///< states that the weights file has
   Value scale, learningRate, step;
 };
 
@@ -163,9 +169,12 @@ Value Updates::gradient(TrainedWeight &weight) {
 MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPointAfter(after);
-  return createMemory(outside, weight.getLoc(), (weight.getSymName() + "/" + state).str(),
-                      Role::Optimizer, Rate::Update, weight.getType(),
-                      builder.getF64FloatAttr(spec.initialState));
+  std::string name = (weight.getSymName() + "/" + state).str();
+  mlir::Attribute initial = builder.getF64FloatAttr(spec.initialState);
+  if (stored.contains(name))
+    initial = builder.getStringAttr("file");
+  return createMemory(outside, weight.getLoc(), name, Role::Optimizer, Rate::Update,
+                      weight.getType(), initial);
 }
 
 /// New weight and new state from the old ones and the gradient.
@@ -216,6 +225,7 @@ private:
     DecayExceptions exceptions(std::vector<std::string>(noDecay.begin(), noDecay.end()));
     Updates(train, spec, exceptions).append();
     exceptions.checkAllUsed();
+    module->removeAttr("pdc.stored_states");
     FloatAttr rate = Builder(module).getF64FloatAttr(spec.learningRate);
     module->setAttr("pdc.learning_rate", rate);
     // What a run starts from when its command line says nothing else.

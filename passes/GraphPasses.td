@@ -87,8 +87,9 @@ def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
     Reads the gradient sums of each weight, adds those of several uses in order, computes the new
     weight and the new optimizer state in one node and commits and writes them. The learning rate is an
     input at run time; its default becomes the module's attribute `pdc.learning_rate`. Optimizer state
-    starts at zero (Adagrad's at its initial_accumulator) and is named as in checkpoints: `NAME/momentum`,
-    `NAME/sum`, `NAME/exp_avg`, `NAME/exp_avg_sq`.
+    starts at zero (Adagrad's at its initial_accumulator), or as the weights file has it where the module's
+    attribute `pdc.stored_states` names it, and is named as in checkpoints: `NAME/momentum`, `NAME/sum`,
+    `NAME/exp_avg`, `NAME/exp_avg_sq`.
 
     Before: differentiated. After: each weight that has a gradient has one commit.
   }];

@@ -36,6 +36,7 @@ public:
     addTensors();
     addRandom();
     addMetrics();
+    addStates(*module);
     addEntry("train", Entry::train);
     addEntry("evaluate", Entry::evaluate);
     return module;
@@ -216,6 +217,16 @@ private:
     if (std::any_of(nodes.begin(), nodes.end(), isDropout))
       addMemory("pdc.random", Role::Input, Rate::Microbatch,
                 {ElementType::i64, {2 + binding.microbatchSize()}});
+  }
+
+  /// Memories for them are made with the updates.
+  void addStates(ModuleOp module) {
+    if (!model.training || model.training->states.empty())
+      return;
+    SmallVector<mlir::Attribute> states;
+    for (const auto &[name, state] : model.training->states)
+      states.push_back(builder.getStringAttr(name));
+    module->setAttr("pdc.stored_states", builder.getArrayAttr(states));
   }
 
   void addMetrics() {

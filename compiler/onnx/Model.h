@@ -61,6 +61,9 @@ struct ModelTraining {
   std::set<std::string> parameters; ///< the initializers that an optimizer updates
   std::string optimizer;            ///< as `--optimizer` takes it
   std::string origin;               ///< what says the optimizer: training_info, or a file
+  /// Optimizer states that do not begin at one number, by their names in a checkpoint
+  /// (NAME/exp_avg).
+  std::map<std::string, Initializer> states;
   std::set<std::string> undecayed;  ///< parameters without weight decay, where others have it
 };
 

@@ -41,7 +41,8 @@ std::set<std::string> takeAccumulators(onnx::GraphProto &graph) {
   return parameters;
 }
 
-std::string adamOf(const onnx::NodeProto &node, double learningRate) {
+/// `steps`: updates that were made before.
+std::string adamOf(const onnx::NodeProto &node, double learningRate, int64_t steps) {
   auto integer = [&](std::string_view name, int64_t otherwise) {
     const onnx::AttributeProto *attribute = attributeOf(node, name);
     return attribute ? attribute->i() : otherwise;
@@ -57,10 +58,13 @@ std::string adamOf(const onnx::NodeProto &node, double learningRate) {
   if (mode == 1)
     text += ",scaled_epsilon=1,decay_last=1";
   // The correction of a step so late is none.
-  return integer("correct_bias", 1) ? text : text + ",first_step=1e9";
+  if (!integer("correct_bias", 1))
+    return text + ",first_step=1e9";
+  return steps > 0 ? text + ",first_step=" + std::to_string(steps + 1) : text;
 }
 
-std::string readOptimizerModel(const std::filesystem::path &path, double learningRate) {
+std::string readOptimizerModel(const std::filesystem::path &path, double learningRate,
+                               int64_t steps) {
   onnx::ModelProto model;
   std::ifstream file(path, std::ios::binary);
   if (!file || !model.ParseFromIstream(&file))
@@ -73,7 +77,7 @@ std::string readOptimizerModel(const std::filesystem::path &path, double learnin
       throw Error(path.string() + ": " + describe(node) +
                   ": expected one AdamWOptimizer or SGDOptimizerV2 alone; give --optimizer (and "
                   "pdc-run --clip-norm where gradients are clipped)");
-    found = isAdam ? adamOf(node, learningRate) : "sgd,lr=" + textOf(learningRate);
+    found = isAdam ? adamOf(node, learningRate, steps) : "sgd,lr=" + textOf(learningRate);
   }
   if (found.empty())
     throw Error(path.string() + ": has no AdamWOptimizer or SGDOptimizerV2");
@@ -93,6 +97,33 @@ double rateOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path
       throw Error(path.string() + ": its optimizer groups have learning rates " + textOf(first) + " and " +
                   textOf(rate) + ", expected one for all weights; give --optimizer");
   return first;
+}
+
+/// The states of AdamW where training was left, under the names that pdc's checkpoints have for
+/// them.
+std::map<std::string, Initializer> takeStates(OrtCheckpoint &checkpoint,
+                                              const std::set<std::string> &trained,
+                                              const std::filesystem::path &path) {
+  std::map<std::string, Initializer> named;
+  for (const Initializer &parameter : checkpoint.parameters) {
+    if (!trained.contains(parameter.name))
+      continue;
+    const std::string where = path.string() + ": is of step " + std::to_string(checkpoint.step) +
+                              ", but '" + parameter.name + "' has ";
+    const char *const remedy = "; give --optimizer to begin its states anew";
+    std::vector<Initializer> &states = checkpoint.states[parameter.name];
+    if (states.size() != 2)
+      throw Error(where + std::to_string(states.size()) + " optimizer states, expected AdamW's 2" +
+                  remedy);
+    for (size_t i : {0, 1}) {
+      if (!(states[i].type == parameter.type))
+        throw Error(where + "optimizer state '" + states[i].name + "' of " +
+                    states[i].type.toString() + ", expected " + parameter.type.toString() + remedy);
+      states[i].name = parameter.name + (i == 0 ? "/exp_avg" : "/exp_avg_sq");
+      named.emplace(states[i].name, std::move(states[i]));
+    }
+  }
+  return named;
 }
 
 /// Without accumulators there is nothing that these files belong to.
@@ -144,7 +175,6 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
                 "file " +
                 path.string() + "; give --checkpoint FILE");
   OrtCheckpoint checkpoint = readOrtCheckpoint(path);
-  artifacts.parameters = std::move(checkpoint.parameters);
   for (const std::string &name : artifacts.training.parameters)
     if (!checkpoint.trained.contains(name))
       throw Error("the gradient of '" + name + "' is accumulated, but " + path.string() +
@@ -152,12 +182,14 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   if (files.needsOptimizer) {
     std::filesystem::path optimizer =
         pathOf(files.optimizer, model, "optimizer_model.onnx", "adamw.onnx");
-    artifacts.training.optimizer = readOptimizerModel(optimizer, rateOf(checkpoint, path));
+    artifacts.training.optimizer =
+        readOptimizerModel(optimizer, rateOf(checkpoint, path), checkpoint.step);
     artifacts.training.origin = optimizer.string();
+    // ONNX Runtime saves states beside SGD that it never reads.
     if (checkpoint.step > 0 && !artifacts.training.optimizer.starts_with("sgd,"))
-      throw Error(path.string() + ": is of step " + std::to_string(checkpoint.step) +
-                  " and has optimizer states, which pdc begins anew; give --optimizer to begin so");
+      artifacts.training.states = takeStates(checkpoint, artifacts.training.parameters, path);
   }
+  artifacts.parameters = std::move(checkpoint.parameters);
   return artifacts;
 }
 

@@ -119,6 +119,8 @@ public:
     for (const FlatTable &group : checkpoint.tables(2)) {
       result.step = std::max(result.step, group.number<int64_t>(1, 0));
       result.learningRates.push_back(asWritten(group.number<float>(2, 0))); // zeros are left out
+      for (const FlatTable &states : group.tables(3))
+        readStates(states);
     }
     return std::move(result);
   }
@@ -136,13 +138,25 @@ private:
           throw Error("parameter '" + name + "' is there twice");
         if (field == 0)
           result.trained.insert(name);
-        result.parameters.push_back(readParameter(tensor, name));
+        result.parameters.push_back(readTensor(tensor, name, "parameter '" + name + "'"));
       }
   }
 
-  Initializer readParameter(const FlatTable &tensor, const std::string &name) const {
+  void readStates(const FlatTable &states) {
+    const std::string parameter = states.text(0);
+    auto [found, isNew] = result.states.try_emplace(parameter);
+    if (!isNew)
+      throw Error("the optimizer states of '" + parameter + "' are there twice");
+    for (const FlatTable &tensor : states.tables(1)) {
+      const std::string name = tensor.text(0);
+      found->second.push_back(
+          readTensor(tensor, name, "optimizer state '" + name + "' of '" + parameter + "'"));
+    }
+  }
+
+  Initializer readTensor(const FlatTable &tensor, const std::string &name,
+                         const std::string &where) const {
     constexpr size_t maximumRank = 64;
-    std::string where = "parameter '" + name + "'";
     Initializer parameter;
     parameter.name = name;
     parameter.type = {toElementType(tensor.number<int32_t>(3, 0), where), tensor.integers(2)};

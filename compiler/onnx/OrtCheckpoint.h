@@ -9,6 +9,9 @@ namespace pdc {
 struct OrtCheckpoint {
   std::vector<Initializer> parameters; ///< trained and frozen ones
   std::set<std::string> trained;
+  /// By trained parameter the optimizer's states, in its order: AdamW's are the averages of the
+  /// gradient and of its square.
+  std::map<std::string, std::vector<Initializer>> states;
   std::vector<double> learningRates; ///< of its optimizer groups; none where it has no optimizer state
   int64_t step = 0;
 };

@@ -36,19 +36,31 @@ bool isStored(const Initializer &initializer) {
   return !initializer.fill && isFloatingPoint(initializer.type.element);
 }
 
+/// The tensors of the file, in its order.
+std::map<std::string, const Initializer *> storedOnes(const Model &model) {
+  std::map<std::string, const Initializer *> tensors;
+  for (const auto &[name, initializer] : model.initializers)
+    if (isStored(initializer))
+      tensors[name] = &initializer;
+  if (model.training)
+    for (const auto &[name, state] : model.training->states)
+      if (!tensors.emplace(name, &state).second)
+        throw Error("initializer '" + name +
+                    "': an optimizer state has this name; rename the tensor");
+  return tensors;
+}
+
 /// The header, padded so that the data begins at a multiple of eight.
 std::string headerOf(const Model &model) {
   json header = json::object();
   uint64_t offset = 0;
-  for (const auto &[name, initializer] : model.initializers) {
-    if (!isStored(initializer))
-      continue;
+  for (const auto &[name, tensor] : storedOnes(model)) {
     if (name == "__metadata__")
       throw Error("initializer '" + name + "': this name is reserved in weights files");
-    header[name] = {{"dtype", nameOf(initializer.type.element)},
-                    {"shape", initializer.type.shape},
-                    {"data_offsets", {offset, offset + initializer.length}}};
-    offset += initializer.length;
+    header[name] = {{"dtype", nameOf(tensor->type.element)},
+                    {"shape", tensor->type.shape},
+                    {"data_offsets", {offset, offset + tensor->length}}};
+    offset += tensor->length;
   }
   std::string text;
   try {
@@ -157,9 +169,8 @@ void writeWeights(const Model &model, const std::filesystem::path &path) {
     for (uint64_t length = header.size(), i = 0; i < 8; ++i)
       out.put(static_cast<char>(length >> (8 * i)));
     out << header;
-    for (const auto &[name, initializer] : model.initializers)
-      if (isStored(initializer))
-        copyBytes(initializer, out);
+    for (const auto &[name, tensor] : storedOnes(model))
+      copyBytes(*tensor, out);
     if (!out.flush())
       throw Error(unfinished.string() + ": cannot be written");
   }

@@ -18,7 +18,8 @@ std::map<std::string, StoredTensor> readSafetensors(const std::filesystem::path 
 std::string readBytes(const std::filesystem::path &path, const StoredTensor &tensor);
 
 /// Writes the model's floating-point initializers that are stored (not filled) under their ONNX
-/// names, in order of the names. Written beside `path` and renamed, so a reader never sees half.
+/// names, and the optimizer states that it has, in order of the names. Written beside `path` and
+/// renamed, so a reader never sees half.
 void writeWeights(const Model &model, const std::filesystem::path &path);
 
 } // namespace pdc

@@ -61,7 +61,8 @@ class FlatBuffer:
 
 
 def checkpoint(trained, frozen=(), groups=()):
-    """The file's bytes; `trained` and `frozen` map names to arrays, `groups` holds (step, learning rate)."""
+    """The file's bytes; `trained` and `frozen` map names to arrays, `groups` holds (step, learning rate)
+    or (step, learning rate, parameter -> arrays of its states)."""
     buffer = FlatBuffer()
 
     def tensor(name, array):
@@ -75,9 +76,13 @@ def checkpoint(trained, frozen=(), groups=()):
     fields = {0: ("i", 2), 1: ("o", module)}
     if groups:
         tables = []
-        for step, rate in groups:
+        for step, rate, *rest in groups:
+            states = rest[0] if rest else {}
+            named = [(name, [tensor(f"momentum{i}", array) for i, array in enumerate(arrays)]) for name, arrays in states.items()]
+            of_parameters = [(buffer.string(name), buffer.tables(tensors)) for name, tensors in named]
+            listed = buffer.tables([buffer.table({0: ("o", label), 1: ("o", tensors)}) for label, tensors in of_parameters])
             label = buffer.string("group0")
-            tables.append(buffer.table({0: ("o", label), 1: ("q", step), 2: ("f", rate)}))
+            tables.append(buffer.table({0: ("o", label), 1: ("q", step), 2: ("f", rate), 3: ("o", listed)}))
         fields[2] = ("o", buffer.tables(tables))
     return buffer.finish(buffer.table(fields), b"ODTC")
 

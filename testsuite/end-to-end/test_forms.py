@@ -221,6 +221,39 @@ def test_onnx_runtime_artifacts(tmp_path):
     assert result.returncode == 1 and "give --checkpoint FILE" in result.stderr
 
 
+def test_onnx_runtime_checkpoint_of_later_steps(tmp_path):
+    """PyTorch trains two steps, pdc goes on from its weights and AdamW's states, and both make the next two."""
+    weights = {tensor.name: numpy_helper.to_array(tensor).copy() for tensor in onnx.load(pipeline.MODELS / "tiny.onnx").graph.initializer}
+    tensors = {name: torch.tensor(value, requires_grad=True) for name, value in weights.items()}
+    images, labels = pipeline.draw_images(tmp_path, 16, (784,), 10)
+    x, y = torch.tensor(numpy.load(images)), torch.tensor(numpy.load(labels))
+    optimizer = torch.optim.AdamW(tensors.values(), lr=0.01, weight_decay=0.1)
+
+    def step(i):
+        hidden = torch.relu(x[4 * i:4 * i + 4] @ tensors["fc1.weight"].T + tensors["fc1.bias"])
+        loss = torch.nn.functional.cross_entropy(hidden @ tensors["fc2.weight"].T + tensors["fc2.bias"], y[4 * i:4 * i + 4])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    step(0), step(1)
+    states = {name: [optimizer.state[tensor][key].numpy() for key in ("exp_avg", "exp_avg_sq")] for name, tensor in tensors.items()}
+    (tmp_path / "checkpoint").write_bytes(ort_artifacts.checkpoint({name: tensor.detach().numpy() for name, tensor in tensors.items()},
+                                                                   groups=[(2, 0.01, states)]))
+    onnx.save(ort_artifacts.training_model(weights, list(weights)), tmp_path / "training_model.onnx")
+    onnx.save(ort_artifacts.optimizer_model(alpha=0.9, beta=0.999, epsilon=1e-8, weight_decay=0.1, adam_mode=0, correct_bias=1),
+              tmp_path / "optimizer_model.onnx")
+    for path in (images, labels):
+        numpy.save(path, numpy.load(path)[8:])
+    project = pipeline.compile_model(tmp_path / "training_model.onnx", tmp_path / "project", "--minibatch", 4, "--microbatches", 2,
+                                     "--stages", "1-1", workers=2)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"input={images}", f"labels={labels}"], steps=2)
+    assert result.losses == pytest.approx([step(2), step(3)], rel=1e-5)
+    for name, tensor in tensors.items():
+        numpy.testing.assert_allclose(result.weights()[name], tensor.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 class TokenScores(torch.nn.Module):
     """Positions are counted from a mask, and the scores of all tokens are rows, as many language models have them."""
 

@@ -196,7 +196,9 @@ TEST_F(OrtArtifacts, statesOfEarlierSteps) {
   bytes[52] = 4; // the group's layout has its step where its learning rate and its name are
   write("checkpoint", bytes);
   ASSERT_GT(readOrtCheckpoint(folder / "checkpoint").step, 0);
-  EXPECT_NE(refused().find("and has optimizer states, which pdc begins anew; give --optimizer"),
+  EXPECT_NE(refused().find(
+                ", but 'b' has 0 optimizer states, expected AdamW's 2; give --optimizer to begin "
+                "its states anew"),
             std::string::npos);
   EXPECT_EQ(refused({.needsOptimizer = false}), "");
   write("optimizer_model.onnx",
