@@ -85,8 +85,12 @@ private:
       }
     if (proto.op_type() == "BiasGelu" || proto.op_type() == "FastGelu")
       replaceGelu(node);
-    if (proto.op_type() == "FusedMatMul")
+    if (proto.op_type() == "QuickGelu")
+      replaceQuickGelu(node);
+    if (proto.op_type() == "FusedMatMul" || proto.op_type() == "TransposeMatMul")
       replaceMatMul(node);
+    if (proto.op_type() == "Scale")
+      replaceScale(node);
   }
 
   static void rename(FlatNode &node, const Renamed &row) {
@@ -110,17 +114,31 @@ private:
     setInteger(node, "ignore_index", toInteger(readTensor(found->second).data.at(0)));
   }
 
-  /// A node before this one; its result takes the place of this one's inputs.
-  void addBefore(FlatNode &node, const char *op, std::vector<std::string> inputs) {
+  /// A node before this one; returns the name of its result.
+  std::string addBefore(const FlatNode &node, const std::string &op,
+                        const std::vector<std::string> &inputs) {
     FlatNode before{{}, 14, node.stages};
     before.proto.set_name(node.proto.name() + "/" + op);
     before.proto.set_op_type(op);
-    for (std::string &input : inputs)
-      before.proto.add_input(std::move(input));
+    setInputs(before.proto, inputs);
     before.proto.add_output(values.fresh(node.proto.output(0) + "/" + op));
-    node.proto.clear_input();
-    node.proto.add_input(before.proto.output(0));
     nodes.push_back(std::move(before));
+    return nodes.back().proto.output(0);
+  }
+
+  std::string addNumber(const FlatNode &node, double value) {
+    std::string name = addBefore(node, "Constant", {});
+    onnx::AttributeProto &attribute = *nodes.back().proto.add_attribute();
+    attribute.set_name("value_float");
+    attribute.set_type(onnx::AttributeProto::FLOAT);
+    attribute.set_f(static_cast<float>(value));
+    return name;
+  }
+
+  static void setInputs(onnx::NodeProto &node, const std::vector<std::string> &inputs) {
+    node.clear_input();
+    for (const std::string &input : inputs)
+      node.add_input(input);
   }
 
   void replaceGelu(FlatNode &node) {
@@ -129,21 +147,43 @@ private:
       return;
     bool isFast = proto.op_type() == "FastGelu";
     if (proto.input_size() > 1 && !proto.input(1).empty())
-      addBefore(node, "Add", {proto.input(0), proto.input(1)});
+      setInputs(proto, {addBefore(node, "Add", {proto.input(0), proto.input(1)})});
     if (isFast)
       setText(proto, "approximate", "tanh");
     rename(node, {"", "Gelu", 20, 1, 1});
   }
 
-  /// With transposed operands a sum over the index that both share; other scales are refused.
+  /// x * sigmoid(alpha * x).
+  void replaceQuickGelu(FlatNode &node) {
+    onnx::NodeProto &proto = node.proto;
+    if (proto.output_size() < 1 || proto.input_size() < 1)
+      return;
+    const std::string x = proto.input(0), alpha = addNumber(node, numberOf(proto, "alpha", 1.702));
+    setInputs(proto, {x, addBefore(node, "Sigmoid", {addBefore(node, "Mul", {x, alpha})})});
+    proto.clear_attribute();
+    rename(node, {"", "Mul", 14, 2, 1});
+  }
+
+  void replaceScale(FlatNode &node) {
+    const onnx::AttributeProto *down = attributeOf(node.proto, "scale_down");
+    const char *op = down && down->i() != 0 ? "Div" : "Mul";
+    node.proto.clear_attribute();
+    rename(node, {"", op, 14, 2, 1});
+  }
+
+  /// With transposed operands a sum over the index that both share; transposed batches are refused.
   void replaceMatMul(FlatNode &node) {
     onnx::NodeProto &proto = node.proto;
     auto flag = [&](std::string_view name) {
       const onnx::AttributeProto *attribute = attributeOf(proto, name);
       return attribute && attribute->i() != 0;
     };
-    if (numberOf(proto, "alpha", 1.0) != 1 || flag("transBatchA") || flag("transBatchB"))
+    if (proto.input_size() != 2 || proto.output_size() < 1 || flag("transBatchA") ||
+        flag("transBatchB"))
       return;
+    if (const double alpha = numberOf(proto, "alpha", 1.0); alpha != 1)
+      setInputs(proto,
+                {addBefore(node, "Mul", {proto.input(0), addNumber(node, alpha)}), proto.input(1)});
     bool first = flag("transA"), second = flag("transB");
     proto.clear_attribute();
     if (first || second)

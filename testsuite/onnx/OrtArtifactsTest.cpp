@@ -240,14 +240,16 @@ TEST_F(OrtArtifacts, firstAccumulator) {
 TEST_F(OrtArtifacts, operatorsOfForwardGraphs) {
   std::string text = trainingGraph;
   text.replace(text.find("y = Gemm(x, w, b)"), 17, R"(
-    m = com.microsoft.FusedMatMul(x, w)
-    y = com.microsoft.FastGelu(m, b))");
+    m = com.microsoft.FusedMatMul<alpha = 0.5>(x, w)
+    q = com.microsoft.QuickGelu<alpha = 1.5>(m)
+    s = com.microsoft.Scale<scale_down = 1>(q, b)
+    y = com.microsoft.FastGelu(s, b))");
   write("training_model.onnx", named(text).SerializeAsString());
   std::string operators;
   for (const ModelNode &node : model().nodes)
     operators += node.op + " ";
-  EXPECT_EQ(operators, "MatMul Add FastGelu SoftmaxCrossEntropyLoss ");
-  text.replace(text.find("FusedMatMul("), 12, "Mystery(");
+  EXPECT_EQ(operators, "Mul MatMul Mul Sigmoid Mul Div Add FastGelu SoftmaxCrossEntropyLoss ");
+  text.replace(text.find("FusedMatMul<"), 12, "Mystery<");
   write("training_model.onnx", named(text).SerializeAsString());
   EXPECT_NE(refused().find("operators of domain 'com.microsoft' are not supported"),
             std::string::npos);
