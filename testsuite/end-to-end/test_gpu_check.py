@@ -4,8 +4,14 @@ import importlib.machinery
 import importlib.util
 import json
 import math
+import os
+import shutil
+import subprocess
+import sys
+import time
 
 import numpy
+import pytest
 
 import pipeline
 import safetensors
@@ -98,3 +104,80 @@ def test_checks_with_the_weights_of_the_processor(tmp_path, monkeypatch):
     assert there.check(case) < 1e-4
     losses = there.losses(folder / case["reference"])
     assert len(losses) == 6 and losses[-1] < losses[0] < 3
+
+
+CMAKE = """#!/bin/sh
+if [ "$1" = -S ]; then
+  mkdir -p "$4" && echo CMAKE_GENERATOR:INTERNAL=Ninja > "$4/CMakeCache.txt" && echo "$@" > "$4/configured"
+else
+  printf '#!/bin/sh\\nsleep 1000 & echo $! > %s/sleeps\\nwait\\n' "$2" > "$2/lenet5-1-1f1b" && chmod +x "$2/lenet5-1-1f1b"
+  echo "$@" > "$2/built"
+fi
+"""
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A prepared folder whose only program never ends, and the environment of a machine that has neither a GPU nor CMake."""
+    folder, path = tmp_path / "prepared", tmp_path / "path"
+    for place in (folder / "bench", folder / "lenet5", path):
+        place.mkdir(parents=True)
+    shutil.copy(pipeline.SOURCE / "tools" / "gpu-check", folder)
+    shutil.copy(TOOLS / "gpu_rows.py", folder / "bench")
+    (folder / "bench" / "spec.json").write_text("{}")
+    (folder / "lenet5" / "weights.json").write_text(json.dumps({"w": [2]}))
+    (folder / "cases.json").write_text(json.dumps([{"project": "lenet5-1-1f1b", "network": "lenet5", "precision": "fp32",
+                                                    "reference": "lenet5/none.jsonl", "samples": 1}]))
+    (path / "cmake").write_text(CMAKE)
+    (path / "cmake").chmod(0o755)
+    (tmp_path / "wheels" / "nvidia" / "cudnn" / "include").mkdir(parents=True)
+    return folder, os.environ | {"PATH": f"{path}:/usr/bin:/bin", "PYTHONPATH": str(tmp_path / "wheels")}
+
+
+def has_ended(process):
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def await_true(condition):
+    while not condition():
+        time.sleep(0.02)
+
+
+def results_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def test_killed_it_leaves_what_it_has_found(waiting):
+    """And nothing that it has started; the wheels of its Python are told to CMake, which goes on where a program fails."""
+    folder, environment = waiting
+    check = subprocess.Popen([sys.executable, folder / "gpu-check", "-DMORE=1"], env=environment, stdout=subprocess.DEVNULL)
+    await_true((folder / "build" / "sleeps").exists)
+    await_true((folder / "build" / "sleeps").read_text)
+    check.terminate()
+    assert check.wait(timeout=60) == 128 + 15
+    found = results_of(folder)
+    assert [(result["name"], result["outcome"]) for result in found["results"]] == [("configure", "passed"), ("build", "passed")]
+    assert found["running"] == ["lenet5-1-1f1b"] and found["device"][0].startswith("unknown")
+    sleeping = int((folder / "build" / "sleeps").read_text())
+    await_true(lambda: has_ended(sleeping))
+    configured = (folder / "build" / "configured").read_text()
+    assert "-DMORE=1" in configured and "wheels/nvidia/cudnn" in configured
+    assert (folder / "build" / "built").read_text().endswith("-- -k 0\n")
+
+
+def test_ends_with_its_minutes(waiting):
+    """What is left is left out, and what runs then is ended."""
+    folder, environment = waiting
+    done = subprocess.run([sys.executable, folder / "gpu-check", "--minutes", "0.1"], env=environment, capture_output=True, text=True,
+                          check=False, timeout=300)
+    found = results_of(folder)
+    outcomes = {result["name"]: result["outcome"] for result in found["results"]}
+    assert outcomes.pop("configure") == "passed", done.stdout + done.stderr
+    assert outcomes.pop("build") == "passed"
+    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "memory checker"} <= set(outcomes), outcomes
+    assert found["running"] == [] and done.returncode == 0
+    assert has_ended(int((folder / "build" / "sleeps").read_text()))

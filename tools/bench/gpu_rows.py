@@ -7,9 +7,11 @@ with the program and, where PyTorch is, with gpu_torch.py, eagerly and compiled,
 import array
 import json
 import math
+import os
 import pathlib
 import random
 import shutil
+import signal
 import statistics
 import struct
 import subprocess
@@ -56,12 +58,42 @@ ROWS = [("resnet50", "fp16"), ("resnet50", "tf32"), ("vgg16", "fp16"), ("gpt2", 
         ("lstm", "tf32")]
 
 
-def run(command, **options):
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, **options)
-    if result.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
-                           f"{result.stdout[-2000:]}{result.stderr[-2000:]}")
-    return result.stdout
+def end(process):
+    """With all that it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+running = set()  # processes that `run` waits for
+
+
+def end_all():
+    for process in list(running):
+        end(process)
+
+
+def run(command, limit=None, **options):
+    """What it prints; ended after `limit` seconds."""
+    command = [str(part) for part in command]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
+    running.add(process)
+    why = None
+    try:
+        output, errors = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        end(process)
+        output, errors = process.communicate()
+        why = f"was ended after {limit:.0f} s"
+    except BaseException:
+        end(process)
+        raise
+    finally:
+        running.discard(process)
+    if why or process.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} {why or f'exited with {process.returncode}'}\n{output[-2000:]}{errors[-2000:]}")
+    return output
 
 
 # On the build machine.
@@ -167,7 +199,7 @@ class Memory:
     @staticmethod
     def used():
         try:
-            return int(run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]).split()[0])
+            return int(run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], 30).split()[0])
         except (OSError, RuntimeError, ValueError):
             return None
 
@@ -195,7 +227,7 @@ def seconds_of(log, steps):
     return statistics.median(seconds[min(FIRST, steps // 2):])
 
 
-def measure_pdc(program, name, spec, work, steps):
+def measure_pdc(program, name, spec, work, steps, limit):
     data, log = [], work / f"{name}.jsonl"
     for tensor, (shape, what) in spec["inputs"].items():
         draw_data(work / f"{name}-{tensor}.npy", [2 * spec["batch"], *shape], what)
@@ -205,23 +237,25 @@ def measure_pdc(program, name, spec, work, steps):
     try:
         with Memory() as memory:
             run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
-                 "--timeout", 120], timeout=400, cwd=HERE / name)
+                 "--timeout", 120], limit, cwd=HERE / name)
         return seconds_of(log.read_text(), steps), memory.most
     finally:
         for path in work.glob(f"{name}*.npy"):
             path.unlink()
-        (work / f"{name}.safetensors").unlink()
+        (work / f"{name}.safetensors").unlink(missing_ok=True)
 
 
-def measure_torch(name, how, steps):
+def measure_torch(name, how, steps, limit):
     with Memory() as memory:
-        text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps], timeout=900)
+        text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps], limit)
     return seconds_of(text, steps), memory.most
 
 
 def has_torch():
-    return subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"], capture_output=True,
-                          check=False).returncode == 0
+    try:
+        return bool(run([sys.executable, "-c", "import torch; assert torch.cuda.is_available(); print(1)"], 120))
+    except (OSError, RuntimeError):
+        return False
 
 
 def peak_of(device, precision):
@@ -237,24 +271,24 @@ def measured(spec, seconds, memory, peak):
 
 
 def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
-    """Calls report(name, side, result) with what `measured` says, or with an error's text; begins nothing at `ends`."""
+    """Calls report(name, side, result) with what `measured` says, or with an error's text; None for what there is no time for
+    before `ends`. All rows by pdc, then by PyTorch."""
     specs = json.loads((HERE / "spec.json").read_text())
     work.mkdir(parents=True, exist_ok=True)
-    sides = {"pdc": lambda name, spec: measure_pdc(binaries / name, name, spec, work, steps)}
-    if has_torch():
+    sides = {"pdc": lambda name, spec, limit: measure_pdc(binaries / name, name, spec, work, steps, min(limit, 400))}
+    if time.monotonic() < ends and has_torch():
         for how in ("eager", "compile"):
-            sides[f"PyTorch {how}"] = lambda name, spec, how=how: measure_torch(name, how, steps)
-    for name, spec in specs.items():
-        if rows and name not in rows and spec["network"] not in rows:
-            continue
-        for side, run_side in sides.items():
-            if time.monotonic() >= ends:
-                report(name, side, None)
+            sides[f"PyTorch {how}"] = lambda name, spec, limit, how=how: measure_torch(name, how, steps, min(limit, 900))
+    for side, run_side in sides.items():
+        for name, spec in specs.items():
+            if rows and name not in rows and spec["network"] not in rows:
                 continue
-            try:
-                result = measured(spec, *run_side(name, spec), peak_of(device, spec["precision"]))
-            except (RuntimeError, subprocess.TimeoutExpired, OSError, ValueError) as error:
-                result = str(error)
+            result = None
+            if (limit := ends - time.monotonic()) > 0:
+                try:
+                    result = measured(spec, *run_side(name, spec, limit), peak_of(device, spec["precision"]))
+                except Exception as error:  # whatever it is: the others are to run
+                    result = f"{type(error).__name__}: {error}" if time.monotonic() < ends else None
             report(name, side, result)
 
 
