@@ -68,10 +68,10 @@ public:
   virtual void record(Mark mark) = 0;
   /// What is put into the queue from now on runs after the mark as it is recorded now.
   virtual void await(Mark mark) = 0;
-  /// Copies between two ranks' memories, beside the queue: after the marks `after`; then records
-  /// `done`.
+  /// Copies between two ranks' memories, beside the queue: after the marks `after`, which may be
+  /// of other accelerators; then records `done`, which is one of this.
   virtual void copy(std::byte *to, const std::byte *from, int64_t bytes,
-                    std::span<const Mark> after, std::span<const Mark> done) = 0;
+                    std::span<const Mark> after, Mark done) = 0;
 
   /// The same device with queues of its own, which run beside those of this one.
   virtual std::unique_ptr<Accelerator> beside() const = 0;

@@ -5,19 +5,27 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <mutex>
 
 namespace pdc::runtime {
 
 /// All posted and unmatched sides, and who waits.
 struct LocalNetwork::State {
+  /// The end of a copy between accelerators: a mark of the one that copies, for both sides.
+  struct Copy {
+    Accelerator::Mark mark;
+    std::vector<Copy *> &unused; ///< where it goes once both have waited
+    int waiting;
+  };
   struct Post {
     bool send;
     int from, to, tag;
     std::byte *data;
     int64_t bytes;
     bool *done;
-    Accelerator::Mark ready = nullptr, copied = nullptr;
+    Copy **copy;
+    Accelerator::Mark ready = nullptr;
   };
   explicit State(int ranks) : ranks(ranks), copying(ranks), arrived(ranks) { open.reserve(4096); }
 
@@ -46,18 +54,22 @@ private:
   static constexpr int kRequests = 4096;
   struct Flag {
     bool value = false;
-    Accelerator::Mark ready = nullptr, copied = nullptr; ///< made at first use
+    State::Copy *copy = nullptr;
+    Accelerator::Mark ready = nullptr; ///< made at first use
   };
   int takeRequest();
   void postOne(Message &message);
   void mark(Flag &flag);
-  void copy(const State::Post &from, const State::Post &to) const;
+  State::Copy *takeCopy();
+  void copy(const State::Post &from, const State::Post &to, State::Copy *copy) const;
 
   State &state;
   const int self;
   Accelerator *const accelerator;
   std::vector<Flag> done;
   std::vector<int> free;
+  std::deque<State::Copy> copies;
+  std::vector<State::Copy *> unusedCopies;
 };
 
 void LocalNetwork::Endpoint::post(std::span<Message> group) {
@@ -89,10 +101,11 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
                    message.data,
                    message.bytes,
                    &flag.value,
-                   flag.ready,
-                   flag.copied};
+                   &flag.copy,
+                   flag.ready};
   // 1. Take the oldest other side, if it is there.
   State::Post other{};
+  State::Copy *made = nullptr;
   {
     std::lock_guard lock(state.mutex);
     auto match = state.open.begin();
@@ -106,13 +119,15 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
     other = *match;
     state.open.erase(match);
     ++state.copying[message.peer];
+    made = accelerator ? takeCopy() : nullptr;
   }
   // 2. Copy outside the lock: both sides are blocked on their flags meanwhile.
   const State::Post &from = mine.send ? mine : other, &to = mine.send ? other : mine;
   bool agreed = from.bytes == to.bytes;
   if (agreed)
-    copy(from, to);
+    copy(from, to, made);
   std::lock_guard lock(state.mutex);
+  *mine.copy = *other.copy = made;
   *mine.done = *other.done = true;
   --state.copying[message.peer];
   state.arrived[message.peer].notify_all();
@@ -123,20 +138,28 @@ void LocalNetwork::Endpoint::postOne(Message &message) {
 
 /// Behind what made the tensor, and behind what last used the place it goes to.
 void LocalNetwork::Endpoint::mark(Flag &flag) {
-  if (!flag.ready) {
+  if (!flag.ready)
     flag.ready = accelerator->makeMark();
-    flag.copied = accelerator->makeMark();
-  }
   accelerator->record(flag.ready);
 }
 
-void LocalNetwork::Endpoint::copy(const State::Post &from, const State::Post &to) const {
+LocalNetwork::State::Copy *LocalNetwork::Endpoint::takeCopy() {
+  if (unusedCopies.empty())
+    unusedCopies.push_back(&copies.emplace_back(accelerator->makeMark(), unusedCopies, 0));
+  State::Copy *copy = unusedCopies.back();
+  unusedCopies.pop_back();
+  copy->waiting = 2;
+  return copy;
+}
+
+void LocalNetwork::Endpoint::copy(const State::Post &from, const State::Post &to,
+                                  State::Copy *copy) const {
   if (!accelerator) {
     std::memcpy(to.data, from.data, size_t(from.bytes));
     return;
   }
-  const Accelerator::Mark ready[] = {from.ready, to.ready}, copied[] = {from.copied, to.copied};
-  accelerator->copy(to.data, from.data, from.bytes, ready, copied);
+  const Accelerator::Mark ready[] = {from.ready, to.ready};
+  accelerator->copy(to.data, from.data, from.bytes, ready, copy->mark);
 }
 
 bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patience) {
@@ -146,8 +169,12 @@ bool LocalNetwork::Endpoint::wait(int request, std::chrono::microseconds patienc
     state.arrived[self].wait_for(lock, patience, [&] { return *flag; });
   if (!*flag)
     return false;
-  if (accelerator)
-    accelerator->await(done[request].copied);
+  if (accelerator) {
+    State::Copy &copy = *done[request].copy;
+    accelerator->await(copy.mark);
+    if (--copy.waiting == 0)
+      copy.unused.push_back(&copy);
+  }
   free.push_back(request);
   return true;
 }

@@ -72,7 +72,7 @@ public:
   void record(Mark mark) override;
   void await(Mark mark) override;
   void copy(std::byte *to, const std::byte *from, int64_t bytes, std::span<const Mark> after,
-            std::span<const Mark> done) override;
+            Mark done) override;
   std::unique_ptr<Accelerator> beside() const override {
     return std::make_unique<CudaAccelerator>(device);
   }
@@ -111,6 +111,7 @@ CudaAccelerator::CudaAccelerator(int device) : device(device) {
   for (Chunk &chunk : chunks)
     events.push_back(chunk.copied = makeEvent());
   events.push_back(readDone = makeEvent());
+  answer = allocate(sizeof(float));
 }
 
 /// After an error the streams may hold work that never ends, so nothing is waited for: freeing does
@@ -167,8 +168,6 @@ void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) 
 }
 
 bool CudaAccelerator::areFinite(std::span<const std::span<const float>> tensors) {
-  if (!answer)
-    answer = allocate(sizeof(float));
   testFinite(stream, tensors, reinterpret_cast<float *>(answer));
   float found;
   read(reinterpret_cast<std::byte *>(&found), answer, sizeof found);
@@ -210,19 +209,26 @@ void CudaAccelerator::await(Mark mark) {
 }
 
 void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
-                           std::span<const Mark> after, std::span<const Mark> done) {
+                           std::span<const Mark> after, Mark done) {
   for (Mark mark : after)
     require(cudaStreamWaitEvent(copies, static_cast<cudaEvent_t>(mark), 0), "cudaStreamWaitEvent");
   require(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, copies), "cudaMemcpyAsync");
-  for (Mark mark : done)
-    require(cudaEventRecord(static_cast<cudaEvent_t>(mark), copies), "cudaEventRecord");
+  require(cudaEventRecord(static_cast<cudaEvent_t>(done), copies), "cudaEventRecord");
 }
 
-/// CUDA reads when it begins how many queues of the GPU its streams share: behind a message whose
-/// other side has not come, nothing in the same queue begins. Set before there are threads, which
-/// read the environment.
-[[maybe_unused]] const int queuesSet =
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
+/// What CUDA reads when it begins. Set before there are threads, which read the environment.
+///
+/// How many queues of the GPU its streams share: behind a message whose other side has not come,
+/// nothing in the same queue begins. And where this is one of several processes, that kernels are
+/// loaded at once: loading one when it is first used may wait for all that runs, and so for a
+/// message or a sum of replicas that the schedule lets this rank run ahead of.
+void setEnvironment() {
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
+  for (const char *ofLauncher : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"})
+    if (std::getenv(ofLauncher))
+      setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+[[maybe_unused]] const bool environmentSet = (setEnvironment(), true);
 
 /// Ranks of a host share its GPUs in turn; under the local transport all may be on one.
 std::unique_ptr<Accelerator> open(int local) {

@@ -28,10 +28,12 @@ struct Record {
 } // namespace
 
 struct CUevent_st {
+  const int device;
   std::shared_ptr<Record> last;
 };
 
 struct CUstream_st {
+  const int device;
   struct Operation {
     std::function<bool()> work; ///< empty: a record or a wait
     std::shared_ptr<Record> record;
@@ -41,6 +43,13 @@ struct CUstream_st {
 };
 
 namespace {
+
+thread_local int currentDevice = 0;
+
+int deviceCount() {
+  const char *number = std::getenv("HOST_CUDA_DEVICES");
+  return number ? std::atoi(number) : 1;
+}
 
 std::recursive_mutex &mutex = *new std::recursive_mutex; // in use until the process ends
 std::vector<CUstream_st *> &streams = *new std::vector<CUstream_st *>; ///< those not destroyed
@@ -96,6 +105,8 @@ void runDrawn(unsigned seed) {
 
 namespace pdc::testing {
 
+bool isHere(cudaStream_t stream) { return stream->device == currentDevice; }
+
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   if (isRecorded(stream, work))
     return;
@@ -129,10 +140,15 @@ using pdc::testing::spoilsAny;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count) {
-  *count = 1;
+  *count = deviceCount();
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= deviceCount())
+    return cudaErrorInvalidDevice;
+  currentDevice = device;
+  return cudaSuccess;
+}
 cudaError_t cudaDriverGetVersion(int *version) {
   const char *number = std::getenv("HOST_CUDA_VERSION");
   *version = number ? std::atoi(number) : kVersion;
@@ -170,7 +186,7 @@ cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
   std::lock_guard lock(mutex);
-  *stream = streams.emplace_back(new CUstream_st);
+  *stream = streams.emplace_back(new CUstream_st{currentDevice, {}});
   return cudaSuccess;
 }
 /// Streams outlive their owners: events of others may still name them.
@@ -180,7 +196,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (spoils(stream))
+  if (spoilsAny())
     return cudaErrorStreamCaptureUnsupported;
   for (bool done = false; !done;) {
     std::lock_guard lock(mutex);
@@ -189,11 +205,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
-  *event = new CUevent_st;
+  *event = new CUevent_st{currentDevice, nullptr};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (event->device != stream->device)
+    return cudaErrorInvalidResourceHandle;
   if (spoils(stream))
     return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
@@ -210,6 +228,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (spoilsAny())
+    return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
   if (event->last && !event->last->passed)
     runUntil(event->last->stream, event->last.get());
@@ -217,9 +237,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  while (cudaEventQuery(event) != cudaSuccess)
+  cudaError_t state;
+  while ((state = cudaEventQuery(event)) == cudaErrorNotReady)
     ;
-  return cudaSuccess;
+  return state;
 }
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
   std::lock_guard lock(mutex);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 /// Saves the callee's registers on this stack, keeps its top in *from and goes on with `to`.
@@ -164,6 +165,8 @@ unsigned meetWarp(bool value) {
 }
 
 void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::function<void()> kernel) {
+  if (!isHere(stream))
+    throw std::runtime_error("a kernel of one device is put into a stream of another");
   enqueue(stream, [=, kernel = std::move(kernel)] {
     blockSize.x = threads;
     gridSize.x = blocks;
