@@ -5,6 +5,7 @@
 
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace pdc::runtime::cuda {
@@ -113,7 +114,8 @@ void MatrixProductPlan::describeLayout(Layout &layout, cudaDataType_t type, int6
           "cublasLtMatrixLayoutSetAttribute", fields.name);
 }
 
-/// The library's first choice within the workspace; the same for a sum, whose beta is 1.
+/// The library's first choice that it has within the workspace; the same for a sum, whose beta
+/// is 1.
 void MatrixProductPlan::choose() {
   Preference preference;
   require(cublasLtMatmulPreferenceCreate(&preference.object), "cublasLtMatmulPreferenceCreate",
@@ -124,23 +126,31 @@ void MatrixProductPlan::choose() {
         "cublasLtMatmulPreferenceSetAttribute", fields.name);
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t(workspace));
+  // Long products may be summed in parts, which are rounded to 16 bits nowhere.
+  if (stored != CUDA_R_32F)
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   // Tensors lie on 64 bytes; where the leading dimensions are walked, anywhere behind them.
   const uint32_t alignment = batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : 64;
   for (auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     prefer(attribute, alignment);
-  cublasLtMatmulHeuristicResult_t found;
+  constexpr int kAsked = 8;
+  cublasLtMatmulHeuristicResult_t found[kAsked];
   int count = 0;
   require(cublasLtMatmulAlgoGetHeuristic(matrixHandle(), description.object, first.object,
                                          second.object, result.object, result.object,
-                                         preference.object, 1, &found, &count),
+                                         preference.object, kAsked, found, &count),
           "cublasLtMatmulAlgoGetHeuristic", fields.name);
-  if (count == 0)
+  const auto *taken = std::find_if(found, found + count, [](const auto &result) {
+    return result.state == CUBLAS_STATUS_SUCCESS;
+  });
+  if (taken == found + count)
     throw Error("unit '", fields.name, "': cuBLASLt has no kernel for a product of ", batches.rows,
                 " x ", batches.inner, " by ", batches.inner, " x ", batches.columns, " within ",
                 workspace, " bytes of workspace");
-  algorithm = found.algo;
+  algorithm = taken->algo;
 }
 
 void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b, const void *bias,

@@ -1,4 +1,6 @@
 #include "testsuite/cuda/HostNetworks.h"
+
+#include "testsuite/cuda/HostGraphs.h"
 #include "testsuite/cuda/HostStreams.h"
 
 #include <cstdlib>
@@ -7,6 +9,9 @@ using pdc::testing::Described;
 using pdc::testing::Pointers;
 
 namespace {
+
+/// Of every plan, which writes all over it.
+constexpr int64_t kWorkspaceBytes = 1024;
 
 size_t sizeOf(cudnnBackendAttributeType_t type) {
   return type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR || type == CUDNN_TYPE_HANDLE ? 8
@@ -20,13 +25,33 @@ struct Network {
 
 Described &of(cudnnBackendDescriptor_t raw) { return *static_cast<Described *>(raw); }
 
+bool lies(const void *pointer, int64_t alignment) {
+  return reinterpret_cast<uintptr_t>(pointer) % uintptr_t(alignment) == 0;
+}
+
+/// Whether the tensors of an operation are at multiples of what they were described with.
+bool lieAligned(const Described &operation, const Pointers &pointers) {
+  for (const auto &[name, parts] : operation.parts)
+    for (const Described &tensor : parts) {
+      if (tensor.type != CUDNN_BACKEND_TENSOR_DESCRIPTOR)
+        continue;
+      const auto found = pointers.find(tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID));
+      const bool isByValue = tensor.values.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE) &&
+                             tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
+      if (found != pointers.end() && !isByValue &&
+          !lies(found->second, tensor.one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT)))
+        return false;
+    }
+  return true;
+}
+
 } // namespace
 
 extern "C" {
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
   *handle = reinterpret_cast<cudnnHandle_t>(new Network);
-  return CUDNN_STATUS_SUCCESS;
+  return pdc::testing::spoilsAny() ? CUDNN_STATUS_NOT_INITIALIZED : CUDNN_STATUS_SUCCESS;
 }
 cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   delete reinterpret_cast<Network *>(handle);
@@ -52,7 +77,12 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t raw) {
   delete static_cast<Described *>(raw);
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t) { return CUDNN_STATUS_SUCCESS; }
+/// A plan loads its kernels, which no stream records.
+cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
+  if (of(raw).type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && pdc::testing::spoilsAny())
+    return CUDNN_STATUS_INTERNAL_ERROR;
+  return CUDNN_STATUS_SUCCESS;
+}
 
 cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t raw,
                                        cudnnBackendAttributeName_t name,
@@ -84,7 +114,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t raw,
           .parts[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] =
           of(raw).parts[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH];
   } else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) {
-    *static_cast<int64_t *>(values) = 0;
+    *static_cast<int64_t *>(values) = kWorkspaceBytes;
     *count = 1;
   }
   return CUDNN_STATUS_SUCCESS;
@@ -101,13 +131,22 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
                                                 .part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)
                                                 .part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
                                                 .parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const std::vector<void *> workspace = of(pack).list<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
+  if (!pdc::testing::isHere(reinterpret_cast<Network *>(handle)->stream))
+    return CUDNN_STATUS_EXECUTION_FAILED;
+  if (!lies(workspace[0], 256))
+    return CUDNN_STATUS_BAD_PARAM;
+  for (const Described &operation : operations)
+    if (!lieAligned(operation, pointers))
+      return CUDNN_STATUS_BAD_PARAM;
   const cudnnBackendDescriptorType_t first = operations[0].type;
   const bool isConvolution =
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
   pdc::testing::enqueue(reinterpret_cast<Network *>(handle)->stream,
-                        [operations, pointers, isConvolution] {
+                        [operations, pointers, isConvolution, scratch = workspace[0]] {
+                          std::memset(scratch, 0xff, kWorkspaceBytes);
                           isConvolution ? pdc::testing::convolve(operations[0], pointers)
                                         : pdc::testing::operate(operations, pointers);
                         });

@@ -1,8 +1,10 @@
 #include "testsuite/cuda/HostElements.h"
+#include "testsuite/cuda/HostGraphs.h"
 #include "testsuite/cuda/HostStreams.h"
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cstring>
 
 /// What cuBLASLt computes, written as plain loops from its documentation: the runtime's
@@ -30,6 +32,19 @@ struct Matrix {
   }
 };
 
+/// What a caller promises and allows.
+struct Preference {
+  uint32_t alignments[4] = {256, 256, 256, 256}; ///< of a, b, c and d
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+};
+
+/// Adds up halves of a product, as the library splits long ones: in f32 where it may do nothing
+/// else.
+struct Algorithm {
+  uint32_t alignment;
+  bool roundsHalves;
+};
+
 template <class T> T copied(const void *from) {
   T value;
   std::memcpy(&value, from, sizeof value);
@@ -43,8 +58,8 @@ float toTf32(float value) {
   return copied<float>(&bits);
 }
 
-void multiply(const Product &p, float alpha, const void *a, const Matrix &ma, const void *b,
-              const Matrix &mb, float beta, const Matrix &md, void *d) {
+void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, const Matrix &ma,
+              const void *b, const Matrix &mb, float beta, const Matrix &md, void *d) {
   const bool ta = p.transA == CUBLAS_OP_T, tb = p.transB == CUBLAS_OP_T;
   auto factor = [&](float value) {
     return double(p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? toTf32(value) : value);
@@ -58,9 +73,15 @@ void multiply(const Product &p, float alpha, const void *a, const Matrix &ma, co
     for (int64_t column = 0; column < int64_t(md.columns); ++column)
       for (int64_t row = 0; row < int64_t(md.rows); ++row) {
         double sum = 0;
-        for (int64_t k = 0; k < inner; ++k)
+        for (int64_t k = 0; k < inner; ++k) {
           sum += factor(load(a, ma.type, ma.at(batch, row, k, ta))) *
                  factor(load(b, mb.type, mb.at(batch, k, column, tb)));
+          if (roundsHalves && k == inner / 2) {
+            float half[1];
+            store(half, md.type, 0, static_cast<float>(sum));
+            sum = load(half, md.type, 0);
+          }
+        }
         const int64_t to = md.at(batch, row, column);
         float value = static_cast<float>(alpha * sum);
         value += beta != 0 ? beta * load(d, md.type, to) : 0;
@@ -75,7 +96,7 @@ extern "C" {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
   *handle = reinterpret_cast<cublasLtHandle_t>(1);
-  return CUBLAS_STATUS_SUCCESS;
+  return pdc::testing::spoilsAny() ? CUBLAS_STATUS_NOT_INITIALIZED : CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 const char *cublasLtGetStatusString(cublasStatus_t) { return "an error"; }
@@ -135,24 +156,35 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(1);
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t) {
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete reinterpret_cast<Preference *>(preference);
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,
-                                                    cublasLtMatmulPreferenceAttributes_t,
-                                                    const void *, size_t) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t) {
+  auto &p = *reinterpret_cast<Preference *>(preference);
+  if (attribute >= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES &&
+      attribute <= CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES)
+    p.alignments[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES] = copied<uint32_t>(value);
+  else if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+    p.reductions = copied<uint32_t>(value);
+  else if (attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Refuses shapes that do not fit each other, as the library does.
+/// Refuses shapes that do not fit each other, as the library does. Of several results the first
+/// says that it is none.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t, int,
-                                              cublasLtMatmulHeuristicResult_t[], int *count) {
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *count) {
   const auto *p = reinterpret_cast<Product *>(description);
   const auto &ma = *reinterpret_cast<Matrix *>(a), &mb = *reinterpret_cast<Matrix *>(b),
              &md = *reinterpret_cast<Matrix *>(d);
@@ -160,7 +192,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const bool fits = (ta ? ma.columns : ma.rows) == md.rows &&
                     (tb ? mb.rows : mb.columns) == md.columns &&
                     (ta ? ma.rows : ma.columns) == (tb ? mb.columns : mb.rows);
-  *count = fits;
+  const auto &wanted = *reinterpret_cast<Preference *>(preference);
+  const uint32_t ofResult =
+      CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  const Algorithm algorithm{*std::ranges::max_element(wanted.alignments),
+                            (wanted.reductions & ofResult) != 0};
+  *count = fits ? std::min(asked, 2) : 0;
+  for (int i = 0; i < *count; ++i) {
+    results[i] = {};
+    std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
+    results[i].state = i + 1 < *count ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+  }
   return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -168,16 +210,25 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               const void *a, cublasLtMatrixLayout_t layoutA, const void *b,
                               cublasLtMatrixLayout_t layoutB, const void *beta, const void *,
                               cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t layoutD,
-                              const cublasLtMatmulAlgo_t *, void *workspace, size_t,
+                              const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t bytes,
                               cudaStream_t stream) {
-  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0)
+  const auto algorithm = copied<Algorithm>(chosen);
+  auto lies = [](const void *pointer, uint32_t alignment) {
+    return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+  };
+  if (!lies(workspace, 256) || !lies(a, algorithm.alignment) || !lies(b, algorithm.alignment) ||
+      !lies(d, algorithm.alignment) || !lies(reinterpret_cast<Product *>(description)->bias, 16))
     return CUBLAS_STATUS_INVALID_VALUE;
-  pdc::testing::enqueue(stream, [p = *reinterpret_cast<Product *>(description),
-                                 ma = *reinterpret_cast<Matrix *>(layoutA),
-                                 mb = *reinterpret_cast<Matrix *>(layoutB),
-                                 md = *reinterpret_cast<Matrix *>(layoutD),
-                                 factor = copied<float>(alpha), kept = copied<float>(beta), a, b,
-                                 d] { multiply(p, factor, a, ma, b, mb, kept, md, d); });
+  if (!pdc::testing::isHere(stream))
+    return CUBLAS_STATUS_EXECUTION_FAILED;
+  pdc::testing::enqueue(
+      stream, [workspace, bytes, algorithm, p = *reinterpret_cast<Product *>(description),
+               ma = *reinterpret_cast<Matrix *>(layoutA), mb = *reinterpret_cast<Matrix *>(layoutB),
+               md = *reinterpret_cast<Matrix *>(layoutD), factor = copied<float>(alpha),
+               kept = copied<float>(beta), a, b, d] {
+        std::memset(workspace, 0xff, std::min<size_t>(bytes, 4096));
+        multiply(p, algorithm.roundsHalves, factor, a, ma, b, mb, kept, md, d);
+      });
   return CUBLAS_STATUS_SUCCESS;
 }
 

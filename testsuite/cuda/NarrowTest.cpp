@@ -66,6 +66,26 @@ TYPED_TEST(Narrow, RowsRound) {
   }
 }
 
+/// Also where the library adds up parts of a long product.
+TYPED_TEST(Narrow, ProductsRound) {
+  const Both<TypeParam> drawn(5 * 70 + 70 * 6);
+  alignas(64) TypeParam a[5 * 70], b[70 * 6], narrow[5 * 6];
+  alignas(64) float wide[5 * 6];
+  std::copy_n(drawn.narrow.begin(), 5 * 70, a);
+  std::copy_n(drawn.narrow.begin() + 5 * 70, 70 * 6, b);
+  Scratch scratch;
+  auto multiply = [&](const char *result, void *y) {
+    runtime::MatrixProductFields f;
+    f.a = {5, 70}, f.b = {70, 6}, f.output = {5, 6}, f.result = result;
+    f.compute = std::is_same_v<TypeParam, BFloat16> ? "bf16" : "fp16";
+    runtime::cuda::MatrixProduct(runtime::Device{1, 1 << 16}, f)(scratch.run, a, b, y);
+    finish();
+  };
+  multiply("fp32", wide);
+  multiply("", narrow);
+  expectRounded(std::vector<TypeParam>(narrow, narrow + 30), std::vector<float>(wide, wide + 30));
+}
+
 TYPED_TEST(Narrow, LayerNormalizationRounds) {
   const Both<TypeParam> x(5 * 84), dy(5 * 84);
   const std::vector<float> scale = numbers(84), bias = numbers(84), mean = numbers(5),
@@ -166,10 +186,12 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   grouped.keyHeads = 1, grouped.rowsFirst = {1, 1, 1, 1};
   masked.maskStrides = {7, 0, 0, 1}, masked.rowsFirst = {1, 0, 1, 0};
   all.causal = 1, all.keyHeads = 1, all.maskStrides = {0, 0, 7, 1}, all.rowsFirst = {0, 1, 0, 1};
+  // Parts begin at multiples of 16 bytes.
   runtime::AttentionFields samples = all, heads = grouped, both = all;
+  samples.queries = heads.queries = both.queries = 8;
   samples.batchTogether = 1;
   heads.heads = 6, heads.keyHeads = 2, heads.keyHeadsTogether = 1;
-  both.keyHeads = 3, both.maskStrides = {105, 35, 7, 1};
+  both.keyHeads = 3, both.maskStrides = {168, 56, 7, 1};
   both.batchTogether = both.keyHeadsTogether = 1;
   return {plain, causal, grouped, masked, all, samples, heads, both};
 }
