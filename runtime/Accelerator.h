@@ -52,6 +52,12 @@ public:
   virtual std::byte *stage(int64_t bytes) = 0;
   /// Copies what was staged to the device, in the queue's order.
   virtual void write(std::byte *to, const std::byte *staged, int64_t bytes) = 0;
+  /// As `stage` and `write`, but beside the queue and to memory of the device's that is no arena:
+  /// one piece for each number `place`. Null where there is no room for it.
+  virtual std::byte *stageAhead(size_t place, int64_t bytes) = 0;
+  virtual void writeAhead(size_t place) = 0;
+  /// From there, in the queue's order.
+  virtual void takeAhead(size_t place, std::byte *to) = 0;
   /// Copies to the host once everything before in the queue has run.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
 

@@ -52,6 +52,17 @@ public:
     make(staged);
     accelerator->write(to, staged, bytes);
   }
+  /// As `put`, to a place beside the arena and while what is in the queue still runs; false where
+  /// there is no room. `takeAhead` brings it into the arena.
+  template <class Make> bool putAhead(size_t place, int64_t bytes, Make make) const {
+    std::byte *staged = accelerator->stageAhead(place, bytes);
+    if (!staged)
+      return false;
+    make(staged);
+    accelerator->writeAhead(place);
+    return true;
+  }
+  void takeAhead(size_t place, std::byte *to) const { accelerator->takeAhead(place, to); }
   /// What lies at `from`, for the host to read: there or in `copy`.
   const std::byte *look(const std::byte *from, int64_t bytes, std::vector<std::byte> &copy) const;
   /// Copies within the arena, in the order of what is computed.

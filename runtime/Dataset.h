@@ -45,6 +45,7 @@ public:
   }
 
   void fill(const Memory &memory, std::byte *to, int64_t microbatch) override;
+  int64_t position(int64_t microbatch) const override { return first + microbatch; }
   std::string describe(int64_t microbatch) const override;
   std::string locate(int64_t microbatch, const DataError &error) const override;
 

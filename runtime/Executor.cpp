@@ -14,7 +14,7 @@ constexpr size_t kOpenTransfers = 2048;
 Executor::Executor(const Program &program, const Arena &arena, Transport &transport,
                    Control &control, Inputs &inputs, const ExecutorOptions &options)
     : program(program), arena(arena), transport(transport), control(control), inputs(&inputs),
-      options(options),
+      nextInputs(program, arena), options(options),
       replicaSums(program, arena, transport, control, options.timeout, options.bucketElements),
       events(options.timelineRoom) {
   for (const StageInfo &info : program.stages) {
@@ -64,8 +64,10 @@ void Executor::start() {
     runPrepare(stage);
 }
 
-Totals Executor::trainSynchronous(int64_t microbatches, int64_t number, const LearningRate &rule) {
+Totals Executor::trainSynchronous(int64_t microbatches, int64_t number, const LearningRate &rule,
+                                  bool goesOn) {
   beginRun(microbatches);
+  readsAhead = goesOn;
   step = number;
   rate = &rule;
   walk(program.training.step, 0);
@@ -244,7 +246,8 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
 }
 
 void Executor::fillInput(const Memory &input, std::byte *to, int64_t microbatch) {
-  arena.put(to, input.bytes, [&](std::byte *at) { inputs->fill(input, at, microbatch); });
+  if (!nextInputs.put(*inputs, input, microbatch, to))
+    arena.put(to, input.bytes, [&](std::byte *at) { inputs->fill(input, at, microbatch); });
 }
 
 void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {

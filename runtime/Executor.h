@@ -5,6 +5,7 @@
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
 #include "runtime/LossScale.h"
+#include "runtime/NextInputs.h"
 #include "runtime/ReplicaSums.h"
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
@@ -23,6 +24,8 @@ class Inputs {
 public:
   virtual ~Inputs() = default;
   virtual void fill(const Memory &memory, std::byte *to, int64_t microbatch) = 0;
+  /// Of a microbatch among those of all runs.
+  virtual int64_t position(int64_t microbatch) const { return microbatch; }
   /// Where a microbatch comes from, for errors: "epoch 0, microbatch 12 (samples 96 to 103)".
   virtual std::string describe(int64_t microbatch) const;
   /// The file and the sample that a kernel refuses.
@@ -59,8 +62,10 @@ public:
   /// are loaded, before the first step.
   void start();
 
-  /// One update from `microbatches` of them (at most the program's).
-  Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate);
+  /// One update from `microbatches` of them (at most the program's). `goesOn`: the microbatch
+  /// behind them is the first of another such run.
+  Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate,
+                          bool goesOn = false);
   /// The updates of `microbatches`, the first of which is of step `firstStep`; ends drained,
   /// earlier when a rank was asked to. Returns how many microbatches it took. `afterUpdate` runs
   /// after each update of this rank.
@@ -187,6 +192,7 @@ private:
   Transport &transport;
   Control &control;
   Inputs *inputs;
+  NextInputs nextInputs;
   const ExecutorOptions options;
   std::vector<Stage> stages;
   std::vector<Pending> pending;
@@ -207,6 +213,7 @@ private:
   // The run in progress.
   int64_t step = 0, limit = 0, groups = 0;
   bool reduced = false;
+  bool readsAhead = false; ///< the first inputs of the next one
   Totals totals;
   double norm = 0;
   const LearningRate *rate = nullptr;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <utility>
 
 /// What ranks tell one another once per update: losses, gradients of tied weights, the gradient's
 /// norm.
@@ -29,6 +30,9 @@ void Executor::reduceGradients(Stage &stage, int64_t last) {
 }
 
 void Executor::reduceTraining() {
+  // A device still works on what the losses are of.
+  if (std::exchange(readsAhead, false))
+    nextInputs.read(*inputs, limit);
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});
   Seconds begin = now();

@@ -175,7 +175,7 @@ void Trainer::trainStep() {
   int64_t count = std::min(program.microbatches, perEpoch - state.cursor);
   int64_t number = state.step + 1;
   data.startAt(state.epoch * perEpoch + state.cursor, number);
-  Totals totals = executor.trainSynchronous(count, number, rate);
+  Totals totals = executor.trainSynchronous(count, number, rate, number < totalSteps);
   if (progress)
     progress->step(number, state.epoch, totals.meanLoss(), count * program.microbatchSize,
                    rate.at(number), executor.gradientNorm());

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -67,6 +68,9 @@ public:
     divideBy(stream, values, by, count);
   }
   bool areFinite(std::span<const std::span<const float>> tensors) override;
+  std::byte *stageAhead(size_t place, int64_t bytes) override;
+  void writeAhead(size_t place) override;
+  void takeAhead(size_t place, std::byte *to) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
   Mark makeMark() override;
   void record(Mark mark) override;
@@ -84,6 +88,14 @@ private:
     cudaEvent_t copied = nullptr;
     bool busy = false;
   };
+  /// What is copied beside the queue: from the host's memory until `arrived`, from the device's
+  /// until `taken`.
+  struct Piece {
+    PinnedMemory staged;
+    void *there = nullptr;
+    int64_t bytes = 0;
+    cudaEvent_t arrived = nullptr, taken = nullptr;
+  };
   void waitFor(cudaEvent_t event);
 
   /// So many writes may be under way before one waits; what is larger than kLargeBytes shares one
@@ -98,6 +110,7 @@ private:
   std::vector<cudaEvent_t> events;
   std::vector<Chunk> chunks{kChunks + 1};
   size_t next = 0, staged = 0;
+  std::deque<Piece> pieces;
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
   std::byte *answer = nullptr; ///< to areFinite
@@ -156,6 +169,42 @@ void CudaAccelerator::write(std::byte *to, const std::byte *from, int64_t bytes)
   chunk.busy = true;
   if (staged == next)
     next = (next + 1) % kChunks;
+}
+
+std::byte *CudaAccelerator::stageAhead(size_t place, int64_t bytes) {
+  while (pieces.size() <= place)
+    pieces.emplace_back();
+  Piece &piece = pieces[place];
+  if (!piece.arrived) {
+    piece.bytes = bytes;
+    events.push_back(piece.arrived = makeEvent());
+    events.push_back(piece.taken = makeEvent());
+    if (cudaMalloc(&piece.there, size_t(bytes)) == cudaSuccess)
+      allocations.push_back(piece.there);
+    else
+      cudaGetLastError(); // forgets it: the step begins with the copy then
+  }
+  if (!piece.there)
+    return nullptr;
+  waitFor(piece.arrived);
+  return piece.staged.room(bytes);
+}
+
+void CudaAccelerator::writeAhead(size_t place) {
+  Piece &piece = pieces[place];
+  require(cudaStreamWaitEvent(copies, piece.taken, 0), "cudaStreamWaitEvent");
+  require(cudaMemcpyAsync(piece.there, piece.staged.room(piece.bytes), size_t(piece.bytes),
+                          cudaMemcpyHostToDevice, copies),
+          "cudaMemcpyAsync");
+  require(cudaEventRecord(piece.arrived, copies), "cudaEventRecord");
+}
+
+void CudaAccelerator::takeAhead(size_t place, std::byte *to) {
+  const Piece &piece = pieces[place];
+  require(cudaStreamWaitEvent(stream, piece.arrived, 0), "cudaStreamWaitEvent");
+  require(cudaMemcpyAsync(to, piece.there, size_t(piece.bytes), cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync");
+  require(cudaEventRecord(piece.taken, stream), "cudaEventRecord");
 }
 
 void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) {

@@ -1,0 +1,104 @@
+#include "runtime/NextInputs.h"
+
+#include "runtime/Error.h"
+#include "runtime/Executor.h"
+#include "runtime/cuda/CudaAccelerator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace pdc::runtime {
+
+/// A stage with an input of one number, and the number of its step, which are in its one slot.
+struct OneStageWithInput {
+  const int ranks[1] = {0}, slots[1] = {0};
+  const int64_t shape[1] = {1};
+  const Region regions[1] = {{"slot", 0, 64, 1}};
+  const StageInfo stage{0, ranks, 0, -1, slots, -1, 0, 0, {}, {}};
+  const Memory memories[2] = {{"x", Role::input, ElementType::i64, shape, "", {0, 0}, 8},
+                              {"pdc.random", Role::input, ElementType::i64, shape, "", {0, 8}, 8}};
+  const Step step[2] = {{StepKind::run, Phase::forward, 0, 0, -1},
+                        {StepKind::run, Phase::forward, 0, 1, -1}};
+  Program program{};
+
+  OneStageWithInput() {
+    program.ranks = 1;
+    program.regions = regions, program.memories = memories;
+    program.stages = {&stage, 1};
+    program.training.step = step;
+    program.arenaBytes = 64;
+  }
+};
+
+/// Ten times the number of the microbatch among all of them.
+struct PositionsTimesTen : Inputs {
+  int64_t first = 0, least = 0;
+  void fill(const Memory &, std::byte *to, int64_t microbatch) override {
+    if (position(microbatch) < least)
+      throw Error("too early");
+    const int64_t value = 10 * position(microbatch);
+    std::memcpy(to, &value, sizeof value);
+  }
+  int64_t position(int64_t microbatch) const override { return first + microbatch; }
+};
+
+struct NextInputsTest : testing::Test {
+  OneStageWithInput one;
+  std::unique_ptr<Accelerator> device = cuda::support.open(0);
+  Arena arena{one.program, device.get()};
+  NextInputs next{one.program, arena};
+  PositionsTimesTen inputs, others;
+
+  bool put(Inputs &from, int64_t microbatch, int memory = 0) {
+    return next.put(from, one.memories[memory], microbatch, arena.at({0, 0}));
+  }
+  int64_t found() {
+    std::vector<std::byte> copy;
+    int64_t value;
+    std::memcpy(&value, arena.look(arena.at({0, 0}), 8, copy), 8);
+    return value;
+  }
+};
+
+/// The first microbatch behind a run of two, in the run after it, once; of these inputs alone. The
+/// number of a step is not read ahead.
+TEST_F(NextInputsTest, AreThoseOfTheNextRun) {
+  inputs.first = others.first = 5;
+  EXPECT_FALSE(put(inputs, 2));
+  next.read(inputs, 2);
+  EXPECT_FALSE(put(inputs, 0));
+  EXPECT_FALSE(put(others, 2));
+  EXPECT_FALSE(put(inputs, 2, 1));
+  inputs.first = 7;
+  EXPECT_TRUE(put(inputs, 0));
+  EXPECT_FALSE(put(inputs, 1));
+  EXPECT_EQ(found(), 70);
+}
+
+/// What is read ahead overwrites nothing that is still to be taken, though all of it is late.
+TEST_F(NextInputsTest, AreReadBesideTheQueue) {
+  const int64_t second = 16;
+  next.read(inputs, 1);
+  inputs.first = 1;
+  ASSERT_TRUE(next.put(inputs, one.memories[0], 0, arena.at({0, second})));
+  next.read(inputs, 1);
+  inputs.first = 2;
+  ASSERT_TRUE(put(inputs, 0));
+  EXPECT_EQ(found(), 20);
+  std::vector<std::byte> copy;
+  int64_t value;
+  std::memcpy(&value, arena.look(arena.at({0, second}), 8, copy), 8);
+  EXPECT_EQ(value, 10);
+}
+
+/// Data that cannot be read are told when their step comes.
+TEST_F(NextInputsTest, LeaveErrorsToTheirStep) {
+  next.read(inputs, 1);
+  inputs.least = 3;
+  next.read(inputs, 2);
+  EXPECT_FALSE(put(inputs, 2));
+  EXPECT_FALSE(put(inputs, 1));
+}
+
+} // namespace pdc::runtime
