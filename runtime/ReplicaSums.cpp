@@ -37,21 +37,12 @@ ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &
     : arena(arena), beside(transport.beside()),
       transport(beside.transport ? *beside.transport : transport), control(control),
       timeout(timeout) {
-  size_t replicas = 1;
   for (const StageInfo &info : program.stages)
-    if (info.ranks.size() > 1) {
+    if (info.ranks.size() > 1)
       add(program, info);
-      replicas = std::max(replicas, info.ranks.size());
-    }
   if (stages.empty())
     return;
-  int64_t most = std::ranges::max(stages, {}, &Stage::elements).elements;
-  size_t size = size_t(std::min(most, bucketElements));
-  // One share of the bucket from each other replica.
-  std::span<float> both(arena.beside(int64_t(2 * size + replicas), room), 2 * size + replicas);
-  bucket = both.first(size);
-  inbox = both.subspan(size);
-  messages.reserve(2 * replicas);
+  makeRoom(bucketElements);
   findOrder(program);
   if (beside.sums) {
     begins = beside.tasks->makeMark();
@@ -62,6 +53,26 @@ ReplicaSums::ReplicaSums(const Program &program, const Arena &arena, Transport &
 }
 
 ReplicaSums::~ReplicaSums() { stop(); }
+
+/// For a bucket on its way out and one on its way back where a thread moves them.
+void ReplicaSums::makeRoom(int64_t bucketElements) {
+  size_t most = 0, replicas = 0;
+  for (const Stage &stage : stages) {
+    most = std::max(most, size_t(stage.elements));
+    replicas = std::max(replicas, stage.info->ranks.size());
+  }
+  const size_t half = std::max<size_t>(1, size_t(bucketElements) / 2);
+  hasSecond = !arena.isRemote() && most > half;
+  bucketSize = hasSecond ? std::min((most + 1) / 2, half) : std::min(most, size_t(bucketElements));
+  const size_t each = 2 * bucketSize + replicas, count = hasSecond ? 2 : 1;
+  const std::span<float> all(arena.beside(int64_t(each * count), room), each * count);
+  for (size_t i = 0; i < count; ++i) {
+    const std::span<float> both = all.subspan(i * each, each);
+    buckets[i].room = both.first(bucketSize);
+    buckets[i].inbox = both.subspan(bucketSize);
+    buckets[i].messages.reserve(2 * replicas);
+  }
+}
 
 void ReplicaSums::stop() {
   {
@@ -113,7 +124,8 @@ void ReplicaSums::begin(int id, int present) {
   Stage &stage = stageOf(id);
   stage.begun = stage.open = true;
   stage.present = present;
-  stage.made = stage.summed = 0;
+  stage.made = stage.taken = 0;
+  stage.allTaken = false;
   newest = &stage;
 }
 
@@ -132,7 +144,7 @@ void ReplicaSums::made(int count) {
 
 /// Whether a bucket is full once `count` gradients are made, which was not so before the last one.
 bool ReplicaSums::endsBucket(const Stage &stage, int count) const {
-  const auto size = int64_t(bucket.size());
+  const auto size = int64_t(bucketSize);
   const int64_t end = stage.ends[size_t(count)];
   return count > 0 && (end == stage.elements || end / size > stage.ends[size_t(count) - 1] / size);
 }
@@ -147,16 +159,17 @@ void ReplicaSums::putIntoQueue(Stage &stage, int count) {
 
 /// The buckets that are made, behind what the tasks' queue holds now.
 void ReplicaSums::putIntoQueue(Stage &stage) {
-  if (stage.summed == stage.elements || stage.made < endOfBucket(stage))
+  if (stage.allTaken || stage.made < endOfBucket(stage))
     return;
   if (beside.sums) {
     beside.tasks->record(begins);
     beside.sums->await(begins);
   }
-  while (stage.summed < stage.elements && stage.made >= endOfBucket(stage)) {
-    const int64_t to = endOfBucket(stage);
-    sumNext(stage, stage.summed, to);
-    stage.summed = to;
+  while (!stage.allTaken && stage.made >= endOfBucket(stage)) {
+    Bucket &bucket = take(stage);
+    sendShares(bucket);
+    addShare(bucket);
+    takeSums(bucket);
   }
 }
 
@@ -172,7 +185,6 @@ void ReplicaSums::finish(int id, int present) {
       beside.tasks->await(ends);
     }
     stage.begun = stage.open = false;
-    turn = (turn + 1) % std::max<size_t>(order.size(), 1);
     return;
   }
   std::unique_lock lock(mutex);
@@ -185,7 +197,7 @@ void ReplicaSums::finish(int id, int present) {
 }
 
 int64_t ReplicaSums::endOfBucket(const Stage &stage) const {
-  return std::min(stage.summed + int64_t(bucket.size()), stage.elements);
+  return std::min(stage.taken + int64_t(bucketSize), stage.elements);
 }
 
 // The thread of the sums.
@@ -204,87 +216,130 @@ void ReplicaSums::work() {
 
 /// The stage whose turn it is, once it has begun.
 ReplicaSums::Stage *ReplicaSums::next() {
+  auto waits = [](const Stage &stage) { return stage.open && !stage.allTaken; };
   if (!order.empty())
-    return order[turn]->open ? order[turn] : nullptr;
-  auto open = std::ranges::find(stages, true, &Stage::open);
+    return waits(*order[turn]) ? order[turn] : nullptr;
+  auto open = std::ranges::find_if(stages, waits);
   return open == stages.end() ? nullptr : &*open;
 }
 
+/// The stage whose next bucket is made and has room.
+ReplicaSums::Stage *ReplicaSums::ready(const Bucket *comingBack) {
+  Stage *stage = next();
+  const bool isMade = stage && stage->made >= endOfBucket(*stage);
+  return isMade && (hasSecond || !comingBack) ? stage : nullptr;
+}
+
+ReplicaSums::Bucket &ReplicaSums::take(Stage &stage) {
+  Bucket &bucket = buckets[turnOfBucket];
+  turnOfBucket = hasSecond ? 1 - turnOfBucket : 0;
+  bucket.stage = &stage;
+  bucket.from = stage.taken;
+  bucket.to = stage.taken = endOfBucket(stage);
+  stage.allTaken = stage.taken == stage.elements;
+  if (stage.allTaken)
+    turn = (turn + 1) % std::max<size_t>(order.size(), 1);
+  return bucket;
+}
+
+/// A bucket goes out before the one ahead of it is back, and is added behind that.
 void ReplicaSums::workUntilStopped(std::unique_lock<std::mutex> &lock) {
+  Bucket *comingBack = nullptr;
   while (true) {
-    Stage *ready = nullptr;
-    changed.wait(lock, [&] {
-      ready = next();
-      return stopping || (ready && ready->made >= endOfBucket(*ready));
-    });
+    changed.wait(lock, [&] { return stopping || comingBack || ready(comingBack); });
     if (stopping)
       return;
-    Stage &stage = *ready;
-    int64_t from = stage.summed, to = endOfBucket(stage);
+    Stage *stage = ready(comingBack);
+    Bucket *goingOut = stage ? &take(*stage) : nullptr;
     lock.unlock();
-    sumNext(stage, from, to);
+    if (goingOut)
+      sendShares(*goingOut);
+    if (comingBack) {
+      takeSums(*comingBack);
+      close(*comingBack);
+    }
+    if (goingOut)
+      addShare(*goingOut);
+    comingBack = goingOut;
     lock.lock();
-    stage.summed = to;
-    if (to < stage.elements)
-      continue;
-    stage.open = false;
-    turn = (turn + 1) % std::max<size_t>(order.size(), 1);
-    changed.notify_all();
   }
 }
 
-void ReplicaSums::sumNext(const Stage &stage, int64_t from, int64_t to) {
-  std::span<float> part = bucket.first(size_t(to - from));
-  stage.values.copy(*this, from, part, false);
-  sumBucket(stage, part);
-  // Behind the gradients lie the running statistics, of which replicas take the mean.
-  int64_t sums = std::clamp<int64_t>(stage.ends.back() - from, 0, to - from);
-  if (sums < to - from)
-    divide(part.data() + sums, float(stage.present), to - from - sums);
-  stage.values.copy(*this, from, part, true);
+void ReplicaSums::close(const Bucket &bucket) {
+  std::lock_guard lock(mutex);
+  if (bucket.to < bucket.stage->elements)
+    return;
+  bucket.stage->open = false;
+  changed.notify_all();
 }
 
-/// Each replica adds one share of the bucket, then all get all shares: each float crosses twice, as
-/// around a ring, and the order of the sum is always that of the replicas.
-void ReplicaSums::sumBucket(const Stage &stage, std::span<float> bucket) {
-  int replicas = int(stage.info->ranks.size()), self = stage.replica, present = stage.present;
-  auto share = [&](int replica) {
-    size_t from = bucket.size() * size_t(replica) / size_t(replicas);
-    size_t to = bucket.size() * size_t(replica + 1) / size_t(replicas);
-    return bucket.subspan(from, to - from);
-  };
-  std::span<float> own = share(self);
-  auto count = int64_t(own.size());
-  auto received = [&](int replica) { return inbox.data() + replica * count; };
-  auto message = [&](bool send, int other, int tag, float *data, size_t count) {
-    if (count > 0)
-      messages.push_back({send, stage.info->ranks[size_t(other)],
-                          kFirstTag + 2 * stage.info->id + tag, reinterpret_cast<std::byte *>(data),
-                          int64_t(count * 4)});
-  };
-  // 1. Everyone's part of a share goes to who adds it.
-  messages.clear();
+// A bucket's way: each replica adds one share of it, then all get all shares: each float crosses
+// twice, as around a ring, and the order of the sum is always that of the replicas.
+
+std::span<float> ReplicaSums::Bucket::share(int replica) const {
+  const size_t size = size_t(to - from), replicas = stage->info->ranks.size();
+  const size_t begin = size * size_t(replica) / replicas;
+  return room.subspan(begin, size * size_t(replica + 1) / replicas - begin);
+}
+
+void ReplicaSums::addMessage(Bucket &bucket, bool send, int replica, int tag, float *data,
+                             size_t count) const {
+  const StageInfo &info = *bucket.stage->info;
+  if (count > 0)
+    bucket.messages.push_back({send, info.ranks[size_t(replica)], kFirstTag + 2 * info.id + tag,
+                               reinterpret_cast<std::byte *>(data), int64_t(count * 4)});
+}
+
+/// Everyone's part of a share goes to who adds it.
+void ReplicaSums::sendShares(Bucket &bucket) {
+  const Stage &stage = *bucket.stage;
+  const int replicas = int(stage.info->ranks.size()), self = stage.replica;
+  const size_t count = bucket.share(self).size();
+  stage.values.copy(*this, bucket.from, bucket.floats(), false);
+  bucket.messages.clear();
   for (int other = 0; other < replicas; ++other) {
-    if (other != self && self < present)
-      message(true, other, 0, share(other).data(), share(other).size());
-    if (other != self && other < present)
-      message(false, other, 0, received(other), own.size());
+    const std::span<float> theirs = bucket.share(other);
+    if (other != self && self < stage.present)
+      addMessage(bucket, true, other, 0, theirs.data(), theirs.size());
+    if (other != self && other < stage.present)
+      addMessage(bucket, false, other, 0, bucket.inbox.data() + size_t(other) * count, count);
   }
-  meet(stage);
-  // 2. Added in the order of the replicas.
-  if (self < present)
+  post(transport, bucket.messages);
+}
+
+/// In the order of the replicas; the sums go to everyone.
+void ReplicaSums::addShare(Bucket &bucket) {
+  await(bucket);
+  const Stage &stage = *bucket.stage;
+  const int self = stage.replica;
+  const std::span<float> own = bucket.share(self);
+  const auto count = int64_t(own.size());
+  auto received = [&](int replica) { return bucket.inbox.data() + replica * count; };
+  if (self < stage.present)
     move(received(self), own.data(), count);
   move(own.data(), received(0), count);
-  for (int replica = 1; replica < present; ++replica)
+  for (int replica = 1; replica < stage.present; ++replica)
     add(own.data(), received(replica), count);
-  // 3. The shares go to everyone.
-  messages.clear();
-  for (int other = 0; other < replicas; ++other)
+  bucket.messages.clear();
+  for (int other = 0; other < int(stage.info->ranks.size()); ++other)
     if (other != self) {
-      message(true, other, 1, own.data(), own.size());
-      message(false, other, 1, share(other).data(), share(other).size());
+      const std::span<float> theirs = bucket.share(other);
+      addMessage(bucket, true, other, 1, own.data(), own.size());
+      addMessage(bucket, false, other, 1, theirs.data(), theirs.size());
     }
-  meet(stage);
+  post(transport, bucket.messages);
+}
+
+/// Behind the gradients lie the running statistics, of which replicas take the mean.
+void ReplicaSums::takeSums(Bucket &bucket) {
+  await(bucket);
+  const Stage &stage = *bucket.stage;
+  const std::span<float> floats = bucket.floats();
+  const auto count = int64_t(floats.size());
+  const int64_t sums = std::clamp<int64_t>(stage.ends.back() - bucket.from, 0, count);
+  if (sums < count)
+    divide(floats.data() + sums, float(stage.present), count - sums);
+  stage.values.copy(*this, bucket.from, floats, true);
 }
 
 void ReplicaSums::move(float *to, const float *from, int64_t count) const {
@@ -304,8 +359,8 @@ void ReplicaSums::divide(float *values, float by, int64_t count) const {
   beside.sums ? beside.sums->divide(values, by, count) : arena.divide(values, by, count);
 }
 
-void ReplicaSums::meet(const Stage &stage) {
-  runtime::meet(transport, control, messages, timeout, stage.others, &stopping);
+void ReplicaSums::await(const Bucket &bucket) {
+  runtime::await(transport, control, bucket.messages, timeout, bucket.stage->others, &stopping);
 }
 
 } // namespace pdc::runtime

@@ -4,6 +4,7 @@
 #include "runtime/Control.h"
 #include "runtime/Transport.h"
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -14,10 +15,12 @@ namespace pdc::runtime {
 
 /// Sums what the replicas of a rank's stages bring together at an update, bucket by bucket. On the
 /// CPU on a thread of its own: a bucket starts when the last backward pass has made its gradients,
-/// and the rank goes on computing meanwhile.
+/// and the rank goes on computing meanwhile. While the sums of a bucket go back to all replicas,
+/// the next is packed and goes out, so that links rest only where a bucket is added.
 ///
-///     tasks    B3: fc2 | conv2 | conv1 |         update
-///     sums             | bucket 0 | bucket 1 |
+///     tasks    B3: fc2 | conv2 | conv1 |             update
+///     sums             | 0 out | 0 back |
+///                              | 1 out | 1 back |
 ///
 /// Every replica adds the same floats in the same order, that of the replicas, so neither the time
 /// of a bucket nor its size changes a bit. On an accelerator the thread of the tasks puts the sums
@@ -56,7 +59,18 @@ private:
     // Of the update in progress.
     bool begun = false, open = false; ///< open: begun and not all summed
     int present = 0;
-    int64_t made = 0, summed = 0;
+    int64_t made = 0, taken = 0; ///< taken into buckets
+    bool allTaken = false;
+  };
+  /// Some floats of a stage on their way to a sum.
+  struct Bucket {
+    std::span<float> room, inbox; ///< inbox: a share from each replica
+    std::vector<Message> messages;
+    Stage *stage = nullptr;
+    int64_t from = 0, to = 0; ///< of Stage::values
+
+    std::span<float> floats() const { return room.first(size_t(to - from)); }
+    std::span<float> share(int replica) const;
   };
 
   Stage &stageOf(int id);
@@ -65,13 +79,19 @@ private:
   Stage *next();
   void work();
   void workUntilStopped(std::unique_lock<std::mutex> &lock);
+  Stage *ready(const Bucket *comingBack);
+  Bucket &take(Stage &stage);
+  void makeRoom(int64_t bucketElements);
   int64_t endOfBucket(const Stage &stage) const;
   bool endsBucket(const Stage &stage, int count) const;
   void putIntoQueue(Stage &stage, int count);
   void putIntoQueue(Stage &stage);
-  void sumNext(const Stage &stage, int64_t from, int64_t to);
-  void sumBucket(const Stage &stage, std::span<float> bucket);
-  void meet(const Stage &stage);
+  void sendShares(Bucket &bucket);
+  void addShare(Bucket &bucket);
+  void takeSums(Bucket &bucket);
+  void close(const Bucket &bucket);
+  void addMessage(Bucket &bucket, bool send, int replica, int tag, float *data, size_t count) const;
+  void await(const Bucket &bucket);
   // In the queue of the sums.
   void move(float *to, const float *from, int64_t count) const;
   void add(float *to, const float *from, int64_t count) const;
@@ -84,9 +104,11 @@ private:
   Control &control;
   const Seconds timeout;
   std::vector<Stage> stages; ///< those that have replicas
-  std::vector<float> room;   ///< of the two, on the CPU
-  std::span<float> bucket, inbox;
-  std::vector<Message> messages;
+  std::vector<float> room;   ///< of the buckets, on the CPU
+  std::array<Bucket, 2> buckets;
+  bool hasSecond = false; ///< bucket
+  size_t bucketSize = 0;  ///< floats
+  size_t turnOfBucket = 0;
 
   std::mutex mutex;
   std::condition_variable changed;

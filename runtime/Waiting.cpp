@@ -81,11 +81,22 @@ void Executor::noteIssue(const Issue &issue) {
   events.add(event);
 }
 
-void meet(Transport &transport, Control &control, std::span<Message> messages, Seconds timeout,
-          std::string_view who, const std::atomic<bool> *stopping) {
+void post(Transport &transport, std::span<Message> messages) {
+  if (messages.empty())
+    return;
   transport.beginGroup();
   transport.post(messages);
   transport.endGroup();
+}
+
+void meet(Transport &transport, Control &control, std::span<Message> messages, Seconds timeout,
+          std::string_view who) {
+  post(transport, messages);
+  await(transport, control, messages, timeout, who);
+}
+
+void await(Transport &transport, Control &control, std::span<const Message> messages,
+           Seconds timeout, std::string_view who, const std::atomic<bool> *stopping) {
   Seconds begin = now();
   for (const Message &message : messages)
     // In long slices: each begins with polling that takes the core from a computing rank.

@@ -183,10 +183,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
   std::vector<int> ring(topology.workers());
   std::iota(ring.begin(), ring.end(), 0);
   Link slowest = slowestOfRing(topology, ring);
-  double bytes = 2 * (workers - 1) / workers * static_cast<double>(work.gradients);
-  double sum = slowest.bytesPerSecond > 0 ? bytes / slowest.bytesPerSecond : 0;
-  sum += 2 * (workers - 1) * slowest.latencySeconds + slowest.handOverSeconds(bytes) +
-         slowest.takeSeconds(bytes);
+  double sum = ringSeconds(slowest, workers, work.gradients) +
+               2 * std::max(0.0, workers - 2) * slowest.latencySeconds;
   if (asynchronous)
     return microbatch + update + sum / workers;
   return static_cast<double>(microbatches) * microbatch + workers * update + sum;

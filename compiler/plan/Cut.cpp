@@ -220,15 +220,21 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
   if (replicas < 2)
     return 0;
   double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
-  return 2 * slowest.latencySeconds + slowest.handOverSeconds(moved) + slowest.takeSeconds(moved) +
-         (slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0);
+  double way = slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0;
+  double handling = slowest.handOverSeconds(moved) + slowest.takeSeconds(moved);
+  // A bucket is handled while the next one is on its way.
+  return 2 * slowest.latencySeconds + std::max(way, handling) +
+         std::min(way, handling) / countBuckets(bytes);
 }
 
-/// What the runtime sums at once (ExecutorOptions::bucketElements): the compiler includes nothing of it.
-static constexpr int64_t kBucketBytes = 4 << 20;
+/// What the runtime sums at once (ExecutorOptions::bucketElements), in two buckets, of which one
+/// goes out while the other comes back: the compiler includes nothing of it.
+static constexpr int64_t kBucketBytes = 2 << 20;
 
 int64_t reductionBytes(const PlanStage &stage) {
-  return stage.replicas > 1 ? 2 * std::min(stage.gradientBytes, kBucketBytes) + 64 : 0;
+  return stage.replicas > 1
+             ? 2 * std::min(stage.gradientBytes, 2 * kBucketBytes) + 16 * (stage.replicas + 1)
+             : 0;
 }
 
 int countBuckets(int64_t gradientBytes) {
@@ -253,7 +259,9 @@ static double exposedSeconds(const Topology &topology, const PlanStage &stage, b
   double pass = split ? stage.backwardWeightSeconds : stage.backwardSeconds;
   double buckets = countBuckets(stage.gradientBytes), hidden = (buckets - 1) / buckets;
   double handling = hidden * sumHandlingSeconds(topology, stage);
-  return handling + std::max(sum / buckets, sum - pass * hidden - handling);
+  double last = reductionSeconds(topology, stage.ranks,
+                                 stage.gradientBytes / countBuckets(stage.gradientBytes));
+  return handling + std::max(last, sum - pass * hidden - handling);
 }
 
 /// A rank hands its messages over behind the run that makes them and takes those that come in front

@@ -99,7 +99,7 @@ private:
   struct Event {
     double time;
     int64_t order;
-    enum Kind { operationEnd, arrival } kind;
+    enum Kind { operationEnd, sumMoved, arrival } kind;
     int which;
     bool operator>(const Event &other) const {
       return time != other.time ? time > other.time : order > other.order;
@@ -286,15 +286,17 @@ void Simulator::endFlow(int number) {
                      .latencySeconds);
   // Bytes go round the ring twice; a few numbers go to one rank and back.
   double hops = transfer.bytes > 0 ? 2.0 * static_cast<double>(members - 1) : 2;
-  push(now + hops * latency + transfer.handlingSeconds, Event::arrival, number);
+  // The members move the next one while they handle this one, whichever takes longer.
+  double moved = now - result.transfers[number].start, handling = transfer.handlingSeconds;
+  double left = now + std::max(0.0, handling - moved);
+  if (transfer.bytes > 0)
+    push(left, Event::sumMoved, number);
+  push(left + std::min(handling, moved) + hops * latency, Event::arrival, number);
 }
 
 void Simulator::arrive(int number) {
   result.transfers[number].end = now;
   states[number].ended = true;
-  if (const SimulatedTransfer &transfer = program.transfers[number];
-      !transfer.members.empty() && transfer.bytes > 0)
-    leaveSum(number);
   for (int rank : states[number].waiting)
     if (--ranks[rank].missing == 0)
       starting.push_back(rank);
@@ -322,7 +324,16 @@ Simulation Simulator::run() {
     Event event = events.top();
     events.pop();
     now = event.time;
-    event.kind == Event::arrival ? arrive(event.which) : endOperation(event.which);
+    switch (event.kind) {
+    case Event::operationEnd:
+      endOperation(event.which);
+      break;
+    case Event::sumMoved:
+      leaveSum(event.which);
+      break;
+    case Event::arrival:
+      arrive(event.which);
+    }
   }
   result.seconds = now;
   for (size_t rank = ranks.size(); rank-- > 0;)

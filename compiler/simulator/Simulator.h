@@ -13,8 +13,8 @@ struct SimulatedTransfer {
   double bytes = 0;
   /// A message whose bytes do not move before its receiver has come to an operation that posts it.
   bool posted = false;
-  /// Of a sum: what each member spends on it beside the way of its bytes, and beside its
-  /// operations.
+  /// Of a sum: what each member spends on it itself, beside its operations and the way of its
+  /// bytes.
   double handlingSeconds = 0;
 };
 
@@ -54,8 +54,9 @@ struct Simulation {
 ///   (a rank, or a whole server) has a port out and a port in, which the transfers that go through
 ///   them at a time share; see Level::ports.
 /// - A sum goes round a ring of its members, 2(n-1)/n of its bytes over each link between
-///   neighbours, once all have joined and are through with the sums that were whole before it: a
-///   rank is in one at a time. One without bytes goes to a rank and back, and waits for none.
+///   neighbours, once all have joined and the sums that were whole before it have moved: those of a
+///   rank move one behind the other, and are handled beside that. One without bytes goes to a rank
+///   and back, and waits for none.
 /// - Where a host has fewer cores (Topology::cores) than its ranks have threads, those that compute
 /// at
 ///   a time share them.

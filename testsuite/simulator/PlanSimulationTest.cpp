@@ -95,24 +95,24 @@ TEST(PlanSimulation, ReplicasWaitForTheirGroup) {
   EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + 10) / 2.0, 1e-6);
 }
 
-/// K buckets, each s on the link and h in the hands of its ranks, one after the other while the
-/// backward pass makes them, which h (K-1)/K of the others' handling lengthens in equal parts:
+/// K buckets, each s on the link and h in the hands of its ranks while the next is on the link. The
+/// backward pass makes them one after the other, and h of each but the last lengthens it:
 ///
-///     s > part of the pass    F B/K |bucket 0 |bucket 1 |bucket 2 |
-///     s < part of the pass    F B/K |b. 0|    |b. 1|    |b. 2|
+///     s > part of the pass    F B/K |bucket 0 |bucket 1 |bucket 2 | h
+///     s < part of the pass    F B/K |b. 0|  |b. 1|  |b. 2| h
 TEST(PlanSimulation, SumsOverReplicasOverlapTheBackwardPass) {
   constexpr double mib = 1 << 20, forward = 2, backward = 4;
   for (int buckets : {1, 2, 5, 16})
     for (double link : {0.01, 0.2, 0.25, 0.3, 1.0, 40.0})
       for (double hand : {0.0, 0.1, 0.7}) {
         Plan plan = replicated({2}, {forward + backward});
-        const double rate = hand > 0 ? 2 * 4 * mib / hand : 0;
-        plan.topology.levels[0].link = {4 * mib / link, 0, rate, rate};
-        plan.stages[0].gradientBytes = buckets * (int64_t(4) << 20);
-        const double whole = link + hand, part = (backward + hand * (buckets - 1)) / buckets;
-        const double first = forward + backward / buckets + buckets * whole;
-        const double last = forward + backward + hand * (buckets - 1) + whole;
-        SCOPED_TRACE(testing::Message() << buckets << ' ' << link << ' ' << hand << ' ' << part);
+        const double rate = hand > 0 ? 2 * 2 * mib / hand : 0;
+        plan.topology.levels[0].link = {2 * mib / link, 0, rate, rate};
+        plan.stages[0].gradientBytes = buckets * (int64_t(2) << 20);
+        const double first =
+            forward + backward / buckets + buckets * std::max(link, hand) + std::min(link, hand);
+        const double last = forward + backward + hand * (buckets - 1) + link + hand;
+        SCOPED_TRACE(testing::Message() << buckets << ' ' << link << ' ' << hand);
         EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), std::max(first, last) / 2, 1e-6);
       }
 }

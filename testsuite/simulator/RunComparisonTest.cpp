@@ -65,8 +65,9 @@ TEST(RunComparison, WhatIsPlayedIsItsOwnMeasurement) {
 }
 
 /// Two replicas, the second of which takes half as long again: sums begin when it has made their
-/// bucket. Of 4 buckets of 4 MiB, which its last backward pass makes in 1.5 s each, each takes 2 s
-/// on the link and 1 s in the hands of its ranks, whose tasks' seconds say already what that costs.
+/// bucket. Of 4 buckets of 2 MiB, which its last backward pass makes in 1.5 s each, each takes 2 s
+/// on the link and then 1 s in the hands of its ranks, whose tasks' seconds say already what that
+/// costs them.
 TEST(RunComparison, ReplicasWaitForTheirSums) {
   constexpr double mib = 1 << 20;
   PlanRequest request;
@@ -75,9 +76,9 @@ TEST(RunComparison, ReplicasWaitForTheirSums) {
   request.replicas = {2};
   request.schedule = "1f1b";
   request.microbatches = 2; // each
-  request.topology = Topology{{{2, {2 * mib, 0, 8 * mib, 8 * mib}, 1}}, 0, ""};
+  request.topology = Topology{{{2, {mib, 0, 4 * mib, 4 * mib}, 1}}, 0, ""};
   Plan plan = makePlan(chainGraph({2}), request);
-  plan.stages[0].gradientBytes = 16 << 20;
+  plan.stages[0].gradientBytes = 8 << 20;
   TaskTimes measured(2);
   for (int rank : {0, 1})
     for (int64_t minibatch : {0, 1, 2}) {
@@ -93,11 +94,11 @@ TEST(RunComparison, ReplicasWaitForTheirSums) {
       run(Phase::update, 3, 0);
     }
   const RunComparison comparison = compareRun(plan, measured);
-  const double seconds = 3 + 6 + 3 + 1.5 + 4 * (2 + 1);
+  const double seconds = 3 + 6 + 3 + 1.5 + 4 * 2 + 1;
   EXPECT_NEAR(comparison.played.secondsPerMinibatch, seconds, 1e-3);
   EXPECT_NEAR(comparison.played.idle, 1 - (2 * 6 + 2 * 9) / (2 * seconds), 1e-4);
   // The plan's own passes make a bucket each second and spend another on each of three.
-  const double planned = 2 + 4 + 2 + std::max(1 + 4 * 3, 4 + 3 * 1 + 3);
+  const double planned = 2 + 4 + 2 + std::max(1 + 4 * 2 + 1, 4 + 3 * 1 + 2 + 1);
   EXPECT_NEAR(comparison.planned.secondsPerMinibatch, planned, 1e-3);
 }
 

@@ -65,9 +65,9 @@ TEST(Simulator, ASumGoesRoundARing) {
   }
 }
 
-TEST(Simulator, ARankIsInOneSumAtATime) {
+TEST(Simulator, ARankMovesOneSumAtATime) {
   // Of ranks 0 and 1, 1 and 2, 2 and 3, whole after 0, 0.1, and 0.2 s. Each takes a second on its
-  // links and a quarter in the hands of its ranks.
+  // links and a quarter in the hands of its ranks, beside the next one's way.
   SimulatedProgram program;
   program.ranks.resize(4);
   for (int sum : {0, 1, 2}) {
@@ -78,14 +78,20 @@ TEST(Simulator, ARankIsInOneSumAtATime) {
   Topology topology{{{4, {10, 0}, 1}}, 0, ""};
   Simulation played = simulate(program, topology);
   EXPECT_NEAR(played.transfers[0].end, 1.25, 1e-9);
-  EXPECT_NEAR(played.transfers[1].end, 2.5, 1e-9);
-  EXPECT_NEAR(played.transfers[2].end, 3.75, 1e-9);
+  EXPECT_NEAR(played.transfers[1].end, 2.25, 1e-9);
+  EXPECT_NEAR(played.transfers[2].end, 3.25, 1e-9);
+  // Where its hands take longer than its way, they are what the next one waits for.
+  for (SimulatedTransfer &sum : program.transfers)
+    sum.handlingSeconds = 4;
+  EXPECT_NEAR(simulate(program, topology).transfers[2].end, 3 * 4 + 1, 1e-9);
+  for (SimulatedTransfer &sum : program.transfers)
+    sum.handlingSeconds = 0.25;
   // In the order in which they were whole; those of other ranks go beside them.
   program.ranks[1].insert(program.ranks[1].begin(), {2, {}, {}, {}});
   played = simulate(program, topology);
   EXPECT_NEAR(played.transfers[2].end, 1.45, 1e-9);
   EXPECT_NEAR(played.transfers[0].end, 3.25, 1e-9);
-  EXPECT_NEAR(played.transfers[1].end, 4.5, 1e-9);
+  EXPECT_NEAR(played.transfers[1].end, 4.25, 1e-9);
 }
 
 TEST(Simulator, RanksThatComputeAtATimeSlowEachOtherDown) {
