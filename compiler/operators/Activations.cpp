@@ -50,21 +50,20 @@ static void normaliseHardSigmoid(ImportedNode &node, int) {
   node.attributes.set("beta", node.attributes.number("beta", 0.5));
 }
 
-/// The bounds are always there, as inputs 1 and 2. Before opset 11 they were attributes.
-static void normaliseClip(ImportedNode &node, int opset) {
-  const double most = std::numeric_limits<float>::max();
-  struct Bound {
-    const char *name;
-    double otherwise;
-  } bounds[] = {{"min", -most}, {"max", most}};
+/// Before opset 11 the bounds were attributes, of operators on floating point alone. One that is
+/// left out depends on the type of the elements.
+static void normaliseClip(ImportedNode &node, int) {
+  bool isWhole = true;
   for (size_t i = 0; i < 2; ++i) {
-    const auto &[name, otherwise] = bounds[i];
-    if (node.inputs.size() > i + 1 && !node.inputs[i + 1].empty())
-      continue;
-    double value = node.attributes.number(name, otherwise);
+    const char *name = i == 0 ? "min" : "max";
+    if (node.attributes.has(name))
+      setInput(node, i + 1,
+               node.addConstant(Tensor::scalar(ElementType::f32, node.attributes.number(name, 0))));
     node.attributes.erase(name);
-    setInput(node, i + 1, node.addConstant(Tensor::scalar(ElementType::f32, value)));
+    isWhole = isWhole && node.inputs.size() > i + 1 && !node.inputs[i + 1].empty();
   }
+  if (!isWhole)
+    node.op = "OneSidedClip";
 }
 
 /// Forward activations.
@@ -167,7 +166,7 @@ std::vector<ElementwiseRow> activationRows() {
        .stopsGradient = true},
       {"Clip",
        7,
-       {{"input"}, {"min"}, {"max"}},
+       {{"input"}, {.name = "min", .optional = true}, {.name = "max", .optional = true}},
        {PDC_EXPRESSION(std::min(std::max($0, $1), $2))},
        differentiateClip,
        normaliseClip},

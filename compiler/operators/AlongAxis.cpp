@@ -62,8 +62,8 @@ static int64_t sumAxis(const NodeView &node) {
   return axisFromStart(node, axis[0], node.input(0).rank());
 }
 
-/// Of masks their sums are positions.
-static std::vector<ElementType> summedElements() {
+/// Of masks their sums are positions, and of tokens the largest may be where a text ends.
+static std::vector<ElementType> countedElements() {
   std::vector<ElementType> elements = floatElements();
   elements.insert(elements.end(), {ElementType::i32, ElementType::i64});
   return elements;
@@ -124,7 +124,7 @@ std::span<const Operator> alongAxisOperators() {
        .lastOpset = kLastOpset,
        .inputs = {{"data"}},
        .outputs = {{"reduced"}},
-       .elements = floatElements(),
+       .elements = countedElements(),
        .infer = inferArgMax,
        .evaluate = evaluateArgMax,
        .stopsGradient = true},
@@ -133,7 +133,7 @@ std::span<const Operator> alongAxisOperators() {
        .lastOpset = kLastOpset,
        .inputs = {{"x"}, {.name = "axis", .known = true}},
        .outputs = {{"y"}},
-       .elements = summedElements(),
+       .elements = countedElements(),
        .infer = inferCumSum,
        .evaluate = evaluateCumSum,
        .differentiate = differentiateCumSum},

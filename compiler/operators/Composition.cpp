@@ -103,7 +103,8 @@ struct Compositions {
   std::vector<ComposedForm> parts;
 
   Compositions() {
-    for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms, alongAxisForms})
+    for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms,
+                        alongAxisForms, integerReductionForms})
       parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,

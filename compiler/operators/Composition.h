@@ -78,6 +78,7 @@ std::span<const ComposedOperator> trainingForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
+std::span<const ComposedForm> integerReductionForms();
 std::span<const ComposedForm> matrixForms();
 std::span<const ComposedForm> arithmeticForms();
 std::span<const ComposedForm> alongAxisForms();

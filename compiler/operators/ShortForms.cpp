@@ -1,9 +1,11 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Rules.h"
 
+#include <limits>
 #include <numeric>
 
-/// Operators that a few nodes replace: ArgMin, CastLike, EyeLike, GlobalMaxPool, Mean, Shrink.
+/// Operators that a few nodes replace: ArgMin, CastLike, Clip by one bound, EyeLike, GlobalMaxPool,
+/// Mean, Shrink.
 namespace pdc {
 
 static std::vector<NodeValue> composeArgMin(CompositionBuilder &b) {
@@ -55,47 +57,66 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   return {add(b, "Where", {above, lowered, inner})};
 }
 
+/// The bound that is left out is the end of the floating-point numbers; integers need none.
+static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
+  NodeValue x = b.input(0), least = b.inputCount() > 1 ? b.input(1) : NodeValue(),
+            most = b.inputCount() > 2 ? b.input(2) : NodeValue();
+  const ElementType element = b.type(x).element;
+  const double end = std::numeric_limits<float>::max();
+  if (isFloatingPoint(element))
+    return {
+        add(b, "Clip",
+            {x, least ? least : number(b, element, -end), most ? most : number(b, element, end)})};
+  if (!least && !most)
+    return {add(b, "Identity", {x})};
+  return {least ? add(b, "Max", {x, least}) : add(b, "Min", {x, most})};
+}
+
 std::span<const ComposedOperator> shortForms() {
   static const ComposedOperator operators[] = {
       {{.name = "ArgMin",
-       .firstOpset = 1,
-       .lastOpset = kLastOpset,
-       .inputs = {{"data"}},
-       .outputs = {{"reduced"}},
-       .elements = floatElements()},
+        .firstOpset = 1,
+        .lastOpset = kLastOpset,
+        .inputs = {{"data"}},
+        .outputs = {{"reduced"}},
+        .elements = floatElements()},
        composeArgMin},
       {{.name = "CastLike",
-       .firstOpset = 15,
-       .lastOpset = kLastOpset,
-       .inputs = {{"input"}, {"target_type"}},
-       .outputs = {{"output"}}},
+        .firstOpset = 15,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input"}, {"target_type"}},
+        .outputs = {{"output"}}},
        composeCastLike},
       {{.name = "EyeLike",
-       .firstOpset = 9,
-       .lastOpset = kLastOpset,
-       .inputs = {{"input"}},
-       .outputs = {{"output"}}},
+        .firstOpset = 9,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input"}},
+        .outputs = {{"output"}}},
        composeEyeLike},
       {{.name = "GlobalMaxPool",
-       .firstOpset = 1,
-       .lastOpset = kLastOpset,
-       .inputs = {{"X"}},
-       .outputs = {{"Y"}},
-       .elements = floatElements()},
+        .firstOpset = 1,
+        .lastOpset = kLastOpset,
+        .inputs = {{"X"}},
+        .outputs = {{"Y"}},
+        .elements = floatElements()},
        composeGlobalMaxPool},
       {{.name = "Mean",
-       .firstOpset = 8,
-       .lastOpset = kLastOpset,
-       .inputs = {{"data", false, true}},
-       .outputs = {{"mean"}},
-       .elements = floatElements()},
+        .firstOpset = 8,
+        .lastOpset = kLastOpset,
+        .inputs = {{"data", false, true}},
+        .outputs = {{"mean"}},
+        .elements = floatElements()},
        composeMean},
+      {{.name = "OneSidedClip",
+        .inputs = {{"input"}, {.name = "min", .optional = true}, {.name = "max", .optional = true}},
+        .outputs = {{"output"}}},
+       composeOneSidedClip},
       {{.name = "Shrink",
-       .firstOpset = 9,
-       .lastOpset = kLastOpset,
-       .inputs = {{"input"}},
-       .outputs = {{"output"}},
-       .elements = floatElements()},
+        .firstOpset = 9,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input"}},
+        .outputs = {{"output"}},
+        .elements = floatElements()},
        composeShrink},
   };
   return operators;

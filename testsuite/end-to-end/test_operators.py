@@ -290,6 +290,35 @@ def test_same_bits(tmp_path):
         pipeline.expect_same_bits(result, unsplit, "places")
 
 
+def test_whole_numbers(tmp_path):
+    """Bounds and reductions of token numbers, as places in a table, by PyTorch."""
+    nodes = [helper.make_node("Clip", ["ids", "least"], ["above"]), helper.make_node("Clip", ["above", "", "most"], ["within"]),
+             helper.make_node("ReduceSum", ["within", "axis"], ["sum"], keepdims=0), helper.make_node("ReduceMax", ["ids"], ["max"], axes=[1], keepdims=0),
+             helper.make_node("ReduceMin", ["ids"], ["min"], axes=[1], keepdims=0), helper.make_node("ArgMax", ["ids"], ["end"], axis=1, keepdims=0)]
+    columns = ["sum", "max", "min", "end"]
+    nodes += [helper.make_node("Unsqueeze", [name, "axis"], [f"{name}.column"]) for name in columns]
+    nodes += [helper.make_node("Concat", [f"{name}.column" for name in columns], ["places"], axis=1),
+              helper.make_node("Mod", ["places", "rows"], ["rest"]), helper.make_node("Gather", ["table", "rest"], ["found"]),
+              helper.make_node("Mul", ["found", "found"], ["squares"]), helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0)]
+    table = numpy.random.default_rng(2).standard_normal((11, 3)).astype(numpy.float32)
+    constants = {"least": numpy.array(3), "most": numpy.array(15), "axis": numpy.array([1]), "rows": numpy.array(11), "table": table}
+    graph = helper.make_graph(nodes, "whole", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 7])],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "whole.onnx")
+    ids = numpy.random.default_rng(3).integers(0, 20, (6, 7))
+    numpy.save(tmp_path / "ids.npy", ids)
+    project = pipeline.compile_model(tmp_path / "whole.onnx", tmp_path / "project", "--minibatch", 6, "--loss", "output",
+                                     "--optimizer", "sgd,lr=1", "--microbatches", 1)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"ids={tmp_path}/ids.npy"], steps=1)
+    tokens, weight = torch.from_numpy(ids), torch.from_numpy(table).double().requires_grad_()
+    places = torch.stack([tokens.clamp(3, 15).sum(1), tokens.amax(1), tokens.amin(1), torch.from_numpy(ids.argmax(1))], 1) % 11
+    loss = (weight[places] ** 2).mean()
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]
+    assert distance(table.astype(numpy.float64) - result.weights()["table"], weight.grad.numpy()) <= 1e-5
+
+
 def write_loss(path, op, shape, weights, class_weights):
     """x -> product -> scores of classes before other dimensions -> the operator with weights and an ignored label."""
     nodes = [helper.make_node("MatMul", ["x", "product"], ["flat"]), helper.make_node("Reshape", ["flat", "shape"], ["scores"])]

@@ -28,6 +28,9 @@ TEST(Composition, Reductions) {
 
 TEST(Composition, Rearrangements) {
   Draw draw;
+  const Tensor bound = Tensor::scalar(ElementType::f64, 0.1);
+  checkComposedGradient({"OneSidedClip", {}, {draw.distinct({30}), bound}, {0}});
+  checkComposedGradient({"OneSidedClip", {}, {draw.distinct({30}), kAbsent, bound}, {0}});
   checkComposedGradient({"Tile", {}, {draw.reals({2, 3}), Tensor::vector({3, 2})}, {0}});
   for (const char *mode : {"DCR", "CRD"})
     checkComposedGradient({"DepthToSpace",
@@ -140,6 +143,31 @@ TEST(Composition, SumsOfShortIntegers) {
     nodes += node.op + " ";
   EXPECT_EQ(nodes, "Cast CumSum Cast ");
   EXPECT_EQ(tape.nodes.at(1).inputs.at(0)->type.element, ElementType::i64);
+}
+
+/// Of numbers that f32 does not hold, five and four of them; the first and the last of equal ones.
+TEST(Composition, ReductionsOfWholeNumbers) {
+  const double big = 1LL << 40;
+  const Tensor x = integers({2, 5, 2}, {1, 9, big, 2, -3, 7, big + 1, 7, big + 1, 9, //
+                                        0, 4, 3,   4, 8,  1, 5,       1, 2,       0});
+  const Tensor axis = integers({1}, {1}), outer = integers({2}, {0, 2});
+  auto value = [&](const char *op, Attributes attributes, std::vector<Tensor> inputs) {
+    return tapeValue({op, std::move(attributes), std::move(inputs), {}});
+  };
+  const Attributes dropped = {{"keepdims", int64_t(0)}};
+  EXPECT_EQ(value("ReduceSum", dropped, {x, axis}).data,
+            (std::vector<double>{3 * big, 34, 18, 10}));
+  EXPECT_EQ(value("ReduceMax", dropped, {x, axis}).data, (std::vector<double>{big + 1, 9, 8, 4}));
+  EXPECT_EQ(value("ReduceMin", dropped, {x, axis}).data, (std::vector<double>{-3, 2, 0, 0}));
+  const Tensor sums = value("ReduceSum", {}, {x, outer});
+  EXPECT_EQ(sums.type.toString(), "i64[1,5,1]");
+  EXPECT_EQ(sums.data, (std::vector<double>{14, big + 9, 13, big + 14, big + 12}));
+  EXPECT_EQ(value("ReduceProd", {}, {integers({3}, {3, -2, big})}).data,
+            (std::vector<double>{-6 * big}));
+  Attributes along = {{"axis", int64_t(1)}, {"keepdims", int64_t(0)}};
+  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{3, 0, 2, 0}));
+  along.set("select_last_index", int64_t(1));
+  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{4, 4, 2, 1}));
 }
 
 /// Quotients are rounded towards zero; remainders have the sign of the divisor, or that of the

@@ -88,14 +88,19 @@ TEST(Normalise, ReadersOfIndices) {
 TEST(Normalise, Clip) {
   Imported old("Clip", {{"max", 6.0}});
   normaliseNode(old.node, 7);
-  EXPECT_EQ(old.node.inputs, (Names{"in0", "constant0", "constant1"}));
-  EXPECT_LT(old.constants[0].data[0], -1e38);
-  EXPECT_EQ(old.constants[1].data[0], 6);
+  EXPECT_EQ(old.node.op, "OneSidedClip");
+  EXPECT_EQ(old.node.inputs, (Names{"in0", "", "constant0"}));
+  EXPECT_EQ(old.constants[0].data[0], 6);
 
   Imported upper("Clip", {}, 3);
   upper.node.inputs[1].clear();
   normaliseNode(upper.node, 13);
-  EXPECT_EQ(upper.node.inputs, (Names{"in0", "constant0", "in2"}));
+  EXPECT_EQ(upper.node.op, "OneSidedClip");
+  EXPECT_EQ(upper.node.inputs, (Names{"in0", "", "in2"}));
+
+  Imported both("Clip", {}, 3);
+  normaliseNode(both.node, 13);
+  EXPECT_EQ(both.node.op, "Clip");
 }
 
 TEST(Normalise, BatchNormalization) {

@@ -4,13 +4,17 @@
 namespace pdc::test {
 
 /// Composed operators through which no gradient goes: of places, of constants, of updates, of whole
-/// numbers (CumSum, Div and Mod); and Upsample, which is read as Resize.
-static const OperatorNames kWithoutGradient = {"ArgMin",
+/// numbers (CumSum, Div, Mod and reductions); and Upsample, which is read as Resize.
+static const OperatorNames kWithoutGradient = {"ArgMax",
+                                               "ArgMin",
                                                "CumSum",
                                                "Div",
                                                "EyeLike",
                                                "Hardmax",
                                                "Mod",
+                                               "ReduceMax",
+                                               "ReduceProd",
+                                               "ReduceSum",
                                                "Upsample",
                                                "ai.onnx.preview.training.Adagrad",
                                                "ai.onnx.preview.training.Adam",
