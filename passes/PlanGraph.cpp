@@ -1,6 +1,7 @@
 #include "passes/PlanGraph.h"
 
 #include "compiler/Error.h"
+#include "compiler/devices/Device.h"
 #include "passes/ProgramMemory.h"
 #include "passes/TiedWeights.h"
 #include "passes/Values.h"
@@ -29,9 +30,10 @@ public:
       throw Error("the module has no function @train; import a model first");
     loss = summedInto("pdc.loss");
     lossWeight = summedInto("pdc.loss_weight");
-    LibraryUse use;
+    // Narrower processors' products are counted when programs are laid out.
+    LibraryUse use(DeviceOptions().vectorWidth);
     module.walk([&](UnitOp unit) { use.add(unit); });
-    libraryBytes = use.bytesOfProcess() + use.bytesOfRank();
+    libraryBytes = std::max<int64_t>(0, use.bytesOfProcess() + use.bytesOfRank());
   }
 
   PlanGraph build() {

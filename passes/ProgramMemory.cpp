@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Cut.h"
+#include "passes/KernelWork.h"
 
 #include <algorithm>
 #include <utility>
@@ -11,32 +12,48 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-// Bounds of what tools/bench/memory measured beside arenas, and /proc/PID/smaps in parts, with
-// Debian's oneDNN 2.6 and Open MPI 4.1 on a processor with AVX-512. Of a process: pages that any
-// program touches once it trains.
-static constexpr int64_t processBytes = int64_t(100) << 10;
+// What tools/bench/memory measured beside arenas with Debian's oneDNN 2.6 and Open MPI 4.1, with
+// oneDNN limited to AVX-512 as Skylake has it and without a limit. Of a process: pages that any
+// program touches once it trains, and those of mathematical functions.
+static constexpr int64_t processBytes = int64_t(96) << 10;
+static constexpr int64_t functionBytes = int64_t(155) << 10;
 // Of a rank: its stack, queues of messages, pages of data files; and each kernel's objects.
-static constexpr int64_t rankBytes = int64_t(380) << 10;
-static constexpr int64_t bytesPerKernel = int64_t(3) << 10;
+static constexpr int64_t rankBytes = int64_t(280) << 10;
+static constexpr int64_t bytesPerKernel = 1640;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for their messages.
-static constexpr int64_t sumsThreadBytes = int64_t(256) << 10;
-// Of oneDNN: its engine and the code behind any primitive; what it keeps of a primitive, generated
-// code included, equal ones once.
-static constexpr int64_t libraryBytes = int64_t(1450) << 10;
-static constexpr int64_t bytesPerPrimitive = int64_t(55) << 10;
-// Code that the first kernel of a kind brings into memory, in kinds that call oneDNN.
-static constexpr std::pair<llvm::StringLiteral, int64_t> bytesOfKinds[] = {
-    {"MatrixProduct", int64_t(850) << 10},
-    {"MatrixProduct, relu", int64_t(410) << 10},
-    {"Convolution", int64_t(880) << 10},
-    {"ConvolutionWeightGradient", int64_t(600) << 10},
-    {"ConvolutionInputGradient", int64_t(150) << 10},
-    {"Pooling", int64_t(300) << 10},
-    {"PoolingGradient", int64_t(300) << 10},
-    {"Reorder", int64_t(700) << 10}};
+static constexpr int64_t sumsThreadBytes = int64_t(384) << 10;
+// Of oneDNN: the code behind any primitive, less what starting the program brought into memory and
+// making the first primitive gives back.
+static constexpr int64_t libraryBytes = -(int64_t(430) << 10);
+static constexpr int64_t convolutionBytes = int64_t(50) << 10;
+// Of oneDNN's generated products of plain matrices, which is what it has for them under AVX2 and
+// for some convolutions.
+static constexpr int64_t gemmBytes = int64_t(3900) << 10;
 
-static bool callsLibrary(StringRef kernel) {
-  return llvm::any_of(bytesOfKinds, [&](const auto &kind) { return kind.first == kernel; });
+/// What oneDNN keeps of a primitive, generated code included, equal ones once, in kinds of kernels
+/// that call it.
+static constexpr std::pair<llvm::StringLiteral, int64_t> bytesOfPrimitives[] = {
+    {"MatrixProduct", int64_t(57) << 10},
+    {"Convolution", int64_t(95) << 10},
+    {"ConvolutionWeightGradient", int64_t(95) << 10},
+    {"ConvolutionInputGradient", int64_t(95) << 10},
+    {"Pooling", int64_t(98) << 10},
+    {"PoolingGradient", int64_t(98) << 10},
+    {"Reorder", int64_t(98) << 10}};
+
+/// 0: it does not call oneDNN.
+static int64_t primitiveBytes(StringRef kernel) {
+  auto found =
+      llvm::find_if(bytesOfPrimitives, [&](const auto &entry) { return entry.first == kernel; });
+  return found == std::end(bytesOfPrimitives) ? 0 : found->second;
+}
+
+/// Whether the kernel calls functions of the mathematical library: in its loop, or because it is
+/// one of those that do.
+static bool callsFunctions(UnitOp unit) {
+  const StringRef kernel = unit.getKernel()->getName();
+  return workOf(unit, {}).calls > 0 || kernel.contains("Softmax") || kernel.contains("Loss") ||
+         kernel.contains("Likelihood") || kernel.contains("Attention") || kernel.contains("Adam");
 }
 
 /// The kernel without the name of its unit.
@@ -56,30 +73,33 @@ void LibraryUse::add(UnitOp unit) {
   kernels.insert(unit.getVariable() ? unit.getVariable()->str()
                                     : "#" + std::to_string(kernels.size()));
   const KernelAttr kernel = *unit.getKernel();
-  if (!callsLibrary(kernel.getName()))
+  functions |= callsFunctions(unit);
+  if (primitiveBytes(kernel.getName()) == 0)
     return;
-  kinds.insert(kernel.getName().str());
-  auto relu = kernel.getFields().getAs<IntegerAttr>("relu");
-  if (relu && relu.getInt())
-    kinds.insert((kernel.getName() + ", relu").str());
+  const bool isProduct = kernel.getName() == "MatrixProduct";
+  auto fallback = kernel.getFields().getAs<StringAttr>("fallback");
+  gemm |= isProduct ? vectorWidth < 16 : fallback && fallback.getValue() == "gemm";
+  convolutions |= kernel.getName().starts_with("Convolution");
   // One makes the product, another adds it to a sum.
-  const bool adds = kernel.getName() == "MatrixProduct" && kernel.getAccumulates();
-  calls[described(kernel)] = adds ? 2 : 1;
+  calls[described(kernel)] = isProduct && kernel.getAccumulates() ? 2 : 1;
 }
 
 void LibraryUse::add(const LibraryUse &other) {
-  kinds.insert(other.kinds.begin(), other.kinds.end());
+  gemm |= other.gemm;
+  convolutions |= other.convolutions;
+  functions |= other.functions;
   calls.insert(other.calls.begin(), other.calls.end());
   for (const auto &kernel : other.kernels)
     kernels.insert(kernel.getKey());
 }
 
 int64_t LibraryUse::bytesOfProcess() const {
-  int64_t bytes = processBytes + (kinds.empty() ? 0 : libraryBytes);
-  for (auto [kind, code] : bytesOfKinds)
-    bytes += kinds.contains(kind.str()) ? code : 0;
+  int64_t bytes = processBytes + (functions ? functionBytes : 0);
+  if (calls.empty())
+    return bytes;
+  bytes += libraryBytes + (convolutions ? convolutionBytes : 0) + (gemm ? gemmBytes : 0);
   for (auto [kernel, primitives] : calls)
-    bytes += primitives * bytesPerPrimitive;
+    bytes += primitives * primitiveBytes(cast<KernelAttr>(kernel).getName());
   return bytes;
 }
 
@@ -87,8 +107,8 @@ int64_t LibraryUse::bytesOfRank() const {
   return rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel;
 }
 
-static LibraryUse useOf(ProgramOp program) {
-  LibraryUse use;
+static LibraryUse useOf(ProgramOp program, int vectorWidth) {
+  LibraryUse use(vectorWidth);
   program.walk([&](UnitOp unit) { use.add(unit); });
   return use;
 }
@@ -111,13 +131,13 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   return most ? most + sumsThreadBytes : 0;
 }
 
-void setMemory(Plan &plan, ModuleOp programs) {
-  LibraryUse together;
+void setMemory(Plan &plan, ModuleOp programs, int vectorWidth) {
+  LibraryUse together(vectorWidth);
   for (auto program : programs.getOps<ProgramOp>()) {
     if (!program.getArena() || !program.getRegions())
       throw Error("program @" + program.getSymName().str() +
                   " has no arena; run plan-memory first");
-    const LibraryUse use = useOf(program);
+    const LibraryUse use = useOf(program, vectorWidth);
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
     int64_t rest = static_cast<int64_t>(*program.getArena()) + bytesOfSums(plan, stages) +

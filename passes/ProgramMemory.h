@@ -6,26 +6,29 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <set>
-#include <string>
-
 namespace pdc {
 
 /// What kernels bring into a process beside its arena, beyond a program that has only been started:
 /// pages of libraries' code, what they keep, the transport's buffers.
 class LibraryUse {
 public:
+  /// `vectorWidth`: floats in a register of the processor.
+  explicit LibraryUse(int vectorWidth) : vectorWidth(vectorWidth) {}
+
   /// Units without a kernel bring nothing.
   void add(ir::UnitOp unit);
   void add(const LibraryUse &other);
 
-  /// What a process takes once, however many of its threads are ranks.
+  /// What a process takes once, however many of its threads are ranks. Below 0 where less is read
+  /// of a library while it trains than was to start it.
   int64_t bytesOfProcess() const;
   /// What each rank takes beside that.
   int64_t bytesOfRank() const;
 
 private:
-  std::set<std::string> kinds;
+  int vectorWidth;
+  bool functions = false, convolutions = false;
+  bool gemm = false; ///< oneDNN multiplies some matrices as plain ones
   /// Kernels of oneDNN that differ in more than their names, and the library's primitives of each.
   llvm::DenseMap<mlir::Attribute, int> calls;
   llvm::StringSet<> kernels;
@@ -33,6 +36,6 @@ private:
 
 /// Puts into a plan what its stages take as they are laid out: the arena of their rank's program,
 /// split among its stages, and what libraries take. Programs have arenas after plan-memory.
-void setMemory(Plan &plan, mlir::ModuleOp programs);
+void setMemory(Plan &plan, mlir::ModuleOp programs, int vectorWidth);
 
 } // namespace pdc

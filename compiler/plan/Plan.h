@@ -150,7 +150,7 @@ struct PlanStage {
   /// Of `memoryBytes`, what each slot of a microbatch takes.
   int64_t slotBytes = 0;
   /// Of `memoryBytes`, what a process takes once for all ranks that are its threads: code of
-  /// libraries and what they keep.
+  /// libraries and what they keep, less what starting the program had read of them.
   int64_t libraryBytes = 0;
   int inFlight = 1;
   int weightVersions = 1;

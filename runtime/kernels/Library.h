@@ -46,6 +46,11 @@ void requireSinglePrecision(const std::string &unit, std::string_view compute);
 /// Throws Error naming the unit when a kernel needs more workspace than the plan has.
 void requireWorkspace(const std::string &unit, int64_t needed, const Device &device);
 
+/// Gives back the memory of what the process has read of the library's own code and tables. Making
+/// a primitive runs through megabytes of it once, and running one through little; what is needed
+/// again is mapped again from the file.
+void releaseLibraryCode();
+
 struct LibraryLayout {
   LibraryLayout(const dnnl::memory::desc &given) : description(given) {}
   dnnl::memory::desc description;
@@ -71,11 +76,13 @@ LibraryCall makeLibraryCall(const std::string &unit, const Device &device, Fallb
   ThreadScope threads(device);
   try {
     auto description = make();
+    releaseLibraryCode();
     requireImplementation(unit, description.impl_info_str(), fallback);
     const dnnl::memory::desc scratch = description.scratchpad_desc();
     requireWorkspace(unit, static_cast<int64_t>(scratch.get_size()), device);
     LibraryCall call(LibraryCall::State{Primitive(description),
                                         static_cast<int64_t>(scratch.get_size())});
+    releaseLibraryCode();
     call.addMemory(DNNL_ARG_SCRATCHPAD, scratch);
     return call;
   } catch (const dnnl::error &error) {

@@ -48,14 +48,14 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     assert [process["ranks"] for process in processes] == [[rank, rank] for rank in range(ranks)]
     for rank, process in enumerate(processes):
         planned = sum(stage["memory_bytes"] for stage in plan["stages"] if rank in stage["ranks"])
-        assert process["planned"] == planned > 25e6
+        assert process["planned"] == planned > 20e6
         assert 0.9 * process["planned"] <= process["bytes"] <= process["planned"], process
     assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
-# Pages of libraries that happen to be touched: from run to run, and on processors for which oneDNN has other code than on
-# those that the plan's bounds were measured on. In processes this small they are more than a tenth.
-MORE, LESS = 0.1e6, 0.3e6
+# Pages that happen to be touched, from run to run. oneDNN keeps 25 to 75 kB of a product, of which the plan knows the mean: in
+# processes of 2 MB and less that is more than a tenth.
+MORE, LESS, LESS_OF_TINY, TINY = 0.1e6, 0.15e6, 0.4e6, 2e6
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
@@ -82,7 +82,8 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
         processes = result.records[-1]["memory"]
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for process in processes:
-            assert 0.9 * process["planned"] - LESS <= process["bytes"] <= process["planned"] + MORE, (transport, process)
+            less = LESS_OF_TINY if process["planned"] < TINY else LESS
+            assert 0.9 * process["planned"] - less <= process["bytes"] <= process["planned"] + MORE, (transport, process)
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):
