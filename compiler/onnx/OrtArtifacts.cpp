@@ -170,7 +170,7 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   artifacts.training.loss = graph.output(0).name();
   std::filesystem::path path = pathOf(files.checkpoint, model, "checkpoint", "checkpoint.ckpt");
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
+  if (!std::filesystem::exists(path, error))
     throw Error("a training graph of ONNX Runtime: its parameters lie in a checkpoint, but there is no "
                 "file " +
                 path.string() + "; give --checkpoint FILE");

@@ -188,7 +188,9 @@ private:
 
 OrtCheckpoint readOrtCheckpoint(const std::filesystem::path &path) {
   try {
-    return CheckpointReader(path).read();
+    std::error_code error;
+    return std::filesystem::is_directory(path, error) ? readOrtCheckpointFolder(path)
+                                                      : CheckpointReader(path).read();
   } catch (const Error &error) {
     throw Error(path.string() + ": " + error.what());
   }

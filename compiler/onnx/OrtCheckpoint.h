@@ -16,7 +16,10 @@ struct OrtCheckpoint {
   int64_t step = 0;
 };
 
-/// Throws Error for what is no such file, or a broken one.
+/// Throws Error for what is no such file or folder, or a broken one.
 OrtCheckpoint readOrtCheckpoint(const std::filesystem::path &path);
+
+/// Releases before 1.15 wrote a folder of sequences of tensors.
+OrtCheckpoint readOrtCheckpointFolder(const std::filesystem::path &folder);
 
 } // namespace pdc

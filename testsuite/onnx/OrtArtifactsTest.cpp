@@ -206,6 +206,46 @@ TEST_F(OrtArtifacts, statesOfEarlierSteps) {
   EXPECT_TRUE(model().training->optimizer.starts_with("sgd,lr="));
 }
 
+/// A sequence as releases before 1.15 wrote it: how many tensors, and each behind its length.
+static std::string
+sequence(const std::vector<std::pair<std::string, std::vector<float>>> &tensors) {
+  std::string bytes(1, static_cast<char>(tensors.size()));
+  for (const auto &[name, values] : tensors) {
+    onnx::ModelProto holder;
+    addInitializer(holder, name, {static_cast<int64_t>(values.size())}, values);
+    const std::string tensor = holder.graph().initializer(0).SerializeAsString();
+    bytes += static_cast<char>(tensor.size());
+    bytes += tensor;
+  }
+  return bytes;
+}
+
+TEST_F(OrtArtifacts, foldersOfEarlierReleases) {
+  fs::create_directories(folder / "old");
+  write("old/paramtrain_tensors.pbseq", sequence({{"b", {0.5, -1}}, {"w", {1, 2, 3}}}));
+  write("old/paramfrozen_tensors.pbseq", sequence({{"fixed", {7}}}));
+  write("old/optim_group0_momentum0_tensors.pbseq", sequence({{"b", {1, 2}}, {"w", {3, 4, 5}}}));
+  write("old/optim_group0_momentum1_tensors.pbseq", sequence({{"b", {6, 7}}, {"w", {8, 9, 10}}}));
+  write("old/optim_group0_properties.pbseq",
+        sequence({{"builtin.initial_learning_rate", {0.25}}, {"builtin.step", {3}}}));
+  OrtCheckpoint old = readOrtCheckpoint(folder / "old");
+  ASSERT_EQ(old.parameters.size(), 3u);
+  EXPECT_EQ(old.trained, (std::set<std::string>{"b", "w"}));
+  EXPECT_EQ(old.parameters[0].name, "fixed");
+  EXPECT_EQ(readTensor(old.parameters[2]).data, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(old.learningRates, std::vector<double>{0.25});
+  EXPECT_EQ(old.step, 3);
+  EXPECT_EQ(readTensor(old.states.at("w").at(1)).data, (std::vector<double>{8, 9, 10}));
+  write("old/paramtrain_tensors.pbseq", sequence({{"b", {0.5, -1}}}).substr(0, 9));
+  EXPECT_NE(refused({.checkpoint = folder / "old"})
+                .find("paramtrain_tensors.pbseq: not the 1 tensors that it says at its beginning"),
+            std::string::npos);
+  fs::create_directories(folder / "empty");
+  EXPECT_NE(
+      refused({.checkpoint = folder / "empty"}).find("no checkpoint of ONNX Runtime's training"),
+      std::string::npos);
+}
+
 /// generate_artifacts puts a prefix before all names; ONNX Runtime's own test data have others.
 TEST_F(OrtArtifacts, namesBesideTheModel) {
   auto move = [&](const char *from, const char *to) { fs::rename(folder / from, folder / to); };
