@@ -10,16 +10,10 @@ namespace {
 /// Why cuDNN does not compute an attention; empty where it does. `fields` are those of its kernel.
 std::string whyNotFused(const Attributes &fields, bool isGradient) {
   const int64_t width = fields.integer("width", 1);
-  if (fields.has("ratio"))
-    return "drops shares, and pdc's random numbers are not cuDNN's";
   if (width != fields.integer("valueWidth", 1) || width % 8 != 0 || width > 256)
     return "has heads of " + std::to_string(width) + " and " +
            std::to_string(fields.integer("valueWidth", 1)) +
            " numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most";
-  if (fields.has("boolean"))
-    return "has a mask of booleans, and cuDNN adds masks of numbers";
-  if (fields.integer("past", 0) != 0)
-    return "is causal behind a past, and cuDNN's is so from the first key on";
   if (isGradient && fields.integers("results") != std::vector<int64_t>{0, 1, 2})
     return "wants other gradients than those of queries, keys and values together";
   return "";
@@ -30,14 +24,16 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
 bool beginAligned(const Attributes &fields, int64_t samples, int64_t keyHeads) {
   const int64_t group = fields.integer("heads", 1) / fields.integer("keyHeads", 1);
   const int64_t rows = fields.integer("queries", 1) * group;
-  const std::vector<int64_t> mask =
-      fields.has("maskStrides") ? fields.integers("maskStrides") : std::vector<int64_t>{0, 0};
+  const runtime::AttentionFields f = attentionMaskFields(fields);
+  const runtime::Dimensions mask = runtime::AddedMask::isNeeded(f) ? runtime::AddedMask(f).strides()
+                                   : f.maskStrides.empty()         ? runtime::Dimensions{0, 0}
+                                                                   : f.maskStrides;
   const bool isWhole = keyHeads == fields.integer("keyHeads", 1);
   return rows * keyHeads * samples % 4 == 0 && mask[0] * samples % 4 == 0 &&
          (isWhole || mask[1] * group * keyHeads % 4 == 0);
 }
 
-/// The largest parts of a gradient within the bound, or the smallest there are: whole samples, or
+/// The largest parts within the bound, or the smallest there are: whole samples, or
 /// of each sample some heads of keys.
 void divide(KernelChoice &choice) {
   const int64_t batch = choice.fields.integer("batch", 1),
@@ -72,7 +68,8 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   if (cudaWorkspaceBytes(fused) > runtime::cuda::kAttentionPartBytes)
     divide(fused);
   if (const int64_t bytes = cudaWorkspaceBytes(fused); bytes > runtime::cuda::kMostAttentionBytes) {
-    choice.remark = "attention's gradient would hold " + std::to_string(bytes >> 20) +
+    choice.remark = (first == 1 ? "attention's gradient" : "attention") +
+                    (" would hold " + std::to_string(bytes >> 20)) +
                     " MiB of scores: it runs on a kernel without tensor cores, which holds none";
     return;
   }

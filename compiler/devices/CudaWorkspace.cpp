@@ -53,13 +53,30 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
     return 0;
   auto size = [&](const char *name) { return fields.integer(name, 1); };
   const int64_t keyHeads = fields.integer("keyHeadsTogether", size("keyHeads"));
-  return cuda::kWorkspaceAlignment +
-         cuda::attentionBytes(isGradient, fields.integer("batchTogether", size("batch")),
-                              size("heads") / size("keyHeads") * keyHeads, keyHeads,
-                              size("queries"), size("keys"), size("width"));
+  const int64_t batch = fields.integer("batchTogether", size("batch")),
+                heads = size("heads") / size("keyHeads") * keyHeads;
+  const runtime::AttentionFields mask = attentionMaskFields(fields);
+  const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
+  const int64_t added =
+      runtime::AddedMask::isNeeded(mask) ? 4 * runtime::AddedMask(mask).elements() : 0;
+  // Each of the runtime's own pieces is rounded up, and begins behind the library's.
+  return 5 * cuda::kWorkspaceAlignment + kept + added +
+         cuda::attentionBytes(isGradient, batch, heads, keyHeads, size("queries"), size("keys"),
+                              size("width"));
 }
 
 } // namespace
+
+runtime::AttentionFields attentionMaskFields(const Attributes &fields) {
+  runtime::AttentionFields f;
+  f.batch = fields.integer("batch", 1), f.heads = fields.integer("heads", 1);
+  f.queries = fields.integer("queries", 1), f.keys = fields.integer("keys", 1);
+  f.boolean = fields.integer("boolean", 0), f.causal = fields.integer("causal", 0);
+  f.past = fields.integer("past", 0);
+  if (fields.has("maskStrides"))
+    f.maskStrides = fields.integers("maskStrides");
+  return f;
+}
 
 int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
   static const std::map<std::string_view, int64_t (*)(const Fields &)> bounds = {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/devices/UnitReader.h"
+#include "runtime/kernels/AttentionFields.h"
 
 namespace pdc {
 
@@ -22,6 +23,8 @@ const std::vector<Rule> &sharedRules();
 /// Throws Error where a node of the unit has a tensor of 16 bits that its kernel does not take.
 void checkNarrow(const UnitReader &reader);
 
+/// What the masks of an attention depend on, of the fields of its kernel.
+runtime::AttentionFields attentionMaskFields(const Attributes &fields);
 /// What the CUDA kernel of a choice takes of the workspace at most.
 int64_t cudaWorkspaceBytes(const KernelChoice &choice);
 

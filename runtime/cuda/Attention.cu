@@ -1,7 +1,7 @@
+#include "runtime/cuda/AttentionMasks.h"
 #include "runtime/cuda/AttentionPlan.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Launch.h"
-#include "runtime/kernels/Random.h"
 
 #include <array>
 #include <cmath>
@@ -126,18 +126,6 @@ __device__ float scoreOf(const AttentionFields &f, const void *mask, int64_t b, 
   if (!f.boolean)
     return score + static_cast<const float *>(mask)[at];
   return static_cast<const uint8_t *>(mask)[at] ? score : -std::numeric_limits<float>::infinity();
-}
-
-/// By what dropout multiplies a share.
-__device__ float keptOf(const AttentionFields &f, const int64_t *random, int64_t b, int64_t head,
-                        int64_t i, int64_t j) {
-  if (!random)
-    return 1;
-  const bool counts = f.samples > 1;
-  const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
-  const uint64_t element = (((counts ? 0 : b) * f.heads + head) * f.queries + i) * f.keys + j;
-  const auto threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
-  return drawBits(prefix, element) >= threshold ? static_cast<float>(1 / (1 - f.ratio)) : 0;
 }
 
 /// What a block computes: some columns of some of one head's rows.
@@ -340,7 +328,8 @@ template <class T>
 void Attention::operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
                            const int64_t *random, T *y, float *logSums) const {
   if (plan)
-    return plan->results(run, q, k, v, mask, y, logSums);
+    return plan->results(run, q, k, v, maskFor(run, fields, *plan, mask), y, logSums,
+                         keptFor<T>(run, fields, *plan, random));
   const AttentionFields &f = fields;
   launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.valueWidth, kTile),
          kBlockThreads, attentionRows<T>, f, q, k, v, mask, random, y, logSums);
@@ -353,7 +342,8 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
   const AttentionFields &f = fields;
   const auto [dy, q, k, v, y] = operands;
   if (plan)
-    return plan->gradients(run, {dy, q, k, v, y}, logSums, mask, results);
+    return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),
+                           results, keptFor<T>(run, fields, *plan, random));
   const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
   std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)

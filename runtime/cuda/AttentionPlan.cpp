@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <string_view>
@@ -25,10 +26,18 @@ constexpr int64_t aligned(int64_t bytes) {
   return ceilDivide(bytes, kWorkspaceAlignment) * kWorkspaceAlignment;
 }
 
-/// What is computed at once.
-AttentionFields partOf(AttentionFields f, AttentionPlan::Use use) {
-  if (use != AttentionPlan::Use::gradients)
+/// With a mask of numbers in the place of one of booleans and of a past.
+AttentionFields asTold(AttentionFields f) {
+  if (!AddedMask::isNeeded(f))
     return f;
+  f.maskStrides = AddedMask(f).strides();
+  f.causal = f.causal && !AddedMask::hidesKeys(f);
+  f.boolean = f.past = 0;
+  return f;
+}
+
+/// What is computed at once.
+AttentionFields partOf(AttentionFields f) {
   if (f.batchTogether > 0)
     f.batch = f.batchTogether;
   if (f.keyHeadsTogether > 0) {
@@ -39,38 +48,43 @@ AttentionFields partOf(AttentionFields f, AttentionPlan::Use use) {
 }
 
 /// The sums of dy * y, which the library wants in memory.
-int64_t ownBytesOf(const AttentionFields &f, AttentionPlan::Use use) {
-  return use == AttentionPlan::Use::gradients
-             ? aligned(f.batch * f.heads * f.queries * 4) + kWorkspaceAlignment
-             : 0;
+int64_t sumBytesOf(const AttentionFields &f, AttentionPlan::Use use) {
+  return use == AttentionPlan::Use::gradients ? aligned(f.batch * f.heads * f.queries * 4) : 0;
 }
-
-/// Of a score that a query does not see. Before 9.10 the library computes with the smallest number.
-float hiddenScore() {
-  return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest()
-                                   : -std::numeric_limits<float>::infinity();
+int64_t keptBytesOf(const AttentionFields &f) {
+  return f.ratio > 0 ? aligned(f.batch * f.heads * f.queries * f.keys * 2) : 0;
+}
+int64_t maskBytesOf(const AttentionFields &f) {
+  return AddedMask::isNeeded(f) ? aligned(AddedMask(f).elements() * 4) : 0;
 }
 
 /// 9.10.0 and 9.10.1 are known for wrong results of attention.
 bool isTrusted(size_t version) { return version != 91000 && version != 91001; }
 
-/// What is left for the library.
+/// What is left for the library, whose own end is rounded up.
 KernelRules beside(KernelRules rules, int64_t ownBytes) {
-  rules.workspace -= std::min(rules.workspace, size_t(ownBytes));
+  rules.workspace -= std::min(rules.workspace, size_t(ownBytes + kWorkspaceAlignment));
   return rules;
 }
 
 } // namespace
 
-AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
-                             const AttentionFields &fields, Use use)
-    : whole(fields), fields(partOf(fields, use)), type(storedTypeOf(fields)),
-      ownBytes(ownBytesOf(this->fields, use)), graph(fields.name),
-      plan(describe(target, use), target, beside(rules, ownBytes), fields.name) {}
+/// Before 9.10 the library computes with the smallest number.
+float AttentionPlan::hiddenScore() {
+  return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest()
+                                   : -std::numeric_limits<float>::infinity();
+}
 
-/// Queries (0), keys, values or what is made (3) as [batch, heads, rows, width]; `isTurned`: the
-/// last two the other way round.
-AttentionPlan::Tensor AttentionPlan::operand(int number, bool isTurned) {
+AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
+                             const AttentionFields &given, Use use)
+    : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
+      sumBytes(sumBytesOf(fields, use)), keptBytes(keptBytesOf(fields)),
+      maskBytes(maskBytesOf(given)), graph(given.name),
+      plan(describe(target, use), target, beside(rules, sumBytes + keptBytes + maskBytes),
+           given.name) {}
+
+/// As [batch, heads, rows, width]; `isTurned`: the last two the other way round.
+AttentionPlan::Tensor AttentionPlan::operand(Kind number, bool isTurned) {
   const AttentionRows rows(whole, number);
   const Sizes sizes = {fields.batch, AttentionRows(fields, number).heads, rows.rows, rows.width};
   const Sizes strides = {rows.first(1, 0), rows.first(0, 1), rows.stride(), 1};
@@ -79,8 +93,9 @@ AttentionPlan::Tensor AttentionPlan::operand(int number, bool isTurned) {
 }
 
 /// A call points to it, at the next place.
-AttentionPlan::Tensor AttentionPlan::given(Tensor tensor) {
+AttentionPlan::Tensor AttentionPlan::given(Tensor tensor, Kind kind) {
   ids.push_back(graph.idOf(tensor));
+  kinds.push_back(kind);
   return tensor;
 }
 
@@ -131,7 +146,22 @@ std::optional<AttentionPlan::Tensor> AttentionPlan::mask() {
       sizes[d] = f.maskStrides[d] ? sizes[d] : 1;
     return sizes;
   };
-  return graph.inMemory(CUDNN_DATA_FLOAT, sizesOf(fields), packedStrides(sizesOf(whole)));
+  return given(graph.inMemory(CUDNN_DATA_FLOAT, sizesOf(fields), packedStrides(sizesOf(whole))),
+               kMask);
+}
+
+std::optional<AttentionPlan::Tensor> AttentionPlan::kept() {
+  if (keptBytes == 0)
+    return std::nullopt;
+  const Sizes sizes = {fields.batch, fields.heads, fields.queries, fields.keys};
+  return given(graph.inMemory(type, sizes, packedStrides(sizes)), kPlace);
+}
+
+/// Shares, or gradients of them, behind dropout.
+AttentionPlan::Tensor AttentionPlan::dropped(Tensor shares, std::optional<Tensor> kept,
+                                             cudnnDataType_t made) {
+  const Tensor left = graph.made(CUDNN_POINTWISE_MUL, {shares, *kept});
+  return graph.made(CUDNN_POINTWISE_MUL, {left, number(float(1 / (1 - fields.ratio)))}, made);
 }
 
 /// A number for each row.
@@ -142,16 +172,16 @@ AttentionPlan::Sizes AttentionPlan::ofRows() const {
 /// The logarithms that forward and backward share.
 AttentionPlan::Tensor AttentionPlan::sumsOfRows() {
   return given(graph.inMemory(CUDNN_DATA_FLOAT, ofRows(),
-                              packedStrides({whole.batch, whole.heads, whole.queries, 1})));
+                              packedStrides({whole.batch, whole.heads, whole.queries, 1})),
+               kRows);
 }
 
 void AttentionPlan::describeResults(Use use) {
   const Sizes perRow = ofRows();
-  const Tensor q = given(operand(0)), k = given(operand(1, true)), v = given(operand(2));
-  const std::optional<Tensor> added = mask();
-  if (added)
-    given(*added);
-  const Tensor y = given(operand(3));
+  const Tensor q = given(operand(kQueries), kQueries), k = given(operand(kKeys, true), kKeys);
+  const Tensor v = given(operand(kValues), kValues);
+  const std::optional<Tensor> added = mask(), kept = this->kept();
+  const Tensor y = given(operand(kResults), kResults);
   const Tensor masked = seen(scores(q, k, added));
   // 1. The largest score of each row, and exponentials relative to it.
   const Tensor most = graph.between(perRow), sum = graph.between(perRow);
@@ -163,7 +193,9 @@ void AttentionPlan::describeResults(Use use) {
   const Tensor logSums = use == Use::resultsAndSums ? sumsOfRows() : graph.between(perRow);
   graph.apply(CUDNN_POINTWISE_ADD, {most, graph.made(CUDNN_POINTWISE_LOG, {sum})}, logSums);
   // 3. Shares, rounded as the library's tensor cores take them, times the values.
-  graph.multiply(graph.made(CUDNN_POINTWISE_DIV, {powers, sum}, type), v, y);
+  const Tensor shares =
+      graph.made(CUDNN_POINTWISE_DIV, {powers, sum}, kept ? CUDNN_DATA_FLOAT : type);
+  graph.multiply(kept ? dropped(shares, kept, type) : shares, v, y);
 }
 
 /// result = the transpose of shares x right, summed over the heads that share keys.
@@ -181,30 +213,32 @@ void AttentionPlan::multiplyTurned(Tensor shares, Tensor right, Tensor result) {
 }
 
 /// With shares p and g = dy v^T: ds = scale p (g - sum(dy y)), from which dq = ds k, dk = ds^T q,
-/// dv = p^T dy. No sums in the order in which blocks end: dq is one product.
+/// dv = p^T dy; behind dropout g and the p of dv are what it keeps of them. No sums in the order in
+/// which blocks end: dq is one product.
 void AttentionPlan::describeGradients() {
   const Sizes perRow = ofRows();
   const Sizes perPair = {fields.batch, fields.heads, fields.queries, fields.keys};
-  const Tensor dy = given(operand(3)), q = given(operand(0)), k = given(operand(1, true));
-  const Tensor v = given(operand(2, true)), y = given(operand(3));
-  const Tensor logSums = sumsOfRows();
-  const std::optional<Tensor> added = mask();
-  if (added)
-    given(*added);
-  const Tensor dq = given(operand(0)), dk = given(operand(1)), dv = given(operand(2));
-  const Tensor sums = given(graph.inMemory(CUDNN_DATA_FLOAT, perRow, packedStrides(perRow)));
-  // 1. sum(dy y), times 1, which is where dropout would stand.
+  const Tensor dy = given(operand(kResults), kResults), q = given(operand(kQueries), kQueries);
+  const Tensor k = given(operand(kKeys, true), kKeys), v = given(operand(kValues, true), kValues);
+  const Tensor y = given(operand(kResults), kResults), logSums = sumsOfRows();
+  const std::optional<Tensor> added = mask(), kept = this->kept();
+  const Tensor dq = given(operand(kQueries), kQueries), dk = given(operand(kKeys), kKeys);
+  const Tensor dv = given(operand(kValues), kValues);
+  const Tensor sums =
+      given(graph.inMemory(CUDNN_DATA_FLOAT, perRow, packedStrides(perRow)), kPlace);
+  // 1. sum(dy y), times 1, which the library looks for.
   const Tensor whole = graph.between(perRow);
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, graph.made(CUDNN_POINTWISE_MUL, {dy, y}), whole);
   graph.apply(CUDNN_POINTWISE_MUL, {whole, number(1)}, sums);
   // 2. Shares again.
   const Tensor relative = graph.made(CUDNN_POINTWISE_SUB, {scores(q, k, added), logSums});
   const Tensor shares = graph.made(CUDNN_POINTWISE_EXP, {seen(relative)});
-  multiplyTurned(shares, dy, dv);
+  multiplyTurned(kept ? dropped(shares, kept, CUDNN_DATA_FLOAT) : shares, dy, dv);
   // 3. Gradients of scores.
   const Tensor gradients = graph.between(perPair);
   graph.multiply(dy, v, gradients);
-  const Tensor centred = graph.made(CUDNN_POINTWISE_SUB, {gradients, sums});
+  const Tensor arriving = kept ? dropped(gradients, kept, CUDNN_DATA_FLOAT) : gradients;
+  const Tensor centred = graph.made(CUDNN_POINTWISE_SUB, {arriving, sums});
   const Tensor products = graph.made(CUDNN_POINTWISE_MUL, {centred, shares});
   const Tensor ds = graph.made(CUDNN_POINTWISE_MUL, {products, number(float(fields.scale))});
   multiplyTurned(ds, q, dk);
@@ -213,64 +247,76 @@ void AttentionPlan::describeGradients() {
   graph.multiply(ds, keys, dq);
 }
 
-void AttentionPlan::call(const Run &run, std::vector<const void *> pointers) {
-  pointers.insert(pointers.end(), numberPointers.begin(), numberPointers.end());
-  plan(run, ids, pointers);
+std::byte *AttentionPlan::own(const Run &run, int64_t offset) const {
+  return static_cast<std::byte *>(alignedWorkspace(run)) + aligned(plan.workspaceBytes()) + offset;
+}
+
+float *AttentionPlan::maskPlace(const Run &run) const {
+  return maskBytes ? reinterpret_cast<float *>(own(run, sumBytes + keptBytes)) : nullptr;
+}
+
+void *AttentionPlan::keptPlace(const Run &run) const {
+  return keptBytes ? own(run, sumBytes) : nullptr;
+}
+
+/// By how many bytes a pointer is further in the part that begins at a sample and a head of keys.
+int64_t AttentionPlan::advance(Kind kind, int64_t b, int64_t keyHead) const {
+  const int64_t head = keyHead * (whole.heads / whole.keyHeads);
+  switch (kind) {
+  case kRows:
+    return 4 * (b * whole.heads + head) * whole.queries;
+  case kMask:
+    return 4 * (b * whole.maskStrides[0] + head * whole.maskStrides[1]);
+  case kPlace:
+    return 0;
+  default:
+    return 2 *
+           AttentionRows(whole, kind).first(b, kind == kKeys || kind == kValues ? keyHead : head);
+  }
+}
+
+void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers,
+                         const BeforePart &before) {
+  for (int64_t b = 0; b < whole.batch; b += fields.batch)
+    for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads) {
+      if (before)
+        before(fields, b, keyHead * (whole.heads / whole.keyHeads));
+      std::vector<const void *> part;
+      for (size_t i = 0; i < kinds.size(); ++i)
+        part.push_back(static_cast<const std::byte *>(pointers[i]) + advance(kinds[i], b, keyHead));
+      part.insert(part.end(), numberPointers.begin(), numberPointers.end());
+      plan(run, ids, part);
+    }
 }
 
 void AttentionPlan::results(const Run &run, const void *q, const void *k, const void *v,
-                            const void *mask, void *y, float *logSums) {
+                            const void *mask, void *y, float *logSums, const BeforePart &before) {
   std::vector<const void *> pointers = {q, k, v};
-  for (const void *next : {mask, static_cast<const void *>(y), static_cast<const void *>(logSums)})
-    if (next)
-      pointers.push_back(next);
-  call(run, std::move(pointers));
+  const void *const others[] = {mask, keptPlace(run), y, logSums};
+  std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
+  call(run, pointers, before);
 }
 
 void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *> operands,
                               const float *logSums, const void *mask,
-                              std::initializer_list<void *> made) {
+                              std::initializer_list<void *> made, const BeforePart &before) {
   std::vector<const void *> pointers(operands);
   pointers.push_back(logSums);
-  if (mask)
-    pointers.push_back(mask);
+  const void *const others[] = {mask, keptPlace(run)};
+  std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
   pointers.insert(pointers.end(), made.begin(), made.end());
-  pointers.push_back(static_cast<std::byte *>(alignedWorkspace(run)) +
-                     aligned(plan.workspaceBytes()));
-  for (int64_t b = 0; b < whole.batch; b += fields.batch)
-    for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads)
-      call(run, partFrom(pointers, b, keyHead));
-}
-
-/// The pointers of `gradients` to the part that begins at a sample and a head of keys.
-std::vector<const void *> AttentionPlan::partFrom(std::vector<const void *> pointers, int64_t b,
-                                                  int64_t keyHead) const {
-  const int64_t head = keyHead * (whole.heads / whole.keyHeads);
-  auto next = pointers.begin();
-  auto advance = [&](int64_t elements, int64_t bytes) {
-    *next = static_cast<const std::byte *>(*next) + elements * bytes;
-    ++next;
-  };
-  auto advanceOperands = [&](std::initializer_list<int> numbers) {
-    for (int number : numbers)
-      advance(AttentionRows(whole, number).first(b, number == 1 || number == 2 ? keyHead : head),
-              2);
-  };
-  advanceOperands({3, 0, 1, 2, 3});
-  advance((b * whole.heads + head) * whole.queries, 4);
-  if (!whole.maskStrides.empty())
-    advance(b * whole.maskStrides[0] + head * whole.maskStrides[1], 4);
-  advanceOperands({0, 1, 2});
-  return pointers;
+  pointers.push_back(own(run, 0));
+  call(run, pointers, before);
 }
 
 namespace {
 
 /// What a plan depends on.
 std::vector<double> keyOf(const AttentionFields &f, AttentionPlan::Use use) {
-  std::vector<double> key = {f.scale, double(f.compute == std::string_view("bf16"))};
-  for (int64_t number : {int64_t(use), f.batch, f.batchTogether, f.causal, f.heads, f.keyHeads,
-                         f.keyHeadsTogether, f.keys, f.queries, f.width, f.valueWidth})
+  std::vector<double> key = {f.scale, f.ratio, double(f.compute == std::string_view("bf16"))};
+  for (int64_t number :
+       {int64_t(use), f.batch, f.batchTogether, f.boolean, f.causal, f.past, f.heads, f.keyHeads,
+        f.keyHeadsTogether, f.keys, f.queries, f.width, f.valueWidth})
     key.push_back(double(number));
   for (const Dimensions &list : {f.maskStrides, f.rowsFirst})
     key.insert(key.end(), list.begin(), list.end());

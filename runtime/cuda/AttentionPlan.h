@@ -4,6 +4,7 @@
 #include "runtime/cuda/OperationGraph.h"
 #include "runtime/kernels/AttentionFields.h"
 
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -13,8 +14,9 @@ namespace pdc::runtime::cuda {
 
 /// Softmax attention of 16 bits, or its gradients of queries, keys and values, as one plan of
 /// cuDNN: tensor cores, and no scores in memory. Reads and writes what the kernel of Attention.cu
-/// does, the logarithms of the rows' sums too. Gradients are computed part by part where the fields
-/// say how much together.
+/// does, the logarithms of the rows' sums too. Computed part by part where the fields say how much
+/// together. Which shares dropout keeps, and masks that the library does not know, are made by the
+/// caller at places of the workspace.
 class AttentionPlan {
 public:
   enum class Use { results, resultsAndSums, gradients };
@@ -25,14 +27,26 @@ public:
   /// False where the library has none for this device.
   explicit operator bool() const { return bool(plan); }
   size_t candidates() const { return plan.candidates(); }
-  int64_t workspaceBytes() const { return plan.workspaceBytes() + ownBytes; }
+  int64_t workspaceBytes() const {
+    return plan.workspaceBytes() + sumBytes + keptBytes + maskBytes;
+  }
+
+  /// Where the mask is to be made that takes the kernel's place (AddedMask); null: nowhere.
+  float *maskPlace(const Run &run) const;
+  /// Of a score that is not seen.
+  static float hiddenScore();
+  /// Where a 1 of the stored type is to be made for each share that dropout keeps in a part, else
+  /// 0; null: nowhere.
+  void *keptPlace(const Run &run) const;
+  /// A part, with its first sample and head.
+  using BeforePart = std::function<void(const AttentionFields &part, int64_t b, int64_t head)>;
 
   /// In the order of the kernel's operands. Without a mask, `mask` is left out of the plan.
   void results(const Run &run, const void *q, const void *k, const void *v, const void *mask,
-               void *y, float *logSums);
+               void *y, float *logSums, const BeforePart &before);
   /// `operands`: dy, q, k, v, y; `made`: dq, dk, dv.
   void gradients(const Run &run, std::initializer_list<const void *> operands, const float *logSums,
-                 const void *mask, std::initializer_list<void *> made);
+                 const void *mask, std::initializer_list<void *> made, const BeforePart &before);
 
 private:
   using Tensor = OperationGraph::Tensor;
@@ -41,26 +55,33 @@ private:
   Descriptor describe(const PlanTarget &target, Use use);
   void describeResults(Use use);
   void describeGradients();
-  Tensor operand(int number, bool isTurned = false);
+  /// What a pointer of a call points to, which says where it points in the next part: an operand by
+  /// its number, a number for each row, the mask, or the same place.
+  enum Kind { kQueries, kKeys, kValues, kResults, kRows, kMask, kPlace };
+
+  Tensor operand(Kind number, bool isTurned = false);
   std::optional<Tensor> mask();
+  std::optional<Tensor> kept();
   Tensor number(float value);
-  Tensor given(Tensor tensor);
+  Tensor given(Tensor tensor, Kind kind);
   Tensor scores(Tensor q, Tensor turnedKeys, std::optional<Tensor> mask);
   Tensor seen(Tensor scores);
   void multiplyTurned(Tensor shares, Tensor right, Tensor result);
-  std::vector<const void *> partFrom(std::vector<const void *> pointers, int64_t b,
-                                     int64_t keyHead) const;
+  Tensor dropped(Tensor shares, std::optional<Tensor> kept, cudnnDataType_t made);
+  int64_t advance(Kind kind, int64_t b, int64_t keyHead) const;
   Sizes ofRows() const;
   Tensor sumsOfRows();
-  void call(const Run &run, std::vector<const void *> pointers);
+  std::byte *own(const Run &run, int64_t offset) const;
+  void call(const Run &run, const std::vector<const void *> &pointers, const BeforePart &before);
 
-  const AttentionFields whole;  ///< in which operands lie
+  const AttentionFields whole;  ///< in which operands lie, as the library is told
   const AttentionFields fields; ///< of what is computed at once
   const cudnnDataType_t type;
-  const int64_t ownBytes; ///< of the workspace, behind the library's
+  const int64_t sumBytes, keptBytes, maskBytes; ///< of the workspace, behind the library's
   OperationGraph graph;
   std::vector<Tensor> numbers; ///< by value
   std::vector<int64_t> ids;    ///< of what calls point to, in their order, then of the numbers
+  std::vector<Kind> kinds;     ///< of what calls point to
   std::vector<const void *> numberPointers;
   LibraryPlan plan;
 };

@@ -3,6 +3,7 @@
 #include "runtime/kernels/Dimensions.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace pdc::runtime {
@@ -56,6 +57,29 @@ struct AttentionRows {
   constexpr int64_t stride() const { return rowsFirst ? heads * width : width; }
   constexpr int64_t first(int64_t b, int64_t head) const {
     return (b * heads * rows + head * (rowsFirst ? 1 : rows)) * width;
+  }
+};
+
+/// The mask that stands for one of booleans, and for a past: numbers that are added to scores,
+/// repeated along dimensions of size 1.
+struct AddedMask {
+  int64_t sizes[4]; ///< by batch, head, query, key
+
+  constexpr explicit AddedMask(const AttentionFields &f)
+      : sizes{f.batch, f.heads, f.queries, f.keys} {
+    for (size_t d = 0; d < 4; ++d)
+      if (!(hidesKeys(f) && d > 1) && (f.maskStrides.empty() || f.maskStrides[d] == 0))
+        sizes[d] = 1;
+  }
+  static constexpr bool hidesKeys(const AttentionFields &f) { return f.causal && f.past != 0; }
+  static constexpr bool isNeeded(const AttentionFields &f) { return f.boolean || hidesKeys(f); }
+  constexpr int64_t elements() const { return sizes[0] * sizes[1] * sizes[2] * sizes[3]; }
+  constexpr Dimensions strides() const {
+    Dimensions strides = {0, 0, 0, 0};
+    int64_t step = 1;
+    for (size_t d = 4; d-- > 0; step *= sizes[d])
+      strides[d] = sizes[d] == 1 ? 0 : step;
+    return strides;
   }
 };
 

@@ -20,10 +20,13 @@ struct Asked {
   std::vector<int64_t> maskStrides = {};
   const char *compute = "bf16";
   int64_t batchTogether = 0, keyHeadsTogether = 0;
+  double ratio = 0;
+  int64_t past = 0, boolean = 0;
 };
 
 /// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
-/// anything, the widest heads, and gradients in parts of samples and of heads.
+/// anything, the widest heads, gradients in parts of samples and of heads, and what the runtime
+/// makes masks of: dropout, also in parts, booleans and a past.
 const Asked kAsked[] = {
     {8, 12, 12, 1024, 1024, 64, true},
     {8, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}},
@@ -32,6 +35,9 @@ const Asked kAsked[] = {
     {2, 4, 4, 128, 128, 256, false},
     {32, 4, 4, 4096, 4096, 64, true, {}, "bf16", 1, 4},
     {2, 64, 16, 4096, 4096, 64, false, {4096, 0, 0, 1}, "bf16", 1, 1},
+    {8, 12, 12, 1024, 1024, 64, true, {}, "bf16", 4, 12, 0.1},
+    {4, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}, "fp16", 0, 0, 0.1, 0, 1},
+    {2, 12, 4, 256, 320, 64, true, {}, "bf16", 0, 0, 0, 64},
 };
 
 AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
@@ -41,6 +47,7 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
   f.causal = a.isCausal, f.compute = a.compute, f.name = "asked", f.scale = 0.125;
   f.maskStrides = a.maskStrides;
   f.batchTogether = a.batchTogether, f.keyHeadsTogether = a.keyHeadsTogether;
+  f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean;
   const int64_t first = rowsFirst;
   f.rowsFirst = {first, first, first, first};
   return f;
@@ -53,7 +60,13 @@ size_t roomOf(const Asked &a, bool isGradient) {
                    {"heads", a.heads}, {"keyHeads", a.keyHeads},
                    {"keys", a.keys},   {"queries", a.queries},
                    {"width", a.width}};
-  if (isGradient && a.batchTogether > 0) {
+  choice.fields.set("boolean", a.boolean), choice.fields.set("past", a.past);
+  choice.fields.set("causal", int64_t(a.isCausal));
+  if (!a.maskStrides.empty())
+    choice.fields.set("maskStrides", a.maskStrides);
+  if (a.ratio > 0)
+    choice.fields.set("ratio", a.ratio);
+  if (a.batchTogether > 0) {
     choice.fields.set("batchTogether", a.batchTogether);
     choice.fields.set("keyHeadsTogether", a.keyHeadsTogether);
   }

@@ -175,7 +175,7 @@ TYPED_TEST(Narrow, AttentionRounds) {
 }
 
 /// Queries see keys up to their own, keys serve three heads each, and a mask of numbers leaves out
-/// some of them; gradients in parts of a sample, and of some heads.
+/// some of them; in parts of a sample, and of some heads.
 std::vector<runtime::AttentionFields> fusedAttentions() {
   runtime::AttentionFields plain;
   plain.batch = 2, plain.heads = plain.keyHeads = 3, plain.queries = 5, plain.keys = 7;
@@ -193,7 +193,16 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   heads.heads = 6, heads.keyHeads = 2, heads.keyHeadsTogether = 1;
   both.keyHeads = 3, both.maskStrides = {168, 56, 7, 1};
   both.batchTogether = both.keyHeadsTogether = 1;
-  return {plain, causal, grouped, masked, all, samples, heads, both};
+  // Dropout, masks of booleans and a past, whole and in parts.
+  runtime::AttentionFields drops = grouped, flags = causal, past = masked, every = both;
+  drops.ratio = 0.3, drops.samples = 2, drops.key = 5;
+  flags.boolean = 1, flags.maskStrides = {7, 0, 0, 1};
+  past.causal = 1, past.past = 2;
+  every.boolean = every.causal = 1, every.past = 1, every.ratio = 0.25, every.samples = 2;
+  runtime::AttentionFields alone = causal;
+  alone.past = 2;
+  return {plain, causal, grouped, masked, all,   samples, heads,
+          both,  drops,  flags,   past,   every, alone};
 }
 
 /// What cuDNN is asked to compute is what the kernels here do in f32, but for the rounding of
@@ -204,7 +213,13 @@ TYPED_TEST(Narrow, FusedAttentionIsAttention) {
     const Both<TypeParam> queries(q), keys(k), values(k), dy(q);
     std::vector<float> mask = numbers(f.batch * f.heads * f.queries * f.keys);
     mask[1] = mask[9] = -1e9f;
-    const void *masked = f.maskStrides.empty() ? nullptr : mask.data();
+    std::vector<uint8_t> flags(mask.size(), 1);
+    flags[2] = flags[10] = 0;
+    const void *masked = f.maskStrides.empty() ? nullptr
+                         : f.boolean           ? static_cast<const void *>(flags.data())
+                                               : mask.data();
+    const std::vector<int64_t> drawn = {11, 12, 13, 14};
+    const int64_t *random = f.ratio > 0 ? drawn.data() : nullptr;
     runtime::AttentionFields fused = f;
     fused.compute = std::is_same_v<TypeParam, BFloat16> ? "bf16" : "fp16";
     fused.name = "attention";
@@ -215,23 +230,23 @@ TYPED_TEST(Narrow, FusedAttentionIsAttention) {
     std::vector<float> sums(q / 8), wideY(q), wideSums(q / 8), wideQ(q), wideK(k), wideV(k);
     const runtime::Device roomy{1, int64_t(1) << 20};
     runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
-                                           values.narrow.data(), masked, nullptr, y.data(),
+                                           values.narrow.data(), masked, random, y.data(),
                                            sums.data());
     fused.results = {0};
     runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
-                                           values.narrow.data(), masked, nullptr, alone.data());
+                                           values.narrow.data(), masked, random, alone.data());
     runtime::cuda::Attention(roomy, f)(scratch.run, queries.wide.data(), keys.wide.data(),
-                                       values.wide.data(), masked, nullptr, wideY.data(),
+                                       values.wide.data(), masked, random, wideY.data(),
                                        wideSums.data());
     runtime::AttentionFields gradient = f;
     fused.results = gradient.results = {0, 1, 2};
-    runtime::cuda::AttentionGradient(roomy, fused)(
-        scratch.run, dy.narrow.data(), queries.narrow.data(), keys.narrow.data(),
-        values.narrow.data(), y.data(), sums.data(), masked, nullptr, dq.data(), dk.data(),
-        dv.data());
+    runtime::cuda::AttentionGradient(roomy, fused)(scratch.run, dy.narrow.data(),
+                                                   queries.narrow.data(), keys.narrow.data(),
+                                                   values.narrow.data(), y.data(), sums.data(),
+                                                   masked, random, dq.data(), dk.data(), dv.data());
     runtime::cuda::AttentionGradient(roomy, gradient)(
         scratch.run, dy.wide.data(), queries.wide.data(), keys.wide.data(), values.wide.data(),
-        wideY.data(), wideSums.data(), masked, nullptr, wideQ.data(), wideK.data(), wideV.data());
+        wideY.data(), wideSums.data(), masked, random, wideQ.data(), wideK.data(), wideV.data());
     finish();
     auto expectNear = [&](const auto &found, const std::vector<float> &expected, double room) {
       for (size_t i = 0; i < expected.size(); ++i)

@@ -7,6 +7,7 @@ pdc.memory @whole_k input microbatch : tensor<8x12x1024x64xbf16>
 pdc.memory @whole_rows input microbatch : tensor<8x12x1024xf32>
 pdc.memory @whole_dq metric update : tensor<8x12x1024x64xbf16>
 pdc.memory @whole_dk metric update : tensor<8x12x1024x64xbf16>
+pdc.memory @random input microbatch : tensor<10xi64>
 pdc.memory @samples_q input microbatch : tensor<32x4x4096x64xbf16>
 pdc.memory @samples_k input microbatch : tensor<32x4x4096x64xbf16>
 pdc.memory @samples_rows input microbatch : tensor<32x4x4096xf32>
@@ -42,6 +43,26 @@ func.func @train() {
   pdc.accumulate %whole#0 into @whole_dq : tensor<8x12x1024x64xbf16>
   pdc.accumulate %whole#1 into @whole_dk : tensor<8x12x1024x64xbf16>
   pdc.accumulate %whole#2 into @whole_dk : tensor<8x12x1024x64xbf16>
+  // As much again says which shares dropout keeps; forward it is all there is, and one piece.
+  // CHECK: pdc.unit "/kept"
+  // CHECK-SAME: "Attention", {batch = 8 : i64, compute = "bf16"
+  // CHECK: pdc.unit "/dropped"
+  // CHECK-SAME: "AttentionGradient", {batch = 8 : i64, batchTogether = 4 : i64, compute = "bf16"
+  %random = pdc.read @random : tensor<10xi64>
+  %kept = pdc.unit "/kept" origin "/kept" forward microbatch (%a = %whole_q : tensor<8x12x1024x64xbf16>, %b = %whole_k : tensor<8x12x1024x64xbf16>, %r = %random : tensor<10xi64>) -> (tensor<8x12x1024x64xbf16>) {
+    %none = pdc.absent
+    %0:2 = pdc.node "SoftmaxAttention" "/kept"(%a, %b, %b, %none, %r) {key = 3 : i64, ratio = 1.0e-1 : f64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, none, tensor<10xi64>) -> (tensor<8x12x1024x64xbf16>, tensor<8x12x1024xf32>)
+    pdc.yield %0#0 : tensor<8x12x1024x64xbf16>
+  }
+  %dropped:3 = pdc.unit "/dropped" origin "/dropped" backward_input microbatch (%a = %whole_q : tensor<8x12x1024x64xbf16>, %b = %whole_k : tensor<8x12x1024x64xbf16>, %s = %whole_rows : tensor<8x12x1024xf32>, %r = %random : tensor<10xi64>) -> (tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>) {
+    %none = pdc.absent
+    %0:3 = pdc.node "SoftmaxAttentionGrad" "/dropped"(%a, %a, %b, %b, %a, %s, %none, %r) {key = 3 : i64, ratio = 1.0e-1 : f64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024xf32>, none, tensor<10xi64>) -> (tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>)
+    pdc.yield %0#0, %0#1, %0#2 : tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>, tensor<8x12x1024x64xbf16>
+  }
+  pdc.accumulate %kept into @whole_dq : tensor<8x12x1024x64xbf16>
+  pdc.accumulate %dropped#0 into @whole_dq : tensor<8x12x1024x64xbf16>
+  pdc.accumulate %dropped#1 into @whole_dk : tensor<8x12x1024x64xbf16>
+  pdc.accumulate %dropped#2 into @whole_dk : tensor<8x12x1024x64xbf16>
   %samples_q = pdc.read @samples_q : tensor<32x4x4096x64xbf16>
   %samples_k = pdc.read @samples_k : tensor<32x4x4096x64xbf16>
   %samples_rows = pdc.read @samples_rows : tensor<32x4x4096xf32>
@@ -49,7 +70,7 @@ func.func @train() {
   // CHECK: pdc.unit "/samples"
   // CHECK-SAME: "AttentionGradient", {batch = 32 : i64, batchTogether = 1 : i64, compute = "bf16"
   // CHECK-SAME: keyHeadsTogether = 4 : i64
-  // CHECK-SAME: workspace = 134287616
+  // CHECK-SAME: workspace = 134288640
   %samples:3 = pdc.unit "/samples" origin "/samples" backward_input microbatch (%a = %samples_q : tensor<32x4x4096x64xbf16>, %b = %samples_k : tensor<32x4x4096x64xbf16>, %s = %samples_rows : tensor<32x4x4096xf32>) -> (tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>) {
     %0:3 = pdc.node "SoftmaxAttentionGrad" "/samples"(%a, %a, %b, %b, %a, %s) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096xf32>) -> (tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>)
     pdc.yield %0#0, %0#1, %0#2 : tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>, tensor<32x4x4096x64xbf16>
@@ -64,7 +85,7 @@ func.func @train() {
   // CHECK: pdc.unit "/heads"
   // CHECK-SAME: "AttentionGradient", {batch = 2 : i64, batchTogether = 1 : i64, compute = "bf16"
   // CHECK-SAME: keyHeadsTogether = 1 : i64
-  // CHECK-SAME: workspace = 138481920
+  // CHECK-SAME: workspace = 138482944
   %heads:3 = pdc.unit "/heads" origin "/heads" backward_input microbatch (%a = %heads_q : tensor<2x64x4096x64xbf16>, %b = %heads_k : tensor<2x16x4096x64xbf16>, %s = %heads_rows : tensor<2x64x4096xf32>) -> (tensor<2x64x4096x64xbf16>, tensor<2x16x4096x64xbf16>, tensor<2x16x4096x64xbf16>) {
     %0:3 = pdc.node "SoftmaxAttentionGrad" "/heads"(%a, %a, %b, %b, %a, %s) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x64x4096x64xbf16>, tensor<2x64x4096x64xbf16>, tensor<2x16x4096x64xbf16>, tensor<2x16x4096x64xbf16>, tensor<2x64x4096x64xbf16>, tensor<2x64x4096xf32>) -> (tensor<2x64x4096x64xbf16>, tensor<2x16x4096x64xbf16>, tensor<2x16x4096x64xbf16>)
     pdc.yield %0#0, %0#1, %0#2 : tensor<2x64x4096x64xbf16>, tensor<2x16x4096x64xbf16>, tensor<2x16x4096x64xbf16>

@@ -26,16 +26,15 @@ func.func @train() {
     %0:3 = pdc.node "SoftmaxAttentionGrad" "/fused/grad"(%dy, %a, %b, %b, %dy, %s) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>)
     pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>
   }
-  // What the library has not runs on the runtime's own kernel, and a warning says why.
+  // The runtime makes numbers of booleans, and says which shares dropout keeps.
   // CHECK: pdc.unit "/flags"
-  // CHECK-SAME: #pdc.kernel<"Attention"
-  // CHECK-NOT: compute
-  // WARNING: warning: attention has a mask of booleans, and cuDNN adds masks of numbers: it runs on a kernel without tensor cores
+  // CHECK-SAME: #pdc.kernel<"Attention", {batch = 2 : i64, boolean = 1 : i64, compute = "bf16"
   %flags = pdc.read @flags : tensor<1x1x32x32xi1>
   %m = pdc.unit "/flags" origin "/flags" forward microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>, %c = %flags : tensor<1x1x32x32xi1>) -> (tensor<2x6x32x64xbf16>) {
     %0:2 = pdc.node "SoftmaxAttention" "/flags"(%a, %b, %b, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<1x1x32x32xi1>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>)
     pdc.yield %0#0 : tensor<2x6x32x64xbf16>
   }
+  // What the library has not runs on the runtime's own kernel, and a warning says why.
   // CHECK: pdc.unit "/narrow"
   // WARNING: warning: attention has heads of 12 and 12 numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most: it runs on a kernel without tensor cores
   %narrow = pdc.read @narrow : tensor<2x6x32x12xbf16>
@@ -43,7 +42,9 @@ func.func @train() {
     %0:2 = pdc.node "SoftmaxAttention" "/narrow"(%a, %a, %a) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x12xbf16>, tensor<2x6x32x12xbf16>, tensor<2x6x32x12xbf16>) -> (tensor<2x6x32x12xbf16>, tensor<2x6x32xf32>)
     pdc.yield %0#0 : tensor<2x6x32x12xbf16>
   }
-  // WARNING: warning: attention drops shares, and pdc's random numbers are not cuDNN's: it runs on a kernel without tensor cores
+  // CHECK: pdc.unit "/drops"
+  // CHECK-SAME: #pdc.kernel<"Attention", {batch = 2 : i64, compute = "bf16"
+  // CHECK-SAME: ratio = 1.000000e-01
   %random = pdc.read @random : tensor<4xi64>
   %p = pdc.unit "/drops" origin "/drops" forward microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>, %r = %random : tensor<4xi64>) -> (tensor<2x6x32x64xbf16>) {
     %none = pdc.absent
