@@ -278,5 +278,7 @@ void PairLossGradient::operator()(const Run &run, const float *prediction, const
 PDC_LABELLED_KERNELS(int64_t)
 PDC_LABELLED_KERNELS(int32_t)
 #undef PDC_LABELLED_KERNELS
+/// Targets that are numbers, which all count.
+template void LossWeight::operator()(const Run &, const float *, const float *, float *) const;
 
 } // namespace pdc::runtime::cuda

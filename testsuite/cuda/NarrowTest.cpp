@@ -331,6 +331,20 @@ TYPED_TEST(Narrow, SumsAreWhole) {
   expectSame(35, [&](auto *dy, float *dx) { gather(scratch.run, indices.data(), dy, dx, false); });
 }
 
+/// Of a loss whose targets are numbers, not classes.
+TEST(LossWeight, CountsNumbers) {
+  for (int64_t count : {7, 9000}) {
+    const Both<BFloat16> targets(count);
+    Scratch scratch;
+    float weight = 0;
+    runtime::LossWeightFields f;
+    f.count = count;
+    runtime::cuda::LossWeight(device, f)(scratch.run, targets.wide.data(), &weight);
+    finish();
+    EXPECT_EQ(weight, float(count));
+  }
+}
+
 /// Numbers between two of a type go to the nearest, halves to the even one.
 TYPED_TEST(Narrow, RoundsToNearest) {
   const float step = std::is_same_v<TypeParam, BFloat16> ? 0x1p-7f : 0x1p-10f;
