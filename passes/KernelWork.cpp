@@ -2,6 +2,7 @@
 
 #include "compiler/devices/Device.h"
 #include "compiler/ir/Conversion.h"
+#include "passes/Nodes.h"
 
 #include <algorithm>
 #include <set>
@@ -25,6 +26,20 @@ static double paddedShare(ir::UnitOp unit, ArrayRef<int64_t> weight) {
   llvm::for_each(unit.getOperandTypes(), compare);
   llvm::for_each(unit.getResultTypes(), compare);
   return most;
+}
+
+/// A vector of AVX-512 holds channels of one group alone, so that small groups leave most of it
+/// idle; groups of one channel lie side by side.
+static double idleShare(DictionaryAttr fields, ArrayRef<int64_t> weight) {
+  constexpr int64_t lanes = 16;
+  auto groups = fields.getAs<IntegerAttr>("groups");
+  if (!groups || groups.getInt() == 1)
+    return 1;
+  const int64_t channels = weight[0] / groups.getInt();
+  if (channels == 1 && weight[1] == 1)
+    return 1;
+  return static_cast<double>((channels + lanes - 1) / lanes * lanes) /
+         static_cast<double>(channels);
 }
 
 /// Tiles of 4 x 4 results, which take 36 multiplications instead of 144; their transformations take
@@ -53,21 +68,70 @@ static size_t countDistinct(std::string_view expression, std::string_view name) 
   return calls.size();
 }
 
-/// Functions that a loop calls for each element, as multiples of an exponential. The names are
-/// beginnings: hyperbolic ones take as long.
+/// A power of an exponent that is known: the compiler of the loop multiplies where it is 0, 1 or 2.
+static bool isProduct(ir::NodeOp node, double less) {
+  if (node.getNumOperands() < 2)
+    return false;
+  std::optional<Tensor> exponent = constantOf(node.getOperands().back());
+  if (!exponent || exponent->data.size() != 1)
+    return false;
+  const double power = exponent->data[0] - less;
+  return power == 0 || power == 1 || power == 2;
+}
+
+/// Functions that a loop calls for each element, as multiples of a library's exponential. The names
+/// are beginnings: others that begin so come before. Loops have exp, tanh and erf as vectors.
 static double countCalls(ir::UnitOp unit) {
   constexpr std::pair<std::string_view, double> called[] = {
-      {"std::exp", 1}, {"std::log", 1.5}, {"std::tan", 6.5}, {"std::erf", 1.4},
-      {"std::pow", 4}, {"std::sin", 3},   {"std::cos", 3}};
+      {"std::expm1(", 1.7}, {"std::exp(", 0.1}, {"std::log1p(", 1.8}, {"std::log(", 1},
+      {"std::tanh(", 0.12}, {"std::tan(", 2.3}, {"std::erf(", 0.3},   {"std::pow(", 1.4},
+      {"std::sinh(", 2.9},  {"std::sin(", 1},   {"std::cosh(", 2},    {"std::cos(", 1},
+      {"std::asin", 1.2},   {"std::acos", 1.4}, {"std::atan", 1.4},   {"std::fmod(", 1.8}};
   double calls = 0;
   for (auto node : unit.getBody().front().getOps<ir::NodeOp>()) {
     const Operator *op = findOperator(node.getOp());
     for (size_t i = 0; op && i < op->expressions.size() && i < node.getNumResults(); ++i)
       for (auto [name, each] : called)
-        calls += each * static_cast<double>(countDistinct(op->expressions[i], name)) *
-                 static_cast<double>(toTensorType(node.getResult(i).getType()).elementCount());
+        if (name != "std::pow(" || !isProduct(node, node.getOp() == "PowGrad" ? 1 : 0))
+          calls += each * static_cast<double>(countDistinct(op->expressions[i], name)) *
+                   static_cast<double>(toTensorType(node.getResult(i).getType()).elementCount());
   }
   return calls;
+}
+
+/// Rows that a kernel picks one by one, as so many calls: each has a place of its own.
+static double countRows(DictionaryAttr fields) {
+  constexpr double perRow = 1.5;
+  auto outer = fields.getAs<IntegerAttr>("outer"), count = fields.getAs<IntegerAttr>("count");
+  return outer && count ? perRow * static_cast<double>(outer.getInt() * count.getInt()) : 0;
+}
+
+/// As a product of plain matrices: the windows of the input are written out and read again.
+static KernelWork unfoldedWork(const Cost &cost, ArrayRef<int64_t> output, ArrayRef<int64_t> input,
+                               ArrayRef<int64_t> weight) {
+  auto product = [](ArrayRef<int64_t> sizes) {
+    double all = 1;
+    for (int64_t size : sizes)
+      all *= static_cast<double>(size);
+    return all;
+  };
+  const double pixels = static_cast<double>(input[0] * input[1]) * product(output.drop_front(2));
+  return {cost.flops, cost.bytes, 2.0 * sizeof(float) * pixels * product(weight.drop_front(2))};
+}
+
+/// Blocks of channels are moved whole.
+static double paddedShareOfAll(ir::UnitOp unit) {
+  double stored = 0, plain = 0;
+  auto add = [&](Type type) {
+    if (!isa<RankedTensorType>(type))
+      return;
+    const TensorType tensor = toTensorType(type);
+    stored += static_cast<double>(bytesInLayout(tensor, layoutOf(type)));
+    plain += static_cast<double>(tensor.bytes());
+  };
+  llvm::for_each(unit.getOperandTypes(), add);
+  llvm::for_each(unit.getResultTypes(), add);
+  return plain > 0 ? std::max(1.0, stored / plain) : 1;
 }
 
 KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
@@ -75,11 +139,21 @@ KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
   auto algorithm = fields.getAs<StringAttr>("algorithm");
   auto output = fields.getAs<DenseI64ArrayAttr>("output");
   auto weight = fields.getAs<DenseI64ArrayAttr>("weight");
+  if (unit.getKernel()->getName().starts_with("Pooling"))
+    return {cost.flops, cost.bytes * paddedShareOfAll(unit)};
   if (!algorithm || !output || !weight)
-    return {cost.flops, cost.bytes, 0, countCalls(unit)};
+    return {cost.flops, cost.bytes, 0,
+            unit.getKernel()->getName().starts_with("Gather") ? countRows(fields)
+                                                              : countCalls(unit)};
   if (algorithm.getValue() == "winograd")
     return winogradWork(cost, output.asArrayRef(), weight.asArrayRef());
-  return {cost.flops * paddedShare(unit, weight.asArrayRef()), cost.bytes};
+  auto fallback = fields.getAs<StringAttr>("fallback");
+  auto input = fields.getAs<DenseI64ArrayAttr>("input");
+  if (fallback && fallback.getValue() == "gemm" && input)
+    return unfoldedWork(cost, output.asArrayRef(), input.asArrayRef(), weight.asArrayRef());
+  return {cost.flops * paddedShare(unit, weight.asArrayRef()) *
+              idleShare(fields, weight.asArrayRef()),
+          cost.bytes};
 }
 
 } // namespace pdc

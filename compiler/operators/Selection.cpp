@@ -105,6 +105,14 @@ static std::vector<Tensor> evaluateSliceGrad(const NodeView &node,
   return {dx};
 }
 
+/// What is picked is read and written; what stands beside it is not.
+static Cost costPicked(const NodeView &node, std::span<const TensorType> outputs) {
+  double bytes = 2.0 * outputs[0].bytes();
+  if (node.op == "Gather")
+    bytes += node.input(1).bytes();
+  return {0, bytes};
+}
+
 static void normaliseSlice(ImportedNode &node, int opset) {
   if (opset >= 10)
     return;
@@ -193,7 +201,8 @@ std::span<const Operator> selectionOperators() {
        .normalise = normaliseSlice,
        .infer = inferSlice,
        .evaluate = evaluateSlice,
-       .differentiate = differentiateSlice},
+       .differentiate = differentiateSlice,
+       .cost = costPicked},
       {.name = "SliceGrad",
        .inputs = {{"dY"}, kShape, kRange[0], kRange[1], kRange[2], kRange[3]},
        .outputs = {{"dX"}},
@@ -206,7 +215,8 @@ std::span<const Operator> selectionOperators() {
        .outputs = {{"output"}},
        .infer = inferGather,
        .evaluate = evaluateGather,
-       .differentiate = differentiateGather},
+       .differentiate = differentiateGather,
+       .cost = costPicked},
       {.name = "GatherGrad",
        .inputs = {kShape, {"indices"}, {"dY"}},
        .outputs = {{"dX"}},

@@ -237,6 +237,60 @@ TEST(Rule, CostsCountProducts) {
   EXPECT_EQ(cost.bytes, 4.0 * (2 * 3 * 64 + 4 * 27 + 2 * 4 * 36));
 }
 
+/// What an operator computes and moves, by the closed formula of its family.
+TEST(Rule, CostsOfEachFamily) {
+  struct Case {
+    const char *op;
+    Attributes attributes;
+    std::vector<Tensor> inputs;
+    double flops, numbers; ///< floats read and written
+  };
+  auto list = [](std::vector<int64_t> values) { return Tensor::vector(values); };
+  const std::vector<int64_t> two = {2, 2};
+  const std::vector<Case> cases = {
+      // Two groups of two channels each see half of the input.
+      {"Conv",
+       {{"group", int64_t(2)}},
+       {zeros({2, 4, 8, 8}), zeros({4, 2, 3, 3})},
+       2.0 * (2 * 4 * 6 * 6) * (2 * 9),
+       2 * 4 * 64 + 4 * 18 + 2 * 4 * 36},
+      {"Gemm",
+       {{"transB", int64_t(1)}},
+       {zeros({4, 6}), zeros({8, 6})},
+       2.0 * 4 * 8 * 6,
+       4 * 6 + 8 * 6 + 4 * 8},
+      {"MatMul", {}, {zeros({3, 4, 5}), zeros({5, 6})}, 2.0 * 3 * 4 * 6 * 5, 60 + 30 + 72},
+      {"AveragePool",
+       {{"kernel_shape", two}, {"strides", two}},
+       {zeros({1, 3, 4, 4})},
+       12 * 4,
+       48 + 12},
+      {"ReduceSum", {}, {zeros({4, 10}), list({1})}, 40, 40 + 4},
+      {"Add", {}, {zeros({4, 10}), zeros({10})}, 40, 40 + 10 + 40},
+      {"Tanh", {}, {zeros({4, 10})}, 40, 80},
+      {"Transpose", {{"perm", std::vector<int64_t>{1, 0}}}, {zeros({4, 10})}, 40, 80},
+      {"Softmax", {}, {zeros({4, 10})}, 40, 80},
+      // What stands beside a part is not read: one sample of a thousand, three rows of a table.
+      {"Slice", {}, {zeros({1000, 8}), list({5}), list({6}), list({0})}, 0, 2 * 8},
+      {"Gather", {}, {zeros({5000, 16}), list({1, 2, 3})}, 0, 2 * 3 * 16 + 2 * 3},
+      {"Flatten", {}, {zeros({4, 2, 5})}, 0, 0},
+  };
+  for (const Case &one : cases) {
+    const Operator &op = *findOperator(one.op);
+    std::vector<const TensorType *> types;
+    std::vector<const Tensor *> known;
+    for (size_t i = 0; i < one.inputs.size(); ++i) {
+      types.push_back(&one.inputs[i].type);
+      known.push_back(op.inputs[i].known ? &one.inputs[i] : nullptr);
+    }
+    NodeView node{one.op, "", one.attributes, types, known, 1};
+    const std::vector<TensorType> outputs = inferTypes(op, node);
+    const Cost cost = costOf(op, node, outputs);
+    EXPECT_EQ(cost.flops, one.flops) << one.op;
+    EXPECT_EQ(cost.bytes, 4 * one.numbers) << one.op;
+  }
+}
+
 /// An expression names no operand or attribute that the row does not have.
 TEST(Rule, ExpressionsNameTheirOperands) {
   for (const Operator *op : allOperators())
