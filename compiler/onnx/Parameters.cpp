@@ -215,13 +215,19 @@ std::vector<std::string> chooseUndecayed(const Model &model, const std::string &
   return patterns;
 }
 
+/// Whether patterns name all that is trained: those behind a plus only add to it.
+static bool nameAll(const std::vector<std::string> &patterns) {
+  return std::ranges::any_of(patterns,
+                             [](const auto &pattern) { return !pattern.starts_with('+'); });
+}
+
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns) {
   std::set<std::string> parameters;
-  for (const std::string &pattern : patterns.train)
-    parameters.merge(matching(model, pattern));
-  if (patterns.train.empty())
+  if (!nameAll(patterns.train))
     parameters = model.training ? model.training->parameters : chooseByRule(model, loss).parameters;
+  for (const std::string &pattern : patterns.train)
+    parameters.merge(matching(model, pattern.starts_with('+') ? pattern.substr(1) : pattern));
   for (const std::string &pattern : patterns.freeze)
     for (const std::string &name : matching(model, pattern))
       parameters.erase(name);
@@ -234,9 +240,12 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
 
 std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, const Loss &loss,
                                                           const ParameterPatterns &patterns) {
-  if (!patterns.train.empty() || model.training)
+  if (nameAll(patterns.train) || model.training)
     return {};
   std::map<std::string, std::string> reasons = chooseByRule(model, loss).reasonsAgainst;
+  for (const std::string &pattern : patterns.train)
+    std::erase_if(reasons,
+                  [&](const auto &entry) { return matches(pattern.substr(1), entry.first); });
   for (const std::string &pattern : patterns.freeze)
     std::erase_if(reasons, [&](const auto &entry) { return matches(pattern, entry.first); });
   return reasons;

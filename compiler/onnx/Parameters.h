@@ -10,7 +10,8 @@ struct ParameterPatterns {
   std::vector<std::string> freeze;
 };
 
-/// The initializers that training changes. Without `train` patterns: those that the file's
+/// The initializers that training changes: those that `train` patterns match. Without patterns, and
+/// beside those that begin with a plus: those that the file's
 /// training_info updates, else those that the exporter says were parameters of its network and what
 /// it folded of them; of all others floating-point initializers that reach the loss through a
 /// weight operand, except running statistics, what stands in the file as a Constant node, single

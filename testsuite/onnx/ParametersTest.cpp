@@ -199,6 +199,10 @@ TEST(Parameters, singleNumbers) {
   EXPECT_EQ(reasonsOf(read(model)),
             (std::map<std::string, std::string>{{"alpha", "a single number"}}));
   const Model parsed = read(model);
+  const Loss loss = chooseLoss(parsed, "");
+  EXPECT_EQ(chooseParameters(parsed, loss, {{"alpha"}, {}}), NameSet{"alpha"});
+  EXPECT_EQ(chooseParameters(parsed, loss, {{"+al*"}, {}}), (NameSet{"alpha", "slope"}));
+  EXPECT_TRUE(reasonsAgainstTraining(parsed, loss, {{"+al*"}, {}}).empty());
   EXPECT_TRUE(reasonsAgainstTraining(parsed, chooseLoss(parsed, ""), {{"alpha"}, {}}).empty());
   EXPECT_TRUE(reasonsAgainstTraining(parsed, chooseLoss(parsed, ""), {{}, {"al*"}}).empty());
 }

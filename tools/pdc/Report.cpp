@@ -39,7 +39,7 @@ static void describeUntrained(const std::map<std::string, std::string> &reasons,
     out << " (" << reason;
     if (those.size() > 1)
       out << ", " << those.size() << " of them";
-    out << "); --train PATTERN names what is trained\n";
+    out << "); --train +PATTERN trains them, too\n";
   }
 }
 
