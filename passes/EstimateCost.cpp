@@ -1,6 +1,7 @@
 #include "compiler/cost/Device.h"
 #include "compiler/devices/Device.h"
 #include "compiler/plan/Profile.h"
+#include "passes/EstimatedSlowdowns.h"
 #include "passes/KernelWork.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
@@ -8,6 +9,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <map>
 
@@ -131,6 +133,13 @@ private:
   std::map<std::pair<const PlanUnit *, ir::Phase>, double> estimates;
 };
 
+/// Seconds of a planned unit's kernels, alone and while all other cores compute.
+struct BothSeconds {
+  double alone = 0, beside = 0;
+
+  double slowdown() const { return alone > 0 ? beside / alone : 1; }
+};
+
 struct EstimateCost : pdc::impl::EstimateCostBase<EstimateCost> {
   using EstimateCostBase::EstimateCostBase;
 
@@ -173,3 +182,30 @@ private:
 };
 
 } // namespace
+
+void pdc::addEstimatedSlowdowns(PlanGraph &graph, ModuleOp module, llvm::StringRef device,
+                                int threads) {
+  const DevicePeaks &alone = findDevicePeaks(device);
+  const DevicePeaks beside = besideOthers(alone);
+  llvm::StringMap<BothSeconds> microbatches, updates;
+  llvm::StringSet<> planned;
+  for (const PlanUnit &unit : graph.units)
+    planned.insert(unit.name);
+  for (auto unit : module.lookupSymbol<func::FuncOp>("train").getOps<UnitOp>()) {
+    auto kernel = unit.getKernel();
+    if (!kernel)
+      continue;
+    const StringRef name = planned.contains(unit.getName()) ? unit.getName() : unit.getOrigin();
+    const bool isUpdate =
+        unit.getPhase() == ir::Phase::Update || unit.getPhase() == ir::Phase::Prepare;
+    BothSeconds &sum = (isUpdate ? updates : microbatches)[name];
+    const KernelWork work = workOf(unit, ::costOf(unit));
+    for (auto [peaks, seconds] : {std::pair(&alone, &sum.alone), {&beside, &sum.beside}})
+      *seconds += kernelSeconds(*peaks, std::string_view(kernel->getName()), work, threads,
+                                precisionOf(unit));
+  }
+  for (PlanUnit &unit : graph.units) {
+    unit.slowdown = microbatches.lookup(unit.name).slowdown();
+    unit.updateSlowdown = updates.lookup(unit.name).slowdown();
+  }
+}

@@ -99,6 +99,12 @@ void requirePrecision(std::string_view device, Precision precision) {
               (peaks.narrowFlopsPerSecond > 0 ? ", tf32, bf16 and fp16" : ""));
 }
 
+DevicePeaks besideOthers(const DevicePeaks &device) {
+  DevicePeaks share = device;
+  share.bytesPerSecond = std::min(device.bytesPerSecond, device.mostBytesPerSecond / 2);
+  return share;
+}
+
 static double memorySeconds(const DevicePeaks &device, double bytes, int threads) {
   return bytes / std::min(device.bytesPerSecond * threads, device.mostBytesPerSecond);
 }

@@ -49,6 +49,11 @@ const DevicePeaks &findDevicePeaks(std::string_view name);
 /// Throws Error where pdc makes no programs of that precision for the device, with those it makes.
 void requirePrecision(std::string_view device, Precision precision);
 
+/// What each core can do while all others of its machine compute: they share its memory. The table
+/// knows what two of them reach together; machines of more cores are taken to have as much for
+/// each.
+DevicePeaks besideOthers(const DevicePeaks &device);
+
 /// The roofline: whichever is slower of computing and moving bytes, and the start of the kernel.
 double rooflineSeconds(const DevicePeaks &device, double flops, double bytes, int threads = 1,
                        Precision precision = Precision::fp32);

@@ -52,5 +52,17 @@ TEST(Cost, DevicesRefuseWhatTheyDoNotComputeIn) {
             "precision fp16 is not available for device v100; there is fp32");
 }
 
+/// Two cores of the table's machine move 30 GB/s, one alone 20: beside the other it has 15.
+TEST(Cost, CoresShareMemory) {
+  const DevicePeaks &alone = findDevicePeaks("cpu");
+  const DevicePeaks beside = besideOthers(alone);
+  const double moves = 1e9, start = alone.secondsPerKernel;
+  EXPECT_DOUBLE_EQ(rooflineSeconds(beside, 0, moves) - start, moves / 15e9);
+  EXPECT_DOUBLE_EQ((rooflineSeconds(beside, 0, moves) - start) /
+                       (rooflineSeconds(alone, 0, moves) - start),
+                   4.0 / 3);
+  EXPECT_DOUBLE_EQ(rooflineSeconds(beside, 1e12, moves), rooflineSeconds(alone, 1e12, moves));
+}
+
 } // namespace
 } // namespace pdc

@@ -20,6 +20,7 @@
 #include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
+#include "passes/EstimatedSlowdowns.h"
 #include "passes/Pipelines.h"
 #include "passes/PlanGraph.h"
 #include "passes/ProgramMemory.h"
@@ -239,6 +240,8 @@ PlannedGraph Lowering::planFor(const std::vector<Batch> &batches, double limit) 
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
+  else if (options.plan.device == "cpu")
+    addEstimatedSlowdowns(*units, *graph.module, options.plan.device, options.plan.threads);
   graph.units = units;
   Tries tries;
   for (const Batch &batch : batches)
