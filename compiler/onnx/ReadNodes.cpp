@@ -264,8 +264,8 @@ private:
     return true;
   }
 
-  /// Exporters write one of tensors of equal values, too: a fresh running variance and the scale, both of
-  /// ones. A statistic that training keeps is a tensor of its own.
+  /// Exporters write one of tensors of equal values, too: a fresh running variance and the scale,
+  /// both of ones. A statistic that training keeps is a tensor of its own.
   void separate(const std::string &name) {
     auto alias = aliases.find(name);
     if (alias == aliases.end())

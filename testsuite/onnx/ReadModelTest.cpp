@@ -121,7 +121,8 @@ TEST(ReadModel, identityOfAnInitializerIsThatInitializer) {
   EXPECT_EQ(model.nodes[0].inputs[1], "w");
 }
 
-/// A fresh network's statistics equal its scale and its bias, and PyTorch's exporter writes one tensor for both.
+/// A fresh network's statistics equal its scale and its bias, and PyTorch's exporter writes one
+/// tensor for both.
 TEST(ReadModel, statisticsAreTensorsOfTheirOwn) {
   onnx::ModelProto proto = protoOf(R"(<ir_version: 8, opset_import: ["" : 15]>
     net (float[4, 2] x) => (float[4, 2] z) {
@@ -135,8 +136,10 @@ TEST(ReadModel, statisticsAreTensorsOfTheirOwn) {
   addInitializer(proto, "bias", {2}, {0, 0});
   Model model = read(proto);
   ASSERT_EQ(model.nodes.size(), 2u);
-  EXPECT_EQ(model.nodes[0].inputs, (std::vector<std::string>{"x", "scale", "bias", "mean", "variance"}));
-  EXPECT_EQ(model.nodes[1].inputs, (std::vector<std::string>{"y", "scale", "bias", "mean", "variance"}));
+  EXPECT_EQ(model.nodes[0].inputs,
+            (std::vector<std::string>{"x", "scale", "bias", "mean", "variance"}));
+  EXPECT_EQ(model.nodes[1].inputs,
+            (std::vector<std::string>{"y", "scale", "bias", "mean", "variance"}));
   EXPECT_EQ(readTensor(model.initializers.at("variance")).data, (std::vector<double>{1, 1}));
   EXPECT_EQ(runningStatistics(model), (std::set<std::string>{"mean", "variance"}));
 }
