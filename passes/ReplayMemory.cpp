@@ -243,7 +243,8 @@ private:
     if (!isView(unit))
       return runUnit(unit, copies);
     Located viewed = values[unit.getOperand(0)];
-    Located result = locate(unit, 0, copies);
+    // A view of a weight is of the version that was read, which need not be the newest.
+    Located result = locate(unit, 0, copies, viewed.version);
     if (viewed.address != result.address)
       refuse("view '" + unit.getName().str() + "' would have to move bytes");
     viewed.bytes = result.bytes;
@@ -254,13 +255,14 @@ private:
     MemoryOp from = memory(memoryOf(op).getValue());
     auto version = dyn_cast<WeightVersionOp>(op);
     bool stashed = version && version.getVersion() != Version::Latest;
-    int64_t at = address(*from.getHome(), copies, stashed ? copies.stashed : copies.latest);
-    values[op->getResult(0)] = {at, from.getHome()->getBytes(), contentOf(from, at)};
+    int64_t copy = stashed ? copies.stashed : copies.latest;
+    int64_t at = address(*from.getHome(), copies, copy);
+    values[op->getResult(0)] = {at, from.getHome()->getBytes(), contentOf(from, at), copy};
   }
 
-  Located locate(UnitOp unit, size_t result, const Copies &copies) {
+  Located locate(UnitOp unit, size_t result, const Copies &copies, int64_t version) {
     auto home = cast<HomeAttr>((*unit.getHomes())[result]);
-    return {address(home, copies, copies.next), home.getBytes(), 0};
+    return {address(home, copies, version), home.getBytes(), 0, version};
   }
 
   void runUnit(UnitOp unit, const Copies &copies) {
@@ -276,7 +278,7 @@ private:
     checkPriorSum(unit, copies);
     // 3. What it makes.
     for (auto [number, result] : llvm::enumerate(unit.getResults())) {
-      Located made = locate(unit, number, copies);
+      Located made = locate(unit, number, copies, copies.next);
       if (meets(made, workspace))
         refuse(who + " has a result in its workspace");
       checkOverlaps(unit, number, made);

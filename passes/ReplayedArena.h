@@ -14,6 +14,7 @@ namespace pdc {
 /// Where a value is during one run of a task, and what ought to be there.
 struct Located {
   int64_t address = 0, bytes = 0, content = 0;
+  int64_t version = 0; ///< the ring copy it lies in, where its home is a weight's
 };
 
 /// Which copies one run of a task sees.

@@ -84,6 +84,7 @@ def check_update_rule(network, replicas, count, save_every, transport, models, r
     ("lenet5", [1, 1, 1, 1], 4, 0, "mpi"), ("mlp", [1, 1, 1], 3, 2, "local"), ("lenet5", [2, 1], 2, 0, "local"),
     ("fashion", [1], 3, 0, "local"), ("fashion", [1, 1], 3, 3, "mpi"), ("mlp", [1, 1, 1, 1], 5, 0, "local"),
     ("lenet5", [1, 2], 4, 2, "mpi"), ("mlp", [2, 2], 3, 0, "local"), ("gpt2", [1, 1, 1], 3, 0, "mpi"),
-    ("skips", [1] * 6, 6, 0, "local"), ("fashion", [1] * 5, 5, 0, "mpi")])
+    ("skips", [1] * 6, 6, 0, "local"), ("fashion", [1] * 5, 5, 0, "mpi"), ("viewed", [1], 4, 0, "local"),
+    ("viewed", [1, 1, 1], 3, 0, "local")])
 def test_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path):
     check_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path)

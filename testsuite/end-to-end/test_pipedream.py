@@ -25,7 +25,7 @@ import transformers
 
 RATE, MOMENTUM = numpy.float32(0.05), numpy.float32(0.9)
 NETWORKS = {"mlp": ((784,), 8), "lenet5": ((1, 28, 28), 8), "fashion": ((1, 28, 28), 8), "gpt2": (None, 2),
-            "skips": ((24,), 8), "knots": (None, 8)}
+            "skips": ((24,), 8), "knots": (None, 8), "viewed": ((1, 8, 8), 8)}
 STEPS = 7
 
 
@@ -187,7 +187,8 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
 @pytest.mark.parametrize("network,replicas", [
     ("mlp", [1, 1]), ("mlp", [1, 1, 1]), ("lenet5", [1, 1, 1, 1]), ("fashion", [1, 1, 1]), ("mlp", [3]), ("lenet5", [2, 1]),
     ("fashion", [2, 1]), ("lenet5", [1, 1]), ("fashion", [1, 1]), ("lenet5", [2, 3]), ("fashion", [1, 3, 1]),
-    ("gpt2", [1, 1, 1]), ("skips", [1] * 6), ("skips", [2, 1, 3]), ("lenet5", [1] * 5), ("fashion", [1] * 6)])
+    ("gpt2", [1, 1, 1]), ("skips", [1] * 6), ("skips", [2, 1, 3]), ("lenet5", [1] * 5), ("fashion", [1] * 6), ("viewed", [1, 1, 1]),
+    ("viewed", [2, 1])])
 def test_update_rule(network, replicas, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path)
 
@@ -207,7 +208,8 @@ def test_update_rule_of_a_hierarchy(models, references, tmp_path):
 @pytest.mark.parametrize("network,replicas,transport", [
     ("mlp", [1], "local"), ("mlp", [1, 1], "local"), ("fashion", [1, 1, 1], "local"), ("lenet5", [1, 1, 1, 1], "mpi"),
     ("lenet5", [2, 2], "local"), ("lenet5", [1, 1, 1], "mpi"), ("fashion", [1, 1, 1, 1], "local"),
-    ("fashion", [2, 2, 2], "mpi"), ("skips", [1] * 6, "mpi"), ("gpt2", [1, 1], "mpi")])
+    ("fashion", [2, 2, 2], "mpi"), ("skips", [1] * 6, "mpi"), ("gpt2", [1, 1], "mpi"),
+    ("viewed", [1, 1, 1], "local")])
 def test_vertical_sync(network, replicas, transport, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path, True, transport)
     stages = json.loads((tmp_path / "split" / "plan.json").read_text())["stages"]
