@@ -76,14 +76,111 @@ def test_draws_what_numpy_reads(tmp_path):
     assert abs(window.std() - (2 / 450) ** 0.5) < 2e-3
 
 
+def without_onnx(folder):
+    """The environment of a machine where PyTorch is, and onnx is not."""
+    (folder / "blocked").mkdir()
+    (folder / "blocked" / "onnx.py").write_text("raise ModuleNotFoundError(\"No module named 'onnx'\")\n")
+    return os.environ | {"PYTHONPATH": str(folder / "blocked")}
+
+
+def test_pytorch_trains_a_row_without_onnx(tmp_path):
+    """Its first loss is log V, as that of every network which knows nothing yet."""
+    folder, tools = tmp_path / "bench", load(TOOLS)
+    words = {name: ([6], tools.tokens(128)) for name in ("input", "labels")}
+    tiny = {"lstm": (["lstm", "--layers", "1", "--width", "16", "--vocabulary", "128", "--sequence", "6"], words, 1, ("tokens", 6), 4,
+                     tools.ADAM)}
+    tools.prepare(folder, pipeline.SOURCE, pipeline.BIN, [("lstm", "tf32")], tiny)
+    done = subprocess.run(["/usr/bin/python3", folder / "gpu_torch.py", "lstm-tf32", "eager", "--steps", "3", "--device", "cpu"],
+                          env=without_onnx(tmp_path), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert tools.seconds_of(done.stdout, 3) > 0
+    losses = [json.loads(line)["loss"] for line in done.stdout.splitlines()]
+    assert math.isclose(losses[0], math.log(128), rel_tol=0.05) and losses[2] < losses[0]
+
+
+def test_says_why_pytorch_cannot_train(tmp_path, monkeypatch):
+    """A module that is not there is no failure; a PyTorch that cannot use the device is one."""
+    tools = load(TOOLS)
+    monkeypatch.setattr(sys, "executable", "/usr/bin/python3")
+    assert tools.torch_lacks("gpt2", "cpu") == {}
+    assert "nowhere" in tools.torch_lacks("gpt2", "nowhere")["error"]
+    (tmp_path / "torchvision.py").write_text("import missing_of_tests\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert tools.torch_lacks("vision", "cpu") == {"missing": "ModuleNotFoundError: No module named 'missing_of_tests'"}
+    assert tools.torch_lacks("gpt2", "cpu") == {}
+
+
+def test_shows_the_first_errors_of_a_build(tmp_path):
+    tools, log = load(TOOLS), tmp_path / "build.log"
+    noise = "warning: nothing\n" * 500
+    with pytest.raises(RuntimeError, match="Attention.cu:7: error: no such thing") as raised:
+        tools.run(["sh", "-c", f"echo 'FAILED: Attention.o'; echo 'Attention.cu:7: error: no such thing'; echo '{noise}'; exit 1"], log=log)
+    assert len(str(raised.value)) < 20000 and log.read_text().count("warning: nothing") == 500
+
+
+def test_reads_memory_with_one_process(tmp_path, monkeypatch):
+    """The most beyond what was used before; unknown where nothing can be read."""
+    tools, reader = load(TOOLS), tmp_path / "nvidia-smi"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for script, most in (("echo 100; echo 350; echo 200; touch told; sleep 1000", 250), ("echo '[N/A]'; touch told", None)):
+        reader.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
+        reader.chmod(0o755)
+        (tmp_path / "told").unlink(missing_ok=True)
+        with tools.Memory() as memory:
+            await_true((tmp_path / "told").exists)
+            await_true(lambda memory=memory, most=most: memory.most == most)
+        assert memory.most == most and not tools.running
+    reader.unlink()
+    with tools.Memory() as memory:
+        pass
+    assert memory.most is None
+
+
+def test_tells_rows_of_this_run_alone(tmp_path, monkeypatch, capsys):
+    """With their own date, device and sources; what an earlier run failed at is no failure of this one."""
+    tools = load(pipeline.SOURCE / "tools", "gpu-check")
+    monkeypatch.setattr(tools, "HERE", tmp_path)
+    earlier = {"error": "an old error", "date": "2000-01-01", "device": "an old card", "driver": "1", "source": "old"}
+    (tmp_path / "results.json").write_text(json.dumps({"benchmark": {"vgg16-fp16": {"pdc": earlier}}}))
+    (tmp_path / "source").write_text("0123")
+    done = {"seconds": 0.5, "rate": 2, "unit": "images/s", "memory_mb": None, "share_of_peak": None}
+
+    def exit_code(*reports):
+        monkeypatch.setattr(tools.BENCH, "measure", lambda *words, **_: [words[3](*report) for report in reports])
+        results = tools.Results(1)
+        tools.benchmark(results)
+        return results.exit_code()
+
+    assert exit_code(("gpt2-bf16", "pdc", done), ("gpt2-bf16", "PyTorch eager", {"missing": "No module"})) == 0
+    printed = capsys.readouterr().out
+    assert "vgg16" not in printed and "gpt2-bf16" in printed
+    found = results_of(tmp_path)["benchmark"]
+    assert found["vgg16-fp16"]["pdc"] == earlier
+    assert found["gpt2-bf16"]["pdc"]["source"] == "0123" and found["gpt2-bf16"]["pdc"]["date"] > "2025"
+    assert exit_code(("gpt2-bf16", "pdc", done), ("vgg16-fp16", "pdc", None)) == 3
+    assert exit_code(("gpt2-bf16", "pdc", {"error": "exited with 1"}), ("vgg16-fp16", "pdc", None)) == 1
+
+
+def test_tells_the_causes_of_both_ranks(tmp_path, monkeypatch):
+    tools = load(pipeline.SOURCE / "tools", "gpu-check")
+    monkeypatch.setattr(tools, "HERE", tmp_path)
+    (tmp_path / "build").mkdir()
+    monkeypatch.setattr(tools, "command_of", lambda *_: ["sh", "-c", "echo the cause of $RANK; exit 1"])
+    with pytest.raises(RuntimeError) as raised:
+        tools.check_nccl({"reference": "none"}, 60)
+    assert "the cause of 0" in str(raised.value) and "the cause of 1" in str(raised.value)
+
+
 def test_says_what_failed_and_what_there_was_no_time_for(tmp_path):
     tools = load(TOOLS)
-    assert tools.cell("exited with 1") == "failed" and tools.cell(None) == "not measured"
+    assert tools.cell({"error": "exited with 1"}) == "failed" and tools.cell(None) == "not measured"
+    assert tools.cell({"missing": "No module"}) == "not measured (No module)"
     done = {"seconds": 0.5, "rate": 3079.4, "unit": "images/s", "memory_mb": 70123, "share_of_peak": 0.0766}
     assert tools.cell(done) == "3,079 images/s, 7.7 %, 70,123 MB"
-    assert tools.peak_of("NVIDIA H200", "tf32") == 495 and tools.peak_of("a card of tomorrow", "bf16") is None
+    assert tools.cell({**done, "memory_mb": None}) == "3,079 images/s, 7.7 %, memory unknown"
+    assert tools.peak_of("NVIDIA H200", "tf32") == 495 and tools.peak_of("NVIDIA H200", "fp32") is None and tools.peak_of("a card of tomorrow", "bf16") is None
     (tmp_path / "gpu_rows.py").write_text((TOOLS / "gpu_rows.py").read_text())
-    (tmp_path / "spec.json").write_text(json.dumps({"gpt2-bf16": {"network": "gpt2", "precision": "bf16"}}))
+    (tmp_path / "spec.json").write_text(json.dumps({"gpt2-bf16": {"network": "gpt2", "script": ["gpt2"], "precision": "bf16"}}))
     reports = []
     load(tmp_path).measure(tmp_path, tmp_path, "NVIDIA H200", lambda *report: reports.append(report), ends=0)
     assert reports[0] == ("gpt2-bf16", "pdc", None)
@@ -161,7 +258,7 @@ def test_killed_it_leaves_what_it_has_found(waiting):
     assert check.wait(timeout=60) == 128 + 15
     found = results_of(folder)
     assert [(result["name"], result["outcome"]) for result in found["results"]] == [("configure", "passed"), ("build", "passed")]
-    assert found["running"] == ["lenet5-1-1f1b"] and found["device"][0].startswith("unknown")
+    assert found["running"] == ["lenet5-1-1f1b"] and found["results"][0]["device"].startswith("unknown")
     sleeping = int((folder / "build" / "sleeps").read_text())
     await_true(lambda: has_ended(sleeping))
     configured = (folder / "build" / "configured").read_text()
@@ -179,5 +276,5 @@ def test_ends_with_its_minutes(waiting):
     assert outcomes.pop("configure") == "passed", done.stdout + done.stderr
     assert outcomes.pop("build") == "passed"
     assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "memory checker"} <= set(outcomes), outcomes
-    assert found["running"] == [] and done.returncode == 0
+    assert found["running"] == [] and done.returncode == 3
     assert has_ended(int((folder / "build" / "sleeps").read_text()))

@@ -5,6 +5,8 @@ says their shapes, and the GPU's machine draws them, with nothing but Python's o
 with the program and, where PyTorch is, with gpu_torch.py, eagerly and compiled, in the same run.
 """
 import array
+import functools
+import hashlib
 import json
 import math
 import os
@@ -74,14 +76,27 @@ def end_all():
         end(process)
 
 
-def run(command, limit=None, **options):
-    """What it prints; ended after `limit` seconds."""
+def causes(text, count=5, lines=8):
+    """The first errors of what a build or a program printed, each with the lines behind it; its end where none is marked."""
+    found, printed = [], text.splitlines()
+    at = 0
+    while at < len(printed) and len(found) < count:
+        if printed[at].startswith("FAILED") or "error:" in printed[at]:
+            found.append("\n".join(line[:400] for line in printed[at:at + lines]))
+            at += lines
+        else:
+            at += 1
+    return "\n...\n".join(found) or text[-2000:]
+
+
+def run(command, limit=math.inf, log=None, **options):
+    """What it prints, which is written to `log`, too; ended after `limit` seconds."""
     command = [str(part) for part in command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
     running.add(process)
     why = None
     try:
-        output, errors = process.communicate(timeout=limit)
+        output, errors = process.communicate(timeout=limit if limit < math.inf else None)
     except subprocess.TimeoutExpired:
         end(process)
         output, errors = process.communicate()
@@ -91,8 +106,10 @@ def run(command, limit=None, **options):
         raise
     finally:
         running.discard(process)
+    if log:
+        log.write_text(output + errors)
     if why or process.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} {why or f'exited with {process.returncode}'}\n{output[-2000:]}{errors[-2000:]}")
+        raise RuntimeError(f"{' '.join(command)} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}")
     return output
 
 
@@ -108,6 +125,14 @@ def shapes_of(weights):
     if other := [name for name, value in header.items() if value["dtype"] != "F32"]:
         raise RuntimeError(f"{weights}: {other[0]} is {header[other[0]]['dtype']}, and only F32 is drawn")
     return {name: value["shape"] for name, value in header.items()}
+
+
+def hash_of(folder):
+    """Of the names and contents of all files."""
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def prepare(folder, sources, pdc, rows=None, networks=None):
@@ -191,30 +216,40 @@ def draw_weights(path, shapes):
 
 
 class Memory:
-    """The GPU's memory while something runs: the most that was used beyond what was before, in MB."""
-
-    def __init__(self):
-        self.before, self.most, self.ends = self.used(), 0, threading.Event()
-
-    @staticmethod
-    def used():
-        try:
-            return int(run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"], 30).split()[0])
-        except (OSError, RuntimeError, ValueError):
-            return None
+    """The GPU's memory while something runs: the most that was used beyond what was before, in MB; None: unknown. One process
+    reads it all the time: starting one for each reading would slow down what is measured."""
 
     def __enter__(self):
+        self.before = self.most = None
+        self.has_begun = threading.Event()
+        try:
+            self.reader = subprocess.Popen(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "250"],
+                                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+        except OSError:
+            self.reader = None
+            return self
+        running.add(self.reader)
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
+        self.has_begun.wait(30)
         return self
 
     def watch(self):
-        while self.before is not None and not self.ends.wait(0.5):
-            self.most = max(self.most, (self.used() or 0) - self.before)
+        for line in self.reader.stdout:
+            if line.strip().isdigit():
+                used = int(line)
+                self.before = used if self.before is None else self.before
+                self.most = max(self.most or 0, used - self.before)
+            self.has_begun.set()
+        self.has_begun.set()
 
     def __exit__(self, *_):
-        self.ends.set()
-        self.thread.join()
+        if self.reader:
+            end(self.reader)
+            self.reader.wait()
+            self.thread.join()
+            self.reader.stdout.close()
+            running.discard(self.reader)
 
 
 def seconds_of(log, steps):
@@ -251,15 +286,19 @@ def measure_torch(name, how, steps, limit):
     return seconds_of(text, steps), memory.most
 
 
-def has_torch():
+def torch_lacks(script, device="cuda"):
+    """Why PyTorch cannot train a network of this script here: {"missing"}, a module, or {"error"}; {}: it can."""
+    modules = "torch, torchvision" if script == "vision" else "torch"
     try:
-        return bool(run([sys.executable, "-c", "import torch; assert torch.cuda.is_available(); print(1)"], 120))
-    except (OSError, RuntimeError):
-        return False
+        run([sys.executable, "-c", f"import {modules}; torch.zeros(1, device='{device}')"], 120)
+    except Exception as error:  # whatever it is: the others are to run
+        last = str(error).strip().splitlines()[-1]
+        return {"missing": last} if last.startswith("ModuleNotFoundError") else {"error": f"PyTorch: {error}"}
+    return {}
 
 
 def peak_of(device, precision):
-    return next((peaks[precision] for part, peaks in PEAKS.items() if part in device), None)
+    return next((peaks.get(precision) for part, peaks in PEAKS.items() if part in device), None)
 
 
 def measured(spec, seconds, memory, peak):
@@ -271,32 +310,35 @@ def measured(spec, seconds, memory, peak):
 
 
 def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
-    """Calls report(name, side, result) with what `measured` says, or with an error's text; None for what there is no time for
-    before `ends`. All rows by pdc, then by PyTorch."""
+    """Calls report(name, side, result) with what `measured` says, {"error"}, or {"missing"}, the module without which PyTorch
+    cannot; None for what there is no time for before `ends`. All rows by pdc, then by PyTorch."""
     specs = json.loads((HERE / "spec.json").read_text())
     work.mkdir(parents=True, exist_ok=True)
     sides = {"pdc": lambda name, spec, limit: measure_pdc(binaries / name, name, spec, work, steps, min(limit, 400))}
-    if time.monotonic() < ends and has_torch():
-        for how in ("eager", "compile"):
-            sides[f"PyTorch {how}"] = lambda name, spec, limit, how=how: measure_torch(name, how, steps, min(limit, 900))
+    lacks = functools.cache(torch_lacks)
+    for how in ("eager", "compile"):
+        sides[f"PyTorch {how}"] = lambda name, spec, limit, how=how: measure_torch(name, how, steps, min(limit, 900))
     for side, run_side in sides.items():
         for name, spec in specs.items():
             if rows and name not in rows and spec["network"] not in rows:
                 continue
             result = None
-            if (limit := ends - time.monotonic()) > 0:
+            if (limit := ends - time.monotonic()) > 0 and not (result := {} if side == "pdc" else lacks(spec["script"][0])):
                 try:
                     result = measured(spec, *run_side(name, spec, limit), peak_of(device, spec["precision"]))
                 except Exception as error:  # whatever it is: the others are to run
-                    result = f"{type(error).__name__}: {error}" if time.monotonic() < ends else None
+                    result = {"error": f"{type(error).__name__}: {error}"} if time.monotonic() < ends else None
             report(name, side, result)
 
 
 def cell(result):
-    if not isinstance(result, dict):
-        return "failed" if result else "not measured"
+    if not result or "missing" in result:
+        return "not measured" + (f" ({result['missing']})" if result else "")
+    if "error" in result:
+        return "failed"
+    memory = "memory unknown" if result["memory_mb"] is None else f"{result['memory_mb']:,} MB"
     share = f", {100 * result['share_of_peak']:.1f} %" if result["share_of_peak"] is not None else ""
-    return f"{result['rate']:,.0f} {result['unit']}{share}, {result['memory_mb']:,} MB"
+    return f"{result['rate']:,.0f} {result['unit']}{share}, {memory}"
 
 
 def table(results, date, device):

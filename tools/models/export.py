@@ -12,8 +12,6 @@ import argparse
 import contextlib
 import unittest.mock
 
-import onnx
-import onnx.numpy_helper
 import torch
 
 
@@ -69,6 +67,8 @@ def give_numbers(network):
 
 def fill_weights(network, inputs, path):
     """Of what the file at `path` names but does not hold: weights become ConstantOfShape, buffers are stored."""
+    import onnx  # not there where these networks are only trained with PyTorch
+    import onnx.numpy_helper
     model = onnx.load(path)
     tensors = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     fills = []
