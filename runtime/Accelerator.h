@@ -52,9 +52,14 @@ public:
   virtual std::byte *stage(int64_t bytes) = 0;
   /// Copies what was staged to the device, in the queue's order.
   virtual void write(std::byte *to, const std::byte *staged, int64_t bytes) = 0;
+  /// Takes the host's memory for writes of at most so many bytes, before the first message: taking
+  /// memory may wait for all that the device runs, and so for a peer that waits for this rank.
+  virtual void reserve(int64_t mostWritten) = 0;
   /// As `stage` and `write`, but beside the queue and to memory of the device's that is no arena:
-  /// one piece for each number `place`. Null where there is no room for it.
-  virtual std::byte *stageAhead(size_t place, int64_t bytes) = 0;
+  /// one piece for each number `place`, reserved before the first message. Null where there was no
+  /// room for it.
+  virtual void reserveAhead(size_t place, int64_t bytes) = 0;
+  virtual std::byte *stageAhead(size_t place) = 0;
   virtual void writeAhead(size_t place) = 0;
   /// From there, in the queue's order.
   virtual void takeAhead(size_t place, std::byte *to) = 0;

@@ -11,6 +11,9 @@
 
 namespace pdc::runtime {
 
+/// Of what is written beside inputs: a learning rate, the number of a step.
+static constexpr int64_t kMostNumberBytes = 256;
+
 int64_t elementBytes(ElementType type) {
   switch (type) {
   case ElementType::f32:
@@ -47,7 +50,14 @@ Arena::Arena(const Program &program, Accelerator *accelerator)
 }
 
 void Arena::populate() const {
-  if (accelerator || !base || madvise(base, program.arenaBytes, MADV_POPULATE_WRITE) == 0)
+  if (accelerator) {
+    int64_t most = kMostNumberBytes;
+    for (const Memory &memory : program.memories)
+      if (memory.role == Role::input)
+        most = std::max(most, memory.bytes);
+    return accelerator->reserve(most);
+  }
+  if (!base || madvise(base, program.arenaBytes, MADV_POPULATE_WRITE) == 0)
     return;
   if (errno == ENOMEM || errno == EFAULT)
     throw Error("rank ", program.rank, " needs ", program.arenaBytes,

@@ -25,8 +25,8 @@ public:
     return region(place.region, copy) + place.offset;
   }
   int64_t bytes() const { return program.arenaBytes; }
-  /// Takes all of it now: a step must not find that there is no memory. After the weights are
-  /// loaded, whose files take memory meanwhile.
+  /// Takes all of it now, and what a device's inputs are written through: a step must not find that
+  /// there is no memory. After the weights are loaded, whose files take memory meanwhile.
   void populate() const;
   /// Whether reading the arena waits until a device has finished its work.
   bool isRemote() const { return accelerator; }
@@ -53,15 +53,15 @@ public:
     accelerator->write(to, staged, bytes);
   }
   /// As `put`, to a place beside the arena and while what is in the queue still runs; false where
-  /// there is no room. `takeAhead` brings it into the arena.
-  template <class Make> bool putAhead(size_t place, int64_t bytes, Make make) const {
-    std::byte *staged = accelerator->stageAhead(place, bytes);
-    if (!staged)
+  /// there is no room, or `make` says false. `takeAhead` brings it into the arena.
+  template <class Make> bool putAhead(size_t place, Make make) const {
+    std::byte *staged = accelerator->stageAhead(place);
+    if (!staged || !make(staged))
       return false;
-    make(staged);
     accelerator->writeAhead(place);
     return true;
   }
+  void reserveAhead(size_t place, int64_t bytes) const { accelerator->reserveAhead(place, bytes); }
   void takeAhead(size_t place, std::byte *to) const { accelerator->takeAhead(place, to); }
   /// What lies at `from`, for the host to read: there or in `copy`.
   const std::byte *look(const std::byte *from, int64_t bytes, std::vector<std::byte> &copy) const;

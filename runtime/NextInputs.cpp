@@ -12,6 +12,8 @@ NextInputs::NextInputs(const Program &program, const Arena &arena) : arena(arena
   if (arena.isRemote() && !program.asynchronous)
     for (const StageInfo &stage : program.stages)
       addStage(program, stage);
+  for (size_t place = 0; place < entries.size(); ++place)
+    arena.reserveAhead(place, entries[place].memory->bytes);
 }
 
 void NextInputs::addStage(const Program &program, const StageInfo &stage) {
@@ -26,19 +28,22 @@ void NextInputs::addStage(const Program &program, const StageInfo &stage) {
       entries.push_back({&memory, first->microbatch});
 }
 
-/// What cannot be read is an error where it is needed.
+/// What cannot be read is an error where it is needed; what fails otherwise is one now.
 void NextInputs::read(Inputs &inputs, int64_t microbatches) {
   for (size_t place = 0; place < entries.size(); ++place) {
     Entry &entry = entries[place];
     const int64_t microbatch = microbatches + entry.microbatch;
     entry.inputs = nullptr;
-    try {
-      if (arena.putAhead(place, entry.memory->bytes,
-                         [&](std::byte *to) { inputs.fill(*entry.memory, to, microbatch); }))
-        entry.inputs = &inputs;
-    } catch (const Error &) {
-      return;
-    }
+    auto fill = [&](std::byte *to) {
+      try {
+        inputs.fill(*entry.memory, to, microbatch);
+        return true;
+      } catch (const Error &) {
+        return false;
+      }
+    };
+    if (arena.putAhead(place, fill))
+      entry.inputs = &inputs;
     entry.position = inputs.position(microbatch);
   }
 }

@@ -7,6 +7,7 @@
 #include "runtime/cuda/Sums.h"
 #include "runtime/cuda/TaskGraphs.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -19,18 +20,22 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// Host memory that the device copies from by itself; grows to what is asked.
+/// Host memory that the device copies from by itself; grows to what is asked, which may wait for
+/// all that the device runs.
 class PinnedMemory {
 public:
   PinnedMemory() = default;
   PinnedMemory(const PinnedMemory &) = delete;
-  ~PinnedMemory() { cudaFreeHost(data); }
+  ~PinnedMemory() { free(); }
 
+  void free() {
+    cudaFreeHost(data);
+    data = nullptr;
+    size = 0;
+  }
   std::byte *room(int64_t bytes) {
     if (bytes > size) {
-      cudaFreeHost(data);
-      data = nullptr;
-      size = 0;
+      free();
       require(cudaHostAlloc(&data, size_t(bytes), cudaHostAllocDefault), "cudaHostAlloc");
       size = bytes;
     }
@@ -68,7 +73,9 @@ public:
     divideBy(stream, values, by, count);
   }
   bool areFinite(std::span<const std::span<const float>> tensors) override;
-  std::byte *stageAhead(size_t place, int64_t bytes) override;
+  void reserve(int64_t mostWritten) override;
+  void reserveAhead(size_t place, int64_t bytes) override;
+  std::byte *stageAhead(size_t place) override;
   void writeAhead(size_t place) override;
   void takeAhead(size_t place, std::byte *to) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
@@ -102,13 +109,21 @@ private:
   /// chunk.
   static constexpr size_t kChunks = 32;
   static constexpr int64_t kLargeBytes = int64_t(32) << 20;
+  /// What the chunks take in all while messages are under way, where there are more than a few.
+  static constexpr int64_t kReservedBytes = int64_t(256) << 20;
+  static constexpr size_t kFewestChunks = 8;
+  static constexpr int64_t kReadBytes = int64_t(8) << 20;
+  /// Of the device's, for what is loaded and recorded later: no input is worth a graph.
+  static constexpr size_t kLeftBytes = size_t(512) << 20;
 
   const int device;
   cudaStream_t stream = nullptr, copies = nullptr;
+  cudaStream_t ahead = nullptr;     ///< null: nothing is read ahead
   std::optional<TaskGraphs> graphs; ///< of `stream`
   std::vector<void *> allocations;
   std::vector<cudaEvent_t> events;
   std::vector<Chunk> chunks{kChunks + 1};
+  size_t ring = kChunks; ///< so many of them take turns
   size_t next = 0, staged = 0;
   std::deque<Piece> pieces;
   PinnedMemory readMemory;
@@ -125,6 +140,7 @@ CudaAccelerator::CudaAccelerator(int device) : device(device) {
     events.push_back(chunk.copied = makeEvent());
   events.push_back(readDone = makeEvent());
   answer = allocate(sizeof(float));
+  readMemory.room(kReadBytes);
 }
 
 /// After an error the streams may hold work that never ends, so nothing is waited for: freeing does
@@ -133,6 +149,8 @@ CudaAccelerator::~CudaAccelerator() {
   graphs.reset();
   for (cudaEvent_t event : events)
     cudaEventDestroy(event);
+  if (ahead)
+    cudaStreamDestroy(ahead);
   cudaStreamDestroy(copies);
   cudaStreamDestroy(stream);
   for (void *memory : allocations)
@@ -168,35 +186,64 @@ void CudaAccelerator::write(std::byte *to, const std::byte *from, int64_t bytes)
   require(cudaEventRecord(chunk.copied, stream), "cudaEventRecord");
   chunk.busy = true;
   if (staged == next)
-    next = (next + 1) % kChunks;
+    next = (next + 1) % ring;
 }
 
-std::byte *CudaAccelerator::stageAhead(size_t place, int64_t bytes) {
-  while (pieces.size() <= place)
-    pieces.emplace_back();
-  Piece &piece = pieces[place];
-  if (!piece.arrived) {
-    piece.bytes = bytes;
-    events.push_back(piece.arrived = makeEvent());
-    events.push_back(piece.taken = makeEvent());
-    if (cudaMalloc(&piece.there, size_t(bytes)) == cudaSuccess)
-      allocations.push_back(piece.there);
-    else
-      cudaGetLastError(); // forgets it: the step begins with the copy then
+void CudaAccelerator::reserve(int64_t mostWritten) {
+  for (Chunk &chunk : chunks) {
+    if (chunk.busy)
+      waitFor(chunk.copied);
+    chunk.busy = false;
+    chunk.memory.free();
   }
-  if (!piece.there)
+  const int64_t each = std::max<int64_t>(std::min(mostWritten, kLargeBytes), 1);
+  ring = std::clamp(size_t(kReservedBytes / each), kFewestChunks, kChunks);
+  next = 0;
+  for (size_t i = 0; i < ring; ++i)
+    chunks[i].memory.room(each);
+  if (mostWritten > kLargeBytes)
+    chunks[kChunks].memory.room(mostWritten);
+}
+
+void CudaAccelerator::reserveAhead(size_t place, int64_t bytes) {
+  if (pieces.size() <= place)
+    pieces.resize(place + 1);
+  Piece &piece = pieces[place];
+  size_t available = 0, total = 0;
+  require(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+  if (available < size_t(bytes) + kLeftBytes)
+    return;
+  const cudaError_t made = cudaMalloc(&piece.there, size_t(bytes));
+  if (made == cudaErrorMemoryAllocation) { // available, but in pieces
+    cudaGetLastError();                    // forgets it
+    piece.there = nullptr;
+    return;
+  }
+  require(made, "cudaMalloc");
+  allocations.push_back(piece.there);
+  piece.bytes = bytes;
+  piece.staged.room(bytes);
+  events.push_back(piece.arrived = makeEvent());
+  events.push_back(piece.taken = makeEvent());
+  if (!ahead)
+    require(cudaStreamCreateWithFlags(&ahead, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+std::byte *CudaAccelerator::stageAhead(size_t place) {
+  if (place >= pieces.size() || !pieces[place].there)
     return nullptr;
+  Piece &piece = pieces[place];
   waitFor(piece.arrived);
-  return piece.staged.room(bytes);
+  return piece.staged.room(piece.bytes);
 }
 
 void CudaAccelerator::writeAhead(size_t place) {
   Piece &piece = pieces[place];
-  require(cudaStreamWaitEvent(copies, piece.taken, 0), "cudaStreamWaitEvent");
+  require(cudaStreamWaitEvent(ahead, piece.taken, 0), "cudaStreamWaitEvent");
   require(cudaMemcpyAsync(piece.there, piece.staged.room(piece.bytes), size_t(piece.bytes),
-                          cudaMemcpyHostToDevice, copies),
+                          cudaMemcpyHostToDevice, ahead),
           "cudaMemcpyAsync");
-  require(cudaEventRecord(piece.arrived, copies), "cudaEventRecord");
+  require(cudaEventRecord(piece.arrived, ahead), "cudaEventRecord");
 }
 
 void CudaAccelerator::takeAhead(size_t place, std::byte *to) {
@@ -207,13 +254,17 @@ void CudaAccelerator::takeAhead(size_t place, std::byte *to) {
   require(cudaEventRecord(piece.taken, stream), "cudaEventRecord");
 }
 
+/// In parts: its memory is never too small.
 void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) {
-  std::byte *pinned = readMemory.room(bytes);
-  require(cudaMemcpyAsync(pinned, from, size_t(bytes), cudaMemcpyDeviceToHost, stream),
-          "cudaMemcpyAsync");
-  require(cudaEventRecord(readDone, stream), "cudaEventRecord");
-  waitFor(readDone);
-  std::memcpy(to, pinned, size_t(bytes));
+  std::byte *pinned = readMemory.room(kReadBytes);
+  for (int64_t at = 0; at < bytes; at += kReadBytes) {
+    const auto part = size_t(std::min(bytes - at, kReadBytes));
+    require(cudaMemcpyAsync(pinned, from + at, part, cudaMemcpyDeviceToHost, stream),
+            "cudaMemcpyAsync");
+    require(cudaEventRecord(readDone, stream), "cudaEventRecord");
+    waitFor(readDone);
+    std::memcpy(to + at, pinned, part);
+  }
 }
 
 bool CudaAccelerator::areFinite(std::span<const std::span<const float>> tensors) {

@@ -209,7 +209,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
 }
 
 ncclResult_t ncclGroupStart() {
-  ++depth;
+  if (++depth == 1)
+    pdc::testing::countMessages(1);
   return ncclSuccess;
 }
 
@@ -218,15 +219,18 @@ ncclResult_t ncclGroupEnd() {
     return ncclSuccess;
   for (Group &group : groups) {
     ++group.comm->open;
+    pdc::testing::countMessages(1);
     group.lost = ++issued == lostGroup();
     auto shared = std::make_shared<Group>(std::move(group));
     pdc::testing::enqueueUntilTrue(shared->stream, [shared] {
       const bool ended = shared->proceed();
       shared->comm->open -= ended;
+      pdc::testing::countMessages(-int(ended));
       return ended;
     });
   }
   groups.clear();
+  pdc::testing::countMessages(-1);
   return ncclSuccess;
 }
 

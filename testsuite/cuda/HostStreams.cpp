@@ -3,6 +3,7 @@
 #include "testsuite/cuda/HostGraphs.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,8 @@
 #include <vector>
 
 struct CUstream_st;
+
+using pdc::testing::spoilsAny;
 
 namespace {
 
@@ -43,6 +46,9 @@ struct CUstream_st {
 };
 
 namespace {
+
+std::atomic<int> messages = 0;
+CUstream_st *late = nullptr; ///< null: all streams are
 
 thread_local int currentDevice = 0;
 
@@ -89,6 +95,31 @@ CUstream_st *drawStream(std::mt19937 &random) {
   return busy.empty() ? nullptr : busy[random() % busy.size()];
 }
 
+/// All streams but the late one, until each waits for that.
+void runEarly() {
+  if (!late)
+    return;
+  for (bool again = true; again;) {
+    again = false;
+    for (CUstream_st *stream : streams)
+      while (stream != late && !stream->operations.empty() &&
+             !(stream->operations.front().waits && !stream->operations.front().record->passed) &&
+             runNext(stream))
+        again = true;
+  }
+}
+
+void add(CUstream_st *stream, CUstream_st::Operation operation) {
+  stream->operations.push_back(std::move(operation));
+  runEarly();
+}
+
+cudaError_t stateOfMemory() {
+  if (spoilsAny())
+    return cudaErrorStreamCaptureUnsupported;
+  return messages > 0 ? cudaErrorNotPermitted : cudaSuccess;
+}
+
 void runDrawn(unsigned seed) {
   std::mt19937 random(seed);
   while (true) {
@@ -120,8 +151,16 @@ void enqueueUntilTrue(cudaStream_t stream, std::function<bool()> work) {
   if (spoils(stream))
     return;
   std::lock_guard lock(mutex);
-  stream->operations.push_back({std::move(work), nullptr, false});
+  add(stream, {std::move(work), nullptr, false});
 }
+
+void runEarlyBut(cudaStream_t stream) {
+  std::lock_guard lock(mutex);
+  late = stream;
+  runEarly();
+}
+
+void countMessages(int more) { messages += more; }
 
 void runStreamsByThemselves(unsigned seed) {
   static std::once_flag once;
@@ -135,7 +174,6 @@ static constexpr int kVersion = std::max(CUDART_VERSION, 12030);
 
 using pdc::testing::enqueue;
 using pdc::testing::spoils;
-using pdc::testing::spoilsAny;
 
 extern "C" {
 
@@ -163,16 +201,16 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
-  if (spoilsAny())
-    return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t state = stateOfMemory(); state != cudaSuccess)
+    return state;
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*memory)
     std::memset(*memory, 0xff, bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void *memory) {
-  if (spoilsAny())
-    return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t state = stateOfMemory(); state != cudaSuccess && memory)
+    return state;
   std::free(memory);
   return cudaSuccess;
 }
@@ -216,7 +254,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
   event->last = std::make_shared<Record>(Record{stream});
-  stream->operations.push_back({{}, event->last, false});
+  add(stream, {{}, event->last, false});
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -224,7 +262,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaErrorStreamCaptureUnsupported;
   std::lock_guard lock(mutex);
   if (event->last)
-    stream->operations.push_back({{}, event->last, true});
+    add(stream, {{}, event->last, true});
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {

@@ -16,5 +16,11 @@ bool isHere(cudaStream_t stream);
 /// From now on streams also run while nobody waits, at drawn times and in a drawn order, as they
 /// must where other processes wait for them.
 void runStreamsByThemselves(unsigned seed);
+/// From now on all streams but this one run as early as they may: what lacks a wait for it comes
+/// too soon. Null: as late again.
+void runEarlyBut(cudaStream_t stream);
+/// NCCL's groups of this process that have not ended. While there are any, and while one is open,
+/// taking and freeing memory may wait for a peer for ever: here it is an error.
+void countMessages(int more);
 
 } // namespace pdc::testing

@@ -3,9 +3,11 @@
 #include "runtime/Error.h"
 #include "runtime/Executor.h"
 #include "runtime/cuda/CudaAccelerator.h"
+#include "testsuite/cuda/HostStreams.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 
 namespace pdc::runtime {
@@ -43,13 +45,20 @@ struct PositionsTimesTen : Inputs {
   int64_t position(int64_t microbatch) const override { return first + microbatch; }
 };
 
-struct NextInputsTest : testing::Test {
+/// With the copies beside the queue as late as they may be, and as early.
+struct NextInputsTest : ::testing::TestWithParam<bool> {
   OneStageWithInput one;
   std::unique_ptr<Accelerator> device = cuda::support.open(0);
   Arena arena{one.program, device.get()};
   NextInputs next{one.program, arena};
   PositionsTimesTen inputs, others;
 
+  NextInputsTest() {
+    if (GetParam())
+      testing::runEarlyBut(queue());
+  }
+  ~NextInputsTest() override { testing::runEarlyBut(nullptr); }
+  cudaStream_t queue() const { return static_cast<cudaStream_t>(device->queue()); }
   bool put(Inputs &from, int64_t microbatch, int memory = 0) {
     return next.put(from, one.memories[memory], microbatch, arena.at({0, 0}));
   }
@@ -63,7 +72,7 @@ struct NextInputsTest : testing::Test {
 
 /// The first microbatch behind a run of two, in the run after it, once; of these inputs alone. The
 /// number of a step is not read ahead.
-TEST_F(NextInputsTest, AreThoseOfTheNextRun) {
+TEST_P(NextInputsTest, AreThoseOfTheNextRun) {
   inputs.first = others.first = 5;
   EXPECT_FALSE(put(inputs, 2));
   next.read(inputs, 2);
@@ -77,7 +86,7 @@ TEST_F(NextInputsTest, AreThoseOfTheNextRun) {
 }
 
 /// What is read ahead overwrites nothing that is still to be taken, though all of it is late.
-TEST_F(NextInputsTest, AreReadBesideTheQueue) {
+TEST_P(NextInputsTest, AreReadBesideTheQueue) {
   const int64_t second = 16;
   next.read(inputs, 1);
   inputs.first = 1;
@@ -93,12 +102,43 @@ TEST_F(NextInputsTest, AreReadBesideTheQueue) {
 }
 
 /// Data that cannot be read are told when their step comes.
-TEST_F(NextInputsTest, LeaveErrorsToTheirStep) {
+TEST_P(NextInputsTest, LeaveErrorsToTheirStep) {
   next.read(inputs, 1);
   inputs.least = 3;
   next.read(inputs, 2);
   EXPECT_FALSE(put(inputs, 2));
   EXPECT_FALSE(put(inputs, 1));
 }
+
+/// What the device waits for too long is no data that cannot be read.
+TEST_P(NextInputsTest, TellWhatFailsBesideData) {
+  std::atomic<bool> ends = false;
+  testing::enqueueUntilTrue(queue(), [&] { return ends.load(); });
+  next.read(inputs, 1);
+  inputs.first = 1;
+  ASSERT_TRUE(put(inputs, 0));
+  next.read(inputs, 1);
+  device->whileWaiting = [](double) { throw Error("too long"); };
+  EXPECT_THROW(next.read(inputs, 1), Error);
+  ends = true;
+}
+
+/// All memory is taken before the first message.
+TEST_P(NextInputsTest, TakeNoMemoryWhileMessagesAreUnderWay) {
+  arena.populate();
+  testing::countMessages(1);
+  void *memory = nullptr;
+  EXPECT_NE(cudaMalloc(&memory, 1), cudaSuccess);
+  EXPECT_NE(cudaHostAlloc(&memory, 1, 0), cudaSuccess);
+  next.read(inputs, 1);
+  inputs.first = 1;
+  EXPECT_TRUE(put(inputs, 0));
+  for (int64_t value = 0; value < 100; ++value)
+    arena.put(arena.at({0, 0}), 8, [&](std::byte *to) { std::memcpy(to, &value, 8); });
+  EXPECT_EQ(found(), 99);
+  testing::countMessages(-1);
+}
+
+INSTANTIATE_TEST_SUITE_P(LateAndEarly, NextInputsTest, ::testing::Bool());
 
 } // namespace pdc::runtime
