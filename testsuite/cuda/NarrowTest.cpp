@@ -1,4 +1,5 @@
 #include "runtime/cuda/Kernels.h"
+#include "testsuite/cuda/AttentionCheck.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
@@ -48,8 +49,8 @@ void expectRounds(int64_t count, Call call, const Operands &...operands) {
   expectRounded(narrow, wide);
 }
 
-template <class T> struct Narrow : testing::Test {};
-using Types = testing::Types<BFloat16, Float16>;
+template <class T> struct Narrow : ::testing::Test {};
+using Types = ::testing::Types<BFloat16, Float16>;
 TYPED_TEST_SUITE(Narrow, Types);
 
 const runtime::Device device{1, 0};
@@ -205,60 +206,30 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
           both,  drops,  flags,   past,   every, alone};
 }
 
+constexpr int64_t kRoomBytes = int64_t(1) << 20;
+
 /// What cuDNN is asked to compute is what the kernels here do in f32, but for the rounding of
 /// shares and of the gradients of scores to 16 bits.
 TYPED_TEST(Narrow, FusedAttentionIsAttention) {
-  for (const runtime::AttentionFields &f : fusedAttentions()) {
-    const int64_t q = f.batch * f.heads * f.queries * 8, k = f.batch * f.keyHeads * f.keys * 8;
-    const Both<TypeParam> queries(q), keys(k), values(k), dy(q);
-    std::vector<float> mask = numbers(f.batch * f.heads * f.queries * f.keys);
-    mask[1] = mask[9] = -1e9f;
-    std::vector<uint8_t> flags(mask.size(), 1);
-    flags[2] = flags[10] = 0;
-    const void *masked = f.maskStrides.empty() ? nullptr
-                         : f.boolean           ? static_cast<const void *>(flags.data())
-                                               : mask.data();
-    const std::vector<int64_t> drawn = {11, 12, 13, 14};
-    const int64_t *random = f.ratio > 0 ? drawn.data() : nullptr;
-    runtime::AttentionFields fused = f;
-    fused.compute = std::is_same_v<TypeParam, BFloat16> ? "bf16" : "fp16";
-    fused.name = "attention";
-    fused.results = {0, 1};
-    const double step = std::is_same_v<TypeParam, BFloat16> ? 0x1p-8 : 0x1p-11;
-    Scratch scratch;
-    std::vector<TypeParam> y(q), dq(q), dk(k), dv(k), alone(q);
-    std::vector<float> sums(q / 8), wideY(q), wideSums(q / 8), wideQ(q), wideK(k), wideV(k);
-    const runtime::Device roomy{1, int64_t(1) << 20};
-    runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
-                                           values.narrow.data(), masked, random, y.data(),
-                                           sums.data());
-    fused.results = {0};
-    runtime::cuda::Attention(roomy, fused)(scratch.run, queries.narrow.data(), keys.narrow.data(),
-                                           values.narrow.data(), masked, random, alone.data());
-    runtime::cuda::Attention(roomy, f)(scratch.run, queries.wide.data(), keys.wide.data(),
-                                       values.wide.data(), masked, random, wideY.data(),
-                                       wideSums.data());
-    runtime::AttentionFields gradient = f;
-    fused.results = gradient.results = {0, 1, 2};
-    runtime::cuda::AttentionGradient(roomy, fused)(scratch.run, dy.narrow.data(),
-                                                   queries.narrow.data(), keys.narrow.data(),
-                                                   values.narrow.data(), y.data(), sums.data(),
-                                                   masked, random, dq.data(), dk.data(), dv.data());
-    runtime::cuda::AttentionGradient(roomy, gradient)(
-        scratch.run, dy.wide.data(), queries.wide.data(), keys.wide.data(), values.wide.data(),
-        wideY.data(), wideSums.data(), masked, random, wideQ.data(), wideK.data(), wideV.data());
-    finish();
-    auto expectNear = [&](const auto &found, const std::vector<float> &expected, double room) {
-      for (size_t i = 0; i < expected.size(); ++i)
-        ASSERT_NEAR(float(found[i]), expected[i], room) << "element " << i;
-    };
-    expectNear(y, wideY, 2 * step);
-    expectNear(alone, wideY, 2 * step);
-    expectNear(sums, wideSums, 1e-5);
-    expectNear(dq, wideQ, 6 * step);
-    expectNear(dk, wideK, 6 * step);
-    expectNear(dv, wideV, 6 * step);
-  }
+  for (const runtime::AttentionFields &f : fusedAttentions())
+    EXPECT_EQ(testing::attentionDifferences<TypeParam>(f, testStream(), kRoomBytes),
+              std::vector<std::string>());
+  runtime::AttentionFields flags = fusedAttentions()[1];
+  flags.boolean = 1, flags.maskStrides = {0, 0, 7, 1};
+  EXPECT_EQ(testing::attentionDifferences<TypeParam>(flags, testStream(), kRoomBytes, 3),
+            std::vector<std::string>());
+}
+
+/// Also by what tells them to be the same on a GPU.
+TYPED_TEST(Narrow, AttentionWithoutPlanIsNotCompared) {
+  runtime::AttentionFields f = fusedAttentions()[0];
+  f.scale = 0.7; // no plan of another test
+  setenv("HOST_CUDNN_VERSION", "91000", 1);
+  const std::vector<std::string> differences =
+      testing::attentionDifferences<TypeParam>(f, testStream(), kRoomBytes);
+  unsetenv("HOST_CUDNN_VERSION");
+  ASSERT_EQ(differences.size(), 3);
+  EXPECT_EQ(differences[2], "the library has no plan for gradients");
 }
 
 /// cuDNN 9.10.0 is known to compute attention wrongly, and versions before it want another number

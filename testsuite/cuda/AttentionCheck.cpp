@@ -1,0 +1,227 @@
+#include "testsuite/cuda/AttentionCheck.h"
+
+#include "runtime/cuda/AttentionPlan.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Launch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <span>
+#include <type_traits>
+
+namespace pdc::testing {
+
+namespace {
+
+using runtime::AttentionFields;
+using runtime::cuda::require;
+
+/// A tensor of the device.
+template <class T> class DeviceTensor {
+public:
+  DeviceTensor(cudaStream_t stream, const std::vector<T> &values)
+      : stream(stream), count(values.size()) {
+    require(cudaMalloc(&memory, std::max<size_t>(count, 1) * sizeof(T)), "cudaMalloc");
+    require(
+        cudaMemcpyAsync(memory, values.data(), count * sizeof(T), cudaMemcpyHostToDevice, stream),
+        "cudaMemcpyAsync");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+  DeviceTensor(cudaStream_t stream, int64_t count)
+      : DeviceTensor(stream, std::vector<T>(size_t(count), T(9.0f))) {}
+  DeviceTensor(const DeviceTensor &) = delete;
+  ~DeviceTensor() { cudaFree(memory); }
+
+  operator T *() const { return static_cast<T *>(memory); }
+  std::vector<T> read() const {
+    std::vector<T> values(count);
+    require(
+        cudaMemcpyAsync(values.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
+        "cudaMemcpyAsync");
+    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    return values;
+  }
+
+private:
+  const cudaStream_t stream;
+  const size_t count;
+  void *memory = nullptr;
+};
+
+/// Values that both types hold.
+template <class T> struct BothWidths {
+  DeviceTensor<T> narrow;
+  DeviceTensor<float> wide;
+
+  BothWidths(cudaStream_t stream, const std::vector<T> &values)
+      : narrow(stream, values), wide(stream, std::vector<float>(values.begin(), values.end())) {}
+  BothWidths(cudaStream_t stream, int64_t count) : BothWidths(stream, drawn(count)) {}
+
+  static std::vector<T> drawn(int64_t count) {
+    static std::mt19937 random(1);
+    std::uniform_real_distribution<float> between(-1, 1);
+    std::vector<T> values(static_cast<size_t>(count));
+    std::ranges::generate(values, [&] { return T(between(random)); });
+    return values;
+  }
+};
+
+/// One past the last element that the strides reach.
+int64_t reachedMask(const AttentionFields &f) {
+  const auto &s = f.maskStrides;
+  return s.empty() ? 0
+                   : (f.batch - 1) * s[0] + (f.heads - 1) * s[1] + (f.queries - 1) * s[2] +
+                         (f.keys - 1) * s[3] + 1;
+}
+
+/// Hides an eighth of the keys, never the first, and all of the row `unseen`.
+template <class Value> std::vector<Value> checkedMask(const AttentionFields &f, int64_t unseen) {
+  std::vector<Value> mask(static_cast<size_t>(reachedMask(f)));
+  for (size_t e = 0; e < mask.size(); ++e) {
+    const auto at = static_cast<int64_t>(e);
+    const bool isHidden = at % f.keys % 8 == 2 || at / f.keys % f.queries == unseen;
+    if constexpr (std::is_same_v<Value, float>)
+      mask[e] = isHidden ? -1e9f : 0.5f + static_cast<float>(at % 97) / 64;
+    else
+      mask[e] = isHidden ? 0 : 1;
+  }
+  return mask;
+}
+
+template <class T> struct AttentionComparison {
+  const AttentionFields wide;
+  AttentionFields narrow = wide;
+  const cudaStream_t stream;
+  const runtime::Device device;
+  const int64_t unseen;
+  const int64_t queryCount = wide.batch * wide.heads * wide.queries;
+  const int64_t keyCount = wide.batch * wide.keyHeads * wide.keys;
+  const BothWidths<T> q{stream, queryCount *wide.width}, k{stream, keyCount *wide.width},
+      v{stream, keyCount *wide.valueWidth}, dy{stream, queryCount *wide.valueWidth};
+  const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen)};
+  const DeviceTensor<uint8_t> flags{stream, checkedMask<uint8_t>(wide, unseen)};
+  const DeviceTensor<int64_t> drawn{stream, seeds()};
+  const DeviceTensor<uint8_t> scratch{stream,
+                                      std::vector<uint8_t>(size_t(device.workspaceBytes) + 256)};
+  runtime::Run run;
+  std::vector<std::string> differences;
+
+  AttentionComparison(const AttentionFields &f, cudaStream_t stream, int64_t bytes, int64_t unseen)
+      : wide(f), stream(stream), device{1, bytes}, unseen(unseen) {
+    narrow.compute = std::is_same_v<T, runtime::BFloat16> ? "bf16" : "fp16";
+    narrow.name = "attention";
+    run.queue = stream;
+    run.scratchBase = reinterpret_cast<std::byte *>(static_cast<uint8_t *>(scratch));
+  }
+
+  std::vector<int64_t> seeds() const {
+    std::vector<int64_t> seeds(size_t(2 + wide.batch));
+    for (size_t i = 0; i < seeds.size(); ++i)
+      seeds[i] = 11 + int64_t(i);
+    return seeds;
+  }
+  const void *mask() const {
+    return wide.maskStrides.empty() ? nullptr
+           : wide.boolean           ? static_cast<const void *>(static_cast<uint8_t *>(flags))
+                                    : static_cast<float *>(numbers);
+  }
+  const int64_t *random() const { return wide.ratio > 0 ? static_cast<int64_t *>(drawn) : nullptr; }
+
+  static double step() { return std::is_same_v<T, runtime::BFloat16> ? 0x1p-8 : 0x1p-11; }
+
+  /// `rowOf`: the query of an element, or -1.
+  template <class Found, class RowOf>
+  void expectNear(const char *what, const DeviceTensor<Found> &foundThere,
+                  const DeviceTensor<float> &expectedThere, double room, RowOf rowOf) {
+    const std::vector<Found> found = foundThere.read();
+    const std::vector<float> expected = expectedThere.read();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const int64_t row = rowOf(static_cast<int64_t>(i));
+      const double allowed = room * std::max(1.0, std::abs(double(expected[i])));
+      if ((unseen >= 0 && row == unseen) ||
+          std::abs(double(float(found[i])) - double(expected[i])) <= allowed)
+        continue;
+      differences.push_back(std::string(what) + ": element " + std::to_string(i) + " is " +
+                            std::to_string(float(found[i])) + ", expected " +
+                            std::to_string(expected[i]) + " within " + std::to_string(allowed));
+      return;
+    }
+  }
+
+  void requirePlan(runtime::cuda::AttentionPlan::Use use, const char *what) {
+    if (!runtime::cuda::sharedPlan(device, narrow, use))
+      differences.push_back(std::string("the library has no plan for ") + what);
+  }
+
+  void compareResults(const DeviceTensor<T> &y, const DeviceTensor<float> &sums,
+                      const DeviceTensor<float> &wideY, const DeviceTensor<float> &wideSums) {
+    const DeviceTensor<T> alone(stream, queryCount * wide.valueWidth);
+    narrow.results = {0, 1};
+    requirePlan(runtime::cuda::AttentionPlan::Use::resultsAndSums, "results with their sums");
+    runtime::cuda::Attention both(device, narrow);
+    both(run, static_cast<T *>(q.narrow), static_cast<T *>(k.narrow), static_cast<T *>(v.narrow),
+         mask(), random(), static_cast<T *>(y), static_cast<float *>(sums));
+    narrow.results = {0};
+    requirePlan(runtime::cuda::AttentionPlan::Use::results, "results");
+    runtime::cuda::Attention one(device, narrow);
+    one(run, static_cast<T *>(q.narrow), static_cast<T *>(k.narrow), static_cast<T *>(v.narrow),
+        mask(), random(), static_cast<T *>(alone));
+    runtime::cuda::Attention own(device, wide);
+    own(run, static_cast<float *>(q.wide), static_cast<float *>(k.wide),
+        static_cast<float *>(v.wide), mask(), random(), static_cast<float *>(wideY),
+        static_cast<float *>(wideSums));
+    const int64_t apart = wide.valueWidth * (wide.rowsFirst[3] ? wide.heads : 1);
+    const auto rowOfResult = [&](int64_t e) { return e / apart % wide.queries; };
+    expectNear("y", y, wideY, 2 * step(), rowOfResult);
+    expectNear("y without sums", alone, wideY, 2 * step(), rowOfResult);
+    expectNear("logSums", sums, wideSums, 1e-4, [&](int64_t e) { return e % wide.queries; });
+  }
+
+  void compareGradients(const DeviceTensor<T> &y, const DeviceTensor<float> &sums,
+                        const DeviceTensor<float> &wideY, const DeviceTensor<float> &wideSums) {
+    const int64_t sizes[] = {queryCount * wide.width, keyCount * wide.width,
+                             keyCount * wide.valueWidth};
+    const DeviceTensor<T> dq(stream, sizes[0]), dk(stream, sizes[1]), dv(stream, sizes[2]);
+    const DeviceTensor<float> wideQ(stream, sizes[0]), wideK(stream, sizes[1]),
+        wideV(stream, sizes[2]);
+    AttentionFields gradient = wide;
+    narrow.results = gradient.results = {0, 1, 2};
+    requirePlan(runtime::cuda::AttentionPlan::Use::gradients, "gradients");
+    runtime::cuda::AttentionGradient fused(device, narrow), own(device, gradient);
+    fused(run, static_cast<T *>(dy.narrow), static_cast<T *>(q.narrow), static_cast<T *>(k.narrow),
+          static_cast<T *>(v.narrow), static_cast<T *>(y), static_cast<float *>(sums), mask(),
+          random(), static_cast<T *>(dq), static_cast<T *>(dk), static_cast<T *>(dv));
+    own(run, static_cast<float *>(dy.wide), static_cast<float *>(q.wide),
+        static_cast<float *>(k.wide), static_cast<float *>(v.wide), static_cast<float *>(wideY),
+        static_cast<float *>(wideSums), mask(), random(), static_cast<float *>(wideQ),
+        static_cast<float *>(wideK), static_cast<float *>(wideV));
+    const auto ofAll = [](int64_t) { return -1; };
+    expectNear("dq", dq, wideQ, 6 * step(), ofAll);
+    expectNear("dk", dk, wideK, 6 * step(), ofAll);
+    expectNear("dv", dv, wideV, 6 * step(), ofAll);
+  }
+};
+
+} // namespace
+
+template <class T>
+std::vector<std::string> attentionDifferences(const AttentionFields &fields, cudaStream_t stream,
+                                              int64_t workspaceBytes, int64_t unseen) {
+  AttentionComparison<T> comparison(fields, stream, workspaceBytes, unseen);
+  const int64_t count = comparison.queryCount * fields.valueWidth;
+  const DeviceTensor<T> y(stream, count);
+  const DeviceTensor<float> sums(stream, comparison.queryCount), wideY(stream, count),
+      wideSums(stream, comparison.queryCount);
+  comparison.compareResults(y, sums, wideY, wideSums);
+  if (unseen < 0)
+    comparison.compareGradients(y, sums, wideY, wideSums);
+  return comparison.differences;
+}
+
+template std::vector<std::string>
+attentionDifferences<runtime::BFloat16>(const AttentionFields &, cudaStream_t, int64_t, int64_t);
+template std::vector<std::string>
+attentionDifferences<runtime::Float16>(const AttentionFields &, cudaStream_t, int64_t, int64_t);
+
+} // namespace pdc::testing

@@ -1,0 +1,89 @@
+/// Compares cuDNN's attention with the kernels here on the GPU of this machine, at the sizes of
+/// networks; a line for each difference, and exit status 1. `--small`: sizes for the emulation.
+#include "runtime/SmallFloats.h"
+#include "runtime/cuda/Launch.h"
+#include "testsuite/cuda/AttentionCheck.h"
+
+#include <cstdio>
+#include <exception>
+#include <string_view>
+
+namespace {
+
+using pdc::runtime::AttentionFields;
+
+struct NamedAttention {
+  const char *name;
+  AttentionFields fields;
+  int64_t unseen = -1;
+};
+
+AttentionFields attentionOf(int64_t batch, int64_t heads, int64_t length, int64_t width) {
+  AttentionFields f;
+  f.batch = batch, f.heads = f.keyHeads = heads, f.queries = f.keys = length;
+  f.width = f.valueWidth = width, f.scale = width == 64 ? 0.125 : 0.3;
+  f.rowsFirst = {1, 1, 1, 1};
+  return f;
+}
+
+std::vector<NamedAttention> namedAttentions(bool isSmall) {
+  const int64_t length = isSmall ? 80 : 1024, odd = isSmall ? 13 : 77, width = isSmall ? 8 : 64;
+  const int64_t heads = isSmall ? 2 : 12;
+  std::vector<NamedAttention> all;
+  for (int64_t size : {length, odd}) {
+    const AttentionFields plain = attentionOf(4, heads, size, width);
+    AttentionFields causal = plain, drops = plain, padding = plain, flags = plain, past = plain;
+    causal.causal = 1, causal.rowsFirst = {0, 0, 0, 0};
+    drops.causal = 1, drops.ratio = 0.1, drops.samples = 4, drops.key = 5;
+    padding.maskStrides = {size, 0, 0, 1};
+    flags.boolean = 1, flags.maskStrides = {0, 0, size, 1};
+    past.causal = 1, past.past = 16, past.keys = size + 16;
+    all.insert(all.end(), {{"plain", plain},
+                           {"causal", causal},
+                           {"causal, dropout 0.1", drops},
+                           {"padding", padding},
+                           {"mask of booleans", flags},
+                           {"past", past},
+                           {"a row that sees nothing", flags, 5}});
+  }
+  // Parts begin at multiples of 16 bytes.
+  AttentionFields samples = attentionOf(4, heads, length, width);
+  samples.causal = 1, samples.ratio = 0.1, samples.samples = 4, samples.batchTogether = 1;
+  AttentionFields some = samples;
+  some.keyHeadsTogether = 1;
+  all.insert(all.end(), {{"parts of samples", samples}, {"parts of heads", some}});
+  return all;
+}
+
+int checkAll(bool isSmall) {
+  int different = 0;
+  cudaStream_t stream = nullptr;
+  pdc::runtime::cuda::require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                              "cudaStreamCreateWithFlags");
+  const int64_t workspace = int64_t(isSmall ? 1 : 512) << 20;
+  for (const NamedAttention &one : namedAttentions(isSmall)) {
+    auto tell = [&](const char *type, const std::vector<std::string> &differences) {
+      for (const std::string &difference : differences)
+        std::printf("error: %s, %lld keys, %s: %s\n", one.name,
+                    static_cast<long long>(one.fields.keys), type, difference.c_str());
+      different += !differences.empty();
+    };
+    tell("bf16", pdc::testing::attentionDifferences<pdc::runtime::BFloat16>(one.fields, stream,
+                                                                            workspace, one.unseen));
+    tell("fp16", pdc::testing::attentionDifferences<pdc::runtime::Float16>(one.fields, stream,
+                                                                           workspace, one.unseen));
+  }
+  std::printf("%d attentions differ\n", different);
+  return different ? 1 : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  try {
+    return checkAll(argc > 1 && std::string_view(argv[1]) == "--small");
+  } catch (const std::exception &error) {
+    std::printf("error: %s\n", error.what());
+    return 1;
+  }
+}
