@@ -193,7 +193,8 @@ def test_checks_with_the_weights_of_the_processor(tmp_path, monkeypatch):
     monkeypatch.setattr(tools, "NETWORKS", [network for network in tools.NETWORKS if network[0] == "lenet5"])
     monkeypatch.setattr(tools, "SPLITS", [(1, "1f1b", "fp32")])
     tools.prepare(folder, ["none of the rows"])
-    assert not list(folder.rglob("*.safetensors")) and (folder / "CMakeLists.txt").read_text().count("add_executable") == 1
+    assert not list(folder.rglob("*.safetensors")) and (folder / "CMakeLists.txt").read_text().count("add_executable") == 2
+    assert (folder / "testsuite" / "cuda" / "AttentionCheckMain.cpp").exists()
     (folder / "build").mkdir()
     test_cuda.build_for_host(folder / "lenet5-1-1f1b").rename(folder / "build" / "lenet5-1-1f1b")
     there = load(folder, "gpu-check")
