@@ -4,37 +4,58 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// In the place of the mask that there is, where a library knows only numbers that are added.
+constexpr int kRowThreads = 128;
+constexpr int kStoredTogether = 8; ///< 16 bytes of 16 bits
+
+/// A block for each row. In the place of the mask that there is, where a library knows only numbers
+/// that are added.
 __global__ void addedMask(AttentionFields f, AddedMask made, float hidden, const void *mask,
                           float *to) {
-  const int64_t e = globalThread();
-  if (e >= made.elements())
-    return;
-  const int64_t j = e % made.sizes[3], i = e / made.sizes[3] % made.sizes[2],
-                head = e / (made.sizes[3] * made.sizes[2]) % made.sizes[1],
-                b = e / (made.sizes[3] * made.sizes[2] * made.sizes[1]);
-  const bool isSeen = !AddedMask::hidesKeys(f) || j < f.visible(i);
-  if (!mask) {
-    to[e] = isSeen ? 0 : hidden;
-    return;
-  }
+  const int64_t row = blockIdx.x, keys = made.sizes[3];
+  const int64_t i = row % made.sizes[2], head = row / made.sizes[2] % made.sizes[1],
+                b = row / made.sizes[2] / made.sizes[1];
+  const int64_t seen = AddedMask::hidesKeys(f) ? f.visible(i) : keys;
   const Dimensions &s = f.maskStrides;
-  const int64_t at = b * s[0] + head * s[1] + i * s[2] + j * s[3];
-  if (f.boolean)
-    to[e] = isSeen && static_cast<const uint8_t *>(mask)[at] ? 0 : hidden;
-  else
-    to[e] = isSeen ? static_cast<const float *>(mask)[at] : hidden;
+  const int64_t first = mask ? b * s[0] + head * s[1] + i * s[2] : 0, apart = mask ? s[3] : 0;
+  for (int64_t j = threadIdx.x; j < keys; j += kRowThreads) {
+    float value = j < seen ? 0 : hidden;
+    if (mask && j < seen) {
+      const int64_t at = first + j * apart;
+      value = !f.boolean                             ? static_cast<const float *>(mask)[at]
+              : static_cast<const uint8_t *>(mask)[at] ? 0
+                                                       : hidden;
+    }
+    to[row * keys + j] = value;
+  }
 }
 
-/// 1 for each share of a part that dropout keeps, else 0.
+template <class T> struct alignas(16) StoredTogether {
+  T values[kStoredTogether];
+};
+
+/// A block for each row: 1 for each share of a part that dropout keeps, else 0, as where no key is
+/// seen, whose share is 0 in any case.
 template <class T>
-__global__ void keptShares(AttentionFields f, int64_t batch, int64_t heads, int64_t firstSample,
-                           int64_t firstHead, const int64_t *random, T *kept) {
-  const int64_t e = globalThread(), scores = f.queries * f.keys;
-  if (e >= batch * heads * scores)
-    return;
-  const int64_t b = firstSample + e / (heads * scores), head = firstHead + e / scores % heads;
-  kept[e] = T(keptOf(f, random, b, head, e / f.keys % f.queries, e % f.keys) > 0 ? 1.0f : 0.0f);
+__global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample, int64_t firstHead,
+                           const int64_t *random, T *kept) {
+  const int64_t row = blockIdx.x, i = row % f.queries;
+  const int64_t head = firstHead + row / f.queries % heads,
+                b = firstSample + row / f.queries / heads;
+  const DrawnRow drawn(f, random, b, head, i);
+  const int64_t seen = f.visible(i);
+  T *to = kept + row * f.keys;
+  const bool isAligned = f.keys % kStoredTogether == 0;
+  for (int64_t first = threadIdx.x * kStoredTogether; first < f.keys;
+       first += kRowThreads * kStoredTogether) {
+    StoredTogether<T> made;
+    for (int c = 0; c < kStoredTogether; ++c)
+      made.values[c] = T(first + c < seen && drawn.keeps(first + c) ? 1.0f : 0.0f);
+    if (isAligned)
+      *reinterpret_cast<StoredTogether<T> *>(to + first) = made;
+    else
+      for (int c = 0; c < kStoredTogether && first + c < f.keys; ++c)
+        to[first + c] = made.values[c];
+  }
 }
 
 } // namespace
@@ -45,7 +66,8 @@ const void *maskFor(const Run &run, const AttentionFields &f, const AttentionPla
   if (!place)
     return mask;
   const AddedMask made(f);
-  launchOver(run, made.elements(), addedMask, f, made, AttentionPlan::hiddenScore(), mask, place);
+  launch(run, made.elements() / made.sizes[3], kRowThreads, addedMask, f, made,
+         AttentionPlan::hiddenScore(), mask, place);
   return place;
 }
 template <class T>
@@ -55,8 +77,8 @@ AttentionPlan::BeforePart keptFor(const Run &run, const AttentionFields &f,
   if (!place)
     return {};
   return [&run, &f, random, place](const AttentionFields &part, int64_t b, int64_t head) {
-    launchOver(run, part.batch * part.heads * f.queries * f.keys, keptShares<T>, f, part.batch,
-               part.heads, b, head, random, place);
+    launch(run, part.batch * part.heads * f.queries, kRowThreads, keptShares<T>, f, part.heads, b,
+           head, random, place);
   };
 }
 

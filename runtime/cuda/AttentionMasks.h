@@ -9,16 +9,26 @@
 namespace pdc::runtime::cuda {
 
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
+/// What dropout draws for a row of scores.
+struct DrawnRow {
+  uint64_t prefix, first, threshold;
+
+  __device__ DrawnRow(const AttentionFields &f, const int64_t *random, int64_t b, int64_t head,
+                      int64_t i) {
+    const bool counts = f.samples > 1;
+    prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
+    first = (((counts ? 0 : b) * f.heads + head) * f.queries + i) * f.keys;
+    threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
+  }
+  __device__ bool keeps(int64_t j) const { return drawBits(prefix, first + j) >= threshold; }
+};
+
 /// By what dropout multiplies a share.
 __device__ inline float keptOf(const AttentionFields &f, const int64_t *random, int64_t b,
                                int64_t head, int64_t i, int64_t j) {
   if (!random)
     return 1;
-  const bool counts = f.samples > 1;
-  const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
-  const uint64_t element = (((counts ? 0 : b) * f.heads + head) * f.queries + i) * f.keys + j;
-  const auto threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
-  return drawBits(prefix, element) >= threshold ? static_cast<float>(1 / (1 - f.ratio)) : 0;
+  return DrawnRow(f, random, b, head, i).keeps(j) ? static_cast<float>(1 / (1 - f.ratio)) : 0;
 }
 #endif
 
