@@ -69,14 +69,40 @@ __global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T
   y[i] = row < 0 ? nothing<T>() : x[(slice / f.count * f.size + row) * f.inner + i % f.inner];
 }
 
-/// Block (k, o): where k is the first to pick its row, adds the slices of all indices that pick it,
-/// in ascending order.
+/// Columns that one thread sums, and slices that it reads before it adds them.
+constexpr int kOwnSums = 4, kReadTogether = 4;
+constexpr int64_t kBlockSums = int64_t(kOwnSums) * kBlockThreads;
+
+/// Which threads say yes, in ascending order; how many.
+__device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
+  constexpr int warps = kBlockThreads / kWarpThreads;
+  __shared__ unsigned votes[warps];
+  const int thread = int(threadIdx.x), warp = thread / kWarpThreads, lane = thread % kWarpThreads;
+  const unsigned vote = __ballot_sync(0xffffffffu, isListed);
+  __syncthreads(); // the last list has been read
+  if (lane == 0)
+    votes[warp] = vote;
+  __syncthreads();
+  int before = __popc(vote & ((1u << lane) - 1)), all = 0;
+  for (int other = 0; other < warps; ++other) {
+    const int count = __popc(votes[other]);
+    before += other < warp ? count : 0;
+    all += count;
+  }
+  if (isListed)
+    list[before] = thread;
+  __syncthreads();
+  return all;
+}
+
+/// Block (c, k, o): where k is the first to pick its row, adds the slices of all indices that pick
+/// it, in ascending order, in columns from c * kBlockSums on.
 template <class Index, class T>
 __global__ void gatherGradientKernel(GatherFields f, const Index *indices, const T *dy, float *dx) {
-  constexpr int warps = kBlockThreads / kWarpThreads;
-  __shared__ unsigned matches[warps];
-  const int64_t k = blockIdx.x % f.count, outer = blockIdx.x / f.count;
-  const int64_t row = rowOf(f, indices[k]);
+  __shared__ int list[kBlockThreads];
+  const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x;
+  const int64_t k = block / chunks % f.count, outer = block / chunks / f.count;
+  const int64_t row = rowOf(f, indices[k]), first = block % chunks * kBlockSums + threadIdx.x;
   if (row < 0)
     return;
   for (int64_t begin = 0; begin < k; begin += kBlockThreads) {
@@ -85,22 +111,28 @@ __global__ void gatherGradientKernel(GatherFields f, const Index *indices, const
       return;
   }
   float *to = dx + (outer * f.size + row) * f.inner;
+  float sums[kOwnSums];
+  for (int c = 0; c < kOwnSums; ++c)
+    sums[c] = first + c * kBlockThreads < f.inner ? to[first + c * kBlockThreads] : 0;
   for (int64_t begin = k; begin < f.count; begin += kBlockThreads) {
     const int64_t j = begin + threadIdx.x;
-    const unsigned found = __ballot_sync(0xffffffffu, j < f.count && rowOf(f, indices[j]) == row);
-    __syncthreads(); // the last round's matches have been read
-    if (threadIdx.x % kWarpThreads == 0)
-      matches[threadIdx.x / kWarpThreads] = found;
-    __syncthreads();
-    for (int warp = 0; warp < warps; ++warp)
-      for (unsigned bits = matches[warp], lane = 0; bits; bits >>= 1, ++lane)
-        if (bits & 1) {
-          const int64_t match = begin + warp * kWarpThreads + lane;
-          const T *from = dy + (outer * f.count + match) * f.inner;
-          for (int64_t i = threadIdx.x; i < f.inner; i += kBlockThreads)
-            to[i] += float(from[i]);
-        }
+    const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
+    for (int at = 0; at < listed; at += kReadTogether) {
+      float read[kReadTogether][kOwnSums];
+      for (int s = 0; s < kReadTogether; ++s)
+        for (int c = 0; c < kOwnSums; ++c)
+          if (at + s < listed && first + c * kBlockThreads < f.inner)
+            read[s][c] = float(
+                dy[(outer * f.count + begin + list[at + s]) * f.inner + first + c * kBlockThreads]);
+      for (int s = 0; s < kReadTogether && at + s < listed; ++s)
+        for (int c = 0; c < kOwnSums; ++c)
+          if (first + c * kBlockThreads < f.inner)
+            sums[c] += read[s][c];
+    }
   }
+  for (int c = 0; c < kOwnSums; ++c)
+    if (first + c * kBlockThreads < f.inner)
+      to[first + c * kBlockThreads] = sums[c];
 }
 
 /// Rows of `bytes` bytes, `from` and `to` apart.
@@ -180,8 +212,8 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const T *d
                             size_t(fields.outer * fields.size * fields.inner) * sizeof(float),
                             streamOf(run)),
             "cudaMemsetAsync");
-  launch(run, fields.outer * fields.count, kBlockThreads, gatherGradientKernel<Index, T>, fields,
-         indices, dy, dx);
+  launch(run, fields.outer * fields.count * ceilDivide(fields.inner, kBlockSums), kBlockThreads,
+         gatherGradientKernel<Index, T>, fields, indices, dy, dx);
 }
 
 #define PDC_MOVEMENT_KERNELS(T)                                                                    \

@@ -47,6 +47,7 @@ void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::functio
 
 inline void __syncthreads() { pdc::testing::meetBlock(false); }
 inline int __syncthreads_or(int value) { return pdc::testing::meetBlock(value != 0); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline unsigned __ballot_sync(unsigned, bool value) { return pdc::testing::meetWarp(value); }
 template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {
   T theirs;
