@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -104,6 +105,7 @@ private:
     cudaEvent_t arrived = nullptr, taken = nullptr;
   };
   void waitFor(cudaEvent_t event);
+  void reach(const std::byte *memory);
 
   /// So many writes may be under way before one waits; what is larger than kLargeBytes shares one
   /// chunk.
@@ -126,6 +128,7 @@ private:
   size_t ring = kChunks; ///< so many of them take turns
   size_t next = 0, staged = 0;
   std::deque<Piece> pieces;
+  std::set<const std::byte *> reached; ///< of copies between ranks
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
   std::byte *answer = nullptr; ///< to areFinite
@@ -308,8 +311,30 @@ void CudaAccelerator::await(Mark mark) {
   require(cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(mark), 0), "cudaStreamWaitEvent");
 }
 
+/// Memory of another device: its copies go there directly and not through the host, where the two
+/// devices can. Asked for where ranks meet, since it makes a context on the other device.
+void CudaAccelerator::reach(const std::byte *memory) {
+  if (!reached.insert(memory).second)
+    return;
+  cudaPointerAttributes found{};
+  require(cudaPointerGetAttributes(&found, memory), "cudaPointerGetAttributes");
+  int can = 0;
+  if (found.type != cudaMemoryTypeDevice || found.device == device)
+    return;
+  require(cudaDeviceCanAccessPeer(&can, device, found.device), "cudaDeviceCanAccessPeer");
+  if (!can)
+    return;
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(found.device, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled)
+    cudaGetLastError(); // forgets it
+  else
+    require(enabled, "cudaDeviceEnablePeerAccess");
+}
+
 void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
                            std::span<const Mark> after, Mark done) {
+  reach(to);
+  reach(from);
   for (Mark mark : after)
     require(cudaStreamWaitEvent(copies, static_cast<cudaEvent_t>(mark), 0), "cudaStreamWaitEvent");
   require(cudaMemcpyAsync(to, from, size_t(bytes), cudaMemcpyDefault, copies), "cudaMemcpyAsync");

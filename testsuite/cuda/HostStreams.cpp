@@ -8,9 +8,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -46,6 +49,14 @@ struct CUstream_st {
 };
 
 namespace {
+
+struct Allocation {
+  int64_t bytes;
+  int device;
+};
+std::map<const std::byte *, Allocation> &allocations = // in use until the process ends
+    *new std::map<const std::byte *, Allocation>;
+std::set<std::pair<int, int>> peers; ///< the first may reach memory of the second
 
 std::atomic<int> messages = 0;
 CUstream_st *late = nullptr; ///< null: all streams are
@@ -204,8 +215,11 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
   if (const cudaError_t state = stateOfMemory(); state != cudaSuccess)
     return state;
   *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (*memory)
+  if (*memory) {
     std::memset(*memory, 0xff, bytes);
+    std::lock_guard lock(mutex);
+    allocations[static_cast<std::byte *>(*memory)] = {int64_t(bytes), currentDevice};
+  }
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void *memory) {
@@ -213,6 +227,26 @@ cudaError_t cudaFree(void *memory) {
     return state;
   std::free(memory);
   return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *found, const void *memory) {
+  std::lock_guard lock(mutex);
+  const auto *at = static_cast<const std::byte *>(memory);
+  auto next = allocations.upper_bound(at);
+  *found = {};
+  if (next == allocations.begin() || at >= std::prev(next)->first + std::prev(next)->second.bytes)
+    return cudaSuccess; // of nobody's
+  found->type = cudaMemoryTypeDevice;
+  found->device = std::prev(next)->second.device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+  *can = device != peer;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  std::lock_guard lock(mutex);
+  return peers.insert({currentDevice, peer}).second ? cudaSuccess
+                                                    : cudaErrorPeerAccessAlreadyEnabled;
 }
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned) {
   return cudaMalloc(memory, bytes);

@@ -139,6 +139,25 @@ TEST_P(NextInputsTest, TakeNoMemoryWhileMessagesAreUnderWay) {
   testing::countMessages(-1);
 }
 
+/// Copies between ranks that are threads go from device to device.
+TEST(PeerAccess, IsEnabledOnce) {
+  setenv("HOST_CUDA_DEVICES", "2", 1);
+  std::unique_ptr<Accelerator> first = cuda::support.open(0), second = cuda::support.open(1);
+  std::byte *to = second->allocate(64);
+  const Accelerator::Mark done = second->makeMark();
+  cudaSetDevice(0);
+  std::byte *from = first->allocate(64);
+  cudaSetDevice(1);
+  for (int64_t at : {0, 0, 32})
+    second->copy(to + at, from + at, 32, {}, done);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(0, 0), cudaErrorPeerAccessAlreadyEnabled);
+  cudaSetDevice(0);
+  EXPECT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaSuccess);
+  second.reset();
+  first.reset();
+  unsetenv("HOST_CUDA_DEVICES");
+}
+
 INSTANTIATE_TEST_SUITE_P(LateAndEarly, NextInputsTest, ::testing::Bool());
 
 } // namespace pdc::runtime
