@@ -7,6 +7,7 @@ with the program and, where PyTorch is, with gpu_torch.py, eagerly and compiled,
 import array
 import functools
 import hashlib
+import importlib.util
 import json
 import math
 import os
@@ -127,12 +128,30 @@ def shapes_of(weights):
     return {name: value["shape"] for name, value in header.items()}
 
 
+def tensors_of(folder):
+    """The numbers of all f32 tensors of a checkpoint, by name."""
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        data = path.read_bytes()
+        size = struct.unpack("<Q", data[:8])[0]
+        for name, value in json.loads(data[8:8 + size]).items():
+            if name != "__metadata__" and value["dtype"] == "F32":
+                begin, end_of = value["data_offsets"]
+                found[name] = array.array("f", data[8 + size + begin:8 + size + end_of])
+    return found
+
+
 def hash_of(folder):
     """Of the names and contents of all files."""
     found = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         found.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode() + path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def loss_of(script):
+    """Where the network's output is its loss, as an option of pdc."""
+    return ["--loss", "output"] if script[0] == "bert" else []
 
 
 def prepare(folder, sources, pdc, rows=None, networks=None):
@@ -147,9 +166,8 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
             # lstm.py has no weights of one number, and few weights.
             small = [] if script[0] == "lstm" else ["--without-weights"]
             run(["/usr/bin/python3", sources / "tools" / "models" / f"{script[0]}.py", model, *script[1:], *small])
-        loss = ["--loss", "output"] if script[0] == "bert" else []
         run([pdc / "pdc", model, "--gpus", 1, "--precision", precision, "--minibatch", batch, "--microbatches", 1,
-             "--optimizer", optimizer, *loss, "-o", project])
+             "--optimizer", optimizer, *loss_of(script), "-o", project])
         weights = project / "weights.safetensors"
         specs[project.name] = {
             "network": name, "script": script, "precision": precision, "batch": batch, "optimizer": optimizer,
@@ -170,6 +188,13 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
 
 
 # On the GPU's machine.
+
+
+def prefixes():
+    """Where pip's wheels of this Python put cuBLAS, cuDNN and NCCL."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [pathlib.Path(place) for place in (found.submodule_search_locations if found else [])]
+    return [str(folder / name) for folder in folders for name in ("cudnn", "nccl", "cu13", "cublas") if (folder / name / "include").is_dir()]
 
 
 def block_of(what, count, draw):
