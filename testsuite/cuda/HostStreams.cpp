@@ -225,6 +225,8 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
 cudaError_t cudaFree(void *memory) {
   if (const cudaError_t state = stateOfMemory(); state != cudaSuccess && memory)
     return state;
+  std::lock_guard lock(mutex);
+  allocations.erase(static_cast<const std::byte *>(memory));
   std::free(memory);
   return cudaSuccess;
 }
