@@ -58,7 +58,8 @@ def test_memory_decides(models, tmp_path):
     whole = pipeline.compile_model(model, tmp_path / "whole", *options, workers=2)
     plan = json.loads((whole / "plan.json").read_text())
     assert not any(stage["recompute"] for stage in plan["stages"])
-    limit = max(stage["memory_bytes"] for stage in plan["stages"]) - 1
+    # Just below, another cut would do.
+    limit = max(stage["memory_bytes"] for stage in plan["stages"]) * 8 // 10
     tight = pipeline.compile_model(model, tmp_path / "tight", *options, "--memory", limit, workers=2)
     plan = json.loads((tight / "plan.json").read_text())
     assert any(stage["recompute"] for stage in plan["stages"])
