@@ -1,9 +1,6 @@
 #include "runtime/kernels/Library.h"
 
-#include <link.h>
 #include <omp.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -62,50 +59,6 @@ void requireImplementation(const std::string &unit, const std::string &implement
     throw Error(unit, ": oneDNN would run the slow implementation '", implementation,
                 "' instead of the one the compiler chose; this machine may lack the instructions "
                 "the sources were generated for; regenerate them on it with pdc");
-}
-
-namespace {
-
-/// Whole pages that the library never writes to.
-struct LibraryPages {
-  std::byte *begin;
-  size_t bytes;
-};
-
-/// Those of the program or library that holds oneDNN, where `object` is that one.
-int collectLibraryPages(dl_phdr_info *object, size_t, void *found) {
-  auto inside = [](const LibraryPages &pages) {
-    auto at = reinterpret_cast<std::byte *>(&dnnl_primitive_create);
-    return at >= pages.begin && at < pages.begin + pages.bytes;
-  };
-  std::vector<LibraryPages> all;
-  const auto page = static_cast<uintptr_t>(getpagesize());
-  for (int i = 0; i < object->dlpi_phnum; ++i) {
-    const ElfW(Phdr) &segment = object->dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W))
-      continue;
-    uintptr_t begin = object->dlpi_addr + segment.p_vaddr, end = begin + segment.p_memsz;
-    begin = begin / page * page;
-    end = (end + page - 1) / page * page;
-    all.push_back({reinterpret_cast<std::byte *>(begin), end - begin});
-  }
-  if (std::ranges::none_of(all, inside))
-    return 0;
-  *static_cast<std::vector<LibraryPages> *>(found) = std::move(all);
-  return 1;
-}
-
-} // namespace
-
-void releaseLibraryCode() {
-  static const std::vector<LibraryPages> segments = [] {
-    std::vector<LibraryPages> found;
-    dl_iterate_phdr(collectLibraryPages, &found);
-    return found;
-  }();
-  // Advice only: pages that stay are memory and no mistake.
-  for (const LibraryPages &pages : segments)
-    madvise(pages.begin, pages.bytes, MADV_DONTNEED);
 }
 
 LibraryCall::LibraryCall(State &&given) : state(new State(std::move(given))) {}
