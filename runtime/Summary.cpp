@@ -39,21 +39,21 @@ int64_t residentBytes() {
 int64_t peakBytes() { return std::max(fieldBytes("/proc/self/status", "VmHWM:"), residentBytes()); }
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is
-/// none.
-static int64_t plannedBytes(int first, int last) {
+/// none. In floats, which no number in a damaged file overflows.
+static double plannedBytes(int first, int last) {
   std::ifstream file(findBeside("plan.json"));
   auto plan = nlohmann::json::parse(file, nullptr, false);
   if (!plan.is_object() || !plan.contains("stages"))
     return 0;
-  int64_t bytes = 0, libraries = 0;
+  double bytes = 0, libraries = 0;
   for (const auto &stage : plan["stages"])
     for (int number : stage.value("ranks", std::vector<int>()))
       if (number >= first && number <= last) {
-        bytes += stage.value("memory_bytes", int64_t(0));
-        libraries += stage.value("library_bytes", int64_t(0));
+        bytes += stage.value("memory_bytes", 0.0);
+        libraries += stage.value("library_bytes", 0.0);
       }
   // Threads of one process, which are all ranks, have the libraries once.
-  return first == last ? bytes : bytes - libraries + plan.value("library_bytes", int64_t(0));
+  return first == last ? bytes : bytes - libraries + plan.value("library_bytes", 0.0);
 }
 
 /// As a shell in this folder would name it, where it lies below.
@@ -126,7 +126,7 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   json.clear();
   for (const std::string &name : order) {
     ProcessMemory &process = processes[name];
-    process.planned = double(plannedBytes(process.first, process.last));
+    process.planned = plannedBytes(process.first, process.last);
     total += process.peak;
     held += (held.empty() ? "" : ", ") + process.text();
     json += (json.empty() ? "" : ", ") + process.json();

@@ -82,6 +82,16 @@ TEST(PlanFile, HoldsCommunicators) {
       json(
           {{"arrangement", "edges"}, {"count", 4}, {"bytes", 80 << 20}, {"stall_of_pairs", 0.25}}));
   EXPECT_EQ(parsePlan(text, "p").stages[0].libraryBytes, 5000);
+  // Both are subtracted and added to others.
+  for (auto pointer :
+       {json::json_pointer("/library_bytes"), json::json_pointer("/stages/1/library_bytes")})
+    for (int64_t bytes : {INT64_MIN, -(int64_t(1) << 46) - 1, (int64_t(1) << 46) + 1}) {
+      json damaged = file;
+      damaged[pointer] = bytes;
+      EXPECT_THAT(refusal([&] { parsePlan(damaged.dump(), "p"); }),
+                  HasSubstr("library_bytes: expected a whole number from -70368744177664 to "
+                            "70368744177664, found "));
+    }
   EXPECT_THAT(describePlan(plan), HasSubstr("one per directed edge"));
   file["communicators"]["arrangement"] = "ring";
   EXPECT_EQ(refusal([&] { parsePlan(file.dump(), "p"); }),
