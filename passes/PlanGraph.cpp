@@ -211,9 +211,11 @@ private:
     int64_t bytes = bytesOf(touched.getType());
     PlanUnit &planned = graph.units[index];
     switch (touched.getRole()) {
+    case Role::State:
+      planned.stateBytes += bytes;
+      [[fallthrough]];
     case Role::Weight:
     case Role::Derived:
-    case Role::State:
     case Role::Constant:
       planned.parameterBytes += bytes;
       break;

@@ -42,8 +42,10 @@ public:
     whole.ranks.resize(plan.topology.workers());
     std::iota(whole.ranks.begin(), whole.ranks.end(), 0);
     const int64_t connections = connectionBytesOfStages(plan.device, {whole.ranks}, {})[0];
-    for (const PlanStage &stage : plan.stages)
+    for (const PlanStage &stage : plan.stages) {
       whole.gradientBytes += stage.gradientBytes;
+      whole.stateBytes += stage.stateBytes;
+    }
     return ofWhole("data_parallel", plan.dataParallelSecondsPerMinibatch,
                    reductionBytes(whole) + connections,
                    count * forwardOf(plan) / plan.topology.workersAtOnce(plan.threads),

@@ -67,6 +67,7 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
                                                unit.backwardWeightSeconds);
     stage.parameterBytes += unit.parameterBytes;
     stage.gradientBytes += unit.gradientBytes;
+    stage.stateBytes += unit.stateBytes;
     updatesBeside[stageOfUnit[i]] += unit.updateSlowdown * unit.updateSeconds;
   }
   auto ratio = [](double slow, double alone) {
@@ -232,9 +233,8 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
 static constexpr int64_t kBucketBytes = 2 << 20;
 
 int64_t reductionBytes(const PlanStage &stage) {
-  return stage.replicas > 1
-             ? 2 * std::min(stage.gradientBytes, 2 * kBucketBytes) + 16 * (stage.replicas + 1)
-             : 0;
+  const int64_t bytes = stage.gradientBytes + stage.stateBytes;
+  return stage.replicas > 1 ? 2 * std::min(bytes, 2 * kBucketBytes) + 16 * (stage.replicas + 1) : 0;
 }
 
 int countBuckets(int64_t gradientBytes) {

@@ -93,7 +93,8 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes);
 /// What each of a stage's replicas spends on handing over and taking the messages of such a sum.
 double sumHandlingSeconds(const Topology &topology, const PlanStage &stage);
 
-/// Bytes that a replica of a stage keeps for these sums: a bucket and what comes in for it.
+/// Bytes that a replica of a stage keeps for these sums and the means of running statistics:
+/// buckets and what comes in for them.
 int64_t reductionBytes(const PlanStage &stage);
 
 /// Buckets in which replicas sum so many bytes of gradients.

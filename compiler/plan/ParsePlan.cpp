@@ -45,6 +45,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.recompute = fields.boolean("recompute", false);
   stage.parameterBytes = fields.integer("parameter_bytes", 0, INT64_MAX, 0);
   stage.gradientBytes = fields.integer("gradient_bytes", 0, kMostBytes, 0);
+  stage.stateBytes = fields.integer("state_bytes", 0, kMostBytes, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, kMostBytes, 0);
   stage.slotBytes = fields.integer("slot_bytes", 0, INT64_MAX, 0);
   stage.libraryBytes = fields.integer("library_bytes", -kMostBytes, kMostBytes, 0);

@@ -37,6 +37,8 @@ struct PlanUnit {
   double slowdown = 1, updateSlowdown = 1;
   /// By which an update takes longer that writes a version of the weights beside the one it reads.
   double versionSlowdown = 1;
+  /// Of `parameterBytes`, the running statistics: replicas take their means.
+  int64_t stateBytes = 0;
 };
 
 /// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
@@ -146,6 +148,8 @@ struct PlanStage {
   bool recompute = false;
   int64_t parameterBytes = 0;
   int64_t gradientBytes = 0;
+  /// Of `parameterBytes`, what replicas take the means of beside summing the gradients.
+  int64_t stateBytes = 0;
   int64_t memoryBytes = 0;
   /// Of `memoryBytes`, what each slot of a microbatch takes.
   int64_t slotBytes = 0;

@@ -34,6 +34,7 @@ ordered_json toJson(const PlanStage &stage) {
           {"recompute", stage.recompute},
           {"parameter_bytes", stage.parameterBytes},
           {"gradient_bytes", stage.gradientBytes},
+          {"state_bytes", stage.stateBytes},
           {"memory_bytes", stage.memoryBytes},
           {"slot_bytes", stage.slotBytes},
           {"library_bytes", stage.libraryBytes},

@@ -160,6 +160,8 @@ def test_running_statistics_are_averaged(models, tmp_path):
                                      data=[f"input={files[0]}", f"labels={files[1]}"]).weights())
     names = sorted(name for name in states[0] if "running" in name)
     assert names
+    # Room for them is planned.
+    assert json.loads((project / "plan.json").read_text())["stages"][0]["state_bytes"] == sum(states[0][name].nbytes for name in names)
     first = [name for name in names if name.split(".")[0] == names[0].split(".")[0]]
     for name in first:
         mean = (states[0][name] + states[1][name]) / numpy.float32(2)

@@ -53,6 +53,19 @@ TEST(Baselines, OfAChain) {
             half + 4 * (2000 + 20));
 }
 
+/// Running statistics go through the same buckets, behind the gradients.
+TEST(Baselines, ReplicasHaveRoomForRunningStatistics) {
+  auto needed = [](int64_t stateBytes) {
+    PlanGraph graph = chainGraph({1, 1, 1, 1});
+    for (PlanUnit &unit : graph.units)
+      unit.stateBytes = stateBytes;
+    return baseline(makePlan(graph, twoStages("1f1b")), "data_parallel").memoryBytes;
+  };
+  EXPECT_EQ(needed(32) - needed(0), 2 * 4 * 32);
+  // No more than two buckets of 2 MiB each, with what comes in for them.
+  EXPECT_EQ(needed(1 << 22) - needed(0), 2 * ((4 << 20) - 400));
+}
+
 TEST(Baselines, GPipeIsThePlanItself) {
   Plan plan = makePlan(chainGraph({1, 2, 3, 4}), twoStages("gpipe"));
   EXPECT_EQ(baseline(plan, "gpipe").secondsPerMinibatch, plan.secondsPerMinibatch);
