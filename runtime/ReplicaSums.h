@@ -16,7 +16,8 @@ namespace pdc::runtime {
 /// Sums what the replicas of a rank's stages bring together at an update, bucket by bucket. On the
 /// CPU on a thread of its own: a bucket starts when the last backward pass has made its gradients,
 /// and the rank goes on computing meanwhile. While the sums of a bucket go back to all replicas,
-/// the next is packed and goes out, so that links rest only where a bucket is added.
+/// the next is packed and goes out, where it is made by then: one that is made while the thread
+/// waits for sums goes out behind them.
 ///
 ///     tasks    B3: fc2 | conv2 | conv1 |             update
 ///     sums             | 0 out | 0 back |

@@ -228,8 +228,9 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
          std::min(way, handling) / countBuckets(bytes);
 }
 
-/// What the runtime sums at once (ExecutorOptions::bucketElements), in two buckets, of which one
-/// goes out while the other comes back: the compiler includes nothing of it.
+/// Half of what the runtime sums at once (ExecutorOptions::bucketElements), in two buckets, of
+/// which one goes out while the other comes back: the compiler includes nothing of it. On GPUs it
+/// is one bucket of both halves; compiler/simulator/README.md says what that leaves out.
 static constexpr int64_t kBucketBytes = 2 << 20;
 
 int64_t reductionBytes(const PlanStage &stage) {
