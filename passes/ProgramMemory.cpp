@@ -18,7 +18,8 @@ namespace pdc {
 static constexpr int64_t processBytes = int64_t(96) << 10;
 static constexpr int64_t functionBytes = int64_t(155) << 10;
 
-/// By how much the peaks of equal runs lie above their mean: 65 kB at 36 MB, next to nothing at 3 MB.
+/// By how much the peaks of equal runs lie above their mean: 65 kB at 36 MB, next to nothing at 3
+/// MB.
 static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(160) << 10); }
 
 // Of a rank: its stack, queues of messages, pages of data files; and each kernel's objects.
