@@ -99,6 +99,17 @@ double rateOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path
   return first;
 }
 
+/// An average of squares is not negative either.
+void checkNumbers(const Initializer &state, bool isOfSquares, const std::string &where,
+                  const char *remedy) {
+  for (double value : readTensor(state).data)
+    if (!std::isfinite(value) || (isOfSquares && value < 0))
+      throw Error(where + textOf(value) + " in optimizer state '" + state.name + "', expected " +
+                  (isOfSquares ? "an average of squares (finite, at least 0)"
+                               : "an average of gradients (finite)") +
+                  remedy);
+}
+
 /// The states of AdamW where training was left, under the names that pdc's checkpoints have for
 /// them.
 std::map<std::string, Initializer> takeStates(OrtCheckpoint &checkpoint,
@@ -108,8 +119,9 @@ std::map<std::string, Initializer> takeStates(OrtCheckpoint &checkpoint,
   for (const Initializer &parameter : checkpoint.parameters) {
     if (!trained.contains(parameter.name))
       continue;
-    const std::string where = path.string() + ": is of step " + std::to_string(checkpoint.step) +
-                              ", but '" + parameter.name + "' has ";
+    const std::string where = path.string() + ": is of step " +
+                              std::to_string(checkpoint.step.value_or(0)) + ", but '" +
+                              parameter.name + "' has ";
     const char *const remedy = "; give --optimizer to begin its states anew";
     std::vector<Initializer> &states = checkpoint.states[parameter.name];
     if (states.size() != 2)
@@ -119,6 +131,7 @@ std::map<std::string, Initializer> takeStates(OrtCheckpoint &checkpoint,
       if (!(states[i].type == parameter.type))
         throw Error(where + "optimizer state '" + states[i].name + "' of " +
                     states[i].type.toString() + ", expected " + parameter.type.toString() + remedy);
+      checkNumbers(states[i], i == 1, where, remedy);
       states[i].name = parameter.name + (i == 0 ? "/exp_avg" : "/exp_avg_sq");
       named.emplace(states[i].name, std::move(states[i]));
     }
@@ -170,10 +183,11 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   artifacts.training.loss = graph.output(0).name();
   std::filesystem::path path = pathOf(files.checkpoint, model, "checkpoint", "checkpoint.ckpt");
   std::error_code error;
-  if (!std::filesystem::exists(path, error))
-    throw Error("a training graph of ONNX Runtime: its parameters lie in a checkpoint, but there is no "
-                "file " +
-                path.string() + "; give --checkpoint FILE");
+  if (!std::filesystem::is_regular_file(path, error) && !std::filesystem::is_directory(path, error))
+    throw Error(
+        "a training graph of ONNX Runtime: its parameters lie in a checkpoint, but there is no "
+        "file or folder " +
+        path.string() + "; give --checkpoint FILE, or the folder of a release before 1.15");
   OrtCheckpoint checkpoint = readOrtCheckpoint(path);
   for (const std::string &name : artifacts.training.parameters)
     if (!checkpoint.trained.contains(name))
@@ -182,11 +196,11 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   if (files.needsOptimizer) {
     std::filesystem::path optimizer =
         pathOf(files.optimizer, model, "optimizer_model.onnx", "adamw.onnx");
-    artifacts.training.optimizer =
-        readOptimizerModel(optimizer, rateOf(checkpoint, path), checkpoint.step);
+    const int64_t steps = checkpoint.step.value_or(0);
+    artifacts.training.optimizer = readOptimizerModel(optimizer, rateOf(checkpoint, path), steps);
     artifacts.training.origin = optimizer.string();
     // ONNX Runtime saves states beside SGD that it never reads.
-    if (checkpoint.step > 0 && !artifacts.training.optimizer.starts_with("sgd,"))
+    if ((steps > 0 || checkpoint.hasStates()) && !artifacts.training.optimizer.starts_with("sgd,"))
       artifacts.training.states = takeStates(checkpoint, artifacts.training.parameters, path);
   }
   artifacts.parameters = std::move(checkpoint.parameters);

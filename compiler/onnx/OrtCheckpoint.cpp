@@ -3,6 +3,8 @@
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 
@@ -117,7 +119,7 @@ public:
     FlatTable checkpoint(file, root);
     readModule(checkpoint.table(1));
     for (const FlatTable &group : checkpoint.tables(2)) {
-      result.step = std::max(result.step, group.number<int64_t>(1, 0));
+      result.takeStep(static_cast<double>(group.number<int64_t>(1, 0)));
       result.learningRates.push_back(asWritten(group.number<float>(2, 0))); // zeros are left out
       for (const FlatTable &states : group.tables(3))
         readStates(states);
@@ -185,6 +187,19 @@ private:
 };
 
 } // namespace
+
+bool OrtCheckpoint::hasStates() const {
+  return std::ranges::any_of(states, [](const auto &entry) { return !entry.second.empty(); });
+}
+
+void OrtCheckpoint::takeStep(double said) {
+  constexpr double most = 0x1p53; // doubles count no further
+  if (!(said >= 0 && said <= most && said == std::floor(said)))
+    throw Error("step " + textOf(said) +
+                " of its optimizer, expected a whole number from 0 to 2^53; save the checkpoint "
+                "again");
+  step = std::max(step.value_or(0), static_cast<int64_t>(said));
+}
 
 OrtCheckpoint readOrtCheckpoint(const std::filesystem::path &path) {
   try {

@@ -13,7 +13,12 @@ struct OrtCheckpoint {
   /// gradient and of its square.
   std::map<std::string, std::vector<Initializer>> states;
   std::vector<double> learningRates; ///< of its optimizer groups; none where it has no optimizer state
-  int64_t step = 0;
+  std::optional<int64_t> step;       ///< the updates before it; nothing where it does not say
+
+  bool hasStates() const;
+  /// Of one of its optimizer groups; the latest counts. Throws Error for what is no number of
+  /// updates.
+  void takeStep(double said);
 };
 
 /// Throws Error for what is no such file or folder, or a broken one.

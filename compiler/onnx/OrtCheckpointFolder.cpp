@@ -15,24 +15,40 @@ namespace {
 std::vector<onnx::TensorProto> readTensors(const std::filesystem::path &path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    throw Error(path.filename().string() + ": cannot be opened for reading");
+    throw Error("cannot be opened for reading");
   google::protobuf::io::IstreamInputStream stream(&file);
   google::protobuf::io::CodedInputStream input(&stream);
   uint32_t count = 0, length = 0;
-  bool isRead = input.ReadVarint32(&count);
+  if (!input.ReadVarint32(&count))
+    throw Error("empty or cut, expected the number of its tensors at its beginning; save the "
+                "checkpoint again");
+  bool isRead = true;
   std::vector<onnx::TensorProto> tensors;
   while (isRead && tensors.size() < count) {
     isRead = input.ReadVarint32(&length) && length <= uint32_t(std::numeric_limits<int>::max());
     if (!isRead)
       break;
     auto limit = input.PushLimit(static_cast<int>(length));
-    isRead = tensors.emplace_back().ParseFromCodedStream(&input) && input.ConsumedEntireMessage();
+    // A file that ends early ends the message early too.
+    isRead = tensors.emplace_back().ParseFromCodedStream(&input) && input.ConsumedEntireMessage() &&
+             input.BytesUntilLimit() == 0;
     input.PopLimit(limit);
   }
   if (!isRead)
-    throw Error(path.filename().string() + ": not the " + std::to_string(count) +
+    throw Error("not the " + std::to_string(count) +
                 " tensors that it says at its beginning; save the checkpoint again");
   return tensors;
+}
+
+/// What lies between the two; nothing where the name is another.
+std::optional<std::string> between(std::string_view name, std::string_view beginning,
+                                   std::string_view ending) {
+  if (name.size() < beginning.size() + ending.size() || !name.starts_with(beginning) ||
+      !name.ends_with(ending))
+    return std::nullopt;
+  name.remove_prefix(beginning.size());
+  name.remove_suffix(ending.size());
+  return std::string(name);
 }
 
 class FolderReader {
@@ -40,28 +56,55 @@ public:
   explicit FolderReader(const std::filesystem::path &folder) : folder(folder) {}
 
   OrtCheckpoint read() {
-    std::error_code error;
-    std::set<std::filesystem::path> files; // in one order on every file system
-    for (const auto &entry : std::filesystem::directory_iterator(folder, error))
-      files.insert(entry.path());
-    for (const std::filesystem::path &file : files) {
+    for (const std::filesystem::path &file : listFiles()) {
       const std::string name = file.filename().string();
-      if (!name.ends_with(".pbseq"))
-        continue;
-      if (name.starts_with("paramtrain") || name.starts_with("paramfrozen"))
-        readParameters(file, name.starts_with("paramtrain"));
-      else if (name.starts_with("optim_") && name.ends_with("_properties.pbseq"))
-        readProperties(file);
-      else if (name.starts_with("optim_"))
-        readStates(file);
+      try {
+        readFile(file, name);
+      } catch (const Error &error) {
+        throw Error(name + ": " + error.what());
+      }
     }
-    if (error || result.parameters.empty())
+    if (result.parameters.empty())
       throw Error("no checkpoint of ONNX Runtime's training (it has no parameters in "
                   "paramtrain_tensors.pbseq or paramfrozen_tensors.pbseq)");
+    for (const auto &[parameter, group] : groups)
+      if (!groupsOfSteps.contains(group))
+        throw Error("has optimizer states of group '" + group +
+                    "', but no 'builtin.step' in optim_" + group +
+                    "_properties.pbseq; add this file from where the checkpoint was saved");
     return std::move(result);
   }
 
 private:
+  /// In one order on every file system.
+  std::set<std::filesystem::path> listFiles() const {
+    std::error_code error;
+    std::set<std::filesystem::path> files;
+    for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+         entry.increment(error))
+      files.insert(entry->path());
+    if (error)
+      throw Error("cannot be listed: " + error.message());
+    return files;
+  }
+
+  void readFile(const std::filesystem::path &file, const std::string &name) {
+    if (!name.ends_with(".pbseq"))
+      return;
+    if (name.starts_with("paramtrain") || name.starts_with("paramfrozen"))
+      return readParameters(file, name.starts_with("paramtrain"));
+    if (!name.starts_with("optim_"))
+      return;
+    if (auto group = between(name, "optim_", "_properties.pbseq"))
+      return readProperties(file, *group);
+    for (size_t state : {0, 1})
+      if (auto group =
+              between(name, "optim_", "_momentum" + std::to_string(state) + "_tensors.pbseq"))
+        return readStates(file, *group, state);
+    throw Error("not a file of AdamW, expected optim_GROUP_momentum0_tensors.pbseq, "
+                "optim_GROUP_momentum1_tensors.pbseq or optim_GROUP_properties.pbseq");
+  }
+
   void readParameters(const std::filesystem::path &file, bool isTrained) {
     for (onnx::TensorProto &tensor : readTensors(file)) {
       const std::string name = tensor.name();
@@ -73,16 +116,21 @@ private:
     }
   }
 
-  /// One file holds one state of all parameters; in order of their names, momentum0 comes first.
-  void readStates(const std::filesystem::path &file) {
+  /// One file holds one state of all parameters of a group.
+  void readStates(const std::filesystem::path &file, const std::string &group, size_t state) {
     for (onnx::TensorProto &tensor : readTensors(file)) {
-      const std::string name = tensor.name();
-      result.states[name].push_back(
-          take(tensor, file.filename().string() + ": optimizer state of '" + name + "'"));
+      const std::string name = tensor.name(), where = "optimizer state of '" + name + "'";
+      std::vector<Initializer> &states = result.states[name];
+      const std::string &first = groups.try_emplace(name, group).first->second;
+      if (states.size() > state || first != group)
+        throw Error(where + " is there twice");
+      if (states.size() < state)
+        throw Error(where + " is not in optim_" + group + "_momentum0_tensors.pbseq");
+      states.push_back(take(tensor, where));
     }
   }
 
-  void readProperties(const std::filesystem::path &file) {
+  void readProperties(const std::filesystem::path &file, const std::string &group) {
     for (onnx::TensorProto &tensor : readTensors(file)) {
       const std::string name = tensor.name();
       if (name != "builtin.step" && name != "builtin.initial_learning_rate")
@@ -91,10 +139,12 @@ private:
       if (value.data.size() != 1)
         throw Error("property '" + name + "' is " + value.type.toString() +
                     ", expected one number");
-      if (name == "builtin.step")
-        result.step = std::max(result.step, toInteger(value.data[0]));
-      else
+      if (name == "builtin.step") {
+        result.takeStep(value.data[0]);
+        groupsOfSteps.insert(group);
+      } else {
         result.learningRates.push_back(asWritten(static_cast<float>(value.data[0])));
+      }
     }
   }
 
@@ -106,6 +156,8 @@ private:
 
   const std::filesystem::path &folder;
   std::set<std::string> seen;
+  std::map<std::string, std::string> groups; ///< of parameters that have states
+  std::set<std::string> groupsOfSteps;
   OrtCheckpoint result;
 };
 
