@@ -61,6 +61,10 @@ NodeValue number(CompositionBuilder &builder, ElementType element, double value)
 /// The integers of an input that must be known; throws Error.
 std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input);
 
+/// ReduceMin and ArgMin of integers; nothing for other elements.
+std::vector<NodeValue> composeIntegerMin(CompositionBuilder &builder);
+std::vector<NodeValue> composeIntegerArgMin(CompositionBuilder &builder);
+
 // One function per file that composes operators. A new file is added here and in Composition.cpp.
 std::span<const ComposedOperator> reductionForms();
 std::span<const ComposedOperator> rearrangements();

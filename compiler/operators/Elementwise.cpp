@@ -85,6 +85,12 @@ static void checkElements(const ElementwiseRow &row, const NodeView &node) {
 static std::vector<TensorType> inferElementwise(const NodeView &node) {
   const ElementwiseRow &row = rows().at(node.op);
   checkElements(row, node);
+  if (node.op == "Clip")
+    for (size_t i : {1, 2})
+      if (node.input(i).elementCount() != 1 || node.input(i).rank() > node.input(0).rank())
+        refuse(node,
+               std::string(i == 1 ? "min " : "max ") + node.input(i).toString() +
+                   ", expected one number; use the operators Max and Min where bounds differ");
   std::vector<int64_t> shape = node.input(0).shape;
   for (size_t i = 1; i < node.inputs.size(); ++i)
     shape = broadcastShape(node, shape, node.input(i).shape);

@@ -71,8 +71,10 @@ std::vector<NodeValue> composeIntegerReduction(CompositionBuilder &b, std::strin
   if (b.inputCount() > 1 && b.input(1))
     axes = knownIntegers(b, 1);
   const bool isIdentity = axes.empty() && b.attributes().integer("noop_with_empty_axes", 0);
-  if (!isWholeNumbers(type) || isIdentity)
+  if (!isWholeNumbers(type))
     return {};
+  if (isIdentity)
+    return {add(b, "Identity", {b.input(0)})};
   std::vector<bool> reduced(type.shape.size(), axes.empty());
   for (int64_t axis : axes)
     reduced[reducedAxis(b, axis)] = true;
@@ -90,8 +92,8 @@ std::vector<NodeValue> composeIntegerProduct(CompositionBuilder &b) {
   return composeIntegerReduction(b, "Mul");
 }
 
-/// The least, or the last, index of those where the maximum stands.
-std::vector<NodeValue> composeIntegerArgMax(CompositionBuilder &b) {
+/// The least, or the last, index of those where `op` (Max or Min) of all stands.
+std::vector<NodeValue> composeIntegerPlaces(CompositionBuilder &b, std::string_view op) {
   const TensorType type = b.type(b.input(0));
   if (!isWholeNumbers(type))
     return {};
@@ -102,14 +104,25 @@ std::vector<NodeValue> composeIntegerArgMax(CompositionBuilder &b) {
   const int64_t n = b.type(rows).shape[1];
   std::vector<int64_t> indices(static_cast<size_t>(n));
   std::iota(indices.begin(), indices.end(), 0);
-  NodeValue isMost = add(b, "Equal", {rows, halved(b, "Max", rows)});
+  NodeValue isFound = add(b, "Equal", {rows, halved(b, op, rows)});
   NodeValue places = add(b, "Where",
-                         {isMost, reshaped(b, integerVector(b, indices), {1, n}),
+                         {isFound, reshaped(b, integerVector(b, indices), {1, n}),
                           number(b, ElementType::i64, takesLast ? -1 : static_cast<double>(n))});
   return {reshaped(b, halved(b, takesLast ? "Max" : "Min", places), reducedShape(b, reduced))};
 }
 
+std::vector<NodeValue> composeIntegerArgMax(CompositionBuilder &b) {
+  return composeIntegerPlaces(b, "Max");
+}
+
 } // namespace
+
+std::vector<NodeValue> composeIntegerMin(CompositionBuilder &b) {
+  return composeIntegerReduction(b, "Min");
+}
+std::vector<NodeValue> composeIntegerArgMin(CompositionBuilder &b) {
+  return composeIntegerPlaces(b, "Min");
+}
 
 std::span<const ComposedForm> integerReductionForms() {
   static const ComposedForm forms[] = {{"ArgMax", composeIntegerArgMax},

@@ -44,6 +44,9 @@ static std::vector<NodeValue> composeLogSumExp(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeMin(CompositionBuilder &b) {
+  // Negated, the least integer is itself.
+  if (std::vector<NodeValue> least = composeIntegerMin(b); !least.empty())
+    return least;
   NodeValue most = reduced(b, "ReduceMax", add(b, "Neg", {b.input(0)}), b.attributes());
   return {add(b, "Neg", {most})};
 }

@@ -9,6 +9,8 @@
 namespace pdc {
 
 static std::vector<NodeValue> composeArgMin(CompositionBuilder &b) {
+  if (std::vector<NodeValue> places = composeIntegerArgMin(b); !places.empty())
+    return places;
   return {add(b, "ArgMax", {add(b, "Neg", {b.input(0)})}, b.attributes())};
 }
 
@@ -62,6 +64,11 @@ static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
   NodeValue x = b.input(0), least = b.inputCount() > 1 ? b.input(1) : NodeValue(),
             most = b.inputCount() > 2 ? b.input(2) : NodeValue();
   const ElementType element = b.type(x).element;
+  for (size_t i : {1, 2})
+    if (NodeValue bound = i < b.inputCount() ? b.input(i) : NodeValue();
+        bound && (b.type(bound).elementCount() != 1 || b.type(bound).rank() > b.type(x).rank()))
+      b.refuse(std::string(i == 1 ? "min " : "max ") + b.type(bound).toString() +
+               ", expected one number; use the operators Max and Min where bounds differ");
   const double end = std::numeric_limits<float>::max();
   if (isFloatingPoint(element))
     return {

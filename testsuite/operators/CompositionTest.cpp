@@ -129,59 +129,6 @@ TEST(Composition, PowersOfWholeNumbers) {
             (std::vector<double>{205891132094649, -32, 1, 1073741824, -1, 1}));
 }
 
-/// No kernel sums 32 bits.
-TEST(Composition, SumsOfShortIntegers) {
-  const Tensor x = {{ElementType::i32, {2, 3}}, {1, 1, 0, 4, -2, 2147483645}};
-  Tape tape;
-  const Tensor axis = Tensor::scalar(ElementType::i64, 1);
-  const Tensor sums = *Tape::tensor(
-      tape.add("CumSum", {tape.hold(x), tape.hold(axis)}, {{"exclusive", int64_t(1)}}, 1)[0]);
-  EXPECT_EQ(sums.type.element, ElementType::i32);
-  EXPECT_EQ(sums.data, (std::vector<double>{0, 1, 2, 0, 4, 2}));
-  std::string nodes;
-  for (const Tape::Node &node : tape.nodes)
-    nodes += node.op + " ";
-  EXPECT_EQ(nodes, "Cast CumSum Cast ");
-  EXPECT_EQ(tape.nodes.at(1).inputs.at(0)->type.element, ElementType::i64);
-}
-
-/// Of numbers that f32 does not hold, five and four of them; the first and the last of equal ones.
-TEST(Composition, ReductionsOfWholeNumbers) {
-  const double big = 1LL << 40;
-  const Tensor x = integers({2, 5, 2}, {1, 9, big, 2, -3, 7, big + 1, 7, big + 1, 9, //
-                                        0, 4, 3,   4, 8,  1, 5,       1, 2,       0});
-  const Tensor axis = integers({1}, {1}), outer = integers({2}, {0, 2});
-  auto value = [&](const char *op, Attributes attributes, std::vector<Tensor> inputs) {
-    return tapeValue({op, std::move(attributes), std::move(inputs), {}});
-  };
-  const Attributes dropped = {{"keepdims", int64_t(0)}};
-  EXPECT_EQ(value("ReduceSum", dropped, {x, axis}).data,
-            (std::vector<double>{3 * big, 34, 18, 10}));
-  EXPECT_EQ(value("ReduceMax", dropped, {x, axis}).data, (std::vector<double>{big + 1, 9, 8, 4}));
-  EXPECT_EQ(value("ReduceMin", dropped, {x, axis}).data, (std::vector<double>{-3, 2, 0, 0}));
-  const Tensor sums = value("ReduceSum", {}, {x, outer});
-  EXPECT_EQ(sums.type.toString(), "i64[1,5,1]");
-  EXPECT_EQ(sums.data, (std::vector<double>{14, big + 9, 13, big + 14, big + 12}));
-  EXPECT_EQ(value("ReduceProd", {}, {integers({3}, {3, -2, big})}).data,
-            (std::vector<double>{-6 * big}));
-  Attributes along = {{"axis", int64_t(1)}, {"keepdims", int64_t(0)}};
-  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{3, 0, 2, 0}));
-  along.set("select_last_index", int64_t(1));
-  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{4, 4, 2, 1}));
-}
-
-/// Quotients are rounded towards zero; remainders have the sign of the divisor, or that of the
-/// dividend with fmod, as C++'s.
-TEST(Composition, QuotientsOfWholeNumbers) {
-  const Tensor a = integers({6}, {7, -7, 7, -7, 9007199254740991, 6});
-  const Tensor b = integers({6}, {3, 3, -3, -3, 2, 6});
-  using Numbers = std::vector<double>;
-  EXPECT_EQ(tapeValue({"Div", {}, {a, b}, {}}).data, (Numbers{2, -2, -2, 2, 4503599627370495, 1}));
-  EXPECT_EQ(tapeValue({"Mod", {}, {a, b}, {}}).data, (Numbers{1, 2, -2, -1, 1, 0}));
-  EXPECT_EQ(tapeValue({"Mod", {{"fmod", int64_t(1)}}, {a, b}, {}}).data,
-            (Numbers{1, -1, 1, -1, 1, 0}));
-}
-
 TEST(Composition, TopK) {
   Draw draw;
   for (int64_t axis : {0, 1, -1})

@@ -1,0 +1,102 @@
+#include "testsuite/operators/Tape.h"
+
+/// Integers, which no kernel of floating point holds exactly.
+namespace pdc::test {
+
+namespace {
+
+Tensor wholeNumbers(std::vector<int64_t> shape, std::vector<double> values) {
+  return {{ElementType::i64, std::move(shape)}, std::move(values)};
+}
+
+} // namespace
+
+/// No kernel sums 32 bits.
+TEST(WholeNumbers, SumsOfShortIntegers) {
+  const Tensor x = {{ElementType::i32, {2, 3}}, {1, 1, 0, 4, -2, 2147483645}};
+  Tape tape;
+  const Tensor axis = Tensor::scalar(ElementType::i64, 1);
+  const Tensor sums = *Tape::tensor(
+      tape.add("CumSum", {tape.hold(x), tape.hold(axis)}, {{"exclusive", int64_t(1)}}, 1)[0]);
+  EXPECT_EQ(sums.type.element, ElementType::i32);
+  EXPECT_EQ(sums.data, (std::vector<double>{0, 1, 2, 0, 4, 2}));
+  std::string nodes;
+  for (const Tape::Node &node : tape.nodes)
+    nodes += node.op + " ";
+  EXPECT_EQ(nodes, "Cast CumSum Cast ");
+  EXPECT_EQ(tape.nodes.at(1).inputs.at(0)->type.element, ElementType::i64);
+}
+
+/// Of numbers that f32 does not hold, five and four of them; the first and the last of equal ones.
+TEST(WholeNumbers, ReductionsOfWholeNumbers) {
+  const double big = 1LL << 40;
+  const Tensor x = wholeNumbers({2, 5, 2}, {1, 9, big, 2, -3, 7, big + 1, 7, big + 1, 9, //
+                                        0, 4, 3,   4, 8,  1, 5,       1, 2,       0});
+  const Tensor axis = wholeNumbers({1}, {1}), outer = wholeNumbers({2}, {0, 2});
+  auto value = [&](const char *op, Attributes attributes, std::vector<Tensor> inputs) {
+    return tapeValue({op, std::move(attributes), std::move(inputs), {}});
+  };
+  const Attributes dropped = {{"keepdims", int64_t(0)}};
+  EXPECT_EQ(value("ReduceSum", dropped, {x, axis}).data,
+            (std::vector<double>{3 * big, 34, 18, 10}));
+  EXPECT_EQ(value("ReduceMax", dropped, {x, axis}).data, (std::vector<double>{big + 1, 9, 8, 4}));
+  EXPECT_EQ(value("ReduceMin", dropped, {x, axis}).data, (std::vector<double>{-3, 2, 0, 0}));
+  const Tensor sums = value("ReduceSum", {}, {x, outer});
+  EXPECT_EQ(sums.type.toString(), "i64[1,5,1]");
+  EXPECT_EQ(sums.data, (std::vector<double>{14, big + 9, 13, big + 14, big + 12}));
+  EXPECT_EQ(value("ReduceProd", {}, {wholeNumbers({3}, {3, -2, big})}).data,
+            (std::vector<double>{-6 * big}));
+  Attributes along = {{"axis", int64_t(1)}, {"keepdims", int64_t(0)}};
+  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{3, 0, 2, 0}));
+  along.set("select_last_index", int64_t(1));
+  EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{4, 4, 2, 1}));
+}
+
+/// Negated, the least number of a type is itself.
+TEST(WholeNumbers, LeastOfWholeNumbers) {
+  const double least = -0x1p31, most = 0x1p31 - 1;
+  const Tensor x = {{ElementType::i32, {2, 3}}, {7, least, most, most, 4, 4}};
+  const Attributes along = {{"axis", int64_t(1)}, {"keepdims", int64_t(0)}};
+  auto onlyOp = [&](const char *op, Attributes attributes, std::vector<Tensor> inputs) {
+    Tape tape;
+    std::vector<GradientValue> operands;
+    for (const Tensor &input : inputs)
+      operands.push_back(tape.hold(input));
+    const Tensor result = *Tape::tensor(tape.add(op, operands, attributes, 1)[0]);
+    for (const Tape::Node &node : tape.nodes)
+      EXPECT_NE(node.op, "Neg");
+    return result.data;
+  };
+  using Numbers = std::vector<double>;
+  const Tensor axis = wholeNumbers({1}, {1});
+  EXPECT_EQ(onlyOp("ReduceMin", {{"keepdims", int64_t(0)}}, {x, axis}), (Numbers{least, 4}));
+  EXPECT_EQ(onlyOp("ArgMin", along, {x}), (Numbers{1, 1}));
+  Attributes last = along;
+  last.set("select_last_index", int64_t(1));
+  EXPECT_EQ(onlyOp("ArgMin", last, {x}), (Numbers{1, 2}));
+  EXPECT_EQ(tapeValue({"ReduceSum", {{"noop_with_empty_axes", int64_t(1)}}, {x}, {}}).data, x.data);
+}
+
+/// Broadcasting bounds would change the shape.
+TEST(WholeNumbers, BoundsAreNumbers) {
+  const Tensor x = wholeNumbers({3}, {1, 5, 9}), bounds = wholeNumbers({2, 1}, {2, 3});
+  EXPECT_THROW(tapeValue({"OneSidedClip", {}, {x, bounds}, {}}), Error);
+  EXPECT_THROW(tapeValue({"Clip", {}, {x, bounds, bounds}, {}}), Error);
+  EXPECT_THROW(tapeValue({"OneSidedClip", {}, {x, wholeNumbers({1, 1}, {2})}, {}}), Error);
+  EXPECT_EQ(tapeValue({"OneSidedClip", {}, {x, Tensor::scalar(ElementType::i64, 4)}, {}}).data,
+            (std::vector<double>{4, 5, 9}));
+}
+
+/// Quotients are rounded towards zero; remainders have the sign of the divisor, or that of the
+/// dividend with fmod, as C++'s.
+TEST(WholeNumbers, QuotientsOfWholeNumbers) {
+  const Tensor a = wholeNumbers({6}, {7, -7, 7, -7, 9007199254740991, 6});
+  const Tensor b = wholeNumbers({6}, {3, 3, -3, -3, 2, 6});
+  using Numbers = std::vector<double>;
+  EXPECT_EQ(tapeValue({"Div", {}, {a, b}, {}}).data, (Numbers{2, -2, -2, 2, 4503599627370495, 1}));
+  EXPECT_EQ(tapeValue({"Mod", {}, {a, b}, {}}).data, (Numbers{1, 2, -2, -1, 1, 0}));
+  EXPECT_EQ(tapeValue({"Mod", {{"fmod", int64_t(1)}}, {a, b}, {}}).data,
+            (Numbers{1, -1, 1, -1, 1, 0}));
+}
+
+} // namespace pdc::test
