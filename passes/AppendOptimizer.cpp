@@ -81,6 +81,7 @@ public:
       step = readInput("pdc.step");
     for (TrainedWeight &weight : weights)
       update(weight);
+    checkStoredUsed(weights);
   }
 
 private:
@@ -90,6 +91,7 @@ private:
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
   void update(TrainedWeight &weight);
+  void checkStoredUsed(ArrayRef<TrainedWeight> weights);
 
   func::FuncOp train;
   ModuleOp module;
@@ -99,6 +101,7 @@ private:
   const OptimizerSpec &spec;
   DecayExceptions &exceptions;
   llvm::StringSet<> stored; ///< states that the weights file has
+  llvm::StringSet<> used;   ///< those of them that updates read
   Value scale, learningRate, step;
 };
 
@@ -171,8 +174,10 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
   outside.setInsertionPointAfter(after);
   std::string name = (weight.getSymName() + "/" + state).str();
   mlir::Attribute initial = builder.getF64FloatAttr(spec.initialState);
-  if (stored.contains(name))
+  if (stored.contains(name)) {
     initial = builder.getStringAttr("file");
+    used.insert(name);
+  }
   return createMemory(outside, weight.getLoc(), name, Role::Optimizer, Rate::Update,
                       weight.getType(), initial);
 }
@@ -201,6 +206,24 @@ void Updates::update(TrainedWeight &weight) {
   builder.create<CommitOp>(location, node.getResult(0), name);
   for (auto [i, state] : llvm::enumerate(states))
     builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());
+}
+
+/// Throws Error for a stored state that no update begins with; those of frozen weights may be
+/// there.
+void Updates::checkStoredUsed(ArrayRef<TrainedWeight> weights) {
+  for (const auto &entry : stored) {
+    StringRef name = entry.getKey();
+    if (used.contains(name))
+      continue;
+    StringRef weight = name.rsplit('/').first;
+    const bool isTrained = any_of(weights, [&](const TrainedWeight &trained) {
+      return MemoryOp(trained.memory).getSymName() == weight;
+    });
+    if (isTrained || !symbols.lookup<MemoryOp>(weight))
+      throw Error("the weights file has optimizer state '" + name.str() + "', but " +
+                  (isTrained ? "the optimizer has no such state" : "there is no such weight") +
+                  "; give --optimizer to begin its states anew");
+  }
 }
 
 struct AppendOptimizer : pdc::impl::AppendOptimizerBase<AppendOptimizer> {
