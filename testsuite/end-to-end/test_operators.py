@@ -12,6 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional
 
+import ort_artifacts
 import pipeline
 import safetensors
 from test_pytorch import distance
@@ -317,6 +318,34 @@ def test_whole_numbers(tmp_path):
     loss.backward()
     assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]
     assert distance(table.astype(numpy.float64) - result.weights()["table"], weight.grad.numpy()) <= 1e-5
+
+
+def test_quick_gelu(tmp_path):
+    """ONNX Runtime's x * sigmoid(alpha * x), by PyTorch."""
+    random = numpy.random.default_rng(5)
+    weight, x = random.standard_normal((WIDTH, 3)).astype(numpy.float32), random.standard_normal((6, WIDTH)).astype(numpy.float32)
+    nodes = [helper.make_node("MatMul", ["x", "weight"], ["product"]),
+             helper.make_node("QuickGelu", ["product"], ["bent"], domain=ort_artifacts.MICROSOFT, alpha=1.5),
+             helper.make_node("Mul", ["bent", "bent"], ["squares"]), helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0),
+             helper.make_node("InPlaceAccumulatorV2", ["weight_grad.accumulation.buffer", "weight", "reset"], ["done"],
+                              domain=ort_artifacts.MICROSOFT)]
+    shapes = {"x": ["batch", WIDTH], "weight": weight.shape, "weight_grad.accumulation.buffer": weight.shape}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    inputs.append(helper.make_tensor_value_info("reset", TensorProto.BOOL, [1]))
+    outputs = [helper.make_tensor_value_info("loss", TensorProto.FLOAT, []), helper.make_tensor_value_info("done", TensorProto.BOOL, [1])]
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid(ort_artifacts.MICROSOFT, 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "quick", inputs, outputs), opset_imports=sets, ir_version=8), tmp_path / "quick.onnx")
+    (tmp_path / "checkpoint").write_bytes(ort_artifacts.checkpoint({"weight": weight}))
+    numpy.save(tmp_path / "x.npy", x)
+    project = pipeline.compile_model(tmp_path / "quick.onnx", tmp_path / "project", "--minibatch", 6, "--loss", "output",
+                                     "--optimizer", "sgd,lr=1", "--microbatches", 1)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"x={tmp_path}/x.npy"], steps=1)
+    twin = torch.from_numpy(weight).double().requires_grad_()
+    product = torch.from_numpy(x).double() @ twin
+    loss = ((product * torch.sigmoid(1.5 * product)) ** 2).mean()
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]
+    assert distance(weight.astype(numpy.float64) - result.weights()["weight"], twin.grad.numpy()) <= 1e-5
 
 
 def write_loss(path, op, shape, weights, class_weights):
