@@ -87,7 +87,9 @@ KernelChoice chooseReduction(const UnitReader &reader) {
     count *= summed ? static_cast<double>(shape[d]) : 1;
   }
   if (node.outputs[0].element != ElementType::f32)
-    reader.refuse("the kernel reduces f32 elements, found " + node.outputs[0].toString());
+    reader.refuse("the kernel reduces f32 elements, found " + node.outputs[0].toString() +
+                  "; supported are f32, and of i32 and i64 sums, products, the least and the "
+                  "largest; put a Cast to one of these before it");
   KernelChoice choice;
   addArgument(choice, reader, node, 0);
   choice.outputLayouts = {""};

@@ -22,3 +22,18 @@ func.func @train() {
   pdc.accumulate %y into @y : tensor<3x2xf64>
   return
 }
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2x3xui8>
+pdc.memory @y metric update : tensor<1x1xui8>
+func.func @train() {
+  %x = pdc.read @x : tensor<2x3xui8>
+  // expected-error@+1 {{the kernel reduces f32 elements, found u8[1,1]; supported are f32, and of i32 and i64 sums, products, the least and the largest; put a Cast to one of these before it}}
+  %y = pdc.unit "/most" origin "/most" forward microbatch (%a = %x : tensor<2x3xui8>) -> (tensor<1x1xui8>) {
+    %0 = pdc.node "ReduceMean" "/most"(%a) {} : (tensor<2x3xui8>) -> tensor<1x1xui8>
+    pdc.yield %0 : tensor<1x1xui8>
+  }
+  pdc.accumulate %y into @y : tensor<1x1xui8>
+  return
+}
