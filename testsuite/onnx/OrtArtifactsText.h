@@ -27,7 +27,8 @@ inline const std::string checkpointBytes(
     328);
 
 /// The training graph of y = x w + b, with the gradients of w and b.
-inline const char *const trainingGraph = R"(<ir_version: 8, opset_import: ["" : 15, "com.microsoft" : 1]>
+inline const char *const trainingGraph =
+    R"(<ir_version: 8, opset_import: ["" : 15, "com.microsoft" : 1]>
   net (float[2, 3] x, int64[2] labels, float[3, 2] w, float[2] b,
        float[3, 2] w_grad.accumulation.buffer, float[2] b_grad.accumulation.buffer,
        bool[1] lazy_reset_grad)
@@ -45,8 +46,9 @@ inline const char *const trainingGraph = R"(<ir_version: 8, opset_import: ["" : 
 class OrtArtifacts : public ::testing::Test {
 protected:
   void SetUp() override {
-    folder = std::filesystem::path(::testing::TempDir()) /
-             ("pdc-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    folder =
+        std::filesystem::path(::testing::TempDir()) /
+        ("pdc-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     std::filesystem::create_directories(folder);
     write("checkpoint", checkpointBytes);
     write("training_model.onnx", named(trainingGraph).SerializeAsString());
@@ -63,7 +65,8 @@ protected:
       if (size_t at = name.find("_accumulation_"); at != std::string::npos)
         name.replace(at, 14, ".accumulation.");
     };
-    for (auto *values : {proto.mutable_graph()->mutable_input(), proto.mutable_graph()->mutable_output()})
+    for (auto *values :
+         {proto.mutable_graph()->mutable_input(), proto.mutable_graph()->mutable_output()})
       for (onnx::ValueInfoProto &value : *values)
         rename(*value.mutable_name());
     for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())

@@ -26,11 +26,13 @@ TEST_F(OrtCheckpoints, checkpoint) {
   EXPECT_EQ(checkpoint.step, 0);
 }
 
-/// With two optimizer groups of these learning rates: a list and its tables behind the others, which
-/// share the layout of the one that was there.
+/// With two optimizer groups of these learning rates: a list and its tables behind the others,
+/// which share the layout of the one that was there.
 static std::string withGroups(float first, float second) {
   std::string bytes = checkpointBytes;
-  auto append = [&](auto value) { bytes.append(reinterpret_cast<const char *>(&value), sizeof value); };
+  auto append = [&](auto value) {
+    bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
+  };
   const uint32_t placeOfList = 24, layout = 46, list = static_cast<uint32_t>(bytes.size());
   const uint32_t distance = list - placeOfList;
   std::memcpy(bytes.data() + placeOfList, &distance, sizeof distance);
@@ -48,9 +50,11 @@ TEST_F(OrtCheckpoints, learningRates) {
   std::string bytes = checkpointBytes;
   bytes[bytes.find(std::string("\0\0\x80\x3e", 4)) - 6] = 0;
   write("checkpoint", bytes);
-  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0,")) << model().training->optimizer;
+  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0,"))
+      << model().training->optimizer;
   write("checkpoint", withGroups(0.5, 0.5));
-  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0.5,")) << model().training->optimizer;
+  EXPECT_TRUE(model().training->optimizer.starts_with("adamw,lr=0.5,"))
+      << model().training->optimizer;
   write("checkpoint", withGroups(0.5, 0.25));
   EXPECT_NE(refused().find("its optimizer groups have learning rates 0.5 and 0.25, expected one"),
             std::string::npos);
@@ -164,7 +168,8 @@ TEST_F(OldCheckpoints, steps) {
   Model whole = model({.checkpoint = folder / "old"});
   EXPECT_TRUE(whole.training->optimizer.ends_with(",first_step=4")) << whole.training->optimizer;
   EXPECT_EQ(readTensor(whole.training->states.at("w/exp_avg")).data, (std::vector<double>{3, 4}));
-  EXPECT_EQ(readTensor(whole.training->states.at("b/exp_avg_sq")).data, (std::vector<double>{5, 6}));
+  EXPECT_EQ(readTensor(whole.training->states.at("b/exp_avg_sq")).data,
+            (std::vector<double>{5, 6}));
   for (float step : {-3.0F, 0.5F, std::nanf(""), HUGE_VALF, 9.223372e18F}) {
     putStep(step);
     expectRefused("optim_group0_properties.pbseq: step ");
@@ -172,8 +177,8 @@ TEST_F(OldCheckpoints, steps) {
   // Whatever the step is, states are not thrown away.
   putStep(0);
   EXPECT_EQ(model({.checkpoint = folder / "old"}).training->states.size(), 4u);
-  const std::string missing =
-      "has optimizer states of group 'group0', but no 'builtin.step' in optim_group0_properties.pbseq";
+  const std::string missing = "has optimizer states of group 'group0', but no 'builtin.step' in "
+                              "optim_group0_properties.pbseq";
   put("optim_group0_properties", {{"builtin.initial_learning_rate", {0.25}}});
   expectRefused(missing);
   put("optim_group1_properties", {{"builtin.step", {3}}});
@@ -235,7 +240,8 @@ TEST_F(OrtCheckpoints, noFile) {
   fs::remove(folder / "pipe");
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_NE(refused({.checkpoint = folder / "pipe"})
-                .find("there is no file or folder " + (folder / "pipe").string() + "; give --checkpoint FILE"),
+                .find("there is no file or folder " + (folder / "pipe").string() +
+                      "; give --checkpoint FILE"),
             std::string::npos);
 }
 

@@ -31,7 +31,7 @@ TEST(WholeNumbers, SumsOfShortIntegers) {
 TEST(WholeNumbers, ReductionsOfWholeNumbers) {
   const double big = 1LL << 40;
   const Tensor x = wholeNumbers({2, 5, 2}, {1, 9, big, 2, -3, 7, big + 1, 7, big + 1, 9, //
-                                        0, 4, 3,   4, 8,  1, 5,       1, 2,       0});
+                                            0, 4, 3,   4, 8,  1, 5,       1, 2,       0});
   const Tensor axis = wholeNumbers({1}, {1}), outer = wholeNumbers({2}, {0, 2});
   auto value = [&](const char *op, Attributes attributes, std::vector<Tensor> inputs) {
     return tapeValue({op, std::move(attributes), std::move(inputs), {}});

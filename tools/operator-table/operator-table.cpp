@@ -61,6 +61,7 @@ int main() {
                "where shapes are inferred.\n\n"
                "## From ONNX\n\n";
   printRows(true);
-  std::cout << "\n## Made by the compiler\n\nGradients, optimizer updates, losses and their metrics, fused operators, and forms of ONNX's.\n\n";
+  std::cout << "\n## Made by the compiler\n\nGradients, optimizer updates, losses and their "
+               "metrics, fused operators, and forms of ONNX's.\n\n";
   printRows(false);
 }
