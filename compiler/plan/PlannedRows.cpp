@@ -4,6 +4,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Text.h"
+#include "compiler/schedule/Transfers.h"
 
 #include <algorithm>
 #include <numeric>
@@ -11,12 +12,15 @@
 
 namespace pdc {
 
-/// The rows of a file; nothing where the schedule is a name.
+/// The runs and sums of a file; nothing where the schedule is a name. Which edges there are only
+/// the cut says, so that sends and receives are placed anew.
 static std::optional<Schedule> readRows(const PlanRequest &request) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(request.schedule, error))
     return std::nullopt;
-  return parseSchedule(readTextFile(request.schedule), request.schedule);
+  Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
+  removeTransfers(rows);
+  return rows;
 }
 
 static const ScheduleKind &kindOf(const PlanRequest &request) {

@@ -1,6 +1,8 @@
 #include "compiler/Error.h"
-#include "compiler/schedule/Play.h"
+#include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/RunCounts.h"
+#include "compiler/schedule/Stall.h"
 #include "compiler/schedule/Transfers.h"
 
 #include <algorithm>
@@ -25,7 +27,10 @@ public:
 
 private:
   Task inFirstPeriod(const Task &task) const;
+  double timeOf(const Task &key, const Task &task) const;
 
+  const Schedule &schedule;
+  std::span<const Edge> edges;
   std::map<Task, double> times;
   int64_t period = 0;
   double rhythm = 0; ///< seconds per microbatch
@@ -37,15 +42,15 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
   return first;
 }
 
-StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
+StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges)
+    : schedule(schedule), edges(edges) {
   PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
   int64_t settle = iterationsToSettle(schedule);
-  Timeline timeline =
-      play(schedule, edges, costs, TransferModel::overlapped, period ? 4 * settle : 1);
+  const int64_t iterations = period ? 4 * settle : 1;
+  Timeline timeline = play(schedule, edges, costs, TransferModel::overlapped, iterations);
   if (timeline.stall)
-    throw Error("schedule " + schedule.name +
-                " cannot run: a task comes before one that makes its inputs");
+    refuseStall(schedule, edges, timeline, iterations);
   for (const Event &event : timeline.events)
     if (event.kind == StepKind::run)
       times[event.task] = event.start;
@@ -61,11 +66,22 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges) {
   times = std::move(steady);
 }
 
+/// Rows that somebody has written may run a microbatch twice in one iteration and another one
+/// never.
+double StartTimes::timeOf(const Task &key, const Task &task) const {
+  if (auto found = times.find(key); found != times.end())
+    return found->second;
+  throw Error("schedule " + schedule.name + ": " + toString(task) +
+              " does not run once for every microbatch\n" +
+              drawGrid(schedule, edges, iterationsToDraw(schedule),
+                       Mark{schedule.rankOf(task.stage, task.microbatch), task}));
+}
+
 double StartTimes::of(const Task &task) const {
   if (!period)
-    return times.at(task);
+    return timeOf(task, task);
   Task first = inFirstPeriod(task);
-  return times.at(first) + rhythm * static_cast<double>(task.microbatch - first.microbatch);
+  return timeOf(first, task) + rhythm * static_cast<double>(task.microbatch - first.microbatch);
 }
 
 /// One transfer with its place in the linear order.
@@ -93,13 +109,13 @@ public:
   }
   const std::vector<Task> &of(int stage) const { return byStage[stage]; }
 
-  /// The run that takes an edge's tensor of a microbatch.
-  Task consumerOf(const Edge &edge, const Task &producer) const {
+  /// The run that takes an edge's tensor of a microbatch; nothing where no row has it.
+  std::optional<Task> consumerOf(const Edge &edge, const Task &producer) const {
     for (Phase phase : {edge.consumer, Phase::backwardInput})
       if (Task task{edge.toStage, phase, producer.microbatch};
           consumes(task, edge) && known.contains(task))
         return task;
-    throw Error("nothing consumes '" + edge.tensor + "' of " + toString(producer));
+    return std::nullopt;
   }
 
 private:
@@ -119,12 +135,16 @@ std::vector<std::vector<Placed>> placeAll(const Schedule &schedule, std::span<co
         continue;
       int from = schedule.rankOf(edge.fromStage, producer.microbatch);
       int to = schedule.rankOf(edge.toStage, producer.microbatch);
-      Task consumer = runs.consumerOf(edge, producer);
+      std::optional<Task> consumer = runs.consumerOf(edge, producer);
+      if (!consumer)
+        throw Error("schedule " + schedule.name + ": nothing consumes '" + edge.tensor + "' of " +
+                    toString(producer) + "\n" +
+                    drawGrid(schedule, edges, iterationsToDraw(schedule), Mark{from, producer}));
       double time = times.endOf(producer);
       placed[from].push_back(
           {time, producer.microbatch, edge.id, {StepKind::send, producer, edge.id, to}});
       placed[to].push_back(
-          {time, producer.microbatch, edge.id, {StepKind::receive, consumer, edge.id, from}});
+          {time, producer.microbatch, edge.id, {StepKind::receive, *consumer, edge.id, from}});
     }
   }
   for (std::vector<Placed> &own : placed)
@@ -165,8 +185,8 @@ private:
   size_t next = 0;
 };
 
-void mergeRank(int rank, Schedule &schedule, std::vector<Placed> transfers, const StartTimes &times,
-               int64_t iterations) {
+void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges,
+               std::vector<Placed> transfers, const StartTimes &times, int64_t iterations) {
   RankRows &rows = schedule.ranks[rank];
   Merge merge(std::move(transfers), times);
   if (!schedule.asynchronous) {
@@ -183,7 +203,8 @@ void mergeRank(int rank, Schedule &schedule, std::vector<Placed> transfers, cons
     std::vector<Step> iteration = merge.part(rows.repeat, i * schedule.period, -kForever);
     if (i && iteration != merged.repeat)
       throw Error("schedule " + schedule.name + ": the transfers of rank " + std::to_string(rank) +
-                  " do not repeat with period " + std::to_string(schedule.period));
+                  " do not repeat with period " + std::to_string(schedule.period) + "\n" +
+                  drawGrid(schedule, edges, iterationsToDraw(schedule)));
     merged.repeat = std::move(iteration);
   }
   merged.drain = merge.part(rows.drain, iterations * schedule.period, kForever);
@@ -193,13 +214,17 @@ void mergeRank(int rank, Schedule &schedule, std::vector<Placed> transfers, cons
 } // namespace
 
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges) {
-  StartTimes times(schedule, edges);
   int64_t iterations = schedule.asynchronous ? iterationsToSettle(schedule) : 0;
   std::vector<int64_t> rounds = {iterations};
-  Runs runs(unroll(schedule, rounds), schedule.stages());
+  UnrolledRows rows = unroll(schedule, rounds);
+  checkRunsOnce(schedule, edges, rows, iterationsToDraw(schedule));
+  StartTimes times(schedule, edges);
+  checkRunCounts(schedule, edges, rows, iterationsToDraw(schedule));
+  Runs runs(rows, schedule.stages());
   std::vector<std::vector<Placed>> transfers = placeAll(schedule, edges, times, runs);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
-    mergeRank(static_cast<int>(rank), schedule, std::move(transfers[rank]), times, iterations);
+    mergeRank(static_cast<int>(rank), schedule, edges, std::move(transfers[rank]), times,
+              iterations);
 }
 
 } // namespace pdc

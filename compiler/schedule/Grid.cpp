@@ -2,6 +2,7 @@
 
 #include "compiler/schedule/Play.h"
 #include "compiler/schedule/Schedules.h"
+#include "compiler/schedule/Text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -97,6 +98,24 @@ std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int6
     if (std::optional<Task> task = nextRun(*timeline.stall, static_cast<int>(rank)))
       draw(static_cast<int>(rank), *task, lines[rank].size(), "?");
   return print(lines, onePerRank ? "stage" : "rank", marked);
+}
+
+std::string drawRow(const Schedule &schedule, int rank, const Step &marked) {
+  Line line;
+  std::optional<size_t> column;
+  const RankRows &rows = schedule.ranks[rank];
+  for (const std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+    for (const Step &step : *part) {
+      const bool isMarked = !column && step == marked;
+      column = isMarked ? std::optional(line.size()) : column;
+      line.push_back((isMarked ? "!" : "") + toString(step));
+    }
+  const std::vector<Line> lines = {std::move(line)};
+  auto [first, last] = window(lines, column);
+  std::string text = "rank " + std::to_string(rank) + " " + (first ? "..." : "");
+  for (size_t i = first; i < last; ++i)
+    text += " " + lines[0][i];
+  return text + "\n";
 }
 
 } // namespace pdc

@@ -18,6 +18,10 @@ struct Mark {
 std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int64_t iterations = 1,
                      std::optional<Mark> mark = std::nullopt);
 
+/// Draws the steps of one rank in the order of its rows, without playing them: of rows that cannot
+/// be played. The first `marked` has a '!' before it.
+std::string drawRow(const Schedule &schedule, int rank, const Step &marked);
+
 /// Iterations worth drawing: one minibatch, or enough to see the rhythm.
 int64_t iterationsToDraw(const Schedule &schedule);
 

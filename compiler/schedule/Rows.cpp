@@ -7,10 +7,6 @@
 
 namespace pdc {
 
-static bool isTransfer(const Step &step) {
-  return step.kind == StepKind::send || step.kind == StepKind::receive;
-}
-
 static void append(std::vector<Action> &actions, const std::vector<Step> &rows, int64_t shift) {
   bool open = false;
   for (Step step : rows) {

@@ -7,14 +7,16 @@
 
 namespace pdc {
 
+inline bool isTransfer(const Step &step) {
+  return step.kind == StepKind::send || step.kind == StepKind::receive;
+}
+
 /// What a rank does at once: one run, one sum over ranks, or a group of neighbouring sends and
 /// receives, which start together. Groups never span the border of an iteration or part.
 struct Action {
   std::vector<Step> steps;
 
-  bool transfers() const {
-    return steps[0].kind == StepKind::send || steps[0].kind == StepKind::receive;
-  }
+  bool transfers() const { return isTransfer(steps[0]); }
 };
 
 /// A finite piece of a schedule with the microbatches counted from its beginning.

@@ -1,4 +1,5 @@
 #include "compiler/Error.h"
+#include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Text.h"
@@ -21,7 +22,8 @@ private:
     throw Error("schedule " + schedule.name + ": " + text);
   }
   [[noreturn]] void refuse(int rank, const Step &step, const std::string &text) const {
-    refuse("rank " + std::to_string(rank) + ", step " + toString(step) + ": " + text);
+    refuse("rank " + std::to_string(rank) + ", step " + toString(step) + ": " + text + "\n" +
+           drawRow(schedule, rank, step));
   }
   void checkShape() const;
   void checkEqualReplicas() const;

@@ -5,6 +5,7 @@
 #include "compiler/schedule/Replicas.h"
 
 #include <map>
+#include <set>
 
 namespace pdc {
 
@@ -44,6 +45,18 @@ void checkRunCounts(const Schedule &schedule, std::span<const Edge> edges, const
                     std::to_string(stage) + " runs " + std::to_string(runs[stage][phase]) +
                     " times for " + std::to_string(rows.microbatches) + " microbatches, expected " +
                     std::to_string(count) + "\n" + drawGrid(schedule, edges, drawnIterations));
+}
+
+void checkRunsOnce(const Schedule &schedule, std::span<const Edge> edges, const UnrolledRows &rows,
+                   int64_t drawnIterations) {
+  std::set<std::pair<int, Task>> seen; // an update runs on each replica
+  for (int rank = 0; rank < static_cast<int>(rows.ranks.size()); ++rank)
+    for (const Action &action : rows.ranks[rank])
+      if (const Step &step = action.steps[0];
+          step.kind == StepKind::run && !seen.insert({rank, step.task}).second)
+        throw Error("schedule " + schedule.name + ": rank " + std::to_string(rank) + " runs " +
+                    toString(step.task) + " twice\n" +
+                    drawGrid(schedule, edges, drawnIterations, Mark{rank, step.task}));
 }
 
 } // namespace pdc

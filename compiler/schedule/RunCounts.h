@@ -11,4 +11,8 @@ namespace pdc {
 void checkRunCounts(const Schedule &schedule, std::span<const Edge> edges, const UnrolledRows &rows,
                     int64_t drawnIterations);
 
+/// Throws pdc::Error with a drawing that marks the first task that a rank runs a second time.
+void checkRunsOnce(const Schedule &schedule, std::span<const Edge> edges, const UnrolledRows &rows,
+                   int64_t drawnIterations);
+
 } // namespace pdc

@@ -14,9 +14,6 @@ bool crosses(const Schedule &schedule, const Edge &edge) {
 }
 
 bool hasTransfers(const Schedule &schedule) {
-  auto isTransfer = [](const Step &step) {
-    return step.kind == StepKind::send || step.kind == StepKind::receive;
-  };
   return std::ranges::any_of(schedule.ranks, [&](const RankRows &rows) {
     return std::ranges::any_of(rows.warmUp, isTransfer) ||
            std::ranges::any_of(rows.repeat, isTransfer) ||
@@ -63,6 +60,12 @@ std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step
 }
 
 } // namespace
+
+void removeTransfers(Schedule &schedule) {
+  for (RankRows &rows : schedule.ranks)
+    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+      std::erase_if(*part, isTransfer);
+}
 
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges) {
   StageEdges ofStages(edges, schedule.stages());

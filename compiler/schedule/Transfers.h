@@ -13,8 +13,11 @@ namespace pdc {
 /// one linear order of a valid execution, on the sender as on the receiver: the first transfer of
 /// that order that is not done can always be done, so nothing waits for ever.
 ///
-/// Rows that hold transfers already (from a file) are left as they are.
+/// Rows that hold transfers already (those of a plan) are left as they are.
 void placeTransfers(Schedule &schedule, std::span<const Edge> edges);
+
+/// Leaves the runs and sums.
+void removeTransfers(Schedule &schedule);
 
 /// Of an evaluation, whose values all go forwards: the linear order is that of microbatches and
 /// stages, whatever the stages of each rank and the edges between them. Its rows then need no

@@ -141,6 +141,19 @@ def test_same_bits_by_rows_of_a_file(models, tmp_path):
         pipeline.expect_same_bits(result, whole, "fashion")
 
 
+def test_rows_of_a_plan_given_back(models, tmp_path):
+    """Its sends and receives too, whose edges are those of the cut."""
+    rows = tmp_path / "plan.rows"
+    planned = []
+    for name, schedule in (("planned", "zb-h1"), ("given", rows)):
+        project = pipeline.compile_model(models("skips"), tmp_path / name, "--minibatch", 32, "--microbatches", MICROBATCHES,
+                                         "--schedule", schedule, "--stages", "1-1-1", workers=3)
+        planned.append(json.loads((project / "plan.json").read_text())["rows"])
+        rows.write_text("\n".join(planned[0]))
+    assert planned[0] == planned[1]
+    assert ">2#" in planned[0][3], "no edge skips a stage"
+
+
 # GPipe's own order: what was last in the forward pass comes first in the backward pass. Stage 0 has two replicas.
 REVERSED = """schedule mine
 microbatches 4

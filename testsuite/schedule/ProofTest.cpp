@@ -195,7 +195,8 @@ TEST(Proof, WrongPeer) {
   Schedule schedule = complete("gpipe", 3, 1);
   schedule.ranks[0].warmUp[1].peer = 2;
   EXPECT_EQ(refusal(schedule), "schedule gpipe: rank 0, step 0F0>2#0: the other end of 'x0' is on "
-                               "rank 1");
+                               "rank 1\n"
+                               "rank 0  0F0 !0F0>2#0 0B0<1#1 0B0 allreduce 0U0\n");
 }
 
 TEST(Proof, UpdateBeforeTheSum) {

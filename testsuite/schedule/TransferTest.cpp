@@ -6,11 +6,13 @@
 #include "compiler/schedule/Text.h"
 #include "compiler/schedule/Transfers.h"
 #include "testsuite/EveryCase.h"
+#include "testsuite/Refusal.h"
 #include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/RandomEdges.h"
 #include "testsuite/schedule/ToyPipeline.h"
 #include "testsuite/schedule/ToyRule.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace pdc {
@@ -105,6 +107,78 @@ TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
     ASSERT_NO_THROW(schedule = completeSchedule(made, edges));
     EXPECT_TRUE(runsCorrectly(schedule, edges));
   }
+}
+
+TEST(Transfers, RowsThatWaitForEachOtherAreDrawn) {
+  // The last stage runs the microbatches backwards in reverse: stage 1 would need both forward
+  // passes first.
+  Schedule schedule = parseSchedule("schedule mine\nmicrobatches 2\nstages 0 1 2\n"
+                                    "rank 0: 0F0 0F1 0B0 0B1 allreduce 0U1\n"
+                                    "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n"
+                                    "rank 2: 2F0 2F1 2B1 2B0 allreduce 2U1\n",
+                                    "mine");
+  EXPECT_EQ(refusal([&] { completeSchedule(schedule, chainEdges(3)); }),
+            "schedule mine stands still: rank 1 at 1B0 waits for 2B0 of rank 2; rank 2 at 2F1 "
+            "waits for 1F1 of rank 1\n"
+            "stage 0  F0  F1  ?B0 .\n"
+            "stage 1  .   F0  !B0 .\n"
+            "stage 2  .   .   F0  ?F1\n");
+}
+
+TEST(Transfers, WhatIsInNoRowIsNamed) {
+  Schedule schedule = parseSchedule("schedule mine\nmicrobatches 1\nstages 0 1\n"
+                                    "rank 0: 0F0 0B0 allreduce 0U0\n"
+                                    "rank 1: 1F0 1W0 allreduce 1U0\n",
+                                    "mine");
+  EXPECT_EQ(refusal([&] { completeSchedule(schedule, chainEdges(2)); }),
+            "schedule mine stands still: rank 0 at 0B0 waits for 1I0 of rank 1, which has no such "
+            "step left\n"
+            "stage 0  F0  !B0 .\n"
+            "stage 1  .   F0  W0\n");
+}
+
+/// A file of compute rows that somebody has written by hand, with one mistake in it.
+TEST(Transfers, MistakesInComputeRowsAreDrawn) {
+  int refused = 0;
+  for (int round = 0; round < 2000; round += kEveryCase) {
+    std::mt19937 random = drawsOf(10, round);
+    const ScheduleKind &kind = schedules()[random() % schedules().size()];
+    Schedule schedule = kind.make(anyPipeline(kind, 2 + static_cast<int>(random() % 4), 4));
+    std::vector<Edge> edges =
+        round % 2 ? chainEdges(schedule.stages()) : randomEdges(schedule.stages(), random);
+    std::vector<std::vector<Step> *> parts;
+    for (RankRows &rows : schedule.ranks)
+      for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
+        if (!part->empty())
+          parts.push_back(part);
+    std::vector<Step> &part = *parts[random() % parts.size()],
+                      &other = *parts[random() % parts.size()];
+    size_t at = random() % part.size(), to = random() % other.size();
+    const Step step = part[at];
+    switch (random() % 3) {
+    case 0:
+      std::swap(part[at], other[to]);
+      break;
+    case 1:
+      part.erase(part.begin() + static_cast<ptrdiff_t>(at));
+      break;
+    default:
+      other.insert(other.begin() + static_cast<ptrdiff_t>(to), step);
+    }
+    SCOPED_TRACE(testing::Message() << "round " << round << "\n" << printSchedule(schedule));
+    std::string text = refusal([&] {
+      Schedule complete = completeSchedule(schedule, edges);
+      proveNoDeadlock(complete, edges);
+      checkData(complete, edges);
+    });
+    if (text == "accepted")
+      continue;
+    ++refused;
+    // What a whole schedule lacks is not at a step.
+    if (text.find("microbatches, but stage") == std::string::npos)
+      EXPECT_THAT(text, testing::ContainsRegex("\n(stage|rank) +[0-9]+ "));
+  }
+  EXPECT_GE(refused, 1000 / kEveryCase);
 }
 
 TEST(Transfers, FewerMicrobatchesEndToo) {
