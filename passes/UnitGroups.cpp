@@ -173,7 +173,8 @@ std::string UnitGroups::originOf(const Group &group, int depth) {
     auto found = plannedUnit.find(first.getName());
     return found == plannedUnit.end() ? group.name : found->second.name;
   }
-  if (group.phase == ir::Phase::Forward || depth > static_cast<int>(groups.size()))
+  const bool isRun = group.phase == ir::Phase::Forward && group.rate != Rate::Version;
+  if (isRun || depth > static_cast<int>(groups.size()))
     return group.name;
   if (!first.getOrigin())
     return originOfReaders(group, depth);
@@ -181,7 +182,8 @@ std::string UnitGroups::originOf(const Group &group, int depth) {
   return found == groupOf.end() ? group.name : originOf(groups[found->second], depth + 1);
 }
 
-/// Prepared values are planned with the first unit that reads them, through memory or directly.
+/// Prepared values, and views of weights, are planned with the first unit that reads them, through
+/// memory or directly.
 std::string UnitGroups::originOfReaders(const Group &prepared, int depth) {
   SmallVector<Operation *> readers;
   for (NodeOp node : prepared.nodes)

@@ -45,6 +45,17 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
         assert stage["backward_seconds"] == pytest.approx(total(*SECONDS[1:3]), rel=1e-9)
 
 
+def test_views_of_weights_are_planned_with_their_readers(models, tmp_path):
+    """An exported LSTM puts its weights in ONNX's order of gates, and a view makes them what the operator reads."""
+    model = models("lstm", "--layers", 1, "--width", 16, "--sequence", 4)
+    batch = ["--minibatch", 16, "--microbatches", 4]
+    profile, _ = measure(model, tmp_path / "profile.json", *batch, "--steps", 2)
+    project = pipeline.compile_model(model, tmp_path / "project", *batch, "--schedule", "1f1b", "--profile",
+                                     tmp_path / "profile.json", workers=2)
+    stages = json.loads((project / "plan.json").read_text())["stages"]
+    assert sum(len(stage["units"]) for stage in stages) == len(profile["units"])
+
+
 def processes_with(text):
     """The ids of processes with this in their command line."""
     found = []
