@@ -32,9 +32,6 @@ def network_of(script):
     transformer.Attention.forward = fused_attention
     transformer.GeluTanh.forward = lambda _, x: torch.nn.functional.gelu(x, approximate="tanh")
     module = __import__(script[0])
-    if script[0] == "lstm":
-        named = dict(zip((word.lstrip("-") for word in script[1::2]), map(int, script[2::2])))
-        return module.LSTMLanguageModel(named["layers"], named["width"], named["vocabulary"])
     return module.build(export.options_of(module, ["unused.onnx", *script[1:]]))
 
 

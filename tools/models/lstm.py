@@ -3,10 +3,18 @@
 
 Labels are i64[batch, sequence]. The sequence has a fixed length; the states begin as zeros.
 """
-import torch
+import sys
+
 from torch import nn
 
-from export import arguments, export_inputs
+from export import add_sizes, draw_tokens, main_of
+
+OUTPUTS = {"output": True}
+
+
+def configure(parser):
+    add_sizes(parser, layers=2, width=48, vocabulary=256, sequence=12)
+    parser.add_argument("--cell", choices=["LSTM", "GRU", "RNN"], default="LSTM", help="(default LSTM)")
 
 
 class LSTMLanguageModel(nn.Module):
@@ -21,15 +29,14 @@ class LSTMLanguageModel(nn.Module):
         return self.head(states)
 
 
+def build(options):
+    return LSTMLanguageModel(options.layers, options.width, options.vocabulary, getattr(nn, options.cell))
+
+
+def examples(options, count):
+    tokens, labels = draw_tokens(count, options.sequence, options.vocabulary)
+    return {"input": tokens, "labels": labels}
+
+
 if __name__ == "__main__":
-    parser = arguments(__doc__)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=48)
-    parser.add_argument("--vocabulary", type=int, default=256)
-    parser.add_argument("--sequence", type=int, default=12)
-    parser.add_argument("--cell", choices=["LSTM", "GRU", "RNN"], default="LSTM")
-    options = parser.parse_args()
-    torch.manual_seed(options.seed)
-    network = LSTMLanguageModel(options.layers, options.width, options.vocabulary, getattr(nn, options.cell))
-    ids = torch.randint(0, options.vocabulary, (2, options.sequence))
-    export_inputs(network, {"input": ids}, {"output": True}, options.path, options.opset)
+    main_of(sys.modules[__name__])
