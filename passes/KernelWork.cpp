@@ -1,12 +1,12 @@
 #include "passes/KernelWork.h"
 
 #include "compiler/devices/Device.h"
+#include "compiler/devices/LoopCalls.h"
 #include "compiler/ir/Conversion.h"
 #include "passes/Nodes.h"
 
 #include <algorithm>
-#include <set>
-#include <utility>
+#include <optional>
 
 using namespace mlir;
 
@@ -55,55 +55,27 @@ static KernelWork winogradWork(const Cost &cost, ArrayRef<int64_t> output,
   return work;
 }
 
-/// The calls that begin so in an expression, each text once: the compiler makes equal calls once.
-static size_t countDistinct(std::string_view expression, std::string_view name) {
-  std::set<std::string_view> calls;
-  for (size_t at = expression.find(name); at != std::string_view::npos;
-       at = expression.find(name, at + 1)) {
-    size_t end = expression.find('(', at) + 1;
-    for (int open = 1; open > 0 && end < expression.size(); ++end)
-      open += (expression[end] == '(') - (expression[end] == ')');
-    calls.insert(expression.substr(at, end - at));
-  }
-  return calls.size();
-}
-
-/// A power of an exponent that is known: the compiler of the loop multiplies where it is 0, 1 or 2.
-static bool isProduct(ir::NodeOp node, double less) {
-  if (node.getNumOperands() < 2)
-    return false;
-  std::optional<Tensor> exponent = constantOf(node.getOperands().back());
-  if (!exponent || exponent->data.size() != 1)
-    return false;
-  const double power = exponent->data[0] - less;
-  return power == 0 || power == 1 || power == 2;
-}
-
-/// Functions that a loop calls for each element, as multiples of a library's exponential. The names
-/// are beginnings: others that begin so come before. Loops have exp, tanh and erf as vectors.
+/// Functions that a loop calls for each element, as multiples of a library's exponential.
 static double countCalls(ir::UnitOp unit) {
-  constexpr std::pair<std::string_view, double> called[] = {
-      {"std::expm1(", 1.7}, {"std::exp(", 0.1}, {"std::log1p(", 1.8}, {"std::log(", 1},
-      {"std::tanh(", 0.12}, {"std::tan(", 2.3}, {"std::erf(", 0.3},   {"std::pow(", 1.4},
-      {"std::sinh(", 2.9},  {"std::sin(", 1},   {"std::cosh(", 2},    {"std::cos(", 1},
-      {"std::asin", 1.2},   {"std::acos", 1.4}, {"std::atan", 1.4},   {"std::fmod(", 1.8}};
   double calls = 0;
   for (auto node : unit.getBody().front().getOps<ir::NodeOp>()) {
     const Operator *op = findOperator(node.getOp());
+    std::optional<double> last;
+    if (node.getNumOperands() > 0)
+      if (std::optional<Tensor> constant = constantOf(node.getOperands().back());
+          constant && constant->data.size() == 1)
+        last = constant->data[0];
     for (size_t i = 0; op && i < op->expressions.size() && i < node.getNumResults(); ++i)
-      for (auto [name, each] : called)
-        if (name != "std::pow(" || !isProduct(node, node.getOp() == "PowGrad" ? 1 : 0))
-          calls += each * static_cast<double>(countDistinct(op->expressions[i], name)) *
-                   static_cast<double>(toTensorType(node.getResult(i).getType()).elementCount());
+      calls += loopCalls(op->name, op->expressions[i], last).exponentials *
+               static_cast<double>(toTensorType(node.getResult(i).getType()).elementCount());
   }
   return calls;
 }
 
-/// Rows that a kernel picks one by one, as so many calls: each has a place of its own.
+/// Rows that a kernel picks one by one: each has a place of its own.
 static double countRows(DictionaryAttr fields) {
-  constexpr double perRow = 1.5;
   auto outer = fields.getAs<IntegerAttr>("outer"), count = fields.getAs<IntegerAttr>("count");
-  return outer && count ? perRow * static_cast<double>(outer.getInt() * count.getInt()) : 0;
+  return outer && count ? static_cast<double>(outer.getInt() * count.getInt()) : 0;
 }
 
 /// As a product of plain matrices: the windows of the input are written out and read again.
@@ -141,10 +113,10 @@ KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
   auto weight = fields.getAs<DenseI64ArrayAttr>("weight");
   if (unit.getKernel()->getName().starts_with("Pooling"))
     return {cost.flops, cost.bytes * paddedShareOfAll(unit)};
+  if (unit.getKernel()->getName().starts_with("Gather"))
+    return {.flops = cost.flops, .bytes = cost.bytes, .rows = countRows(fields)};
   if (!algorithm || !output || !weight)
-    return {cost.flops, cost.bytes, 0,
-            unit.getKernel()->getName().starts_with("Gather") ? countRows(fields)
-                                                              : countCalls(unit)};
+    return {.flops = cost.flops, .bytes = cost.bytes, .calls = countCalls(unit)};
   if (algorithm.getValue() == "winograd")
     return winogradWork(cost, output.asArrayRef(), weight.asArrayRef());
   auto fallback = fields.getAs<StringAttr>("fallback");

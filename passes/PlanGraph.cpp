@@ -1,7 +1,6 @@
 #include "passes/PlanGraph.h"
 
 #include "compiler/Error.h"
-#include "compiler/devices/Device.h"
 #include "passes/ProgramMemory.h"
 #include "passes/TiedWeights.h"
 #include "passes/Values.h"
@@ -30,8 +29,7 @@ public:
       throw Error("the module has no function @train; import a model first");
     loss = summedInto("pdc.loss");
     lossWeight = summedInto("pdc.loss_weight");
-    // Narrower processors' products are counted when programs are laid out.
-    LibraryUse use(DeviceOptions().vectorWidth);
+    LibraryUse use;
     module.walk([&](UnitOp unit) { use.add(unit); });
     libraryBytes = std::max<int64_t>(0, use.bytesOfProcess() + use.bytesOfRank());
   }

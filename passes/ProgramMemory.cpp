@@ -2,7 +2,6 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Cut.h"
-#include "passes/KernelWork.h"
 
 #include <algorithm>
 #include <utility>
@@ -53,21 +52,14 @@ static int64_t primitiveBytes(StringRef kernel) {
   return found == std::end(bytesOfPrimitives) ? 0 : found->second;
 }
 
-/// Whether the kernel calls functions of the mathematical library: in its loop, or because it is
-/// one of those that do.
-static bool callsFunctions(UnitOp unit) {
-  const StringRef kernel = unit.getKernel()->getName();
-  return workOf(unit, {}).calls > 0 || kernel.contains("Softmax") || kernel.contains("Loss") ||
-         kernel.contains("Likelihood") || kernel.contains("Attention") || kernel.contains("Adam");
-}
-
 /// The kernel without the name of its unit.
 static mlir::Attribute described(KernelAttr kernel) {
   NamedAttrList fields(kernel.getFields());
   fields.erase("name");
   return KernelAttr::get(kernel.getContext(), kernel.getName(),
                          fields.getDictionary(kernel.getContext()), kernel.getWorkspace(),
-                         kernel.getAccumulates());
+                         kernel.getAccumulates(), kernel.getCallsFunctions(),
+                         kernel.getMultipliesPlain());
 }
 
 /// Units that run twice or in several tasks share a kernel under one name; before names are given
@@ -78,12 +70,11 @@ void LibraryUse::add(UnitOp unit) {
   kernels.insert(unit.getVariable() ? unit.getVariable()->str()
                                     : "#" + std::to_string(kernels.size()));
   const KernelAttr kernel = *unit.getKernel();
-  functions |= callsFunctions(unit);
+  functions |= kernel.getCallsFunctions();
+  gemm |= kernel.getMultipliesPlain();
   if (primitiveBytes(kernel.getName()) == 0)
     return;
   const bool isProduct = kernel.getName() == "MatrixProduct";
-  auto fallback = kernel.getFields().getAs<StringAttr>("fallback");
-  gemm |= isProduct ? vectorWidth < 16 : fallback && fallback.getValue() == "gemm";
   convolutions |= kernel.getName().starts_with("Convolution");
   // One makes the product, another adds it to a sum.
   calls[described(kernel)] = isProduct && kernel.getAccumulates() ? 2 : 1;
@@ -112,8 +103,8 @@ int64_t LibraryUse::bytesOfRank() const {
   return rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel;
 }
 
-static LibraryUse useOf(ProgramOp program, int vectorWidth) {
-  LibraryUse use(vectorWidth);
+static LibraryUse useOf(ProgramOp program) {
+  LibraryUse use;
   program.walk([&](UnitOp unit) { use.add(unit); });
   return use;
 }
@@ -136,13 +127,13 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   return most ? most + sumsThreadBytes : 0;
 }
 
-void setMemory(Plan &plan, ModuleOp programs, int vectorWidth) {
-  LibraryUse together(vectorWidth);
+void setMemory(Plan &plan, ModuleOp programs) {
+  LibraryUse together;
   for (auto program : programs.getOps<ProgramOp>()) {
     if (!program.getArena() || !program.getRegions())
       throw Error("program @" + program.getSymName().str() +
                   " has no arena; run plan-memory first");
-    const LibraryUse use = useOf(program, vectorWidth);
+    const LibraryUse use = useOf(program);
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
     const auto arena = static_cast<int64_t>(*program.getArena());

@@ -12,9 +12,6 @@ namespace pdc {
 /// pages of libraries' code, what they keep, the transport's buffers.
 class LibraryUse {
 public:
-  /// `vectorWidth`: floats in a register of the processor.
-  explicit LibraryUse(int vectorWidth) : vectorWidth(vectorWidth) {}
-
   /// Units without a kernel bring nothing.
   void add(ir::UnitOp unit);
   void add(const LibraryUse &other);
@@ -26,7 +23,6 @@ public:
   int64_t bytesOfRank() const;
 
 private:
-  int vectorWidth;
   bool functions = false, convolutions = false;
   bool gemm = false; ///< oneDNN multiplies some matrices as plain ones
   /// Kernels of oneDNN that differ in more than their names, and the library's primitives of each.
@@ -36,6 +32,6 @@ private:
 
 /// Puts into a plan what its stages take as they are laid out: the arena of their rank's program,
 /// split among its stages, and what libraries take. Programs have arenas after plan-memory.
-void setMemory(Plan &plan, mlir::ModuleOp programs, int vectorWidth);
+void setMemory(Plan &plan, mlir::ModuleOp programs);
 
 } // namespace pdc

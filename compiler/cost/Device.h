@@ -32,6 +32,7 @@ struct DevicePeaks {
   double linkBytesPerSecond; ///< to a neighbour, one direction
   double linkSeconds;        ///< latency
   double secondsPerCall = 0; ///< of an exponential; per thread on a CPU
+  double secondsPerRow = 0;  ///< of those picked one by one; per thread on a CPU
 };
 
 /// What a kernel computes and moves.
@@ -39,6 +40,7 @@ struct KernelWork {
   double flops = 0, bytes = 0;
   double bytesBefore = 0; ///< moved before it computes
   double calls = 0;       ///< of mathematical functions, in exponentials
+  double rows = 0;        ///< that are picked one by one
 };
 
 std::span<const DevicePeaks> devicePeaks();

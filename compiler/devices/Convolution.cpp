@@ -183,6 +183,7 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Convo
     choice.fields.set("relu", fields.relu);
   if (chosen.speed != Fallback::none)
     choice.fields.set("fallback", std::string(nameOf(chosen.speed)));
+  choice.multipliesPlain = chosen.speed == Fallback::gemm;
   if (chosen.threads != reader.options.threads)
     choice.fields.set("threads", int64_t(chosen.threads));
   choice.workspaceBytes = preferredWorkspace(reader, g, use, form);

@@ -67,6 +67,9 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
   if (hasRelu(reader))
     choice.fields.set("relu", int64_t(1));
   choice.accumulates = !hasBias && !hasRelu(reader);
+  // Without AVX-512 oneDNN 2.6 has no others.
+  choice.multipliesPlain =
+      reader.options.kind == DeviceKind::cpu && reader.options.vectorWidth < 16;
   choice.outputLayouts = {""};
   choice.workspaceBytes = workspaceFor(reader, a, b, y);
   return choice;

@@ -333,8 +333,7 @@ void Lowering::schedule(PlannedGraph &graph) {
   lower(graph, "scheduling and proving",
         [&](PassManager &passes) { buildScheduledPipeline(passes, graph.plan); });
   auto plan = std::make_shared<Plan>(*graph.plan);
-  setMemory(*plan, *graph.module,
-            plan->device == "cpu" ? detectDevice().vectorWidth : DeviceOptions().vectorWidth);
+  setMemory(*plan, *graph.module);
   setCommunicators(*plan, *graph.module);
   checkMemory(*plan);
   graph.plan = plan;

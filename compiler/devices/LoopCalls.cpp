@@ -1,0 +1,59 @@
+#include "compiler/devices/LoopCalls.h"
+
+#include <set>
+
+namespace pdc {
+
+namespace {
+
+/// A beginning of expressions; others that begin so come before.
+struct LoopFunction {
+  std::string_view text;
+  double exponentials;
+  bool ofLibrary = true;
+};
+
+constexpr LoopFunction kFunctions[] = {
+    {"std::expm1(", 1.7},      {"std::exp(", 0.1, false},   {"std::log1p(", 1.8},
+    {"std::log(", 1},          {"std::tanh(", 0.12, false}, {"std::tan(", 2.3},
+    {"std::erf(", 0.3, false}, {"std::pow(", 1.4},          {"std::sinh(", 2.9},
+    {"std::sin(", 1},          {"std::cosh(", 2},           {"std::cos(", 1},
+    {"std::asin", 1.2},        {"std::acos", 1.4},          {"std::atan", 1.4},
+    {"std::fmod(", 1.8}};
+
+/// The calls that begin so, each text once: the compiler makes equal calls once.
+size_t countDistinct(std::string_view expression, std::string_view name) {
+  std::set<std::string_view> calls;
+  for (size_t at = expression.find(name); at != std::string_view::npos;
+       at = expression.find(name, at + 1)) {
+    size_t end = expression.find('(', at) + 1;
+    for (int open = 1; open > 0 && end < expression.size(); ++end)
+      open += (expression[end] == '(') - (expression[end] == ')');
+    calls.insert(expression.substr(at, end - at));
+  }
+  return calls.size();
+}
+
+/// The compiler of the loop multiplies where an exponent is 0, 1 or 2.
+bool isProduct(std::string_view op, std::optional<double> exponent) {
+  if (!exponent)
+    return false;
+  const double power = *exponent - (op == "PowGrad" ? 1 : 0);
+  return power == 0 || power == 1 || power == 2;
+}
+
+} // namespace
+
+LoopCalls loopCalls(std::string_view op, std::string_view expression, std::optional<double> last) {
+  LoopCalls calls;
+  for (const LoopFunction &function : kFunctions) {
+    if (function.text == "std::pow(" && isProduct(op, last))
+      continue;
+    const size_t count = countDistinct(expression, function.text);
+    calls.exponentials += function.exponentials * static_cast<double>(count);
+    calls.ofLibrary |= count > 0 && function.ofLibrary;
+  }
+  return calls;
+}
+
+} // namespace pdc
