@@ -223,26 +223,32 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
   double moved = 2 * (replicas - 1) / replicas * static_cast<double>(bytes);
   double way = slowest.bytesPerSecond > 0 ? moved / slowest.bytesPerSecond : 0;
   double handling = slowest.handOverSeconds(moved) + slowest.takeSeconds(moved);
-  // A bucket is handled while the next one is on its way.
+  // A bucket is handled while the next one is on its way, by processors: GPUs move messages
+  // themselves.
   return 2 * slowest.latencySeconds + std::max(way, handling) +
-         std::min(way, handling) / countBuckets(bytes);
+         std::min(way, handling) / countBuckets("cpu", bytes);
 }
 
-/// Half of what the runtime sums at once (ExecutorOptions::bucketElements), in two buckets, of
-/// which one goes out while the other comes back: the compiler includes nothing of it. On GPUs it
-/// is one bucket of both halves; compiler/simulator/README.md says what that leaves out.
-static constexpr int64_t kBucketBytes = 2 << 20;
+/// What the runtime has room for (ExecutorOptions::bucketElements, of which the compiler includes
+/// nothing).
+static constexpr int64_t kBytesOfBuckets = 4 << 20;
+
+/// On processors the room is two buckets, of which one goes out while the other comes back; on
+/// GPUs, where no thread moves them, one.
+int64_t bucketBytes(std::string_view device) {
+  return device == "cuda" ? kBytesOfBuckets : kBytesOfBuckets / 2;
+}
 
 int64_t reductionBytes(const PlanStage &stage) {
   const int64_t bytes = stage.gradientBytes + stage.stateBytes;
-  return stage.replicas > 1 ? 2 * std::min(bytes, 2 * kBucketBytes) + 16 * (stage.replicas + 1) : 0;
+  return stage.replicas > 1 ? 2 * std::min(bytes, kBytesOfBuckets) + 16 * (stage.replicas + 1) : 0;
 }
 
-int countBuckets(int64_t gradientBytes) {
+int countBuckets(std::string_view device, int64_t gradientBytes) {
   // So many show how much of a sum is hidden: more cost the simulator's time.
   constexpr int64_t most = 16;
-  return static_cast<int>(
-      std::clamp((gradientBytes + kBucketBytes - 1) / kBucketBytes, int64_t{1}, most));
+  const int64_t each = bucketBytes(device);
+  return static_cast<int>(std::clamp((gradientBytes + each - 1) / each, int64_t{1}, most));
 }
 
 double sumHandlingSeconds(const Topology &topology, const PlanStage &stage) {
@@ -255,13 +261,14 @@ double sumHandlingSeconds(const Topology &topology, const PlanStage &stage) {
 /// What is left of a sum over replicas behind the backward pass that makes its buckets one after
 /// the other: at least the last of them. What the rank spends on moving the others makes the pass
 /// longer.
-static double exposedSeconds(const Topology &topology, const PlanStage &stage, bool split) {
+static double exposedSeconds(const Plan &plan, const PlanStage &stage, bool split) {
+  const Topology &topology = plan.topology;
   double sum = reductionSeconds(topology, stage.ranks, stage.gradientBytes);
   double pass = split ? stage.backwardWeightSeconds : stage.backwardSeconds;
-  double buckets = countBuckets(stage.gradientBytes), hidden = (buckets - 1) / buckets;
+  const int count = countBuckets(plan.device, stage.gradientBytes);
+  double buckets = count, hidden = (buckets - 1) / buckets;
   double handling = hidden * sumHandlingSeconds(topology, stage);
-  double last = reductionSeconds(topology, stage.ranks,
-                                 stage.gradientBytes / countBuckets(stage.gradientBytes));
+  double last = reductionSeconds(topology, stage.ranks, stage.gradientBytes / count);
   return handling + std::max(last, sum - pass * hidden - handling);
 }
 
@@ -293,7 +300,7 @@ PlayCosts playCosts(const Plan &plan) {
     costs.stages.push_back(runSeconds(stage));
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages)
-    costs.reductions.push_back(exposedSeconds(plan.topology, stage, split[stage.id]));
+    costs.reductions.push_back(exposedSeconds(plan, stage, split[stage.id]));
   for (const Edge &edge : plan.edges) {
     const Link link = linkOf(plan, edge);
     if (!plan.schedule.shareRanks(edge.fromStage, edge.toStage))

@@ -3,6 +3,8 @@
 #include "compiler/plan/Plan.h"
 #include "compiler/schedule/Play.h"
 
+#include <string_view>
+
 namespace pdc {
 
 /// What crosses once each unit has a stage: a value to each stage that reads it, and from each of
@@ -97,8 +99,11 @@ double sumHandlingSeconds(const Topology &topology, const PlanStage &stage);
 /// buckets and what comes in for them.
 int64_t reductionBytes(const PlanStage &stage);
 
+/// Bytes of gradients that the runtime of a device ("cpu", "cuda") sums at a time.
+int64_t bucketBytes(std::string_view device);
+
 /// Buckets in which replicas sum so many bytes of gradients.
-int countBuckets(int64_t gradientBytes);
+int countBuckets(std::string_view device, int64_t gradientBytes);
 
 /// What the runs of a stage take, apart from its messages.
 StageSeconds runSeconds(const PlanStage &stage);

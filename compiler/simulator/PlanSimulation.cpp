@@ -178,7 +178,7 @@ PlanPlayer::PlayedRun PlanPlayer::playedRun(int rank, const Step &step) const {
 /// A sum over replicas goes bucket by bucket, as the runtime's does.
 std::vector<int> PlanPlayer::sumsOf(const Step &step) {
   const PlanStage &stage = plan.stages[step.task.stage];
-  int buckets = countBuckets(stage.gradientBytes);
+  int buckets = countBuckets(plan.device, stage.gradientBytes);
   double handling = sumHandlingSeconds(plan.topology, stage) / buckets;
   std::vector<int> numbers;
   for (int bucket = 0; bucket < buckets; ++bucket)

@@ -1,5 +1,7 @@
+#include "compiler/plan/Cut.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/simulator/PlanSimulation.h"
+#include "runtime/Executor.h"
 #include "runtime/Main.h"
 #include "testsuite/plan/ExampleGraphs.h"
 #include "testsuite/simulator/SleepingPipeline.h"
@@ -17,6 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+/// The compiler includes nothing of the runtime's room for sums, and plays it: as one bucket
+/// between GPUs, as two of halves where a thread moves them (ReplicaSums::makeRoom).
+TEST(SumsOverReplicas, AreCutAsTheRuntimeCutsThem) {
+  const auto room = int64_t(sizeof(float)) * runtime::ExecutorOptions().bucketElements;
+  EXPECT_EQ(bucketBytes("cuda"), room);
+  EXPECT_EQ(bucketBytes("cpu"), room / 2);
+  EXPECT_EQ(countBuckets("cuda", 2 * room + 1), 3);
+  EXPECT_EQ(countBuckets("cpu", 2 * room + 1), 5);
+}
 
 /// A pipeline on the threads of this process whose stages sleep: it runs what the simulator plays.
 class Sleeping : public testing::TestWithParam<std::tuple<const char *, int>> {
