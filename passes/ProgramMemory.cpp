@@ -4,52 +4,120 @@
 #include "compiler/plan/Cut.h"
 
 #include <algorithm>
-#include <utility>
+#include <set>
 
 using namespace mlir;
 using namespace pdc::ir;
 
 namespace pdc {
 
-// What tools/bench/memory measured beside arenas with Debian's oneDNN 2.6 and Open MPI 4.1, with
-// oneDNN limited to AVX-512 as Skylake has it and without a limit. Of a process: pages that any
-// program touches once it trains, and those of mathematical functions.
-static constexpr int64_t processBytes = int64_t(96) << 10;
-static constexpr int64_t functionBytes = int64_t(155) << 10;
+// What smaps says, mapping by mapping, that programs hold beyond the same ones just started, with
+// Debian's oneDNN 2.6 and Open MPI 4.1; the kernel maps code in blocks of 64 KiB, so that what is
+// touched varies by some of them from run to run. Of a process: its stack, the C++ library and the
+// transport's. Then the mathematical functions.
+static constexpr int64_t kKiB = 1 << 10;
+static constexpr int64_t processBytes = 92 * kKiB;
+static constexpr int64_t functionBytes = 240 * kKiB;
 
 /// By how much the peaks of equal runs lie above their mean: 65 kB at 36 MB, next to nothing at 3
 /// MB.
-static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(160) << 10); }
+static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(320) << 10); }
 
-// Of a rank: its stack, queues of messages, pages of data files; and each kernel's objects.
-static constexpr int64_t rankBytes = int64_t(280) << 10;
+// Of a rank: its objects, and those of each kernel. What is behind the free memory that starting
+// MPI leaves is not new.
+static constexpr int64_t rankBytes = 60 * kKiB;
 static constexpr int64_t bytesPerKernel = 1640;
+// Of a rank that is a thread beside others: its stack and what memory is given to it from.
+static constexpr int64_t threadBytes = 88 * kKiB;
+static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
+// Of a tensor that another rank sends or gets: the transport's buffers on either side, which are
+// more where messages wait in them for who takes them, as those of Open MPI do up to 4 KiB.
+static constexpr int64_t bytesPerEdge = 20 * kKiB;
+static constexpr int64_t bytesPerBufferedEdge = 30 * kKiB;
+static constexpr int64_t mostBufferedBytes = 4096;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for their messages.
-static constexpr int64_t sumsThreadBytes = int64_t(384) << 10;
-// Of oneDNN: the code behind any primitive, less what starting the program brought into memory and
-// making the first primitive gives back.
-static constexpr int64_t libraryBytes = -(int64_t(430) << 10);
-static constexpr int64_t convolutionBytes = int64_t(50) << 10;
+static constexpr int64_t sumsThreadBytes = 384 * kKiB;
+// Of oneDNN's code. Starting a program reads parts of the library that making the first primitive
+// gives back; what runs primitives of each family is read again.
+static constexpr int64_t givenBackBytes = (1168 - 24) * kKiB; ///< less what its engine keeps
+static constexpr int64_t productCodeBytes = 612 * kKiB;
+static constexpr int64_t imageCodeBytes = 484 * kKiB;
+static constexpr int64_t reorderCodeBytes = 320 * kKiB;
+static constexpr int64_t sharedCodeBytes = 164 * kKiB; ///< of reorders with convolutions
 // Of oneDNN's generated products of plain matrices, which is what it has for them under AVX2 and
 // for some convolutions.
-static constexpr int64_t gemmBytes = int64_t(3900) << 10;
+static constexpr int64_t gemmBytes = 3900 * kKiB;
 
-/// What oneDNN keeps of a primitive, generated code included, equal ones once, in kinds of kernels
-/// that call it.
-static constexpr std::pair<llvm::StringLiteral, int64_t> bytesOfPrimitives[] = {
-    {"MatrixProduct", int64_t(57) << 10},
-    {"Convolution", int64_t(95) << 10},
-    {"ConvolutionWeightGradient", int64_t(95) << 10},
-    {"ConvolutionInputGradient", int64_t(95) << 10},
-    {"Pooling", int64_t(98) << 10},
-    {"PoolingGradient", int64_t(98) << 10},
-    {"Reorder", int64_t(98) << 10}};
+// What oneDNN keeps of a primitive and its generated code.
+static constexpr int64_t poolingBytes = 15 * kKiB;
+static constexpr int64_t reorderBytes = 14 * kKiB;
+static constexpr int64_t directBytes = 26 * kKiB;
+static constexpr int64_t winogradBytes = 40 * kKiB;
+static constexpr int64_t pointwiseBytes = 60 * kKiB; ///< windows of one pixel
 
-/// 0: it does not call oneDNN.
-static int64_t primitiveBytes(StringRef kernel) {
-  auto found =
-      llvm::find_if(bytesOfPrimitives, [&](const auto &entry) { return entry.first == kernel; });
-  return found == std::end(bytesOfPrimitives) ? 0 : found->second;
+/// A weight that does not lie as the primitive reads it has a reorder before it.
+static bool packsWeight(DictionaryAttr fields) {
+  auto layout = fields.getAs<StringAttr>("weightLayout");
+  return layout && layout.empty();
+}
+
+static int64_t convolutionBytes(DictionaryAttr fields) {
+  auto algorithm = fields.getAs<StringAttr>("algorithm");
+  auto weight = fields.getAs<DenseI64ArrayAttr>("weight");
+  int64_t bytes = packsWeight(fields) ? reorderBytes : 0;
+  if (algorithm && algorithm.getValue() == "winograd")
+    return bytes + winogradBytes;
+  const bool isPointwise = weight && llvm::all_of(weight.asArrayRef().drop_front(2),
+                                                  [](int64_t size) { return size == 1; });
+  return bytes + (isPointwise ? pointwiseBytes : directBytes);
+}
+
+/// A product has a generated kernel for its blocks and further ones for what is left of columns and
+/// of terms, each the larger the more it does behind the product; another copies a transposed
+/// operand.
+static int64_t productBytes(DictionaryAttr fields, bool adds) {
+  auto sizes = [&](StringRef name) {
+    auto field = fields.getAs<DenseI64ArrayAttr>(name);
+    return field ? field.asArrayRef() : ArrayRef<int64_t>();
+  };
+  auto isSet = [&](StringRef name) {
+    auto field = fields.getAs<IntegerAttr>(name);
+    return field && field.getInt() != 0;
+  };
+  auto leavesRest = [](ArrayRef<int64_t> sizes, size_t fromEnd, int64_t block) {
+    const int64_t size = sizes.size() < fromEnd ? 1 : sizes[sizes.size() - fromEnd];
+    return size > block && size % block != 0;
+  };
+  const bool restOfTerms = leavesRest(sizes("a"), isSet("transA") ? 2 : 1, 512);
+  const int64_t kernels = 1 + leavesRest(sizes("output"), 1, 64) + 2 * restOfTerms;
+  const int64_t each = isSet("relu") ? 31 : adds ? 21 : 16;
+  const int64_t copies = isSet("transA") || isSet("transB") ? 8 : 0;
+  return ((adds ? 28 : 20) + copies + kernels * each) * kKiB;
+}
+
+namespace {
+struct Primitives {
+  int count;
+  int64_t bytes;
+};
+} // namespace
+
+/// Of a kernel; none: it does not call oneDNN.
+static Primitives primitivesOf(KernelAttr kernel) {
+  const StringRef name = kernel.getName();
+  const DictionaryAttr fields = kernel.getFields();
+  if (name == "MatrixProduct") { // one makes the product, another adds it to a sum
+    const int64_t bytes = productBytes(fields, false);
+    return kernel.getAccumulates() ? Primitives{2, bytes + productBytes(fields, true)}
+                                   : Primitives{1, bytes};
+  }
+  if (name.starts_with("Convolution")) { // forward there is one with a bias and one without
+    const int calls = name == "Convolution" ? 2 : 1;
+    return {packsWeight(fields) ? 2 * calls : calls, calls * convolutionBytes(fields)};
+  }
+  if (name.starts_with("Pooling"))
+    return {1, poolingBytes};
+  return name == "Reorder" ? Primitives{1, reorderBytes} : Primitives{0, 0};
 }
 
 /// The kernel without the name of its unit.
@@ -72,17 +140,21 @@ void LibraryUse::add(UnitOp unit) {
   const KernelAttr kernel = *unit.getKernel();
   functions |= kernel.getCallsFunctions();
   gemm |= kernel.getMultipliesPlain();
-  if (primitiveBytes(kernel.getName()) == 0)
+  if (primitivesOf(kernel).count == 0)
     return;
-  const bool isProduct = kernel.getName() == "MatrixProduct";
-  convolutions |= kernel.getName().starts_with("Convolution");
-  // One makes the product, another adds it to a sum.
-  calls[described(kernel)] = isProduct && kernel.getAccumulates() ? 2 : 1;
+  const bool isProduct = kernel.getName() == "MatrixProduct",
+             isReorder = kernel.getName() == "Reorder";
+  products |= isProduct;
+  reorders |= isReorder;
+  images |= !isProduct && !isReorder;
+  calls.insert(described(kernel));
 }
 
 void LibraryUse::add(const LibraryUse &other) {
   gemm |= other.gemm;
-  convolutions |= other.convolutions;
+  products |= other.products;
+  images |= other.images;
+  reorders |= other.reorders;
   functions |= other.functions;
   calls.insert(other.calls.begin(), other.calls.end());
   for (const auto &kernel : other.kernels)
@@ -93,14 +165,22 @@ int64_t LibraryUse::bytesOfProcess() const {
   int64_t bytes = processBytes + (functions ? functionBytes : 0);
   if (calls.empty())
     return bytes;
-  bytes += libraryBytes + (convolutions ? convolutionBytes : 0) + (gemm ? gemmBytes : 0);
-  for (auto [kernel, primitives] : calls)
-    bytes += primitives * primitiveBytes(cast<KernelAttr>(kernel).getName());
+  bytes -= givenBackBytes;
+  bytes += products ? productCodeBytes : 0;
+  bytes += images ? imageCodeBytes : 0;
+  bytes += reorders ? reorderCodeBytes - (images ? sharedCodeBytes : 0) : 0;
+  bytes += gemm ? gemmBytes : 0;
+  for (mlir::Attribute kernel : calls)
+    bytes += primitivesOf(cast<KernelAttr>(kernel)).bytes;
   return bytes;
 }
 
 int64_t LibraryUse::bytesOfRank() const {
-  return rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel;
+  int64_t primitives = 0;
+  for (mlir::Attribute kernel : calls)
+    primitives += primitivesOf(cast<KernelAttr>(kernel)).count;
+  return rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel +
+         primitives * bytesPerPrimitive;
 }
 
 static LibraryUse useOf(ProgramOp program) {
@@ -127,6 +207,17 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   return most ? most + sumsThreadBytes : 0;
 }
 
+static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
+  auto isHere = [&](int id) {
+    return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
+  };
+  int64_t bytes = 0;
+  for (const Edge &edge : plan.edges)
+    if (isHere(edge.fromStage) != isHere(edge.toStage))
+      bytes += edge.bytes > mostBufferedBytes ? bytesPerEdge : bytesPerBufferedEdge;
+  return bytes;
+}
+
 void setMemory(Plan &plan, ModuleOp programs) {
   LibraryUse together;
   for (auto program : programs.getOps<ProgramOp>()) {
@@ -137,8 +228,10 @@ void setMemory(Plan &plan, ModuleOp programs) {
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
     const auto arena = static_cast<int64_t>(*program.getArena());
-    int64_t rest = arena + spreadBytes(arena) + bytesOfSums(plan, stages) + use.bytesOfRank() +
-                   use.bytesOfProcess();
+    // Threads have one place for a message, which is in the arena.
+    const int64_t once = use.bytesOfProcess() + bytesOfEdges(plan, stages);
+    int64_t rest =
+        arena + spreadBytes(arena) + bytesOfSums(plan, stages) + use.bytesOfRank() + once;
     for (StageOp stage : stages)
       rest -= bytesOfSlots(program, stage);
     int64_t count = static_cast<int64_t>(stages.size());
@@ -147,10 +240,14 @@ void setMemory(Plan &plan, ModuleOp programs) {
         PlanStage &planned = plan.stages[stage.getId()];
         planned.memoryBytes =
             bytesOfSlots(program, stage) + rest / count + (number == 0 ? rest % count : 0);
-        planned.libraryBytes = number == 0 ? use.bytesOfProcess() : 0;
+        planned.libraryBytes = number == 0 ? once : 0;
       }
   }
-  plan.libraryBytes = together.bytesOfProcess();
+  std::set<int> threads;
+  for (const PlanStage &stage : plan.stages)
+    threads.insert(stage.ranks.begin(), stage.ranks.end());
+  plan.libraryBytes =
+      together.bytesOfProcess() + static_cast<int64_t>(threads.size()) * threadBytes;
 }
 
 } // namespace pdc

@@ -3,13 +3,13 @@
 #include "compiler/ir/Pdc.h"
 #include "compiler/plan/Plan.h"
 
-#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace pdc {
 
 /// What kernels bring into a process beside its arena, beyond a program that has only been started:
-/// pages of libraries' code, what they keep, the transport's buffers.
+/// pages of libraries' code and what they keep.
 class LibraryUse {
 public:
   /// Units without a kernel bring nothing.
@@ -23,10 +23,11 @@ public:
   int64_t bytesOfRank() const;
 
 private:
-  bool functions = false, convolutions = false;
+  bool functions = false;
+  bool products = false, images = false, reorders = false; ///< families of oneDNN's primitives
   bool gemm = false; ///< oneDNN multiplies some matrices as plain ones
-  /// Kernels of oneDNN that differ in more than their names, and the library's primitives of each.
-  llvm::DenseMap<mlir::Attribute, int> calls;
+  /// Kernels of oneDNN that differ in more than their names.
+  llvm::DenseSet<mlir::Attribute> calls;
   llvm::StringSet<> kernels;
 };
 

@@ -152,6 +152,7 @@ DataFile openData(const std::string &path, const std::string &input) {
     throw Error(path, ": is neither IDX nor NPY nor safetensors");
   if (data.tensor.shape.empty())
     throw Error(path, ": holds one number; expected a tensor whose first dimension counts samples");
+  data.file->release(); // its header; samples are read where they are asked for
   return data;
 }
 

@@ -153,8 +153,9 @@ struct PlanStage {
   int64_t memoryBytes = 0;
   /// Of `memoryBytes`, what each slot of a microbatch takes.
   int64_t slotBytes = 0;
-  /// Of `memoryBytes`, what a process takes once for all ranks that are its threads: code of
-  /// libraries and what they keep, less what starting the program had read of them.
+  /// Of `memoryBytes`, what a process takes once for all ranks that are its threads, or not where
+  /// they are: code of libraries and what they keep, less what starting the program had read of
+  /// them; the transport's buffers between processes.
   int64_t libraryBytes = 0;
   int inFlight = 1;
   int weightVersions = 1;
@@ -242,7 +243,7 @@ struct Plan : PlanSubject {
   PlanHints hints;
   double plannerSeconds = 0;
   PlanCommunicators communicators;
-  /// Of a process that runs all ranks as threads, the `libraryBytes` of its stages together.
+  /// In place of the `libraryBytes` of all stages where one process runs all ranks as threads.
   int64_t libraryBytes = 0;
   std::vector<PlanStage> stages;
   /// Complete: with the transfers of `edges`, slots and versions. No rows where a closed form

@@ -53,15 +53,17 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
-# Pages that happen to be touched, from run to run. oneDNN keeps 25 to 75 kB of a product, of which the plan knows the mean: in
-# processes of 2 MB and less that is more than a tenth.
-MORE, LESS, LESS_OF_TINY, TINY = 0.1e6, 0.15e6, 0.4e6, 2e6
+# Beside a tenth, what a plan holds ready for. The kernel maps code and data of libraries in blocks of 64 KiB, and by chance of
+# addresses programs need some more or fewer of them; MPI has buffers for messages that wait for a slow rank; threads of one
+# process take more of the heap than processes do, and no plan knows which it will run as.
+LESS = 0.25e6
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
 @pytest.mark.parametrize("network,sizes,tokens,stages", [
     ("llama", TINY_LLAMA, (64, 16), "1-1-1"), ("gpt2", [], (512, 32), "1-1"), ("mlp", [], None, "1-1-1"),
-    ("lenet5", [], None, "1-1-1")], ids=["llama", "gpt2", "mlp", "lenet5"])
+    ("mlp", ["--hidden", "20", "16", "12"], None, "1-1-1-1"), ("lenet5", [], None, "1-1-1")],
+    ids=["llama", "gpt2", "mlp", "tiny-mlp", "lenet5"])
 def test_small_processes_against_plan(network, sizes, tokens, stages, models, tmp_path):
     """Where libraries take more than arenas: as processes of a rank each, and as threads that share them."""
     size = 8 if tokens else 64
@@ -77,13 +79,23 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
     else:
         inputs, labels = pipeline.draw_images(tmp_path, 8 * size, {"mlp": (784,)}.get(network, SHAPE), 10)
     for transport in ("mpi", "local"):
-        result = pipeline.train(project, tmp_path / transport, "--eval-data", f"input={inputs}", "--eval-data", f"labels={labels}",
-                                data=[f"input={inputs}", f"labels={labels}"], steps=4, transport=transport)
-        processes = result.records[-1]["memory"]
+        processes = measure(project, tmp_path / transport, images=(inputs, labels), transport=transport)
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for process in processes:
-            less = LESS_OF_TINY if process["planned"] < TINY else LESS
-            assert 0.9 * process["planned"] - less <= process["bytes"] <= process["planned"] + MORE, (transport, process)
+            assert 0.9 * process["planned"] - LESS <= process["bytes"] <= process["planned"], (transport, process)
+
+
+def measure(project, folder, images, transport):
+    """What each process holds. Where the system had put parts of a library out of memory a program begins with less of it, and
+    seems to need more: whatever is above its plan is measured once more."""
+    given = [f"{name}={path}" for name, path in zip(("input", "labels"), images)]
+    for attempt in ("first", "second"):
+        result = pipeline.train(project, folder / attempt, *(word for each in given for word in ("--eval-data", each)), data=given,
+                                steps=4, transport=transport)
+        processes = result.records[-1]["memory"]
+        if all(process["bytes"] <= process["planned"] for process in processes):
+            break
+    return processes
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):
