@@ -257,10 +257,12 @@ bool readUnwritten(Plan &plan) {
   std::optional<Schedule> unwritten;
   if (!isClosedForm(plan.costModel) && runsToWrite(plan.scheduleName, pipeline) > kMostWrittenRuns)
     unwritten = makeUnwritten(plan.scheduleName, pipeline);
-  if (unwritten)
+  if (unwritten) {
     plan.schedule = *unwritten;
-  else if (replicated && findSchedule(plan.scheduleName).placement == StagePlacement::straight)
+    assignUnwrittenSlots(plan.schedule, plan.edges);
+  } else if (replicated && findSchedule(plan.scheduleName).placement == StagePlacement::straight) {
     plan.schedule = steadySchedule(plan);
+  }
   return !plan.schedule.ranksOfStage.empty();
 }
 

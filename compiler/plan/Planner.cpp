@@ -13,6 +13,7 @@
 #include "compiler/plan/RankBalance.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Rows.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Slots.h"
@@ -40,10 +41,14 @@ Topology chooseTopology(const PlanRequest &request) {
 
 /// Compute rows with the slots and versions of a chain of that length.
 Schedule withDepths(Schedule rows) {
-  if (rows.ranks.empty() || !rows.slots.empty())
+  if (!rows.slots.empty())
     return rows;
-  Schedule chain = rows;
   std::vector<Edge> edges = chainEdges(rows.stages());
+  if (rows.ranks.empty()) {
+    assignUnwrittenSlots(rows, edges);
+    return rows;
+  }
+  Schedule chain = rows;
   placeTransfers(chain, edges);
   assignSlots(chain, edges);
   assignVersions(chain);
@@ -53,19 +58,26 @@ Schedule withDepths(Schedule rows) {
   return rows;
 }
 
+/// Whether something goes between all neighbours, both ways, and nothing else.
+bool isChain(std::span<const Edge> edges, int stages) {
+  std::set<std::pair<int, int>> ends;
+  for (const Edge &edge : edges)
+    ends.insert({edge.fromStage, edge.toStage});
+  return ends.size() == 2 * static_cast<size_t>(stages - 1) &&
+         std::ranges::all_of(ends,
+                             [](auto pair) { return std::abs(pair.first - pair.second) == 1; });
+}
+
 bool hasSeveralPerRank(const Schedule &rows) {
   return sharesRanks(Pipeline{rows.stages(), rows.ranksOfStage, rows.microbatches});
 }
 
 void addDepths(Plan &plan) {
   const Schedule &schedule = plan.schedule;
-  std::vector<int> peaks = schedule.slots;
   std::vector<int64_t> rounds = {schedule.asynchronous ? 2 * schedule.stages() : 0};
-  if (!schedule.ranks.empty())
-    peaks = peakActivations(unroll(schedule, rounds), schedule.stages());
-  else if (schedule.asynchronous && schedule.sumsMicrobatches()) // a slot waits for its next inputs
-    for (size_t stage = 1; stage < peaks.size(); ++stage)
-      --peaks[stage];
+  const std::vector<int> peaks = schedule.ranks.empty()
+                                     ? unwrittenPeaks(schedule)
+                                     : peakActivations(unroll(schedule, rounds), schedule.stages());
   for (PlanStage &stage : plan.stages) {
     stage.inFlight = peaks[stage.id];
     stage.weightVersions = plan.schedule.versions[stage.id];
@@ -234,11 +246,26 @@ Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) co
 }
 
 Planned Planner::complete(const Planned &planned) const {
-  const Schedule &rows = planned.plan.schedule;
-  return rows.ranks.empty() ? planned : makeOf(planned.stageOfUnit, rows, true);
+  if (!planned.plan.schedule.ranks.empty())
+    return makeOf(planned.stageOfUnit, planned.plan.schedule, true);
+  Schedule rows = planned.plan.schedule;
+  if (!isChain(planned.plan.edges, rows.stages())) // which it was planned for
+    assignUnwrittenSlots(rows, planned.plan.edges);
+  Planned held = holdOf(planned.stageOfUnit, rows, false);
+  const bool isAlike = std::ranges::equal(held.plan.stages, planned.plan.stages, {},
+                                          &PlanStage::recompute, &PlanStage::recompute);
+  held.plan.secondsPerMinibatch =
+      isAlike ? planned.plan.secondsPerMinibatch : simulatedSecondsPerMinibatch(held.plan);
+  return held;
 }
 
 Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const {
+  Planned planned = holdOf(std::move(stageOfUnit), rows, complete);
+  planned.plan.secondsPerMinibatch = simulatedSecondsPerMinibatch(planned.plan);
+  return planned;
+}
+
+Planned Planner::holdOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const {
   Planned planned{head, std::move(stageOfUnit), {}};
   Plan &plan = planned.plan;
   plan.edges = findEdges(graph, planned.stageOfUnit);
@@ -260,7 +287,6 @@ Planned Planner::makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
   addMemory(plan, planned.memory, request.recompute, request.memoryBytes);
   addDepths(plan);
   checkMemory(plan, planned.memory, request.memoryBytes);
-  plan.secondsPerMinibatch = simulatedSecondsPerMinibatch(plan);
   return planned;
 }
 

@@ -39,6 +39,8 @@ public:
 
 private:
   Planned makeOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const;
+  /// All of a plan but its seconds.
+  Planned holdOf(std::vector<int> stageOfUnit, const Schedule &rows, bool complete) const;
   const Schedule &rowsWithDepths(int stages) const;
   std::vector<int> assigned() const;
   std::vector<int> cutByHand() const;

@@ -83,7 +83,8 @@ int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
   if (findSchedule(name).synchronous)
     return runsOf(pipeline.stages, pipeline.microbatches);
   auto stages = static_cast<int64_t>(pipeline.stages);
-  return 2 * stages * stages * stages;
+  int64_t rounds = std::max<int64_t>(pipeline.ranks(), roundOfReplicas(pipeline.ranksOfStage));
+  return 2 * stages * stages * rounds;
 }
 
 Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {
@@ -102,41 +103,43 @@ Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {
   return schedule;
 }
 
-/// Of stages that have a replica each: as many versions as microbatches in flight, or two where
-/// updates sum at least as many.
+/// As many versions as microbatches of a replica in flight, or two where updates sum at least as
+/// many as all have in flight.
 static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kind,
                                                          const Pipeline &pipeline) {
-  bool sums = kind.sumsMicrobatches;
-  if (pipeline.verticalSync || pipeline.ranks() != pipeline.stages ||
-      (sums && pipeline.microbatches < pipeline.stages))
-    return std::nullopt;
   Schedule schedule = emptyAsynchronousSchedule(kind.name, pipeline);
   schedule.ranks.clear();
-  if (sums)
+  schedule.microbatches = schedule.period = kind.sumsMicrobatches ? pipeline.microbatches : 1;
+  std::vector<Rhythm> rhythms = kind.rhythms(pipeline);
+  for (int stage = 0; stage < pipeline.stages; ++stage) {
+    const int64_t flying = rhythms[stage].ahead + 1, replicas = schedule.replicas(stage);
+    if (kind.sumsMicrobatches &&
+        (flying * replicas > schedule.microbatches || schedule.microbatches % replicas))
+      return std::nullopt;
+    schedule.versions.push_back(kind.sumsMicrobatches ? 2 : static_cast<int>(flying));
+  }
+  if (kind.sumsMicrobatches)
     schedule.weightRule = WeightRule::previous;
-  schedule.microbatches = schedule.period = sums ? pipeline.microbatches : 1;
-  // Behind the last backward pass of an update the next inputs have come before its slot is free.
-  for (const Rhythm &rhythm : kind.rhythms(pipeline))
-    schedule.slots.push_back(
-        static_cast<int>(rhythm.ahead + 1 + (sums && !schedule.slots.empty())));
-  schedule.versions = sums ? std::vector<int>(pipeline.stages, 2) : schedule.slots;
   return schedule;
 }
 
 /// Of stages on their own ranks.
-static void addSlotsInRhythm(Schedule &schedule, const ScheduleKind &kind,
-                             const Pipeline &pipeline) {
+static std::vector<int> peaksInRhythm(const Schedule &schedule, const ScheduleKind &kind,
+                                      const Pipeline &pipeline) {
+  std::vector<int> peaks;
   std::vector<Rhythm> rhythms = kind.rhythms(pipeline);
   for (int stage = 0; stage < pipeline.stages; ++stage) {
     int64_t replicas = schedule.replicas(stage);
     int64_t most = (pipeline.microbatches + replicas - 1) / replicas;
-    schedule.slots.push_back(static_cast<int>(rhythms[stage].inFlight(most)));
+    peaks.push_back(static_cast<int>(schedule.asynchronous ? rhythms[stage].ahead + 1
+                                                           : rhythms[stage].inFlight(most)));
   }
+  return peaks;
 }
 
 /// Of several stages per rank, whose replicas run the same order.
-static void addSlotsInOrder(Schedule &schedule, const Pipeline &pipeline) {
-  schedule.slots.resize(pipeline.stages);
+static std::vector<int> peaksInOrder(const Schedule &schedule, const Pipeline &pipeline) {
+  std::vector<int> peaks(pipeline.stages);
   RankOrders all = ordersOf(schedule.name, pipeline);
   auto places = static_cast<int>(all.orders.size());
   std::vector<std::vector<int>> stagesOfPlace(places);
@@ -149,8 +152,15 @@ static void addSlotsInOrder(Schedule &schedule, const Pipeline &pipeline) {
       handsOver[chunk] = stages[chunk + 1] == stages[chunk] + 1;
     std::vector<int> most = mostInFlight(all.orders[place], handsOver);
     for (size_t chunk = 0; chunk < stages.size(); ++chunk)
-      schedule.slots[stages[chunk]] = most[chunk];
+      peaks[stages[chunk]] = most[chunk];
   }
+  return peaks;
+}
+
+std::vector<int> unwrittenPeaks(const Schedule &schedule) {
+  const ScheduleKind &kind = findSchedule(schedule.name);
+  const Pipeline pipeline{schedule.stages(), schedule.ranksOfStage, schedule.microbatches};
+  return kind.order ? peaksInOrder(schedule, pipeline) : peaksInRhythm(schedule, kind, pipeline);
 }
 
 std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline) {
@@ -160,14 +170,10 @@ std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pip
   if (kind.order ? !hasEqualReplicas(pipeline) : !kind.rhythms || sharesRanks(pipeline))
     return std::nullopt;
   if (!kind.synchronous)
-    return makeUnwrittenAsynchronous(kind, pipeline);
+    return pipeline.verticalSync ? std::nullopt : makeUnwrittenAsynchronous(kind, pipeline);
   Schedule schedule = emptySchedule(name, pipeline);
   schedule.ranks.clear();
   schedule.versions.assign(pipeline.stages, 1);
-  if (kind.order)
-    addSlotsInOrder(schedule, pipeline);
-  else
-    addSlotsInRhythm(schedule, kind, pipeline);
   return schedule;
 }
 

@@ -21,17 +21,6 @@ bool hasTransfers(const Schedule &schedule) {
   });
 }
 
-/// The edges of a run by their other stage, in the order in which a rank that holds several of
-/// those stages runs them: both ends then take the messages between two ranks in one order.
-std::vector<const Edge *> inOrderOfRuns(std::vector<const Edge *> edges, const Task &task,
-                                        int Edge::*otherStage) {
-  bool descends = task.phase != Phase::forward;
-  std::ranges::stable_sort(edges, [&](const Edge *a, const Edge *b) {
-    return descends ? b->*otherStage < a->*otherStage : a->*otherStage < b->*otherStage;
-  });
-  return edges;
-}
-
 /// Sends behind their producer, receives before their consumer.
 std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step> &rows,
                                 const StageEdges &edges) {
@@ -41,18 +30,11 @@ std::vector<Step> withTransfers(const Schedule &schedule, const std::vector<Step
       result.push_back(step);
       continue;
     }
-    std::vector<const Edge *> entering, leaving;
-    for (const Edge *edge : edges.entering(step.task.stage))
-      if (consumes(step.task, *edge) && crosses(schedule, *edge))
-        entering.push_back(edge);
-    for (const Edge *edge : edges.leaving(step.task.stage))
-      if (produces(step.task, *edge) && crosses(schedule, *edge))
-        leaving.push_back(edge);
-    for (const Edge *edge : inOrderOfRuns(std::move(entering), step.task, &Edge::fromStage))
+    for (const Edge *edge : transfersAtRun(schedule, edges, step.task, false))
       result.push_back({StepKind::receive, step.task, edge->id,
                         schedule.rankOf(edge->fromStage, step.task.microbatch)});
     result.push_back(step);
-    for (const Edge *edge : inOrderOfRuns(std::move(leaving), step.task, &Edge::toStage))
+    for (const Edge *edge : transfersAtRun(schedule, edges, step.task, true))
       result.push_back({StepKind::send, step.task, edge->id,
                         schedule.rankOf(edge->toStage, step.task.microbatch)});
   }
@@ -65,6 +47,20 @@ void removeTransfers(Schedule &schedule) {
   for (RankRows &rows : schedule.ranks)
     for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
       std::erase_if(*part, isTransfer);
+}
+
+std::vector<const Edge *> transfersAtRun(const Schedule &schedule, const StageEdges &edges,
+                                         const Task &task, bool sent) {
+  std::vector<const Edge *> found;
+  for (const Edge *edge : sent ? edges.leaving(task.stage) : edges.entering(task.stage))
+    if ((sent ? produces(task, *edge) : consumes(task, *edge)) && crosses(schedule, *edge))
+      found.push_back(edge);
+  int Edge::*otherStage = sent ? &Edge::toStage : &Edge::fromStage;
+  bool descends = task.phase != Phase::forward;
+  std::ranges::stable_sort(found, [&](const Edge *a, const Edge *b) {
+    return descends ? b->*otherStage < a->*otherStage : a->*otherStage < b->*otherStage;
+  });
+  return found;
 }
 
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges) {

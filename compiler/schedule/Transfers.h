@@ -24,6 +24,12 @@ void removeTransfers(Schedule &schedule);
 /// warm-up.
 void placeTransfersOfEvaluation(Schedule &schedule, std::span<const Edge> edges);
 
+/// What a run sends behind it, or receives before it, by the other stage, in the order in which a
+/// rank that holds several of those stages runs them: both ends then take the messages between two
+/// ranks in one order.
+std::vector<const Edge *> transfersAtRun(const Schedule &schedule, const StageEdges &edges,
+                                         const Task &task, bool sent);
+
 /// The two arrangements by themselves.
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges);
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges);

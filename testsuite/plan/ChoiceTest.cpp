@@ -2,6 +2,7 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/PlannedRows.h"
+#include "compiler/plan/Planner.h"
 #include "compiler/report/Report.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/Refusal.h"
@@ -48,6 +49,30 @@ bool hasTried(const Plan &plan, const std::string &part) {
   return std::ranges::any_of(plan.candidates, [&](const PlanCandidate &tried) {
     return tried.name.find(part) != std::string::npos;
   });
+}
+
+/// Whether rows are written or not, a plan holds as much.
+TEST(Choice, PlansWithoutRowsHoldWhatThoseWithRowsDo) {
+  const char *const names[] = {"1f1b", "zb-h2", "interleaved", "zb-v", "pipedream", "2bw"};
+  for (int round = 0; round < 120; round += kEveryCase) {
+    std::mt19937 random = drawsOf(17, round);
+    PlanGraph graph = randomGraph(16, random);
+    int workers = 2 + static_cast<int>(random() % 4);
+    PlanRequest request = named(automatic(workers, 3 * workers), names[round % 6]);
+    Planned unwritten = Planner(graph, request, 0).make();
+    ASSERT_TRUE(unwritten.plan.schedule.ranks.empty());
+    Planner writer(graph, request);
+    auto stages = static_cast<int>(unwritten.plan.stages.size());
+    Planned written = writer.makeWith(unwritten.stageOfUnit, writer.computeRows(stages));
+    unwritten = Planner(graph, request, 0).complete(unwritten);
+    written = writer.complete(written);
+    for (int stage = 0; stage < stages; ++stage) {
+      const PlanStage &one = unwritten.plan.stages[stage], &other = written.plan.stages[stage];
+      EXPECT_EQ(one.memoryBytes, other.memoryBytes) << names[round % 6] << " " << round;
+      EXPECT_EQ(one.weightVersions, other.weightVersions) << names[round % 6] << " " << round;
+      EXPECT_EQ(one.inFlight, other.inFlight) << names[round % 6] << " " << round;
+    }
+  }
 }
 
 TEST(Choice, WeightGradientsFillTheBubble) {

@@ -1,4 +1,6 @@
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/schedule/Slots.h"
+#include "compiler/schedule/Transfers.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/schedule/AnyPipeline.h"
 
@@ -46,51 +48,91 @@ std::vector<Edge> drawEdges(int stages, std::mt19937 &random) {
   return edges;
 }
 
+PlayCosts drawCosts(const Pipeline &pipeline, size_t edges, std::mt19937 &random) {
+  auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
+  PlayCosts costs;
+  for (int stage = 0; stage < pipeline.stages; ++stage) {
+    costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
+    costs.reductions.push_back(pipeline.ranksOfStage[stage].size() > 1 ? draw() : 0);
+  }
+  for (size_t edge = 0; edge < edges; ++edge)
+    costs.edges.push_back(draw());
+  return costs;
+}
+
+/// Versions and slots, with the transfers of these edges.
+void expectDepthsOfWrittenRows(Schedule unwritten, const Schedule &written,
+                               std::span<const Edge> edges, int round) {
+  EXPECT_TRUE(unwritten.ranks.empty());
+  EXPECT_EQ(unwritten.versions, written.versions) << written.name << " " << round;
+  assignUnwrittenSlots(unwritten, edges);
+  EXPECT_EQ(unwritten.slots, written.slots) << written.name << " " << round;
+}
+
 TEST(Rhythm, IsWhatTheWrittenRowsTake) {
   for (int round = 0; round < 300; round += kEveryCase) {
     std::mt19937 random = drawsOf(3, round);
-    auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
     const char *name = kNames[round % 4];
     std::vector<int> replicas(1 + random() % 4);
     for (int &count : replicas)
       count = 1 + static_cast<int>(random() % 3);
     Pipeline pipeline = replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
     std::vector<Edge> edges = drawEdges(pipeline.stages, random);
-    PlayCosts costs;
-    for (int stage = 0; stage < pipeline.stages; ++stage) {
-      costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
-      costs.reductions.push_back(replicas[stage] > 1 ? draw() : 0);
-    }
-    for (size_t edge = 0; edge < edges.size(); ++edge)
-      costs.edges.push_back(draw());
+    PlayCosts costs = drawCosts(pipeline, edges.size(), random);
     Schedule unwritten = *makeUnwritten(name, pipeline);
     Schedule written = completeSchedule(findSchedule(name).make(pipeline), edges);
-    EXPECT_EQ(unwritten.versions, written.versions);
     EXPECT_NEAR(playUnwritten(unwritten, edges, costs), play(written, edges, costs).seconds, 1e-9)
         << name << " " << round;
-    for (int stage = 0; stage < pipeline.stages; ++stage)
-      EXPECT_LE(unwritten.slots[stage], written.slots[stage]);
+    expectDepthsOfWrittenRows(unwritten, written, edges, round);
+  }
+}
+
+/// Several stages per rank, as the schedule places them, or one with replicas of its own.
+Pipeline drawPipeline(const ScheduleKind &kind, std::mt19937 &random) {
+  int places = 1 + static_cast<int>(random() % 8), chunks = 2 + static_cast<int>(random() % 3);
+  auto microbatches = static_cast<int64_t>(1 + random() % 14);
+  if (kind.placement != StagePlacement::straight)
+    return anyPipeline(kind, places, microbatches, chunks, 1 + static_cast<int>(random() % 3));
+  if (random() % 2)
+    return straightPipeline(places, kind.synchronous ? microbatches : microbatches + places);
+  std::vector<int> replicas(1 + random() % 5);
+  for (int &count : replicas)
+    count = 1 + static_cast<int>(random() % 3);
+  return replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
+}
+
+/// Transfers stand at their runs or, where that would stand still, where they fall due: then a
+/// stage may hold twice as many microbatches as it has begun.
+TEST(Rhythm, HasTheSlotsOfTheWrittenRows) {
+  for (int round = 0; round < 1600; round += kEveryCase) {
+    std::mt19937 random = drawsOf(11, round);
+    const ScheduleKind &kind = schedules()[round % schedules().size()];
+    Pipeline pipeline = drawPipeline(kind, random);
+    std::vector<Edge> edges =
+        random() % 2 ? chainEdges(pipeline.stages) : drawEdges(pipeline.stages, random);
+    std::optional<Schedule> unwritten = makeUnwritten(kind.name, pipeline);
+    if (!unwritten) // sums fewer microbatches than are in flight
+      continue;
+    Schedule written = kind.make(pipeline);
+    placeTransfers(written, edges);
+    assignSlots(written, edges);
+    assignVersions(written);
+    expectDepthsOfWrittenRows(*unwritten, written, edges, round);
   }
 }
 
 /// Of chains: rows that skip stages hold some tensors longer.
 void expectWhatWrittenRowsTake(const char *name, const Pipeline &pipeline, std::mt19937 &random) {
-  auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
   std::vector<Edge> edges = chainEdges(pipeline.stages);
-  PlayCosts costs;
-  for (int stage = 0; stage < pipeline.stages; ++stage)
-    costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
-  for (size_t edge = 0; edge < edges.size(); ++edge)
-    costs.edges.push_back(draw());
+  PlayCosts costs = drawCosts(pipeline, edges.size(), random);
   Schedule unwritten = *makeUnwritten(name, pipeline);
   Schedule written = completeSchedule(findSchedule(name).make(pipeline), edges);
-  EXPECT_EQ(unwritten.versions, written.versions) << name << " " << pipeline.stages;
-  EXPECT_EQ(unwritten.slots, written.slots) << name << " " << pipeline.stages;
   EXPECT_EQ(unwritten.microbatches, written.microbatches);
   // A rhythm may take several microbatches, which neither counts in whole.
   double expected = secondsPerUpdate(written, edges, costs, TransferModel::overlapped) *
                     static_cast<double>(written.microbatches);
   EXPECT_NEAR(playUnwritten(unwritten, edges, costs), expected, 0.02 * expected) << name;
+  expectDepthsOfWrittenRows(unwritten, written, edges, pipeline.stages);
 }
 
 TEST(Rhythm, OfAsynchronousSchedulesIsWhatTheWrittenRowsTake) {
@@ -100,6 +142,18 @@ TEST(Rhythm, OfAsynchronousSchedulesIsWhatTheWrittenRowsTake) {
     auto more = static_cast<int64_t>(random() % 6);
     expectWhatWrittenRowsTake("pipedream", straightPipeline(stages, 1), random);
     expectWhatWrittenRowsTake("2bw", straightPipeline(stages, stages + more), random);
+  }
+}
+
+/// Replicas wait for each other in front of every update.
+TEST(Rhythm, OfAsynchronousReplicasIsWhatTheWrittenRowsTake) {
+  for (int round = 0; round < 60; round += kEveryCase) {
+    std::mt19937 random = drawsOf(13, round);
+    std::vector<int> replicas(1 + random() % 5);
+    for (int &count : replicas)
+      count = 1 + static_cast<int>(random() % 4);
+    expectWhatWrittenRowsTake("pipedream", replicatedPipeline(replicas, 1), random);
+    expectWhatWrittenRowsTake("2bw", replicatedPipeline(replicas, 48), random);
   }
 }
 
@@ -117,7 +171,7 @@ TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
         Pipeline pipeline = straightPipeline(p, m);
         Schedule written = findSchedule(name).make(pipeline);
         std::vector<int64_t> round = {1};
-        EXPECT_EQ(makeUnwritten(name, pipeline)->slots,
+        EXPECT_EQ(unwrittenPeaks(*makeUnwritten(name, pipeline)),
                   peakActivations(unroll(written, round), pipeline.stages))
             << name << " " << p << " " << m;
       }
@@ -127,31 +181,16 @@ TEST(Rhythm, HoldsWhatTheWrittenRowsHold) {
 TEST(Rhythm, OfSeveralStagesPerRankIsWhatTheWrittenRowsTake) {
   for (int round = 0; round < 200; round += kEveryCase) {
     std::mt19937 random = drawsOf(7, round);
-    auto draw = [&] { return static_cast<double>(1 + random() % 16) / 4; };
     const ScheduleKind &kind = findSchedule(round % 2 ? "interleaved" : "zb-v");
-    int places = 1 + static_cast<int>(random() % 8), chunks = 2 + static_cast<int>(random() % 3);
-    auto most = static_cast<int64_t>(1 + random() % 14);
-    int replicas = 1 + static_cast<int>(random() % 3);
-    Pipeline pipeline = anyPipeline(kind, places, most, chunks, replicas);
+    Pipeline pipeline = drawPipeline(kind, random);
     std::vector<Edge> edges = chainEdges(pipeline.stages);
-    PlayCosts costs;
-    for (int stage = 0; stage < pipeline.stages; ++stage) {
-      costs.stages.push_back({draw(), draw(), draw(), draw(), 0});
-      costs.reductions.push_back(replicas > 1 ? draw() : 0);
-    }
-    for (size_t edge = 0; edge < edges.size(); ++edge)
-      costs.edges.push_back(draw());
+    PlayCosts costs = drawCosts(pipeline, edges.size(), random);
     Schedule unwritten = *makeUnwritten(kind.name, pipeline);
     Schedule written = completeSchedule(kind.make(pipeline), edges);
-    EXPECT_TRUE(unwritten.ranks.empty());
-    EXPECT_EQ(unwritten.versions, written.versions);
-    for (int stage = 0; stage < pipeline.stages; ++stage) { // that of a receive before its run
-      EXPECT_LE(unwritten.slots[stage], written.slots[stage]) << kind.name << " " << round;
-      EXPECT_GE(unwritten.slots[stage], written.slots[stage] - 2) << kind.name << " " << round;
-    }
     EXPECT_EQ(findSplitStages(unwritten), findSplitStages(written));
     EXPECT_NEAR(playUnwritten(unwritten, edges, costs), play(written, edges, costs).seconds, 1e-9)
         << kind.name << " " << round;
+    expectDepthsOfWrittenRows(unwritten, written, edges, round);
   }
 }
 
@@ -184,7 +223,7 @@ TEST(Rhythm, OfSeveralStagesPerRankHoldsWhatTheWrittenRowsHold) {
         std::vector<int64_t> round = {1};
         std::vector<int> peaks =
             peakActivations(unroll(findSchedule(name).make(pipeline), round), pipeline.stages);
-        std::vector<int> slots = makeUnwritten(name, pipeline)->slots;
+        std::vector<int> slots = unwrittenPeaks(*makeUnwritten(name, pipeline));
         // At the turn of the V an activation waits in the slot of its reader.
         for (int stage = 0; stage < pipeline.stages; ++stage)
           if (name[0] == 'i' || stage != places)
@@ -198,7 +237,9 @@ TEST(Rhythm, OthersHaveNone) {
   EXPECT_FALSE(makeUnwritten("2bw", straightPipeline(4, 3)));
   EXPECT_FALSE(
       makeUnwritten("zb-v", placedPipeline(StagePlacement::fold, std::vector{2, 1}, 2, 4)));
-  EXPECT_FALSE(makeUnwritten("pipedream", replicatedPipeline(std::vector<int>{2, 1}, 1)));
+  Pipeline synchronised = straightPipeline(4, 1);
+  synchronised.verticalSync = true;
+  EXPECT_FALSE(makeUnwritten("pipedream", synchronised));
   EXPECT_FALSE(makeUnwritten("1f1b", placedPipeline(StagePlacement::loop, 2, 2, 4)));
 }
 
