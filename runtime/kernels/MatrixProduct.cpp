@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -96,12 +97,39 @@ static MatrixProductFields libraryPart(MatrixProductFields f) {
   return f;
 }
 
-/// All rows of a batch times one matrix are one matrix: its operands are read once.
+static bool isOneMatrix(const Dimensions &shape) {
+  return product({shape.data(), shape.size() - 2}) == 1;
+}
+
+/// Whether one matrix meets a batch of columns.
+static bool hasColumns(const MatrixProductFields &f) {
+  return f.output.size() > 2 && isOneMatrix(f.a) && f.b.size() == f.output.size() &&
+         f.output.back() == 1 && product(f.bias) == 1;
+}
+
+/// The result's columns as rows: (a b)^T = b^T a^T, where a column lies as a row does.
+static MatrixProductFields withColumnsAsRows(MatrixProductFields f) {
+  const int64_t inner = f.a[f.a.size() - (f.transA ? 2 : 1)];
+  const int64_t rows = f.output[f.output.size() - 2], outer = product(f.output) / rows;
+  f.b = {f.a[f.a.size() - 2], f.a.back()};
+  f.transB = !f.transA;
+  f.a = {outer, inner};
+  f.transA = 0;
+  f.output = {outer, rows};
+  if (!f.bias.empty())
+    f.bias = {1, 1};
+  return f;
+}
+
+/// All rows of a batch times one matrix are one matrix, as are one matrix times all columns: its
+/// operands are read once.
 static MatrixProductFields asOneMatrix(MatrixProductFields f) {
-  const bool oneB = product({f.b.data(), f.b.size() - 2}) == 1;
+  if (f.output.size() == 2)
+    return f;
+  if (hasColumns(f))
+    return withColumnsAsRows(f);
   const bool rowsFollow = f.a.size() == f.output.size() && !f.transA;
-  if (f.output.size() == 2 || !oneB || !rowsFollow ||
-      (!f.bias.empty() && product(f.bias) != f.bias.back()))
+  if (!isOneMatrix(f.b) || !rowsFollow || (!f.bias.empty() && product(f.bias) != f.bias.back()))
     return f;
   const int64_t rows = product({f.output.data(), f.output.size() - 1});
   f.a = {rows, f.a.back()};
@@ -159,7 +187,8 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
       output(given.output), threads(device.threads) {
   const std::string unit = unitText(given);
   requireSinglePrecision(unit, given.compute);
-  const MatrixProductFields f = libraryPart(asOneMatrix(given));
+  const MatrixProductFields part = libraryPart(given), f = asOneMatrix(part);
+  swapsFactors = hasColumns(part);
   const Descriptor b = operandB(device, f);
   if (packsB(f))
     packing =
@@ -195,6 +224,8 @@ void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, c
                          const float *bias, float *y) {
   if (!product || hasBias != (bias != nullptr))
     throw Error("matrix product: called with a bias or a sum it was not made for");
+  if (swapsFactors)
+    std::swap(a, b);
   std::byte *scratch = run.scratchBase;
   product.setData(DNNL_ARG_SRC, a);
   product.setData(DNNL_ARG_WEIGHTS, packing.pack(b, scratch));

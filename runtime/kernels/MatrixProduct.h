@@ -32,6 +32,7 @@ private:
 
   LibraryCall fresh, adding;
   PackedWeight packing; ///< of b, where its rows would crowd the cache
+  bool swapsFactors;    ///< the library's first is b
   int biasArgument = 0; ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;
   Dimensions output, biasStrides; ///< these of a bias that the library is not given

@@ -278,9 +278,10 @@ def test_forms(group, tmp_path):
         assert distance(found, weight.grad.numpy()) <= 1e-3, name
 
 
-def test_same_bits(tmp_path):
+@pytest.mark.parametrize("group", ["layers", "places"])
+def test_same_bits(group, tmp_path):
     """What is written and read at computed places, in four stages, may have its operands or its parts in several."""
-    Network(FORMS["places"]).save(tmp_path / "forms.onnx")
+    Network(FORMS[group]).save(tmp_path / "forms.onnx")
     images, labels = pipeline.draw_images(tmp_path, 4 * BATCH, (WIDTH,), CLASSES)
     unsplit = {}
     for stages in (1, 4):
@@ -288,7 +289,7 @@ def test_same_bits(tmp_path):
                                          "--stages", "-".join("1" * stages), "--microbatches", 4, "--train", "*",
                                          "--optimizer", "adam,lr=0.01", workers=stages)
         result = pipeline.train(project, tmp_path / f"run-{stages}", data=[f"x={images}", f"labels={labels}"], steps=3)
-        pipeline.expect_same_bits(result, unsplit, "places")
+        pipeline.expect_same_bits(result, unsplit, group)
 
 
 def test_whole_numbers(tmp_path):

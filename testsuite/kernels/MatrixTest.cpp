@@ -45,6 +45,25 @@ TEST(Kernels, BatchedMatrixProduct) {
   unit.check();
 }
 
+/// A resize along the last axis: one matrix times a batch of columns, also with what is added.
+TEST(Kernels, OneMatrixTimesColumns) {
+  for (int64_t transA : {0, 1})
+    for (int64_t transB : {0, 1})
+      for (const std::vector<int64_t> &bias :
+           std::vector<std::vector<int64_t>>{{}, {1}, {7, 1}, {3, 2, 7, 1}}) {
+        UnitCase unit;
+        UnitValue a =
+            unit.operand(transA ? std::vector<int64_t>{5, 7} : std::vector<int64_t>{7, 5});
+        UnitValue b = unit.operand(transB ? std::vector<int64_t>{3, 2, 1, 5}
+                                          : std::vector<int64_t>{3, 2, 5, 1});
+        UnitValue y = unit.node("FusedMatMul", {a, b},
+                                {{"transA", transA}, {"transB", transB}, {"alpha", 0.5}});
+        if (!bias.empty())
+          unit.node("Relu", {unit.node("Add", {y, unit.operand(bias)})});
+        unit.check();
+      }
+}
+
 /// The weights of linear layers lie transposed; batches of rows, batches of matrices, with what is
 /// added behind.
 TEST(Kernels, ProductsOfTransposedOperands) {
