@@ -19,6 +19,9 @@ UnitFacts::UnitFacts(UnitOp op) : name(op.getName()) {
   for (Value result : cast<YieldOp>(body.getTerminator()).getValues())
     unit.results.push_back(find(result));
   unit.name = name;
+  unit.isSummed = op.getNumResults() > 0 &&
+                  llvm::any_of(op.getResults().back().getUsers(),
+                               [](Operation *user) { return isa<ir::AccumulateOp>(user); });
 }
 
 UnitFacts::UnitFacts(ArrayRef<NodeOp> nodes, NodeOp candidate)

@@ -74,6 +74,8 @@ struct UnitView {
   std::vector<std::string> operandLayouts;
   std::vector<UnitNode> nodes;
   std::vector<UnitValue> results;
+  /// Whether the last result goes into a sum over microbatches, which a kernel may add to.
+  bool isSummed = true;
 
   /// The type of a value; null for an absent one.
   const TensorType *type(UnitValue value) const;

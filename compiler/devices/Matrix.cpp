@@ -66,7 +66,9 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
   }
   if (hasRelu(reader))
     choice.fields.set("relu", int64_t(1));
-  choice.accumulates = !hasBias && !hasRelu(reader);
+  choice.accumulates = !hasBias && !hasRelu(reader) && reader.unit.isSummed;
+  if (choice.accumulates) // which takes a second primitive of the library
+    choice.fields.set("sums", int64_t(1));
   // Without AVX-512 oneDNN 2.6 has no others.
   choice.multipliesPlain =
       reader.options.kind == DeviceKind::cpu && reader.options.vectorWidth < 16;

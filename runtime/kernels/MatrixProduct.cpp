@@ -198,8 +198,7 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
     biasStrides = stridesOver(padded(given.bias, output.size()));
   else if (hasBias)
     biasArgument = pdc::runtime::biasArgument(f);
-  // Only weight gradients are sums, and those have no epilogue.
-  if (!hasBias && !hasRelu)
+  if (given.sums)
     adding = makeCall(unit, device, f, b, true);
   requireWorkspace(unit, packing.packedBytes() + std::max(fresh.scratch(), adding.scratch()),
                    device);

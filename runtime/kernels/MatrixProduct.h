@@ -19,7 +19,7 @@ public:
   void operator()(const Run &run, const float *a, const float *b, float *y) {
     call(fresh, run, a, b, nullptr, y);
   }
-  /// Adds to y where `add`; only without bias and relu.
+  /// Adds to y where `add`; only where the fields say `sums`, without bias and relu.
   void operator()(const Run &run, const float *a, const float *b, float *y,
                   std::same_as<bool> auto add) {
     call(add ? adding : fresh, run, a, b, nullptr, y);

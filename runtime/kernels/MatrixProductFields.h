@@ -19,6 +19,7 @@ struct MatrixProductFields {
   Dimensions output;
   int64_t relu = 0;
   const char *result = ""; ///< "fp32": what y is stored in whatever its factors are
+  int64_t sums = 0;        ///< whether calls may add to y
   int64_t transA = 0; ///< the last two dimensions are swapped
   int64_t transB = 0;
 };

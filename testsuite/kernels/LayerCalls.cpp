@@ -40,7 +40,7 @@ ConvolutionFields convolution(const KernelChoice &choice) {
 MatrixProductFields matrix(const KernelChoice &choice) {
   MatrixProductFields f;
   FieldReader{choice} FIELD(a) FIELD(alpha) FIELD(b) FIELD(bias) FIELD(compute) FIELD(name)
-      FIELD(output) FIELD(relu) FIELD(transA) FIELD(transB);
+      FIELD(output) FIELD(relu) FIELD(sums) FIELD(transA) FIELD(transB);
   return f;
 }
 PoolingFields pooling(const KernelChoice &choice) {
