@@ -103,7 +103,7 @@ private:
     else
       copy = builder.clone(*value.getDefiningOp())->getResult(0);
     if (FlatSymbolRefAttr memory = memoryOf(copy.getDefiningOp()))
-      reads[memory.getAttr()] = copy;
+      reads.try_emplace(memory.getAttr(), copy);
     return copy;
   }
 
@@ -128,7 +128,7 @@ private:
   llvm::DenseSet<Operation *> needed;
   Operation *insertionPoint = nullptr;
   llvm::DenseMap<Value, Value> copies;
-  llvm::DenseMap<StringAttr, Value> reads; ///< those added
+  llvm::DenseMap<StringAttr, Value> reads; ///< the first one added of each memory
 };
 
 struct Recompute : impl::RecomputeBase<Recompute> {
