@@ -28,6 +28,7 @@ const std::vector<Rule> &sharedRules() {
       {"LRNGrad", chooseLocalResponse},
       {"Dropout", chooseDropout},
       {"DropoutGrad", chooseDropout},
+      {"UniformRandom", chooseUniformRandom},
       {"SgdUpdate", chooseUpdate},
       {"MomentumUpdate", chooseUpdate},
       {"AdagradUpdate", chooseUpdate},

@@ -1,5 +1,6 @@
 #include "compiler/devices/UnitReader.h"
 #include "compiler/operators/Dropout.h"
+#include "compiler/operators/Random.h"
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
@@ -148,8 +149,8 @@ KernelChoice chooseAlongAxis(const UnitReader &reader) {
 KernelChoice chooseTopK(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const TensorType &x = reader.inputType(node, 0);
-  if (x.element != ElementType::f32)
-    reader.refuse("the kernel reads f32 elements, found " + x.toString());
+  if (x.element != ElementType::f32 && x.element != ElementType::i64)
+    reader.refuse("the kernel reads f32 and i64 elements, found " + x.toString());
   const int64_t axis =
       axisFromStart(reader.view(node), node.attributes->integer("axis", -1), x.rank());
   KernelChoice choice;
@@ -183,6 +184,17 @@ KernelChoice chooseDropout(const UnitReader &reader) {
   addArgument(choice, reader, node, 1);
   choice.outputLayouts = {layout};
   choice.inPlace = {{0, 0}};
+  return choice;
+}
+
+KernelChoice chooseUniformRandom(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  KernelChoice choice;
+  choice.kernel = "UniformRandom";
+  choice.fields = {{"key", node.attributes->integer("key", 0)},
+                   {"shape", samplesAndElements(node.outputs[0].shape, reader.inputType(node, 0))}};
+  addArgument(choice, reader, node, 0);
+  choice.outputLayouts = {""};
   return choice;
 }
 

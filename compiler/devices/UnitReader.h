@@ -87,6 +87,7 @@ KernelChoice chooseElementwise(const UnitReader &reader);
 KernelChoice chooseView(const UnitReader &reader);
 KernelChoice chooseReorder(const UnitReader &reader);
 KernelChoice chooseDropout(const UnitReader &reader);
+KernelChoice chooseUniformRandom(const UnitReader &reader);
 KernelChoice chooseUpdate(const UnitReader &reader);
 KernelChoice chooseReduction(const UnitReader &reader);
 KernelChoice chooseAlongAxis(const UnitReader &reader);

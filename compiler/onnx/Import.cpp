@@ -4,6 +4,7 @@
 #include "compiler/onnx/Binding.h"
 #include "compiler/onnx/ImportFunction.h"
 #include "compiler/onnx/Shapes.h"
+#include "compiler/operators/Random.h"
 
 #include <algorithm>
 
@@ -213,8 +214,8 @@ private:
   }
 
   void addRandom() {
-    auto isDropout = [](const ModelNode *node) { return node->op == "Dropout"; };
-    if (std::any_of(nodes.begin(), nodes.end(), isDropout))
+    auto draws = [](const ModelNode *node) { return drawsNumbers(node->op); };
+    if (std::any_of(nodes.begin(), nodes.end(), draws))
       addMemory("pdc.random", Role::Input, Rate::Microbatch,
                 {ElementType::i64, {2 + binding.microbatchSize()}});
   }

@@ -2,6 +2,7 @@
 
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/operators/Random.h"
 
 #include <numeric>
 
@@ -42,6 +43,8 @@ void FunctionImporter::importNode(const ModelNode &node) {
     return importBatchNormalization(node);
   if (node.op == "Dropout")
     return importDropout(node);
+  if (alwaysDraws(node.op))
+    return importRandom(node);
   importGeneric(node, node.attributes, node.outputs.size());
 }
 
@@ -95,11 +98,28 @@ void FunctionImporter::importDropout(const ModelNode &node) {
     values[node.outputs.at(0)] = x;
     return;
   }
-  if (entry == Entry::forward)
-    throw Error("node '" + node.name + "' (Dropout): draws random numbers, which are those of training");
+  refuseForward(node);
   Attributes attributes = {{"ratio", ratio}, {"key", keyOf(node.name)}};
   values[node.outputs.at(0)] =
       create({"Dropout", node.name, {x, readMemory("pdc.random")}, attributes, 1, {}})[0];
+}
+
+void FunctionImporter::refuseForward(const ModelNode &node) {
+  if (entry == Entry::forward)
+    throw Error("node '" + node.name + "' (" + node.op +
+                "): draws random numbers, which are those of training");
+}
+
+/// The random numbers become its last operand. Evaluation draws, too: the file says nothing else.
+void FunctionImporter::importRandom(const ModelNode &node) {
+  refuseForward(node);
+  std::vector<Value> operands;
+  for (const std::string &input : node.inputs)
+    operands.push_back(valueOf(input, node.name));
+  operands.push_back(readMemory("pdc.random"));
+  Attributes attributes = node.attributes;
+  attributes.set("key", keyOf(node.name));
+  values[node.outputs.at(0)] = create({node.op, node.name, operands, attributes, 1, {}})[0];
 }
 
 double FunctionImporter::known(const ModelNode &node, size_t operand, double otherwise) {

@@ -33,6 +33,8 @@ private:
   void importGeneric(const ModelNode &node, Attributes attributes, size_t results);
   void importBatchNormalization(const ModelNode &node);
   void importDropout(const ModelNode &node);
+  void importRandom(const ModelNode &node);
+  void refuseForward(const ModelNode &node);
   /// The one value of an operand that must be known now; `otherwise` when it is left out.
   double known(const ModelNode &node, size_t operand, double otherwise);
 

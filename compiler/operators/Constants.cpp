@@ -167,6 +167,34 @@ static std::vector<Tensor> evaluateRange(const NodeView &node,
   return {result};
 }
 
+/// Of which index in a dimension, for each element that is not zero.
+static std::vector<TensorType> inferNonZero(const NodeView &node) {
+  const TensorType &x = node.input(0);
+  const Tensor *value = node.constant(0);
+  if (!value)
+    refuse(node, "has as many results as its input " + x.toString() +
+                     " has elements that are not zero, so that it must be known at compile time, "
+                     "but it depends on data; export the model with a mask in its place");
+  const int64_t count = std::ranges::count_if(value->data, [](double x) { return x != 0; });
+  return {{ElementType::i64, {x.rank(), count}}};
+}
+
+static std::vector<Tensor> evaluateNonZero(const NodeView &node,
+                                           std::span<const Tensor *const> inputs) {
+  const Tensor &x = *inputs[0];
+  Tensor y = Tensor::zeros(typesFrom(node, inputs)[0]);
+  const int64_t count = y.type.shape[1];
+  std::vector<int64_t> index(x.type.shape.size());
+  int64_t found = 0;
+  for (double value : x.data) {
+    for (size_t d = 0; value != 0 && d < index.size(); ++d)
+      y.data[static_cast<int64_t>(d) * count + found] = static_cast<double>(index[d]);
+    found += value != 0;
+    advance(index, x.type.shape);
+  }
+  return {y};
+}
+
 std::span<const Operator> constantOperators() {
   static const Operator operators[] = {
       {.name = "Constant",
@@ -205,6 +233,15 @@ std::span<const Operator> constantOperators() {
        .outputs = {{"size"}},
        .infer = inferSize,
        .evaluate = evaluateSize,
+       .stopsGradient = true},
+      {.name = "NonZero",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .kind = OperatorClass::constant,
+       .inputs = {{.name = "X", .known = true}},
+       .outputs = {{"Y"}},
+       .infer = inferNonZero,
+       .evaluate = evaluateNonZero,
        .stopsGradient = true},
       {.name = "Range",
        .firstOpset = 11,

@@ -14,6 +14,7 @@ static std::vector<const Operator *> sortedOperators() {
                       normalisationOperators,
                       localResponseOperators,
                       dropoutOperators,
+                      randomOperators,
                       matrixOperators,
                       viewOperators,
                       movementOperators,

@@ -22,6 +22,12 @@ static int64_t topAxis(const NodeView &node) {
   return axisFromStart(node, node.attributes.integer("axis", -1), node.input(0).rank());
 }
 
+static std::vector<ElementType> comparedElements() {
+  std::vector<ElementType> elements = floatElements();
+  elements.push_back(ElementType::i64);
+  return elements;
+}
+
 static std::vector<TensorType> inferTopIndices(const NodeView &node) {
   TensorType y{ElementType::i64, node.input(0).shape};
   const int64_t axis = topAxis(node), count = node.attributes.integer("count", 0);
@@ -60,8 +66,13 @@ static std::vector<NodeValue> composeTopK(CompositionBuilder &b) {
   if (count.size() != 1)
     b.refuse("input 1 (K) is " + b.type(b.input(1)).toString() + ", expected one integer");
   const int64_t axis = b.attributes().integer("axis", -1);
+  // Kernels compare integers of 64 bits.
+  NodeValue compared = b.input(0);
+  const ElementType element = b.type(compared).element;
+  if (!isFloatingPoint(element) && element != ElementType::i64)
+    compared = add(b, "Cast", {compared}, {{"to", onnxType(ElementType::i64)}});
   NodeValue indices =
-      add(b, "TopKIndices", {b.input(0)},
+      add(b, "TopKIndices", {compared},
           {{"axis", axis}, {"count", count[0]}, {"largest", b.attributes().integer("largest", 1)}});
   return {add(b, "GatherElements", {b.input(0), indices}, {{"axis", axis}}), indices};
 }
@@ -71,7 +82,7 @@ std::span<const Operator> topOperators() {
       {.name = "TopKIndices",
        .inputs = {{"X"}},
        .outputs = {{"Indices"}},
-       .elements = floatElements(),
+       .elements = comparedElements(),
        .infer = inferTopIndices,
        .evaluate = evaluateTopIndices,
        .stopsGradient = true},
@@ -86,7 +97,6 @@ std::span<const ComposedOperator> topForms() {
         .lastOpset = kLastOpset,
         .inputs = {{"X"}, {.name = "K", .known = true}},
         .outputs = {{"Values"}, {"Indices"}},
-        .elements = floatElements(),
         .normalise = normaliseTopK},
        composeTopK},
   };

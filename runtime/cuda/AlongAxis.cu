@@ -65,7 +65,7 @@ __global__ void cumulativeSumLines(CumulativeSumFields f, const Element *x, Elem
   }
 }
 
-__global__ void topLines(TopKFields f, const float *x, int64_t *y) {
+template <class T> __global__ void topLines(TopKFields f, const T *x, int64_t *y) {
   const int64_t line = globalThread();
   if (line < f.outer * f.inner)
     topOfLine(f, line, x, y);
@@ -93,7 +93,11 @@ void CumulativeSum::operator()(const Run &run, const int64_t *x, int64_t *y) con
 }
 
 void TopK::operator()(const Run &run, const float *x, int64_t *y) const {
-  launchOver(run, fields.outer * fields.inner, topLines, fields, x, y);
+  launchOver(run, fields.outer * fields.inner, topLines<float>, fields, x, y);
+}
+
+void TopK::operator()(const Run &run, const int64_t *x, int64_t *y) const {
+  launchOver(run, fields.outer * fields.inner, topLines<int64_t>, fields, x, y);
 }
 
 } // namespace pdc::runtime::cuda

@@ -24,4 +24,5 @@
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
 #include "runtime/kernels/TopK.h"
+#include "runtime/kernels/UniformRandomFields.h"
 #include "runtime/kernels/UpdateFields.h"

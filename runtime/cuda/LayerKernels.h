@@ -260,4 +260,13 @@ private:
   DropoutFields fields;
 };
 
+class UniformRandom {
+public:
+  UniformRandom(const Device &, const UniformRandomFields &fields) : fields(fields) {}
+  void operator()(const Run &run, const int64_t *random, float *y) const;
+
+private:
+  UniformRandomFields fields;
+};
+
 } // namespace pdc::runtime::cuda

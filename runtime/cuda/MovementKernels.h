@@ -60,6 +60,7 @@ class TopK {
 public:
   TopK(const Device &, const TopKFields &fields) : fields(fields) {}
   void operator()(const Run &run, const float *x, int64_t *y) const;
+  void operator()(const Run &run, const int64_t *x, int64_t *y) const;
 
 private:
   TopKFields fields;

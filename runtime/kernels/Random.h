@@ -26,4 +26,7 @@ constexpr uint32_t drawBits(uint64_t prefix, uint64_t element) {
   return static_cast<uint32_t>(mixBits(prefix ^ element) >> 32);
 }
 
+/// A multiple of 2^-24 from 0 to below 1, all of them alike: no float is rounded to 1.
+constexpr float uniformNumber(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+
 } // namespace pdc::runtime

@@ -49,12 +49,21 @@ void ArgMax::operator()(const Run &, const float *x, int64_t *y) const {
   }
 }
 
-void TopK::operator()(const Run &, const float *x, int64_t *y) const {
+template <class T>
+static void topLines(const TopKFields &fields, int threads, const T *x, int64_t *y) {
   const int64_t lines = fields.outer * fields.inner;
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (lines * fields.size >= kParallelWalk)
   for (int64_t line = 0; line < lines; ++line)
     topOfLine(fields, line, x, y);
+}
+
+void TopK::operator()(const Run &, const float *x, int64_t *y) const {
+  topLines(fields, threads, x, y);
+}
+
+void TopK::operator()(const Run &, const int64_t *x, int64_t *y) const {
+  topLines(fields, threads, x, y);
 }
 
 /// The sums are kept in Sum.

@@ -18,6 +18,7 @@ class TopK {
 public:
   TopK(const Device &device, const TopKFields &fields) : fields(fields), threads(device.threads) {}
   void operator()(const Run &run, const float *x, int64_t *y) const;
+  void operator()(const Run &run, const int64_t *x, int64_t *y) const;
 
 private:
   TopKFields fields;

@@ -5,16 +5,18 @@
 namespace pdc::runtime {
 
 /// Whether element a of a line comes before element b.
-constexpr bool comesBefore(const TopKFields &f, const float *line, int64_t a, int64_t b) {
-  const float first = line[a * f.inner], second = line[b * f.inner];
+template <class T>
+constexpr bool comesBefore(const TopKFields &f, const T *line, int64_t a, int64_t b) {
+  const T first = line[a * f.inner], second = line[b * f.inner];
   const bool isNaN = first != first;
   const bool isEqual = first == second || (isNaN && second != second);
   return isEqual ? a < b : (first > second || isNaN) == (f.largest != 0);
 }
 
 /// TopK of one of the lines; constexpr, so that CUDA's kernel may call it.
-constexpr void topOfLine(const TopKFields &f, int64_t number, const float *x, int64_t *y) {
-  const float *line = x + number / f.inner * f.size * f.inner + number % f.inner;
+template <class T>
+constexpr void topOfLine(const TopKFields &f, int64_t number, const T *x, int64_t *y) {
+  const T *line = x + number / f.inner * f.size * f.inner + number % f.inner;
   int64_t *to = y + number / f.inner * f.count * f.inner + number % f.inner;
   for (int64_t k = 0; k < f.count; ++k) {
     int64_t best = -1;

@@ -23,6 +23,8 @@ TEST(CudaKernels, MaximaProductsAndSums) {
       });
 }
 
+TEST(CudaKernels, UniformRandom) { expectUniformRandom<CudaCase>(); }
+
 TEST(CudaKernels, AlongAnAxis) { expectAlongAnAxis<CudaCase>(); }
 
 } // namespace

@@ -257,10 +257,9 @@ class Network:
         return scores
 
 
-@pytest.mark.parametrize("group", FORMS)
-def test_forms(group, tmp_path):
+def expect_gradients(forms, tmp_path):
     """The gradient is what an update with lr 64 subtracts."""
-    network = Network(FORMS[group])
+    network = Network(forms)
     network.save(tmp_path / "forms.onnx")
     project = pipeline.compile_model(tmp_path / "forms.onnx", tmp_path / "project", "--minibatch", 2 * BATCH,
                                      "--stages", "1-1", "--optimizer", f"sgd,lr={RATE}", "--train", "*", workers=2)
@@ -276,6 +275,11 @@ def test_forms(group, tmp_path):
     for name, weight in weights.items():
         found = (before[name].astype(numpy.float64) - after[name]) / RATE
         assert distance(found, weight.grad.numpy()) <= 1e-3, name
+
+
+@pytest.mark.parametrize("group", FORMS)
+def test_forms(group, tmp_path):
+    expect_gradients(FORMS[group], tmp_path)
 
 
 @pytest.mark.parametrize("group", ["layers", "places"])
@@ -296,14 +300,15 @@ def test_whole_numbers(tmp_path):
     """Bounds and reductions of token numbers, as places in a table, by PyTorch."""
     nodes = [helper.make_node("Clip", ["ids", "least"], ["above"]), helper.make_node("Clip", ["above", "", "most"], ["within"]),
              helper.make_node("ReduceSum", ["within", "axis"], ["sum"], keepdims=0), helper.make_node("ReduceMax", ["ids"], ["max"], axes=[1], keepdims=0),
+             helper.make_node("TopK", ["ids", "two"], ["top", "tops"]), helper.make_node("ReduceSum", ["top", "axis"], ["best"], keepdims=0),
              helper.make_node("ReduceMin", ["ids"], ["min"], axes=[1], keepdims=0), helper.make_node("ArgMax", ["ids"], ["end"], axis=1, keepdims=0)]
-    columns = ["sum", "max", "min", "end"]
+    columns = ["sum", "max", "min", "end", "best"]
     nodes += [helper.make_node("Unsqueeze", [name, "axis"], [f"{name}.column"]) for name in columns]
     nodes += [helper.make_node("Concat", [f"{name}.column" for name in columns], ["places"], axis=1),
               helper.make_node("Mod", ["places", "rows"], ["rest"]), helper.make_node("Gather", ["table", "rest"], ["found"]),
               helper.make_node("Mul", ["found", "found"], ["squares"]), helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0)]
     table = numpy.random.default_rng(2).standard_normal((11, 3)).astype(numpy.float32)
-    constants = {"least": numpy.array(3), "most": numpy.array(15), "axis": numpy.array([1]), "rows": numpy.array(11), "table": table}
+    constants = {"least": numpy.array(3), "most": numpy.array(15), "axis": numpy.array([1]), "two": numpy.array([2]), "rows": numpy.array(11), "table": table}
     graph = helper.make_graph(nodes, "whole", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 7])],
                               [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
                               [numpy_helper.from_array(value, name) for name, value in constants.items()])
@@ -314,7 +319,8 @@ def test_whole_numbers(tmp_path):
                                      "--optimizer", "sgd,lr=1", "--microbatches", 1)
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"ids={tmp_path}/ids.npy"], steps=1)
     tokens, weight = torch.from_numpy(ids), torch.from_numpy(table).double().requires_grad_()
-    places = torch.stack([tokens.clamp(3, 15).sum(1), tokens.amax(1), tokens.amin(1), torch.from_numpy(ids.argmax(1))], 1) % 11
+    places = torch.stack([tokens.clamp(3, 15).sum(1), tokens.amax(1), tokens.amin(1), torch.from_numpy(ids.argmax(1)),
+                          tokens.topk(2, 1).values.sum(1)], 1) % 11
     loss = (weight[places] ** 2).mean()
     loss.backward()
     assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]

@@ -31,6 +31,16 @@ template <class Case> void expectRootMeanSquare() {
     }
 }
 
+/// Of rows of three samples, of several rows each, and of what counts no samples: bit for bit.
+template <class Case> void expectUniformRandom() {
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{3, 700}, {6, 5, 7}, {4}, {}}) {
+    Case unit;
+    unit.node("UniformRandom", {unit.integers({5}, 0, 1 << 30)},
+              {{"shape", shape}, {"key", int64_t(-77777777777)}});
+    unit.check(0);
+  }
+}
+
 /// Small integers: many elements are equal.
 template <class Case> void expectAlongAnAxis() {
   Tensor x = Tensor::zeros({ElementType::f32, {3, 7, 5}});

@@ -21,6 +21,7 @@
 #include "runtime/kernels/PoolingGradient.h"
 #include "runtime/kernels/Softmax.h"
 #include "runtime/kernels/SoftmaxGradient.h"
+#include "runtime/kernels/UniformRandom.h"
 #endif
 
 namespace pdc {
@@ -207,6 +208,12 @@ KernelMakers layerMakers() {
          FieldReader{c} FIELD(input) FIELD(key) FIELD(layout) FIELD(ratio);
          return made<kernels::Dropout>(
              d, f, CALL { k(r, p[0], p.labels(1), p[2]); });
+       }},
+      {"UniformRandom",
+       [](auto &c, auto &d) {
+         UniformRandomFields f;
+         FieldReader{c} FIELD(key) FIELD(shape);
+         return made<kernels::UniformRandom>(d, f, CALL { k(r, p.labels(0), p[1]); });
        }},
       {"Softmax",
        [](auto &c, auto &d) {

@@ -78,6 +78,8 @@ TEST(Kernels, Dropout) {
   }
 }
 
+TEST(Kernels, UniformRandom) { expectUniformRandom<UnitCase>(); }
+
 TEST(Kernels, Attention) { expectAttention<UnitCase>(); }
 
 TEST(Kernels, RootMeanSquare) { expectRootMeanSquare<UnitCase>(); }

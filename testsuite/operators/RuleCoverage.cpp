@@ -3,15 +3,21 @@
 
 namespace pdc::test {
 
-/// Composed operators through which no gradient goes: of places, of constants, of updates, of whole
-/// numbers (CumSum, Div, Mod and reductions); and Upsample, which is read as Resize.
+/// Composed operators through which no gradient goes: of places, of constants, of updates, of
+/// random numbers, of whole numbers (CumSum, Div, Mod and reductions); and Upsample, which is read
+/// as Resize.
 static const OperatorNames kWithoutGradient = {"ArgMax",
                                                "ArgMin",
+                                               "Bernoulli",
                                                "CumSum",
                                                "Div",
                                                "EyeLike",
                                                "Hardmax",
                                                "Mod",
+                                               "RandomNormal",
+                                               "RandomNormalLike",
+                                               "RandomUniform",
+                                               "RandomUniformLike",
                                                "ReduceMax",
                                                "ReduceProd",
                                                "ReduceSum",

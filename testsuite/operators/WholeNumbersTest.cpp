@@ -52,6 +52,20 @@ TEST(WholeNumbers, ReductionsOfWholeNumbers) {
   EXPECT_EQ(value("ArgMax", along, {x}).data, (std::vector<double>{4, 4, 2, 1}));
 }
 
+/// Two that f32 takes for one.
+TEST(WholeNumbers, LargestOfWholeNumbers) {
+  const double big = 1LL << 40;
+  const Tensor x = wholeNumbers({5}, {1, big, -3, big + 1, 7});
+  const Case test{"TopK", {}, {x, wholeNumbers({1}, {3})}, {}, 2};
+  const std::vector<Tensor> top = tapeValues(test);
+  EXPECT_EQ(top[0].data, (std::vector<double>{big + 1, big, 7}));
+  EXPECT_EQ(top[1].data, (std::vector<double>{3, 1, 4}));
+  const Tensor bytes = {{ElementType::u8, {4}}, {200, 3, 255, 3}};
+  EXPECT_EQ(
+      tapeValue({"TopK", {{"largest", int64_t(0)}}, {bytes, wholeNumbers({1}, {2})}, {}}).data,
+      (std::vector<double>{3, 3}));
+}
+
 /// Negated, the least number of a type is itself.
 TEST(WholeNumbers, LeastOfWholeNumbers) {
   const double least = -0x1p31, most = 0x1p31 - 1;

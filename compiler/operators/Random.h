@@ -1,0 +1,22 @@
+#pragma once
+
+#include "compiler/operators/Tensor.h"
+
+#include <string_view>
+
+namespace pdc {
+
+/// Operators whose results are random: what the operands are says nothing of them. `pdc.random`
+/// (seed, step and the numbers of the samples) becomes their last operand at import, and `key` an
+/// attribute.
+bool drawsNumbers(std::string_view op);
+
+/// Those of them that have no form that draws nothing, as Dropout has.
+bool alwaysDraws(std::string_view op);
+
+/// How many samples the elements of a drawn tensor are of, and how many each has. What does not
+/// count samples, such as a weight, belongs to the first one as a whole.
+std::vector<int64_t> samplesAndElements(const std::vector<int64_t> &shape,
+                                        const TensorType &random);
+
+} // namespace pdc
