@@ -1,5 +1,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
 
+#include "compiler/onnx/Branches.h"
+#include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/TrainingInfo.h"
 
@@ -67,6 +69,8 @@ private:
     auto function = functions.find({domain, node.op_type()});
     if (function != functions.end())
       return expand(node, *function->second, stages, depth + 1);
+    if (domain.empty() && hasBranches(node))
+      return addBranches(node, imported, stages, depth + 1);
     auto version = imported.find(domain);
     // Files of IR 1 and 2 name no operator sets: all of it is version 1.
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
@@ -76,12 +80,40 @@ private:
     nodes.push_back({std::move(node), static_cast<int>(opset), std::move(stages)});
   }
 
-  void expand(const onnx::NodeProto &node, const onnx::FunctionProto &function,
-              const Stages &stages, int depth) {
+  void addBranches(onnx::NodeProto &node, const Opsets &imported, const Stages &stages, int depth) {
+    checkDepth(node, depth);
+    FlatNode select{{}, 0, stages, true};
+    select.proto.set_name(node.name());
+    select.proto.set_op_type(node.op_type());
+    select.proto.add_input(node.input(0));
+    *select.proto.mutable_output() = node.output();
+    for (const char *name : {"then_branch", "else_branch"}) {
+      onnx::GraphProto branch = attributeOf(node, name)->g();
+      if (branch.input_size() || branch.output_size() != node.output_size())
+        throw Error(describe(node) + ": its " + name + " has " +
+                    std::to_string(branch.input_size()) + " inputs and " +
+                    std::to_string(branch.output_size()) + " outputs, expected none and " +
+                    std::to_string(node.output_size()));
+      std::vector<onnx::NodeProto> body;
+      for (const std::string &output : takeBranch(
+               branch, [this](const std::string &inner) { return values.fresh(inner); }, body))
+        select.proto.add_input(output);
+      for (onnx::NodeProto &inner : body)
+        add(std::move(inner), imported, stages, depth);
+    }
+    nodes.push_back(std::move(select));
+  }
+
+  static void checkDepth(const onnx::NodeProto &node, int depth) {
     constexpr int maximumDepth = 64;
     if (depth > maximumDepth)
       throw Error(describe(node) + ": functions call each other more than " +
                   std::to_string(maximumDepth) + " deep, or themselves");
+  }
+
+  void expand(const onnx::NodeProto &node, const onnx::FunctionProto &function,
+              const Stages &stages, int depth) {
+    checkDepth(node, depth);
     Call call = bind(node, function);
     Opsets imported = readOpsets(function.opset_import());
     for (const onnx::NodeProto &inner : function.node())
@@ -118,9 +150,8 @@ private:
       input = valueOf(call, input);
     for (std::string &output : *node.mutable_output())
       output = valueOf(call, output);
-    node.clear_attribute();
-    for (const onnx::AttributeProto &attribute : inner.attribute())
-      addAttribute(node, attribute, call);
+    giveAttributes(node, call.attributes);
+    renameCaptured(node, [&](const std::string &name) { return valueOf(call, name); });
     if (node.domain() == trainingDomain && node.op_type() == "Gradient")
       renameValues(node, call);
     checkSize(node, call);
@@ -144,20 +175,6 @@ private:
       throw Error("function call '" + call.name + "': the model's functions expand to more than " +
                   std::to_string(maximumNodes) + " nodes or " + std::to_string(maximumBytes >> 20) +
                   " MiB");
-  }
-
-  void addAttribute(onnx::NodeProto &node, const onnx::AttributeProto &attribute,
-                    const Call &call) {
-    if (attribute.ref_attr_name().empty()) {
-      *node.add_attribute() = attribute;
-      return;
-    }
-    auto given = call.attributes.find(attribute.ref_attr_name());
-    if (given == call.attributes.end())
-      return;
-    onnx::AttributeProto *copy = node.add_attribute();
-    *copy = given->second;
-    copy->set_name(attribute.name());
   }
 
   std::string valueOf(Call &call, const std::string &name) {

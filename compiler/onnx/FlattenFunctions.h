@@ -14,6 +14,9 @@ struct FlatNode {
   onnx::NodeProto proto;
   int opset = 0;
   std::map<std::string, int> stages = {}; ///< device configuration -> pipeline_stage
+  /// An If whose branches are nodes beside it: its inputs are the condition, the outputs of the
+  /// then branch and those of the else branch.
+  bool selects = false;
 };
 
 /// Where a node stands, for messages: its name, or what it computes when it has none.
@@ -23,8 +26,9 @@ std::string describe(const onnx::NodeProto &node);
 std::string canonicalDomain(const std::string &domain);
 
 /// Takes the nodes out of the graph and replaces calls of the model's own functions by their
-/// bodies: nodes and values of a body get the call's name before theirs. `values` are the names
-/// that are taken in the graph. Refuses recursion and expansions beyond all measure.
+/// bodies: nodes and values of a body get the call's name before theirs. Both branches of an If
+/// become nodes of the graph, since no node does more than compute its outputs. `values` are the
+/// names that are taken in the graph. Refuses recursion and expansions beyond all measure.
 std::vector<FlatNode> flattenFunctions(onnx::ModelProto &model, Names &values);
 
 } // namespace pdc

@@ -47,8 +47,9 @@ DifferentiatedGraph readGradientNode(const onnx::NodeProto &node) {
 }
 
 void connectGradients(std::vector<FlatNode> &nodes) {
-  for (auto &[node, opset, stages] : nodes)
-    if (node.domain() == trainingDomain && node.op_type() == "Gradient") {
+  for (FlatNode &flat : nodes)
+    if (onnx::NodeProto &node = flat.proto;
+        node.domain() == trainingDomain && node.op_type() == "Gradient") {
       node.add_input(readGradientNode(node).y);
       node.clear_attribute();
     }

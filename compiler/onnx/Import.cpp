@@ -1,7 +1,7 @@
 #include "compiler/onnx/Import.h"
 
 #include "compiler/ir/Conversion.h"
-#include "compiler/onnx/Binding.h"
+#include "compiler/onnx/Conditions.h"
 #include "compiler/onnx/ImportFunction.h"
 #include "compiler/onnx/Shapes.h"
 #include "compiler/operators/Random.h"
@@ -22,6 +22,7 @@ public:
         loss(chooseLoss(model, options.loss)),
         parameters(chooseParameters(model, loss, options.parameters)),
         statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {
+    checkConditions(model, binding);
     splitPositions();
   }
 

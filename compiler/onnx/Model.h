@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -85,6 +86,8 @@ struct ExporterMetadata {
   std::vector<std::string> lostParameters;
 };
 
+struct ConditionGraph;
+
 /// A checked ONNX model: opset differences gone (each node in the newest supported opset's form), functions inlined,
 /// sorted topologically, every name unique.
 struct Model {
@@ -97,6 +100,8 @@ struct Model {
   std::vector<ModelPartition> partitions = {};
   ExporterMetadata metadata = {};
   std::string sharded = {}; ///< a node whose sharding_spec is not followed, where there is one
+  /// Where numbers of named dimensions may decide otherwise which branches were taken.
+  std::shared_ptr<const ConditionGraph> conditions = {};
 };
 
 /// Files beside a training graph of ONNX Runtime; empty: `checkpoint` and `optimizer_model.onnx` in the
@@ -107,9 +112,11 @@ struct ArtifactFiles {
   bool needsOptimizer = true; ///< no other optimizer is given
 };
 
-/// Reads and checks a model. Throws Error for anything unreadable, malformed or not supported,
-/// naming the node, the operator, the opset and what is supported.
-Model readModel(const std::filesystem::path &path, const ArtifactFiles &files = {});
+/// Reads and checks a model. `dimensions` are numbers of named dimensions, which may decide between
+/// branches. Throws Error for anything unreadable, malformed or not supported, naming the node, the
+/// operator, the opset and what is supported.
+Model readModel(const std::filesystem::path &path, const ArtifactFiles &files = {},
+                const std::map<std::string, int64_t> &dimensions = {});
 
 /// The same for a model held in memory. `name` stands in messages; `folder` is where external data
 /// lies, and without it external data is refused.

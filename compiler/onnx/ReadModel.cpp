@@ -1,3 +1,4 @@
+#include "compiler/onnx/Conditions.h"
 #include "compiler/onnx/ExporterMetadata.h"
 #include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/GradientNodes.h"
@@ -106,8 +107,9 @@ void dropUnused(Model &model) {
 class ModelReader {
 public:
   ModelReader(onnx::ModelProto &proto, const std::filesystem::path &folder,
-              const ArtifactFiles &files)
-      : proto(proto), graph(*proto.mutable_graph()), folder(folder), files(files) {}
+              const ArtifactFiles &files, const std::map<std::string, int64_t> &dimensions)
+      : proto(proto), graph(*proto.mutable_graph()), folder(folder), files(files),
+        dimensions(dimensions) {}
 
   void read(Model &model) {
     info = takeTrainingInfo(proto);
@@ -134,7 +136,11 @@ public:
     if (artifacts)
       readArtifacts(nodes, model);
     replaceSequences(nodes, values, graph, model);
-    readNodes(std::move(nodes), values, folder, model);
+    decideConditions(nodes, values, folder, dimensions, model);
+    NodeReader reader(values, folder, model);
+    for (FlatNode &node : nodes)
+      reader.read(node);
+    reader.checkOutputs();
     dropUnused(model);
   }
 
@@ -266,6 +272,7 @@ private:
   onnx::GraphProto &graph;
   const std::filesystem::path &folder;
   const ArtifactFiles &files;
+  const std::map<std::string, int64_t> &dimensions;
   std::optional<TrainingInfo> info;
   std::optional<OrtArtifacts> artifacts;
   Names given;
@@ -273,13 +280,14 @@ private:
 };
 
 Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::string &name,
-                 const std::filesystem::path &folder, const ArtifactFiles &files) {
+                 const std::filesystem::path &folder, const ArtifactFiles &files,
+                 const std::map<std::string, int64_t> &dimensions) {
   try {
     onnx::ModelProto proto = parse(stream);
     checkHeader(proto);
     Model model;
     model.name = name;
-    ModelReader(proto, folder, files).read(model);
+    ModelReader(proto, folder, files, dimensions).read(model);
     return model;
   } catch (const Error &error) {
     throw Error(name + ": " + error.what());
@@ -293,7 +301,7 @@ Model parseModel(std::string_view bytes, const std::string &name,
   if (bytes.size() > size_t(std::numeric_limits<int>::max()))
     throw Error(name + ": larger than 2 GiB; store its weights as external data");
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
-  return readStream(stream, name, folder, {});
+  return readStream(stream, name, folder, {}, {});
 }
 
 /// A FlatBuffers file says at its beginning what it is of.
@@ -305,7 +313,8 @@ static bool isOrtFormat(std::ifstream &file) {
   return std::string_view(head + 4, 4) == "ORTM";
 }
 
-Model readModel(const std::filesystem::path &path, const ArtifactFiles &files) {
+Model readModel(const std::filesystem::path &path, const ArtifactFiles &files,
+                const std::map<std::string, int64_t> &dimensions) {
   std::string name = path.filename().string();
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
@@ -319,7 +328,7 @@ Model readModel(const std::filesystem::path &path, const ArtifactFiles &files) {
                        "it was made from");
   google::protobuf::io::IstreamInputStream stream(&file);
   std::filesystem::path folder = path.parent_path();
-  return readStream(stream, name, folder.empty() ? "." : folder, files);
+  return readStream(stream, name, folder.empty() ? "." : folder, files, dimensions);
 }
 
 void bindDimension(Model &model, const std::string &symbol, int64_t value) {

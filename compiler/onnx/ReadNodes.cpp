@@ -5,13 +5,11 @@
 
 namespace pdc {
 
-namespace {
-
 using onnx::AttributeProto;
 
-class NodeReader {
+class NodeReader::Reading {
 public:
-  NodeReader(Names &values, const std::filesystem::path &folder, Model &model)
+  Reading(Names &values, const std::filesystem::path &folder, Model &model)
       : values(values), folder(folder), model(model) {}
 
   void read(FlatNode &flat) {
@@ -314,14 +312,13 @@ private:
   std::string where;
 };
 
-} // namespace
+NodeReader::NodeReader(Names &values, const std::filesystem::path &folder, Model &model)
+    : reading(std::make_unique<Reading>(values, folder, model)) {}
 
-void readNodes(std::vector<FlatNode> nodes, Names &values, const std::filesystem::path &folder,
-               Model &model) {
-  NodeReader reader(values, folder, model);
-  for (FlatNode &node : nodes)
-    reader.read(node);
-  reader.checkOutputs();
-}
+NodeReader::~NodeReader() = default;
+
+void NodeReader::read(FlatNode &node) { reading->read(node); }
+
+void NodeReader::checkOutputs() const { reading->checkOutputs(); }
 
 } // namespace pdc

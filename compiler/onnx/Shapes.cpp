@@ -1,86 +1,12 @@
 #include "compiler/onnx/Shapes.h"
 
+#include "compiler/onnx/ShapeWalk.h"
+
 #include <algorithm>
 
 namespace pdc {
 
 namespace {
-
-/// Shapes and axes are smaller; what is larger stays unknown.
-constexpr int64_t kMostElements = 4096;
-
-/// Walks nodes in order; knows the type of each value, and the elements of small constants.
-class ShapeWalk {
-public:
-  ShapeWalk(const Model &model, const Binding &binding) : model(model), binding(binding) {
-    for (const ModelValue &input : model.inputs)
-      if (!model.initializers.contains(input.name))
-        inputs[input.name] = &input;
-  }
-
-  void add(const ModelNode &node) {
-    const Operator *rules = findOperator(node.op);
-    if (!rules)
-      throw Error("node '" + node.name + "': pdc does not know operator '" + node.op + "'");
-    std::vector<const TensorType *> operands;
-    std::vector<const Tensor *> known;
-    bool allKnown = true;
-    for (const std::string &input : node.inputs) {
-      operands.push_back(input.empty() ? nullptr : &typeOf(input));
-      auto constant = constants.find(input);
-      known.push_back(constant == constants.end() ? nullptr : &constant->second);
-      allKnown = allKnown && (input.empty() || known.back());
-    }
-    NodeView view{node.op, node.name, node.attributes, operands, known, node.outputs.size()};
-    std::vector<TensorType> results = inferTypes(*rules, view);
-    for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i)
-      types[node.outputs[i]] = results[i];
-    // What Dropout makes of a constant is random.
-    if (node.op == "Shape" || (node.op != "Dropout" && allKnown && isSmall(results)))
-      evaluate(*rules, node, view, known);
-  }
-
-  const TensorType &typeOf(const std::string &name) {
-    auto found = types.find(name);
-    if (found != types.end())
-      return found->second;
-    if (auto initializer = model.initializers.find(name); initializer != model.initializers.end())
-      return types[name] = addInitializer(initializer->second);
-    if (auto input = inputs.find(name); input != inputs.end())
-      return types[name] = binding.typeOf(*input->second);
-    throw Error("'" + name + "' is made by no node that the loss needs");
-  }
-
-private:
-  static bool isSmall(const std::vector<TensorType> &types) {
-    for (const TensorType &type : types)
-      if (type.elementCount() > kMostElements)
-        return false;
-    return true;
-  }
-
-  const TensorType &addInitializer(const Initializer &initializer) {
-    bool isValue = initializer.literal || !isFloatingPoint(initializer.type.element);
-    if (isValue && !initializer.fill && initializer.type.elementCount() <= kMostElements)
-      constants[initializer.name] = readTensor(initializer);
-    return initializer.type;
-  }
-
-  void evaluate(const Operator &rules, const ModelNode &node, const NodeView &view,
-                const std::vector<const Tensor *> &known) {
-    if (!rules.evaluate)
-      return;
-    std::vector<Tensor> values = rules.evaluate(view, known);
-    for (size_t i = 0; i < values.size() && i < node.outputs.size(); ++i)
-      constants[node.outputs[i]] = std::move(values[i]);
-  }
-
-  const Model &model;
-  const Binding &binding;
-  std::map<std::string, const ModelValue *> inputs;
-  std::map<std::string, TensorType> types;
-  std::map<std::string, Tensor> constants;
-};
 
 /// Goes as far as the node that makes `value`.
 void walkTo(ShapeWalk &walk, const std::vector<const ModelNode *> &nodes,

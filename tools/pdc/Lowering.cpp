@@ -47,7 +47,7 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
   context.printOpOnDiagnostic(false);
   context.printStackTraceOnDiagnostic(false);
   progress << "pdc: reading " << options.model.string() << std::endl;
-  model = readModel(options.model, options.artifacts);
+  model = readModel(options.model, options.artifacts, options.dimensions);
   if (!model.sharded.empty())
     progress << "pdc: " << model.name << ": " << model.sharded
              << ": its sharding_spec is a hint that pdc does not follow; each stage computes whole tensors"

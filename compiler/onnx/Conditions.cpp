@@ -1,0 +1,212 @@
+#include "compiler/onnx/Conditions.h"
+
+#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/ReadNodes.h"
+#include "compiler/onnx/ReadTraining.h"
+#include "compiler/onnx/ShapeWalk.h"
+
+#include <algorithm>
+
+namespace pdc {
+
+/// Primes from 211 on: a condition that holds for them by chance is of a shape that nothing else in
+/// the network has.
+static std::map<std::string, int64_t> withNumbers(const Model &model,
+                                                  std::map<std::string, int64_t> dimensions) {
+  auto isPrime = [](int64_t n) {
+    for (int64_t k = 2; k * k <= n; ++k)
+      if (n % k == 0)
+        return false;
+    return true;
+  };
+  int64_t next = 211;
+  for (const ModelValue &input : model.inputs)
+    for (const Dimension &dimension : input.shape)
+      if (!dimension.value && dimensions.emplace(dimension.symbol, next).second)
+        for (++next; !isPrime(next);)
+          ++next;
+  return dimensions;
+}
+
+static bool hasFreeDimension(const Model &model, const std::map<std::string, int64_t> &dimensions) {
+  for (const ModelValue &input : model.inputs)
+    for (const Dimension &dimension : input.shape)
+      if (!dimension.value && !dimensions.contains(dimension.symbol))
+        return true;
+  return false;
+}
+
+namespace {
+
+/// Walks what the conditions depend on, in order. What cannot be read is unknown, and so is what is
+/// made of it: it may stand in a branch that is not taken.
+class ConditionWalk {
+public:
+  ConditionWalk(const std::vector<FlatNode> &nodes, Names &values,
+                const std::filesystem::path &folder,
+                const std::map<std::string, int64_t> &dimensions, const Model &model)
+      : graph{{model.name, model.inputs, {}, {}, {}}, {}},
+        binding(model, 0, withNumbers(model, dimensions)), reader(values, folder, graph.model),
+        walk(graph.model, binding) {
+    for (const FlatNode &node : nodes)
+      if (node.selects && needed.insert(node.proto.input(0)).second)
+        graph.model.outputs.push_back({node.proto.input(0), ElementType::boolean, {}});
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
+      if (isNeeded(*node))
+        needed.insert(node->proto.input().begin(), node->proto.input().end());
+    for (const auto &[name, initializer] : model.initializers)
+      if (needed.contains(name))
+        graph.model.initializers.emplace(name, withoutLargeElements(initializer));
+  }
+
+  bool isNeeded(const FlatNode &node) const {
+    return std::ranges::any_of(node.proto.output(), [&](const std::string &output) {
+      return !output.empty() && needed.contains(output);
+    });
+  }
+
+  void add(FlatNode node) {
+    std::string reason;
+    for (const std::string &input : node.proto.input())
+      if (auto found = unknown.find(input); found != unknown.end())
+        reason = found->second;
+    try {
+      if (reason.empty())
+        read(node);
+    } catch (const Error &error) {
+      reason = error.what();
+    }
+    if (!reason.empty())
+      for (const std::string &output : node.proto.output())
+        unknown[output] = reason;
+  }
+
+  /// Nothing where the condition is not known.
+  std::optional<bool> decide(const FlatNode &node) {
+    const std::string &condition = node.proto.input(0);
+    if (!unknown.contains(condition))
+      walk.typeOf(condition);
+    const Tensor *value = walk.constantOf(condition);
+    if (!value)
+      return std::nullopt;
+    if (value->data.size() != 1)
+      throw Error(describe(node.proto) + ": its condition '" + condition + "' is " +
+                  value->type.toString() + ", expected one element");
+    graph.decisions.push_back({describe(node.proto), condition, value->data[0] != 0});
+    return graph.decisions.back().value;
+  }
+
+  void refuse(const FlatNode &node) {
+    const std::string &condition = node.proto.input(0);
+    auto reason = unknown.find(condition);
+    throw Error(describe(node.proto) + ": its condition '" + condition +
+                "' is not decided by shapes and constants" +
+                (reason == unknown.end() ? "" : " (" + reason->second + ")") +
+                "; export the model with the branch that training takes");
+  }
+
+  ConditionGraph graph;
+
+private:
+  void read(FlatNode &node) {
+    const size_t before = graph.model.nodes.size();
+    reader.read(node);
+    try {
+      for (size_t i = before; i < graph.model.nodes.size(); ++i)
+        walk.add(graph.model.nodes[i]);
+    } catch (const Error &) {
+      graph.model.nodes.resize(before);
+      throw;
+    }
+  }
+
+  static Initializer withoutLargeElements(const Initializer &initializer) {
+    constexpr int64_t most = 4096;
+    if (initializer.type.elementCount() <= most)
+      return initializer;
+    Initializer place;
+    place.name = initializer.name;
+    place.type = initializer.type;
+    place.fill = 0;
+    return place;
+  }
+
+  Binding binding;
+  NodeReader reader;
+  ShapeWalk walk;
+  std::set<std::string> needed;
+  std::map<std::string, std::string> unknown; ///< value -> why
+};
+
+} // namespace
+
+/// One Identity per output of the branch that is taken.
+static std::vector<FlatNode> taken(const FlatNode &node, bool condition) {
+  std::vector<FlatNode> copies;
+  const int outputs = node.proto.output_size();
+  for (int i = 0; i < outputs; ++i) {
+    if (node.proto.output(i).empty())
+      continue;
+    FlatNode &copy = copies.emplace_back(FlatNode{{}, 14, node.stages});
+    copy.proto.set_op_type("Identity");
+    copy.proto.set_name(node.proto.name());
+    copy.proto.add_input(node.proto.input(1 + i + (condition ? 0 : outputs)));
+    copy.proto.add_output(node.proto.output(i));
+  }
+  return copies;
+}
+
+void decideConditions(std::vector<FlatNode> &nodes, Names &values,
+                      const std::filesystem::path &folder,
+                      const std::map<std::string, int64_t> &dimensions, Model &model) {
+  if (std::ranges::none_of(nodes, &FlatNode::selects))
+    return;
+  // 1. What each If takes.
+  ConditionWalk walk(nodes, values, folder, dimensions, model);
+  std::vector<FlatNode> decided;
+  for (FlatNode &node : nodes) {
+    const bool isNeeded = walk.isNeeded(node);
+    std::vector<FlatNode> rest;
+    if (std::optional<bool> condition = node.selects ? walk.decide(node) : std::nullopt)
+      rest = taken(node, *condition);
+    else
+      rest.push_back(std::move(node));
+    for (FlatNode &part : rest) {
+      if (isNeeded)
+        walk.add(part);
+      decided.push_back(std::move(part));
+    }
+  }
+  nodes = std::move(decided);
+
+  // 2. What nobody needs then.
+  std::set<std::string> wanted;
+  for (const ModelValue &output : model.outputs)
+    wanted.insert(output.name);
+  keepAncestors(nodes, wanted);
+  for (const FlatNode &node : nodes)
+    if (node.selects)
+      walk.refuse(node);
+
+  // 3. What may come out otherwise when the dimensions are known.
+  if (hasFreeDimension(model, dimensions))
+    model.conditions = std::make_shared<const ConditionGraph>(std::move(walk.graph));
+}
+
+void checkConditions(const Model &model, const Binding &binding) {
+  if (!model.conditions)
+    return;
+  ShapeWalk walk(model.conditions->model, binding);
+  for (const ModelNode &node : model.conditions->model.nodes)
+    walk.add(node);
+  for (const ConditionGraph::Decision &decision : model.conditions->decisions) {
+    walk.typeOf(decision.condition);
+    const Tensor *value = walk.constantOf(decision.condition);
+    if (!value || (value->data.at(0) != 0) != decision.value)
+      throw Error(decision.node + ": its condition '" + decision.condition +
+                  "' depends on a dimension that has a name; write its number into the file, or "
+                  "give it with --bind");
+  }
+}
+
+} // namespace pdc

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "compiler/onnx/Binding.h"
+#include "compiler/onnx/Names.h"
+
+namespace pdc {
+
+struct FlatNode;
+
+/// What the decisions between the branches of a model's Ifs were made by.
+struct ConditionGraph {
+  struct Decision {
+    std::string node, condition;
+    bool value = false;
+  };
+  Model model; ///< the nodes that the conditions depend on
+  std::vector<Decision> decisions;
+};
+
+/// Leaves of each If the branch that shapes and constants decide. `nodes` are sorted; `dimensions`
+/// are numbers of named dimensions; those without one are taken for numbers that no network has,
+/// and what depends on them is held in `model.conditions`. Throws Error, naming the node, for a
+/// condition that is known only when the network runs.
+void decideConditions(std::vector<FlatNode> &nodes, Names &values,
+                      const std::filesystem::path &folder,
+                      const std::map<std::string, int64_t> &dimensions, Model &model);
+
+/// Throws Error where these dimensions decide otherwise.
+void checkConditions(const Model &model, const Binding &binding);
+
+} // namespace pdc

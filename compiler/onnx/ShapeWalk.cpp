@@ -1,0 +1,77 @@
+#include "compiler/onnx/ShapeWalk.h"
+
+#include "compiler/operators/Random.h"
+
+namespace pdc {
+
+/// Shapes and axes are smaller; what is larger stays unknown.
+static constexpr int64_t kMostElements = 4096;
+
+static bool isSmall(const std::vector<TensorType> &types) {
+  for (const TensorType &type : types)
+    if (type.elementCount() > kMostElements)
+      return false;
+  return true;
+}
+
+ShapeWalk::ShapeWalk(const Model &model, const Binding &binding) : model(model), binding(binding) {
+  for (const ModelValue &input : model.inputs)
+    if (!model.initializers.contains(input.name))
+      inputs[input.name] = &input;
+}
+
+void ShapeWalk::add(const ModelNode &node) {
+  const Operator *rules = findOperator(node.op);
+  if (!rules)
+    throw Error("node '" + node.name + "': pdc does not know operator '" + node.op + "'");
+  std::vector<const TensorType *> operands;
+  std::vector<const Tensor *> known;
+  bool allKnown = true;
+  for (const std::string &input : node.inputs) {
+    operands.push_back(input.empty() ? nullptr : &typeOf(input));
+    known.push_back(constantOf(input));
+    allKnown = allKnown && (input.empty() || known.back());
+  }
+  NodeView view{node.op, node.name, node.attributes, operands, known, node.outputs.size()};
+  std::vector<TensorType> results = inferTypes(*rules, view);
+  for (size_t i = 0; i < results.size() && i < node.outputs.size(); ++i)
+    types[node.outputs[i]] = results[i];
+  // What is drawn is not known, whatever it is drawn for.
+  const bool isOfShape = node.op == "Shape" || node.op == "Size";
+  if (isOfShape || (!drawsNumbers(node.op) && allKnown && isSmall(results)))
+    evaluate(*rules, node, view, known);
+}
+
+const TensorType &ShapeWalk::typeOf(const std::string &name) {
+  auto found = types.find(name);
+  if (found != types.end())
+    return found->second;
+  if (auto initializer = model.initializers.find(name); initializer != model.initializers.end())
+    return types[name] = addInitializer(initializer->second);
+  if (auto input = inputs.find(name); input != inputs.end())
+    return types[name] = binding.typeOf(*input->second);
+  throw Error("'" + name + "' is made by no node that the loss needs");
+}
+
+const Tensor *ShapeWalk::constantOf(const std::string &name) const {
+  auto constant = constants.find(name);
+  return constant == constants.end() ? nullptr : &constant->second;
+}
+
+const TensorType &ShapeWalk::addInitializer(const Initializer &initializer) {
+  bool isValue = initializer.literal || !isFloatingPoint(initializer.type.element);
+  if (isValue && !initializer.fill && initializer.type.elementCount() <= kMostElements)
+    constants[initializer.name] = readTensor(initializer);
+  return initializer.type;
+}
+
+void ShapeWalk::evaluate(const Operator &rules, const ModelNode &node, const NodeView &view,
+                         const std::vector<const Tensor *> &known) {
+  if (!rules.evaluate)
+    return;
+  std::vector<Tensor> values = rules.evaluate(view, known);
+  for (size_t i = 0; i < values.size() && i < node.outputs.size(); ++i)
+    constants[node.outputs[i]] = std::move(values[i]);
+}
+
+} // namespace pdc

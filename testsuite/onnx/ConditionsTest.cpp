@@ -1,0 +1,150 @@
+#include "compiler/onnx/Conditions.h"
+#include "testsuite/onnx/ModelText.h"
+
+#include <fstream>
+
+using namespace pdc;
+using namespace pdc::testing;
+
+static std::string operatorsRead(const Model &model) {
+  std::string text;
+  for (const ModelNode &node : model.nodes)
+    text += node.op + " ";
+  return text;
+}
+
+static bool says(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A squeeze as PyTorch writes it where it does not know whether there is something to squeeze.
+static onnx::ModelProto squeezeOf(const std::string &input, const std::string &axis) {
+  return protoOf(std::string(header) + "net (" + input + ") => (float[N] y) {" + R"(
+    pooled = AveragePool<kernel_shape = [1, 1]>(x)
+    shape = Shape(pooled)
+    axis = Constant<value_ints = [)" +
+                 axis + R"(]>()
+    one = Constant<value_ints = [1]>()
+    size = Gather(shape, axis)
+    condition = Equal(size, one)
+    squeezed = If<
+      then_branch = then () => (float[M] t) { axes = Constant<value_ints = [)" +
+                 axis + R"(]>()  t = Squeeze(pooled, axes) },
+      else_branch = otherwise () => (float[M] t) { t = Identity(pooled) }>(condition)
+    y = Relu(squeezed)
+  })");
+}
+
+TEST(Conditions, shapesDecide) {
+  EXPECT_EQ(operatorsRead(read(squeezeOf("float[2, 1, 4, 4] x", "1"))),
+            "AveragePool Squeeze Identity Relu ");
+  EXPECT_EQ(operatorsRead(read(squeezeOf("float[2, 3, 4, 4] x", "1"))),
+            "AveragePool Identity Identity Relu ");
+  EXPECT_EQ(read(squeezeOf("float[2, 3, 4, 4] x", "1")).conditions, nullptr);
+}
+
+/// A number that is given before decides; one that comes later must not decide otherwise.
+TEST(Conditions, namedDimensions) {
+  onnx::ModelProto proto = squeezeOf("float[batch, 3, height, 4] x", "2");
+  const std::string path = std::string(::testing::TempDir()) + "/named.onnx";
+  std::ofstream(path, std::ios::binary) << proto.SerializeAsString();
+  EXPECT_TRUE(says(operatorsRead(readModel(path, {}, {{"height", 1}})), "Squeeze"));
+  EXPECT_FALSE(says(operatorsRead(readModel(path, {}, {{"height", 8}})), "Squeeze"));
+
+  Model model = readModel(path);
+  EXPECT_FALSE(says(operatorsRead(model), "Squeeze"));
+  EXPECT_NO_THROW(checkConditions(model, Binding(model, 4, {{"height", 8}})));
+  try {
+    checkConditions(model, Binding(model, 4, {{"height", 1}}));
+    FAIL() << "the other branch is right";
+  } catch (const Error &error) {
+    EXPECT_TRUE(says(error.what(), "its condition 'condition' depends on a dimension that has a "
+                                   "name; write its number into the file, or give it with --bind"))
+        << error.what();
+  }
+}
+
+/// The inner condition reads what the outer If makes; names of a branch are its own, and so are
+/// its initializers. What the branch that is not taken cannot do is not asked.
+static onnx::ModelProto nested() {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(net (float[2, 3] x) => (float[2, 3] y) {
+    size = Size(x)
+    six = Constant<value_int = 6>()
+    outer = Equal(size, six)
+    half = If<
+      then_branch = a () => (float[2, 3] r) {
+        v = Relu(x)
+        inner = Less(size, six)
+        r = If<then_branch = c () => (float[2, 3] s) { s = Loop(v) },
+               else_branch = d () => (float[2, 3] s) { s = Mul(v, scale) }>(inner)
+      },
+      else_branch = b () => (float[2, 3] r) { v = NonZero(x)  r = Neg(v) }>(outer)
+    rows = Shape(half)
+    two = Constant<value_ints = [2, 3]>()
+    same = Equal(rows, two)
+    all = Cast<to = 6>(same)
+    least = ReduceMin<keepdims = 0>(all)
+    last = Cast<to = 9>(least)
+    y = If<then_branch = e () => (float[2, 3] v) { v = Tanh(half) },
+           else_branch = f () => (float[2, 3] v) { v = Sign(half) }>(last)
+  })");
+  onnx::GraphProto &then =
+      *proto.mutable_graph()->mutable_node(3)->mutable_attribute(0)->mutable_g();
+  onnx::GraphProto &scaled = *then.mutable_node(2)->mutable_attribute(1)->mutable_g();
+  onnx::TensorProto &scale = *scaled.add_initializer();
+  scale.set_name("scale");
+  scale.set_data_type(onnx::TensorProto::FLOAT);
+  scale.add_float_data(3);
+  return proto;
+}
+
+TEST(Conditions, nestedAndOneAfterTheOther) {
+  Model model = read(nested());
+  EXPECT_EQ(operatorsRead(model), "Relu Mul Identity Identity Tanh Identity ");
+  EXPECT_EQ(readTensor(model.initializers.at(model.nodes[1].inputs[1])).data,
+            std::vector<double>{3});
+}
+
+/// A function's branches read its inputs and attributes of its call.
+TEST(Conditions, inFunctions) {
+  onnx::ModelProto proto = protoOf(R"(<ir_version: 8, opset_import: ["" : 17, "local" : 1]>
+    net (float[2, 3] x) => (float[2, 3] y) { y = local.f<slope = 0.5>(x) }
+    <domain: "local", opset_import: ["" : 17]>
+    f <slope> (v) => (w) {
+      n = Size(v)
+      none = Constant<value_int = 0>()
+      is_empty = Equal(n, none)
+      w = If<then_branch = a () => (float[2, 3] r) { r = Identity(v) },
+             else_branch = b () => (float[2, 3] r) { r = LeakyRelu<alpha : float = @slope>(v) }>(is_empty)
+    })");
+  Model model = read(proto);
+  EXPECT_EQ(operatorsRead(model), "LeakyRelu Identity ");
+  EXPECT_EQ(model.nodes[0].inputs[0], "x");
+  EXPECT_EQ(model.nodes[0].attributes.number("alpha", 0), 0.5);
+}
+
+TEST(Conditions, refusals) {
+  const std::string found = refusal(protoOf(std::string(header) + R"(
+    net (float[2, 3] x, bool flag) => (float[2, 3] y) {
+      y = If<then_branch = a () => (float[2, 3] r) { r = Relu(x) },
+             else_branch = b () => (float[2, 3] r) { r = Neg(x) }>(flag)
+    })"));
+  EXPECT_TRUE(says(found,
+                   "(If): its condition 'flag' is not decided by shapes and constants; export "
+                   "the model with the branch that training takes"))
+      << found;
+  const std::string computed = refusal(protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) {
+      sum = NonZero(x)
+      flag = Cast<to = 9>(sum)
+      y = If<then_branch = a () => (float[2, 3] r) { r = Relu(x) },
+             else_branch = b () => (float[2, 3] r) { r = Neg(x) }>(flag)
+    })"));
+  EXPECT_TRUE(says(computed, "its condition 'flag' is not decided by shapes and constants ("))
+      << computed;
+  onnx::ModelProto uneven = squeezeOf("float[2, 1, 4, 4] x", "1");
+  uneven.mutable_graph()->mutable_node(6)->mutable_attribute(1)->mutable_g()->clear_output();
+  EXPECT_TRUE(
+      says(refusal(uneven), "its else_branch has 0 inputs and 0 outputs, expected none and 1"))
+      << refusal(uneven);
+}
