@@ -99,6 +99,16 @@ double rateOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path
   return first;
 }
 
+/// pdc counts the updates of all weights together.
+int64_t stepsOf(const OrtCheckpoint &checkpoint, const std::filesystem::path &path) {
+  for (int64_t steps : checkpoint.steps)
+    if (steps != checkpoint.steps.front())
+      throw Error(path.string() + ": its optimizer groups are of steps " +
+                  std::to_string(checkpoint.steps.front()) + " and " + std::to_string(steps) +
+                  ", expected one for all weights; give --optimizer to begin its states anew");
+  return checkpoint.steps.empty() ? 0 : checkpoint.steps.front();
+}
+
 /// An average of squares is not negative either.
 void checkNumbers(const Initializer &state, bool isOfSquares, const std::string &where,
                   const char *remedy) {
@@ -120,7 +130,7 @@ std::map<std::string, Initializer> takeStates(OrtCheckpoint &checkpoint,
     if (!trained.contains(parameter.name))
       continue;
     const std::string where = path.string() + ": is of step " +
-                              std::to_string(checkpoint.step.value_or(0)) + ", but '" +
+                              std::to_string(stepsOf(checkpoint, path)) + ", but '" +
                               parameter.name + "' has ";
     const char *const remedy = "; give --optimizer to begin its states anew";
     std::vector<Initializer> &states = checkpoint.states[parameter.name];
@@ -196,7 +206,7 @@ std::optional<OrtArtifacts> takeOrtArtifacts(onnx::GraphProto &graph,
   if (files.needsOptimizer) {
     std::filesystem::path optimizer =
         pathOf(files.optimizer, model, "optimizer_model.onnx", "adamw.onnx");
-    const int64_t steps = checkpoint.step.value_or(0);
+    const int64_t steps = stepsOf(checkpoint, path);
     artifacts.training.optimizer = readOptimizerModel(optimizer, rateOf(checkpoint, path), steps);
     artifacts.training.origin = optimizer.string();
     // ONNX Runtime saves states beside SGD that it never reads.

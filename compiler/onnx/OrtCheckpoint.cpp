@@ -198,7 +198,7 @@ void OrtCheckpoint::takeStep(double said) {
     throw Error("step " + textOf(said) +
                 " of its optimizer, expected a whole number from 0 to 2^53; save the checkpoint "
                 "again");
-  step = std::max(step.value_or(0), static_cast<int64_t>(said));
+  steps.push_back(static_cast<int64_t>(said));
 }
 
 OrtCheckpoint readOrtCheckpoint(const std::filesystem::path &path) {

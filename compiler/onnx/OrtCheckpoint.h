@@ -13,11 +13,10 @@ struct OrtCheckpoint {
   /// gradient and of its square.
   std::map<std::string, std::vector<Initializer>> states;
   std::vector<double> learningRates; ///< of its optimizer groups; none where it has no optimizer state
-  std::optional<int64_t> step;       ///< the updates before it; nothing where it does not say
+  std::vector<int64_t> steps;        ///< of its optimizer groups: the updates before it
 
   bool hasStates() const;
-  /// Of one of its optimizer groups; the latest counts. Throws Error for what is no number of
-  /// updates.
+  /// Of one of its optimizer groups. Throws Error for what is no number of updates.
   void takeStep(double said);
 };
 

@@ -23,7 +23,7 @@ TEST_F(OrtCheckpoints, checkpoint) {
   EXPECT_EQ(readTensor(checkpoint.parameters[1]).data, (std::vector<double>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(readTensor(checkpoint.parameters[2]).data, std::vector<double>{7});
   EXPECT_EQ(checkpoint.learningRates, std::vector<double>{0.25});
-  EXPECT_EQ(checkpoint.step, 0);
+  EXPECT_EQ(checkpoint.steps, std::vector<int64_t>{0});
 }
 
 /// With two optimizer groups of these learning rates: a list and its tables behind the others,
@@ -71,7 +71,7 @@ TEST_F(OrtCheckpoints, statesOfEarlierSteps) {
   std::string bytes = checkpointBytes;
   bytes[52] = 4; // the group's layout has its step where its learning rate and its name are
   write("checkpoint", bytes);
-  ASSERT_GT(readOrtCheckpoint(folder / "checkpoint").step, 0);
+  ASSERT_GT(readOrtCheckpoint(folder / "checkpoint").steps.at(0), 0);
   EXPECT_NE(refused().find(
                 ", but 'b' has 0 optimizer states, expected AdamW's 2; give --optimizer to begin "
                 "its states anew"),
@@ -120,7 +120,7 @@ TEST_F(OrtCheckpoints, foldersOfEarlierReleases) {
   EXPECT_EQ(old.parameters[0].name, "fixed");
   EXPECT_EQ(readTensor(old.parameters[2]).data, (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(old.learningRates, std::vector<double>{0.25});
-  EXPECT_EQ(old.step, 3);
+  EXPECT_EQ(old.steps, std::vector<int64_t>{3});
   EXPECT_EQ(readTensor(old.states.at("w").at(1)).data, (std::vector<double>{8, 9, 10}));
   write("old/paramtrain_tensors.pbseq", sequence({{"b", {0.5, -1}}}).substr(0, 9));
   EXPECT_NE(refused({.checkpoint = folder / "old"})
@@ -177,6 +177,10 @@ TEST_F(OldCheckpoints, steps) {
   // Whatever the step is, states are not thrown away.
   putStep(0);
   EXPECT_EQ(model({.checkpoint = folder / "old"}).training->states.size(), 4u);
+  put("optim_group1_properties", {{"builtin.step", {5}}});
+  expectRefused("its optimizer groups are of steps 0 and 5, expected one for all weights; give "
+                "--optimizer to begin its states anew");
+  remove("optim_group1_properties");
   const std::string missing = "has optimizer states of group 'group0', but no 'builtin.step' in "
                               "optim_group0_properties.pbseq";
   put("optim_group0_properties", {{"builtin.initial_learning_rate", {0.25}}});
