@@ -87,17 +87,6 @@ std::vector<TensorType> composedTypes(const NodeView &node) {
   return types;
 }
 
-/// Every operand is known, and so is what they make.
-std::vector<Tensor> composedValues(const NodeView &node, std::span<const Tensor *const> inputs) {
-  NodeView known = node;
-  known.constants = inputs;
-  Rehearsal rehearsal(known);
-  std::vector<Tensor> values;
-  for (NodeValue output : compositionOf(node)(rehearsal))
-    values.push_back(*rehearsal.known(output));
-  return values;
-}
-
 struct Compositions {
   std::vector<Operator> operators;
   std::vector<ComposedForm> parts;
@@ -113,7 +102,8 @@ struct Compositions {
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;
-        operators.back().evaluate = composedValues;
+        if (!composed.op.evaluate)
+          operators.back().evaluate = evaluateComposed;
         parts.push_back({composed.op.name, composed.compose});
       }
   }
@@ -125,6 +115,16 @@ const Compositions &compositions() {
 }
 
 } // namespace
+
+std::vector<Tensor> evaluateComposed(const NodeView &node, std::span<const Tensor *const> inputs) {
+  NodeView known = node;
+  known.constants = inputs;
+  Rehearsal rehearsal(known);
+  std::vector<Tensor> values;
+  for (NodeValue output : compositionOf(node)(rehearsal))
+    values.push_back(*rehearsal.known(output));
+  return values;
+}
 
 std::span<const Operator> composedOperators() { return compositions().operators; }
 

@@ -35,7 +35,7 @@ public:
 using Compose = std::vector<NodeValue> (*)(CompositionBuilder &builder);
 
 struct ComposedOperator {
-  /// Without rules, which follow from the parts.
+  /// Without rules, which follow from the parts; `evaluate` may be there for what refuses.
   Operator op;
   Compose compose;
 };
@@ -45,6 +45,9 @@ struct ComposedForm {
   std::string_view op;
   Compose compose;
 };
+
+/// The values of a composed node whose operands are all known.
+std::vector<Tensor> evaluateComposed(const NodeView &node, std::span<const Tensor *const> inputs);
 
 /// Null for an operator that is never composed.
 Compose findComposition(std::string_view op);

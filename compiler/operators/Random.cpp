@@ -157,13 +157,21 @@ static std::vector<NodeValue> composeBernoulli(CompositionBuilder &b) {
   return {add(b, "Cast", {hit}, {{"to", b.attributes().integer("dtype", onnxType(like.element))}})};
 }
 
+static std::vector<Tensor> evaluateDrawn(const NodeView &node,
+                                         std::span<const Tensor *const> inputs) {
+  if (!node.attributes.has("key"))
+    refuse(node, "draws no random numbers in ONNX's form");
+  return evaluateComposed(node, inputs);
+}
+
 static ComposedOperator like(std::string_view name, int first, Compose compose) {
   return {{.name = name,
            .firstOpset = first,
            .lastOpset = kLastOpset,
            .inputs = {{"input"}, {.name = "random", .optional = true}},
            .outputs = {{"output"}},
-           .normalise = normaliseRandom},
+           .normalise = normaliseRandom,
+           .evaluate = evaluateDrawn},
           compose};
 }
 
@@ -173,7 +181,8 @@ static ComposedOperator ofShape(std::string_view name, Compose compose) {
            .lastOpset = kLastOpset,
            .inputs = {{.name = "random", .optional = true}},
            .outputs = {{"output"}},
-           .normalise = normaliseRandom},
+           .normalise = normaliseRandom,
+           .evaluate = evaluateDrawn},
           compose};
 }
 

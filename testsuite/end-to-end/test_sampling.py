@@ -42,12 +42,54 @@ def test_samples(tmp_path):
     expect_gradients(FORMS, tmp_path)
 
 
+RANDOM = {"RandomNormalLike", "RandomNormal", "RandomUniformLike", "RandomUniform", "Bernoulli"}
+SEED = 1
+
+
+def mixed(z):
+    """splitmix64's step, of an array of 64 bits."""
+    z = z + numpy.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    return z ^ (z >> numpy.uint64(31))
+
+
+def uniform(name, stream, step, samples, size):
+    """`size` numbers for each sample, keyed by the node's name (FNV-1a)."""
+    key = 0xcbf29ce484222325
+    for byte in name.encode():
+        key = (key ^ byte) * 0x100000001b3 % 2 ** 64
+    key = (key + stream * 0xD1342543DE82EF95) % 2 ** 64
+    h = numpy.full((len(samples), size), SEED ^ 0x9E3779B97F4A7C15, numpy.uint64)
+    for part in (step, numpy.array(samples)[:, None], key, numpy.arange(size)[None]):
+        h = mixed(h) ^ numpy.asarray(part, numpy.uint64)
+    return (mixed(h) >> numpy.uint64(40)).astype(numpy.float64) * 2.0 ** -24
+
+
+def normal(name, step, samples, size):
+    radius = numpy.sqrt(-2 * numpy.log(1 - uniform(name, 0, step, samples, size)))
+    return radius * numpy.cos(2 * numpy.pi * uniform(name, 1, step, samples, size))
+
+
+def noisy_loss(x, labels, weights, step, first):
+    """Of a microbatch of two samples, the first of which has this number."""
+    samples = [first, first + 1]
+    a = x @ weights["first"]
+    c = numpy.maximum(a + 0.3 * normal("n", step, samples, 16), 0)
+    d = c * (uniform("k", 0, step, samples, 16) < 0.5)
+    f = d @ weights["second"] * (0.5 + uniform("u", 0, step, samples, 16))
+    w = 1 + 0.1 * normal("w", step, samples, 8).reshape(16)
+    g = f * w * (2 + 2 * uniform("v", 0, step, samples, 2).reshape(4)[:1])
+    scores = numpy.tanh(g) @ weights["third"]
+    return -torch.log_softmax(torch.from_numpy(scores), 1)[range(2), labels].mean().item()
+
+
 def noisy_network(path):
     """Noise of each kind between layers: normal, uniform, by chance, and of a shape that is written down."""
     random = numpy.random.default_rng(2)
     weights = {name: (random.standard_normal(shape) / 3).astype(numpy.float32)
                for name, shape in {"first": (12, 16), "second": (16, 16), "third": (16, 5)}.items()}
-    constants = {"half": numpy.array(0.5, numpy.float32), "shape": numpy.array([-1, 16])}
+    constants = {"half": numpy.array(0.5, numpy.float32), "start": numpy.array([0]), "end": numpy.array([1])}
     nodes = [helper.make_node("MatMul", ["x", "first"], ["a"]), helper.make_node("RandomNormalLike", ["a"], ["n"], "n", scale=0.3),
              helper.make_node("Add", ["a", "n"], ["b"]), helper.make_node("Relu", ["b"], ["c"]),
              helper.make_node("Shape", ["c"], ["sizes"]), helper.make_node("ConstantOfShape", ["sizes"], ["zeros"]),
@@ -55,17 +97,20 @@ def noisy_network(path):
              helper.make_node("Mul", ["c", "kept"], ["d"]), helper.make_node("MatMul", ["d", "second"], ["e"]),
              helper.make_node("RandomUniformLike", ["e"], ["u"], "u", low=0.5, high=1.5), helper.make_node("Mul", ["e", "u"], ["f"]),
              helper.make_node("RandomNormal", [], ["w"], "w", shape=[16], mean=1.0, scale=0.1), helper.make_node("Mul", ["f", "w"], ["g"]),
-             helper.make_node("Tanh", ["g"], ["h"]), helper.make_node("MatMul", ["h", "third"], ["scores"])]
+             helper.make_node("RandomUniform", [], ["v"], "v", shape=[4], low=2.0, high=4.0),
+             helper.make_node("Slice", ["v", "start", "end"], ["v0"]), helper.make_node("Mul", ["g", "v0"], ["gv"]),
+             helper.make_node("Tanh", ["gv"], ["h"]), helper.make_node("MatMul", ["h", "third"], ["scores"])]
     graph = helper.make_graph(nodes, "noisy", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 12])],
                               [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 5])],
                               [numpy_helper.from_array(value, name) for name, value in (weights | constants).items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return {name: value.astype(numpy.float64) for name, value in weights.items()}
 
 
 def test_random_numbers_follow_samples(tmp_path):
     """The same bits in one stage and in three, and with the forward pass run again; the same losses by two replicas, which add
-    their gradients in another order; other numbers from another seed."""
-    noisy_network(tmp_path / "noisy.onnx")
+    their gradients in another order; those that numpy draws, and others from another seed."""
+    weights = noisy_network(tmp_path / "noisy.onnx")
     images, labels = pipeline.draw_images(tmp_path, 24, (12,), 5)
     data, unsplit = [f"x={images}", f"labels={labels}"], {}
     ways = {"whole": ("1", 4, []), "split": ("1-1-1", 4, []), "again": ("1-1", 4, ["--recompute", "all"]), "replicas": ("2-1", 2, [])}
@@ -73,9 +118,12 @@ def test_random_numbers_follow_samples(tmp_path):
         workers = sum(map(int, stages.split("-")))
         project = pipeline.compile_model(tmp_path / "noisy.onnx", tmp_path / way, "--exact", "--minibatch", 8, "--microbatches", microbatches,
                                          "--stages", stages, "--optimizer", "sgd,lr=0.1", *options, workers=workers)
-        result = pipeline.train(project, tmp_path / f"{way}-run", data=data, steps=3)
+        result = pipeline.train(project, tmp_path / f"{way}-run", "--order", "file", data=data, steps=3, seed=SEED)
         if way != "replicas":
             pipeline.expect_same_bits(result, unsplit, "noisy")
         assert result.losses == pytest.approx(unsplit["noisy"][0], rel=1e-6)
-    other = pipeline.train(project, tmp_path / "other", data=data, steps=3, seed=2)
+    x, y = numpy.load(images).astype(numpy.float64), numpy.load(labels)
+    losses = [noisy_loss(x[at:at + 2], y[at:at + 2], weights, 1, at) for at in range(0, 8, 2)]
+    assert unsplit["noisy"][0][0] == pytest.approx(sum(losses) / 4, rel=1e-5)
+    other = pipeline.train(project, tmp_path / "other", "--order", "file", data=data, steps=3, seed=SEED + 1)
     assert other.losses != result.losses

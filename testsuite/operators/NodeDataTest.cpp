@@ -49,7 +49,8 @@ static void expectNear(const Tensor &found, const Tensor &expected, const std::s
   for (size_t i = 0; i < found.data.size(); ++i) {
     if (std::isnan(expected.data[i]) && std::isnan(found.data[i]))
       continue;
-    double tolerance = 1e-5 + 1e-4 * std::abs(expected.data[i]);
+    // Some expected values are written with four digits behind the point.
+    double tolerance = 5e-5 + 1e-4 * std::abs(expected.data[i]);
     if (found.data[i] != expected.data[i]) {
       ASSERT_NEAR(found.data[i], expected.data[i], tolerance) << where << " element " << i;
     }
@@ -92,7 +93,7 @@ static void runFolder(const std::string &kind, int least) {
   EXPECT_GE(ran, least);
 }
 
-TEST(NodeData, Node) { runFolder("node", 710); }
+TEST(NodeData, Node) { runFolder("node", 740); }
 TEST(NodeData, PytorchConverted) { runFolder("pytorch-converted", 7); }
 
 } // namespace pdc::test
