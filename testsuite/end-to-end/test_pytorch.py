@@ -113,6 +113,18 @@ def test_corners(exact, threads, tmp_path):
     check_gradients(net, tmp_path / "corners.onnx", (3, 12, 11), 6, exact, tmp_path, 3, "--threads", threads)
 
 
+def test_conditions(tmp_path):
+    """The exporter writes each squeeze of a dimension that it does not know as an If."""
+    torch.manual_seed(1)
+    response = torch.nn.LocalResponseNorm
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), response(5, alpha=0.5), torch.nn.Conv2d(8, 8, 3, groups=2),
+                              torch.nn.ReLU(), response(2, k=1.5), torch.nn.Flatten(), torch.nn.Linear(448, 10)).train()
+    export.export(net, (3, 12, 11), tmp_path / "response.onnx")
+    operators = [node.op_type for node in onnx.load(tmp_path / "response.onnx").graph.node]
+    assert operators.count("If") == 2
+    check_gradients(net, tmp_path / "response.onnx", (3, 12, 11), 4, False, tmp_path, 2)
+
+
 class Forms(torch.nn.Module):
     """Operators whose inputs, attributes or outputs changed between opsets 9 and 17."""
 
