@@ -33,9 +33,14 @@ template <size_t Inputs, size_t Results> struct Pointers {
 template <class T> struct ShiftedMoments {
   const T *x;
   int64_t columns;
-  __device__ Sums<2> operator()(int64_t row, int64_t column) const {
-    const float d = float(x[row * columns + column]) - float(x[column]);
-    return {{d, d * d}};
+  template <int Width> __device__ Sums<2, Width> at(int64_t row, int64_t column) const {
+    const auto value = load<Width>(x + row * columns + column), first = load<Width>(x + column);
+    Sums<2, Width> sums;
+    for (int lane = 0; lane < Width; ++lane) {
+      const float d = value.at[lane] - first.at[lane];
+      sums.at[0].at[lane] = d, sums.at[1].at[lane] = d * d;
+    }
+    return sums;
   }
 };
 
@@ -60,44 +65,69 @@ template <class T> struct FinishStatistics {
   }
 };
 
-template <class T>
-__global__ void normaliseKernel(int64_t elements, int64_t columns, const T *x, const float *scale,
-                                const float *bias, const float *mean, const float *inverse,
-                                bool relu, T *y) {
-  const int64_t i = globalThread();
-  if (i >= elements)
-    return;
-  const int64_t c = i % columns;
-  const float value = (float(x[i]) - mean[c]) * (inverse[c] * scale[c]) + bias[c];
-  y[i] = T(relu && !(value > 0) ? 0 : value);
-}
+template <class T> struct Normalise {
+  const T *x;
+  const float *scale, *bias, *mean, *inverse;
+  bool relu;
+  T *y;
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    auto value = load<Width>(x + i);
+    const auto s = load<Width>(scale + c), b = load<Width>(bias + c), m = load<Width>(mean + c),
+               r = load<Width>(inverse + c);
+    for (int lane = 0; lane < Width; ++lane) {
+      const float result = (value.at[lane] - m.at[lane]) * (r.at[lane] * s.at[lane]) + b.at[lane];
+      value.at[lane] = relu && !(result > 0) ? 0 : result;
+    }
+    store(y + i, value);
+  }
+};
 
-template <class T>
-__global__ void inferKernel(int64_t elements, int64_t columns, const T *x, const float *scale,
-                            const float *bias, const float *mean, const float *variance,
-                            double epsilon, bool relu, T *y) {
-  const int64_t i = globalThread();
-  if (i >= elements)
-    return;
-  const int64_t c = i % columns;
-  const float inverse = static_cast<float>(1 / sqrt(static_cast<double>(variance[c]) + epsilon));
-  const float value = (float(x[i]) - mean[c]) * (inverse * scale[c]) + bias[c];
-  y[i] = T(relu && !(value > 0) ? 0 : value);
-}
+template <class T> struct Infer {
+  const T *x;
+  const float *scale, *bias, *mean, *variance;
+  double epsilon;
+  bool relu;
+  T *y;
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    auto value = load<Width>(x + i);
+    const auto s = load<Width>(scale + c), b = load<Width>(bias + c), m = load<Width>(mean + c),
+               v = load<Width>(variance + c);
+    for (int lane = 0; lane < Width; ++lane) {
+      const auto inverse = static_cast<float>(1 / sqrt(static_cast<double>(v.at[lane]) + epsilon));
+      const float result = (value.at[lane] - m.at[lane]) * (inverse * s.at[lane]) + b.at[lane];
+      value.at[lane] = relu && !(result > 0) ? 0 : result;
+    }
+    store(y + i, value);
+  }
+};
 
 /// The gradient behind a relu, and that times the normalised element.
 template <class T> struct GradientMoments {
   const T *dy, *y, *x;
   const float *mean, *inverse;
   int64_t columns;
-  __device__ float arriving(int64_t i) const { return y && !(float(y[i]) > 0) ? 0 : float(dy[i]); }
-  __device__ float normalised(int64_t i, int64_t c) const {
-    return (float(x[i]) - mean[c]) * inverse[c];
+  template <int Width> __device__ Lanes<float, Width> arriving(int64_t i) const {
+    auto g = load<Width>(dy + i);
+    if (!y)
+      return g;
+    const auto result = load<Width>(y + i);
+    for (int lane = 0; lane < Width; ++lane)
+      g.at[lane] = result.at[lane] > 0 ? g.at[lane] : 0;
+    return g;
   }
-  __device__ Sums<2> operator()(int64_t row, int64_t c) const {
+  template <int Width> __device__ Lanes<float, Width> normalised(int64_t i, int64_t c) const {
+    auto value = load<Width>(x + i);
+    const auto m = load<Width>(mean + c), r = load<Width>(inverse + c);
+    for (int lane = 0; lane < Width; ++lane)
+      value.at[lane] = (value.at[lane] - m.at[lane]) * r.at[lane];
+    return value;
+  }
+  template <int Width> __device__ Sums<2, Width> at(int64_t row, int64_t c) const {
     const int64_t i = row * columns + c;
-    const float g = arriving(i);
-    return {{g, g * normalised(i, c)}};
+    Sums<2, Width> sums = {{arriving<Width>(i), normalised<Width>(i, c)}};
+    for (int lane = 0; lane < Width; ++lane)
+      sums.at[1].at[lane] *= sums.at[0].at[lane];
+    return sums;
   }
 };
 
@@ -113,18 +143,24 @@ struct FinishGradient {
   }
 };
 
-template <class T>
-__global__ void inputGradientKernel(int64_t elements, GradientMoments<T> moments,
-                                    const float *scale, const float *biasSum,
-                                    const float *scaleSum, float rows, T *dx) {
-  const int64_t i = globalThread();
-  if (i >= elements)
-    return;
-  const int64_t c = i % moments.columns;
-  const float centred =
-      moments.arriving(i) - biasSum[c] / rows - moments.normalised(i, c) * (scaleSum[c] / rows);
-  dx[i] = T(scale[c] * moments.inverse[c] * centred);
-}
+template <class T> struct InputGradient {
+  GradientMoments<T> moments;
+  const float *scale, *biasSum, *scaleSum;
+  float rows;
+  T *dx;
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    auto g = moments.template arriving<Width>(i);
+    const auto h = moments.template normalised<Width>(i, c);
+    const auto s = load<Width>(scale + c), r = load<Width>(moments.inverse + c),
+               ofBias = load<Width>(biasSum + c), ofScale = load<Width>(scaleSum + c);
+    for (int lane = 0; lane < Width; ++lane) {
+      const float centred =
+          g.at[lane] - ofBias.at[lane] / rows - h.at[lane] * (ofScale.at[lane] / rows);
+      g.at[lane] = s.at[lane] * r.at[lane] * centred;
+    }
+    store(dx + i, g);
+  }
+};
 
 /// Workspace behind the sums over columns, one number per channel each.
 float *behindSums(const Run &run, const Channels &shape, int64_t index) {
@@ -147,9 +183,8 @@ void BatchNormalization::call(const Run &run, std::initializer_list<const void *
                                     static_cast<float>(fields.momentum),
                                     static_cast<float>(1 - fields.momentum)});
   if (p.outputs[0])
-    launchOver(run, shape.elements(), normaliseKernel<T>, shape.elements(), shape.columns, x,
-               p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
-               static_cast<T *>(p.outputs[0]));
+    overChannels(run, shape, Normalise<T>{x, p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
+                                          static_cast<T *>(p.outputs[0])});
 }
 
 template <class T>
@@ -157,8 +192,7 @@ void BatchNormalizationInference::operator()(const Run &run, const T *x, const f
                                              const float *bias, const float *mean,
                                              const float *variance, T *y) const {
   const Channels shape(fields.input);
-  launchOver(run, shape.elements(), inferKernel<T>, shape.elements(), shape.columns, x, scale, bias,
-             mean, variance, fields.epsilon, fields.relu != 0, y);
+  overChannels(run, shape, Infer<T>{x, scale, bias, mean, variance, fields.epsilon, fields.relu != 0, y});
 }
 
 template <class T>
@@ -168,8 +202,7 @@ static void gradient(const Run &run, const Channels &shape, const GradientMoment
   sumColumns<2>(run, shape.rows, shape.columns, moments,
                 FinishGradient{biasSum, scaleSum, dscale, dbias});
   if (dx)
-    launchOver(run, shape.elements(), inputGradientKernel<T>, shape.elements(), moments, scale,
-               biasSum, scaleSum, static_cast<float>(shape.rows), dx);
+    overChannels(run, shape, InputGradient<T>{moments, scale, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
 }
 
 /// dy, y where a relu stood behind, x, scale, mean, inverse.

@@ -1,74 +1,116 @@
 #pragma once
 
-#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Lanes.h"
 #include "runtime/cuda/Workspace.h"
 
 /// Sums over the rows of a matrix, for each of its columns: gradients of biases, statistics of
-/// channels. Two stages in fixed order: blocks sum chunks of rows, then one thread per column adds
-/// the chunks. No atomics, so the same bits every time.
+/// channels. Two stages in fixed order: blocks sum chunks of rows, then others add the chunks of a
+/// few columns each. No atomics, so the same bits every time.
 namespace pdc::runtime::cuda {
 
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
 
-/// `Count` sums that are made at once.
-template <int Count> struct Sums { float at[Count]; };
+/// `Count` sums of each of `Width` columns that are made at once.
+template <int Count, int Width> struct Sums {
+  Lanes<float, Width> at[Count];
+};
 
-/// Thread (c, r) of a block sums rows r, r + 8, ... of its chunk in column c of 32.
-inline constexpr int kColumnLanes = 32, kRowLanes = kBlockThreads / kColumnLanes;
+/// Adds what the threads of a block hold, `together` of them and others each as far apart, in
+/// halves: what thread t < together is left with is the sum of threads t, t + together, ...
+template <class T, int Count>
+__device__ void addHalves(T (&held)[Count][kBlockThreads], int together) {
+  const int thread = int(threadIdx.x);
+  __syncthreads();
+  for (int half = kBlockThreads / 2; half >= together; half /= 2) {
+    if (thread < half)
+      for (int k = 0; k < Count; ++k)
+        held[k][thread] = held[k][thread] + held[k][thread + half];
+    __syncthreads();
+  }
+}
 
-/// parts[(chunk * Count + k) * columns + column]
-template <int Count, class Value>
-__global__ void sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows, Value value,
-                                float *parts) {
-  __shared__ float shared[Count][kRowLanes][kColumnLanes];
-  const int64_t groups = ceilDivide(columns, kColumnLanes);
+template <int Width>
+__device__ Lanes<float, Width> operator+(Lanes<float, Width> a, const Lanes<float, Width> &b) {
+  for (int lane = 0; lane < Width; ++lane)
+    a.at[lane] += b.at[lane];
+  return a;
+}
+
+/// Thread (c, r) of a block, of `across` threads in a row, sums rows r, r + 256 / across, ... of
+/// its chunk in `Width` columns. parts[(chunk * Count + k) * columns + column]
+template <int Count, int Width, class Value>
+__global__ void sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows, int across,
+                                Value value, float *parts) {
+  __shared__ Lanes<float, Width> held[Count][kBlockThreads];
+  const int thread = int(threadIdx.x), down = kBlockThreads / across;
+  const int64_t groups = ceilDivide(columns, across * Width);
   const int64_t chunk = blockIdx.x / groups;
-  const int64_t column = blockIdx.x % groups * kColumnLanes + threadIdx.x % kColumnLanes;
-  const int row = int(threadIdx.x) / kColumnLanes, lane = int(threadIdx.x) % kColumnLanes;
-  Sums<Count> sums = {};
+  const int64_t column = (blockIdx.x % groups * across + thread % across) * Width;
+  Sums<Count, Width> sums = {};
   if (column < columns) {
     const int64_t end = chunkRows * (chunk + 1) < rows ? chunkRows * (chunk + 1) : rows;
-    for (int64_t r = chunkRows * chunk + row; r < end; r += kRowLanes) {
-      const Sums<Count> next = value(r, column);
+    for (int64_t r = chunkRows * chunk + thread / across; r < end; r += down) {
+      const Sums<Count, Width> next = value.template at<Width>(r, column);
       for (int k = 0; k < Count; ++k)
-        sums.at[k] += next.at[k];
+        sums.at[k] = sums.at[k] + next.at[k];
     }
   }
   for (int k = 0; k < Count; ++k)
-    shared[k][row][lane] = sums.at[k];
-  __syncthreads();
-  if (row != 0 || column >= columns)
-    return;
-  for (int k = 0; k < Count; ++k) {
-    float sum = shared[k][0][lane];
-    for (int other = 1; other < kRowLanes; ++other)
-      sum += shared[k][other][lane];
-    parts[(chunk * Count + k) * columns + column] = sum;
-  }
+    held[k][thread] = sums.at[k];
+  addHalves(held, across);
+  if (thread < across && column < columns)
+    for (int k = 0; k < Count; ++k)
+      store(parts + (chunk * Count + k) * columns + column, held[k][thread]);
 }
+
+/// Columns that a block of the second stage finishes.
+inline constexpr int kFinished = 8;
 
 /// finish(column, sums in f64) for each column.
 template <int Count, class Finish>
 __global__ void sumChunks(int64_t columns, int64_t chunks, const float *parts, Finish finish) {
-  const int64_t column = globalThread();
-  if (column >= columns)
-    return;
+  __shared__ double held[Count][kBlockThreads];
+  const int thread = int(threadIdx.x);
+  const int64_t column = int64_t(blockIdx.x) * kFinished + thread % kFinished;
   double sums[Count] = {};
-  for (int64_t chunk = 0; chunk < chunks; ++chunk)
-    for (int k = 0; k < Count; ++k)
-      sums[k] += parts[(chunk * Count + k) * columns + column];
+  if (column < columns)
+    for (int64_t chunk = thread / kFinished; chunk < chunks; chunk += kBlockThreads / kFinished)
+      for (int k = 0; k < Count; ++k)
+        sums[k] += parts[(chunk * Count + k) * columns + column];
+  for (int k = 0; k < Count; ++k)
+    held[k][thread] = sums[k];
+  addHalves(held, kFinished);
+  if (thread >= kFinished || column >= columns)
+    return;
+  for (int k = 0; k < Count; ++k)
+    sums[k] = held[k][thread];
   finish(column, sums);
 }
 
-/// Calls finish(column, double sums[Count]) with the sums over rows of value(row, column), which
-/// returns Sums<Count>. `workspace` has columnSumBytes.
+template <int Count, int Width, class Value>
+void sumChunksOfColumns(const Run &run, int64_t rows, int64_t columns, int64_t chunks, Value value,
+                        float *parts) {
+  int across = kWarpThreads;
+  while (across > 8 && across / 2 * Width >= columns)
+    across /= 2;
+  launch(run, chunks * ceilDivide(columns, across * Width), kBlockThreads,
+         sumColumnChunks<Count, Width, Value>, rows, columns, ceilDivide(rows, chunks), across,
+         value, parts);
+}
+
+/// Calls finish(column, double sums[Count]) with the sums over rows of value.at<Width>(row,
+/// column), which returns Sums<Count, Width>: of so many columns from `column` on. The workspace
+/// has columnSumBytes.
 template <int Count, class Value, class Finish>
 void sumColumns(const Run &run, int64_t rows, int64_t columns, Value value, Finish finish) {
   float *parts = reinterpret_cast<float *>(run.scratchBase);
-  const int64_t chunks = columnChunks(rows, columns), chunkRows = ceilDivide(rows, chunks);
-  launch(run, chunks * ceilDivide(columns, kColumnLanes), kBlockThreads,
-         sumColumnChunks<Count, Value>, rows, columns, chunkRows, value, parts);
-  launchOver(run, columns, sumChunks<Count, Finish>, columns, chunks, parts, finish);
+  const int64_t chunks = columnChunks(rows, columns);
+  if (columns % kLanes == 0)
+    sumChunksOfColumns<Count, kLanes>(run, rows, columns, chunks, value, parts);
+  else
+    sumChunksOfColumns<Count, 1>(run, rows, columns, chunks, value, parts);
+  launch(run, ceilDivide(columns, kFinished), kBlockThreads, sumChunks<Count, Finish>, columns,
+         chunks, parts, finish);
 }
 
 #endif

@@ -2,9 +2,6 @@
 #include "runtime/cuda/Epilogue.h"
 #include "runtime/cuda/Kernels.h"
 
-#include <functional>
-#include <numeric>
-
 namespace pdc::runtime::cuda {
 
 static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
@@ -24,11 +21,7 @@ Convolution::~Convolution() = default;
 void Convolution::operator()(const Run &run, const void *x, const void *w, const float *bias,
                              void *y) {
   (*plan)(run, x, w, y);
-  const int64_t elements = std::accumulate(fields.output.begin(), fields.output.end(), int64_t(1),
-                                           std::multiplies<int64_t>());
-  auto finish = [&](auto *to) {
-    addChannelBias(run, elements, fields.output[1], bias, fields.relu != 0, to);
-  };
+  auto finish = [&](auto *to) { addChannelBias(run, fields.output, bias, fields.relu != 0, to); };
   asStored(factorsOf(fields.compute, fields.name), y, finish);
 }
 

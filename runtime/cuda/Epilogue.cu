@@ -1,5 +1,6 @@
 #include "runtime/cuda/Epilogue.h"
 
+#include "runtime/cuda/Channels.h"
 #include "runtime/cuda/Strides.h"
 
 namespace pdc::runtime::cuda {
@@ -16,15 +17,18 @@ __global__ void biasKernel(StridedWalk walk, const Bias *bias, bool relu, Y *y) 
         rectified(static_cast<float>(y[i]) + static_cast<float>(bias[walk.from(i)]), relu));
 }
 
-template <class Y>
-__global__ void channelBiasKernel(int64_t elements, int64_t channels, const float *bias, bool relu,
-                                  Y *y) {
-  const int64_t i = globalThread();
-  if (i >= elements)
-    return;
-  const float value = static_cast<float>(y[i]);
-  y[i] = static_cast<Y>(rectified(bias ? value + bias[i % channels] : value, relu));
-}
+template <class Y> struct AddChannelBias {
+  const float *bias;
+  bool relu;
+  Y *y;
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    auto value = load<Width>(y + i);
+    const auto added = bias ? load<Width>(bias + c) : Lanes<float, Width>{};
+    for (int lane = 0; lane < Width; ++lane)
+      value.at[lane] = rectified(bias ? value.at[lane] + added.at[lane] : value.at[lane], relu);
+    store(y + i, value);
+  }
+};
 
 } // namespace
 
@@ -40,10 +44,9 @@ void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int
 }
 
 template <class Y>
-void addChannelBias(const Run &run, int64_t elements, int64_t channels, const float *bias,
-                    bool relu, Y *y) {
+void addChannelBias(const Run &run, std::span<const int64_t> shape, const float *bias, bool relu, Y *y) {
   if (bias || relu)
-    launchOver(run, elements, channelBiasKernel<Y>, elements, channels, bias, relu, y);
+    overChannels(run, Channels(shape), AddChannelBias<Y>{bias, relu, y});
 }
 
 #define PDC_ADD_BIAS(Bias, Y)                                                                      \
@@ -51,7 +54,7 @@ void addChannelBias(const Run &run, int64_t elements, int64_t channels, const fl
                         const Bias *, bool, Y *);
 #define PDC_EPILOGUES(T)                                                                           \
   PDC_ADD_BIAS(T, T)                                                                               \
-  template void addChannelBias(const Run &, int64_t, int64_t, const float *, bool, T *);
+  template void addChannelBias(const Run &, std::span<const int64_t>, const float *, bool, T *);
 PDC_EPILOGUES(float)
 PDC_EPILOGUES(BFloat16)
 PDC_EPILOGUES(Float16)

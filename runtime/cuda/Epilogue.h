@@ -14,10 +14,10 @@ template <class Bias, class Y>
 void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int64_t> biasShape,
              const Bias *bias, bool relu, Y *y);
 
-/// y[row][channel] += bias[channel] (null: none), then relu where asked. Y: float, BFloat16,
-/// Float16.
+/// y[row][channel] += bias[channel] (null: none), then relu where asked; y of an NC... shape, its
+/// channels innermost. Y: float, BFloat16, Float16.
 template <class Y>
-void addChannelBias(const Run &run, int64_t elements, int64_t channels, const float *bias,
-                    bool relu, Y *y);
+void addChannelBias(const Run &run, std::span<const int64_t> shape, const float *bias, bool relu,
+                    Y *y);
 
 } // namespace pdc::runtime::cuda

@@ -65,9 +65,13 @@ template <class T> struct ScaleMoments {
   const T *dy, *x;
   const float *mean, *inverse;
   int64_t size;
-  __device__ Sums<1> operator()(int64_t row, int64_t k) const {
-    const int64_t i = row * size + k;
-    return {{float(dy[i]) * ((float(x[i]) - (mean ? mean[row] : 0)) * inverse[row])}};
+  template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t k) const {
+    Sums<1, Width> sums = {{load<Width>(dy + row * size + k)}};
+    const auto value = load<Width>(x + row * size + k);
+    const float center = mean ? mean[row] : 0, factor = inverse[row];
+    for (int lane = 0; lane < Width; ++lane)
+      sums.at[0].at[lane] *= (value.at[lane] - center) * factor;
+    return sums;
   }
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
-#include "runtime/SmallFloats.h"
-#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Lanes.h"
 
 #include <array>
 #include <type_traits>
@@ -13,12 +12,7 @@
 /// never overlap them otherwise.
 namespace pdc::runtime::cuda {
 
-inline constexpr int kLanes = 4;
-
-/// Four neighbours; the arena aligns every tensor for it.
-template <class T> struct alignas(sizeof(T) * kLanes > 16 ? 16 : sizeof(T) * kLanes) Four {
-  T at[kLanes];
-};
+template <class T> using Four = Lanes<T, kLanes>;
 
 template <class A, class B> struct Results2 {
   A first;

@@ -50,13 +50,21 @@ __global__ void crossEntropyRows(LabelledFields f, const float *scores, const La
     return;
   const int64_t first = firstOf(f, row);
   float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  for (int64_t c = Row::thread(); c < f.classes; c += Threads)
-    most = fmaxf(most, scores[first + c * f.pixels]);
-  most = Row::most(most);
-  for (int64_t c = Row::thread(); c < f.classes; c += Threads)
-    sum += expf(scores[first + c * f.pixels] - most);
-  // The largest score first: large scores would swallow the logarithm.
-  const float shift = logf(Row::sum(sum));
+  // 1. In one pass the largest score and the sum of exponentials relative to it.
+  for (int64_t c = Row::thread(); c < f.classes; c += Threads) {
+    const float score = scores[first + c * f.pixels];
+    if (score > most) {
+      sum *= expf(most - score);
+      most = score;
+    }
+    sum += expf(score - most);
+  }
+  const float mostOfRow = Row::most(most);
+  // A thread may have seen no score.
+  sum = Row::sum(sum == 0 ? 0 : sum * expf(most - mostOfRow));
+  most = mostOfRow;
+  // 2. The largest score first: large scores would swallow the logarithm.
+  const float shift = logf(sum);
   if (Row::thread() == 0) {
     const Labelled found = labelOf(f, labels, row);
     const float score = found.counts && found.isClass ? scores[first + found.label * f.pixels] : 0;
@@ -67,22 +75,23 @@ __global__ void crossEntropyRows(LabelledFields f, const float *scores, const La
       logProbabilities[first + c * f.pixels] = (scores[first + c * f.pixels] - most) - shift;
 }
 
-template <class Label>
-__global__ void crossEntropyGradientKernel(LabelledFields f, const float *dy,
-                                           const float *logProbabilities, const Label *labels,
-                                           const float *weights, float *dx) {
-  const int64_t i = globalThread();
-  if (i >= rowsOf(f) * f.classes)
+/// A team per row: a division for each element would take longer than its memory.
+template <int Threads, class Label>
+__global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
+                                         const float *logProbabilities, const Label *labels,
+                                         const float *weights, float *dx) {
+  using Row = Team<Threads>;
+  const int64_t row = Row::index();
+  if (row >= rowsOf(f))
     return;
-  const int64_t c = i / f.pixels % f.classes;
-  const int64_t row = i / (f.pixels * f.classes) * f.pixels + i % f.pixels;
   const Labelled found = labelOf(f, labels, row);
-  if (!found.counts || !found.isClass) {
-    dx[i] = 0;
-    return;
+  const bool counts = found.counts && found.isClass;
+  const float factor = !counts ? 0 : weights ? *dy * weights[found.label] : *dy;
+  const int64_t first = firstOf(f, row);
+  for (int64_t c = Row::thread(); c < f.classes; c += Threads) {
+    const int64_t i = first + c * f.pixels;
+    dx[i] = counts ? factor * (expf(logProbabilities[i]) - (c == found.label ? 1.0f : 0.0f)) : 0;
   }
-  const float factor = weights ? *dy * weights[found.label] : *dy;
-  dx[i] = factor * (expf(logProbabilities[i]) - (c == found.label ? 1.0f : 0.0f));
 }
 
 template <class Label>
@@ -205,11 +214,11 @@ void SoftmaxCrossEntropy::call(const Run &run, const float *scores, const Label 
                                const float *weights, float *loss, float *logProbabilities) const {
   const int64_t rows = rowsOf(fields);
   float *losses = reinterpret_cast<float *>(run.scratchBase + kPartialSums * sizeof(double));
-  const TeamShape teams = TeamShape::of(rows, fields.classes);
-  launch(run, teams.blocks, kBlockThreads,
-         teams.threads == kWarpThreads ? crossEntropyRows<kWarpThreads, Label>
-                                       : crossEntropyRows<kBlockThreads, Label>,
-         fields, scores, labels, weights, losses, logProbabilities);
+  const TeamShape teams = TeamShape::of(rows, fields.classes, fields.pixels);
+  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
+    launch(run, teams.blocks, kBlockThreads, crossEntropyRows<Threads, Label>, fields, scores,
+           labels, weights, losses, logProbabilities);
+  });
   sumAll(run, rows, RowLoss{losses}, loss, run.scratchBase);
 }
 
@@ -217,8 +226,11 @@ template <class Label>
 void SoftmaxCrossEntropyGradient::operator()(const Run &run, const float *dy,
                                              const float *logProbabilities, const Label *labels,
                                              const float *weights, float *dx) const {
-  launchOver(run, rowsOf(fields) * fields.classes, crossEntropyGradientKernel<Label>, fields, dy,
-             logProbabilities, labels, weights, dx);
+  const TeamShape teams = TeamShape::of(rowsOf(fields), fields.classes, fields.pixels);
+  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
+    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, Label>, fields, dy,
+           logProbabilities, labels, weights, dx);
+  });
 }
 
 template <class Label>

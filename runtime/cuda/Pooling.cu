@@ -1,8 +1,9 @@
+#include "runtime/cuda/Channels.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Windows.h"
 
-#include <limits>
 #include <string_view>
+#include <type_traits>
 
 namespace pdc::runtime::cuda {
 
@@ -15,56 +16,64 @@ Mode modeOf(const PoolingFields &f) {
   return mode == "max" ? Mode::max : mode == "average" ? Mode::average : Mode::averageWithPads;
 }
 
-/// Element i of y, channels innermost; `positions` may be null.
-template <class T, class Position>
-__global__ void poolKernel(Windows w, Mode mode, const T *x, T *y, Position *positions) {
-  const int64_t i = globalThread();
-  if (i >= w.outputElements())
-    return;
-  const int64_t c = i % w.channels, window = i / w.channels;
-  float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  int64_t best = 0, inside = 0;
-  for (int64_t tap = 0; tap < w.taps(); ++tap) {
-    const int64_t pixel = w.pixelOf(window, tap);
-    if (pixel < 0)
-      continue;
-    const float value = float(x[pixel * w.channels + c]);
-    ++inside;
-    sum += value;
-    if (value > most || inside == 1) {
-      most = value;
-      best = tap;
-    }
-  }
-  if (mode == Mode::max)
-    y[i] = T(most);
-  else
-    y[i] = T(sum / static_cast<float>(mode == Mode::average ? inside : w.taps()));
-  if (positions)
-    positions[i] = static_cast<Position>(best);
-}
+/// `positions` may be null. (Nothing overtakes a NaN; a first element always counts.)
+template <class T, class Position> struct Pool {
+  Windows w;
+  Mode mode;
+  const T *x;
+  T *y;
+  Position *positions;
 
-/// Element i of dx gathers from every window that holds it: no atomics.
-template <class T, class Position>
-__global__ void poolGradientKernel(Windows w, Mode mode, const T *dy, const Position *positions,
-                                   T *dx) {
-  const int64_t i = globalThread();
-  if (i >= w.inputElements())
-    return;
-  const int64_t c = i % w.channels, pixel = i / w.channels;
-  float sum = 0;
-  for (int64_t tap = 0; tap < w.taps(); ++tap) {
-    const int64_t window = w.windowOf(pixel, tap);
-    if (window < 0)
-      continue;
-    const int64_t at = window * w.channels + c;
-    if (mode == Mode::max)
-      sum += static_cast<int64_t>(positions[at]) == tap ? float(dy[at]) : 0.0f;
-    else
-      sum += float(dy[at]) / static_cast<float>(mode == Mode::average ? w.inside(window) : w.taps());
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    Lanes<float, Width> most = {}, sum = {};
+    Lanes<Position, Width> best = {};
+    bool isFirst = true;
+    const int64_t inside = w.overTaps(i / w.channels, [&](int64_t pixel, int64_t tap) {
+      const auto value = load<Width>(x + pixel * w.channels + c);
+      for (int lane = 0; lane < Width; ++lane) {
+        sum.at[lane] += value.at[lane];
+        if (isFirst || value.at[lane] > most.at[lane]) {
+          most.at[lane] = value.at[lane];
+          best.at[lane] = static_cast<Position>(tap);
+        }
+      }
+      isFirst = false;
+    });
+    const auto count = static_cast<float>(mode == Mode::average ? inside : w.taps());
+    for (int lane = 0; lane < Width; ++lane)
+      sum.at[lane] /= count;
+    store(y + i, mode == Mode::max ? most : sum);
+    if (positions)
+      *reinterpret_cast<Lanes<Position, Width> *>(positions + i) = best;
   }
-  dx[i] = T(sum);
-}
+};
+
+/// dx gathers from every window that holds its pixel: no atomics.
+template <class T, class Position> struct PoolGradient {
+  Windows w;
+  Mode mode;
+  const T *dy;
+  const Position *positions;
+  T *dx;
+
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    Lanes<float, Width> sum = {};
+    w.overWindows(i / w.channels, [&](int64_t window, int64_t tap, int64_t inside) {
+      const auto arriving = load<Width>(dy + window * w.channels + c);
+      if (mode != Mode::max) {
+        const auto count = static_cast<float>(mode == Mode::average ? inside : w.taps());
+        for (int lane = 0; lane < Width; ++lane)
+          sum.at[lane] += arriving.at[lane] / count;
+        return;
+      }
+      const auto best =
+          *reinterpret_cast<const Lanes<Position, Width> *>(positions + window * w.channels + c);
+      for (int lane = 0; lane < Width; ++lane)
+        sum.at[lane] += static_cast<int64_t>(best.at[lane]) == tap ? arriving.at[lane] : 0.0f;
+    });
+    store(dx + i, sum);
+  }
+};
 
 bool hasBytes(const Windows &w) { return w.taps() < 256; }
 
@@ -72,38 +81,37 @@ bool hasBytes(const Windows &w) { return w.taps() < 256; }
 
 template <class T>
 void Pooling::operator()(const Run &run, const T *x, T *y) const {
-  const Windows w(fields);
-  launchOver(run, w.outputElements(), poolKernel<T, uint8_t>, w, modeOf(fields), x, y, nullptr);
+  overChannels(run, Channels(fields.output),
+               Pool<T, uint8_t>{Windows(fields), modeOf(fields), x, y, nullptr});
 }
 
 template <class T>
 void Pooling::operator()(const Run &run, const T *x, T *y, void *positions) const {
   const Windows w(fields);
-  if (hasBytes(w))
-    launchOver(run, w.outputElements(), poolKernel<T, uint8_t>, w, modeOf(fields), x, y,
-               static_cast<uint8_t *>(positions));
-  else
-    launchOver(run, w.outputElements(), poolKernel<T, int32_t>, w, modeOf(fields), x, y,
-               static_cast<int32_t *>(positions));
+  auto pool = [&](auto *at) {
+    using Position = std::remove_pointer_t<decltype(at)>;
+    overChannels(run, Channels(fields.output), Pool<T, Position>{w, modeOf(fields), x, y, at});
+  };
+  hasBytes(w) ? pool(static_cast<uint8_t *>(positions)) : pool(static_cast<int32_t *>(positions));
 }
 
 template <class T>
 void PoolingGradient::operator()(const Run &run, const T *dy, T *dx) const {
-  const Windows w(fields);
-  launchOver(run, w.inputElements(), poolGradientKernel<T, uint8_t>, w, modeOf(fields), dy, nullptr,
-             dx);
+  overChannels(run, Channels(fields.input),
+               PoolGradient<T, uint8_t>{Windows(fields), modeOf(fields), dy, nullptr, dx});
 }
 
 template <class T>
 void PoolingGradient::operator()(const Run &run, const T *dy, const void *positions,
                                  T *dx) const {
   const Windows w(fields);
-  if (hasBytes(w))
-    launchOver(run, w.inputElements(), poolGradientKernel<T, uint8_t>, w, modeOf(fields), dy,
-               static_cast<const uint8_t *>(positions), dx);
-  else
-    launchOver(run, w.inputElements(), poolGradientKernel<T, int32_t>, w, modeOf(fields), dy,
-               static_cast<const int32_t *>(positions), dx);
+  auto gather = [&](const auto *at) {
+    using Position = std::remove_cv_t<std::remove_pointer_t<decltype(at)>>;
+    overChannels(run, Channels(fields.input),
+                 PoolGradient<T, Position>{w, modeOf(fields), dy, at, dx});
+  };
+  hasBytes(w) ? gather(static_cast<const uint8_t *>(positions))
+              : gather(static_cast<const int32_t *>(positions));
 }
 
 #define PDC_POOLING(T)                                                                             \

@@ -12,8 +12,8 @@ namespace {
 template <class T> struct Column {
   const T *x;
   int64_t columns;
-  __device__ Sums<1> operator()(int64_t row, int64_t column) const {
-    return {{float(x[row * columns + column])}};
+  template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t column) const {
+    return {{load<Width>(x + row * columns + column)}};
   }
 };
 

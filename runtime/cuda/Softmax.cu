@@ -59,20 +59,20 @@ __global__ void softmaxGradientRows(SoftmaxFields f, const T *dy, const T *y, T 
 } // namespace
 
 template <class T> void Softmax::operator()(const Run &run, const T *x, T *y) const {
-  const TeamShape teams = TeamShape::of(fields.outer * fields.inner, fields.size);
-  launch(run, teams.blocks, kBlockThreads,
-         teams.threads == kWarpThreads ? softmaxRows<kWarpThreads, T>
-                                       : softmaxRows<kBlockThreads, T>,
-         fields, x, y);
+  const TeamShape teams =
+      TeamShape::of(fields.outer * fields.inner, fields.size, fields.inner);
+  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
+    launch(run, teams.blocks, kBlockThreads, softmaxRows<Threads, T>, fields, x, y);
+  });
 }
 
 template <class T>
 void SoftmaxGradient::operator()(const Run &run, const T *dy, const T *y, T *dx) const {
-  const TeamShape teams = TeamShape::of(fields.outer * fields.inner, fields.size);
-  launch(run, teams.blocks, kBlockThreads,
-         teams.threads == kWarpThreads ? softmaxGradientRows<kWarpThreads, T>
-                                       : softmaxGradientRows<kBlockThreads, T>,
-         fields, dy, y, dx);
+  const TeamShape teams =
+      TeamShape::of(fields.outer * fields.inner, fields.size, fields.inner);
+  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
+    launch(run, teams.blocks, kBlockThreads, softmaxGradientRows<Threads, T>, fields, dy, y, dx);
+  });
 }
 
 #define PDC_SOFTMAX(T)                                                                             \

@@ -2,20 +2,35 @@
 
 #include "runtime/cuda/Launch.h"
 
+#include <type_traits>
+
 /// Threads that reduce together. All of a team call each function, and get the same result; the
 /// order of additions is fixed, so the bits are.
 namespace pdc::runtime::cuda {
 
-/// Which work a team has: a warp or a block per row.
+/// Which work a team has: a thread, a warp or a block per row.
 struct TeamShape {
   int threads; ///< of a team
   int64_t blocks;
 
-  /// Short rows go to warps, several in a block.
-  static TeamShape of(int64_t rows, int64_t size) {
+  /// Short rows go to warps, several in a block. Where what lies side by side belongs to different
+  /// rows (`apart` elements from one of a row to the next), each thread has a row, so that those of
+  /// a warp read what lies together.
+  static TeamShape of(int64_t rows, int64_t size, int64_t apart = 1) {
+    if (apart >= kWarpThreads)
+      return {1, ceilDivide(rows, kBlockThreads)};
     if (size <= 1024)
       return {kWarpThreads, ceilDivide(rows, kBlockThreads / kWarpThreads)};
     return {kBlockThreads, rows};
+  }
+  /// start(the number of a team's threads, as a type).
+  template <class Start> void choose(Start start) const {
+    if (threads == 1)
+      start(std::integral_constant<int, 1>());
+    else if (threads == kWarpThreads)
+      start(std::integral_constant<int, kWarpThreads>());
+    else
+      start(std::integral_constant<int, kBlockThreads>());
   }
 };
 
@@ -34,19 +49,21 @@ template <class T, class Join> __device__ T warpReduce(T value, Join join) {
   return value;
 }
 
-/// A warp or a block, by its number of threads.
+/// A thread, a warp or a block, by its number of threads.
 template <int Threads> struct Team {
-  static_assert(Threads == kWarpThreads || Threads == kBlockThreads, "a warp or a block");
+  static_assert(Threads == 1 || Threads == kWarpThreads || Threads == kBlockThreads,
+                "a thread, a warp or a block");
 
   /// The team's number in the grid, and the thread's in the team.
   __device__ static int64_t index() {
-    return Threads == kWarpThreads ? globalThread() / kWarpThreads : int64_t(blockIdx.x);
+    return Threads == kBlockThreads ? int64_t(blockIdx.x) : globalThread() / Threads;
   }
   __device__ static int thread() { return int(threadIdx.x) % Threads; }
 
   template <class T, class Join> __device__ static T reduce(T value, Join join) {
-    value = warpReduce(value, join);
-    if constexpr (Threads != kWarpThreads) {
+    if constexpr (Threads > 1)
+      value = warpReduce(value, join);
+    if constexpr (Threads > kWarpThreads) {
       constexpr int warps = kBlockThreads / kWarpThreads;
       __shared__ T parts[warps];
       __syncthreads(); // what an earlier call left has been read

@@ -30,45 +30,73 @@ struct Windows {
   PDC_EITHER int64_t inputElements() const { return samples * inputPixels() * channels; }
   PDC_EITHER int64_t outputElements() const { return samples * outputPixels() * channels; }
 
-  /// The pixel under a tap of a window; -1 outside the image.
-  PDC_EITHER int64_t pixelOf(int64_t window, int64_t tap) const {
-    int64_t pixel = 0, scale = 1;
-    for (int d = 2; d >= 0; --d) {
-      const int64_t at = window % output[d] * strides[d] - pads[d] + tap % kernel[d];
-      if (at < 0 || at >= input[d])
-        return -1;
-      pixel += at * scale;
-      scale *= input[d];
-      window /= output[d];
-      tap /= kernel[d];
-    }
-    return window * scale + pixel;
+  /// Indices of one dimension, from `begin` to before `end`; none where that is not more.
+  struct Range {
+    int64_t begin, end;
+  };
+  /// The taps of window `at` of a dimension that lie inside the image.
+  PDC_EITHER Range tapsInside(int d, int64_t at) const {
+    const int64_t begin = at * strides[d] - pads[d], left = input[d] - begin;
+    return {begin < 0 ? -begin : 0, left < kernel[d] ? left : kernel[d]};
+  }
+  /// The windows of a dimension that have pixel `at` under one of their taps.
+  PDC_EITHER Range windowsOver(int d, int64_t at) const {
+    const int64_t last = (at + pads[d]) / strides[d], before = at + pads[d] - kernel[d];
+    return {before < 0 ? 0 : before / strides[d] + 1, last + 1 < output[d] ? last + 1 : output[d]};
   }
 
-  /// The window that has a pixel under a tap; -1 where there is none.
-  PDC_EITHER int64_t windowOf(int64_t pixel, int64_t tap) const {
-    int64_t window = 0, scale = 1;
+  /// Where a pixel, or a window, stands.
+  struct Place {
+    int64_t sample, at[3];
+  };
+  PDC_EITHER Place placeOf(int64_t number, const int64_t (&sizes)[3]) const {
+    Place place = {};
     for (int d = 2; d >= 0; --d) {
-      const int64_t start = pixel % input[d] + pads[d] - tap % kernel[d];
-      if (start < 0 || start % strides[d] != 0 || start / strides[d] >= output[d])
-        return -1;
-      window += start / strides[d] * scale;
-      scale *= output[d];
-      pixel /= input[d];
-      tap /= kernel[d];
+      place.at[d] = number % sizes[d];
+      number /= sizes[d];
     }
-    return pixel * scale + window;
+    place.sample = number;
+    return place;
   }
 
-  /// How many taps of a window lie inside the image.
-  PDC_EITHER int64_t inside(int64_t window) const {
-    int64_t count = 1;
-    for (int d = 2; d >= 0; --d) {
-      const int64_t begin = window % output[d] * strides[d] - pads[d], end = begin + kernel[d];
-      count *= (end < input[d] ? end : input[d]) - (begin > 0 ? begin : 0);
-      window /= output[d];
-    }
-    return count;
+  /// visit(pixel, tap) for each tap of a window that lies inside the image; how many.
+  template <class Visit> PDC_EITHER int64_t overTaps(int64_t window, Visit visit) const {
+    const Place w = placeOf(window, output);
+    const Range planes = tapsInside(0, w.at[0]), rows = tapsInside(1, w.at[1]),
+                columns = tapsInside(2, w.at[2]);
+    for (int64_t p = planes.begin; p < planes.end; ++p)
+      for (int64_t r = rows.begin; r < rows.end; ++r)
+        for (int64_t c = columns.begin; c < columns.end; ++c)
+          visit(((w.sample * input[0] + start(w, 0) + p) * input[1] + start(w, 1) + r) * input[2] +
+                    start(w, 2) + c,
+                (p * kernel[1] + r) * kernel[2] + c);
+    return (planes.end - planes.begin) * (rows.end - rows.begin) * (columns.end - columns.begin);
+  }
+
+  /// visit(window, tap, how many of its taps lie inside the image) for each window that has a pixel
+  /// under a tap.
+  template <class Visit> PDC_EITHER void overWindows(int64_t pixel, Visit visit) const {
+    const Place p = placeOf(pixel, input);
+    const Range planes = windowsOver(0, p.at[0]), rows = windowsOver(1, p.at[1]),
+                columns = windowsOver(2, p.at[2]);
+    for (int64_t i = planes.begin; i < planes.end; ++i)
+      for (int64_t j = rows.begin; j < rows.end; ++j)
+        for (int64_t k = columns.begin; k < columns.end; ++k)
+          visit(((p.sample * output[0] + i) * output[1] + j) * output[2] + k,
+                (tapOf(p, 0, i) * kernel[1] + tapOf(p, 1, j)) * kernel[2] + tapOf(p, 2, k),
+                inside(0, i) * inside(1, j) * inside(2, k));
+  }
+
+private:
+  PDC_EITHER int64_t start(const Place &window, int d) const {
+    return window.at[d] * strides[d] - pads[d];
+  }
+  PDC_EITHER int64_t tapOf(const Place &pixel, int d, int64_t window) const {
+    return pixel.at[d] + pads[d] - window * strides[d];
+  }
+  PDC_EITHER int64_t inside(int d, int64_t window) const {
+    const Range taps = tapsInside(d, window);
+    return taps.end - taps.begin;
   }
 };
 

@@ -7,10 +7,10 @@
 namespace pdc::runtime::cuda {
 
 /// Into how many chunks of rows the sums over the columns of a matrix are cut: enough blocks for a
-/// GPU of 132 processors, at least 64 rows each.
+/// GPU of 132 processors, each of which runs eight, at least 64 rows each.
 constexpr int64_t columnChunks(int64_t rows, int64_t columns) {
-  const int64_t groups = (columns + 31) / 32;
-  const int64_t wanted = (4 * 132 + groups - 1) / groups, most = (rows + 63) / 64;
+  const int64_t groups = (columns + 127) / 128;
+  const int64_t wanted = (8 * 132 + groups - 1) / groups, most = (rows + 63) / 64;
   return std::max<int64_t>(1, std::min(wanted, most));
 }
 

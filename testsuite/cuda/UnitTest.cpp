@@ -31,6 +31,7 @@ std::vector<Shape> convolutions() {
           {{2, 1, 14, 14}, {6, 1, 5, 5}, {2, 6, 14, 14}, window({5, 5}, 1, 2)},
           {{1, 8, 7, 7}, {6, 4, 3, 3}, {1, 6, 4, 4}, window({3, 3}, 2, 1, 2)},
           {{1, 4, 9, 9}, {4, 1, 3, 3}, {1, 4, 9, 9}, window({3, 3}, 1, 2, 4, 2)},
+          {{3, 3, 5, 5}, {8, 3, 3, 3}, {3, 8, 5, 5}, window({3, 3}, 1, 1)},
           {{2, 3, 20}, {4, 3, 5}, {2, 4, 18}, window({5}, 1, 1)},
           {{1, 2, 5, 6, 4}, {3, 2, 3, 3, 3}, {1, 3, 5, 6, 4}, window({3, 3, 3}, 1, 1)}};
 }
@@ -61,7 +62,9 @@ TEST(CudaKernels, ConvolutionGradients) {
       u.node("ConvWeightGrad", {u.operand(s.y), u.operand(s.x)}, s.attributes);
     });
   }
-  expectReference([](UnitCase &u) { u.node("ConvBiasGrad", {u.operand({70, 37, 3, 2})}); });
+  for (int64_t channels : {3, 37, 132})
+    expectReference(
+        [&](UnitCase &u) { u.node("ConvBiasGrad", {u.operand({70, channels, 3, 2})}); });
 }
 
 TEST(CudaKernels, MatrixProduct) {
@@ -128,21 +131,38 @@ TEST(CudaKernels, Pooling) {
         expectReference([&](UnitCase &u) {
           Attributes attributes = window({3, 2}, 2, pads ? 1 : 0);
           attributes.set("count_include_pad", counts);
-          u.node(op, {u.operand({2, 5, 8, 7})}, attributes);
+          u.node(op, {u.operand({2, counts ? 8 : 5, 8, 7})}, attributes);
         });
   expectReference([](UnitCase &u) { u.node("GlobalAveragePool", {u.operand({2, 5, 4, 3})}); });
+  expectReference([](UnitCase &u) {
+    u.node("AveragePool", {u.operand({2, 4, 5, 7, 8})}, window({2, 3, 3}, 2, 1));
+  });
   expectReference([](UnitCase &u) {
     u.node("MaxPool", {u.operand({2, 5, 9})}, window({3}, 2, 1));
   });
 }
 
+/// Windows that overlap, touch, and leave pixels between them, at edges and behind pads.
+TEST(CudaKernels, AveragePoolGradient) {
+  for (int64_t channels : {3, 8})
+    for (int64_t stride : {1, 2, 4})
+      for (int64_t counts : {0, 1})
+        expectReference([&](UnitCase &u) {
+          Attributes attributes = window({3, 2}, stride, 1);
+          attributes.set("count_include_pad", counts);
+          attributes.set("input_shape", std::vector<int64_t>{2, channels, 9, 7});
+          u.node("AveragePoolGrad", {u.operand({2, channels, 8 / stride + 1, 7 / stride + 1})},
+                 attributes);
+        });
+}
+
 /// The gradient reads what the forward kernel wrote about its maxima.
 TEST(CudaKernels, MaxPoolGradient) {
-  for (std::vector<int64_t> kernel : {std::vector<int64_t>{2, 2}, {3, 3}, {17, 16}}) {
+  for (std::vector<int64_t> kernel : {std::vector<int64_t>{2, 2}, {3, 3}, {17, 16}, {1, 1}}) {
     CudaCase forward;
-    const int64_t pad = kernel[0] == 3 ? 1 : 0;
+    const int64_t pad = kernel[0] == 3 ? 1 : 0, channels = kernel[0] == 17 ? 3 : 4;
     Attributes attributes = window(kernel, 2, pad);
-    UnitValue x = forward.operand({2, 3, 17, 18});
+    UnitValue x = forward.operand({2, channels, 17, 18});
     UnitValue y = forward.node("MaxPool", {x}, attributes, 2);
     forward.result(y);
     forward.result(UnitValue::node(0, 1));
@@ -152,7 +172,7 @@ TEST(CudaKernels, MaxPoolGradient) {
     UnitValue dy = backward.operand(forward.referenceOf(0)[0].type.shape);
     UnitValue where = backward.given(positions);
     Attributes gradient = attributes;
-    gradient.set("input_shape", std::vector<int64_t>{2, 3, 17, 18});
+    gradient.set("input_shape", std::vector<int64_t>{2, channels, 17, 18});
     backward.storedOperands = {{}, forward.stored[1]};
     backward.node("MaxPoolGrad", {dy, where}, gradient);
     backward.check();
@@ -216,7 +236,8 @@ TEST(CudaKernels, GatherGradient) {
 }
 
 TEST(CudaKernels, BatchNormalization) {
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{6, 5}, {3, 37, 4, 5}}) {
+  for (std::vector<int64_t> shape :
+       {std::vector<int64_t>{6, 5}, {3, 37, 4, 5}, {300, 4}, {3, 140, 7, 5}}) {
     const std::vector<int64_t> channels = {shape[1]};
     CudaCase forward;
     UnitValue x = forward.operand(shape, 3, 5);
@@ -269,21 +290,30 @@ TEST(CudaKernels, RootMeanSquare) { expectRootMeanSquare<CudaCase>(); }
 
 TEST(CudaKernels, SoftmaxAndLosses) {
   for (const char *op : {"Softmax", "LogSoftmax"})
-    for (int64_t axis : {1, 2}) {
-      expectReference([&](UnitCase &u) { u.node(op, {u.operand({2, 40, 30})}, {{"axis", axis}}); });
-      expectReference([&](UnitCase &u) {
-        u.node(op + std::string("Grad"), {u.operand({2, 40, 30}), u.operand({2, 40, 30})},
-               {{"axis", axis}});
-      });
-    }
-  for (int64_t classes : {10, 1500}) {
+    for (std::vector<int64_t> shape : {std::vector<int64_t>{2, 40, 30}, {3, 9, 50}})
+      for (int64_t axis : {1, 2}) {
+        expectReference([&](UnitCase &u) { u.node(op, {u.operand(shape)}, {{"axis", axis}}); });
+        expectReference([&](UnitCase &u) {
+          u.node(op + std::string("Grad"), {u.operand(shape), u.operand(shape)}, {{"axis", axis}});
+        });
+      }
+  // Rows of scores by a warp, a block and, where pixels lie between a row's classes, a thread.
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10}, {7, 1500}, {3, 12, 7, 6}}) {
+    const int64_t classes = shape[1];
+    std::vector<int64_t> rows = shape;
+    rows.erase(rows.begin() + 1);
     CudaCase loss;
-    UnitValue scores = loss.operand({7, classes}, -9, 9),
-              labels = loss.integers({7}, 0, classes - 1);
+    UnitValue scores = loss.operand(shape, -9, 9), labels = loss.integers(rows, 0, classes - 1);
     loss.node("SoftmaxCrossEntropyLoss", {scores, labels}, {{"reduction", std::string("sum")}}, 2);
     loss.result(UnitValue::node(0, 0));
     loss.result(UnitValue::node(0, 1));
     loss.check();
+    expectReference([&](UnitCase &u) {
+      u.node("SoftmaxCrossEntropyLossGrad",
+             {u.given(Tensor::scalar(ElementType::f32, 0.5)), u.operand(shape, -3, 0),
+              u.integers(rows, 0, classes - 1)},
+             {{"reduction", std::string("sum")}});
+    });
   }
   for (const char *op : {"MeanSquaredError", "MeanAbsoluteError", "BinaryCrossEntropyWithLogits"})
     for (int64_t count : {30, 9000})

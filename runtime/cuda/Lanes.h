@@ -1,0 +1,34 @@
+#pragma once
+
+#include "runtime/SmallFloats.h"
+#include "runtime/cuda/Launch.h"
+
+/// Neighbours that a thread reads and writes with one access, of at most 16 bytes. What is stored
+/// in 16 bits is computed with in f32.
+namespace pdc::runtime::cuda {
+
+template <class T, int Count>
+struct alignas(sizeof(T) * Count > 16 ? 16 : sizeof(T) * Count) Lanes {
+  T at[Count];
+};
+
+/// As many as fit into an access of f32; tensors lie so that every fourth element begins one.
+inline constexpr int kLanes = 4;
+
+template <int Count, class T> PDC_EITHER Lanes<float, Count> load(const T *from) {
+  const auto stored = *reinterpret_cast<const Lanes<T, Count> *>(from);
+  Lanes<float, Count> values;
+  for (int lane = 0; lane < Count; ++lane)
+    values.at[lane] = static_cast<float>(stored.at[lane]);
+  return values;
+}
+
+template <int Count, class T, class Value>
+PDC_EITHER void store(T *to, const Lanes<Value, Count> &values) {
+  Lanes<T, Count> stored;
+  for (int lane = 0; lane < Count; ++lane)
+    stored.at[lane] = static_cast<T>(values.at[lane]);
+  *reinterpret_cast<Lanes<T, Count> *>(to) = stored;
+}
+
+} // namespace pdc::runtime::cuda
