@@ -61,9 +61,9 @@ int64_t maskBytesOf(const AttentionFields &f) {
 /// 9.10.0 and 9.10.1 are known for wrong results of attention.
 bool isTrusted(size_t version) { return version != 91000 && version != 91001; }
 
-/// What is left for the library, whose own end is rounded up.
+/// What is left for the library.
 KernelRules beside(KernelRules rules, int64_t ownBytes) {
-  rules.workspace -= std::min(rules.workspace, size_t(ownBytes + kWorkspaceAlignment));
+  rules.workspace -= std::min(rules.workspace, size_t(ownBytes));
   return rules;
 }
 
@@ -248,7 +248,7 @@ void AttentionPlan::describeGradients() {
 }
 
 std::byte *AttentionPlan::own(const Run &run, int64_t offset) const {
-  return static_cast<std::byte *>(alignedWorkspace(run)) + aligned(plan.workspaceBytes()) + offset;
+  return static_cast<std::byte *>(alignedWorkspace(run)) + offset;
 }
 
 float *AttentionPlan::maskPlace(const Run &run) const {
@@ -285,7 +285,7 @@ void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointe
       for (size_t i = 0; i < kinds.size(); ++i)
         part.push_back(static_cast<const std::byte *>(pointers[i]) + advance(kinds[i], b, keyHead));
       part.insert(part.end(), numberPointers.begin(), numberPointers.end());
-      plan(run, ids, part);
+      plan(run, ids, part, own(run, sumBytes + keptBytes + maskBytes));
     }
 }
 

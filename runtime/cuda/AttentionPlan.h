@@ -77,7 +77,7 @@ private:
   const AttentionFields whole;  ///< in which operands lie, as the library is told
   const AttentionFields fields; ///< of what is computed at once
   const cudnnDataType_t type;
-  const int64_t sumBytes, keptBytes, maskBytes; ///< of the workspace, behind the library's
+  const int64_t sumBytes, keptBytes, maskBytes; ///< of the workspace, before the library's
   OperationGraph graph;
   std::vector<Tensor> numbers; ///< by value
   std::vector<int64_t> ids;    ///< of what calls point to, in their order, then of the numbers

@@ -142,7 +142,7 @@ void ConvolutionPlan::operator()(const Run &run, const void *image, const void *
                                  const void *result) {
   constexpr int64_t ids[] = {kImage, kWeight, kResult};
   const void *const pointers[] = {image, weight, result};
-  (*plan)(run, ids, pointers);
+  (*plan)(run, ids, pointers, alignedWorkspace(run));
 }
 
 } // namespace pdc::runtime::cuda

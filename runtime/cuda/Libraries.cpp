@@ -15,12 +15,14 @@ void require(cublasStatus_t status, const char *call, const char *unit) {
 }
 
 void require(cudnnStatus_t status, const char *call, const char *unit) {
-  if (status == CUDNN_STATUS_SUCCESS)
-    return;
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw Error("unit '", unit, "': ", call, " failed: ", reasonOf(status));
+}
+
+std::string reasonOf(cudnnStatus_t status) {
   char why[512] = "";
   cudnnGetLastErrorString(why, sizeof why);
-  throw Error("unit '", unit, "': ", call, " failed: ", cudnnGetErrorString(status),
-              why[0] ? ": " : "", why);
+  return std::string(cudnnGetErrorString(status)) + (why[0] ? ": " : "") + why;
 }
 
 Factors factorsOf(std::string_view compute, const char *unit) {

@@ -8,6 +8,7 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -21,6 +22,8 @@ cudnnHandle_t networkHandle();
 /// Throw Error naming the unit and the call unless it succeeded.
 void require(cublasStatus_t status, const char *call, const char *unit);
 void require(cudnnStatus_t status, const char *call, const char *unit);
+/// Of this thread's last call, which failed.
+std::string reasonOf(cudnnStatus_t status);
 
 /// What a unit multiplies, by its field `compute`: f32 as it is or rounded to TF32, or what is
 /// stored in 16 bits. Sums are f32 whatever it is.

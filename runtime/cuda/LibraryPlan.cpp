@@ -1,13 +1,22 @@
 #include "runtime/cuda/LibraryPlan.h"
 
+#include "runtime/Error.h"
+
+#include <cstdio>
+
 namespace pdc::runtime::cuda {
 
 LibraryPlan::LibraryPlan(const Descriptor &graph, const PlanTarget &target,
                          const KernelRules &rules, const char *unit)
-    : unit(unit) {
-  const std::vector<Descriptor> ranked = rankedConfigurations(graph, target, rules, unit);
-  count = ranked.size();
-  for (const Descriptor &configuration : ranked) {
+    : target(target), room(rules.workspace), unit(unit),
+      ranked(rankedConfigurations(graph, target, rules, unit)) {
+  takeNext();
+}
+
+/// False: there is none left, and the plan stays as it is.
+bool LibraryPlan::takeNext() {
+  while (next < ranked.size()) {
+    const Descriptor &configuration = ranked[next++];
     Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, unit);
     if (target.handle)
       made.setRaw(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
@@ -16,12 +25,14 @@ LibraryPlan::LibraryPlan(const Descriptor &graph, const PlanTarget &target,
     made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
     if (!made.canFinish())
       continue;
-    workspace = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    if (workspace > static_cast<int64_t>(rules.workspace))
+    const int64_t bytes = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+    if (bytes > static_cast<int64_t>(room))
       continue;
+    workspace = bytes;
     plan.emplace(std::move(made));
-    return;
+    return true;
   }
+  return false;
 }
 
 /// A pack is finalised once, so each combination of pointers gets its own: none is made any more
@@ -41,14 +52,32 @@ LibraryPlan::Pack &LibraryPlan::packFor(std::span<const int64_t> ids,
   return packs.emplace_back(Pack{std::move(pointers), std::move(pack)});
 }
 
+/// What fails has put nothing into the queue. (After an error of the device itself all others fail,
+/// too, and the first one is told.)
 void LibraryPlan::operator()(const Run &run, std::span<const int64_t> ids,
-                             std::span<const void *const> pointers) {
+                             std::span<const void *const> pointers, const void *scratch) {
   std::vector<const void *> all(pointers.begin(), pointers.end());
-  all.push_back(alignedWorkspace(run));
+  all.push_back(scratch);
   const Pack &pack = packFor(ids, std::move(all));
   require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", unit);
-  require(cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw),
-          "cudnnBackendExecute", unit);
+  auto execute = [&] {
+    return cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw);
+  };
+  const cudnnStatus_t first = execute();
+  if (first == CUDNN_STATUS_SUCCESS)
+    return;
+  const std::string why = reasonOf(first);
+  while (takeNext())
+    if (execute() == CUDNN_STATUS_SUCCESS)
+      return warn(why);
+  throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
+}
+
+void LibraryPlan::warn(const std::string &why) const {
+  std::fprintf(
+      stderr,
+      "warning: unit '%s': a kernel of cuDNN's does not run (%s); another takes its place\n", unit,
+      why.c_str());
 }
 
 } // namespace pdc::runtime::cuda
