@@ -47,6 +47,11 @@ int64_t scaleGradientBytes(const Fields &fields) {
   return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
 }
 
+int64_t gatherGradientBytes(const Fields &fields) {
+  return cuda::gatherGradientBytes(fields.integer("outer", 1), fields.integer("count", 0),
+                                   fields.integer("inner", 1));
+}
+
 /// Of the library's; the kernels here take none.
 int64_t attentionBytes(const Fields &fields, bool isGradient) {
   if (!fields.has("compute"))
@@ -89,6 +94,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"ConvolutionInputGradient", convolutionBytes},
       {"ConvolutionWeightGradient", convolutionBytes},
       {"CorrectPredictions", partialSums},
+      {"GatherGradient", gatherGradientBytes},
       {"LayerNormalizationScaleGradient", scaleGradientBytes},
       {"LossWeight", partialSums},
       {"MatrixProduct", matrixBytes},

@@ -1,5 +1,6 @@
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Strides.h"
+#include "runtime/cuda/Workspace.h"
 
 #include "runtime/Error.h"
 
@@ -72,6 +73,7 @@ __global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T
 /// Columns that one thread sums, and slices that it reads before it adds them.
 constexpr int kOwnSums = 4, kReadTogether = 4;
 constexpr int64_t kBlockSums = int64_t(kOwnSums) * kBlockThreads;
+static_assert(kSegment == kBlockThreads, "a thread for each index of a segment");
 
 /// Which threads say yes, in ascending order; how many.
 __device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
@@ -95,44 +97,122 @@ __device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
   return all;
 }
 
-/// Block (c, k, o): where k is the first to pick its row, adds the slices of all indices that pick
-/// it, in ascending order, in columns from c * kBlockSums on.
+/// Rows that many indices of one segment pick, and where their sums are.
+struct HeavyRows {
+  int64_t *rows; ///< [segment][kHeavyRows], ascending by their first pick, then -1
+  float *sums;   ///< [outer][segment][kHeavyRows][inner]
+  HeavyRows(const GatherFields &f, std::byte *workspace)
+      : rows(reinterpret_cast<int64_t *>(workspace)),
+        sums(reinterpret_cast<float *>(rows + gatherSegments(f.count) * kHeavyRows)) {}
+  __device__ float *sumOf(const GatherFields &f, int64_t outer, int64_t segment, int64_t i) const {
+    return sums + ((outer * gatherSegments(f.count) + segment) * kHeavyRows + i) * f.inner;
+  }
+  /// -1: the row is none of them.
+  __device__ int64_t find(int64_t segment, int64_t row) const {
+    for (int64_t i = 0; i < kHeavyRows; ++i)
+      if (rows[segment * kHeavyRows + i] == row)
+        return i;
+    return -1;
+  }
+};
+
+/// A block per segment.
+template <class Index>
+__global__ void findHeavyRows(GatherFields f, const Index *indices, HeavyRows heavy) {
+  __shared__ int list[kBlockThreads];
+  __shared__ int64_t rows[kBlockThreads];
+  const int thread = int(threadIdx.x);
+  const int64_t j = blockIdx.x * kSegment + thread;
+  rows[thread] = j < f.count ? rowOf(f, indices[j]) : -1;
+  __syncthreads();
+  int64_t picks = 0, before = 0;
+  for (int other = 0; other < kBlockThreads; ++other) {
+    picks += rows[other] == rows[thread];
+    before += other < thread && rows[other] == rows[thread];
+  }
+  const int listed =
+      listOf(rows[thread] >= 0 && before == 0 && picks >= kHeavyPicks, list);
+  if (thread < kHeavyRows)
+    heavy.rows[blockIdx.x * kHeavyRows + thread] = thread < listed ? rows[list[thread]] : -1;
+}
+
+/// The columns of a row that a thread sums.
+struct OwnColumns {
+  int64_t first, inner;
+  float sums[kOwnSums];
+  __device__ OwnColumns(int64_t first, int64_t inner) : first(first), inner(inner), sums{} {}
+  __device__ bool has(int c) const { return first + c * kBlockThreads < inner; }
+  template <class T> __device__ void add(const T *row) {
+    for (int c = 0; c < kOwnSums; ++c)
+      if (has(c))
+        sums[c] += float(row[first + c * kBlockThreads]);
+  }
+  __device__ void store(float *row) const {
+    for (int c = 0; c < kOwnSums; ++c)
+      if (has(c))
+        row[first + c * kBlockThreads] = sums[c];
+  }
+  /// Of slices from `from` on, those of a list, in its order.
+  template <class T> __device__ void add(const T *from, const int *list, int listed) {
+    for (int at = 0; at < listed; at += kReadTogether) {
+      float read[kReadTogether][kOwnSums];
+      for (int s = 0; s < kReadTogether; ++s)
+        for (int c = 0; c < kOwnSums; ++c)
+          if (at + s < listed && has(c))
+            read[s][c] = float(from[list[at + s] * inner + first + c * kBlockThreads]);
+      for (int s = 0; s < kReadTogether && at + s < listed; ++s)
+        for (int c = 0; c < kOwnSums; ++c)
+          if (has(c))
+            sums[c] += read[s][c];
+    }
+  }
+};
+
+/// Block (c, i, s, o): the sum of row i of those that many of segment s pick.
 template <class Index, class T>
-__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const T *dy, float *dx) {
+__global__ void sumHeavyRows(GatherFields f, const Index *indices, const T *dy, HeavyRows heavy) {
+  __shared__ int list[kBlockThreads];
+  const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x / chunks;
+  const int64_t segments = gatherSegments(f.count), i = block % kHeavyRows;
+  const int64_t segment = block / kHeavyRows % segments, outer = block / (kHeavyRows * segments);
+  const int64_t row = heavy.rows[segment * kHeavyRows + i], j = segment * kSegment + threadIdx.x;
+  if (row < 0)
+    return;
+  const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
+  OwnColumns own(blockIdx.x % chunks * kBlockSums + threadIdx.x, f.inner);
+  own.add(dy + (outer * f.count + segment * kSegment) * f.inner, list, listed);
+  own.store(heavy.sumOf(f, outer, segment, i));
+}
+
+/// Block (c, k, o): where k is the first to pick its row, adds the slices of all indices that pick
+/// it, segment by segment, in columns from c * kBlockSums on.
+template <class Index, class T>
+__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const T *dy,
+                                     HeavyRows heavy, float *dx) {
   __shared__ int list[kBlockThreads];
   const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x;
   const int64_t k = block / chunks % f.count, outer = block / chunks / f.count;
-  const int64_t row = rowOf(f, indices[k]), first = block % chunks * kBlockSums + threadIdx.x;
+  const int64_t row = rowOf(f, indices[k]), first = k / kSegment * kSegment;
   if (row < 0)
     return;
-  for (int64_t begin = 0; begin < k; begin += kBlockThreads) {
+  for (int64_t begin = 0; begin < k; begin += kSegment) {
     const int64_t j = begin + threadIdx.x;
     if (__syncthreads_or(j < k && rowOf(f, indices[j]) == row))
       return;
   }
   float *to = dx + (outer * f.size + row) * f.inner;
-  float sums[kOwnSums];
-  for (int c = 0; c < kOwnSums; ++c)
-    sums[c] = first + c * kBlockThreads < f.inner ? to[first + c * kBlockThreads] : 0;
-  for (int64_t begin = k; begin < f.count; begin += kBlockThreads) {
-    const int64_t j = begin + threadIdx.x;
-    const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
-    for (int at = 0; at < listed; at += kReadTogether) {
-      float read[kReadTogether][kOwnSums];
-      for (int s = 0; s < kReadTogether; ++s)
-        for (int c = 0; c < kOwnSums; ++c)
-          if (at + s < listed && first + c * kBlockThreads < f.inner)
-            read[s][c] = float(
-                dy[(outer * f.count + begin + list[at + s]) * f.inner + first + c * kBlockThreads]);
-      for (int s = 0; s < kReadTogether && at + s < listed; ++s)
-        for (int c = 0; c < kOwnSums; ++c)
-          if (first + c * kBlockThreads < f.inner)
-            sums[c] += read[s][c];
+  OwnColumns own(block % chunks * kBlockSums + threadIdx.x, f.inner);
+  own.add(to);
+  for (int64_t begin = first; begin < f.count; begin += kSegment) {
+    const int64_t i = heavy.find(begin / kSegment, row), j = begin + threadIdx.x;
+    if (i >= 0) {
+      own.add(heavy.sumOf(f, outer, begin / kSegment, i));
+      continue;
     }
+    const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
+    own.add(dy + (outer * f.count + begin) * f.inner, list, listed);
   }
-  for (int c = 0; c < kOwnSums; ++c)
-    if (first + c * kBlockThreads < f.inner)
-      to[first + c * kBlockThreads] = sums[c];
+  own.store(to);
 }
 
 /// Rows of `bytes` bytes, `from` and `to` apart.
@@ -212,8 +292,14 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const T *d
                             size_t(fields.outer * fields.size * fields.inner) * sizeof(float),
                             streamOf(run)),
             "cudaMemsetAsync");
-  launch(run, fields.outer * fields.count * ceilDivide(fields.inner, kBlockSums), kBlockThreads,
-         gatherGradientKernel<Index, T>, fields, indices, dy, dx);
+  const HeavyRows heavy(fields, run.scratchBase);
+  const int64_t segments = gatherSegments(fields.count);
+  const int64_t chunks = fields.outer * ceilDivide(fields.inner, kBlockSums);
+  launch(run, segments, kBlockThreads, findHeavyRows<Index>, fields, indices, heavy);
+  launch(run, segments * kHeavyRows * chunks, kBlockThreads, sumHeavyRows<Index, T>, fields,
+         indices, dy, heavy);
+  launch(run, fields.count * chunks, kBlockThreads, gatherGradientKernel<Index, T>, fields, indices,
+         dy, heavy, dx);
 }
 
 #define PDC_MOVEMENT_KERNELS(T)                                                                    \

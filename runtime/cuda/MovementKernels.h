@@ -123,7 +123,8 @@ private:
   GatherFields fields;
 };
 
-/// Each row is summed by the block of its first index, in ascending order: no atomics.
+/// Each row is summed by the block of its first index, and those that many indices pick by a block
+/// per segment of them before, all in ascending order: no atomics.
 class GatherGradient {
 public:
   GatherGradient(const Device &, const GatherFields &fields) : fields(fields) {}

@@ -19,6 +19,16 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t columns, int64_t count) {
   return columnChunks(rows, columns) * columns * count * 4;
 }
 
+/// The gradient of a gather sums the slices of a row in segments of so many indices: a row that so
+/// many of a segment pick, of which there are few, by a block of its own.
+inline constexpr int64_t kSegment = 256, kHeavyPicks = 32, kHeavyRows = kSegment / kHeavyPicks;
+
+constexpr int64_t gatherSegments(int64_t count) { return (count + kSegment - 1) / kSegment; }
+/// Which rows of each segment those are, then their sums.
+constexpr int64_t gatherGradientBytes(int64_t outer, int64_t count, int64_t inner) {
+  return gatherSegments(count) * kHeavyRows * (8 + outer * inner * 4);
+}
+
 /// Blocks that each sum a part of a long array, one number in f64 apiece.
 inline constexpr int64_t kPartialSums = 528;
 

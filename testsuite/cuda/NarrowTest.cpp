@@ -32,7 +32,8 @@ struct Scratch {
   Scratch() { run.scratchBase = reinterpret_cast<std::byte *>(bytes.data()); }
 };
 
-template <class T> void expectRounded(const std::vector<T> &narrow, const std::vector<float> &wide) {
+template <class T>
+void expectRounded(const std::vector<T> &narrow, const std::vector<float> &wide) {
   for (size_t i = 0; i < wide.size(); ++i)
     ASSERT_EQ(narrow[i], T(wide[i])) << "element " << i << ", in f32 " << wide[i];
 }
@@ -302,16 +303,24 @@ TYPED_TEST(Narrow, SumsAreWhole) {
   expectSame(35, [&](auto *dy, float *dx) { gather(scratch.run, indices.data(), dy, dx, false); });
 }
 
-/// More columns than one block sums, and two rows that many pick.
+/// Segment by segment: more columns than one block sums, and two rows that many pick, but for the
+/// last segment, where few do.
 TEST(GatherGradient, AddsInAscendingOrder) {
-  const int64_t count = 601, inner = 1030;
+  const int64_t count = 531, inner = 1030, segment = runtime::cuda::kSegment;
   const Both<BFloat16> dy(count * inner);
   std::vector<int64_t> indices;
   std::vector<float> expected(size_t(2 * inner), 0.5f), found = expected;
-  for (int64_t k = 0; k < count; ++k) {
+  for (int64_t k = 0; k < count; ++k)
     indices.push_back(k * k % 7 % 2);
-    for (int64_t i = 0; i < inner; ++i)
-      expected[size_t(indices.back() * inner + i)] += dy.wide[size_t(k * inner + i)];
+  for (int64_t begin = 0; begin < count; begin += segment) {
+    std::vector<float> sums(size_t(2 * inner), 0);
+    const bool isFull = begin + segment <= count;
+    for (int64_t k = begin; k < std::min(begin + segment, count); ++k)
+      for (int64_t i = 0; i < inner; ++i)
+        (isFull ? sums : expected)[size_t(indices[size_t(k)] * inner + i)] +=
+            dy.wide[size_t(k * inner + i)];
+    for (size_t i = 0; i < sums.size(); ++i)
+      expected[i] += sums[i];
   }
   Scratch scratch;
   runtime::GatherFields f;

@@ -226,12 +226,18 @@ TEST(CudaKernels, Gather) {
     });
 }
 
-/// Many indices pick one row: all rounds of a block, and sums in ascending order.
+/// Many indices pick one row, or few, or many of some segments and few of others.
 TEST(CudaKernels, GatherGradient) {
+  for (int64_t rows : {4, 12, 500})
+    expectReference([&](UnitCase &u) {
+      UnitValue shape = u.constant(Tensor::vector({rows, 70}));
+      UnitValue indices = u.integers({700}, -rows, rows - 1), dy = u.operand({700, 70});
+      u.node("GatherGrad", {shape, indices, dy}, {{"axis", int64_t(0)}});
+    });
   expectReference([](UnitCase &u) {
-    UnitValue shape = u.constant(Tensor::vector({4, 70}));
-    UnitValue indices = u.integers({700}, -4, 3), dy = u.operand({700, 70});
-    u.node("GatherGrad", {shape, indices, dy}, {{"axis", int64_t(0)}});
+    UnitValue shape = u.constant(Tensor::vector({3, 5, 1100}));
+    UnitValue indices = u.integers({300}, -5, 4), dy = u.operand({3, 300, 1100});
+    u.node("GatherGrad", {shape, indices, dy}, {{"axis", int64_t(1)}});
   });
 }
 
