@@ -219,7 +219,7 @@ if [ "$1" = -S ]; then
   mkdir -p "$4" && echo CMAKE_GENERATOR:INTERNAL=Ninja > "$4/CMakeCache.txt" && echo "$@" > "$4/configured"
 else
   for name in lenet5-1-1f1b lenet5-2-1f1b attention_check; do
-    printf '#!/bin/sh\\nsleep 1000 & echo $! > %s/sleeps\\nwait\\n' "$2" > "$2/$name" && chmod +x "$2/$name"
+    printf '#!/bin/sh\\ncd %s\\nsleep 1000 & echo $! > new.$$ && mv new.$$ sleeps\\nwait\\n' "$2" > "$2/$name" && chmod +x "$2/$name"
   done
   echo "$@" > "$2/built"
 fi

@@ -71,10 +71,20 @@ def end(process):
         pass
 
 
-running = set()  # processes that `run` waits for
+running = set()  # processes that have not ended
+starting = threading.Lock()
+
+
+def start(command, **options):
+    with starting:
+        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, start_new_session=True, **options)
+        running.add(process)
+    return process
 
 
 def end_all():
+    """Nothing starts any more; not to be called by a thread that may be starting something."""
+    starting.acquire()  # for ever
     for process in list(running):
         end(process)
 
@@ -94,9 +104,7 @@ def causes(text, count=5, lines=8):
 
 def run(command, limit=math.inf, log=None, **options):
     """What it prints, which is written to `log`, too; ended after `limit` seconds."""
-    command = [str(part) for part in command]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
-    running.add(process)
+    process = start(command, stderr=subprocess.PIPE, **options)
     why = None
     try:
         output, errors = process.communicate(timeout=limit if limit < math.inf else None)
@@ -112,7 +120,7 @@ def run(command, limit=math.inf, log=None, **options):
     if log:
         log.write_text(output + errors)
     if why or process.returncode != 0:
-        raise RuntimeError(f"{' '.join(command)} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}")
+        raise RuntimeError(f"{' '.join(map(str, command))} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}")
     return output
 
 
@@ -250,12 +258,11 @@ class Memory:
         self.before = self.most = None
         self.has_begun = threading.Event()
         try:
-            self.reader = subprocess.Popen(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "250"],
-                                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+            self.reader = start(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "250"],
+                                stderr=subprocess.DEVNULL)
         except OSError:
             self.reader = None
             return self
-        running.add(self.reader)
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
         self.has_begun.wait(30)
