@@ -83,11 +83,16 @@ void prepare(Fiber &fiber) {
 
 /// Lets threads [begin, end) go on if all that still run stand at `where`.
 bool Block::release(unsigned begin, unsigned end, State where) {
-  bool any = false;
+  bool any = false, hasEnded = false;
   for (unsigned t = begin; t < end; ++t) {
     if (fibers[t].state != where && fibers[t].state != State::done)
       return false;
     any |= fibers[t].state == where;
+    hasEnded |= fibers[t].state == State::done;
+  }
+  if (any && hasEnded && where == State::atWarp) {
+    std::fprintf(stderr, "a warp exchanges numbers with threads that have ended\n");
+    std::abort();
   }
   for (unsigned t = begin; any && t < end; ++t) {
     fibers[t].heard = fibers[t].said;
