@@ -57,7 +57,7 @@ static KernelWork winogradWork(const Cost &cost, ArrayRef<int64_t> output,
 
 /// Functions that a loop calls for each element, as multiples of a library's exponential.
 static double countCalls(ir::UnitOp unit) {
-  double calls = 0;
+  LoopCalls calls;
   for (auto node : unit.getBody().front().getOps<ir::NodeOp>()) {
     const Operator *op = findOperator(node.getOp());
     std::optional<double> last;
@@ -66,10 +66,19 @@ static double countCalls(ir::UnitOp unit) {
           constant && constant->data.size() == 1)
         last = constant->data[0];
     for (size_t i = 0; op && i < op->expressions.size() && i < node.getNumResults(); ++i)
-      calls += loopCalls(op->name, op->expressions[i], last).exponentials *
+      calls += loopCalls(op->name, op->expressions[i], last) *
                static_cast<double>(toTensorType(node.getResult(i).getType()).elementCount());
   }
-  return calls;
+  return calls.exponentials();
+}
+
+/// A copy into what is filled first: the filling goes as fast as memory does.
+static KernelWork copyWork(ir::UnitOp unit, DictionaryAttr fields, const Cost &cost) {
+  auto filled = fields.getAs<IntegerAttr>("outputElements");
+  if (!filled || filled.getInt() == 0)
+    return {.flops = cost.flops, .bytes = cost.bytes};
+  const auto result = static_cast<double>(toTensorType(unit.getResult(0).getType()).bytes());
+  return {.flops = cost.flops, .bytes = std::max(0.0, cost.bytes - result), .bytesBefore = result};
 }
 
 /// Rows that a kernel picks one by one: each has a place of its own.
@@ -115,6 +124,8 @@ KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
     return {cost.flops, cost.bytes * paddedShareOfAll(unit)};
   if (unit.getKernel()->getName().starts_with("Gather"))
     return {.flops = cost.flops, .bytes = cost.bytes, .rows = countRows(fields)};
+  if (unit.getKernel()->getName() == "StridedCopy")
+    return copyWork(unit, fields, cost);
   if (!algorithm || !output || !weight)
     return {.flops = cost.flops, .bytes = cost.bytes, .calls = countCalls(unit)};
   if (algorithm.getValue() == "winograd")

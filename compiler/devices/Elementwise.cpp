@@ -101,7 +101,7 @@ bool callsFunctions(const UnitReader &reader) {
         findOperator(node->op)->expressions, [&](std::string_view expression) {
           return loopCalls(node->op, expression,
                            isNumber ? std::optional(last->data[0]) : std::nullopt)
-              .ofLibrary;
+                     .library > 0;
         });
   });
 }

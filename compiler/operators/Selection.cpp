@@ -105,6 +105,12 @@ static std::vector<Tensor> evaluateSliceGrad(const NodeView &node,
   return {dx};
 }
 
+/// All of the result is filled, then what was picked is read and written.
+static Cost costPutBack(const NodeView &node, std::span<const TensorType> outputs) {
+  const double picked = node.input(0).bytes(), all = outputs[0].bytes();
+  return {static_cast<double>(node.input(0).elementCount()), all + 2 * picked};
+}
+
 /// What is picked is read and written; what stands beside it is not.
 static Cost costPicked(const NodeView &node, std::span<const TensorType> outputs) {
   double bytes = 2.0 * outputs[0].bytes();
@@ -207,7 +213,8 @@ std::span<const Operator> selectionOperators() {
        .inputs = {{"dY"}, kShape, kRange[0], kRange[1], kRange[2], kRange[3]},
        .outputs = {{"dX"}},
        .infer = inferSliceGrad,
-       .evaluate = evaluateSliceGrad},
+       .evaluate = evaluateSliceGrad,
+       .cost = costPutBack},
       {.name = "Gather",
        .firstOpset = kFirstOpset,
        .lastOpset = kLastOpset,

@@ -175,8 +175,9 @@ TEST(Transfers, MistakesInComputeRowsAreDrawn) {
       continue;
     ++refused;
     // What a whole schedule lacks is not at a step.
-    if (text.find("microbatches, but stage") == std::string::npos)
+    if (text.find("microbatches, but stage") == std::string::npos) {
       EXPECT_THAT(text, testing::ContainsRegex("\n(stage|rank) +[0-9]+ "));
+    }
   }
   EXPECT_GE(refused, 1000 / kEveryCase);
 }
