@@ -46,8 +46,9 @@ TEST(Sampling, GridSampleOfOnePixel) {
   for (const char *padding : {"zeros", "border", "reflection"}) {
     Attributes attributes = {{"padding_mode", std::string(padding)}, {"align_corners", int64_t(1)}};
     Tensor y = tapeValue({"GridSample", attributes, {image, grid}, {}});
-    if (std::string(padding) == "reflection")
+    if (std::string(padding) == "reflection") {
       EXPECT_EQ(y.data[3], image.data[0]);
+    }
   }
 }
 
