@@ -39,6 +39,7 @@ struct Product {
     if (relu)
       f.bias = {1, columns};
     f.relu = relu;
+    f.sums = !relu; // as the kernel below
     f.transA = transA;
     f.transB = transB;
     return f;
