@@ -19,9 +19,8 @@ UnitFacts::UnitFacts(UnitOp op) : name(op.getName()) {
   for (Value result : cast<YieldOp>(body.getTerminator()).getValues())
     unit.results.push_back(find(result));
   unit.name = name;
-  unit.isSummed = op.getNumResults() > 0 &&
-                  llvm::any_of(op.getResults().back().getUsers(),
-                               [](Operation *user) { return isa<ir::AccumulateOp>(user); });
+  unit.isSummed = op.getNumResults() > 0 && op.getResults().back().hasOneUse() &&
+                  isa<ir::AccumulateOp>(*op.getResults().back().user_begin());
 }
 
 UnitFacts::UnitFacts(ArrayRef<NodeOp> nodes, NodeOp candidate)

@@ -30,17 +30,22 @@ static int64_t fieldBytes(const char *path, const char *field) {
   return 0;
 }
 
+#ifdef MADV_POPULATE_READ
+static constexpr int kPopulateRead = MADV_POPULATE_READ;
+#else // headers before glibc 2.35
+static constexpr int kPopulateRead = 22;
+#endif
+
 /// The program's own code, all of which it came with: which of its blocks were read to start it
 /// would depend on the address that it was given. Advice only: before Linux 5.14 it stays unread.
-void readOwnCode() {
+static void readOwnCode() {
   auto read = [](dl_phdr_info *program, size_t, void *) {
     const auto page = static_cast<uintptr_t>(getpagesize());
     for (int i = 0; i < program->dlpi_phnum; ++i) {
       const ElfW(Phdr) &segment = program->dlpi_phdr[i];
       const uintptr_t begin = program->dlpi_addr + segment.p_vaddr, first = begin / page * page;
       if (segment.p_type == PT_LOAD && !(segment.p_flags & PF_W))
-        madvise(reinterpret_cast<void *>(first), begin + segment.p_filesz - first,
-                MADV_POPULATE_READ);
+        madvise(reinterpret_cast<void *>(first), begin + segment.p_filesz - first, kPopulateRead);
     }
     return 1; // the program comes first, libraries behind it
   };
@@ -55,6 +60,11 @@ int64_t residentBytes() {
 }
 
 /// Not getrusage: that keeps the peak of whoever started the process.
+int64_t startedBytes() {
+  readOwnCode();
+  return residentBytes();
+}
+
 int64_t peakBytes() { return std::max(fieldBytes("/proc/self/status", "VmHWM:"), residentBytes()); }
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is

@@ -34,8 +34,8 @@ static ExecutorOptions executorOptions(const Options &options) {
 
 Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : emptyBytes((readOwnCode(), residentBytes())), program(program), options(options),
-      control(control), tells(program.rank == 0), arena(program, accelerator),
+    : emptyBytes(startedBytes()), program(program), options(options), control(control),
+      tells(program.rank == 0), arena(program, accelerator),
       data(program, specs(options.data), false, control),
       executor(program, arena, transport, control, data, executorOptions(options)) {
   if (!options.evaluationData.empty())

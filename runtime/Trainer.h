@@ -13,8 +13,9 @@ namespace pdc::runtime {
 /// Bytes of this process that are in memory now, and the most there have ever been.
 int64_t residentBytes();
 int64_t peakBytes();
-/// So that it is part of an empty program.
-void readOwnCode();
+/// Of a program that has only started: its code is read whole, so that it is part of an empty
+/// program.
+int64_t startedBytes();
 
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {

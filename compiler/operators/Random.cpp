@@ -10,8 +10,9 @@
 #include <numbers>
 
 /// ONNX's random operators: all are made of UniformRandom, whose numbers are those of Dropout,
-/// keyed by seed, step, sample, node and element, so that no split, no recomputation and no number
-/// of microbatches changes them.
+/// keyed by seed, step, sample, node and element, so that no split and no recomputation changes
+/// them, nor the number of microbatches where rows are those of samples. Other shapes, such as that
+/// of a weight or one with time in front, have numbers of their own in each microbatch.
 namespace pdc {
 
 static constexpr std::string_view kRandomOperators[] = {

@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import statistics
 
 import numpy
 import pytest
@@ -57,6 +58,7 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
 # addresses programs need some more or fewer of them; MPI has buffers for messages that wait for a slow rank; threads of one
 # process take more of the heap than processes do, and no plan knows which it will run as.
 LESS = 0.3e6
+BLOCK = 64 * 1024  # that the kernel maps at once
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
@@ -81,21 +83,21 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
     for transport in ("mpi", "local"):
         processes = measure(project, tmp_path / transport, images=(inputs, labels), transport=transport)
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
-        for process in processes:
-            assert 0.9 * process["planned"] - LESS <= process["bytes"] <= process["planned"], (transport, process)
+        for planned, held in processes:
+            least = max(0.5 * planned, 0.9 * planned - LESS)
+            assert least <= statistics.median(held) <= planned and max(held) <= planned + BLOCK, (transport, planned, held)
 
 
 def measure(project, folder, images, transport):
-    """What each process holds. Where the system had put parts of a library out of memory a program begins with less of it, and
-    seems to need more: whatever is above its plan is measured again."""
+    """What is planned for each process, and what it held in each of three runs. Where the system had put parts of a library out
+    of memory a program begins with less of it, and seems to need more."""
     given = [f"{name}={path}" for name, path in zip(("input", "labels"), images)]
-    for attempt in ("first", "second", "third"):
-        result = pipeline.train(project, folder / attempt, *(word for each in given for word in ("--eval-data", each)), data=given,
+    runs = []
+    for attempt in range(3):
+        result = pipeline.train(project, folder / str(attempt), *(word for each in given for word in ("--eval-data", each)), data=given,
                                 steps=4, transport=transport)
-        processes = result.records[-1]["memory"]
-        if all(process["bytes"] <= process["planned"] for process in processes):
-            break
-    return processes
+        runs.append(result.records[-1]["memory"])
+    return [(same[0]["planned"], [process["bytes"] for process in same]) for same in zip(*runs)]
 
 
 def test_limit_of_what_is_laid_out(models, tmp_path):
