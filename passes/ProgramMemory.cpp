@@ -228,10 +228,13 @@ void setMemory(Plan &plan, ModuleOp programs) {
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
     const auto arena = static_cast<int64_t>(*program.getArena());
-    // Threads have one place for a message, which is in the arena.
-    const int64_t once = use.bytesOfProcess() + bytesOfEdges(plan, stages);
-    int64_t rest =
-        arena + spreadBytes(arena) + bytesOfSums(plan, stages) + use.bytesOfRank() + once;
+    // Threads have one place for a message, which is in the arena. What libraries hold of the
+    // host's memory is not an accelerator's.
+    const bool onHost = plan.device == "cpu";
+    const int64_t once = onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) : 0;
+    int64_t rest = arena + bytesOfSums(plan, stages) + once;
+    if (onHost)
+      rest += spreadBytes(arena) + use.bytesOfRank();
     for (StageOp stage : stages)
       rest -= bytesOfSlots(program, stage);
     int64_t count = static_cast<int64_t>(stages.size());

@@ -27,12 +27,16 @@ NodeValue powerOf(CompositionBuilder &b, NodeValue x, int64_t p) {
   return add(b, "Pow", {p % 2 ? add(b, "Abs", {x}) : x, exponent});
 }
 
+/// A window of zeros has a norm of zero and gets no gradient, where a root's slope is infinite.
 NodeValue rootOf(CompositionBuilder &b, NodeValue sum, int64_t p) {
   if (p == 1)
     return sum;
-  if (p == 2)
-    return add(b, "Sqrt", {sum});
-  return add(b, "Pow", {sum, number(b, b.type(sum).element, 1 / static_cast<double>(p))});
+  const ElementType element = b.type(sum).element;
+  NodeValue zero = number(b, element, 0), positive = add(b, "Greater", {sum, zero});
+  NodeValue base = add(b, "Where", {positive, sum, number(b, element, 1)});
+  NodeValue root = p == 2 ? add(b, "Sqrt", {base})
+                          : add(b, "Pow", {base, number(b, element, 1 / static_cast<double>(p))});
+  return add(b, "Where", {positive, root, zero});
 }
 
 /// The input with zeros around it, so that each window lies inside and the mean over it divides by

@@ -1,7 +1,6 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Replicas.h"
-#include "compiler/schedule/RunCounts.h"
 #include "compiler/schedule/Stall.h"
 #include "compiler/schedule/Transfers.h"
 
@@ -216,11 +215,8 @@ void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges,
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges) {
   int64_t iterations = schedule.asynchronous ? iterationsToSettle(schedule) : 0;
   std::vector<int64_t> rounds = {iterations};
-  UnrolledRows rows = unroll(schedule, rounds);
-  checkRunsOnce(schedule, edges, rows, iterationsToDraw(schedule));
   StartTimes times(schedule, edges);
-  checkRunCounts(schedule, edges, rows, iterationsToDraw(schedule));
-  Runs runs(rows, schedule.stages());
+  Runs runs(unroll(schedule, rounds), schedule.stages());
   std::vector<std::vector<Placed>> transfers = placeAll(schedule, edges, times, runs);
   for (size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     mergeRank(static_cast<int>(rank), schedule, edges, std::move(transfers[rank]), times,

@@ -33,6 +33,7 @@ private:
   void checkTask(int rank, const Step &step) const;
   void checkPlace(int rank, const Step &step) const;
   void checkPlacement() const;
+  void checkPeriod() const;
   void checkTransfer(int rank, const Step &step) const;
 
   const Schedule &schedule;
@@ -54,6 +55,21 @@ void RowRules::checkPlacement() const {
                  ", expected that they share all of their ranks or none");
     }
   }
+}
+
+/// Each stage takes the microbatches of a period once per iteration; an evaluation's rows are as
+/// long.
+void RowRules::checkPeriod() const {
+  std::vector<int64_t> taken(schedule.stages());
+  for (const RankRows &rows : schedule.ranks)
+    for (const Step &step : rows.repeat)
+      taken[step.task.stage] += step.kind == StepKind::run && (step.task.phase == Phase::forward ||
+                                                               step.task.phase == Phase::evaluate);
+  for (size_t stage = 0; stage < taken.size(); ++stage)
+    if (taken[stage] != schedule.period)
+      refuse("stage " + std::to_string(stage) + " takes " + std::to_string(taken[stage]) +
+             " microbatches in an iteration, expected its period, " +
+             std::to_string(schedule.period));
 }
 
 void RowRules::checkShape() const {
@@ -187,6 +203,8 @@ void RowRules::check() {
   for (size_t stage = 0; stage < hasRun.size(); ++stage)
     if (!hasRun[stage])
       refuse("stage " + std::to_string(stage) + " never runs");
+  if (schedule.asynchronous)
+    checkPeriod();
 }
 
 } // namespace

@@ -4,8 +4,8 @@
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Replicas.h"
 
+#include <algorithm>
 #include <map>
-#include <set>
 
 namespace pdc {
 
@@ -47,16 +47,27 @@ void checkRunCounts(const Schedule &schedule, std::span<const Edge> edges, const
                     std::to_string(count) + "\n" + drawGrid(schedule, edges, drawnIterations));
 }
 
-void checkRunsOnce(const Schedule &schedule, std::span<const Edge> edges, const UnrolledRows &rows,
-                   int64_t drawnIterations) {
-  std::set<std::pair<int, Task>> seen; // an update runs on each replica
-  for (int rank = 0; rank < static_cast<int>(rows.ranks.size()); ++rank)
+static void checkRunsOnce(const Schedule &schedule, std::span<const Edge> edges,
+                          const UnrolledRows &rows, int64_t drawnIterations) {
+  for (int rank = 0; rank < static_cast<int>(rows.ranks.size()); ++rank) {
+    std::vector<Task> tasks;
     for (const Action &action : rows.ranks[rank])
-      if (const Step &step = action.steps[0];
-          step.kind == StepKind::run && !seen.insert({rank, step.task}).second)
-        throw Error("schedule " + schedule.name + ": rank " + std::to_string(rank) + " runs " +
-                    toString(step.task) + " twice\n" +
-                    drawGrid(schedule, edges, drawnIterations, Mark{rank, step.task}));
+      if (action.steps[0].kind == StepKind::run)
+        tasks.push_back(action.steps[0].task);
+    std::ranges::sort(tasks);
+    if (auto twice = std::ranges::adjacent_find(tasks); twice != tasks.end())
+      throw Error("schedule " + schedule.name + ": rank " + std::to_string(rank) + " runs " +
+                  toString(*twice) + " twice\n" +
+                  drawGrid(schedule, edges, drawnIterations, Mark{rank, *twice}));
+  }
+}
+
+void checkRuns(const Schedule &schedule, std::span<const Edge> edges) {
+  const int64_t iterations = iterationsToDraw(schedule);
+  const std::vector<int64_t> rounds = {iterations};
+  const UnrolledRows rows = unroll(schedule, rounds);
+  checkRunsOnce(schedule, edges, rows, iterations);
+  checkRunCounts(schedule, edges, rows, iterations);
 }
 
 } // namespace pdc

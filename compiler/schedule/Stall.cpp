@@ -62,7 +62,8 @@ private:
     for (int other = 0; other < static_cast<int>(next.size()); ++other)
       if (step.kind == StepKind::allReduce ||
           std::ranges::count(schedule.ranksOfStage[step.task.stage], other))
-        if (hasEnded(other) || stepOf(other).kind != step.kind)
+        if (hasEnded(other) || stepOf(other).kind != step.kind ||
+            (step.kind == StepKind::reduceGradients && stepOf(other).task.stage != step.task.stage))
           missing = other;
     return {missing, toString(step), !hasEnded(missing)};
   }
@@ -99,9 +100,12 @@ void refuseStall(const Schedule &schedule, std::span<const Edge> edges, const Ti
             toString(waits.stepOf(at)) + " waits for " + wait.what + " of rank " +
             std::to_string(wait.rank) + (wait.isThere ? "" : ", which has no such step left");
   } while (wait.isThere && wait.rank != rank);
+  const Step &step = waits.stepOf(rank);
+  std::optional<Mark> mark;
+  if (step.kind == StepKind::run)
+    mark = Mark{rank, step.task};
   throw Error("schedule " + schedule.name + " stands still: " + text + "\n" +
-              drawGrid(schedule, edges, std::min(iterations, iterationsToDraw(schedule)),
-                       Mark{rank, waits.stepOf(rank).task}));
+              drawGrid(schedule, edges, std::min(iterations, iterationsToDraw(schedule)), mark));
 }
 
 } // namespace pdc

@@ -65,6 +65,11 @@ TEST(Sampling, NormsOfWindows) {
       checkComposedGradient({"LpPool", attributes, {draw.distinct({2, 2, 6, 5})}, {0}}, 1e-5);
       checkComposedGradient({"GlobalLpPool", {{"p", p}}, {draw.distinct({2, 3, 4})}, {0}}, 1e-5);
     }
+  Tensor dead = draw.distinct(
+      {1, 2, 3}); // a channel of zeros, as ReLU leaves it: central differences of its norm are 0
+  std::fill_n(dead.data.begin(), 3, 0);
+  for (int64_t p : {2, 3})
+    checkComposedGradient({"GlobalLpPool", {{"p", p}}, {dead}, {0}}, 1e-5);
   const Tensor x{{ElementType::f64, {1, 1, 4}}, {3, -4, 12, 5}};
   const Attributes pairs = {{"kernel_shape", std::vector<int64_t>{2}},
                             {"pads", std::vector<int64_t>{1, 0}}};

@@ -137,6 +137,28 @@ TEST(Transfers, WhatIsInNoRowIsNamed) {
             "stage 1  .   F0  W0\n");
 }
 
+TEST(Transfers, AnIterationHasThePeriodsMicrobatches) {
+  Schedule schedule =
+      parseSchedule("schedule mine\nasynchronous\nmicrobatches 1\nperiod 2\nstages 0 1\n"
+                    "rank 0 repeat: 0F0 0B0 0U0\nrank 1 repeat: 1F0 1B0 1U0\n",
+                    "mine");
+  EXPECT_EQ(refusal([&] { completeSchedule(schedule, chainEdges(2)); }),
+            "schedule mine: stage 0 takes 1 microbatches in an iteration, expected its period, 2");
+}
+
+TEST(Transfers, SumsThatWaitAreNotDrawnAsRuns) {
+  Schedule schedule =
+      parseSchedule("schedule mine\nmicrobatches 2\nstages 0,1 0,1\n"
+                    "rank 0: 0F0 1F0 1B0 0B0 allreduce:0U1 allreduce:1U1 allreduce 0U1 1U1\n"
+                    "rank 1: 0F1 1F1 1B1 0B1 allreduce:1U1 allreduce:0U1 allreduce 0U1 1U1\n",
+                    "mine");
+  std::string text = refusal([&] { placeTransfersInGlobalOrder(schedule, chainEdges(2)); });
+  EXPECT_THAT(text,
+              testing::HasSubstr("rank 0 at allreduce:0U1 waits for allreduce:0U1 of rank 1; "
+                                 "rank 1 at allreduce:1U1 waits for allreduce:1U1 of rank 0\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("!")));
+}
+
 /// A file of compute rows that somebody has written by hand, with one mistake in it.
 TEST(Transfers, MistakesInComputeRowsAreDrawn) {
   int refused = 0;
@@ -175,7 +197,8 @@ TEST(Transfers, MistakesInComputeRowsAreDrawn) {
       continue;
     ++refused;
     // What a whole schedule lacks is not at a step.
-    if (text.find("microbatches, but stage") == std::string::npos) {
+    if (text.find("microbatches, but stage") == std::string::npos &&
+        text.find("microbatches in an iteration") == std::string::npos) {
       EXPECT_THAT(text, testing::ContainsRegex("\n(stage|rank) +[0-9]+ "));
     }
   }
