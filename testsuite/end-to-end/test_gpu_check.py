@@ -160,6 +160,9 @@ def test_tells_rows_of_this_run_alone(tmp_path, monkeypatch, capsys):
     assert found["gpt2-bf16"]["pdc"]["source"] == "0123" and found["gpt2-bf16"]["pdc"]["date"] > "2025"
     assert exit_code(("gpt2-bf16", "pdc", done), ("vgg16-fp16", "pdc", None)) == 3
     assert exit_code(("gpt2-bf16", "pdc", {"error": "exited with 1"}), ("vgg16-fp16", "pdc", None)) == 1
+    found = results_of(tmp_path)["benchmark"]
+    tools.stopped.set()  # what ends now has not failed
+    assert exit_code(("gpt2-bf16", "pdc", {"error": "exited with -9"})) == 0 and results_of(tmp_path)["benchmark"] == found
 
 
 def test_tells_the_causes_of_both_ranks(tmp_path, monkeypatch):
@@ -168,7 +171,7 @@ def test_tells_the_causes_of_both_ranks(tmp_path, monkeypatch):
     (tmp_path / "build").mkdir()
     monkeypatch.setattr(tools, "command_of", lambda *_: ["sh", "-c", "echo the cause of $RANK; exit 1"])
     with pytest.raises(RuntimeError) as raised:
-        tools.check_nccl({"reference": "none"}, 60)
+        tools.check_nccl({"reference": "none", "steps": 6}, 60)
     assert "the cause of 0" in str(raised.value) and "the cause of 1" in str(raised.value)
 
 
@@ -191,7 +194,7 @@ def test_says_what_failed_and_what_there_was_no_time_for(tmp_path):
 @pytest.mark.parametrize("network,precision", [("lenet5", "fp32"), ("gpt2", "fp32"), ("bert", "bf16")])
 def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, monkeypatch):
     """The losses and weights of the CPU, whose weights were drawn on another machine; another weight is told."""
-    tools, folder, chosen = load(pipeline.SOURCE / "tools", "gpu-check"), tmp_path / "prepared", network
+    tools, folder, chosen = load(TOOLS, "gpu_cases.py"), tmp_path / "prepared", network
     monkeypatch.setattr(tools, "NETWORKS", [network for network in tools.NETWORKS if network[0] == chosen])
     for splits in ("SPLITS", "SPLITS_OF_WORDS"):
         monkeypatch.setattr(tools, splits, [(1, "1f1b", precision)])
@@ -219,7 +222,7 @@ if [ "$1" = -S ]; then
   mkdir -p "$4" && echo CMAKE_GENERATOR:INTERNAL=Ninja > "$4/CMakeCache.txt" && echo "$@" > "$4/configured"
 else
   for name in lenet5-1-1f1b lenet5-2-1f1b attention_check; do
-    printf '#!/bin/sh\\ncd %s\\nsleep 1000 & echo $! > new.$$ && mv new.$$ sleeps\\nwait\\n' "$2" > "$2/$name" && chmod +x "$2/$name"
+    printf '#!/bin/sh\\ncd %s\\nsleep 1000 & echo $$ $! > new.$$ && mv new.$$ started.$$\\nwait\\n' "$2" > "$2/$name" && chmod +x "$2/$name"
   done
   echo "$@" > "$2/built"
 fi
@@ -238,7 +241,7 @@ def waiting(tmp_path):
     (folder / "bench" / "spec.json").write_text("{}")
     (folder / "lenet5" / "weights.json").write_text(json.dumps({"w": [2]}))
     (folder / "cases.json").write_text(json.dumps([{"project": project, "network": "lenet5", "inputs": [], "precision": "fp32",
-                                                    "reference": "lenet5/none.jsonl", "samples": 1} for project in projects]))
+                                                    "steps": 6, "reference": "lenet5/none.jsonl", "samples": 1} for project in projects]))
     (path / "cmake").write_text(CMAKE)
     (path / "cmake").chmod(0o755)
     (tmp_path / "wheels" / "nvidia" / "cudnn" / "include").mkdir(parents=True)
@@ -254,8 +257,19 @@ def has_ended(process):
 
 
 def await_true(condition):
+    ends = time.monotonic() + 120
     while not condition():
+        assert time.monotonic() < ends
         time.sleep(0.02)
+
+
+def started(folder):
+    """By each program, itself and what it has started in turn."""
+    return [[int(process) for process in file.read_text().split()] for file in (folder / "build").glob("started.*")]
+
+
+def all_have_ended(folder):
+    return all(has_ended(process) for processes in started(folder) for process in processes)
 
 
 def results_of(folder):
@@ -266,17 +280,17 @@ def test_killed_it_leaves_what_it_has_found(waiting):
     """And nothing that it has started; the wheels of its Python are told to CMake, which goes on where a program fails."""
     folder, environment = waiting
     check = subprocess.Popen([sys.executable, folder / "gpu-check", "-DMORE=1"], env=environment, stdout=subprocess.DEVNULL)
-    await_true((folder / "build" / "sleeps").exists)
-    await_true((folder / "build" / "sleeps").read_text)
-    await_true(lambda: "lenet5-1-1f1b" in results_of(folder)["running"])
-    check.terminate()
+    try:
+        await_true(lambda: len(started(folder)) >= 3)
+        await_true(lambda: "lenet5-1-1f1b" in results_of(folder)["running"])
+    finally:
+        check.terminate()
     assert check.wait(timeout=60) == 128 + 15
     found = results_of(folder)
     assert [(result["name"], result["outcome"]) for result in found["results"]][:2] == [("configure", "passed"), ("build", "passed")]
     assert "lenet5-1-1f1b" in found["running"] and found["results"][0]["device"].startswith("unknown")
     assert "lenet5-1-1f1b" not in {result["name"] for result in found["results"]}
-    sleeping = int((folder / "build" / "sleeps").read_text())
-    await_true(lambda: has_ended(sleeping))
+    await_true(lambda: all_have_ended(folder))
     configured = (folder / "build" / "configured").read_text()
     assert "-DMORE=1" in configured and "wheels/nvidia/cudnn" in configured
     assert (folder / "build" / "built").read_text().endswith("-- -k 0\n")
@@ -294,4 +308,14 @@ def test_ends_with_its_minutes(waiting):
     outcomes.pop("memory checker")  # where there is none, that is soon said
     assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention"} <= set(outcomes), outcomes
     assert found["running"] == [] and done.returncode == 3
-    assert has_ended(int((folder / "build" / "sleeps").read_text()))
+    assert len(started(folder)) >= 3
+    await_true(lambda: all_have_ended(folder))
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "soon"])
+def test_refuses_no_minutes(waiting, minutes):
+    folder, environment = waiting
+    done = subprocess.run([sys.executable, folder / "gpu-check", "--minutes", minutes], env=environment, capture_output=True,
+                          text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "argument --minutes: " in done.stderr and minutes in done.stderr, done.stderr
+    assert not (folder / "results.json").exists()

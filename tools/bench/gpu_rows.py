@@ -124,6 +124,11 @@ def run(command, limit=math.inf, log=None, **options):
     return output
 
 
+def given(folder, names):
+    """A program's options for what `draw_data` has written."""
+    return [word for name in names for word in ("--data", f"{name}={folder}/{name}.npy")]
+
+
 # On the build machine.
 
 
