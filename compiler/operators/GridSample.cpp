@@ -73,21 +73,27 @@ private:
   }
 
   /// Mirrored at the borders (the centres of the outer pixels, or their outer sides) until it is
-  /// between them.
+  /// between them. What is between them already is left as it is, to the bit where no half is added
+  /// to it: where neighbours change, at whole numbers, rounding would choose others.
   NodeValue reflected(NodeValue x, int64_t d) {
     const double low = alignsCorners ? 0 : -0.5;
     const double span = static_cast<double>(size(d)) - (alignsCorners ? 1 : 0);
     if (span == 0)
       return times(x, 0);
-    NodeValue there = plus(x, -low);
-    NodeValue turns = add(b, "Floor", {times(there, 1 / (2 * span))});
+    NodeValue there = add(b, "Abs", {low == 0 ? x : plus(x, -low)});
+    NodeValue turns = add(b, "Floor", {add(b, "Div", {there, of(2 * span)})});
     NodeValue within = add(b, "Sub", {there, times(turns, 2 * span)});
-    NodeValue fromTurn = add(b, "Abs", {plus(within, -span)});
-    return clipped(plus(add(b, "Neg", {fromTurn}), span + low), d);
+    NodeValue back = plus(add(b, "Neg", {within}), 2 * span);
+    NodeValue mirrored = add(b, "Min", {within, back});
+    return clipped(low == 0 ? mirrored : plus(mirrored, low), d);
   }
 
+  /// The borders count as outside: a sample at one of them does not move with its position, which
+  /// is how PyTorch differentiates it. What is no number is at the first pixel.
   NodeValue clipped(NodeValue x, int64_t d) {
-    return add(b, "Clip", {x, of(0), of(static_cast<double>(size(d) - 1))});
+    NodeValue first = of(0), last = of(static_cast<double>(size(d) - 1));
+    NodeValue below = add(b, "Where", {add(b, "Less", {x, last}), x, last});
+    return add(b, "Where", {add(b, "Greater", {x, first}), below, first});
   }
 
   NodeValue inside(NodeValue x, int64_t d) {
@@ -103,9 +109,8 @@ private:
         b, "And",
         {add(b, "GreaterOrEqual", {position, of(0)}), add(b, "LessOrEqual", {position, of(last)})});
     NodeValue mask = add(b, "Cast", {isInside}, {{"to", onnxType(grid.element)}});
-    // Not a number is cast to any integer.
+    // A grid of few bits rounds the last place.
     NodeValue place = add(b, "Cast", {clipped(position, d)}, {{"to", onnxType(ElementType::i64)}});
-    place = add(b, "Max", {place, number(b, ElementType::i64, 0)});
     place = add(b, "Min", {place, number(b, ElementType::i64, last)});
     return {place, weight ? add(b, "Mul", {weight, mask}) : mask};
   }

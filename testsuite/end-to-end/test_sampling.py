@@ -8,8 +8,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional
 
+import export
 import pipeline
 from test_operators import BATCH, PIXELS, Form, expect_gradients
+from test_pytorch import check_gradients
 
 CORNERS = numpy.array([0, 3, 13, 10, 20, 18, 28, 26, 36, 34, 40, 43, 49, 54, 56, 63]).reshape(BATCH, 2, 1, 2)
 GRID = numpy.random.default_rng(4).uniform(-1.5, 1.5, (BATCH, 3, 2, 2)).astype(numpy.float32)
@@ -40,6 +42,41 @@ FORMS = [
 
 def test_samples(tmp_path):
     expect_gradients(FORMS, tmp_path)
+
+
+class SpatialTransformer(torch.nn.Module):
+    """Starts with the same transform of all images. Sizes and transforms are such that no position is rounded, so that those
+    on whole numbers and on borders are there in any precision."""
+
+    def __init__(self, transform, padding, corners):
+        super().__init__()
+        self.size = 9 if corners else 8
+        self.padding, self.corners = padding, corners
+        places = torch.arange(self.size)
+        line = places * 2 / (self.size - 1) - 1 if corners else (2 * places + 1) / self.size - 1
+        y, x = torch.meshgrid(line, line, indexing="ij")
+        self.register_buffer("places", torch.stack([x, y, torch.ones_like(x)], 2).flatten(0, 1))
+        self.localisation = torch.nn.Linear(2 * self.size ** 2, 6)
+        torch.nn.init.zeros_(self.localisation.weight)
+        self.localisation.bias.data = torch.tensor(transform)
+        self.last = torch.nn.Linear(2 * self.size ** 2, 10)
+
+    def forward(self, x):
+        transform = self.localisation(x.flatten(1)).view(-1, 2, 3)
+        grid = (self.places @ transform.transpose(1, 2)).view(-1, self.size, self.size, 2)
+        return self.last(functional.grid_sample(x, grid, "bilinear", self.padding, self.corners).flatten(1))
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("transform", [[1.0, 0, 0, 0, 1, 0], [2.0, 0.5, 0.25, -0.25, 1.5, 0.5]], ids=["still", "turned"])
+def test_spatial_transformer(transform, padding, corners, tmp_path):
+    """Neighbours change at whole numbers, and at borders PyTorch has a slope of its own: zero."""
+    torch.manual_seed(1)
+    net = SpatialTransformer(transform, padding, corners).train()
+    shape = (2, net.size, net.size)
+    export.export(net, shape, tmp_path / "transformer.onnx")
+    check_gradients(net, tmp_path / "transformer.onnx", shape, 4, False, tmp_path, 1)
 
 
 RANDOM = {"RandomNormalLike", "RandomNormal", "RandomUniformLike", "RandomUniform", "Bernoulli"}

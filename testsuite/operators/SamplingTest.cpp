@@ -1,5 +1,6 @@
 #include "testsuite/operators/Tape.h"
 
+#include <map>
 #include <numeric>
 
 /// What reads at computed places or draws at random: GridSample, MaxUnpool, LpPool and ONNX's
@@ -36,6 +37,28 @@ TEST(Sampling, GridSample) {
                          {draw.reals({1, 2, 3, 4, 2}), positions(draw, {1, 2, 2, 2, 3})},
                          {0, 1}},
                         1e-5);
+}
+
+/// Where neighbours change, the slope is that towards the next pixel; at a border it is PyTorch's:
+/// zero.
+TEST(Sampling, GridSampleHasSlopesAtKinks) {
+  const Tensor row{{ElementType::f64, {1, 1, 1, 5}}, {1, 2, 4, 7, 11}};
+  const std::vector<double> places = {-1, 0, 1, 1.5, 3, 4, 5, 8, 8.5};
+  const std::map<std::string, std::vector<double>> slopes = {
+      {"border", {0, 0, 2, 2, 4, 0, 0, 0, 0}}, {"reflection", {-2, 0, 2, 2, 4, 0, -4, 0, 1}}};
+  Tensor grid = Tensor::zeros({ElementType::f64, {1, 1, 9, 2}});
+  for (size_t i = 0; i < places.size(); ++i)
+    grid.data[2 * i] = places[i] / 2 - 1;
+  const Tensor seed{{ElementType::f64, {1, 1, 1, 9}}, std::vector<double>(9, 1)};
+  for (const auto &[padding, expected] : slopes) {
+    SCOPED_TRACE(padding);
+    const Attributes attributes = {{"padding_mode", padding}, {"align_corners", int64_t(1)}};
+    const Tensor found = tapeGradients({"GridSample", attributes, {row, grid}, {1}}, seed)[0];
+    for (size_t i = 0; i < places.size(); ++i) {
+      EXPECT_DOUBLE_EQ(found.data[2 * i], 2 * expected[i]) << places[i];
+      EXPECT_EQ(found.data[2 * i + 1], 0);
+    }
+  }
 }
 
 /// One row of pixels has no span to be mirrored in; what is no number reads no pixel outside.
