@@ -117,7 +117,7 @@ private:
   /// A node before this one; returns the name of its result.
   std::string addBefore(const FlatNode &node, const std::string &op,
                         const std::vector<std::string> &inputs) {
-    FlatNode before{{}, 14, node.stages};
+    FlatNode before{{}, 15, node.stages};
     before.proto.set_name(node.proto.name() + "/" + op);
     before.proto.set_op_type(op);
     setInputs(before.proto, inputs);
@@ -126,13 +126,14 @@ private:
     return nodes.back().proto.output(0);
   }
 
-  std::string addNumber(const FlatNode &node, double value) {
+  /// Of the elements of a value.
+  std::string addNumber(const FlatNode &node, double value, const std::string &like) {
     std::string name = addBefore(node, "Constant", {});
     onnx::AttributeProto &attribute = *nodes.back().proto.add_attribute();
     attribute.set_name("value_float");
     attribute.set_type(onnx::AttributeProto::FLOAT);
     attribute.set_f(static_cast<float>(value));
-    return name;
+    return addBefore(node, "CastLike", {name, like});
   }
 
   static void setInputs(onnx::NodeProto &node, const std::vector<std::string> &inputs) {
@@ -158,13 +159,19 @@ private:
     onnx::NodeProto &proto = node.proto;
     if (proto.output_size() < 1 || proto.input_size() < 1)
       return;
-    const std::string x = proto.input(0), alpha = addNumber(node, numberOf(proto, "alpha", 1.702));
+    const std::string x = proto.input(0);
+    const std::string alpha = addNumber(node, numberOf(proto, "alpha", 1.702), x);
     setInputs(proto, {x, addBefore(node, "Sigmoid", {addBefore(node, "Mul", {x, alpha})})});
     proto.clear_attribute();
     rename(node, {"", "Mul", 14, 2, 1});
   }
 
+  /// The factor may be of other elements.
   void replaceScale(FlatNode &node) {
+    if (node.proto.input_size() != 2)
+      return;
+    const std::string x = node.proto.input(0);
+    setInputs(node.proto, {x, addBefore(node, "CastLike", {node.proto.input(1), x})});
     const onnx::AttributeProto *down = attributeOf(node.proto, "scale_down");
     const char *op = down && down->i() != 0 ? "Div" : "Mul";
     node.proto.clear_attribute();
@@ -181,9 +188,10 @@ private:
     if (proto.input_size() != 2 || proto.output_size() < 1 || flag("transBatchA") ||
         flag("transBatchB"))
       return;
-    if (const double alpha = numberOf(proto, "alpha", 1.0); alpha != 1)
-      setInputs(proto,
-                {addBefore(node, "Mul", {proto.input(0), addNumber(node, alpha)}), proto.input(1)});
+    if (const double alpha = numberOf(proto, "alpha", 1.0); alpha != 1) {
+      const std::string factor = addNumber(node, alpha, proto.input(0));
+      setInputs(proto, {addBefore(node, "Mul", {proto.input(0), factor}), proto.input(1)});
+    }
     bool first = flag("transA"), second = flag("transB");
     proto.clear_attribute();
     if (first || second)

@@ -327,13 +327,17 @@ def test_whole_numbers(tmp_path):
     assert distance(table.astype(numpy.float64) - result.weights()["table"], weight.grad.numpy()) <= 1e-5
 
 
-def test_quick_gelu(tmp_path):
-    """ONNX Runtime's x * sigmoid(alpha * x), by PyTorch."""
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.DOUBLE])
+def test_quick_gelu(element, tmp_path):
+    """ONNX Runtime's x * sigmoid(alpha * x), and its factors of other elements than what they scale, by PyTorch."""
     random = numpy.random.default_rng(5)
     weight, x = random.standard_normal((WIDTH, 3)).astype(numpy.float32), random.standard_normal((6, WIDTH)).astype(numpy.float32)
-    nodes = [helper.make_node("MatMul", ["x", "weight"], ["product"]),
+    nodes = [helper.make_node("FusedMatMul", ["x", "weight"], ["half"], domain=ort_artifacts.MICROSOFT, alpha=0.5),
+             helper.make_node("Cast", ["half"], ["half.cast"], to=element), helper.make_node("Constant", [], ["two"], value_float=2.0),
+             helper.make_node("Scale", ["half.cast", "two"], ["product"], domain=ort_artifacts.MICROSOFT),
              helper.make_node("QuickGelu", ["product"], ["bent"], domain=ort_artifacts.MICROSOFT, alpha=1.5),
-             helper.make_node("Mul", ["bent", "bent"], ["squares"]), helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0),
+             helper.make_node("Cast", ["bent"], ["last"], to=TensorProto.FLOAT), helper.make_node("Mul", ["last", "last"], ["squares"]),
+             helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0),
              helper.make_node("InPlaceAccumulatorV2", ["weight_grad.accumulation.buffer", "weight", "reset"], ["done"],
                               domain=ort_artifacts.MICROSOFT)]
     shapes = {"x": ["batch", WIDTH], "weight": weight.shape, "weight_grad.accumulation.buffer": weight.shape}
