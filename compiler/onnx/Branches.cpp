@@ -14,6 +14,11 @@ bool hasBranches(const onnx::NodeProto &node) {
          otherwise->has_g();
 }
 
+bool hasBody(const onnx::NodeProto &node) {
+  const onnx::AttributeProto *body = attributeOf(node, "body");
+  return node.op_type() == "Loop" && body && body->has_g();
+}
+
 /// What a graph names itself.
 static std::set<std::string> namesOfGraph(const onnx::GraphProto &graph) {
   std::set<std::string> names;

@@ -14,6 +14,9 @@ using Renaming = std::function<std::string(const std::string &)>;
 /// An If as the specification writes it, with both its branches.
 bool hasBranches(const onnx::NodeProto &node);
 
+/// A Loop as the specification writes it, with its body.
+bool hasBody(const onnx::NodeProto &node);
+
 /// Gives new names to what the node's own graphs read of the graph around them. What they name
 /// themselves stays.
 void renameCaptured(onnx::NodeProto &node, const Renaming &rename);

@@ -1,11 +1,12 @@
 #include "compiler/onnx/Conditions.h"
 
-#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/Loops.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
 #include "compiler/onnx/ShapeWalk.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace pdc {
 
@@ -48,9 +49,12 @@ public:
       : graph{{model.name, model.inputs, {}, {}, {}}, {}},
         binding(model, 0, withNumbers(model, dimensions)), reader(values, folder, graph.model),
         walk(graph.model, binding) {
-    for (const FlatNode &node : nodes)
-      if (node.selects && needed.insert(node.proto.input(0)).second)
-        graph.model.outputs.push_back({node.proto.input(0), ElementType::boolean, {}});
+    for (const FlatNode &node : nodes) {
+      if (node.selects)
+        needed.insert(node.proto.input(0));
+      if (node.body) // of which anything may decide how it ends
+        needed.insert(node.proto.input().begin(), node.proto.input().end());
+    }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
       if (isNeeded(*node))
         needed.insert(node->proto.input().begin(), node->proto.input().end());
@@ -81,9 +85,9 @@ public:
         unknown[output] = reason;
   }
 
-  /// Nothing where the condition is not known.
-  std::optional<bool> decide(const FlatNode &node) {
-    const std::string &condition = node.proto.input(0);
+  /// What a value that decides about the node is; nothing where it is not known.
+  std::optional<double> decide(const FlatNode &node, const std::string &name) {
+    const std::string &condition = reader.resolve(name);
     if (!unknown.contains(condition))
       walk.typeOf(condition);
     const Tensor *value = walk.constantOf(condition);
@@ -92,17 +96,15 @@ public:
     if (value->data.size() != 1)
       throw Error(describe(node.proto) + ": its condition '" + condition + "' is " +
                   value->type.toString() + ", expected one element");
-    graph.decisions.push_back({describe(node.proto), condition, value->data[0] != 0});
+    graph.decisions.push_back({describe(node.proto), condition, value->data[0]});
     return graph.decisions.back().value;
   }
 
-  void refuse(const FlatNode &node) {
-    const std::string &condition = node.proto.input(0);
+  /// Why nothing decides by the value, as a part of a sentence.
+  std::string undecided(const std::string &condition) const {
     auto reason = unknown.find(condition);
-    throw Error(describe(node.proto) + ": its condition '" + condition +
-                "' is not decided by shapes and constants" +
-                (reason == unknown.end() ? "" : " (" + reason->second + ")") +
-                "; export the model with the branch that training takes");
+    return "its condition '" + condition + "' is not decided by shapes and constants" +
+           (reason == unknown.end() ? "" : " (" + reason->second + ")");
   }
 
   ConditionGraph graph;
@@ -156,28 +158,109 @@ static std::vector<FlatNode> taken(const FlatNode &node, bool condition) {
   return copies;
 }
 
+namespace {
+
+class Decider {
+public:
+  Decider(ConditionWalk &walk, Names &values) : walk(walk), values(values) {}
+
+  /// `isNeeded` for a condition.
+  void add(FlatNode node, bool isNeeded) {
+    if (node.body && unroll(node))
+      return;
+    if (node.selects)
+      if (std::optional<double> condition = walk.decide(node, node.proto.input(0))) {
+        for (FlatNode &copy : taken(node, *condition != 0))
+          put(std::move(copy), isNeeded);
+        return;
+      }
+    put(std::move(node), isNeeded);
+  }
+
+  [[noreturn]] void refuse(const FlatNode &node) const {
+    if (node.selects)
+      throw Error(describe(node.proto) + ": " + walk.undecided(node.proto.input(0)) +
+                  "; export the model with the branch that training takes");
+    throw Error(describe(node.proto) + ": " + endless.at(&*node.body) +
+                "; export the model with the loop written out, as tracing does");
+  }
+
+  std::vector<FlatNode> decided;
+
+private:
+  void put(FlatNode node, bool isNeeded) {
+    if (isNeeded)
+      walk.add(node);
+    decided.push_back(std::move(node));
+  }
+
+  /// False where it is not known when it ends, which does not matter in a branch that is not taken.
+  bool unroll(const FlatNode &loop) {
+    const size_t before = decided.size();
+    try {
+      repeat(loop);
+      return true;
+    } catch (const Error &error) {
+      endless[&*loop.body] = error.what();
+      decided.resize(before);
+      return false;
+    }
+  }
+
+  double known(const FlatNode &loop, const std::string &condition) {
+    if (std::optional<double> value = walk.decide(loop, condition))
+      return *value;
+    throw Error(walk.undecided(condition));
+  }
+
+  static size_t sizeOf(const FlatNode &node) {
+    size_t size = 1;
+    if (node.body)
+      for (const FlatNode &inner : node.body->nodes)
+        size += sizeOf(inner);
+    return size;
+  }
+
+  void repeat(const FlatNode &loop) {
+    constexpr size_t most = 10000;
+    const std::string &count = loop.proto.input(0), &first = loop.proto.input(1);
+    const double times = count.empty() ? INFINITY : known(loop, count);
+    bool goesOn = first.empty() || known(loop, first) != 0;
+    LoopUnrolling unrolling(loop, values);
+    for (double iteration = 0; goesOn && iteration < times; ++iteration) {
+      for (FlatNode &node : unrolling.next()) {
+        if ((repeated += sizeOf(node)) > most)
+          throw Error("the model's loops are more than " + std::to_string(most) + " nodes");
+        add(std::move(node), true);
+      }
+      goesOn = known(loop, unrolling.condition()) != 0;
+    }
+    for (FlatNode &node : unrolling.finish())
+      add(std::move(node), true);
+  }
+
+  ConditionWalk &walk;
+  Names &values;
+  size_t repeated = 0;
+  std::map<const LoopBody *, std::string> endless; ///< why
+};
+
+} // namespace
+
 void decideConditions(std::vector<FlatNode> &nodes, Names &values,
                       const std::filesystem::path &folder,
                       const std::map<std::string, int64_t> &dimensions, Model &model) {
-  if (std::ranges::none_of(nodes, &FlatNode::selects))
+  auto isOpen = [](const FlatNode &node) { return node.selects || node.body; };
+  if (std::ranges::none_of(nodes, isOpen))
     return;
-  // 1. What each If takes.
+  // 1. What each If takes, and how often each Loop goes round.
   ConditionWalk walk(nodes, values, folder, dimensions, model);
-  std::vector<FlatNode> decided;
+  Decider decider(walk, values);
   for (FlatNode &node : nodes) {
     const bool isNeeded = walk.isNeeded(node);
-    std::vector<FlatNode> rest;
-    if (std::optional<bool> condition = node.selects ? walk.decide(node) : std::nullopt)
-      rest = taken(node, *condition);
-    else
-      rest.push_back(std::move(node));
-    for (FlatNode &part : rest) {
-      if (isNeeded)
-        walk.add(part);
-      decided.push_back(std::move(part));
-    }
+    decider.add(std::move(node), isNeeded);
   }
-  nodes = std::move(decided);
+  nodes = std::move(decider.decided);
 
   // 2. What nobody needs then.
   std::set<std::string> wanted;
@@ -185,8 +268,8 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values,
     wanted.insert(output.name);
   keepAncestors(nodes, wanted);
   for (const FlatNode &node : nodes)
-    if (node.selects)
-      walk.refuse(node);
+    if (isOpen(node))
+      decider.refuse(node);
 
   // 3. What may come out otherwise when the dimensions are known.
   if (hasFreeDimension(model, dimensions))
@@ -202,7 +285,7 @@ void checkConditions(const Model &model, const Binding &binding) {
   for (const ConditionGraph::Decision &decision : model.conditions->decisions) {
     walk.typeOf(decision.condition);
     const Tensor *value = walk.constantOf(decision.condition);
-    if (!value || (value->data.at(0) != 0) != decision.value)
+    if (!value || value->data.at(0) != decision.value)
       throw Error(decision.node + ": its condition '" + decision.condition +
                   "' depends on a dimension that has a name; write its number into the file, or "
                   "give it with --bind");

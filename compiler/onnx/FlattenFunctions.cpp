@@ -3,10 +3,12 @@
 #include "compiler/onnx/Branches.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/PipelineStages.h"
+#include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/TrainingInfo.h"
 
 #include <map>
 #include <set>
+#include <utility>
 
 namespace pdc {
 
@@ -71,6 +73,8 @@ private:
       return expand(node, *function->second, stages, depth + 1);
     if (domain.empty() && hasBranches(node))
       return addBranches(node, imported, stages, depth + 1);
+    if (domain.empty() && hasBody(node))
+      return addLoop(node, imported, stages, depth + 1);
     auto version = imported.find(domain);
     // Files of IR 1 and 2 name no operator sets: all of it is version 1.
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
@@ -102,6 +106,64 @@ private:
         add(std::move(inner), imported, stages, depth);
     }
     nodes.push_back(std::move(select));
+  }
+
+  void addLoop(onnx::NodeProto &node, const Opsets &imported, const Stages &stages, int depth) {
+    checkDepth(node, depth);
+    onnx::GraphProto graph = attributeOf(node, "body")->g();
+    checkLoop(node, graph);
+    auto body = std::make_shared<LoopBody>();
+    std::map<std::string, std::string> own;
+    std::vector<onnx::NodeProto> inner;
+    body->outputs = takeBranch(
+        graph, [&](const std::string &name) { return own[name] = values.fresh(name); }, inner);
+    for (const onnx::ValueInfoProto &input : graph.input())
+      body->inputs.push_back(own[input.name()]);
+    std::vector<FlatNode> around = std::exchange(nodes, {});
+    for (onnx::NodeProto &repeated : inner)
+      add(std::move(repeated), imported, stages, depth);
+    std::swap(nodes, around);
+    // Constants, which may be large, stand before the Loop and are repeated nowhere.
+    for (FlatNode &repeated : around)
+      (repeated.proto.op_type() == "Constant" ? nodes : body->nodes).push_back(std::move(repeated));
+    FlatNode loop{{}, 0, stages};
+    loop.proto.set_name(node.name());
+    loop.proto.set_op_type(node.op_type());
+    for (int i = 0; i < graph.input_size(); ++i)
+      loop.proto.add_input(i < node.input_size() ? node.input(i) : "");
+    *loop.proto.mutable_output() = node.output();
+    addCaptured(loop.proto, *body);
+    loop.body = std::move(body);
+    nodes.push_back(std::move(loop));
+  }
+
+  static void checkLoop(const onnx::NodeProto &node, const onnx::GraphProto &body) {
+    if (body.input_size() < 2 || node.input_size() > body.input_size() ||
+        body.output_size() < body.input_size() - 1 || node.output_size() > body.output_size() - 1)
+      throw Error(describe(node) + ": its body has " + std::to_string(body.input_size()) +
+                  " inputs and " + std::to_string(body.output_size()) + " outputs, the node " +
+                  std::to_string(node.input_size()) + " and " + std::to_string(node.output_size()) +
+                  ", which do not fit");
+  }
+
+  /// Sorts the body, and gives the Loop what that reads of the graph around it.
+  static void addCaptured(onnx::NodeProto &loop, LoopBody &body) {
+    std::set<std::string> made;
+    for (const FlatNode &inner : body.nodes)
+      made.insert(inner.proto.output().begin(), inner.proto.output().end());
+    body.nodes = sortNodes(std::move(body.nodes),
+                           [&](const std::string &name) { return !made.contains(name); });
+    std::set<std::string> known(body.inputs.begin(), body.inputs.end());
+    known.merge(made);
+    auto capture = [&](const std::string &name) {
+      if (!name.empty() && known.insert(name).second)
+        loop.add_input(name);
+    };
+    for (const FlatNode &inner : body.nodes)
+      for (const std::string &input : inner.proto.input())
+        capture(input);
+    for (const std::string &output : body.outputs)
+      capture(output);
   }
 
   static void checkDepth(const onnx::NodeProto &node, int depth) {

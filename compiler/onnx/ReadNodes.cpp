@@ -29,6 +29,11 @@ public:
                            std::move(node.inputs), std::move(node.outputs)});
   }
 
+  const std::string &resolve(const std::string &name) const {
+    auto alias = aliases.find(name);
+    return alias == aliases.end() ? name : alias->second;
+  }
+
   void checkOutputs() const {
     for (const ModelValue &output : model.outputs)
       requireMade(output.name, "the model");
@@ -274,11 +279,6 @@ private:
     aliases.erase(alias);
   }
 
-  const std::string &resolve(const std::string &name) const {
-    auto alias = aliases.find(name);
-    return alias == aliases.end() ? name : alias->second;
-  }
-
   void checkCounts(const ImportedNode &node) {
     const Operator *op = findOperator(node.op);
     if (!op || (op->inputs.empty() && op->outputs.empty()))
@@ -319,6 +319,9 @@ NodeReader::~NodeReader() = default;
 
 void NodeReader::read(FlatNode &node) { reading->read(node); }
 
+const std::string &NodeReader::resolve(const std::string &name) const {
+  return reading->resolve(name);
+}
 void NodeReader::checkOutputs() const { reading->checkOutputs(); }
 
 } // namespace pdc

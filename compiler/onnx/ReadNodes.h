@@ -18,6 +18,8 @@ public:
 
   /// Takes what it needs of the node.
   void read(FlatNode &node);
+  /// The initializer that a value is another name of, or the value.
+  const std::string &resolve(const std::string &name) const;
   /// After the last: throws Error for an output of the model that was left out.
   void checkOutputs() const;
 

@@ -148,3 +148,79 @@ TEST(Conditions, refusals) {
       says(refusal(uneven), "its else_branch has 0 inputs and 0 outputs, expected none and 1"))
       << refusal(uneven);
 }
+
+/// A Loop of a body with a carried value and a stacked one.
+static onnx::ModelProto loopOf(const std::string &input, const std::string &before,
+                               const std::string &body, const std::string &operands) {
+  return protoOf(std::string(header) + "net (" + input + ") => (float[N] y) {" + before + R"(
+    last, rows = Loop<body = b (int64 i, bool on, float[2] v) => (bool more, float[2] w, float[2] r) {)" +
+                 body + "}>(" + operands + R"()
+    sum = ReduceSum<keepdims = 0>(rows)
+    y = Add(last, sum)
+  })");
+}
+
+static onnx::ModelProto withoutCount(onnx::ModelProto proto) {
+  for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
+    if (node.op_type() == "Loop")
+      node.set_input(0, "");
+  return proto;
+}
+
+static const char *five = "five = Constant<value_int = 5>()";
+static const char *plain = "w = Relu(v)  r = Neg(v)  more = Identity(on)";
+
+/// Each iteration reads what the one before made, and the number that it has.
+TEST(Loops, areWrittenOut) {
+  Model model = read(
+      loopOf("float[2] x", "two = Constant<value_int = 2>()",
+             "n = Cast<to = 1>(i)  w = Mul(v, n)  r = Add(w, x)  more = Identity(on)", "two, , x"));
+  EXPECT_EQ(operatorsRead(model), "Cast Mul Add Cast Mul Add Identity Unsqueeze Unsqueeze Concat "
+                                  "ReduceSum Add ");
+  const auto &nodes = model.nodes;
+  EXPECT_EQ(nodes[1].inputs[0], "x");
+  EXPECT_EQ(nodes[4].inputs[0], nodes[1].outputs[0]);
+  EXPECT_EQ(readTensor(model.initializers.at(nodes[0].inputs[0])).data, std::vector<double>{0});
+  EXPECT_EQ(readTensor(model.initializers.at(nodes[3].inputs[0])).data, std::vector<double>{1});
+  EXPECT_EQ(nodes[9].inputs, (std::vector<std::string>{nodes[7].outputs[0], nodes[8].outputs[0]}));
+}
+
+/// The body's own condition ends it too; and what stands in it is decided in each iteration.
+TEST(Loops, endAndDecide) {
+  const char *body = R"(
+    one = Constant<value_int = 1>()
+    more = Less(i, one)
+    w = If<then_branch = t () => (float[2] s) { s = Tanh(v) },
+           else_branch = e () => (float[2] s) { s = Loop<body = c (int64 j, bool k, float[2] a) => (bool l, float[2] z) {
+             z = Sin(a)  l = Identity(k) }>(five, k0, v) }>(more)
+    r = Neg(w))";
+  const std::string before = std::string(five) + " k0 = Equal(five, five)";
+  const onnx::ModelProto proto = loopOf("float[2] x", before, body, "five, k0, x");
+  for (const onnx::ModelProto &form : {proto, withoutCount(proto)})
+    EXPECT_EQ(operatorsRead(read(form)),
+              "Tanh Identity Neg Sin Sin Sin Sin Sin Identity Identity Neg Identity Unsqueeze "
+              "Unsqueeze Concat ReduceSum Add ");
+}
+
+TEST(Loops, refusals) {
+  auto expect = [](const onnx::ModelProto &proto, const std::string &part) {
+    const std::string found = refusal(proto);
+    EXPECT_TRUE(says(found, part)) << found;
+  };
+  const std::string advice = "; export the model with the loop written out, as tracing does";
+  expect(loopOf("float[2] x, int64 n", "", plain, "n, , x"),
+         "(Loop): its condition 'n' is not decided by shapes and constants" + advice);
+  expect(loopOf("float[2] x", five,
+                "w = Relu(v)  r = Neg(v)  s = ReduceSum(v)  more = Cast<to = 9>(s)", "five, , x"),
+         "is not decided by shapes and constants");
+  expect(withoutCount(loopOf("float[2] x", five, plain, "five, , x")),
+         "the model's loops are more than 10000 nodes" + advice);
+  expect(loopOf("float[2] x", "none = Constant<value_int = 0>()", plain, "none, , x"),
+         "its output 'rows' has no iteration to stack" + advice);
+  expect(loopOf("float[2] x", five, plain, "five, , x, x"),
+         "its body has 3 inputs and 3 outputs, the node 4 and 2, which do not fit");
+  Model model = read(loopOf("float[n, 2] x", R"(
+      shape = Shape(x)  zero = Constant<value_int = 0>()  count = Gather(shape, zero))",
+                            plain, "count, , x"));
+  EXPECT_THROW(checkConditions(model, Binding(model, 4, {{"n", 4}})), Error);
+}
