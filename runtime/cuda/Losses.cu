@@ -57,7 +57,8 @@ __global__ void crossEntropyRows(LabelledFields f, const float *scores, const La
       sum *= expf(most - score);
       most = score;
     }
-    sum += expf(score - most);
+    // Of scores that are masked, -infinity, the difference is none.
+    sum += score == most ? 1.0f : expf(score - most);
   }
   const float mostOfRow = Row::most(most);
   // A thread may have seen no score.
