@@ -335,7 +335,7 @@ std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionF
   if (!isNew)
     return found->second;
   auto made = std::make_shared<AttentionPlan>(
-      target, KernelRules{true, true, workspaceRoom(device)}, fields, use);
+      target, KernelRules{true, true, workspaceRoom(device), !device.exact}, fields, use);
   if (*made && isTrusted(cudnnGetVersion()))
     return found->second = std::move(made);
   std::fprintf(

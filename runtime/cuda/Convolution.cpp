@@ -8,7 +8,7 @@ static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  const ConvolutionFields &fields,
                                                  ConvolutionUse use, bool adds = false) {
   const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
-                          workspaceRoom(device)};
+                          workspaceRoom(device), !device.exact};
   return std::make_unique<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields, use,
                                            adds);
 }

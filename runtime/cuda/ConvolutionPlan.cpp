@@ -87,12 +87,18 @@ Names namesOf(ConvolutionUse use) {
   throw Error("unknown use of a convolution");
 }
 
+/// A kernel that fails may have added a part of its result already.
+KernelRules rulesFor(KernelRules rules, bool adds) {
+  rules.replaced = rules.replaced && !adds;
+  return rules;
+}
+
 } // namespace
 
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                                  const ConvolutionFields &fields, ConvolutionUse use, bool adds)
     : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
-  plan.emplace(describeGraph(target), target, rules, this->fields.name);
+  plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name);
   if (!*plan)
     throw Error("unit '", fields.name, "': of cuDNN's ", plan->candidates(),
                 " kernels that sum in f32 and a fixed order none convolves ",

@@ -58,6 +58,7 @@ struct KernelRules {
   bool tensorCores = false; ///< f32 factors lose 13 bits (TF32), those of 16 bits none
   bool transforms = true;   ///< Winograd, FFT
   size_t workspace = 0;
+  bool replaced = true; ///< one that fails when it runs, by the next, of other bits
 };
 
 /// The library's ranked engine configurations for a graph that keep the rules, best first. Nothing

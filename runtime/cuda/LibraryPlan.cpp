@@ -8,13 +8,12 @@ namespace pdc::runtime::cuda {
 
 LibraryPlan::LibraryPlan(const Descriptor &graph, const PlanTarget &target,
                          const KernelRules &rules, const char *unit)
-    : target(target), room(rules.workspace), unit(unit),
-      ranked(rankedConfigurations(graph, target, rules, unit)) {
-  takeNext();
-}
+    : target(target), rules(rules), unit(unit),
+      ranked(rankedConfigurations(graph, target, rules, unit)), found(ranked.size()),
+      engine(makeNext()) {}
 
-/// False: there is none left, and the plan stays as it is.
-bool LibraryPlan::takeNext() {
+/// Nothing: there is none left.
+std::optional<LibraryPlan::Engine> LibraryPlan::makeNext() {
   while (next < ranked.size()) {
     const Descriptor &configuration = ranked[next++];
     Descriptor made(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, unit);
@@ -26,13 +25,10 @@ bool LibraryPlan::takeNext() {
     if (!made.canFinish())
       continue;
     const int64_t bytes = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    if (bytes > static_cast<int64_t>(room))
-      continue;
-    workspace = bytes;
-    plan.emplace(std::move(made));
-    return true;
+    if (bytes <= static_cast<int64_t>(rules.workspace))
+      return Engine{std::move(made), bytes};
   }
-  return false;
+  return {};
 }
 
 /// A pack is finalised once, so each combination of pointers gets its own: none is made any more
@@ -52,32 +48,45 @@ LibraryPlan::Pack &LibraryPlan::packFor(std::span<const int64_t> ids,
   return packs.emplace_back(Pack{std::move(pointers), std::move(pack)});
 }
 
-/// What fails has put nothing into the queue. (After an error of the device itself all others fail,
-/// too, and the first one is told.)
+cudnnStatus_t LibraryPlan::execute(const Engine &engine, const Pack &pack) const {
+  return cudnnBackendExecute(networkHandle(), engine.plan.raw, pack.descriptor.raw);
+}
+
+/// What fails while it is recorded as a graph runs kernel by kernel, and with the same bits.
+bool LibraryPlan::mayReplace(const Run &run) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  require(cudaStreamIsCapturing(streamOf(run), &status), "cudaStreamIsCapturing");
+  return rules.replaced && status == cudaStreamCaptureStatusNone;
+}
+
+/// What the one that failed has put into the queue, the next one writes over.
+bool LibraryPlan::replace(const Pack &pack) {
+  while (std::optional<Engine> other = makeNext())
+    if (execute(*other, pack) == CUDNN_STATUS_SUCCESS) {
+      engine.emplace(std::move(*other));
+      return true;
+    }
+  return false;
+}
+
+/// After an error of the device itself all others fail, too, and the first one is told.
 void LibraryPlan::operator()(const Run &run, std::span<const int64_t> ids,
                              std::span<const void *const> pointers, const void *scratch) {
   std::vector<const void *> all(pointers.begin(), pointers.end());
   all.push_back(scratch);
   const Pack &pack = packFor(ids, std::move(all));
   require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", unit);
-  auto execute = [&] {
-    return cudnnBackendExecute(networkHandle(), plan->raw, pack.descriptor.raw);
-  };
-  const cudnnStatus_t first = execute();
-  if (first == CUDNN_STATUS_SUCCESS)
-    return;
-  const std::string why = reasonOf(first);
-  while (takeNext())
-    if (execute() == CUDNN_STATUS_SUCCESS)
-      return warn(why);
-  throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
-}
-
-void LibraryPlan::warn(const std::string &why) const {
-  std::fprintf(
-      stderr,
-      "warning: unit '%s': a kernel of cuDNN's does not run (%s); another takes its place\n", unit,
-      why.c_str());
+  const cudnnStatus_t status = execute(*engine, pack);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    const std::string why = reasonOf(status);
+    if (!mayReplace(run) || !replace(pack))
+      throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
+    std::fprintf(
+        stderr,
+        "warning: unit '%s': a kernel of cuDNN's does not run (%s); another takes its place\n",
+        unit, why.c_str());
+  }
+  ranked.clear();
 }
 
 } // namespace pdc::runtime::cuda

@@ -11,7 +11,8 @@
 namespace pdc::runtime::cuda {
 
 /// The first of cuDNN's engine configurations for a graph that keeps the rules, fits into the
-/// workspace and can be made, ready to run. One that fails when it runs gives way to the next.
+/// workspace and can be made, ready to run. One that fails when it runs first gives way to the next
+/// where the rules allow it; the choice is final once one has run.
 class LibraryPlan {
 public:
   /// `unit` is for errors and outlives the plan.
@@ -19,10 +20,10 @@ public:
               const char *unit);
 
   /// False: there is none.
-  explicit operator bool() const { return plan.has_value(); }
+  explicit operator bool() const { return engine.has_value(); }
   /// How many configurations keep the rules, best first.
-  size_t candidates() const { return ranked.size(); }
-  int64_t workspaceBytes() const { return workspace; }
+  size_t candidates() const { return found; }
+  int64_t workspaceBytes() const { return engine ? engine->workspaceBytes : 0; }
 
   /// Puts it into the run's queue; `pointers` belong to the tensors `ids` of the graph, those of
   /// numbers given by value to the host's memory. The library's workspace begins at `scratch`.
@@ -35,18 +36,24 @@ private:
     std::vector<const void *> pointers; ///< the last one is the workspace's
     Descriptor descriptor;
   };
-  bool takeNext();
-  void warn(const std::string &why) const;
+  struct Engine {
+    Descriptor plan;
+    int64_t workspaceBytes;
+  };
+  std::optional<Engine> makeNext();
+  cudnnStatus_t execute(const Engine &engine, const Pack &pack) const;
+  bool mayReplace(const Run &run) const;
+  bool replace(const Pack &pack);
   Pack &packFor(std::span<const int64_t> ids, std::vector<const void *> pointers);
 
   const PlanTarget target;
-  const size_t room; ///< of the workspace
+  const KernelRules rules;
   const char *const unit;
-  const std::vector<Descriptor> ranked;
+  std::vector<Descriptor> ranked; ///< none once the choice is final
+  const size_t found;
   size_t next = 0; ///< of those not yet tried
-  std::optional<Descriptor> plan;
+  std::optional<Engine> engine;
   std::vector<Pack> packs;
-  int64_t workspace = 0;
 };
 
 } // namespace pdc::runtime::cuda

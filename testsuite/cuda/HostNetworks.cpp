@@ -46,12 +46,19 @@ bool lieAligned(const Described &operation, const Pointers &pointers) {
   return true;
 }
 
-/// HOST_CUDNN_REFUSES: "best" engines, or all, fail when they run.
-bool isRefused(const Described &configuration) {
-  const char *refused = std::getenv("HOST_CUDNN_REFUSES");
-  return refused && (refused != std::string_view("best") ||
-                     configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) ==
-                         CUDNN_HEUR_MODE_A);
+/// HOST_CUDNN_REFUSES: "best" engines, the "others" or "all" fail when they run, or the best when
+/// they are "recorded"; each kind for a reason of its own.
+cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
+  const char *given = std::getenv("HOST_CUDNN_REFUSES");
+  const std::string_view refused = given ? given : "";
+  const bool isBest =
+      configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+  cudaStreamCaptureStatus status;
+  cudaStreamIsCapturing(stream, &status);
+  if (!(refused == "all" || refused == (isBest ? "best" : "others") ||
+        (refused == "recorded" && isBest && status != cudaStreamCaptureStatusNone)))
+    return CUDNN_STATUS_SUCCESS;
+  return isBest ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 } // namespace
@@ -75,7 +82,11 @@ size_t cudnnGetVersion() {
   return number ? std::strtoul(number, nullptr, 10) : CUDNN_VERSION;
 }
 void cudnnGetLastErrorString(char *text, size_t) { *text = 0; }
-const char *cudnnGetErrorString(cudnnStatus_t) { return "an error"; }
+const char *cudnnGetErrorString(cudnnStatus_t status) {
+  return status == CUDNN_STATUS_EXECUTION_FAILED ? "the execution failed"
+         : status == CUDNN_STATUS_NOT_SUPPORTED  ? "not supported"
+                                                 : "an error";
+}
 
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *raw) {
@@ -138,10 +149,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const std::vector<Described> operations =
       configuration.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
           .parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  if (isRefused(configuration))
-    return CUDNN_STATUS_EXECUTION_FAILED;
+  const cudaStream_t stream = reinterpret_cast<Network *>(handle)->stream;
+  if (const cudnnStatus_t state = stateOf(configuration, stream); state != CUDNN_STATUS_SUCCESS)
+    return state;
   const std::vector<void *> workspace = of(pack).list<void *>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
-  if (!pdc::testing::isHere(reinterpret_cast<Network *>(handle)->stream))
+  if (!pdc::testing::isHere(stream))
     return CUDNN_STATUS_EXECUTION_FAILED;
   if (!lies(workspace[0], 256))
     return CUDNN_STATUS_BAD_PARAM;
@@ -153,12 +165,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-  pdc::testing::enqueue(reinterpret_cast<Network *>(handle)->stream,
-                        [operations, pointers, isConvolution, scratch = workspace[0]] {
-                          std::memset(scratch, 0xff, kWorkspaceBytes);
-                          isConvolution ? pdc::testing::convolve(operations[0], pointers)
-                                        : pdc::testing::operate(operations, pointers);
-                        });
+  pdc::testing::enqueue(stream, [operations, pointers, isConvolution, scratch = workspace[0]] {
+    std::memset(scratch, 0xff, kWorkspaceBytes);
+    isConvolution ? pdc::testing::convolve(operations[0], pointers)
+                  : pdc::testing::operate(operations, pointers);
+  });
   return CUDNN_STATUS_SUCCESS;
 }
 
