@@ -99,18 +99,19 @@ __device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
 
 /// Rows that many indices of one segment pick, and where their sums are.
 struct HeavyRows {
-  int64_t *rows; ///< [segment][kHeavyRows], ascending by their first pick, then -1
-  float *sums;   ///< [outer][segment][kHeavyRows][inner]
+  int64_t most;  ///< kHeavyRows of each segment, fewer of the last one
+  int64_t *rows; ///< of each segment ascending by their first pick, then -1
+  float *sums;   ///< [outer][most][inner]
   HeavyRows(const GatherFields &f, std::byte *workspace)
-      : rows(reinterpret_cast<int64_t *>(workspace)),
-        sums(reinterpret_cast<float *>(rows + gatherSegments(f.count) * kHeavyRows)) {}
-  __device__ float *sumOf(const GatherFields &f, int64_t outer, int64_t segment, int64_t i) const {
-    return sums + ((outer * gatherSegments(f.count) + segment) * kHeavyRows + i) * f.inner;
+      : most(gatherHeavyRows(f.count)), rows(reinterpret_cast<int64_t *>(workspace)),
+        sums(reinterpret_cast<float *>(rows + most)) {}
+  __device__ float *sumOf(const GatherFields &f, int64_t outer, int64_t i) const {
+    return sums + (outer * most + i) * f.inner;
   }
-  /// -1: the row is none of them.
+  /// -1: the row is none of the segment's.
   __device__ int64_t find(int64_t segment, int64_t row) const {
-    for (int64_t i = 0; i < kHeavyRows; ++i)
-      if (rows[segment * kHeavyRows + i] == row)
+    for (int64_t i = segment * kHeavyRows; i < most && i < (segment + 1) * kHeavyRows; ++i)
+      if (rows[i] == row)
         return i;
     return -1;
   }
@@ -132,8 +133,9 @@ __global__ void findHeavyRows(GatherFields f, const Index *indices, HeavyRows he
   }
   const int listed =
       listOf(rows[thread] >= 0 && before == 0 && picks >= kHeavyPicks, list);
-  if (thread < kHeavyRows)
-    heavy.rows[blockIdx.x * kHeavyRows + thread] = thread < listed ? rows[list[thread]] : -1;
+  const int64_t i = blockIdx.x * kHeavyRows + thread;
+  if (thread < kHeavyRows && i < heavy.most)
+    heavy.rows[i] = thread < listed ? rows[list[thread]] : -1;
 }
 
 /// The columns of a row that a thread sums.
@@ -168,20 +170,19 @@ struct OwnColumns {
   }
 };
 
-/// Block (c, i, s, o): the sum of row i of those that many of segment s pick.
+/// Block (c, i, o): the sum of heavy row i.
 template <class Index, class T>
 __global__ void sumHeavyRows(GatherFields f, const Index *indices, const T *dy, HeavyRows heavy) {
   __shared__ int list[kBlockThreads];
   const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x / chunks;
-  const int64_t segments = gatherSegments(f.count), i = block % kHeavyRows;
-  const int64_t segment = block / kHeavyRows % segments, outer = block / (kHeavyRows * segments);
-  const int64_t row = heavy.rows[segment * kHeavyRows + i], j = segment * kSegment + threadIdx.x;
+  const int64_t i = block % heavy.most, outer = block / heavy.most, segment = i / kHeavyRows;
+  const int64_t row = heavy.rows[i], j = segment * kSegment + threadIdx.x;
   if (row < 0)
     return;
   const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
   OwnColumns own(blockIdx.x % chunks * kBlockSums + threadIdx.x, f.inner);
   own.add(dy + (outer * f.count + segment * kSegment) * f.inner, list, listed);
-  own.store(heavy.sumOf(f, outer, segment, i));
+  own.store(heavy.sumOf(f, outer, i));
 }
 
 /// Block (c, k, o): where k is the first to pick its row, adds the slices of all indices that pick
@@ -206,7 +207,7 @@ __global__ void gatherGradientKernel(GatherFields f, const Index *indices, const
   for (int64_t begin = first; begin < f.count; begin += kSegment) {
     const int64_t i = heavy.find(begin / kSegment, row), j = begin + threadIdx.x;
     if (i >= 0) {
-      own.add(heavy.sumOf(f, outer, begin / kSegment, i));
+      own.add(heavy.sumOf(f, outer, i));
       continue;
     }
     const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
@@ -293,11 +294,13 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const T *d
                             streamOf(run)),
             "cudaMemsetAsync");
   const HeavyRows heavy(fields, run.scratchBase);
-  const int64_t segments = gatherSegments(fields.count);
   const int64_t chunks = fields.outer * ceilDivide(fields.inner, kBlockSums);
-  launch(run, segments, kBlockThreads, findHeavyRows<Index>, fields, indices, heavy);
-  launch(run, segments * kHeavyRows * chunks, kBlockThreads, sumHeavyRows<Index, T>, fields,
-         indices, dy, heavy);
+  if (heavy.most > 0) {
+    launch(run, gatherSegments(fields.count), kBlockThreads, findHeavyRows<Index>, fields, indices,
+           heavy);
+    launch(run, heavy.most * chunks, kBlockThreads, sumHeavyRows<Index, T>, fields, indices, dy,
+           heavy);
+  }
   launch(run, fields.count * chunks, kBlockThreads, gatherGradientKernel<Index, T>, fields, indices,
          dy, heavy, dx);
 }

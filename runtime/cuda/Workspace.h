@@ -24,9 +24,11 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t columns, int64_t count) {
 inline constexpr int64_t kSegment = 256, kHeavyPicks = 32, kHeavyRows = kSegment / kHeavyPicks;
 
 constexpr int64_t gatherSegments(int64_t count) { return (count + kSegment - 1) / kSegment; }
-/// Which rows of each segment those are, then their sums.
+/// How many such rows there can be, of all segments.
+constexpr int64_t gatherHeavyRows(int64_t count) { return count / kHeavyPicks; }
+/// Which rows those are, then their sums.
 constexpr int64_t gatherGradientBytes(int64_t outer, int64_t count, int64_t inner) {
-  return gatherSegments(count) * kHeavyRows * (8 + outer * inner * 4);
+  return gatherHeavyRows(count) * (8 + outer * inner * 4);
 }
 
 /// Blocks that each sum a part of a long array, one number in f64 apiece.
