@@ -10,14 +10,17 @@ namespace pdc::runtime::cuda {
 
 /// Which work a team has: a thread, a warp or a block per row.
 struct TeamShape {
+  /// Threads of which a GPU of 132 processors is half full.
+  static constexpr int64_t kFillingRows = 132 * 1024;
+
   int threads; ///< of a team
   int64_t blocks;
 
   /// Short rows go to warps, several in a block. Where what lies side by side belongs to different
-  /// rows (`apart` elements from one of a row to the next), each thread has a row, so that those of
-  /// a warp read what lies together.
+  /// rows (`apart` elements from one of a row to the next) and these fill a GPU, each thread has a
+  /// row, so that those of a warp read what lies together.
   static TeamShape of(int64_t rows, int64_t size, int64_t apart = 1) {
-    if (apart >= kWarpThreads)
+    if (apart >= kWarpThreads && rows >= kFillingRows)
       return {1, ceilDivide(rows, kBlockThreads)};
     if (size <= 1024)
       return {kWarpThreads, ceilDivide(rows, kBlockThreads / kWarpThreads)};

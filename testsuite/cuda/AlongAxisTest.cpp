@@ -1,3 +1,4 @@
+#include "runtime/cuda/Team.h"
 #include "testsuite/cuda/CudaCase.h"
 #include "testsuite/kernels/EitherDevice.h"
 
@@ -26,6 +27,19 @@ TEST(CudaKernels, MaximaProductsAndSums) {
 TEST(CudaKernels, UniformRandom) { expectUniformRandom<CudaCase>(); }
 
 TEST(CudaKernels, AlongAnAxis) { expectAlongAnAxis<CudaCase>(); }
+
+/// Few rows are reduced by many threads each, however they lie.
+TEST(CudaTeams, FillTheDevice) {
+  auto threads = [](int64_t rows, int64_t size, int64_t apart) {
+    return runtime::cuda::TeamShape::of(rows, size, apart).threads;
+  };
+  EXPECT_EQ(threads(64, 1000000, 64), 256);
+  EXPECT_EQ(threads(64, 1000000, 1), 256);
+  EXPECT_EQ(threads(2 * 1024, 21, 1024), 32);
+  EXPECT_EQ(threads(132 * 1024, 21, 1024), 1);
+  EXPECT_EQ(threads(132 * 1024, 2000, 1024), 1);
+  EXPECT_EQ(threads(132 * 1024, 21, 1), 32);
+}
 
 } // namespace
 } // namespace pdc

@@ -296,15 +296,16 @@ TEST(CudaKernels, RootMeanSquare) { expectRootMeanSquare<CudaCase>(); }
 
 TEST(CudaKernels, SoftmaxAndLosses) {
   for (const char *op : {"Softmax", "LogSoftmax"})
-    for (std::vector<int64_t> shape : {std::vector<int64_t>{2, 40, 30}, {3, 9, 50}})
+    for (std::vector<int64_t> shape : {std::vector<int64_t>{2, 40, 30}, {3, 9, 50}, {132, 2, 1024}})
       for (int64_t axis : {1, 2}) {
         expectReference([&](UnitCase &u) { u.node(op, {u.operand(shape)}, {{"axis", axis}}); });
         expectReference([&](UnitCase &u) {
           u.node(op + std::string("Grad"), {u.operand(shape), u.operand(shape)}, {{"axis", axis}});
         });
       }
-  // Rows of scores by a warp, a block and, where pixels lie between a row's classes, a thread.
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{7, 10}, {7, 1500}, {3, 12, 7, 6}}) {
+  // Rows of scores by a warp, a block and, where pixels lie between the classes of many, a thread.
+  for (std::vector<int64_t> shape :
+       {std::vector<int64_t>{7, 10}, {7, 1500}, {3, 12, 7, 6}, {132, 2, 32, 32}}) {
     const int64_t classes = shape[1];
     std::vector<int64_t> rows = shape;
     rows.erase(rows.begin() + 1);
