@@ -64,7 +64,7 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
   const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
   const int64_t added =
       runtime::AddedMask::isNeeded(mask) ? 4 * runtime::AddedMask(mask).elements() : 0;
-  // Each of the runtime's own pieces is rounded up, and begins behind the library's.
+  // Each of the runtime's own pieces is rounded up; the library's begins behind them.
   return 5 * cuda::kWorkspaceAlignment + kept + added +
          cuda::attentionBytes(isGradient, batch, heads, keyHeads, size("queries"), size("keys"),
                               size("width"));
