@@ -9,10 +9,10 @@ namespace pdc::runtime::cuda {
 /// One to three spatial dimensions, those that are missing of size one. Pixels of all samples, and
 /// windows of all samples, are counted through.
 struct Windows {
-  int64_t samples, channels;
+  int64_t channels;
   int64_t input[3], output[3], kernel[3], strides[3], pads[3];
 
-  explicit Windows(const PoolingFields &f) : samples(f.input[0]), channels(f.input[1]) {
+  explicit Windows(const PoolingFields &f) : channels(f.input[1]) {
     const size_t rank = f.kernel.size(), missing = 3 - rank;
     for (size_t d = 0; d < 3; ++d) {
       const bool there = d >= missing;
@@ -25,10 +25,6 @@ struct Windows {
   }
 
   PDC_EITHER int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
-  PDC_EITHER int64_t inputPixels() const { return input[0] * input[1] * input[2]; }
-  PDC_EITHER int64_t outputPixels() const { return output[0] * output[1] * output[2]; }
-  PDC_EITHER int64_t inputElements() const { return samples * inputPixels() * channels; }
-  PDC_EITHER int64_t outputElements() const { return samples * outputPixels() * channels; }
 
   /// Indices of one dimension, from `begin` to before `end`; none where that is not more.
   struct Range {
