@@ -183,8 +183,9 @@ void BatchNormalization::call(const Run &run, std::initializer_list<const void *
                                     static_cast<float>(fields.momentum),
                                     static_cast<float>(1 - fields.momentum)});
   if (p.outputs[0])
-    overChannels(run, shape, Normalise<T>{x, p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
-                                          static_cast<T *>(p.outputs[0])});
+    overChannels(run, shape,
+                 Normalise<T>{x, p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
+                              static_cast<T *>(p.outputs[0])});
 }
 
 template <class T>
@@ -192,7 +193,8 @@ void BatchNormalizationInference::operator()(const Run &run, const T *x, const f
                                              const float *bias, const float *mean,
                                              const float *variance, T *y) const {
   const Channels shape(fields.input);
-  overChannels(run, shape, Infer<T>{x, scale, bias, mean, variance, fields.epsilon, fields.relu != 0, y});
+  overChannels(run, shape,
+               Infer<T>{x, scale, bias, mean, variance, fields.epsilon, fields.relu != 0, y});
 }
 
 template <class T>
@@ -202,7 +204,9 @@ static void gradient(const Run &run, const Channels &shape, const GradientMoment
   sumColumns<2>(run, shape.rows, shape.columns, moments,
                 FinishGradient{biasSum, scaleSum, dscale, dbias});
   if (dx)
-    overChannels(run, shape, InputGradient<T>{moments, scale, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
+    overChannels(
+        run, shape,
+        InputGradient<T>{moments, scale, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
 }
 
 /// dy, y where a relu stood behind, x, scale, mean, inverse.

@@ -44,7 +44,8 @@ void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int
 }
 
 template <class Y>
-void addChannelBias(const Run &run, std::span<const int64_t> shape, const float *bias, bool relu, Y *y) {
+void addChannelBias(const Run &run, std::span<const int64_t> shape, const float *bias, bool relu,
+                    Y *y) {
   if (bias || relu)
     overChannels(run, Channels(shape), AddChannelBias<Y>{bias, relu, y});
 }
