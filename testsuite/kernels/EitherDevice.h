@@ -31,9 +31,10 @@ template <class Case> void expectRootMeanSquare() {
     }
 }
 
-/// Of rows of three samples, of several rows each, and of what counts no samples: bit for bit.
+/// Of rows of three samples, of several rows each, of sizes that four divides and others, and of
+/// what counts no samples: bit for bit.
 template <class Case> void expectUniformRandom() {
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{3, 700}, {6, 5, 7}, {4}, {}}) {
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{3, 700}, {3, 701}, {6, 5, 7}, {4}, {}}) {
     Case unit;
     unit.node("UniformRandom", {unit.integers({5}, 0, 1 << 30)},
               {{"shape", shape}, {"key", int64_t(-77777777777)}});
