@@ -33,10 +33,14 @@ def test_rows_train_with_what_is_drawn(tmp_path):
     """An untrained model of V words guesses each with 1 / V: the first loss is log V, but for its small weights."""
     folder, work, binaries = tmp_path / "bench", tmp_path / "work", tmp_path / "build"
     tools = load(TOOLS)
-    words = {name: ([32], tools.tokens(512)) for name in ("input", "labels")}
+    # Labels below the same number would be the tokens themselves, and both tables of words are drawn alike.
+    words = {"input": ([32], tools.tokens(512)), "labels": ([32], tools.tokens(500))}
     tiny = {"gpt2": (["gpt2"], words, tools.transformer(3, 64, 512, 32), ("tokens", 32), 4, tools.ADAM)}
     assert tools.prepare(folder, pipeline.SOURCE, pipeline.BIN, [("gpt2", "bf16")], tiny) == ["gpt2-bf16"]
     assert not list(folder.rglob("weights.safetensors")) and not list(folder.glob("*.onnx"))
+    # A weight of one repeated number would be filled by the program, whatever is drawn.
+    weights = json.loads((folder / "spec.json").read_text())["gpt2-bf16"]["weights"]
+    assert weights["tokens.weight"] == [512, 64] and weights["layers.2.attention.inputs.weight"] == [192, 64], weights
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1e6
     binaries.mkdir()
     test_cuda.build_for_host(folder / "gpt2-bf16").rename(binaries / "gpt2-bf16")

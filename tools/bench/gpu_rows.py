@@ -178,9 +178,7 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
         script, inputs, multiplications, counted, batch, optimizer = networks[name]
         project, model = folder / f"{name}-{precision}", folder / f"{name}.onnx"
         if not model.exists():
-            # lstm.py has no weights of one number, and few weights.
-            small = [] if script[0] == "lstm" else ["--without-weights"]
-            run(["/usr/bin/python3", sources / "tools" / "models" / f"{script[0]}.py", model, *script[1:], *small])
+            run(["/usr/bin/python3", sources / "tools" / "models" / f"{script[0]}.py", model, *script[1:]])
         run([pdc / "pdc", model, "--gpus", 1, "--precision", precision, "--minibatch", batch, "--microbatches", 1,
              "--optimizer", optimizer, *loss_of(script), "-o", project])
         weights = project / "weights.safetensors"
