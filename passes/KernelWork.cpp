@@ -72,13 +72,43 @@ static double countCalls(ir::UnitOp unit) {
   return calls.exponentials();
 }
 
-/// A copy into what is filled first: the filling goes as fast as memory does.
+/// The runs of neighbours on both sides that a copy moves whole. Of elements that it moves one by
+/// one, those of a transposition too, which goes by squares, some take as long as a run: few of
+/// those that lie in a page of memory each.
+static double countRuns(DictionaryAttr fields) {
+  constexpr double elementsPerRun = 24, pagesPerRun = 3;
+  constexpr int64_t elementsPerPage = 1024;
+  auto copied = fields.getAs<DenseI64ArrayAttr>("shape");
+  auto read = fields.getAs<DenseI64ArrayAttr>("inputStrides");
+  auto written = fields.getAs<DenseI64ArrayAttr>("outputStrides");
+  if (!copied || !read || !written || copied.empty() || copied.size() != read.size() ||
+      copied.size() != written.size())
+    return 0;
+  const ArrayRef<int64_t> shape = copied, from = read, to = written;
+  double elements = 1;
+  for (int64_t size : shape)
+    elements *= static_cast<double>(size);
+  if (elements <= 0)
+    return 0;
+  const size_t last = shape.size() - 1;
+  if (last > 0 && from[last - 1] == 1 && from[last] != 1 && to[last] == 1)
+    return elements / elementsPerRun;
+  const double rows = elements / static_cast<double>(shape[last]);
+  if (from[last] == 1 && to[last] == 1)
+    return rows;
+  const bool havePages = std::max(std::abs(from[last]), std::abs(to[last])) >= elementsPerPage;
+  return std::max(rows, elements / (havePages ? pagesPerRun : elementsPerRun));
+}
+
+/// What is left out of a copy is filled first.
 static KernelWork copyWork(ir::UnitOp unit, DictionaryAttr fields, const Cost &cost) {
+  KernelWork work{.flops = cost.flops, .bytes = cost.bytes, .runs = countRuns(fields)};
   auto filled = fields.getAs<IntegerAttr>("outputElements");
   if (!filled || filled.getInt() == 0)
-    return {.flops = cost.flops, .bytes = cost.bytes};
-  const auto result = static_cast<double>(toTensorType(unit.getResult(0).getType()).bytes());
-  return {.flops = cost.flops, .bytes = std::max(0.0, cost.bytes - result), .bytesBefore = result};
+    return work;
+  work.bytesBefore = static_cast<double>(toTensorType(unit.getResult(0).getType()).bytes());
+  work.bytes = std::max(0.0, cost.bytes - work.bytesBefore);
+  return work;
 }
 
 /// Rows that a kernel picks one by one: each has a place of its own.

@@ -12,7 +12,7 @@ static constexpr int64_t kGiB = int64_t(1) << 30;
 // core.
 static constexpr DevicePeaks peaks[] = {
     {"cpu", "one core of a Xeon at 2.0 GHz with AVX-512", 118e9, 0, 0, 20e9, 30e9, 8e-7, 0, 4e9,
-     2e-6, 4.5e-9, 6.75e-9},
+     2e-6, 4.5e-9, 6.75e-9, 24e-9},
     {"titanx", "Titan X (Pascal), PCIe 3", 11e12, 0, 0, 480e9, 480e9, 5e-6, 12 * kGiB, 10e9, 1e-5},
     {"v100", "Tesla V100 SXM2 16 GB, NVLink 2", 15.7e12, 0, 0, 900e9, 900e9, 5e-6, 16 * kGiB, 25e9,
      5e-6},
@@ -48,7 +48,6 @@ static constexpr KernelShares cpuShares[] = {
     {"SoftmaxCrossEntropy", 1, 0.06},
     {"SoftmaxCrossEntropyGradient", 1, 0.09},
     {"SoftmaxGradient", 1, 0.5},
-    {"StridedCopy", 1, 0.27},
 };
 
 static constexpr std::string_view precisions[] = {"fp32", "tf32", "bf16", "fp16"};
@@ -125,9 +124,10 @@ static KernelShares sharesOf(const DevicePeaks &device, std::string_view kernel)
 double kernelSeconds(const DevicePeaks &device, std::string_view kernel, const KernelWork &work,
                      int threads, Precision precision) {
   KernelShares shares = sharesOf(device, kernel);
-  return rooflineSeconds(device, work.flops / shares.flops, work.bytes / shares.bytes, threads,
-                         precision) +
-         memorySeconds(device, work.bytesBefore, threads) +
+  const double roofline = rooflineSeconds(device, work.flops / shares.flops,
+                                          work.bytes / shares.bytes, threads, precision);
+  const double finding = work.runs * device.secondsPerRun / threads + device.secondsPerKernel;
+  return std::max(roofline, finding) + memorySeconds(device, work.bytesBefore, threads) +
          (work.calls * device.secondsPerCall + work.rows * device.secondsPerRow) / threads;
 }
 

@@ -33,6 +33,7 @@ struct DevicePeaks {
   double linkSeconds;        ///< latency
   double secondsPerCall = 0; ///< of an exponential; per thread on a CPU
   double secondsPerRow = 0;  ///< of those picked one by one; per thread on a CPU
+  double secondsPerRun = 0;  ///< that a copy finds; per thread on a CPU
 };
 
 /// What a kernel computes and moves.
@@ -41,6 +42,7 @@ struct KernelWork {
   double bytesBefore = 0; ///< moved before it computes
   double calls = 0;       ///< of mathematical functions, in exponentials
   double rows = 0;        ///< that are picked one by one
+  double runs = 0;        ///< of neighbours, whose places are found while others move
 };
 
 std::span<const DevicePeaks> devicePeaks();

@@ -28,6 +28,17 @@ TEST(Cost, KernelsStayBelowThePeaks) {
   EXPECT_DOUBLE_EQ(kernelSeconds(h100, "Reorder", {0, 3.35e12}), 1 + h100.secondsPerKernel);
 }
 
+/// A copy of few long runs goes as fast as memory does, one of many short ones as fast as it finds
+/// them; both at a time.
+TEST(Cost, CopiesMoveRuns) {
+  const DevicePeaks &cpu = findDevicePeaks("cpu");
+  auto seconds = [&](double runs) {
+    return kernelSeconds(cpu, "StridedCopy", {.bytes = 20e9, .runs = runs}) - cpu.secondsPerKernel;
+  };
+  EXPECT_DOUBLE_EQ(seconds(1e6), 1);
+  EXPECT_DOUBLE_EQ(seconds(1e9), 1e9 * cpu.secondsPerRun);
+}
+
 TEST(Cost, KnownDevices) {
   for (const char *name : {"cpu", "v100", "titanx", "a100", "h100", "h200"})
     EXPECT_EQ(findDevicePeaks(name).name, name);
