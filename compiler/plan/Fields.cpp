@@ -41,6 +41,25 @@ double Fields::number(const std::string &field, std::optional<double> fallback) 
   return found->get<double>();
 }
 
+void Fields::expectOnly(std::initializer_list<std::string_view> fields) const {
+  std::string known;
+  for (std::string_view field : fields)
+    known += (known.empty() ? "" : ", ") + std::string(field);
+  for (const auto &entry : value.items())
+    if (std::ranges::find(fields, entry.key()) == fields.end())
+      refuse(shown(entry.key()), "unknown; there are " + known);
+}
+
+double Fields::seconds(const std::string &field, double fallback) const {
+  if (!value.contains(field))
+    return fallback;
+  const Json &found = value.at(field);
+  const double read = found.is_number() ? found.get<double>() : -1;
+  if (!(read >= 0 && read <= kMostSeconds))
+    refuse(field, "expected seconds from 0 to 4.4e9, found " + shown(found));
+  return read;
+}
+
 int64_t Fields::integer(const std::string &field, int64_t least, int64_t most,
                         std::optional<int64_t> fallback) const {
   const Json *found = find(field);

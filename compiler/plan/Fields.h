@@ -2,12 +2,16 @@
 
 #include <nlohmann/json.hpp>
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace pdc {
+
+/// More than a century; sums and products of as many as a plan has stay finite.
+inline constexpr double kMostSeconds = 4.4e9;
 
 /// A JSON object of a user's file, read field by field. Each refusal names file and field. With a
 /// fallback a field may be left out.
@@ -20,7 +24,11 @@ public:
   bool has(const std::string &field) const { return find(field) != nullptr; }
   /// Refuses when the field is not there: lists may be left out otherwise.
   void expect(const std::string &field) const;
+  /// Refuses any other: a word that is misspelt would count for nothing.
+  void expectOnly(std::initializer_list<std::string_view> fields) const;
   double number(const std::string &field, std::optional<double> fallback = {}) const;
+  /// A null is not a field left out: some programs write it where they have no number.
+  double seconds(const std::string &field, double fallback) const;
   int64_t integer(const std::string &field, int64_t least, int64_t most,
                   std::optional<int64_t> fallback = {}) const;
   bool boolean(const std::string &field, bool fallback) const;

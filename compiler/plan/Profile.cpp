@@ -57,7 +57,7 @@ PlanUnit toUnit(const Fields &fields) {
   unit.name = fields.string("name");
   unit.nodes = fields.strings("nodes");
   for (auto [name, field] : secondsFields)
-    unit.*field = fields.number(name, 0);
+    unit.*field = fields.seconds(name, 0);
   for (auto [name, field] : slowdownFields)
     unit.*field = toSlowdown(fields, name);
   for (auto [name, field] : bytesFields)

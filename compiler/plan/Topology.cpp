@@ -131,16 +131,24 @@ Topology parseTopology(std::string_view text, const std::string &file) {
 namespace {
 
 Link toLink(const Fields &fields) {
-  Link link{fields.number("bandwidth"), fields.number("latency", 0),
+  Link link{fields.number("bandwidth"), fields.seconds("latency", 0),
             fields.number("send_bandwidth", 0), fields.number("receive_bandwidth", 0)};
-  if (link.bytesPerSecond <= 0)
-    fields.refuse("bandwidth", "expected bytes per second above 0");
+  if (link.bytesPerSecond < 1)
+    fields.refuse("bandwidth", "expected at least 1 byte per second, found " +
+                                   fields.json().at("bandwidth").dump());
+  for (auto [name, copied] : {std::pair("send_bandwidth", link.sendBytesPerSecond),
+                              {"receive_bandwidth", link.receiveBytesPerSecond}})
+    if (copied > 0 && copied < 1)
+      fields.refuse(name, "expected 0 (it takes no time) or at least 1 byte per second, found " +
+                              fields.json().at(name).dump());
   return link;
 }
 
 void readOwnLinks(const Fields &top, Topology &topology) {
   int last = topology.workers() - 1;
   for (const Fields &fields : top.list("links")) {
+    fields.expectOnly(
+        {"from", "to", "bandwidth", "latency", "send_bandwidth", "receive_bandwidth"});
     OwnLink own{static_cast<int>(fields.integer("from", 0, last)),
                 static_cast<int>(fields.integer("to", 0, last)), toLink(fields)};
     if (own.from == own.to)
@@ -170,7 +178,10 @@ void readMemory(const Fields &top, Topology &topology) {
 Topology toTopology(const Fields &top) {
   Topology topology;
   int64_t product = 1;
+  top.expectOnly({"levels", "memory", "links", "device", "cores", "sum_seconds"});
   for (Fields level : top.list("levels")) {
+    level.expectOnly(
+        {"workers", "bandwidth", "latency", "ports", "send_bandwidth", "receive_bandwidth"});
     Level read;
     read.workers = static_cast<int>(level.integer("workers", 1, kMostWorkers));
     read.link = toLink(level);
@@ -186,7 +197,7 @@ Topology toTopology(const Fields &top) {
   readOwnLinks(top, topology);
   topology.device = top.string("device", "");
   topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
-  topology.sumSeconds = top.number("sum_seconds", 0);
+  topology.sumSeconds = top.seconds("sum_seconds", 0);
   return topology;
 }
 

@@ -31,7 +31,17 @@ TEST(TopologyFile, Refusals) {
   EXPECT_EQ(read(R"({"levels": [{"workers": 2}]})"),
             "t: levels[0].bandwidth: expected a number, found nothing");
   EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 0}]})"),
-            "t: levels[0].bandwidth: expected bytes per second above 0");
+            "t: levels[0].bandwidth: expected at least 1 byte per second, found 0");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1e-300}]})"),
+            "t: levels[0].bandwidth: expected at least 1 byte per second, found 1e-300");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "send_bandwidth": 0.5}]})"),
+            "t: levels[0].send_bandwidth: expected 0 (it takes no time) or at least 1 byte per "
+            "second, found 0.5");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "latency": 1e300}]})"),
+            "t: levels[0].latency: expected seconds from 0 to 4.4e9, found 1e+300");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "latencies": 1}]})"),
+            "t: levels[0].\"latencies\": unknown; there are workers, bandwidth, latency, ports, "
+            "send_bandwidth, receive_bandwidth");
   EXPECT_EQ(read(R"({"levels": [{"workers": 2.5, "bandwidth": 1}]})"),
             "t: levels[0].workers: expected a whole number from 1 to 65536, found 2.5");
   EXPECT_EQ(
@@ -150,11 +160,16 @@ TEST(ProfileFile, SlowdownsOutOfRange) {
 
 TEST(ProfileFile, Refusals) {
   auto read = [](const char *text) { return refusal([&] { parseProfile(text, "p"); }); };
+  // What sums of which are no numbers any more, and what writers of JSON make of such.
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "forward_seconds": 1e308}]})"),
+            "p: units[0].forward_seconds: expected seconds from 0 to 4.4e9, found 1e+308");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "update_seconds": null}]})"),
+            "p: units[0].update_seconds: expected seconds from 0 to 4.4e9, found null");
   EXPECT_EQ(read("{}"), "p: units: expected at least one unit");
   EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "a"}]})"),
             "p: units[1].name: two units have the name 'a'");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "forward_seconds": "x"}]})"),
-            "p: units[0].forward_seconds: expected a number of at least 0, found \"x\"");
+            "p: units[0].forward_seconds: expected seconds from 0 to 4.4e9, found \"x\"");
   EXPECT_EQ(read(R"({"units": [{"name": "a"}], "values": [{"name": "v", "producer": 1}]})"),
             "p: values[0].producer: expected a whole number from 0 to 0, found 1");
   EXPECT_EQ(read(R"({"units": [{"name": "a"}],

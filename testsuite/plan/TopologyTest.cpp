@@ -42,7 +42,7 @@ TEST(UnevenTopology, Refusals) {
   EXPECT_EQ(topologyRefusal(R"("links": [{"from": 1, "to": 1, "bandwidth": 1}])"),
             "t: links[0].to: expected another worker than 'from', found 1");
   EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 0}])"),
-            "t: links[0].bandwidth: expected bytes per second above 0");
+            "t: links[0].bandwidth: expected at least 1 byte per second, found 0");
   EXPECT_EQ(topologyRefusal(R"("links": [{"from": 0, "to": 1, "bandwidth": 1},
                                  {"from": 1, "to": 0, "bandwidth": 2}])"),
             "t: links[1].to: workers 1 and 0 have a link already; one stands for both directions");

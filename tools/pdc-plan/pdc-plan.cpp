@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <sstream>
 
 namespace pdc {
 namespace {
@@ -45,9 +46,11 @@ int64_t parseBytes(const std::string &text) {
   }
   std::string suffix = text.substr(end);
   size_t power = suffix.empty() ? 0 : std::string("KMG").find(suffix) + 1;
-  if (suffix.size() > 1 || (!suffix.empty() && power == 0) || !(number > 0 && number < 1e15))
+  const double bytes =
+      number * static_cast<double>(int64_t(1) << (10 * std::min(power, size_t(3))));
+  if (suffix.size() > 1 || (!suffix.empty() && power == 0) || !(bytes >= 1 && bytes < 1e18))
     throw UsageError("--memory: expected bytes such as 16G, found '" + text + "'");
-  return static_cast<int64_t>(number * static_cast<double>(int64_t(1) << (10 * power)));
+  return static_cast<int64_t>(bytes);
 }
 
 std::optional<Topology> chooseTopology(const Options &options, const Profile &profile) {
@@ -83,8 +86,23 @@ void checkBandwidth(const Options &options) {
                      std::to_string(options.workers.size()) + " levels of --workers, found " +
                      std::to_string(options.bandwidth.size()));
   for (double bandwidth : options.bandwidth)
-    if (!(bandwidth > 0 && std::isfinite(bandwidth)))
-      throw UsageError("--bandwidth: expected bytes per second above 0");
+    if (!(bandwidth >= 1 && std::isfinite(bandwidth))) {
+      std::ostringstream text;
+      text << "--bandwidth: expected at least 1 byte per second, found " << bandwidth;
+      throw UsageError(text.str());
+    }
+}
+
+/// Options that would count for nothing.
+void checkCombination(const Options &options) {
+  if (!(options.compression >= 0))
+    throw UsageError("--activation-compression: expected a ratio of at least 0");
+  if (options.compression != 1 && options.costModel == "overlap")
+    throw UsageError("--activation-compression: overlap charges the bytes that cross; give another "
+                     "--cost-model, or leave it out");
+  if (options.microbatches > 0 && options.schedule == "pipedream")
+    throw UsageError("--microbatches " + std::to_string(options.microbatches) +
+                     ": in schedule 'pipedream' each microbatch is its own update; leave it out");
 }
 
 /// What needs no file to be judged.
@@ -104,6 +122,7 @@ void checkUsage(const Options &options) {
   if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
     throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of auto, " +
                      scheduleNames());
+  checkCombination(options);
 }
 
 /// Above any plan whose trace a viewer opens.
@@ -190,7 +209,9 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--json", options.json, "write plan.json there");
   app.add_option("--report", options.report, "write the plan for a browser there (report.html)");
   app.add_flag("--simulate", options.simulate, "play the plan and write a Chrome trace");
-  app.add_option("--trace", options.trace, "where --simulate writes")->capture_default_str();
+  app.add_option("--trace", options.trace, "where --simulate writes")
+      ->needs("--simulate")
+      ->capture_default_str();
 }
 
 } // namespace
