@@ -1,5 +1,7 @@
 """pdc-profile measures every unit, and pdc plans with exactly what it measured."""
 
+import collections
+import csv
 import json
 import os
 import pathlib
@@ -22,7 +24,8 @@ def measure(model, path, *options):
 @pytest.mark.parametrize("network", ["mlp", "lenet5"])
 def test_measured_seconds_reach_the_plan(network, models, tmp_path):
     batch = ["--minibatch", 64, "--microbatches", 4, "--optimizer", "momentum,lr=0.1"]
-    profile, table = measure(models(network), tmp_path / "profile.json", *batch, "--steps", 5)
+    profile, table = measure(models(network), tmp_path / "profile.json", *batch, "--steps", 5,
+                             "--kernels", tmp_path / "kernels.csv")
     # 1. The profile.
     units = {unit["name"]: unit for unit in profile["units"]}
     views = [name for name, unit in units.items() if all("latten" in node for node in unit["nodes"])]
@@ -33,7 +36,15 @@ def test_measured_seconds_reach_the_plan(network, models, tmp_path):
     assert "error" in table and "all units" in table
     assert all(unit[f"{what}slowdown"] >= 1 for unit in units.values() for what in ("", "update_", "version_"))
     assert ("while 1 more did the same" in table) == (len(os.sched_getaffinity(0)) == 2)
-    # 2. The plan made from it.
+    # 2. What its table sums up by kernel.
+    with open(tmp_path / "kernels.csv", newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    counts = collections.Counter(row["kernel"] for row in rows)
+    lines = table.partition("\nkernels")[2].split("\n\n")[0].splitlines()[1:]
+    listed = {line.split()[0]: int(line.split()[1]) for line in lines}
+    assert listed and listed.items() <= counts.items()
+    assert all(float(row["estimated_seconds"]) > 0 for row in rows)
+    # 3. The plan made from it.
     project = pipeline.compile_model(models(network), tmp_path / "project", *batch, "--schedule", "1f1b",
                                      "--profile", tmp_path / "profile.json", workers=2)
     plan = json.loads((project / "plan.json").read_text())

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <utility>
 
 namespace pdc {
@@ -61,8 +62,26 @@ std::string profileTable(const PlanGraph &measured, const PlanGraph &estimated,
   return text + row("all units", sum, estimates, spread);
 }
 
-std::string kernelTable(const std::map<std::string, KernelTimes> &kernels) {
-  std::vector<std::pair<std::string, KernelTimes>> sorted(kernels.begin(), kernels.end());
+namespace {
+
+struct KernelSum {
+  int units = 0;
+  double measured = 0, estimated = 0, flops = 0, bytes = 0;
+};
+
+} // namespace
+
+std::string kernelTable(const std::vector<KernelTimes> &units) {
+  std::map<std::string, KernelSum> kernels;
+  for (const KernelTimes &unit : units) {
+    KernelSum &sum = kernels[unit.kernel];
+    ++sum.units;
+    sum.measured += unit.measured;
+    sum.estimated += unit.estimated;
+    sum.flops += unit.flops;
+    sum.bytes += unit.bytes;
+  }
+  std::vector<std::pair<std::string, KernelSum>> sorted(kernels.begin(), kernels.end());
   std::ranges::stable_sort(sorted, std::greater<>(),
                            [](const auto &entry) { return entry.second.measured; });
   char line[200];
@@ -77,6 +96,25 @@ std::string kernelTable(const std::map<std::string, KernelTimes> &kernels) {
                   1e3 * times.estimated, 100 * (times.estimated / times.measured - 1),
                   1e-9 * times.flops / times.measured, 1e-9 * times.bytes / times.measured);
     text += line;
+  }
+  return text;
+}
+
+/// A field of comma-separated values: quoted, so that it may hold anything.
+static std::string quoted(const std::string &name) {
+  std::string text = "\"";
+  for (char c : name)
+    text += c == '"' ? "\"\"" : std::string(1, c);
+  return text + "\"";
+}
+
+std::string kernelLines(const std::vector<KernelTimes> &units) {
+  std::string text = "unit,kernel,seconds,estimated_seconds,flops,bytes\n";
+  for (const KernelTimes &unit : units) {
+    char line[120];
+    std::snprintf(line, sizeof line, ",%.9g,%.9g,%.9g,%.9g\n", unit.measured, unit.estimated,
+                  unit.flops, unit.bytes);
+    text += quoted(unit.unit) + "," + unit.kernel + line;
   }
   return text;
 }

@@ -2,8 +2,8 @@
 
 #include "compiler/plan/Plan.h"
 
-#include <map>
 #include <string>
+#include <vector>
 
 namespace pdc {
 
@@ -12,15 +12,18 @@ namespace pdc {
 std::string profileTable(const PlanGraph &measured, const PlanGraph &estimated,
                          const std::vector<double> &spreads);
 
-/// What all units that run the same kernel take together.
+/// A unit's kernel beside its analytic estimate.
 struct KernelTimes {
-  int units = 0;
+  std::string unit, kernel;
   double measured = 0, estimated = 0; ///< seconds
   double flops = 0, bytes = 0;
 };
 
 /// By the kernels' names, those that take most first: milliseconds, how far the analytic estimate
 /// is from them, and the rates that were reached.
-std::string kernelTable(const std::map<std::string, KernelTimes> &kernels);
+std::string kernelTable(const std::vector<KernelTimes> &units);
+
+/// A line of comma-separated values per unit.
+std::string kernelLines(const std::vector<KernelTimes> &units);
 
 } // namespace pdc

@@ -29,7 +29,7 @@ namespace {
 
 struct Request {
   Options compile;
-  std::string device = "cpu", output = "profile.json", sources, links, times;
+  std::string device = "cpu", output = "profile.json", sources, links, times, kernels;
   std::vector<std::string> dimensions;
   int64_t steps = 20;
 };
@@ -74,6 +74,8 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   add("--device", request.device, "KIND", "cpu, or cuda: writes a program to build and run there");
   add("--steps", request.steps, "N", "updates to measure (20)");
   add("--sources", request.sources, "DIR", "keep the measuring program there");
+  add("--kernels", request.kernels, "FILE",
+      "each unit's kernel beside its estimate, as comma-separated values");
   add("--times", request.times, "FILE", "cuda: make the profile of what that program has written");
   add("--links", request.links, "FILE",
       "instead: measure the links between the ranks that mpirun has started, as a topology");
@@ -111,17 +113,13 @@ std::vector<double> spreadsOf(ModuleOp module, const UnitTimes &times) {
 }
 
 /// Of units that have their estimates still.
-std::map<std::string, KernelTimes> kernelTimes(ModuleOp module, const UnitTimes &times) {
-  std::map<std::string, KernelTimes> kernels;
+std::vector<KernelTimes> kernelTimes(ModuleOp module, const UnitTimes &times) {
+  std::vector<KernelTimes> kernels;
   for (auto unit : module.lookupSymbol<mlir::func::FuncOp>("train").getOps<ir::UnitOp>())
-    if (auto found = times.find(unit.getName().str()); unit.getKernel() && found != times.end()) {
-      KernelTimes &sum = kernels[unit.getKernel()->getName().str()];
-      ++sum.units;
-      sum.measured += found->second.seconds;
-      sum.estimated += unit.getSeconds()->convertToDouble();
-      sum.flops += unit.getFlops()->convertToDouble();
-      sum.bytes += unit.getBytes()->convertToDouble();
-    }
+    if (auto found = times.find(unit.getName().str()); unit.getKernel() && found != times.end())
+      kernels.push_back({unit.getName().str(), unit.getKernel()->getName().str(),
+                         found->second.seconds, unit.getSeconds()->convertToDouble(),
+                         unit.getFlops()->convertToDouble(), unit.getBytes()->convertToDouble()});
   return kernels;
 }
 
@@ -193,9 +191,12 @@ Profile profileOf(const Request &request, const MeasuringProgram &program, const
 }
 
 /// The tables.
-void report(const MeasuringProgram &program, const Profile &profile, const UnitTimes &times) {
+void report(const Request &request, const MeasuringProgram &program, const Profile &profile,
+            const UnitTimes &times) {
   PlanGraph estimated = makePlanGraph(program.units());
-  std::map<std::string, KernelTimes> kernels = kernelTimes(program.units(), times);
+  std::vector<KernelTimes> kernels = kernelTimes(program.units(), times);
+  if (!request.kernels.empty())
+    writeTextFile(request.kernels, kernelLines(kernels));
   mlir::OwningOpRef<ModuleOp> spread(program.units().clone());
   std::cout << "microbatches of " << profile.microbatchSize << " samples, " << profile.threads
             << (profile.threads == 1 ? " thread" : " threads")
@@ -239,7 +240,7 @@ void readFromDevice(const Request &request, std::ostream &progress) {
   UnitTimes times = program.read(request.times);
   Profile profile = profileOf(request, program, times);
   writeTextFile(request.output, printProfile(profile));
-  report(program, profile, times);
+  report(request, program, profile, times);
   finish(request, "");
 }
 
@@ -261,7 +262,7 @@ void runHere(const Request &request, std::ostream &progress) {
   Profile profile = profileOf(request, program, times);
   addSlowdowns(profile.graph, program.units(), rounds);
   writeTextFile(request.output, printProfile(profile));
-  report(program, profile, times);
+  report(request, program, profile, times);
   finish(request, slowdownLine(profile.graph, copies));
 }
 
