@@ -8,8 +8,8 @@
 #include "codegen/PrintTasks.h"
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
+#include "compiler/devices/Contract.h"
 #include "compiler/schedule/Grid.h"
-#include "runtime/Program.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -169,7 +169,7 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   };
   os << "constexpr Program onRank(int rank, const Rows &training, const Rows &evaluation) {\n"
      << "  return {\n";
-  field("contractVersion", runtime::kContractVersion);
+  field("contractVersion", contractVersion());
   field("model", stringLiteral(plan.model));
   field("planHash", stringLiteral(hash));
   field("rank", "rank");

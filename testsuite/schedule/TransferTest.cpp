@@ -130,7 +130,7 @@ TEST(Transfers, WhatIsInNoRowIsNamed) {
                                     "rank 0: 0F0 0B0 allreduce 0U0\n"
                                     "rank 1: 1F0 1W0 allreduce 1U0\n",
                                     "mine");
-  EXPECT_EQ(refusal([&] { completeSchedule(schedule, chainEdges(2)); }),
+  EXPECT_EQ(refusal([&] { placeTransfersInGlobalOrder(schedule, chainEdges(2)); }),
             "schedule mine stands still: rank 0 at 0B0 waits for 1I0 of rank 1, which has no such "
             "step left\n"
             "stage 0  F0  !B0 .\n"
