@@ -6,7 +6,7 @@ namespace pdc {
 
 namespace {
 
-/// A beginning of expressions; others that begin so come before. `alone`: a call by itself.
+/// A beginning of calls in expressions. `alone`: one call by itself.
 struct LoopFunction {
   std::string_view text;
   double alone, inVectors = 0;

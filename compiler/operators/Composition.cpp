@@ -39,7 +39,8 @@ public:
       refuse("is composed of operator " + std::string(op) + ", which pdc does not know");
     std::vector<const TensorType *> types;
     std::vector<const Tensor *> values;
-    bool allKnown = true;
+    // No type depends on random numbers, and drawing them takes as long as the tensor is large.
+    bool allKnown = op != "UniformRandom";
     for (NodeValue operand : operands) {
       types.push_back(operand ? &at(operand).type : nullptr);
       values.push_back(operand ? known(operand) : nullptr);

@@ -98,7 +98,7 @@ static NodeValue scaled(CompositionBuilder &b, NodeValue x, double factor, doubl
               number(b, ElementType::f32, offset)});
 }
 
-/// In [low, high).
+/// From low to high: both, where rounding makes it so.
 static NodeValue uniformBetween(CompositionBuilder &b, size_t randomInput,
                                 const std::vector<int64_t> &shape) {
   const double low = b.attributes().number("low", 0), high = b.attributes().number("high", 1);

@@ -88,8 +88,8 @@ TEST(Sampling, NormsOfWindows) {
       checkComposedGradient({"LpPool", attributes, {draw.distinct({2, 2, 6, 5})}, {0}}, 1e-5);
       checkComposedGradient({"GlobalLpPool", {{"p", p}}, {draw.distinct({2, 3, 4})}, {0}}, 1e-5);
     }
-  Tensor dead = draw.distinct(
-      {1, 2, 3}); // a channel of zeros, as ReLU leaves it: central differences of its norm are 0
+  // A channel of zeros, as ReLU leaves it: central differences of its norm are 0.
+  Tensor dead = draw.distinct({1, 2, 3});
   std::fill_n(dead.data.begin(), 3, 0);
   for (int64_t p : {2, 3})
     checkComposedGradient({"GlobalLpPool", {{"p", p}}, {dead}, {0}}, 1e-5);
@@ -168,6 +168,18 @@ TEST(Random, FollowsTheSample) {
   const Tensor one = drawn("RandomUniformLike", {}, {part, Tensor::vector({1, 2, 8})});
   EXPECT_TRUE(std::equal(one.data.begin(), one.data.end(), all.data.begin() + 10));
   EXPECT_NE(drawn("RandomUniformLike", {}, {part, Tensor::vector({1, 3, 8})}).data, one.data);
+}
+
+/// Where only types are asked for: 256 GB of numbers would have to be drawn.
+TEST(Sampling, TypesOfRandomNumbersDrawNone) {
+  const TensorType like{ElementType::f32, {64, 1 << 10, 1 << 20}};
+  const TensorType *types[] = {&like, nullptr};
+  const Tensor *nothing[] = {nullptr, nullptr};
+  const Attributes attributes;
+  for (const char *op : {"RandomNormalLike", "RandomUniformLike", "Bernoulli"}) {
+    NodeView node{op, "noise", attributes, types, nothing, 1};
+    EXPECT_EQ(inferTypes(*findOperator(op), node)[0].toString(), like.toString()) << op;
+  }
 }
 
 TEST(Sampling, NonZero) {
