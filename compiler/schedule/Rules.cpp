@@ -60,6 +60,9 @@ void RowRules::checkPlacement() const {
 /// Each stage takes the microbatches of a period once per iteration; an evaluation's rows are as
 /// long.
 void RowRules::checkPeriod() const {
+  auto repeats = [](const RankRows &rows) { return !rows.repeat.empty(); };
+  if (std::ranges::none_of(schedule.ranks, repeats)) // a recorded run is all warm-up
+    return;
   std::vector<int64_t> taken(schedule.stages());
   for (const RankRows &rows : schedule.ranks)
     for (const Step &step : rows.repeat)
