@@ -56,7 +56,7 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 # No contraction: a * b + c rounds the same way in every stage it may land in.
-set(CMAKE_CXX_FLAGS_RELEASE "-O3 -march=native -ffp-contract=off -fno-math-errno")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math")
 find_program(CCACHE ccache)
 if(CCACHE)
   # So that a folder under another name finds what it compiled here.
