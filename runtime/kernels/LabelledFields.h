@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/Program.h"
+#include "runtime/kernels/SoftmaxFields.h"
 
 namespace pdc::runtime {
 
@@ -13,5 +13,10 @@ struct LabelledFields {
   int64_t pixels = 1;
   int64_t samples = 1;
 };
+
+/// The scores of a label as a row.
+inline SoftmaxFields scoreRows(const LabelledFields &f, int64_t logarithm) {
+  return {.inner = f.pixels, .logarithm = logarithm, .outer = f.samples, .size = f.classes};
+}
 
 } // namespace pdc::runtime

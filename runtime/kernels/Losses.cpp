@@ -4,6 +4,7 @@
 #include "runtime/kernels/NegativeLogLikelihoodGradient.h"
 #include "runtime/kernels/SoftmaxCrossEntropy.h"
 #include "runtime/kernels/SoftmaxCrossEntropyGradient.h"
+#include "runtime/kernels/SoftmaxRows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,29 +27,10 @@ void forEachLabel(const LabelledFields &f, const Label *labels, Visit visit) {
   }
 }
 
-void logSoftmax(const LabelledFields &f, const float *scores, float *logProbabilities) {
-  for (int64_t i = 0; i < f.samples * f.pixels; ++i) {
-    const int64_t row = i / f.pixels * f.classes * f.pixels + i % f.pixels;
-    float most = -std::numeric_limits<float>::infinity(), sum = 0;
-    for (int64_t c = 0; c < f.classes; ++c)
-      most = std::max(most, scores[row + c * f.pixels]);
-    for (int64_t c = 0; c < f.classes; ++c)
-      sum += std::exp(scores[row + c * f.pixels] - most);
-    // The largest score first: large scores would swallow the logarithm.
-    const float shift = std::log(sum);
-    for (int64_t c = 0; c < f.classes; ++c)
-      logProbabilities[row + c * f.pixels] = (scores[row + c * f.pixels] - most) - shift;
-  }
-}
-
-/// The same for one row, when nobody keeps the log probabilities.
+/// -log softmax(scores)[label] of one row, when nobody keeps the log probabilities.
 float rowLoss(const LabelledFields &f, const float *scores, int64_t row, int64_t label) {
-  float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  for (int64_t c = 0; c < f.classes; ++c)
-    most = std::max(most, scores[row + c * f.pixels]);
-  for (int64_t c = 0; c < f.classes; ++c)
-    sum += std::exp(scores[row + c * f.pixels] - most);
-  return std::log(sum) - (scores[row + label * f.pixels] - most);
+  const softmax::RowScale scale(scoreRows(f, 1), scores + row, 1);
+  return std::log(scale.sum.lane[0]) - (scores[row + label * f.pixels] - scale.most.lane[0]);
 }
 
 template <class Label>
@@ -71,16 +53,38 @@ void crossEntropy(const LabelledFields &f, const float *scores, const Label *lab
   *loss = static_cast<float>(sum);
 }
 
+/// Labels are checked before: nothing may be thrown by threads.
 template <class Label>
-void crossEntropyGradient(const LabelledFields &f, float dy, const float *logProbabilities,
-                          const Label *labels, const float *weights, float *dx) {
-  std::fill_n(dx, f.samples * f.classes * f.pixels, 0.0f);
-  forEachLabel(f, labels, [&](int64_t row, int64_t label) {
-    const float factor = weights ? dy * weights[label] : dy;
-    for (int64_t c = 0; c < f.classes; ++c) {
-      const float probability = std::exp(logProbabilities[row + c * f.pixels]);
-      dx[row + c * f.pixels] = factor * (probability - (c == label ? 1.0f : 0.0f));
-    }
+void crossEntropyGradient(const LabelledFields &f, int threads, float dy,
+                          const float *logProbabilities, const Label *labels, const float *weights,
+                          float *dx) {
+  forEachLabel(f, labels, [](int64_t, int64_t) {});
+  const SoftmaxFields rowsOf = scoreRows(f, 1);
+  softmax::forEachBlock(rowsOf, threads, [=](int64_t block, int64_t rows) {
+    const int64_t sample = block / (f.classes * f.pixels);
+    const Label *of = labels + sample * f.pixels + block % (f.classes * f.pixels);
+    const auto counts = [&](int64_t l) { return !f.ignores || of[l] != f.ignoreIndex; };
+    softmax::LaneValues factor(dy);
+    for (int64_t l = 0; l < rows; ++l)
+      if (counts(l) && weights)
+        factor.lane[l] = dy * weights[of[l]];
+    if (f.pixels == 1)
+      std::fill_n(factor.lane, softmax::kLanes, float(factor.lane[0]));
+    const float *from = logProbabilities + block;
+    float *to = dx + block;
+    softmax::forEachVector(rowsOf, rows, [&](int64_t at, auto lanes) {
+#pragma omp simd
+      for (int64_t l = 0; l < lanes; ++l)
+        to[at + l] = factor.lane[l] * exponential(from[at + l]);
+    });
+    for (int64_t l = 0; l < rows; ++l)
+      if (counts(l)) {
+        const int64_t label = l + of[l] * f.pixels;
+        to[label] = factor.lane[l] * (exponential(from[label]) - 1);
+      } else {
+        for (int64_t c = 0; c < f.classes; ++c)
+          to[l + c * f.pixels] = 0;
+      }
   });
 }
 
@@ -122,21 +126,21 @@ void countCorrect(const LabelledFields &f, const float *scores, const Label *lab
                                        float *loss, float *logProbabilities) const {               \
     (*this)(run, scores, labels, nullptr, loss, logProbabilities);                                 \
   }                                                                                                \
-  void SoftmaxCrossEntropy::operator()(const Run &, const float *scores, const Label *labels,      \
+  void SoftmaxCrossEntropy::operator()(const Run &run, const float *scores, const Label *labels,   \
                                        const float *weights, float *loss, float *logProbabilities) \
       const {                                                                                      \
-    logSoftmax(fields, scores, logProbabilities);                                                  \
+    logSoftmax(run, scores, logProbabilities);                                                     \
     likelihood(fields, logProbabilities, labels, weights, loss);                                   \
   }                                                                                                \
   void SoftmaxCrossEntropyGradient::operator()(const Run &, const float *dy,                       \
                                                const float *logProbabilities, const Label *labels, \
                                                float *dx) const {                                  \
-    crossEntropyGradient(fields, *dy, logProbabilities, labels, nullptr, dx);                      \
+    crossEntropyGradient(fields, threads, *dy, logProbabilities, labels, nullptr, dx);             \
   }                                                                                                \
   void SoftmaxCrossEntropyGradient::operator()(const Run &, const float *dy,                       \
                                                const float *logProbabilities, const Label *labels, \
                                                const float *weights, float *dx) const {            \
-    crossEntropyGradient(fields, *dy, logProbabilities, labels, weights, dx);                      \
+    crossEntropyGradient(fields, threads, *dy, logProbabilities, labels, weights, dx);             \
   }                                                                                                \
   void NegativeLogLikelihood::operator()(const Run &, const float *logProbabilities,               \
                                          const Label *labels, float *loss) const {                 \

@@ -1,17 +1,19 @@
 #pragma once
 
 #include "runtime/kernels/LabelledFields.h"
+#include "runtime/kernels/Softmax.h"
 
 #include <cstddef>
 
 namespace pdc::runtime {
 
 /// The sum over labels of weight[label] * -log softmax(scores)[label], and the log probabilities;
-/// both optional at the end: `weights` (one per class), `logProbabilities`. Weights alone come with a
-/// nullptr before the loss.
+/// both optional at the end: `weights` (one per class), `logProbabilities`. Weights alone come with
+/// a nullptr before the loss.
 class SoftmaxCrossEntropy {
 public:
-  SoftmaxCrossEntropy(const Device &, const LabelledFields &fields) : fields(fields) {}
+  SoftmaxCrossEntropy(const Device &device, const LabelledFields &fields)
+      : fields(fields), logSoftmax(device, scoreRows(fields, 1)) {}
   void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss) const;
   void operator()(const Run &run, const float *scores, const int32_t *labels, float *loss) const;
   void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss,
@@ -29,6 +31,7 @@ public:
 
 private:
   LabelledFields fields;
+  Softmax logSoftmax;
 };
 
 } // namespace pdc::runtime

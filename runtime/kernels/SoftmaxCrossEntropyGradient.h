@@ -8,7 +8,8 @@ namespace pdc::runtime {
 /// number.
 class SoftmaxCrossEntropyGradient {
 public:
-  SoftmaxCrossEntropyGradient(const Device &, const LabelledFields &fields) : fields(fields) {}
+  SoftmaxCrossEntropyGradient(const Device &device, const LabelledFields &fields)
+      : fields(fields), threads(device.threads) {}
   void operator()(const Run &run, const float *dy, const float *logProbabilities,
                   const int64_t *labels, float *dx) const;
   void operator()(const Run &run, const float *dy, const float *logProbabilities,
@@ -20,6 +21,7 @@ public:
 
 private:
   LabelledFields fields;
+  int threads;
 };
 
 } // namespace pdc::runtime

@@ -1,3 +1,4 @@
+#include "compiler/devices/LibraryAnswer.h"
 #include "testsuite/kernels/KernelCalls.h"
 
 #include <gtest/gtest.h>
@@ -51,6 +52,8 @@ TEST(BoundsSweep, Pooling) {
       for (int64_t kernel : {2, 3, 4})
         for (int threads : {1, 2, 8})
           for (int width : {16, 8}) {
+            if (!canAskLibrary({true, threads, width}))
+              continue; // it has no kernels of this width
             int64_t pooled = (size - kernel) / 2 + 1;
             TensorType x = f32({2, channels, size, size}), y = f32({2, channels, pooled, pooled});
             TensorType positions{ElementType::i64, y.shape};

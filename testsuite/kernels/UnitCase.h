@@ -27,7 +27,7 @@ class UnitCase {
 public:
   explicit UnitCase(uint32_t seed = 1) : random(seed) {}
 
-  DeviceOptions options;
+  DeviceOptions options = detectDevice();
   runtime::Device device{1, 0};
   /// Numbers around zero, an f32 operand's values.
   UnitValue operand(std::vector<int64_t> shape, double from = -1, double to = 1,
