@@ -3,6 +3,7 @@
 #include "runtime/ShapeText.h"
 #include "runtime/kernels/Layouts.h"
 #include "runtime/kernels/Library.h"
+#include "runtime/kernels/PackedProduct.h"
 #include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
@@ -140,15 +141,34 @@ static MatrixProductFields asOneMatrix(MatrixProductFields f) {
   return f;
 }
 
-/// Rows of b that lie a multiple of 4096 bytes apart share a few lines of the cache, which makes
-/// products of many rows three times as slow. oneDNN 2.6 copies such a matrix in parts where its
-/// width is a power of two; otherwise it is packed before.
+/// Rows that lie a multiple of as many floats apart share a few lines of the cache.
+static constexpr int64_t kCrowded = 4096 / sizeof(float);
+
+/// Rows of b that crowd each other make products of many rows three times as slow. oneDNN 2.6
+/// copies such a matrix in parts where its width is a power of two; otherwise it is packed before.
 static bool packsB(const MatrixProductFields &f) {
-  constexpr int64_t kCrowded = 4096 / sizeof(float), kRows = 128, kInner = 64;
+  constexpr int64_t kRows = 128, kInner = 64;
   const int64_t columns = f.output.back();
   return f.output.size() == 2 && !f.transB && columns % kCrowded == 0 &&
          !std::has_single_bit(static_cast<uint64_t>(columns)) && f.output[0] >= kRows &&
          f.b[0] >= kInner;
+}
+
+/// A transposed a whose rows crowd each other halves the speed of oneDNN 2.6 under AVX2: it is
+/// copied before to rows farther apart, which pays from some columns of the result on.
+static bool spreadsA(const MatrixProductFields &f) {
+  constexpr int64_t kColumns = 64, kInner = 64;
+  return packed::kLanes == 8 && f.output.size() == 2 && f.transA && f.a.back() % kCrowded == 0 &&
+         f.output.back() >= kColumns && f.a[0] >= kInner;
+}
+
+/// a as the product reads it.
+static Descriptor operandA(const MatrixProductFields &f) {
+  if (!spreadsA(f))
+    return operand(padded(f.a, f.output.size()), f.transA);
+  constexpr int64_t kLine = 64 / sizeof(float);
+  return Descriptor({f.a[1], f.a[0]}, dnnl::memory::data_type::f32,
+                    dnnl::memory::dims{1, f.a[1] + kLine});
 }
 
 /// b as the product reads it.
@@ -163,9 +183,9 @@ static Descriptor operandB(const Device &device, const MatrixProductFields &f) {
 }
 
 static LibraryCall makeCall(const std::string &unit, const Device &device,
-                            const MatrixProductFields &f, const Descriptor &b, bool add) {
+                            const MatrixProductFields &f, const Descriptor &a, const Descriptor &b,
+                            bool add) {
   size_t rank = f.output.size();
-  Descriptor a = operand(padded(f.a, rank), f.transA);
   Descriptor y = describe(f.output, "");
   Descriptor bias = f.bias.empty() ? Descriptor() : describe(padded(f.bias, rank), "");
   LibraryCall call = makeLibraryCall<dnnl::matmul>(unit, device, Fallback::gemm, [&] {
@@ -189,18 +209,24 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
   requireSinglePrecision(unit, given.compute);
   const MatrixProductFields part = libraryPart(given), f = asOneMatrix(part);
   swapsFactors = hasColumns(part);
-  const Descriptor b = operandB(device, f);
+  const Descriptor a = operandA(f), b = operandB(device, f);
+  const auto packingTo = [&](const Descriptor &given, const Descriptor &wanted) {
+    return PackedWeight(device, f.name, given, wanted, PackedWeight::Direction::intoLibrary);
+  };
+  if (spreadsA(f))
+    packingA = packingTo(operand(f.a, true), a);
   if (packsB(f))
-    packing =
-        PackedWeight(device, f.name, describe(f.b, ""), b, PackedWeight::Direction::intoLibrary);
-  fresh = makeCall(unit, device, f, b, false);
+    packingB = packingTo(describe(f.b, ""), b);
+  fresh = makeCall(unit, device, f, a, b, false);
   if (hasOwnBias)
     biasStrides = stridesOver(padded(given.bias, output.size()));
   else if (hasBias)
     biasArgument = pdc::runtime::biasArgument(f);
   if (given.sums)
-    adding = makeCall(unit, device, f, b, true);
-  requireWorkspace(unit, packing.packedBytes() + std::max(fresh.scratch(), adding.scratch()),
+    adding = makeCall(unit, device, f, a, b, true);
+  requireWorkspace(unit,
+                   packingA.packedBytes() + packingB.packedBytes() +
+                       std::max(fresh.scratch(), adding.scratch()),
                    device);
 }
 
@@ -226,8 +252,8 @@ void MatrixProduct::call(LibraryCall &product, const Run &run, const float *a, c
   if (swapsFactors)
     std::swap(a, b);
   std::byte *scratch = run.scratchBase;
-  product.setData(DNNL_ARG_SRC, a);
-  product.setData(DNNL_ARG_WEIGHTS, packing.pack(b, scratch));
+  product.setData(DNNL_ARG_SRC, packingA.pack(a, scratch));
+  product.setData(DNNL_ARG_WEIGHTS, packingB.pack(b, scratch));
   if (biasArgument)
     product.setData(biasArgument, bias);
   product.setData(DNNL_ARG_DST, y);

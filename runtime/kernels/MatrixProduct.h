@@ -31,7 +31,7 @@ private:
   void addOwnBias(const float *bias, float *y) const;
 
   LibraryCall fresh, adding;
-  PackedWeight packing; ///< of b, where its rows would crowd the cache
+  PackedWeight packingA, packingB; ///< of operands whose rows would crowd the cache
   bool swapsFactors;    ///< the library's first is b
   int biasArgument = 0; ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;

@@ -29,8 +29,8 @@ TensorType f32(std::vector<int64_t> shape) { return {ElementType::f32, std::move
 } // namespace
 
 TEST(BoundsSweep, MatrixProducts) {
-  for (int64_t m : {1, 8, 64, 128, 1000})
-    for (int64_t k : {1, 10, 84, 400, 784, 2048, 9216})
+  for (int64_t m : {1, 8, 64, 128, 1000, 1024})
+    for (int64_t k : {1, 10, 84, 400, 784, 2048, 3072, 9216})
       for (int64_t n : {1, 10, 100, 512, 2048})
         for (int64_t form = 0; form < 4; ++form)
           for (int threads : {1, 2, 8}) {
@@ -40,7 +40,8 @@ TEST(BoundsSweep, MatrixProducts) {
             if (form & 2)
               std::swap(b[0], b[1]);
             expectRuns("Gemm", {f32(a), f32(b)}, {f32({m, n})},
-                       {{"transA", form & 1}, {"transB", form >> 1}}, threads, 16);
+                       {{"transA", form & 1}, {"transB", form >> 1}}, threads,
+                       detectDevice().vectorWidth);
             ASSERT_FALSE(HasFailure())
                 << m << " " << k << " " << n << " " << form << " " << threads;
           }

@@ -99,6 +99,14 @@ TEST(Kernels, ProductsWithRowsThatShareLinesOfTheCache) {
       unit.node("Gemm", inputs, {{"transA", transA}});
       unit.check();
     }
+  for (int64_t transB : {0, 1}) { // as the gradient of a weight reads them
+    UnitCase unit;
+    unit.node("Gemm",
+              {unit.operand({70, 1024}),
+               unit.operand(transB ? std::vector<int64_t>{66, 70} : std::vector<int64_t>{70, 66})},
+              {{"transA", int64_t(1)}, {"transB", transB}});
+    unit.check();
+  }
 }
 
 /// A batch of rows is one matrix, unless what is added differs between rows.
