@@ -14,7 +14,11 @@ public:
   /// From 0 on.
   int64_t below(int64_t end) { return static_cast<int64_t>(random() % end); }
   bool flag() { return below(2) == 1; }
-  DeviceOptions device() { return {flag(), static_cast<int>(1 + below(2)), flag() ? 16 : 8}; }
+  /// With vectors that this machine has.
+  DeviceOptions device() {
+    const int most = detectDevice().vectorWidth;
+    return {flag(), static_cast<int>(1 + below(2)), flag() ? most : 8};
+  }
 
 private:
   std::mt19937 random;
