@@ -173,6 +173,7 @@ __global__ void attentionRows(AttentionFields f, const T *q, const T *k, const T
   const Work work(f.heads, f.queries, f.valueWidth);
   const int64_t b = work.b, head = work.head, keyHead = head * f.keyHeads / f.heads;
   const Rows<T> queries(f, 0, q, b, head), keys(f, 1, k, b, keyHead), values(f, 2, v, b, keyHead);
+  const KeptShares kept(f, random, b, head);
   Growing rows[kOwn];
   Own results = {}, scores;
   for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
@@ -185,7 +186,7 @@ __global__ void attentionRows(AttentionFields f, const T *q, const T *k, const T
       for (int c = 0; c < kOwn; ++c) {
         results[r][c] *= factor;
         tiles.scores[ownRow(r)][ownColumn(c)] =
-            scores[r][c] * keptOf(f, random, b, head, i, first + ownColumn(c));
+            scores[r][c] * kept.factorOf(i, first + ownColumn(c));
       }
     }
     addProduct(values, first, work.column, false, tiles, results);
@@ -213,12 +214,13 @@ template <class T> struct Recomputed {
   const Operands<T> &in;
   const int64_t b, head;
   const Rows<T> queries, keys, values, results, gradients;
+  const KeptShares kept;
 
   __device__ Recomputed(const AttentionFields &f, const Operands<T> &in, int64_t b, int64_t head)
       : f(f), in(in), b(b), head(head), queries(f, 0, in.q, b, head),
         keys(f, 1, in.k, b, head * f.keyHeads / f.heads),
         values(f, 2, in.v, b, head * f.keyHeads / f.heads), results(f, 3, in.y, b, head),
-        gradients(f, 3, in.dy, b, head) {}
+        gradients(f, 3, in.dy, b, head), kept(f, in.random, b, head) {}
 
   /// What the shares of row i times their gradients sum up to.
   __device__ float product(int64_t i) const {
@@ -248,8 +250,8 @@ template <class T> struct Recomputed {
     if (score == -std::numeric_limits<float>::infinity())
       return 0;
     const float share = expf(score - in.logSums[(b * f.heads + head) * f.queries + i]);
-    const float kept = keptOf(f, in.random, b, head, i, j);
-    return isGradient ? share * (kept * gradient - product) : kept * share;
+    const float left = kept.factorOf(i, j);
+    return isGradient ? share * (left * gradient - product) : left * share;
   }
 };
 

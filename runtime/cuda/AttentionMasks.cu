@@ -41,7 +41,7 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   const int64_t row = blockIdx.x, i = row % f.queries;
   const int64_t head = firstHead + row / f.queries % heads,
                 b = firstSample + row / f.queries / heads;
-  const DrawnRow drawn(f, random, b, head, i);
+  const KeptShares those(f, random, b, head);
   const int64_t seen = f.visible(i);
   T *to = kept + row * f.keys;
   const bool isAligned = f.keys % kStoredTogether == 0;
@@ -49,7 +49,7 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
        first += kRowThreads * kStoredTogether) {
     StoredTogether<T> made;
     for (int c = 0; c < kStoredTogether; ++c)
-      made.values[c] = T(first + c < seen && drawn.keeps(first + c) ? 1.0f : 0.0f);
+      made.values[c] = T(first + c < seen && those.has(i, first + c) ? 1.0f : 0.0f);
     if (isAligned)
       *reinterpret_cast<StoredTogether<T> *>(to + first) = made;
     else

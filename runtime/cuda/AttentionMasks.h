@@ -9,27 +9,32 @@
 namespace pdc::runtime::cuda {
 
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
-/// What dropout draws for a row of scores.
-struct DrawnRow {
-  uint64_t prefix, first, threshold;
-
-  __device__ DrawnRow(const AttentionFields &f, const int64_t *random, int64_t b, int64_t head,
-                      int64_t i) {
+/// Which shares of one head of a sample dropout keeps; all where nothing is drawn.
+class KeptShares {
+public:
+  __device__ KeptShares(const AttentionFields &f, const int64_t *random, int64_t b, int64_t head)
+      : drops(random != nullptr), factor(static_cast<float>(1 / (1 - f.ratio))), keys(f.keys) {
+    if (!drops)
+      return;
     const bool counts = f.samples > 1;
     prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
-    first = (((counts ? 0 : b) * f.heads + head) * f.queries + i) * f.keys;
+    first = ((counts ? 0 : b) * f.heads + head) * f.queries * f.keys;
     threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
   }
-  __device__ bool keeps(int64_t j) const { return drawBits(prefix, first + j) >= threshold; }
-};
+  __device__ bool has(int64_t i, int64_t j) const {
+    return !drops || drawBits(prefix, first + i * keys + j) >= threshold;
+  }
+  /// By what a share is multiplied.
+  __device__ float factorOf(int64_t i, int64_t j) const {
+    return !drops ? 1 : has(i, j) ? factor : 0;
+  }
 
-/// By what dropout multiplies a share.
-__device__ inline float keptOf(const AttentionFields &f, const int64_t *random, int64_t b,
-                               int64_t head, int64_t i, int64_t j) {
-  if (!random)
-    return 1;
-  return DrawnRow(f, random, b, head, i).keeps(j) ? static_cast<float>(1 / (1 - f.ratio)) : 0;
-}
+private:
+  bool drops;
+  float factor;
+  int64_t keys;
+  uint64_t prefix = 0, first = 0, threshold = 0;
+};
 #endif
 
 /// The mask that a plan reads: the kernel's, or one that is made of it.

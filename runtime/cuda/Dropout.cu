@@ -1,27 +1,30 @@
 #include "runtime/cuda/Kernels.h"
-#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Lanes.h"
 #include "runtime/kernels/Random.h"
 
 #include <numeric>
 
 namespace pdc::runtime::cuda {
 
+/// A thread per `Width` neighbours of one sample: of one pixel where the channels are innermost.
 /// Elements are numbered in row-major order within their sample, whatever the layout.
-static PDC_EITHER int64_t elementNumber(int64_t within, int64_t channels, int64_t pixels,
-                                        bool channelsLast) {
-  return channelsLast ? within % channels * pixels + within / channels : within;
-}
-
-template <class T>
+template <int Width, class T>
 static __global__ void dropoutKernel(int64_t samples, int64_t channels, int64_t pixels,
                                      bool channelsLast, uint64_t key, uint64_t threshold,
                                      float scale, const T *x, const int64_t *random, T *y) {
-  const int64_t i = globalThread(), size = channels * pixels;
+  const int64_t i = globalThread() * Width, size = channels * pixels;
   if (i >= samples * size)
     return;
-  const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + i / size], key);
-  const uint64_t element = elementNumber(i % size, channels, pixels, channelsLast);
-  y[i] = drawBits(prefix, element) >= threshold ? T(float(x[i]) * scale) : T(0.0f);
+  const int64_t sample = i / size, within = i - sample * size;
+  const int64_t pixel = channelsLast ? within / channels : 0, apart = channelsLast ? pixels : 1;
+  const int64_t first = channelsLast ? (within - pixel * channels) * pixels + pixel : within;
+  const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + sample], key);
+  auto values = load<Width>(x + i);
+  for (int lane = 0; lane < Width; ++lane)
+    values.at[lane] = drawBits(prefix, first + lane * apart) >= threshold
+                          ? values.at[lane] * scale
+                          : 0.0f;
+  store(y + i, values);
 }
 
 template <class T>
@@ -31,7 +34,9 @@ void Dropout::operator()(const Run &run, const T *x, const int64_t *random, T *y
   const int64_t samples = shape[0], channels = channelsLast ? shape[1] : 1;
   const int64_t pixels = std::accumulate(shape.begin() + (channelsLast ? 2 : 1), shape.end(),
                                          int64_t(1), std::multiplies<int64_t>());
-  launchOver(run, samples * channels * pixels, dropoutKernel<T>, samples, channels, pixels,
+  const bool inFours = (channelsLast ? channels : pixels) % kLanes == 0;
+  launchOver(run, samples * channels * pixels / (inFours ? kLanes : 1),
+             inFours ? dropoutKernel<kLanes, T> : dropoutKernel<1, T>, samples, channels, pixels,
              channelsLast, fields.key, static_cast<uint64_t>(fields.ratio * 4294967296.0),
              static_cast<float>(1 / (1 - fields.ratio)), x, random, y);
 }

@@ -265,14 +265,19 @@ TYPED_TEST(Narrow, FusedAttentionKnowsVersions) {
     ASSERT_NEAR(float(older[i]), float(own[i]), 0x1p-6) << "element " << i;
 }
 
+/// Neighbours in fours and one by one, in a row and beside those of other channels.
 TYPED_TEST(Narrow, DropoutRounds) {
   const Both<TypeParam> x(420);
-  const std::vector<int64_t> random = {1, 2, 3};
-  runtime::DropoutFields f;
-  f.input = {1, 420}, f.key = 7, f.ratio = 0.3;
-  runtime::cuda::Dropout dropout(device, f);
-  expectRounds<TypeParam>(
-      420, [&](auto &run, auto *y, auto *x) { dropout(run, x, random.data(), y); }, x);
+  const std::vector<int64_t> random = {1, 2, 3, 4};
+  for (const runtime::Dimensions &shape : {runtime::Dimensions{1, 420}, {2, 210}, {1, 12, 5, 7}})
+    for (int64_t channelsLast : {0, 1}) {
+      runtime::DropoutFields f;
+      f.input = shape, f.key = 7, f.ratio = 0.3;
+      f.layout = channelsLast && shape.size() > 2 ? "acdb" : "";
+      runtime::cuda::Dropout dropout(device, f);
+      expectRounds<TypeParam>(
+          420, [&](auto &run, auto *y, auto *x) { dropout(run, x, random.data(), y); }, x);
+    }
 }
 
 /// Sums of 16 bits are f32.
