@@ -1,7 +1,8 @@
 #include "runtime/cuda/Sums.h"
 
-#include "runtime/cuda/Launch.h"
+#include "runtime/cuda/Parts.h"
 
+#include <algorithm>
 #include <cmath>
 
 /// Shares of a bucket begin at any element, so no thread reads four neighbours at once.
@@ -21,12 +22,27 @@ __global__ void divideKernel(float *values, float by, int64_t count) {
 
 __global__ void fillOne(float *result) { *result = 1; }
 
+/// Elements that a block looks at, of one tensor.
+constexpr int64_t kTestedElements = int64_t(64) * kBlockThreads;
+
+struct Tested {
+  static constexpr int kMost = 1024;
+  int size;
+  unsigned firstBlock[kMost + 1];
+  const float *values[kMost];
+  int64_t counts[kMost];
+};
+static_assert(sizeof(Tested) + sizeof(float *) <= kParameterBytes);
+
 /// All that write, write the same.
-__global__ void testKernel(const float *values, int64_t count, float *result) {
-  const int64_t threads = int64_t(gridDim.x) * blockDim.x;
+__global__ void testKernel(const __grid_constant__ Tested tensors, float *result) {
+  const int i = tensorOf(tensors.firstBlock, tensors.size, blockIdx.x);
+  const int64_t begin = (blockIdx.x - tensors.firstBlock[i]) * kTestedElements;
+  const int64_t left = tensors.counts[i] - begin;
+  const int64_t count = left < kTestedElements ? left : kTestedElements;
   bool allFinite = true;
-  for (int64_t i = globalThread(); i < count; i += threads)
-    allFinite = allFinite && std::isfinite(values[i]);
+  for (int64_t e = threadIdx.x; e < count; e += kBlockThreads)
+    allFinite = allFinite && std::isfinite(tensors.values[i][begin + e]);
   if (!allFinite)
     *result = 0;
 }
@@ -50,10 +66,18 @@ void divideBy(cudaStream_t stream, float *values, float by, int64_t count) {
 void testFinite(cudaStream_t stream, std::span<const std::span<const float>> tensors,
                 float *result) {
   launch(runIn(stream), 1, 1, fillOne, result);
-  for (std::span<const float> values : tensors) {
-    const auto count = static_cast<int64_t>(values.size());
-    launch(runIn(stream), std::min<int64_t>(ceilDivide(count, kBlockThreads), 1024),
-           kBlockThreads, testKernel, values.data(), count, result);
+  for (size_t first = 0; first < tensors.size(); first += Tested::kMost) {
+    Tested tested{};
+    for (std::span<const float> values :
+         tensors.subspan(first, std::min<size_t>(tensors.size() - first, Tested::kMost))) {
+      const int i = tested.size++;
+      const auto count = static_cast<int64_t>(values.size());
+      tested.values[i] = values.data(), tested.counts[i] = count;
+      tested.firstBlock[i + 1] =
+          tested.firstBlock[i] + static_cast<unsigned>(ceilDivide(count, kTestedElements));
+    }
+    launch(runIn(stream), tested.firstBlock[tested.size], kBlockThreads, testKernel, tested,
+           result);
   }
 }
 

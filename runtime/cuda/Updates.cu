@@ -1,5 +1,6 @@
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Loop.h"
+#include "runtime/cuda/Parts.h"
 
 #include <cmath>
 
@@ -111,7 +112,7 @@ struct Adam {
 constexpr int kQuadsPerThread = 4;
 constexpr int64_t kBlockElements = int64_t(kBlockThreads) * kLanes * kQuadsPerThread;
 
-/// Weight i is done by blocks firstBlock[i] to firstBlock[i + 1] - 1.
+/// Weight i is done by blocks firstBlock[i] to firstBlock[i + 1] - 1 (tensorOf).
 template <class Rule> struct Table {
   Rule rule;
   const float *scale, *learningRate, *step;
@@ -119,16 +120,7 @@ template <class Rule> struct Table {
   unsigned firstBlock[kMostUpdated + 1];
   UpdatedWeight weights[kMostUpdated];
 };
-static_assert(sizeof(Table<Adam>) <= 32764, "CUDA takes no more parameters");
-
-__device__ int weightOf(const unsigned *firstBlock, int size, unsigned block) {
-  int from = 0, to = size;
-  while (to - from > 1) {
-    const int middle = (from + to) / 2;
-    (firstBlock[middle] <= block ? from : to) = middle;
-  }
-  return from;
-}
+static_assert(sizeof(Table<Adam>) <= kParameterBytes, "CUDA takes no more parameters");
 
 /// The parameters stay where they are: a copy of the table in each thread would be slow.
 template <class Rule> __global__ void updateKernel(const __grid_constant__ Table<Rule> table) {
@@ -136,7 +128,7 @@ template <class Rule> __global__ void updateKernel(const __grid_constant__ Table
   if (threadIdx.x == 0)
     step = table.rule.at(*table.scale, *table.learningRate, table.step ? *table.step : 0);
   __syncthreads();
-  const int i = weightOf(table.firstBlock, table.size, blockIdx.x);
+  const int i = tensorOf(table.firstBlock, table.size, blockIdx.x);
   const UpdatedWeight &weight = table.weights[i];
   const int64_t quads = ceilDivide(weight.count, kLanes);
   int64_t quad = (blockIdx.x - table.firstBlock[i]) * (kBlockElements / kLanes) + threadIdx.x;

@@ -1,9 +1,12 @@
 #include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Sums.h"
 #include "testsuite/kernels/KernelMakers.h"
 #include "testsuite/kernels/UnitCase.h"
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <span>
 #include <vector>
 
 /// Weights of a task that share a kernel, against the formula written down in f64.
@@ -110,6 +113,33 @@ TEST(Updates, OfSeveralRules) {
       ASSERT_EQ(x.nextV[i], n % 3 == 0 ? 0 : float(velocity)) << "weight " << n;
     }
   }
+}
+
+/// More gradients than one kernel takes, none, one and several blocks long: a number that is none
+/// is found wherever it is, in a kernel for each thousand of them.
+TEST(Gradients, AreTestedTogether) {
+  std::vector<std::vector<float>> tensors;
+  for (int64_t n = 0; n < 1030; ++n)
+    tensors.emplace_back(n % 97 == 0 ? 40001 : n % 5);
+  float answer = 2;
+  auto test = [&](const runtime::Run &run) {
+    const std::vector<std::span<const float>> all(tensors.begin(), tensors.end());
+    cuda::testFinite(cuda::streamOf(run), all, &answer);
+  };
+  auto areFinite = [&] {
+    test(started(runtime::Run()));
+    finish();
+    return answer;
+  };
+  EXPECT_EQ(kernelsOf(test), 3u);
+  EXPECT_EQ(areFinite(), 1);
+  for (size_t tensor : {size_t(97), size_t(1029)})
+    for (size_t element : {size_t(0), tensors[tensor].size() - 1}) {
+      tensors[tensor][element] = std::numeric_limits<float>::infinity();
+      EXPECT_EQ(areFinite(), 0) << "element " << element << " of tensor " << tensor;
+      tensors[tensor][element] = 0;
+    }
+  EXPECT_EQ(areFinite(), 1);
 }
 
 } // namespace pdc::runtime
