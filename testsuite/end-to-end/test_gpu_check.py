@@ -33,8 +33,7 @@ def test_rows_train_with_what_is_drawn(tmp_path):
     """An untrained model of V words guesses each with 1 / V: the first loss is log V, but for its small weights."""
     folder, work, binaries = tmp_path / "bench", tmp_path / "work", tmp_path / "build"
     tools = load(TOOLS)
-    # Labels below the same number would be the tokens themselves, and both tables of words are drawn alike.
-    words = {"input": ([32], tools.tokens(512)), "labels": ([32], tools.tokens(500))}
+    words = {"input": ([32], tools.tokens(512)), "labels": ([32], tools.tokens(512))}
     tiny = {"gpt2": (["gpt2"], words, tools.transformer(3, 64, 512, 32), ("tokens", 32), 4, tools.ADAM)}
     assert tools.prepare(folder, pipeline.SOURCE, pipeline.BIN, [("gpt2", "bf16")], tiny) == ["gpt2-bf16"]
     assert not list(folder.rglob("weights.safetensors")) and not list(folder.glob("*.onnx"))
@@ -71,11 +70,14 @@ def test_draws_what_numpy_reads(tmp_path):
     tools.draw_data(tmp_path / "labels.npy", [100], {"kind": "integers", "below": 7})
     labels = numpy.load(tmp_path / "labels.npy")
     assert labels.shape == (100,) and set(labels) == set(range(7))
+    tools.draw_data(tmp_path / "input.npy", [100], {"kind": "integers", "below": 7})
+    assert (numpy.load(tmp_path / "input.npy") != labels).any()
     shapes = {"matrix": [300, 400], "scale": [64], "bias": [64], "window": [32, 50, 3, 3]}
     tools.draw_weights(tmp_path / "weights.safetensors", shapes)
     assert tools.shapes_of(tmp_path / "weights.safetensors") == shapes
     tensors = safetensors.load(tmp_path / "weights.safetensors")
     matrix, scale, bias, window = (tensors[name] for name in shapes)
+    assert not numpy.allclose(bias, scale - 1)
     assert matrix.shape == (300, 400) and abs(matrix.std() - 0.02) < 1e-3
     assert abs(scale.mean() - 1) < 0.02 and abs(bias.mean()) < 0.02
     assert abs(window.std() - (2 / 450) ** 0.5) < 2e-3

@@ -225,7 +225,8 @@ def write_repeated(file, block, count):
 
 
 def draw_data(path, shape, what):
-    block = block_of(what, min(math.prod(shape), 1 << 16), random.Random(7))
+    """By the file's name, so that no tensor of a network is another's copy."""
+    block = block_of(what, min(math.prod(shape), 1 << 16), random.Random(path.stem))
     kind = {"f": "<f4", "q": "<i8"}[block.typecode]
     header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({', '.join(map(str, shape))},), }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -235,7 +236,8 @@ def draw_data(path, shape, what):
 
 
 def draw_weights(path, shapes):
-    """Vectors that scale are around one, all others around zero: windows as wide as He et al. have them, the rest 0.02."""
+    """Vectors that scale are around one, all others around zero: windows as wide as He et al. have them, the rest 0.02. All
+    of the same numbers, but each tensor from another one on, since Python draws slowly."""
     header, at = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -250,7 +252,9 @@ def draw_weights(path, shapes):
             mean = 1.0 if len(shape) == 1 and "bias" not in name else 0.0
             deviation = math.sqrt(2 / math.prod(shape[1:])) if len(shape) > 2 else 0.02
             count = min(len(drawn), math.prod(shape))
-            write_repeated(file, array.array("f", (mean + deviation * value for value in drawn[:count])), math.prod(shape))
+            first = random.Random(name).randrange(len(drawn))
+            own = (drawn[first:] + drawn[:first])[:count]
+            write_repeated(file, array.array("f", (mean + deviation * value for value in own)), math.prod(shape))
 
 
 class Memory:
