@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/Timeline.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "runtime/Timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 namespace pdc::runtime {
