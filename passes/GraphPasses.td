@@ -74,7 +74,8 @@ def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
     constants alone. So do loops with a finite constant that 16 bits would make infinite, those that add
     or pick numbers made of inputs alone, which may mask, and with fp16 powers, exponentials and
     reciprocals. Where a product's only reader is a Cast to f32, its kernel writes the f32 sums
-    themselves. With fp32 and tf32 nothing changes.
+    themselves. What only products, and sums beside them, read through a view is cast before the view, and
+    cross entropies read and round 16 bits themselves. With fp32 and tf32 nothing changes.
 
     Before: differentiated, no update. After: only loops read f32 and 16 bits at once.
   }];

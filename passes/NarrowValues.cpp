@@ -49,6 +49,7 @@ private:
   bool isFused(OpOperand &operand);
   void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
   Value narrowed(Value value);
+  bool narrowView(Value value);
   Value widened(Value value, Operation *reader);
   Value cast(OpBuilder &builder, Value value, ElementType to, StringRef origin);
 
@@ -154,8 +155,35 @@ static StringRef originOf(Operation *op) {
   return node && node.getOrigin() ? *node.getOrigin() : StringRef();
 }
 
+/// Whether all that reads it, through views as well, brings it to 16 bits or is a sum beside such.
+static bool isReadNarrow(Value value) {
+  return llvm::all_of(value.getUses(), [](OpOperand &use) {
+    if (isViewNode(use.getOwner()))
+      return use.getOperandNumber() == 0 && isReadNarrow(use.getOwner()->getResult(0));
+    auto reader = dyn_cast<NodeOp>(use.getOwner());
+    const NarrowKernel *kernel = reader ? findNarrowKernel(reader.getOp()) : nullptr;
+    return kernel && (kernel->narrows || reader.getOp() == "ReduceSum") &&
+           kernel->takes(use.getOperandNumber());
+  });
+}
+
+/// A view that nothing needs in f32 is one of 16 bits, so that what makes its operand may write
+/// them: the gradient of scores, for the products and the bias that made them.
+bool Narrowing::narrowView(Value value) {
+  auto view = value.getDefiningOp<NodeOp>();
+  if (!isViewNode(view) || !view->getOperand(0).getDefiningOp<NodeOp>() ||
+      !has(view->getOperand(0), ElementType::f32) || !view->getOperand(0).hasOneUse() ||
+      !isReadNarrow(value))
+    return false;
+  view->setOperand(0, narrowed(view->getOperand(0)));
+  value.setType(toMlir(value.getContext(), NodeFacts(view).infer()[0]));
+  return true;
+}
+
 /// The short copy of a value, made where the value is.
 Value Narrowing::narrowed(Value value) {
+  if (narrowView(value))
+    return value;
   Value &copy = copies[value];
   if (!copy) {
     OpBuilder builder(value.getContext());

@@ -27,6 +27,12 @@ bool isConstant(Operation *op) {
   return node && node.getOp() == "Constant";
 }
 
+bool isViewNode(Operation *op) {
+  auto node = dyn_cast_or_null<NodeOp>(op);
+  const Operator *rules = node ? findOperator(node.getOp()) : nullptr;
+  return rules && rules->kind == OperatorClass::view;
+}
+
 /// Elements up to which a constant is read whether a rule asks for it or not.
 static constexpr int64_t kMostRead = 4096;
 

@@ -13,6 +13,8 @@ std::optional<Tensor> constantOf(mlir::Value value);
 /// The same as the node holds it; null for any other value.
 mlir::DenseElementsAttr elementsOf(mlir::Value value);
 bool isConstant(mlir::Operation *op);
+/// Whether the node shows its first operand under another shape; false where there is no node.
+bool isViewNode(mlir::Operation *op);
 
 /// A node as the rules of compiler/operators see it. Owns everything its view points to.
 class NodeFacts {

@@ -63,13 +63,8 @@ void UnitGroups::place(NodeOp node) {
   prepend(node);
 }
 
-static bool isView(NodeOp node) {
-  const Operator *rules = findOperator(node.getOp());
-  return rules && rules->kind == OperatorClass::view;
-}
-
 bool UnitGroups::append(NodeOp node) {
-  if (isView(node))
+  if (isViewNode(node))
     return false;
   for (Value operand : node.getOperands()) {
     auto found = groupOf.find(operand.getDefiningOp());
@@ -83,7 +78,7 @@ bool UnitGroups::append(NodeOp node) {
 bool UnitGroups::append(NodeOp node, int target) {
   Group &group = groups[target];
   NodeOp last = group.nodes.back();
-  if (!llvm::is_contained(node.getOperands(), last->getResult(0)) || isView(last) ||
+  if (!llvm::is_contained(node.getOperands(), last->getResult(0)) || isViewNode(last) ||
       isConstant(last) || !arePlannedTogether(last, node) || !canWaitFor(group, node))
     return false;
   UnitFacts facts(group.nodes, node);
@@ -102,13 +97,13 @@ void UnitGroups::prepend(NodeOp hero) {
     if (found == groupOf.end() || !operand.hasOneUse())
       continue;
     Group &before = groups[found->second];
-    if (before.nodes.size() != 1 || isView(before.nodes.front()) ||
+    if (before.nodes.size() != 1 || isViewNode(before.nodes.front()) ||
         isConstant(before.nodes.front()) || !arePlannedTogether(before.nodes.front(), hero) ||
         !canWaitFor(before, hero))
       continue;
     UnitFacts facts(before.nodes, hero);
     UnitNode prologue = facts.describe(before.nodes.front()), described = facts.describe(hero);
-    if (!canPrepend(prologue, described, static_cast<int>(i), options))
+    if (!canPrepend(facts.view(), prologue, described, static_cast<int>(i), options))
       continue;
     Group &group = groups[groupOf[hero]];
     group.nodes.insert(group.nodes.begin(), before.nodes.front());

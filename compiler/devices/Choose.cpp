@@ -54,10 +54,9 @@ bool isColumnBias(const UnitReader &reader, const UnitNode &add) {
          reader.inputType(add, side) == TensorType{y.element, {y.shape.back()}};
 }
 
-/// 16 bits to f32: the sums of a kernel as they are.
-bool isWidening(const UnitNode &hero, const UnitNode &cast) {
-  return bytesPerElement(hero.outputs[0].element) == 2 &&
-         cast.outputs[0].element == ElementType::f32;
+/// 16 bits to f32.
+bool isWidening(const TensorType &from, const TensorType &to) {
+  return bytesPerElement(from.element) == 2 && to.element == ElementType::f32;
 }
 
 } // namespace
@@ -117,8 +116,10 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
   }
   if (!contains(hero->epilogues, node.op) || contains({"Cast", "Relu"}, before.nodes.back()->op))
     return false;
-  if (node.op == "Cast")
-    return isWidening(*before.nodes.back(), node);
+  if (node.op == "Cast") {
+    const TensorType &from = before.nodes.back()->outputs[0], &to = node.outputs[0];
+    return hero->rounds ? isWidening(to, from) : isWidening(from, to);
+  }
   if (node.op != "Add")
     return true;
   if (before.nodes.size() != 1)
@@ -140,10 +141,12 @@ ElementType storedElement(Precision precision) {
                                         : ElementType::f32;
 }
 
-bool canPrepend(const UnitNode &node, const UnitNode &hero, int input,
+bool canPrepend(const UnitView &unit, const UnitNode &node, const UnitNode &hero, int input,
                 const DeviceOptions &options) {
   const Rule *rule = findRule(hero.op, options);
-  return rule && input == 0 && contains(rule->prologues, node.op);
+  if (!rule || input != 0 || !contains(rule->prologues, node.op))
+    return false;
+  return node.op != "Cast" || isWidening(*unit.type(node.inputs.at(0)), node.outputs[0]);
 }
 
 } // namespace pdc

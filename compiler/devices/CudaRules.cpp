@@ -3,7 +3,8 @@
 namespace pdc {
 
 /// A GPU's convolutions are in CudaConvolution.cpp, its attention in CudaAttention.cpp. What cuDNN
-/// fuses and what it does not was asked of cuDNN 9.19 for sm_90.
+/// fuses and what it does not was asked of cuDNN 9.19 for sm_90. The scores of a loss and their
+/// gradient, often a network's largest tensors, are read and written in 16 bits.
 const std::vector<Rule> &cudaRules() {
   static const std::vector<Rule> table = {
       {"Conv", chooseCudaConvolution, {"Relu"}},
@@ -11,6 +12,8 @@ const std::vector<Rule> &cudaRules() {
       {"ConvWeightGrad", chooseCudaConvolutionWeightGradient},
       {"SoftmaxAttention", chooseCudaAttention},
       {"SoftmaxAttentionGrad", chooseCudaAttentionGradient},
+      {"SoftmaxCrossEntropyLoss", chooseLoss, {}, {"Cast"}},
+      {"SoftmaxCrossEntropyLossGrad", chooseLoss, {"Cast"}, {}, true},
   };
   return table;
 }

@@ -19,10 +19,17 @@ void setIgnored(KernelChoice &choice, const UnitNode &node) {
   choice.fields.set("ignores", int64_t(1));
 }
 
+/// [Cast +] loss, loss gradient [+ Cast].
+const UnitNode &lossOf(const UnitReader &reader) {
+  return reader.node(reader.node(0).op == "Cast" ? 1 : 0);
+}
+
 void addAll(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (reader.hasInput(node, i))
-      addArgument(choice, reader, node, i);
+    if (reader.hasInput(node, i)) {
+      const bool isCast = i == 0 && &node != &reader.node(0);
+      addArgument(choice, reader, isCast ? reader.node(0) : node, i);
+    }
 }
 
 void checkReduction(const UnitReader &reader, const UnitNode &node) {
@@ -46,7 +53,7 @@ constexpr LabelledLoss kLabelledLosses[] = {
 };
 
 KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) {
-  const UnitNode &node = reader.node(0);
+  const UnitNode &node = lossOf(reader);
   if (loss.reduces)
     checkReduction(reader, node);
   KernelChoice choice;
@@ -98,7 +105,7 @@ KernelChoice choosePair(const UnitReader &reader) {
 } // namespace
 
 KernelChoice chooseLoss(const UnitReader &reader) {
-  const UnitNode &node = reader.node(0);
+  const UnitNode &node = lossOf(reader);
   for (const LabelledLoss &loss : kLabelledLosses)
     if (loss.op == node.op)
       return chooseLabelled(reader, loss);

@@ -9,10 +9,12 @@ namespace pdc {
 struct Rule {
   std::string_view op; ///< of the hero
   KernelChoice (*choose)(const UnitReader &reader);
-  /// Elementwise operators that the hero's kernel computes on its result 0.
+  /// Elementwise operators that the hero's kernel computes on its result 0. A Cast: from 16 bits to
+  /// f32, of sums that it would round.
   std::vector<std::string_view> epilogues = {};
-  /// Operators that the hero's kernel computes on its input 0.
+  /// Operators that the hero's kernel computes on its input 0. A Cast: from 16 bits to f32.
   std::vector<std::string_view> prologues = {};
+  bool rounds = false; ///< the Cast among its epilogues is from f32 to 16 bits
 };
 
 /// The rules of one kind of device stand before those that all kinds share.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/SmallFloats.h"
 #include "runtime/cuda/Fields.h"
 
 #include <cstddef>
@@ -9,48 +10,49 @@
 namespace pdc::runtime::cuda {
 
 /// A label outside the classes makes the loss NaN, which the runtime refuses before the update.
+/// Scores and their gradient: float, BFloat16, Float16; all else is f32.
 class SoftmaxCrossEntropy {
 public:
   SoftmaxCrossEntropy(const Device &, const LabelledFields &fields) : fields(fields) {}
-  template <class Label>
-  void operator()(const Run &run, const float *scores, const Label *labels, float *loss) const {
+  template <class T, class Label>
+  void operator()(const Run &run, const T *scores, const Label *labels, float *loss) const {
     call(run, scores, labels, nullptr, loss, nullptr);
   }
-  template <class Label>
-  void operator()(const Run &run, const float *scores, const Label *labels, float *loss,
+  template <class T, class Label>
+  void operator()(const Run &run, const T *scores, const Label *labels, float *loss,
                   float *logProbabilities) const {
     call(run, scores, labels, nullptr, loss, logProbabilities);
   }
-  template <class Label>
-  void operator()(const Run &run, const float *scores, const Label *labels, const float *weights,
+  template <class T, class Label>
+  void operator()(const Run &run, const T *scores, const Label *labels, const float *weights,
                   float *loss, float *logProbabilities) const {
     call(run, scores, labels, weights, loss, logProbabilities);
   }
-  template <class Label>
-  void operator()(const Run &run, const float *scores, const Label *labels, const float *weights,
+  template <class T, class Label>
+  void operator()(const Run &run, const T *scores, const Label *labels, const float *weights,
                   std::nullptr_t, float *loss) const {
     call(run, scores, labels, weights, loss, nullptr);
   }
 
 private:
   /// Label: int64_t, int32_t.
-  template <class Label>
-  void call(const Run &run, const float *scores, const Label *labels, const float *weights,
-            float *loss, float *logProbabilities) const;
+  template <class T, class Label>
+  void call(const Run &run, const T *scores, const Label *labels, const float *weights, float *loss,
+            float *logProbabilities) const;
   LabelledFields fields;
 };
 
 class SoftmaxCrossEntropyGradient {
 public:
   SoftmaxCrossEntropyGradient(const Device &, const LabelledFields &fields) : fields(fields) {}
-  template <class Label>
+  template <class Label, class T>
   void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const Label *labels, float *dx) const {
+                  const Label *labels, T *dx) const {
     (*this)(run, dy, logProbabilities, labels, static_cast<const float *>(nullptr), dx);
   }
-  template <class Label>
+  template <class Label, class T>
   void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const Label *labels, const float *weights, float *dx) const;
+                  const Label *labels, const float *weights, T *dx) const;
 
 private:
   LabelledFields fields;

@@ -40,19 +40,27 @@ PDC_EITHER float lossOf(Labelled found, const float *weights, float logProbabili
   return -(weights ? weights[found.label] : 1.0f) * logProbability;
 }
 
-/// A team per row: the losses of rows, and log probabilities where somebody keeps them.
-template <int Threads, class Label>
-__global__ void crossEntropyRows(LabelledFields f, const float *scores, const Label *labels,
-                                 const float *weights, float *losses, float *logProbabilities) {
-  using Row = Team<Threads>;
-  const int64_t row = Row::index();
-  if (row >= rowsOf(f))
-    return;
-  const int64_t first = firstOf(f, row);
+/// Scores that a thread reads before it uses them: a store would hold up the loads behind it.
+constexpr int kReadTogether = 4;
+
+/// Calls use(class, read(class)) for each of a thread's classes.
+template <int Threads, class Read, class Use>
+__device__ void overClasses(int64_t classes, Read read, Use use) {
+  for (int64_t c = Team<Threads>::thread(); c < classes; c += Threads * kReadTogether) {
+    float values[kReadTogether];
+    for (int s = 0; s < kReadTogether; ++s)
+      if (c + s * Threads < classes)
+        values[s] = read(c + s * Threads);
+    for (int s = 0; s < kReadTogether; ++s)
+      if (c + s * Threads < classes)
+        use(c + s * Threads, values[s]);
+  }
+}
+
+/// The largest of the scores that a thread has seen, and the sum of exponentials relative to it.
+struct Growing {
   float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  // 1. In one pass the largest score and the sum of exponentials relative to it.
-  for (int64_t c = Row::thread(); c < f.classes; c += Threads) {
-    const float score = scores[first + c * f.pixels];
+  __device__ void add(float score) {
     if (score > most) {
       sum *= expf(most - score);
       most = score;
@@ -60,27 +68,42 @@ __global__ void crossEntropyRows(LabelledFields f, const float *scores, const La
     // Of scores that are masked, -infinity, the difference is none.
     sum += score == most ? 1.0f : expf(score - most);
   }
-  const float mostOfRow = Row::most(most);
+};
+
+/// A team per row: the losses of rows, and log probabilities where somebody keeps them.
+template <int Threads, class T, class Label>
+__global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label *labels,
+                                 const float *weights, float *losses, float *logProbabilities) {
+  using Row = Team<Threads>;
+  const int64_t row = Row::index();
+  if (row >= rowsOf(f))
+    return;
+  const int64_t first = firstOf(f, row);
+  auto scoreOf = [&](int64_t c) { return float(scores[first + c * f.pixels]); };
+  // 1. In one pass the largest score and the sum of exponentials relative to it.
+  Growing seen;
+  overClasses<Threads>(f.classes, scoreOf, [&](int64_t, float score) { seen.add(score); });
+  const float most = Row::most(seen.most);
   // A thread may have seen no score.
-  sum = Row::sum(sum == 0 ? 0 : sum * expf(most - mostOfRow));
-  most = mostOfRow;
+  const float sum = Row::sum(seen.sum == 0 ? 0 : seen.sum * expf(seen.most - most));
   // 2. The largest score first: large scores would swallow the logarithm.
   const float shift = logf(sum);
   if (Row::thread() == 0) {
     const Labelled found = labelOf(f, labels, row);
-    const float score = found.counts && found.isClass ? scores[first + found.label * f.pixels] : 0;
+    const float score = found.counts && found.isClass ? scoreOf(found.label) : 0;
     losses[row] = lossOf(found, weights, (score - most) - shift);
   }
   if (logProbabilities)
-    for (int64_t c = Row::thread(); c < f.classes; c += Threads)
-      logProbabilities[first + c * f.pixels] = (scores[first + c * f.pixels] - most) - shift;
+    overClasses<Threads>(f.classes, scoreOf, [&](int64_t c, float score) {
+      logProbabilities[first + c * f.pixels] = (score - most) - shift;
+    });
 }
 
 /// A team per row: a division for each element would take longer than its memory.
-template <int Threads, class Label>
+template <int Threads, class T, class Label>
 __global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
                                          const float *logProbabilities, const Label *labels,
-                                         const float *weights, float *dx) {
+                                         const float *weights, T *dx) {
   using Row = Team<Threads>;
   const int64_t row = Row::index();
   if (row >= rowsOf(f))
@@ -89,10 +112,12 @@ __global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
   const bool counts = found.counts && found.isClass;
   const float factor = !counts ? 0 : weights ? *dy * weights[found.label] : *dy;
   const int64_t first = firstOf(f, row);
-  for (int64_t c = Row::thread(); c < f.classes; c += Threads) {
-    const int64_t i = first + c * f.pixels;
-    dx[i] = counts ? factor * (expf(logProbabilities[i]) - (c == found.label ? 1.0f : 0.0f)) : 0;
-  }
+  overClasses<Threads>(
+      f.classes, [&](int64_t c) { return logProbabilities[first + c * f.pixels]; },
+      [&](int64_t c, float logProbability) {
+        const float hit = c == found.label ? 1.0f : 0.0f;
+        dx[first + c * f.pixels] = T(counts ? factor * (expf(logProbability) - hit) : 0.0f);
+      });
 }
 
 template <class Label>
@@ -210,27 +235,27 @@ template <class Choose> void chooseKind(const char *kind, Choose choose) {
 } // namespace
 
 /// Workspace: partial sums, then one loss per row.
-template <class Label>
-void SoftmaxCrossEntropy::call(const Run &run, const float *scores, const Label *labels,
+template <class T, class Label>
+void SoftmaxCrossEntropy::call(const Run &run, const T *scores, const Label *labels,
                                const float *weights, float *loss, float *logProbabilities) const {
   const int64_t rows = rowsOf(fields);
   float *losses = reinterpret_cast<float *>(run.scratchBase + kPartialSums * sizeof(double));
   const TeamShape teams = TeamShape::of(rows, fields.classes, fields.pixels);
   teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
-    launch(run, teams.blocks, kBlockThreads, crossEntropyRows<Threads, Label>, fields, scores,
+    launch(run, teams.blocks, kBlockThreads, crossEntropyRows<Threads, T, Label>, fields, scores,
            labels, weights, losses, logProbabilities);
   });
   sumAll(run, rows, RowLoss{losses}, loss, run.scratchBase);
 }
 
-template <class Label>
+template <class Label, class T>
 void SoftmaxCrossEntropyGradient::operator()(const Run &run, const float *dy,
                                              const float *logProbabilities, const Label *labels,
-                                             const float *weights, float *dx) const {
+                                             const float *weights, T *dx) const {
   const TeamShape teams = TeamShape::of(rowsOf(fields), fields.classes, fields.pixels);
   teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
-    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, Label>, fields, dy,
-           logProbabilities, labels, weights, dx);
+    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, T, Label>, fields,
+           dy, logProbabilities, labels, weights, dx);
   });
 }
 
@@ -276,11 +301,15 @@ void PairLossGradient::operator()(const Run &run, const float *prediction, const
   });
 }
 
-#define PDC_LABELLED_KERNELS(Label)                                                                \
-  template void SoftmaxCrossEntropy::call(const Run &, const float *, const Label *,               \
-                                          const float *, float *, float *) const;                  \
+#define PDC_CROSS_ENTROPY(Label, T)                                                                \
+  template void SoftmaxCrossEntropy::call(const Run &, const T *, const Label *, const float *,    \
+                                          float *, float *) const;                                 \
   template void SoftmaxCrossEntropyGradient::operator()(                                           \
-      const Run &, const float *, const float *, const Label *, const float *, float *) const;     \
+      const Run &, const float *, const float *, const Label *, const float *, T *) const;
+#define PDC_LABELLED_KERNELS(Label)                                                                \
+  PDC_CROSS_ENTROPY(Label, float)                                                                  \
+  PDC_CROSS_ENTROPY(Label, BFloat16)                                                               \
+  PDC_CROSS_ENTROPY(Label, Float16)                                                                \
   template void NegativeLogLikelihood::operator()(const Run &, const float *, const Label *,       \
                                                   const float *, float *) const;                   \
   template void NegativeLogLikelihoodGradient::operator()(                                         \
@@ -291,6 +320,7 @@ void PairLossGradient::operator()(const Run &run, const float *prediction, const
 PDC_LABELLED_KERNELS(int64_t)
 PDC_LABELLED_KERNELS(int32_t)
 #undef PDC_LABELLED_KERNELS
+#undef PDC_CROSS_ENTROPY
 /// Targets that are numbers, which all count.
 template void LossWeight::operator()(const Run &, const float *, const float *, float *) const;
 

@@ -6,7 +6,8 @@
 #include <cmath>
 #include <limits>
 
-/// Losses of scores at the edges of what floats can say, against closed formulas.
+/// Losses of scores at the edges of what floats can say, against closed formulas, and of scores in
+/// 16 bits.
 namespace pdc {
 namespace {
 
@@ -56,6 +57,45 @@ TEST(CudaLosses, OfScoresThatAreNoNumbers) {
     EXPECT_TRUE(std::isnan(Losses(f, 2, std::numeric_limits<float>::quiet_NaN()).sum));
     EXPECT_TRUE(std::isnan(Losses(f, 2, std::numeric_limits<float>::infinity()).sum));
     EXPECT_TRUE(std::isnan(Losses(f, 0, -std::numeric_limits<float>::infinity()).sum));
+  }
+}
+
+/// Scores are read in 16 bits as the f32 that they are, their gradient is rounded once.
+template <class T> void expectNarrowLosses(const runtime::LabelledFields &f) {
+  const int64_t rows = f.samples * f.pixels, count = rows * f.classes;
+  std::vector<T> scores, narrow(size_t(count), T(9.0f));
+  std::vector<float> sameScores, wide(size_t(count), 9.0f), scratch(1 << 20);
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < count; ++i)
+    sameScores.push_back(float(scores.emplace_back(float(i * 37 % 101) / 8 - 6)));
+  for (int64_t i = 0; i < rows; ++i)
+    labels.push_back(i * 7 % f.classes);
+  runtime::Run run = started({});
+  run.scratchBase = reinterpret_cast<std::byte *>(scratch.data());
+  auto lossOf = [&](const auto *from, std::vector<float> &logProbabilities) {
+    float sum = 0;
+    logProbabilities.resize(size_t(count));
+    runtime::cuda::SoftmaxCrossEntropy({1, 0}, f)(run, from, labels.data(), &sum,
+                                                  logProbabilities.data());
+    finish();
+    return sum;
+  };
+  std::vector<float> ofNarrow, ofWide;
+  EXPECT_EQ(lossOf(scores.data(), ofNarrow), lossOf(sameScores.data(), ofWide));
+  EXPECT_EQ(ofNarrow, ofWide);
+  const float dy = 0.5f;
+  const runtime::cuda::SoftmaxCrossEntropyGradient gradient({1, 0}, f);
+  gradient(run, &dy, ofWide.data(), labels.data(), narrow.data());
+  gradient(run, &dy, ofWide.data(), labels.data(), wide.data());
+  finish();
+  for (size_t i = 0; i < wide.size(); ++i)
+    ASSERT_EQ(narrow[i], T(wide[i])) << "element " << i << ", in f32 " << wide[i];
+}
+
+TEST(CudaLosses, Of16Bits) {
+  for (const runtime::LabelledFields &f : kForms) {
+    expectNarrowLosses<runtime::BFloat16>(f);
+    expectNarrowLosses<runtime::Float16>(f);
   }
 }
 

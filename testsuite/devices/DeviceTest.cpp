@@ -110,12 +110,33 @@ TEST(Fusion, BiasBehindAMatrixProduct) {
 
 TEST(Fusion, ReluGradientGoesIntoTheNormalisationsGradient) {
   TensorType x = f32({2, 16, 8, 8});
+  const UnitView unit;
   UnitNode relu{"ReluGrad", "relu", nullptr, {}, {x}};
   UnitNode norm{"BatchNormalizationGrad", "norm", nullptr, {}, {x}};
   UnitNode conv{"ConvInputGrad", "conv", nullptr, {}, {x}};
-  EXPECT_TRUE(canPrepend(relu, norm, 0, kDevice));
-  EXPECT_FALSE(canPrepend(relu, norm, 1, kDevice));
-  EXPECT_FALSE(canPrepend(relu, conv, 0, kDevice));
+  EXPECT_TRUE(canPrepend(unit, relu, norm, 0, kDevice));
+  EXPECT_FALSE(canPrepend(unit, relu, norm, 1, kDevice));
+  EXPECT_FALSE(canPrepend(unit, relu, conv, 0, kDevice));
+}
+
+/// Scores and their gradient in 16 bits, on GPUs: products widen, losses read and round.
+TEST(Fusion, CastsBesideLosses) {
+  DeviceOptions gpu;
+  gpu.kind = DeviceKind::cuda, gpu.precision = Precision::bf16;
+  const TensorType wide = f32({4, 6}), narrow{ElementType::bf16, {4, 6}},
+                   labels{ElementType::i64, {4}}, whole{ElementType::i32, {4, 6}};
+  UnitNode loss{"SoftmaxCrossEntropyLoss", "loss", nullptr, {}, {f32({}), wide}};
+  for (const TensorType &from : {narrow, whole}) {
+    OneNode cast("Cast", {from}, wide);
+    EXPECT_EQ(canPrepend(cast.unit, cast.unit.nodes[0], loss, 0, gpu), from == narrow);
+    EXPECT_FALSE(canPrepend(cast.unit, cast.unit.nodes[0], loss, 0, kDevice));
+  }
+  OneNode gradient("SoftmaxCrossEntropyLossGrad", {f32({}), wide, labels}, wide);
+  OneNode product("MatMul", {f32({4, 5}), f32({5, 6})}, wide);
+  UnitNode cast{"Cast", "cast", nullptr, {UnitValue::node(0)}, {narrow}};
+  EXPECT_TRUE(canAppend(gradient.unit, cast, gpu));
+  EXPECT_FALSE(canAppend(gradient.unit, cast, kDevice));
+  EXPECT_FALSE(canAppend(product.unit, cast, gpu));
 }
 
 TEST(Choice, LoopsFollowBlockedOperandsWherePaddingStaysZero) {

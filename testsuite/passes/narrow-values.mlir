@@ -74,5 +74,22 @@ func.func @train() {
   pdc.accumulate %c into @sums : tensor<4x3xf32>
   // CHECK: pdc.accumulate %[[WIDE_M]] into @products
   pdc.accumulate %m into @products : tensor<4x3xf32>
+  // What shows a value to products alone is cast in front of them: what makes the value may round it.
+  // CHECK: %[[SHOWN:.*]] = pdc.node "CumSum" "/shown/sums"
+  // CHECK-NEXT: %[[ROUNDED:.*]] = pdc.node "Cast" "/shown/sums/bf16"(%[[SHOWN]])
+  // CHECK-NEXT: %[[FLAT:.*]] = pdc.node "Flatten" "/shown"(%[[ROUNDED]]) {{.*}} -> tensor<4x3xbf16>
+  // CHECK: pdc.node "ReduceSum" "/shown/sum"(%[[FLAT]]) {} : (tensor<4x3xbf16>) -> tensor<1x1xf32>
+  // CHECK: pdc.node "FusedMatMul" "/shown/mm"(%[[FLAT]], %[[FLAT]])
+  %sums = pdc.node "CumSum" "/shown/sums"(%exp, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
+  %shown = pdc.node "Flatten" "/shown"(%sums) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %shown_sum = pdc.node "ReduceSum" "/shown/sum"(%shown) {} : (tensor<4x3xf32>) -> tensor<1x1xf32>
+  %shown_product = pdc.node "FusedMatMul" "/shown/mm"(%shown, %shown) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  // Not where something else reads the view.
+  // CHECK: %[[READ:.*]] = pdc.node "Flatten" "/read"({{.*}}) {{.*}} -> tensor<4x3xf32>
+  // CHECK-NEXT: pdc.node "Cast" "/read/bf16"(%[[READ]])
+  %read_sums = pdc.node "CumSum" "/read/sums"(%exp, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
+  %read = pdc.node "Flatten" "/read"(%read_sums) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %read_product = pdc.node "FusedMatMul" "/read/mm"(%read, %read) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  %again = pdc.node "CumSum" "/read/again"(%read, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
   return
 }
