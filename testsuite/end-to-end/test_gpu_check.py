@@ -125,6 +125,12 @@ def test_shows_the_first_errors_of_a_build(tmp_path):
     assert len(str(raised.value)) < 20000 and log.read_text().count("warning: nothing") == 500
 
 
+def test_says_once_what_cmake_says_of_each_program():
+    text = "CMake Error in CMakeLists.txt:\n  no GPU was detected.\n\n\n\n\n\n\n" * 50 + "CMake Error at a.cmake:3:\n  no library\n"
+    found = load(TOOLS).causes(text)
+    assert found.count("no GPU was detected") == 1 and "a.cmake:3" in found, found
+
+
 def test_reads_memory_with_one_process(tmp_path, monkeypatch):
     """The most beyond what was used before; unknown where nothing can be read."""
     tools, reader = load(TOOLS), tmp_path / "nvidia-smi"
@@ -316,6 +322,16 @@ def test_ends_with_its_minutes(waiting):
     assert found["running"] == [] and done.returncode == 3
     assert len(started(folder)) >= 3
     await_true(lambda: all_have_ended(folder))
+
+
+@pytest.mark.parametrize("option", [[], ["--bench"]])
+def test_ends_where_nothing_can_be_built(waiting, option):
+    folder, environment = waiting
+    (folder.parent / "path" / "cmake").write_text("#!/bin/sh\necho 'CMake Error: no GPU was detected' >&2\nexit 1\n")
+    done = subprocess.run([sys.executable, folder / "gpu-check", *option], env=environment, capture_output=True, text=True, check=False,
+                          timeout=60)
+    assert done.returncode == 1 and "no GPU was detected" in done.stdout and "error: nothing was built" in done.stderr, done.stderr
+    assert [(result["name"], result["outcome"]) for result in results_of(folder)["results"]] == [("configure", "failed")]
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "nan", "soon"])

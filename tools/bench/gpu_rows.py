@@ -90,12 +90,13 @@ def end_all():
 
 
 def causes(text, count=5, lines=8):
-    """The first errors of what a build or a program printed, each with the lines behind it; its end where none is marked."""
+    """The first errors of what a build or a program printed, each once and with the lines behind it; its end where none is marked."""
     found, printed = [], text.splitlines()
     at = 0
     while at < len(printed) and len(found) < count:
-        if printed[at].startswith("FAILED") or "error:" in printed[at]:
-            found.append("\n".join(line[:400] for line in printed[at:at + lines]))
+        if printed[at].startswith(("FAILED", "CMake Error")) or "error:" in printed[at]:
+            if (error := "\n".join(line[:400] for line in printed[at:at + lines])) not in found:
+                found.append(error)
             at += lines
         else:
             at += 1
