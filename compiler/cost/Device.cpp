@@ -1,6 +1,7 @@
 #include "compiler/cost/Device.h"
 
 #include "compiler/Error.h"
+#include "compiler/NearestName.h"
 
 #include <algorithm>
 
@@ -73,13 +74,18 @@ std::span<const DevicePeaks> devicePeaks() { return peaks; }
 const DevicePeaks &findDevicePeaks(std::string_view name) {
   if (name == "cuda")
     return findDevicePeaks("h100");
-  std::string known;
+  std::vector<std::string_view> names;
   for (const DevicePeaks &device : peaks) {
     if (device.name == name)
       return device;
-    known += (known.empty() ? "" : ", ") + std::string(device.name);
+    names.push_back(device.name);
   }
-  throw Error("unknown device '" + std::string(name) + "'; devices with known peaks: " + known);
+  names.push_back("cuda");
+  std::string known;
+  for (std::string_view one : names)
+    known += (known.empty() ? "" : ", ") + std::string(one);
+  throw Error("unknown device '" + std::string(name) + "'; devices with known peaks: " + known +
+              nearestName(name, names));
 }
 
 /// 0: it has none.

@@ -1,6 +1,7 @@
 #include "compiler/plan/Fields.h"
 
 #include "compiler/Error.h"
+#include "compiler/NearestName.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +23,7 @@ static std::string shown(const Json &value) {
 
 const Json *Fields::find(const std::string &field) const {
   auto found = value.find(field);
-  return found == value.end() || found->is_null() ? nullptr : &*found;
+  return found == value.end() ? nullptr : &*found;
 }
 
 void Fields::expect(const std::string &field) const {
@@ -47,16 +48,16 @@ void Fields::expectOnly(std::initializer_list<std::string_view> fields) const {
     known += (known.empty() ? "" : ", ") + std::string(field);
   for (const auto &entry : value.items())
     if (std::ranges::find(fields, entry.key()) == fields.end())
-      refuse(shown(entry.key()), "unknown; there are " + known);
+      refuse(shown(entry.key()), "unknown; there are " + known + nearestName(entry.key(), fields));
 }
 
 double Fields::seconds(const std::string &field, double fallback) const {
-  if (!value.contains(field))
+  const Json *found = find(field);
+  if (!found)
     return fallback;
-  const Json &found = value.at(field);
-  const double read = found.is_number() ? found.get<double>() : -1;
+  const double read = found->is_number() ? found->get<double>() : -1;
   if (!(read >= 0 && read <= kMostSeconds))
-    refuse(field, "expected seconds from 0 to 4.4e9, found " + shown(found));
+    refuse(field, "expected seconds from 0 to 4.4e9, found " + shown(*found));
   return read;
 }
 

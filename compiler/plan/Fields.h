@@ -14,7 +14,8 @@ namespace pdc {
 inline constexpr double kMostSeconds = 4.4e9;
 
 /// A JSON object of a user's file, read field by field. Each refusal names file and field. With a
-/// fallback a field may be left out.
+/// fallback a field may be left out, but not null: some programs write that where they have no
+/// number.
 class Fields {
 public:
   Fields(nlohmann::json value, std::string where);
@@ -27,7 +28,6 @@ public:
   /// Refuses any other: a word that is misspelt would count for nothing.
   void expectOnly(std::initializer_list<std::string_view> fields) const;
   double number(const std::string &field, std::optional<double> fallback = {}) const;
-  /// A null is not a field left out: some programs write it where they have no number.
   double seconds(const std::string &field, double fallback) const;
   int64_t integer(const std::string &field, int64_t least, int64_t most,
                   std::optional<int64_t> fallback = {}) const;
@@ -51,6 +51,9 @@ private:
 
 /// A field by which seconds grow, such as `slowdown`: 1 where it is left out.
 double toSlowdown(const Fields &fields, const char *name);
+
+/// A device with a row in the table of peaks; "" stands for none.
+std::string toDevice(const Fields &fields, std::optional<std::string> fallback = {});
 
 struct Topology;
 /// The topology that an object describes, in a file of its own or inside of another.

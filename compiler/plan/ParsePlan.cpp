@@ -93,7 +93,7 @@ Precision toPrecision(const Fields &fields, const std::string &field, const std:
 
 void readHead(const Fields &top, Plan &plan) {
   plan.model = top.string("model");
-  plan.device = top.string("device");
+  plan.device = toDevice(top);
   plan.scheduleName = top.string("schedule");
   plan.costModel = top.string("cost_model");
   plan.precision = toPrecision(top, "precision", plan.device);

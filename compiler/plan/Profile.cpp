@@ -122,7 +122,7 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   Profile profile;
   profile.model = top.string("model", "");
-  profile.device = top.string("device", "cpu");
+  profile.device = toDevice(top, "cpu");
   profile.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
   profile.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
   std::set<std::string> names;

@@ -175,6 +175,17 @@ void readMemory(const Fields &top, Topology &topology) {
 
 } // namespace
 
+std::string toDevice(const Fields &fields, std::optional<std::string> fallback) {
+  std::string device = fields.string("device", std::move(fallback));
+  try {
+    if (!device.empty())
+      findDevicePeaks(device);
+  } catch (const Error &error) {
+    fields.refuse("device", error.what());
+  }
+  return device;
+}
+
 Topology toTopology(const Fields &top) {
   Topology topology;
   int64_t product = 1;
@@ -195,7 +206,7 @@ Topology toTopology(const Fields &top) {
     top.refuse("levels", "expected at least one level");
   readMemory(top, topology);
   readOwnLinks(top, topology);
-  topology.device = top.string("device", "");
+  topology.device = toDevice(top, "");
   topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
   topology.sumSeconds = top.seconds("sum_seconds", 0);
   return topology;

@@ -307,8 +307,8 @@ TEST(PlanFile, EveryFieldIsChecked) {
     std::string name = nameOf(place);
     const json &value = plan[place];
     for (const json &other :
-         {json(-1), json("x"), json::array(), json::object(), json(true), json(-0.5), json(1e300),
-          json(INT64_MAX), json(UINT64_MAX), json(7)}) {
+         {json(nullptr), json(-1), json("x"), json::array(), json::object(), json(true), json(-0.5),
+          json(1e300), json(INT64_MAX), json(UINT64_MAX), json(7)}) {
       json changed = plan;
       changed[place] = other;
       std::string text = refusal([&] { parsePlan(changed.dump(), "p"); });

@@ -41,7 +41,16 @@ TEST(TopologyFile, Refusals) {
             "t: levels[0].latency: expected seconds from 0 to 4.4e9, found 1e+300");
   EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "latencies": 1}]})"),
             "t: levels[0].\"latencies\": unknown; there are workers, bandwidth, latency, ports, "
-            "send_bandwidth, receive_bandwidth");
+            "send_bandwidth, receive_bandwidth; the nearest is latency");
+  // A table of devices gives their memory and peaks: what has no row would count for nothing.
+  const std::string level = R"({"levels": [{"workers": 2, "bandwidth": 1}], "device": )";
+  const std::string known = "; devices with known peaks: cpu, titanx, v100, a100, h100, h200, cuda";
+  EXPECT_EQ(read((level + "\"V100\"}").c_str()),
+            "t: device: unknown device 'V100'" + known + "; the nearest is v100");
+  EXPECT_EQ(read((level + "\"abacus\"}").c_str()), "t: device: unknown device 'abacus'" + known);
+  EXPECT_EQ(read((level + "null}").c_str()), "t: device: expected a string, found null");
+  EXPECT_EQ(read((level + "\"\"}").c_str()), "accepted");
+  EXPECT_EQ(read((level + "\"cuda\"}").c_str()), "accepted");
   EXPECT_EQ(read(R"({"levels": [{"workers": 2.5, "bandwidth": 1}]})"),
             "t: levels[0].workers: expected a whole number from 1 to 65536, found 2.5");
   EXPECT_EQ(
@@ -165,6 +174,15 @@ TEST(ProfileFile, Refusals) {
             "p: units[0].forward_seconds: expected seconds from 0 to 4.4e9, found 1e+308");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "update_seconds": null}]})"),
             "p: units[0].update_seconds: expected seconds from 0 to 4.4e9, found null");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": null}]})"),
+            "p: units[0].stash_bytes: expected a whole number from 0 to 4398046511104, found null");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "slowdown": null}]})"),
+            "p: units[0].slowdown: expected a number of at least 0, found null");
+  EXPECT_EQ(read(R"({"units": [{"name": "a", "nodes": null}]})"),
+            "p: units[0].nodes: expected a list, found null");
+  EXPECT_EQ(read(R"({"units": [{"name": "a"}], "device": "gpu"})"),
+            "p: device: unknown device 'gpu'; devices with known peaks: cpu, titanx, v100, a100, "
+            "h100, h200, cuda");
   EXPECT_EQ(read("{}"), "p: units: expected at least one unit");
   EXPECT_EQ(read(R"({"units": [{"name": "a"}, {"name": "a"}]})"),
             "p: units[1].name: two units have the name 'a'");
