@@ -23,12 +23,14 @@ RankOrder interleavedOrder(const Pipeline &column, int rank) {
   int64_t ahead = std::min(turns, 2 * (ranks - 1 - rank) + (chunks - 1) * ranks);
   auto chunkOf = [&](int64_t turn) { return static_cast<uint16_t>(turn / ranks % chunks); };
   RankOrder order;
-  order.reserve(static_cast<size_t>(2 * turns));
+  std::vector<OrderedRun> group;
   for (int64_t turn = 0; turn < turns + ahead; ++turn) {
+    group.clear();
     if (turn < turns)
-      order.push_back({chunkOf(turn), Phase::forward});
+      group.push_back({chunkOf(turn), Phase::forward});
     if (turn >= ahead)
-      order.push_back({static_cast<uint16_t>(chunks - 1 - chunkOf(turn - ahead)), Phase::backward});
+      group.push_back({static_cast<uint16_t>(chunks - 1 - chunkOf(turn - ahead)), Phase::backward});
+    order.append(group);
   }
   return order;
 }

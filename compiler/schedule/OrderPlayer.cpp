@@ -4,76 +4,110 @@
 #include "compiler/schedule/Replicas.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace pdc {
+
+void Arrivals::growFor(int64_t turn) {
+  const auto turns = static_cast<size_t>(turn - taken + 1);
+  std::vector<double> larger(std::bit_ceil(turns), kNotSent);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const int64_t known = taken + static_cast<int64_t>(i);
+    larger[static_cast<size_t>(known) & (larger.size() - 1)] = at(known);
+  }
+  times = std::move(larger);
+}
 
 OrderPlayer::OrderPlayer(const Schedule &schedule, std::span<const Edge> edges,
                          const PlayCosts &costs, int64_t microbatches)
     : schedule(schedule), costs(costs), microbatches(microbatches), stages(schedule.stages()) {
   Pipeline pipeline{schedule.stages(), schedule.ranksOfStage, microbatches};
   ranks.resize(pipeline.ranks());
+  stagesOfRank.resize(ranks.size());
   RankOrders all = ordersOf(schedule.name, pipeline);
   orders = std::move(all.orders);
   for (size_t rank = 0; rank < ranks.size(); ++rank)
-    ranks[rank].order = &orders[all.orderOfRank[rank]];
+    ranks[rank].order = all.orderOfRank[rank];
   addStages();
-  addLines(edges);
+  addMessages(edges);
 }
 
 void OrderPlayer::addStages() {
-  std::vector<bool> split = findSplitStages(schedule);
   for (int number = 0; number < schedule.stages(); ++number) {
     Stage &stage = stages[number];
-    const StageSeconds &own = costs.stages[number];
     stage.replicas = schedule.replicas(number);
-    stage.seconds = {own.forward, own.of(split[number] ? Phase::backwardInput : Phase::backward),
-                     own.backwardWeight};
-    stage.update = schedule.asynchronous ? own.update : 0;
+    stage.update = schedule.asynchronous ? costs.stages[number].update : 0;
     stage.sum = costs.reductions.empty() ? 0 : costs.reductions[number];
     stage.turnsPerUpdate =
         std::max<int64_t>(1, microbatchesPerUpdate(schedule, number) / stage.replicas);
     for (int64_t replica = 0; replica < stage.replicas; ++replica) {
-      Rank &rank = ranks[schedule.ranksOfStage[number][replica]];
-      rank.replica = replica;
-      rank.stages.push_back(number);
-      rank.turns.emplace_back();
+      const int rank = schedule.ranksOfStage[number][replica];
+      ranks[rank].replica = replica;
+      stagesOfRank[rank].push_back(number);
+    }
+  }
+  const std::vector<bool> split = findSplitStages(schedule);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].seats = static_cast<int>(seats.size());
+    for (int number : stagesOfRank[rank]) {
+      const StageSeconds &own = costs.stages[number];
+      Seat &seat = seats.emplace_back();
+      seat.seconds = {own.forward, own.of(split[number] ? Phase::backwardInput : Phase::backward),
+                      own.backwardWeight};
+      seat.stage = number;
+      seat.replicas = static_cast<int>(stages[number].replicas);
     }
   }
 }
 
-void OrderPlayer::addLines(std::span<const Edge> edges) {
+void OrderPlayer::addMessages(std::span<const Edge> edges) {
   std::map<std::pair<int, int>, double> seconds;
   for (const Edge &edge : edges)
     seconds[{edge.fromStage, edge.toStage}] += costs.edges.empty() ? 0 : costs.edges[edge.id];
   std::map<std::pair<int, int>, int> numbers;
+  // By rank and stage, then by part.
+  std::map<std::pair<int, int>, std::array<std::vector<int>, kRunParts>> in;
+  std::map<std::pair<int, int>, std::array<std::vector<Message>, kRunParts>> out;
   for (auto [ends, sum] : seconds) {
     auto [from, to] = ends;
     // Activations go to later stages, gradients to earlier ones.
-    int part = from < to ? 0 : 1, number = static_cast<int>(lines.size());
-    stages[from].out[part].push_back(number);
-    stages[to].in[part].push_back(number);
-    lines.push_back({from, to, sum, lines.size() * static_cast<size_t>(microbatches)});
-    addLinks(lines.back(), numbers);
+    const int part = from < to ? 0 : 1, first = static_cast<int>(inboxes.size());
+    const std::vector<int> &readers = schedule.ranksOfStage[to];
+    for (int reader : readers) {
+      in[{reader, to}][part].push_back(static_cast<int>(inboxes.size()));
+      inboxes.push_back({.rank = reader});
+    }
+    for (int sender : schedule.ranksOfStage[from])
+      out[{sender, from}][part].push_back(
+          {sum, first, addLinks(sender, to, numbers), static_cast<int>(readers.size())});
   }
-  arrived.assign(lines.size() * static_cast<size_t>(microbatches), -1);
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (size_t chunk = 0; chunk < stagesOfRank[rank].size(); ++chunk) {
+      Seat &seat = seats[static_cast<size_t>(ranks[rank].seats) + chunk];
+      const std::pair<int, int> place = {static_cast<int>(rank), seat.stage};
+      for (int part = 0; part < kRunParts; ++part) {
+        const auto append = [](auto &all, const auto &own) {
+          const auto before = static_cast<int>(all.size());
+          all.insert(all.end(), own.begin(), own.end());
+          return Range{before, static_cast<int>(all.size())};
+        };
+        seat.in[part] = append(received, in[place][part]);
+        seat.out[part] = append(messages, out[place][part]);
+      }
+    }
   linkFree.assign(numbers.size(), 0);
 }
 
-/// Lines between the same two ranks share their link; what stays on a rank needs none.
-void OrderPlayer::addLinks(Line &line, std::map<std::pair<int, int>, int> &numbers) {
-  line.links = linkOfPair.size();
-  for (int from : schedule.ranksOfStage[line.from])
-    for (int to : schedule.ranksOfStage[line.to]) {
-      auto next = static_cast<int>(numbers.size());
-      linkOfPair.push_back(from == to ? -1 : numbers.try_emplace({from, to}, next).first->second);
-    }
-}
-
-void OrderPlayer::look(int number) {
-  if (!ranks[number].waits)
-    return;
-  ranks[number].waits = false;
-  ready.push_back(number);
+/// From a rank to the replicas of a stage. Messages between the same two ranks share their link;
+/// what stays on a rank needs none.
+int OrderPlayer::addLinks(int from, int to, std::map<std::pair<int, int>, int> &numbers) {
+  const auto first = static_cast<int>(linkOfPair.size());
+  for (int reader : schedule.ranksOfStage[to]) {
+    auto next = static_cast<int>(numbers.size());
+    linkOfPair.push_back(from == reader ? -1
+                                        : numbers.try_emplace({from, reader}, next).first->second);
+  }
+  return first;
 }
 
 /// The first replicas may have a turn more at the end: no update sums what the others do not have.
@@ -84,79 +118,92 @@ bool OrderPlayer::updatesBehind(int stage, int64_t turn) const {
 }
 
 /// Replicas sum their gradients together, when the last of them has come.
-void OrderPlayer::update(Rank &rank, int number, int64_t microbatch) {
-  Stage &stage = stages[number];
-  stage.lastCame = std::max(stage.lastCame, rank.clock);
-  rank.sums = true;
+void OrderPlayer::update(int number, int ofStage, int64_t turn) {
+  Stage &stage = stages[ofStage];
+  stage.lastCame = std::max(stage.lastCame, ranks[number].clock);
+  ranks[number].sums = true;
   if (++stage.arrived < stage.replicas)
     return;
   double end = stage.lastCame + (stage.replicas > 1 ? stage.sum : 0);
   for (int64_t replica = 0; replica < stage.replicas; ++replica) {
-    int own = schedule.ranksOfStage[number][replica];
+    int own = schedule.ranksOfStage[ofStage][replica];
     ranks[own].clock = end + stage.update;
     ranks[own].sums = false;
-    if (stage.replicas > 1)
-      look(own);
-    int64_t turn = microbatch / stage.replicas * stage.replicas + replica;
+    if (own != number)
+      ready.push_back(own);
     if (starts)
-      (*starts)[number].updates[static_cast<size_t>(turn)] = static_cast<int>(end);
+      (*starts)[ofStage].updates[static_cast<size_t>(turn * stage.replicas + replica)] =
+          static_cast<int>(end);
   }
   stage.arrived = 0;
   stage.lastCame = 0;
 }
 
-void OrderPlayer::send(const Line &line, int64_t microbatch, double now) {
-  int64_t readers = stages[line.to].replicas, reader = replicaOf(microbatch, readers);
-  int64_t pair = replicaOf(microbatch, stages[line.from].replicas) * readers + reader;
-  double &arrival = arrived[line.arrivals + static_cast<size_t>(microbatch)];
-  if (int link = linkOfPair[line.links + static_cast<size_t>(pair)]; link >= 0)
-    arrival = linkFree[link] = std::max(linkFree[link], now) + line.seconds;
-  else
-    arrival = now;
-  look(schedule.ranksOfStage[line.to][reader]);
+void OrderPlayer::send(const Message &message, int64_t microbatch, double now) {
+  const int64_t reader = replicaOf(microbatch, message.readers);
+  double arrival = now;
+  if (int link = linkOfPair[static_cast<size_t>(message.link + reader)]; link >= 0)
+    arrival = linkFree[link] = std::max(linkFree[link], now) + message.seconds;
+  Inbox &inbox = inboxes[static_cast<size_t>(message.inbox + reader)];
+  inbox.arrivals.put(message.readers == 1 ? microbatch : microbatch / message.readers, arrival);
+  if (std::exchange(inbox.isAwaited, false))
+    ready.push_back(inbox.rank);
 }
 
 /// False where an input has not come.
-bool OrderPlayer::run(Rank &rank, size_t chunk, int part) {
-  const int number = rank.stages[chunk];
-  const Stage &stage = stages[number];
-  int64_t &turn = rank.turns[chunk][part], microbatch = rank.replica + turn * stage.replicas;
+bool OrderPlayer::run(Rank &rank, Seat &seat, int part) {
+  const int64_t turn = seat.turns[part], microbatch = rank.replica + turn * seat.replicas;
   double start = rank.clock;
-  for (int line : stage.in[part]) {
-    double time = arrived[lines[line].arrivals + static_cast<size_t>(microbatch)];
-    if (time < 0)
+  const auto [first, last] = seat.in[part];
+  for (int i = first; i < last; ++i) {
+    Inbox &inbox = inboxes[received[i]];
+    const double time = inbox.arrivals.at(turn);
+    if (time < 0) {
+      inbox.isAwaited = true;
       return false;
+    }
     start = std::max(start, time);
   }
+  for (int i = first; i < last; ++i)
+    inboxes[received[i]].arrivals.take(turn);
   if (starts)
-    (*starts)[number].parts[part][static_cast<size_t>(microbatch)] = static_cast<int>(start);
-  rank.clock = start + stage.seconds[part];
-  for (int line : stage.out[part])
-    send(lines[line], microbatch, rank.clock);
-  if (part == 1 && updatesBehind(number, turn))
-    update(rank, number, microbatch);
-  ++turn;
+    (*starts)[seat.stage].parts[part][static_cast<size_t>(microbatch)] = static_cast<int>(start);
+  rank.clock = start + seat.seconds[part];
+  for (int i = seat.out[part].first; i < seat.out[part].last; ++i)
+    send(messages[i], microbatch, rank.clock);
+  ++seat.turns[part];
   return true;
 }
 
 /// Up to the run that has to wait.
-void OrderPlayer::advance(Rank &rank) {
-  for (; rank.next < rank.order->size() && !rank.sums; ++rank.next) {
-    auto [chunk, phase] = (*rank.order)[rank.next];
-    if (!run(rank, chunk, partOf(phase)))
+void OrderPlayer::advance(int number) {
+  Rank &rank = ranks[number];
+  const RankOrder &order = orders[rank.order];
+  for (; !order.endsAt(rank.place) && !rank.sums; order.advance(rank.place)) {
+    auto [chunk, phase] = order.at(rank.place);
+    const int part = partOf(phase);
+    Seat &seat = seats[static_cast<size_t>(rank.seats) + chunk];
+    const int64_t turn = seat.turns[part];
+    if (rest == Rest::held && (turn + 1) * seat.replicas > microbatches)
+      return held.push_back(number);
+    if (rest == Rest::leftOut && rank.replica + turn * seat.replicas >= microbatches)
+      continue;
+    if (!run(rank, seat, part))
       return;
+    if (part == 1 && updatesBehind(seat.stage, turn))
+      update(number, seat.stage, turn);
   }
 }
 
 /// The sums over replicas, one behind the other, that over all ranks, and the updates.
 double OrderPlayer::close() const {
   std::vector<double> ends(ranks.size()), updates(ranks.size());
-  for (const Rank &rank : ranks) {
-    if (rank.next < rank.order->size())
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!orders[ranks[rank].order].endsAt(ranks[rank].place))
       throw Error("schedule " + schedule.name +
                   " cannot run: a task comes before one that makes its inputs");
-    double &end = ends[schedule.ranksOfStage[rank.stages[0]][0]];
-    end = std::max(end, rank.clock);
+    double &end = ends[schedule.ranksOfStage[stagesOfRank[rank][0]][0]];
+    end = std::max(end, ranks[rank].clock);
   }
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     int first = schedule.ranksOfStage[stage][0];
@@ -167,6 +214,14 @@ double OrderPlayer::close() const {
   return *std::ranges::max_element(ends) + costs.allReduce + *std::ranges::max_element(updates);
 }
 
+void OrderPlayer::playReady() {
+  while (!ready.empty()) {
+    const int rank = ready.back();
+    ready.pop_back();
+    advance(rank);
+  }
+}
+
 double OrderPlayer::play(std::vector<RunStarts> *kept) {
   starts = kept;
   if (starts) {
@@ -174,15 +229,26 @@ double OrderPlayer::play(std::vector<RunStarts> *kept) {
     std::vector<int> none(count, -1);
     starts->assign(stages.size(), {{none, none, none}, none});
   }
-  for (size_t rank = ranks.size(); rank-- > 0;)
-    look(static_cast<int>(rank));
-  while (!ready.empty()) {
-    Rank &rank = ranks[ready.back()];
-    ready.pop_back();
-    rank.waits = true;
-    advance(rank);
-  }
+  for (int rank = countRanks(); rank-- > 0;)
+    ready.push_back(rank);
+  playReady();
   return close();
+}
+
+std::pair<double, double> OrderPlayer::playFirstAndAll(int64_t first) {
+  const int64_t all = std::exchange(microbatches, first);
+  rest = Rest::held;
+  for (int rank = countRanks(); rank-- > 0;)
+    ready.push_back(rank);
+  playReady();
+  ready = std::exchange(held, {});
+  OrderPlayer alone = *this;
+  alone.rest = Rest::leftOut;
+  alone.playReady();
+  microbatches = all;
+  rest = Rest::played;
+  playReady();
+  return {alone.close(), close()};
 }
 
 } // namespace pdc

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <map>
+#include <utility>
 
 namespace pdc {
 
@@ -27,70 +28,122 @@ inline int64_t replicaOf(int64_t microbatch, int64_t replicas) {
   return replicas == 1 ? 0 : microbatch % replicas;
 }
 
-/// Ranks at work, each at the next run of its order, over so many microbatches.
+/// When the messages of one stage come to a replica of another, by the replica's turn. Kept from
+/// when they are sent until they are taken: those of a thousand stages fit into the processor's
+/// caches, where those of all microbatches would not.
+class Arrivals {
+public:
+  /// Below 0: it was not sent yet. Turns are taken one after the other.
+  double at(int64_t turn) const { return times[static_cast<size_t>(turn) & (times.size() - 1)]; }
+  void take(int64_t turn) {
+    times[static_cast<size_t>(turn) & (times.size() - 1)] = kNotSent;
+    taken = turn + 1;
+  }
+  void put(int64_t turn, double time) {
+    if (turn - taken >= static_cast<int64_t>(times.size()))
+      growFor(turn);
+    times[static_cast<size_t>(turn) & (times.size() - 1)] = time;
+  }
+
+private:
+  static constexpr double kNotSent = -1;
+  static constexpr size_t kFewTurns = 8;
+
+  void growFor(int64_t turn);
+
+  std::vector<double> times = std::vector<double>(kFewTurns, kNotSent); ///< a ring of 2^n turns
+  int64_t taken = 0;
+};
+
+/// Ranks at work, each at the next run of its order, over so many microbatches. What a run waits
+/// for is its rank's last and what others send it: seconds do not depend on which rank is looked at
+/// first.
 class OrderPlayer {
 public:
   OrderPlayer(const Schedule &schedule, std::span<const Edge> edges, const PlayCosts &costs,
               int64_t microbatches);
   /// Seconds until the end; what each run began at is kept in `starts`, where it is given.
   double play(std::vector<RunStarts> *starts = nullptr);
+  /// Of an asynchronous schedule: the same where there are only the first so many microbatches, and
+  /// of all. What both begin with is played once.
+  std::pair<double, double> playFirstAndAll(int64_t first);
   int countRanks() const { return static_cast<int>(ranks.size()); }
-  const RankOrder &orderOf(int rank) const { return *ranks[rank].order; }
+  const RankOrder &orderOf(int rank) const { return orders[ranks[rank].order]; }
   /// In the order of its chunks.
-  const std::vector<int> &stagesOf(int rank) const { return ranks[rank].stages; }
+  const std::vector<int> &stagesOf(int rank) const { return stagesOfRank[rank]; }
   int64_t replicaOn(int rank) const { return ranks[rank].replica; }
   /// Whether an update of an asynchronous schedule follows the backward pass of that turn.
   bool updatesBehind(int stage, int64_t turn) const;
 
 private:
-  /// What a stage sends to another in a phase: its tensors go one behind the other, and the reader
-  /// waits for the last.
-  struct Line {
-    int from, to;
-    double seconds = 0;
-    size_t arrivals = 0; ///< its first in `arrived`
-    size_t links = 0;    ///< its first in `linkOfPair`
+  struct Range {
+    int first = 0, last = 0;
+  };
+  /// A replica of a stage on its rank: what a run of it needs, side by side.
+  struct Seat {
+    std::array<double, kRunParts> seconds{};
+    std::array<int64_t, kRunParts> turns{}; ///< behind it
+    std::array<Range, kRunParts> in, out;   ///< in `received` and `messages`
+    int stage = 0;
+    int replicas = 1;
   };
   struct Rank {
-    const RankOrder *order = nullptr;
-    size_t next = 0;
-    int64_t replica = 0; ///< of all its stages
-    std::vector<int> stages;
-    std::vector<std::array<int64_t, kRunParts>> turns; ///< behind it, by stage and part
     double clock = 0;
-    bool waits = true; ///< not among those to look at
-    bool sums = false; ///< until the other replicas have come to the sum before an update
+    RankOrder::Place place;
+    size_t order = 0;
+    int64_t replica = 0; ///< of all its stages
+    int seats = 0;       ///< its first
+    bool sums = false;   ///< until the other replicas have come to the sum before an update
+  };
+  /// What a replica receives of a stage in a phase: its tensors come one behind the other, and the
+  /// run waits for the last.
+  struct Inbox {
+    Arrivals arrivals;
+    int rank = 0;
+    bool isAwaited = false; ///< its rank goes on when the next message has come
+  };
+  /// What a replica sends to a stage: each replica of that has an inbox and a link.
+  struct Message {
+    double seconds = 0;
+    int inbox = 0; ///< the first
+    int link = 0;  ///< the first in `linkOfPair`
+    int readers = 1;
   };
   struct Stage {
-    std::array<double, kRunParts> seconds{};
-    std::array<std::vector<int>, kRunParts> in, out; ///< lines by part
     double update = 0, sum = 0; ///< behind backward passes, of an asynchronous schedule
     int64_t turnsPerUpdate = 1;
     int64_t replicas = 1;
     int64_t arrived = 0; ///< replicas that have come to the sum before the next update
     double lastCame = 0; ///< of these
   };
+  /// What becomes of the turns that the first microbatches alone would not fill.
+  enum class Rest : uint8_t { played, held, leftOut };
 
   void addStages();
-  void addLines(std::span<const Edge> edges);
-  void addLinks(Line &line, std::map<std::pair<int, int>, int> &numbers);
-  void advance(Rank &rank);
-  bool run(Rank &rank, size_t chunk, int part);
-  void update(Rank &rank, int stage, int64_t microbatch);
-  void send(const Line &line, int64_t microbatch, double now);
-  void look(int rank);
+  void addMessages(std::span<const Edge> edges);
+  int addLinks(int from, int to, std::map<std::pair<int, int>, int> &numbers);
+  void advance(int number);
+  bool run(Rank &rank, Seat &seat, int part);
+  void update(int number, int stage, int64_t turn);
+  void send(const Message &message, int64_t microbatch, double now);
+  void playReady();
   double close() const;
 
   const Schedule &schedule;
   const PlayCosts &costs;
   int64_t microbatches;
+  Rest rest = Rest::played;
   std::vector<RankOrder> orders;
   std::vector<Stage> stages;
-  std::vector<Line> lines;
+  std::vector<std::vector<int>> stagesOfRank;
   std::vector<Rank> ranks;
-  std::vector<int> linkOfPair; ///< by line, replica that sends and replica that receives; -1: none
-  std::vector<double> arrived, linkFree;
-  std::vector<int> ready;
+  std::vector<Seat> seats; ///< by rank, in the order of its chunks
+  std::vector<Inbox> inboxes;
+  std::vector<int> received;     ///< inboxes by seat and part
+  std::vector<Message> messages; ///< by seat and part
+  std::vector<int> linkOfPair;   ///< by message and replica that receives; -1: none
+  std::vector<double> linkFree;
+  std::vector<int> ready, held;
   std::vector<RunStarts> *starts = nullptr;
 };
 

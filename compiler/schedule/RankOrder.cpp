@@ -9,11 +9,35 @@ namespace pdc {
 
 static constexpr size_t kPhases = static_cast<size_t>(Phase::evaluate) + 1;
 
+void RankOrder::append(std::span<const OrderedRun> group, int64_t times) {
+  if (group.empty() || times <= 0)
+    return;
+  if (!parts.empty()) {
+    Part &last = parts.back();
+    if (std::ranges::equal(std::span(runs).subspan(last.first, last.count), group)) {
+      last.times += times;
+      return;
+    }
+  }
+  parts.push_back({runs.size(), group.size(), times});
+  runs.insert(runs.end(), group.begin(), group.end());
+}
+
+int64_t RankOrder::countRuns() const {
+  int64_t all = 0;
+  for (const Part &part : parts)
+    all += static_cast<int64_t>(part.count) * part.times;
+  return all;
+}
+
+RankOrder::Iterator RankOrder::begin() const { return {*this, {}}; }
+RankOrder::Iterator RankOrder::end() const { return {*this, {.part = parts.size()}}; }
+
 std::vector<Step> rowsInOrder(const RankOrder &order, const std::vector<int> &stages,
                               const std::vector<int64_t> &own) {
   std::vector<std::array<size_t, kPhases>> next(stages.size());
   std::vector<Step> rows;
-  rows.reserve(order.size());
+  rows.reserve(static_cast<size_t>(order.countRuns()));
   for (const OrderedRun &run : order) {
     size_t turn = next[run.chunk][static_cast<size_t>(run.phase)]++;
     rows.push_back(runStep(stages[run.chunk], run.phase, own[turn]));

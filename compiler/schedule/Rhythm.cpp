@@ -3,23 +3,29 @@
 #include "compiler/schedule/Replicas.h"
 
 #include <algorithm>
+#include <array>
 
 namespace pdc {
 
-/// The runs of one replica of a stage, which takes so many microbatches.
+/// The runs of one replica of a stage, which takes so many microbatches. Which of a turn's runs
+/// there are changes at a few turns only.
 static RankOrder orderInRhythm(const Rhythm &rhythm, int64_t count) {
   RankOrder order;
-  order.reserve(static_cast<size_t>(count) * (rhythm.split ? 3 : 2));
-  int64_t ahead = std::min(rhythm.ahead, count);
-  auto run = [&](Phase phase, int64_t turn) {
-    if (turn >= 0 && turn < count)
-      order.push_back({0, phase});
-  };
-  for (int64_t turn = -ahead; turn < count + rhythm.deferred; ++turn) {
+  const int64_t ahead = std::min(rhythm.ahead, count), end = count + rhythm.deferred;
+  std::array<int64_t, 6> borders = {-ahead, 0, rhythm.deferred, count - ahead, count, end};
+  std::ranges::sort(borders);
+  for (size_t i = 0; i + 1 < borders.size(); ++i) {
+    const int64_t turn = borders[i];
+    std::vector<OrderedRun> group;
+    auto run = [&](Phase phase, int64_t of) {
+      if (of >= 0 && of < count)
+        group.push_back({0, phase});
+    };
     run(Phase::forward, turn + ahead);
     run(rhythm.split ? Phase::backwardInput : Phase::backward, turn);
     if (rhythm.split)
       run(Phase::backwardWeight, turn - rhythm.deferred);
+    order.append(group, borders[i + 1] - turn);
   }
   return order;
 }

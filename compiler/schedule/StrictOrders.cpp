@@ -58,8 +58,8 @@ void StrictOrders::gather(int number) {
   rank.group.swap(rank.left);
   rank.left.clear();
   rank.runs = false;
-  if (rank.updates < 0 && rank.next < order.size()) {
-    auto [chunk, phase] = order[rank.next];
+  if (rank.updates < 0 && !order.endsAt(rank.next)) {
+    auto [chunk, phase] = order.at(rank.next);
     const int stage = player.stagesOf(number)[chunk];
     const int64_t turn = rank.turns[chunk][partOf(phase)];
     rank.runs = rank.group.empty() || !isBorder(stage, phase, turn);
@@ -78,13 +78,11 @@ void StrictOrders::reach(int number) {
     Line &line = lineOf(message);
     const int side = message.sent ? 0 : 1;
     const int64_t turn = line.reached[side]++;
-    const std::pair token{message.edge->id, message.microbatch};
-    if (line.reached[1 - side] > turn) {
-      mismatch |= line.open.front() != token;
-      line.open.pop_front();
-    } else {
+    const Token token{message.edge->id, message.microbatch};
+    if (line.reached[1 - side] > turn)
+      mismatch |= line.takeOpen() != token;
+    else
       line.open.push_back(token);
-    }
     rank.needs.push_back({&line, {1 - side, turn}});
     const int other = message.sent ? message.edge->toStage : message.edge->fromStage;
     look(schedule.rankOf(other, message.microbatch));
@@ -114,7 +112,9 @@ void StrictOrders::update(int number) {
 
 void StrictOrders::run(int number) {
   Rank &rank = ranks[number];
-  auto [chunk, phase] = player.orderOf(number)[rank.next++];
+  const RankOrder &order = player.orderOf(number);
+  auto [chunk, phase] = order.at(rank.next);
+  order.advance(rank.next);
   const int stage = player.stagesOf(number)[chunk];
   const int64_t turn = rank.turns[chunk][partOf(phase)]++;
   addMessages(stage, phase, microbatchOf(number, stage, turn), true, rank.left);
@@ -143,7 +143,7 @@ void StrictOrders::advance(int number) {
     else if (rank.updates >= 0)
       update(number);
     else
-      rank.ended = rank.next == player.orderOf(number).size();
+      rank.ended = player.orderOf(number).endsAt(rank.next);
   }
 }
 

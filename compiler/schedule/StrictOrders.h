@@ -2,7 +2,6 @@
 
 #include "compiler/schedule/OrderPlayer.h"
 
-#include <deque>
 #include <map>
 
 namespace pdc {
@@ -16,10 +15,20 @@ public:
   bool end();
 
 private:
+  /// A tensor by its edge, and a microbatch.
+  using Token = std::pair<int, int64_t>;
   /// What two ranks exchange in one direction, by which side of it has come.
   struct Line {
     std::array<int64_t, 2> reached{};
-    std::deque<std::pair<int, int64_t>> open; ///< edge and microbatch, of the side that is ahead
+    std::vector<Token> open; ///< of the side that is ahead, those before `met` behind it
+    size_t met = 0;
+
+    Token takeOpen() {
+      const Token first = open[met++];
+      if (met == open.size())
+        open.clear(), met = 0;
+      return first;
+    }
   };
   struct Message {
     const Edge *edge = nullptr;
@@ -27,7 +36,7 @@ private:
     bool sent = false;
   };
   struct Rank {
-    size_t next = 0;
+    RankOrder::Place next;
     std::vector<std::array<int64_t, kRunParts>> turns;
     std::vector<Message> left;  ///< sends of what the last run made
     std::vector<Message> group; ///< what it is at

@@ -29,15 +29,12 @@ int64_t microbatchesToSettle(const Schedule &schedule) {
 
 double playUnwritten(const Schedule &schedule, std::span<const Edge> edges,
                      const PlayCosts &costs) {
-  auto play = [&](int64_t microbatches) {
-    return OrderPlayer(schedule, edges, costs, microbatches).play();
-  };
   if (!schedule.asynchronous)
-    return play(schedule.microbatches);
+    return OrderPlayer(schedule, edges, costs, schedule.microbatches).play();
   // The difference of two runs of equal warm-up and drain is steady state alone.
-  int64_t settle = microbatchesToSettle(schedule);
-  return (play(2 * settle) - play(settle)) / static_cast<double>(settle) *
-         static_cast<double>(schedule.microbatches);
+  const int64_t settle = microbatchesToSettle(schedule);
+  auto [few, many] = OrderPlayer(schedule, edges, costs, 2 * settle).playFirstAndAll(settle);
+  return (many - few) / static_cast<double>(settle) * static_cast<double>(schedule.microbatches);
 }
 
 } // namespace pdc

@@ -25,7 +25,11 @@ private:
   /// Runs the next microbatch of a chunk; those behind the last are left out.
   void run(int chunk, Phase phase) {
     if (countOf(chunk, phase)++ < microbatches)
-      order.push_back({static_cast<uint16_t>(chunk), phase});
+      group.push_back({static_cast<uint16_t>(chunk), phase});
+  }
+  void closeGroup() {
+    order.append(group);
+    group.clear();
   }
   void runBackward(int chunk) {
     run(chunk, Phase::backwardInput);
@@ -38,20 +42,25 @@ private:
   int ranks, rank;
   int64_t microbatches;
   std::array<std::array<int64_t, kBackwardWeight + 1>, 2> count{}; ///< by chunk and phase
+  std::vector<OrderedRun> group;
   RankOrder order;
 };
 
 /// As many microbatches on their way down as the first gradient needs to come back.
 void FoldedOrder::fill() {
-  for (int i = 0; i < 2 * (ranks - rank) - 1; ++i)
+  for (int i = 0; i < 2 * (ranks - rank) - 1; ++i) {
     run(down, Phase::forward);
+    closeGroup();
+  }
   for (int i = 0; i < rank; ++i) {
     run(up, Phase::forward);
     run(down, Phase::forward);
+    closeGroup();
   }
   for (int i = 0; i < ranks - rank; ++i) {
     run(up, Phase::forward);
     runBackward(up);
+    closeGroup();
   }
 }
 
@@ -65,6 +74,7 @@ void FoldedOrder::steady() {
     runBackward(down);
     run(up, Phase::forward);
     runBackward(up);
+    closeGroup();
   }
 }
 
@@ -73,12 +83,17 @@ void FoldedOrder::empty() {
   for (int i = 0; i < rank; ++i) {
     run(down, Phase::backwardInput);
     run(up, Phase::backwardInput);
+    closeGroup();
   }
-  for (int i = 0; i < ranks - rank; ++i)
+  for (int i = 0; i < ranks - rank; ++i) {
     runBackward(down);
+    closeGroup();
+  }
   for (int chunk : {up, down})
-    while (countOf(chunk, Phase::backwardWeight) < countOf(chunk, Phase::backwardInput))
+    while (countOf(chunk, Phase::backwardWeight) < countOf(chunk, Phase::backwardInput)) {
       run(chunk, Phase::backwardWeight);
+      closeGroup();
+    }
 }
 
 RankOrder FoldedOrder::make() {

@@ -1,4 +1,5 @@
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/schedule/OrderPlayer.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Transfers.h"
 #include "testsuite/EveryCase.h"
@@ -154,6 +155,30 @@ TEST(Rhythm, OfAsynchronousReplicasIsWhatTheWrittenRowsTake) {
       count = 1 + static_cast<int>(random() % 4);
     expectWhatWrittenRowsTake("pipedream", replicatedPipeline(replicas, 1), random);
     expectWhatWrittenRowsTake("2bw", replicatedPipeline(replicas, 48), random);
+  }
+}
+
+/// What two plays begin with is played once; no bit depends on it.
+TEST(Rhythm, PlaysFirstMicrobatchesAndAllTogether) {
+  for (int round = 0; round < 200; round += kEveryCase) {
+    std::mt19937 random = drawsOf(19, round);
+    std::vector<int> replicas(1 + random() % 5);
+    for (int &count : replicas)
+      count = 1 + static_cast<int>(random() % 4);
+    const bool sums = random() % 2;
+    Pipeline pipeline = replicatedPipeline(replicas, sums ? 48 : 1);
+    std::vector<Edge> edges = drawEdges(pipeline.stages, random);
+    PlayCosts costs = drawCosts(pipeline, edges.size(), random);
+    for (StageSeconds &stage : costs.stages)
+      stage.forward += 0.1; // whose sums are rounded
+    Schedule schedule = *makeUnwritten(sums ? "2bw" : "pipedream", pipeline);
+    const auto first = static_cast<int64_t>(100 + random() % 100);
+    auto play = [&](int64_t microbatches) {
+      return OrderPlayer(schedule, edges, costs, microbatches).play();
+    };
+    auto [few, many] = OrderPlayer(schedule, edges, costs, 2 * first).playFirstAndAll(first);
+    EXPECT_EQ(few, play(first)) << round;
+    EXPECT_EQ(many, play(2 * first)) << round;
   }
 }
 
