@@ -133,12 +133,23 @@ std::string compareWays(const Plan &plan) {
   return text + "</tbody></table>\n" + triedWays(plan) + "</section>\n";
 }
 
+/// What is shown as nothing.
+static constexpr double kLeastShare = 0.005;
+
+/// Closed forms leave out what the bounds count, such as ports that replicas share.
+static std::string boundsText(const Plan &plan, const std::vector<Row> &rows) {
+  if (plan.secondsPerMinibatch >= mostSeconds(rows) * (1 - kLeastShare))
+    return "No plan with these stages goes below any of them.";
+  return "No run of these stages goes below any of them. The plan's own seconds are those of cost "
+         "model " +
+         htmlText(plan.costModel) + ", which leaves out what is above them here.";
+}
+
 std::string compareBounds(const Plan &plan) {
   std::vector<Row> rows = boundsOf(plan);
   const Column columns[] = {{"bound"}, {perWhat(plan), "n"}, {"", "wide"}, {"the plan takes"}};
-  std::string text = "<section><h2>What holds it back</h2>\n<p class=\"soft\">No plan with these "
-                     "stages goes below any of them.</p>\n<table>" +
-                     headerCells(columns);
+  std::string text = "<section><h2>What holds it back</h2>\n<p class=\"soft\">" +
+                     boundsText(plan, rows) + "</p>\n<table>" + headerCells(columns);
   for (const Row &row : rows) {
     if (row.seconds <= 0)
       continue;
@@ -146,7 +157,9 @@ std::string compareBounds(const Plan &plan) {
     double above = plan.secondsPerMinibatch / row.seconds - 1;
     // What is far below holds nothing back.
     text += rowCells(row, own, mostSeconds(rows)) + "<td>" +
-            (own || above >= 1 ? std::string() : coordinate(100 * above) + " % more") +
+            (own || above >= 1      ? std::string()
+             : above < -kLeastShare ? percentText(-above) + " less"
+                                    : percentText(std::abs(above)) + " more") +
             "</td></tr>\n";
   }
   return text + "</tbody></table>\n" + hints(plan) + "</section>\n";
