@@ -294,6 +294,23 @@ Link linkOf(const Plan &plan, const Edge &edge) {
                            plan.schedule.ranksOfStage[edge.toStage]);
 }
 
+/// Replicas of one stage that a replica of the other takes turns with, where each has a port of its
+/// own into the lowest level: their messages are on its way at a time. (linkBetweenStages knows of
+/// ports that several replicas share.)
+static double shareOfPort(const Plan &plan, const Edge &edge) {
+  const std::vector<int> &from = plan.schedule.ranksOfStage[edge.fromStage];
+  const std::vector<int> &to = plan.schedule.ranksOfStage[edge.toStage];
+  const Topology &topology = plan.topology;
+  const int sender = from.back(), receiver = to.front();
+  if (topology.levels.empty() || topology.ownLink(sender, receiver) >= 0)
+    return 1;
+  const Level &lowest = topology.levels.front();
+  if (sender / lowest.workers != receiver / lowest.workers)
+    return 1;
+  const size_t turns = std::max(from.size(), to.size()) / std::gcd(from.size(), to.size());
+  return std::max(1.0, static_cast<double>(turns) / lowest.ports);
+}
+
 PlayCosts playCosts(const Plan &plan) {
   PlayCosts costs;
   for (const PlanStage &stage : plan.stages)
@@ -305,9 +322,10 @@ PlayCosts playCosts(const Plan &plan) {
     const Link link = linkOf(plan, edge);
     if (!plan.schedule.shareRanks(edge.fromStage, edge.toStage))
       addHandling(edge, link, costs);
-    double bytes = static_cast<double>(edge.bytes);
+    double bytes = static_cast<double>(edge.bytes) * shareOfPort(plan, edge);
     costs.edges.push_back(link.latencySeconds +
                           (link.bytesPerSecond > 0 ? bytes / link.bytesPerSecond : 0));
+    costs.posted.push_back(edge.bytes > kEagerBytes);
   }
   return costs;
 }

@@ -108,6 +108,10 @@ int countBuckets(std::string_view device, int64_t gradientBytes);
 /// What the runs of a stage take, apart from its messages.
 StageSeconds runSeconds(const PlanStage &stage);
 
+/// Up to here a message leaves its sender at once, as runtime/MpiTransport.cpp asks of MPI; a
+/// larger one waits until its receive is posted.
+inline constexpr int64_t kEagerBytes = 1 << 20;
+
 /// The way of an edge's messages.
 Link linkOf(const Plan &plan, const Edge &edge);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 namespace pdc {
 
@@ -61,25 +62,33 @@ void OrderPlayer::addStages() {
 }
 
 void OrderPlayer::addMessages(std::span<const Edge> edges) {
-  std::map<std::pair<int, int>, double> seconds;
+  // By ends and whether they are posted.
+  std::map<std::tuple<int, int, bool>, double> seconds;
   for (const Edge &edge : edges)
-    seconds[{edge.fromStage, edge.toStage}] += costs.edges.empty() ? 0 : costs.edges[edge.id];
-  std::map<std::pair<int, int>, int> numbers;
+    seconds[{edge.fromStage, edge.toStage, !costs.posted.empty() && costs.posted[edge.id]}] +=
+        costs.edges.empty() ? 0 : costs.edges[edge.id];
   // By rank and stage, then by part.
   std::map<std::pair<int, int>, std::array<std::vector<int>, kRunParts>> in;
   std::map<std::pair<int, int>, std::array<std::vector<Message>, kRunParts>> out;
-  for (auto [ends, sum] : seconds) {
-    auto [from, to] = ends;
+  for (auto [line, sum] : seconds) {
+    auto [from, to, posted] = line;
     // Activations go to later stages, gradients to earlier ones.
     const int part = from < to ? 0 : 1, first = static_cast<int>(inboxes.size());
     const std::vector<int> &readers = schedule.ranksOfStage[to];
+    const std::vector<int> &senders = schedule.ranksOfStage[from];
     for (int reader : readers) {
       in[{reader, to}][part].push_back(static_cast<int>(inboxes.size()));
-      inboxes.push_back({.rank = reader});
+      Inbox &inbox = inboxes.emplace_back();
+      inbox.rank = reader;
+      inbox.seconds = sum;
+      inbox.senders = static_cast<int>(senders.size());
+      inbox.isPosted = posted;
+      inbox.link = posted ? addLinks(senders, std::array{reader}, posted) : 0;
     }
-    for (int sender : schedule.ranksOfStage[from])
+    for (int sender : senders)
       out[{sender, from}][part].push_back(
-          {sum, first, addLinks(sender, to, numbers), static_cast<int>(readers.size())});
+          {sum, first, posted ? 0 : addLinks(std::array{sender}, readers, posted),
+           static_cast<int>(readers.size())});
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     for (size_t chunk = 0; chunk < stagesOfRank[rank].size(); ++chunk) {
@@ -95,18 +104,20 @@ void OrderPlayer::addMessages(std::span<const Edge> edges) {
         seat.out[part] = append(messages, out[place][part]);
       }
     }
-  linkFree.assign(numbers.size(), 0);
 }
 
-/// From a rank to the replicas of a stage. Messages between the same two ranks share their link;
-/// what stays on a rank needs none.
-int OrderPlayer::addLinks(int from, int to, std::map<std::pair<int, int>, int> &numbers) {
+/// Between these ranks. Messages between the same two share their link; what stays on a rank needs
+/// none.
+int OrderPlayer::addLinks(std::span<const int> from, std::span<const int> to, bool posted) {
   const auto first = static_cast<int>(linkOfPair.size());
-  for (int reader : schedule.ranksOfStage[to]) {
-    auto next = static_cast<int>(numbers.size());
-    linkOfPair.push_back(from == reader ? -1
-                                        : numbers.try_emplace({from, reader}, next).first->second);
-  }
+  for (int sender : from)
+    for (int reader : to) {
+      const auto next = static_cast<int>(linkFree.size());
+      auto [link, isNew] = links[posted].try_emplace({sender, reader}, next);
+      linkOfPair.push_back(sender == reader ? -1 : link->second);
+      if (isNew)
+        linkFree.push_back(0);
+    }
   return first;
 }
 
@@ -141,31 +152,44 @@ void OrderPlayer::update(int number, int ofStage, int64_t turn) {
 
 void OrderPlayer::send(const Message &message, int64_t microbatch, double now) {
   const int64_t reader = replicaOf(microbatch, message.readers);
-  double arrival = now;
-  if (int link = linkOfPair[static_cast<size_t>(message.link + reader)]; link >= 0)
-    arrival = linkFree[link] = std::max(linkFree[link], now) + message.seconds;
   Inbox &inbox = inboxes[static_cast<size_t>(message.inbox + reader)];
+  double arrival = now;
+  if (!inbox.isPosted)
+    if (int link = linkOfPair[static_cast<size_t>(message.link + reader)]; link >= 0)
+      arrival = linkFree[link] = std::max(linkFree[link], now) + message.seconds;
   inbox.arrivals.put(message.readers == 1 ? microbatch : microbatch / message.readers, arrival);
   if (std::exchange(inbox.isAwaited, false))
     ready.push_back(inbox.rank);
 }
 
+double OrderPlayer::arrivalOf(const Inbox &inbox, int64_t turn, int64_t microbatch,
+                              double reached) {
+  const double time = inbox.arrivals.at(turn);
+  if (!inbox.isPosted)
+    return time;
+  const int64_t sender = replicaOf(microbatch, inbox.senders);
+  const int link = linkOfPair[static_cast<size_t>(inbox.link + sender)];
+  if (link < 0)
+    return time;
+  linkFree[link] = std::max({linkFree[link], time, reached}) + inbox.seconds;
+  return linkFree[link];
+}
+
 /// False where an input has not come.
 bool OrderPlayer::run(Rank &rank, Seat &seat, int part) {
   const int64_t turn = seat.turns[part], microbatch = rank.replica + turn * seat.replicas;
-  double start = rank.clock;
   const auto [first, last] = seat.in[part];
-  for (int i = first; i < last; ++i) {
-    Inbox &inbox = inboxes[received[i]];
-    const double time = inbox.arrivals.at(turn);
-    if (time < 0) {
+  for (int i = first; i < last; ++i)
+    if (Inbox &inbox = inboxes[received[i]]; inbox.arrivals.at(turn) < 0) {
       inbox.isAwaited = true;
       return false;
     }
-    start = std::max(start, time);
+  double start = rank.clock;
+  for (int i = first; i < last; ++i) {
+    Inbox &inbox = inboxes[received[i]];
+    start = std::max(start, arrivalOf(inbox, turn, microbatch, rank.clock));
+    inbox.arrivals.take(turn);
   }
-  for (int i = first; i < last; ++i)
-    inboxes[received[i]].arrivals.take(turn);
   if (starts)
     (*starts)[seat.stage].parts[part][static_cast<size_t>(microbatch)] = static_cast<int>(start);
   rank.clock = start + seat.seconds[part];

@@ -96,17 +96,22 @@ private:
     bool sums = false;   ///< until the other replicas have come to the sum before an update
   };
   /// What a replica receives of a stage in a phase: its tensors come one behind the other, and the
-  /// run waits for the last.
+  /// run waits for the last. Posted ones move only once the replica has come to that run: then
+  /// their arrivals are when they were sent, and their way is the receiver's to know.
   struct Inbox {
     Arrivals arrivals;
+    double seconds = 0; ///< of a posted message's way
     int rank = 0;
+    int link = 0; ///< of the first replica that sends, in `linkOfPair`
+    int senders = 1;
+    bool isPosted = false;
     bool isAwaited = false; ///< its rank goes on when the next message has come
   };
   /// What a replica sends to a stage: each replica of that has an inbox and a link.
   struct Message {
     double seconds = 0;
     int inbox = 0; ///< the first
-    int link = 0;  ///< the first in `linkOfPair`
+    int link = 0;  ///< of the first, in `linkOfPair`
     int readers = 1;
   };
   struct Stage {
@@ -121,7 +126,8 @@ private:
 
   void addStages();
   void addMessages(std::span<const Edge> edges);
-  int addLinks(int from, int to, std::map<std::pair<int, int>, int> &numbers);
+  int addLinks(std::span<const int> from, std::span<const int> to, bool posted);
+  double arrivalOf(const Inbox &inbox, int64_t turn, int64_t microbatch, double reached);
   void advance(int number);
   bool run(Rank &rank, Seat &seat, int part);
   void update(int number, int stage, int64_t turn);
@@ -141,7 +147,10 @@ private:
   std::vector<Inbox> inboxes;
   std::vector<int> received;     ///< inboxes by seat and part
   std::vector<Message> messages; ///< by seat and part
-  std::vector<int> linkOfPair;   ///< by message and replica that receives; -1: none
+  std::vector<int> linkOfPair;   ///< by message or inbox, and replica on the other side; -1: none
+  /// By the ranks at their ends: links of eager messages, whose senders say when they move, and of
+  /// posted ones, whose receivers do.
+  std::array<std::map<std::pair<int, int>, int>, 2> links;
   std::vector<double> linkFree;
   std::vector<int> ready, held;
   std::vector<RunStarts> *starts = nullptr;

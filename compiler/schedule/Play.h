@@ -20,6 +20,9 @@ struct PlayCosts {
   double allReduce = 0;
   /// Per stage: the sum of its gradients over its replicas; empty: takes no time.
   std::vector<double> reductions;
+  /// Per edge: whether its messages move only once their receiver has come to the run that takes
+  /// them, which a play of rows that are not written goes by; empty: none do.
+  std::vector<bool> posted;
 };
 
 /// Every run takes one second but updates, which take none: the costs of a grid drawing.

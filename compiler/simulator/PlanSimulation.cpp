@@ -17,9 +17,6 @@ namespace pdc {
 
 namespace {
 
-/// Up to here a message leaves its sender at once, as runtime/MpiTransport.cpp asks of MPI; a
-/// larger one waits until its receive is posted.
-constexpr int64_t kEagerBytes = 1 << 20;
 /// What ends a minibatch on every rank: losses are summed over the control plane. Of threads of one
 /// process.
 constexpr double kSumSeconds = 3e-5;
