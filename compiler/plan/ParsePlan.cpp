@@ -6,6 +6,7 @@
 #include "compiler/plan/HierarchyPlan.h"
 #include "compiler/plan/PlanJson.h"
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/schedule/RunCounts.h"
 #include "compiler/schedule/Text.h"
 
 #include <map>
@@ -300,6 +301,8 @@ void readSchedule(const Fields &top, Plan &plan, const std::string &file) {
     top.refuse("rows", "hold " + std::to_string(rows.microbatches) + " microbatches, expected " +
                            std::to_string(microbatches));
   try {
+    if (!text.empty())
+      checkRowsOfFile(rows, plan.edges);
     plan.schedule = completeSchedule(rows, plan.edges);
   } catch (const Error &error) {
     top.refuse("rows", error.what());

@@ -3,6 +3,7 @@
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/schedule/RunCounts.h"
 #include "compiler/schedule/Text.h"
 #include "compiler/schedule/Transfers.h"
 
@@ -20,6 +21,7 @@ static std::optional<Schedule> readRows(const PlanRequest &request) {
     return std::nullopt;
   Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
   removeTransfers(rows);
+  checkRowsOfFile(rows, chainEdges(rows.stages()));
   return rows;
 }
 

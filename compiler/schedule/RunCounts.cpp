@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/schedule/Grid.h"
+#include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 
 #include <algorithm>
@@ -62,7 +63,8 @@ static void checkRunsOnce(const Schedule &schedule, std::span<const Edge> edges,
   }
 }
 
-void checkRuns(const Schedule &schedule, std::span<const Edge> edges) {
+void checkRowsOfFile(const Schedule &schedule, std::span<const Edge> edges) {
+  checkRows(schedule, edges);
   const int64_t iterations = iterationsToDraw(schedule);
   const std::vector<int64_t> rounds = {iterations};
   const UnrolledRows rows = unroll(schedule, rounds);

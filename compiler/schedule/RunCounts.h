@@ -11,7 +11,9 @@ namespace pdc {
 void checkRunCounts(const Schedule &schedule, std::span<const Edge> edges, const UnrolledRows &rows,
                     int64_t drawnIterations);
 
-/// The same of rows without transfers, which also run no task twice on a rank.
-void checkRuns(const Schedule &schedule, std::span<const Edge> edges);
+/// Of rows that somebody has written: throws pdc::Error with a drawing unless they name what there
+/// is, run no task twice on a rank, and leave nothing over. Slots and transfers count on it; the
+/// rows of known schedules are so by themselves.
+void checkRowsOfFile(const Schedule &schedule, std::span<const Edge> edges);
 
 } // namespace pdc

@@ -1,7 +1,6 @@
 #include "compiler/schedule/Transfers.h"
 
 #include "compiler/schedule/Proof.h"
-#include "compiler/schedule/RunCounts.h"
 
 #include <algorithm>
 #include <tuple>
@@ -127,7 +126,6 @@ void placeTransfers(Schedule &schedule, std::span<const Edge> edges) {
   checkRows(schedule, edges);
   if (hasTransfers(schedule))
     return;
-  checkRuns(schedule, edges);
   Schedule atRuns = schedule;
   placeTransfersAtRuns(atRuns, edges);
   if (!findDeadlock(atRuns))

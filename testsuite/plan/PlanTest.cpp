@@ -391,6 +391,13 @@ TEST(Plan, ScheduleFromAFile) {
   EXPECT_EQ(makePlan(chainGraph({1, 1}), request).scheduleName, "mine");
   request.microbatches = 3;
   EXPECT_THAT(refusalOf(chainGraph({1, 1}), request), HasSubstr("has 2 microbatches, expected 3"));
+  writeTextFile(path, "schedule mine\nmicrobatches 2\nstages 0 1\n"
+                      "rank 0: 0F0 0F1 0B0 allreduce 0U1\n"
+                      "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n");
+  EXPECT_EQ(refusalOf(chainGraph({1, 1}), request),
+            "schedule mine: phase B of stage 0 runs 1 times for 2 microbatches, expected 2\n"
+            "stage 0  F0 F1 .  B0 .\n"
+            "stage 1  .  F0 B0 F1 B1\n");
 }
 
 } // namespace

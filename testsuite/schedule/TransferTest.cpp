@@ -1,6 +1,7 @@
 #include "compiler/Error.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Rows.h"
+#include "compiler/schedule/RunCounts.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Text.h"
@@ -189,6 +190,7 @@ TEST(Transfers, MistakesInComputeRowsAreDrawn) {
     }
     SCOPED_TRACE(testing::Message() << "round " << round << "\n" << printSchedule(schedule));
     std::string text = refusal([&] {
+      checkRowsOfFile(schedule, chainEdges(schedule.stages()));
       Schedule complete = completeSchedule(schedule, edges);
       proveNoDeadlock(complete, edges);
       checkData(complete, edges);
