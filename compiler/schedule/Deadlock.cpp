@@ -32,7 +32,7 @@ Deadlock explain(const UnrolledRows &rows, const StrictPlay &play, int64_t itera
     ++rank;
   for (int i = 0; i < ranks; ++i)
     rank = play.waitsFor(rank).value_or(rank);
-  Deadlock found{rank, currentAction(rows, play, rank).steps[0], iterations, ""};
+  Deadlock found{rank, play.waitingStep(rank), iterations, ""};
   int at = rank;
   do {
     std::optional<int> next = play.waitsFor(at);
@@ -214,11 +214,13 @@ void proveNoDeadlock(const Schedule &schedule, std::span<const Edge> edges) {
   std::optional<Deadlock> found = findDeadlock(schedule);
   if (!found)
     return;
-  int64_t iterations =
-      schedule.asynchronous ? std::min(found->iterations, iterationsToDraw(schedule)) : 1;
+  // Fewer iterations would have other numbers where they drain.
+  int64_t iterations = schedule.asynchronous ? found->iterations : 1;
   std::optional<Mark> mark;
   if (found->step.kind != StepKind::allReduce)
     mark = Mark{found->rank, found->step.task};
+  else
+    iterations = std::min(iterations, iterationsToDraw(schedule));
   throw Error("schedule " + schedule.name + " stands still: " + found->text + "\n" +
               drawGrid(schedule, edges, iterations, mark));
 }

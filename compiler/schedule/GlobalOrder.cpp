@@ -49,7 +49,7 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges)
   const int64_t iterations = period ? 4 * settle : 1;
   Timeline timeline = play(schedule, edges, costs, TransferModel::overlapped, iterations);
   if (timeline.stall)
-    refuseStall(schedule, edges, timeline, iterations);
+    refuseStall(schedule, edges, iterations);
   for (const Event &event : timeline.events)
     if (event.kind == StepKind::run)
       times[event.task] = event.start;

@@ -85,10 +85,27 @@ int lastRank(const Waits &waits, int ranks) {
   return rank;
 }
 
+struct StalledPlay {
+  int64_t iterations = 0;
+  Timeline timeline;
+};
+
+/// What waits in a drain has other numbers in a longer play: that of few iterations shows it beside
+/// the beginning.
+StalledPlay playToStall(const Schedule &schedule, std::span<const Edge> edges, int64_t most) {
+  for (int64_t iterations = schedule.asynchronous ? 0 : 1;;
+       iterations = std::min(most, std::max<int64_t>(1, 2 * iterations))) {
+    Timeline timeline =
+        play(schedule, edges, unitCosts(schedule), TransferModel::overlapped, iterations);
+    if (timeline.stall || iterations == most)
+      return {iterations, std::move(timeline)};
+  }
+}
+
 } // namespace
 
-void refuseStall(const Schedule &schedule, std::span<const Edge> edges, const Timeline &timeline,
-                 int64_t iterations) {
+void refuseStall(const Schedule &schedule, std::span<const Edge> edges, int64_t most) {
+  const auto [iterations, timeline] = playToStall(schedule, edges, most);
   Waits waits(schedule, edges, timeline, iterations);
   const int rank = lastRank(waits, static_cast<int>(schedule.ranks.size()));
   std::string text;
@@ -105,7 +122,7 @@ void refuseStall(const Schedule &schedule, std::span<const Edge> edges, const Ti
   if (step.kind == StepKind::run)
     mark = Mark{rank, step.task};
   throw Error("schedule " + schedule.name + " stands still: " + text + "\n" +
-              drawGrid(schedule, edges, std::min(iterations, iterationsToDraw(schedule)), mark));
+              drawGrid(schedule, edges, iterations, mark));
 }
 
 } // namespace pdc

@@ -4,10 +4,10 @@
 
 namespace pdc {
 
-/// Of a play that stands still: throws pdc::Error that says which rank waits for what of which
-/// other one, with a drawing that marks one of the steps that wait. For rows without transfers,
-/// whose waits are those of their edges.
+/// Of rows that stand still when so many iterations are played: throws pdc::Error that says which
+/// rank waits for what of which other one, with a drawing that marks one of the steps that wait.
+/// For rows without transfers, whose waits are those of their edges.
 [[noreturn]] void refuseStall(const Schedule &schedule, std::span<const Edge> edges,
-                              const Timeline &timeline, int64_t iterations);
+                              int64_t iterations);
 
 } // namespace pdc

@@ -11,27 +11,32 @@ StrictPlay::StrictPlay(const UnrolledRows &rows) : rows(rows), position(rows.ran
 
 void StrictPlay::meetTransfers() {
   struct End {
-    size_t action;
+    size_t action, number; ///< of the step in its action
     Step step;
   };
   std::map<std::pair<int, int>, std::pair<std::vector<End>, std::vector<End>>> lines;
   for (int rank = 0; rank < static_cast<int>(rows.ranks.size()); ++rank)
-    for (size_t action = 0; action < rows.ranks[rank].size(); ++action)
-      for (const Step &step : rows.ranks[rank][action].steps) {
+    for (size_t action = 0; action < rows.ranks[rank].size(); ++action) {
+      const std::vector<Step> &steps = rows.ranks[rank][action].steps;
+      for (size_t number = 0; number < steps.size(); ++number) {
+        const Step &step = steps[number];
         if (step.kind == StepKind::send)
-          lines[{rank, step.peer}].first.push_back({action, step});
+          lines[{rank, step.peer}].first.push_back({action, number, step});
         if (step.kind == StepKind::receive)
-          lines[{step.peer, rank}].second.push_back({action, step});
+          lines[{step.peer, rank}].second.push_back({action, number, step});
       }
+    }
   for (const auto &[ranks, line] : lines) {
     const auto &[sends, receives] = line;
     auto [from, to] = ranks;
     for (size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
       bool sent = i < sends.size(), received = i < receives.size();
       if (sent)
-        needs[from][sends[i].action].push_back({to, received ? receives[i].action : kNever});
+        needs[from][sends[i].action].push_back(
+            {to, received ? receives[i].action : kNever, sends[i].number});
       if (received)
-        needs[to][receives[i].action].push_back({from, sent ? sends[i].action : kNever});
+        needs[to][receives[i].action].push_back(
+            {from, sent ? sends[i].action : kNever, receives[i].number});
       if (!sent || !received || wrongMeeting)
         continue;
       const Step &one = sends[i].step, &other = receives[i].step;
@@ -102,6 +107,10 @@ std::optional<int> StrictPlay::waitsFor(int rank) const {
   if (!need)
     return std::nullopt;
   return need->action == kNever ? rank : need->rank;
+}
+
+const Step &StrictPlay::waitingStep(int rank) const {
+  return rows.ranks[rank][position[rank]].steps[openNeed(rank)->step];
 }
 
 } // namespace pdc

@@ -25,6 +25,8 @@ public:
   const std::vector<size_t> &positions() const { return position; }
   /// The rank that `rank` waits for; none when it has ended, itself when a step has no other side.
   std::optional<int> waitsFor(int rank) const;
+  /// The step with which a rank that waits does so.
+  const Step &waitingStep(int rank) const;
 
   /// A send and the receive that meet, though they are not of one tensor and microbatch.
   struct Mismatch {
@@ -38,6 +40,7 @@ private:
   struct Need {
     int rank;
     size_t action;
+    size_t step = 0; ///< of the own action, which needs it
   };
   static constexpr size_t kNever = static_cast<size_t>(-1);
 

@@ -44,6 +44,18 @@ TEST(Proof, DeadlockNamesTheCycleAndMarksTheStep) {
             "stage 1  .   F0  B0  F1  B1  .\n");
 }
 
+/// A group begins with what the last run has made.
+TEST(Proof, DeadlockMarksTheStepOfTheGroupThatWaits) {
+  Schedule schedule = parseSchedule("schedule mine\nmicrobatches 1\nstages 0 1\n"
+                                    "rank 0: 0F0 0F0>1#0 0B0<1#1 0B0 allreduce 0U0\n"
+                                    "rank 1: 1F0<0#0 1F0 1B0 allreduce 1U0\n",
+                                    "mine");
+  EXPECT_EQ(refusal(schedule), "schedule mine stands still: rank 0 at [0F0>1#0 0B0<1#1] waits for "
+                               "a step that no rank has\n"
+                               "stage 0  F0  .   .   !B0\n"
+                               "stage 1  .   F0  B0  .\n");
+}
+
 TEST(Proof, MissingSend) {
   Schedule schedule = complete("gpipe", 2, 2);
   std::erase_if(schedule.ranks[1].warmUp, [](const Step &step) {

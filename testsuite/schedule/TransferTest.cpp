@@ -138,6 +138,19 @@ TEST(Transfers, WhatIsInNoRowIsNamed) {
             "stage 1  .   F0  W0\n");
 }
 
+/// Whose numbers follow from the iterations before it.
+TEST(Transfers, AWaitInADrainIsDrawn) {
+  Schedule schedule = parseSchedule("schedule mine\nasynchronous\nmicrobatches 1\nperiod 1\n"
+                                    "stages 0 1\nrank 0: 0F0\nrank 0 repeat: 0F1 0B0 0U0\n"
+                                    "rank 0 drain: 0B0 0U0\nrank 1 repeat: 1F0 1B0 1U0\n"
+                                    "rank 1 drain: 1B0 1F0 1U0\n",
+                                    "mine");
+  EXPECT_EQ(refusal([&] { placeTransfersInGlobalOrder(schedule, chainEdges(2)); }),
+            "schedule mine stands still: rank 1 at 1B0 waits for 1F0 of rank 1\n"
+            "stage 0  F0  ?B0\n"
+            "stage 1  !B0 .\n");
+}
+
 TEST(Transfers, AnIterationHasThePeriodsMicrobatches) {
   Schedule schedule =
       parseSchedule("schedule mine\nasynchronous\nmicrobatches 1\nperiod 2\nstages 0 1\n"
