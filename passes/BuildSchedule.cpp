@@ -67,6 +67,7 @@ private:
     if (pipeline.stages == 0)
       throw Error("the module has no programs; run outline-programs first");
     pipeline.microbatches *= static_cast<int64_t>(pipeline.ranksOfStage[0].size());
+    pipeline.verticalSync = plan && plan->schedule.weightRule == WeightRule::atEntry;
     return pipeline;
   }
 

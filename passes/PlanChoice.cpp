@@ -24,6 +24,7 @@ std::vector<std::vector<int>> ranksOfStages(const Plan *plan, int stages) {
 Pipeline pipelineOf(const Plan &plan, int stages) {
   Pipeline pipeline{stages, ranksOfStages(&plan, stages), plan.microbatches};
   pipeline.microbatches *= static_cast<int64_t>(pipeline.ranksOfStage[0].size());
+  pipeline.verticalSync = plan.schedule.weightRule == WeightRule::atEntry;
   return pipeline;
 }
 

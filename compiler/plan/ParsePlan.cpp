@@ -220,6 +220,10 @@ void checkDerived(const Fields &top, const std::vector<Fields> &stages, const Pl
                             plan.schedule.versions[stage]);
     stages[stage].integer("in_flight", 0, plan.schedule.slots[stage], 1);
   }
+  const bool atEntry = plan.schedule.weightRule == WeightRule::atEntry;
+  if (top.has("vertical_sync") && top.boolean("vertical_sync", false) != atEntry)
+    top.refuse("vertical_sync", atEntry ? "expected true as in rows, found false"
+                                        : "expected false as in schedule and rows, found true");
   if (top.has("hierarchy") && !plan.topology.levels.empty() &&
       top.json()["hierarchy"] != nlohmann::json(hierarchyOf(plan)))
     top.refuse("hierarchy", "expected " + hierarchyOf(plan).dump() +
@@ -231,6 +235,7 @@ Pipeline plannedPipeline(const Plan &plan) {
       static_cast<int>(plan.stages.size()), {}, plan.microbatches * plan.stages[0].replicas};
   for (const PlanStage &stage : plan.stages)
     pipeline.ranksOfStage.push_back(stage.ranks);
+  pipeline.verticalSync = plan.schedule.weightRule == WeightRule::atEntry;
   return pipeline;
 }
 
@@ -335,6 +340,8 @@ Plan parsePlan(std::string_view text, const std::string &file) {
   if (top.has("communicators"))
     plan.communicators = toCommunicators(top.object("communicators"));
   plan.libraryBytes = top.integer("library_bytes", -kMostBytes, kMostBytes, 0);
+  if (top.boolean("vertical_sync", false)) // rows say it, too, where there are some
+    plan.schedule.weightRule = WeightRule::atEntry;
   if (top.has("topology"))
     plan.topology = toTopology(top.object("topology"));
   checkMinibatch(top, plan);

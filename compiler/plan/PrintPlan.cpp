@@ -219,6 +219,8 @@ std::string printPlan(const Plan &plan) {
   for (const PlanStage &stage : plan.stages)
     json["stages"].push_back(toJson(stage));
   json["edges"] = edgesOf(plan);
+  if (plan.schedule.weightRule == WeightRule::atEntry)
+    json["vertical_sync"] = true;
   json["rows"] = rowsOf(plan.schedule);
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }

@@ -116,13 +116,16 @@ static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kin
   Schedule schedule = emptyAsynchronousSchedule(kind.name, pipeline);
   schedule.ranks.clear();
   schedule.microbatches = schedule.period = kind.sumsMicrobatches ? pipeline.microbatches : 1;
+  if (pipeline.verticalSync)
+    schedule.weightRule = WeightRule::atEntry;
   std::vector<Rhythm> rhythms = kind.rhythms(pipeline);
   for (int stage = 0; stage < pipeline.stages; ++stage) {
     const int64_t flying = rhythms[stage].ahead + 1, replicas = schedule.replicas(stage);
     if (kind.sumsMicrobatches &&
         (flying * replicas > schedule.microbatches || schedule.microbatches % replicas))
       return std::nullopt;
-    schedule.versions.push_back(kind.sumsMicrobatches ? 2 : static_cast<int>(flying));
+    const int64_t aged = rhythms[pipeline.verticalSync ? 0 : stage].ahead + 1;
+    schedule.versions.push_back(kind.sumsMicrobatches ? 2 : static_cast<int>(aged));
   }
   if (kind.sumsMicrobatches)
     schedule.weightRule = WeightRule::previous;
@@ -173,10 +176,12 @@ std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pip
   const ScheduleKind &kind = findSchedule(name);
   if (kind.order)
     checkPlacement(pipeline, kind.placement, name);
-  if (kind.order ? !hasEqualReplicas(pipeline) : !kind.rhythms || sharesRanks(pipeline))
+  if ((kind.order || pipeline.verticalSync) && !hasEqualReplicas(pipeline))
+    return std::nullopt;
+  if (!kind.order && (!kind.rhythms || sharesRanks(pipeline)))
     return std::nullopt;
   if (!kind.synchronous)
-    return pipeline.verticalSync ? std::nullopt : makeUnwrittenAsynchronous(kind, pipeline);
+    return makeUnwrittenAsynchronous(kind, pipeline);
   Schedule schedule = emptySchedule(name, pipeline);
   schedule.ranks.clear();
   schedule.versions.assign(pipeline.stages, 1);

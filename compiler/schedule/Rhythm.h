@@ -37,8 +37,8 @@ RankOrders ordersOf(std::string_view name, const Pipeline &pipeline);
 
 /// The schedule of that name without its rows, which are too many to be written, and without slots:
 /// what follows from its rhythms or orders alone. Nothing where stages share ranks in a way of
-/// their own or with unequal replicas, where an asynchronous one has vertical sync, or sums fewer
-/// microbatches than are in flight.
+/// their own or with unequal replicas, and where an asynchronous one has vertical sync over unequal
+/// replicas, or sums fewer microbatches than are in flight: neither is a schedule.
 std::optional<Schedule> makeUnwritten(std::string_view name, const Pipeline &pipeline);
 
 /// Gives it slots, no fewer than its rows would have with transfers for these edges.

@@ -72,7 +72,8 @@ static Schedule writtenSchedule(const Schedule &planned) {
   if (!planned.ranks.empty())
     return planned;
   return findSchedule(planned.name)
-      .make({planned.stages(), planned.ranksOfStage, planned.microbatches});
+      .make({planned.stages(), planned.ranksOfStage, planned.microbatches,
+             planned.weightRule == WeightRule::atEntry});
 }
 
 PlayedRows rowsToPlay(const Plan &plan, int64_t iterations) {

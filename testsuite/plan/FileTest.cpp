@@ -249,6 +249,8 @@ TEST(PlanFile, FieldsMustAgree) {
             "p: stages[0].weight_versions: expected a whole number from 1 to 1, found 3");
   EXPECT_EQ(planRefusal([](json &plan) { plan["schedule"] = "gpipe"; }),
             "p: schedule: expected '1f1b' as in rows, found 'gpipe'");
+  EXPECT_EQ(planRefusal([](json &plan) { plan["vertical_sync"] = true; }),
+            "p: vertical_sync: expected false as in schedule and rows, found true");
   EXPECT_EQ(planRefusal([](json &plan) { plan["topology"]["levels"][0]["workers"] = 1; }),
             "p: topology.levels: expected at least 2 workers, one for each rank, found 1");
   EXPECT_THAT(planRefusal([](json &plan) { plan["hierarchy"][0]["nodes"] = {"n3"}; }),

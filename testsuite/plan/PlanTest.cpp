@@ -173,6 +173,30 @@ TEST(Plan, VerticalSync) {
   EXPECT_EQ(parsePlan(printPlan(plan), "plan").schedule.versions, plan.schedule.versions);
 }
 
+/// As many versions at every stage as it has stages, with rows and without: the file says the rule.
+TEST(Plan, VerticalSyncOfManyStages) {
+  for (int stages : {8, 40}) {
+    PlanRequest request = requestFor(stages, "pipedream", 1);
+    request.verticalSync = true;
+    Plan plan = makePlan(chainGraph(std::vector<double>(stages, 1)), request);
+    EXPECT_EQ(plan.schedule.ranks.empty(), stages == 40);
+    EXPECT_NEAR(plan.secondsPerMinibatch, 3, 0.01);
+    for (const PlanStage &stage : plan.stages) {
+      EXPECT_EQ(stage.weightVersions, stages);
+      EXPECT_EQ(stage.inFlight, stages - stage.id);
+    }
+    Plan read = parsePlan(printPlan(plan), "plan");
+    EXPECT_EQ(read.schedule.weightRule, WeightRule::atEntry);
+    EXPECT_EQ(read.schedule.versions, plan.schedule.versions);
+  }
+  PlanRequest uneven = requestFor(50, "pipedream", 1);
+  uneven.verticalSync = true;
+  uneven.replicas.assign(49, 1);
+  uneven.replicas[3] = 2;
+  EXPECT_THAT(refusalOf(chainGraph(std::vector<double>(49, 1)), uneven),
+              HasSubstr("vertical sync needs as many replicas of every stage, found 1-1-1-2-1"));
+}
+
 /// Four equal stages without a bubble: a minibatch takes the microbatches of one stage.
 TEST(Plan, TwoVersions) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(4, "2bw", 8));

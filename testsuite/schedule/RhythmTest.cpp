@@ -99,7 +99,9 @@ Pipeline drawPipeline(const ScheduleKind &kind, std::mt19937 &random) {
   std::vector<int> replicas(1 + random() % 5);
   for (int &count : replicas)
     count = 1 + static_cast<int>(random() % 3);
-  return replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
+  Pipeline pipeline = replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
+  pipeline.verticalSync = kind.name == "pipedream" && hasEqualReplicas(pipeline);
+  return pipeline;
 }
 
 /// Transfers stand at their runs or, where that would stand still, where they fall due: then a
@@ -262,7 +264,7 @@ TEST(Rhythm, OthersHaveNone) {
   EXPECT_FALSE(makeUnwritten("2bw", straightPipeline(4, 3)));
   EXPECT_FALSE(
       makeUnwritten("zb-v", placedPipeline(StagePlacement::fold, std::vector{2, 1}, 2, 4)));
-  Pipeline synchronised = straightPipeline(4, 1);
+  Pipeline synchronised = replicatedPipeline(std::vector{2, 1}, 1);
   synchronised.verticalSync = true;
   EXPECT_FALSE(makeUnwritten("pipedream", synchronised));
   EXPECT_FALSE(makeUnwritten("1f1b", placedPipeline(StagePlacement::loop, 2, 2, 4)));
