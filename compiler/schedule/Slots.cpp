@@ -1,5 +1,6 @@
 #include "compiler/schedule/Slots.h"
 
+#include "compiler/schedule/Lifetimes.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Versions.h"
 
@@ -11,16 +12,6 @@ namespace pdc {
 
 namespace {
 
-/// The actions of a rank between which a microbatch occupies its slot, both ends included: the
-/// transfers of a group happen at one time.
-struct Lifetime {
-  size_t first = 0, last = 0;
-
-  bool meets(const Lifetime &other) const { return first <= other.last && other.first <= last; }
-};
-
-/// Of one replica, by its turn: microbatch k of r replicas is turn k / r.
-using Lifetimes = std::map<int64_t, Lifetime>;
 using Replicas = std::vector<Lifetimes>;
 
 std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &rows,
@@ -49,73 +40,6 @@ std::vector<Replicas> lifetimesOf(const Schedule &schedule, const UnrolledRows &
   return result;
 }
 
-int mostAtOnce(const Lifetimes &lifetimes) {
-  int most = 1;
-  for (const auto &[microbatch, life] : lifetimes) {
-    int count = 0;
-    for (const auto &[other, otherLife] : lifetimes)
-      count += otherLife.first <= life.first && life.first <= otherLife.last;
-    most = std::max(most, count);
-  }
-  return most;
-}
-
-bool fits(const Lifetimes &lifetimes, int64_t slots) {
-  for (const auto &[turn, life] : lifetimes)
-    for (auto later = lifetimes.upper_bound(turn); later != lifetimes.end(); ++later)
-      if ((later->first - turn) % slots == 0 && life.meets(later->second))
-        return false;
-  return true;
-}
-
-bool fits(const Replicas &replicas, int64_t slots) {
-  return std::ranges::all_of(replicas, [&](const Lifetimes &own) { return fits(own, slots); });
-}
-
-std::vector<int> roundRobin(int64_t slots) {
-  std::vector<int> table;
-  for (int64_t slot = 0; slot < slots; ++slot)
-    table.push_back(static_cast<int>(slot));
-  return table;
-}
-
-/// By start on the first replica, which has the most turns, the lowest slot that is free for that
-/// turn on all of them: of one replica alone, no more slots than microbatches live at once.
-std::vector<int> colour(const Replicas &replicas) {
-  std::vector<std::pair<size_t, int64_t>> order;
-  for (const auto &[turn, life] : replicas[0])
-    order.push_back({life.first, turn});
-  std::ranges::sort(order);
-  auto meet = [&](int64_t turn, int64_t other) {
-    return std::ranges::any_of(replicas, [&](const Lifetimes &own) {
-      return own.contains(turn) && own.contains(other) && own.at(turn).meets(own.at(other));
-    });
-  };
-  std::vector<int> table(order.size());
-  std::vector<std::vector<int64_t>> turnsOfSlot;
-  for (auto [start, turn] : order) {
-    auto free = std::ranges::find_if(turnsOfSlot, [&](const std::vector<int64_t> &turns) {
-      return std::ranges::none_of(turns, [&](int64_t other) { return meet(turn, other); });
-    });
-    if (free == turnsOfSlot.end())
-      free = turnsOfSlot.insert(free, std::vector<int64_t>());
-    free->push_back(turn);
-    table[turn] = static_cast<int>(free - turnsOfSlot.begin());
-  }
-  return table;
-}
-
-std::vector<int> tableOf(const Schedule &schedule, const Replicas &replicas) {
-  int64_t slots = 1;
-  for (const Lifetimes &own : replicas)
-    slots = std::max<int64_t>(slots, mostAtOnce(own));
-  if (!schedule.asynchronous && !fits(replicas, slots))
-    return colour(replicas);
-  while (!fits(replicas, slots))
-    ++slots;
-  return roundRobin(slots);
-}
-
 } // namespace
 
 void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
@@ -123,7 +47,7 @@ void assignSlots(Schedule &schedule, std::span<const Edge> edges) {
   schedule.slotTable.clear();
   schedule.slots.clear();
   for (const Replicas &replicas : lifetimesOf(schedule, unroll(schedule, rounds), edges)) {
-    schedule.slotTable.push_back(tableOf(schedule, replicas));
+    schedule.slotTable.push_back(makeSlotTable(replicas, schedule.asynchronous));
     schedule.slots.push_back(*std::ranges::max_element(schedule.slotTable.back()) + 1);
   }
 }

@@ -1,3 +1,4 @@
+#include "compiler/schedule/Lifetimes.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/StrictOrders.h"
 
@@ -23,7 +24,9 @@ private:
   };
 
   Rows rowsOf(int rank) const;
-  void countChunk(const Rows &rows, const std::vector<int> &stages, size_t chunk, int64_t replica);
+  std::vector<Lifetime> lifetimesOf(const Rows &rows, int rank, size_t chunk) const;
+  int countOvertaking(int stage) const;
+  int64_t firstTurn(int stage, int64_t replica) const;
   int beginOf(const Rows &rows, const std::vector<int> &stages, size_t chunk, int64_t turn,
               int64_t microbatch) const;
 
@@ -115,36 +118,63 @@ int SlotCounter::beginOf(const Rows &rows, const std::vector<int> &stages, size_
   return place;
 }
 
-/// As many slots as microbatches that live at once.
-void SlotCounter::countChunk(const Rows &rows, const std::vector<int> &stages, size_t chunk,
-                             int64_t replica) {
+int64_t SlotCounter::firstTurn(int stage, int64_t replica) const {
+  const int64_t replicas = schedule.replicas(stage);
+  return std::max<int64_t>(0, (leftOut - replica + replicas - 1) / replicas);
+}
+
+/// From the first turn that counts.
+std::vector<Lifetime> SlotCounter::lifetimesOf(const Rows &rows, int rank, size_t chunk) const {
+  const std::vector<int> &stages = player.stagesOf(rank);
+  const int64_t replica = player.replicaOn(rank);
   const int stage = stages[chunk];
   const auto &[forward, backward, weight] = rows.ofRun[chunk];
   const bool sends = std::ranges::any_of(edges.leaving(stage), [&](const Edge *edge) {
     return edge->producer != Phase::forward && !schedule.shareRanks(edge->fromStage, edge->toStage);
   });
-  std::vector<int> change(2 * rows.starts.size() + 2);
-  for (size_t turn = 0; turn < forward.size(); ++turn) {
+  std::vector<Lifetime> lifetimes;
+  for (auto turn = static_cast<size_t>(firstTurn(stage, replica)); turn < forward.size(); ++turn) {
     auto number = static_cast<int64_t>(turn);
     int64_t microbatch = replica + number * schedule.replicas(stage);
-    if (microbatch < leftOut)
-      continue;
-    ++change[beginOf(rows, stages, chunk, number, microbatch)];
     // What a backward pass makes leaves behind it; nothing waits for a weight gradient.
     int last = weight.empty() ? 2 * backward[turn] + 1 + (sends ? 1 : 0) : 2 * weight[turn] + 1;
-    --change[last + 1];
+    lifetimes.push_back({static_cast<size_t>(beginOf(rows, stages, chunk, number, microbatch)),
+                         static_cast<size_t>(last)});
   }
-  int held = 0;
-  for (int by : change)
-    slots[stage] = std::max(slots[stage], held += by);
+  return lifetimes;
 }
 
+/// Where a stage gets what it needs in another order than it runs: by the table that its written
+/// rows have.
+int SlotCounter::countOvertaking(int stage) const {
+  std::vector<Lifetimes> replicas;
+  for (int rank : schedule.ranksOfStage[stage]) {
+    auto chunk = std::ranges::find(player.stagesOf(rank), stage) - player.stagesOf(rank).begin();
+    int64_t turn = firstTurn(stage, player.replicaOn(rank));
+    Lifetimes &own = replicas.emplace_back();
+    for (const Lifetime &life : lifetimesOf(rowsOf(rank), rank, static_cast<size_t>(chunk)))
+      own.emplace_hint(own.end(), turn++, life);
+  }
+  const std::vector<int> table = makeSlotTable(replicas, schedule.asynchronous);
+  return *std::ranges::max_element(table) + 1;
+}
+
+/// Orders run their microbatches ascending, and transfers at their runs come as they do: so almost
+/// always turns are as many as live at once.
 std::vector<int> SlotCounter::count() {
+  std::vector<bool> overtakes(slots.size());
   for (int rank = 0; rank < player.countRanks(); ++rank) {
     const Rows rows = rowsOf(rank);
-    for (size_t chunk = 0; chunk < rows.ofRun.size(); ++chunk)
-      countChunk(rows, player.stagesOf(rank), chunk, player.replicaOn(rank));
+    for (size_t chunk = 0; chunk < rows.ofRun.size(); ++chunk) {
+      const int stage = player.stagesOf(rank)[chunk];
+      const std::optional<int64_t> most = mostInTurn(lifetimesOf(rows, rank, chunk));
+      overtakes[stage] = overtakes[stage] || !most;
+      slots[stage] = std::max(slots[stage], static_cast<int>(most.value_or(1)));
+    }
   }
+  for (size_t stage = 0; stage < slots.size(); ++stage)
+    if (overtakes[stage])
+      slots[stage] = countOvertaking(static_cast<int>(stage));
   return slots;
 }
 

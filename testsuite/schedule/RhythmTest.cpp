@@ -96,10 +96,12 @@ Pipeline drawPipeline(const ScheduleKind &kind, std::mt19937 &random) {
     return anyPipeline(kind, places, microbatches, chunks, 1 + static_cast<int>(random() % 3));
   if (random() % 2)
     return straightPipeline(places, kind.synchronous ? microbatches : microbatches + places);
-  std::vector<int> replicas(1 + random() % 5);
+  std::vector<int> replicas(1 + random() % 8);
   for (int &count : replicas)
-    count = 1 + static_cast<int>(random() % 3);
-  Pipeline pipeline = replicatedPipeline(replicas, 12 * (1 + static_cast<int64_t>(random() % 3)));
+    count = 1 + static_cast<int>(random() % 5);
+  // Of a synchronous schedule some replicas may have a turn more than others.
+  const auto turns = static_cast<int64_t>(1 + random() % 40);
+  Pipeline pipeline = replicatedPipeline(replicas, kind.synchronous ? turns : 60 * (1 + turns % 3));
   pipeline.verticalSync = kind.name == "pipedream" && hasEqualReplicas(pipeline);
   return pipeline;
 }
