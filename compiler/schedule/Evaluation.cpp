@@ -14,7 +14,7 @@ Schedule evaluation(const Pipeline &pipeline) {
   Schedule schedule = emptySchedule("evaluation", pipeline);
   schedule.asynchronous = true;
   schedule.microbatches = 1;
-  schedule.period = routingPeriod(schedule.ranksOfStage);
+  schedule.period = writtenPeriod(schedule);
   for (int64_t microbatch = 0; microbatch < schedule.period; ++microbatch)
     for (int stage = 0; stage < pipeline.stages; ++stage)
       schedule.ranks[schedule.rankOf(stage, microbatch)].repeat.push_back(

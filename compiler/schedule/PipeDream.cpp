@@ -86,7 +86,7 @@ Schedule pipedream(const Pipeline &pipeline) {
   if (pipeline.verticalSync)
     schedule.weightRule = WeightRule::atEntry;
   schedule.microbatches = 1;
-  schedule.period = routingPeriod(schedule.ranksOfStage);
+  schedule.period = writtenPeriod(schedule);
   fillAsynchronousRows(schedule);
   return schedule;
 }

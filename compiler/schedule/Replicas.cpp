@@ -1,5 +1,7 @@
 #include "compiler/schedule/Replicas.h"
 
+#include "compiler/Error.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -25,11 +27,26 @@ std::vector<int64_t> microbatchesOf(int64_t replica, int64_t replicas, int64_t c
   return own;
 }
 
-int64_t routingPeriod(const std::vector<std::vector<int>> &ranksOfStage) {
-  int64_t period = 1;
+int64_t routingPeriod(const std::vector<std::vector<int>> &ranksOfStage, int64_t summed) {
+  int64_t period = std::min(summed, kLongestPeriod);
   for (const std::vector<int> &ranks : ranksOfStage)
-    period = std::lcm(period, static_cast<int64_t>(ranks.size()));
+    period = std::min(kLongestPeriod, std::lcm(period, static_cast<int64_t>(ranks.size())));
   return period;
+}
+
+int64_t writtenPeriod(const Schedule &schedule) {
+  const int64_t summed = schedule.sumsMicrobatches() ? schedule.microbatches : 1;
+  const int64_t period = routingPeriod(schedule.ranksOfStage, summed);
+  if (period < kLongestPeriod)
+    return period;
+  std::string replicas;
+  for (const std::vector<int> &ranks : schedule.ranksOfStage)
+    replicas += (replicas.empty() ? "" : "-") + std::to_string(ranks.size());
+  throw Error("schedule " + schedule.name + ": the turns of " + replicas +
+              " replicas repeat after a common multiple" +
+              (summed > 1 ? " of " + std::to_string(summed) + " microbatches" : "") +
+              " that is too large to write rows for, expected less than " +
+              std::to_string(kLongestPeriod) + "; choose replicas that share factors, as in 4-2-1");
 }
 
 int64_t iterationsToSettle(const Schedule &schedule) {

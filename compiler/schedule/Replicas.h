@@ -19,8 +19,15 @@ std::vector<int64_t> forwardsAhead(const std::vector<std::vector<int>> &ranksOfS
 /// The microbatches below `count` of one replica of a stage, ascending.
 std::vector<int64_t> microbatchesOf(int64_t replica, int64_t replicas, int64_t count);
 
-/// Microbatches after which the routing between all stages repeats.
-int64_t routingPeriod(const std::vector<std::vector<int>> &ranksOfStage);
+/// Rows of an iteration with as many microbatches would take gigabytes.
+constexpr int64_t kLongestPeriod = 1 << 20;
+
+/// Microbatches after which the routing between all stages repeats, in whole updates of so many;
+/// kLongestPeriod where they are more.
+int64_t routingPeriod(const std::vector<std::vector<int>> &ranksOfStage, int64_t summed = 1);
+
+/// The same for rows that are to be written: throws pdc::Error where they are too many.
+int64_t writtenPeriod(const Schedule &schedule);
 
 /// Iterations of an asynchronous schedule after which it is steady: the slowest replica has then
 /// run four microbatches for each stage.

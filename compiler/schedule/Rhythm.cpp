@@ -89,7 +89,7 @@ int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
   if (findSchedule(name).synchronous)
     return runsOf(pipeline.stages, pipeline.microbatches);
   auto stages = static_cast<int64_t>(pipeline.stages);
-  int64_t rounds = std::max<int64_t>(pipeline.ranks(), roundOfReplicas(pipeline.ranksOfStage));
+  int64_t rounds = std::max<int64_t>(pipeline.ranks(), routingPeriod(pipeline.ranksOfStage));
   return 2 * stages * stages * rounds;
 }
 
@@ -109,8 +109,8 @@ Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {
   return schedule;
 }
 
-/// As many versions as microbatches of a replica in flight, or two where updates sum at least as
-/// many as all have in flight.
+/// As many versions as microbatches of a replica in flight, under vertical sync as many as of stage
+/// 0 at every stage, or two where updates sum at least as many as all have in flight.
 static std::optional<Schedule> makeUnwrittenAsynchronous(const ScheduleKind &kind,
                                                          const Pipeline &pipeline) {
   Schedule schedule = emptyAsynchronousSchedule(kind.name, pipeline);

@@ -1,8 +1,6 @@
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
 
-#include <numeric>
-
 namespace pdc {
 
 // PipeDream-2BW; 3 stages, 4 microbatches per update; warm-up | repeat ... | drain. U makes version
@@ -19,7 +17,7 @@ namespace pdc {
 Schedule twoVersions(const Pipeline &pipeline) {
   Schedule schedule = emptyAsynchronousSchedule("2bw", pipeline);
   schedule.weightRule = WeightRule::previous;
-  schedule.period = std::lcm(routingPeriod(schedule.ranksOfStage), schedule.microbatches);
+  schedule.period = writtenPeriod(schedule);
   fillAsynchronousRows(schedule);
   return schedule;
 }

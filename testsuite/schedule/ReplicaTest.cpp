@@ -5,6 +5,7 @@
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/EveryCase.h"
+#include "testsuite/Refusal.h"
 #include "testsuite/schedule/AnyPipeline.h"
 #include "testsuite/schedule/Completed.h"
 #include "testsuite/schedule/RandomEdges.h"
@@ -258,6 +259,19 @@ TEST(Replicas, PlacementsThatCannotBe) {
   schedule.ranksOfStage = {{0, 0}, {2, 3}};
   EXPECT_THROW(checkRows(schedule, chainEdges(2)), Error);
   EXPECT_THROW(gpipe({1, {{}}, 1}), Error);
+}
+
+/// Rows of one iteration would take gigabytes.
+TEST(Replicas, WhoseTurnsHardlyRepeatAreRefused) {
+  const Pipeline pipeline = replicatedPipeline(std::vector{97, 89, 83, 79}, 1);
+  const std::string turns = ": the turns of 97-89-83-79 replicas repeat after a common multiple";
+  const std::string rest =
+      " that is too large to write rows for, expected less than 1048576; choose "
+      "replicas that share factors, as in 4-2-1";
+  EXPECT_EQ(refusal([&] { pipedream(pipeline); }), "schedule pipedream" + turns + rest);
+  EXPECT_EQ(refusal([&] { evaluation(pipeline); }), "schedule evaluation" + turns + rest);
+  const Pipeline summed = replicatedPipeline(std::vector{2, 1}, (1 << 20) - 2);
+  EXPECT_EQ(routingPeriod(summed.ranksOfStage, summed.microbatches), (1 << 20) - 2);
 }
 
 } // namespace
