@@ -4,6 +4,7 @@
 #include "compiler/plan/Cut.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -30,13 +31,17 @@ static constexpr int64_t bytesPerKernel = 1640;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
 static constexpr int64_t threadBytes = 88 * kKiB;
 static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
-// Of a tensor that another rank sends or gets: the transport's buffers on either side, which are
-// more where messages wait in them for who takes them, as those of Open MPI do up to 4 KiB.
+// Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
+// either side, which are more where messages wait in them for who takes them, as those of Open MPI
+// do up to 4 KiB.
 static constexpr int64_t bytesPerEdge = 20 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 30 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
-// Of a rank with replicas: the thread of its sums, and what MPI keeps for their messages.
-static constexpr int64_t sumsThreadBytes = 384 * kKiB;
+// Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
+// the others, in all no less than it keeps for those of the first that are long.
+static constexpr int64_t sumsThreadBytes = 88 * kKiB;
+static constexpr int64_t bytesPerShare = 104 * kKiB, leastOfShares = 296 * kKiB;
+static constexpr int64_t bytesPerBufferedShare = 52 * kKiB;
 // Of oneDNN's code. Starting a program reads parts of the library that making the first primitive
 // gives back; what runs primitives of each family is read again.
 static constexpr int64_t givenBackBytes = (1168 - 24) * kKiB; ///< less what its engine keeps
@@ -207,14 +212,37 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   return most ? most + sumsThreadBytes : 0;
 }
 
+static int64_t bytesOfShares(const Plan &plan, ArrayRef<StageOp> stages) {
+  int64_t most = 0;
+  for (StageOp stage : stages)
+    if (stage.getId() < plan.stages.size()) {
+      const PlanStage &planned = plan.stages[stage.getId()];
+      const int64_t others = planned.replicas - 1;
+      const bool isLong = planned.gradientBytes / planned.replicas > mostBufferedBytes;
+      const int64_t bytes =
+          isLong ? std::max(leastOfShares, others * bytesPerShare) : others * bytesPerBufferedShare;
+      most = std::max(most, others ? bytes : 0);
+    }
+  return most;
+}
+
+/// Replicas take turns: one of `own` meets only some of the others where both have a common factor.
+static int64_t countPeers(int64_t own, int64_t others) { return others / std::gcd(own, others); }
+
 static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   auto isHere = [&](int id) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
   int64_t bytes = 0;
-  for (const Edge &edge : plan.edges)
-    if (isHere(edge.fromStage) != isHere(edge.toStage))
-      bytes += edge.bytes > mostBufferedBytes ? bytesPerEdge : bytesPerBufferedEdge;
+  for (const Edge &edge : plan.edges) {
+    if (isHere(edge.fromStage) == isHere(edge.toStage))
+      continue;
+    int64_t own = plan.stages[edge.fromStage].replicas, others = plan.stages[edge.toStage].replicas;
+    if (isHere(edge.toStage))
+      std::swap(own, others);
+    bytes += countPeers(own, others) *
+             (edge.bytes > mostBufferedBytes ? bytesPerEdge : bytesPerBufferedEdge);
+  }
   return bytes;
 }
 
@@ -231,7 +259,9 @@ void setMemory(Plan &plan, ModuleOp programs) {
     // Threads have one place for a message, which is in the arena. What libraries hold of the
     // host's memory is not an accelerator's.
     const bool onHost = plan.device == "cpu";
-    const int64_t once = onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) : 0;
+    const int64_t once =
+        onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) + bytesOfShares(plan, stages)
+               : 0;
     int64_t rest = arena + bytesOfSums(plan, stages) + once;
     if (onHost)
       rest += spreadBytes(arena) + use.bytesOfRank();

@@ -59,20 +59,22 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
 # process take more of the heap than processes do, and no plan knows which it will run as.
 LESS = 0.3e6
 BLOCK = 64 * 1024  # that the kernel maps at once
+TINY_MLP = ["--hidden", "20", "16", "12"]
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
 
 
 @pytest.mark.parametrize("network,sizes,tokens,stages", [
     ("llama", TINY_LLAMA, (64, 16), "1-1-1"), ("gpt2", [], (512, 32), "1-1"), ("mlp", [], None, "1-1-1"),
-    ("mlp", ["--hidden", "20", "16", "12"], None, "1-1-1-1"), ("lenet5", [], None, "1-1-1")],
-    ids=["llama", "gpt2", "mlp", "tiny-mlp", "lenet5"])
+    ("mlp", TINY_MLP, None, "1-1-1-1"), ("mlp", TINY_MLP, None, "8-1"), ("lenet5", [], None, "1-1-1")],
+    ids=["llama", "gpt2", "mlp", "tiny-mlp", "many-replicas", "lenet5"])
 def test_small_processes_against_plan(network, sizes, tokens, stages, models, tmp_path):
     """Where libraries take more than arenas: as processes of a rank each, and as threads that share them."""
     size = 8 if tokens else 64
     replicas = [int(count) for count in stages.split("-")]
+    microbatches = max(1, 4 // replicas[0])
     project = pipeline.compile_model(models(network, *sizes), tmp_path / "project", "--optimizer", "momentum", "--schedule", "1f1b",
-                                     "--stages", stages, "--minibatch", 4 * size, "--microbatches", 4 // replicas[0],
-                                     workers=sum(replicas))
+                                     "--stages", stages, "--minibatch", replicas[0] * microbatches * size, "--microbatches",
+                                     microbatches, workers=sum(replicas))
     if tokens:
         generator = numpy.random.default_rng(0)
         inputs, labels = tmp_path / "input.npy", tmp_path / "labels.npy"
