@@ -273,21 +273,6 @@ TEST(PlanFile, FieldsMustAgree) {
       "17");
 }
 
-/// Turns that meet in a slot though one between them is in no row.
-TEST(PlanFile, RowsWithTransfersRunEveryMicrobatch) {
-  EXPECT_THAT(
-      planRefusal([](json &plan) {
-        plan["microbatches"] = 3;
-        plan["minibatch"] = 24;
-        plan["rows"] = {"schedule 1f1b", "microbatches 3", "stages 0 1",
-                        "rank 0: 0F0 0F0>1#0 0F2 0F2>1#0 0B2<1#1 0B2 0B0<1#1 0B0 allreduce 0U2",
-                        "rank 1: 1F0<0#0 1F0 1F2<0#0 1F2 1B2 1B2>0#1 1B0 1B0>0#1 allreduce 1U2"};
-      }),
-      HasSubstr(
-          "p: rows: schedule 1f1b: phase F of stage 0 runs 2 times for 3 microbatches, expected 3\n"
-          "stage 0  F0 F2 .  .  B2 B0\n"));
-}
-
 /// All fields, and all entries of lists, of a file.
 void collect(const json &value, const json::json_pointer &place,
              std::vector<json::json_pointer> &places) {

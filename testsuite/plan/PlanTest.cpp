@@ -173,30 +173,6 @@ TEST(Plan, VerticalSync) {
   EXPECT_EQ(parsePlan(printPlan(plan), "plan").schedule.versions, plan.schedule.versions);
 }
 
-/// As many versions at every stage as it has stages, with rows and without: the file says the rule.
-TEST(Plan, VerticalSyncOfManyStages) {
-  for (int stages : {8, 40}) {
-    PlanRequest request = requestFor(stages, "pipedream", 1);
-    request.verticalSync = true;
-    Plan plan = makePlan(chainGraph(std::vector<double>(stages, 1)), request);
-    EXPECT_EQ(plan.schedule.ranks.empty(), stages == 40);
-    EXPECT_NEAR(plan.secondsPerMinibatch, 3, 0.01);
-    for (const PlanStage &stage : plan.stages) {
-      EXPECT_EQ(stage.weightVersions, stages);
-      EXPECT_EQ(stage.inFlight, stages - stage.id);
-    }
-    Plan read = parsePlan(printPlan(plan), "plan");
-    EXPECT_EQ(read.schedule.weightRule, WeightRule::atEntry);
-    EXPECT_EQ(read.schedule.versions, plan.schedule.versions);
-  }
-  PlanRequest uneven = requestFor(50, "pipedream", 1);
-  uneven.verticalSync = true;
-  uneven.replicas.assign(49, 1);
-  uneven.replicas[3] = 2;
-  EXPECT_THAT(refusalOf(chainGraph(std::vector<double>(49, 1)), uneven),
-              HasSubstr("vertical sync needs as many replicas of every stage, found 1-1-1-2-1"));
-}
-
 /// Four equal stages without a bubble: a minibatch takes the microbatches of one stage.
 TEST(Plan, TwoVersions) {
   Plan plan = makePlan(chainGraph({1, 1, 1, 1}), requestFor(4, "2bw", 8));
@@ -404,24 +380,6 @@ TEST(Plan, RecomputedHalvesKeepWhatBothRead) {
   EXPECT_EQ(plan.stages[1].backwardWeightSeconds, 2);
   EXPECT_EQ(plan.stages[1].backwardSeconds, 4 + 2);
   EXPECT_EQ(plan.stages[1].memoryBytes, kept.stages[1].memoryBytes + 20);
-}
-
-TEST(Plan, ScheduleFromAFile) {
-  std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "rows.txt";
-  writeTextFile(path, "schedule mine\nmicrobatches 2\nstages 0 1\n"
-                      "rank 0: 0F0 0F1 0B0 0B1 allreduce 0U1\n"
-                      "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n");
-  PlanRequest request = requestFor(2, path.c_str(), 2);
-  EXPECT_EQ(makePlan(chainGraph({1, 1}), request).scheduleName, "mine");
-  request.microbatches = 3;
-  EXPECT_THAT(refusalOf(chainGraph({1, 1}), request), HasSubstr("has 2 microbatches, expected 3"));
-  writeTextFile(path, "schedule mine\nmicrobatches 2\nstages 0 1\n"
-                      "rank 0: 0F0 0F1 0B0 allreduce 0U1\n"
-                      "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n");
-  EXPECT_EQ(refusalOf(chainGraph({1, 1}), request),
-            "schedule mine: phase B of stage 0 runs 1 times for 2 microbatches, expected 2\n"
-            "stage 0  F0 F1 .  B0 .\n"
-            "stage 1  .  F0 B0 F1 B1\n");
 }
 
 } // namespace
