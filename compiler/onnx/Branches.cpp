@@ -80,8 +80,7 @@ static onnx::NodeProto constantOf(onnx::TensorProto &tensor) {
   return constant;
 }
 
-std::vector<std::string> takeBranch(onnx::GraphProto &branch, const Renaming &rename,
-                                    std::vector<onnx::NodeProto> &nodes) {
+Branch takeBranch(onnx::GraphProto &branch, const Renaming &rename) {
   if (branch.sparse_initializer_size())
     throw Error("sparse initializer '" + branch.sparse_initializer(0).values().name() +
                 "' is not supported; export it dense");
@@ -93,9 +92,10 @@ std::vector<std::string> takeBranch(onnx::GraphProto &branch, const Renaming &re
     auto found = own.find(name);
     return found == own.end() ? name : found->second;
   };
+  Branch taken;
   for (onnx::TensorProto &tensor : *branch.mutable_initializer()) {
     tensor.set_name(renamed(tensor.name()));
-    nodes.push_back(constantOf(tensor));
+    taken.initializers.push_back(constantOf(tensor));
   }
   for (onnx::NodeProto &node : *branch.mutable_node()) {
     for (std::string &input : *node.mutable_input())
@@ -103,12 +103,11 @@ std::vector<std::string> takeBranch(onnx::GraphProto &branch, const Renaming &re
     for (std::string &output : *node.mutable_output())
       output = renamed(output);
     renameCaptured(node, renamed);
-    nodes.push_back(std::move(node));
+    taken.nodes.push_back(std::move(node));
   }
-  std::vector<std::string> outputs;
   for (const onnx::ValueInfoProto &output : branch.output())
-    outputs.push_back(renamed(output.name()));
-  return outputs;
+    taken.outputs.push_back(renamed(output.name()));
+  return taken;
 }
 
 } // namespace pdc

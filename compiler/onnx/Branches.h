@@ -25,9 +25,14 @@ void renameCaptured(onnx::NodeProto &node, const Renaming &rename);
 void giveAttributes(onnx::NodeProto &node,
                     const std::map<std::string, onnx::AttributeProto> &given);
 
-/// Takes a branch apart: its values get names by `rename`, its initializers become Constant nodes,
-/// which stand first. Returns the names of its outputs. Throws Error for sparse ones.
-std::vector<std::string> takeBranch(onnx::GraphProto &branch, const Renaming &rename,
-                                    std::vector<onnx::NodeProto> &nodes);
+/// A graph that was taken out of a node.
+struct Branch {
+  std::vector<onnx::NodeProto> initializers; ///< each as a Constant node
+  std::vector<onnx::NodeProto> nodes;
+  std::vector<std::string> outputs;
+};
+
+/// Takes a branch apart: its values get names by `rename`. Throws Error for sparse initializers.
+Branch takeBranch(onnx::GraphProto &branch, const Renaming &rename);
 
 } // namespace pdc

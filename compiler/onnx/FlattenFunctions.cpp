@@ -78,10 +78,14 @@ private:
     auto version = imported.find(domain);
     // Files of IR 1 and 2 name no operator sets: all of it is version 1.
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
-    if (opset <= 0 || opset > 1000000)
-      throw Error(describe(node) + ": the model imports no operator set of domain '" +
-                  (domain.empty() ? "ai.onnx" : domain) + "'");
+    if (opset < 0 || opset > 1000000)
+      opset = 0;
     nodes.push_back({std::move(node), static_cast<int>(opset), std::move(stages)});
+  }
+
+  void addInitializers(std::vector<onnx::NodeProto> &constants, const Stages &stages) {
+    for (onnx::NodeProto &constant : constants)
+      nodes.push_back({std::move(constant), 13, stages, false, nullptr, true});
   }
 
   void addBranches(onnx::NodeProto &node, const Opsets &imported, const Stages &stages, int depth) {
@@ -98,11 +102,12 @@ private:
                     std::to_string(branch.input_size()) + " inputs and " +
                     std::to_string(branch.output_size()) + " outputs, expected none and " +
                     std::to_string(node.output_size()));
-      std::vector<onnx::NodeProto> body;
-      for (const std::string &output : takeBranch(
-               branch, [this](const std::string &inner) { return values.fresh(inner); }, body))
+      Branch taken =
+          takeBranch(branch, [this](const std::string &inner) { return values.fresh(inner); });
+      for (const std::string &output : taken.outputs)
         select.proto.add_input(output);
-      for (onnx::NodeProto &inner : body)
+      addInitializers(taken.initializers, stages);
+      for (onnx::NodeProto &inner : taken.nodes)
         add(std::move(inner), imported, stages, depth);
     }
     nodes.push_back(std::move(select));
@@ -114,13 +119,15 @@ private:
     checkLoop(node, graph);
     auto body = std::make_shared<LoopBody>();
     std::map<std::string, std::string> own;
-    std::vector<onnx::NodeProto> inner;
-    body->outputs = takeBranch(
-        graph, [&](const std::string &name) { return own[name] = values.fresh(name); }, inner);
+    Branch taken =
+        takeBranch(graph, [&](const std::string &name) { return own[name] = values.fresh(name); });
+    body->outputs = std::move(taken.outputs);
     for (const onnx::ValueInfoProto &input : graph.input())
       body->inputs.push_back(own[input.name()]);
+    // Each is one tensor, however often the body is repeated.
+    addInitializers(taken.initializers, stages);
     std::vector<FlatNode> around = std::exchange(nodes, {});
-    for (onnx::NodeProto &repeated : inner)
+    for (onnx::NodeProto &repeated : taken.nodes)
       add(std::move(repeated), imported, stages, depth);
     std::swap(nodes, around);
     // Constants, which may be large, stand before the Loop and are repeated nowhere.

@@ -15,13 +15,16 @@ struct LoopBody;
 /// A node of the one flat graph, with the version of its domain's operator set.
 struct FlatNode {
   onnx::NodeProto proto;
-  int opset = 0;
+  int opset = 0;                          ///< 0 where the model imports none of the node's domain
   std::map<std::string, int> stages = {}; ///< device configuration -> pipeline_stage
   /// An If whose branches are nodes beside it: its inputs are the condition, the outputs of the
   /// then branch and those of the else branch.
   bool selects = false;
   /// Of a Loop, which reads what its body reads too, behind its own inputs.
   std::shared_ptr<const LoopBody> body = nullptr;
+  /// A Constant that was an initializer of a branch or body, and is trained as those of the graph
+  /// are.
+  bool isInitializer = false;
 };
 
 /// What a Loop repeats, sorted, by names that nothing else has.

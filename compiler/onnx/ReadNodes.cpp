@@ -17,8 +17,8 @@ public:
     std::string name = names.fresh(proto.name().empty() ? proto.op_type() : proto.name());
     where =
         "node '" + name + "' (" + proto.op_type() + ", opset " + std::to_string(flat.opset) + ")";
-    checkDomain(proto);
-    if (becomesInitializer(proto, name, flat.opset))
+    checkDomain(flat);
+    if (becomesInitializer(flat, name))
       return;
     ImportedNode node = readNode(proto, name);
     normaliseNode(node, flat.opset);
@@ -47,8 +47,12 @@ private:
   }
 
   /// Operators of other domains have these before their names.
-  void checkDomain(const onnx::NodeProto &proto) {
+  void checkDomain(const FlatNode &flat) {
+    const onnx::NodeProto &proto = flat.proto;
     const std::string &domain = proto.domain();
+    if (flat.opset == 0 && !flat.selects && !flat.body)
+      throw Error(describe(proto) + ": the model imports no operator set of domain '" +
+                  (domain.empty() ? "ai.onnx" : domain) + "'");
     if (!domain.empty() && !findOperator(domain + "." + proto.op_type()))
       throw Error(where + ": operators of domain '" + domain +
                   "' are not supported; supported are those of ai.onnx and the model's own "
@@ -189,9 +193,10 @@ private:
     throw Error(where + ": a constant of half precision made from an attribute is not supported");
   }
 
-  bool becomesInitializer(onnx::NodeProto &proto, const std::string &name, int opset) {
+  bool becomesInitializer(FlatNode &flat, const std::string &name) {
+    onnx::NodeProto &proto = flat.proto;
     if (proto.op_type() == "Constant")
-      return addConstantNode(proto, name, opset), true;
+      return addConstantNode(flat, name), true;
     if (proto.op_type() == "ConstantOfShape")
       return addFill(proto);
     return proto.op_type() == "Identity" && addAlias(proto);
@@ -204,13 +209,14 @@ private:
   }
 
   /// A tensor is taken as it is, since it may be large; the other spellings are small.
-  void addConstantNode(onnx::NodeProto &proto, const std::string &name, int opset) {
+  void addConstantNode(FlatNode &flat, const std::string &name) {
+    onnx::NodeProto &proto = flat.proto;
     const std::string &output = outputOf(proto);
     for (AttributeProto &attribute : *proto.mutable_attribute())
       if (attribute.name() == "value" && attribute.has_t()) {
         Initializer initializer = takeInitializer(*attribute.mutable_t(), where, folder);
         initializer.name = output;
-        initializer.literal = true;
+        initializer.literal = !flat.isInitializer;
         model.initializers.emplace(output, std::move(initializer));
         return;
       }
@@ -220,7 +226,7 @@ private:
       for (int64_t value : attribute.ints())
         toElement(value, where);
     }
-    normaliseNode(node, opset);
+    normaliseNode(node, flat.opset);
     addConstant(output, *node.attributes.tensor("value"));
   }
 

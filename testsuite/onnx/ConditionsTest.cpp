@@ -101,8 +101,23 @@ static onnx::ModelProto nested() {
 TEST(Conditions, nestedAndOneAfterTheOther) {
   Model model = read(nested());
   EXPECT_EQ(operatorsRead(model), "Relu Mul Identity Identity Tanh Identity ");
-  EXPECT_EQ(readTensor(model.initializers.at(model.nodes[1].inputs[1])).data,
-            std::vector<double>{3});
+  const Initializer &scale = model.initializers.at("scale");
+  EXPECT_EQ(model.nodes[1].inputs[1], "scale");
+  EXPECT_EQ(readTensor(scale).data, std::vector<double>{3});
+  EXPECT_FALSE(scale.literal) << "an initializer of a branch is one of the graph";
+}
+
+/// What the branch that is not taken is made of need not be known at all.
+TEST(Conditions, operatorsOfOtherDomains) {
+  onnx::ModelProto proto = squeezeOf("float[2, 1, 4, 4] x", "1");
+  onnx::GraphProto &otherwise =
+      *proto.mutable_graph()->mutable_node(6)->mutable_attribute(1)->mutable_g();
+  otherwise.mutable_node(0)->set_domain("vendor");
+  otherwise.mutable_node(0)->set_op_type("Mystery");
+  EXPECT_EQ(operatorsRead(read(proto)), "AveragePool Squeeze Identity Relu ");
+  proto.mutable_graph()->mutable_node(0)->set_domain("vendor");
+  EXPECT_TRUE(says(refusal(proto), "the model imports no operator set of domain 'vendor'"))
+      << refusal(proto);
 }
 
 /// A function's branches read its inputs and attributes of its call.

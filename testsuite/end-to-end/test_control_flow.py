@@ -1,0 +1,57 @@
+"""Ifs and Loops of exported networks against PyTorch."""
+
+import numpy
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+import pipeline
+
+BATCH, RATE = 8, 64.0
+
+
+def distance(found, expected):
+    return numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected)
+
+
+def check_step(net, model, inputs, tmp_path):
+    """One update of two stages and two microbatches; names of weights are PyTorch's."""
+    labels = torch.randint(0, 10, (BATCH,))
+    data = []
+    for name, value in {**inputs, "labels": labels}.items():
+        numpy.save(tmp_path / f"{name}.npy", value.numpy())
+        data.append(f"{name}={tmp_path}/{name}.npy")
+    project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", BATCH, "--microbatches", 2, "--optimizer",
+                                     f"sgd,lr={RATE}", "--stages", "1-1", workers=2)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    net = net.double()
+    loss = torch.nn.functional.cross_entropy(
+        net(*(value.double() if value.is_floating_point() else value for value in inputs.values())), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    after = result.weights()
+    for name, parameter in net.named_parameters():
+        assert distance((parameter.detach().numpy() - after[name]) / RATE, parameter.grad.numpy()) <= 1e-5, name
+
+
+def test_weights_of_branches(tmp_path):
+    """Initializers of the branch that is taken are trained; the other one may be of operators that nobody knows."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(12, 16), torch.nn.ReLU(), torch.nn.Linear(16, 10))
+    weights = {name: numpy_helper.from_array(value.detach().numpy(), name) for name, value in net.named_parameters()}
+    layer = lambda x, y, place: helper.make_node("Gemm", [x, f"{place}.weight", f"{place}.bias"], [y], transB=1)
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["batch", 16])
+    known = helper.make_graph([layer("x", "product", 0), helper.make_node("Relu", ["product"], ["rows"])], "known", [], [rows],
+                              [weights["0.weight"], weights["0.bias"]])
+    unknown = helper.make_graph([helper.make_node("Mystery", ["x"], ["rows"], domain="vendor")], "unknown", [], [rows])
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Constant", [], ["one"], value_int=1),
+             helper.make_node("Constant", [], ["twelve"], value_int=12), helper.make_node("Gather", ["shape", "one"], ["width"]),
+             helper.make_node("Equal", ["width", "twelve"], ["is_twelve"]),
+             helper.make_node("If", ["is_twelve"], ["hidden"], then_branch=known, else_branch=unknown),
+             layer("hidden", "scores", 2)]
+    graph = helper.make_graph(nodes, "branches", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 12])],
+                              [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 10])],
+                              [weights["2.weight"], weights["2.bias"]])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "branches.onnx")
+    check_step(net, tmp_path / "branches.onnx", {"x": torch.randn(BATCH, 12)}, tmp_path)
