@@ -98,9 +98,15 @@ static std::vector<NodeValue> composeMod(CompositionBuilder &b) {
   return {add(b, "WholeRemainder", {b.input(0), b.input(1)}, b.attributes())};
 }
 
+/// To the elements that it has, a value is itself.
+static std::vector<NodeValue> composeCast(CompositionBuilder &b) {
+  const bool isItself = b.attributes().integer("to", 0) == onnxType(b.type(b.input(0)).element);
+  return isItself ? std::vector<NodeValue>{b.input(0)} : std::vector<NodeValue>();
+}
+
 std::span<const ComposedForm> arithmeticForms() {
   static const ComposedForm forms[] = {
-      {"Div", composeDiv}, {"Mod", composeMod}, {"Pow", composePow}};
+      {"Cast", composeCast}, {"Div", composeDiv}, {"Mod", composeMod}, {"Pow", composePow}};
   return forms;
 }
 

@@ -139,6 +139,13 @@ TEST(Composition, TopK) {
                              {0}});
 }
 
+TEST(Composition, CastsToTheSameElements) {
+  Draw draw;
+  const Case test{"Cast", {{"to", int64_t(11)}}, {draw.reals({2, 3})}, {0}};
+  checkComposedGradient(test);
+  EXPECT_EQ(tapeValue(test).data, test.inputs[0].data);
+}
+
 TEST(Composition, Attention) {
   Draw draw;
   Tensor mask{{ElementType::boolean, {3, 4}}, {1, 0, 1, 1, 0, 1, 1, 0, 1, 1, 1, 1}};

@@ -15,6 +15,11 @@ func.func @train() {
   %y = pdc.node "LpNormalization" "/Norm"(%x) {axis = 1 : i64, p = 2 : i64} : (tensor<2x3xf32>) -> tensor<*xf32>
   // CHECK: pdc.node "Relu" "/Relu"(%[[Y]])
   %z = pdc.node "Relu" "/Relu"(%y) {} : (tensor<*xf32>) -> tensor<*xf32>
+  // To the elements that it has, a value is itself.
+  // CHECK-NEXT: pdc.node "Sigmoid" "/Sigmoid"(%[[X]])
+  %cast = pdc.node "Cast" "/Cast"(%x) {to = 1 : i64} : (tensor<2x3xf32>) -> tensor<*xf32>
+  %like = pdc.node "CastLike" "/CastLike"(%cast, %x) {} : (tensor<*xf32>, tensor<2x3xf32>) -> tensor<*xf32>
+  %s = pdc.node "Sigmoid" "/Sigmoid"(%like) {} : (tensor<*xf32>) -> tensor<*xf32>
   // A composed value that is known is a constant like any other.
   // CHECK: pdc.node "Constant" "/Tile"() {value = dense<7> : tensor<6xi64>}
   %seven = pdc.node "Constant" "/seven"() {value = dense<7> : tensor<2xi64>} : () -> tensor<*xi64>
