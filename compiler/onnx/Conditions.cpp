@@ -1,5 +1,6 @@
 #include "compiler/onnx/Conditions.h"
 
+#include "compiler/onnx/EmbeddingBags.h"
 #include "compiler/onnx/Loops.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
@@ -166,7 +167,7 @@ public:
 
   /// `isNeeded` for a condition.
   void add(FlatNode node, bool isNeeded) {
-    if (node.body && unroll(node))
+    if (node.body && replaceLoop(node, isNeeded))
       return;
     if (node.selects)
       if (std::optional<double> condition = walk.decide(node, node.proto.input(0))) {
@@ -194,11 +195,23 @@ private:
     decided.push_back(std::move(node));
   }
 
+  /// Bags are kept whole, however many: their rows are found and reduced at once.
+  bool keepBags(const FlatNode &loop, bool isNeeded) {
+    std::optional<EmbeddingBagLoop> found = embeddingBagOf(loop);
+    if (!found || !std::ranges::all_of(found->expected, [&](const auto &value) {
+          return walk.decide(loop, value.first) == value.second;
+        }))
+      return false;
+    put(std::move(found->bag), isNeeded);
+    return true;
+  }
+
   /// False where it is not known when it ends, which does not matter in a branch that is not taken.
-  bool unroll(const FlatNode &loop) {
+  bool replaceLoop(const FlatNode &loop, bool isNeeded) {
     const size_t before = decided.size();
     try {
-      repeat(loop);
+      if (!keepBags(loop, isNeeded))
+        repeat(loop);
       return true;
     } catch (const Error &error) {
       endless[&*loop.body] = error.what();

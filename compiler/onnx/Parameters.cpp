@@ -34,6 +34,7 @@ const WeightOperands weightOperands[] = {
     {"RMSNormalization", {1}},
     {"RNN", {1, 2, 3}},
     {"Sub", {0, 1}},
+    {"pdc.EmbeddingBag", {0}},
 };
 
 /// What only moves or drops elements: a weight behind it is a weight before it.

@@ -86,6 +86,7 @@ std::span<const ComposedOperator> gridForms();
 std::span<const ComposedOperator> lpPoolForms();
 std::span<const ComposedOperator> unpoolForms();
 std::span<const ComposedOperator> randomForms();
+std::span<const ComposedOperator> bagForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();

@@ -35,6 +35,35 @@ def check_step(net, model, inputs, tmp_path):
         assert distance((parameter.detach().numpy() - after[name]) / RATE, parameter.grad.numpy()) <= 1e-5, name
 
 
+class Recommendation(torch.nn.Module):
+    """Bags of embeddings beside numbers, as DLRM has them."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.bags = torch.nn.ModuleList(torch.nn.EmbeddingBag(rows, 16, mode=mode) for rows in (20, 30))
+        self.bottom, self.top = torch.nn.Linear(5, 16), torch.nn.Linear(48, 10)
+
+    def forward(self, numbers, first, second, weights=None):
+        kinds = [self.bags[0](first), self.bags[1](second, per_sample_weights=weights)]
+        return self.top(torch.relu(torch.cat([self.bottom(numbers), *kinds], 1)))
+
+
+@pytest.mark.parametrize("mode, weighted, opset", [("sum", False, 17), ("sum", True, 13), ("mean", False, 11), ("max", False, 15)])
+def test_embedding_bags(mode, weighted, opset, tmp_path):
+    """The exporter writes a Loop over the bags, as many as samples: a dimension that has a name."""
+    torch.manual_seed(1)
+    net = Recommendation(mode).train()
+    inputs = {"numbers": torch.randn(BATCH, 5), "first": torch.randint(0, 20, (BATCH, 3)),
+              "second": torch.randint(0, 30, (BATCH, 4))}
+    if weighted:
+        inputs["weights"] = torch.rand(BATCH, 4)
+    torch.onnx.export(net, tuple(inputs.values()), str(tmp_path / "bags.onnx"), opset_version=opset,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=list(inputs),
+                      output_names=["scores"], dynamic_axes={name: {0: "batch"} for name in inputs})
+    assert "Loop" in [node.op_type for node in onnx.load(tmp_path / "bags.onnx").graph.node]
+    check_step(net, tmp_path / "bags.onnx", inputs, tmp_path)
+
+
 def test_weights_of_branches(tmp_path):
     """Initializers of the branch that is taken are trained; the other one may be of operators that nobody knows."""
     torch.manual_seed(1)

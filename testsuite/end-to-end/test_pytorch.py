@@ -151,27 +151,6 @@ def test_loops(tmp_path):
     check_gradients(net, tmp_path / "repeated.onnx", (12,), 6, False, tmp_path, 2)
 
 
-def test_embedding_bag(tmp_path):
-    """The exporter writes a Loop that stacks one row for each bag."""
-    torch.manual_seed(1)
-    batch, bag = 4, torch.nn.EmbeddingBag(20, 16, mode="sum")
-    net = torch.nn.Sequential(bag, torch.nn.Linear(16, 10)).train()
-    ids, labels = torch.randint(0, 20, (batch, 3)), torch.randint(0, 10, (batch,))
-    torch.onnx.export(net, (ids,), str(tmp_path / "bag.onnx"), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
-                      do_constant_folding=False, input_names=["ids"], output_names=["scores"])
-    assert "Loop" in [node.op_type for node in onnx.load(tmp_path / "bag.onnx").graph.node]
-    numpy.save(tmp_path / "ids.npy", ids.numpy())
-    numpy.save(tmp_path / "labels.npy", labels.numpy())
-    project = pipeline.compile_model(tmp_path / "bag.onnx", tmp_path / "project", "--minibatch", batch, "--microbatches", 1,
-                                     "--optimizer", "sgd,lr=64", "--stages", "1-1", workers=2)
-    data = [f"{name}={tmp_path}/{name}.npy" for name in ("ids", "labels")]
-    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
-    loss, expected = gradients(net.double(), ids, labels)
-    assert result.losses[0] == pytest.approx(loss, rel=1e-5)
-    for name, parameter in net.named_parameters():
-        assert distance((parameter.detach().numpy() - result.weights()[name]) / 64, expected[name]) <= 1e-5, name
-
-
 class Forms(torch.nn.Module):
     """Operators whose inputs, attributes or outputs changed between opsets 9 and 17."""
 

@@ -217,6 +217,63 @@ TEST(Loops, endAndDecide) {
               "Unsqueeze Concat ReduceSum Add ");
 }
 
+/// As PyTorch's exporter writes a bag of embeddings; their number depends on a dimension.
+static onnx::ModelProto bagsOf(const std::string &reduced, const std::string &axis = "0") {
+  return protoOf(std::string(header) +
+                 R"(net (int64[batch, 3] ids, float[9, 4] table) => (float[batch, 4] y) {
+    one = Constant<value_int = 1>()
+    on = Cast<to = 9>(one)
+    flat = Constant<value_ints = [-1]>()
+    indices = Reshape(ids, flat)
+    none = Constant<value_int = 0>()
+    number = Size(indices)
+    three = Constant<value_int = 3>()
+    offsets = Range(none, number, three)
+    zero = Constant<value_ints = [0]>()
+    last = Unsqueeze(number, zero)
+    starts = Concat<axis = 0>(offsets, last)
+    from = Constant<value_ints = [1]>()
+    end = Constant<value_ints = [9223372036854775807]>()
+    ends = Slice(starts, from, end, zero)
+    sizes = Shape(ends)
+    count = Gather(sizes, none)
+    y = Loop<body = b (int64 i, bool more) => (bool next, float[4] row) {
+      axis = Constant<value_ints = [)" +
+                 axis + R"(]>()
+      s = Gather(starts, i)
+      e = Gather(ends, i)
+      s1 = Unsqueeze(s, axis)
+      e1 = Unsqueeze(e, axis)
+      chosen = Slice(indices, s1, e1, zero)
+      found = Gather(table, chosen)
+      )" + reduced +
+                 R"(
+      next = Cast<to = 9>(on)
+    }>(count, on)
+  })");
+}
+
+TEST(Loops, bagsAreKept) {
+  Model model = read(bagsOf("row = ReduceMean<axes = [0], keepdims = 0>(found)"));
+  const ModelNode &bag = model.nodes.back();
+  EXPECT_EQ(bag.op, "pdc.EmbeddingBag");
+  EXPECT_EQ(bag.inputs, (std::vector<std::string>{"table", "indices", "starts", "ends", "count"}));
+  EXPECT_EQ(bag.attributes.string("mode", ""), "mean");
+  EXPECT_NO_THROW(checkConditions(model, Binding(model, 4, {})));
+}
+
+/// What only looks like one is a Loop like any other, whose end the dimension decides.
+TEST(Loops, otherBodiesAreNoBags) {
+  for (const char *reduced :
+       {"row = ReduceSum<keepdims = 0>(found)", "row = ReduceProd<axes = [0], keepdims = 0>(found)",
+        "row = ReduceMean<axes = [0]>(found)",
+        "t = Exp(found)  row = ReduceMean<axes = [0], keepdims = 0>(t)"}) {
+    Model model = read(bagsOf(reduced));
+    EXPECT_EQ(operatorsRead(model).find("EmbeddingBag"), std::string::npos) << reduced;
+    EXPECT_THROW(checkConditions(model, Binding(model, 4, {})), Error);
+  }
+}
+
 TEST(Loops, refusals) {
   auto expect = [](const onnx::ModelProto &proto, const std::string &part) {
     const std::string found = refusal(proto);

@@ -1,5 +1,7 @@
 #include "testsuite/operators/Tape.h"
 
+#include <algorithm>
+
 /// Operators that are composed of others: gradients by finite differences. Their values are those
 /// of ONNX's node tests.
 namespace pdc::test {
@@ -137,6 +139,46 @@ TEST(Composition, TopK) {
                              {{"axis", axis}, {"largest", largest}},
                              {draw.distinct({3, 4, 5}), Tensor::vector({2})},
                              {0}});
+}
+
+/// Bags of one size, some that leave rows out, uneven ones and an empty one.
+TEST(Composition, EmbeddingBags) {
+  Draw draw;
+  const Tensor table = draw.distinct({5, 3}), indices = integers({6}, {4, 0, 2, 2, 1, 4}),
+               weights = draw.reals({6});
+  struct Bounds {
+    std::vector<double> starts, ends;
+  };
+  for (const Bounds &bounds : {Bounds{{0, 2, 4}, {2, 4, 6}}, Bounds{{1, 3, 6}, {3, 5}},
+                               Bounds{{0, 1, 6}, {1, 6}}, Bounds{{0, 2, 2}, {2, 2, 5}}})
+    for (const char *mode : {"sum", "mean", "max"}) {
+      const int64_t count = static_cast<int64_t>(bounds.ends.size());
+      const int64_t begins = static_cast<int64_t>(bounds.starts.size());
+      const Case test{"pdc.EmbeddingBag",
+                      {{"mode", std::string(mode)}},
+                      {table, indices, integers({begins}, bounds.starts),
+                       integers({count}, bounds.ends), Tensor::scalar(ElementType::i64, count)},
+                      {0}};
+      checkComposedGradient(test);
+      const Tensor found = tapeValue(test);
+      for (int64_t i = 0; i < count; ++i)
+        for (int64_t column = 0; column < 3; ++column) {
+          std::vector<double> bag;
+          for (auto k = int64_t(bounds.starts[i]); k < int64_t(bounds.ends[i]); ++k)
+            bag.push_back(table.data[int64_t(indices.data[k]) * 3 + column]);
+          double expected = 0;
+          if (!bag.empty() && mode == std::string_view("max"))
+            expected = *std::ranges::max_element(bag);
+          else
+            for (double value : bag)
+              expected += mode == std::string_view("sum") ? value : value / double(bag.size());
+          EXPECT_NEAR(found.data[i * 3 + column], expected, 1e-12) << mode << i << column;
+        }
+      Case weighted = test;
+      weighted.inputs.push_back(weights);
+      weighted.wanted = {0, 5};
+      checkComposedGradient(weighted);
+    }
 }
 
 TEST(Composition, CastsToTheSameElements) {
