@@ -1,3 +1,4 @@
+#include "compiler/operators/Random.h"
 #include "passes/Composites.h"
 
 #include <algorithm>
@@ -250,9 +251,10 @@ struct Shares {
 
   ArrayRef<int64_t> shape() { return shapeOf(softmax->getResult(0)); }
   bool hasBatch() { return shape().size() == 4; }
-  /// Whether dropout draws from heads that are a batch of their own what it draws from heads of one
-  /// sample: not where it takes each for a sample.
-  bool drawsAlike() { return !random || hasBatch() || shapeOf(random)[0] != shape()[0] + 2; }
+  /// That dropout draws for, each of which has as many heads.
+  int64_t samples() {
+    return samplesAndElements(std::vector<int64_t>(shape()), toTensorType(random.getType()))[0];
+  }
 };
 
 std::optional<Shares> sharesBehind(Value value) {
@@ -268,7 +270,7 @@ std::optional<Shares> sharesBehind(Value value) {
   }
   shares.softmax = maker(value, "Softmax");
   const auto rank = static_cast<int64_t>(shapeOf(value).size());
-  if (!shares.softmax || !value.hasOneUse() || (rank != 3 && rank != 4) || !shares.drawsAlike())
+  if (!shares.softmax || !value.hasOneUse() || (rank != 3 && rank != 4))
     return std::nullopt;
   const int64_t axis = toAttributes(shares.softmax.getOnnxAttributes()).integer("axis", -1);
   return axis == -1 || axis == rank - 1 ? std::optional(shares) : std::nullopt;
@@ -340,6 +342,7 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   if (shares->random) {
     attributes.set("key", shares->dropout.integer("key", 0));
     attributes.set("ratio", shares->dropout.number("ratio", 0.5));
+    attributes.set("samples", shares->samples());
   }
   const size_t withoutBatch = shares->hasBatch() ? 0 : 3;
   return Composite{"SoftmaxAttention",

@@ -1,6 +1,5 @@
 #include "compiler/devices/UnitReader.h"
 #include "compiler/operators/AttentionShape.h"
-#include "compiler/operators/Dropout.h"
 #include "runtime/kernels/AttentionFields.h"
 
 namespace pdc {
@@ -30,12 +29,9 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
       choice.fields.set("boolean", int64_t(1));
   }
   if (reader.hasInput(node, mask + 1)) {
-    const TensorType perSample{ElementType::f32, {shape.batch}};
     choice.fields.set("key", given.integer("key", 0));
     choice.fields.set("ratio", given.number("ratio", 0.5));
-    choice.fields.set("samples", countsSamples(perSample, reader.inputType(node, mask + 1))
-                                     ? shape.batch
-                                     : int64_t(1));
+    choice.fields.set("samples", given.integer("samples", 1));
   }
   for (size_t i = 0; i < mask + 2; ++i)
     addArgument(choice, reader, node, i);

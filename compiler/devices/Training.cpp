@@ -170,13 +170,14 @@ KernelChoice chooseDropout(const UnitReader &reader) {
   if (!node.attributes->has("key"))
     reader.refuse("only dropout with a random key has a kernel; elsewhere it is the identity");
   const TensorType &x = reader.inputType(node, 0);
-  const bool bySamples = countsSamples(x, reader.inputType(node, 1));
-  std::string layout = bySamples ? arrivingLayout(reader, node, 0) : "";
+  const std::vector<int64_t> drawn = samplesAndElements(x.shape, reader.inputType(node, 1));
+  const bool isRow = drawn[0] == x.shape[0]; // each sample, which may have channels in a layout
+  std::string layout = isRow ? arrivingLayout(reader, node, 0) : "";
   if (reader.unit.results.size() != 1)
     reader.refuse("the mask of a dropout has no kernel that makes it");
   KernelChoice choice;
   choice.kernel = "Dropout";
-  choice.fields = {{"input", bySamples ? x.shape : std::vector<int64_t>{1, x.elementCount()}},
+  choice.fields = {{"input", isRow ? x.shape : drawn},
                    {"key", node.attributes->integer("key", 0)},
                    {"layout", layout},
                    {"ratio", node.attributes->number("ratio", 0.5)}};

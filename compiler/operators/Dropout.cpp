@@ -1,5 +1,6 @@
 #include "compiler/operators/Dropout.h"
 #include "compiler/operators/Families.h"
+#include "compiler/operators/Random.h"
 #include "compiler/operators/Rules.h"
 
 namespace pdc {
@@ -22,10 +23,6 @@ uint32_t drawBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, u
 /// The form that training runs: input 1 is [seed, step, sample numbers...], attributes are `ratio`
 /// and `key`. ONNX's own form (ratio and training_mode as inputs 1 and 2) is the identity here.
 static bool isKeyed(const NodeView &node) { return node.attributes.has("key"); }
-
-bool countsSamples(const TensorType &x, const TensorType &random) {
-  return x.rank() > 0 && x.shape[0] + 2 == random.elementCount();
-}
 
 /// Before opset 12 the ratio was an attribute, and whoever trained dropped.
 static void normaliseDropout(ImportedNode &node, int opset) {
@@ -61,7 +58,7 @@ static Tensor dropped(const NodeView &node, std::span<const Tensor *const> input
   double ratio = node.attributes.number("ratio", 0.5);
   uint64_t threshold = static_cast<uint64_t>(ratio * 4294967296.0);
   uint64_t key = static_cast<uint64_t>(node.attributes.integer("key", 0));
-  int64_t perSample = product(y.type.shape, countsSamples(y.type, inputs[1]->type) ? 1 : 0);
+  const int64_t perSample = samplesAndElements(y.type.shape, inputs[1]->type)[1];
   auto random = inputs[1]->toIntegers();
   for (size_t i = 0; i < y.data.size(); ++i) {
     uint32_t bits = drawBits(random[0], random[1], random[2 + i / perSample], key, i % perSample);

@@ -8,8 +8,4 @@ namespace pdc {
 /// The runtime's kernels compute the same function.
 uint32_t drawBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, uint64_t element);
 
-/// Whether the first dimension of what is dropped is that of the microbatch. What does not count
-/// samples, such as a weight, belongs to the first one as a whole: another mask per microbatch.
-bool countsSamples(const TensorType &x, const TensorType &random);
-
 } // namespace pdc

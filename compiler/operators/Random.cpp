@@ -11,8 +11,7 @@
 
 /// ONNX's random operators: all are made of UniformRandom, whose numbers are those of Dropout,
 /// keyed by seed, step, sample, node and element, so that no split and no recomputation changes
-/// them, nor the number of microbatches where rows are those of samples. Other shapes, such as that
-/// of a weight or one with time in front, have numbers of their own in each microbatch.
+/// them; `samplesAndElements` says for which shapes the number of microbatches does not either.
 namespace pdc {
 
 static constexpr std::string_view kRandomOperators[] = {

@@ -14,8 +14,10 @@ bool drawsNumbers(std::string_view op);
 /// Those of them that have no form that draws nothing, as Dropout has.
 bool alwaysDraws(std::string_view op);
 
-/// How many samples the elements of a drawn tensor are of, and how many each has. What does not
-/// count samples, such as a weight, belongs to the first one as a whole.
+/// How many samples the elements of a drawn or dropped tensor are of, and how many each has. Where
+/// the first dimension is a multiple of the samples, as many rows are of each, such as those of its
+/// tokens or heads, and have the same numbers in microbatches of any size. What has another shape,
+/// such as a weight, belongs to the first sample as a whole: other numbers per microbatch.
 std::vector<int64_t> samplesAndElements(const std::vector<int64_t> &shape,
                                         const TensorType &random);
 

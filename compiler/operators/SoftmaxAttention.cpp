@@ -90,7 +90,7 @@ public:
         k(*inputs[first + 1]), v(*inputs[first + 2]), mask(given(inputs, mask)) {
     if (const Tensor *random = given(inputs, mask + 1)) {
       numbers = random->toIntegers();
-      counts = countsSamples({q.type.element, {shape.batch}}, random->type);
+      headsOfSample = shape.batch * shape.heads / attributes.integer("samples", 1);
     }
   }
 
@@ -148,9 +148,10 @@ private:
     const double ratio = attributes.number("ratio", 0.5);
     const auto threshold = static_cast<uint64_t>(ratio * 4294967296.0);
     const auto key = static_cast<uint64_t>(attributes.integer("key", 0));
-    const int64_t row = ((counts ? 0 : b) * shape.heads + h) * shape.queries + i;
+    const int64_t head = b * shape.heads + h;
+    const int64_t row = head % headsOfSample * shape.queries + i;
     for (int64_t j = 0; j < shape.keys; ++j) {
-      const uint32_t bits = drawBits(numbers[0], numbers[1], numbers[2 + (counts ? b : 0)], key,
+      const uint32_t bits = drawBits(numbers[0], numbers[1], numbers[2 + head / headsOfSample], key,
                                      row * shape.keys + j);
       kept[j] = bits >= threshold ? 1 / (1 - ratio) : 0;
     }
@@ -158,10 +159,10 @@ private:
 
   const Tensor *mask;
   std::vector<int64_t> numbers;
-  bool counts = false;
+  int64_t headsOfSample = 1;
 };
 
-void checkRandom(const NodeView &node, size_t random) {
+void checkRandom(const NodeView &node, size_t random, const AttentionShape &shape) {
   if (!node.hasInput(random))
     return;
   const double ratio = node.attributes.number("ratio", 0.5);
@@ -170,11 +171,16 @@ void checkRandom(const NodeView &node, size_t random) {
     refuse(node, "ratio is " + std::to_string(ratio) + " and random numbers are " +
                      type.toString() +
                      ", expected at least 0 and below 1, and seed, step and one number per sample");
+  const int64_t samples = node.attributes.integer("samples", 1), heads = shape.batch * shape.heads;
+  if (samples < 1 || samples > type.shape[0] - 2 || heads % samples != 0)
+    refuse(node, std::to_string(heads) + " heads of " + std::to_string(samples) +
+                     " samples and random numbers " + type.toString() +
+                     ", expected as many heads of each, and seed, step and one number per sample");
 }
 
 std::vector<TensorType> inferAttention(const NodeView &node) {
   AttentionShape shape(node, 0, kMask);
-  checkRandom(node, kRandom);
+  checkRandom(node, kRandom, shape);
   const ElementType element = node.input(0).element;
   return {{element, shape.result()}, {sumElement(element), shape.perRow()}};
 }
@@ -217,7 +223,7 @@ void differentiateAttention(GradientBuilder &b) {
 /// The mask's gradient is summed over the batch where the mask is one for all of it.
 std::vector<TensorType> inferGradient(const NodeView &node) {
   AttentionShape shape(node, 1, kGradMask);
-  checkRandom(node, kGradRandom);
+  checkRandom(node, kGradRandom, shape);
   std::vector<TensorType> types = {node.input(1), node.input(2), node.input(3)};
   if (node.outputCount < 4 || !node.hasInput(kGradMask))
     return types;

@@ -16,9 +16,9 @@ public:
       : drops(random != nullptr), factor(static_cast<float>(1 / (1 - f.ratio))), keys(f.keys) {
     if (!drops)
       return;
-    const bool counts = f.samples > 1;
-    prefix = samplePrefix(random[0], random[1], random[2 + (counts ? b : 0)], f.key);
-    first = ((counts ? 0 : b) * f.heads + head) * f.queries * f.keys;
+    const int64_t row = b * f.heads + head, each = f.headsOfSample();
+    prefix = samplePrefix(random[0], random[1], random[2 + row / each], f.key);
+    first = row % each * f.queries * f.keys;
     threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
   }
   __device__ bool has(int64_t i, int64_t j) const {

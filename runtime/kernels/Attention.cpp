@@ -121,10 +121,9 @@ private:
     Draws(const ScoreRow &row, const int64_t *random)
         : threshold(static_cast<uint64_t>(row.f.ratio * 4294967296.0)),
           factor(static_cast<float>(1 / (1 - row.f.ratio))) {
-      const bool counts = row.f.samples > 1;
-      prefix = samplePrefix(random[0], random[1], random[2 + (counts ? row.b : 0)], row.f.key);
-      first = (((counts ? 0 : row.b) * row.f.heads + row.head) * row.f.queries + row.query) *
-              row.f.keys;
+      const int64_t head = row.b * row.f.heads + row.head, each = row.f.headsOfSample();
+      prefix = samplePrefix(random[0], random[1], random[2 + head / each], row.f.key);
+      first = (head % each * row.f.queries + row.query) * row.f.keys;
     }
     bool keeps(int64_t j) const { return drawBits(prefix, first + j) >= threshold; }
   };

@@ -34,11 +34,12 @@ struct AttentionFields {
   /// For queries, keys, values and results: 1 for [batch, rows, heads, width], 0 for
   /// [batch, heads, rows, width].
   Dimensions rowsFirst;
-  int64_t samples = 1; ///< among which the batch's random numbers are counted: the batch, or 1
+  int64_t samples = 1; ///< that the heads of the batch are of, which have random numbers each
   double scale = 1;
   int64_t valueWidth = 1;
   int64_t width = 1;
 
+  constexpr int64_t headsOfSample() const { return batch * heads / samples; }
   constexpr int64_t visible(int64_t query) const {
     return causal ? std::min(keys, query + 1 + past) : keys;
   }

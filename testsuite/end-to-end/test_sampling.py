@@ -164,3 +164,29 @@ def test_random_numbers_follow_samples(tmp_path):
     assert unsplit["noisy"][0][0] == pytest.approx(sum(losses) / 4, rel=1e-5)
     other = pipeline.train(project, tmp_path / "other", "--order", "file", data=data, steps=3, seed=SEED + 1)
     assert other.losses != result.losses
+
+
+def test_dropout_follows_rows_of_samples(tmp_path):
+    """Rows of tokens, three of each sample: the losses that numpy's masks make, for microbatches of any size."""
+    random = numpy.random.default_rng(3)
+    weights = {name: (random.standard_normal(shape) / 3).astype(numpy.float32) for name, shape in {"first": (4, 6), "second": (18, 5)}.items()}
+    constants = {"rows": numpy.array([-1, 4]), "sample": numpy.array([-1, 18]), "ratio": numpy.array(0.25, numpy.float32),
+                 "trains": numpy.array(True)}
+    nodes = [helper.make_node("Reshape", ["x", "rows"], ["tokens"]), helper.make_node("MatMul", ["tokens", "first"], ["a"]),
+             helper.make_node("Dropout", ["a", "ratio", "trains"], ["b"], "d"), helper.make_node("Reshape", ["b", "sample"], ["c"]),
+             helper.make_node("MatMul", ["c", "second"], ["scores"])]
+    graph = helper.make_graph(nodes, "rows", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 12])],
+                              [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 5])],
+                              [numpy_helper.from_array(value, name) for name, value in (weights | constants).items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rows.onnx")
+    images, labels = pipeline.draw_images(tmp_path, 8, (12,), 5)
+    x, y = numpy.load(images).astype(numpy.float64), numpy.load(labels)
+    kept = uniform("d", 0, 1, range(8), 18) >= 0.25
+    scores = ((x.reshape(-1, 4) @ weights["first"]).reshape(8, 18) * kept / 0.75) @ weights["second"]
+    expected = torch.nn.functional.cross_entropy(torch.from_numpy(scores), torch.from_numpy(y)).item()
+    for microbatches in (1, 2, 4):
+        project = pipeline.compile_model(tmp_path / "rows.onnx", tmp_path / str(microbatches), "--minibatch", 8, "--microbatches",
+                                         microbatches, "--stages", "1-1", workers=2)
+        result = pipeline.train(project, tmp_path / f"{microbatches}-run", "--order", "file", data=[f"x={images}", f"labels={labels}"],
+                                steps=1, seed=SEED)
+        assert result.losses[0] == pytest.approx(expected, rel=1e-5), microbatches

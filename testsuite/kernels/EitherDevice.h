@@ -66,6 +66,8 @@ struct AttentionCase {
   std::vector<int64_t> mask = {};
   bool isBoolean = false, isCausal = false, drops = false;
 
+  /// Each of the batch, or each head, as where exporters make heads a batch.
+  int64_t samples() const { return isCausal ? batch * heads : batch; }
   std::vector<int64_t> shape(size_t operand) const {
     const bool isKey = operand == 1 || operand == 2;
     std::vector<int64_t> shape = {batch, isKey ? keyHeads : heads, isKey ? keys : queries,
@@ -86,14 +88,14 @@ struct AttentionCase {
     return u.given(seen);
   }
   UnitValue randomOf(UnitCase &u) const {
-    return drops ? u.integers({2 + batch}, 0, 1 << 20) : UnitValue();
+    return drops ? u.integers({2 + samples()}, 0, 1 << 20) : UnitValue();
   }
   Attributes attributes() const {
     Attributes given = {{"rows_first", rowsFirst}, {"scale", 0.7}};
     if (isCausal)
       given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));
     if (drops)
-      given.set("ratio", 0.3), given.set("key", int64_t(77));
+      given.set("ratio", 0.3), given.set("key", int64_t(77)), given.set("samples", samples());
     return given;
   }
 };

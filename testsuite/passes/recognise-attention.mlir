@@ -56,7 +56,7 @@ func.func @train() {
   pdc.accumulate %gpt into @one : tensor<2x3x2x4xf32>
 
   // BERT: padding is added, shares are dropped.
-  // CHECK: pdc.node "SoftmaxAttention" "bert"(%[[Q]], %[[K]], %[[V]], %[[HIDDEN]], %[[RANDOM]]) {key = 7 : i64, ratio = 2.500000e-01 : f64, rows_first = array<i64: 1, 1, 1, 1>, scale = 5.000000e-01 : f64}
+  // CHECK: pdc.node "SoftmaxAttention" "bert"(%[[Q]], %[[K]], %[[V]], %[[HIDDEN]], %[[RANDOM]]) {key = 7 : i64, ratio = 2.500000e-01 : f64, rows_first = array<i64: 1, 1, 1, 1>, samples = 2 : i64, scale = 5.000000e-01 : f64}
   %k2 = pdc.node "Transpose" "k2"(%k) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x2x4xf32>) -> tensor<2x2x3x4xf32>
   %kt2 = pdc.node "Transpose" "kt2"(%k2) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x2x3x4xf32>) -> tensor<2x2x4x3xf32>
   %qk2 = pdc.node "MatMul" "qk2"(%q1, %kt2) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
