@@ -27,9 +27,12 @@ void ShapeWalk::add(const ModelNode &node) {
   std::vector<const TensorType *> operands;
   std::vector<const Tensor *> known;
   bool allKnown = true;
-  for (const std::string &input : node.inputs) {
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::string &input = node.inputs[i];
     operands.push_back(input.empty() ? nullptr : &typeOf(input));
     known.push_back(constantOf(input));
+    if (!known.back() && i < rules->inputs.size() && rules->inputs[i].known)
+      known.back() = askedOf(input);
     allKnown = allKnown && (input.empty() || known.back());
   }
   NodeView view{node.op, node.name, node.attributes, operands, known, node.outputs.size()};
@@ -56,6 +59,13 @@ const TensorType &ShapeWalk::typeOf(const std::string &name) {
 const Tensor *ShapeWalk::constantOf(const std::string &name) const {
   auto constant = constants.find(name);
   return constant == constants.end() ? nullptr : &constant->second;
+}
+
+const Tensor *ShapeWalk::askedOf(const std::string &name) {
+  auto initializer = model.initializers.find(name);
+  if (initializer == model.initializers.end() || !isSmall({initializer->second.type}))
+    return nullptr;
+  return &asked.try_emplace(name, readTensor(initializer->second)).first->second;
 }
 
 const TensorType &ShapeWalk::addInitializer(const Initializer &initializer) {

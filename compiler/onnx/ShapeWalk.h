@@ -20,6 +20,9 @@ public:
 
 private:
   const TensorType &addInitializer(const Initializer &initializer);
+  /// Of an initializer that an operator asks for when it is compiled, such as scales, though others
+  /// like it are trained; nullptr for anything else.
+  const Tensor *askedOf(const std::string &name);
   void evaluate(const Operator &rules, const ModelNode &node, const NodeView &view,
                 const std::vector<const Tensor *> &known);
 
@@ -27,7 +30,7 @@ private:
   const Binding &binding;
   std::map<std::string, const ModelValue *> inputs;
   std::map<std::string, TensorType> types;
-  std::map<std::string, Tensor> constants;
+  std::map<std::string, Tensor> constants, asked;
 };
 
 } // namespace pdc

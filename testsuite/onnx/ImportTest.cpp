@@ -160,6 +160,21 @@ TEST(Import, fillsAndLiterals) {
                "pdc.node \"Constant\" \"to\"() {value = dense<[2, 3]> : tensor<2xi64>}"});
 }
 
+/// An initializer that an operator asks for is no less known than a constant.
+TEST(Import, scalesMayBeInitializers) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, N] y) {
+      m = MatMul(x, w)
+      y = Resize<mode = "nearest">(m, , scales)
+    })");
+  addInitializer(proto, "w", {3, 3}, std::vector<float>(9, 1));
+  addInitializer(proto, "scales", {2}, {1, 2.5});
+  proto.mutable_graph()->mutable_output(0)->mutable_type()->mutable_tensor_type()->clear_shape();
+  std::string text = import(read(proto), {.loss = "mse"});
+  expectLines(text, {"pdc.memory @labels input microbatch : tensor<2x7xf32>"});
+  EXPECT_EQ(text.find("pdc.memory @scales"), std::string::npos);
+}
+
 TEST(Import, literalsBehindAKnownOperandAreConstants) {
   onnx::ModelProto proto = protoOf(std::string(header) + R"(
     net (float[2, 3] x) => (float[2, 6] y) {
