@@ -29,18 +29,34 @@ const WeightOperands weightOperands[] = {
     {"GRU", {1, 2, 3}},
     {"LayerNormalization", {1, 2}},
     {"MatMul", {0, 1}},
+    {"Max", {0, 1}},
+    {"Min", {0, 1}},
     {"Mul", {0, 1}},
     {"PRelu", {1}},
+    {"Pow", {0, 1}},
     {"RMSNormalization", {1}},
     {"RNN", {1, 2, 3}},
     {"Sub", {0, 1}},
+    {"Sum", {0, 1}},
+    {"Where", {1, 2}},
     {"pdc.EmbeddingBag", {0}},
 };
 
-/// What only moves or drops elements: a weight behind it is a weight before it.
-constexpr std::string_view movements[] = {"Cast",     "Concat", "Dropout",   "Expand",   "Flatten",
-                                          "Identity", "Pad",    "Reshape",   "Slice",    "Split",
-                                          "Squeeze",  "Tile",   "Transpose", "Unsqueeze"};
+/// What moves, drops or weighs elements of one tensor.
+constexpr std::string_view movements[] = {
+    "Cast",     "Clip",  "Concat",     "CumSum",    "Dropout",   "Expand", "Flatten",
+    "Identity", "Pad",   "ReduceMean", "ReduceSum", "Reshape",   "Resize", "Slice",
+    "Softmax",  "Split", "Squeeze",    "Tile",      "Transpose", "Trilu",  "Unsqueeze"};
+
+/// A weight behind these is a weight before them: movements, and functions of each element, as of a
+/// decay or scale that is trained as its logarithm.
+bool leadsToItsInput(const ModelNode &node) {
+  if (std::ranges::count(movements, node.op) > 0)
+    return true;
+  const Operator *rules = findOperator(node.op);
+  return rules && rules->kind == OperatorClass::elementwise && rules->inputs.size() == 1 &&
+         !rules->inputs[0].variadic && !rules->stopsGradient;
+}
 
 constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
                                             "sin_cached"};
@@ -60,7 +76,9 @@ bool isConstantName(const std::string &name) {
 
 /// What a number of each element is multiplied with or added to.
 bool isArithmetic(std::string_view op) {
-  return op == "Add" || op == "Div" || op == "Mul" || op == "Sub";
+  constexpr std::string_view all[] = {"Add", "Div", "Max", "Min",  "Mul",
+                                      "Pow", "Sub", "Sum", "Where"};
+  return std::ranges::count(all, op) > 0;
 }
 
 /// Values that stand where weights do: operands of layers, and terms and factors of arithmetic.
@@ -70,7 +88,7 @@ struct Operands {
   /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
   /// often as a weight.
   void add(const ModelNode &node) {
-    if (std::find(std::begin(movements), std::end(movements), node.op) != std::end(movements)) {
+    if (leadsToItsInput(node)) {
       move(node, layers);
       if (node.op != "Dropout")
         move(node, terms);

@@ -50,7 +50,7 @@ static onnx::ModelProto scaled() {
 }
 
 TEST(Parameters, exportersMetadata) {
-  EXPECT_EQ(trainedOf(read(scaled())), (NameSet{"f", "t", "w"}));
+  EXPECT_EQ(trainedOf(read(scaled())), (NameSet{"f", "s", "t", "w"}));
   onnx::ModelProto model = scaled();
   declareKind(model, "s", "PARAMETER");
   declareKind(model, "t", "BUFFER");
@@ -58,6 +58,34 @@ TEST(Parameters, exportersMetadata) {
       << "f and w were folded, w a factor of a product";
   declareKind(model, "c", "PARAMETER");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"})) << "integers are not trained";
+}
+
+/// A decay as RWKV and Mamba have it, the exponent of a pooling, a mixture of layers and positions
+/// that are made larger; a number of no dimensions, and what decides, are none.
+TEST(Parameters, behindFunctions) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 6] y) {
+      e = Exp(decay)
+      n = Neg(e)
+      a = Mul(x, n)
+      b = Pow(a, exponent)
+      m = Softmax(mixture)
+      c = Mul(b, m)
+      k = Greater(c, threshold)
+      d = Where(k, c, token)
+      f = Clip(d, least)
+      r = Resize(positions, , scales)
+      g = Max(r, floor)
+      q = Concat<axis = 1>(f, f)
+      y = Add(q, g) })");
+  for (const char *name : {"decay", "mixture", "threshold", "token", "positions"})
+    addInitializer(model, name, {1, 3}, {1, 2, 3});
+  addInitializer(model, "exponent", {1}, {3});
+  addInitializer(model, "least", {}, {0});
+  addInitializer(model, "scales", {2}, {1, 2});
+  addInitializer(model, "floor", {6}, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(trainedOf(read(model)),
+            (NameSet{"decay", "exponent", "floor", "mixture", "positions", "token"}));
 }
 
 TEST(Parameters, lostParameters) {
