@@ -21,6 +21,25 @@ public:
     sequence = reshaped(b, x, {steps * batch, shape[2]});
     std::string directions = b.attributes().string("direction", "forward");
     isReverse = directions == "reverse" || number == 1;
+    for (int64_t i = 0; hasLengths(b, steps) && i < steps; ++i)
+      isWithin.push_back(within(isReverse ? steps - 1 - i : i));
+  }
+
+  /// Whether sequences may end before the last step.
+  static bool hasLengths(CompositionBuilder &b, int64_t steps) {
+    const Tensor *lengths = b.input(4) ? b.known(b.input(4)) : nullptr;
+    return b.input(4) && !(lengths && std::ranges::all_of(lengths->data, [&](double length) {
+                             return length == static_cast<double>(steps);
+                           }));
+  }
+
+  /// A state after the i-th step that is taken: behind a sequence's end it stays what it was.
+  NodeValue kept(size_t i, NodeValue next, NodeValue before) {
+    return isWithin.empty() ? next : add(b, "Where", {isWithin[i], next, before});
+  }
+  /// What is handed out of it: zeros behind the end.
+  NodeValue shown(size_t i, NodeValue state) {
+    return kept(i, state, pdc::number(b, b.type(sequence).element, 0));
   }
 
   /// This direction's part of an input, without the dimension of directions.
@@ -87,6 +106,19 @@ public:
   int64_t gates, number, hidden, steps, batch;
   bool isReverse;
   NodeValue sequence;
+
+private:
+  /// Of the sequences: bool[batch, 1].
+  NodeValue within(int64_t step) {
+    NodeValue lengths = b.input(4);
+    if (b.type(lengths).element != ElementType::i64)
+      lengths = add(b, "Cast", {lengths}, {{"to", onnxType(ElementType::i64)}});
+    NodeValue isLonger =
+        add(b, "Less", {pdc::number(b, ElementType::i64, static_cast<double>(step)), lengths});
+    return reshaped(b, isLonger, {batch, 1});
+  }
+
+  std::vector<NodeValue> isWithin; ///< in the order of the steps; empty where none ends early
 };
 
 /// What one direction computes: the state after each step in the order of the input, and the last.
@@ -100,7 +132,6 @@ NodeValue combined(CompositionBuilder &b, std::string_view op, NodeValue x, Node
 }
 
 void inInputOrder(Direction &d, States &states) {
-  states.last = states.all.back();
   if (d.isReverse)
     std::reverse(states.all.begin(), states.all.end());
 }
@@ -130,12 +161,15 @@ States runLstm(Direction &d) {
     NodeValue in = d.activate(0, "Sigmoid", peeked(gates[0], 0, cell));
     NodeValue forget = d.activate(0, "Sigmoid", peeked(gates[2], 2, cell));
     NodeValue candidate = d.activate(1, "Tanh", gates[3]);
-    cell = combined(b, "Add", combined(b, "Mul", forget, cell),
-                    combined(b, "Mul", in, candidate));
-    NodeValue out = d.activate(0, "Sigmoid", peeked(gates[1], 1, cell));
-    state = combined(b, "Mul", out, d.activate(2, "Tanh", cell));
-    states.all.push_back(state);
+    NodeValue next =
+        combined(b, "Add", combined(b, "Mul", forget, cell), combined(b, "Mul", in, candidate));
+    NodeValue out = d.activate(0, "Sigmoid", peeked(gates[1], 1, next));
+    const size_t step = states.all.size();
+    state = d.kept(step, combined(b, "Mul", out, d.activate(2, "Tanh", next)), state);
+    cell = d.kept(step, next, cell);
+    states.all.push_back(d.shown(step, state));
   }
+  states.last = state;
   states.lastCell = cell;
   inInputOrder(d, states);
   return states;
@@ -168,9 +202,12 @@ States runGru(Direction &d) {
     NodeValue candidate = d.activate(1, "Tanh", combined(b, "Add", own, before));
     // (1 - z) c + z h
     NodeValue change = combined(b, "Sub", state, candidate);
-    state = combined(b, "Add", candidate, combined(b, "Mul", update, change));
-    states.all.push_back(state);
+    NodeValue next = combined(b, "Add", candidate, combined(b, "Mul", update, change));
+    const size_t step = states.all.size();
+    state = d.kept(step, next, state);
+    states.all.push_back(d.shown(step, state));
   }
+  states.last = state;
   inInputOrder(d, states);
   return states;
 }
@@ -186,31 +223,44 @@ States runRnn(Direction &d) {
   NodeValue recurrence = d.part(2), state = d.initial(5);
   States states;
   for (NodeValue product : d.inputProducts(bias)) {
-    state = d.activate(0, "Tanh", d.product(state, recurrence, product));
-    states.all.push_back(state);
+    const size_t step = states.all.size();
+    state = d.kept(step, d.activate(0, "Tanh", d.product(state, recurrence, product)), state);
+    states.all.push_back(d.shown(step, state));
   }
+  states.last = state;
   inInputOrder(d, states);
   return states;
 }
 
-/// What no rule above knows.
-void checkForm(CompositionBuilder &b, const TensorType &x) {
-  if (x.rank() != 3)
-    b.refuse("input " + x.toString() + ", expected a sequence of batches of vectors");
+/// Refuses what no rule above knows.
+void checkForm(CompositionBuilder &b, const TensorType &x, int64_t gates) {
+  const TensorType weights = b.type(b.input(1)), recurrence = b.type(b.input(2));
+  if (x.rank() != 3 || weights.rank() != 3 || recurrence.rank() != 3)
+    b.refuse("input " + x.toString() + " and weights " + weights.toString() + " and " +
+             recurrence.toString() +
+             ", expected a sequence of batches of vectors, and of each "
+             "direction a matrix");
+  const std::string direction = b.attributes().string("direction", "forward");
+  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
+    b.refuse("direction '" + direction + "', expected forward, reverse or bidirectional");
+  const int64_t directions = direction == "bidirectional" ? 2 : 1;
+  const int64_t hidden = b.attributes().integer("hidden_size", recurrence.shape[2]);
+  if (weights.shape != std::vector<int64_t>{directions, gates * hidden, x.shape[2]} ||
+      recurrence.shape != std::vector<int64_t>{directions, gates * hidden, hidden})
+    b.refuse("weights " + weights.toString() + " and " + recurrence.toString() + " for " +
+             std::to_string(directions) + " directions of " + std::to_string(hidden) +
+             " states, expected " + shapeText({directions, gates * hidden, x.shape[2]}) + " and " +
+             shapeText({directions, gates * hidden, hidden}));
   // ONNX Runtime writes the default, 0, out.
   if (b.attributes().integer("input_forget", 0) != 0)
     b.refuse("attribute 'input_forget' is not supported");
   for (const char *name : {"clip", "activation_alpha", "activation_beta"})
     if (b.attributes().has(name))
       b.refuse("attribute '" + std::string(name) + "' is not supported");
-  if (!b.input(4))
-    return;
-  const Tensor *lengths = b.known(b.input(4));
-  int64_t steps = b.attributes().integer("layout", 0) ? x.shape[1] : x.shape[0];
-  if (!lengths || std::any_of(lengths->data.begin(), lengths->data.end(), [&](double length) {
-        return static_cast<int64_t>(length) != steps;
-      }))
-    b.refuse("input 4 (sequence_lens) is not supported where sequences differ in length");
+  const int64_t batch = x.shape[b.attributes().integer("layout", 0) ? 0 : 1];
+  if (b.input(4) && b.type(b.input(4)).shape != std::vector<int64_t>{batch})
+    b.refuse("input 4 (sequence_lens) is " + b.type(b.input(4)).toString() + ", expected " +
+             std::to_string(batch) + " lengths");
 }
 
 NodeValue joined(CompositionBuilder &b, const std::vector<NodeValue> &values, int64_t axis) {
@@ -222,7 +272,7 @@ NodeValue joined(CompositionBuilder &b, const std::vector<NodeValue> &values, in
 std::vector<NodeValue> composeRecurrent(CompositionBuilder &b, int64_t gates,
                                         States (*run)(Direction &)) {
   const bool batchFirst = b.attributes().integer("layout", 0) != 0;
-  checkForm(b, b.type(b.input(0)));
+  checkForm(b, b.type(b.input(0)), gates);
   if (batchFirst && (b.input(5) || b.input(6)))
     b.refuse("initial states with layout 1 are not supported");
   NodeValue x = batchFirst ? transposed(b, b.input(0), {1, 0, 2}) : b.input(0);
@@ -259,12 +309,8 @@ std::vector<NodeValue> composeRnn(CompositionBuilder &b) { return composeRecurre
 
 std::span<const ComposedOperator> recurrentForms() {
   auto inputs = [](bool hasCell) {
-    std::vector<Parameter> list = {{"X"},
-                                   {"W"},
-                                   {"R"},
-                                   {"B", true},
-                                   {.name = "sequence_lens", .optional = true, .known = true},
-                                   {"initial_h", true}};
+    std::vector<Parameter> list = {
+        {"X"}, {"W"}, {"R"}, {"B", true}, {"sequence_lens", true}, {"initial_h", true}};
     if (hasCell)
       list.insert(list.end(), {{"initial_c", true}, {"P", true}});
     return list;

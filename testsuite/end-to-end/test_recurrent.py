@@ -55,3 +55,45 @@ def test_gradients(cell, models, tmp_path):
         optimizer.zero_grad()
         loss_of(net, inputs).backward()
         optimizer.step()
+
+
+class Classifier(torch.nn.Module):
+    """Of sequences of different lengths, as PyTorch packs them; its exporter writes the number of samples down."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.embedding, self.cell = torch.nn.Embedding(20, 6), getattr(torch.nn, cell)(6, 5, batch_first=True, bidirectional=True)
+        self.last = torch.nn.Linear(20, 10)
+
+    def forward(self, tokens, lengths):
+        packed = torch.nn.utils.rnn.pack_padded_sequence(self.embedding(tokens), lengths, batch_first=True)
+        states, last = self.cell(packed)
+        states, _ = torch.nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=7)
+        hidden, *cell = last if isinstance(last, tuple) else (last,)
+        return self.last(torch.cat([states.sum(1), *(cell[0] if cell else hidden)], 1))
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "GRU"])
+def test_lengths(cell, tmp_path):
+    torch.manual_seed(1)
+    net = Classifier(cell).train()
+    inputs = {"tokens": torch.randint(0, 20, (BATCH, 7)), "lengths": torch.tensor([7, 5, 3, 1, 7, 6, 6, 2])}
+    torch.onnx.export(net, tuple(value[:BATCH // 2] for value in inputs.values()), str(tmp_path / "lengths.onnx"), opset_version=17,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=list(inputs),
+                      output_names=["scores"])
+    labels = torch.randint(0, 10, (BATCH,))
+    for name, value in {**inputs, "labels": labels}.items():
+        numpy.save(tmp_path / f"{name}.npy", value.numpy())
+    project = pipeline.compile_model(tmp_path / "lengths.onnx", tmp_path / "project", "--minibatch", BATCH, "--microbatches", 2,
+                                     "--optimizer", f"sgd,lr={RATE}")
+    data = [f"{name}={tmp_path}/{name}.npy" for name in (*inputs, "labels")]
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    net = net.double()
+    scores = [net(*halves) for halves in zip(*(value.chunk(2) for value in inputs.values()))]
+    loss = torch.nn.functional.cross_entropy(torch.cat(scores), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    after = result.weights()
+    for name, parameter in net.named_parameters():
+        found = (parameter.detach().numpy() - after[name]) / RATE
+        assert numpy.linalg.norm(found - parameter.grad.numpy()) <= 1e-5 * numpy.linalg.norm(parameter.grad.numpy()), name
