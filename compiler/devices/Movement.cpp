@@ -178,6 +178,8 @@ KernelChoice chooseGather(const UnitReader &reader, bool gradient) {
   const UnitNode &node = reader.node(0);
   const TensorType &data = gradient ? node.outputs[0] : reader.inputType(node, 0);
   checkMoves(reader, data);
+  if (gradient && !isFloatingPoint(data.element))
+    reader.refuse("the kernel adds floating-point elements, found " + data.toString());
   int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
   KernelChoice choice;
   choice.kernel = gradient ? "GatherGradient" : "Gather";

@@ -98,12 +98,42 @@ static NodeValue gathered(CompositionBuilder &b, const Rows &rows) {
   return add(b, "Gather", {flat, rows.indices}, {{"axis", int64_t(0)}});
 }
 
+/// Of whole numbers: the places of updates are summed, not they themselves, which are exact.
+static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
+  const int64_t updates = b.type(rows.indices).elementCount();
+  if (updates >= int64_t(1) << 24)
+    b.refuse(std::to_string(updates) + " updates of whole numbers, expected fewer than 2^24");
+  Tensor places = Tensor::zeros({ElementType::f32, b.type(rows.indices).shape});
+  for (int64_t i = 0; i < updates; ++i)
+    places.data[static_cast<size_t>(i)] = static_cast<double>(i + 1); // 0: none
+  NodeValue place =
+      add(b, "GatherGrad",
+          {b.constant(Tensor::vector({rows.count})), rows.indices, b.constant(std::move(places))},
+          {{"axis", int64_t(0)}});
+  NodeValue isHit = add(b, "Greater", {place, number(b, ElementType::f32, 0)});
+  NodeValue before =
+      add(b, "Max",
+          {add(b, "Sub", {place, number(b, ElementType::f32, 1)}), number(b, ElementType::f32, 0)});
+  std::vector<int64_t> shape = rows.flatShape(), broadcast(shape.size(), 1);
+  broadcast[0] = rows.count;
+  NodeValue flat = reshaped(b, b.input(0), shape);
+  shape[0] = updates;
+  NodeValue found = add(b, "Gather",
+                        {reshaped(b, b.input(2), shape),
+                         add(b, "Cast", {before}, {{"to", onnxType(ElementType::i64)}})},
+                        {{"axis", int64_t(0)}});
+  return reshaped(b, add(b, "Where", {reshaped(b, isHit, broadcast), found, flat}),
+                  b.type(b.input(0)).shape);
+}
+
 /// The data with the updates of input 2 put into its rows, or added to them.
 static NodeValue scattered(CompositionBuilder &b, const Rows &rows) {
   std::string reduction = b.attributes().string("reduction", "none");
   if (reduction != "none" && reduction != "add")
     b.refuse("reduction '" + reduction + "' is not supported; supported are none and add");
   TensorType data = b.type(b.input(0));
+  if (!isFloatingPoint(data.element) && reduction == "none")
+    return scatteredWhole(b, rows);
   NodeValue shape = b.constant(Tensor::vector(rows.flatShape()));
   NodeValue sums = add(b, "GatherGrad", {shape, rows.indices, b.input(2)}, {{"axis", int64_t(0)}});
   if (reduction == "add")

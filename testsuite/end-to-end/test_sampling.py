@@ -190,3 +190,35 @@ def test_dropout_follows_rows_of_samples(tmp_path):
         result = pipeline.train(project, tmp_path / f"{microbatches}-run", "--order", "file", data=[f"x={images}", f"labels={labels}"],
                                 steps=1, seed=SEED)
         assert result.losses[0] == pytest.approx(expected, rel=1e-5), microbatches
+
+
+class Permuted(torch.nn.Module):
+    """Columns put back by the inverse of a permutation of each sample, which is scattered."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 8), torch.nn.Linear(8, 10)
+
+    def forward(self, x, order):
+        inverse = torch.zeros_like(order).scatter(1, order, torch.arange(8).expand_as(order))
+        return self.last(self.first(x).gather(1, inverse) * torch.arange(1, 9).to(x.dtype))
+
+
+def test_whole_numbers_are_scattered(tmp_path):
+    torch.manual_seed(1)
+    net, x, order = Permuted().train(), torch.randn(8, 6), torch.rand(8, 8).argsort(1)
+    labels = torch.randint(0, 10, (8,))
+    torch.onnx.export(net, (x[:4], order[:4]), str(tmp_path / "permuted.onnx"), opset_version=17, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=["x", "order"], output_names=["scores"])
+    for name, value in {"x": x, "order": order, "labels": labels}.items():
+        numpy.save(tmp_path / f"{name}.npy", value.numpy())
+    project = pipeline.compile_model(tmp_path / "permuted.onnx", tmp_path / "project", "--minibatch", 8, "--microbatches", 2, "--optimizer", "sgd,lr=64")
+    data = [f"{name}={tmp_path}/{name}.npy" for name in ("x", "order", "labels")]
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    loss = functional.cross_entropy(net.double()(x.double(), order), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    after = result.weights()
+    for name, parameter in net.named_parameters():
+        found, expected = (parameter.detach().numpy() - after[name]) / 64, parameter.grad.numpy()
+        assert numpy.linalg.norm(found - expected) <= 1e-5 * numpy.linalg.norm(expected), name

@@ -66,6 +66,22 @@ TEST(WholeNumbers, LargestOfWholeNumbers) {
       (std::vector<double>{3, 3}));
 }
 
+/// Numbers that f32 does not hold are put into places as they are: an inverse permutation of them,
+/// and rows of which one stays.
+TEST(WholeNumbers, PutsIntoPlaces) {
+  const double big = (1LL << 40) + 1;
+  const Tensor data = wholeNumbers({4}, {0, 0, 0, 0}), order = wholeNumbers({4}, {2, 0, 3, 1});
+  const Case elements{
+      "ScatterElements", {}, {data, order, wholeNumbers({4}, {big, -big, 0, 7})}, {}};
+  EXPECT_EQ(tapeValue(elements).data, (std::vector<double>{-big, 7, big, 0}));
+  const Case rows{"ScatterND",
+                  {},
+                  {wholeNumbers({3, 2}, {1, 2, 3, 4, 5, 6}), wholeNumbers({2, 1}, {2, 0}),
+                   wholeNumbers({2, 2}, {big, 8, 9, -big})},
+                  {}};
+  EXPECT_EQ(tapeValue(rows).data, (std::vector<double>{9, -big, 3, 4, big, 8}));
+}
+
 /// Negated, the least number of a type is itself.
 TEST(WholeNumbers, LeastOfWholeNumbers) {
   const double least = -0x1p31, most = 0x1p31 - 1;
