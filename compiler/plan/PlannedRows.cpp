@@ -20,6 +20,10 @@ static std::optional<Schedule> readRows(const PlanRequest &request) {
   if (!std::filesystem::is_regular_file(request.schedule, error))
     return std::nullopt;
   Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
+  const int ranks = static_cast<int>(rows.ranks.size());
+  if (ranks != request.workers)
+    throw Error(request.schedule + ": has rows of " + std::to_string(ranks) +
+                " ranks, expected one for each of " + std::to_string(request.workers) + " workers");
   removeTransfers(rows);
   checkRowsOfFile(rows, chainEdges(rows.stages()));
   return rows;
@@ -63,14 +67,8 @@ static void checkReplicas(const PlanRequest &request) {
 }
 
 int plannedStages(const PlanRequest &request) {
-  if (std::optional<Schedule> rows = readRows(request); rows) {
-    int ranks = static_cast<int>(rows->ranks.size());
-    if (ranks != request.workers)
-      throw Error(request.schedule + ": has rows of " + std::to_string(ranks) +
-                  " ranks, expected one for each of " + std::to_string(request.workers) +
-                  " workers");
+  if (std::optional<Schedule> rows = readRows(request); rows)
     return rows->stages();
-  }
   checkReplicas(request);
   int chunks = countChunks(request), most = request.workers * chunks;
   if (!request.replicas.empty())
