@@ -25,8 +25,8 @@ inline size_t editsBetween(std::string_view from, std::string_view to) {
   return edits.back();
 }
 
-/// "; the nearest is v100" behind a list of known names, where one is less than half a word away: a
-/// misspelling, and not another word.
+/// "; the nearest is v100" behind a list of known names, where fewer letters differ than half of
+/// the name has, rounded down: a misspelling, and not another word, as cpu is beside gpu.
 inline std::string nearestName(std::string_view name, std::span<const std::string_view> known) {
   std::string_view nearest;
   size_t least = name.size() / 2;

@@ -72,10 +72,8 @@ private:
   }
 
   Schedule trainingRows(const Pipeline &pipeline) {
-    bool planned = plan && !plan->schedule.ranks.empty();
     Schedule rows =
-        planned ? withoutTransfers(plan->schedule)
-                : findSchedule(plan ? plan->scheduleName : schedule.getValue()).make(pipeline);
+        plan ? computeRows(*plan, pipeline) : findSchedule(schedule.getValue()).make(pipeline);
     bool asynchronous = getOperation()->hasAttr("pdc.asynchronous");
     if (rows.asynchronous != asynchronous)
       throw Error("schedule " + rows.name + " is " +

@@ -167,6 +167,16 @@ static bool isReadNarrow(Value value) {
   });
 }
 
+/// Views of a value that has become shorter, some of which were visited before.
+static void retypeViews(Value value) {
+  for (Operation *user : value.getUsers())
+    if (isViewNode(user) && user->getOperand(0) == value) {
+      Value view = user->getResult(0);
+      view.setType(toMlir(view.getContext(), NodeFacts(llvm::cast<NodeOp>(user)).infer()[0]));
+      retypeViews(view);
+    }
+}
+
 /// A view that nothing needs in f32 is one of 16 bits, so that what makes its operand may write
 /// them: the gradient of scores, for the products and the bias that made them.
 bool Narrowing::narrowView(Value value) {
@@ -177,6 +187,7 @@ bool Narrowing::narrowView(Value value) {
     return false;
   view->setOperand(0, narrowed(view->getOperand(0)));
   value.setType(toMlir(value.getContext(), NodeFacts(view).infer()[0]));
+  retypeViews(value);
   return true;
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/Error.h"
 #include "compiler/plan/Files.h"
+#include "compiler/schedule/Transfers.h"
 
 namespace pdc {
 
@@ -29,11 +30,7 @@ Pipeline pipelineOf(const Plan &plan, int stages) {
 }
 
 Schedule withoutTransfers(Schedule schedule) {
-  for (RankRows &rows : schedule.ranks)
-    for (std::vector<Step> *part : {&rows.warmUp, &rows.repeat, &rows.drain})
-      std::erase_if(*part, [](const Step &step) {
-        return step.kind == StepKind::send || step.kind == StepKind::receive;
-      });
+  removeTransfers(schedule);
   return schedule;
 }
 

@@ -171,7 +171,8 @@ KernelChoice chooseDropout(const UnitReader &reader) {
     reader.refuse("only dropout with a random key has a kernel; elsewhere it is the identity");
   const TensorType &x = reader.inputType(node, 0);
   const std::vector<int64_t> drawn = samplesAndElements(x.shape, reader.inputType(node, 1));
-  const bool isRow = drawn[0] == x.shape[0]; // each sample, which may have channels in a layout
+  // Each sample is a row, which may have channels in a layout.
+  const bool isRow = !x.shape.empty() && drawn[0] == x.shape[0];
   std::string layout = isRow ? arrivingLayout(reader, node, 0) : "";
   if (reader.unit.results.size() != 1)
     reader.refuse("the mask of a dropout has no kernel that makes it");

@@ -8,7 +8,7 @@ namespace pdc {
 
 namespace {
 
-/// Which operands of an operator hold weights.
+/// Which operands of an operator hold weights; none named: all.
 struct WeightOperands {
   std::string_view op;
   std::vector<size_t> operands;
@@ -29,15 +29,15 @@ const WeightOperands weightOperands[] = {
     {"GRU", {1, 2, 3}},
     {"LayerNormalization", {1, 2}},
     {"MatMul", {0, 1}},
-    {"Max", {0, 1}},
-    {"Min", {0, 1}},
+    {"Max", {}},
+    {"Min", {}},
     {"Mul", {0, 1}},
     {"PRelu", {1}},
     {"Pow", {0, 1}},
     {"RMSNormalization", {1}},
     {"RNN", {1, 2, 3}},
     {"Sub", {0, 1}},
-    {"Sum", {0, 1}},
+    {"Sum", {}},
     {"Where", {1, 2}},
     {"pdc.EmbeddingBag", {0}},
 };
@@ -49,10 +49,12 @@ constexpr std::string_view movements[] = {
     "Softmax",  "Split", "Squeeze",    "Tile",      "Transpose", "Trilu",  "Unsqueeze"};
 
 /// A weight behind these is a weight before them: movements, and functions of each element, as of a
-/// decay or scale that is trained as its logarithm.
+/// decay or scale that is trained as its logarithm. Tables of angles are no weights.
 bool leadsToItsInput(const ModelNode &node) {
   if (std::ranges::count(movements, node.op) > 0)
     return true;
+  if (node.op == "Cos" || node.op == "Sin")
+    return false;
   const Operator *rules = findOperator(node.op);
   return rules && rules->kind == OperatorClass::elementwise && rules->inputs.size() == 1 &&
          !rules->inputs[0].variadic && !rules->stopsGradient;
@@ -71,7 +73,9 @@ bool isBufferName(const std::string &name) {
 bool isConstantName(const std::string &name) {
   const std::string own = name.substr(name.rfind('/') + 1); // the whole where there is none
   auto matches = [&](const char *pattern) { return fnmatch(pattern, own.c_str(), 0) == 0; };
-  return matches("Constant_output_[0-9]") || matches("Constant_[0-9]*_output_[0-9]");
+  // A number follows where branches or bodies have equal names.
+  return matches("Constant_output_[0-9]") || matches("Constant_[0-9]*_output_[0-9]") ||
+         matches("Constant_output_[0-9]_[0-9]*") || matches("Constant_[0-9]*_output_[0-9]_[0-9]*");
 }
 
 /// What a number of each element is multiplied with or added to.
@@ -81,25 +85,38 @@ bool isArithmetic(std::string_view op) {
   return std::ranges::count(all, op) > 0;
 }
 
-/// Values that stand where weights do: operands of layers, and terms and factors of arithmetic.
+/// An exponent, a bound, or what fills the masked: with one element a constant as a rule.
+bool isSetting(const ModelNode &node, size_t operand) {
+  return node.op == "Max" || node.op == "Min" || node.op == "Where" ||
+         (node.op == "Pow" && operand == 1);
+}
+
+/// Values that stand where weights do: operands of layers, and terms and factors of arithmetic, of
+/// which some are settings.
 struct Operands {
-  std::set<std::string> layers, terms;
+  std::set<std::string> layers, terms, settings;
 
   /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
-  /// often as a weight.
+  /// often as a weight, and a triangle is cut from masks.
   void add(const ModelNode &node) {
     if (leadsToItsInput(node)) {
       move(node, layers);
-      if (node.op != "Dropout")
+      if (node.op != "Dropout" && node.op != "Trilu")
         move(node, terms);
     }
     for (const WeightOperands &row : weightOperands)
-      for (size_t operand : row.operands)
-        if (row.op == node.op && operand < node.inputs.size())
-          (isArithmetic(node.op) ? terms : layers).insert(node.inputs[operand]);
+      for (size_t operand = 0; row.op == node.op && operand < node.inputs.size(); ++operand)
+        if (row.operands.empty() || std::ranges::count(row.operands, operand) > 0)
+          addWeight(node, operand);
   }
 
 private:
+  void addWeight(const ModelNode &node, size_t operand) {
+    const std::string &name = node.inputs[operand];
+    (isArithmetic(node.op) ? terms : layers).insert(name);
+    if (isSetting(node, operand))
+      settings.insert(name);
+  }
   static void move(const ModelNode &node, std::set<std::string> &operands) {
     if (std::ranges::none_of(node.outputs,
                              [&](const std::string &name) { return operands.contains(name); }))
@@ -126,7 +143,9 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
-  if (initializer.type.shape.empty() && !operands.layers.contains(name))
+  const bool isNumber = initializer.type.shape.empty() ||
+                        (initializer.type.elementCount() == 1 && operands.settings.contains(name));
+  if (isNumber && !operands.layers.contains(name))
     return "a single number";
   return "";
 }
@@ -178,8 +197,8 @@ std::set<std::string> matching(const Model &model, const std::string &pattern) {
   return names;
 }
 
-/// What the file trains must be something that its loss can train. An updated integer has no gradient,
-/// and what the loss does not read may not even be imported.
+/// What the file trains must be something that its loss can train. An updated integer has no
+/// gradient, and what the loss does not read may not even be imported.
 void checkTrained(const Model &model, const Loss &loss, const std::set<std::string> &parameters) {
   std::set<std::string> read = {loss.prediction, loss.labels};
   for (const ModelNode *node : nodesOfLoss(model, loss))
@@ -190,7 +209,8 @@ void checkTrained(const Model &model, const Loss &loss, const std::set<std::stri
       throw Error("the file trains '" + name + "', which is " + found->second.type.toString() +
                   ", expected floating point; name what is trained with --train PATTERN");
     if (found == model.initializers.end() || !read.contains(name))
-      throw Error("the file trains '" + name + "', which the loss does not read; name what is trained "
+      throw Error("the file trains '" + name +
+                  "', which the loss does not read; name what is trained "
                   "with --train PATTERN");
   }
 }

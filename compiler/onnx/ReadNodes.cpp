@@ -216,7 +216,8 @@ private:
       if (attribute.name() == "value" && attribute.has_t()) {
         Initializer initializer = takeInitializer(*attribute.mutable_t(), where, folder);
         initializer.name = output;
-        initializer.literal = !flat.isInitializer;
+        // A number, which sizes may be computed from, is no parameter.
+        initializer.literal = !flat.isInitializer || initializer.type.shape.empty();
         model.initializers.emplace(output, std::move(initializer));
         return;
       }

@@ -106,10 +106,14 @@ static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
   Tensor places = Tensor::zeros({ElementType::f32, b.type(rows.indices).shape});
   for (int64_t i = 0; i < updates; ++i)
     places.data[static_cast<size_t>(i)] = static_cast<double>(i + 1); // 0: none
-  NodeValue place =
+  // The places of several updates of one row are summed: another update may be read then, which is
+  // right where all are equal; ONNX leaves open which counts.
+  NodeValue sum =
       add(b, "GatherGrad",
           {b.constant(Tensor::vector({rows.count})), rows.indices, b.constant(std::move(places))},
           {{"axis", int64_t(0)}});
+  NodeValue place =
+      add(b, "Min", {sum, number(b, ElementType::f32, static_cast<double>(updates))});
   NodeValue isHit = add(b, "Greater", {place, number(b, ElementType::f32, 0)});
   NodeValue before =
       add(b, "Max",

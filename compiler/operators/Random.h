@@ -17,7 +17,8 @@ bool alwaysDraws(std::string_view op);
 /// How many samples the elements of a drawn or dropped tensor are of, and how many each has. Where
 /// the first dimension is a multiple of the samples, as many rows are of each, such as those of its
 /// tokens or heads, and have the same numbers in microbatches of any size. What has another shape,
-/// such as a weight, belongs to the first sample as a whole: other numbers per microbatch.
+/// such as a weight whose rows are no multiple, belongs to the first sample as a whole: other numbers
+/// per microbatch.
 std::vector<int64_t> samplesAndElements(const std::vector<int64_t> &shape,
                                         const TensorType &random);
 

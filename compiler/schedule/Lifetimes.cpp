@@ -50,7 +50,8 @@ std::vector<int> roundRobin(int64_t slots) {
 }
 
 /// By start on the first replica, which has the most turns, the lowest slot that is free for that
-/// turn on all of them: of one replica alone, no more slots than microbatches live at once.
+/// turn on all of them: of one replica alone, no more slots than microbatches live at once. It has
+/// turns, or there were nothing to fit.
 std::vector<int> colour(const std::vector<Lifetimes> &replicas) {
   std::vector<std::pair<size_t, int64_t>> order;
   for (const auto &[turn, life] : replicas[0])
@@ -61,7 +62,7 @@ std::vector<int> colour(const std::vector<Lifetimes> &replicas) {
       return own.contains(turn) && own.contains(other) && own.at(turn).meets(own.at(other));
     });
   };
-  std::vector<int> table(order.size());
+  std::vector<int> table(replicas[0].rbegin()->first + 1);
   std::vector<std::vector<int64_t>> turnsOfSlot;
   for (auto [start, turn] : order) {
     auto free = std::ranges::find_if(turnsOfSlot, [&](const std::vector<int64_t> &turns) {

@@ -46,7 +46,10 @@ int64_t writtenPeriod(const Schedule &schedule) {
               " replicas repeat after a common multiple" +
               (summed > 1 ? " of " + std::to_string(summed) + " microbatches" : "") +
               " that is too large to write rows for, expected less than " +
-              std::to_string(kLongestPeriod) + "; choose replicas that share factors, as in 4-2-1");
+              std::to_string(kLongestPeriod) +
+              (routingPeriod(schedule.ranksOfStage) < kLongestPeriod
+                   ? "; use fewer microbatches per update"
+                   : "; choose replicas that share factors, as in 4-2-1"));
 }
 
 int64_t iterationsToSettle(const Schedule &schedule) {

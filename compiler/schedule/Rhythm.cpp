@@ -86,11 +86,14 @@ Schedule makeRowsLike(std::string_view like, std::string_view name, const Pipeli
 }
 
 int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
-  if (findSchedule(name).synchronous)
+  const ScheduleKind &kind = findSchedule(name);
+  if (kind.synchronous)
     return runsOf(pipeline.stages, pipeline.microbatches);
   auto stages = static_cast<int64_t>(pipeline.stages);
   int64_t rounds = std::max<int64_t>(pipeline.ranks(), routingPeriod(pipeline.ranksOfStage));
-  return 2 * stages * stages * rounds;
+  const int64_t period =
+      routingPeriod(pipeline.ranksOfStage, kind.sumsMicrobatches ? pipeline.microbatches : 1);
+  return 2 * stages * std::max(stages * rounds, period);
 }
 
 Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {

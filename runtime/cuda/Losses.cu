@@ -47,7 +47,7 @@ constexpr int kReadTogether = 4;
 template <int Threads, class Read, class Use>
 __device__ void overClasses(int64_t classes, Read read, Use use) {
   for (int64_t c = Team<Threads>::thread(); c < classes; c += Threads * kReadTogether) {
-    float values[kReadTogether];
+    float values[kReadTogether] = {};
     for (int s = 0; s < kReadTogether; ++s)
       if (c + s * Threads < classes)
         values[s] = read(c + s * Threads);

@@ -32,8 +32,8 @@ private:
 
   LibraryCall fresh, adding;
   PackedWeight packingA, packingB; ///< of operands whose rows would crowd the cache
-  bool swapsFactors;    ///< the library's first is b
-  int biasArgument = 0; ///< of the library; 0: it is not given a bias
+  bool swapsFactors;               ///< the library's first is b
+  int biasArgument = 0;            ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;
   Dimensions output, biasStrides; ///< these of a bias that the library is not given
   int threads;

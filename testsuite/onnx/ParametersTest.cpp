@@ -60,8 +60,9 @@ TEST(Parameters, exportersMetadata) {
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"})) << "integers are not trained";
 }
 
-/// A decay as RWKV and Mamba have it, the exponent of a pooling, a mixture of layers and positions
-/// that are made larger; a number of no dimensions, and what decides, are none.
+/// A decay as RWKV and Mamba have it, a mixture of layers and positions that are made larger, all
+/// terms of a sum; numbers of no dimensions, exponents and fills of one element, angles, triangles
+/// of masks, and what decides, are none.
 TEST(Parameters, behindFunctions) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 3] x) => (float[2, 6] y) {
@@ -77,15 +78,21 @@ TEST(Parameters, behindFunctions) {
       r = Resize(positions, , scales)
       g = Max(r, floor)
       q = Concat<axis = 1>(f, f)
-      y = Add(q, g) })");
+      h = Cos(angles)
+      i = Mul(q, h)
+      j = Trilu(triangle)
+      l = Sum(i, g, bias)
+      y = Add(l, j) })");
   for (const char *name : {"decay", "mixture", "threshold", "token", "positions"})
     addInitializer(model, name, {1, 3}, {1, 2, 3});
   addInitializer(model, "exponent", {1}, {3});
+  for (const char *name : {"angles", "bias", "floor"})
+    addInitializer(model, name, {6}, {1, 1, 1, 1, 1, 1});
+  addInitializer(model, "triangle", {2, 6}, std::vector<float>(12, 1));
   addInitializer(model, "least", {}, {0});
   addInitializer(model, "scales", {2}, {1, 2});
-  addInitializer(model, "floor", {6}, {1, 1, 1, 1, 1, 1});
   EXPECT_EQ(trainedOf(read(model)),
-            (NameSet{"decay", "exponent", "floor", "mixture", "positions", "token"}));
+            (NameSet{"bias", "decay", "floor", "mixture", "positions", "token"}));
 }
 
 TEST(Parameters, lostParameters) {

@@ -80,6 +80,12 @@ TEST(WholeNumbers, PutsIntoPlaces) {
                    wholeNumbers({2, 2}, {big, 8, 9, -big})},
                   {}};
   EXPECT_EQ(tapeValue(rows).data, (std::vector<double>{9, -big, 3, 4, big, 8}));
+  const Case repeated{"ScatterElements",
+                      {},
+                      {wholeNumbers({3}, {5, 6, 7}), wholeNumbers({4}, {2, 0, 2, 2}),
+                       wholeNumbers({4}, {big, big, big, big})},
+                      {}};
+  EXPECT_EQ(tapeValue(repeated).data, (std::vector<double>{big, 6, big}));
 }
 
 /// Negated, the least number of a type is itself.

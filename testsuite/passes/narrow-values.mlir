@@ -84,6 +84,16 @@ func.func @train() {
   %shown = pdc.node "Flatten" "/shown"(%sums) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   %shown_sum = pdc.node "ReduceSum" "/shown/sum"(%shown) {} : (tensor<4x3xf32>) -> tensor<1x1xf32>
   %shown_product = pdc.node "FusedMatMul" "/shown/mm"(%shown, %shown) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  // Views of a view are narrowed with it, in whichever order products read them.
+  // CHECK: %[[FIRST:.*]] = pdc.node "Flatten" "/first"({{.*}}) {{.*}} -> tensor<4x3xbf16>
+  // CHECK-NEXT: %[[SECOND:.*]] = pdc.node "Flatten" "/second"(%[[FIRST]]) {{.*}} -> tensor<4x3xbf16>
+  // CHECK: pdc.node "FusedMatMul" "/first/mm"(%[[FIRST]], %[[FIRST]])
+  // CHECK: pdc.node "FusedMatMul" "/second/mm"(%[[SECOND]], %[[SECOND]])
+  %viewed_sums = pdc.node "CumSum" "/viewed/sums"(%exp, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
+  %first = pdc.node "Flatten" "/first"(%viewed_sums) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %second = pdc.node "Flatten" "/second"(%first) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %first_product = pdc.node "FusedMatMul" "/first/mm"(%first, %first) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  %second_product = pdc.node "FusedMatMul" "/second/mm"(%second, %second) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
   // Not where something else reads the view.
   // CHECK: %[[READ:.*]] = pdc.node "Flatten" "/read"({{.*}}) {{.*}} -> tensor<4x3xf32>
   // CHECK-NEXT: pdc.node "Cast" "/read/bf16"(%[[READ]])

@@ -77,7 +77,7 @@ TEST(Choice, PlansWithoutRowsHoldWhatThoseWithRowsDo) {
 
 /// Uneven replicas share ports, and large messages wait for their receivers: the simulator, which
 /// plays written rows event by event, knows both.
-TEST(Choice, PlansWithoutRowsAreNotFasterThanThoseWithRows) {
+TEST(Choice, PlansWithoutRowsOrSumsAreNotFasterThanThoseWithRows) {
   const char *const names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
   std::vector<double> ratios;
   for (int round = 0; round < 160; round += kEveryCase) {
@@ -102,6 +102,7 @@ TEST(Choice, PlansWithoutRowsAreNotFasterThanThoseWithRows) {
     EXPECT_GE(ratios.back(), 0.98) << names[round % 4] << " " << round;
   }
   std::ranges::sort(ratios);
+  EXPECT_LE(ratios.back(), 1.5);
   std::cout << "unwritten against written: least " << ratios.front() << ", median "
             << ratios[ratios.size() / 2] << ", most " << ratios.back() << "\n";
 }

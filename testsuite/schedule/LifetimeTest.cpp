@@ -64,8 +64,16 @@ TEST(Lifetimes, ThatOvertakeEachOtherStillHaveSlotsOfTheirOwn) {
   for (int round = 0; round < 2000; round += kEveryCase) {
     std::mt19937 random = drawsOf(22, round);
     const std::vector<Lifetimes> replicas = drawLifetimes(random, false);
-    for (bool asynchronous : {false, true})
-      EXPECT_TRUE(fits(replicas, makeSlotTable(replicas, asynchronous))) << round;
+    size_t turns = 0;
+    for (const Lifetimes &own : replicas)
+      turns = std::max(turns, own.size());
+    for (bool asynchronous : {false, true}) {
+      const std::vector<int> table = makeSlotTable(replicas, asynchronous);
+      const int slots = *std::ranges::max_element(table) + 1;
+      EXPECT_TRUE(fits(replicas, table)) << round;
+      EXPECT_GE(slots, mostAtOneTime(replicas)) << round;
+      EXPECT_LE(slots, static_cast<int>(turns)) << round;
+    }
   }
 }
 
