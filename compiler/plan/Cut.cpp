@@ -295,9 +295,9 @@ Link linkOf(const Plan &plan, const Edge &edge) {
 }
 
 /// Replicas of one stage that a replica of the other takes turns with, where each has a port of its
-/// own into the lowest level: as if all their messages were on the way at a time, which is a bound. It
-/// is taken for the whole edge from its nearest pair, as linkBetweenStages is, which knows of ports
-/// that several replicas share.
+/// own into the lowest level: as if all their messages were on the way at a time, which is a bound.
+/// It is taken for the whole edge from its nearest pair, as linkBetweenStages is, which knows of
+/// ports that several replicas share.
 static double shareOfPort(const Plan &plan, const Edge &edge) {
   const std::vector<int> &from = plan.schedule.ranksOfStage[edge.fromStage];
   const std::vector<int> &to = plan.schedule.ranksOfStage[edge.toStage];
