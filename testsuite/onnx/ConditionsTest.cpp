@@ -94,6 +94,7 @@ static onnx::ModelProto nested() {
   onnx::TensorProto &scale = *scaled.add_initializer();
   scale.set_name("scale");
   scale.set_data_type(onnx::TensorProto::FLOAT);
+  scale.add_dims(1);
   scale.add_float_data(3);
   return proto;
 }
