@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import pipeline
+import test_control_flow
 import test_operators
 import test_sampling
 
@@ -81,7 +82,7 @@ def operators_in(tests):
 def operators_compared_with_pytorch():
     """And with random numbers that are drawn again in numpy."""
     forms = [*test_sampling.FORMS, *(form for forms in test_operators.FORMS.values() for form in forms)]
-    return {form.op for form in forms} | test_sampling.RANDOM
+    return {form.op for form in forms} | test_sampling.RANDOM | test_control_flow.COMPOSED
 
 
 def adam_of_its_values(folder):
