@@ -14,9 +14,9 @@ struct LabelledFields {
   int64_t samples = 1;
 };
 
-/// The scores of a label as a row.
-inline SoftmaxFields scoreRows(const LabelledFields &f, int64_t logarithm) {
-  return {.inner = f.pixels, .logarithm = logarithm, .outer = f.samples, .size = f.classes};
+/// The scores of a label as a row whose log softmax is taken.
+inline SoftmaxFields scoreRows(const LabelledFields &f) {
+  return {.inner = f.pixels, .logarithm = 1, .outer = f.samples, .size = f.classes};
 }
 
 } // namespace pdc::runtime

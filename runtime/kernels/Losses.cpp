@@ -29,7 +29,7 @@ void forEachLabel(const LabelledFields &f, const Label *labels, Visit visit) {
 
 /// -log softmax(scores)[label] of one row, when nobody keeps the log probabilities.
 float rowLoss(const LabelledFields &f, const float *scores, int64_t row, int64_t label) {
-  const softmax::RowScale scale(scoreRows(f, 1), scores + row, 1);
+  const softmax::RowScale scale(scoreRows(f), scores + row, 1);
   return std::log(scale.sum.lane[0]) - (scores[row + label * f.pixels] - scale.most.lane[0]);
 }
 
@@ -59,7 +59,7 @@ void crossEntropyGradient(const LabelledFields &f, int threads, float dy,
                           const float *logProbabilities, const Label *labels, const float *weights,
                           float *dx) {
   forEachLabel(f, labels, [](int64_t, int64_t) {});
-  const SoftmaxFields rowsOf = scoreRows(f, 1);
+  const SoftmaxFields rowsOf = scoreRows(f);
   softmax::forEachBlock(rowsOf, threads, [=](int64_t block, int64_t rows) {
     const int64_t sample = block / (f.classes * f.pixels);
     const Label *of = labels + sample * f.pixels + block % (f.classes * f.pixels);

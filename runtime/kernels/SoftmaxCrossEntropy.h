@@ -13,7 +13,7 @@ namespace pdc::runtime {
 class SoftmaxCrossEntropy {
 public:
   SoftmaxCrossEntropy(const Device &device, const LabelledFields &fields)
-      : fields(fields), logSoftmax(device, scoreRows(fields, 1)) {}
+      : fields(fields), logSoftmax(device, scoreRows(fields)) {}
   void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss) const;
   void operator()(const Run &run, const float *scores, const int32_t *labels, float *loss) const;
   void operator()(const Run &run, const float *scores, const int64_t *labels, float *loss,
