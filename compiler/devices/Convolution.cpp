@@ -49,15 +49,6 @@ ConvolutionFields fieldsOf(const UnitReader &reader, const ConvolutionShape &g,
   return fields;
 }
 
-/// The packed weight, and what packing it takes itself.
-int64_t packingBytes(const runtime::ConvolutionGeometry &geometry,
-                     const dnnl::memory::desc &packed) {
-  if (!geometry.packsWeight() || packed == geometry.plainWeight)
-    return 0;
-  int64_t bytes = static_cast<int64_t>(packed.get_size());
-  return runtime::alignedBytes(bytes) + 65536;
-}
-
 /// The answer for one form, packing included.
 std::optional<LibraryAnswer> ask(const ConvolutionFields &fields, ConvolutionUse use, bool bias,
                                  int threads) {
@@ -66,16 +57,16 @@ std::optional<LibraryAnswer> ask(const ConvolutionFields &fields, ConvolutionUse
     runtime::ConvolutionGeometry geometry(fields, use);
     if (use == ConvolutionUse::forward) {
       auto description = describeConvolution(geometry, bias, fields.relu != 0);
-      packing = packingBytes(geometry, description.weights_desc());
+      packing = packingBytes(geometry.plainWeight, description.weights_desc());
       return dnnl::primitive_desc_base(description);
     }
     if (use == ConvolutionUse::inputGradient) {
       auto description = describeConvolutionInputGradient(geometry);
-      packing = packingBytes(geometry, description.weights_desc());
+      packing = packingBytes(geometry.plainWeight, description.weights_desc());
       return dnnl::primitive_desc_base(description);
     }
     auto description = describeConvolutionWeightGradient(geometry);
-    packing = packingBytes(geometry, description.diff_weights_desc());
+    packing = packingBytes(geometry.plainWeight, description.diff_weights_desc());
     return dnnl::primitive_desc_base(description);
   });
   if (answer)

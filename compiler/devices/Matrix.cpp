@@ -1,6 +1,12 @@
+#include "compiler/devices/LibraryAnswer.h"
 #include "compiler/devices/UnitReader.h"
+#include "runtime/kernels/MatrixProductDescription.h"
+
+#include <algorithm>
 
 namespace pdc {
+
+using runtime::Fallback;
 
 namespace {
 
@@ -16,11 +22,67 @@ std::vector<int64_t> biasShape(const UnitReader &reader, const UnitNode &node, s
   return shape;
 }
 
-/// Packing buffers of the library's blocked matrix kernels: bounded by both operands.
-int64_t workspaceFor(const UnitReader &reader, const TensorType &a, const TensorType &b,
-                     const TensorType &y) {
+/// Packing buffers of the library's blocked matrix kernels, where it cannot be asked: bounded by
+/// both operands.
+int64_t boundOfWorkspace(const UnitReader &reader, const TensorType &a, const TensorType &b,
+                         const TensorType &y) {
   int64_t threads = reader.options.threads;
   return 2 * (a.bytes() + b.bytes()) + threads * (y.bytes() + (int64_t(1) << 20));
+}
+
+runtime::MatrixProductFields fieldsOf(const KernelChoice &choice) {
+  runtime::MatrixProductFields fields;
+  fields.a = choice.fields.integers("a");
+  fields.alpha = choice.fields.number("alpha", 1);
+  fields.b = choice.fields.integers("b");
+  fields.bias = choice.fields.integers("bias");
+  fields.output = choice.fields.integers("output");
+  fields.relu = choice.fields.integer("relu", 0);
+  fields.transA = choice.fields.integer("transA", 0);
+  fields.transB = choice.fields.integer("transB", 0);
+  return fields;
+}
+
+/// What the library runs for the kernel; nothing where it has no implementation.
+std::optional<LibraryAnswer> ask(const UnitReader &reader, const KernelChoice &choice, bool add) {
+  int64_t beside = 0;
+  auto answer = askLibrary(reader.options.threads, [&] {
+    runtime::MatrixProductGeometry geometry(fieldsOf(choice), reader.options.vectorWidth);
+    beside = packingBytes(geometry.plainA, geometry.a) + packingBytes(geometry.plainB, geometry.b);
+    if (add && geometry.rowsAddedAtOnce) {
+      geometry = firstRows(geometry);
+      beside += static_cast<int64_t>(geometry.y.get_size());
+      add = false;
+    }
+    return describeMatrixProduct(geometry, add);
+  });
+  if (answer)
+    answer->scratchBytes += beside;
+  return answer;
+}
+
+std::optional<LibraryAnswer> ask(const UnitReader &reader, const KernelChoice &choice) {
+  const bool fits = choice.fields.integers("output").size() <= runtime::Dimensions::kMost;
+  if (!fits || reader.options.kind != DeviceKind::cpu || !canAskLibrary(reader.options))
+    return std::nullopt;
+  std::optional<LibraryAnswer> answer = ask(reader, choice, false);
+  if (!answer || !choice.accumulates)
+    return answer;
+  const std::optional<LibraryAnswer> adding = ask(reader, choice, true);
+  if (!adding)
+    return std::nullopt;
+  return LibraryAnswer{std::max(answer->speed, adding->speed),
+                       std::max(answer->scratchBytes, adding->scratchBytes)};
+}
+
+/// Without AVX-512 oneDNN 2.6 has plain products only.
+void askLibrary(KernelChoice &choice, const UnitReader &reader, const TensorType &a,
+                const TensorType &b, const TensorType &y) {
+  const std::optional<LibraryAnswer> answer = ask(reader, choice);
+  choice.workspaceBytes = answer ? answer->scratchBytes : boundOfWorkspace(reader, a, b, y);
+  choice.multipliesPlain =
+      reader.options.kind == DeviceKind::cpu &&
+      (reader.options.vectorWidth < 16 || (answer && answer->speed == Fallback::gemm));
 }
 
 } // namespace
@@ -69,11 +131,8 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
   choice.accumulates = !hasBias && !hasRelu(reader) && reader.unit.isSummed;
   if (choice.accumulates) // which takes a second primitive of the library
     choice.fields.set("sums", int64_t(1));
-  // Without AVX-512 oneDNN 2.6 has no others.
-  choice.multipliesPlain =
-      reader.options.kind == DeviceKind::cpu && reader.options.vectorWidth < 16;
   choice.outputLayouts = {""};
-  choice.workspaceBytes = workspaceFor(reader, a, b, y);
+  askLibrary(choice, reader, a, b, y);
   return choice;
 }
 

@@ -6,8 +6,11 @@
 #include "runtime/kernels/PackedWeight.h"
 
 #include <concepts>
+#include <string>
 
 namespace pdc::runtime {
+
+struct MatrixProductGeometry;
 
 /// y [+]= alpha a b [+ bias], relu(...). The sum excludes bias and relu.
 class MatrixProduct {
@@ -29,6 +32,11 @@ private:
   void call(LibraryCall &product, const Run &run, const float *a, const float *b, const float *bias,
             float *y);
   void addOwnBias(const float *bias, float *y) const;
+  void makeAdding(const std::string &unit, const Device &device,
+                  const MatrixProductGeometry &geometry);
+  void multiply(LibraryCall &product, const float *a, float *y, std::byte *scratch);
+  void addRows(const float *a, float *y, std::byte *scratch);
+  int64_t addedBytes() const { return rowsAdded * columnsAdded * int64_t(sizeof(float)); }
 
   LibraryCall fresh, adding;
   PackedWeight packingA, packingB; ///< of operands whose rows would crowd the cache
@@ -36,6 +44,8 @@ private:
   int biasArgument = 0;            ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;
   Dimensions output, biasStrides; ///< these of a bias that the library is not given
+  int64_t rowsAdded = 0; ///< of the result, in each call of `adding`; 0: all, which the library adds
+  int64_t columnsAdded = 0, stepOfRows = 0; ///< these of the result, and floats from row to row of a
   int threads;
 };
 

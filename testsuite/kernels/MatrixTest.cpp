@@ -126,6 +126,36 @@ TEST(Kernels, ProductsOfABatchOfRows) {
 }
 
 /// Sources that are for another device: the kernels for CPUs know one way to multiply.
+/// Sums that no cache holds are added in parts: their last one is not whole, and one has more rows
+/// than a part.
+TEST(Kernels, SumsOfProductsBeyondTheCaches) {
+  for (auto [rows, columns] : {std::pair{1501, 1500}, {33, 70000}})
+    for (int64_t transA : {0, 1}) {
+      UnitCase unit;
+      UnitValue a =
+          unit.operand(transA ? std::vector<int64_t>{3, rows} : std::vector<int64_t>{rows, 3});
+      unit.node("Gemm", {a, unit.operand({3, columns})}, {{"transA", transA}, {"alpha", 0.5}});
+      unit.check();
+    }
+}
+
+/// A weight of 16 MiB, its gradient, and what it passes on: none has a copy in workspace.
+TEST(Kernels, ProductsKeepNoCopyOfTheirOperands) {
+  struct Case {
+    std::vector<int64_t> a, b;
+    int64_t transA, transB;
+  };
+  for (const Case &one : {Case{{16, 2048}, {2048, 2048}, 0, 0},
+                          {{16, 2048}, {2048, 2048}, 0, 1},
+                          {{16, 2048}, {16, 2048}, 1, 0}}) {
+    UnitCase unit;
+    unit.node("Gemm", {unit.operand(one.a), unit.operand(one.b)},
+              {{"transA", one.transA}, {"transB", one.transB}});
+    unit.check();
+    EXPECT_LT(unit.choice.workspaceBytes, 4 << 20);
+  }
+}
+
 TEST(Kernels, ProductsInTf32AreRefused) {
   auto expectRefusal = [](UnitCase &unit) {
     unit.check();
