@@ -29,8 +29,8 @@ template <class Make> std::optional<LibraryAnswer> askLibrary(int threads, Make 
   }
 }
 
-/// What a kernel's workspace holds of a packed operand, and what packing it takes itself; none where
-/// the operand stays as it is.
+/// What a kernel's workspace holds of a packed operand, and what packing it takes itself; none
+/// where the operand stays as it is.
 inline int64_t packingBytes(const dnnl::memory::desc &plain, const dnnl::memory::desc &packed) {
   if (plain.data.ndims == 0 || packed == plain)
     return 0;

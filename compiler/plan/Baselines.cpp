@@ -180,7 +180,8 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
                            int64_t microbatches, bool asynchronous) {
   Work work(graph);
   double workers = topology.workers(), atOnce = topology.workersAtOnce(threads);
-  double microbatch = topology.slowdownOfAll(work.slowdown, threads) * work.microbatch / atOnce;
+  const double slowdown = topology.slowdownOfAll(work.slowdown, threads);
+  double microbatch = slowdown * work.microbatch / atOnce;
   double update = topology.slowdownOfAll(work.updateSlowdown, threads) * work.update / atOnce;
   std::vector<int> ring(topology.workers());
   std::iota(ring.begin(), ring.end(), 0);
@@ -189,7 +190,10 @@ double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int
                2 * std::max(0.0, workers - 2) * slowest.latencySeconds;
   if (asynchronous)
     return microbatch + update + sum / workers;
-  return static_cast<double>(microbatches) * microbatch + workers * update + sum;
+  const auto count = static_cast<double>(microbatches);
+  double added =
+      slowdown * std::max(0.0, count / workers - 1) * work.accumulation * workers / atOnce;
+  return count * microbatch + added + workers * update + sum;
 }
 
 double modelParallelSeconds(const Plan &plan, double work) {

@@ -16,12 +16,17 @@ double microbatchSeconds(const PlanUnit &unit) {
   return unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds;
 }
 
+double accumulationSeconds(const PlanUnit &unit) {
+  return (unit.accumulationSlowdown - 1) * unit.backwardWeightSeconds;
+}
+
 Work::Work(const PlanGraph &graph) {
   double beside = 0, updatesBeside = 0;
   for (const PlanUnit &unit : graph.units) {
     microbatch += microbatchSeconds(unit);
     largest = std::max(largest, microbatchSeconds(unit));
     update += unit.updateSeconds;
+    accumulation += accumulationSeconds(unit);
     gradients += unit.gradientBytes;
     beside += unit.slowdown * microbatchSeconds(unit);
     updatesBeside += unit.updateSlowdown * unit.updateSeconds;

@@ -7,9 +7,13 @@ namespace pdc {
 /// Seconds of a unit per microbatch, forward and backward.
 double microbatchSeconds(const PlanUnit &unit);
 
+/// By how much a microbatch takes longer whose gradients are added to earlier ones.
+double accumulationSeconds(const PlanUnit &unit);
+
 /// Work of the whole model: per microbatch and per update.
 struct Work {
   double microbatch = 0, update = 0, largest = 0;
+  double accumulation = 0; ///< of a microbatch that is not its update's first
   int64_t gradients = 0;
   double slowdown = 1, updateSlowdown = 1; ///< the means of the units'
 

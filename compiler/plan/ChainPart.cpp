@@ -21,7 +21,7 @@ ChainPart::ChainPart(const PlanGraph &graph)
 
 void ChainPart::startAt(int end) {
   first = last = end;
-  compute = forward = update = 0;
+  compute = forward = accumulation = update = 0;
   gradientBytes = 0;
   in = out = {};
   memory = {};
@@ -43,6 +43,7 @@ void ChainPart::grow() {
   const PlanUnit &cost = graph.units[unit];
   compute += cost.forwardSeconds + cost.backwardInputSeconds + cost.backwardWeightSeconds;
   forward += cost.forwardSeconds;
+  accumulation += accumulationSeconds(cost);
   update += cost.updateSeconds;
   gradientBytes += cost.gradientBytes;
   memory.add(cost, temporaries[unit]);
@@ -101,7 +102,8 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
 
 double secondsWithout(const ChainPart &part, const StageTerms &own) {
   double sum = ringSeconds(own.ring, own.replicas, part.gradientBytes);
-  return part.seconds(own.before, own.behind) / own.replicas +
+  const double added = std::max(0.0, 1 - own.replicas / own.microbatches) * part.accumulation;
+  return (part.seconds(own.before, own.behind) + added) / own.replicas +
          (part.update + sum) / own.microbatches;
 }
 

@@ -37,6 +37,7 @@ public:
 
   double compute = 0; ///< seconds per microbatch
   double forward = 0; ///< of them in the forward pass
+  double accumulation = 0; ///< of a microbatch that is not its update's first, beside `compute`
   double update = 0;  ///< seconds per update
   int64_t gradientBytes = 0;
   Crossing in, out;

@@ -1,6 +1,8 @@
 #include "compiler/plan/Cut.h"
 
+#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/schedule/Replicas.h"
 
 #include <algorithm>
 #include <map>
@@ -80,11 +82,23 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
   return stages;
 }
 
-void addVersions(std::vector<PlanStage> &stages, const PlanGraph &graph,
-                 const std::vector<int> &stageOfUnit, std::span<const int> versions) {
-  for (size_t i = 0; i < graph.units.size(); ++i)
-    if (const PlanUnit &unit = graph.units[i]; versions[stageOfUnit[i]] > 1)
-      stages[stageOfUnit[i]].updateSeconds += (unit.versionSlowdown - 1) * unit.updateSeconds;
+/// Of the microbatches of an update that a replica runs, the part that is not the first.
+static double laterShare(const Schedule &schedule, int stage) {
+  const auto all = static_cast<double>(microbatchesPerUpdate(schedule, stage));
+  return std::max(0.0, 1 - static_cast<double>(schedule.replicas(stage)) / all);
+}
+
+void addUpdateRule(std::vector<PlanStage> &stages, const PlanGraph &graph,
+                   const std::vector<int> &stageOfUnit, const Schedule &schedule) {
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    PlanStage &stage = stages[stageOfUnit[i]];
+    if (schedule.versions[stage.id] > 1)
+      stage.updateSeconds += (unit.versionSlowdown - 1) * unit.updateSeconds;
+    const double added = laterShare(schedule, stage.id) * accumulationSeconds(unit);
+    stage.backwardSeconds += added;
+    stage.backwardWeightSeconds += added;
+  }
 }
 
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,

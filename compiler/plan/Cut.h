@@ -15,10 +15,10 @@ std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stag
 std::vector<PlanStage> makeStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                                   std::span<const Edge> edges);
 
-/// Adds to the seconds of stages with several `versions` of their weights what updates take longer
-/// there.
-void addVersions(std::vector<PlanStage> &stages, const PlanGraph &graph,
-                 const std::vector<int> &stageOfUnit, std::span<const int> versions);
+/// Adds to the stages' seconds what their schedule asks for: updates take longer where weights have
+/// several versions, and all but the first microbatch of an update add their gradients.
+void addUpdateRule(std::vector<PlanStage> &stages, const PlanGraph &graph,
+                   const std::vector<int> &stageOfUnit, const Schedule &schedule);
 
 /// Stages without names and sends, for a search that makes many.
 std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit);

@@ -100,7 +100,7 @@ double Improvement::measure(double limit) {
     return kNoPlan;
   plan.edges = findEdges(graph, stages);
   plan.stages = sumStages(graph, stages);
-  addVersions(plan.stages, graph, stages, plan.schedule.versions);
+  addUpdateRule(plan.stages, graph, stages, plan.schedule);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());

@@ -37,6 +37,8 @@ struct PlanUnit {
   double slowdown = 1, updateSlowdown = 1;
   /// By which an update takes longer that writes a version of the weights beside the one it reads.
   double versionSlowdown = 1;
+  /// By which weight gradients take longer that are added to those of earlier microbatches.
+  double accumulationSlowdown = 1;
   /// Of `parameterBytes`, the running statistics: replicas take their means.
   int64_t stateBytes = 0;
 };

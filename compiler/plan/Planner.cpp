@@ -278,7 +278,7 @@ Planned Planner::holdOf(std::vector<int> stageOfUnit, const Schedule &rows, bool
   plan.microbatches =
       plan.schedule.sumsMicrobatches() ? plan.schedule.microbatches / inputReplicas : 1;
   plan.minibatch = plan.microbatches * inputReplicas * plan.microbatchSize;
-  addVersions(plan.stages, graph, planned.stageOfUnit, plan.schedule.versions);
+  addUpdateRule(plan.stages, graph, planned.stageOfUnit, plan.schedule);
   for (PlanStage &stage : plan.stages) {
     stage.ranks = plan.schedule.ranksOfStage[stage.id];
     stage.replicas = static_cast<int>(stage.ranks.size());
@@ -294,7 +294,8 @@ void Planner::describe(Planned &planned) const {
   Plan &plan = planned.plan;
   Work work(graph);
   auto microbatches = static_cast<double>(plan.schedule.microbatches);
-  double alone = microbatches * work.microbatch + work.update;
+  double alone =
+      microbatches * work.microbatch + (microbatches - 1) * work.accumulation + work.update;
   plan.singleDeviceSecondsPerMinibatch = alone;
   plan.modelParallelSecondsPerMinibatch = modelParallelSeconds(plan, alone);
   plan.dataParallelSecondsPerMinibatch =

@@ -24,9 +24,11 @@ constexpr NumberField secondsFields[] = {
     {"backward_weight_seconds", &PlanUnit::backwardWeightSeconds},
     {"update_seconds", &PlanUnit::updateSeconds}};
 
-constexpr NumberField slowdownFields[] = {{"slowdown", &PlanUnit::slowdown},
-                                          {"update_slowdown", &PlanUnit::updateSlowdown},
-                                          {"version_slowdown", &PlanUnit::versionSlowdown}};
+constexpr NumberField slowdownFields[] = {
+    {"slowdown", &PlanUnit::slowdown},
+    {"update_slowdown", &PlanUnit::updateSlowdown},
+    {"version_slowdown", &PlanUnit::versionSlowdown},
+    {"accumulation_slowdown", &PlanUnit::accumulationSlowdown}};
 
 struct BytesField {
   const char *name;

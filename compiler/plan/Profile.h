@@ -14,7 +14,8 @@ namespace pdc {
 ///      "units": [{"name": "...", "nodes": ["..."], "forward_seconds": 0, "backward_input_seconds":
 ///      0,
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
-///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1, "gradient_bytes": 0,
+///                 "slowdown": 1, "update_slowdown": 1, "version_slowdown": 1,
+///                 "accumulation_slowdown": 1, "gradient_bytes": 0,
 ///                 "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0, "halfway_bytes": 0,
 ///                 "workspace_bytes": 0}],
 ///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}],
@@ -24,7 +25,8 @@ namespace pdc {
 /// Units stand in topological order; seconds are of one microbatch, of an update for
 /// `update_seconds`; `slowdown` and, of an update, `update_slowdown`: by which they grow while all
 /// cores of the machine compute; `version_slowdown`: by which an update grows where weights have
-/// several versions.
+/// several versions. `backward_weight_seconds` are of the first microbatch of an update, and
+/// `accumulation_slowdown` by which they grow with those whose gradients are added to earlier ones.
 struct Profile {
   std::string model;
   std::string device = "cpu";

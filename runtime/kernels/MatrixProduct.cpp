@@ -27,8 +27,8 @@ static std::string unitText(const MatrixProductFields &f) {
 
 static LibraryCall makeCall(const std::string &unit, const Device &device,
                             const MatrixProductGeometry &g, bool add) {
-  LibraryCall call = makeLibraryCall<dnnl::matmul>(
-      unit, device, Fallback::gemm, [&] { return describeMatrixProduct(g, add); });
+  LibraryCall call = makeLibraryCall<dnnl::matmul>(unit, device, Fallback::gemm,
+                                                   [&] { return describeMatrixProduct(g, add); });
   call.addMemory(DNNL_ARG_SRC, g.a);
   call.addMemory(DNNL_ARG_WEIGHTS, g.b);
   if (!g.product.bias.empty())

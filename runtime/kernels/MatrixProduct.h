@@ -44,8 +44,10 @@ private:
   int biasArgument = 0;            ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;
   Dimensions output, biasStrides; ///< these of a bias that the library is not given
-  int64_t rowsAdded = 0; ///< of the result, in each call of `adding`; 0: all, which the library adds
-  int64_t columnsAdded = 0, stepOfRows = 0; ///< these of the result, and floats from row to row of a
+  int64_t rowsAdded =
+      0; ///< of the result, in each call of `adding`; 0: all, which the library adds
+  int64_t columnsAdded = 0,
+          stepOfRows = 0; ///< these of the result, and floats from row to row of a
   int threads;
 };
 

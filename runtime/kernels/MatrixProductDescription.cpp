@@ -140,7 +140,7 @@ static Descriptor packed(const MatrixProductFields &f) {
 /// long as to write the result. Rows that stay in a cache are written there, and added from it. A
 /// part of a transposed a is left to plain products, which take no packed b.
 static int64_t rowsAddedAtOnce(const MatrixProductFields &f, int lanes) {
-  constexpr int64_t kBeyondCaches = int64_t(8) << 20, kInCache = int64_t(2) << 20, kTerms = 256;
+  constexpr int64_t kBeyondCaches = int64_t(2) << 20, kInCache = int64_t(1) << 20, kTerms = 256;
   if (lanes != 16 || f.output.size() != 2 || packsB(f))
     return 0;
   const int64_t rows = f.output[0], rowBytes = 4 * f.output[1], terms = f.a[f.transA ? 0 : 1];

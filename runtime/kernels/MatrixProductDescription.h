@@ -18,10 +18,10 @@ struct MatrixProductGeometry {
 
   /// What the library computes, as one matrix where the batch's rows or columns make one.
   MatrixProductFields product;
-  bool swapsFactors;              ///< the library's first is the given b
-  bool addsOwnBias;               ///< the kernel adds bias and relu, behind the library
-  dnnl::memory::desc a, b, y;     ///< as the library reads and writes them
-  dnnl::memory::desc bias;        ///< empty: none
+  bool swapsFactors;                 ///< the library's first is the given b
+  bool addsOwnBias;                  ///< the kernel adds bias and relu, behind the library
+  dnnl::memory::desc a, b, y;        ///< as the library reads and writes them
+  dnnl::memory::desc bias;           ///< empty: none
   dnnl::memory::desc plainA, plainB; ///< as given; empty where `a`, `b` are
   /// Of the product that is added to an earlier one: rows that are computed at once and then added.
   /// 0: the library adds.

@@ -223,6 +223,11 @@ def test_profiles(models, tmp_path):
     stages = json.loads((plan / "plan.json").read_text())["stages"]
     for field in ("forward_seconds", "update_seconds"):
         assert sum(stage[field] for stage in stages) == pytest.approx(sum(unit[field] for unit in units.values()))
+    # The second microbatch of an update adds its gradients to the first one's.
+    times.write_text(json.dumps({"units": [[1e-3, 3e-3] * 5 if len(seconds) == 10 else seconds for seconds in runs]}))
+    pipeline.run(pipeline.BIN / "pdc-profile", model, "--device", "cuda", *batch, "--times", times, "-o", profile)
+    added = {unit["accumulation_slowdown"] for unit in json.loads(profile.read_text())["units"] if unit["gradient_bytes"]}
+    assert [*added] == pytest.approx([3] * len(added))
     other = pipeline.run(pipeline.BIN / "pdc-profile", models("mlp"), "--device", "cuda", *batch, "--times", times, "-o", profile,
                          check=False)
     assert other.returncode == 1 and "give the options that the measuring program was written with" in other.stderr

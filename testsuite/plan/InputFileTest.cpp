@@ -134,6 +134,7 @@ TEST(ProfileFile, RoundTripAndApply) {
   profile.graph.units[1].slowdown = 1.25;
   profile.graph.units[1].updateSlowdown = 1.5;
   profile.graph.units[1].versionSlowdown = 1.75;
+  profile.graph.units[1].accumulationSlowdown = 2.25;
   std::string text = printProfile(profile);
   Profile read = parseProfile(text, "p");
   EXPECT_EQ(printProfile(read), text);
@@ -151,6 +152,7 @@ TEST(ProfileFile, RoundTripAndApply) {
   EXPECT_EQ(graph.units[1].slowdown, 1.25);
   EXPECT_EQ(graph.units[1].updateSlowdown, 1.5);
   EXPECT_EQ(graph.units[1].versionSlowdown, 1.75);
+  EXPECT_EQ(graph.units[1].accumulationSlowdown, 2.25);
   graph.units[1].name = "other";
   EXPECT_THAT(refusal([&] { applyProfile(graph, read); }), HasSubstr("has no unit 'other'"));
 }

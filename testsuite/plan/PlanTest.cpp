@@ -44,6 +44,29 @@ TEST(Plan, UpdatesOfSeveralVersions) {
   EXPECT_THAT(updates("2bw"), ElementsAre(3, 3, 3));
 }
 
+/// All but the first of an update's microbatches add their gradients, which takes thrice as long as
+/// the two seconds of writing them, each replica for itself; pipedream updates with each.
+TEST(Plan, GradientsAddedToEarlierOnes) {
+  PlanGraph graph = chainGraph({1, 1});
+  for (PlanUnit &unit : graph.units)
+    unit.backwardInputSeconds = 1, unit.backwardWeightSeconds = 2, unit.accumulationSlowdown = 3;
+  auto backward = [&](PlanRequest request) {
+    std::vector<double> seconds;
+    for (const PlanStage &stage : makePlan(graph, request).stages)
+      seconds.push_back(stage.backwardSeconds);
+    return seconds;
+  };
+  EXPECT_THAT(backward(requestFor(2, "1f1b", 1)), ElementsAre(3, 3));
+  EXPECT_THAT(backward(requestFor(2, "1f1b", 4)), ElementsAre(3 + 3, 3 + 3));
+  EXPECT_THAT(backward(requestFor(2, "pipedream", 4)), ElementsAre(3, 3));
+  PlanRequest replicas = requestFor(2, "1f1b", 2); // microbatches of each
+  replicas.replicas = {2};
+  EXPECT_THAT(backward(replicas), ElementsAre(2 * (3 + 2)));
+  Plan plan = makePlan(graph, requestFor(2, "1f1b", 4));
+  EXPECT_DOUBLE_EQ(plan.singleDeviceSecondsPerMinibatch,
+                   4 * plan.stages.size() * (1 + 3) + 3 * plan.stages.size() * 4);
+}
+
 /// Of 79 equal units each: a seventh of their seconds, times seven, is less than they take.
 TEST(Plan, OfReplicasWhoseSharesAreRounded) {
   PlanRequest request = requestFor(14, "1f1b", 4);

@@ -68,7 +68,18 @@ static UnitTime summarise(std::vector<double> runs) {
   auto at = [&](double share) {
     return runs[static_cast<size_t>(share * static_cast<double>(runs.size() - 1) + 0.5)];
   };
-  return {at(0.5), at(0.25), at(0.75)};
+  return {at(0.5), at(0.25), at(0.75), at(0.5), at(0.5)};
+}
+
+/// Of a unit that runs for each microbatch; those of an update begin with its first.
+static UnitTime summarise(const std::vector<double> &runs, int64_t microbatches) {
+  UnitTime time = summarise(runs);
+  std::vector<double> first, later;
+  for (size_t run = 0; run < runs.size(); ++run)
+    (static_cast<int64_t>(run) % microbatches ? later : first).push_back(runs[run]);
+  time.first = summarise(std::move(first)).seconds;
+  time.later = summarise(std::move(later)).seconds;
+  return time;
 }
 
 /// By how much the units of a round take longer together than the sum of their medians: what slows
@@ -109,25 +120,31 @@ static std::vector<std::vector<double>> readRuns(const fs::path &path, size_t co
   return units;
 }
 
-UnitTimes readUnitTimes(const fs::path &path, const std::vector<std::string> &numbers) {
+UnitTimes readUnitTimes(const fs::path &path, const TimedUnits &measured) {
+  const std::vector<std::string> &numbers = measured.numbers;
   std::vector<std::vector<double>> units = readRuns(path, numbers.size());
   for (size_t number = 0; number < numbers.size(); ++number)
     if (units[number].empty())
       throw Error("unit '" + numbers[number] + "' did not run");
+  const size_t most = std::ranges::max(units, {}, &std::vector<double>::size).size();
   std::map<size_t, double> factors = roundsOverUnits(units);
   UnitTimes times;
   for (size_t number = 0; number < numbers.size(); ++number) {
-    UnitTime part = summarise(units[number]);
+    const std::vector<double> &runs = units[number];
+    const bool adds = measured.microbatches > 1 && runs.size() == most;
+    UnitTime part = adds ? summarise(runs, measured.microbatches) : summarise(runs);
     UnitTime &unit = times[numbers[number]];
-    const double factor = factors[units[number].size()];
+    const double factor = factors[runs.size()];
     unit.seconds += factor * part.seconds;
     unit.lowerQuartile += factor * part.lowerQuartile;
     unit.upperQuartile += factor * part.upperQuartile;
+    unit.first += factor * part.first;
+    unit.later += factor * part.later;
   }
   return times;
 }
 
-UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &numbers,
+UnitTimes measureUnits(const fs::path &folder, const TimedUnits &units,
                        const std::vector<std::string> &data, int64_t steps, const Beside &beside) {
   Copies copies(folder, data, beside.copies, beside.most);
   fs::path file = folder / "unit_times.json";
@@ -139,7 +156,7 @@ UnitTimes measureUnits(const fs::path &folder, const std::vector<std::string> &n
   runProject(folder, words);
   copies.check();
   unsetenv("PDC_UNIT_TIMES");
-  return readUnitTimes(file, numbers);
+  return readUnitTimes(file, units);
 }
 
 void applyTimes(ModuleOp module, const UnitTimes &times) {

@@ -21,7 +21,7 @@ MeasuringProgram::MeasuringProgram(const Options &options, const std::filesystem
   lowering.outline(planned);
   lowering.schedule(planned);
   plan = planned.plan;
-  numbers = numberUnits(*planned.module);
+  measured = {numberUnits(*planned.module), batch.microbatches};
   if (!project.empty())
     lowering.write(planned, project);
 }
@@ -57,6 +57,8 @@ UnitTimes meanTimes(const std::vector<Round> &rounds) {
       means[name].seconds += time.seconds / count;
       means[name].lowerQuartile += time.lowerQuartile / count;
       means[name].upperQuartile += time.upperQuartile / count;
+      means[name].first += time.first / count;
+      means[name].later += time.later / count;
     }
   return means;
 }
@@ -65,6 +67,26 @@ static PlanGraph graphOf(mlir::ModuleOp module, const UnitTimes &times) {
   mlir::OwningOpRef<mlir::ModuleOp> timed(module.clone());
   applyTimes(*timed, times);
   return makePlanGraph(*timed);
+}
+
+static PlanGraph graphOf(mlir::ModuleOp module, const UnitTimes &times, double UnitTime::*part) {
+  UnitTimes parts;
+  for (const auto &[name, time] : times)
+    parts[name].seconds = time.*part;
+  return graphOf(module, parts);
+}
+
+void addAccumulation(PlanGraph &graph, mlir::ModuleOp module, const UnitTimes &times) {
+  const PlanGraph first = graphOf(module, times, &UnitTime::first),
+                  later = graphOf(module, times, &UnitTime::later);
+  for (size_t number = 0; number < graph.units.size(); ++number) {
+    const double once = first.units[number].backwardWeightSeconds,
+                 added = later.units[number].backwardWeightSeconds;
+    if (once <= 0 || added <= once)
+      continue;
+    graph.units[number].backwardWeightSeconds = once;
+    graph.units[number].accumulationSlowdown = std::min(added / once, kMostSlowdown);
+  }
 }
 
 static double updateSeconds(const PlanUnit &unit) { return unit.updateSeconds; }

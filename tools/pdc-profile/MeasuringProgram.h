@@ -24,12 +24,14 @@ public:
   const std::string &model() const { return lowering.model.name; }
 
   /// What it has written elsewhere.
-  UnitTimes read(const std::filesystem::path &times) const { return readUnitTimes(times, numbers); }
+  UnitTimes read(const std::filesystem::path &times) const {
+    return readUnitTimes(times, measured);
+  }
 
   /// Builds it where that is still to be done, and runs so many updates on the data.
   UnitTimes measure(const std::vector<std::string> &data, int64_t steps,
                     const Beside &beside = {}) const {
-    return measureUnits(project, numbers, data, steps, beside);
+    return measureUnits(project, measured, data, steps, beside);
   }
 
 private:
@@ -38,7 +40,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> graph;
   std::shared_ptr<const Plan> plan;
   Batch batch;
-  std::vector<std::string> numbers;
+  TimedUnits measured;
 };
 
 /// What was measured within a short time: machines have slower and faster minutes.
@@ -61,6 +63,10 @@ std::vector<Round> measureRounds(const Rounds &request);
 
 /// The times alone, the means over the rounds.
 UnitTimes meanTimes(const std::vector<Round> &rounds);
+
+/// Gives weight gradients the seconds of an update's first microbatch where later ones, which add
+/// to them, take longer, and by how much.
+void addAccumulation(PlanGraph &graph, mlir::ModuleOp module, const UnitTimes &times);
 
 /// Puts into the graph, which is that of the module, by how much its units are slower beside copies
 /// and with several versions: the middle of what the rounds say.

@@ -149,10 +149,18 @@ std::string slowdownLine(const PlanGraph &graph, const CopyCount &copies) {
                   copies.fitting, Work(graph).slowdown, Work(graph).updateSlowdown);
     text = line;
   }
-  double updates = 0, versioned = 0;
+  double updates = 0, versioned = 0, gradients = 0;
   for (const PlanUnit &unit : graph.units) {
     updates += unit.updateSeconds;
     versioned += unit.versionSlowdown * unit.updateSeconds;
+    gradients += unit.backwardWeightSeconds;
+  }
+  if (const double accumulation = Work(graph).accumulation; accumulation > 0) {
+    char line[120];
+    std::snprintf(line, sizeof line,
+                  "\nweight gradients added to those of earlier microbatches: %.2f times as long\n",
+                  1 + accumulation / gradients);
+    text += line;
   }
   if (versioned > updates) {
     char line[120];
@@ -186,8 +194,10 @@ std::unique_ptr<MeasuringProgram> makeVersioned(Options options, const fs::path 
 Profile profileOf(const Request &request, const MeasuringProgram &program, const UnitTimes &times) {
   mlir::OwningOpRef<ModuleOp> measured(program.units().clone());
   applyTimes(*measured, times);
-  return {program.model(), request.device, request.compile.plan.threads, program.microbatchSize(),
-          makePlanGraph(*measured)};
+  Profile profile{program.model(), request.device, request.compile.plan.threads,
+                  program.microbatchSize(), makePlanGraph(*measured)};
+  addAccumulation(profile.graph, program.units(), times);
+  return profile;
 }
 
 /// The tables.
