@@ -51,7 +51,7 @@ std::optional<LibraryAnswer> ask(const UnitReader &reader, const KernelChoice &c
     beside = packingBytes(geometry.plainA, geometry.a) + packingBytes(geometry.plainB, geometry.b);
     if (add && geometry.rowsAddedAtOnce) {
       geometry = firstRows(geometry);
-      beside += static_cast<int64_t>(geometry.y.get_size());
+      beside += geometry.addedBytes();
       add = false;
     }
     return describeMatrixProduct(geometry, add);

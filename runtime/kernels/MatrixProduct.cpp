@@ -64,7 +64,7 @@ MatrixProduct::MatrixProduct(const Device &device, const MatrixProductFields &gi
     makeAdding(unit, device, g);
   requireWorkspace(unit,
                    packingA.packedBytes() + packingB.packedBytes() +
-                       std::max(fresh.scratch(), adding.scratch() + addedBytes()),
+                       std::max(fresh.scratch(), adding.scratch() + addedBytes),
                    device);
 }
 
@@ -75,9 +75,12 @@ void MatrixProduct::makeAdding(const std::string &unit, const Device &device,
     adding = makeCall(unit, device, g, true);
     return;
   }
-  adding = makeCall(unit, device, firstRows(g), false);
+  const MatrixProductGeometry rows = firstRows(g);
+  adding = makeCall(unit, device, rows, false);
   columnsAdded = g.y.dims()[1];
-  stepOfRows = g.a.data.format_desc.blocking.strides[0];
+  terms = g.a.dims()[1];
+  copiesRows = rows.copiedTerms > 0;
+  addedBytes = rows.addedBytes();
 }
 
 void MatrixProduct::addOwnBias(const float *bias, float *y) const {
@@ -101,13 +104,24 @@ void MatrixProduct::multiply(LibraryCall &product, const float *a, float *y, std
   product.execute(scratch);
 }
 
+/// The factors of rows from `first` on.
+const float *MatrixProduct::rowsOf(const float *a, int64_t first, float *copy) const {
+  if (!copiesRows)
+    return a + first * terms;
+  const int64_t rows = product(output) / columnsAdded;
+  for (int64_t term = 0; term < terms; ++term)
+    std::copy_n(a + term * rows + first, rowsAdded, copy + term * rowsAdded);
+  return copy;
+}
+
 /// The last rows are computed with rows before them that have been added.
 void MatrixProduct::addRows(const float *a, float *y, std::byte *scratch) {
   auto *sums = reinterpret_cast<float *>(scratch);
   const int64_t rows = product(output) / columnsAdded;
   for (int64_t row = 0; row < rows; row += rowsAdded) {
     const int64_t first = std::min(row, rows - rowsAdded), skipped = (row - first) * columnsAdded;
-    multiply(adding, a + first * stepOfRows, sums, scratch + addedBytes());
+    const float *factors = rowsOf(a, first, sums + rowsAdded * columnsAdded);
+    multiply(adding, factors, sums, scratch + addedBytes);
     const float *from = sums + skipped;
     float *to = y + row * columnsAdded;
     const int64_t count = rowsAdded * columnsAdded - skipped;

@@ -36,7 +36,7 @@ private:
                   const MatrixProductGeometry &geometry);
   void multiply(LibraryCall &product, const float *a, float *y, std::byte *scratch);
   void addRows(const float *a, float *y, std::byte *scratch);
-  int64_t addedBytes() const { return rowsAdded * columnsAdded * int64_t(sizeof(float)); }
+  const float *rowsOf(const float *a, int64_t first, float *copy) const;
 
   LibraryCall fresh, adding;
   PackedWeight packingA, packingB; ///< of operands whose rows would crowd the cache
@@ -44,10 +44,9 @@ private:
   int biasArgument = 0;            ///< of the library; 0: it is not given a bias
   bool hasBias, hasOwnBias, hasRelu;
   Dimensions output, biasStrides; ///< these of a bias that the library is not given
-  int64_t rowsAdded =
-      0; ///< of the result, in each call of `adding`; 0: all, which the library adds
-  int64_t columnsAdded = 0,
-          stepOfRows = 0; ///< these of the result, and floats from row to row of a
+  int64_t rowsAdded = 0; ///< of the result, in each call of `adding`; 0: all, which the library adds
+  int64_t columnsAdded = 0, terms = 0, addedBytes = 0;
+  bool copiesRows = false; ///< a is transposed: a row's factors lie far from each other
   int threads;
 };
 

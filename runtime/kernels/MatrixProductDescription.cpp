@@ -137,11 +137,10 @@ static Descriptor packed(const MatrixProductFields &f) {
 
 /// To add, oneDNN 2.6's products under AVX-512 walk down a few columns of the result, each row of
 /// which is a page of its own: beyond the caches and of few terms, that takes two to three times as
-/// long as to write the result. Rows that stay in a cache are written there, and added from it. A
-/// part of a transposed a is left to plain products, which take no packed b.
+/// long as to write the result. Rows that stay in a cache are written there, and added from it.
 static int64_t rowsAddedAtOnce(const MatrixProductFields &f, int lanes) {
   constexpr int64_t kBeyondCaches = int64_t(2) << 20, kInCache = int64_t(1) << 20, kTerms = 256;
-  if (lanes != 16 || f.output.size() != 2 || packsB(f))
+  if (lanes != 16 || f.output.size() != 2)
     return 0;
   const int64_t rows = f.output[0], rowBytes = 4 * f.output[1], terms = f.a[f.transA ? 0 : 1];
   if (rows * rowBytes < kBeyondCaches || terms > kTerms)
@@ -196,9 +195,17 @@ dnnl::matmul::primitive_desc describeMatrixProduct(const MatrixProductGeometry &
           attributesFor(g, add), libraryEngine()};
 }
 
+int64_t MatrixProductGeometry::addedBytes() const {
+  return alignedBytes(4 * rowsAddedAtOnce * (y.dims()[1] + copiedTerms));
+}
+
 MatrixProductGeometry firstRows(MatrixProductGeometry g) {
-  g.a = g.a.submemory_desc({g.rowsAddedAtOnce, g.a.dims()[1]}, {0, 0});
-  g.y = describe(Dimensions{g.rowsAddedAtOnce, g.y.dims()[1]}, "");
+  const int64_t terms = g.a.dims()[1];
+  g.product.a[g.product.transA ? 1 : 0] = g.rowsAddedAtOnce;
+  g.product.output[0] = g.rowsAddedAtOnce;
+  g.a = operand(g.product.a, g.product.transA);
+  g.y = describe(g.product.output, "");
+  g.copiedTerms = g.product.transA ? terms : 0;
   return g;
 }
 

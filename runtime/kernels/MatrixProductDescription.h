@@ -26,6 +26,12 @@ struct MatrixProductGeometry {
   /// Of the product that is added to an earlier one: rows that are computed at once and then added.
   /// 0: the library adds.
   int64_t rowsAddedAtOnce = 0;
+  /// Of the first rows: each term's factors of them are copied side by side, as the library's fast
+  /// products want a transposed a. 0: they lie so.
+  int64_t copiedTerms = 0;
+
+  /// What the kernel holds of rows that are added at once, beside the library's own scratch.
+  int64_t addedBytes() const;
 };
 
 /// Throws dnnl::error where the library has no implementation.
