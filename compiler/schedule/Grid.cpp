@@ -74,7 +74,14 @@ std::optional<Task> nextRun(const Stall &stall, int rank) {
 } // namespace
 
 int64_t iterationsToDraw(const Schedule &schedule) {
-  return schedule.asynchronous ? schedule.stages() + 2 : 1;
+  if (!schedule.asynchronous)
+    return 1;
+  // A replica runs a pass of each of its microbatches at least: enough to fill what is printed.
+  int64_t most = 1;
+  for (int stage = 0; stage < schedule.stages(); ++stage)
+    most = std::max(most, schedule.replicas(stage));
+  const int64_t columns = std::max<int64_t>(1, schedule.period / most);
+  return std::min<int64_t>(schedule.stages() + 2, kColumns / columns + 1);
 }
 
 std::string drawGrid(const Schedule &schedule, std::span<const Edge> edges, int64_t iterations,

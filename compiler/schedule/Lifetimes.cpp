@@ -1,6 +1,7 @@
 #include "compiler/schedule/Lifetimes.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace pdc {
 
@@ -19,23 +20,45 @@ std::optional<int64_t> mostInTurn(const std::vector<Lifetime> &lifetimes) {
 
 namespace {
 
+/// One of those that live at once begins when the others have begun and none has ended.
 int mostAtOnce(const Lifetimes &lifetimes) {
-  int most = 1;
-  for (const auto &[microbatch, life] : lifetimes) {
-    int count = 0;
-    for (const auto &[other, otherLife] : lifetimes)
-      count += otherLife.first <= life.first && life.first <= otherLife.last;
-    most = std::max(most, count);
+  std::vector<size_t> begins, ends;
+  for (const auto &[turn, life] : lifetimes) {
+    begins.push_back(life.first);
+    ends.push_back(life.last);
   }
-  return most;
+  std::ranges::sort(begins);
+  std::ranges::sort(ends);
+  size_t ended = 0, most = 1;
+  for (size_t begun = 1; begun <= begins.size(); ++begun) {
+    while (ends[ended] < begins[begun - 1])
+      ++ended;
+    most = std::max(most, begun - ended);
+  }
+  return static_cast<int>(most);
 }
 
+/// The lifetimes of one slot, none of which meets another: by their begins, and so by their ends.
+class SlotLives {
+public:
+  bool isFreeFor(const Lifetime &life) const {
+    auto later = ends.upper_bound(life.last); // the first that begins behind it
+    return later == ends.begin() || std::prev(later)->second < life.first;
+  }
+  void add(const Lifetime &life) { ends.emplace(life.first, life.last); }
+
+private:
+  std::map<size_t, size_t> ends; ///< by begin
+};
+
 bool fits(const Lifetimes &lifetimes, int64_t slots) {
+  std::vector<std::vector<Lifetime>> lives(static_cast<size_t>(slots));
   for (const auto &[turn, life] : lifetimes)
-    for (auto later = lifetimes.upper_bound(turn); later != lifetimes.end(); ++later)
-      if ((later->first - turn) % slots == 0 && life.meets(later->second))
-        return false;
-  return true;
+    lives[static_cast<size_t>(turn % slots)].push_back(life);
+  return std::ranges::all_of(lives, [](std::vector<Lifetime> &ofSlot) {
+    std::ranges::sort(ofSlot, {}, &Lifetime::first);
+    return std::ranges::adjacent_find(ofSlot, &Lifetime::meets) == ofSlot.end();
+  });
 }
 
 bool fits(const std::vector<Lifetimes> &replicas, int64_t slots) {
@@ -49,29 +72,30 @@ std::vector<int> roundRobin(int64_t slots) {
   return table;
 }
 
-/// By start on the first replica, which has the most turns, the lowest slot that is free for that
-/// turn on all of them: of one replica alone, no more slots than microbatches live at once. It has
-/// turns, or there were nothing to fit.
+/// By start on the first replica, which has every turn that another has, the lowest slot that is
+/// free for that turn on all of them: of one replica alone, no more slots than microbatches live at
+/// once.
 std::vector<int> colour(const std::vector<Lifetimes> &replicas) {
   std::vector<std::pair<size_t, int64_t>> order;
   for (const auto &[turn, life] : replicas[0])
     order.push_back({life.first, turn});
   std::ranges::sort(order);
-  auto meet = [&](int64_t turn, int64_t other) {
-    return std::ranges::any_of(replicas, [&](const Lifetimes &own) {
-      return own.contains(turn) && own.contains(other) && own.at(turn).meets(own.at(other));
-    });
-  };
   std::vector<int> table(replicas[0].rbegin()->first + 1);
-  std::vector<std::vector<int64_t>> turnsOfSlot;
+  std::vector<std::vector<SlotLives>> slots; // by slot and replica
   for (auto [start, turn] : order) {
-    auto free = std::ranges::find_if(turnsOfSlot, [&](const std::vector<int64_t> &turns) {
-      return std::ranges::none_of(turns, [&](int64_t other) { return meet(turn, other); });
+    auto free = std::ranges::find_if(slots, [&, turn = turn](const std::vector<SlotLives> &lives) {
+      for (size_t replica = 0; replica < replicas.size(); ++replica)
+        if (auto own = replicas[replica].find(turn);
+            own != replicas[replica].end() && !lives[replica].isFreeFor(own->second))
+          return false;
+      return true;
     });
-    if (free == turnsOfSlot.end())
-      free = turnsOfSlot.insert(free, std::vector<int64_t>());
-    free->push_back(turn);
-    table[turn] = static_cast<int>(free - turnsOfSlot.begin());
+    if (free == slots.end())
+      free = slots.emplace(free, replicas.size());
+    for (size_t replica = 0; replica < replicas.size(); ++replica)
+      if (auto own = replicas[replica].find(turn); own != replicas[replica].end())
+        (*free)[replica].add(own->second);
+    table[static_cast<size_t>(turn)] = static_cast<int>(free - slots.begin());
   }
   return table;
 }

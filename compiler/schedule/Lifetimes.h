@@ -26,6 +26,7 @@ using Lifetimes = std::map<int64_t, Lifetime>;
 
 /// The slot of each turn, from which on it repeats: one table for all replicas of a stage. In turn,
 /// unless the turns of a minibatch, all of which are given, get along with fewer slots otherwise.
+/// The first replica has every turn that another has: microbatches go to replicas in turn.
 std::vector<int> makeSlotTable(const std::vector<Lifetimes> &replicas, bool asynchronous);
 
 } // namespace pdc

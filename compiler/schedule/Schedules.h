@@ -128,7 +128,8 @@ std::string scheduleNames();
 const ScheduleKind &findSchedule(std::string_view name);
 
 /// Adds transfers, slots and versions to compute rows and proves the result: what a pass applies
-/// is never unproven.
+/// is never unproven. The rows are those of a known schedule, or checkRowsOfFile (RunCounts.h) has
+/// let them pass: transfers and slots count on every stage running every microbatch.
 Schedule completeSchedule(Schedule schedule, std::span<const Edge> edges);
 
 /// The rows of a rank of a synchronous schedule, closed by the sums over replicas and over all

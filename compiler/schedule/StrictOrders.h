@@ -23,10 +23,13 @@ private:
     std::vector<Token> open; ///< of the side that is ahead, those before `met` behind it
     size_t met = 0;
 
+    /// Half of what is kept is open, however long one side stays ahead.
     Token takeOpen() {
       const Token first = open[met++];
-      if (met == open.size())
-        open.clear(), met = 0;
+      if (2 * met >= open.size()) {
+        open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(met));
+        met = 0;
+      }
       return first;
     }
   };

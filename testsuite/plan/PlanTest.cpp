@@ -1,8 +1,8 @@
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
-#include "compiler/plan/MakePlan.h"
 #include "testsuite/Refusal.h"
 #include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExampleRequest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,17 +12,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-PlanRequest requestFor(int workers, const char *schedule, int64_t microbatches) {
-  PlanRequest request;
-  request.workers = workers;
-  request.schedule = schedule;
-  request.microbatches = microbatches;
-  request.model = "chain.onnx";
-  request.topology = Topology{{{workers, {1e6, 0}}}, 0, "cpu"};
-  request.microbatchSize = 4;
-  return request;
-}
 
 std::string refusalOf(const PlanGraph &graph, const PlanRequest &request) {
   return refusal([&] { makePlan(graph, request); });

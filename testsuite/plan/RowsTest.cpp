@@ -1,7 +1,7 @@
 #include "compiler/plan/Files.h"
-#include "compiler/plan/MakePlan.h"
 #include "testsuite/Refusal.h"
 #include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExampleRequest.h"
 
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -13,15 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 
-PlanRequest rowsRequest(int workers, const char *schedule, int64_t microbatches) {
-  PlanRequest request;
-  request.workers = workers;
-  request.schedule = schedule;
-  request.microbatches = microbatches;
-  request.topology = Topology{{{workers, {1e6, 0}}}, 0, "cpu"};
-  return request;
-}
-
 std::string rowsRefusal(const PlanRequest &request, size_t units) {
   return refusal([&] { makePlan(chainGraph(std::vector<double>(units, 1)), request); });
 }
@@ -31,7 +22,7 @@ TEST(Rows, OfAFile) {
   writeTextFile(path, "schedule mine\nmicrobatches 2\nstages 0 1\n"
                       "rank 0: 0F0 0F1 0B0 0B1 allreduce 0U1\n"
                       "rank 1: 1F0 1B0 1F1 1B1 allreduce 1U1\n");
-  PlanRequest request = rowsRequest(2, path.c_str(), 2);
+  PlanRequest request = requestFor(2, path.c_str(), 2);
   EXPECT_EQ(makePlan(chainGraph({1, 1}), request).scheduleName, "mine");
   request.microbatches = 3;
   EXPECT_THAT(rowsRefusal(request, 2), HasSubstr("has 2 microbatches, expected 3"));
@@ -47,7 +38,7 @@ TEST(Rows, OfAFile) {
 /// Turns that meet in a slot though one between them is in no row.
 TEST(Rows, OfAPlanRunEveryMicrobatch) {
   nlohmann::json plan =
-      nlohmann::json::parse(printPlan(makePlan(chainGraph({1, 1}), rowsRequest(2, "1f1b", 3))));
+      nlohmann::json::parse(printPlan(makePlan(chainGraph({1, 1}), requestFor(2, "1f1b", 3))));
   plan["rows"] = {"schedule 1f1b", "microbatches 3", "stages 0 1",
                   "rank 0: 0F0 0F0>1#0 0F2 0F2>1#0 0B2<1#1 0B2 0B0<1#1 0B0 allreduce 0U2",
                   "rank 1: 1F0<0#0 1F0 1F2<0#0 1F2 1B2 1B2>0#1 1B0 1B0>0#1 allreduce 1U2"};
@@ -61,7 +52,7 @@ TEST(Rows, OfAPlanRunEveryMicrobatch) {
 /// As many versions at every stage as it has stages, with rows and without: the file says the rule.
 TEST(Rows, UnderVerticalSync) {
   for (int stages : {8, 40}) {
-    PlanRequest request = rowsRequest(stages, "pipedream", 1);
+    PlanRequest request = requestFor(stages, "pipedream", 1);
     request.verticalSync = true;
     Plan plan = makePlan(chainGraph(std::vector<double>(stages, 1)), request);
     EXPECT_EQ(plan.schedule.ranks.empty(), stages == 40);
@@ -74,7 +65,7 @@ TEST(Rows, UnderVerticalSync) {
     EXPECT_EQ(read.schedule.weightRule, WeightRule::atEntry);
     EXPECT_EQ(read.schedule.versions, plan.schedule.versions);
   }
-  PlanRequest uneven = rowsRequest(50, "pipedream", 1);
+  PlanRequest uneven = requestFor(50, "pipedream", 1);
   uneven.verticalSync = true;
   uneven.replicas.assign(49, 1);
   uneven.replicas[3] = 2;

@@ -3,6 +3,7 @@
 #include "compiler/schedule/Schedules.h"
 
 #include <gtest/gtest.h>
+#include <regex>
 
 namespace pdc {
 namespace {
@@ -57,6 +58,22 @@ TEST(Grid, PipeDream) {
   EXPECT_EQ(gridOf("pipedream", 3, 1, 3), "stage 0  F0 F1 F2 .  .  B0 F3 B1 F4 B2 .  B3 .  B4\n"
                                           "stage 1  .  F0 F1 .  B0 F2 B1 F3 B2 F4 B3 .  B4 .\n"
                                           "stage 2  .  .  F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 .  .\n");
+}
+
+std::string withoutWidths(const std::string &grid) {
+  return std::regex_replace(grid, std::regex(" +"), " ");
+}
+
+/// Of replicas whose turns repeat late one iteration fills the drawing, which says what more say.
+TEST(Grid, OfLongPeriods) {
+  for (std::vector<int> replicas : {std::vector<int>{5, 7, 9}, {1, 2, 1}, {3, 1}, {1}}) {
+    const Schedule schedule = pipedream(replicatedPipeline(replicas, 1));
+    const std::vector<Edge> edges = chainEdges(schedule.stages());
+    const int64_t rhythm = schedule.stages() + 2, drawn = iterationsToDraw(schedule);
+    EXPECT_LE(drawn, schedule.period == 315 ? 2 : rhythm);
+    EXPECT_EQ(withoutWidths(drawGrid(schedule, edges, drawn)),
+              withoutWidths(drawGrid(schedule, edges, rhythm)));
+  }
 }
 
 TEST(Grid, TwoVersions) {

@@ -77,5 +77,18 @@ TEST(Lifetimes, ThatOvertakeEachOtherStillHaveSlotsOfTheirOwn) {
   }
 }
 
+/// Every second turn ends behind the next one's end and begin, and behind the begin of the one
+/// after that: two live at once, and turns three apart never. So many that comparing each with each
+/// would not end.
+TEST(Lifetimes, OfManyTurns) {
+  Lifetimes own;
+  for (int64_t turn = 0; turn < 1'000'000; ++turn) {
+    const auto begin = static_cast<size_t>(10 * turn);
+    own.emplace_hint(own.end(), turn, Lifetime{begin, begin + (turn % 2 ? 5 : 25)});
+  }
+  EXPECT_EQ(std::ranges::max(makeSlotTable({own}, false)), 1);
+  EXPECT_EQ(makeSlotTable({own}, true), (std::vector<int>{0, 1, 2}));
+}
+
 } // namespace
 } // namespace pdc
