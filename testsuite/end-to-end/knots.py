@@ -13,12 +13,13 @@ TOKENS, WIDTH, LAYERS = 192, 16, 12
 
 
 class Knots(nn.Module):
-    def __init__(self):
+    def __init__(self, tied):
         super().__init__()
         self.tokens = nn.Embedding(TOKENS, WIDTH)
         self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS))
         self.norms = nn.ModuleList(nn.BatchNorm1d(WIDTH) for _ in range(2))
         self.dropout = nn.Dropout(0.25)
+        self.head = None if tied else nn.Parameter(self.tokens.weight.detach().clone())
 
     def forward(self, ids):
         x = first = self.tokens(ids)
@@ -30,7 +31,7 @@ class Knots(nn.Module):
             if i % 4 == 3:
                 x = x + (kept[i - 3] if i != 7 else kept[0])
             kept.append(x)
-        return (x + first) @ self.tokens.weight.t()
+        return (x + first) @ (self.tokens.weight if self.head is None else self.head).t()
 
 
 def draw(folder, count, seed=0):
@@ -46,6 +47,7 @@ def draw(folder, count, seed=0):
 
 if __name__ == "__main__":
     parser = arguments(__doc__)
+    parser.add_argument("--untied", action="store_true", help="the output matrix is one of its own, equal to the embedding")
     options = parser.parse_args()
     torch.manual_seed(options.seed)
-    export_inputs(Knots(), {"input": torch.randint(0, TOKENS, (2,))}, {"output": True}, options.path, options.opset)
+    export_inputs(Knots(not options.untied), {"input": torch.randint(0, TOKENS, (2,))}, {"output": True}, options.path, options.opset)

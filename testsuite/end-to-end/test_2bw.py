@@ -32,7 +32,7 @@ def added(terms):
     return total
 
 
-def check_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path):
+def check_update_rule(network, replicas, count, save_every, transport, models, references, tmp_path, microbatches=MICROBATCHES):
     """Saved, and so drained, after each so many steps (0: at the end); returns the project and its training."""
     size, together = NETWORKS[network][1], count * replicas[0]
     at_once = together if network in ADDED_BY_KERNELS else 1
@@ -41,7 +41,7 @@ def check_update_rule(network, replicas, count, save_every, transport, models, r
         models(network), tmp_path / "split", "--exact", "--schedule", "2bw", "--minibatch", size * together,
         "--microbatches", count, "--stages", "-".join(map(str, replicas)),
         "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=sum(replicas))
-    updates = -(-MICROBATCHES // together)
+    updates = -(-microbatches // together)
     result = pipeline.train(split, tmp_path / "split-run", *(["--save-every", save_every] if save_every else []),
                             data=one.data, steps=updates, transport=transport)
     owner = pipeline.stage_of_weights(split, result.checkpoint)
@@ -56,7 +56,7 @@ def check_update_rule(network, replicas, count, save_every, transport, models, r
         drained = update // save_every * save_every if save_every else 0
         used = {name: versions[name][max(drained, update - 1)] for name in trained}
         sums = {name: [[] for _ in range(replicas[owner[name]])] for name in trained}
-        members = range(update * together, min(MICROBATCHES, (update + 1) * together))
+        members = range(update * together, min(microbatches, (update + 1) * together))
         losses = []
         for t in range(members.start, members.stop, at_once):
             after, loss = one.gradients(t // at_once, used | statistics, update)

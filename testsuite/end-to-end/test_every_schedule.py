@@ -1,8 +1,9 @@
 """Every schedule on 1 to 6 ranks and with up to 3 replicas, on both transports, on a network of all that a cut can get wrong.
 
 Synchronous ones have the bits of the unsplit run, or where all stages have r replicas of one stage with r of them; asynchronous
-ones those of the literal references of test_pipedream and test_2bw. Other replicas of synchronous ones: test_replicas. A plain
+ones those of the literal references of test_pipedream and test_2bw. Other replicas of synchronous ones: test_drawn_replicas. A plain
 check runs a few; tools/check --schedules all.
+Asynchronous ones on 40 ranks train by rows of which their plans say the rhythm only.
 """
 
 import json
@@ -18,6 +19,7 @@ TRANSPORTS = ("local", "mpi")
 STRAIGHT = [[1] * ranks for ranks in range(1, 7)]
 EQUAL = [[2], [3], [2, 2], [3, 3], [2, 2, 2]]
 OTHER = [[2, 1], [1, 2], [1, 3], [3, 1, 2]]
+MANY = [1] * 40  # of whose rows a plan holds none
 SIZE, STEPS = 4, 3
 QUICK = ["file-1-1-1", "zb-v-2-2", "vertical-2"]
 
@@ -121,3 +123,16 @@ def test_asynchronous(schedule, replicas, models, references, tmp_path):
         data = one(network).data
     again = pipeline.train(split, tmp_path / "mpi", data=data, steps=len(result.losses), transport="mpi")
     pipeline.expect_same_bits(again, {network: (result.losses, result.weights())}, network)
+
+
+@pytest.mark.schedules
+@pytest.mark.parametrize("schedule", ["pipedream", "vertical", "2bw"])
+def test_of_a_plan_without_rows(schedule, models, tmp_path_factory, tmp_path):
+    """Long enough for the last versions to be those of updates that all stages have made."""
+    count = len(MANY) * 9 // 4 if schedule == "2bw" else len(MANY) + 6
+    references = test_pipedream.make_references(models, tmp_path_factory, count)
+    if schedule == "2bw":
+        split, _ = test_2bw.check_update_rule("ladder", MANY, len(MANY), 0, "local", models, references, tmp_path, count)
+    else:
+        split, _ = test_pipedream.check_update_rule("ladder", MANY, models, references, tmp_path, schedule == "vertical", steps=count)
+    assert json.loads((split / "plan.json").read_text())["rows"] == []

@@ -25,7 +25,7 @@ import transformers
 
 RATE, MOMENTUM = numpy.float32(0.05), numpy.float32(0.9)
 NETWORKS = {"mlp": ((784,), 8), "lenet5": ((1, 28, 28), 8), "fashion": ((1, 28, 28), 8), "gpt2": (None, 2),
-            "skips": ((24,), 8), "knots": (None, 8), "viewed": ((1, 8, 8), 8)}
+            "skips": ((24,), 8), "knots": (None, 8), "viewed": ((1, 8, 8), 8), "ladder": ((8,), 4)}
 STEPS = 7
 
 
@@ -80,8 +80,8 @@ def forwards_ahead(replicas):
 class Statistics:
     """The running statistics of one stage on each of its replicas."""
 
-    def __init__(self, state, replicas, ahead):
-        self.states, self.ahead, self.averaged = [dict(state) for _ in range(replicas)], ahead, 0
+    def __init__(self, state, replicas, ahead, steps):
+        self.states, self.ahead, self.averaged, self.steps = [dict(state) for _ in range(replicas)], ahead, 0, steps
 
     def before(self, t):
         turn, replica = divmod(t, len(self.states))
@@ -91,7 +91,7 @@ class Statistics:
     def average(self, turns):
         """Behind so many updates."""
         while self.averaged < turns:
-            present = self.states[:min(len(self.states), STEPS - self.averaged * len(self.states))]
+            present = self.states[:min(len(self.states), self.steps - self.averaged * len(self.states))]
             for name in self.states[0]:
                 total = present[0][name]
                 for state in present[1:]:
@@ -130,18 +130,18 @@ def references(models, tmp_path_factory):
     return make_references(models, tmp_path_factory, STEPS)
 
 
-def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local", every=STEPS,
-                      planned=None):
-    """Saved, and so drained, after each so many steps; returns the project and its training. planned: the options by
-    which the plan chooses these replicas."""
+def check_update_rule(network, replicas, models, references, tmp_path, vertical=False, transport="local", every=None,
+                      planned=None, steps=STEPS):
+    """Saved, and so drained, after each so many steps (None: at the end); returns the project and its training. planned: the
+    options by which the plan chooses these replicas."""
     stages = planned or ["--schedule", "pipedream", "--microbatches", 1, "--stages", "-".join(map(str, replicas))]
-    size = NETWORKS[network][1]
+    size, every = NETWORKS[network][1], every or steps
     one, model = references(network), models(network)
     data = one.data
     split = pipeline.compile_model(
         model, tmp_path / "split", "--exact", *stages, "--minibatch", size * replicas[0], "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", *(["--vertical-sync"] if vertical else []),
         workers=sum(replicas))
-    result = pipeline.train(split, tmp_path / "split-run", "--save-every", every, data=data, steps=STEPS, transport=transport)
+    result = pipeline.train(split, tmp_path / "split-run", "--save-every", every, data=data, steps=steps, transport=transport)
     owner = pipeline.stage_of_weights(split, result.checkpoint)
     ahead = forwards_ahead(replicas)
     lag = [ahead[0] if vertical else own for own in ahead]
@@ -154,8 +154,8 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
     # Constants of the model are in no checkpoint.
     statistics = [Statistics({name: first[name] for name in owner
                               if name in first and name not in trained and owner[name] == stage},
-                             replicas[stage], ahead[stage]) for stage in range(len(replicas))]
-    for t in range(STEPS):
+                             replicas[stage], ahead[stage], steps) for stage in range(len(replicas))]
+    for t in range(steps):
         drained = t // every * every
         used = {name: versions[name][max(drained // replicas[owner[name]], t // replicas[owner[name]] - lag[owner[name]])]
                 for name in trained}
@@ -168,7 +168,7 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
             count = t % replicas[owner[name]] + 1
             gradient = after[f"{name}/momentum"]
             sums[name] = gradient if count == 1 else sums[name] + gradient
-            if count < replicas[owner[name]] and t + 1 < STEPS:
+            if count < replicas[owner[name]] and t + 1 < steps:
                 continue
             gradient = numpy.float32(1) / numpy.float32(count) * sums[name]
             is_first = len(versions[name]) == 1
@@ -178,7 +178,7 @@ def check_update_rule(network, replicas, models, references, tmp_path, vertical=
     for name in trained:
         assert numpy.array_equal(weights[name], versions[name][-1]), name
     for stage, count in zip(statistics, replicas):
-        stage.average(-(-STEPS // count))
+        stage.average(-(-steps // count))
         for name, value in stage.states[0].items():
             assert numpy.array_equal(weights[name], value), name
     return split, result
