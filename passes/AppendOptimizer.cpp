@@ -91,6 +91,7 @@ private:
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
   void update(TrainedWeight &weight);
+  Value goAlong(const TrainedWeight &weight, Value old, Value direction);
   void checkStoredUsed(ArrayRef<TrainedWeight> weights);
 
   func::FuncOp train;
@@ -182,6 +183,25 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
                       weight.getType(), initial);
 }
 
+/// The next weight, from the one before it and the direction that it takes.
+Value Updates::goAlong(const TrainedWeight &weight, Value old, Value direction) {
+  MemoryOp memory = weight.memory;
+  StringRef origin = NodeOp(weight.firstReader).getName();
+  auto node = [&](StringRef op, StringRef suffix, ValueRange operands,
+                  const Attributes &attributes = {}) -> Value {
+    return createNode(builder, memory.getLoc(), op,
+                      names.unique((memory.getSymName() + suffix).str()), operands, attributes,
+                      origin)
+        .getResult(0);
+  };
+  auto sumOfSquares = [&](StringRef of, Value value) {
+    Value squares = node("Mul", (of + "/squares").str(), {value, value});
+    return node("ReduceSum", (of + "/square").str(), squares, {{"keepdims", int64_t(0)}});
+  };
+  Value length = sumOfSquares("/update", old), reach = sumOfSquares("/update/direction", direction);
+  return node("LambUpdate", "/update/scaled", {old, direction, learningRate, length, reach});
+}
+
 /// New weight and new state from the old ones and the gradient.
 void Updates::update(TrainedWeight &weight) {
   Location location = weight.memory.getLoc();
@@ -203,7 +223,8 @@ void Updates::update(TrainedWeight &weight) {
   attributes.set("weight_decay", exceptions.contains(name) ? 0.0 : spec.weightDecay);
   NodeOp node = createNode(builder, location, spec.op, names.unique(name + "/update"), operands,
                            attributes, weight.firstReader.getName(), 1 + states.size());
-  builder.create<CommitOp>(location, node.getResult(0), name);
+  Value next = spec.scalesByNorms ? goAlong(weight, old, node.getResult(0)) : node.getResult(0);
+  builder.create<CommitOp>(location, next, name);
   for (auto [i, state] : llvm::enumerate(states))
     builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());
 }

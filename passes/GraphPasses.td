@@ -86,7 +86,8 @@ def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
   let summary = "adds the update of each weight to @train";
   let description = [{
     Reads the gradient sums of each weight, adds those of several uses in order, computes the new
-    weight and the new optimizer state in one node and commits and writes them. The learning rate is an
+    weight and the new optimizer state in one node and commits and writes them. LAMB's node makes the
+    direction in which the weight goes; sums of squares say how far. The learning rate is an
     input at run time; its default becomes the module's attribute `pdc.learning_rate`. Optimizer state
     starts at zero (Adagrad's at its initial_accumulator), or as the weights file has it where the module's
     attribute `pdc.stored_states` names it, and is named as in checkpoints: `NAME/momentum`, `NAME/sum`,
@@ -103,8 +104,8 @@ def LabelPhases : Pass<"label-phases", "::mlir::ModuleOp"> {
   let summary = "gives each node its phase and its rate";
   let description = [{
     Gives each node the rate of its fastest operand and its phase: forward, backward_input, and
-    backward_weight where only gradient sums read it; update at rate update; prepare where only weights
-    and constants are read. What the other phases read of a prepared value goes through a derived memory,
+    backward_weight where only gradient sums read it; update at rate update, and where only updates
+    read it; prepare where only weights and constants are read. What the other phases read of a prepared value goes through a derived memory,
     views excepted. In @evaluate every phase is evaluate.
 
     After: phase and rate on every node; no node mixes values per microbatch and per update.

@@ -31,6 +31,7 @@ private:
   LogicalResult labelRate(NodeOp node);
   ir::Phase trainPhase(NodeOp node);
   bool feedsOnlySums(NodeOp node);
+  bool feedsOnlyUpdates(NodeOp node);
   bool isPrepared(NodeOp node);
   void takeViewOutside(NodeOp view);
   void keepInMemory(Value value);
@@ -84,11 +85,22 @@ void Labels::labelEvaluatePhases() {
     node.setPhase(ir::Phase::Evaluate);
 }
 
-/// In reverse, since a backward node's phase follows from its readers'.
+/// In reverse, since a node's phase follows from its readers'. What updates alone read of weights,
+/// such as a norm, is theirs to make and no version's.
 void Labels::labelTrainPhases() {
   SmallVector<NodeOp> nodes(function.getOps<NodeOp>());
-  for (NodeOp node : llvm::reverse(nodes))
+  for (NodeOp node : llvm::reverse(nodes)) {
+    if (node.getRate() == Rate::Version && feedsOnlyUpdates(node))
+      node.setRate(Rate::Update);
     node.setPhase(trainPhase(node));
+  }
+}
+
+bool Labels::feedsOnlyUpdates(NodeOp node) {
+  return !node->use_empty() && llvm::all_of(node->getUsers(), [](Operation *user) {
+    auto reader = dyn_cast<NodeOp>(user);
+    return reader && reader.getPhase() == ir::Phase::Update;
+  });
 }
 
 ir::Phase Labels::trainPhase(NodeOp node) {
@@ -164,8 +176,8 @@ void Labels::keepInMemory(Value value) {
     name += "_" + std::to_string(number + 1);
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPoint(function);
-  auto memory = createMemory(outside, node.getLoc(), name,
-                             Role::Derived, *node.getRate(), value.getType());
+  auto memory =
+      createMemory(outside, node.getLoc(), name, Role::Derived, *node.getRate(), value.getType());
   OpBuilder builder(node->getBlock(), std::next(node->getIterator()));
   builder.create<WriteOp>(node.getLoc(), value, memory.getSymName());
   auto read = builder.create<WeightVersionOp>(node.getLoc(), value.getType(), memory.getSymName(),

@@ -27,8 +27,8 @@ struct Kind {
 };
 
 /// PyTorch's settings and defaults, and what ONNX's optimizers say otherwise: the number that the
-/// first update counts as, Adam's epsilon outside of the bias correction, its decay of the result. ONNX
-/// Runtime's AdamW may decay last, what the update made.
+/// first update counts as, Adam's epsilon outside of the bias correction, its decay of the result.
+/// ONNX Runtime's AdamW may decay last, what the update made.
 const std::vector<Kind> &kinds() {
   static const std::vector<Kind> table = {
       {"sgd", {{"lr", 0.01}, {"weight_decay", 0}, {"momentum", 0, 1}, {"dampening", 0}}},
@@ -69,6 +69,14 @@ const std::vector<Kind> &kinds() {
         {"first_step", 1},
         {"scaled_epsilon", 0},
         {"decay_last", 0}}},
+      // As in Algorithm 2 of You et al. (2020), PyTorch has none.
+      {"lamb",
+       {{"lr", 0.001},
+        {"weight_decay", 0.01},
+        {"beta1", 0.9, 1},
+        {"beta2", 0.999, 1},
+        {"epsilon", 1e-6},
+        {"first_step", 1}}},
   };
   return table;
 }
@@ -85,8 +93,6 @@ const Kind &findKind(StringRef name) {
     if (kind.name == name)
       return kind;
   std::string names = listed(kinds(), [](const Kind &kind) { return kind.name; });
-  if (name == "lamb")
-    throw Error("optimizer '" + name.str() + "' is not supported yet; choose one of " + names);
   throw Error("unknown optimizer '" + name.str() + "'; choose one of " + names);
 }
 
@@ -139,12 +145,15 @@ OptimizerSpec parseOptimizer(std::string_view text) {
     spec.states = {"sum"};
     spec.initialState = value("initial_accumulator");
     setRare(spec, "first_step");
-  } else if (kind.name.starts_with("adam")) {
+  } else if (kind.name.starts_with("adam") || kind.name == "lamb") {
+    spec.scalesByNorms = kind.name == "lamb";
     spec.op = "AdamUpdate";
     for (const char *key : {"beta1", "beta2", "epsilon"})
       spec.attributes.set(key, value(key));
-    spec.attributes.set("decoupled",
-                        int64_t(kind.name != "adamw" ? 0 : value("decay_last") != 0 ? 2 : 1));
+    spec.attributes.set("decoupled", int64_t(spec.scalesByNorms         ? 3
+                                             : kind.name != "adamw"     ? 0
+                                             : value("decay_last") != 0 ? 2
+                                                                        : 1));
     if (value("scaled_epsilon") != 0)
       spec.attributes.set("scaled_epsilon", int64_t(1));
     setRare(spec, "post_decay");

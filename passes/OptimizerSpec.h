@@ -16,6 +16,9 @@ struct OptimizerSpec {
   std::vector<std::string> states;
   /// What each state begins as.
   double initialState = 0;
+  /// Whether the node makes no weight but the direction in which LAMB goes as far as the weight is
+  /// long.
+  bool scalesByNorms = false;
   /// Whether the update reads the number of the update.
   bool readsStep() const { return !states.empty(); }
 };

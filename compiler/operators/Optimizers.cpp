@@ -60,16 +60,19 @@ static ElementwiseRow adagradUpdate() {
 }
 
 /// Decoupled weight decay (AdamW) shrinks the weight, before the update (1) or after it (2); the
-/// other kind is part of the gradient.
+/// other kind is part of the gradient. Or (3) the weight's next version is LambUpdate's to make,
+/// and the first result is what that subtracts a multiple of.
 static ElementwiseRow adamUpdate() {
   ElementwiseRow adam{
       "AdamUpdate",
       0,
       {{"w"}, {"g"}, {"m"}, {"v"}, {"scale"}, {"lr"}, {"step"}},
       {PDC_EXPRESSION(
-           (1 - ($decoupled > 1 ? $5 * $weight_decay : $post_decay)) *
-           (($decoupled == 1 ? $0 - $5 * $weight_decay * $0 : $0) -
-            $5 / ($6 + $first_step > 1 ? 1 - std::pow($beta1, $6 + $first_step - 1) : 1) *
+           (1 - ($decoupled == 2 ? $5 * $weight_decay : $post_decay)) *
+           (($decoupled == 3   ? $weight_decay * $0
+             : $decoupled == 1 ? $0 - $5 * $weight_decay * $0
+                               : $0) -
+            ($decoupled == 3 ? -1 : $5) / ($6 + $first_step > 1 ? 1 - std::pow($beta1, $6 + $first_step - 1) : 1) *
                 ($beta1 * $2 +
                  (1 - $beta1) * ($decoupled ? $1 * $4 : $1 * $4 + $weight_decay * $0)) /
                 ((std::sqrt($beta2 * $3 + (1 - $beta2) *
@@ -89,8 +92,21 @@ static ElementwiseRow adamUpdate() {
   return adam;
 }
 
+/// Algorithm 2 of You et al. (2020) without bounds: along the direction as far as the weight is
+/// long, times the rate. The last operands are the squares' sums. A weight or a direction of zeros
+/// has no such length: it moves by the rate alone.
+static ElementwiseRow lambUpdate() {
+  ElementwiseRow lamb{
+      "LambUpdate",
+      0,
+      {{"w"}, {"direction"}, {"lr"}, {"weight_square"}, {"direction_square"}},
+      {PDC_EXPRESSION($0 - $2 * ($3 > 0 && $4 > 0 ? std::sqrt($3) / std::sqrt($4) : 1) * $1)}};
+  lamb.outputs = {{"w1"}};
+  return lamb;
+}
+
 std::vector<ElementwiseRow> optimizerRows() {
-  return {sgdUpdate(), momentumUpdate(), adagradUpdate(), adamUpdate()};
+  return {sgdUpdate(), momentumUpdate(), adagradUpdate(), adamUpdate(), lambUpdate()};
 }
 
 } // namespace pdc

@@ -85,13 +85,15 @@ struct Adam {
   /// In f64 as PyTorch computes it.
   PDC_EITHER Step at(float scale, float rate, double step) const {
     const double taken = step + firstStep - 1;
+    if (decoupled == 3)
+      rate = -1; // the result is a direction
     return {scale, rate,
             static_cast<float>(taken > 0 ? rate / (1 - pow(beta1, taken)) : double(rate)),
             static_cast<float>(taken > 0 ? sqrt(1 - pow(beta2, taken)) : 1)};
   }
   __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
     const float shrunk = 1 - s.rate * of.decay;
-    const float shrink = decoupled == 1 ? shrunk : 1;
+    const float shrink = decoupled == 3 ? of.decay : decoupled == 1 ? shrunk : 1;
     const float after = decoupled == 2 ? shrunk : 1 - of.postDecay;
     const float beside = scaledEpsilon ? epsilon / s.root : epsilon;
     auto body = [&](float w, float g, float m, float v) {

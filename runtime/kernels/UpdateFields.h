@@ -36,7 +36,9 @@ struct AdamUpdateFields {
   double beta1 = 0.9;
   double beta2 = 0.999;
   int64_t count = 0;
-  int64_t decoupled = 0; ///< 1, 2: weight decay shrinks the weight before or after the update
+  /// 1, 2: weight decay shrinks the weight before or after the update. 3: the result is what LAMB
+  /// scales and subtracts, weight decay being part of it, in place of the weight.
+  int64_t decoupled = 0;
   double epsilon = 1e-8;
   double first_step = 1; ///< below 1 a step has no bias correction
   double post_decay = 0; ///< shrinks the updated weight

@@ -66,7 +66,9 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
   const double number = *step + fields.first_step - 1;
   const double correction1 = number > 0 ? 1 - std::pow(fields.beta1, number) : 1;
   const double correction2 = number > 0 ? std::sqrt(1 - std::pow(fields.beta2, number)) : 1;
-  const float s = *scale, size = static_cast<float>(*learningRate / correction1);
+  const bool isDirection = fields.decoupled == 3;
+  const float rate = isDirection ? -1 : *learningRate;
+  const float s = *scale, size = static_cast<float>(rate / correction1);
   const float root = static_cast<float>(correction2);
   const float epsilon =
       static_cast<float>(fields.scaled_epsilon != 0 ? fields.epsilon / correction2 : fields.epsilon);
@@ -76,9 +78,9 @@ void AdamUpdate::operator()(const Run &run, const float *w, const float *g, cons
               rest2 = static_cast<float>(1 - fields.beta2);
   const float decay = static_cast<float>(fields.weight_decay);
   const float inGradient = fields.decoupled ? 0 : decay;
-  const float shrunk = 1 - *learningRate * decay;
+  const float shrunk = 1 - rate * decay;
   const float after = fields.decoupled == 2 ? shrunk : static_cast<float>(1 - fields.post_decay);
-  const float shrink = fields.decoupled == 1 ? shrunk : 1;
+  const float shrink = isDirection ? decay : fields.decoupled == 1 ? shrunk : 1;
   elementwise(
       run, fields.count,
       [=](float w, float g, float m, float v) {

@@ -137,9 +137,8 @@ TEST(CudaKernels, Pooling) {
   expectReference([](UnitCase &u) {
     u.node("AveragePool", {u.operand({2, 4, 5, 7, 8})}, window({2, 3, 3}, 2, 1));
   });
-  expectReference([](UnitCase &u) {
-    u.node("MaxPool", {u.operand({2, 5, 9})}, window({3}, 2, 1));
-  });
+  expectReference(
+      [](UnitCase &u) { u.node("MaxPool", {u.operand({2, 5, 9})}, window({3}, 2, 1)); });
 }
 
 /// Windows that overlap, touch, and leave pixels between them, at edges and behind pads.
@@ -348,22 +347,24 @@ TEST(CudaKernels, Updates) {
     for (int slot : {0, 1})
       adagrad.result(UnitValue::node(0, slot));
     adagrad.check();
-    CudaCase adam;
-    UnitValue w = adam.operand({1027}), g = adam.operand({1027}), m = adam.operand({1027}),
-              v = adam.operand({1027}, 0, 1);
-    adam.node("AdamUpdate", {w, g, m, v, one(adam, 0.5), one(adam, 0.125), one(adam, step)},
-              {{"beta1", 0.9},
-               {"beta2", 0.99},
-               {"decoupled", int64_t(1)},
-               {"epsilon", 1e-6},
-               {"first_step", 0.0},
-               {"post_decay", 0.01},
-               {"scaled_epsilon", int64_t(1)},
-               {"weight_decay", 0.01}},
-              3);
-    for (int slot : {0, 1, 2})
-      adam.result(UnitValue::node(0, slot));
-    adam.check();
+    for (int64_t decoupled : {1, 3}) {
+      CudaCase adam;
+      UnitValue w = adam.operand({1027}), g = adam.operand({1027}), m = adam.operand({1027}),
+                v = adam.operand({1027}, 0, 1);
+      adam.node("AdamUpdate", {w, g, m, v, one(adam, 0.5), one(adam, 0.125), one(adam, step)},
+                {{"beta1", 0.9},
+                 {"beta2", 0.99},
+                 {"decoupled", decoupled},
+                 {"epsilon", 1e-6},
+                 {"first_step", 0.0},
+                 {"post_decay", 0.01},
+                 {"scaled_epsilon", int64_t(1)},
+                 {"weight_decay", 0.01}},
+                3);
+      for (int slot : {0, 1, 2})
+        adam.result(UnitValue::node(0, slot));
+      adam.check();
+    }
   }
 }
 

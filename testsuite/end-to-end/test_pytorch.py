@@ -245,6 +245,23 @@ def test_lenet_runs_freely(models, tmp_path):
     expect_moved_alike(net, project, result)
 
 
+class Lamb(torch.optim.Optimizer):
+    """Algorithm 2 of You et al. (2020), phi being the identity; a weight of zeros moves by the rate alone."""
+
+    def __init__(self, parameters, lr, weight_decay):
+        super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for x in group["params"]:
+                t, m, v = self.state[x].get("kept", (0, 0, 0))
+                t, m, v = self.state[x]["kept"] = (t + 1, 0.9 * m + 0.1 * x.grad, 0.999 * v + 0.001 * x.grad ** 2)
+                m, v = m / (1 - 0.9 ** t), v / (1 - 0.999 ** t)
+                direction = m / (v.sqrt() + 1e-6) + group["weight_decay"] * x
+                x -= group["lr"] * (x.norm() / direction.norm() if x.norm() > 0 else 1) * direction
+
+
 OPTIMIZERS = {
     "sgd,lr=0.1,weight_decay=0.01": lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.01),
     "momentum,lr=0.05,momentum=0.9,weight_decay=0.01":
@@ -252,6 +269,10 @@ OPTIMIZERS = {
     "nesterov,lr=0.05,momentum=0.9": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
     "adam,lr=0.002,weight_decay=0.01": lambda p: torch.optim.Adam(p, lr=0.002, weight_decay=0.01),
     "adamw,lr=0.002,weight_decay=0.01": lambda p: torch.optim.AdamW(p, lr=0.002, weight_decay=0.01),
+    "adagrad,lr=0.02,lr_decay=0.1,weight_decay=0.01,initial_accumulator=0.2":
+        lambda p: torch.optim.Adagrad(p, lr=0.02, lr_decay=0.1, weight_decay=0.01, initial_accumulator_value=0.2),
+    "momentum,lr=0.05,momentum=0.9,dampening=0.3": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.3),
+    "lamb,lr=0.01,weight_decay=0.02": lambda p: Lamb(p, lr=0.01, weight_decay=0.02),
 }
 
 
@@ -264,21 +285,36 @@ def expect_moved_alike(net, project, result):
         assert numpy.linalg.norm(difference) <= 1e-3 * numpy.linalg.norm(moved), name
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_optimizers(optimizer, models, tmp_path):
+def expect_training(model, tmp_path, optimizer, *options, stages="1-1", limit=None):
+    """Ten steps on one minibatch; `limit` is of the norm of all gradients."""
     batch, steps = 16, 10
-    project = pipeline.compile_model(models("mlp"), tmp_path / "project", "--minibatch", batch, "--microbatches", 2,
-                                     "--optimizer", optimizer, "--stages", "1-1", workers=2)
+    project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", batch, "--optimizer", optimizer,
+                                     "--stages", stages, *options, workers=sum(map(int, stages.split("-"))))
     images, labels = pipeline.draw_images(tmp_path, batch, (784,), 10)
-    result = pipeline.train(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=steps)
+    clip = ["--clip-norm", limit] if limit else []
+    result = pipeline.train(project, tmp_path / "run", *clip, data=[f"input={images}", f"labels={labels}"], steps=steps)
     torch.manual_seed(1)
     net = importlib.import_module("mlp").mlp([64, 32])
     theirs = OPTIMIZERS[optimizer](net.parameters())
     for _ in range(steps):
         theirs.zero_grad()
         cross_entropy(net(torch.from_numpy(numpy.load(images))), torch.from_numpy(numpy.load(labels))).backward()
+        if limit:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), limit)
         theirs.step()
     expect_moved_alike(net, project, result)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers(optimizer, models, tmp_path):
+    expect_training(models("mlp"), tmp_path, optimizer, "--microbatches", 2)
+
+
+@pytest.mark.parametrize("stages", ["1-1-1", "2-1", "1-2"])
+def test_lamb_scales_whole_weights(stages, models, tmp_path):
+    """Norms are of a weight's mean gradient over all replicas, clipped."""
+    expect_training(models("mlp"), tmp_path, "lamb,lr=0.01,weight_decay=0.02", "--microbatches", 1, "--schedule", "1f1b",
+                    stages=stages, limit=0.5)
 
 
 def ends_in_logarithms(model, path):

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace pdc {
 
 TEST(Kernels, Updates) {
   for (std::string layout : {"", "ABcd16b16a"})
     for (double step : {1.0, 7.0})
-      for (int64_t flag : {0, 1}) {
+      for (int64_t flag : {0, 1, 2}) {
         std::vector<int64_t> shape = {20, 18, 3, 3};
         auto scalars = [&](UnitCase &u, std::vector<UnitValue> inputs, bool steps) {
           for (double value : {0.25, 0.1})
@@ -25,10 +27,13 @@ TEST(Kernels, Updates) {
         sgd.check();
         w = tensor(momentum), g = tensor(momentum);
         auto v = tensor(momentum);
-        UnitValue next = momentum.node(
-            "MomentumUpdate", scalars(momentum, {w, g, v}, true),
-            {{"weight_decay", 0.01}, {"momentum", 0.9}, {"dampening", 0.1}, {"nesterov", flag},
-             {"first_step", 1.0 + static_cast<double>(flag)}}, 2);
+        UnitValue next = momentum.node("MomentumUpdate", scalars(momentum, {w, g, v}, true),
+                                       {{"weight_decay", 0.01},
+                                        {"momentum", 0.9},
+                                        {"dampening", 0.1},
+                                        {"nesterov", flag % 2},
+                                        {"first_step", 1.0 + static_cast<double>(flag)}},
+                                       2);
         momentum.result(next), momentum.result(UnitValue::node(next.index, 1));
         momentum.check();
         w = tensor(adagrad), g = tensor(adagrad);
@@ -45,10 +50,10 @@ TEST(Kernels, Updates) {
                           {"beta1", 0.9},
                           {"beta2", 0.999},
                           {"epsilon", 1e-8},
-                          {"decoupled", 2 * flag},
+                          {"decoupled", std::array<int64_t, 3>{0, 2, 3}[flag]},
                           {"first_step", 1.0 - static_cast<double>(flag)},
                           {"post_decay", 0.01},
-                          {"scaled_epsilon", flag}},
+                          {"scaled_epsilon", flag % 2}},
                          3);
         for (int r = 0; r < 3; ++r)
           adam.result(UnitValue::node(next.index, r));

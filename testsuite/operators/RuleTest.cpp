@@ -189,6 +189,42 @@ TEST(Rule, OptimizersAreTorchsAndOnnxs) {
   }
 }
 
+/// Algorithm 2 of You et al. (2020): the direction and how far a weight goes along it.
+TEST(Rule, LambGoesAsFarAsTheWeightIsLong) {
+  auto pair = [](double a, double b) { return Tensor{{ElementType::f64, {2}}, {a, b}}; };
+  auto scalar = [](double a) { return Tensor::scalar(ElementType::f64, a); };
+  const Attributes attributes = {{"weight_decay", 0.1},    {"beta1", 0.9},
+                                 {"beta2", 0.999},         {"epsilon", 1e-3},
+                                 {"decoupled", int64_t(3)}};
+  // The second step, of gradients (1, 2) out of sums of two microbatches.
+  std::vector<Tensor> made = run({"AdamUpdate",
+                                  attributes,
+                                  {pair(3, -4), pair(2, 4), pair(0.5, -0.25), pair(0.25, 0.5),
+                                   scalar(0.5), scalar(0.05), scalar(2)},
+                                  {},
+                                  3});
+  const double w[] = {3, -4}, g[] = {1, 2}, m[] = {0.5, -0.25}, v[] = {0.25, 0.5};
+  double direction[2];
+  for (size_t i = 0; i < 2; ++i) {
+    const double average = (0.9 * m[i] + 0.1 * g[i]) / (1 - 0.9 * 0.9);
+    const double square = (0.999 * v[i] + 0.001 * g[i] * g[i]) / (1 - 0.999 * 0.999);
+    direction[i] = average / (std::sqrt(square) + 1e-3) + 0.1 * w[i];
+    EXPECT_NEAR(made[0].data[i], direction[i], 1e-12);
+  }
+  auto next = [&](double weightSquare, double directionSquare) {
+    return run({"LambUpdate",
+                {},
+                {pair(3, -4), made[0], scalar(0.05), scalar(weightSquare),
+                 scalar(directionSquare)}})[0];
+  };
+  const double reach = std::hypot(direction[0], direction[1]);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(next(25, reach * reach).data[i], w[i] - 0.05 * 5 / reach * direction[i], 1e-12);
+    EXPECT_NEAR(next(0, reach * reach).data[i], w[i] - 0.05 * direction[i], 1e-12);
+    EXPECT_NEAR(next(25, 0).data[i], w[i] - 0.05 * direction[i], 1e-12);
+  }
+}
+
 TEST(Rule, DropoutDrawsTheRuntimesBits) {
   Draw draw;
   for (int i = 0; i < 100; ++i) {

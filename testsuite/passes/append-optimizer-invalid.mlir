@@ -1,4 +1,3 @@
-// RUN: not pdc-opt %s -append-optimizer="optimizer=lamb" 2>&1 | FileCheck %s --check-prefix=LATER
 // RUN: not pdc-opt %s -append-optimizer="optimizer=sdg" 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: not pdc-opt %s -append-optimizer="optimizer=sgd,rate=1" 2>&1 | FileCheck %s --check-prefix=KEY
 // RUN: not pdc-opt %s -append-optimizer="optimizer=sgd,lr=fast" 2>&1 | FileCheck %s --check-prefix=NUMBER
@@ -6,8 +5,7 @@
 // RUN: not pdc-opt %s -append-optimizer="optimizer=adam,beta1=1" 2>&1 | FileCheck %s --check-prefix=RANGE
 // RUN: not pdc-opt %s -append-optimizer="optimizer=sgd no-decay=*.bais" 2>&1 | FileCheck %s --check-prefix=PATTERN
 
-// LATER: error: optimizer 'lamb' is not supported yet; choose one of sgd, momentum, nesterov, adagrad, adam, adamw
-// KIND: error: unknown optimizer 'sdg'; choose one of sgd, momentum, nesterov, adagrad, adam, adamw
+// KIND: error: unknown optimizer 'sdg'; choose one of sgd, momentum, nesterov, adagrad, adam, adamw, lamb
 // KEY: error: optimizer 'sgd' has no setting 'rate'; it has lr, weight_decay, momentum, dampening
 // NUMBER: error: setting 'lr' of optimizer 'sgd' expects a number, found 'fast'
 // NAN: error: setting 'lr' of optimizer 'sgd' is nan, expected at least 0 and finite

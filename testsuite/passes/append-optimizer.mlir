@@ -5,6 +5,7 @@
 
 // RUN: pdc-opt %s -append-optimizer="optimizer=adagrad,initial_accumulator=0.5,lr_decay=0.1" | FileCheck %s --check-prefix=ADAGRAD
 // RUN: pdc-opt %s -append-optimizer="optimizer=adam,first_step=0,scaled_epsilon=1,post_decay=0.25" | FileCheck %s --check-prefix=ONNX
+// RUN: pdc-opt %s -append-optimizer="optimizer=lamb" | FileCheck %s --check-prefix=LAMB
 
 // CHECK: module attributes {pdc.learning_rate = 1.000000e-01 : f64}
 // ADAM: module attributes {pdc.learning_rate = 1.000000e-03 : f64}
@@ -50,6 +51,17 @@ func.func @train() {
   // ADAGRAD-SAME: {epsilon = 1.000000e-10 : f64, lr_decay = 1.000000e-01 : f64, weight_decay
   // ONNX: "AdamUpdate"
   // ONNX-SAME: first_step = 0.000000e+00 : f64, post_decay = 2.500000e-01 : f64, scaled_epsilon = 1 : i64
+  // LAMB: %[[RATE:.*]] = pdc.read @pdc.learning_rate
+  // LAMB: %[[OLD:.*]] = pdc.weight_version @fc.weight latest
+  // LAMB: %[[TO:.*]]:3 = pdc.node "AdamUpdate" "fc.weight/update"(%[[OLD]],
+  // LAMB-SAME: decoupled = 3 : i64
+  // LAMB: %[[SQUARES:.*]] = pdc.node "Mul" {{.*}}(%[[OLD]], %[[OLD]])
+  // LAMB: %[[LENGTH:.*]] = pdc.node "ReduceSum" {{.*}}(%[[SQUARES]]) {keepdims = 0 : i64} origin "/first"
+  // LAMB: pdc.node "Mul" {{.*}}(%[[TO]]#0, %[[TO]]#0)
+  // LAMB: %[[REACH:.*]] = pdc.node "ReduceSum"
+  // LAMB: %[[NEXT:.*]] = pdc.node "LambUpdate" {{.*}}(%[[OLD]], %[[TO]]#0, %[[RATE]], %[[LENGTH]], %[[REACH]])
+  // LAMB: pdc.commit %[[NEXT]] to @fc.weight
+  // LAMB: pdc.write %[[TO]]#1 to @"fc.weight/exp_avg"
   // SGD: pdc.node "SgdUpdate" "fc.weight/update"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {weight_decay = 0.000000e+00 : f64}
   // NESTEROV: nesterov = 1 : i64
   return

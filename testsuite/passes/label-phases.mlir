@@ -29,8 +29,12 @@ func.func @train() {
   pdc.accumulate %g into @"w/gradient" : tensor<6x6xf32>
   %lr = pdc.read @lr : tensor<f32>
   %sum = pdc.read @"w/gradient" : tensor<6x6xf32>
+  // Of the weight alone, but only the update reads it.
+  // CHECK: "Mul" "w/squares"{{.*}} phase update rate update
+  %squares = pdc.node "Mul" "w/squares"(%w, %w) {} origin "/fc" : (tensor<6x6xf32>, tensor<6x6xf32>) -> tensor<6x6xf32>
+  %step = pdc.node "Mul" "w/step"(%squares, %sum) {} origin "/fc" : (tensor<6x6xf32>, tensor<6x6xf32>) -> tensor<6x6xf32>
   // CHECK: "SgdUpdate"{{.*}} phase update rate update
-  %new = pdc.node "SgdUpdate" "w/update"(%w, %sum, %lr, %lr) {weight_decay = 0.0 : f64} origin "/fc" : (tensor<6x6xf32>, tensor<6x6xf32>, tensor<f32>, tensor<f32>) -> tensor<6x6xf32>
+  %new = pdc.node "SgdUpdate" "w/update"(%w, %step, %lr, %lr) {weight_decay = 0.0 : f64} origin "/fc" : (tensor<6x6xf32>, tensor<6x6xf32>, tensor<f32>, tensor<f32>) -> tensor<6x6xf32>
   pdc.commit %new to @w : tensor<6x6xf32>
   return
 }
