@@ -53,16 +53,18 @@ std::optional<Binding> Binding::withAnotherSample() const {
 }
 
 TensorType Binding::typeOf(const ModelValue &value) const {
+  constexpr int64_t most = int64_t(1) << 40;
   TensorType type{value.element, {}};
+  double count = 1;
   for (const Dimension &dimension : value.shape) {
     auto number = numbers.find(dimension.symbol);
     if (!dimension.value && number == numbers.end())
       throw Error("'" + value.name + "': dimension '" + dimension.symbol +
                   "' has no size; give one, as in --bind " + dimension.symbol + "=128");
     type.shape.push_back(dimension.value ? *dimension.value : number->second);
+    count *= static_cast<double>(type.shape.back());
   }
-  constexpr int64_t most = int64_t(1) << 40;
-  if (type.elementCount() > most)
+  if (count > static_cast<double>(most))
     throw Error("'" + value.name + "': " + type.toString() + " has more than " +
                 std::to_string(most) + " elements; bind its dimensions to smaller numbers");
   return type;

@@ -137,9 +137,14 @@ private:
 
   /// Labels that the graph has no input for.
   void addLabels() {
-    if (loss.kind == LossKind::output || isValueOfGraph(model, loss.labels))
+    if (loss.kind == LossKind::output)
       return;
     TensorType scores = typeOfValue(model, binding, nodes, loss.prediction);
+    if (scores.elementCount() == 0)
+      throw Error("loss: '" + loss.prediction + "' is " + scores.toString() +
+                  " and has no element to train on; look for an empty slice before it");
+    if (isValueOfGraph(model, loss.labels))
+      return;
     TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32, scores.shape};
     if (!positions.empty())
       type.shape = positions;

@@ -129,9 +129,22 @@ static void normaliseSlice(ImportedNode &node, int opset) {
 
 // Gather
 
+/// Counted from 0; refuses an index outside of the dimension.
+static int64_t indexFromStart(const NodeView &node, double number, const std::vector<int64_t> &shape,
+                              int64_t axis) {
+  const int64_t index = toInteger(number);
+  if (index < -shape[axis] || index >= shape[axis])
+    refuse(node, "index " + std::to_string(index) + " is outside dimension " +
+                     std::to_string(axis) + " of " + shapeText(shape));
+  return index < 0 ? index + shape[axis] : index;
+}
+
 static std::vector<TensorType> inferGather(const NodeView &node) {
   const TensorType &x = node.input(0), &indices = node.input(1);
   int64_t axis = axisFromStart(node, node.attributes.integer("axis", 0), x.rank());
+  if (const Tensor *known = node.constant(1))
+    for (double number : known->data)
+      indexFromStart(node, number, x.shape, axis);
   TensorType y{x.element, {x.shape.begin(), x.shape.begin() + axis}};
   y.shape.insert(y.shape.end(), indices.shape.begin(), indices.shape.end());
   y.shape.insert(y.shape.end(), x.shape.begin() + axis + 1, x.shape.end());
@@ -146,11 +159,7 @@ static void forEachGathered(const NodeView &node, const std::vector<int64_t> &sh
   int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1), result = 0;
   for (int64_t o = 0; o < outer; ++o)
     for (double number : indices.data) {
-      int64_t index = toInteger(number);
-      if (index < -shape[axis] || index >= shape[axis])
-        refuse(node, "index " + std::to_string(index) + " is outside dimension " +
-                         std::to_string(axis) + " of " + shapeText(shape));
-      index = index < 0 ? index + shape[axis] : index;
+      const int64_t index = indexFromStart(node, number, shape, axis);
       for (int64_t i = 0; i < inner; ++i)
         visit((o * shape[axis] + index) * inner + i, result++);
     }

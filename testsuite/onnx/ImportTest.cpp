@@ -334,3 +334,27 @@ TEST(Import, elementBehindTheSequence) {
   for (const char *part : {"'y/Slice'", "reads an element of a sequence that is not there"})
     EXPECT_NE(found.find(part), std::string::npos) << found;
 }
+
+/// What is wrong with a number in the file is found before anything runs, where it stands.
+TEST(Import, numbersOutsideTheirDimension) {
+  auto refused = [](const std::string &nodes, const std::string &input = "batch, 8") {
+    onnx::ModelProto proto = protoOf(std::string(header) + "net (float[" + input +
+                                     "] x) => (float[a, b] y) {" + nodes + "}");
+    addInitializer(proto, "w", {8, 8}, std::vector<float>(64, 1));
+    return import(read(proto), {.microbatchSize = 3});
+  };
+  auto expect = [](const std::string &found, const std::string &part) {
+    EXPECT_NE(found.find(part), std::string::npos) << found;
+  };
+  expect(refused("i = Constant<value_ints = [0, 8]>() r = MatMul(x, w) y = Gather<axis = 1>(r, i)"),
+         "(Gather): index 8 is outside dimension 1 of [3,8]");
+  expect(refused("i = Constant<value_ints = [-9]>() r = MatMul(x, w) y = Gather<axis = 1>(r, i)"),
+         "(Gather): index -9 is outside dimension 1 of [3,8]");
+  expect(refused("i = Constant<value_ints = [-8]>() r = MatMul(x, w) y = Gather<axis = 1>(r, i)"),
+         "pdc.node \"Gather\"");
+  expect(refused("a = Constant<value_ints = [5]>() b = Constant<value_ints = [2]>() "
+                 "d = Constant<value_ints = [1]>() r = MatMul(x, w) y = Slice(r, a, b, d)"),
+         "loss: 'y' is f32[3,0] and has no element to train on; look for an empty slice before it");
+  expect(refused("y = MatMul(x, w)", "batch, 4611686018427387904, 8"),
+         "'x': f32[3,4611686018427387904,8] has more than 1099511627776 elements; bind");
+}
