@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 
 BOUND = 1e-3
 # How close a near tie is, as a part of the values' root mean square: what float32 is off by after some layers, the worst
-# of millions of values. A step of ResNet-18 has some sixty.
+# of millions of values. A step of ResNet-18 has some sixty. Where normalisations over few values make more of rounding, it
+# is twice what weights that are rounded otherwise change the values by.
 NEAR = 128 * torch.finfo(torch.float32).eps
 MOST_TURNED, MOST_TRIED = 10, 8
 # Keeps the order of what a rectifier makes zero: of a window of zeros, pooling takes the one that is nearest to passing.
@@ -156,16 +157,33 @@ def squares(off):
     return sum(value ** 2 for value in off.values())
 
 
-def near_ties(calls):
+def root_mean_square(values):
+    return values.square().mean().sqrt().item()
+
+
+def widths(net, loss, calls):
+    """How close a near tie is in each call."""
+    moved, generator = copy.deepcopy(net), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in moved.parameters():
+            drawn = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype) - 0.5
+            parameter *= 1 + torch.finfo(torch.float32).eps * drawn
+        with Calls([]) as mode:
+            loss(moved)
+    return [max(NEAR, 2 * (other.x - call.x).abs().max().item() / root_mean_square(call.x))
+            for call, other in zip(calls, mode.calls, strict=True)]
+
+
+def near_ties(calls, near):
     for index, call in enumerate(calls):
         if call.upstream is None:  # nothing that the loss depends on
             continue
-        size = call.x.square().mean().sqrt().item()
-        for element, move, effect in TIES[call.function](call, NEAR * size):
+        size = root_mean_square(call.x)
+        for element, move, effect in TIES[call.function](call, near[index] * size):
             yield Decision(index, element, move, abs(move) / size, effect)
 
 
-def gains_of(net, loss, turned, found, gradients, calls):
+def gains_of(net, loss, turned, found, gradients, calls, near):
     """The near ties, and by how much turning each brings the squares of what is left down, as far as it does; most first.
 
     That is the product of what is left with what turning the decision adds to the gradients: the derivative of the
@@ -183,7 +201,7 @@ def gains_of(net, loss, turned, found, gradients, calls):
             loss(moved)
     slope = lambda call, element: (mode.calls[call].x.flatten()[element] - calls[call].x.flatten()[element]).item() / step
     gains = [(sum(value * slope(decision.call, element) for element, value in decision.effect.items()), decision)
-             for decision in near_ties(calls)]
+             for decision in near_ties(calls, near)]
     return sorted(gains, key=lambda pair: -pair[0])
 
 
@@ -208,9 +226,10 @@ def expect_alike(found, net, loss, step=0):
     assert all(value.isfinite().all() for value in found.values())
     turned = []
     gradients, calls = run(net, loss, turned)
+    near = None
     while max((off := distances(found, gradients)).values()) > BOUND:
-        worst = max(off, key=off.get)
-        for choice, gain in choices(gains_of(net, loss, turned, found, gradients, calls), squares(off)):
+        worst, near = max(off, key=off.get), near or widths(net, loss, calls)
+        for choice, gain in choices(gains_of(net, loss, turned, found, gradients, calls, near), squares(off)):
             otherwise = run(net, loss, [*turned, *choice])
             if gain > 0 and squares(distances(found, otherwise[0])) < squares(off) - 0.5 * gain:
                 break

@@ -38,7 +38,7 @@ def test_finds_what_was_turned(case):
     """One in each call: rectifiers, and maxima before and behind one."""
     truth, calls = decisions.run(*case, [])
     most = {}
-    for tie in decisions.near_ties(calls):
+    for tie in decisions.near_ties(calls, decisions.widths(*case, calls)):
         moved = decisions.distances(decisions.run(*case, [tie])[0], truth)
         most[tie.call] = max(most.get(tie.call, (0.0, None)), (max(moved.values()), tie), key=lambda pair: pair[0])
     assert len(most) == len(calls) == 4 and all(moved > 3 * decisions.BOUND for moved, _ in most.values())
