@@ -3,6 +3,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/schedule/Rhythm.h"
+#include "compiler/schedule/Schedules.h"
 #include "compiler/simulator/LeastSeconds.h"
 #include "compiler/simulator/PlayedRows.h"
 #include "compiler/simulator/Simulator.h"
@@ -86,7 +87,7 @@ private:
   const Plan &plan;
   Topology topology;
   std::vector<std::map<Task, double>> measuredSeconds; ///< by rank; empty: the plan's
-  std::vector<std::vector<Step>> rows; ///< by rank: runs and sums
+  std::vector<std::vector<Step>> rows;                 ///< by rank: runs and sums
   int64_t microbatches = 0;
   std::vector<std::vector<const Edge *>> edgesFrom, edgesTo; ///< by stage
   std::vector<double> takeSeconds, handOverSeconds;          ///< of a message, by edge
@@ -281,11 +282,15 @@ void PlanPlayer::recordMessages(const Simulation &played, PlanSimulation &result
     }
 }
 
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+/// Stages x microbatches up to which a rhythm that is not written is played event by event.
+/// Links that are slower than the runs settle late: where these are few, so many are played.
+constexpr int64_t kMostRunsOfRhythm = 20'000, kRunsOfRhythm = 4'000;
 /// Less than this above the limit may be an error of rounding.
 constexpr double kRoundingOfLimit = 1e-9;
 
 double PlanPlayer::seconds(double limit) const {
-  if (limit < std::numeric_limits<double>::infinity())
+  if (limit < kUnlimited)
     if (double least = leastSeconds(program, topology); least > limit * (1 + kRoundingOfLimit))
       return least;
   return simulate(program, topology).seconds;
@@ -328,68 +333,66 @@ int64_t iterationsToShow(const Plan &plan) {
   return plan.schedule.asynchronous ? stages + 4 * mostReplicas(plan) : 2;
 }
 
-/// Microbatches of an asynchronous plan until its rhythm has reached every rank, in whole rounds of
-/// all stages' replicas.
-static int64_t microbatchesToSettle(const Plan &plan) {
-  int64_t most = mostReplicas(plan), round = 1, stages = static_cast<int64_t>(plan.stages.size());
-  for (const PlanStage &stage : plan.stages)
-    if (int64_t common = std::lcm<int64_t>(round, stage.replicas); common <= 4 * most)
-      round = common;
-  round = std::lcm(round, std::max<int64_t>(1, plan.schedule.period));
-  int64_t enough = most * (most > 1 ? 2 * stages + 4 : 4 * stages + 8);
-  return (enough + round - 1) / round * round;
+/// Microbatches until the rhythm of a plan has reached every rank, in whole rounds of all stages'
+/// replicas, and of ranks with several stages.
+static int64_t microbatchesToSettle(const Plan &plan, int64_t period) {
+  const int stages = plan.schedule.stages();
+  const bool shared = sharesRanks({stages, plan.schedule.ranksOfStage});
+  const int64_t whole = shared ? stages * plan.schedule.replicas(0) : std::max<int64_t>(1, period);
+  const int64_t round = roundOfReplicas(plan.schedule.ranksOfStage, whole);
+  return (enoughMicrobatches(plan.schedule.ranksOfStage) + round - 1) / round * round;
 }
 
-double simulatedSecondsPerMinibatch(const Plan &plan, double limit) {
-  bool asynchronous = plan.schedule.asynchronous;
-  if (plan.schedule.ranks.empty() && !isClosedForm(plan.costModel)) {
-    PlayCosts costs = playCosts(plan);
-    costs.allReduce = sumSeconds(plan.topology);
-    return playUnwritten(plan.schedule, plan.edges, costs);
-  }
-  if (!asynchronous)
-    return PlanPlayer(plan, rowsToPlay(plan, 1)).seconds(limit);
-  constexpr double unlimited = std::numeric_limits<double>::infinity();
+/// The difference of two runs of equal warm-up and drain is steady state alone.
+static double secondsInSteadyState(const Plan &plan) {
   auto play = [&](int64_t iterations) {
-    return PlanPlayer(plan, rowsToPlay(plan, iterations)).seconds(unlimited);
+    return PlanPlayer(plan, rowsToPlay(plan, iterations)).seconds(kUnlimited);
   };
-  // The difference of two runs of equal warm-up and drain is steady state alone.
-  int64_t settle = microbatchesToSettle(plan);
-  double few = play(settle), many = play(2 * settle);
+  const int64_t settle = microbatchesToSettle(plan, plan.schedule.period);
+  const double few = play(settle), many = play(2 * settle);
   return (many - few) / static_cast<double>(settle) *
          static_cast<double>(plan.schedule.microbatches);
 }
 
-/// The slots that a stage's memory was planned for.
-static int64_t slotsOf(const Plan &plan, const PlanStage &stage) {
-  return isClosedForm(plan.costModel) ? stage.inFlight : plan.schedule.slots[stage.id];
+/// What a minibatch of more microbatches takes than one of fewer, where both fill the pipeline and
+/// empty it, is the rhythm's: the plan's goes on in it. Fewer than playing both takes are played as
+/// they are.
+static double secondsInRhythm(const Plan &plan, int64_t settle) {
+  auto play = [&](int64_t microbatches) {
+    Plan shorter = plan;
+    shorter.schedule.microbatches = microbatches;
+    if (!plan.schedule.asynchronous)
+      return PlanPlayer(shorter, rowsToPlay(shorter, 1)).seconds(kUnlimited);
+    shorter.schedule.period = microbatches;
+    return secondsInSteadyState(shorter);
+  };
+  const int64_t all = plan.schedule.microbatches;
+  if (all <= 4 * settle)
+    return play(all);
+  const int64_t first = settle + all % settle;
+  const double few = play(first), many = play(first + settle);
+  return few + (many - few) * static_cast<double>(all - first) / static_cast<double>(settle);
 }
 
-std::vector<std::vector<MemoryPoint>> memoryOverTime(const Plan &plan,
-                                                     const PlanSimulation &simulation) {
-  std::vector<std::vector<MemoryPoint>> ranks(simulation.busySeconds.size());
-  std::vector<std::map<double, int64_t>> changes(ranks.size());
-  std::vector<int64_t> always(ranks.size());
-  for (const PlanStage &stage : plan.stages)
-    for (int rank : stage.ranks)
-      always[rank] += stage.memoryBytes - slotsOf(plan, stage) * stage.slotBytes;
-  std::vector<bool> split = findSplitStages(plan.schedule);
-  for (const Event &event : simulation.events) {
-    const Task &task = event.task;
-    int64_t bytes = plan.stages[task.stage].slotBytes;
-    if (event.kind != StepKind::run)
-      continue;
-    if (task.phase == Phase::forward)
-      changes[event.rank][event.start] += bytes;
-    if (task.phase == (split[task.stage] ? Phase::backwardWeight : Phase::backward))
-      changes[event.rank][event.end] -= bytes;
-  }
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].push_back({0, always[rank]});
-    for (auto [seconds, change] : changes[rank])
-      ranks[rank].push_back({seconds, ranks[rank].back().bytes + change});
-  }
-  return ranks;
+/// Without rows.
+static double secondsUnwritten(const Plan &plan) {
+  const int64_t settle = microbatchesToSettle(plan, 1);
+  const int64_t runs = static_cast<int64_t>(plan.stages.size()) * settle;
+  const int64_t longer = std::max<int64_t>(1, kRunsOfRhythm / runs);
+  if (runs <= kMostRunsOfRhythm)
+    return plan.schedule.sumsMicrobatches() ? secondsInRhythm(plan, longer * settle)
+                                            : secondsInSteadyState(plan);
+  PlayCosts costs = playCosts(plan);
+  costs.allReduce = sumSeconds(plan.topology);
+  return playUnwritten(plan.schedule, plan.edges, costs);
+}
+
+double simulatedSecondsPerMinibatch(const Plan &plan, double limit) {
+  if (plan.schedule.ranks.empty() && !isClosedForm(plan.costModel))
+    return secondsUnwritten(plan);
+  if (!plan.schedule.asynchronous)
+    return PlanPlayer(plan, rowsToPlay(plan, 1)).seconds(limit);
+  return secondsInSteadyState(plan);
 }
 
 } // namespace pdc

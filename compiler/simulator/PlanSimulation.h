@@ -29,7 +29,8 @@ PlanSimulation simulate(const Plan &plan, const PlayedRows &rows);
 PlanSimulation simulate(const Plan &plan, const PlayedRows &rows, const TaskTimes &measured);
 
 /// Seconds between two updates (synchronous) or between two microbatches in steady state, played;
-/// of a synchronous plan without rows by its rhythm, with links that share ports as playCosts says.
+/// of a plan without rows as many microbatches as show its rhythm, in which the others follow; where
+/// these are too many as well, run by run, with links that share ports as playCosts says.
 ///
 /// Where a synchronous plan is sure to take `limit` or more, the answer may be any time from there
 /// on: a search that wants only faster plans need not have the others played.

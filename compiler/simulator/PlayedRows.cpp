@@ -1,7 +1,9 @@
 #include "compiler/simulator/PlayedRows.h"
 
 #include "compiler/Error.h"
+#include "compiler/cost/ClosedForm.h"
 #include "compiler/schedule/Replicas.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 
@@ -18,15 +20,27 @@ static int countRanks(const Plan &plan) {
   return ranks;
 }
 
-/// The runs of each rank where stages have replicas: 1F1B-RR with as many microbatches in flight as
-/// the plan says, an update after each backward pass.
+/// By stage, on a replica: the closed forms choose them, elsewhere the schedule does.
+static std::vector<int> inFlightOf(const Plan &plan) {
+  if (!isClosedForm(plan.costModel))
+    return unwrittenPeaks(plan.schedule);
+  std::vector<int> inFlight;
+  for (const PlanStage &stage : plan.stages)
+    inFlight.push_back(static_cast<int>(stage.inFlight));
+  return inFlight;
+}
+
+/// The runs of each rank of an asynchronous plan without rows, whose stages may have replicas:
+/// 1F1B-RR with so many microbatches in flight, an update after each backward pass that sums
+/// enough.
 static std::vector<std::vector<Step>> replicatedRows(const Plan &plan, int64_t microbatches) {
   std::vector<std::vector<Step>> rows(countRanks(plan));
+  const std::vector<int> inFlight = inFlightOf(plan);
   for (const PlanStage &stage : plan.stages)
     for (int replica = 0; replica < stage.replicas; ++replica) {
       std::vector<Step> &own = rows[stage.ranks[replica]];
       int64_t count = (microbatches - replica + stage.replicas - 1) / stage.replicas;
-      int64_t warmUp = stage.inFlight - 1;
+      int64_t warmUp = inFlight[stage.id] - 1;
       auto run = [&](Phase phase, int64_t number) {
         own.push_back(
             {StepKind::run, {stage.id, phase, replica + number * stage.replicas}, -1, -1});

@@ -2,7 +2,6 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/PlannedRows.h"
-#include "compiler/plan/Planner.h"
 #include "compiler/report/Report.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/Refusal.h"
@@ -49,62 +48,6 @@ bool hasTried(const Plan &plan, const std::string &part) {
   return std::ranges::any_of(plan.candidates, [&](const PlanCandidate &tried) {
     return tried.name.find(part) != std::string::npos;
   });
-}
-
-/// Whether rows are written or not, a plan holds as much.
-TEST(Choice, PlansWithoutRowsHoldWhatThoseWithRowsDo) {
-  const char *const names[] = {"1f1b", "zb-h2", "interleaved", "zb-v", "pipedream", "2bw"};
-  for (int round = 0; round < 120; round += kEveryCase) {
-    std::mt19937 random = drawsOf(17, round);
-    PlanGraph graph = randomGraph(16, random);
-    int workers = 2 + static_cast<int>(random() % 4);
-    PlanRequest request = named(automatic(workers, 3 * workers), names[round % 6]);
-    Planned unwritten = Planner(graph, request, 0).make();
-    ASSERT_TRUE(unwritten.plan.schedule.ranks.empty());
-    Planner writer(graph, request);
-    auto stages = static_cast<int>(unwritten.plan.stages.size());
-    Planned written = writer.makeWith(unwritten.stageOfUnit, writer.computeRows(stages));
-    unwritten = Planner(graph, request, 0).complete(unwritten);
-    written = writer.complete(written);
-    for (int stage = 0; stage < stages; ++stage) {
-      const PlanStage &one = unwritten.plan.stages[stage], &other = written.plan.stages[stage];
-      EXPECT_EQ(one.memoryBytes, other.memoryBytes) << names[round % 6] << " " << round;
-      EXPECT_EQ(one.weightVersions, other.weightVersions) << names[round % 6] << " " << round;
-      EXPECT_EQ(one.inFlight, other.inFlight) << names[round % 6] << " " << round;
-    }
-  }
-}
-
-/// Uneven replicas share ports, and large messages wait for their receivers: the simulator, which
-/// plays written rows event by event, knows both.
-TEST(Choice, PlansWithoutRowsOrSumsAreNotFasterThanThoseWithRows) {
-  const char *const names[] = {"1f1b", "gpipe", "zb-h1", "zb-h2"};
-  std::vector<double> ratios;
-  for (int round = 0; round < 160; round += kEveryCase) {
-    std::mt19937 random = drawsOf(23, round);
-    PlanGraph graph = randomGraph(16, random);
-    for (PlanUnit &unit : graph.units)
-      unit.gradientBytes = 0;
-    for (PlanValue &value : graph.values)
-      value.bytes *= 100'000;
-    PlanRequest request =
-        named(automatic(0, 12, 3e5 * static_cast<double>(1 + random() % 100)), names[round % 4]);
-    request.replicas.resize(2 + random() % 4);
-    for (int &count : request.replicas)
-      request.workers += count = 1 + static_cast<int>(random() % 4);
-    request.stages = static_cast<int>(request.replicas.size());
-    request.topology->levels[0].workers = request.workers;
-    Planned unwritten = Planner(graph, request, 0).make();
-    ASSERT_TRUE(unwritten.plan.schedule.ranks.empty());
-    Planner writer(graph, request);
-    Planned written = writer.makeWith(unwritten.stageOfUnit, writer.computeRows(request.stages));
-    ratios.push_back(unwritten.plan.secondsPerMinibatch / written.plan.secondsPerMinibatch);
-    EXPECT_GE(ratios.back(), 0.98) << names[round % 4] << " " << round;
-  }
-  std::ranges::sort(ratios);
-  EXPECT_LE(ratios.back(), 1.5);
-  std::cout << "unwritten against written: least " << ratios.front() << ", median "
-            << ratios[ratios.size() / 2] << ", most " << ratios.back() << "\n";
 }
 
 TEST(Choice, WeightGradientsFillTheBubble) {
