@@ -25,16 +25,20 @@ inline size_t editsBetween(std::string_view from, std::string_view to) {
   return edits.back();
 }
 
-/// "; the nearest is v100" behind a list of known names, where fewer letters differ than half of
-/// the name has, rounded down: a misspelling, and not another word, as cpu is beside gpu.
+/// "; the nearest is v100" behind a list of known names, where more letters of the longer name are
+/// alike than differ, and three at least: a misspelling, and not another word, as cpu is beside
+/// gpu.
 inline std::string nearestName(std::string_view name, std::span<const std::string_view> known) {
   std::string_view nearest;
-  size_t least = name.size() / 2;
-  for (std::string_view one : known)
-    if (const size_t edits = editsBetween(name, one); edits < least) {
-      least = edits;
-      nearest = one;
-    }
+  size_t least = std::string_view::npos;
+  for (std::string_view one : known) {
+    const size_t edits = editsBetween(name, one), letters = std::max(name.size(), one.size());
+    const size_t alike = letters - edits;
+    if (alike < 3 || alike <= edits || edits >= least)
+      continue;
+    least = edits;
+    nearest = one;
+  }
   return nearest.empty() ? "" : "; the nearest is " + std::string(nearest);
 }
 

@@ -244,14 +244,14 @@ double DownSets::crossingBytes(int set, const PlanGraph &graph) const {
 }
 
 std::vector<double> DownSets::seconds(const PlanGraph &graph) const {
-  std::vector<double> result(count());
+  std::vector<double> result(count()), own;
+  for (const PlanUnit &unit : graph.units)
+    own.push_back(unit.forwardSeconds + unit.backwardInputSeconds + unit.backwardWeightSeconds +
+                  unit.updateSeconds);
   for (int set = 0; set < count(); ++set)
-    for (int unit = 0; unit < units; ++unit)
-      if (has(set, unit)) {
-        const PlanUnit &cost = graph.units[unit];
-        result[set] += cost.forwardSeconds + cost.backwardInputSeconds +
-                       cost.backwardWeightSeconds + cost.updateSeconds;
-      }
+    for (int word = 0; word < words; ++word)
+      for (uint64_t rest = at(set)[word]; rest; rest &= rest - 1)
+        result[set] += own[word * 64 + std::countr_zero(rest)];
   return result;
 }
 

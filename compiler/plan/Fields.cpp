@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 namespace pdc {
 
@@ -19,6 +20,11 @@ void Fields::refuse(const std::string &field, const std::string &text) const {
 static std::string shown(const Json &value) {
   std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
   return text.size() > 40 ? text.substr(0, 40) + "..." : text;
+}
+
+/// Of a field that may be left out.
+static std::string shownOptional(const Json &value) {
+  return shown(value) + (value.is_null() ? "; leave it out where there is none" : "");
 }
 
 const Json *Fields::find(const std::string &field) const {
@@ -38,7 +44,8 @@ double Fields::number(const std::string &field, std::optional<double> fallback) 
   if (!found)
     refuse(field, "expected a number, found nothing");
   if (!found->is_number() || !std::isfinite(found->get<double>()) || found->get<double>() < 0)
-    refuse(field, "expected a number of at least 0, found " + shown(*found));
+    refuse(field, "expected a number of at least 0, found " +
+                      (fallback ? shownOptional(*found) : shown(*found)));
   return found->get<double>();
 }
 
@@ -57,7 +64,7 @@ double Fields::seconds(const std::string &field, double fallback) const {
     return fallback;
   const double read = found->is_number() ? found->get<double>() : -1;
   if (!(read >= 0 && read <= kMostSeconds))
-    refuse(field, "expected seconds from 0 to 4.4e9, found " + shown(*found));
+    refuse(field, "expected seconds from 0 to 4.4e9, found " + shownOptional(*found));
   return read;
 }
 
@@ -75,14 +82,14 @@ int64_t Fields::integer(const std::string &field, int64_t least, int64_t most,
   bool fits = found->is_number_integer() &&
               !(found->is_number_unsigned() && found->get<uint64_t>() > uint64_t(INT64_MAX));
   if (!fits || found->get<int64_t>() < least || found->get<int64_t>() > most)
-    refuse(field, wanted + ", found " + shown(*found));
+    refuse(field, wanted + ", found " + (fallback ? shownOptional(*found) : shown(*found)));
   return found->get<int64_t>();
 }
 
 bool Fields::boolean(const std::string &field, bool fallback) const {
   const Json *found = find(field);
   if (found && !found->is_boolean())
-    refuse(field, "expected true or false, found " + shown(*found));
+    refuse(field, "expected true or false, found " + shownOptional(*found));
   return found ? found->get<bool>() : fallback;
 }
 
@@ -90,8 +97,10 @@ std::string Fields::string(const std::string &field, std::optional<std::string> 
   const Json *found = find(field);
   if (!found && fallback)
     return *fallback;
-  if (!found || !found->is_string())
-    refuse(field, "expected a string, found " + (found ? shown(*found) : "nothing"));
+  if (!found)
+    refuse(field, "expected a string, found nothing");
+  if (!found->is_string())
+    refuse(field, "expected a string, found " + (fallback ? shownOptional(*found) : shown(*found)));
   return found->get<std::string>();
 }
 
@@ -106,7 +115,7 @@ const Json &Fields::array(const std::string &field) const {
   static const Json empty = Json::array();
   const Json *found = find(field);
   if (found && !found->is_array())
-    refuse(field, "expected a list, found " + shown(*found));
+    refuse(field, "expected a list, found " + shownOptional(*found));
   return found ? *found : empty;
 }
 
@@ -166,22 +175,63 @@ static std::string characterAt(std::string_view text, size_t byte) {
                      : "byte " + std::to_string(static_cast<unsigned char>(c));
 }
 
-static Json parseJson(std::string_view text, const std::string &file) {
-  constexpr int kDeepest = 64;
-  auto checkDepth = [&](int depth, Json::parse_event_t, Json &) {
+namespace {
+
+/// What nlohmann's parser takes without a word and no file of pdc's has: a field twice, of which
+/// the last would count, and nesting that only damage makes.
+class JsonChecks {
+public:
+  explicit JsonChecks(const std::string &file) : file(file) {}
+
+  void operator()(int depth, Json::parse_event_t event, const Json &value) {
     if (depth > kDeepest)
       throw Error(file + ": expected JSON nested at most " + std::to_string(kDeepest) +
                   " deep, found more");
+    if (event == Json::parse_event_t::object_start)
+      open.emplace_back();
+    if (event == Json::parse_event_t::object_end)
+      open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(value.get<std::string>()).second)
+      throw Error(file + ": expected each field once, found " + shown(value) +
+                  " twice in one object");
+  }
+
+private:
+  static constexpr int kDeepest = 64;
+
+  const std::string &file;
+  std::vector<std::unordered_set<std::string>> open; ///< fields of the objects around
+};
+
+} // namespace
+
+/// Of the number that does not fit, which the parser puts between quotes.
+static Error tooLargeNumber(std::string_view text, const std::string &file,
+                            const std::string &message) {
+  const size_t first = message.find('\''), last = message.rfind('\'');
+  std::string where, number = "a larger one";
+  if (first < last && last != message.npos) {
+    number = message.substr(first + 1, last - first - 1);
+    if (size_t byte = text.find(number); byte != text.npos)
+      where = ":" + placeOf(text, byte);
+  }
+  return Error(file + where + ": expected numbers below 1.8e308, found " + number.substr(0, 40));
+}
+
+static Json parseJson(std::string_view text, const std::string &file) {
+  JsonChecks checks(file);
+  auto check = [&](int depth, Json::parse_event_t event, Json &value) {
+    checks(depth, event, value);
     return true;
   };
   try {
-    return Json::parse(text, checkDepth);
+    return Json::parse(text, check);
   } catch (const Json::parse_error &error) {
     size_t byte = error.byte > 0 ? error.byte - 1 : 0;
     throw Error(file + ":" + placeOf(text, byte) + ": expected JSON, found " +
                 characterAt(text, byte));
-  } catch (const Json::exception &) {
-    throw Error(file + ": expected numbers below 1.8e308, found a larger one");
+  } catch (const Json::exception &error) {
+    throw tooLargeNumber(text, file, error.what());
   }
 }
 

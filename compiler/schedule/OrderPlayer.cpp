@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <tuple>
 
 namespace pdc {
@@ -76,19 +77,27 @@ void OrderPlayer::addMessages(std::span<const Edge> edges) {
     const int part = from < to ? 0 : 1, first = static_cast<int>(inboxes.size());
     const std::vector<int> &readers = schedule.ranksOfStage[to];
     const std::vector<int> &senders = schedule.ranksOfStage[from];
-    for (int reader : readers) {
-      in[{reader, to}][part].push_back(static_cast<int>(inboxes.size()));
+    const auto common = static_cast<int>(std::gcd(senders.size(), readers.size()));
+    for (size_t replica = 0; replica < readers.size(); ++replica) {
+      in[{readers[replica], to}][part].push_back(static_cast<int>(inboxes.size()));
       Inbox &inbox = inboxes.emplace_back();
-      inbox.rank = reader;
+      inbox.rank = readers[replica];
       inbox.seconds = sum;
       inbox.senders = static_cast<int>(senders.size());
+      inbox.common = common;
       inbox.isPosted = posted;
-      inbox.link = posted ? addLinks(senders, std::array{reader}, posted) : 0;
+      if (posted)
+        inbox.link = static_cast<int>(linkOfPair.size());
+      for (size_t other = replica % common; posted && other < senders.size(); other += common)
+        addLink(senders[other], readers[replica], posted);
     }
-    for (int sender : senders)
-      out[{sender, from}][part].push_back(
-          {sum, first, posted ? 0 : addLinks(std::array{sender}, readers, posted),
-           static_cast<int>(readers.size())});
+    for (size_t replica = 0; replica < senders.size(); ++replica) {
+      out[{senders[replica], from}][part].push_back({sum, first,
+                                                     static_cast<int>(linkOfPair.size()),
+                                                     static_cast<int>(readers.size()), common});
+      for (size_t other = replica % common; !posted && other < readers.size(); other += common)
+        addLink(senders[replica], readers[other], posted);
+    }
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     for (size_t chunk = 0; chunk < stagesOfRank[rank].size(); ++chunk) {
@@ -106,19 +115,19 @@ void OrderPlayer::addMessages(std::span<const Edge> edges) {
     }
 }
 
-/// Between these ranks. Messages between the same two share their link; what stays on a rank needs
-/// none.
-int OrderPlayer::addLinks(std::span<const int> from, std::span<const int> to, bool posted) {
-  const auto first = static_cast<int>(linkOfPair.size());
-  for (int sender : from)
-    for (int reader : to) {
-      const auto next = static_cast<int>(linkFree.size());
-      auto [link, isNew] = links[posted].try_emplace({sender, reader}, next);
-      linkOfPair.push_back(sender == reader ? -1 : link->second);
-      if (isNew)
-        linkFree.push_back(0);
-    }
-  return first;
+/// Messages between the same two ranks share their link; what stays on a rank needs none.
+void OrderPlayer::addLink(int sender, int reader, bool posted) {
+  const auto next = static_cast<int>(linkFree.size());
+  auto [link, isNew] = links[posted].try_emplace({sender, reader}, next);
+  linkOfPair.push_back(sender == reader ? -1 : link->second);
+  if (isNew)
+    linkFree.push_back(0);
+}
+
+/// Replicas whose numbers differ by a multiple of what both stages' counts have in common take
+/// turns with each other, and no others: the place of a replica among those.
+static int64_t partnerOf(int64_t replica, int common) {
+  return common == 1 ? replica : replica / common;
 }
 
 /// The first replicas may have a turn more at the end: no update sums what the others do not have.
@@ -155,7 +164,9 @@ void OrderPlayer::send(const Message &message, int64_t microbatch, double now) {
   Inbox &inbox = inboxes[static_cast<size_t>(message.inbox + reader)];
   double arrival = now;
   if (!inbox.isPosted)
-    if (int link = linkOfPair[static_cast<size_t>(message.link + reader)]; link >= 0)
+    if (int link =
+            linkOfPair[static_cast<size_t>(message.link + partnerOf(reader, message.common))];
+        link >= 0)
       arrival = linkFree[link] = std::max(linkFree[link], now) + message.seconds;
   inbox.arrivals.put(message.readers == 1 ? microbatch : microbatch / message.readers, arrival);
   if (std::exchange(inbox.isAwaited, false))
@@ -168,7 +179,7 @@ double OrderPlayer::arrivalOf(const Inbox &inbox, int64_t turn, int64_t microbat
   if (!inbox.isPosted)
     return time;
   const int64_t sender = replicaOf(microbatch, inbox.senders);
-  const int link = linkOfPair[static_cast<size_t>(inbox.link + sender)];
+  const int link = linkOfPair[static_cast<size_t>(inbox.link + partnerOf(sender, inbox.common))];
   if (link < 0)
     return time;
   linkFree[link] = std::max({linkFree[link], time, reached}) + inbox.seconds;

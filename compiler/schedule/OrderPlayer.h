@@ -102,8 +102,9 @@ private:
     Arrivals arrivals;
     double seconds = 0; ///< of a posted message's way
     int rank = 0;
-    int link = 0; ///< of the first replica that sends, in `linkOfPair`
+    int link = 0; ///< of the first replica that sends to it, in `linkOfPair`
     int senders = 1;
+    int common = 1; ///< divisor of how many replicas both stages have
     bool isPosted = false;
     bool isAwaited = false; ///< its rank goes on when the next message has come
   };
@@ -111,8 +112,9 @@ private:
   struct Message {
     double seconds = 0;
     int inbox = 0; ///< the first
-    int link = 0;  ///< of the first, in `linkOfPair`
+    int link = 0;  ///< of the first that it sends to, in `linkOfPair`
     int readers = 1;
+    int common = 1;
   };
   struct Stage {
     double update = 0, sum = 0; ///< behind backward passes, of an asynchronous schedule
@@ -126,7 +128,7 @@ private:
 
   void addStages();
   void addMessages(std::span<const Edge> edges);
-  int addLinks(std::span<const int> from, std::span<const int> to, bool posted);
+  void addLink(int sender, int reader, bool posted);
   double arrivalOf(const Inbox &inbox, int64_t turn, int64_t microbatch, double reached);
   void advance(int number);
   bool run(Rank &rank, Seat &seat, int part);
@@ -147,7 +149,7 @@ private:
   std::vector<Inbox> inboxes;
   std::vector<int> received;     ///< inboxes by seat and part
   std::vector<Message> messages; ///< by seat and part
-  std::vector<int> linkOfPair;   ///< by message or inbox, and replica on the other side; -1: none
+  std::vector<int> linkOfPair;   ///< by message or inbox, and partner on the other side; -1: none
   /// By the ranks at their ends: links of eager messages, whose senders say when they move, and of
   /// posted ones, whose receivers do.
   std::array<std::map<std::pair<int, int>, int>, 2> links;

@@ -79,9 +79,12 @@ static void checkPipeline(const Pipeline &pipeline) {
       if (rank < 0)
         throw Error("the rank of a stage is negative: " + std::to_string(rank));
   }
-  for (int rank = 0; rank < pipeline.ranks(); ++rank)
-    if (pipeline.stagesOfRank(rank).empty())
-      throw Error("rank " + std::to_string(rank) + " has no stage");
+  std::vector<bool> hasStage(pipeline.ranks());
+  for (const std::vector<int> &ranks : pipeline.ranksOfStage)
+    for (int rank : ranks)
+      hasStage[rank] = true;
+  if (auto idle = std::ranges::find(hasStage, false); idle != hasStage.end())
+    throw Error("rank " + std::to_string(idle - hasStage.begin()) + " has no stage");
 }
 
 Schedule emptySchedule(std::string_view name, const Pipeline &pipeline) {

@@ -48,7 +48,11 @@ TEST(TopologyFile, Refusals) {
   EXPECT_EQ(read((level + "\"V100\"}").c_str()),
             "t: device: unknown device 'V100'" + known + "; the nearest is v100");
   EXPECT_EQ(read((level + "\"abacus\"}").c_str()), "t: device: unknown device 'abacus'" + known);
-  EXPECT_EQ(read((level + "null}").c_str()), "t: device: expected a string, found null");
+  EXPECT_EQ(read((level + "\"cpy\"}").c_str()), "t: device: unknown device 'cpy'" + known);
+  EXPECT_EQ(read((level + "\"h10\"}").c_str()),
+            "t: device: unknown device 'h10'" + known + "; the nearest is h100");
+  EXPECT_EQ(read((level + "null}").c_str()),
+            "t: device: expected a string, found null; leave it out where there is none");
   EXPECT_EQ(read((level + "\"\"}").c_str()), "accepted");
   EXPECT_EQ(read((level + "\"cuda\"}").c_str()), "accepted");
   EXPECT_EQ(read(R"({"levels": [{"workers": 2.5, "bandwidth": 1}]})"),
@@ -57,6 +61,28 @@ TEST(TopologyFile, Refusals) {
       read(
           R"({"levels": [{"workers": 60000, "bandwidth": 1}, {"workers": 60000, "bandwidth": 1}]})"),
       "t: levels[1].workers: expected at most 65536 in all");
+}
+
+/// Some programs write null where they have no number, and others write a field once more.
+TEST(TopologyFile, FieldsThatMayBeLeftOutAndFieldsTwice) {
+  auto read = [](const std::string &text) { return refusal([&] { parseTopology(text, "t"); }); };
+  const std::string none = ", found null; leave it out where there is none";
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "latency": null}]})"),
+            "t: levels[0].latency: expected seconds from 0 to 4.4e9" + none);
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1, "ports": null}]})"),
+            "t: levels[0].ports: expected a whole number from 1 to 65536" + none);
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1}], "links": null})"),
+            "t: links: expected a list" + none);
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": null}]})"),
+            "t: levels[0].bandwidth: expected a number of at least 0, found null");
+  EXPECT_EQ(read(R"({"levels": [{"workers": null, "bandwidth": 1}]})"),
+            "t: levels[0].workers: expected a whole number from 1 to 65536, found null");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1e9, "bandwidth": 1}]})"),
+            "t: expected each field once, found \"bandwidth\" twice in one object");
+  EXPECT_EQ(read(R"({"levels": [{"workers": 2, "bandwidth": 1}, {"workers": 2, "bandwidth": 1}]})"),
+            "accepted");
+  EXPECT_EQ(read("{\"levels\":\n [{\"workers\": 2, \"bandwidth\": 1e400}]}"),
+            "t:2:31: expected numbers below 1.8e308, found 1e400");
 }
 
 TEST(TopologyFile, KnownClusters) {
@@ -175,13 +201,16 @@ TEST(ProfileFile, Refusals) {
   EXPECT_EQ(read(R"({"units": [{"name": "a", "forward_seconds": 1e308}]})"),
             "p: units[0].forward_seconds: expected seconds from 0 to 4.4e9, found 1e+308");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "update_seconds": null}]})"),
-            "p: units[0].update_seconds: expected seconds from 0 to 4.4e9, found null");
+            "p: units[0].update_seconds: expected seconds from 0 to 4.4e9, found null; leave it "
+            "out where there is none");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "stash_bytes": null}]})"),
-            "p: units[0].stash_bytes: expected a whole number from 0 to 4398046511104, found null");
+            "p: units[0].stash_bytes: expected a whole number from 0 to 4398046511104, found null; "
+            "leave it out where there is none");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "slowdown": null}]})"),
-            "p: units[0].slowdown: expected a number of at least 0, found null");
+            "p: units[0].slowdown: expected a number of at least 0, found null; leave it out where "
+            "there is none");
   EXPECT_EQ(read(R"({"units": [{"name": "a", "nodes": null}]})"),
-            "p: units[0].nodes: expected a list, found null");
+            "p: units[0].nodes: expected a list, found null; leave it out where there is none");
   EXPECT_EQ(read(R"({"units": [{"name": "a"}], "device": "gpu"})"),
             "p: device: unknown device 'gpu'; devices with known peaks: cpu, titanx, v100, a100, "
             "h100, h200, cuda");

@@ -25,7 +25,7 @@ struct Options {
   std::string schedule = "auto";
   std::string stages;
   std::string costModel = "overlap";
-  std::string memory;
+  std::optional<std::string> memory;
   std::string json;
   std::string report;
   std::string trace = "trace.json";
@@ -110,8 +110,8 @@ void checkUsage(const Options &options) {
   checkBandwidth(options);
   if (options.topology.empty())
     countWorkers(options, std::nullopt);
-  if (!options.memory.empty())
-    parseBytes(options.memory);
+  if (options.memory)
+    parseBytes(*options.memory);
   if (options.costModel != "overlap" && !isClosedForm(options.costModel))
     throw UsageError("--cost-model '" + options.costModel +
                      "' is unknown; there are overlap, pipedream-code, pipedream-paper, ring-max");
@@ -153,7 +153,7 @@ void run(const Options &options) {
   // Four microbatches per stage leave a fifth of the time to filling and emptying.
   request.microbatches = options.microbatches ? options.microbatches : 4 * request.workers;
   request.chunks = options.chunks;
-  request.memoryBytes = options.memory.empty() ? 0 : parseBytes(options.memory);
+  request.memoryBytes = options.memory ? parseBytes(*options.memory) : 0;
   request.costModel = options.costModel;
   request.straight = options.straight;
   request.openReplicas = !options.straight && !options.microbatches && options.stages.empty();
