@@ -27,6 +27,9 @@ using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
+/// Where each tensor begins at a multiple of.
+constexpr uint32_t kTensorAlignment = 64;
+
 /// One value per column, which the library adds itself.
 bool isColumnBias(const MatrixProductFields &f) {
   int64_t elements = 1;
@@ -95,6 +98,9 @@ void MatrixProductPlan::describe() {
       bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
       : relu ? CUBLASLT_EPILOGUE_RELU
              : CUBLASLT_EPILOGUE_DEFAULT);
+  if (bias) // says how a bias lies to the library, which reads none while it chooses
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        reinterpret_cast<const void *>(uintptr_t(kTensorAlignment)));
   const int64_t m = batches.columns, n = batches.rows, k = batches.inner;
   describeLayout(first, read, fields.transB ? k : m, fields.transB ? m : k, batches.strideB);
   describeLayout(second, read, fields.transA ? n : k, fields.transA ? k : n, batches.strideA);
@@ -130,8 +136,9 @@ void MatrixProductPlan::choose() {
   if (stored != CUDA_R_32F)
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  // Tensors lie on 64 bytes; where the leading dimensions are walked, anywhere behind them.
-  const uint32_t alignment = batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : 64;
+  // Where the leading dimensions are walked, factors lie anywhere behind them.
+  const uint32_t alignment =
+      batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : kTensorAlignment;
   for (auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

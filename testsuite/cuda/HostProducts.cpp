@@ -42,8 +42,15 @@ struct Preference {
 /// else.
 struct Algorithm {
   uint32_t alignment;
+  uint64_t biasAlignment; ///< that of the address that was there when it was chosen
   bool roundsHalves;
 };
+
+/// Of an address, as far as kernels care.
+uint64_t alignmentOf(const void *pointer) {
+  const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
+  return address & -address;
+}
 
 template <class T> T copied(const void *from) {
   T value;
@@ -195,7 +202,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto &wanted = *reinterpret_cast<Preference *>(preference);
   const uint32_t ofResult =
       CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  const Algorithm algorithm{*std::ranges::max_element(wanted.alignments),
+  const Algorithm algorithm{*std::ranges::max_element(wanted.alignments), alignmentOf(p->bias),
                             (wanted.reductions & ofResult) != 0};
   *count = fits ? std::min(asked, 2) : 0;
   for (int i = 0; i < *count; ++i) {
@@ -217,7 +224,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   };
   if (!lies(workspace, 256) || !lies(a, algorithm.alignment) || !lies(b, algorithm.alignment) ||
-      !lies(d, algorithm.alignment) || !lies(reinterpret_cast<Product *>(description)->bias, 16))
+      !lies(d, algorithm.alignment) ||
+      alignmentOf(reinterpret_cast<Product *>(description)->bias) < algorithm.biasAlignment)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!pdc::testing::isHere(stream))
     return CUBLAS_STATUS_EXECUTION_FAILED;
