@@ -159,6 +159,19 @@ def ChooseKernels : DevicePass<"choose-kernels"> {
   }];
 }
 
+def PadRows : Pass<"pad-rows", "::mlir::ModuleOp"> {
+  let summary = "lets rows of products begin where tensor cores read fast";
+  let description = [{
+    Where a product of TF32 or 16 bits makes or reads a tensor whose rows do not begin at multiples of 16
+    bytes, such as the scores of 50,257 words, gives the tensor the layout of padded rows (`abC8c`) and
+    tells its kernels in their fields `pitch...` how far its rows lie apart. Only where all that makes and
+    reads it, under any shape that a view gives it, has such a field (products, cross entropy and its
+    gradient, sums over rows), and the padding is at most an eighth of it. Nobody reads the padding.
+
+    Before: kernels are chosen. After: the same, and what is computed is the same.
+  }];
+}
+
 def EstimateCost : Pass<"estimate-cost", "::mlir::ModuleOp"> {
   let summary = "gives each unit its flops, bytes and seconds";
   let description = [{

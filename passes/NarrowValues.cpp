@@ -204,14 +204,15 @@ Value Narrowing::narrowed(Value value) {
   return copy;
 }
 
-/// In f32, once for all readers that come from one forward node.
+/// In f32, once for all readers that come from one forward node but those whose kernels do it.
 Value Narrowing::widened(Value value, Operation *reader) {
   StringRef origin = originOf(isa<NodeOp>(reader) ? reader : value.getDefiningOp());
+  OpBuilder builder(reader);
+  if (auto node = dyn_cast<NodeOp>(reader); node && widensItself(node.getOp()))
+    return cast(builder, value, ElementType::f32, origin);
   Value &copy = wide[{value.getAsOpaquePointer(), origin.str()}];
-  if (!copy) {
-    OpBuilder builder(reader);
+  if (!copy)
     copy = cast(builder, value, ElementType::f32, origin);
-  }
   return copy;
 }
 

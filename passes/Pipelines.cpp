@@ -36,6 +36,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   passes.addPass(createChooseKernels(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
+  // Needs the kernels, which say what they can be told of rows.
+  passes.addPass(createPadRows());
   // Last: reorders and padding cost time too.
   passes.addPass(createEstimateCost(
       {options.device, options.threads, options.profile, options.microbatchSize}));

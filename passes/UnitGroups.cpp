@@ -210,8 +210,8 @@ void UnitGroups::recordUnits() {
 }
 
 /// Nodes that @train lacks are planned with the latest of the units that make or read their
-/// operands: what counts correct predictions goes where the loss is. What reads memory alone
-/// follows its reader.
+/// operands: what counts correct predictions goes where the loss is, with the Cast of its scores.
+/// What reads memory alone follows its reader.
 void UnitGroups::findEvaluationOrigins() {
   SmallVector<NodeOp> nodes(function.getOps<NodeOp>());
   for (NodeOp node : nodes) {
@@ -226,8 +226,13 @@ void UnitGroups::findEvaluationOrigins() {
     else
       planWithLatest(node, neighbours);
   }
+  auto isNew = [&](Operation *op) {
+    auto node = dyn_cast<NodeOp>(op);
+    return node && !origins.ofNode.contains(node.getName());
+  };
   for (NodeOp node : llvm::reverse(nodes))
-    if (!plannedUnit.contains(node.getName()))
+    if (!plannedUnit.contains(node.getName()) ||
+        (isNew(node) && node->hasOneUse() && isNew(*node->user_begin())))
       planWithLatest(node, llvm::to_vector(node->getUsers()));
 }
 

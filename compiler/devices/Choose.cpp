@@ -129,9 +129,19 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
   return isColumnBias(after, *after.nodes.back());
 }
 
-bool takesAnyWidth(std::string_view op) {
+static DeviceOptions anyGpu() {
   DeviceOptions gpu;
   gpu.kind = DeviceKind::cuda;
+  return gpu;
+}
+
+bool widensItself(std::string_view op) {
+  const Rule *rule = findRule(op, anyGpu());
+  return rule && contains(rule->prologues, "Cast");
+}
+
+bool takesAnyWidth(std::string_view op) {
+  const DeviceOptions gpu = anyGpu();
   return isLoop(op, gpu) || classOf(op) == OperatorClass::view;
 }
 

@@ -14,6 +14,7 @@ const std::vector<Rule> &cudaRules() {
       {"SoftmaxAttentionGrad", chooseCudaAttentionGradient},
       {"SoftmaxCrossEntropyLoss", chooseLoss, {}, {"Cast"}},
       {"SoftmaxCrossEntropyLossGrad", chooseLoss, {"Cast"}, {}, true},
+      {"CorrectPredictions", chooseLoss, {}, {"Cast"}},
   };
   return table;
 }

@@ -144,6 +144,9 @@ const NarrowKernel *findNarrowKernel(std::string_view op);
 /// view.
 bool takesAnyWidth(std::string_view op);
 
+/// Whether the operator's kernel for GPUs brings 16 bits to f32 as it reads them.
+bool widensItself(std::string_view op);
+
 /// The type that a precision stores what passes between kernels in.
 ElementType storedElement(Precision precision);
 

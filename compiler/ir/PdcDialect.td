@@ -55,7 +55,8 @@ def Pdc_LayoutAttr : Pdc_Attr<"Layout", "layout"> {
   let description = [{
     A oneDNN format tag: letters are dimensions from the outermost to the innermost stride, an upper
     case letter is blocked, and `16b` is an inner block of 16 elements of dimension b; blocked
-    dimensions are padded up with zeros. No layout means row-major.
+    dimensions are padded up: with zeros, but for rows that are padded alone (pad-rows), whose padding nobody
+    reads. No layout means row-major.
   }];
   let parameters = (ins StringRefParameter<"format tag">:$tag);
   let assemblyFormat = "`<` $tag `>`";

@@ -92,8 +92,8 @@ private:
 class CorrectPredictions {
 public:
   CorrectPredictions(const Device &, const LabelledFields &fields) : fields(fields) {}
-  template <class Label>
-  void operator()(const Run &run, const float *scores, const Label *labels, float *correct) const;
+  template <class T, class Label>
+  void operator()(const Run &run, const T *scores, const Label *labels, float *correct) const;
 
 private:
   LabelledFields fields;

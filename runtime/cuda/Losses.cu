@@ -31,6 +31,11 @@ PDC_EITHER int64_t firstOf(const LabelledFields &f, int64_t row) {
   return row / f.pixels * f.classes * f.pixels + row % f.pixels;
 }
 
+/// The same of scores and their gradients, whose rows may be padded.
+PDC_EITHER int64_t firstScoreOf(const LabelledFields &f, int64_t row) {
+  return f.pitch ? row * f.pitch : firstOf(f, row);
+}
+
 /// The row's loss from the logarithm of its label's probability.
 PDC_EITHER float lossOf(Labelled found, const float *weights, float logProbability) {
   if (!found.counts)
@@ -78,8 +83,8 @@ __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label 
   const int64_t row = Row::index();
   if (row >= rowsOf(f))
     return;
-  const int64_t first = firstOf(f, row);
-  auto scoreOf = [&](int64_t c) { return float(scores[first + c * f.pixels]); };
+  const int64_t first = firstOf(f, row), firstScore = firstScoreOf(f, row);
+  auto scoreOf = [&](int64_t c) { return float(scores[firstScore + c * f.pixels]); };
   // 1. In one pass the largest score and the sum of exponentials relative to it.
   Growing seen;
   overClasses<Threads>(f.classes, scoreOf, [&](int64_t, float score) { seen.add(score); });
@@ -111,12 +116,12 @@ __global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
   const Labelled found = labelOf(f, labels, row);
   const bool counts = found.counts && found.isClass;
   const float factor = !counts ? 0 : weights ? *dy * weights[found.label] : *dy;
-  const int64_t first = firstOf(f, row);
+  const int64_t first = firstOf(f, row), to = firstScoreOf(f, row);
   overClasses<Threads>(
       f.classes, [&](int64_t c) { return logProbabilities[first + c * f.pixels]; },
       [&](int64_t c, float logProbability) {
         const float hit = c == found.label ? 1.0f : 0.0f;
-        dx[first + c * f.pixels] = T(counts ? factor * (expf(logProbability) - hit) : 0.0f);
+        dx[to + c * f.pixels] = T(counts ? factor * (expf(logProbability) - hit) : 0.0f);
       });
 }
 
@@ -152,17 +157,18 @@ template <class Label> struct Likelihood {
 };
 
 /// The first of equal scores wins.
-template <class Label> struct IsCorrect {
+template <class T, class Label> struct IsCorrect {
   LabelledFields f;
-  const float *scores;
+  const T *scores;
   const Label *labels;
   __device__ double operator()(int64_t row) const {
     const Labelled found = labelOf(f, labels, row);
-    const int64_t first = firstOf(f, row);
+    const int64_t first = firstScoreOf(f, row);
+    float most = float(scores[first]);
     int64_t best = 0;
     for (int64_t c = 1; c < f.classes; ++c)
-      if (scores[first + c * f.pixels] > scores[first + best * f.pixels])
-        best = c;
+      if (const float score = float(scores[first + c * f.pixels]); score > most)
+        best = c, most = score;
     return found.counts && best == found.label ? 1 : 0;
   }
 };
@@ -274,10 +280,11 @@ void NegativeLogLikelihoodGradient::operator()(const Run &run, const float *dy, 
              labels, weights, dx);
 }
 
-template <class Label>
-void CorrectPredictions::operator()(const Run &run, const float *scores, const Label *labels,
+template <class T, class Label>
+void CorrectPredictions::operator()(const Run &run, const T *scores, const Label *labels,
                                     float *correct) const {
-  sumAll(run, rowsOf(fields), IsCorrect<Label>{fields, scores, labels}, correct, run.scratchBase);
+  sumAll(run, rowsOf(fields), IsCorrect<T, Label>{fields, scores, labels}, correct,
+         run.scratchBase);
 }
 
 template <class Label>
@@ -301,26 +308,25 @@ void PairLossGradient::operator()(const Run &run, const float *prediction, const
   });
 }
 
-#define PDC_CROSS_ENTROPY(Label, T)                                                                \
+#define PDC_SCORES(Label, T)                                                                       \
   template void SoftmaxCrossEntropy::call(const Run &, const T *, const Label *, const float *,    \
                                           float *, float *) const;                                 \
   template void SoftmaxCrossEntropyGradient::operator()(                                           \
-      const Run &, const float *, const float *, const Label *, const float *, T *) const;
+      const Run &, const float *, const float *, const Label *, const float *, T *) const;         \
+  template void CorrectPredictions::operator()(const Run &, const T *, const Label *, float *) const;
 #define PDC_LABELLED_KERNELS(Label)                                                                \
-  PDC_CROSS_ENTROPY(Label, float)                                                                  \
-  PDC_CROSS_ENTROPY(Label, BFloat16)                                                               \
-  PDC_CROSS_ENTROPY(Label, Float16)                                                                \
+  PDC_SCORES(Label, float)                                                                         \
+  PDC_SCORES(Label, BFloat16)                                                                      \
+  PDC_SCORES(Label, Float16)                                                                       \
   template void NegativeLogLikelihood::operator()(const Run &, const float *, const Label *,       \
                                                   const float *, float *) const;                   \
   template void NegativeLogLikelihoodGradient::operator()(                                         \
       const Run &, const float *, const Label *, const float *, float *) const;                    \
-  template void CorrectPredictions::operator()(const Run &, const float *, const Label *, float *) \
-      const;                                                                                       \
   template void LossWeight::operator()(const Run &, const Label *, const float *, float *) const;
 PDC_LABELLED_KERNELS(int64_t)
 PDC_LABELLED_KERNELS(int32_t)
 #undef PDC_LABELLED_KERNELS
-#undef PDC_CROSS_ENTROPY
+#undef PDC_SCORES
 /// Targets that are numbers, which all count.
 template void LossWeight::operator()(const Run &, const float *, const float *, float *) const;
 

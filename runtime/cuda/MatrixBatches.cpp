@@ -10,6 +10,8 @@ struct Dimension {
   int64_t size, a, b, y;
 };
 
+int64_t pitch(int64_t given, const Dimensions &shape) { return given ? given : shape.back(); }
+
 /// Leading dimensions from the outermost, without those of size one; neighbours that follow each
 /// other in all three tensors are one.
 std::vector<Dimension> leadingDimensions(const MatrixProductFields &f) {
@@ -18,8 +20,9 @@ std::vector<Dimension> leadingDimensions(const MatrixProductFields &f) {
     return d + shape.size() < rank ? int64_t(1) : shape[d + shape.size() - rank];
   };
   std::vector<Dimension> all(leading);
-  int64_t a = f.a[f.a.size() - 2] * f.a.back(), b = f.b[f.b.size() - 2] * f.b.back();
-  int64_t y = f.output[rank - 2] * f.output.back();
+  int64_t a = f.a[f.a.size() - 2] * pitch(f.pitchA, f.a);
+  int64_t b = f.b[f.b.size() - 2] * pitch(f.pitchB, f.b);
+  int64_t y = f.output[rank - 2] * pitch(f.pitchY, f.output);
   for (size_t d = leading; d-- > 0;) {
     all[d] = {f.output[d], sizeOf(f.a, d) == 1 ? 0 : a, sizeOf(f.b, d) == 1 ? 0 : b, y};
     a *= sizeOf(f.a, d);
@@ -44,11 +47,12 @@ std::vector<Dimension> leadingDimensions(const MatrixProductFields &f) {
 
 MatrixBatches::MatrixBatches(const MatrixProductFields &f)
     : rows(f.output[f.output.size() - 2]), columns(f.output.back()),
-      inner(f.transA ? f.a[f.a.size() - 2] : f.a.back()), starts({{0, 0, 0}}) {
+      inner(f.transA ? f.a[f.a.size() - 2] : f.a.back()), pitchA(pitch(f.pitchA, f.a)),
+      pitchB(pitch(f.pitchB, f.b)), pitchY(pitch(f.pitchY, f.output)), starts({{0, 0, 0}}) {
   std::vector<Dimension> dimensions = leadingDimensions(f);
   // 1. Products by one and the same b whose rows follow each other are one tall product.
   if (!dimensions.empty() && !f.transA && dimensions.back().b == 0 &&
-      dimensions.back().a == rows * inner) {
+      dimensions.back().a == rows * pitchA) {
     rows *= dimensions.back().size;
     dimensions.pop_back();
   }

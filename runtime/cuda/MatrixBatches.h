@@ -15,7 +15,8 @@ struct MatrixBatches {
   struct Start {
     int64_t a, b, y;
   };
-  int64_t rows, columns, inner; ///< y is rows x columns
+  int64_t rows, columns, inner;   ///< y is rows x columns
+  int64_t pitchA, pitchB, pitchY; ///< from one row as stored to the next
   int64_t count = 1;
   int64_t strideA = 0, strideB = 0, strideY = 0;
   std::vector<Start> starts;

@@ -58,7 +58,7 @@ public:
 private:
   void describe();
   void describeLayout(Layout &layout, cudaDataType_t type, int64_t rows, int64_t columns,
-                      int64_t stride);
+                      int64_t pitch, int64_t stride);
   /// Added by the library, which takes a bias of the result's type.
   bool addsBias() const { return isColumnBias(fields) && read == stored; }
   void choose();
@@ -102,15 +102,18 @@ void MatrixProductPlan::describe() {
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
         reinterpret_cast<const void *>(uintptr_t(kTensorAlignment)));
   const int64_t m = batches.columns, n = batches.rows, k = batches.inner;
-  describeLayout(first, read, fields.transB ? k : m, fields.transB ? m : k, batches.strideB);
-  describeLayout(second, read, fields.transA ? n : k, fields.transA ? k : n, batches.strideA);
-  describeLayout(result, stored, m, n, batches.strideY);
+  describeLayout(first, read, fields.transB ? k : m, fields.transB ? m : k, batches.pitchB,
+                 batches.strideB);
+  describeLayout(second, read, fields.transA ? n : k, fields.transA ? k : n, batches.pitchA,
+                 batches.strideA);
+  describeLayout(result, stored, m, n, batches.pitchY, batches.strideY);
 }
 
 void MatrixProductPlan::describeLayout(Layout &layout, cudaDataType_t type, int64_t rows,
-                                       int64_t columns, int64_t stride) {
-  require(cublasLtMatrixLayoutCreate(&layout.object, type, uint64_t(rows), uint64_t(columns), rows),
-          "cublasLtMatrixLayoutCreate", fields.name);
+                                       int64_t columns, int64_t pitch, int64_t stride) {
+  require(
+      cublasLtMatrixLayoutCreate(&layout.object, type, uint64_t(rows), uint64_t(columns), pitch),
+      "cublasLtMatrixLayoutCreate", fields.name);
   const auto count = static_cast<int32_t>(batches.count);
   require(cublasLtMatrixLayoutSetAttribute(layout.object, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
                                            &count, sizeof count),
@@ -137,8 +140,7 @@ void MatrixProductPlan::choose() {
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   // Where the leading dimensions are walked, factors lie anywhere behind them.
-  const uint32_t alignment =
-      batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : kTensorAlignment;
+  const uint32_t alignment = batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : kTensorAlignment;
   for (auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})

@@ -11,9 +11,9 @@ namespace {
 
 template <class T> struct Column {
   const T *x;
-  int64_t columns;
+  int64_t pitch;
   template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t column) const {
-    return {{load<Width>(x + row * columns + column)}};
+    return {{load<Width>(x + row * pitch + column)}};
   }
 };
 
@@ -57,7 +57,8 @@ struct Same {
 template <class X, class Y>
 void ColumnSum::operator()(const Run &run, const X *x, Y *sum, bool add) const {
   const Channels shape(fields.input);
-  sumColumns<1>(run, shape.rows, shape.columns, Column<X>{x, shape.columns},
+  sumColumns<1>(run, shape.rows, shape.columns,
+                Column<X>{x, fields.pitch ? fields.pitch : shape.columns},
                 StoreColumn<Y>{sum, add});
 }
 

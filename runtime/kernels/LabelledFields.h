@@ -5,11 +5,14 @@
 namespace pdc::runtime {
 
 /// Scores are [samples, classes, pixels], labels [samples, pixels]. Labels equal to `ignoreIndex`
-/// do not count where `ignores`. Other labels outside the classes are an Error.
+/// do not count where `ignores`. Other labels outside the classes are an Error. Scores, and
+/// the gradients of cross entropies, of one pixel may lie `pitch` elements apart, where that is not
+/// 0.
 struct LabelledFields {
   int64_t classes = 1;
   int64_t ignoreIndex = 0;
   int64_t ignores = 0;
+  int64_t pitch = 0;
   int64_t pixels = 1;
   int64_t samples = 1;
 };

@@ -17,6 +17,9 @@ struct MatrixProductFields {
   const char *compute = "fp32";
   const char *name = "";
   Dimensions output;
+  int64_t pitchA = 0; ///< elements from one row as stored to the next; 0: as many as it has
+  int64_t pitchB = 0;
+  int64_t pitchY = 0;
   int64_t relu = 0;
   const char *result = ""; ///< "fp32": what y is stored in whatever its factors are
   int64_t sums = 0;        ///< whether calls may add to y

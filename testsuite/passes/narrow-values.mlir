@@ -103,3 +103,21 @@ func.func @train() {
   %again = pdc.node "CumSum" "/read/again"(%read, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
   return
 }
+
+// Kernels that read 16 bits as f32 have a Cast each, so that it can be part of them.
+// CHECK-LABEL: func.func @evaluate
+// CHECK: %[[SCORES:.*]] = pdc.node "FusedMatMul" "/mm"
+// CHECK: %[[OF_LOSS:.*]] = pdc.node "Cast" "/mm/f32"(%[[SCORES]])
+// CHECK: pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%[[OF_LOSS]],
+// CHECK: %[[OF_COUNT:.*]] = pdc.node "Cast" "/mm/f32.1"(%[[SCORES]])
+// CHECK: pdc.node "CorrectPredictions" "/correct"(%[[OF_COUNT]],
+pdc.memory @labels input microbatch : tensor<4xi64>
+func.func @evaluate() {
+  %x = pdc.read @x : tensor<4x6xf32>
+  %w = pdc.weight_version @w latest : tensor<6x3xf32>
+  %labels = pdc.read @labels : tensor<4xi64>
+  %m = pdc.node "FusedMatMul" "/mm"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  %l = pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%m, %labels) {reduction = "sum"} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
+  %c = pdc.node "CorrectPredictions" "/correct"(%m, %labels) {} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
+  return
+}
