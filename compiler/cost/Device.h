@@ -36,6 +36,11 @@ struct DevicePeaks {
   double secondsPerRun = 0;  ///< that a copy finds; per thread on a CPU
 };
 
+/// What is left of a device's memory for programs; 0: not known. Of a GPU's, CUDA and its libraries
+/// take some for themselves, all kernels loaded at the start among it, and what is recorded and
+/// read ahead comes later.
+int64_t bytesForPrograms(const DevicePeaks &device);
+
 /// What a kernel computes and moves.
 struct KernelWork {
   double flops = 0, bytes = 0;

@@ -33,7 +33,7 @@ Topology chooseTopology(const PlanRequest &request) {
   const DevicePeaks &peaks = findDevicePeaks(request.device);
   Topology topology;
   topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
-  topology.memoryBytes = peaks.memoryBytes;
+  topology.memoryBytes = bytesForPrograms(peaks);
   topology.device = peaks.name;
   topology.cores = request.device == "cpu" ? request.cores : 0;
   return topology;

@@ -122,4 +122,23 @@ TEST(Connections, CountAgainstTheLimit) {
   EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("1 bytes too few"));
 }
 
+/// What CUDA takes is kept from plans, unless the user says what they may take.
+TEST(Connections, AndProgramsLeaveRoomForCuda) {
+  PlanRequest request;
+  request.workers = 1;
+  request.device = "cuda";
+  request.recompute.kind = RecomputeChoice::none;
+  PlanGraph graph = chainGraph({1});
+  graph.units[0].parameterBytes = 0;
+  auto withWeights = [&](int64_t bytes) {
+    graph.units[0].parameterBytes += bytes - makePlan(graph, request).stages[0].memoryBytes;
+  };
+  withWeights(int64_t(78) << 30);
+  EXPECT_EQ(makePlan(graph, request).stages[0].memoryBytes, int64_t(78) << 30);
+  graph.units[0].parameterBytes += 1;
+  EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("too few"));
+  request.memoryBytes = int64_t(80) << 30;
+  makePlan(graph, request);
+}
+
 } // namespace pdc

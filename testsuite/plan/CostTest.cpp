@@ -45,6 +45,11 @@ TEST(Cost, KnownDevices) {
   EXPECT_THROW(findDevicePeaks("tpu"), Error);
 }
 
+TEST(Cost, SomeOfAGpusMemoryIsCudas) {
+  EXPECT_EQ(bytesForPrograms(findDevicePeaks("h100")), int64_t(78) << 30);
+  EXPECT_EQ(bytesForPrograms(findDevicePeaks("cpu")), 0); // not known
+}
+
 TEST(Cost, ProductsInTf32HaveAPeakOfTheirOwn) {
   const DevicePeaks &h100 = findDevicePeaks("h100");
   EXPECT_DOUBLE_EQ(rooflineSeconds(h100, 495e12, 1, 1, Precision::tf32), 1 + h100.secondsPerKernel);
