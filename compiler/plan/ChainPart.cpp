@@ -1,5 +1,7 @@
 #include "compiler/plan/ChainPart.h"
 
+#include "compiler/plan/Bounds.h"
+
 #include <algorithm>
 #include <array>
 #include <map>
