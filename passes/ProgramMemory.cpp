@@ -12,17 +12,17 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-// What smaps says, mapping by mapping, that programs hold beyond the same ones just started, with
-// Debian's oneDNN 2.6 and Open MPI 4.1; the kernel maps code in blocks of 64 KiB, so that what is
-// touched varies by some of them from run to run. Of a process: its stack, the C++ library and the
-// transport's. Then the mathematical functions.
+// What smaps says, mapping by mapping, that programs hold beyond the same ones just started, none
+// of whose pages are oneDNN's, with Debian's oneDNN 2.6 and Open MPI 4.1; the kernel maps code in
+// blocks of 64 KiB, so that what is touched varies by some of them from run to run. Of a process:
+// its stack, the C++ library and the transport's. Then the mathematical functions.
 static constexpr int64_t kKiB = 1 << 10;
 static constexpr int64_t processBytes = 164 * kKiB;
-static constexpr int64_t functionBytes = 240 * kKiB;
+static constexpr int64_t functionBytes = 200 * kKiB;
 
 /// By how much the peaks of equal runs lie above their mean: 65 kB at 36 MB, next to nothing at 3
 /// MB.
-static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(320) << 10); }
+static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(400) << 10); }
 
 // Of a rank: its objects, and those of each kernel. What is behind the free memory that starting
 // MPI leaves is not new.
@@ -38,17 +38,20 @@ static constexpr int64_t bytesPerEdge = 20 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 30 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
-// the others, in all no less than it keeps for those of the first that are long.
+// the others, the less the fewer there are.
 static constexpr int64_t sumsThreadBytes = 88 * kKiB;
-static constexpr int64_t bytesPerShare = 104 * kKiB, leastOfShares = 296 * kKiB;
+static constexpr int64_t bytesPerShare(int64_t others) {
+  return std::min<int64_t>(80, 24 + 8 * others) * kKiB;
+}
 static constexpr int64_t bytesPerBufferedShare = 52 * kKiB;
-// Of oneDNN's code. Starting a program reads parts of the library that making the first primitive
-// gives back; what runs primitives of each family is read again.
-static constexpr int64_t givenBackBytes = (1168 - 24) * kKiB; ///< less what its engine keeps
-static constexpr int64_t productCodeBytes = 612 * kKiB;
-static constexpr int64_t imageCodeBytes = 484 * kKiB;
-static constexpr int64_t reorderCodeBytes = 320 * kKiB;
-static constexpr int64_t sharedCodeBytes = 164 * kKiB; ///< of reorders with convolutions
+// Of oneDNN's code, what steps read: of any primitive, with what the library's engine keeps, and of
+// each family. Making primitives reads more, which is given back before the arena is filled.
+static constexpr int64_t anyCodeBytes = (1008 + 24) * kKiB;
+static constexpr int64_t productCodeBytes = 580 * kKiB;
+static constexpr int64_t imageCodeBytes = 490 * kKiB;
+static constexpr int64_t reorderCodeBytes = 200 * kKiB;
+static constexpr int64_t sharedCodeBytes = 40 * kKiB; ///< of reorders with convolutions
+static constexpr int64_t makingCodeBytes = 2608 * kKiB;
 // Of oneDNN's generated products of plain matrices, which is what it has for them under AVX2 and
 // for some convolutions.
 static constexpr int64_t gemmBytes = 3900 * kKiB;
@@ -170,14 +173,23 @@ int64_t LibraryUse::bytesOfProcess() const {
   int64_t bytes = processBytes + (functions ? functionBytes : 0);
   if (calls.empty())
     return bytes;
-  bytes -= givenBackBytes;
+  bytes += anyCodeBytes;
   bytes += products ? productCodeBytes : 0;
   bytes += images ? imageCodeBytes : 0;
   bytes += reorders ? reorderCodeBytes - (images ? sharedCodeBytes : 0) : 0;
   bytes += gemm ? gemmBytes : 0;
+  return bytes + bytesOfPrimitives();
+}
+
+int64_t LibraryUse::bytesOfPrimitives() const {
+  int64_t bytes = 0;
   for (mlir::Attribute kernel : calls)
     bytes += primitivesOf(cast<KernelAttr>(kernel)).bytes;
   return bytes;
+}
+
+int64_t LibraryUse::bytesOfMaking() const {
+  return calls.empty() ? 0 : processBytes + makingCodeBytes + bytesOfPrimitives() + bytesOfRank();
 }
 
 int64_t LibraryUse::bytesOfRank() const {
@@ -203,6 +215,17 @@ static int64_t bytesOfSlots(ProgramOp program, StageOp stage) {
   return 0;
 }
 
+/// Which microbatch has each slot, of training and of evaluation, and the version that it reads.
+static int64_t bytesOfOwners(ProgramOp program) {
+  constexpr int64_t bytesPerSlot = 16;
+  int64_t slots = 0;
+  for (auto region : program.getRegionsAttr().getAsRange<DictionaryAttr>())
+    if (const StringRef name = region.getAs<StringAttr>("name").getValue();
+        name.starts_with("slots.") || name == "evaluation")
+      slots += region.getAs<IntegerAttr>("copies").getInt();
+  return slots * bytesPerSlot;
+}
+
 /// A rank has room for the sums of one stage over its replicas at a time.
 static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   int64_t most = 0;
@@ -219,9 +242,7 @@ static int64_t bytesOfShares(const Plan &plan, ArrayRef<StageOp> stages) {
       const PlanStage &planned = plan.stages[stage.getId()];
       const int64_t others = planned.replicas - 1;
       const bool isLong = planned.gradientBytes / planned.replicas > mostBufferedBytes;
-      const int64_t bytes =
-          isLong ? std::max(leastOfShares, others * bytesPerShare) : others * bytesPerBufferedShare;
-      most = std::max(most, others ? bytes : 0);
+      most = std::max(most, others * (isLong ? bytesPerShare(others) : bytesPerBufferedShare));
     }
   return most;
 }
@@ -264,7 +285,8 @@ void setMemory(Plan &plan, ModuleOp programs) {
                : 0;
     int64_t rest = arena + bytesOfSums(plan, stages) + once;
     if (onHost)
-      rest += spreadBytes(arena) + use.bytesOfRank();
+      rest = std::max(rest + spreadBytes(arena) + use.bytesOfRank() + bytesOfOwners(program),
+                      use.bytesOfMaking());
     for (StageOp stage : stages)
       rest -= bytesOfSlots(program, stage);
     int64_t count = static_cast<int64_t>(stages.size());

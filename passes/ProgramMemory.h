@@ -16,13 +16,16 @@ public:
   void add(ir::UnitOp unit);
   void add(const LibraryUse &other);
 
-  /// What a process takes once, however many of its threads are ranks. Below 0 where less is read
-  /// of a library while it trains than was to start it.
+  /// What a process takes once, however many of its threads are ranks.
   int64_t bytesOfProcess() const;
   /// What each rank takes beside that.
   int64_t bytesOfRank() const;
+  /// What a process of one rank takes, all in all, while it makes its kernels.
+  int64_t bytesOfMaking() const;
 
 private:
+  int64_t bytesOfPrimitives() const;
+
   bool functions = false;
   bool products = false, images = false, reorders = false; ///< families of oneDNN's primitives
   bool gemm = false; ///< oneDNN multiplies some matrices as plain ones

@@ -11,6 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#ifdef PDC_RUNTIME_PROCESSOR
+#include "runtime/kernels/LibraryCode.h"
+#endif
+
 /// What a run says at its end.
 namespace pdc::runtime {
 
@@ -54,18 +58,27 @@ static void readOwnCode() {
 
 /// Counted page by page: the counters behind /proc/self/status are kept per core and may be off by
 /// some hundred kilobytes.
-int64_t residentBytes() {
+static int64_t residentBytes() {
   int64_t bytes = fieldBytes("/proc/self/smaps_rollup", "Rss:");
   return bytes > 0 ? bytes : fieldBytes("/proc/self/status", "VmRSS:");
 }
 
 /// Not getrusage: that keeps the peak of whoever started the process.
-int64_t startedBytes() {
+static int64_t highestBytes() { return fieldBytes("/proc/self/status", "VmHWM:"); }
+
+StartedMemory startedMemory() {
   readOwnCode();
-  return residentBytes();
+#ifdef PDC_RUNTIME_PROCESSOR
+  releaseLibraryCode();
+#endif
+  return {residentBytes(), highestBytes()};
 }
 
-int64_t peakBytes() { return std::max(fieldBytes("/proc/self/status", "VmHWM:"), residentBytes()); }
+/// Starting reads more than small programs then hold: a peak is one that came later.
+static int64_t peakBytes(const StartedMemory &started) {
+  const int64_t highest = highestBytes(), now = residentBytes();
+  return highest > started.highest ? std::max(highest, now) : now;
+}
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is
 /// none. In floats, which no number in a damaged file overflows.
@@ -125,7 +138,7 @@ struct ProcessMemory {
 /// Peak memory by process and rank, against the plan; `json` gets the same as a list.
 std::vector<std::string> Trainer::describeMemory(std::string &json) {
   std::ostringstream mine;
-  mine << hostName() << ":" << getpid() << " " << peakBytes() << " " << emptyBytes << " "
+  mine << hostName() << ":" << getpid() << " " << peakBytes(started) << " " << started.bytes << " "
        << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
        << arena.bytes() << " " << executor.timeline().heldBytes();
   std::vector<std::string> all;

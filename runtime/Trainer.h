@@ -10,12 +10,12 @@
 
 namespace pdc::runtime {
 
-/// Bytes of this process that are in memory now, and the most there have ever been.
-int64_t residentBytes();
-int64_t peakBytes();
-/// Of a program that has only started: its code is read whole, so that it is part of an empty
-/// program.
-int64_t startedBytes();
+/// What a program that has only started holds, and the most that it did until then. Its own code is
+/// read whole and so a part of that; of oneDNN's, what loading it has read is given back.
+struct StartedMemory {
+  int64_t bytes = 0, highest = 0;
+};
+StartedMemory startedMemory();
 
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {
@@ -45,8 +45,8 @@ private:
   void tellTheEnd();
   std::vector<std::string> describeMemory(std::string &json);
 
-  /// Resident before this rank has made anything: what an empty program holds.
-  const int64_t emptyBytes;
+  /// Before this rank has made anything: what an empty program holds.
+  const StartedMemory started;
   const Program &program;
   const Options &options;
   Control &control;

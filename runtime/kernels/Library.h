@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/Program.h"
 #include "runtime/kernels/LibraryCall.h"
+#include "runtime/kernels/LibraryCode.h"
 
 #include <dnnl.hpp>
 
@@ -45,11 +46,6 @@ void requireSinglePrecision(const std::string &unit, std::string_view compute);
 
 /// Throws Error naming the unit when a kernel needs more workspace than the plan has.
 void requireWorkspace(const std::string &unit, int64_t needed, const Device &device);
-
-/// Gives back the memory of what the process has read of the library's own code and tables. Making
-/// a primitive runs through megabytes of it once, and running one through little; what is needed
-/// again is mapped again from the file.
-void releaseLibraryCode();
 
 struct LibraryLayout {
   LibraryLayout(const dnnl::memory::desc &given) : description(given) {}

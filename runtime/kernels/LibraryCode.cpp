@@ -1,5 +1,6 @@
-#include "runtime/kernels/Library.h"
+#include "runtime/kernels/LibraryCode.h"
 
+#include <dnnl.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -7,7 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace pdc::runtime {
 

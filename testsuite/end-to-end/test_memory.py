@@ -90,6 +90,15 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
             assert least <= statistics.median(held) <= planned and max(held) <= planned + BLOCK, (transport, planned, held)
 
 
+def test_arenas_smaller_than_what_making_kernels_reads(models, tmp_path):
+    """The peak is then that of the library, before the arena is filled."""
+    project = pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / "project", "--schedule", "1f1b", "--stages", "1-1",
+                                     "--minibatch", 16, "--microbatches", 4, workers=2)
+    images = pipeline.draw_images(tmp_path, 32, (784,), 10)
+    for planned, held in measure(project, tmp_path / "run", images=images, transport="mpi"):
+        assert 0.5 * planned <= statistics.median(held) <= planned and max(held) <= planned + BLOCK, (planned, held)
+
+
 def measure(project, folder, images, transport):
     """What is planned for each process, and what it held in each of three runs. Where the system had put parts of a library out
     of memory a program begins with less of it, and seems to need more."""

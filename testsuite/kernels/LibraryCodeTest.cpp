@@ -1,4 +1,4 @@
-#include "runtime/kernels/Library.h"
+#include "runtime/kernels/LibraryCode.h"
 #include "testsuite/kernels/LibraryMemory.h"
 
 #include <gtest/gtest.h>
