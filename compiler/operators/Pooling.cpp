@@ -50,13 +50,6 @@ static void normaliseMaxPool(ImportedNode &node, int) {
   node.outputs.resize(2);
 }
 
-/// Windows with holes came with opset 19; no kernel has them.
-static void normaliseAveragePool(ImportedNode &node, int opset) {
-  for (int64_t dilation : node.attributes.integers("dilations"))
-    if (dilation != 1)
-      refuse(node, opset, "dilations other than 1 are not supported");
-}
-
 static std::vector<TensorType> inferMaxPool(const NodeView &node) {
   const TensorType &x = node.input(0);
   std::vector<int64_t> shape = pooledShape(x.shape, resolvePooling(node, x.shape));
@@ -129,10 +122,8 @@ static std::vector<TensorType> inferAveragePool(const NodeView &node) {
   return {{x.element, pooledShape(x.shape, resolvePooling(node, x.shape))}};
 }
 
-/// What each output is divided by: the taps inside the input, or with count_include_pad those
-/// inside the padded input (a partial last window of ceil_mode reaches beyond even that).
-static std::vector<double> averageDivisors(const NodeView &node, const Window &window,
-                                           const std::vector<int64_t> &x) {
+std::vector<double> averageDivisors(const NodeView &node, const Window &window,
+                                    const std::vector<int64_t> &x) {
   std::vector<int64_t> bounds = x, begin(window.rank());
   Window counted = window;
   if (node.attributes.integer("count_include_pad", 0))
@@ -245,7 +236,6 @@ std::span<const Operator> poolingOperators() {
        .inputs = {{"X"}},
        .outputs = {{"Y"}},
        .elements = floatElements(),
-       .normalise = normaliseAveragePool,
        .infer = inferAveragePool,
        .evaluate = evaluateAveragePool,
        .differentiate = differentiateAveragePool,

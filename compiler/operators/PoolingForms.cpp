@@ -2,8 +2,12 @@
 #include "compiler/operators/Rules.h"
 #include "compiler/operators/Window.h"
 
-/// Forms of MaxPool that no kernel of a library has: windows with holes, and the places of the
-/// maxima as ONNX numbers them. They look at each window as a row.
+#include <algorithm>
+#include <utility>
+
+/// Forms of pooling that no kernel of a library has: windows with holes, and the places of the
+/// maxima as ONNX numbers them. MaxPool's look at each window as a row, AveragePool's are
+/// convolutions.
 namespace pdc {
 
 namespace {
@@ -117,21 +121,51 @@ private:
   NodeValue chosen; ///< [channels, windows]: which row of the table, counted over all windows
 };
 
+bool hasHoles(const CompositionBuilder &b) {
+  return std::ranges::any_of(b.attributes().integers("dilations"),
+                             [](int64_t dilation) { return dilation != 1; });
+}
+
 std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
-  bool hasHoles = false;
-  for (int64_t dilation : b.attributes().integers("dilations"))
-    hasHoles = hasHoles || dilation != 1;
-  if (!hasHoles && !b.attributes().integer("indices", 0))
+  if (!hasHoles(b) && !b.attributes().integer("indices", 0))
     return {};
   Windows windows(b);
   NodeValue y = windows.elementsAt(windows.maxima());
   return {y, windows.indices()};
 }
 
+/// The sum of each window, by a convolution of each channel with ones, over how many it counts.
+std::vector<NodeValue> composeAveragePool(CompositionBuilder &b) {
+  if (!hasHoles(b))
+    return {};
+  const TensorType x = b.type(b.input(0));
+  const NodeView node{"AveragePool", "", b.attributes(), {}, {}, 1};
+  const Window window = resolveWindow(node, x.shape);
+  std::vector<int64_t> single = x.shape, kernel = window.kernel, counted = window.output;
+  std::vector<int64_t> pads = window.padsBegin, pooled = {x.shape[0], x.shape[1]};
+  single[0] *= std::exchange(single[1], 1);
+  pooled.insert(pooled.end(), window.output.begin(), window.output.end());
+  // A partial last window of ceil_mode needs more padding than the attribute says.
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    const int64_t last = window.source(d, window.output[d] - 1, window.kernel[d] - 1);
+    pads.push_back(std::max(window.padsEnd[d], last + 1 - x.shape[d + 2]));
+  }
+  for (std::vector<int64_t> *shape : {&kernel, &counted})
+    shape->insert(shape->begin(), 2, 1);
+  Tensor ones = Tensor::zeros({x.element, kernel}), divisors = Tensor::zeros({x.element, counted});
+  std::ranges::fill(ones.data, 1);
+  divisors.data = averageDivisors(node, window, x.shape);
+  NodeValue sums =
+      add(b, "Conv", {reshaped(b, b.input(0), single), b.constant(std::move(ones))},
+          {{"strides", window.strides}, {"dilations", window.dilations}, {"pads", pads}});
+  return {add(b, "Div", {reshaped(b, sums, pooled), b.constant(std::move(divisors))})};
+}
+
 } // namespace
 
 std::span<const ComposedForm> poolingForms() {
-  static const ComposedForm forms[] = {{"MaxPool", composeMaxPool}};
+  static const ComposedForm forms[] = {{"AveragePool", composeAveragePool},
+                                       {"MaxPool", composeMaxPool}};
   return forms;
 }
 

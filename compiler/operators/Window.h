@@ -32,6 +32,12 @@ bool sourceOffset(const Window &window, const std::vector<int64_t> &position,
                   const std::vector<int64_t> &tap, const std::vector<int64_t> &inputShape,
                   int64_t &offset);
 
+/// What each output of an AveragePool is divided by: the taps inside the input, or with
+/// count_include_pad those inside the padded input (a partial last window of ceil_mode reaches
+/// beyond even that).
+std::vector<double> averageDivisors(const NodeView &node, const Window &window,
+                                    const std::vector<int64_t> &inputShape);
+
 /// The offset of an element of a row-major NC... tensor where each channel is stored with its first
 /// spatial dimension fastest (MaxPool's storage_order 1).
 int64_t columnMajorOffset(int64_t offset, const std::vector<int64_t> &inputShape);
