@@ -48,10 +48,16 @@ constexpr std::string_view movements[] = {
     "Identity", "Pad",   "ReduceMean", "ReduceSum", "Reshape",   "Resize", "Slice",
     "Softmax",  "Split", "Squeeze",    "Tile",      "Transpose", "Trilu",  "Unsqueeze"};
 
-/// A weight behind these is a weight before them: movements, and functions of each element, as of a
-/// decay or scale that is trained as its logarithm. Tables of angles are no weights.
+/// Tables of positions are normalised, and kernels of networks whose values are not.
+constexpr std::string_view normalisations[] = {"BatchNormalization", "GroupNormalization",
+                                               "InstanceNormalization", "LayerNormalization",
+                                               "RMSNormalization"};
+
+/// A weight behind these is a weight before them: movements, normalisations, and functions of each
+/// element, as of a decay or scale that is trained as its logarithm. Tables of angles are no
+/// weights.
 bool leadsToItsInput(const ModelNode &node) {
-  if (std::ranges::count(movements, node.op) > 0)
+  if (std::ranges::count(movements, node.op) > 0 || std::ranges::count(normalisations, node.op) > 0)
     return true;
   if (node.op == "Cos" || node.op == "Sin")
     return false;
