@@ -1,7 +1,6 @@
 #include "testsuite/operators/Tape.h"
 
 #include <algorithm>
-#include <numeric>
 
 /// Operators that are composed of others: gradients by finite differences. Their values are those
 /// of ONNX's node tests.
@@ -78,67 +77,6 @@ TEST(Composition, ShortForms) {
   checkComposedGradient({"Shrink", {{"lambd", 0.6}, {"bias", 0.25}}, {draw.distinct({5, 4})}, {0}});
   for (Shape shape : {Shape{2, 3, 4, 2}, Shape{1, 1, 5}, Shape{2, 1, 2, 1, 3}})
     checkComposedGradient({"GlobalMaxPool", {}, {draw.distinct(shape)}, {0}});
-}
-
-TEST(Composition, MaximaOfWindowsWithHoles) {
-  Draw draw;
-  Attributes holes = {{"kernel_shape", std::vector<int64_t>{2, 3}},
-                      {"strides", std::vector<int64_t>{1, 2}},
-                      {"dilations", std::vector<int64_t>{2, 1}},
-                      {"pads", std::vector<int64_t>{1, 0, 0, 1}}};
-  checkComposedGradient({"MaxPool", holes, {draw.distinct({2, 2, 5, 6})}, {0}});
-  Attributes line = {{"kernel_shape", std::vector<int64_t>{3}}, {"indices", int64_t(1)}};
-  checkComposedGradient({"MaxPool", line, {draw.distinct({2, 3, 7})}, {0}});
-}
-
-/// The first of ONNX's own example; the others against the reference, which is written as the
-/// specification is.
-TEST(Composition, MeansOfWindowsWithHoles) {
-  Draw draw;
-  Tensor ramp = Tensor::zeros({ElementType::f64, {1, 1, 4, 4}});
-  std::iota(ramp.data.begin(), ramp.data.end(), 1);
-  EXPECT_EQ(tapeValues({"AveragePool",
-                        {{"kernel_shape", std::vector<int64_t>{2, 2}},
-                         {"dilations", std::vector<int64_t>{2, 2}},
-                         {"ceil_mode", int64_t(1)}},
-                        {ramp},
-                        {0}})[0]
-                .data,
-            (std::vector<double>{6, 7, 10, 11}));
-  for (int64_t counted : {0, 1})
-    for (int64_t ceiling : {0, 1}) {
-      Attributes holes = {{"kernel_shape", std::vector<int64_t>{2, 3}},
-                          {"strides", std::vector<int64_t>{2, 2}},
-                          {"dilations", std::vector<int64_t>{2, 1}},
-                          {"pads", std::vector<int64_t>{1, 0, 0, 1}},
-                          {"count_include_pad", counted},
-                          {"ceil_mode", ceiling}};
-      const Case test{"AveragePool", holes, {draw.reals({2, 3, 6, 6})}, {0}};
-      checkComposedGradient(test);
-      EXPECT_EQ(tapeValues(test)[0].type, run(test)[0].type);
-      for (size_t i = 0; i < run(test)[0].data.size(); ++i)
-        EXPECT_NEAR(tapeValues(test)[0].data[i], run(test)[0].data[i], 1e-12);
-    }
-}
-
-/// The rule's own reference numbers the maxima as what they are composed of does; the first of
-/// equal ones counts.
-TEST(Composition, PlacesOfMaxima) {
-  Draw draw;
-  for (int64_t order : {0, 1}) {
-    Attributes window = {{"kernel_shape", std::vector<int64_t>{3, 2}},
-                         {"strides", std::vector<int64_t>{2, 1}},
-                         {"pads", std::vector<int64_t>{1, 1, 1, 0}},
-                         {"ceil_mode", int64_t(1)},
-                         {"storage_order", order},
-                         {"indices", int64_t(1)}};
-    Tensor x = draw.integers({2, 3, 5, 4}, 0, 3);
-    x.type.element = ElementType::f64;
-    const Case test{"MaxPool", window, {x}, {0}, 2};
-    std::vector<Tensor> expected = run(test), found = tapeValues(test);
-    EXPECT_EQ(found[0].data, expected[0].data);
-    EXPECT_EQ(found[1].data, expected[1].data);
-  }
 }
 
 TEST(Composition, GemmScalesWhatItAdds) {
