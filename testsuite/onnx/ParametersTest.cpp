@@ -243,24 +243,28 @@ TEST(Parameters, singleNumbers) {
 }
 
 /// DeBERTa normalises its table of relative positions, networks without normalisations their
-/// kernels.
-TEST(Parameters, normalisedWeights) {
+/// kernels; Swin v2 bounds the logarithms of its scales on one side.
+TEST(Parameters, normalisedAndBoundedWeights) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 3] x) => (float[2, 4] y) {
       t = LayerNormalization(table, scale)
-      a = Add(x, t)
+      l = Clip(logits, , most)
+      e = Exp(l)
+      n = Mul(x, e)
+      a = Add(n, t)
       u = Unsqueeze(w, zero)
       v = BatchNormalization<training_mode = 1>(u, gain, gain, mean, mean)
       s = Squeeze(v, zero)
       y = MatMul(a, s) })");
   addInitializer(model, "table", {2, 3}, std::vector<float>(6, 1));
   addInitializer(model, "w", {3, 4}, std::vector<float>(12, 1));
-  for (const char *name : {"scale", "gain", "mean"})
+  for (const char *name : {"scale", "gain", "mean", "logits"})
     addInitializer(model, name, {3}, {1, 2, 3});
+  addInitializer(model, "most", {}, {4});
   onnx::TensorProto &zero = *model.mutable_graph()->add_initializer();
   zero.set_name("zero");
   zero.set_data_type(onnx::TensorProto::INT64);
   zero.add_dims(1);
   zero.add_int64_data(0);
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"gain", "scale", "table", "w"}));
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"gain", "logits", "scale", "table", "w"}));
 }
