@@ -204,11 +204,13 @@ Value Narrowing::narrowed(Value value) {
   return copy;
 }
 
-/// In f32, once for all readers that come from one forward node but those whose kernels do it.
+/// In f32, once for all readers that come from one forward node; but of a view, which no kernel
+/// makes in f32, for each whose own kernel does it.
 Value Narrowing::widened(Value value, Operation *reader) {
   StringRef origin = originOf(isa<NodeOp>(reader) ? reader : value.getDefiningOp());
   OpBuilder builder(reader);
-  if (auto node = dyn_cast<NodeOp>(reader); node && widensItself(node.getOp()))
+  if (auto node = dyn_cast<NodeOp>(reader);
+      node && widensItself(node.getOp()) && isViewNode(value.getDefiningOp()))
     return cast(builder, value, ElementType::f32, origin);
   Value &copy = wide[{value.getAsOpaquePointer(), origin.str()}];
   if (!copy)

@@ -204,6 +204,35 @@ def test_extremes_and_tied_weights_in_16_bits(stages, schedule, tmp_path):
 
 
 @on_host
+def test_padded_rows_cross_stages(tmp_path):
+    """Rows of 61 scores in 16 bits, and of their gradient, cross with their padding, which nobody reads."""
+    weights = {"w": (16, 16), "v": (16, 61), "b": (61,)}
+    generator = numpy.random.default_rng(1)
+    nodes = [helper.make_node("MatMul", ["input", "w"], ["h"]), helper.make_node("Tanh", ["h"], ["t"]),
+             helper.make_node("MatMul", ["t", "v"], ["p"], name="/head"), helper.make_node("Add", ["p", "b"], ["r"], name="/bias"),
+             helper.make_node("Flatten", ["r"], ["output"], name="/flat")]
+    graph = helper.make_graph(nodes, "scores", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 1, 16])],
+                              [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 61])],
+                              [numpy_helper.from_array(generator.normal(0, 0.3, shape).astype(numpy.float32), name)
+                               for name, shape in weights.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    (tmp_path / "stages.json").write_text(json.dumps({"/head": 0, "/bias": 0, "/flat": 1, "loss": 1}))
+    options = ["--minibatch", 16, "--microbatches", 2, "--optimizer", "momentum,lr=0.1,momentum=0.9"]
+    images, labels = pipeline.draw_images(tmp_path, 48, (1, 16), 61)
+    data = [f"input={images}", f"labels={labels}"]
+    expected = pipeline.train(pipeline.compile_model(tmp_path / "model.onnx", tmp_path / "cpu", *options, workers=1), tmp_path / "expected",
+                              data=data, steps=3)
+    one, two = (train_on_host(emit(tmp_path / "model.onnx", tmp_path / f"on-{workers}", *options, "--exact", "--precision", "bf16", "--stages",
+                                   stages, workers=workers), tmp_path / f"found-{workers}", data=data, steps=3)
+                for workers, stages in ((1, "1"), (2, tmp_path / "stages.json")))
+    assert ".bytes = 1024}" in re.search("kTransfers.*?;", (tmp_path / "on-2" / "stage_0.cpp").read_text(), re.DOTALL)[0]  # 8 rows of 64
+    assert numpy.allclose(one.losses, expected.losses, rtol=2 * 2**-8)
+    assert one.losses == two.losses
+    found = two.weights()
+    assert all(numpy.array_equal(value, found[name]) for name, value in one.weights().items())
+
+
+@on_host
 def test_profiles(models, tmp_path):
     """pdc-profile writes a program whose times of units, by events of the device, become a profile that pdc plans with."""
     batch = ["--minibatch", 8, "--microbatches", 2, "--optimizer", "momentum,lr=0.1"]

@@ -104,13 +104,18 @@ func.func @train() {
   return
 }
 
-// Kernels that read 16 bits as f32 have a Cast each, so that it can be part of them.
+// Of a view, kernels that read 16 bits as f32 have a Cast each, so that it can be part of them; another may be part of what makes
+// the value.
 // CHECK-LABEL: func.func @evaluate
 // CHECK: %[[SCORES:.*]] = pdc.node "FusedMatMul" "/mm"
-// CHECK: %[[OF_LOSS:.*]] = pdc.node "Cast" "/mm/f32"(%[[SCORES]])
-// CHECK: pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%[[OF_LOSS]],
-// CHECK: %[[OF_COUNT:.*]] = pdc.node "Cast" "/mm/f32.1"(%[[SCORES]])
-// CHECK: pdc.node "CorrectPredictions" "/correct"(%[[OF_COUNT]],
+// CHECK: %[[WIDE:.*]] = pdc.node "Cast" "/mm/f32"(%[[SCORES]])
+// CHECK: pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%[[WIDE]],
+// CHECK: pdc.node "CorrectPredictions" "/correct"(%[[WIDE]],
+// CHECK: %[[VIEW:.*]] = pdc.node "Flatten" "/rows"
+// CHECK: %[[OF_LOSS:.*]] = pdc.node "Cast" "/rows/f32"(%[[VIEW]])
+// CHECK: pdc.node "SoftmaxCrossEntropyLoss" "/rows/loss"(%[[OF_LOSS]],
+// CHECK: %[[OF_COUNT:.*]] = pdc.node "Cast" "/rows/f32.1"(%[[VIEW]])
+// CHECK: pdc.node "CorrectPredictions" "/rows/correct"(%[[OF_COUNT]],
 pdc.memory @labels input microbatch : tensor<4xi64>
 func.func @evaluate() {
   %x = pdc.read @x : tensor<4x6xf32>
@@ -119,5 +124,9 @@ func.func @evaluate() {
   %m = pdc.node "FusedMatMul" "/mm"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
   %l = pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%m, %labels) {reduction = "sum"} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
   %c = pdc.node "CorrectPredictions" "/correct"(%m, %labels) {} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
+  %v = pdc.node "FusedMatMul" "/mm2"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  %r = pdc.node "Flatten" "/rows"(%v) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %k = pdc.node "SoftmaxCrossEntropyLoss" "/rows/loss"(%r, %labels) {reduction = "sum"} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
+  %d = pdc.node "CorrectPredictions" "/rows/correct"(%r, %labels) {} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
   return
 }
