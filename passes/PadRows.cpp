@@ -96,8 +96,7 @@ void setField(UnitOp unit, StringRef name, int64_t value) {
   fields.set(name, builder.getI64IntegerAttr(value));
   unit.setKernelAttr(KernelAttr::get(unit.getContext(), kernel.getName(),
                                      fields.getDictionary(unit.getContext()), kernel.getWorkspace(),
-                                     kernel.getAccumulates(), kernel.getCallsFunctions(),
-                                     kernel.getMultipliesPlain()));
+                                     kernel.getAccumulates(), kernel.getMultipliesPlain()));
 }
 
 int64_t rowOf(Value value) { return toTensorType(value.getType()).shape.back(); }

@@ -12,30 +12,31 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-// What smaps says, mapping by mapping, that programs hold beyond the same ones just started, none
-// of whose pages are oneDNN's, with Debian's oneDNN 2.6 and Open MPI 4.1; the kernel maps code in
-// blocks of 64 KiB, so that what is touched varies by some of them from run to run. Of a process:
-// its stack, the C++ library and the transport's. Then the mathematical functions.
+// What programs hold for themselves beyond the same ones just started, with Debian's oneDNN 2.6 and
+// Open MPI 4.1, and a little more, for it varies from run to run. Of a process: what the C++
+// library and the transport keep; of oneDNN, its engine.
 static constexpr int64_t kKiB = 1 << 10;
-static constexpr int64_t processBytes = 164 * kKiB;
-static constexpr int64_t functionBytes = 200 * kKiB;
+static constexpr int64_t processBytes = 40 * kKiB;
+static constexpr int64_t engineBytes = 24 * kKiB;
+// All of oneDNN's generated products of plain matrices, which is what it has for them under AVX2
+// and for some convolutions, and the copies of matrices that they make.
+static constexpr int64_t plainBytes = 2040 * kKiB;
 
-/// By how much the peaks of equal runs lie above their mean: 65 kB at 36 MB, next to nothing at 3
-/// MB.
-static int64_t spreadBytes(int64_t arena) { return std::min(arena / 256, int64_t(400) << 10); }
+/// By how much the peaks of equal runs lie above their mean, and larger tensors' copies and
+/// messages above those of small ones.
+static int64_t spreadBytes(int64_t arena) { return std::min(arena / 64, int64_t(400) << 10); }
 
-// Of a rank: its objects, and those of each kernel. What is behind the free memory that starting
-// MPI leaves is not new.
-static constexpr int64_t rankBytes = 60 * kKiB;
-static constexpr int64_t bytesPerKernel = 1640;
+// Of a rank: its objects, and those of each kernel that has one.
+static constexpr int64_t rankBytes = 36 * kKiB;
+static constexpr int64_t bytesPerKernel = 1200;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
-static constexpr int64_t threadBytes = 88 * kKiB;
+static constexpr int64_t threadBytes = 112 * kKiB;
 static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
 // do up to 4 KiB.
 static constexpr int64_t bytesPerEdge = 20 * kKiB;
-static constexpr int64_t bytesPerBufferedEdge = 30 * kKiB;
+static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
 // the others, the less the fewer there are.
@@ -44,17 +45,6 @@ static constexpr int64_t bytesPerShare(int64_t others) {
   return std::min<int64_t>(80, 24 + 8 * others) * kKiB;
 }
 static constexpr int64_t bytesPerBufferedShare = 52 * kKiB;
-// Of oneDNN's code, what steps read: of any primitive, with what the library's engine keeps, and of
-// each family. Making primitives reads more, which is given back before the arena is filled.
-static constexpr int64_t anyCodeBytes = (1008 + 24) * kKiB;
-static constexpr int64_t productCodeBytes = 580 * kKiB;
-static constexpr int64_t imageCodeBytes = 490 * kKiB;
-static constexpr int64_t reorderCodeBytes = 200 * kKiB;
-static constexpr int64_t sharedCodeBytes = 40 * kKiB; ///< of reorders with convolutions
-static constexpr int64_t makingCodeBytes = 2608 * kKiB;
-// Of oneDNN's generated products of plain matrices, which is what it has for them under AVX2 and
-// for some convolutions.
-static constexpr int64_t gemmBytes = 3900 * kKiB;
 
 // What oneDNN keeps of a primitive and its generated code.
 static constexpr int64_t poolingBytes = 15 * kKiB;
@@ -62,6 +52,7 @@ static constexpr int64_t reorderBytes = 14 * kKiB;
 static constexpr int64_t directBytes = 26 * kKiB;
 static constexpr int64_t winogradBytes = 40 * kKiB;
 static constexpr int64_t pointwiseBytes = 60 * kKiB; ///< windows of one pixel
+static constexpr int64_t plainProductBytes = 16 * kKiB;
 
 /// A weight that does not lie as the primitive reads it has a reorder before it.
 static bool packsWeight(DictionaryAttr fields) {
@@ -115,9 +106,10 @@ static Primitives primitivesOf(KernelAttr kernel) {
   const StringRef name = kernel.getName();
   const DictionaryAttr fields = kernel.getFields();
   if (name == "MatrixProduct") { // one makes the product, another adds it to a sum
-    const int64_t bytes = productBytes(fields, false);
-    return kernel.getAccumulates() ? Primitives{2, bytes + productBytes(fields, true)}
-                                   : Primitives{1, bytes};
+    const bool isPlain = kernel.getMultipliesPlain();
+    const int64_t bytes = isPlain ? plainProductBytes : productBytes(fields, false);
+    const int64_t adding = isPlain ? plainProductBytes : productBytes(fields, true);
+    return kernel.getAccumulates() ? Primitives{2, bytes + adding} : Primitives{1, bytes};
   }
   if (name.starts_with("Convolution")) { // forward there is one with a bias and one without
     const int calls = name == "Convolution" ? 2 : 1;
@@ -134,62 +126,40 @@ static mlir::Attribute described(KernelAttr kernel) {
   fields.erase("name");
   return KernelAttr::get(kernel.getContext(), kernel.getName(),
                          fields.getDictionary(kernel.getContext()), kernel.getWorkspace(),
-                         kernel.getAccumulates(), kernel.getCallsFunctions(),
-                         kernel.getMultipliesPlain());
+                         kernel.getAccumulates(), kernel.getMultipliesPlain());
+}
+
+/// Loops are part of the source: there is no object of theirs.
+static bool isLoop(KernelAttr kernel) {
+  return kernel.getName() == "Elementwise" || kernel.getName() == "Broadcast";
 }
 
 /// Units that run twice or in several tasks share a kernel under one name; before names are given
 /// each has its own.
 void LibraryUse::add(UnitOp unit) {
-  if (!unit.getKernel())
+  if (!unit.getKernel() || isLoop(*unit.getKernel()))
     return;
-  kernels.insert(unit.getVariable() ? unit.getVariable()->str()
-                                    : "#" + std::to_string(kernels.size()));
   const KernelAttr kernel = *unit.getKernel();
-  functions |= kernel.getCallsFunctions();
-  gemm |= kernel.getMultipliesPlain();
-  if (primitivesOf(kernel).count == 0)
-    return;
-  const bool isProduct = kernel.getName() == "MatrixProduct",
-             isReorder = kernel.getName() == "Reorder";
-  products |= isProduct;
-  reorders |= isReorder;
-  images |= !isProduct && !isReorder;
-  calls.insert(described(kernel));
+  plain |= kernel.getMultipliesPlain();
+  if (primitivesOf(kernel).count != 0)
+    calls.insert(described(kernel));
+  else
+    kernels.insert(unit.getVariable() ? unit.getVariable()->str()
+                                      : "#" + std::to_string(kernels.size()));
 }
 
 void LibraryUse::add(const LibraryUse &other) {
-  gemm |= other.gemm;
-  products |= other.products;
-  images |= other.images;
-  reorders |= other.reorders;
-  functions |= other.functions;
+  plain |= other.plain;
   calls.insert(other.calls.begin(), other.calls.end());
   for (const auto &kernel : other.kernels)
     kernels.insert(kernel.getKey());
 }
 
 int64_t LibraryUse::bytesOfProcess() const {
-  int64_t bytes = processBytes + (functions ? functionBytes : 0);
-  if (calls.empty())
-    return bytes;
-  bytes += anyCodeBytes;
-  bytes += products ? productCodeBytes : 0;
-  bytes += images ? imageCodeBytes : 0;
-  bytes += reorders ? reorderCodeBytes - (images ? sharedCodeBytes : 0) : 0;
-  bytes += gemm ? gemmBytes : 0;
-  return bytes + bytesOfPrimitives();
-}
-
-int64_t LibraryUse::bytesOfPrimitives() const {
-  int64_t bytes = 0;
+  int64_t bytes = processBytes + (calls.empty() ? 0 : engineBytes) + (plain ? plainBytes : 0);
   for (mlir::Attribute kernel : calls)
     bytes += primitivesOf(cast<KernelAttr>(kernel)).bytes;
   return bytes;
-}
-
-int64_t LibraryUse::bytesOfMaking() const {
-  return calls.empty() ? 0 : processBytes + makingCodeBytes + bytesOfPrimitives() + bytesOfRank();
 }
 
 int64_t LibraryUse::bytesOfRank() const {
@@ -285,8 +255,7 @@ void setMemory(Plan &plan, ModuleOp programs) {
                : 0;
     int64_t rest = arena + bytesOfSums(plan, stages) + once;
     if (onHost)
-      rest = std::max(rest + spreadBytes(arena) + use.bytesOfRank() + bytesOfOwners(program),
-                      use.bytesOfMaking());
+      rest += spreadBytes(arena) + use.bytesOfRank() + bytesOfOwners(program);
     for (StageOp stage : stages)
       rest -= bytesOfSlots(program, stage);
     int64_t count = static_cast<int64_t>(stages.size());

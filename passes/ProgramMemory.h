@@ -8,8 +8,8 @@
 
 namespace pdc {
 
-/// What kernels bring into a process beside its arena, beyond a program that has only been started:
-/// pages of libraries' code and what they keep.
+/// What kernels bring into a process for itself beside its arena, beyond a program that has only
+/// been started: what libraries keep, and the code that they generate.
 class LibraryUse {
 public:
   /// Units without a kernel bring nothing.
@@ -20,18 +20,12 @@ public:
   int64_t bytesOfProcess() const;
   /// What each rank takes beside that.
   int64_t bytesOfRank() const;
-  /// What a process of one rank takes, all in all, while it makes its kernels.
-  int64_t bytesOfMaking() const;
 
 private:
-  int64_t bytesOfPrimitives() const;
-
-  bool functions = false;
-  bool products = false, images = false, reorders = false; ///< families of oneDNN's primitives
-  bool gemm = false; ///< oneDNN multiplies some matrices as plain ones
+  bool plain = false; ///< oneDNN multiplies some matrices as plain ones
   /// Kernels of oneDNN that differ in more than their names.
   llvm::DenseSet<mlir::Attribute> calls;
-  llvm::StringSet<> kernels;
+  llvm::StringSet<> kernels; ///< others that are objects, by name
 };
 
 /// Puts into a plan what its stages take as they are laid out: the arena of their rank's program,

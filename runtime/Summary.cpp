@@ -2,18 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <link.h>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#ifdef PDC_RUNTIME_PROCESSOR
-#include "runtime/kernels/LibraryCode.h"
-#endif
 
 /// What a run says at its end.
 namespace pdc::runtime {
@@ -24,60 +17,6 @@ static std::string milliseconds(double seconds) {
   char text[40];
   std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
   return text;
-}
-
-static int64_t fieldBytes(const char *path, const char *field) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(field))
-      return std::stoll(line.substr(std::strlen(field))) * 1024;
-  return 0;
-}
-
-#ifdef MADV_POPULATE_READ
-static constexpr int kPopulateRead = MADV_POPULATE_READ;
-#else // headers before glibc 2.35
-static constexpr int kPopulateRead = 22;
-#endif
-
-/// The program's own code, all of which it came with: which of its blocks were read to start it
-/// would depend on the address that it was given. Advice only: before Linux 5.14 it stays unread.
-static void readOwnCode() {
-  auto read = [](dl_phdr_info *program, size_t, void *) {
-    const auto page = static_cast<uintptr_t>(getpagesize());
-    for (int i = 0; i < program->dlpi_phnum; ++i) {
-      const ElfW(Phdr) &segment = program->dlpi_phdr[i];
-      const uintptr_t begin = program->dlpi_addr + segment.p_vaddr, first = begin / page * page;
-      if (segment.p_type == PT_LOAD && !(segment.p_flags & PF_W))
-        madvise(reinterpret_cast<void *>(first), begin + segment.p_filesz - first, kPopulateRead);
-    }
-    return 1; // the program comes first, libraries behind it
-  };
-  dl_iterate_phdr(read, nullptr);
-}
-
-/// Counted page by page: the counters behind /proc/self/status are kept per core and may be off by
-/// some hundred kilobytes.
-static int64_t residentBytes() {
-  int64_t bytes = fieldBytes("/proc/self/smaps_rollup", "Rss:");
-  return bytes > 0 ? bytes : fieldBytes("/proc/self/status", "VmRSS:");
-}
-
-/// Not getrusage: that keeps the peak of whoever started the process.
-static int64_t highestBytes() { return fieldBytes("/proc/self/status", "VmHWM:"); }
-
-StartedMemory startedMemory() {
-  readOwnCode();
-#ifdef PDC_RUNTIME_PROCESSOR
-  releaseLibraryCode();
-#endif
-  return {residentBytes(), highestBytes()};
-}
-
-/// Starting reads more than small programs then hold: a peak is one that came later.
-static int64_t peakBytes(const StartedMemory &started) {
-  const int64_t highest = highestBytes(), now = residentBytes();
-  return highest > started.highest ? std::max(highest, now) : now;
 }
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is
@@ -109,14 +48,15 @@ namespace {
 /// A process with its ranks: threads share it.
 struct ProcessMemory {
   int first = 0, last = 0;
-  double peak = 0, empty = 0, planned = 0, data = 0, trace = 0;
+  /// `own`: the most that it had for itself, of which an empty program has `empty`.
+  double highest = 0, own = 0, empty = 0, planned = 0, data = 0, trace = 0;
 
   std::string ranks() const {
     std::string text = std::to_string(first);
     return first == last ? "rank " + text : "ranks " + text + "-" + std::to_string(last);
   }
   /// Beyond an empty program; what is kept of data files and for the trace is no part of the plan.
-  double held() const { return peak - empty - data - trace; }
+  double held() const { return own - empty - data - trace; }
 
   std::string text() const {
     return ranks() + " " + megabytes(held()) + " of " + megabytes(planned) + " planned" +
@@ -137,9 +77,12 @@ struct ProcessMemory {
 
 /// Peak memory by process and rank, against the plan; `json` gets the same as a list.
 std::vector<std::string> Trainer::describeMemory(std::string &json) {
+  const MemoryInUse now = memoryInUse();
+  // Starting takes memory that small programs then do without: a peak is one that came later.
+  const int64_t own = now.highest > started.highest ? now.highestOwn : now.own;
   std::ostringstream mine;
-  mine << hostName() << ":" << getpid() << " " << peakBytes(started) << " " << started.bytes << " "
-       << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
+  mine << hostName() << ":" << getpid() << " " << now.highest << " " << own << " " << started.own
+       << " " << data.heldBytes() + (evaluationData ? evaluationData->heldBytes() : 0) << " "
        << arena.bytes() << " " << executor.timeline().heldBytes();
   std::vector<std::string> all;
   control.gather(mine.str(), all);
@@ -149,13 +92,13 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   for (size_t rank = 0; rank < all.size(); ++rank) {
     std::istringstream fields(all[rank]);
     std::string name;
-    double peak = 0, empty = 0, kept = 0, arenaBytes = 0, events = 0;
-    fields >> name >> peak >> empty >> kept >> arenaBytes >> events;
+    double highest = 0, own = 0, empty = 0, kept = 0, arenaBytes = 0, events = 0;
+    fields >> name >> highest >> own >> empty >> kept >> arenaBytes >> events;
     auto [found, isNew] = processes.try_emplace(name);
     ProcessMemory &process = found->second;
     if (isNew) {
       order.push_back(name);
-      process = {int(rank), int(rank), peak, empty};
+      process = {int(rank), int(rank), highest, own, empty};
     }
     process.last = int(rank);
     process.empty = std::min(process.empty, empty);
@@ -169,7 +112,7 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
   for (const std::string &name : order) {
     ProcessMemory &process = processes[name];
     process.planned = plannedBytes(process.first, process.last);
-    total += process.peak;
+    total += process.highest;
     held += (held.empty() ? "" : ", ") + process.text();
     json += (json.empty() ? "" : ", ") + process.json();
   }

@@ -34,7 +34,7 @@ static ExecutorOptions executorOptions(const Options &options) {
 
 Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : started(startedMemory()), program(program), options(options), control(control),
+    : started(memoryInUse()), program(program), options(options), control(control),
       tells(program.rank == 0), arena(program, accelerator),
       data(program, specs(options.data), false, control),
       executor(program, arena, transport, control, data, executorOptions(options)) {

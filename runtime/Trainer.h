@@ -2,6 +2,7 @@
 
 #include "runtime/Checkpoint.h"
 #include "runtime/Dataset.h"
+#include "runtime/MemoryInUse.h"
 #include "runtime/Options.h"
 #include "runtime/Progress.h"
 
@@ -9,13 +10,6 @@
 #include <memory>
 
 namespace pdc::runtime {
-
-/// What a program that has only started holds, and the most that it did until then. Its own code is
-/// read whole and so a part of that; of oneDNN's, what loading it has read is given back.
-struct StartedMemory {
-  int64_t bytes = 0, highest = 0;
-};
-StartedMemory startedMemory();
 
 /// One rank's run from the command line's point of view: load, train, evaluate, save, tell.
 class Trainer {
@@ -46,7 +40,7 @@ private:
   std::vector<std::string> describeMemory(std::string &json);
 
   /// Before this rank has made anything: what an empty program holds.
-  const StartedMemory started;
+  const MemoryInUse started;
   const Program &program;
   const Options &options;
   Control &control;

@@ -54,7 +54,6 @@ KernelChoice chooseAttention(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   KernelChoice choice = attentionFields(reader, node, 0, 3);
   choice.kernel = "Attention";
-  choice.callsFunctions = true;
   std::vector<int64_t> slots = reader.resultSlots(node);
   if (slots != std::vector<int64_t>{0} && slots != std::vector<int64_t>{0, 1})
     reader.refuse("the kernel makes the result alone or with the sums of its rows");

@@ -103,9 +103,8 @@ struct KernelChoice {
   int64_t workspaceBytes = 0;
   /// The kernel takes a trailing `bool add`: the last result is added to instead of overwritten.
   bool accumulates = false;
-  /// Parts of libraries that it needs on CPUs beside what each of its kind does: functions of the
-  /// mathematical library; oneDNN's products of plain matrices.
-  bool callsFunctions = false, multipliesPlain = false;
+  /// It needs, on CPUs, oneDNN's products of plain matrices beside what each of its kind does.
+  bool multipliesPlain = false;
   /// What the user should know, as that the kernel is a slow one; may be empty.
   std::string remark;
   /// (argument, result) pairs that may share memory: the kernel reads each element of the argument

@@ -92,20 +92,6 @@ void checkElements(const UnitReader &reader) {
   }
 }
 
-bool callsFunctions(const UnitReader &reader) {
-  return std::ranges::any_of(reader.nodes, [&](const UnitNode *node) {
-    const Tensor *last =
-        node->inputs.empty() ? nullptr : reader.constant(*node, node->inputs.size() - 1);
-    const bool isNumber = last && last->data.size() == 1;
-    return std::ranges::any_of(
-        findOperator(node->op)->expressions, [&](std::string_view expression) {
-          return loopCalls(node->op, expression,
-                           isNumber ? std::optional(last->data[0]) : std::nullopt)
-                     .library > 0;
-        });
-  });
-}
-
 /// The dimensions of a result and the strides that its operands have along them.
 struct Walk {
   std::vector<int64_t> extents;
@@ -155,7 +141,6 @@ KernelChoice chooseBroadcast(const UnitReader &reader) {
   KernelChoice choice;
   choice.kernel = "Broadcast";
   choice.fields = {{"extents", walk.extents}, {"strides", strides}};
-  choice.callsFunctions = callsFunctions(reader);
   ElementType made = reader.unit.type(reader.unit.results[0])->element;
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
     const auto &operand = reader.unit.operands[i];
@@ -188,7 +173,6 @@ KernelChoice chooseElementwise(const UnitReader &reader) {
       return chooseBroadcast(reader);
   KernelChoice choice;
   choice.kernel = "Elementwise";
-  choice.callsFunctions = callsFunctions(reader);
   std::string layout = chainLayout(reader);
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
     const auto &operand = reader.unit.operands[i];

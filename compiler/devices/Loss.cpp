@@ -41,15 +41,15 @@ void checkReduction(const UnitReader &reader, const UnitNode &node) {
 struct LabelledLoss {
   std::string_view op, kernel;
   size_t scores; ///< which input has their shape; 9: result 0
-  bool reduces, callsFunctions;
+  bool reduces;
 };
 
 constexpr LabelledLoss kLabelledLosses[] = {
-    {"SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropy", 0, true, true},
-    {"SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyGradient", 1, true, true},
-    {"NegativeLogLikelihoodLoss", "NegativeLogLikelihood", 0, true, false},
-    {"NegativeLogLikelihoodLossGrad", "NegativeLogLikelihoodGradient", 9, true, true},
-    {"CorrectPredictions", "CorrectPredictions", 0, false, false},
+    {"SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropy", 0, true},
+    {"SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyGradient", 1, true},
+    {"NegativeLogLikelihoodLoss", "NegativeLogLikelihood", 0, true},
+    {"NegativeLogLikelihoodLossGrad", "NegativeLogLikelihoodGradient", 9, true},
+    {"CorrectPredictions", "CorrectPredictions", 0, false},
 };
 
 KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) {
@@ -58,7 +58,6 @@ KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) 
     checkReduction(reader, node);
   KernelChoice choice;
   choice.kernel = loss.kernel;
-  choice.callsFunctions = loss.callsFunctions;
   setRows(choice,
           loss.scores == 9 ? node.outputs[0].shape : reader.inputType(node, loss.scores).shape);
   setIgnored(choice, node);
@@ -96,7 +95,6 @@ KernelChoice choosePair(const UnitReader &reader) {
   KernelChoice choice;
   choice.kernel = isGradient ? "PairLossGradient" : "PairLoss";
   choice.fields = {{"count", reader.inputType(node, 0).elementCount()}, {"kind", kind}};
-  choice.callsFunctions = kind == "BinaryCrossEntropyWithLogits";
   addAll(choice, reader, node);
   choice.outputLayouts = {""};
   return choice;
@@ -121,7 +119,6 @@ KernelChoice chooseSoftmax(const UnitReader &reader) {
   KernelChoice choice;
   const bool isGradient = node.op.ends_with("Grad");
   choice.kernel = isGradient ? "SoftmaxGradient" : "Softmax";
-  choice.callsFunctions = !isGradient || node.op.starts_with("Log");
   choice.fields = {{"inner", flatten ? int64_t(1) : product(shape, axis + 1)},
                    {"logarithm", int64_t(node.op.starts_with("Log"))},
                    {"outer", product(shape, 0, axis)},

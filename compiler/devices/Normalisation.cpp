@@ -113,7 +113,6 @@ KernelChoice chooseLocalResponse(const UnitReader &reader) {
                    {"bias", node.attributes->number("bias", 1)},
                    {"input", reader.inputType(node, 0).shape},
                    {"size", node.attributes->integer("size", 1)}};
-  choice.callsFunctions = node.attributes->number("beta", 0.75) != 0.75;
   const bool isCpu = reader.options.kind == DeviceKind::cpu;
   const std::string layout = isCpu ? "" : imageLayout(reader, reader.inputType(node, 0).rank());
   for (size_t i = 0; i < (isGradient ? 3 : 1); ++i)

@@ -207,7 +207,6 @@ KernelChoice chooseUpdate(const UnitReader &reader) {
   std::string layout(reader.layout(node, 0));
   KernelChoice choice;
   choice.kernel = std::string(node.op);
-  choice.callsFunctions = node.op == "AdamUpdate"; // its corrections are powers
   for (const auto &[name, value] : *node.attributes)
     choice.fields.set(name, value);
   choice.fields.set("count", elementsInLayout(weight, layout));

@@ -68,14 +68,12 @@ def Pdc_KernelAttr : Pdc_Attr<"Kernel", "kernel"> {
     `name` is a class of runtime/kernels and `fields` are the members of its description, in order of
     their names; compiler/devices makes them and the printer prints them. `workspace` bounds the
     library's scratch memory in bytes. `accumulates`: the kernel can add to its last result.
-    What it needs of libraries on CPUs, `calls_functions`: functions of the mathematical library,
-    `multiplies_plain`: oneDNN's products of plain matrices.
+    `multiplies_plain`: on CPUs it needs oneDNN's products of plain matrices.
   }];
   let parameters = (ins StringRefParameter<"kernel">:$name, "::mlir::DictionaryAttr":$fields,
                         "int64_t":$workspace, "bool":$accumulates,
-                        DefaultValuedParameter<"bool", "false">:$callsFunctions,
                         DefaultValuedParameter<"bool", "false">:$multipliesPlain);
-  let assemblyFormat = "`<` $name `,` $fields `,` `workspace` `=` $workspace `,` `accumulates` `=` $accumulates (`calls_functions` `=` $callsFunctions^)? (`multiplies_plain` `=` $multipliesPlain^)? `>`";
+  let assemblyFormat = "`<` $name `,` $fields `,` `workspace` `=` $workspace `,` `accumulates` `=` $accumulates (`multiplies_plain` `=` $multipliesPlain^)? `>`";
 }
 
 def Pdc_HomeAttr : Pdc_Attr<"Home", "home"> {

@@ -3,7 +3,6 @@
 #include "runtime/Error.h"
 #include "runtime/Program.h"
 #include "runtime/kernels/LibraryCall.h"
-#include "runtime/kernels/LibraryCode.h"
 
 #include <dnnl.hpp>
 
@@ -72,13 +71,11 @@ LibraryCall makeLibraryCall(const std::string &unit, const Device &device, Fallb
   ThreadScope threads(device);
   try {
     auto description = make();
-    releaseLibraryCode();
     requireImplementation(unit, description.impl_info_str(), fallback);
     const dnnl::memory::desc scratch = description.scratchpad_desc();
     requireWorkspace(unit, static_cast<int64_t>(scratch.get_size()), device);
-    LibraryCall call(LibraryCall::State{Primitive(description),
-                                        static_cast<int64_t>(scratch.get_size())});
-    releaseLibraryCode();
+    LibraryCall call(
+        LibraryCall::State{Primitive(description), static_cast<int64_t>(scratch.get_size())});
     call.addMemory(DNNL_ARG_SCRATCHPAD, scratch);
     return call;
   } catch (const dnnl::error &error) {

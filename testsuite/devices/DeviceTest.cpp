@@ -1,5 +1,5 @@
 #include "compiler/devices/Device.h"
-
+#include "compiler/devices/LoopCalls.h"
 #include "compiler/operators/Operator.h"
 #include "testsuite/Refusal.h"
 
@@ -240,32 +240,15 @@ TEST(Device, NamesOfInstructionSets) {
 
 /// Loops have exponentials, hyperbolic tangents and error functions as vectors; what a known
 /// exponent makes a product calls nothing.
-TEST(Functions, ChoicesSayWhetherTheyCallThem) {
-  const TensorType x = f32({4, 8}), i64{ElementType::i64, {4}};
-  auto calls = [](const OneNode &one) { return chooseKernel(one.unit, kDevice).callsFunctions; };
-  EXPECT_TRUE(calls({"Softmax", {x}, x, {{"axis", int64_t(1)}}}));
-  EXPECT_FALSE(calls({"SoftmaxGrad", {x, x}, x, {{"axis", int64_t(1)}}}));
-  EXPECT_TRUE(calls({"LogSoftmaxGrad", {x, x}, x, {{"axis", int64_t(1)}}}));
-  EXPECT_FALSE(calls({"Gather", {x, i64}, f32({4, 8}), {{"axis", int64_t(0)}}}));
-  EXPECT_FALSE(calls({"LossWeight", {i64}, f32({})}));
-  for (const char *op : {"Sigmoid", "Tanh", "Erf", "Exp", "Sqrt", "Add", "Relu"})
-    EXPECT_FALSE(calls({op, std::vector<TensorType>(op == std::string_view("Add") ? 2 : 1, x), x}))
-        << op;
-  for (const char *op : {"Log", "Sin", "Atan", "Softplus"})
-    EXPECT_TRUE(calls({op, {x}, x})) << op;
-}
-
-TEST(Functions, KnownExponents) {
-  Attributes two{{"value", Tensor::scalar(ElementType::f32, 2)}};
-  OneNode power("Pow", {f32({4, 8}), f32({})}, f32({4, 8}));
-  EXPECT_TRUE(chooseKernel(power.unit, kDevice).callsFunctions);
-  power.unit.nodes.insert(power.unit.nodes.begin(),
-                          UnitNode{"Constant", "two", &two, {}, {f32({})}});
-  power.unit.nodes[1].inputs[1] = UnitValue::node(0);
-  power.unit.operands.pop_back();
-  power.unit.operandLayouts.pop_back();
-  power.unit.results = {UnitValue::node(1)};
-  EXPECT_FALSE(chooseKernel(power.unit, kDevice).callsFunctions);
+TEST(Functions, OfTheLibraryThatLoopsCall) {
+  auto calls = [](std::string_view op, std::optional<double> last = std::nullopt) {
+    return loopCalls(op, findOperator(op)->expressions[0], last).library > 0;
+  };
+  for (std::string_view op : {"Sigmoid", "Tanh", "Erf", "Exp", "Sqrt", "Add", "Relu"})
+    EXPECT_FALSE(calls(op)) << op;
+  for (std::string_view op : {"Log", "Sin", "Atan", "Softplus", "Pow"})
+    EXPECT_TRUE(calls(op)) << op;
+  EXPECT_FALSE(calls("Pow", 2));
 }
 
 TEST(Products, ArePlainWithoutWideVectors) {

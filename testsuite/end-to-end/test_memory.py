@@ -49,24 +49,24 @@ def test_process_against_plan(network, schedule, stages, size, options, models, 
     assert [process["ranks"] for process in processes] == [[rank, rank] for rank in range(ranks)]
     for rank, process in enumerate(processes):
         planned = sum(stage["memory_bytes"] for stage in plan["stages"] if rank in stage["ranks"])
-        assert process["planned"] == planned > 20e6
+        assert process["planned"] == planned > 15e6
         assert 0.9 * process["planned"] <= process["bytes"] <= process["planned"], process
     assert ("of data" in result.output) == ("for the trace" in result.output) == compressed
 
 
-# Beside a tenth, what a plan holds ready for. The kernel maps code and data of libraries in blocks of 64 KiB, and by chance of
-# addresses programs need some more or fewer of them; MPI has buffers for messages that wait for a slow rank; threads of one
-# process take more of the heap than processes do, and no plan knows which it will run as.
-LESS = 0.3e6
-BLOCK = 64 * 1024  # that the kernel maps at once
+# Beside a tenth, what a plan holds ready for: chance of addresses, buffers of MPI for messages that wait for a slow rank, and
+# threads of one process, which take more of the heap than processes do.
+LESS = 100e3
 TINY_MLP = ["--hidden", "20", "16", "12"]
 TINY_LLAMA = "--layers 2 --width 32 --heads 4 --groups 2 --hidden 64 --vocabulary 64 --sequence 16".split()
+TINY_LSTM = "--layers 1 --width 32 --vocabulary 64 --sequence 7".split()
 
 
 @pytest.mark.parametrize("network,sizes,tokens,stages", [
     ("llama", TINY_LLAMA, (64, 16), "1-1-1"), ("gpt2", [], (512, 32), "1-1"), ("mlp", [], None, "1-1-1"),
-    ("mlp", TINY_MLP, None, "1-1-1-1"), ("mlp", TINY_MLP, None, "8-1"), ("lenet5", [], None, "1-1-1")],
-    ids=["llama", "gpt2", "mlp", "tiny-mlp", "many-replicas", "lenet5"])
+    ("mlp", TINY_MLP, None, "1-1-1-1"), ("mlp", TINY_MLP, None, "8-1"), ("mlp", ["--hidden", 8], None, "1-1"),
+    ("lenet5", [], None, "1-1-1"), ("lstm", TINY_LSTM, (64, 7), "1-1")],
+    ids=["llama", "gpt2", "mlp", "tiny-mlp", "many-replicas", "no-arena", "lenet5", "lstm"])
 def test_small_processes_against_plan(network, sizes, tokens, stages, models, tmp_path):
     """Where libraries take more than arenas: as processes of a rank each, and as threads that share them."""
     size = 8 if tokens else 64
@@ -86,22 +86,11 @@ def test_small_processes_against_plan(network, sizes, tokens, stages, models, tm
         processes = measure(project, tmp_path / transport, images=(inputs, labels), transport=transport)
         assert len(processes) == (sum(replicas) if transport == "mpi" else 1)
         for planned, held in processes:
-            least = max(0.5 * planned, 0.9 * planned - LESS)
-            assert least <= statistics.median(held) <= planned and max(held) <= planned + BLOCK, (transport, planned, held)
-
-
-def test_arenas_smaller_than_what_making_kernels_reads(models, tmp_path):
-    """The peak is then that of the library, before the arena is filled."""
-    project = pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / "project", "--schedule", "1f1b", "--stages", "1-1",
-                                     "--minibatch", 16, "--microbatches", 4, workers=2)
-    images = pipeline.draw_images(tmp_path, 32, (784,), 10)
-    for planned, held in measure(project, tmp_path / "run", images=images, transport="mpi"):
-        assert 0.5 * planned <= statistics.median(held) <= planned and max(held) <= planned + BLOCK, (planned, held)
+            assert 0.9 * planned - LESS <= statistics.median(held) <= max(held) <= planned, (transport, planned, held)
 
 
 def measure(project, folder, images, transport):
-    """What is planned for each process, and what it held in each of three runs. Where the system had put parts of a library out
-    of memory a program begins with less of it, and seems to need more."""
+    """What is planned for each process, and what it held in each of three runs."""
     given = [f"{name}={path}" for name, path in zip(("input", "labels"), images)]
     runs = []
     for attempt in range(3):

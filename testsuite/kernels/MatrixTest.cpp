@@ -1,4 +1,3 @@
-#include "testsuite/kernels/LibraryMemory.h"
 #include "testsuite/kernels/UnitCase.h"
 
 #include <gmock/gmock.h>
@@ -174,18 +173,6 @@ TEST(Kernels, ProductsInTf32AreRefused) {
   convolution.node("Conv", {convolution.operand({1, 4, 5, 5}), convolution.operand({4, 4, 1, 1})},
                    {{"kernel_shape", std::vector<int64_t>{1, 1}}});
   expectRefusal(convolution);
-}
-
-/// What made a kernel is no part of what it holds: megabytes of code that no step runs.
-TEST(Kernels, MakingAProductLeavesLittleOfTheLibraryInMemory) {
-  UnitCase unit;
-  unit.node("MatMul", {unit.operand({64, 96}), unit.operand({96, 80})});
-  unit.check();
-  readLibraryCode();
-  EXPECT_GT(residentLibraryCode(), 4096);
-  auto kernel = makeKernel(unit.choice, unit.device);
-  EXPECT_GT(residentLibraryCode(), 0);
-  EXPECT_LT(residentLibraryCode(), 600);
 }
 
 } // namespace pdc

@@ -24,18 +24,6 @@ static int64_t bytesOfProcess(llvm::StringRef kernel) {
   return use.bytesOfProcess();
 }
 
-/// Rows of a table are picked without a function.
-TEST(ProgramMemory, FunctionsCountWhereKernelsCallThem) {
-  const int64_t loop =
-      bytesOfProcess("#pdc.kernel<\"Elementwise\", {}, workspace = 0, accumulates = false>");
-  EXPECT_EQ(bytesOfProcess("#pdc.kernel<\"Gather\", {count = 6 : i64, outer = 4 : i64}, "
-                           "workspace = 0, accumulates = false>"),
-            loop);
-  EXPECT_GT(bytesOfProcess("#pdc.kernel<\"Elementwise\", {}, workspace = 0, accumulates = false "
-                           "calls_functions = true>"),
-            loop);
-}
-
 /// Until programs are laid out and behind that alike.
 TEST(ProgramMemory, PlainProductsCountOnce) {
   const int64_t product =
