@@ -133,11 +133,11 @@ TEST(Connections, AndProgramsLeaveRoomForCuda) {
   auto withWeights = [&](int64_t bytes) {
     graph.units[0].parameterBytes += bytes - makePlan(graph, request).stages[0].memoryBytes;
   };
-  withWeights(int64_t(78) << 30);
-  EXPECT_EQ(makePlan(graph, request).stages[0].memoryBytes, int64_t(78) << 30);
+  withWeights(int64_t(77) << 30);
+  EXPECT_EQ(makePlan(graph, request).stages[0].memoryBytes, int64_t(77) << 30);
   graph.units[0].parameterBytes += 1;
   EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("too few"));
-  request.memoryBytes = int64_t(80) << 30;
+  request.memoryBytes = int64_t(79) << 30;
   makePlan(graph, request);
 }
 
