@@ -13,7 +13,7 @@ class Accelerator;
 class ReplicaSums;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 10;
+inline constexpr int kContractVersion = 11;
 
 /// What is stored. What a product is computed in is its kernel's field `compute`.
 enum class ElementType : uint8_t { f32, i64, i32, u8, f16, bf16 };

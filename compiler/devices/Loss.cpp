@@ -76,6 +76,8 @@ KernelChoice chooseLossWeight(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   KernelChoice choice;
   choice.kernel = "LossWeight";
+  if (reader.hasInput(node, 1))
+    choice.fields.set("classes", reader.inputType(node, 1).elementCount());
   choice.fields.set("count", reader.inputType(node, 0).elementCount());
   setIgnored(choice, node);
   addAll(choice, reader, node);

@@ -182,7 +182,9 @@ template <class Label> struct WeightOf {
     const int64_t label = static_cast<int64_t>(labels[i]);
     if (f.ignores && label == f.ignoreIndex)
       return 0;
-    return weights ? weights[label] : 1.0;
+    if (!weights)
+      return 1;
+    return label >= 0 && label < f.classes ? weights[label] : 0;
   }
 };
 

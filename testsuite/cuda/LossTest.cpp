@@ -60,6 +60,26 @@ TEST(CudaLosses, OfScoresThatAreNoNumbers) {
   }
 }
 
+/// The weight of a label outside the classes is looked for nowhere: it lies in nobody's memory.
+template <class Weight> void expectOutsideWeighNothing(const Weight &kernel) {
+  constexpr int64_t far = int64_t(1) << 50;
+  const int64_t labels[] = {0, far, 2, -far, 1, 3, -1};
+  const float weights[] = {0.5f, 2, 4};
+  std::vector<float> scratch(1 << 16);
+  runtime::Run run = started({});
+  run.scratchBase = reinterpret_cast<std::byte *>(scratch.data());
+  float weight = 0;
+  kernel(run, labels, weights, &weight);
+  finish();
+  EXPECT_EQ(weight, 4.5f);
+}
+
+TEST(CudaLosses, WeighNoLabelsOutsideTheClasses) {
+  const runtime::LossWeightFields f{.classes = 3, .count = 7, .ignoreIndex = 1, .ignores = 1};
+  expectOutsideWeighNothing(runtime::LossWeight({}, f));
+  expectOutsideWeighNothing(runtime::cuda::LossWeight({1, 0}, f));
+}
+
 /// Scores are read in 16 bits as the f32 that they are, their gradient is rounded once.
 template <class T> void expectNarrowLosses(const runtime::LabelledFields &f) {
   const int64_t rows = f.samples * f.pixels, count = rows * f.classes;

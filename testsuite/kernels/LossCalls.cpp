@@ -72,7 +72,7 @@ KernelMakers lossMakers() {
       {"LossWeight",
        [](auto &c, auto &d) {
          LossWeightFields f;
-         FieldReader{c} FIELD(count) FIELD(ignoreIndex) FIELD(ignores);
+         FieldReader{c} FIELD(classes) FIELD(count) FIELD(ignoreIndex) FIELD(ignores);
          return made<kernels::LossWeight>(
              d, f, CALL { n == 3 ? k(r, p.labels(0), p[1], p[2]) : k(r, p.labels(0), p[1]); });
        }},

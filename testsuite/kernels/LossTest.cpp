@@ -38,7 +38,10 @@ TEST(Kernels, CrossEntropy) {
       correct.node("CorrectPredictions", {correct.operand(shape), correct.integers(labels, 0, 4)},
                    attributes);
       correct.check();
-      weight.node("LossWeight", {weight.integers(labels, 0, 4)}, attributes);
+      inputs = {weight.integers(labels, 0, 4)};
+      if (weighted)
+        inputs.push_back(weight.operand({shape[1]}, 0, 1));
+      weight.node("LossWeight", inputs, attributes);
       weight.check();
     }
 }
