@@ -62,6 +62,7 @@ private:
   /// Added by the library, which takes a bias of the result's type.
   bool addsBias() const { return isColumnBias(fields) && read == stored; }
   void choose();
+  uint32_t alignmentOf(int64_t MatrixBatches::Start::*operand, cudaDataType_t type) const;
   const void *at(const void *factor, int64_t element) const;
   void addOwnBias(const Run &run, const void *bias, void *y) const;
   template <class T> void set(cublasLtMatmulDescAttributes_t attribute, T value) {
@@ -139,12 +140,11 @@ void MatrixProductPlan::choose() {
   if (stored != CUDA_R_32F)
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  // Where the leading dimensions are walked, factors lie anywhere behind them.
-  const uint32_t alignment = batches.starts.size() > 1 ? uint32_t(bytesOf(read)) : kTensorAlignment;
-  for (auto attribute :
-       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-    prefer(attribute, alignment);
+  const uint32_t ofResult = alignmentOf(&MatrixBatches::Start::y, stored);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignmentOf(&MatrixBatches::Start::b, read));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignmentOf(&MatrixBatches::Start::a, read));
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, ofResult);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, ofResult);
   constexpr int kAsked = 8;
   cublasLtMatmulHeuristicResult_t found[kAsked];
   int count = 0;
@@ -160,6 +160,16 @@ void MatrixProductPlan::choose() {
                 " x ", batches.inner, " by ", batches.inner, " x ", batches.columns, " within ",
                 workspace, " bytes of workspace");
   algorithm = taken->algo;
+}
+
+/// Bytes that all products of an operand begin at multiples of, where its leading dimensions are
+/// walked.
+uint32_t MatrixProductPlan::alignmentOf(int64_t MatrixBatches::Start::*operand,
+                                        cudaDataType_t type) const {
+  uint64_t bits = kTensorAlignment;
+  for (const MatrixBatches::Start &start : batches.starts)
+    bits |= uint64_t(start.*operand * bytesOf(type));
+  return uint32_t(bits & -bits);
 }
 
 void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b, const void *bias,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 /// What cuBLASLt computes, written as plain loops from its documentation: the runtime's
 /// descriptions are executed as they stand.
@@ -41,7 +42,7 @@ struct Preference {
 /// Adds up halves of a product, as the library splits long ones: in f32 where it may do nothing
 /// else.
 struct Algorithm {
-  uint32_t alignment;
+  uint32_t alignments[4];
   uint64_t biasAlignment; ///< that of the address that was there when it was chosen
   bool roundsHalves;
 };
@@ -51,6 +52,8 @@ uint64_t alignmentOf(const void *pointer) {
   const auto address = reinterpret_cast<uintptr_t>(pointer) | 256;
   return address & -address;
 }
+
+uint32_t bytesOf(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
 
 template <class T> T copied(const void *from) {
   T value;
@@ -184,8 +187,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Refuses shapes that do not fit each other, as the library does. Of several results the first
-/// says that it is none.
+/// Refuses shapes that do not fit each other, as the library does, and has no kernel for addresses
+/// between two elements. Of several results the first says that it is none.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
@@ -202,9 +205,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto &wanted = *reinterpret_cast<Preference *>(preference);
   const uint32_t ofResult =
       CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  const Algorithm algorithm{*std::ranges::max_element(wanted.alignments), alignmentOf(p->bias),
-                            (wanted.reductions & ofResult) != 0};
-  *count = fits ? std::min(asked, 2) : 0;
+  Algorithm algorithm{{}, alignmentOf(p->bias), (wanted.reductions & ofResult) != 0};
+  std::ranges::copy(wanted.alignments, algorithm.alignments);
+  const uint32_t elements[] = {bytesOf(ma.type), bytesOf(mb.type), bytesOf(md.type),
+                               bytesOf(md.type)};
+  const bool lies = std::ranges::equal(wanted.alignments, elements, std::greater_equal());
+  *count = fits && lies ? std::min(asked, 2) : 0;
   for (int i = 0; i < *count; ++i) {
     results[i] = {};
     std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
@@ -223,8 +229,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
   auto lies = [](const void *pointer, uint32_t alignment) {
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   };
-  if (!lies(workspace, 256) || !lies(a, algorithm.alignment) || !lies(b, algorithm.alignment) ||
-      !lies(d, algorithm.alignment) ||
+  if (!lies(workspace, 256) || !lies(a, algorithm.alignments[0]) ||
+      !lies(b, algorithm.alignments[1]) || !lies(d, algorithm.alignments[3]) ||
       alignmentOf(reinterpret_cast<Product *>(description)->bias) < algorithm.biasAlignment)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!pdc::testing::isHere(stream))

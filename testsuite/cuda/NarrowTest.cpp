@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <initializer_list>
+#include <numeric>
 #include <random>
 
 /// Kernels on 16 bits compute what they compute on f32 of the same values, and round it once. (What
@@ -68,24 +71,38 @@ TYPED_TEST(Narrow, RowsRound) {
   }
 }
 
-/// Also where the library adds up parts of a long product.
-TYPED_TEST(Narrow, ProductsRound) {
-  const Both<TypeParam> drawn(5 * 70 + 70 * 6);
-  alignas(64) TypeParam a[5 * 70], b[70 * 6], narrow[5 * 6];
-  alignas(64) float wide[5 * 6];
-  std::copy_n(drawn.narrow.begin(), 5 * 70, a);
-  std::copy_n(drawn.narrow.begin() + 5 * 70, 70 * 6, b);
+int64_t countOf(std::initializer_list<int64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t(1), std::multiplies<int64_t>());
+}
+
+template <class T>
+void expectProductRounds(std::initializer_list<int64_t> a, std::initializer_list<int64_t> b,
+                         std::initializer_list<int64_t> y) {
+  alignas(64) T left[400], right[800], narrow[400];
+  alignas(64) float wide[400];
+  const Both<T> drawn(countOf(a) + countOf(b));
+  std::copy_n(drawn.narrow.begin(), countOf(a), left);
+  std::copy_n(drawn.narrow.begin() + countOf(a), countOf(b), right);
   Scratch scratch;
-  auto multiply = [&](const char *result, void *y) {
+  auto multiply = [&](const char *result, void *to) {
     runtime::MatrixProductFields f;
-    f.a = {5, 70}, f.b = {70, 6}, f.output = {5, 6}, f.result = result;
-    f.compute = std::is_same_v<TypeParam, BFloat16> ? "bf16" : "fp16";
-    runtime::cuda::MatrixProduct(runtime::Device{1, 1 << 16}, f)(scratch.run, a, b, y);
+    f.a = a, f.b = b, f.output = y, f.result = result;
+    f.compute = std::is_same_v<T, BFloat16> ? "bf16" : "fp16";
+    runtime::cuda::MatrixProduct(runtime::Device{1, 1 << 16}, f)(scratch.run, left, right, to);
     finish();
   };
   multiply("fp32", wide);
   multiply("", narrow);
-  expectRounded(std::vector<TypeParam>(narrow, narrow + 30), std::vector<float>(wide, wide + 30));
+  expectRounded(std::vector<T>(narrow, narrow + countOf(y)),
+                std::vector<float>(wide, wide + countOf(y)));
+}
+
+/// Also where the library adds up parts of a long product, and where leading dimensions are walked,
+/// so that factors and results begin at other multiples of bytes.
+TYPED_TEST(Narrow, ProductsRound) {
+  expectProductRounds<TypeParam>({5, 70}, {70, 6}, {5, 6});
+  expectProductRounds<TypeParam>({2, 3, 2, 3, 4}, {3, 1, 4, 5}, {2, 3, 2, 3, 5});
+  expectProductRounds<TypeParam>({2, 3, 2, 3, 5}, {3, 1, 5, 3}, {2, 3, 2, 3, 3});
 }
 
 TYPED_TEST(Narrow, LayerNormalizationRounds) {
