@@ -341,9 +341,9 @@ std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionF
   std::fprintf(
       stderr,
       "warning: unit '%s': cuDNN %zu has no fused attention that is right, in a fixed order "
-      "and within %zu bytes of workspace on this GPU (of %zu kernels); a slower one without "
+      "and within %zu bytes of workspace on this GPU (of %s); a slower one without "
       "tensor cores takes its place\n",
-      fields.name, cudnnGetVersion(), workspaceRoom(device), made->candidates());
+      fields.name, cudnnGetVersion(), workspaceRoom(device), made->describeCandidates().c_str());
   return nullptr;
 }
 

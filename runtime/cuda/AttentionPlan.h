@@ -27,6 +27,7 @@ public:
   /// False where the library has none for this device.
   explicit operator bool() const { return bool(plan); }
   size_t candidates() const { return plan.candidates(); }
+  std::string describeCandidates() const { return plan.describeCandidates(); }
   int64_t workspaceBytes() const {
     return plan.workspaceBytes() + sumBytes + keptBytes + maskBytes;
   }

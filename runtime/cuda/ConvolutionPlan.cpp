@@ -100,11 +100,11 @@ ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &ru
     : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
   plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name);
   if (!*plan)
-    throw Error("unit '", fields.name, "': of cuDNN's ", plan->candidates(),
-                " kernels that sum in f32 and a fixed order none convolves ",
+    throw Error("unit '", fields.name,
+                "': no kernel of cuDNN's that sums in f32 and a fixed order convolves ",
                 shapeText(fields.input), " with ", shapeText(fields.weight), " to ",
-                shapeText(fields.output), " within ", rules.workspace,
-                " bytes of workspace; try a microbatch of another size");
+                shapeText(fields.output), " within ", rules.workspace, " bytes of workspace (of ",
+                plan->describeCandidates(), "); try a microbatch of another size");
 }
 
 static cudnnDataType_t storedType(Factors factors) {

@@ -22,13 +22,20 @@ std::optional<LibraryPlan::Engine> LibraryPlan::makeNext() {
     if (target.properties)
       made.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.properties);
     made.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
-    if (!made.canFinish())
+    if (const cudnnStatus_t state = cudnnBackendFinalize(made.raw); state != CUDNN_STATUS_SUCCESS) {
+      refusal = reasonOf(state);
       continue;
+    }
     const int64_t bytes = made.integer(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
     if (bytes <= static_cast<int64_t>(rules.workspace))
       return Engine{std::move(made), bytes};
   }
   return {};
+}
+
+std::string LibraryPlan::describeCandidates() const {
+  const std::string count = std::to_string(found) + " kernels";
+  return refusal.empty() ? count : count + ", one of which cannot be made: " + refusal;
 }
 
 /// A pack is finalised once, so each combination of pointers gets its own: none is made any more

@@ -24,6 +24,8 @@ public:
   /// How many configurations keep the rules, best first.
   size_t candidates() const { return found; }
   int64_t workspaceBytes() const { return engine ? engine->workspaceBytes : 0; }
+  /// How many there are, and what the library says of the last one that it could not make.
+  std::string describeCandidates() const;
 
   /// Puts it into the run's queue; `pointers` belong to the tensors `ids` of the graph, those of
   /// numbers given by value to the host's memory. The library's workspace begins at `scratch`.
@@ -51,7 +53,8 @@ private:
   const char *const unit;
   std::vector<Descriptor> ranked; ///< none once the choice is final
   const size_t found;
-  size_t next = 0; ///< of those not yet tried
+  size_t next = 0;     ///< of those not yet tried
+  std::string refusal; ///< of the last one that could not be made
   std::optional<Engine> engine;
   std::vector<Pack> packs;
 };

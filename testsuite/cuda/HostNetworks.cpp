@@ -46,11 +46,15 @@ bool lieAligned(const Described &operation, const Pointers &pointers) {
   return true;
 }
 
-/// HOST_CUDNN_REFUSES: "best" engines, the "others" or "all" fail when they run, or the best when
-/// they are "recorded"; each kind for a reason of its own.
-cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
+/// HOST_CUDNN_REFUSES: "plans" are not made; "best" engines, the "others" or "all" fail when they
+/// run, or the best when they are "recorded"; each kind for a reason of its own.
+std::string_view refusedKind() {
   const char *given = std::getenv("HOST_CUDNN_REFUSES");
-  const std::string_view refused = given ? given : "";
+  return given ? given : "";
+}
+
+cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
+  const std::string_view refused = refusedKind();
   const bool isBest =
       configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
   cudaStreamCaptureStatus status;
@@ -99,8 +103,11 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t raw) {
 }
 /// A plan loads its kernels, which no stream records.
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
-  if (of(raw).type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && pdc::testing::spoilsAny())
+  const bool isPlan = of(raw).type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
+  if (isPlan && pdc::testing::spoilsAny())
     return CUDNN_STATUS_INTERNAL_ERROR;
+  if (isPlan && refusedKind() == "plans")
+    return CUDNN_STATUS_NOT_SUPPORTED;
   return CUDNN_STATUS_SUCCESS;
 }
 

@@ -86,6 +86,20 @@ TEST_F(LibraryPlanTest, TellsTheFirstErrorWhereNoneRuns) {
   expectError(kernel, "the execution failed");
 }
 
+/// Such as that it finds no compiler.
+TEST_F(LibraryPlanTest, TellsWhyNoneIsMade) {
+  refuse("plans");
+  try {
+    Convolution kernel(device, product());
+    FAIL() << "a kernel was made";
+  } catch (const std::exception &error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("(of 2 kernels, one of which cannot be made: not supported)"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 /// A later failure is no reason to change the bits.
 TEST_F(LibraryPlanTest, KeepsWhatHasRun) {
   Convolution kernel(device, product());
