@@ -334,15 +334,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
   enqueue(stream, [=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from, size_t fromPitch,
-                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  enqueue(stream, [=] {
-    for (size_t row = 0; row < height; ++row)
-      std::memcpy(static_cast<char *>(to) + row * toPitch,
-                  static_cast<const char *>(from) + row * fromPitch, width);
-  });
-  return cudaSuccess;
-}
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
   enqueue(stream, [=] { std::memset(memory, value, bytes); });
   return cudaSuccess;

@@ -1,4 +1,5 @@
 #include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Launch.h"
 #include "runtime/cuda/Sums.h"
 #include "testsuite/kernels/KernelMakers.h"
 #include "testsuite/kernels/UnitCase.h"
