@@ -1,7 +1,7 @@
 #include "passes/ProgramMemory.h"
 
 #include "compiler/Error.h"
-#include "compiler/plan/Cut.h"
+#include "compiler/plan/PlanMemory.h"
 
 #include <algorithm>
 #include <numeric>
@@ -237,6 +237,17 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   return bytes;
 }
 
+/// The first inputs of the next step, which are read beside the arena. Random numbers are not read.
+static int64_t bytesOfInputsAhead(const Plan &plan, ProgramOp program) {
+  int64_t bytes = 0;
+  if (readsInputsAhead(plan.device, plan.schedule.asynchronous))
+    for (auto memory : program.getOps<MemoryOp>())
+      if (memory.getRole() == Role::Input && memory.getHome()->getRegion().starts_with("slots.") &&
+          !memory.getSymName().starts_with("pdc."))
+        bytes += memory.getHome()->getBytes();
+  return bytes;
+}
+
 void setMemory(Plan &plan, ModuleOp programs) {
   LibraryUse together;
   for (auto program : programs.getOps<ProgramOp>()) {
@@ -253,7 +264,7 @@ void setMemory(Plan &plan, ModuleOp programs) {
     const int64_t once =
         onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) + bytesOfShares(plan, stages)
                : 0;
-    int64_t rest = arena + bytesOfSums(plan, stages) + once;
+    int64_t rest = arena + bytesOfSums(plan, stages) + bytesOfInputsAhead(plan, program) + once;
     if (onHost)
       rest += spreadBytes(arena) + use.bytesOfRank() + bytesOfOwners(program);
     for (StageOp stage : stages)

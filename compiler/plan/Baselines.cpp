@@ -3,6 +3,7 @@
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/Connections.h"
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/simulator/PlanSimulation.h"
 
@@ -59,8 +60,10 @@ private:
   Baseline ofWhole(const char *name, double seconds, int64_t beside, double secondForward,
                    int64_t deviceBytes) const {
     int64_t limit = parts.memoryBytes ? parts.memoryBytes : deviceBytes;
+    StageDepth depth;
+    depth.readsAhead = readsInputsAhead(plan.device, false);
     StageHolding held =
-        holdStage(parts.whole, {}, beside, limit, parts.recompute.kind == RecomputeChoice::all,
+        holdStage(parts.whole, depth, beside, limit, parts.recompute.kind == RecomputeChoice::all,
                   parts.recompute.may(0));
     return {name, seconds + (held.recompute ? secondForward : 0), held.bytes, held.recompute,
             !limit || held.bytes <= limit};

@@ -126,7 +126,8 @@ void addRecomputation(PlanStage &stage, bool sendsGradients) {
 int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
   bool keeps = !recompute || (depth.split && depth.sendsGradients);
   int64_t perSlot = slot + (keeps ? stash : 0) + (depth.split ? halfway : 0);
-  return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots;
+  return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots +
+         (depth.readsAhead ? inputs : 0);
 }
 
 std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
@@ -185,6 +186,7 @@ void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
   sum.weights += unit.parameterBytes;
   sum.fixed += unit.gradientBytes + unit.optimizerBytes;
   sum.slot += unit.inputBytes;
+  sum.inputs += unit.inputBytes;
   sum.stash += unit.stashBytes;
   sum.halfway += sends ? unit.halfwayBytes : 0;
   workspace = std::max(workspace, unit.workspaceBytes);
@@ -193,8 +195,9 @@ void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
 
 StageMemory MemorySum::with(int64_t crossingBytes) const {
   int64_t slot = sum.slot + crossingBytes;
-  return {sum.weights, sum.fixed + workspace + temporaries + evaluationCopies * slot, slot,
-          sum.stash, sum.halfway};
+  return {sum.weights, sum.fixed + workspace + temporaries + evaluationCopies * slot,
+          slot,        sum.stash,
+          sum.halfway, sum.inputs};
 }
 
 Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,

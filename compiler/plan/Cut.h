@@ -36,6 +36,7 @@ struct StageDepth {
   int64_t versions = 1, slots = 1;
   bool split = false; ///< input and weight gradients run apart
   bool sendsGradients = true;
+  bool readsAhead = false; ///< the next step's first inputs lie beside the slots
 };
 
 /// Bytes of a stage apart from what depends on the schedule.
@@ -45,6 +46,7 @@ struct StageMemory {
   int64_t slot = 0;    ///< per microbatch in flight: inputs, inboxes and outboxes
   int64_t stash = 0;   ///< activations kept per microbatch in flight, or of one where recomputed
   int64_t halfway = 0; ///< per microbatch where input and weight gradients run apart
+  int64_t inputs = 0;  ///< of a slot, what is read of the data
 
   int64_t total(const StageDepth &depth, bool recompute) const;
 };

@@ -43,14 +43,23 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
   return cut;
 }
 
+bool readsInputsAhead(std::string_view device, bool asynchronous) {
+  return device == "cuda" && !asynchronous;
+}
+
 std::vector<StageDepth> findDepths(const Plan &plan) {
   std::vector<StageDepth> depths;
+  const bool readsAhead = readsInputsAhead(plan.device, plan.schedule.asynchronous);
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages)
     depths.push_back({plan.schedule.versions[stage.id], plan.schedule.slots[stage.id],
-                      split[stage.id], std::ranges::any_of(plan.edges, [&](const Edge &edge) {
-                        return edge.fromStage == stage.id && edge.producer == Phase::backward;
-                      })});
+                      split[stage.id],
+                      std::ranges::any_of(plan.edges,
+                                          [&](const Edge &edge) {
+                                            return edge.fromStage == stage.id &&
+                                                   edge.producer == Phase::backward;
+                                          }),
+                      readsAhead});
   return depths;
 }
 

@@ -2,6 +2,8 @@
 
 #include "compiler/plan/Cut.h"
 
+#include <string_view>
+
 namespace pdc {
 
 /// What the memory of a cut follows from, apart from the schedule.
@@ -12,6 +14,10 @@ struct CutMemory {
 
 CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                     std::span<const Edge> edges);
+
+/// Whether the runtime reads the first inputs of the next step while a step runs, to memory that is
+/// no arena's (runtime/NextInputs.h).
+bool readsInputsAhead(std::string_view device, bool asynchronous);
 
 /// What the plan's schedule asks of each stage.
 std::vector<StageDepth> findDepths(const Plan &plan);

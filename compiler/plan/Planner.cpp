@@ -9,6 +9,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Improve.h"
 #include "compiler/plan/Partition.h"
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/RankBalance.h"
 #include "compiler/schedule/Proof.h"
@@ -185,6 +186,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
+  search.readsAhead = readsInputsAhead(request.device, rows.asynchronous);
   search.versions = [&](int stage) { return rows.versions[stage]; };
   std::optional<Partition> found = findChain(graph, search);
   const bool fits = found.has_value();

@@ -345,6 +345,15 @@ def test_plans_name_no_warnings_of_other_sizes(tmp_path):
     assert warned == [("", "4"), ("'s gradient", "4")]
 
 
+@pytest.mark.parametrize("schedule,ahead", [("1f1b", 4 * (4 * 28 * 28 + 8)), ("pipedream", 0)])
+def test_plans_count_what_is_read_ahead(schedule, ahead, models, tmp_path):
+    """Beside the arena: a microbatch of four images and labels, where steps end and the next one's first inputs are read."""
+    split = ["--microbatches", 2] if schedule == "1f1b" else []
+    project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--schedule", schedule, *split)
+    arena = int(re.search(r"arenaBytes = (\d+)", (project / "stage_0.cpp").read_text())[1])
+    assert json.loads((project / "plan.json").read_text())["stages"][0]["memory_bytes"] == arena + ahead
+
+
 @with_nvcc
 def test_compiles(models, tmp_path):
     """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""

@@ -1,4 +1,5 @@
 #include "compiler/plan/Connections.h"
+#include "compiler/plan/Cut.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/Refusal.h"
@@ -120,6 +121,26 @@ TEST(Connections, CountAgainstTheLimit) {
   EXPECT_EQ(makePlan(graph, request).stages[1].memoryBytes, request.memoryBytes);
   request.memoryBytes -= 1;
   EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("1 bytes too few"));
+}
+
+/// The first inputs of the next step lie beside the slots, on GPUs and between synchronous steps.
+TEST(Connections, AndProgramsHaveRoomForInputsReadAhead) {
+  for (const char *device : {"cpu", "cuda"})
+    for (const char *schedule : {"1f1b", "pipedream"}) {
+      PlanRequest request;
+      request.workers = 2;
+      request.schedule = schedule;
+      request.microbatches = 4;
+      request.device = device;
+      PlanGraph graph = chainGraph({1, 1});
+      const Plan without = makePlan(graph, request);
+      graph.units[0].inputBytes = 1000;
+      const int64_t copies = without.schedule.slots[0] + evaluationCopies;
+      const bool isAhead = device == std::string("cuda") && schedule == std::string("1f1b");
+      EXPECT_EQ(makePlan(graph, request).stages[0].memoryBytes - without.stages[0].memoryBytes,
+                1000 * (isAhead ? copies + 1 : copies))
+          << device << ", " << schedule;
+    }
 }
 
 /// What CUDA takes is kept from plans, unless the user says what they may take.
