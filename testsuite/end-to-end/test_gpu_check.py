@@ -289,11 +289,17 @@ def results_of(folder):
 
 
 def test_killed_it_leaves_what_it_has_found(waiting):
-    """And nothing that it has started; the wheels of its Python are told to CMake, which goes on where a program fails."""
+    """And nothing that it has started, which knows nothing of a launcher's process around it; the wheels of its Python are told to
+    CMake, which goes on where a program fails."""
     folder, environment = waiting
+    environment |= {"PMIX_RANK": "0", "SLURM_NTASKS": "1", "OTHERS": "kept"}
     check = subprocess.Popen([sys.executable, folder / "gpu-check", "-DMORE=1"], env=environment, stdout=subprocess.DEVNULL)
     try:
         await_true(lambda: len(started(folder)) >= 3)
+        for program, _ in started(folder):
+            with open(f"/proc/{program}/environ", encoding="utf-8") as told:
+                names = {variable.split("=", 1)[0] for variable in told.read().split("\0")}
+            assert "OTHERS" in names and not names & {"PMIX_RANK", "SLURM_NTASKS"}
         await_true(lambda: "lenet5-1-1f1b" in results_of(folder)["running"])
     finally:
         check.terminate()
