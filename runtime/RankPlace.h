@@ -14,4 +14,8 @@ struct RankPlace {
 /// numbers.
 std::optional<RankPlace> placeFromEnvironment();
 
+/// Whether one of those has started several processes, as far as it says: a shell of a job is one
+/// task.
+bool isOneOfSeveral();
+
 } // namespace pdc::runtime

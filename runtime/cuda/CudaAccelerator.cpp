@@ -1,6 +1,7 @@
 #include "runtime/cuda/CudaAccelerator.h"
 
 #include "runtime/Error.h"
+#include "runtime/RankPlace.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
 #include "runtime/cuda/Queues.h"
@@ -349,9 +350,8 @@ void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
 /// message or a sum of replicas that the schedule lets this rank run ahead of.
 void setEnvironment() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
-  for (const char *ofLauncher : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"})
-    if (std::getenv(ofLauncher))
-      setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  if (isOneOfSeveral())
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 [[maybe_unused]] const bool environmentSet = (setEnvironment(), true);
 
