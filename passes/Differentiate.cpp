@@ -143,6 +143,19 @@ void BackwardPass::accumulate(MemoryOp weight, const GradientTerm &term, int use
   builder.create<AccumulateOp>(term.gradient.getLoc(), term.gradient, name);
 }
 
+/// Once gradients are there, what stopped them does nothing.
+void removeStops(ModuleOp module) {
+  SmallVector<NodeOp> stops;
+  module.walk([&](NodeOp node) {
+    if (node.getOp() == "pdc.StopGradient")
+      stops.push_back(node);
+  });
+  for (NodeOp stop : stops) {
+    stop.getResult(0).replaceAllUsesWith(stop.getOperand(0));
+    stop.erase();
+  }
+}
+
 struct Differentiate : pdc::impl::DifferentiateBase<Differentiate> {
   using DifferentiateBase::DifferentiateBase;
 
@@ -151,7 +164,10 @@ struct Differentiate : pdc::impl::DifferentiateBase<Differentiate> {
       auto train = getOperation().lookupSymbol<func::FuncOp>("train");
       if (!train)
         return getOperation().emitError() << "the module has no function @train to differentiate";
-      return BackwardPass(train, scalesLoss).run();
+      if (failed(BackwardPass(train, scalesLoss).run()))
+        return failure();
+      removeStops(getOperation());
+      return success();
     };
     if (failed(runChecked(getOperation(), body)))
       signalPassFailure();

@@ -50,6 +50,7 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     has no input gradient. A backward node is named `FORWARD/grad/...` and its `origin` is the
     forward node. Gradients that meet at a value are one `Sum`, planned with the value's producer,
     its terms in the order of the consumers.
+    No gradient goes through a pdc.StopGradient, which is then removed.
 
     Each use of a weight has a sum of its own (`NAME/gradient`, `NAME/gradient.1`, ... in the order of
     uses), so that no bit depends on the stages that the uses come to lie in. The seed is 1 for

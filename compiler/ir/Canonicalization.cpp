@@ -13,7 +13,8 @@ bool isIdentity(NodeOp node) {
       !isa<RankedTensorType>(node.getResult(0).getType()))
     return false;
   const pdc::Operator *rules = pdc::findOperator(node.getOp());
-  if (!rules)
+  // What stops a gradient does that until the gradient is made.
+  if (!rules || rules->stopsGradient)
     return false;
   if (rules->kind == pdc::OperatorClass::view || node.getOp() == "Cast" || node.getOp() == "Expand")
     return true;

@@ -32,13 +32,25 @@ bool isOfExporter(const onnx::NodeProto &node) {
   });
 }
 
+/// What the node's call in the exported program is given, as in "%p_weight, %ids, 0"; empty where
+/// it is another function's.
+std::string argumentsOf(const onnx::NodeProto &node, const std::string &function) {
+  const std::string call = entryOf(node, ofNode, "pkg.torch.onnx.fx_node"),
+                    beginning = "call_function[target=torch.ops.aten." + function + "](args = (";
+  const size_t begin = call.find(beginning);
+  if (begin == std::string::npos)
+    return "";
+  const size_t first = begin + beginning.size();
+  return call.substr(first, call.find(')', first) - first);
+}
+
 bool isRewritten(const onnx::NodeProto &node) {
   return !entryOf(node, ofNode, "pkg.onnxscript.rewriter.rule_name").empty();
 }
 
 /// A line such as p_fc1_weight: PARAMETER target='fc1.weight'.
 struct SignatureLine {
-  std::string kind, target;
+  std::string value, kind, target;
 };
 
 std::vector<SignatureLine> signatureOf(const onnx::GraphProto &graph) {
@@ -51,8 +63,8 @@ std::vector<SignatureLine> signatureOf(const onnx::GraphProto &graph) {
     if (kind == std::string::npos || target == std::string::npos || target < kind)
       continue;
     const size_t begin = kind + separator.size(), name = target + beforeTarget.size();
-    signature.push_back(
-        {line.substr(begin, target - begin), line.substr(name, line.find('\'', name) - name)});
+    signature.push_back({line.substr(0, kind), line.substr(begin, target - begin),
+                         line.substr(name, line.find('\'', name) - name)});
   }
   return signature;
 }
@@ -67,8 +79,9 @@ public:
 
   ExporterMetadata read() {
     readKinds();
+    readNextBuffers();
     if (std::ranges::none_of(metadata.isParameter, [](const auto &known) { return known.second; }))
-      return {};
+      return {.nextBuffers = std::move(metadata.nextBuffers)};
     std::vector<std::string> missing;
     for (const SignatureLine &line : signature)
       if (line.kind == "PARAMETER" && !initializers.contains(line.target))
@@ -97,6 +110,13 @@ private:
         metadata.isParameter.emplace(line.target, line.kind == "PARAMETER");
   }
 
+  /// Lines such as add_3: BUFFER_MUTATION target='mean'.
+  void readNextBuffers() {
+    for (const SignatureLine &line : signature)
+      if (line.kind == "BUFFER_MUTATION")
+        metadata.nextBuffers.insert(line.value);
+  }
+
   /// A tensor that the exporter says nothing of is one that it folded, or was added later, with
   /// the nodes that read it. Where nodes do not tell, a signature of which nothing is missing does.
   void findFolded(bool isMissing) {
@@ -120,6 +140,23 @@ private:
 };
 
 } // namespace
+
+bool isDetach(const onnx::NodeProto &node) {
+  return node.op_type() == "Identity" && node.domain().empty() &&
+         !argumentsOf(node, "detach.default").empty();
+}
+
+std::optional<int64_t> paddingRow(const onnx::NodeProto &node) {
+  if (node.op_type() != "Gather" || !node.domain().empty())
+    return std::nullopt;
+  std::istringstream arguments(argumentsOf(node, "embedding.default"));
+  std::string table, indices;
+  int64_t row = -1;
+  char comma = 0;
+  if (!(arguments >> table >> indices >> row) || row < 0 || !(arguments >> comma).fail())
+    return std::nullopt;
+  return row;
+}
 
 ExporterMetadata readExporterMetadata(const onnx::GraphProto &graph) {
   return MetadataReader(graph).read();

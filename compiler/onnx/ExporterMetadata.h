@@ -8,4 +8,10 @@ namespace pdc {
 /// From fields that the installed classes of ONNX may be too old to know.
 ExporterMetadata readExporterMetadata(const onnx::GraphProto &graph);
 
+/// Whether it is an Identity that stands for a `detach`.
+bool isDetach(const onnx::NodeProto &node);
+
+/// The row of an embedding's table that is not trained (padding_idx), where it has one.
+std::optional<int64_t> paddingRow(const onnx::NodeProto &node);
+
 } // namespace pdc

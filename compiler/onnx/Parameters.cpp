@@ -225,6 +225,11 @@ void checkTrained(const Model &model, const Loss &loss, const std::set<std::stri
 } // namespace
 
 std::set<std::string> runningStatistics(const Model &model) {
+/// Whether the node takes from another value the one that it is added to.
+bool isDifference(const ModelNode *node, const std::string &value) {
+  return node && node->op == "Sub" && node->inputs[1] == value;
+}
+
   std::set<std::string> names;
   for (const ModelNode &node : model.nodes)
     if (node.op == "BatchNormalization")
@@ -298,3 +303,20 @@ std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, co
 }
 
 } // namespace pdc
+std::vector<std::string> undoneDifferences(const Model &model) {
+  std::map<std::string_view, const ModelNode *> makers;
+  for (const ModelNode &node : model.nodes)
+    for (const std::string &output : node.outputs)
+      makers[output] = &node;
+  auto maker = [&](const std::string &value) {
+    auto found = makers.find(value);
+    return found == makers.end() ? nullptr : found->second;
+  };
+  std::vector<std::string> names;
+  for (const ModelNode &node : model.nodes)
+    if (node.op == "Add" && (isDifference(maker(node.inputs[0]), node.inputs[1]) ||
+                             isDifference(maker(node.inputs[1]), node.inputs[0])))
+      names.push_back(node.name);
+  return names;
+}
+

@@ -38,4 +38,8 @@ std::vector<std::string> chooseUndecayed(const Model &model, const std::string &
 /// Means and variances that BatchNormalization keeps.
 std::set<std::string> runningStatistics(const Model &model);
 
+/// Nodes x + (y - x), which are y: so reads a gradient that goes straight through to x once an
+/// exporter has dropped its `detach`.
+std::vector<std::string> undoneDifferences(const Model &model);
+
 } // namespace pdc

@@ -10,6 +10,7 @@
 #include "compiler/onnx/ReadTraining.h"
 #include "compiler/onnx/Sequences.h"
 #include "compiler/onnx/SortNodes.h"
+#include "compiler/onnx/StoppedGradients.h"
 #include "compiler/onnx/TensorProto.h"
 
 #include <algorithm>
@@ -128,6 +129,7 @@ public:
     // With training_info they say what is minimised, and their values are not computed as such.
     if (!info)
       connectGradients(nodes);
+    stopGradients(nodes, values, model.metadata);
     auto isGiven = [this](const std::string &name) { return given.contains(name); };
     nodes = sortNodes(std::move(nodes), isGiven);
     checkOutputs(nodes, model);

@@ -82,6 +82,18 @@ static void differentiateIdentity(GradientBuilder &b) {
     b.setInputGradient(0, b.outputGradient(0));
 }
 
+static Operator stopGradient() {
+  return {.name = "pdc.StopGradient",
+          .firstOpset = 1,
+          .lastOpset = 1,
+          .kind = OperatorClass::view,
+          .inputs = {{"input"}},
+          .outputs = {{"output"}},
+          .infer = inferLikeFirst,
+          .evaluate = evaluateAsView,
+          .stopsGradient = true};
+}
+
 std::span<const Operator> viewOperators() {
   auto view = [](std::string_view name, std::vector<Parameter> inputs,
                  std::vector<TensorType> (*infer)(const NodeView &),
@@ -104,6 +116,9 @@ std::span<const Operator> viewOperators() {
            normaliseAxes),
       view("Unsqueeze", {{"data"}, {.name = "axes", .known = true}}, inferUnsqueeze, normaliseAxes),
       view("Identity", {{"input"}}, inferLikeFirst),
+      // The same values, which the loss's gradient does not go back through. Only importers make
+      // it.
+      stopGradient(),
       // The same values in another physical order, which is part of the type in the IR only.
       Operator{.name = "Reorder",
                .inputs = {{"X"}},

@@ -13,6 +13,7 @@ import pipeline
 import test_control_flow
 import test_operators
 import test_sampling
+import test_stopped_gradients
 
 DATA = pathlib.Path("/usr/share/libonnx-testdata/data/node")
 
@@ -82,7 +83,7 @@ def operators_in(tests):
 def operators_compared_with_pytorch():
     """And with random numbers that are drawn again in numpy."""
     forms = [*test_sampling.FORMS, *(form for forms in test_operators.FORMS.values() for form in forms)]
-    return {form.op for form in forms} | test_sampling.RANDOM | test_control_flow.COMPOSED
+    return {form.op for form in forms} | test_sampling.RANDOM | test_control_flow.COMPOSED | test_stopped_gradients.STOPPING
 
 
 def adam_of_its_values(folder):

@@ -3,6 +3,7 @@
 #include "compiler/onnx/Model.h"
 #include "compiler/onnx/Protobuf.h"
 
+#include <google/protobuf/unknown_field_set.h>
 #include <gtest/gtest.h>
 #include <onnx/defs/parser.h>
 
@@ -53,6 +54,16 @@ inline onnx::TensorProto &addShape(onnx::ModelProto &model, const std::string &n
   tensor.add_dims(static_cast<int64_t>(values.size()));
   tensor.set_raw_data(values.data(), values.size() * sizeof(int64_t));
   return tensor;
+}
+
+/// metadata_props, a field that older classes of ONNX do not know.
+inline void addMetadata(google::protobuf::Message &message, int field, const std::string &key,
+                        const std::string &value) {
+  onnx::StringStringEntryProto entry;
+  entry.set_key(key);
+  entry.set_value(value);
+  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
+      field, entry.SerializeAsString());
 }
 
 } // namespace pdc::testing

@@ -1,22 +1,10 @@
 #include "compiler/onnx/Parameters.h"
 #include "testsuite/onnx/ModelText.h"
 
-#include <google/protobuf/unknown_field_set.h>
-
 using namespace pdc;
 using namespace pdc::testing;
 
 using NameSet = std::set<std::string>;
-
-/// metadata_props, a field that older classes of ONNX do not know.
-static void addMetadata(google::protobuf::Message &message, int field, const std::string &key,
-                        const std::string &value) {
-  onnx::StringStringEntryProto entry;
-  entry.set_key(key);
-  entry.set_value(value);
-  message.GetReflection()->MutableUnknownFields(&message)->AddLengthDelimited(
-      field, entry.SerializeAsString());
-}
 
 static void declareKind(onnx::ModelProto &model, const std::string &name, const std::string &kind) {
   onnx::ValueInfoProto &value = *model.mutable_graph()->add_value_info();
@@ -267,4 +255,17 @@ TEST(Parameters, normalisedAndBoundedWeights) {
   zero.add_dims(1);
   zero.add_int64_data(0);
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"gain", "logits", "scale", "table", "w"}));
+}
+
+TEST(Parameters, straightThrough) {
+  auto undone = [](const std::string &sum) {
+    return undoneDifferences(read(protoOf(std::string(header) + R"(
+      net (float[2, 3] x, float[2, 3] q) => (float[2, 3] y) {
+        d = Sub(q, x)
+        )" + sum + "}")));
+  };
+  EXPECT_EQ(undone("y = Add(x, d)").size(), 1u);
+  EXPECT_EQ(undone("y = Add(d, x)").size(), 1u);
+  EXPECT_TRUE(undone("y = Add(d, q)").empty());
+  EXPECT_TRUE(undone("e = Relu(d)  y = Add(x, e)").empty());
 }

@@ -53,6 +53,17 @@ static void describeLost(const std::vector<std::string> &lost, std::ostream &out
   out << "; to train the network as it is, export it with optimize=False\n";
 }
 
+/// Gradients that PyTorch's own would send elsewhere.
+static void describeUndone(const std::vector<std::string> &nodes, std::ostream &out) {
+  if (nodes.empty())
+    return;
+  out << "note: x + (y - x) stands at";
+  listSome(nodes, out);
+  out << ": trained as y alone, since the file has no detach; where the gradient is to go straight "
+         "through "
+         "to x, export with dynamo=True, which keeps it\n";
+}
+
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
   Loss loss = chooseLoss(model, options.loss);
   std::set<std::string> parameters = chooseParameters(model, loss, {options.train, options.freeze});
@@ -68,6 +79,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
     out << "  " << commentText(name) << ' ' << model.initializers.at(name).type.toString() << '\n';
   describeUntrained(reasonsAgainstTraining(model, loss, {options.train, options.freeze}), out);
   describeLost(model.metadata.lostParameters, out);
+  describeUndone(undoneDifferences(model), out);
   out << '\n';
 }
 
