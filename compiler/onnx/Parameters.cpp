@@ -70,6 +70,7 @@ bool leadsToItsInput(const ModelNode &node) {
 constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
                                             "sin_cached"};
 
+/// A layer may be called so, too: what it trains is its weight and bias.
 bool isBufferName(const std::string &name) {
   return std::any_of(std::begin(bufferNames), std::end(bufferNames),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });

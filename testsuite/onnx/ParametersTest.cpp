@@ -257,6 +257,22 @@ TEST(Parameters, normalisedAndBoundedWeights) {
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"gain", "logits", "scale", "table", "w"}));
 }
 
+/// A layer may be called a mask; what it trains is no mask.
+TEST(Parameters, layersNamedAsMasks) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) {
+      a = Gemm(x, w, b)
+      y = MatMul(a, m) })");
+  auto rename = [&](int node, int input, const char *name) {
+    *model.mutable_graph()->mutable_node(node)->mutable_input(input) = name;
+  };
+  rename(0, 1, "mask.weight"), rename(0, 2, "mask.bias"), rename(1, 1, "attn.mask");
+  addInitializer(model, "mask.weight", {3, 3}, std::vector<float>(9, 1));
+  addInitializer(model, "mask.bias", {3}, {1, 2, 3});
+  addInitializer(model, "attn.mask", {3, 3}, std::vector<float>(9, 1));
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"mask.bias", "mask.weight"}));
+}
+
 TEST(Parameters, straightThrough) {
   auto undone = [](const std::string &sum) {
     return undoneDifferences(read(protoOf(std::string(header) + R"(
