@@ -107,7 +107,8 @@ def LabelPhases : Pass<"label-phases", "::mlir::ModuleOp"> {
     Gives each node the rate of its fastest operand and its phase: forward, backward_input, and
     backward_weight where only gradient sums read it; update at rate update, and where only updates
     read it; prepare where only weights and constants are read. What the other phases read of a prepared value goes through a derived memory,
-    views excepted. In @evaluate every phase is evaluate.
+    views excepted. In @evaluate every phase is evaluate. A gradient that is the same for every microbatch, such as a penalty's, is
+    added to its sum as a node of each microbatch.
 
     After: phase and rate on every node; no node mixes values per microbatch and per update.
   }];

@@ -22,6 +22,7 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()), symbols(module) {}
 
   LogicalResult labelRates();
+  void addGradientsOfWeights();
   void labelTrainPhases();
   void labelEvaluatePhases();
   void hoistPreparation();
@@ -78,6 +79,35 @@ LogicalResult Labels::labelRate(NodeOp node) {
                             << "of each update; only pdc.accumulate leads from one to the other";
   node.setRate(rate);
   return success();
+}
+
+/// What is added to a sum is made for each microbatch: where a gradient is the same for all of
+/// them, as that of a penalty on weights, its sum with zero is.
+void Labels::addGradientsOfWeights() {
+  NodeNames names(function);
+  std::string loss;
+  for (auto sum : llvm::make_early_inc_range(function.getOps<AccumulateOp>())) {
+    Value value = sum.getValue();
+    auto maker = value.getDefiningOp<NodeOp>();
+    if (sum.getMemory() == "pdc.loss" && maker)
+      loss = maker.getName().str();
+    auto memory = symbols.lookup<MemoryOp>(sum.getMemory());
+    if (memory.getRole() != Role::Gradient || rateOf(value) > Rate::Version)
+      continue;
+    const std::string origin = maker && maker.getOrigin() ? maker.getOrigin()->str() : loss;
+    OpBuilder builder(sum);
+    std::string name = memory.getSymName().str();
+    auto type = RankedTensorType::get({}, cast<RankedTensorType>(value.getType()).getElementType());
+    auto zero = createConstant(
+        builder, sum.getLoc(), names.unique(name + "/zero"),
+        DenseElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), 0)));
+    auto added = createNode(builder, sum.getLoc(), "Add", names.unique(name + "/added"),
+                            {value, zero.getResult(0)}, {}, origin);
+    zero.setOriginAttr(added.getOriginAttr());
+    zero.setRate(Rate::Once);
+    added.setRate(Rate::Microbatch);
+    sum.getValueMutable().assign(added.getResult(0));
+  }
 }
 
 void Labels::labelEvaluatePhases() {
@@ -208,6 +238,7 @@ private:
       labels.labelEvaluatePhases();
       return success();
     }
+    labels.addGradientsOfWeights();
     labels.labelTrainPhases();
     labels.hoistPreparation();
     return success();
