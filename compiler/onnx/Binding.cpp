@@ -21,10 +21,55 @@ static void checkNames(const Model &model, const std::map<std::string, int64_t> 
   }
 }
 
+namespace {
+
+/// A dimension of a node's first operand, behind its first one, and the size that a weight gives
+/// it.
+struct SummedDimension {
+  size_t index = 0;
+  int64_t size = 0;
+};
+
+std::optional<SummedDimension> summedDimension(const ModelNode &node, size_t rank,
+                                               const std::vector<int64_t> &weight) {
+  if (node.op == "Gemm" && rank == 2 && weight.size() == 2 && !node.attributes.integer("transA", 0))
+    return SummedDimension{1, weight[node.attributes.integer("transB", 0) ? 1 : 0]};
+  if (node.op == "MatMul" && rank > 1 && !weight.empty())
+    return SummedDimension{rank - 1, weight[weight.size() == 1 ? 0 : weight.size() - 2]};
+  if (node.op == "Conv" && rank > 2 && weight.size() == rank &&
+      node.attributes.integer("group", 1) == 1)
+    return SummedDimension{1, weight[1]};
+  return std::nullopt;
+}
+
+/// Named dimensions that a weight beside an input leaves one size.
+std::map<std::string, int64_t> sizesByWeights(const Model &model) {
+  std::map<std::string_view, const ModelValue *> inputs;
+  for (const ModelValue &input : model.inputs)
+    inputs[input.name] = &input;
+  std::map<std::string, int64_t> sizes;
+  for (const ModelNode &node : model.nodes) {
+    if (node.inputs.size() < 2)
+      continue;
+    auto input = inputs.find(node.inputs[0]);
+    auto weight = model.initializers.find(node.inputs[1]);
+    if (input == inputs.end() || weight == model.initializers.end())
+      continue;
+    const std::vector<Dimension> &shape = input->second->shape;
+    if (auto summed = summedDimension(node, shape.size(), weight->second.type.shape))
+      if (!shape[summed->index].value)
+        sizes.emplace(shape[summed->index].symbol, summed->size);
+  }
+  return sizes;
+}
+
+} // namespace
+
 Binding::Binding(const Model &model, int64_t microbatchSize,
                  const std::map<std::string, int64_t> &dimensions)
     : numbers(dimensions) {
   checkNames(model, dimensions);
+  numbers.merge(sizesByWeights(model));
   const Dimension *dimension = batchDimension(model);
   if (!dimension || dimension->value) {
     batch = dimension ? *dimension->value : 1;
@@ -52,13 +97,17 @@ std::optional<Binding> Binding::withAnotherSample() const {
   return another;
 }
 
+bool Binding::knows(const Dimension &dimension) const {
+  return dimension.value || numbers.contains(dimension.symbol);
+}
+
 TensorType Binding::typeOf(const ModelValue &value) const {
   constexpr int64_t most = int64_t(1) << 40;
   TensorType type{value.element, {}};
   double count = 1;
   for (const Dimension &dimension : value.shape) {
     auto number = numbers.find(dimension.symbol);
-    if (!dimension.value && number == numbers.end())
+    if (!knows(dimension))
       throw Error("'" + value.name + "': dimension '" + dimension.symbol +
                   "' has no size; give one, as in --bind " + dimension.symbol + "=128");
     type.shape.push_back(dimension.value ? *dimension.value : number->second);

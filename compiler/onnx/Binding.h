@@ -8,7 +8,8 @@ namespace pdc {
 /// one. Empty when that dimension is a name, which the plan then binds.
 std::optional<int64_t> fixedMicrobatchSize(const Model &model);
 
-/// Gives numbers to the named dimensions of inputs and outputs.
+/// Gives numbers to the named dimensions of inputs and outputs: those of options, and those that
+/// weights beside inputs leave no other size.
 class Binding {
 public:
   /// `microbatchSize` is for the name that is the inputs' first dimension, 0 when the file fixes
@@ -19,6 +20,8 @@ public:
   int64_t microbatchSize() const { return batch; }
   /// The same with one sample more per microbatch; nothing where the file fixes their number.
   std::optional<Binding> withAnotherSample() const;
+  /// Whether the file, an option or a weight says its size.
+  bool knows(const Dimension &dimension) const;
   /// Throws for a name without a number, with an example of how to give one.
   TensorType typeOf(const ModelValue &value) const;
 

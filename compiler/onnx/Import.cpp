@@ -112,8 +112,27 @@ private:
   }
 
   TensorType typeOf(const ModelValue &input) const {
-    return input.name == loss.labels && !positions.empty() ? TensorType{input.element, positions}
-                                                           : binding.typeOf(input);
+    if (input.name != loss.labels)
+      return binding.typeOf(input);
+    if (!positions.empty())
+      return {input.element, positions};
+    auto isKnown = [this](const Dimension &dimension) { return binding.knows(dimension); };
+    if (std::ranges::all_of(input.shape, isKnown))
+      return binding.typeOf(input);
+    const TensorType scores = typeOfValue(model, binding, nodes, loss.prediction);
+    const std::vector<int64_t> shape = labelShape(scores);
+    // Rows of other things than samples may be as many as labels for another reason.
+    const bool isOfSamples = scores.rank() > 0 && scores.shape[0] == binding.microbatchSize();
+    return isOfSamples && shape.size() == input.shape.size() ? TensorType{input.element, shape}
+                                                             : binding.typeOf(input);
+  }
+
+  /// One label for each position, or one for each score where the loss has no classes.
+  std::vector<int64_t> labelShape(const TensorType &scores) const {
+    std::vector<int64_t> shape = scores.shape;
+    if (hasClasses(loss) && scores.rank() > 1)
+      shape.erase(loss.classesLast ? shape.end() - 1 : shape.begin() + 1);
+    return shape;
   }
 
   /// Samples that pad a batch have labels that the loss ignores.
@@ -145,11 +164,8 @@ private:
                   " and has no element to train on; look for an empty slice before it");
     if (isValueOfGraph(model, loss.labels))
       return;
-    TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32, scores.shape};
-    if (!positions.empty())
-      type.shape = positions;
-    else if (hasClasses(loss) && scores.rank() > 1)
-      type.shape.erase(loss.classesLast ? type.shape.end() - 1 : type.shape.begin() + 1);
+    TensorType type{hasClasses(loss) ? ElementType::i64 : ElementType::f32,
+                    positions.empty() ? labelShape(scores) : positions};
     addMemory(loss.labels, Role::Input, Rate::Microbatch, type,
               hasClasses(loss) ? paddingLabel() : mlir::Attribute());
   }

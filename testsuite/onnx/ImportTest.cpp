@@ -295,6 +295,21 @@ TEST(Import, labelsOfPositions) {
             "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128");
 }
 
+/// As in ONNX Runtime's training graphs, whose labels have a name of their own for the samples; a
+/// weight says how many features there are.
+TEST(Import, dimensionsThatTheGraphLeavesNoChoice) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[inputs, features] x, int64[outputs] t) => (float y) {
+      scores = Gemm<transB = 1>(x, w)
+      y = SoftmaxCrossEntropyLoss(scores, t) })");
+  addInitializer(proto, "w", {3, 4}, std::vector<float>(12, 1));
+  expectLines(import(read(proto), {.microbatchSize = 2}),
+              {"pdc.memory @x input microbatch : tensor<2x4xf32>",
+               "pdc.memory @t input microbatch : tensor<2xi64>"});
+  EXPECT_EQ(import(read(proto), {.microbatchSize = 2, .dimensions = {{"features", 5}}}),
+            "node 'Gemm' (Gemm): inner dimensions of f32[2,5] and f32[3,4] differ: 5 and 4");
+}
+
 /// Where a microbatch has as many samples as a sample positions, sizes alone do not tell which
 /// dimension is which.
 TEST(Import, labelsOfAsManyPositionsAsSamples) {
