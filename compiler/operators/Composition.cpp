@@ -96,10 +96,10 @@ struct Compositions {
     for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms,
                         alongAxisForms, integerReductionForms})
       parts.insert(parts.end(), family().begin(), family().end());
-    for (auto family :
-         {reductionForms, rearrangements, indexingForms, normalisationForms, recurrentForms,
-          einsumForms, shortForms, convTransposeForms, resizeForms, triangleForms, attentionForms,
-          topForms, trainingForms, gridForms, lpPoolForms, unpoolForms, randomForms, bagForms})
+    for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
+                        recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
+                        triangleForms, attentionForms, topForms, trainingForms, gridForms,
+                        lpPoolForms, unpoolForms, randomForms, bagForms, blockForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;

@@ -87,6 +87,7 @@ std::span<const ComposedOperator> lpPoolForms();
 std::span<const ComposedOperator> unpoolForms();
 std::span<const ComposedOperator> randomForms();
 std::span<const ComposedOperator> bagForms();
+std::span<const ComposedOperator> blockForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();

@@ -263,6 +263,18 @@ TEST(Composition, Normalisations) {
   checkComposedGradient({"MeanVarianceNormalization", {}, {x}, {0}}, 1e-5);
 }
 
+TEST(Composition, Col2Im) {
+  Draw draw;
+  Attributes window = {{"strides", std::vector<int64_t>{2, 1}},
+                       {"dilations", std::vector<int64_t>{1, 2}},
+                       {"pads", std::vector<int64_t>{1, 0, 1, 0}}};
+  std::vector<Tensor> inputs = {draw.reals({2, 12, 4}), Tensor::vector({3, 4}),
+                                Tensor::vector({2, 2})};
+  checkComposedGradient({"Col2Im", window, inputs, {0}});
+  inputs = {draw.reals({2, 6, 3}), Tensor::vector({5}), Tensor::vector({3})};
+  checkComposedGradient({"Col2Im", {}, inputs, {0}});
+}
+
 TEST(Composition, ConvTranspose) {
   Draw draw;
   Attributes window = {{"strides", std::vector<int64_t>{2, 1}},
