@@ -27,8 +27,14 @@ using Opsets = std::map<std::string, int64_t>;
 
 template <typename List> Opsets readOpsets(const List &imports) {
   Opsets opsets;
-  for (const auto &import : imports)
-    opsets[canonicalDomain(import.domain())] = import.version();
+  for (const auto &import : imports) {
+    const std::string domain = canonicalDomain(import.domain());
+    auto [known, isNew] = opsets.emplace(domain, import.version());
+    if (!isNew && known->second != import.version())
+      throw Error("operator set '" + (domain.empty() ? "ai.onnx" : domain) +
+                  "' is imported as versions " + std::to_string(known->second) + " and " +
+                  std::to_string(import.version()) + ", expected one");
+  }
   return opsets;
 }
 

@@ -72,6 +72,8 @@ constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_c
 
 /// A layer may be called so, too: what it trains is its weight and bias.
 bool isBufferName(const std::string &name) {
+  if (name.ends_with(".weight") || name.ends_with(".bias"))
+    return false;
   return std::any_of(std::begin(bufferNames), std::end(bufferNames),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
@@ -223,14 +225,14 @@ void checkTrained(const Model &model, const Loss &loss, const std::set<std::stri
   }
 }
 
-} // namespace
-
-std::set<std::string> runningStatistics(const Model &model) {
 /// Whether the node takes from another value the one that it is added to.
 bool isDifference(const ModelNode *node, const std::string &value) {
   return node && node->op == "Sub" && node->inputs[1] == value;
 }
 
+} // namespace
+
+std::set<std::string> runningStatistics(const Model &model) {
   std::set<std::string> names;
   for (const ModelNode &node : model.nodes)
     if (node.op == "BatchNormalization")
@@ -303,7 +305,6 @@ std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, co
   return reasons;
 }
 
-} // namespace pdc
 std::vector<std::string> undoneDifferences(const Model &model) {
   std::map<std::string_view, const ModelNode *> makers;
   for (const ModelNode &node : model.nodes)
@@ -321,3 +322,4 @@ std::vector<std::string> undoneDifferences(const Model &model) {
   return names;
 }
 
+} // namespace pdc

@@ -166,8 +166,12 @@ NodeValue number(CompositionBuilder &builder, ElementType element, double value)
 std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input) {
   if (!builder.input(input))
     builder.refuse("input " + std::to_string(input) + " is missing");
-  if (const Tensor *value = builder.known(builder.input(input)))
+  if (const Tensor *value = builder.known(builder.input(input))) {
+    if (isFloatingPoint(value->type.element))
+      builder.refuse("input " + std::to_string(input) + " is " + value->type.toString() +
+                     ", expected integers");
     return value->toIntegers();
+  }
   builder.refuse("input " + std::to_string(input) +
                  " must be known at compile time, but it depends on data; export with fixed "
                  "shapes");

@@ -190,8 +190,15 @@ static NodeValue oneHot(CompositionBuilder &b, NodeValue indices, int64_t depth,
   return add(b, "Where", {isHot, on, off});
 }
 
+/// Of all counts the only one that ONNX lets be a number of any type.
+static int64_t depthOf(CompositionBuilder &b) {
+  const Tensor *depth = b.known(b.input(1));
+  const bool isReal = depth && isFloatingPoint(depth->type.element) && depth->data.size() == 1;
+  return isReal ? depth->toIntegers()[0] : knownIntegers(b, 1).at(0);
+}
+
 static std::vector<NodeValue> composeOneHot(CompositionBuilder &b) {
-  const int64_t depth = knownIntegers(b, 1).at(0);
+  const int64_t depth = depthOf(b);
   ElementType element = b.type(b.input(0)).element;
   NodeValue size = number(b, element, static_cast<double>(depth));
   NodeValue isNegative = add(b, "Less", {b.input(0), number(b, element, 0)});

@@ -50,6 +50,11 @@ static void differentiateTranspose(GradientBuilder &b) {
 
 // Concat
 
+static void normaliseConcat(ImportedNode &node, int opset) {
+  if (!node.attributes.has("axis"))
+    refuse(node, opset, "attribute 'axis' is missing");
+}
+
 static int64_t concatAxis(const NodeView &node) {
   return axisFromStart(node, node.attributes.integer("axis", 0), node.input(0).rank());
 }
@@ -137,6 +142,7 @@ std::span<const Operator> movementOperators() {
        .lastOpset = kLastOpset,
        .inputs = {{"inputs", false, true}},
        .outputs = {{"concat_result"}},
+       .normalise = normaliseConcat,
        .infer = inferConcat,
        .evaluate = evaluateConcat,
        .differentiate = differentiateConcat},

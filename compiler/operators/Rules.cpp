@@ -44,8 +44,12 @@ std::vector<int64_t> axesFromStart(const NodeView &node, std::vector<int64_t> ax
 
 std::vector<int64_t> knownIntegers(const NodeView &node, size_t input) {
   node.input(input);
-  if (const Tensor *value = node.constant(input))
+  if (const Tensor *value = node.constant(input)) {
+    if (isFloatingPoint(value->type.element))
+      refuse(node, "input " + std::to_string(input) + " is " + value->type.toString() +
+                       ", expected integers");
     return value->toIntegers();
+  }
   refuse(node,
          "input " + std::to_string(input) +
              " must be known at compile time, but it depends on data; export with fixed shapes");

@@ -141,6 +141,8 @@ static int64_t indexFromStart(const NodeView &node, double number, const std::ve
 
 static std::vector<TensorType> inferGather(const NodeView &node) {
   const TensorType &x = node.input(0), &indices = node.input(1);
+  if (isFloatingPoint(indices.element))
+    refuse(node, "indices are " + indices.toString() + ", expected integers");
   int64_t axis = axisFromStart(node, node.attributes.integer("axis", 0), x.rank());
   if (const Tensor *known = node.constant(1))
     for (double number : known->data)

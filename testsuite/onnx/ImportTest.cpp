@@ -331,6 +331,18 @@ TEST(Import, labelsOfAsManyPositionsAsSamples) {
   EXPECT_EQ(tokens("5", "z"), unknown);
 }
 
+TEST(Import, axesAreIntegers) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[batch, 4] x) => (float[batch, 4] y) {
+      u = Unsqueeze(x, a)
+      f = Flatten(u)
+      y = MatMul(f, w) })");
+  addInitializer(proto, "a", {1}, {1.5});
+  addInitializer(proto, "w", {4, 4}, std::vector<float>(16, 1));
+  EXPECT_EQ(import(read(proto), {.microbatchSize = 2}),
+            "node 'Unsqueeze' (Unsqueeze): input 1 is f32[1], expected integers");
+}
+
 TEST(Import, elementBehindTheSequence) {
   auto element = [](const std::string &index) {
     onnx::ModelProto proto = protoOf(std::string(header) + R"(

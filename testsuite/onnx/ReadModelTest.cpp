@@ -182,6 +182,12 @@ TEST(ReadModel, refusesWhatItDoesNotKnow) {
   EXPECT_TRUE(has(refusal(protoOf(R"(<ir_version: 99, opset_import: ["" : 17]>
     net (float[2] x) => (float[2] y) { y = Relu(x) })")),
                   "IR version 99 is not supported"));
+  EXPECT_TRUE(has(refusal(protoOf(R"(<ir_version: 8, opset_import: ["" : 17, "ai.onnx" : 13]>
+    net (float[2] x) => (float[2] y) { y = Relu(x) })")),
+                  "operator set 'ai.onnx' is imported as versions 17 and 13, expected one"));
+  EXPECT_TRUE(has(refusal(protoOf(std::string(header) + R"(
+    net (float[2] x) => (float[4] y) { y = Concat(x, x) })")),
+                  "node 'Concat' (Concat, opset 17): attribute 'axis' is missing"));
 }
 
 TEST(ReadModel, refusesControlFlowByName) {

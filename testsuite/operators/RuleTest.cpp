@@ -40,6 +40,8 @@ TEST(Rule, RefusalsNameTheNode) {
             "node 'test' (ConstantOfShape): element type f32 of input 0 is not supported");
   EXPECT_EQ(refusal({"Gather", {}, {zeros({2, 3}), Tensor::vector({2})}}),
             "node 'test' (Gather): index 2 is outside dimension 0 of [2,3]");
+  EXPECT_EQ(refusal({"Gather", {}, {zeros({2, 3}), zeros({1})}}),
+            "node 'test' (Gather): indices are f32[1], expected integers");
   EXPECT_EQ(refusal({"Transpose", {{"perm", Shape{0, 0}}}, {zeros({2, 3})}}),
             "node 'test' (Transpose): axis 0 is named twice");
   EXPECT_EQ(refusal({"LeakyRelu", {{"alpha", std::string("x")}}, {zeros({2})}}),
