@@ -66,10 +66,20 @@ bool hasOtherBias(UnitOp product) {
          llvm::any_of(sizes.drop_back(), [](int64_t size) { return size != 1; });
 }
 
+int64_t rowOf(Value value) { return toTensorType(value.getType()).shape.back(); }
+
+/// Whether the rows of a tensor are those that the kernel goes by: a product with a vector has a
+/// column for a row, and a sum may take several rows for one.
+bool goesByRows(KernelAttr kernel, StringRef sizes, Value tensor) {
+  auto field = kernel.getFields().getAs<DenseI64ArrayAttr>(sizes);
+  return field && !field.empty() && field.asArrayRef().back() == rowOf(tensor);
+}
+
 /// The field by which the kernel of a unit is told of padded rows of a result; empty: of none.
 StringRef fieldOfResult(UnitOp unit, unsigned number) {
   const KernelAttr kernel = *unit.getKernel();
-  if (number == 0 && isProduct(unit) && !hasOtherBias(unit))
+  if (number == 0 && isProduct(unit) && !hasOtherBias(unit) &&
+      goesByRows(kernel, "output", unit.getResult(0)))
     return "pitchY";
   if (number == 0 && kernel.getName() == "SoftmaxCrossEntropyGradient" && areRowsLabelled(kernel))
     return "pitch";
@@ -79,13 +89,16 @@ StringRef fieldOfResult(UnitOp unit, unsigned number) {
 /// The same of an operand.
 StringRef fieldOfOperand(UnitOp unit, unsigned number) {
   const KernelAttr kernel = *unit.getKernel();
-  if (isProduct(unit) && number < 2)
+  const Value operand = unit.getOperand(number);
+  if (isProduct(unit) && number < 2 && goesByRows(kernel, number == 0 ? "a" : "b", operand))
     return number == 0 ? "pitchA" : "pitchB";
   if (number != 0)
     return "";
   const bool readsScores =
       kernel.getName() == "SoftmaxCrossEntropy" || kernel.getName() == "CorrectPredictions";
-  const bool takesRows = readsScores ? areRowsLabelled(kernel) : kernel.getName() == "ColumnSum";
+  const bool takesRows =
+      readsScores ? areRowsLabelled(kernel)
+                  : kernel.getName() == "ColumnSum" && goesByRows(kernel, "input", operand);
   return takesRows ? "pitch" : "";
 }
 
@@ -98,8 +111,6 @@ void setField(UnitOp unit, StringRef name, int64_t value) {
                                      fields.getDictionary(unit.getContext()), kernel.getWorkspace(),
                                      kernel.getAccumulates(), kernel.getMultipliesPlain()));
 }
-
-int64_t rowOf(Value value) { return toTensorType(value.getType()).shape.back(); }
 
 /// A tensor under all shapes that views give it.
 class Tensors {

@@ -5,6 +5,10 @@
 #gradient = #pdc.kernel<"SoftmaxCrossEntropyGradient", {classes = 61 : i64, pixels = 1 : i64, samples = 6 : i64}, workspace = 0, accumulates = false>
 #sum = #pdc.kernel<"ColumnSum", {input = array<i64: 6, 61>, layout = ""}, workspace = 0, accumulates = true>
 #weight = #pdc.kernel<"MatrixProduct", {a = array<i64: 6, 6>, b = array<i64: 6, 61>, compute = "bf16", output = array<i64: 6, 61>, result = "fp32", sums = 1 : i64, transA = 1 : i64}, workspace = 0, accumulates = true>
+#vector = #pdc.kernel<"MatrixProduct", {a = array<i64: 4, 61, 16>, b = array<i64: 16, 1>, compute = "bf16", output = array<i64: 4, 61, 1>}, workspace = 0, accumulates = false>
+#scores = #pdc.kernel<"MatrixProduct", {a = array<i64: 4, 3, 16>, b = array<i64: 16, 61>, compute = "bf16", output = array<i64: 4, 3, 61>}, workspace = 0, accumulates = false>
+#rows = #pdc.kernel<"ColumnSum", {input = array<i64: 4, 183>, layout = ""}, workspace = 0, accumulates = false>
+#labelled = #pdc.kernel<"CorrectPredictions", {classes = 61 : i64, pixels = 1 : i64, samples = 4 : i64}, workspace = 0, accumulates = false>
 #loop = #pdc.kernel<"Elementwise", {count = 366 : i64}, workspace = 0, accumulates = false>
 
 pdc.memory @x input microbatch : tensor<2x3x6xbf16>
@@ -13,6 +17,11 @@ pdc.memory @w weight version : tensor<6x61xbf16>
 pdc.memory @bias weight version : tensor<61xbf16>
 pdc.memory @"w/gradient" gradient update : tensor<6x61xf32>
 pdc.memory @"bias/gradient" gradient update : tensor<61xf32>
+pdc.memory @long input microbatch : tensor<4x61x16xbf16>
+pdc.memory @short input microbatch : tensor<4x3x16xbf16>
+pdc.memory @four input microbatch : tensor<4xi64>
+pdc.memory @column weight version : tensor<16xbf16>
+pdc.memory @table weight version : tensor<16x61xbf16>
 pdc.memory @loss metric update : tensor<f32>
 pdc.memory @seen metric update : tensor<6x61xf32>
 
@@ -86,5 +95,42 @@ func.func @evaluate() {
     pdc.yield %1 : tensor<6x61xf32>
   }
   pdc.accumulate %f into @seen : tensor<6x61xf32>
+  return
+}
+
+// A product with a vector makes a column of what is a row elsewhere.
+// CHECK-LABEL: func.func @vector
+// CHECK-NOT: layout<
+// CHECK-NOT: pitch
+func.func @vector() {
+  %x = pdc.read @long : tensor<4x61x16xbf16>
+  %w = pdc.weight_version @column latest : tensor<16xbf16>
+  %labels = pdc.read @four : tensor<4xi64>
+  %y = pdc.unit "vector" origin "vector" evaluate microbatch (%0 = %x : tensor<4x61x16xbf16>, %1 = %w : tensor<16xbf16>) -> (tensor<4x61xbf16>) attributes {kernel = #vector} {
+    %2 = pdc.node "MatMul" "vector"(%0, %1) {} : (tensor<4x61x16xbf16>, tensor<16xbf16>) -> tensor<4x61xbf16>
+    pdc.yield %2 : tensor<4x61xbf16>
+  }
+  %c = pdc.unit "correct" origin "vector" evaluate microbatch (%0 = %y : tensor<4x61xbf16>, %1 = %labels : tensor<4xi64>) -> (tensor<f32>) attributes {kernel = #labelled} {
+    %2 = pdc.node "CorrectPredictions" "correct"(%0, %1) {} : (tensor<4x61xbf16>, tensor<4xi64>) -> tensor<f32>
+    pdc.yield %2 : tensor<f32>
+  }
+  return
+}
+
+// A sum over samples takes the three rows of each as one.
+// CHECK-LABEL: func.func @several_rows
+// CHECK-NOT: layout<
+// CHECK-NOT: pitch
+func.func @several_rows() {
+  %x = pdc.read @short : tensor<4x3x16xbf16>
+  %w = pdc.weight_version @table latest : tensor<16x61xbf16>
+  %y = pdc.unit "scores" origin "scores" evaluate microbatch (%0 = %x : tensor<4x3x16xbf16>, %1 = %w : tensor<16x61xbf16>) -> (tensor<4x3x61xbf16>) attributes {kernel = #scores} {
+    %2 = pdc.node "MatMul" "scores"(%0, %1) {} : (tensor<4x3x16xbf16>, tensor<16x61xbf16>) -> tensor<4x3x61xbf16>
+    pdc.yield %2 : tensor<4x3x61xbf16>
+  }
+  %s = pdc.unit "sum" origin "scores" evaluate microbatch (%0 = %y : tensor<4x3x61xbf16>) -> (tensor<3x61xbf16>) attributes {kernel = #rows} {
+    %2 = pdc.node "ReduceSum" "sum"(%0) {} : (tensor<4x3x61xbf16>) -> tensor<3x61xbf16>
+    pdc.yield %2 : tensor<3x61xbf16>
+  }
   return
 }
