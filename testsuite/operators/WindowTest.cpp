@@ -1,4 +1,7 @@
+#include "testsuite/Refusal.h"
 #include "testsuite/operators/Tape.h"
+
+#include <gmock/gmock.h>
 
 #include <numeric>
 
@@ -44,6 +47,18 @@ TEST(Windows, MeansOfWindowsWithHoles) {
       for (size_t i = 0; i < run(test)[0].data.size(); ++i)
         EXPECT_NEAR(tapeValues(test)[0].data[i], run(test)[0].data[i], 1e-12);
     }
+}
+
+/// The first window's holes step over the only row, and its other element is padding.
+TEST(Windows, MeansOfNothingAreRefused) {
+  Draw draw;
+  Attributes holes = {{"kernel_shape", std::vector<int64_t>{2, 1}},
+                      {"dilations", std::vector<int64_t>{2, 1}},
+                      {"pads", std::vector<int64_t>{1, 0, 1, 0}}};
+  EXPECT_THAT(pdc::refusal([&] {
+                run({"AveragePool", holes, {draw.reals({1, 1, 1, 4})}, {0}});
+              }),
+              testing::HasSubstr("no element of the input to average"));
 }
 
 /// The rule's own reference numbers the maxima as what they are composed of does; the first of
