@@ -40,7 +40,7 @@ Topology makePreset(const Preset &preset, int servers) {
   if (preset.gpus > 1)
     topology.levels.push_back({preset.gpus, preset.server});
   topology.levels.push_back({servers, preset.network, preset.ports});
-  topology.memoryBytes = findDevicePeaks(preset.device).memoryBytes;
+  topology.memoryBytes = bytesForPrograms(findDevicePeaks(preset.device));
   topology.device = preset.device;
   return topology;
 }

@@ -1,3 +1,4 @@
+#include "compiler/cost/Device.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
@@ -90,7 +91,7 @@ TEST(TopologyFile, KnownClusters) {
   ASSERT_EQ(a.levels.size(), 2u);
   EXPECT_EQ(a.levels[0].workers, 4);
   EXPECT_EQ(a.levels[1].link.bytesPerSecond, 1.25e9);
-  EXPECT_EQ(a.memoryBytes, int64_t(16) << 30);
+  EXPECT_EQ(a.memoryBytes, bytesForPrograms(findDevicePeaks("v100")));
   EXPECT_EQ(readTopology("cluster-b").workers(), 16);
   EXPECT_EQ(readTopology("cluster-c").levels.size(), 1u);
   EXPECT_EQ(readTopology("dgx-a100").workers(), 160);
