@@ -265,6 +265,10 @@ def test_profiles(models, tmp_path):
     other = pipeline.run(pipeline.BIN / "pdc-profile", models("mlp"), "--device", "cuda", *batch, "--times", times, "-o", profile,
                          check=False)
     assert other.returncode == 1 and "give the options that the measuring program was written with" in other.stderr
+    for kept in (1, 3):  # of an update of two microbatches, and not of whole updates
+        times.write_text(json.dumps({"units": [seconds[:kept] for seconds in runs]}))
+        short = pipeline.run(pipeline.BIN / "pdc-profile", model, "--device", "cuda", *batch, "--times", times, "-o", profile, check=False)
+        assert short.returncode == 1 and f"found {kept} runs of a unit" in short.stderr
 
 
 def measuring_project(model, folder):

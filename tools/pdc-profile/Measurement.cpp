@@ -127,6 +127,12 @@ UnitTimes readUnitTimes(const fs::path &path, const TimedUnits &measured) {
     if (units[number].empty())
       throw Error("unit '" + numbers[number] + "' did not run");
   const size_t most = std::ranges::max(units, {}, &std::vector<double>::size).size();
+  const auto microbatches = static_cast<size_t>(std::max<int64_t>(measured.microbatches, 1));
+  // The first update fills caches.
+  if (most % microbatches != 0 || most < 2 * microbatches)
+    throw Error(path.string() + ": expected two updates of " + std::to_string(microbatches) +
+                " microbatches or more, found " + std::to_string(most) +
+                " runs of a unit; give the options that the measuring program was written with");
   std::map<size_t, double> factors = roundsOverUnits(units);
   UnitTimes times;
   for (size_t number = 0; number < numbers.size(); ++number) {
