@@ -51,6 +51,16 @@ bool readsWhatIsWrittenLater(ir::UnitOp unit) {
   });
 }
 
+/// Whether the unit goes on with what another update makes, such as LAMB's direction of a weight:
+/// those of all weights would be kept until then.
+bool continuesAnUpdate(ir::UnitOp unit) {
+  return llvm::any_of(unit.getOperands(), [](Value operand) {
+    auto maker = operand.getDefiningOp<ir::UnitOp>();
+    return maker && llvm::any_of(maker->getUsers(),
+                                 [](Operation *user) { return bool(updatedMemory(user)); });
+  });
+}
+
 /// A unit that makes next values of memories and nothing else, and what writes them, in its order.
 using Update = SmallVector<Operation *, 4>;
 
@@ -64,7 +74,7 @@ SmallVector<Update> findUpdates(ir::TaskOp task) {
   SmallVector<Update> updates;
   for (auto unit : task.getBody().getOps<ir::UnitOp>()) {
     if (!unit.getKernel() || unit->use_empty() || !llvm::all_of(unit->getUsers(), isOver) ||
-        readsWhatIsWrittenLater(unit))
+        readsWhatIsWrittenLater(unit) || continuesAnUpdate(unit))
       continue;
     Update &update = updates.emplace_back(1, unit);
     llvm::append_range(update, unit->getUsers());

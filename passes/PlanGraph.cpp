@@ -135,9 +135,26 @@ private:
       break;
     }
     int64_t workspace = unit.getKernel() ? unit.getKernel()->getWorkspace() : 0;
-    planned.workspaceBytes = std::max(planned.workspaceBytes, libraryBytes + workspace);
+    planned.workspaceBytes =
+        std::max(planned.workspaceBytes, libraryBytes + workspace + temporaryBytes(unit));
     addInputs(unit, index);
     addStash(unit);
+  }
+
+  /// What one update hands to the next of the same weight, such as LAMB's direction: what this one
+  /// makes of that and reads.
+  static int64_t temporaryBytes(UnitOp unit) {
+    if (taskPhase(unit) != ir::Phase::Update)
+      return 0;
+    int64_t bytes = 0;
+    for (Value operand : unit.getOperands())
+      if (auto maker = operand.getDefiningOp<UnitOp>();
+          maker && taskPhase(maker) == ir::Phase::Update)
+        bytes += bytesOf(operand.getType());
+    for (Value result : unit.getResults())
+      if (llvm::any_of(result.getUsers(), [](Operation *user) { return isa<UnitOp>(user); }))
+        bytes += bytesOf(result.getType());
+    return bytes;
   }
 
   /// An input lies in the slots of the stages that read it; a view reads nothing itself.
@@ -257,10 +274,22 @@ private:
     TiedWeight &tied = graph.tied.emplace_back();
     tied.units.assign(units.begin(), units.end());
     tied.parameterBytes = tied.gradientBytes = bytesOf(weight.getType());
-    for (Value operand : update.getOperands())
-      if (Operation *read = operand.getDefiningOp(); read && isRead(read))
-        if (MemoryOp state = memory(*read); state && state.getRole() == Role::Optimizer)
-          tied.optimizerBytes += bytesOf(state.getType());
+    std::set<Operation *> states;
+    collectStates(update, states);
+    for (Operation *state : states)
+      tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
+  }
+
+  /// The optimizer's memories that an update reads, and those that update what it reads.
+  void collectStates(UnitOp update, std::set<Operation *> &states) {
+    for (Value operand : update.getOperands()) {
+      Operation *made = operand.getDefiningOp();
+      if (auto unit = dyn_cast_or_null<UnitOp>(made); unit && taskPhase(unit) == ir::Phase::Update)
+        collectStates(unit, states);
+      else if (made && isRead(made))
+        if (MemoryOp state = memory(*made); state && state.getRole() == Role::Optimizer)
+          states.insert(state);
+    }
   }
 
   void addValues() {
@@ -351,7 +380,7 @@ private:
 
   SymbolTable symbols;
   func::FuncOp train;
-  UnitOp loss, lossWeight; ///< null where none is summed
+  UnitOp loss, lossWeight;  ///< null where none is summed
   int64_t libraryBytes = 0; ///< of all kernels
   PlanGraph graph;
   llvm::StringMap<int> indices;

@@ -111,3 +111,19 @@ def test_limit_of_what_is_laid_out(models, tmp_path):
                            "--memory", needed // 2, check=False)
     assert refused.returncode == 1
     assert "too few" in refused.stderr and "what would help" in refused.stderr
+
+
+@pytest.mark.parametrize("network,sizes,stages", [
+    ("mlp", ["--hidden", 2048, 2048], "1"), ("gpt2", ["--vocabulary", 8192, "--width", 64], "1-1")])
+def test_planner_knows_what_lamb_takes(network, sizes, stages, models, tmp_path):
+    """Directions and their squares, and the moments of a tied weight: what cannot be laid out is refused before it is."""
+    options = ["--optimizer", "lamb,lr=0.01", "--schedule", "1f1b", "--stages", stages, "--minibatch", 8, "--microbatches", 4,
+               "--recompute", "none"]
+    model, workers = models(network, *sizes), len(stages.split("-"))
+    project = pipeline.compile_model(model, tmp_path / "free", *options, workers=workers)
+    needed = max(stage["memory_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
+    for share in (0.99, 0.9, 0.8, 0.7):
+        result = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", "-o", tmp_path / "less", *options,
+                              "--memory", int(share * needed), check=False)
+        assert "as it is laid out" not in result.stderr
+    assert result.returncode == 1 and "too few" in result.stderr

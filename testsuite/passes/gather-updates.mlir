@@ -82,3 +82,42 @@ pdc.program @rank_1 ranks [1] {
     }
   }
 }
+
+// A direction (of LAMB) is kept no longer than its weight's own update takes.
+pdc.program @rank_2 ranks [2] {
+  pdc.memory @a weight version : tensor<4xf32>
+  pdc.memory @b weight version : tensor<4xf32>
+  pdc.memory @"a/exp_avg" optimizer update : tensor<4xf32>
+  pdc.memory @"b/exp_avg" optimizer update : tensor<4xf32>
+  pdc.stage 2 {
+    // CHECK-LABEL: pdc.program @rank_2
+    // CHECK: pdc.unit "a/direction"
+    // CHECK: pdc.unit "a/update"
+    // CHECK: pdc.commit %{{.*}} to @a
+    // CHECK: pdc.unit "b/direction"
+    // CHECK: pdc.unit "b/update"
+    // CHECK: pdc.commit %{{.*}} to @b
+    pdc.task update {
+      %a = pdc.weight_version @a latest : tensor<4xf32>
+      %ma = pdc.read @"a/exp_avg" : tensor<4xf32>
+      %da:2 = pdc.unit "a/direction" origin "a" update update (%0 = %a : tensor<4xf32>, %1 = %ma : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0, %1 : tensor<4xf32>, tensor<4xf32>
+      }
+      pdc.write %da#1 to @"a/exp_avg" : tensor<4xf32>
+      %na = pdc.unit "a/update" origin "a" update update (%0 = %a : tensor<4xf32>, %1 = %da#0 : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %na to @a : tensor<4xf32>
+      %b = pdc.weight_version @b latest : tensor<4xf32>
+      %mb = pdc.read @"b/exp_avg" : tensor<4xf32>
+      %db:2 = pdc.unit "b/direction" origin "b" update update (%0 = %b : tensor<4xf32>, %1 = %mb : tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0, %1 : tensor<4xf32>, tensor<4xf32>
+      }
+      pdc.write %db#1 to @"b/exp_avg" : tensor<4xf32>
+      %nb = pdc.unit "b/update" origin "b" update update (%0 = %b : tensor<4xf32>, %1 = %db#0 : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+        pdc.yield %0 : tensor<4xf32>
+      }
+      pdc.commit %nb to @b : tensor<4xf32>
+    }
+  }
+}
