@@ -173,6 +173,22 @@ TEST(Transfers, SumsThatWaitAreNotDrawnAsRuns) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("!")));
 }
 
+/// However many microbatches an iteration has, and how few iterations are drawn.
+TEST(Transfers, MicrobatchesOfLaterIterationsRunOnce) {
+  for (int64_t period : {4, 60}) {
+    Schedule schedule = twoVersions(straightPipeline(2, period));
+    std::vector<Step> &repeat = schedule.ranks[1].repeat;
+    std::vector<Task *> forward;
+    for (Step &step : repeat)
+      if (step.kind == StepKind::run && step.task.phase == Phase::forward)
+        forward.push_back(&step.task);
+    ASSERT_GE(forward.size(), 2u);
+    forward[1]->microbatch = forward[0]->microbatch + 2 * schedule.period;
+    EXPECT_THAT(refusal([&] { checkRowsOfFile(schedule, chainEdges(2)); }),
+                testing::HasSubstr("rank 1 runs " + toString(*forward[1]) + " twice"));
+  }
+}
+
 /// A file of compute rows that somebody has written by hand, with one mistake in it.
 TEST(Transfers, MistakesInComputeRowsAreDrawn) {
   int refused = 0;
