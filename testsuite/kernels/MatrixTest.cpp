@@ -124,7 +124,6 @@ TEST(Kernels, ProductsOfABatchOfRows) {
   }
 }
 
-/// Sources that are for another device: the kernels for CPUs know one way to multiply.
 /// Sums that no cache holds are added in parts: their last one is not whole, and one has more rows
 /// than a part.
 TEST(Kernels, SumsOfProductsBeyondTheCaches) {
@@ -155,6 +154,7 @@ TEST(Kernels, ProductsKeepNoCopyOfTheirOperands) {
   }
 }
 
+/// Sources that are for another device: the kernels for CPUs know one way to multiply.
 TEST(Kernels, ProductsInTf32AreRefused) {
   auto expectRefusal = [](UnitCase &unit) {
     unit.check();
