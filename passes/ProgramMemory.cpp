@@ -20,7 +20,7 @@ static constexpr int64_t processBytes = 40 * kKiB;
 static constexpr int64_t engineBytes = 24 * kKiB;
 // All of oneDNN's generated products of plain matrices, which is what it has for them under AVX2
 // and for some convolutions, and the copies of matrices that they make.
-static constexpr int64_t plainBytes = 2040 * kKiB;
+static constexpr int64_t plainBytes = 1960 * kKiB;
 
 /// By how much the peaks of equal runs lie above their mean, and larger tensors' copies and
 /// messages above those of small ones.
@@ -35,7 +35,7 @@ static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
 // do up to 4 KiB.
-static constexpr int64_t bytesPerEdge = 20 * kKiB;
+static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
