@@ -11,9 +11,10 @@
 
 namespace pdc::runtime {
 
-/// What reading the counts may take itself, and what the system's own counters may be off by.
-static constexpr int64_t slack = 1 << 20;
-static constexpr int64_t size = 32 << 20;
+/// What reading the counts may take itself, more so with a sanitizer, and what the system's own
+/// counters may be off by.
+static constexpr int64_t slack = 4 << 20;
+static constexpr int64_t size = 64 << 20;
 
 namespace {
 /// Memory of `size` bytes: of a file in the folder for temporary ones, or of no file.
