@@ -31,7 +31,7 @@ public:
     lossWeight = summedInto("pdc.loss_weight");
     LibraryUse use;
     module.walk([&](UnitOp unit) { use.add(unit); });
-    libraryBytes = std::max<int64_t>(0, use.bytesOfProcess() + use.bytesOfRank());
+    libraryBytes = use.bytesOfProcess() + use.bytesOfRank();
   }
 
   PlanGraph build() {
