@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace pdc {
 
@@ -19,10 +20,6 @@ namespace {
 /// their rounding and by how orders of equal runs meet on a link. The first of them, the simplest,
 /// stands.
 constexpr double kAlike = 1e-6;
-/// Units x workers, and runs, up to which every way is planned with its rows. Beyond, ways are
-/// compared by what is known of their rows unwritten, the more exotic ones on the best replicas
-/// only.
-constexpr int64_t kMostPlaces = 100'000, kMostRuns = 50'000;
 /// Played to improve the cut of the best way further; each way before it gets what a plan by its
 /// name does.
 constexpr int64_t kRunsOfBest = 100'000;
@@ -33,11 +30,8 @@ constexpr int64_t kMostSearchedRuns = 2'000;
 /// a plan of more faster at most: ways that are slower by more than that stay as they are.
 constexpr size_t kFewUnits = 500;
 constexpr double kMostGain = 1.1;
-
-/// Stages per rank that are tried beside one, and runs (stages x microbatches) up to which they
-/// are.
-constexpr int kLeastChunks = 2, kMostChunks = 4;
-constexpr int64_t kMostChunkedRuns = 5'000;
+/// So many ways in a row that are slower by more than that end the search among longer pipelines.
+constexpr int kMostSlower = 2;
 
 class Chooser {
 public:
@@ -45,8 +39,7 @@ public:
   using Refusals = std::map<std::string, std::string>;
 
   Chooser(const PlanGraph &graph, const PlanRequest &request, const Refusals &refused = {})
-      : graph(graph), request(request), refused(refused),
-        small(isSmall(request.workers, kMostRuns)) {}
+      : graph(graph), request(request), refused(refused), ways(graph, request) {}
   void choose();
   /// What was chosen, with its transfers; nothing where they make it impossible: that is added to
   /// the refusals.
@@ -55,35 +48,34 @@ public:
 
 private:
   void planStraight();
-  void planSchedules();
   void planChunked();
   void planSplit();
+  void planEach(std::vector<Way> open);
+  void planLongerAndLonger(std::vector<Way> open);
+  void planSkipped();
+  bool recomputes() const;
   void writeRows();
-  void planUneven();
-  void plan(const PlanRequest &way, const std::string &name);
+  double plan(const PlanRequest &way, const std::string &name);
   void takePlanned();
   void improvePlanned();
   void searchBest();
   void take(Planned planned, const PlanRequest &way, const std::string &name);
   void forget(const Error &error);
-  bool isSmall(int64_t stages, int64_t mostRuns) const;
   void improveBest();
-  int chunksByHand() const;
-  bool opensChunks() const;
-  std::vector<int> replicasToTry() const;
-  std::vector<int> chunksToTry(int replicas);
-  void leaveOut(const std::string &stages, int replicas);
+  std::string whyNone() const;
   std::string takesTooLong(const std::string &ways) const;
 
   const PlanGraph &graph;
   const PlanRequest &request;
   const Refusals refused;
-  bool small;
+  Ways ways;
   std::optional<Planned> best;
   PlanRequest bestWay;
   std::string bestName;
   std::vector<PlanCandidate> tried;
-  std::string untried, tooMany;
+  std::string untried;
+  std::vector<Way> skipped; ///< longer pipelines than `longest`, the last that was planned
+  std::string longest;
   struct PlannedWay {
     Planned planned;
     PlanRequest way;
@@ -94,11 +86,6 @@ private:
   /// Planned without rows, which may turn out to hold more: the others wait for that case.
   std::vector<PlannedWay> unwritten;
 };
-
-bool Chooser::isSmall(int64_t stages, int64_t mostRuns) const {
-  auto units = static_cast<int64_t>(graph.units.size());
-  return units * stages <= kMostPlaces && stages * request.microbatches <= mostRuns;
-}
 
 std::string Chooser::takesTooLong(const std::string &ways) const {
   return ways + ": for " + std::to_string(graph.units.size()) + " units on " +
@@ -112,7 +99,7 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
   if (listed == tried.end())
     listed = tried.insert(tried.end(), {name, seconds, ""});
   listed->secondsPerMinibatch = seconds;
-  if (!small)
+  if (!ways.areFew())
     unwritten.push_back({planned, way, name});
   if (best && seconds >= best->plan.secondsPerMinibatch * (1 - kAlike))
     return;
@@ -121,16 +108,31 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
   bestName = name;
 }
 
-/// The first way says what is wrong with the request, unless another fits the memory.
-void Chooser::plan(const PlanRequest &way, const std::string &name) {
-  if (auto known = refused.find(name); known != refused.end())
-    return tried.push_back({name, 0, known->second});
+/// Its seconds; 0: refused.
+double Chooser::plan(const PlanRequest &way, const std::string &name) {
+  if (auto known = refused.find(name); known != refused.end()) {
+    tried.push_back({name, 0, known->second});
+    return 0;
+  }
   try {
-    planned.push_back({Planner(graph, way, small ? kMostWrittenRuns : 0).make(), way, name});
+    planned.push_back(
+        {Planner(graph, way, ways.areFew() ? kMostWrittenRuns : 0).make(), way, name});
     tried.push_back({name, planned.back().seconds(), ""});
+    return planned.back().seconds();
   } catch (const Error &error) {
     tried.push_back({name, 0, error.what()});
+    return 0;
   }
+}
+
+/// The longest pipeline of the simplest schedule says what is wrong with the request, unless
+/// another way fits.
+std::string Chooser::whyNone() const {
+  if (tried.empty())
+    return "schedule " + request.schedule + " on " + std::to_string(request.workers) +
+           " workers: no plan has a first stage of " + std::to_string(request.inputReplicas) +
+           " replicas; --stages says those of each stage";
+  return ways.areFew() ? tried.front().refusal : tried.back().refusal;
 }
 
 /// With cuts as good as those of a plan of that way by its name, so that none is faster than the
@@ -145,7 +147,7 @@ void Chooser::improvePlanned() {
     if (graph.units.size() > kFewUnits && one->seconds() > kMostGain * least)
       return;
     try {
-      Planner planner(graph, one->way, small ? kMostWrittenRuns : 0);
+      Planner planner(graph, one->way, ways.areFew() ? kMostWrittenRuns : 0);
       one->planned = planner.improve(one->planned);
     } catch (const Error &) { // It stays as it was.
     }
@@ -180,93 +182,47 @@ void Chooser::searchBest() {
   }
 }
 
-/// Where PipeDream's search would put replicas, cut again for the schedule.
-void Chooser::planUneven() {
-  Topology topology = planHead(request).topology;
-  if (topology.levels.size() != 1 || topology.levels[0].link.bytesPerSecond <= 0)
-    return;
-  PlanRequest way = request;
-  way.schedule = schedules().front().name;
-  std::string name = way.schedule + " on ";
-  for (const StageGroup &group : findHierarchy(graph, {"ring-max", topology}).groups) {
-    name += (way.replicas.empty() ? "" : "-") + std::to_string(group.replicas);
-    way.replicas.push_back(group.replicas);
-  }
-  way.stages = static_cast<int>(way.replicas.size());
-  bool even = std::ranges::count(way.replicas, way.replicas[0]) == way.stages;
-  if (even || request.microbatches % way.replicas[0])
-    return;
-  way.microbatches = request.microbatches / way.replicas[0];
-  plan(way, name);
+/// Whether a stage of the way that was planned last does.
+bool Chooser::recomputes() const {
+  return std::ranges::any_of(planned.back().planned.plan.stages, &PlanStage::recompute);
 }
 
-void Chooser::planSchedules() {
-  PlanRequest way = request;
-  for (const ScheduleKind &kind : schedules()) {
-    if (!kind.synchronous || kind.placement != StagePlacement::straight)
+/// Of many units on many workers a way takes seconds, the more stages the more of them: those with
+/// few are planned first, and where some in a row are far slower than the best, longer pipelines
+/// would wait longer still. Not so where they are slow because they recompute, or do not fit:
+/// longer ones hold less.
+void Chooser::planLongerAndLonger(std::vector<Way> open) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int slower = 0; !open.empty() && slower < kMostSlower; open.pop_back()) {
+    longest = open.back().name;
+    const double seconds = plan(open.back().request, longest);
+    if (seconds == 0 || recomputes())
       continue;
-    way.schedule = kind.name;
-    plan(way, way.schedule);
-    if (!small || request.workers == 1)
-      break;
+    slower = seconds > kMostGain * least ? slower + 1 : 0;
+    least = std::min(least, seconds);
   }
+  std::ranges::move(open, std::back_inserter(skipped));
 }
 
-/// Stages per rank that the request or its partition asks for; 0: neither does.
-int Chooser::chunksByHand() const {
-  int last = -1, units = static_cast<int>(graph.units.size());
-  for (const auto &[node, stage] : request.assignment)
-    last = std::max(last, stage);
-  if (request.chunks || request.workers == 1 || last >= units || (last + 1) % request.workers)
-    return request.chunks;
-  return (last + 1) / request.workers;
+void Chooser::planSkipped() {
+  for (const Way &way : std::exchange(skipped, {}))
+    plan(way.request, way.name);
+  takePlanned();
 }
 
-/// Whether the request leaves open how many stages a rank has.
-bool Chooser::opensChunks() const {
-  return !request.chunks && request.workers > 1 && !request.stages && request.assignment.empty() &&
-         request.recompute.stages.empty();
+void Chooser::planEach(std::vector<Way> open) {
+  if (!ways.areFew())
+    planLongerAndLonger(std::move(open));
+  else
+    for (const Way &way : open)
+      plan(way.request, way.name);
+  takePlanned();
 }
 
-/// Replicas of each of several ranks: one, and where they are open what the devices and the
-/// microbatches can be shared among.
-std::vector<int> Chooser::replicasToTry() const {
-  std::vector<int> replicas = {1};
-  bool open = request.openReplicas && request.assignment.empty() && small;
-  for (int count = 2; open && count <= request.workers / 2; ++count)
-    if (request.workers % count == 0 && request.microbatches % count == 0)
-      replicas.push_back(count);
-  return replicas;
-}
-
-/// What takes too long with so many replicas.
-void Chooser::leaveOut(const std::string &stages, int replicas) {
-  std::string share = replicas > 1 ? " on " + std::to_string(replicas) + " replicas" : "";
-  tooMany += (tooMany.empty() ? "" : ", ") + stages + " stages per device" + share;
-}
-
-/// Stages on each rank beside one, of ranks with so many replicas; what is given by hand alone.
-std::vector<int> Chooser::chunksToTry(int replicas) {
-  if (int asked = chunksByHand(); asked > 1)
-    return {asked};
-  std::vector<int> chunks;
-  if (!small || !opensChunks())
-    return chunks;
-  for (int count = kLeastChunks; count <= kMostChunks; ++count) {
-    int stages = request.workers / replicas * count;
-    if (stages > static_cast<int>(graph.units.size()))
-      break;
-    if (!isSmall(stages, kMostChunkedRuns)) {
-      leaveOut(chunks.empty() ? "several" : "more than " + std::to_string(chunks.back()), replicas);
-      break;
-    }
-    chunks.push_back(count);
-  }
-  return chunks;
-}
-
-/// Its cut, then the order of its rows.
+/// Its cut, then the order of its rows. A schedule by its name gets what each way does.
 void Chooser::improveBest() {
+  if (!ways.isAutomatic())
+    return;
   best = Planner(graph, bestWay).improve(std::move(*best), kRunsOfBest);
   searchBest();
 }
@@ -275,28 +231,17 @@ void Chooser::improveBest() {
 void Chooser::planChunked() {
   double limit = best ? best->plan.secondsPerMinibatch : 0;
   bool straight = best.has_value();
-  for (int replicas : replicasToTry())
-    for (int chunks : chunksToTry(replicas))
-      for (const Way &way : chunkedWays(request, chunks, replicas))
-        // Of what was asked for its refusal is an answer.
-        if (chunksByHand() > 1 || way.sharesMicrobatches)
-          plan(way.request, way.name);
-  takePlanned();
-  if (!tooMany.empty())
-    untried = takesTooLong(tooMany);
-  if (best && small && (!straight || best->plan.secondsPerMinibatch < limit))
+  planEach(ways.chunked());
+  if (!ways.leftOut().empty())
+    untried = takesTooLong(ways.leftOut());
+  if (best && ways.areFew() && (!straight || best->plan.secondsPerMinibatch < limit))
     improveBest();
 }
 
 /// Of many units on many workers, the other schedules on the best replicas alone.
 void Chooser::planSplit() {
-  PlanRequest way = bestWay;
-  std::string layout = bestWay.replicas.empty() ? "" : " on as many replicas";
-  for (const ScheduleKind &kind : schedules())
-    if (kind.rhythms && splitsBackward(kind)) {
-      way.schedule = kind.name;
-      plan(way, way.schedule + layout);
-    }
+  for (const Way &way : ways.split(bestWay))
+    plan(way.request, way.name);
   takePlanned();
 }
 
@@ -309,6 +254,8 @@ void Chooser::forget(const Error &error) {
   if (refused != unwritten.end())
     tried.push_back({refused->name + ", with its rows", 0, error.what()});
   unwritten.erase(refused, unwritten.end());
+  if (unwritten.empty())
+    planSkipped();
   if (unwritten.empty())
     throw error;
   auto next = std::ranges::min_element(unwritten, {}, &PlannedWay::seconds);
@@ -330,34 +277,34 @@ void Chooser::writeRows() {
       forget(error);
     }
   }
-  untried = takesTooLong(std::string(opensChunks() ? "several stages per device, " : "") +
-                         "gpipe, uneven replicas, moving single units and single runs");
+  std::string without = ways.opensChunks() ? "several stages per device, " : "";
+  if (ways.isAutomatic())
+    without += "gpipe, moving single runs, ";
+  if (!skipped.empty())
+    without += "longer pipelines than " + longest + ", ";
+  if (ways.hasStraight())
+    without += "uneven replicas, ";
+  untried = takesTooLong(without + "moving single units");
 }
 
 /// One stage per rank.
 void Chooser::planStraight() {
-  planSchedules();
-  if (request.openReplicas)
-    for (const Way &way : replicatedWays(request))
-      plan(way.request, way.name);
-  if (request.openReplicas && small)
-    planUneven();
-  takePlanned();
-  if (best && small)
+  planEach(ways.straight());
+  if (best && ways.areFew())
     improveBest();
 }
 
 void Chooser::choose() {
-  bool straight = chunksByHand() < 2;
-  if (straight)
+  if (ways.hasStraight())
     planStraight();
   planChunked();
   if (!best)
-    throw Error(tried.front().refusal);
-  if (!small && straight && best->plan.stages.size() > 1)
-    planSplit();
-  if (!small)
+    throw Error(whyNone());
+  if (!ways.areFew()) {
+    if (ways.isAutomatic() && ways.hasStraight() && best->plan.stages.size() > 1)
+      planSplit();
     writeRows();
+  }
   best->plan.candidates = tried;
   best->plan.untried = untried;
 }

@@ -5,6 +5,7 @@
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Planner.h"
+#include "compiler/plan/Ways.h"
 #include "compiler/schedule/RowSearch.h"
 #include "compiler/schedule/Schedules.h"
 
@@ -116,7 +117,7 @@ private:
   /// The request with what was chosen for it, so that a trial changes one thing.
   PlanRequest chosenAgain() const {
     PlanRequest again = asked;
-    if (asked.schedule != "auto" || isClosedForm(plan.costModel))
+    if (!opensWays(asked) || isClosedForm(plan.costModel))
       return again;
     again.schedule = nameOfSeed(plan.scheduleName);
     again.openReplicas = false;
@@ -182,6 +183,7 @@ private:
         continue;
       PlanRequest changed = request;
       changed.schedule = kind.name;
+      changed.chunks = asked.chunks;
       trials.push_back({"--schedule " + changed.schedule, changed});
     }
   }

@@ -57,13 +57,7 @@ private:
   void load(int unit, int sign);
   void take(const std::vector<int> &other);
   double measure(double limit);
-  /// A few messages for each run are part of it; many count as well.
-  int64_t runsOfPlay() const {
-    constexpr int64_t fewMessages = 16;
-    auto count = static_cast<int64_t>(plan.stages.size());
-    auto messages = static_cast<int64_t>(plan.edges.size()) / fewMessages;
-    return std::max(2 * count, messages) * std::max(plan.schedule.microbatches, 2 * count);
-  }
+  int64_t runsOfPlay() const;
 
   const PlanGraph &graph;
   const PlanRequest &request;
@@ -75,13 +69,23 @@ private:
   double best;
 };
 
+/// A few messages for each run are part of it; many count as well. Asynchronous plans are played
+/// until each replica has shown its rhythm.
+int64_t Improvement::runsOfPlay() const {
+  constexpr int64_t fewMessages = 16;
+  auto count = static_cast<int64_t>(plan.stages.size());
+  auto messages = static_cast<int64_t>(plan.edges.size()) / fewMessages;
+  const int64_t replicas = plan.schedule.asynchronous ? plan.mostReplicas() : 1;
+  return std::max(2 * count, messages) * std::max(plan.schedule.microbatches, 2 * count * replicas);
+}
+
 /// Values go to the same or a later stage.
 bool Improvement::allows(const Move &move) const {
   return move.stage >= 0 && move.stage < static_cast<int>(plan.stages.size()) &&
-         std::ranges::all_of(
-             readers[move.unit], [&](int reader) { return stages[reader] >= move.stage; }) &&
-         std::ranges::all_of(
-             sources[move.unit], [&](int source) { return stages[source] <= move.stage; });
+         std::ranges::all_of(readers[move.unit],
+                             [&](int reader) { return stages[reader] >= move.stage; }) &&
+         std::ranges::all_of(sources[move.unit],
+                             [&](int source) { return stages[source] <= move.stage; });
 }
 
 std::vector<Move> Improvement::moves() const {

@@ -6,6 +6,7 @@
 #include "compiler/plan/HierarchyPlan.h"
 #include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/plan/Ways.h"
 
 #include <algorithm>
 #include <chrono>
@@ -37,7 +38,7 @@ void checkRequest(const PlanGraph &graph, const PlanRequest &request) {
 }
 
 Planned planUnderOverlap(const PlanGraph &graph, const PlanRequest &request) {
-  if (request.schedule == "auto")
+  if (opensWays(request))
     return chooseCompleted(graph, request);
   Planner planner(graph, request);
   return planner.complete(planner.improve(planner.make()));
@@ -85,7 +86,7 @@ double plannedSecondsPerMicrobatch(const PlanGraph &graph, const PlanRequest &re
   auto perMicrobatch = [](const Plan &plan) {
     return plan.secondsPerMinibatch / static_cast<double>(plan.schedule.microbatches);
   };
-  if (request.schedule == "auto")
+  if (opensWays(request))
     return perMicrobatch(chooseTogether(graph, request).plan);
   Planner planner(graph, request);
   return perMicrobatch(planner.improve(planner.make(), kRunsPerTrial).plan);

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Arrangement.h"
 #include "compiler/schedule/Schedule.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -182,7 +183,7 @@ struct PlanBounds {
   double links = 0;   ///< its busiest port never waits
 };
 
-/// A way that `auto` tried.
+/// A way that was tried.
 struct PlanCandidate {
   std::string name;
   double secondsPerMinibatch = 0;
@@ -240,8 +241,8 @@ struct Plan : PlanSubject {
   double boundSecondsPerMinibatch = 0;
   PlanBounds bounds;
   std::vector<Baseline> baselines;
-  std::vector<PlanCandidate> candidates; ///< of `auto`, in the order of trial
-  std::string untried;                   ///< what `auto` left out, and why
+  std::vector<PlanCandidate> candidates; ///< what was open, in the order of trial
+  std::string untried;                   ///< what was left out, and why
   PlanHints hints;
   double plannerSeconds = 0;
   PlanCommunicators communicators;
@@ -256,6 +257,10 @@ struct Plan : PlanSubject {
   std::vector<Edge> edges;
   /// At least one level: without a topology file the device's usual link.
   Topology topology;
+
+  int mostReplicas() const {
+    return std::ranges::max_element(stages, {}, &PlanStage::replicas)->replicas;
+  }
 };
 
 /// Which stages keep their inputs alone and run the forward pass again before the backward pass.
@@ -285,8 +290,11 @@ struct PlanRequest : PlanSubject {
   int chunks = 0;
   /// By hand: replicas of each stage, on ranks in their order; empty: one each.
   std::vector<int> replicas;
-  /// `auto` may share microbatches among replicas where that is faster.
+  /// Stages may share microbatches among replicas where that is faster, and all devices one stage
+  /// if the schedule is open too.
   bool openReplicas = false;
+  /// Open replicas, and updates of one microbatch of each: those of the first stage; 0: any.
+  int inputReplicas = 0;
   /// No replicas (closed forms).
   bool straight = false;
   /// Of what crosses cuts, under a closed form; 0: crossing takes no time.

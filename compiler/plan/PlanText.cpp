@@ -192,10 +192,10 @@ void describeTimes(const Plan &plan, std::ostream &out) {
   printLine(out, "bound", seconds(plan.boundSecondsPerMinibatch), describeBound(plan));
   describeBounds(plan, out);
   if (plan.candidates.size() > 1)
-    printLine(out, "auto tried", std::to_string(plan.candidates.size()) + " ways",
+    printLine(out, "tried", std::to_string(plan.candidates.size()) + " ways",
               describeCandidates(plan));
   if (!plan.untried.empty())
-    printLine(out, "auto left out", "", plan.untried);
+    printLine(out, "left out", "", plan.untried);
   for (const Baseline &baseline : plan.baselines)
     describeBaseline(plan, baseline, out);
   if (plan.topology.sharesCores(plan.threads))

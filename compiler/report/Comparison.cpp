@@ -101,7 +101,7 @@ std::string hints(const Plan &plan) {
   return text + "</ul>\n";
 }
 
-/// What `auto` chose among.
+/// What the plan was chosen among.
 std::string triedWays(const Plan &plan) {
   if (plan.candidates.size() < 2)
     return "";

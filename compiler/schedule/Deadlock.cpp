@@ -70,7 +70,8 @@ Components findComponents(const Schedule &schedule) {
   std::vector<size_t> root(ranks);
   std::iota(root.begin(), root.end(), size_t{0});
   auto join = [&](size_t a, size_t b) {
-    std::ranges::replace(root, size_t{root[a]}, size_t{root[b]});
+    if (root[a] != root[b])
+      std::ranges::replace(root, size_t{root[a]}, size_t{root[b]});
   };
   std::optional<size_t> summing;
   for (size_t rank = 0; rank < ranks; ++rank)

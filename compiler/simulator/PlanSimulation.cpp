@@ -80,7 +80,7 @@ private:
   Span addRun(int rank, const Step &step, const Step *sum);
   void addSum(int rank, const Step &step, bool overlaps);
   std::vector<int> sumsOf(const Step &step);
-  int sumOf(SumKey key, std::vector<int> members, double bytes, double handlingSeconds = 0);
+  int sumOf(SumKey key, const std::vector<int> &members, double bytes, double handlingSeconds = 0);
   void recordRank(int rank, const Simulation &played, PlanSimulation &result) const;
   void recordMessages(const Simulation &played, PlanSimulation &result) const;
 
@@ -91,6 +91,7 @@ private:
   int64_t microbatches = 0;
   std::vector<std::vector<const Edge *>> edgesFrom, edgesTo; ///< by stage
   std::vector<double> takeSeconds, handOverSeconds;          ///< of a message, by edge
+  std::vector<double> sumHandling;                           ///< of a sum over replicas, by stage
   std::vector<int> numberOfMessage; ///< by edge and microbatch: the transfer, -1 inside a rank
   std::map<SumKey, int> sums;
   std::vector<std::vector<Span>> operations; ///< by rank and row
@@ -115,6 +116,8 @@ PlanPlayer::PlanPlayer(const Plan &plan, PlayedRows played, const TaskTimes *mea
     takeSeconds.push_back(link.takeSeconds(static_cast<double>(edge.bytes)));
     handOverSeconds.push_back(link.handOverSeconds(static_cast<double>(edge.bytes)));
   }
+  for (const PlanStage &stage : plan.stages)
+    sumHandling.push_back(sumHandlingSeconds(plan.topology, stage));
   addMessages();
   program.ranks.resize(rows.size());
   operations.resize(rows.size());
@@ -136,10 +139,11 @@ void PlanPlayer::addMessages() {
     }
 }
 
-int PlanPlayer::sumOf(SumKey key, std::vector<int> members, double bytes, double handlingSeconds) {
+int PlanPlayer::sumOf(SumKey key, const std::vector<int> &members, double bytes,
+                      double handlingSeconds) {
   auto [found, isNew] = sums.try_emplace(key, static_cast<int>(program.transfers.size()));
   if (isNew)
-    program.transfers.push_back({-1, -1, std::move(members), bytes, false, handlingSeconds});
+    program.transfers.push_back({-1, -1, members, bytes, false, handlingSeconds});
   return found->second;
 }
 
@@ -177,11 +181,11 @@ PlanPlayer::PlayedRun PlanPlayer::playedRun(int rank, const Step &step) const {
 std::vector<int> PlanPlayer::sumsOf(const Step &step) {
   const PlanStage &stage = plan.stages[step.task.stage];
   int buckets = countBuckets(plan.device, stage.gradientBytes);
-  double handling = sumHandlingSeconds(plan.topology, stage) / buckets;
   std::vector<int> numbers;
   for (int bucket = 0; bucket < buckets; ++bucket)
     numbers.push_back(sumOf({stage.id, step.task.microbatch, bucket}, stage.ranks,
-                            static_cast<double>(stage.gradientBytes) / buckets, handling));
+                            static_cast<double>(stage.gradientBytes) / buckets,
+                            sumHandling[stage.id] / buckets));
   return numbers;
 }
 
@@ -205,7 +209,7 @@ PlanPlayer::Span PlanPlayer::addRun(int rank, const Step &step, const Step *sum)
     part.seconds = whole.seconds / count;
     part.slowdown = whole.slowdown;
     if (i > 0 && measuredSeconds.empty())
-      part.seconds += sumHandlingSeconds(plan.topology, plan.stages[step.task.stage]) / count;
+      part.seconds += sumHandling[step.task.stage] / count;
     if (i == 0)
       part.posts = whole.posts, part.needs = whole.needs;
     else
@@ -324,13 +328,9 @@ PlanSimulation simulate(const Plan &plan, const PlayedRows &rows, const TaskTime
   return PlanPlayer(plan, rows, measured).play();
 }
 
-static int64_t mostReplicas(const Plan &plan) {
-  return std::ranges::max_element(plan.stages, {}, &PlanStage::replicas)->replicas;
-}
-
 int64_t iterationsToShow(const Plan &plan) {
   auto stages = static_cast<int64_t>(plan.stages.size());
-  return plan.schedule.asynchronous ? stages + 4 * mostReplicas(plan) : 2;
+  return plan.schedule.asynchronous ? stages + 4 * plan.mostReplicas() : 2;
 }
 
 /// Microbatches until the rhythm of a plan has reached every rank, in whole rounds of all stages'

@@ -193,6 +193,18 @@ def test_update_rule(network, replicas, models, references, tmp_path):
     check_update_rule(network, replicas, models, references, tmp_path)
 
 
+def test_replicas_are_planned(models, references, tmp_path):
+    """An update of two microbatches of a fixed size, on three workers: the first stage gets two replicas, which train as those
+    do that are given by hand."""
+    _, by_hand = check_update_rule("fashion", [2, 1], models, references, tmp_path)
+    size = NETWORKS["fashion"][1]
+    planned = pipeline.compile_model(models("fashion"), tmp_path / "planned", "--schedule", "pipedream", "--bind", f"batch={size}",
+                                     "--minibatch", 2 * size, "--optimizer", f"momentum,lr={RATE},momentum={MOMENTUM}", workers=3)
+    assert [stage["replicas"] for stage in json.loads((planned / "plan.json").read_text())["stages"]] == [2, 1]
+    result = pipeline.train(planned, tmp_path / "planned-run", data=references("fashion").data, steps=STEPS)
+    assert numpy.allclose(result.losses, by_hand.losses, rtol=1e-4)
+
+
 def test_update_rule_of_a_hierarchy(models, references, tmp_path):
     """Of two servers whose own links are slow PipeDream's optimizer makes two copies of a pipeline: the replicas of a
     stage do not stand on ranks beside each other. (Costs of convolutions depend on the processor's vectors.)"""

@@ -5,7 +5,7 @@
 #include "compiler/report/Report.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -21,33 +21,12 @@ using testing::HasSubstr;
 /// Of links on which ways whose rows are as long differ by nothing.
 constexpr double kFast = 1e15;
 
-PlanRequest automatic(int workers, int64_t microbatches, double bandwidth = 1e6) {
-  PlanRequest request;
-  request.workers = workers;
-  request.microbatches = microbatches;
-  request.topology = Topology{{{workers, {bandwidth, 0}}}, 0, "cpu"};
-  request.microbatchSize = 4;
-  return request;
-}
-
-PlanRequest named(PlanRequest request, const char *schedule) {
-  request.schedule = schedule;
-  request.openReplicas = false;
-  return request;
-}
-
 double secondsOf(const Plan &plan, const std::string &way) {
   for (const PlanCandidate &tried : plan.candidates)
     if (tried.name == way && tried.refusal.empty())
       return tried.secondsPerMinibatch;
   ADD_FAILURE() << way << " was not tried";
   return 0;
-}
-
-bool hasTried(const Plan &plan, const std::string &part) {
-  return std::ranges::any_of(plan.candidates, [&](const PlanCandidate &tried) {
-    return tried.name.find(part) != std::string::npos;
-  });
 }
 
 TEST(Choice, WeightGradientsFillTheBubble) {
@@ -237,18 +216,18 @@ TEST(Choice, SeveralStagesFitTheMemoryTogether) {
 /// The request of each way that auto may take, by its name.
 std::vector<PlanRequest> waysByName(const PlanRequest &request) {
   std::vector<PlanRequest> ways;
-  for (const char *schedule : {"1f1b", "gpipe", "zb-h1", "zb-h2"})
-    ways.push_back(named(request, schedule));
   for (int replicas = 1; replicas <= request.workers; ++replicas) {
     if (request.workers % replicas || request.microbatches % replicas ||
         (replicas > 1 && !request.openReplicas))
       continue;
     int ranks = request.workers / replicas;
-    PlanRequest way = named(request, "1f1b");
+    PlanRequest way = request;
     way.stages = ranks;
     way.replicas.assign(ranks, replicas);
     way.microbatches /= replicas;
-    ways.push_back(way);
+    for (const char *schedule : {"1f1b", "gpipe", "zb-h1", "zb-h2"})
+      if (ranks > 1 || schedule == std::string("1f1b"))
+        ways.push_back(named(way, schedule));
     way.stages = 0;
     for (way.chunks = 2; ranks > 1 && way.chunks <= 4; ++way.chunks)
       for (const char *schedule : {"interleaved", "zb-v"})
@@ -331,9 +310,11 @@ TEST(Choice, DataParallelismWhereItIsFaster) {
   for (PlanUnit &unit : graph.units)
     unit.gradientBytes = unit.parameterBytes = 100'000'000;
   EXPECT_EQ(makePlan(graph, request).stages.size(), 4u);
-  // Seven microbatches cannot be shared among four.
+  // Seven microbatches cannot be shared among four, or two.
   request.microbatches = 7;
-  EXPECT_EQ(makePlan(chainGraph({1, 1, 1, 4}), request).stages.size(), 4u);
+  plan = makePlan(chainGraph({1, 1, 1, 4}), request);
+  EXPECT_EQ(plan.stages[0].replicas, 1);
+  EXPECT_EQ(plan.minibatch, 7 * 4);
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

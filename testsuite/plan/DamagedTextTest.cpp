@@ -8,7 +8,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 #include "testsuite/EveryCase.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <functional>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/MakePlan.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <functional>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include "compiler/plan/Partition.h"
 #include "testsuite/EveryCase.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <bit>
 #include <cmath>

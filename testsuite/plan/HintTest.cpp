@@ -1,7 +1,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

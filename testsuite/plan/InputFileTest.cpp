@@ -3,7 +3,7 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Profile.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 #include "testsuite/plan/ExampleRequest.h"
 
 #include <gmock/gmock.h>

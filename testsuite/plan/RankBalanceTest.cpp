@@ -1,7 +1,7 @@
 #include "compiler/plan/RankBalance.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/EveryCase.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <algorithm>
 #include <cmath>

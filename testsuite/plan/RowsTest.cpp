@@ -1,6 +1,6 @@
 #include "compiler/plan/Files.h"
 #include "testsuite/Refusal.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 #include "testsuite/plan/ExampleRequest.h"
 
 #include <filesystem>

@@ -1,7 +1,7 @@
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/Planner.h"
 #include "testsuite/EveryCase.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <algorithm>
 #include <cmath>

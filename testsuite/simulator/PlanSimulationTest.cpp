@@ -1,7 +1,7 @@
 #include "compiler/simulator/PlanSimulation.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/schedule/Schedules.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include "compiler/simulator/PlanSimulation.h"
 #include "runtime/Executor.h"
 #include "runtime/Main.h"
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 #include "testsuite/simulator/SleepingPipeline.h"
 
 #include <algorithm>

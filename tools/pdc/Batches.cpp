@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
+#include <numeric>
 
 namespace pdc {
 
@@ -72,8 +74,24 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
 }
 
 bool opensReplicas(const Options &options) {
-  return options.plan.schedule == "auto" && !options.plan.stages &&
-         options.plan.assignment.empty() && !options.plan.exact;
+  std::error_code error;
+  return !std::filesystem::is_regular_file(options.plan.schedule, error) && !options.plan.stages &&
+         options.plan.assignment.empty() && !options.plan.exact &&
+         options.plan.recompute.stages.empty();
+}
+
+/// Who names a schedule asks for a pipeline.
+static bool opensDataParallelism(const Options &options) {
+  return options.plan.schedule == "auto" && opensReplicas(options);
+}
+
+/// Replicas that the first stage of a pipeline may have where each takes a microbatch of an update.
+static std::vector<int64_t> openInputReplicas(const Options &options) {
+  if (!opensReplicas(options) || options.microbatches || options.plan.workers < 3)
+    return {inputReplicas(options)};
+  std::vector<int64_t> replicas(options.plan.workers - 1);
+  std::iota(replicas.begin(), replicas.end(), 1);
+  return replicas;
 }
 
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
@@ -89,7 +107,7 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
   if (options.microbatches) {
     batches.push_back({minibatch / pieces, *options.microbatches, replicas});
     int64_t workers = options.plan.workers;
-    if (opensReplicas(options) && workers > 1 && *options.microbatches % workers == 0)
+    if (opensDataParallelism(options) && workers > 1 && *options.microbatches % workers == 0)
       batches.push_back({minibatch / pieces, *options.microbatches / workers, workers});
     return batches;
   }
@@ -109,6 +127,30 @@ static std::vector<Batch> batchesOfClosedForm(const Model &model, const Options 
   return batches;
 }
 
+/// Of schedules that update behind each microbatch of every replica of the first stage.
+static std::vector<Batch> batchesOfSingleMicrobatches(const Model &model, const Options &options) {
+  const std::vector<int64_t> open = openInputReplicas(options);
+  const std::optional<int64_t> size = fixedSize(model, options);
+  if (!size && open.size() == 1)
+    return batchesOfMinibatch(samplesOfUpdate(model, options), options, 1);
+  std::vector<Batch> batches;
+  for (int64_t replicas : open) {
+    const int64_t samples = options.minibatch.value_or(size.value_or(1) * replicas);
+    if (size ? samples == *size * replicas : samplesOfUpdate(model, options) % replicas == 0)
+      batches.push_back({samples / replicas, 1, replicas});
+  }
+  if (!batches.empty())
+    return batches;
+  const std::string each = open.size() == 1
+                               ? number(*size * open[0]) + " samples"
+                               : number(*size) + " samples for each of 1 to " +
+                                     number(open.back()) + " replicas; --stages says others";
+  throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
+              options.plan.schedule + "' an update has one microbatch" +
+              (open.back() > 1 ? " of each replica of the first stage" : "") + ", expected " +
+              each);
+}
+
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums) {
   if (!sums && options.microbatches.value_or(1) != 1)
     throw UsageError("--microbatches " + number(*options.microbatches) + ": in schedule '" +
@@ -116,15 +158,11 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   if (isClosedForm(options.plan.costModel))
     return batchesOfClosedForm(model, options);
   int64_t stages = options.plan.stages ? options.plan.stages : std::max(options.plan.workers, 1);
-  int64_t most = !sums || stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
-  if (std::optional<int64_t> size = fixedSize(model, options)) {
-    int64_t samples = *size * inputReplicas(options);
-    if (!sums && options.minibatch && *options.minibatch != samples)
-      throw Error("--minibatch " + number(*options.minibatch) + ": in schedule '" +
-                  options.plan.schedule + "' an update has one microbatch" +
-                  (samples > *size ? " of each replica, " : ", ") + number(samples) + " samples");
+  int64_t most = stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
+  if (!sums)
+    return batchesOfSingleMicrobatches(model, options);
+  if (std::optional<int64_t> size = fixedSize(model, options))
     return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
-  }
   std::vector<Batch> batches = batchesOfMinibatch(samplesOfUpdate(model, options), options, most);
   // Other numbers are refused, where there are any that are not.
   auto fits = [&](const Batch &batch) { return batch.microbatches % options.plan.workers == 0; };
@@ -160,8 +198,8 @@ bool SizeRange::leaveOutBeyond(int64_t slower, int64_t best) {
 
 static constexpr size_t kMostUnitsOfAllSizes = 500;
 
-bool slowerSizesTell(const Options &options, size_t units) {
-  return units > kMostUnitsOfAllSizes && !isClosedForm(options.plan.costModel);
+bool slowerSizesTell(const Options &options, bool sums, size_t units) {
+  return units > kMostUnitsOfAllSizes && sums && !isClosedForm(options.plan.costModel);
 }
 
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
@@ -175,7 +213,7 @@ std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, 
   std::erase_if(near, [&](const Batch &batch) { return distance(batch) > least; });
   int64_t workers = options.plan.workers;
   auto canShare = [&](const Batch &batch) { return batch.microbatches % workers == 0; };
-  if (!opensReplicas(options) || options.microbatches || fixedSize(model, options) ||
+  if (!opensDataParallelism(options) || options.microbatches || fixedSize(model, options) ||
       *options.minibatch % workers || std::ranges::any_of(near, canShare))
     return near;
   std::vector<Batch> parallel;

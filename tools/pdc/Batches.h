@@ -20,15 +20,17 @@ struct Batch {
   bool operator==(const Batch &) const = default;
 };
 
-/// Whether `auto` may give stages replicas; `--exact` promises one order of sums.
+/// Whether the planner may give stages replicas; `--exact` promises one order of sums, a file of
+/// rows says its ranks, and a list of stages that recompute numbers them.
 bool opensReplicas(const Options &options);
 
 /// The ways that the model and the command line leave open, for the planner to choose from; exactly
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
 /// bound to minibatch / (microbatches x replicas of the first stage). Where updates do
-/// not sum microbatches, each is its own update. Where their number is given and replicas are open,
-/// data parallelism over the same microbatches is one of them: BatchNormalization's statistics are
-/// those of a microbatch. Throws Error with an example when the sizes are missing or do not fit.
+/// not sum microbatches, each is its own update, of one microbatch of each replica of the first
+/// stage. Where their number is given and schedule and replicas are open, data parallelism over the
+/// same microbatches is one of them: BatchNormalization's statistics are those of a microbatch.
+/// Throws Error with an example when the sizes are missing or do not fit.
 /// PipeDream's cost models choose the replicas: each batch is then a size of microbatches, and the
 /// plan says how many an update has.
 std::vector<Batch> openBatches(const Model &model, const Options &options, bool sums);
@@ -53,12 +55,13 @@ private:
 /// Whether a size that is slower tells of those beyond it, of a graph of so many units. A large
 /// graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and slow down
 /// what devices compute, larger ones do the reverse: once that costs more than it brings it does so
-/// all the more for still smaller ones, or still larger ones. Not so under PipeDream's cost models,
-/// where a size stands for the replicas of the first stage.
-bool slowerSizesTell(const Options &options, size_t units);
+/// all the more for still smaller ones, or still larger ones. Not so under PipeDream's cost models
+/// and where updates do not sum microbatches: a size stands for the replicas of the first stage
+/// there.
+bool slowerSizesTell(const Options &options, bool sums, size_t units);
 
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
-/// data parallelism, if replicas are open and could share none of them equally.
+/// data parallelism, if it is open and replicas could share none of them equally.
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
                                const Options &options);
 

@@ -50,7 +50,8 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
   model = readModel(options.model, options.artifacts, options.dimensions);
   if (!model.sharded.empty())
     progress << "pdc: " << model.name << ": " << model.sharded
-             << ": its sharding_spec is a hint that pdc does not follow; each stage computes whole tensors"
+             << ": its sharding_spec is a hint that pdc does not follow; each stage computes whole "
+                "tensors"
              << std::endl;
   usePartition();
 }
@@ -142,8 +143,7 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   graph.optimizer = optimizerOf(model, options);
   graph.noDecay = chooseUndecayed(
       model, options.optimizer,
-      chooseParameters(model, chooseLoss(model, options.loss), import.parameters),
-      options.noDecay);
+      chooseParameters(model, chooseLoss(model, options.loss), import.parameters), options.noDecay);
   static_cast<Target &>(graph) = options.plan;
   if (options.plan.device == "cpu")
     graph.vectorWidth = detectDevice().vectorWidth;
@@ -177,9 +177,12 @@ PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const 
   }
   // A given number of microbatches counts those of a replica: batches say then how many there are.
   request.openReplicas = opensReplicas(options) && !options.microbatches;
-  if (request.replicas.empty() && batch.inputReplicas > 1) {
+  if (request.openReplicas && !sumsMicrobatches())
+    request.inputReplicas = static_cast<int>(batch.inputReplicas);
+  else if (request.replicas.empty() && batch.inputReplicas > 1) {
     request.replicas = {static_cast<int>(batch.inputReplicas)};
     request.stages = 1;
+    request.openReplicas = false;
   }
   request.model = model.name;
   request.microbatchSize = batch.microbatchSize;
@@ -269,7 +272,8 @@ std::vector<Batch> Lowering::batches() const {
   int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
   if (size <= 0 || isClosedForm(options.plan.costModel))
     return open;
-  std::vector<Batch> chosen = batchesNear(size, open, model, options);
+  // Of schedules that do not sum microbatches a size stands for the replicas of the first stage.
+  std::vector<Batch> chosen = sumsMicrobatches() ? batchesNear(size, open, model, options) : open;
   for (const Batch &batch : chosen)
     if (batch.microbatchSize != size)
       progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
@@ -307,7 +311,7 @@ PlannedGraph Lowering::chooseGraph() {
       PlannedGraph candidate = planFor(ofSize, limit);
       if (candidate.plan && (!best || isBetter(candidate, *best)))
         best = std::move(candidate);
-      else if (best && slowerSizesTell(options, candidate.units->units.size()))
+      else if (best && slowerSizesTell(options, sumsMicrobatches(), candidate.units->units.size()))
         leaveOut(worthPlanning, size, *best);
     });
   }

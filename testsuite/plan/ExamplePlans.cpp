@@ -1,5 +1,6 @@
-#include "testsuite/plan/ExampleGraphs.h"
+#include "testsuite/plan/ExamplePlans.h"
 
+#include <algorithm>
 #include <set>
 
 namespace pdc {
@@ -46,6 +47,27 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
         {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50), draw(3) > 0});
   }
   return graph;
+}
+
+PlanRequest automatic(int workers, int64_t microbatches, double bandwidth) {
+  PlanRequest request;
+  request.workers = workers;
+  request.microbatches = microbatches;
+  request.topology = Topology{{{workers, {bandwidth, 0}}}, 0, "cpu"};
+  request.microbatchSize = 4;
+  return request;
+}
+
+PlanRequest named(PlanRequest request, const char *schedule) {
+  request.schedule = schedule;
+  request.openReplicas = false;
+  return request;
+}
+
+bool hasTried(const Plan &plan, const std::string &part) {
+  return std::ranges::any_of(plan.candidates, [&](const PlanCandidate &tried) {
+    return tried.name.find(part) != std::string::npos;
+  });
 }
 
 } // namespace pdc
