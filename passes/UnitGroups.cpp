@@ -9,6 +9,10 @@ using namespace pdc::ir;
 
 namespace pdc {
 
+/// A kernel that runs so many nodes on what it has loaded waits for no memory any more; longer ones
+/// take compilers and this search time that grows with their square.
+static constexpr size_t kMostNodesOfUnit = 64;
+
 UnitGroups::UnitGroups(func::FuncOp function, UnitOrigins &origins, const DeviceOptions &options)
     : function(function), origins(origins), options(options),
       isTrain(function.getSymName() == "train") {
@@ -78,7 +82,8 @@ bool UnitGroups::append(NodeOp node) {
 bool UnitGroups::append(NodeOp node, int target) {
   Group &group = groups[target];
   NodeOp last = group.nodes.back();
-  if (!llvm::is_contained(node.getOperands(), last->getResult(0)) || isViewNode(last) ||
+  if (group.nodes.size() == kMostNodesOfUnit ||
+      !llvm::is_contained(node.getOperands(), last->getResult(0)) || isViewNode(last) ||
       isConstant(last) || !arePlannedTogether(last, node) || !canWaitFor(group, node))
     return false;
   UnitFacts facts(group.nodes, node);
