@@ -1,6 +1,7 @@
 #include "compiler/plan/Improve.h"
 
 #include "compiler/plan/Bounds.h"
+#include "compiler/schedule/Rhythm.h"
 #include "compiler/simulator/PlanSimulation.h"
 
 #include <algorithm>
@@ -69,14 +70,16 @@ private:
   double best;
 };
 
-/// A few messages for each run are part of it; many count as well. Asynchronous plans are played
-/// until each replica has shown its rhythm.
+/// A few messages for each run are part of it; many count as well. Where replicas update behind
+/// each round, each plays its rhythm, and sums bucket by bucket take as long as the runs.
 int64_t Improvement::runsOfPlay() const {
   constexpr int64_t fewMessages = 16;
   auto count = static_cast<int64_t>(plan.stages.size());
   auto messages = static_cast<int64_t>(plan.edges.size()) / fewMessages;
-  const int64_t replicas = plan.schedule.asynchronous ? plan.mostReplicas() : 1;
-  return std::max(2 * count, messages) * std::max(plan.schedule.microbatches, 2 * count * replicas);
+  int64_t microbatches = std::max(plan.schedule.microbatches, 2 * count);
+  if (plan.schedule.asynchronous && plan.mostReplicas() > 1)
+    microbatches = std::max(microbatches, 6 * enoughMicrobatches(plan.schedule.ranksOfStage));
+  return std::max(2 * count, messages) * microbatches;
 }
 
 /// Values go to the same or a later stage.

@@ -90,10 +90,12 @@ int64_t runsToWrite(std::string_view name, const Pipeline &pipeline) {
   if (kind.synchronous)
     return runsOf(pipeline.stages, pipeline.microbatches);
   auto stages = static_cast<int64_t>(pipeline.stages);
-  int64_t rounds = std::max<int64_t>(pipeline.ranks(), routingPeriod(pipeline.ranksOfStage));
+  // The proof plays whole periods until all slots have been taken anew, in as many ways; where
+  // replicas differ a single one has as many slots as the others together.
+  const int64_t turns = std::max<int64_t>(stages, pipeline.ranks() / 2);
   const int64_t period =
       routingPeriod(pipeline.ranksOfStage, kind.sumsMicrobatches ? pipeline.microbatches : 1);
-  return 2 * stages * std::max(stages * rounds, period);
+  return 2 * stages * std::max(turns * turns * routingPeriod(pipeline.ranksOfStage), period);
 }
 
 Schedule spreadOverReplicas(std::string_view name, const Pipeline &pipeline) {

@@ -203,7 +203,9 @@ bool slowerSizesTell(const Options &options, bool sums, size_t units) {
 }
 
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
-                               const Options &options) {
+                               const Options &options, bool sums) {
+  if (!sums)
+    return open;
   auto distance = [&](const Batch &batch) {
     return std::abs(
         std::log(static_cast<double>(batch.microbatchSize) / static_cast<double>(samples)));

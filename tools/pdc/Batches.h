@@ -61,8 +61,9 @@ private:
 bool slowerSizesTell(const Options &options, bool sums, size_t units);
 
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
-/// data parallelism, if it is open and replicas could share none of them equally.
+/// data parallelism, if it is open and replicas could share none of them equally. All of them where
+/// updates do not sum microbatches, whose size stands for the replicas of the first stage there.
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
-                               const Options &options);
+                               const Options &options, bool sums);
 
 } // namespace pdc

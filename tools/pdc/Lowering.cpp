@@ -28,6 +28,7 @@
 #include "tools/pdc/Communicators.h"
 #include "tools/pdc/Location.h"
 #include "tools/pdc/Report.h"
+#include "tools/pdc/Tries.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -207,27 +208,6 @@ static double secondsPerSample(const PlannedGraph &graph) {
   return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
 }
 
-namespace {
-/// Of several tries any may be refused; where all are, the first refusal says why.
-class Tries {
-public:
-  void make(const std::function<void()> &attempt) {
-    try {
-      attempt();
-    } catch (const Error &error) {
-      refusal = refusal.empty() ? error.what() : refusal;
-    }
-  }
-  void throwRefusal() const {
-    if (!refusal.empty())
-      throw Error(refusal);
-  }
-
-private:
-  std::string refusal;
-};
-} // namespace
-
 /// Per sample, whatever the plan; 0 where that is not known.
 double Lowering::leastSeconds(const Batch &batch, const PlanRequest &asked,
                               const PlanGraph &units) const {
@@ -272,8 +252,7 @@ std::vector<Batch> Lowering::batches() const {
   int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
   if (size <= 0 || isClosedForm(options.plan.costModel))
     return open;
-  // Of schedules that do not sum microbatches a size stands for the replicas of the first stage.
-  std::vector<Batch> chosen = sumsMicrobatches() ? batchesNear(size, open, model, options) : open;
+  std::vector<Batch> chosen = batchesNear(size, open, model, options, sumsMicrobatches());
   for (const Batch &batch : chosen)
     if (batch.microbatchSize != size)
       progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
