@@ -218,16 +218,24 @@ def choices(gains, left):
     return [(together, explained), *alone] if together else alone
 
 
-def expect_alike(found, net, loss, step=0):
-    """`loss` is that of a network in double precision as `net` is one. Returns the decisions that are turned: each choice
+def bounds_of(theirs, truth):
+    """By parameter. Where rounding alone moves PyTorch's gradient by more, as of a sum whose terms nearly cancel, twice as far;
+    three thousandths at most: PyTorch may have decided otherwise, too."""
+    off = {} if theirs is None else distances({name: torch.from_numpy(value) for name, value in theirs.items()}, truth)
+    return {name: min(max(BOUND, 2 * off.get(name, 0)), 3 * BOUND) for name in truth}
+
+
+def expect_alike(found, net, loss, step=0, theirs=None):
+    """`loss` is that of a network in double precision as `net` is one; `theirs`: PyTorch's gradients in single precision.
+    Returns the decisions that are turned: each choice
     brings the squares of what is left down by half of its gain at least, as one does that was made otherwise. One that was
     not, and that lies along an error by chance, adds as much as it takes away."""
     net, found = copy.deepcopy(net).double(), {name: torch.from_numpy(value).double() for name, value in found.items()}
     assert all(value.isfinite().all() for value in found.values())
     turned = []
     gradients, calls = run(net, loss, turned)
-    near = None
-    while max((off := distances(found, gradients)).values()) > BOUND:
+    near, bounds = None, bounds_of(theirs, gradients)
+    while any((off := distances(found, gradients))[name] > bound for name, bound in bounds.items()):
         worst, near = max(off, key=off.get), near or widths(net, loss, calls)
         for choice, gain in choices(gains_of(net, loss, turned, found, gradients, calls, near), squares(off)):
             otherwise = run(net, loss, [*turned, *choice])

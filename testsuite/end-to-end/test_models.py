@@ -175,9 +175,9 @@ def test_trains(network, tmp_path, record_property):
             pipeline.expect_same_bits(result, unsplit, network)
         after = result.weights()
         ours = {name: (value.astype(numpy.float64) - after[name]) / RATE for name, value in before.items()}
-        turned += expect_alike(ours, net, lambda copied: mean_loss(copied, doubles), step)
         _, truth = gradients(copy.deepcopy(net).double(), doubles)
         loss, theirs = gradients(net, inputs)
+        turned += expect_alike(ours, net, lambda copied: mean_loss(copied, doubles), step, theirs)
         assert result.losses[0] == pytest.approx(loss, rel=1e-4)
         expect_vanishing(ours, theirs, truth)
         optimizer.step()
