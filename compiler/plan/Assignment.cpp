@@ -5,6 +5,7 @@
 #include "compiler/plan/Files.h"
 
 #include <algorithm>
+#include <set>
 
 namespace pdc {
 
@@ -25,6 +26,20 @@ std::map<std::string, int> parseAssignment(std::string_view text, const std::str
                 ": names no node, expected an object of node name to stage, or a plan.json whose "
                 "stages list their nodes");
   return assignment;
+}
+
+std::vector<int> parseReplicas(std::string_view text, const std::string &file) {
+  Fields top = parseFields(text, file);
+  std::vector<int> replicas;
+  std::set<std::vector<int>> seen;
+  for (const Fields &stage : top.list("stages"))
+    if (stage.has("ranks")) {
+      const std::vector<int> ranks = stage.integers("ranks", 0, kMostStages);
+      if (seen.insert(ranks).second)
+        replicas.push_back(static_cast<int>(ranks.size()));
+    }
+  const bool several = std::ranges::any_of(replicas, [](int count) { return count > 1; });
+  return several ? replicas : std::vector<int>();
 }
 
 namespace {

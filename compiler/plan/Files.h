@@ -28,6 +28,9 @@ Plan parsePlan(std::string_view text, const std::string &file);
 
 /// `--stages FILE`: `{"node": stage, ...}`, or a plan.json, whose stages list their nodes.
 std::map<std::string, int> parseAssignment(std::string_view text, const std::string &file);
+/// Replicas of the stages of a plan.json, of each place once where several share their ranks; none
+/// where all have one.
+std::vector<int> parseReplicas(std::string_view text, const std::string &file);
 
 /// plan.txt: what was decided and why, for people.
 std::string describePlan(const Plan &plan);
@@ -41,9 +44,6 @@ std::string predictTrace(const Plan &plan, int64_t iterations);
 
 inline Plan readPlan(const std::filesystem::path &path) {
   return parsePlan(readTextFile(path), path.string());
-}
-inline std::map<std::string, int> readAssignment(const std::filesystem::path &path) {
-  return parseAssignment(readTextFile(path), path.string());
 }
 
 } // namespace pdc

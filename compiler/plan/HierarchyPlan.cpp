@@ -46,7 +46,7 @@ struct Placement {
 };
 
 void checkRequest(const PlanRequest &request) {
-  if (!request.assignment.empty())
+  if (!request.assignment.empty() || !request.replicas.empty())
     throw Error("stages: " + request.costModel +
                 " plans the stages itself; give stages by hand with --cost-model overlap");
   if (request.schedule != "auto" && request.schedule != "pipedream")

@@ -49,7 +49,7 @@ PlanStage toStage(const Fields &fields, int64_t position) {
   stage.stateBytes = fields.integer("state_bytes", 0, kMostBytes, 0);
   stage.memoryBytes = fields.integer("memory_bytes", 0, kMostBytes, 0);
   stage.slotBytes = fields.integer("slot_bytes", 0, INT64_MAX, 0);
-  stage.libraryBytes = fields.integer("library_bytes", -kMostBytes, kMostBytes, 0);
+  stage.libraryBytes = fields.integer("library_bytes", 0, kMostBytes, 0);
   stage.inFlight = static_cast<int>(fields.integer("in_flight", 0, INT32_MAX, 1));
   stage.weightVersions = static_cast<int>(fields.integer("weight_versions", 1, INT32_MAX, 1));
   for (const Fields &send : fields.list("sends"))
@@ -339,7 +339,7 @@ Plan parsePlan(std::string_view text, const std::string &file) {
     plan.hints = toHints(top.object("hints"));
   if (top.has("communicators"))
     plan.communicators = toCommunicators(top.object("communicators"));
-  plan.libraryBytes = top.integer("library_bytes", -kMostBytes, kMostBytes, 0);
+  plan.libraryBytes = top.integer("library_bytes", 0, kMostBytes, 0);
   if (top.boolean("vertical_sync", false)) // rows say it, too, where there are some
     plan.schedule.weightRule = WeightRule::atEntry;
   if (top.has("topology"))

@@ -239,20 +239,22 @@ void describeStaleness(const Plan &plan, std::ostream &out) {
       << "\n";
 }
 
-/// With the plan's microbatches, shared among the replicas; where they or their samples cannot be
-/// shared equally, with the nearest minibatch that can.
+/// With the plan's microbatches, shared among the replicas, which in an asynchronous schedule have
+/// one each; where they or their samples cannot be shared equally, with the nearest minibatch that
+/// can.
 std::string dataParallelAdvice(const Plan &plan) {
   int64_t replicas = plan.topology.workers(), microbatches = plan.schedule.microbatches;
   std::string options = "--stages " + std::to_string(replicas);
   if (!plan.schedule.sumsMicrobatches())
-    return options + " is that plan";
+    return "; " + options + " is that plan, of as many microbatches in an update";
   if (microbatches % replicas == 0)
-    return options + " --microbatches " + std::to_string(microbatches / replicas) + " is that plan";
+    return "; " + options + " --microbatches " + std::to_string(microbatches / replicas) +
+           " is that plan";
   if (plan.minibatch % replicas == 0)
-    return options + " is that plan";
+    return " if its smaller microbatches take no longer for each sample: " + options;
   int64_t unit = microbatches > replicas ? replicas * plan.microbatchSize : replicas;
   int64_t nearest = std::max<int64_t>(1, (2 * plan.minibatch + unit) / (2 * unit)) * unit;
-  return "its replicas need equal parts of a minibatch: " + options + " --minibatch " +
+  return "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
          std::to_string(nearest) + " is the nearest plan";
 }
 
@@ -276,11 +278,11 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   else if (data / own > 1.005)
     out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
   else if (own / data > 1.005)
-    out << format("\npipelining does not pay: data parallelism is %.1f%% faster; ",
+    out << format("\npipelining does not pay: data parallelism is %.1f%% faster",
                   100 * (own / data - 1))
         << dataParallelAdvice(plan) << "\n";
   else
-    out << "\npipelining does not pay: data parallelism is as fast; " << dataParallelAdvice(plan)
+    out << "\npipelining does not pay: data parallelism is as fast" << dataParallelAdvice(plan)
         << "\n";
   if (alone && alone->fits && own / alone->secondsPerMinibatch > 1.005)
     out << format("several devices do not pay: one alone is %.1f%% faster\n",

@@ -77,7 +77,10 @@ bool Ways::hasStraight() const {
 std::optional<PlanRequest> Ways::withReplicas(const ScheduleKind &kind,
                                               const std::vector<int> &replicas) const {
   const bool isOther = request.inputReplicas && request.inputReplicas != replicas[0];
-  if (isOther || (kind.sumsMicrobatches && request.microbatches % replicas[0]))
+  const bool isUneven =
+      std::ranges::count(replicas, replicas[0]) != static_cast<int64_t>(replicas.size());
+  if (isOther || (isUneven && request.verticalSync) ||
+      (kind.sumsMicrobatches && request.microbatches % replicas[0]))
     return std::nullopt;
   PlanRequest way = request;
   way.schedule = kind.name;

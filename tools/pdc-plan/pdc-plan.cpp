@@ -7,6 +7,7 @@
 #include "compiler/schedule/Schedules.h"
 #include "compiler/simulator/PlanSimulation.h"
 #include "tools/Command.h"
+#include "tools/StagesByHand.h"
 
 #include <CLI/CLI.hpp>
 
@@ -162,10 +163,9 @@ void run(const Options &options) {
   request.device = profile.device;
   request.threads = profile.threads;
   request.microbatchSize = profile.microbatchSize;
-  if (!options.stages.empty()) {
-    request.assignment = readAssignment(options.stages);
-    request.assignedBy = "--stages " + options.stages;
-  }
+  takeStages(options.stages, request);
+  if (!options.microbatches && !request.replicas.empty())
+    request.microbatches = std::max(1, 4 * request.workers / request.replicas[0]);
   Plan plan = makePlan(profile.graph, request);
   plan.hints = findHints(plan, profile.graph, request);
   std::cout << describePlan(plan);
@@ -197,7 +197,8 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(CLI::Range(1, 64));
   app.add_option("--microbatches", options.microbatches, "per update (4 x workers)")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
-  app.add_option("--stages", options.stages, "node -> stage by hand, JSON or a plan.json");
+  app.add_option("--stages", options.stages,
+                 "replicas per stage (3-1), or node -> stage: JSON or a plan.json");
   app.add_option("--cost-model", options.costModel,
                  "overlap, pipedream-code, pipedream-paper or ring-max");
   app.add_option("--activation-compression", options.compression,

@@ -89,6 +89,9 @@ static bool opensDataParallelism(const Options &options) {
 static std::vector<int64_t> openInputReplicas(const Options &options) {
   if (!opensReplicas(options) || options.microbatches || options.plan.workers < 3)
     return {inputReplicas(options)};
+  // Vertical sync needs equal replicas of two stages at least.
+  if (options.plan.verticalSync)
+    return divisors(options.plan.workers, options.plan.workers / 2);
   std::vector<int64_t> replicas(options.plan.workers - 1);
   std::iota(replicas.begin(), replicas.end(), 1);
   return replicas;

@@ -332,8 +332,9 @@ void Lowering::checkMemory(const Plan &plan) const {
       throw Error("rank " + std::to_string(rank) + " needs " + std::to_string(needed) +
                   " bytes of memory as it is laid out and a device has " + std::to_string(limit) +
                   " bytes: " + std::to_string(needed - limit) +
-                  " bytes too few; what would help: --recompute all, more workers or a smaller "
-                  "microbatch");
+                  " bytes too few; what would help: " +
+                  (options.plan.recompute.kind == RecomputeChoice::all ? "" : "--recompute all, ") +
+                  "more workers or a smaller microbatch");
   }
 }
 

@@ -6,13 +6,13 @@
 #include "compiler/schedule/Text.h"
 #include "passes/OptimizerSpec.h"
 #include "tools/Command.h"
+#include "tools/StagesByHand.h"
 #include "tools/pdc/AnnotatedPath.h"
 #include "tools/pdc/Batches.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 namespace pdc {
@@ -28,13 +28,6 @@ struct Typed {
 };
 
 } // namespace
-
-static std::optional<int64_t> wholeNumber(std::string_view text) {
-  int64_t value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
-                                                                  : std::nullopt;
-}
 
 void checkChoice(const std::string &option, const std::string &value,
                  const std::vector<std::string> &available, const std::vector<std::string> &later) {
@@ -80,31 +73,6 @@ static int64_t parseBytes(const std::string &text) {
   if (!number || *number < 1 || *number > (INT64_MAX >> shift))
     throw UsageError("--memory '" + text + "': expected bytes such as 16G, 512M or 1000000");
   return *number << shift;
-}
-
-/// `3-1`: replicas per stage; anything else is a file.
-static void parseStages(const std::string &text, Options &options) {
-  if (text.empty())
-    return;
-  std::vector<std::string> parts = CLI::detail::split(text, '-');
-  for (const std::string &part : parts) {
-    std::optional<int64_t> replicas = wholeNumber(part);
-    if (!replicas) {
-      if (!std::filesystem::exists(text))
-        throw UsageError("--stages '" + text +
-                         "': neither replicas per stage such as 1-1 nor a file");
-      options.plan.assignment = readAssignment(text);
-      options.plan.assignedBy = "--stages " + text;
-      for (const auto &[node, stage] : options.plan.assignment)
-        options.plan.stages = std::max(options.plan.stages, stage + 1);
-      return;
-    }
-    if (*replicas < 1 || *replicas > options.plan.workers)
-      throw UsageError("--stages '" + text + "': a stage with " + part +
-                       " replicas, expected 1 to " + std::to_string(options.plan.workers));
-    options.plan.replicas.push_back(static_cast<int>(*replicas));
-  }
-  options.plan.stages = static_cast<int>(parts.size());
 }
 
 static void parseDimensions(const std::vector<std::string> &texts, Options &options) {
@@ -301,7 +269,7 @@ static void interpret(const Typed &typed, Options &options) {
   if (!typed.memory.empty())
     options.plan.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
-  parseStages(typed.stages, options);
+  takeStages(typed.stages, options.plan);
   checkStages(typed.stages, options);
   if (hasRows(options))
     readRows(options);
