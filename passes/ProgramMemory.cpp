@@ -31,6 +31,8 @@ static constexpr int64_t rankBytes = 36 * kKiB;
 static constexpr int64_t bytesPerKernel = 1200;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
 static constexpr int64_t threadBytes = 112 * kKiB;
+// Of several of them together: steps by which their heaps grow, in some runs and not in others.
+static constexpr int64_t heapStepBytes = 128 * kKiB;
 static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
@@ -281,8 +283,9 @@ void setMemory(Plan &plan, ModuleOp programs) {
   std::set<int> threads;
   for (const PlanStage &stage : plan.stages)
     threads.insert(stage.ranks.begin(), stage.ranks.end());
+  const auto count = static_cast<int64_t>(threads.size());
   plan.libraryBytes =
-      together.bytesOfProcess() + static_cast<int64_t>(threads.size()) * threadBytes;
+      together.bytesOfProcess() + count * threadBytes + (count > 1 ? heapStepBytes : 0);
 }
 
 } // namespace pdc
