@@ -22,6 +22,9 @@ constexpr int64_t kMostChunkedRuns = 5'000;
 constexpr size_t kMostNamed = 16;
 /// Workers up to which every way to share them among two stages is open.
 constexpr int kMostSplit = 16;
+/// Units up to which `auto` tries them, and replicas of each schedule: beyond, each plan takes long
+/// and only the simplest one is tried on replicas.
+constexpr size_t kMostShared = 500;
 
 /// As in 3-1; of many stages how many in turn have as many, as in "1 stage of 2, 39 stages of 1".
 std::string textOf(const std::vector<int> &replicas) {
@@ -51,7 +54,11 @@ bool opensWays(const PlanRequest &request) {
 Ways::Ways(const PlanGraph &graph, const PlanRequest &request)
     : graph(graph), request(request),
       sums(isAutomatic() || findSchedule(request.schedule).sumsMicrobatches),
-      few(isSmall(request.workers, kMostRuns)) {}
+      few(isSmall(request.workers, kMostRuns)),
+      simplestShared(isAutomatic() && graph.units.size() > kMostShared) {
+  if (simplestShared && few && request.openReplicas && request.workers > 1)
+    tooMany = "replicas under other schedules than " + std::string(schedules().front().name);
+}
 
 bool Ways::isSmall(int64_t stages, int64_t mostRuns) const {
   auto units = static_cast<int64_t>(graph.units.size());
@@ -111,7 +118,7 @@ std::vector<Way> Ways::replicated(const ScheduleKind &kind) const {
 std::vector<std::vector<int>> Ways::unevenReplicas() const {
   std::vector<std::vector<int>> shares;
   for (int first = 1; first < request.workers; ++first)
-    if (request.workers <= kMostSplit || first == request.inputReplicas)
+    if ((request.workers <= kMostSplit && !simplestShared) || first == request.inputReplicas)
       shares.push_back({first, request.workers - first});
   Topology topology = planHead(request).topology;
   if (topology.levels.size() == 1 && topology.levels[0].link.bytesPerSecond > 0) {
@@ -130,10 +137,13 @@ std::vector<std::vector<int>> Ways::unevenReplicas() const {
 std::vector<Way> Ways::uneven() const {
   std::vector<Way> ways;
   const std::vector<std::vector<int>> shares = unevenReplicas();
-  for (const ScheduleKind *kind : schedulesOf(true))
+  for (const ScheduleKind *kind : schedulesOf(true)) {
     for (const std::vector<int> &replicas : shares)
       if (std::optional<PlanRequest> way = withReplicas(*kind, replicas))
         ways.push_back({way->schedule + " on " + textOf(replicas), *way, way->stages});
+    if (simplestShared)
+      break;
+  }
   return ways;
 }
 
@@ -154,7 +164,8 @@ std::vector<Way> Ways::straight() const {
     way.schedule = kind->name;
     if (request.inputReplicas < 2)
       ways.push_back({way.schedule, way, request.stages ? request.stages : request.workers});
-    if (request.openReplicas)
+    const bool isSimplest = kind->name == schedules().front().name;
+    if (request.openReplicas && (isSimplest || !simplestShared))
       std::ranges::move(replicated(*kind), std::back_inserter(shared));
     if (!few || request.workers == 1)
       break;

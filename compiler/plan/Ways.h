@@ -62,6 +62,7 @@ private:
   const PlanRequest &request;
   const bool sums; ///< updates are those of several microbatches
   const bool few;
+  const bool simplestShared; ///< replicas are tried under the simplest schedule alone
   std::string tooMany;
 };
 
