@@ -55,7 +55,7 @@ private:
   void planSkipped();
   bool recomputes() const;
   void writeRows();
-  double plan(const PlanRequest &way, const std::string &name);
+  double plan(const Way &way);
   void takePlanned();
   void improvePlanned();
   void searchBest();
@@ -109,20 +109,21 @@ void Chooser::take(Planned planned, const PlanRequest &way, const std::string &n
 }
 
 /// Its seconds; 0: refused.
-double Chooser::plan(const PlanRequest &way, const std::string &name) {
-  if (auto known = refused.find(name); known != refused.end()) {
-    tried.push_back({name, 0, known->second});
-    return 0;
+double Chooser::plan(const Way &way) {
+  PlanCandidate candidate{way.name, 0, ""};
+  if (auto known = refused.find(way.name); known != refused.end()) {
+    candidate.refusal = known->second;
+  } else {
+    try {
+      Planner planner(graph, way.request, ways.areFew() ? kMostWrittenRuns : 0);
+      planned.push_back({planner.make(), way.request, way.name});
+      candidate.secondsPerMinibatch = planned.back().seconds();
+    } catch (const Error &error) {
+      candidate.refusal = error.what();
+    }
   }
-  try {
-    planned.push_back(
-        {Planner(graph, way, ways.areFew() ? kMostWrittenRuns : 0).make(), way, name});
-    tried.push_back({name, planned.back().seconds(), ""});
-    return planned.back().seconds();
-  } catch (const Error &error) {
-    tried.push_back({name, 0, error.what()});
-    return 0;
-  }
+  tried.push_back(candidate);
+  return candidate.secondsPerMinibatch;
 }
 
 /// The longest pipeline of the simplest schedule says what is wrong with the request, unless
@@ -195,7 +196,7 @@ void Chooser::planLongerAndLonger(std::vector<Way> open) {
   double least = std::numeric_limits<double>::infinity();
   for (int slower = 0; !open.empty() && slower < kMostSlower; open.pop_back()) {
     longest = open.back().name;
-    const double seconds = plan(open.back().request, longest);
+    const double seconds = plan(open.back());
     if (seconds == 0 || recomputes())
       continue;
     slower = seconds > kMostGain * least ? slower + 1 : 0;
@@ -206,7 +207,7 @@ void Chooser::planLongerAndLonger(std::vector<Way> open) {
 
 void Chooser::planSkipped() {
   for (const Way &way : std::exchange(skipped, {}))
-    plan(way.request, way.name);
+    plan(way);
   takePlanned();
 }
 
@@ -215,7 +216,7 @@ void Chooser::planEach(std::vector<Way> open) {
     planLongerAndLonger(std::move(open));
   else
     for (const Way &way : open)
-      plan(way.request, way.name);
+      plan(way);
   takePlanned();
 }
 
@@ -241,7 +242,7 @@ void Chooser::planChunked() {
 /// Of many units on many workers, the other schedules on the best replicas alone.
 void Chooser::planSplit() {
   for (const Way &way : ways.split(bestWay))
-    plan(way.request, way.name);
+    plan(way);
   takePlanned();
 }
 

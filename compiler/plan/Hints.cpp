@@ -90,13 +90,6 @@ struct Trial {
   PlanRequest request;
 };
 
-std::string textOf(const std::vector<int> &replicas) {
-  std::string text;
-  for (int count : replicas)
-    text += (text.empty() ? "" : "-") + std::to_string(count);
-  return text;
-}
-
 /// Changes of a request that a reader could make.
 class Trials {
 public:

@@ -13,11 +13,15 @@
 
 namespace pdc {
 
+bool isFileOfRows(const std::string &schedule) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(schedule, error);
+}
+
 /// The runs and sums of a file; nothing where the schedule is a name. Which edges there are only
 /// the cut says, so that sends and receives are placed anew.
 static std::optional<Schedule> readRows(const PlanRequest &request) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(request.schedule, error))
+  if (!isFileOfRows(request.schedule))
     return std::nullopt;
   Schedule rows = parseSchedule(readTextFile(request.schedule), request.schedule);
   const int ranks = static_cast<int>(rows.ranks.size());

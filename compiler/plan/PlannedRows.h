@@ -4,6 +4,9 @@
 
 namespace pdc {
 
+/// Whether `--schedule` names a file of rows, which say their stages and ranks themselves.
+bool isFileOfRows(const std::string &schedule);
+
 /// Stages that a request asks for: by its replicas, by its file of rows, by hand, else as many per
 /// worker as the schedule places there. Throws pdc::Error when the workers cannot hold them.
 int plannedStages(const PlanRequest &request);

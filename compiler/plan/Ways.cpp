@@ -1,10 +1,10 @@
 #include "compiler/plan/Ways.h"
 
 #include "compiler/plan/Hierarchy.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/Planner.h"
 
 #include <algorithm>
-#include <filesystem>
 
 namespace pdc {
 
@@ -27,13 +27,10 @@ constexpr int kMostSplit = 16;
 constexpr size_t kMostShared = 500;
 
 /// As in 3-1; of many stages how many in turn have as many, as in "1 stage of 2, 39 stages of 1".
-std::string textOf(const std::vector<int> &replicas) {
+std::string shortTextOf(const std::vector<int> &replicas) {
+  if (replicas.size() <= kMostNamed)
+    return textOf(replicas);
   std::string text;
-  if (replicas.size() <= kMostNamed) {
-    for (int count : replicas)
-      text += (text.empty() ? "" : "-") + std::to_string(count);
-    return text;
-  }
   for (auto first = replicas.begin(); first != replicas.end();) {
     auto end = std::find_if(first, replicas.end(), [&](int count) { return count != *first; });
     text += (text.empty() ? "" : ", ") + std::to_string(end - first) +
@@ -45,10 +42,15 @@ std::string textOf(const std::vector<int> &replicas) {
 
 } // namespace
 
+std::string textOf(const std::vector<int> &replicas) {
+  std::string text;
+  for (int count : replicas)
+    text += (text.empty() ? "" : "-") + std::to_string(count);
+  return text;
+}
+
 bool opensWays(const PlanRequest &request) {
-  std::error_code error;
-  return request.schedule == "auto" ||
-         (request.openReplicas && !std::filesystem::is_regular_file(request.schedule, error));
+  return request.schedule == "auto" || (request.openReplicas && !isFileOfRows(request.schedule));
 }
 
 Ways::Ways(const PlanGraph &graph, const PlanRequest &request)
@@ -107,8 +109,9 @@ std::vector<Way> Ways::replicated(const ScheduleKind &kind) const {
       continue;
     const std::vector<int> each(request.workers / replicas, replicas);
     if (std::optional<PlanRequest> way = withReplicas(kind, each))
-      ways.push_back({each.size() > 1 ? way->schedule + " on " + textOf(each) : "data parallelism",
-                      *way, way->stages});
+      ways.push_back(
+          {each.size() > 1 ? way->schedule + " on " + shortTextOf(each) : "data parallelism", *way,
+           way->stages});
   }
   return ways;
 }
@@ -140,7 +143,7 @@ std::vector<Way> Ways::uneven() const {
   for (const ScheduleKind *kind : schedulesOf(true)) {
     for (const std::vector<int> &replicas : shares)
       if (std::optional<PlanRequest> way = withReplicas(*kind, replicas))
-        ways.push_back({way->schedule + " on " + textOf(replicas), *way, way->stages});
+        ways.push_back({way->schedule + " on " + shortTextOf(replicas), *way, way->stages});
     if (simplestShared)
       break;
   }
@@ -249,7 +252,7 @@ std::vector<Way> Ways::inChunks(int chunks, int replicas) const {
     if (loops)
       name += " in " + std::to_string(chunks) + " chunks";
     if (replicas > 1)
-      name += " on " + textOf(way->replicas);
+      name += " on " + shortTextOf(way->replicas);
     else
       way->replicas = request.replicas;
     ways.push_back({name, std::move(*way), ranks * chunks});

@@ -13,6 +13,9 @@ struct Way {
   int stages = 0;
 };
 
+/// As `--stages` takes them: "3-1".
+std::string textOf(const std::vector<int> &replicas);
+
 /// Whether a request leaves something open under `overlap`: the schedule (`auto`), replicas, or
 /// both. A file of rows leaves nothing open.
 bool opensWays(const PlanRequest &request);
@@ -40,7 +43,8 @@ public:
   /// Those whose weight gradients run apart, with the stages and replicas of that way.
   std::vector<Way> split(const PlanRequest &way) const;
 
-  /// Of `chunked`, what would take too long; "" if nothing.
+  /// What would take too long, "" if nothing; several stages per rank once `chunked` has listed the
+  /// others.
   const std::string &leftOut() const { return tooMany; }
 
 private:

@@ -2,6 +2,7 @@
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
@@ -119,8 +120,7 @@ void checkUsage(const Options &options) {
   bool isKnown = options.schedule == "auto";
   for (const ScheduleKind &kind : schedules())
     isKnown |= options.schedule == kind.name;
-  std::error_code ignored;
-  if (!isKnown && !std::filesystem::is_regular_file(options.schedule, ignored))
+  if (!isKnown && !isFileOfRows(options.schedule))
     throw UsageError("--schedule '" + options.schedule + "' is neither a file nor one of auto, " +
                      scheduleNames());
   checkCombination(options);

@@ -2,11 +2,11 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/onnx/Binding.h"
+#include "compiler/plan/PlannedRows.h"
 #include "tools/Command.h"
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <numeric>
 
@@ -74,8 +74,7 @@ static std::vector<Batch> batchesOfFixedSize(int64_t size, const Options &option
 }
 
 bool opensReplicas(const Options &options) {
-  std::error_code error;
-  return !std::filesystem::is_regular_file(options.plan.schedule, error) && !options.plan.stages &&
+  return !isFileOfRows(options.plan.schedule) && !options.plan.stages &&
          options.plan.assignment.empty() && !options.plan.exact &&
          options.plan.recompute.stages.empty();
 }

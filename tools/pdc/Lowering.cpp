@@ -15,6 +15,7 @@
 #include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
 #include "compiler/plan/PlanMemory.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/Planner.h"
 #include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
@@ -109,8 +110,7 @@ void Lowering::lower(PlannedGraph &graph, const std::string &what,
 }
 
 std::optional<Schedule> Lowering::rowsOfFile() const {
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(options.plan.schedule, ignored))
+  if (isFileOfRows(options.plan.schedule))
     return parseSchedule(readTextFile(options.plan.schedule), options.plan.schedule);
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/plan/Files.h"
+#include "compiler/plan/PlannedRows.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
 #include "passes/OptimizerSpec.h"
@@ -103,11 +104,6 @@ static StopAfter parseStop(const std::string &text) {
   return level->second;
 }
 
-static bool hasRows(const Options &options) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(options.plan.schedule, ignored);
-}
-
 /// Rows say themselves how many replicas the stages and how many microbatches an update have.
 static void readRows(Options &options) {
   const std::string &file = options.plan.schedule;
@@ -132,7 +128,7 @@ static void readRows(Options &options) {
 
 static void checkSchedule(Options &options) {
   const std::string &name = options.plan.schedule;
-  if (hasRows(options))
+  if (isFileOfRows(options.plan.schedule))
     return;
   std::vector<std::string> available{"auto"};
   for (const ScheduleKind &kind : schedules())
@@ -211,7 +207,7 @@ static void checkStages(const std::string &text, const Options &options) {
   bool placesOne = true;
   for (const ScheduleKind &kind : schedules())
     placesOne &= kind.name != options.plan.schedule || kind.placement == StagePlacement::straight;
-  placesOne &= !hasRows(options);
+  placesOne &= !isFileOfRows(options.plan.schedule);
   int replicas = std::accumulate(options.plan.replicas.begin(), options.plan.replicas.end(), 0);
   int ranks = placesOne ? std::max(options.plan.stages, replicas) : replicas;
   if (ranks > options.plan.workers)
@@ -271,7 +267,7 @@ static void interpret(const Typed &typed, Options &options) {
   checkModelOptions(typed.dimensions, options);
   takeStages(typed.stages, options.plan);
   checkStages(typed.stages, options);
-  if (hasRows(options))
+  if (isFileOfRows(options.plan.schedule))
     readRows(options);
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
