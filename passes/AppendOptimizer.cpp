@@ -18,9 +18,17 @@ using namespace pdc::ir;
 
 namespace {
 
+/// How @train reads a weight.
+struct WeightReads {
+  /// One of its reads, all of which give the value before the update.
+  Value value;
+  NodeOp firstReader;
+};
+
 /// A weight that is trained, with what the update needs of it.
 struct TrainedWeight {
   MemoryOp memory;
+  Value value;
   /// The sums of its gradients, one per use, in order.
   SmallVector<MemoryOp> gradients;
   /// The forward node that reads it first: the update is planned with it.
@@ -86,12 +94,12 @@ public:
 
 private:
   SmallVector<TrainedWeight> findWeights();
-  llvm::StringMap<NodeOp> firstReaders();
+  llvm::StringMap<WeightReads> findReads();
   Value readInput(StringRef name);
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
   void update(TrainedWeight &weight);
-  Value goAlong(const TrainedWeight &weight, Value old, Value direction);
+  Value goAlong(const TrainedWeight &weight, Value direction);
   void checkStoredUsed(ArrayRef<TrainedWeight> weights);
 
   func::FuncOp train;
@@ -108,12 +116,13 @@ private:
 
 SmallVector<TrainedWeight> Updates::findWeights() {
   SmallVector<TrainedWeight> weights;
-  llvm::StringMap<NodeOp> readers = firstReaders();
+  llvm::StringMap<WeightReads> reads = findReads();
   for (auto memory : module.getOps<MemoryOp>()) {
     if (memory.getRole() != Role::Weight)
       continue;
     std::string gradient = memory.getSymName().str() + "/gradient";
-    TrainedWeight weight{memory, {}, readers.lookup(memory.getSymName())};
+    auto [value, firstReader] = reads.lookup(memory.getSymName());
+    TrainedWeight weight{memory, value, {}, firstReader};
     for (int use = 0;; ++use) {
       auto sum = symbols.lookup<MemoryOp>(use ? gradient + "." + std::to_string(use) : gradient);
       if (!sum)
@@ -133,15 +142,15 @@ SmallVector<TrainedWeight> Updates::findWeights() {
 }
 
 /// By weight.
-llvm::StringMap<NodeOp> Updates::firstReaders() {
-  llvm::StringMap<NodeOp> readers;
+llvm::StringMap<WeightReads> Updates::findReads() {
+  llvm::StringMap<WeightReads> reads;
   for (auto read : train.getOps<WeightVersionOp>()) {
-    NodeOp &first = readers[read.getMemory()];
+    auto &[value, first] = reads.try_emplace(read.getMemory(), WeightReads{read, {}}).first->second;
     for (Operation *user : read->getUsers())
       if (auto node = dyn_cast<NodeOp>(user); node && (!first || node->isBeforeInBlock(first)))
         first = node;
   }
-  return readers;
+  return reads;
 }
 
 /// One of pdc's own scalars, which the runtime writes before each update.
@@ -184,8 +193,9 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
 }
 
 /// The next weight, from the one before it and the direction that it takes.
-Value Updates::goAlong(const TrainedWeight &weight, Value old, Value direction) {
+Value Updates::goAlong(const TrainedWeight &weight, Value direction) {
   MemoryOp memory = weight.memory;
+  Value old = weight.value;
   StringRef origin = NodeOp(weight.firstReader).getName();
   auto node = [&](StringRef op, StringRef suffix, ValueRange operands,
                   const Attributes &attributes = {}) -> Value {
@@ -206,9 +216,7 @@ Value Updates::goAlong(const TrainedWeight &weight, Value old, Value direction) 
 void Updates::update(TrainedWeight &weight) {
   Location location = weight.memory.getLoc();
   StringRef name = weight.memory.getSymName();
-  Value old =
-      builder.create<WeightVersionOp>(location, weight.memory.getType(), name, Version::Latest);
-  SmallVector<Value> operands{old, gradient(weight)};
+  SmallVector<Value> operands{weight.value, gradient(weight)};
   SmallVector<MemoryOp> states;
   for (const std::string &state : spec.states)
     states.push_back(
@@ -223,7 +231,7 @@ void Updates::update(TrainedWeight &weight) {
   attributes.set("weight_decay", exceptions.contains(name) ? 0.0 : spec.weightDecay);
   NodeOp node = createNode(builder, location, spec.op, names.unique(name + "/update"), operands,
                            attributes, weight.firstReader.getName(), 1 + states.size());
-  Value next = spec.scalesByNorms ? goAlong(weight, old, node.getResult(0)) : node.getResult(0);
+  Value next = spec.scalesByNorms ? goAlong(weight, node.getResult(0)) : node.getResult(0);
   builder.create<CommitOp>(location, next, name);
   for (auto [i, state] : llvm::enumerate(states))
     builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());

@@ -25,6 +25,8 @@ Work::Work(const PlanGraph &graph) {
   for (const PlanUnit &unit : graph.units) {
     microbatch += microbatchSeconds(unit);
     largest = std::max(largest, microbatchSeconds(unit));
+    backward += unit.backwardInputSeconds + unit.backwardWeightSeconds;
+    weights += unit.backwardWeightSeconds;
     update += unit.updateSeconds;
     accumulation += accumulationSeconds(unit);
     gradients += unit.gradientBytes;

@@ -13,6 +13,7 @@ double accumulationSeconds(const PlanUnit &unit);
 /// Work of the whole model: per microbatch and per update.
 struct Work {
   double microbatch = 0, update = 0, largest = 0;
+  double backward = 0, weights = 0; ///< of a microbatch; `weights` is the part nobody waits for
   double accumulation = 0; ///< of a microbatch that is not its update's first
   int64_t gradients = 0;
   double slowdown = 1, updateSlowdown = 1; ///< the means of the units'

@@ -24,7 +24,11 @@ pdc.memory @x input microbatch : tensor<2x3xf32>
 // CHECK: pdc.memory @pdc.learning_rate input update : tensor<f32>
 // CHECK: pdc.memory @pdc.step input update : tensor<f32>
 
+// An update reads what the forward pass has read.
 func.func @train() {
+  // CHECK: %[[W:.*]] = pdc.weight_version @fc.weight latest
+  // CHECK-NOT: pdc.weight_version @fc.weight
+  // LAMB: %[[OLD:.*]] = pdc.weight_version @fc.weight latest
   %x = pdc.read @x : tensor<2x3xf32>
   %w = pdc.weight_version @fc.weight latest : tensor<3x3xf32>
   %b = pdc.weight_version @fc.bias latest : tensor<3xf32>
@@ -33,7 +37,6 @@ func.func @train() {
   // CHECK: %[[SCALE:.*]] = pdc.read @pdc.gradient_scale
   // CHECK: %[[LR:.*]] = pdc.read @pdc.learning_rate
   // CHECK: %[[STEP:.*]] = pdc.read @pdc.step
-  // CHECK: %[[W:.*]] = pdc.weight_version @fc.weight latest
   // CHECK: %[[G0:.*]] = pdc.read @"fc.weight/gradient"
   // CHECK: %[[G1:.*]] = pdc.read @"fc.weight/gradient.1"
   // CHECK: %[[G:.*]] = pdc.node "Sum" "fc.weight/gradient/sum"(%[[G0]], %[[G1]]) {} origin "/first"
@@ -52,7 +55,6 @@ func.func @train() {
   // ONNX: "AdamUpdate"
   // ONNX-SAME: first_step = 0.000000e+00 : f64, post_decay = 2.500000e-01 : f64, scaled_epsilon = 1 : i64
   // LAMB: %[[RATE:.*]] = pdc.read @pdc.learning_rate
-  // LAMB: %[[OLD:.*]] = pdc.weight_version @fc.weight latest
   // LAMB: %[[TO:.*]]:3 = pdc.node "AdamUpdate" "fc.weight/update"(%[[OLD]],
   // LAMB-SAME: decoupled = 3 : i64
   // LAMB: %[[SQUARES:.*]] = pdc.node "Mul" {{.*}}(%[[OLD]], %[[OLD]])

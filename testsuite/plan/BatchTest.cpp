@@ -19,21 +19,6 @@ TEST(Batch, AMicrobatchPerWorkerComesFirst) {
   EXPECT_EQ(bySize(batches, 8)[2].size(), 2u);
 }
 
-TEST(Batch, SlowerSizesLeaveOutThoseBeyond) {
-  SizeRange sizes;
-  EXPECT_TRUE(sizes.holds(1) && sizes.holds(1'000'000));
-  EXPECT_TRUE(sizes.leaveOutBeyond(16, 8));
-  EXPECT_TRUE(sizes.holds(16));
-  EXPECT_FALSE(sizes.holds(32));
-  EXPECT_TRUE(sizes.holds(1));
-  EXPECT_TRUE(sizes.leaveOutBeyond(4, 8));
-  EXPECT_FALSE(sizes.holds(2));
-  // What is farther was out already.
-  EXPECT_FALSE(sizes.leaveOutBeyond(2, 8));
-  EXPECT_FALSE(sizes.leaveOutBeyond(32, 8));
-  EXPECT_TRUE(sizes.holds(4));
-}
-
 Model withBatch(const Dimension &batch) {
   Model model;
   model.name = "model.onnx";
@@ -83,12 +68,12 @@ TEST(Batch, SingleMicrobatchesOfFixedSize) {
 
 TEST(Batch, SizesThatStandForReplicasAreAllPlanned) {
   Options options;
-  EXPECT_FALSE(slowerSizesTell(options, true, 500));
-  EXPECT_TRUE(slowerSizesTell(options, true, 501));
-  EXPECT_FALSE(slowerSizesTell(options, false, 501));
+  EXPECT_FALSE(plansBestSizes(options, true, 500));
+  EXPECT_TRUE(plansBestSizes(options, true, 501));
+  EXPECT_FALSE(plansBestSizes(options, false, 501));
   for (const char *model : {"pipedream-code", "pipedream-paper", "ring-max"}) {
     options.plan.costModel = model;
-    EXPECT_FALSE(slowerSizesTell(options, true, 501)) << model;
+    EXPECT_FALSE(plansBestSizes(options, true, 501)) << model;
   }
 }
 

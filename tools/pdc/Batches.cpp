@@ -190,17 +190,9 @@ std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int wo
   return sizes;
 }
 
-bool SizeRange::leaveOutBeyond(int64_t slower, int64_t best) {
-  int64_t &end = slower < best ? smallest : largest;
-  const bool isNew = slower < best ? slower > smallest : slower < largest;
-  if (isNew)
-    end = slower;
-  return isNew;
-}
-
 static constexpr size_t kMostUnitsOfAllSizes = 500;
 
-bool slowerSizesTell(const Options &options, bool sums, size_t units) {
+bool plansBestSizes(const Options &options, bool sums, size_t units) {
   return units > kMostUnitsOfAllSizes && sums && !isClosedForm(options.plan.costModel);
 }
 

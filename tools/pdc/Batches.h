@@ -3,8 +3,6 @@
 #include "compiler/onnx/Model.h"
 #include "tools/pdc/Options.h"
 
-#include <limits>
-
 namespace pdc {
 
 /// Per update. More would be planned for minutes, and far fewer fill any pipeline.
@@ -40,25 +38,10 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
 /// pass others over once there is a good plan.
 std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int workers);
 
-/// Sizes of microbatches that are worth planning, as others that were planned tell.
-class SizeRange {
-public:
-  bool holds(int64_t size) const { return size >= smallest && size <= largest; }
-  /// A size that is slower than another leaves out all that are farther from that one. Whether
-  /// these were in until now.
-  bool leaveOutBeyond(int64_t slower, int64_t best);
-
-private:
-  int64_t smallest = 1, largest = std::numeric_limits<int64_t>::max();
-};
-
-/// Whether a size that is slower tells of those beyond it, of a graph of so many units. A large
-/// graph takes seconds to make and to plan. Smaller microbatches shorten the bubble and slow down
-/// what devices compute, larger ones do the reverse: once that costs more than it brings it does so
-/// all the more for still smaller ones, or still larger ones. Not so under PipeDream's cost models
-/// and where updates do not sum microbatches: a size stands for the replicas of the first stage
-/// there.
-bool slowerSizesTell(const Options &options, bool sums, size_t units);
+/// Whether of a graph of so many units only the sizes are planned that promise most: a large graph
+/// takes seconds to make and to plan. Not so under PipeDream's cost models and where updates do not
+/// sum microbatches: a size stands for the replicas of the first stage there.
+bool plansBestSizes(const Options &options, bool sums, size_t units);
 
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
 /// data parallelism, if it is open and replicas could share none of them equally. All of them where

@@ -10,32 +10,24 @@
 #include "compiler/onnx/Binding.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/Safetensors.h"
-#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Files.h"
-#include "compiler/plan/Hints.h"
-#include "compiler/plan/MakePlan.h"
 #include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/PlannedRows.h"
-#include "compiler/plan/Planner.h"
-#include "compiler/plan/Profile.h"
 #include "compiler/report/Report.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/schedule/Text.h"
-#include "passes/EstimatedSlowdowns.h"
 #include "passes/Pipelines.h"
 #include "passes/PlanGraph.h"
 #include "passes/ProgramMemory.h"
-#include "runtime/Cores.h"
+#include "tools/pdc/BatchChoice.h"
 #include "tools/pdc/Communicators.h"
 #include "tools/pdc/Location.h"
 #include "tools/pdc/Report.h"
-#include "tools/pdc/Tries.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 using namespace mlir;
@@ -56,6 +48,7 @@ Lowering::Lowering(const Options &options, std::ostream &progress)
                 "tensors"
              << std::endl;
   usePartition();
+  readSchedule();
 }
 
 /// Stages that the file's annotations say are stages by hand, unless the command line says others.
@@ -109,22 +102,16 @@ void Lowering::lower(PlannedGraph &graph, const std::string &what,
     throw Error(complaint.empty() ? what + " failed without saying why" : complaint);
 }
 
-std::optional<Schedule> Lowering::rowsOfFile() const {
-  if (isFileOfRows(options.plan.schedule))
-    return parseSchedule(readTextFile(options.plan.schedule), options.plan.schedule);
-  return std::nullopt;
-}
-
-bool Lowering::isAsynchronous() const {
-  if (std::optional<Schedule> rows = rowsOfFile())
-    return rows->asynchronous;
-  return options.plan.schedule != "auto" && !findSchedule(options.plan.schedule).synchronous;
-}
-
-bool Lowering::sumsMicrobatches() const {
-  if (std::optional<Schedule> rows = rowsOfFile())
-    return rows->sumsMicrobatches();
-  return options.plan.schedule == "auto" || findSchedule(options.plan.schedule).sumsMicrobatches;
+void Lowering::readSchedule() {
+  const std::string &schedule = options.plan.schedule;
+  if (isFileOfRows(schedule)) {
+    const Schedule rows = parseSchedule(readTextFile(schedule), schedule);
+    isAsynchronous = rows.asynchronous;
+    sumsMicrobatches = rows.sumsMicrobatches();
+  } else if (schedule != "auto") {
+    isAsynchronous = !findSchedule(schedule).synchronous;
+    sumsMicrobatches = findSchedule(schedule).sumsMicrobatches;
+  }
 }
 
 static constexpr size_t kMostVerifiedNodes = 1'000;
@@ -138,7 +125,7 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   import.parameters = {options.train, options.freeze};
   PlannedGraph made;
   made.module = importModel(context, model, import);
-  if (isAsynchronous())
+  if (isAsynchronous)
     (*made.module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
   graph.optimizer = optimizerOf(model, options);
@@ -161,145 +148,9 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   return made;
 }
 
-PlanRequest Lowering::request(const Batch &batch, const PlanGraph &units) const {
-  PlanRequest request = options.plan;
-  if (!options.topology.empty())
-    request.topology = readTopology(options.topology);
-  // PipeDream's cost models give each worker a device of its own.
-  request.cores = isClosedForm(request.costModel) ? 0 : runtime::usableCores();
-  request.microbatches = batch.microbatches;
-  // Annotations name each node of the file, also those that are computed here or become others.
-  if (hasPartition) {
-    std::set<std::string> names;
-    for (const PlanUnit &unit : units.units)
-      names.insert(unit.nodes.begin(), unit.nodes.end());
-    std::erase_if(request.assignment,
-                  [&](const auto &entry) { return !names.contains(entry.first); });
-  }
-  // A given number of microbatches counts those of a replica: batches say then how many there are.
-  request.openReplicas = opensReplicas(options) && !options.microbatches;
-  if (request.openReplicas && !sumsMicrobatches())
-    request.inputReplicas = static_cast<int>(batch.inputReplicas);
-  else if (request.replicas.empty() && batch.inputReplicas > 1) {
-    request.replicas = {static_cast<int>(batch.inputReplicas)};
-    request.stages = 1;
-    request.openReplicas = false;
-  }
-  request.model = model.name;
-  request.microbatchSize = batch.microbatchSize;
-  return request;
-}
-
-/// PipeDream's cost models choose the replicas, and with them how many samples an update has.
-void Lowering::checkMinibatch(const Plan &plan) const {
-  if (!isClosedForm(plan.costModel) || plan.minibatch == options.minibatch.value_or(plan.minibatch))
-    return;
-  std::string found = std::to_string(plan.minibatch);
-  throw Error("--minibatch " + std::to_string(*options.minibatch) + ": with microbatches of " +
-              std::to_string(plan.microbatchSize) + " samples " + plan.costModel +
-              " gives the first stage " + std::to_string(plan.stages[0].replicas) +
-              " replicas, which makes " + found + " per update; what would help: --minibatch " +
-              found + ", or --cost-model overlap with replicas by --stages");
-}
-
-static double secondsPerSample(const PlannedGraph &graph) {
-  int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
-                                                            : graph.batch.microbatchSize;
-  return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
-}
-
-/// Per sample, whatever the plan; 0 where that is not known.
-double Lowering::leastSeconds(const Batch &batch, const PlanRequest &asked,
-                              const PlanGraph &units) const {
-  if (!sumsMicrobatches() || isClosedForm(asked.costModel))
-    return 0;
-  double update = leastSecondsOfUpdate(units, planHead(asked).topology, asked.threads,
-                                       batch.microbatches * batch.inputReplicas);
-  return update / static_cast<double>(batch.minibatch());
-}
-
-PlannedGraph Lowering::planFor(const std::vector<Batch> &batches, double limit) {
-  PlannedGraph graph = makeGraph(batches[0].microbatchSize);
-  auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
-  if (!options.profile.empty())
-    copySlowdowns(*units, readProfile(options.profile));
-  else if (options.plan.device == "cpu")
-    addEstimatedSlowdowns(*units, *graph.module, options.plan.device, options.plan.threads);
-  graph.units = units;
-  Tries tries;
-  for (const Batch &batch : batches)
-    tries.make([&] {
-      PlanRequest asked = request(batch, *units);
-      if (leastSeconds(batch, asked, *units) >= limit)
-        return;
-      PlannedGraph candidate{{}, nullptr, units, batch, {}};
-      candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*units, asked));
-      checkMinibatch(*candidate.plan);
-      if (!graph.plan || secondsPerSample(candidate) < secondsPerSample(graph)) {
-        graph.plan = candidate.plan;
-        graph.batch = batch;
-      }
-    });
-  if (!graph.plan)
-    tries.throwRefusal();
-  return graph;
-}
-
-/// Measured seconds are those of one microbatch size: others are scaled where it can not be made,
-/// and for data parallelism where its microbatches have no such size.
-std::vector<Batch> Lowering::batches() const {
-  std::vector<Batch> open = openBatches(model, options, sumsMicrobatches());
-  int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
-  if (size <= 0 || isClosedForm(options.plan.costModel))
-    return open;
-  std::vector<Batch> chosen = batchesNear(size, open, model, options, sumsMicrobatches());
-  for (const Batch &batch : chosen)
-    if (batch.microbatchSize != size)
-      progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
-               << " samples; its seconds are scaled to " << batch.microbatchSize << std::endl;
-  return chosen;
-}
-
-/// Of equal ones larger microbatches, whose kernels wait less for one another.
-static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
-  double seconds = secondsPerSample(candidate), others = secondsPerSample(best);
-  return seconds < others ||
-         (seconds == others && candidate.batch.microbatchSize > best.batch.microbatchSize);
-}
-
-void Lowering::leaveOut(SizeRange &sizes, int64_t slower, const PlannedGraph &best) {
-  const bool smaller = slower < best.batch.microbatchSize;
-  if (!sizes.leaveOutBeyond(slower, best.batch.microbatchSize))
-    return;
-  progress << "pdc: microbatches of " << (smaller ? "fewer" : "more") << " than " << slower
-           << " samples are not planned: for " << best.units->units.size()
-           << " units that takes long, and those of " << slower << " are slower than "
-           << (smaller ? "larger" : "smaller") << " ones" << std::endl;
-}
-
 PlannedGraph Lowering::chooseGraph() {
-  std::optional<PlannedGraph> best;
-  Tries tries;
-  SizeRange worthPlanning;
-  for (const std::vector<Batch> &ofSize : bySize(batches(), options.plan.workers)) {
-    const int64_t size = ofSize[0].microbatchSize;
-    if (!worthPlanning.holds(size))
-      continue;
-    tries.make([&] {
-      double limit = best ? secondsPerSample(*best) : std::numeric_limits<double>::infinity();
-      PlannedGraph candidate = planFor(ofSize, limit);
-      if (candidate.plan && (!best || isBetter(candidate, *best)))
-        best = std::move(candidate);
-      else if (best && slowerSizesTell(options, sumsMicrobatches(), candidate.units->units.size()))
-        leaveOut(worthPlanning, size, *best);
-    });
-  }
-  if (!best)
-    tries.throwRefusal();
-  auto plan = std::make_shared<Plan>(*best->plan);
-  plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
-  best->plan = plan;
-  return std::move(*best);
+  auto make = [&](int64_t microbatchSize) { return makeGraph(microbatchSize); };
+  return BatchChoice({model, options, sumsMicrobatches, hasPartition}, make, progress).choose();
 }
 
 void Lowering::cut(PlannedGraph &graph) {

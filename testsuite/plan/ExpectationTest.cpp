@@ -1,0 +1,107 @@
+#include "compiler/plan/Expectation.h"
+#include "compiler/plan/MakePlan.h"
+#include "testsuite/plan/ExamplePlans.h"
+
+#include <gtest/gtest.h>
+
+namespace pdc {
+namespace {
+
+constexpr double kFast = 1e15; ///< bytes per second, so that messages take no time
+
+/// Sixteen equal units, which 1, 2, 4 and 8 stages share evenly.
+const PlanGraph kEven = chainGraph(std::vector<double>(16, 0.5));
+
+double planned(const PlanRequest &request) { return makePlan(kEven, request).secondsPerMinibatch; }
+double expected(const PlanRequest &request) {
+  return expectedSecondsOfUpdate(Work(kEven), request);
+}
+
+TEST(Expectation, OfAPipelineThatIsEven) {
+  for (int workers : {1, 2, 4, 8})
+    for (int64_t microbatches : {1, 3, 8, 20}) {
+      const PlanRequest request = named(automatic(workers, microbatches, kFast), "1f1b");
+      const double works = 24.0 / workers;
+      EXPECT_DOUBLE_EQ(expected(request), works * static_cast<double>(microbatches + workers - 1));
+      // Of few microbatches an uneven cut fills a little faster.
+      EXPECT_LE(planned(request), expected(request) + 1e-3) << workers << ", " << microbatches;
+      EXPECT_GE(planned(request), 0.9 * expected(request)) << workers << ", " << microbatches;
+    }
+}
+
+TEST(Expectation, OfReplicasThatAreGiven) {
+  for (const std::vector<int> &replicas : {std::vector<int>{2, 2}, {4, 4}, {4}}) {
+    PlanRequest request = named(automatic(0, 4, kFast), "1f1b");
+    request.replicas = replicas;
+    request.workers = replicas[0] * static_cast<int>(replicas.size());
+    request.topology->levels[0].workers = request.workers;
+    request.stages = static_cast<int>(replicas.size());
+    EXPECT_NEAR(planned(request), expected(request), 1e-3) << replicas.size();
+  }
+}
+
+/// A pipeline fills for as long as it works where replicas would work at once, unless their sums
+/// take longer; who names a schedule gets a pipeline all the same.
+TEST(Expectation, OfTheBestReplicasWhereTheyAreOpen) {
+  PlanRequest request = automatic(4, 4, kFast);
+  request.openReplicas = true;
+  EXPECT_NEAR(expected(request), 24, 1e-3);
+  EXPECT_NEAR(planned(request), 24, 1e-3);
+  request.schedule = "1f1b";
+  EXPECT_NEAR(expected(request), 12 * 3, 1e-3);
+  EXPECT_LE(planned(request), 12 * 3 + 1e-3); // uneven replicas may be faster
+  request.schedule = "auto";
+  // Gradients cross twice between every two shares.
+  const double moved = 2 * 3 / 4.0 * 16 * 100;
+  request.topology->levels[0].link.bytesPerSecond = moved / 12;
+  EXPECT_NEAR(expected(request), 24, 1e-3); // 16 of them backward, behind which the sums hide
+  request.topology->levels[0].link.bytesPerSecond = 1;
+  EXPECT_NEAR(expected(request), 6 * 4 + 2 * 3, 1e-3);
+}
+
+/// A third of the work is weight gradients: of microbatches before while a stage waits.
+TEST(Expectation, WeightGradientsThatRunApartFillThePipeline) {
+  for (int64_t microbatches : {1, 2, 4, 9}) {
+    const PlanRequest request = named(automatic(4, microbatches, kFast), "zb-h1");
+    const double others = 4 * 3 - 2 * static_cast<double>(std::min<int64_t>(3, microbatches - 1));
+    EXPECT_DOUBLE_EQ(expected(request), 6 * static_cast<double>(microbatches) + others);
+    EXPECT_LE(planned(request), 1.01 * expected(request)) << microbatches;
+    EXPECT_GE(planned(request), 0.9 * expected(request)) << microbatches;
+  }
+}
+
+TEST(Expectation, CoresThatAllShareDoNotWorkAtOnce) {
+  PlanRequest request = named(automatic(4, 8, kFast), "1f1b");
+  request.topology->cores = 2;
+  EXPECT_NEAR(expected(request), 8 * 24 / 2.0, 1e-3);
+}
+
+TEST(Expectation, UpdatesThatDoNotWaitHaveNoBubble) {
+  EXPECT_NEAR(expected(named(automatic(4, 8, kFast), "2bw")), 8 * 24 / 4.0, 1e-3);
+}
+
+WorkOfSizes::Known known(int64_t size, double seconds) {
+  Work work(kEven);
+  work.microbatch = seconds;
+  return {size, work};
+}
+
+TEST(Expectation, WorkIsOnALineThroughTwoSizes) {
+  for (const WorkOfSizes &works :
+       {WorkOfSizes(known(4, 10), known(8, 16)), WorkOfSizes(known(8, 16), known(4, 10))}) {
+    EXPECT_DOUBLE_EQ(works.of(4).microbatch, 10);
+    EXPECT_DOUBLE_EQ(works.of(8).microbatch, 16);
+    EXPECT_DOUBLE_EQ(works.of(32).microbatch, 52);
+    EXPECT_DOUBLE_EQ(works.of(1).microbatch, 5.5);
+    EXPECT_EQ(works.of(1).gradients, Work(kEven).gradients);
+  }
+}
+
+/// Kernels that are better at large microbatches do not make small ones free.
+TEST(Expectation, NoSizeTakesLessThanNoTime) {
+  EXPECT_DOUBLE_EQ(WorkOfSizes(known(4, 10), known(8, 40)).of(1).microbatch, 2.5);
+  EXPECT_DOUBLE_EQ(WorkOfSizes(known(4, 10), known(8, 9)).of(32).microbatch, 10);
+}
+
+} // namespace
+} // namespace pdc

@@ -1,0 +1,220 @@
+#include "tools/pdc/BatchChoice.h"
+
+#include "compiler/Error.h"
+#include "compiler/cost/ClosedForm.h"
+#include "compiler/plan/Bounds.h"
+#include "compiler/plan/Expectation.h"
+#include "compiler/plan/Files.h"
+#include "compiler/plan/Hints.h"
+#include "compiler/plan/MakePlan.h"
+#include "compiler/plan/Planner.h"
+#include "compiler/plan/Profile.h"
+#include "passes/EstimatedSlowdowns.h"
+#include "passes/PlanGraph.h"
+#include "runtime/Cores.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace pdc {
+
+/// Plans of eight networks took 0.94 to 1.03 of the seconds that were expected: fewer where an
+/// uneven cut fills a pipeline sooner.
+static constexpr double kLeastOfExpectation = 0.95;
+
+PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) const {
+  PlanRequest request = options.plan;
+  if (!options.topology.empty())
+    request.topology = readTopology(options.topology);
+  // PipeDream's cost models give each worker a device of its own.
+  request.cores = isClosedForm(request.costModel) ? 0 : runtime::usableCores();
+  request.microbatches = batch.microbatches;
+  // Annotations name each node of the file, also those that are computed here or become others.
+  if (subject.hasPartition) {
+    std::set<std::string> names;
+    for (const PlanUnit &unit : units.units)
+      names.insert(unit.nodes.begin(), unit.nodes.end());
+    std::erase_if(request.assignment,
+                  [&](const auto &entry) { return !names.contains(entry.first); });
+  }
+  // A given number of microbatches counts those of a replica: batches say then how many there are.
+  request.openReplicas = opensReplicas(options) && !options.microbatches;
+  if (request.openReplicas && !subject.sums)
+    request.inputReplicas = static_cast<int>(batch.inputReplicas);
+  else if (request.replicas.empty() && batch.inputReplicas > 1) {
+    request.replicas = {static_cast<int>(batch.inputReplicas)};
+    request.stages = 1;
+    request.openReplicas = false;
+  }
+  request.model = subject.model.name;
+  request.microbatchSize = batch.microbatchSize;
+  return request;
+}
+
+/// PipeDream's cost models choose the replicas, and with them how many samples an update has.
+void BatchChoice::checkMinibatch(const Plan &plan) const {
+  if (!isClosedForm(plan.costModel) || plan.minibatch == options.minibatch.value_or(plan.minibatch))
+    return;
+  std::string found = std::to_string(plan.minibatch);
+  throw Error("--minibatch " + std::to_string(*options.minibatch) + ": with microbatches of " +
+              std::to_string(plan.microbatchSize) + " samples " + plan.costModel +
+              " gives the first stage " + std::to_string(plan.stages[0].replicas) +
+              " replicas, which makes " + found + " per update; what would help: --minibatch " +
+              found + ", or --cost-model overlap with replicas by --stages");
+}
+
+int64_t BatchChoice::sizeOf(const Size &size) { return size[0].microbatchSize; }
+
+static double secondsPerSample(const PlannedGraph &graph) {
+  int64_t samples = graph.plan->schedule.sumsMicrobatches() ? graph.batch.minibatch()
+                                                            : graph.batch.microbatchSize;
+  return graph.plan->secondsPerMinibatch / static_cast<double>(samples);
+}
+
+/// Per sample, whatever the plan; 0 where that is not known.
+double BatchChoice::leastSeconds(const Batch &batch, const PlanRequest &asked,
+                                 const PlanGraph &units) const {
+  if (!subject.sums || isClosedForm(asked.costModel))
+    return 0;
+  double update = leastSecondsOfUpdate(units, planHead(asked).topology, asked.threads,
+                                       batch.microbatches * batch.inputReplicas);
+  return update / static_cast<double>(batch.minibatch());
+}
+
+/// Of equal ones larger microbatches, whose kernels wait less for one another.
+static bool isBetter(const PlannedGraph &candidate, const PlannedGraph &best) {
+  double seconds = secondsPerSample(candidate), others = secondsPerSample(best);
+  return seconds < others ||
+         (seconds == others && candidate.batch.microbatchSize > best.batch.microbatchSize);
+}
+
+/// Measured seconds are those of one microbatch size: others are scaled where it can not be made,
+/// and for data parallelism where its microbatches have no such size.
+std::vector<Batch> BatchChoice::batches() const {
+  std::vector<Batch> open = openBatches(subject.model, options, subject.sums);
+  int64_t size = options.profile.empty() ? 0 : readProfile(options.profile).microbatchSize;
+  if (size <= 0 || isClosedForm(options.plan.costModel))
+    return open;
+  std::vector<Batch> chosen = batchesNear(size, open, subject.model, options, subject.sums);
+  for (const Batch &batch : chosen)
+    if (batch.microbatchSize != size)
+      progress << "pdc: " << options.profile << ": was measured with microbatches of " << size
+               << " samples; its seconds are scaled to " << batch.microbatchSize << std::endl;
+  return chosen;
+}
+
+/// With the units that it is planned from.
+PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
+  if (auto known = made.find(microbatchSize); known != made.end())
+    return known->second;
+  PlannedGraph graph = makeGraph(microbatchSize);
+  auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
+  if (!options.profile.empty())
+    copySlowdowns(*units, readProfile(options.profile));
+  else if (options.plan.device == "cpu")
+    addEstimatedSlowdowns(*units, *graph.module, options.plan.device, options.plan.threads);
+  graph.units = units;
+  return made.emplace(microbatchSize, std::move(graph)).first->second;
+}
+
+/// Of a large graph, whose first two sizes tell what others promise: the most promising first.
+void BatchChoice::orderByExpectation(std::vector<Size> &sizes) {
+  std::vector<WorkOfSizes::Known> known;
+  for (const Size &size : sizes) {
+    if (known.size() == 2)
+      break;
+    tries.make([&] {
+      const PlanGraph &units = *graphOf(sizeOf(size)).units;
+      known.push_back({sizeOf(size), Work(units)});
+    });
+    if (known.size() == 1 &&
+        !plansBestSizes(options, subject.sums, made.begin()->second.units->units.size()))
+      return;
+  }
+  if (known.size() < 2)
+    return;
+  const WorkOfSizes works(known[0], known[1]);
+  const PlanGraph &units = *made.begin()->second.units;
+  for (const Size &size : sizes) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Batch &batch : size)
+      least = std::min(
+          least, expectedSecondsOfUpdate(works.of(batch.microbatchSize), request(batch, units)) /
+                     static_cast<double>(batch.minibatch()));
+    expected[sizeOf(size)] = least;
+  }
+  std::ranges::stable_sort(sizes, {}, [&](const Size &size) { return expected[sizeOf(size)]; });
+}
+
+/// Of a large graph, whether a size may be faster than the best. Smaller microbatches shorten the
+/// bubble and slow down what devices compute, larger ones do the reverse: once that has cost more
+/// than it brings it does so all the more for still smaller ones, or still larger ones.
+bool BatchChoice::promisesMore(const Size &size) const {
+  if (!best || expected.empty())
+    return true;
+  const int64_t samples = sizeOf(size), ofBest = best->batch.microbatchSize;
+  const bool beyondSlower = std::ranges::any_of(planned, [&](int64_t slower) {
+    return (samples < slower && slower < ofBest) || (samples > slower && slower > ofBest);
+  });
+  return !beyondSlower && secondsPerSample(*best) > kLeastOfExpectation * expected.at(samples);
+}
+
+void BatchChoice::planBatch(PlannedGraph &graph, const Batch &batch) const {
+  const double limit = best ? secondsPerSample(*best) : std::numeric_limits<double>::infinity();
+  const PlanRequest asked = request(batch, *graph.units);
+  if (leastSeconds(batch, asked, *graph.units) >= limit)
+    return;
+  PlannedGraph candidate{{}, nullptr, graph.units, batch, {}};
+  candidate.plan = std::make_shared<Plan>(makePlanOfPrograms(*graph.units, asked));
+  checkMinibatch(*candidate.plan);
+  if (!graph.plan || secondsPerSample(candidate) < secondsPerSample(graph)) {
+    graph.plan = candidate.plan;
+    graph.batch = batch;
+  }
+}
+
+void BatchChoice::plan(const Size &size) {
+  graphOf(sizeOf(size));
+  PlannedGraph graph = std::move(made.extract(sizeOf(size)).mapped());
+  Tries ofBatches;
+  for (const Batch &batch : size)
+    ofBatches.make([&] { planBatch(graph, batch); });
+  if (!graph.plan)
+    ofBatches.throwRefusal();
+  planned.push_back(sizeOf(size));
+  if (graph.plan && (!best || isBetter(graph, *best)))
+    best = std::move(graph);
+}
+
+void BatchChoice::tellUnplanned(const std::vector<int64_t> &sizes) const {
+  std::string list;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    list += (i == 0 ? "" : i + 1 < sizes.size() ? ", " : " and ") + std::to_string(sizes[i]);
+  progress << "pdc: microbatches of " << list << " samples are not planned: for "
+           << best->units->units.size() << " units that takes long, and what is known of other "
+           << "sizes says that none is faster than those of " << best->batch.microbatchSize
+           << std::endl;
+}
+
+PlannedGraph BatchChoice::choose() {
+  std::vector<Size> sizes = bySize(batches(), options.plan.workers);
+  if (sizes.size() > 1)
+    orderByExpectation(sizes);
+  std::vector<int64_t> unplanned;
+  for (const Size &size : sizes)
+    if (promisesMore(size))
+      tries.make([&] { plan(size); });
+    else
+      unplanned.push_back(sizeOf(size));
+  if (!best)
+    tries.throwRefusal();
+  if (!unplanned.empty())
+    tellUnplanned(unplanned);
+  auto plan = std::make_shared<Plan>(*best->plan);
+  plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
+  best->plan = plan;
+  return std::move(*best);
+}
+
+} // namespace pdc

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "compiler/onnx/Model.h"
+#include "tools/pdc/Options.h"
+#include "tools/pdc/PlannedGraph.h"
+#include "tools/pdc/Tries.h"
+
+#include <functional>
+#include <map>
+#include <ostream>
+
+namespace pdc {
+
+/// Whose batch is chosen.
+struct BatchSubject {
+  const Model &model;
+  const Options &options;
+  bool sums = true; ///< updates are those of several microbatches
+  /// Stages by hand come from the file's annotations.
+  bool hasPartition = false;
+};
+
+/// Chooses how the samples of an update are cut, by planning what is left open.
+class BatchChoice {
+public:
+  /// The training graph for microbatches of so many samples.
+  using MakeGraph = std::function<PlannedGraph(int64_t microbatchSize)>;
+
+  BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress)
+      : subject(subject), options(subject.options), makeGraph(std::move(makeGraph)),
+        progress(progress) {}
+
+  /// The graph of the batch that the planner finds the fastest per sample. A batch that fits no
+  /// plan (memory) is passed over while others do; throws Error where none does.
+  PlannedGraph choose();
+
+private:
+  /// The batches of one microbatch size.
+  using Size = std::vector<Batch>;
+
+  static int64_t sizeOf(const Size &size);
+  std::vector<Batch> batches() const;
+  PlannedGraph &graphOf(int64_t microbatchSize);
+  void orderByExpectation(std::vector<Size> &sizes);
+  bool promisesMore(const Size &size) const;
+  void plan(const Size &size);
+  void planBatch(PlannedGraph &graph, const Batch &batch) const;
+  PlanRequest request(const Batch &batch, const PlanGraph &units) const;
+  double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
+  void checkMinibatch(const Plan &plan) const;
+  void tellUnplanned(const std::vector<int64_t> &sizes) const;
+
+  BatchSubject subject;
+  const Options &options;
+  MakeGraph makeGraph;
+  std::ostream &progress;
+  Tries tries;
+  std::map<int64_t, PlannedGraph> made; ///< by microbatch size, not planned yet
+  /// By microbatch size, seconds per sample; of no size where all are planned.
+  std::map<int64_t, double> expected;
+  std::vector<int64_t> planned; ///< sizes
+  std::optional<PlannedGraph> best;
+};
+
+} // namespace pdc
