@@ -19,8 +19,8 @@
 
 namespace pdc {
 
-/// Plans of eight networks took 0.94 to 1.03 of the seconds that were expected: fewer where an
-/// uneven cut fills a pipeline sooner.
+/// Plans of most networks took 0.94 to 1.03 of the seconds that were expected (README.md of
+/// compiler/plan): fewer where an uneven cut fills a pipeline sooner.
 static constexpr double kLeastOfExpectation = 0.95;
 
 PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) const {
