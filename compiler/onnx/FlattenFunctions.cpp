@@ -1,6 +1,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
 
 #include "compiler/onnx/Branches.h"
+#include "compiler/onnx/KnownAttributes.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/SortNodes.h"
@@ -86,6 +87,7 @@ private:
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
     if (opset < 0 || opset > 1000000)
       opset = 0;
+    checkAttributesKnown(node, opset);
     nodes.push_back({std::move(node), static_cast<int>(opset), std::move(stages)});
   }
 

@@ -3,6 +3,8 @@
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
 
+#include <cmath>
+
 namespace pdc {
 
 using onnx::AttributeProto;
@@ -109,7 +111,7 @@ private:
     case AttributeProto::INT:
       return attribute.i();
     case AttributeProto::FLOAT:
-      return asWritten(attribute.f());
+      return number(attribute);
     case AttributeProto::STRING:
       return attribute.s();
     case AttributeProto::INTS:
@@ -128,6 +130,13 @@ private:
         where + ": attribute '" + attribute.name() +
         "' is a graph, a type or a sparse tensor; supported are numbers, strings, tensors and "
         "lists of numbers or strings");
+  }
+
+  double number(const AttributeProto &attribute) const {
+    const bool isConstant = attribute.name().starts_with("value");
+    if (std::isnan(attribute.f()) && !isConstant)
+      throw Error(where + ": attribute '" + attribute.name() + "' is not a number");
+    return asWritten(attribute.f());
   }
 
   static std::vector<double> widened(const google::protobuf::RepeatedField<float> &numbers) {
