@@ -47,6 +47,11 @@ int64_t scaleGradientBytes(const Fields &fields) {
   return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
 }
 
+int64_t reductionBytes(const Fields &fields) {
+  return cuda::reductionBytes(product(fields.integers("keptShape")),
+                              product(fields.integers("sumShape")));
+}
+
 int64_t gatherGradientBytes(const Fields &fields) {
   return cuda::gatherGradientBytes(fields.integer("outer", 1), fields.integer("count", 0),
                                    fields.integer("inner", 1));
@@ -100,6 +105,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"MatrixProduct", matrixBytes},
       {"NegativeLogLikelihood", partialSums},
       {"PairLoss", partialSums},
+      {"ReduceSum", reductionBytes},
       {"SoftmaxCrossEntropy", labelledBytes},
   };
   auto bound = bounds.find(choice.kernel);

@@ -45,6 +45,39 @@ __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale,
   }
 }
 
+/// Block `parts * result + part` sums that part of the result's elements, in f64.
+template <class X>
+__global__ void reducePartsKernel(StridedWalk kept, StridedWalk summed, int64_t parts, const X *x,
+                                  double *sums) {
+  const int64_t part = blockIdx.x % parts, size = ceilDivide(summed.elements, parts);
+  const int64_t end = size * (part + 1) < summed.elements ? size * (part + 1) : summed.elements;
+  const X *from = x + kept.from(blockIdx.x / parts);
+  double sum = 0;
+  for (int64_t i = size * part + threadIdx.x; i < end; i += kBlockThreads)
+    sum += float(from[summed.from(i)]);
+  sum = Team<kBlockThreads>::sum(sum);
+  if (threadIdx.x == 0)
+    sums[blockIdx.x] = sum;
+}
+
+/// A warp per result.
+template <class Y>
+__global__ void addPartsKernel(int64_t results, int64_t parts, double scale, const double *sums,
+                               Y *y, bool add) {
+  using Row = Team<kWarpThreads>;
+  const int64_t result = Row::index();
+  if (result >= results)
+    return;
+  double sum = 0;
+  for (int64_t part = Row::thread(); part < parts; part += kWarpThreads)
+    sum += sums[result * parts + part];
+  sum = Row::sum(sum);
+  if (Row::thread() == 0) {
+    const float value = static_cast<float>(sum * scale);
+    y[result] = Y(add ? float(y[result]) + value : value);
+  }
+}
+
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
@@ -66,6 +99,14 @@ template <class X, class Y>
 void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
   const StridedWalk kept(fields.keptShape, fields.keptStrides);
   const StridedWalk summed(fields.sumShape, fields.sumStrides);
+  if (const int64_t parts = reductionParts(kept.elements, summed.elements); parts > 1) {
+    auto *sums = reinterpret_cast<double *>(run.scratchBase);
+    launch(run, kept.elements * parts, kBlockThreads, reducePartsKernel<X>, kept, summed, parts, x,
+           sums);
+    launch(run, ceilDivide(kept.elements, kBlockThreads / kWarpThreads), kBlockThreads,
+           addPartsKernel<Y>, kept.elements, parts, fields.scale, sums, y, add);
+    return;
+  }
   const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
   launch(run, teams.blocks, kBlockThreads,
          teams.threads == kWarpThreads ? reduceKernel<kWarpThreads, X, Y>

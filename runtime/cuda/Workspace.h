@@ -34,6 +34,19 @@ constexpr int64_t gatherGradientBytes(int64_t outer, int64_t count, int64_t inne
 /// Blocks that each sum a part of a long array, one number in f64 apiece.
 inline constexpr int64_t kPartialSums = 528;
 
+/// Into how many parts, a block each, every one of so few sums is cut that a block for each would
+/// leave most of a GPU idle: 4096 elements at least.
+constexpr int64_t reductionParts(int64_t results, int64_t summed) {
+  const int64_t wanted = (kPartialSums + results - 1) / std::max<int64_t>(results, 1);
+  return std::max<int64_t>(1, std::min(wanted, summed / 4096));
+}
+
+/// None where each sum is that of one team.
+constexpr int64_t reductionBytes(int64_t results, int64_t summed) {
+  const int64_t parts = reductionParts(results, summed);
+  return parts > 1 ? results * parts * 8 : 0;
+}
+
 /// Where cuBLASLt and cuDNN want theirs to begin.
 inline constexpr int64_t kWorkspaceAlignment = 256;
 
