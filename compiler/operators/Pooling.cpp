@@ -122,9 +122,7 @@ static std::vector<TensorType> inferAveragePool(const NodeView &node) {
   const TensorType &x = node.input(0);
   const Window window = resolvePooling(node, x.shape);
   // With dilations a window that reaches the input may still step over it.
-  const bool hasHoles =
-      std::ranges::any_of(window.dilations, [](int64_t dilation) { return dilation != 1; });
-  if (hasHoles && std::ranges::count(averageDivisors(node, window, x.shape), 0) > 0)
+  if (window.hasHoles() && std::ranges::count(averageDivisors(node, window, x.shape), 0) > 0)
     refuse(node, "a window has no element of the input to average; its dilations step over all");
   return {{x.element, pooledShape(x.shape, window)}};
 }

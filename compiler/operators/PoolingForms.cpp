@@ -21,6 +21,10 @@ Tensor wholeNumbers(std::vector<int64_t> shape, const std::vector<int64_t> &valu
   return tensor;
 }
 
+Window windowOf(const CompositionBuilder &b) {
+  return resolveWindow({"pooling", "", b.attributes(), {}, {}, 1}, b.type(b.input(0)).shape);
+}
+
 void checkTableSize(CompositionBuilder &b, const Window &window) {
   int64_t entries = 1;
   for (const std::vector<int64_t> &extents : {window.output, window.kernel})
@@ -56,8 +60,7 @@ std::vector<int64_t> pixelsOf(CompositionBuilder &b, const Window &window,
 class Windows {
 public:
   explicit Windows(CompositionBuilder &b) : b(b), input(b.type(b.input(0)).shape) {
-    NodeView node{"MaxPool", "", b.attributes(), {}, {}, 1};
-    Window window = resolveWindow(node, input);
+    const Window window = windowOf(b);
     checkTableSize(b, window);
     output = {input[0], input[1]};
     output.insert(output.end(), window.output.begin(), window.output.end());
@@ -121,13 +124,8 @@ private:
   NodeValue chosen; ///< [channels, windows]: which row of the table, counted over all windows
 };
 
-bool hasHoles(const CompositionBuilder &b) {
-  return std::ranges::any_of(b.attributes().integers("dilations"),
-                             [](int64_t dilation) { return dilation != 1; });
-}
-
 std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
-  if (!hasHoles(b) && !b.attributes().integer("indices", 0))
+  if (!windowOf(b).hasHoles() && !b.attributes().integer("indices", 0))
     return {};
   Windows windows(b);
   NodeValue y = windows.elementsAt(windows.maxima());
@@ -136,11 +134,11 @@ std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
 
 /// The sum of each window, by a convolution of each channel with ones, over how many it counts.
 std::vector<NodeValue> composeAveragePool(CompositionBuilder &b) {
-  if (!hasHoles(b))
+  const Window window = windowOf(b);
+  if (!window.hasHoles())
     return {};
   const TensorType x = b.type(b.input(0));
   const NodeView node{"AveragePool", "", b.attributes(), {}, {}, 1};
-  const Window window = resolveWindow(node, x.shape);
   std::vector<int64_t> single = x.shape, kernel = window.kernel, counted = window.output;
   std::vector<int64_t> pads = window.padsBegin, pooled = {x.shape[0], x.shape[1]};
   single[0] *= std::exchange(single[1], 1);

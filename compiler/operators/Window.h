@@ -2,6 +2,8 @@
 
 #include "compiler/operators/Operator.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 /// The geometry of a convolution or pooling over the spatial dimensions of an NC... tensor, with
@@ -12,6 +14,10 @@ struct Window {
   std::vector<int64_t> output;             ///< spatial output shape, ceil_mode included
 
   int64_t rank() const { return static_cast<int64_t>(kernel.size()); }
+  /// Whether it steps over elements.
+  bool hasHoles() const {
+    return std::ranges::any_of(dilations, [](int64_t dilation) { return dilation != 1; });
+  }
   /// Input position along dimension d of kernel tap `tap` at output `position`; may lie outside.
   int64_t source(size_t d, int64_t position, int64_t tap) const {
     return position * strides[d] - padsBegin[d] + tap * dilations[d];
