@@ -29,9 +29,10 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
   void runOnOperation() override {
     auto body = [&] {
       plan = choosePlan(plan, planFile);
+      functions = llvm::to_vector(getOperation().getOps<func::FuncOp>());
       collectTouching();
       // From the last to the first: what a copy reads is copied after it.
-      for (auto function : getOperation().getOps<func::FuncOp>()) {
+      for (func::FuncOp function : functions) {
         SmallVector<UnitOp> units(function.getOps<UnitOp>());
         for (UnitOp unit : llvm::reverse(units))
           if (unit.getRate() < Rate::Microbatch)
@@ -50,7 +51,7 @@ struct HoldTiedWeights : impl::HoldTiedWeightsBase<HoldTiedWeights> {
 
 private:
   void collectTouching() {
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (func::FuncOp function : functions)
       for (Operation &op : function.getOps())
         if (FlatSymbolRefAttr memory = memoryOf(&op))
           touching[memory.getAttr()].push_back(&op);
@@ -69,7 +70,7 @@ private:
 
   /// Each program that reads the memory makes its next value itself.
   void holdWhereRead(MemoryOp memory) {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
+    for (func::FuncOp function : functions) {
       SmallVector<UnitOp> makers = makersOf(memory, function);
       std::set<std::vector<int>> holders;
       for (UnitOp maker : makers)
@@ -146,6 +147,7 @@ private:
   }
 
   std::shared_ptr<const Plan> plan;
+  SmallVector<func::FuncOp> functions;
   /// By memory: what reads or stores it, each function's in their order.
   llvm::DenseMap<StringAttr, SmallVector<Operation *>> touching;
   std::map<std::pair<Operation *, int64_t>, UnitOp> copies;
