@@ -2,63 +2,90 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <tuple>
 
 namespace pdc {
+namespace {
 
-TEST(Kernels, Updates) {
-  for (std::string layout : {"", "ABcd16b16a"})
-    for (double step : {1.0, 7.0})
-      for (int64_t flag : {0, 1, 2}) {
-        std::vector<int64_t> shape = {20, 18, 3, 3};
-        auto scalars = [&](UnitCase &u, std::vector<UnitValue> inputs, bool steps) {
-          for (double value : {0.25, 0.1})
-            inputs.push_back(u.given(Tensor::scalar(ElementType::f32, value)));
-          if (steps)
-            inputs.push_back(u.given(Tensor::scalar(ElementType::f32, step)));
-          return inputs;
-        };
-        auto tensor = [&](UnitCase &u, double from = -1) {
-          return u.operand(shape, from, 1, layout);
-        };
-        UnitCase sgd, momentum, adagrad, adam;
-        auto w = tensor(sgd), g = tensor(sgd);
-        sgd.node("SgdUpdate", scalars(sgd, {w, g}, false), {{"weight_decay", 0.01}});
-        sgd.check();
-        w = tensor(momentum), g = tensor(momentum);
-        auto v = tensor(momentum);
-        UnitValue next = momentum.node("MomentumUpdate", scalars(momentum, {w, g, v}, true),
+/// Weights in the order of the file and of a convolution's blocks, at the first step and a later
+/// one.
+class Updates : public ::testing::TestWithParam<std::tuple<const char *, double>> {
+protected:
+  /// Drawn from `from` to 1: a sum of squares is not negative.
+  static UnitValue tensor(UnitCase &unit, double from = -1) {
+    return unit.operand({20, 18, 3, 3}, from, 1, std::get<0>(GetParam()));
+  }
+
+  /// The weight, its gradient and such states, then the scalars.
+  static std::vector<UnitValue> operands(UnitCase &unit, std::vector<UnitValue> states,
+                                         bool readsStep = true) {
+    std::vector<UnitValue> all = {tensor(unit), tensor(unit)};
+    all.insert(all.end(), states.begin(), states.end());
+    for (double scalar : {0.25, 0.1}) // of gradients, and the learning rate
+      all.push_back(unit.given(Tensor::scalar(ElementType::f32, scalar)));
+    if (readsStep)
+      all.push_back(unit.given(Tensor::scalar(ElementType::f32, std::get<1>(GetParam()))));
+    return all;
+  }
+
+  static void check(UnitCase &unit, UnitValue node, int results) {
+    for (int r = 0; r < results; ++r)
+      unit.result(UnitValue::node(node.index, r));
+    unit.check();
+  }
+};
+
+TEST_P(Updates, Sgd) {
+  UnitCase unit;
+  unit.node("SgdUpdate", operands(unit, {}, false), {{"weight_decay", 0.01}});
+  unit.check();
+}
+
+TEST_P(Updates, Momentum) {
+  for (int64_t nesterov : {0, 1})
+    for (double firstStep : {1.0, 2.0}) {
+      UnitCase unit;
+      const UnitValue node = unit.node("MomentumUpdate", operands(unit, {tensor(unit)}),
                                        {{"weight_decay", 0.01},
                                         {"momentum", 0.9},
                                         {"dampening", 0.1},
-                                        {"nesterov", flag % 2},
-                                        {"first_step", 1.0 + static_cast<double>(flag)}},
+                                        {"nesterov", nesterov},
+                                        {"first_step", firstStep}},
                                        2);
-        momentum.result(next), momentum.result(UnitValue::node(next.index, 1));
-        momentum.check();
-        w = tensor(adagrad), g = tensor(adagrad);
-        next = adagrad.node(
-            "AdagradUpdate", scalars(adagrad, {w, g, tensor(adagrad, 0.1)}, true),
-            {{"weight_decay", 0.01}, {"lr_decay", 0.1}, {"epsilon", 1e-6}, {"first_step", 2.0}}, 2);
-        adagrad.result(next), adagrad.result(UnitValue::node(next.index, 1));
-        adagrad.check();
-        w = tensor(adam), g = tensor(adam);
-        auto m = tensor(adam);
-        v = tensor(adam, 0.1);
-        next = adam.node("AdamUpdate", scalars(adam, {w, g, m, v}, true),
-                         {{"weight_decay", 0.01},
-                          {"beta1", 0.9},
-                          {"beta2", 0.999},
-                          {"epsilon", 1e-8},
-                          {"decoupled", std::array<int64_t, 3>{0, 2, 3}[flag]},
-                          {"first_step", 1.0 - static_cast<double>(flag)},
-                          {"post_decay", 0.01},
-                          {"scaled_epsilon", flag % 2}},
-                         3);
-        for (int r = 0; r < 3; ++r)
-          adam.result(UnitValue::node(next.index, r));
-        adam.check();
-      }
+      check(unit, node, 2);
+    }
 }
 
+TEST_P(Updates, Adagrad) {
+  UnitCase unit;
+  const UnitValue node = unit.node(
+      "AdagradUpdate", operands(unit, {tensor(unit, 0.1)}),
+      {{"weight_decay", 0.01}, {"lr_decay", 0.1}, {"epsilon", 1e-6}, {"first_step", 2.0}}, 2);
+  check(unit, node, 2);
+}
+
+TEST_P(Updates, Adam) {
+  for (int64_t decoupled : {0, 1, 2, 3})
+    for (int64_t scaledEpsilon : {0, 1}) {
+      UnitCase unit;
+      const UnitValue node =
+          unit.node("AdamUpdate", operands(unit, {tensor(unit), tensor(unit, 0.1)}),
+                    {{"weight_decay", 0.01},
+                     {"beta1", 0.9},
+                     {"beta2", 0.999},
+                     {"epsilon", 1e-8},
+                     {"decoupled", decoupled},
+                     {"first_step", scaledEpsilon ? 0.0 : 1.0},
+                     {"post_decay", 0.01},
+                     {"scaled_epsilon", scaledEpsilon}},
+                    3);
+      check(unit, node, 3);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Updates,
+                         ::testing::Combine(::testing::Values("", "ABcd16b16a"),
+                                            ::testing::Values(1.0, 7.0)));
+
+} // namespace
 } // namespace pdc
