@@ -4,9 +4,11 @@
 #include "compiler/onnx/KnownAttributes.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/PipelineStages.h"
+#include "compiler/onnx/ProtoFields.h"
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/TrainingInfo.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -214,9 +216,29 @@ private:
     for (int i = 0; i < node.output_size(); ++i)
       if (inner.contains(function.output(i)) && !node.output(i).empty())
         call.values.emplace(function.output(i), node.output(i));
-    for (const onnx::AttributeProto &attribute : node.attribute())
-      call.attributes[attribute.name()] = attribute;
+    bindAttributes(node, function, call);
     return call;
+  }
+
+  /// FunctionProto.attribute_proto, of IR 9 on: attributes with what they are where a call says
+  /// nothing.
+  static constexpr int kDefaultAttributes = 11;
+
+  static void bindAttributes(const onnx::NodeProto &node, const onnx::FunctionProto &function,
+                             Call &call) {
+    for (const std::string &bytes : messagesOf(function, kDefaultAttributes)) {
+      onnx::AttributeProto attribute;
+      if (!attribute.ParseFromString(bytes))
+        throw Error("function '" + function.name() + "': the default of an attribute is damaged");
+      call.attributes[attribute.name()] = attribute;
+    }
+    for (const onnx::AttributeProto &attribute : node.attribute()) {
+      if (!call.attributes.contains(attribute.name()) &&
+          std::ranges::find(function.attribute(), attribute.name()) == function.attribute().end())
+        throw Error(describe(node) + ": attribute '" + attribute.name() +
+                    "' is none of the function's that it calls");
+      call.attributes[attribute.name()] = attribute;
+    }
   }
 
   /// One node of the body, with the call's names, values and attributes.

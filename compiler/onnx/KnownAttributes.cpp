@@ -2,14 +2,16 @@
 
 #include "compiler/Error.h"
 #include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/TrainingInfo.h"
+#include "compiler/operators/Rules.h"
 
 #include <onnx/defs/schema.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
-#include <vector>
 
 namespace pdc {
 
@@ -17,63 +19,88 @@ namespace {
 
 using KnownNames = std::set<std::string, std::less<>>;
 
-/// The attributes that operator sets behind the ONNX library's newest one, up to 23, have brought:
-/// of operators that it knows the additional ones, of new operators all.
-struct NewerAttributes {
+/// What an operator set behind the ONNX library's newest one has done to an operator.
+struct Change {
+  int opset;
   std::string_view op;
-  bool isNew;
-  std::vector<std::string_view> names;
+  std::string_view attribute; ///< "": none of a new operator
+  bool isRemoved = false;     ///< it is an input from then on
 };
 
-const std::vector<NewerAttributes> &newerAttributes() {
-  static const std::vector<NewerAttributes> newer = {
-      {"Attention",
-       true,
-       {"is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap",
-        "softmax_precision"}},
-      {"AveragePool", false, {"dilations"}},
-      {"Cast", false, {"saturate"}},
-      {"CastLike", false, {"saturate"}},
-      {"Col2Im", true, {"dilations", "pads", "strides"}},
-      {"DequantizeLinear", false, {"block_size", "output_dtype"}},
-      {"Gelu", true, {"approximate"}},
-      {"GroupNormalization", true, {"epsilon", "num_groups", "stash_type"}},
-      {"LpPool", false, {"ceil_mode", "dilations"}},
-      {"Mish", true, {}},
-      {"QuantizeLinear", false, {"block_size", "output_dtype", "precision", "saturate"}},
-      {"RMSNormalization", true, {"axis", "epsilon", "stash_type"}},
-      {"Resize", false, {"antialias", "axes", "keep_aspect_ratio_policy"}},
-      {"RotaryEmbedding", true, {"interleaved", "num_heads", "rotary_embedding_dim"}},
-      {"Split", false, {"num_outputs"}},
+/// To operator set 23, without operators of quantised and binary numbers and of strings.
+std::span<const Change> changes() {
+  static constexpr Change changes[] = {
+      {18, "Col2Im", "dilations"},
+      {18, "Col2Im", "pads"},
+      {18, "Col2Im", "strides"},
+      {18, "GroupNormalization", "epsilon"},
+      {18, "GroupNormalization", "num_groups"},
+      {18, "LpPool", "ceil_mode"},
+      {18, "LpPool", "dilations"},
+      {18, "Mish", ""},
+      {18, "Resize", "antialias"},
+      {18, "Resize", "axes"},
+      {18, "Resize", "keep_aspect_ratio_policy"},
+      {18, "Split", "num_outputs"},
+      {19, "AveragePool", "dilations"},
+      {19, "Cast", "saturate"},
+      {19, "CastLike", "saturate"},
+      {20, "DFT", "axis", true},
+      {20, "Gelu", "approximate"},
+      {21, "GroupNormalization", "stash_type"},
+      {23, "Attention", "is_causal"},
+      {23, "Attention", "kv_num_heads"},
+      {23, "Attention", "q_num_heads"},
+      {23, "Attention", "qk_matmul_output_mode"},
+      {23, "Attention", "scale"},
+      {23, "Attention", "softcap"},
+      {23, "Attention", "softmax_precision"},
+      {23, "RMSNormalization", "axis"},
+      {23, "RMSNormalization", "epsilon"},
+      {23, "RMSNormalization", "stash_type"},
+      {23, "RotaryEmbedding", "interleaved"},
+      {23, "RotaryEmbedding", "num_heads"},
+      {23, "RotaryEmbedding", "rotary_embedding_dim"},
   };
-  return newer;
+  return changes;
 }
+
+/// All reductions follow ReduceSum, which did so in operator set 13.
+constexpr int kReductionsByInput = 18;
 
 /// ONNX Runtime marks nodes of files that it has optimised, such as "__backwardpass".
 constexpr const char *kMark = "__";
 
-int newestOpsetOfLibrary() {
-  return onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map().at("").second;
+int newestOpsetOfLibrary(const std::string &domain) {
+  const auto &versions = onnx::OpSchemaRegistry::DomainToVersionRange::Instance().Map();
+  const auto range = versions.find(domain);
+  return range == versions.end() ? 0 : range->second.second;
 }
 
 /// Nothing where they are not known.
-std::optional<KnownNames> attributesOf(const std::string &op, int64_t opset) {
-  static const int newest = newestOpsetOfLibrary();
-  const auto asked = static_cast<int>(std::min<int64_t>(opset, newest));
+std::optional<KnownNames> attributesOf(const onnx::NodeProto &node, int64_t opset) {
+  const std::string &op = node.op_type();
+  const auto asked =
+      static_cast<int>(std::min<int64_t>(opset, newestOpsetOfLibrary(node.domain())));
   KnownNames names;
-  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(op, asked, "");
+  const onnx::OpSchema *schema = onnx::OpSchemaRegistry::Schema(op, asked, node.domain());
+  bool isKnown = schema != nullptr;
   if (schema)
     for (const auto &[name, attribute] : schema->attributes())
       names.insert(name);
-  if (opset <= newest)
-    return schema ? std::optional(names) : std::nullopt;
-  if (op.starts_with("Reduce"))
+  if (opset >= kReductionsByInput && op.starts_with("Reduce")) {
+    names.erase("axes");
     names.insert("noop_with_empty_axes");
-  const auto newer = std::ranges::find(newerAttributes(), op, &NewerAttributes::op);
-  if (newer != newerAttributes().end())
-    names.insert(newer->names.begin(), newer->names.end());
-  return schema || (newer != newerAttributes().end() && newer->isNew) ? std::optional(names)
-                                                                      : std::nullopt;
+  }
+  for (const Change &change : changes())
+    if (change.op == op && change.opset <= opset && node.domain().empty()) {
+      isKnown = true;
+      if (change.isRemoved)
+        names.erase(std::string(change.attribute));
+      else if (!change.attribute.empty())
+        names.emplace(change.attribute);
+    }
+  return isKnown ? std::optional(names) : std::nullopt;
 }
 
 std::string listOf(const KnownNames &names) {
@@ -86,8 +113,14 @@ std::string listOf(const KnownNames &names) {
 } // namespace
 
 void checkAttributesKnown(const onnx::NodeProto &node, int64_t opset) {
-  const std::optional<KnownNames> known =
-      node.domain().empty() ? attributesOf(node.op_type(), opset) : std::nullopt;
+  for (const onnx::AttributeProto &attribute : node.attribute())
+    if (!attribute.ref_attr_name().empty())
+      throw Error(describe(node) + ": attribute '" + attribute.name() + "' is attribute '" +
+                  attribute.ref_attr_name() + "' of a function, and the node is in none");
+  const bool isOnnx = node.domain().empty() && opset <= kLastOpset;
+  if (!isOnnx && node.domain() != trainingDomain)
+    return;
+  const std::optional<KnownNames> known = attributesOf(node, opset);
   if (!known)
     return;
   for (const onnx::AttributeProto &attribute : node.attribute())

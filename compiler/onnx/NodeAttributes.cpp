@@ -3,6 +3,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
 
 #include <charconv>
+#include <cmath>
 
 namespace pdc {
 
@@ -16,7 +17,7 @@ const onnx::AttributeProto *attributeOf(const onnx::NodeProto &node, std::string
 double numberOf(const onnx::NodeProto &node, std::string_view name,
                 std::optional<double> otherwise) {
   const onnx::AttributeProto *attribute = attributeOf(node, name);
-  if (attribute && attribute->has_f())
+  if (attribute && attribute->has_f() && !std::isnan(attribute->f()))
     return asWritten(attribute->f());
   if (attribute || !otherwise)
     throw Error(describe(node) + ": attribute '" + std::string(name) + "' must be a number");

@@ -111,13 +111,13 @@ private:
     case AttributeProto::INT:
       return attribute.i();
     case AttributeProto::FLOAT:
-      return number(attribute);
+      return number(attribute.name(), attribute.f());
     case AttributeProto::STRING:
       return attribute.s();
     case AttributeProto::INTS:
       return std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end());
     case AttributeProto::FLOATS:
-      return widened(attribute.floats());
+      return numbers(attribute);
     case AttributeProto::STRINGS:
       return std::vector<std::string>(attribute.strings().begin(), attribute.strings().end());
     case AttributeProto::TENSOR:
@@ -132,17 +132,18 @@ private:
         "lists of numbers or strings");
   }
 
-  double number(const AttributeProto &attribute) const {
-    const bool isConstant = attribute.name().starts_with("value");
-    if (std::isnan(attribute.f()) && !isConstant)
-      throw Error(where + ": attribute '" + attribute.name() + "' is not a number");
-    return asWritten(attribute.f());
+  /// NaN is a value of elements, and a seed that says nothing.
+  double number(const std::string &attribute, float value) const {
+    const bool isElement = attribute.starts_with("value") || attribute == "extrapolation_value";
+    if (std::isnan(value) && !isElement && attribute != "seed")
+      throw Error(where + ": attribute '" + attribute + "' is NaN, expected a number");
+    return asWritten(value);
   }
 
-  static std::vector<double> widened(const google::protobuf::RepeatedField<float> &numbers) {
+  std::vector<double> numbers(const AttributeProto &attribute) const {
     std::vector<double> result;
-    for (float number : numbers)
-      result.push_back(asWritten(number));
+    for (float value : attribute.floats())
+      result.push_back(number(attribute.name(), value));
     return result;
   }
 
