@@ -316,6 +316,7 @@ TYPED_TEST(Narrow, SumsAreWhole) {
   rows.keptShape = {60}, rows.keptStrides = {7}, rows.sumShape = {7}, rows.sumStrides = {1};
   runtime::cuda::ReduceSum rowSum(device, rows);
   expectSame(60, [&](auto *x, float *y) { rowSum(scratch.run, x, y, false); });
+  expectSame(60, [&](auto *x, float *y) { rowSum(scratch.run, x, y, true); });
   runtime::GatherFields picks;
   picks.count = 60, picks.inner = 7, picks.outer = 1, picks.size = 5;
   std::vector<int64_t> indices;

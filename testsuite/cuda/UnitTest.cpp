@@ -178,31 +178,6 @@ TEST(CudaKernels, MaxPoolGradient) {
   }
 }
 
-TEST(CudaKernels, Reductions) {
-  for (std::vector<int64_t> axes : {std::vector<int64_t>{0}, {1, 3}, {0, 1, 2, 3}})
-    expectReference([&](UnitCase &u) {
-      UnitValue x = u.operand({2, 3, 4, 5});
-      u.node("ReduceSum", {x, u.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
-    });
-  expectReference([](UnitCase &u) {
-    UnitValue x = u.operand({700, 50});
-    u.node("ReduceSum", {x, u.constant(Tensor::vector({0}))}, {{"keepdims", int64_t(0)}});
-  });
-  expectReference([](UnitCase &u) {
-    u.node("ReduceMean", {u.operand({4, 50, 60})}, {{"axes", std::vector<int64_t>{1, 2}}});
-  });
-}
-
-/// Of so many elements that each of the few sums has several blocks, the last of which have less.
-TEST(CudaKernels, LongReductions) {
-  for (std::vector<int64_t> axes : {std::vector<int64_t>{0, 2, 3}, {0, 1, 2, 3}})
-    expectReference([&](UnitCase &u) {
-      UnitValue x = u.operand({4, 3, 50, 61});
-      u.node("ReduceSum", {x, u.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
-    });
-  expectReference([](UnitCase &u) { u.node("ReduceMean", {u.operand({7, 5003})}); });
-}
-
 TEST(CudaKernels, Movement) {
   expectReference([](UnitCase &u) {
     u.node("Transpose", {u.operand({5, 3, 4})}, {{"perm", std::vector<int64_t>{2, 0, 1}}});
