@@ -17,17 +17,22 @@ WorkOfSizes::WorkOfSizes(const Known &one, const Known &other)
 
 Work WorkOfSizes::of(int64_t size) const {
   Work work = smaller.work;
-  for (double Work::*seconds : {&Work::microbatch, &Work::backward, &Work::weights})
+  for (double Work::*seconds :
+       {&Work::microbatch, &Work::backward, &Work::weights, &Work::accumulation, &Work::largest})
     work.*seconds = secondsOf(size, smaller.work.*seconds, larger.work.*seconds);
   return work;
 }
 
 double WorkOfSizes::secondsOf(int64_t size, double ofSmaller, double ofLarger) const {
   auto samples = [](int64_t number) { return static_cast<double>(number); };
-  // No sample takes less than no time, and none is done before the kernels begin.
-  const double perSample = std::clamp((ofLarger - ofSmaller) / samples(larger.size - smaller.size),
-                                      0.0, ofSmaller / samples(smaller.size));
-  return ofSmaller + perSample * samples(size - smaller.size);
+  const double slope = (ofLarger - ofSmaller) / samples(larger.size - smaller.size);
+  // Beyond both, no sample takes less than no time, and none is done before the kernels begin.
+  if (size > larger.size)
+    return ofLarger + std::max(slope, 0.0) * samples(size - larger.size);
+  if (size < smaller.size)
+    return ofSmaller +
+           std::clamp(slope, 0.0, ofSmaller / samples(smaller.size)) * samples(size - smaller.size);
+  return ofSmaller + slope * samples(size - smaller.size);
 }
 
 namespace {
@@ -46,7 +51,8 @@ std::vector<Shape> shapesOf(const PlanRequest &request) {
     return {{stages, workers / stages, microbatches * request.replicas[0] * stages / workers}};
   }
   if (!request.openReplicas)
-    return {{request.stages ? static_cast<double>(request.stages) : workers, 1, microbatches}};
+    return {
+        {request.stages ? std::min<double>(request.stages, workers) : workers, 1, microbatches}};
   // Who names a schedule asks for a pipeline.
   const int fewestStages = request.schedule == "auto" ? 1 : std::min(2, request.workers);
   std::vector<Shape> shapes;
@@ -59,23 +65,42 @@ std::vector<Shape> shapesOf(const PlanRequest &request) {
   return shapes;
 }
 
-/// For how long all stages together wait for one another while a pipeline fills and empties: nobody
-/// for weight gradients that run apart, and those of the microbatches before are done meanwhile
-/// (Zero Bubble Pipeline Parallelism, section 2: ZB-H1).
-double filling(const Work &work, const Shape &shape, const std::string &schedule) {
-  const double others = shape.stages - 1;
-  if (isFileOfRows(schedule))
-    return others * work.microbatch;
-  if (schedule == "auto" || splitsBackward(findSchedule(schedule)))
-    return others * (work.microbatch - work.weights) -
-           std::min(others, shape.microbatches - 1) * work.weights;
-  return findSchedule(schedule).synchronous ? others * work.microbatch : 0;
+std::vector<const ScheduleKind *> kindsOf(const std::string &schedule) {
+  if (schedule != "auto")
+    return {&findSchedule(isFileOfRows(schedule) ? "1f1b" : schedule)};
+  std::vector<const ScheduleKind *> kinds;
+  for (const ScheduleKind &kind : schedules())
+    if (kind.synchronous)
+      kinds.push_back(&kind);
+  return kinds;
 }
 
-/// All but the last buckets of gradients are summed while the last microbatch goes back.
-double sumsBehind(const Work &work, const Shape &shape, const Link &slowest) {
+/// Seconds in which a rank waits, under the best of the schedules that are open.
+double idleOf(const Work &work, const Shape &shape, const PlanRequest &request) {
+  EvenPipeline even{shape.stages, 1, shape.microbatches, 0, 0, 0};
+  even.forward = (work.microbatch - work.backward) / shape.stages;
+  even.backward = work.backward / shape.stages;
+  even.weightGradients = work.weights / shape.stages;
+  double least = std::numeric_limits<double>::infinity();
+  for (const ScheduleKind *kind : kindsOf(request.schedule)) {
+    const bool isStraight = kind->placement == StagePlacement::straight;
+    // Rounds of a loop are of as many microbatches as ranks.
+    const bool isWhole =
+        kind->placement != StagePlacement::loop || std::fmod(shape.microbatches, shape.stages) == 0;
+    even.chunks = isStraight ? 1 : request.chunks ? request.chunks : 2;
+    if (isWhole || request.schedule != "auto")
+      least = std::min(least, kind->idle ? kind->idle(even) : 0.0);
+  }
+  return least;
+}
+
+/// Behind the backward pass, which makes the buckets that are summed one after the other: at least
+/// the last of them.
+double sumsBehind(const Work &work, const Shape &shape, const PlanRequest &request,
+                  const Link &slowest) {
   const auto gradients = static_cast<int64_t>(static_cast<double>(work.gradients) / shape.stages);
-  return std::max(0.0,
+  const int buckets = countBuckets(request.device, gradients);
+  return std::max(ringSeconds(slowest, shape.replicas, gradients / buckets),
                   ringSeconds(slowest, shape.replicas, gradients) - work.backward / shape.stages);
 }
 
@@ -90,11 +115,10 @@ double expectedSecondsOfUpdate(const Work &work, const PlanRequest &request) {
   for (const Shape &shape : shapesOf(request)) {
     const double all = shape.microbatches * shape.replicas * work.microbatch;
     const double pipeline =
-        (shape.microbatches * work.microbatch + filling(work, shape, request.schedule)) /
-        shape.stages;
+        shape.microbatches * work.microbatch / shape.stages + idleOf(work, shape, request);
     const double computing = std::max(pipeline, all / topology.workersAtOnce(request.threads));
-    least =
-        std::min(least, computing + work.update / shape.stages + sumsBehind(work, shape, slowest));
+    const double sums = shape.replicas > 1 ? sumsBehind(work, shape, request, slowest) : 0;
+    least = std::min(least, computing + work.update / shape.stages + sums);
   }
   return least;
 }

@@ -23,10 +23,11 @@ private:
 };
 
 /// The seconds that an update of this request is expected to take, without planning it: with work W
-/// per microbatch that divides evenly into p stages of r replicas each, m / r + p - 1 microbatches'
-/// parts of W / p (GPipe, section 2.3; without the bubble where updates do not wait for one
-/// another), and the sums of gradients. The fewest of all equal replicas, where they are open.
-/// Messages, memory and the units' sizes, of which it knows nothing, make plans slower.
+/// per microbatch that divides evenly into p stages of r replicas each, m / r microbatches' parts W
+/// / p, what the schedule leaves a rank waiting, and what of the sums of gradients the backward
+/// pass does not hide. The fewest of all equal replicas and synchronous schedules, where these are
+/// open. Messages, memory and the units' sizes, of which it knows nothing, make plans slower;
+/// uneven cuts, and branches that run at once, make some faster.
 double expectedSecondsOfUpdate(const Work &work, const PlanRequest &request);
 
 } // namespace pdc

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/schedule/Idle.h"
 #include "compiler/schedule/RankOrder.h"
 #include "compiler/schedule/Schedule.h"
 
@@ -112,6 +113,9 @@ struct ScheduleKind {
   std::vector<Rhythm> (*rhythms)(const Pipeline &) = nullptr;
   /// Of several stages per rank with equal replicas.
   RankOrder (*order)(const Pipeline &column, int rank) = nullptr;
+  /// Seconds of an update in which each rank of an even pipeline waits; null: none, since updates
+  /// do not.
+  double (*idle)(const EvenPipeline &) = nullptr;
 };
 
 /// Whether its weight gradients are runs of their own.

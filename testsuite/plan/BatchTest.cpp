@@ -19,6 +19,17 @@ TEST(Batch, AMicrobatchPerWorkerComesFirst) {
   EXPECT_EQ(bySize(batches, 8)[2].size(), 2u);
 }
 
+TEST(Batch, SlowerSizesLeaveOutThoseBeyond) {
+  const std::vector<int64_t> planned = {8, 16, 4};
+  for (int64_t beyond : {1, 2, 32, 1000})
+    EXPECT_TRUE(liesBeyondSlower(beyond, 8, planned)) << beyond;
+  for (int64_t near : {5, 12})
+    EXPECT_FALSE(liesBeyondSlower(near, 8, planned)) << near;
+  EXPECT_FALSE(liesBeyondSlower(32, 16, {8, 16}));
+  EXPECT_TRUE(liesBeyondSlower(4, 16, {8, 16}));
+  EXPECT_FALSE(liesBeyondSlower(4, 8, {}));
+}
+
 Model withBatch(const Dimension &batch) {
   Model model;
   model.name = "model.onnx";

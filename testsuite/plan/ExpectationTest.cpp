@@ -53,20 +53,50 @@ TEST(Expectation, OfTheBestReplicasWhereTheyAreOpen) {
   request.schedule = "auto";
   // Gradients cross twice between every two shares.
   const double moved = 2 * 3 / 4.0 * 16 * 100;
-  request.topology->levels[0].link.bytesPerSecond = moved / 12;
-  EXPECT_NEAR(expected(request), 24, 1e-3); // 16 of them backward, behind which the sums hide
+  request.topology->levels[0].link.bytesPerSecond = moved / 4;
+  // 16 of them backward, behind which the sums hide but for the last bucket, here the only one.
+  EXPECT_NEAR(expected(request), 24 + 4, 1e-3);
   request.topology->levels[0].link.bytesPerSecond = 1;
   EXPECT_NEAR(expected(request), 6 * 4 + 2 * 3, 1e-3);
 }
 
-/// A third of the work is weight gradients: of microbatches before while a stage waits.
-TEST(Expectation, WeightGradientsThatRunApartFillThePipeline) {
+/// Every synchronous schedule, in chunks too: weight gradients are a sixth, a third or two fifths
+/// of the work. Uneven cuts are up to a tenth faster.
+TEST(Expectation, OfEverySchedule) {
+  struct Case {
+    const char *schedule;
+    int chunks;
+  };
+  for (const Case &open : {Case{"1f1b", 0},
+                           {"gpipe", 0},
+                           {"zb-h1", 0},
+                           {"zb-h2", 0},
+                           {"interleaved", 0},
+                           {"interleaved", 4},
+                           {"zb-v", 0}})
+    for (double weights : {0.5, 1.0, 1.2})
+      for (int64_t microbatches : {4, 8, 16}) {
+        PlanGraph graph = chainGraph(std::vector<double>(64, 1.0 / 16));
+        for (PlanUnit &unit : graph.units) {
+          unit.backwardInputSeconds = (2 - weights) / 16;
+          unit.backwardWeightSeconds = weights / 16;
+        }
+        PlanRequest request = named(automatic(4, microbatches, kFast), open.schedule);
+        request.chunks = open.chunks;
+        const double works = expectedSecondsOfUpdate(Work(graph), request);
+        const double plays = makePlan(graph, request).secondsPerMinibatch;
+        EXPECT_NEAR(plays / works, 1, 0.11)
+            << open.schedule << ", " << open.chunks << ", " << weights << ", " << microbatches;
+      }
+}
+
+/// Of few microbatches there are few weight gradients to make meanwhile.
+TEST(Expectation, FewWeightGradientsFillLittle) {
   for (int64_t microbatches : {1, 2, 4, 9}) {
     const PlanRequest request = named(automatic(4, microbatches, kFast), "zb-h1");
     const double others = 4 * 3 - 2 * static_cast<double>(std::min<int64_t>(3, microbatches - 1));
     EXPECT_DOUBLE_EQ(expected(request), 6 * static_cast<double>(microbatches) + others);
-    EXPECT_LE(planned(request), 1.01 * expected(request)) << microbatches;
-    EXPECT_GE(planned(request), 0.9 * expected(request)) << microbatches;
+    EXPECT_NEAR(planned(request) / expected(request), 1, 0.1) << microbatches;
   }
 }
 
@@ -97,10 +127,13 @@ TEST(Expectation, WorkIsOnALineThroughTwoSizes) {
   }
 }
 
-/// Kernels that are better at large microbatches do not make small ones free.
+/// Beyond both; kernels that are better at large microbatches do not make small ones free.
 TEST(Expectation, NoSizeTakesLessThanNoTime) {
-  EXPECT_DOUBLE_EQ(WorkOfSizes(known(4, 10), known(8, 40)).of(1).microbatch, 2.5);
-  EXPECT_DOUBLE_EQ(WorkOfSizes(known(4, 10), known(8, 9)).of(32).microbatch, 10);
+  const WorkOfSizes steep(known(4, 10), known(8, 40)), falling(known(4, 10), known(8, 9));
+  EXPECT_DOUBLE_EQ(steep.of(1).microbatch, 2.5);
+  EXPECT_DOUBLE_EQ(steep.of(8).microbatch, 40);
+  EXPECT_DOUBLE_EQ(falling.of(8).microbatch, 9);
+  EXPECT_DOUBLE_EQ(falling.of(32).microbatch, 9);
 }
 
 } // namespace

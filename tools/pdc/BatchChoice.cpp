@@ -23,10 +23,16 @@ namespace pdc {
 /// compiler/plan): fewer where an uneven cut fills a pipeline sooner.
 static constexpr double kLeastOfExpectation = 0.95;
 
+BatchChoice::BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress)
+    : subject(subject), options(subject.options), makeGraph(std::move(makeGraph)),
+      progress(progress) {
+  if (!options.topology.empty())
+    topology = readTopology(options.topology);
+}
+
 PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) const {
   PlanRequest request = options.plan;
-  if (!options.topology.empty())
-    request.topology = readTopology(options.topology);
+  request.topology = topology;
   // PipeDream's cost models give each worker a device of its own.
   request.cores = isClosedForm(request.costModel) ? 0 : runtime::usableCores();
   request.microbatches = batch.microbatches;
@@ -119,45 +125,39 @@ PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
 }
 
 /// Of a large graph, whose first two sizes tell what others promise: the most promising first.
+/// Takes out sizes of which no graph can be made.
 void BatchChoice::orderByExpectation(std::vector<Size> &sizes) {
   std::vector<WorkOfSizes::Known> known;
-  for (const Size &size : sizes) {
-    if (known.size() == 2)
-      break;
-    tries.make([&] {
-      const PlanGraph &units = *graphOf(sizeOf(size)).units;
-      known.push_back({sizeOf(size), Work(units)});
-    });
-    if (known.size() == 1 &&
-        !plansBestSizes(options, subject.sums, made.begin()->second.units->units.size()))
+  std::shared_ptr<const PlanGraph> units;
+  for (auto size = sizes.begin(); size != sizes.end() && known.size() < 2;) {
+    if (!tries.make([&] { units = graphOf(sizeOf(*size)).units; })) {
+      size = sizes.erase(size);
+      continue;
+    }
+    if (!plansBestSizes(options, subject.sums, units->units.size()))
       return;
+    known.push_back({sizeOf(*size++), Work(*units)});
   }
   if (known.size() < 2)
     return;
   const WorkOfSizes works(known[0], known[1]);
-  const PlanGraph &units = *made.begin()->second.units;
   for (const Size &size : sizes) {
     double least = std::numeric_limits<double>::infinity();
     for (const Batch &batch : size)
       least = std::min(
-          least, expectedSecondsOfUpdate(works.of(batch.microbatchSize), request(batch, units)) /
+          least, expectedSecondsOfUpdate(works.of(batch.microbatchSize), request(batch, *units)) /
                      static_cast<double>(batch.minibatch()));
     expected[sizeOf(size)] = least;
   }
   std::ranges::stable_sort(sizes, {}, [&](const Size &size) { return expected[sizeOf(size)]; });
 }
 
-/// Of a large graph, whether a size may be faster than the best. Smaller microbatches shorten the
-/// bubble and slow down what devices compute, larger ones do the reverse: once that has cost more
-/// than it brings it does so all the more for still smaller ones, or still larger ones.
+/// Whether a size may be faster than the best.
 bool BatchChoice::promisesMore(const Size &size) const {
   if (!best || expected.empty())
     return true;
-  const int64_t samples = sizeOf(size), ofBest = best->batch.microbatchSize;
-  const bool beyondSlower = std::ranges::any_of(planned, [&](int64_t slower) {
-    return (samples < slower && slower < ofBest) || (samples > slower && slower > ofBest);
-  });
-  return !beyondSlower && secondsPerSample(*best) > kLeastOfExpectation * expected.at(samples);
+  return !liesBeyondSlower(sizeOf(size), best->batch.microbatchSize, planned) &&
+         secondsPerSample(*best) > kLeastOfExpectation * expected.at(sizeOf(size));
 }
 
 void BatchChoice::planBatch(PlannedGraph &graph, const Batch &batch) const {
@@ -187,14 +187,14 @@ void BatchChoice::plan(const Size &size) {
     best = std::move(graph);
 }
 
-void BatchChoice::tellUnplanned(const std::vector<int64_t> &sizes) const {
+void BatchChoice::tellUnplanned(std::vector<int64_t> sizes) const {
+  std::ranges::sort(sizes);
   std::string list;
   for (size_t i = 0; i < sizes.size(); ++i)
     list += (i == 0 ? "" : i + 1 < sizes.size() ? ", " : " and ") + std::to_string(sizes[i]);
   progress << "pdc: microbatches of " << list << " samples are not planned: for "
-           << best->units->units.size() << " units that takes long, and what is known of other "
-           << "sizes says that none is faster than those of " << best->batch.microbatchSize
-           << std::endl;
+           << best->units->units.size() << " units that takes long, and by the work of other sizes "
+           << "they promise no more than those of " << best->batch.microbatchSize << std::endl;
 }
 
 PlannedGraph BatchChoice::choose() {

@@ -7,11 +7,13 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <ostream>
+#include <vector>
 
 namespace pdc {
 
-/// Whose batch is chosen.
+/// Whose batch is chosen: what it refers to outlives the choice.
 struct BatchSubject {
   const Model &model;
   const Options &options;
@@ -26,9 +28,7 @@ public:
   /// The training graph for microbatches of so many samples.
   using MakeGraph = std::function<PlannedGraph(int64_t microbatchSize)>;
 
-  BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress)
-      : subject(subject), options(subject.options), makeGraph(std::move(makeGraph)),
-        progress(progress) {}
+  BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress);
 
   /// The graph of the batch that the planner finds the fastest per sample. A batch that fits no
   /// plan (memory) is passed over while others do; throws Error where none does.
@@ -48,15 +48,16 @@ private:
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;
-  void tellUnplanned(const std::vector<int64_t> &sizes) const;
+  void tellUnplanned(std::vector<int64_t> sizes) const;
 
   BatchSubject subject;
   const Options &options;
   MakeGraph makeGraph;
   std::ostream &progress;
+  std::optional<Topology> topology;
   Tries tries;
   std::map<int64_t, PlannedGraph> made; ///< by microbatch size, not planned yet
-  /// By microbatch size, seconds per sample; of no size where all are planned.
+  /// By microbatch size, seconds per sample. Empty: all sizes are planned.
   std::map<int64_t, double> expected;
   std::vector<int64_t> planned; ///< sizes
   std::optional<PlannedGraph> best;

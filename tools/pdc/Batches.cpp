@@ -196,6 +196,12 @@ bool plansBestSizes(const Options &options, bool sums, size_t units) {
   return units > kMostUnitsOfAllSizes && sums && !isClosedForm(options.plan.costModel);
 }
 
+bool liesBeyondSlower(int64_t samples, int64_t best, const std::vector<int64_t> &planned) {
+  return std::ranges::any_of(planned, [&](int64_t slower) {
+    return (samples < slower && slower < best) || (samples > slower && slower > best);
+  });
+}
+
 std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, const Model &model,
                                const Options &options, bool sums) {
   if (!sums)

@@ -43,6 +43,12 @@ std::vector<std::vector<Batch>> bySize(const std::vector<Batch> &batches, int wo
 /// sum microbatches: a size stands for the replicas of the first stage there.
 bool plansBestSizes(const Options &options, bool sums, size_t units);
 
+/// Whether a size is farther from the best one than another that was planned and is slower. Smaller
+/// microbatches shorten the bubble and slow down what devices compute, larger ones do the reverse:
+/// once that has cost more than it brings it does so all the more for still smaller ones, or still
+/// larger ones.
+bool liesBeyondSlower(int64_t samples, int64_t best, const std::vector<int64_t> &planned);
+
 /// Those of them whose microbatches are nearest to so many samples, for which costs are known; and
 /// data parallelism, if it is open and replicas could share none of them equally. All of them where
 /// updates do not sum microbatches, whose size stands for the replicas of the first stage there.

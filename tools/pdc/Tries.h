@@ -10,11 +10,14 @@ namespace pdc {
 /// Of several tries any may be refused; where all are, the first refusal says why.
 class Tries {
 public:
-  void make(const std::function<void()> &attempt) {
+  /// False where it was refused.
+  bool make(const std::function<void()> &attempt) {
     try {
       attempt();
+      return true;
     } catch (const Error &error) {
       refusal = refusal.empty() ? error.what() : refusal;
+      return false;
     }
   }
   void throwRefusal() const {
