@@ -44,7 +44,7 @@ static constexpr int64_t mostBufferedBytes = 4096;
 // the others, the less the fewer there are.
 static constexpr int64_t sumsThreadBytes = 88 * kKiB;
 static constexpr int64_t bytesPerShare(int64_t others) {
-  return std::min<int64_t>(80, 24 + 8 * others) * kKiB;
+  return std::min<int64_t>(96, 24 + 9 * others) * kKiB;
 }
 static constexpr int64_t bytesPerBufferedShare = 52 * kKiB;
 

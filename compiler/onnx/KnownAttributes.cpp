@@ -27,7 +27,7 @@ struct Change {
   bool isRemoved = false;     ///< it is an input from then on
 };
 
-/// To operator set 23, without operators of quantised and binary numbers and of strings.
+/// To operator set 23, but for new operators that are not supported.
 std::span<const Change> changes() {
   static constexpr Change changes[] = {
       {18, "Col2Im", "dilations"},
@@ -45,9 +45,13 @@ std::span<const Change> changes() {
       {19, "AveragePool", "dilations"},
       {19, "Cast", "saturate"},
       {19, "CastLike", "saturate"},
+      {19, "QuantizeLinear", "saturate"},
       {20, "DFT", "axis", true},
       {20, "Gelu", "approximate"},
+      {21, "DequantizeLinear", "block_size"},
       {21, "GroupNormalization", "stash_type"},
+      {21, "QuantizeLinear", "block_size"},
+      {21, "QuantizeLinear", "output_dtype"},
       {23, "Attention", "is_causal"},
       {23, "Attention", "kv_num_heads"},
       {23, "Attention", "q_num_heads"},
@@ -55,6 +59,8 @@ std::span<const Change> changes() {
       {23, "Attention", "scale"},
       {23, "Attention", "softcap"},
       {23, "Attention", "softmax_precision"},
+      {23, "DequantizeLinear", "output_dtype"},
+      {23, "QuantizeLinear", "precision"},
       {23, "RMSNormalization", "axis"},
       {23, "RMSNormalization", "epsilon"},
       {23, "RMSNormalization", "stash_type"},
