@@ -20,7 +20,26 @@ double accumulationSeconds(const PlanUnit &unit) {
   return (unit.accumulationSlowdown - 1) * unit.backwardWeightSeconds;
 }
 
-Work::Work(const PlanGraph &graph) {
+/// Seconds of one microbatch forward and back along the longest path, without weight gradients,
+/// which nobody waits for.
+static double longestPath(const PlanGraph &graph) {
+  std::vector<std::vector<int>> readers(graph.units.size());
+  for (const PlanValue &value : graph.values)
+    readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
+                                   value.consumers.end());
+  std::vector<double> start(graph.units.size());
+  double longest = 0;
+  for (size_t i = 0; i < graph.units.size(); ++i) {
+    const PlanUnit &unit = graph.units[i];
+    double end = start[i] + unit.forwardSeconds + unit.backwardInputSeconds;
+    longest = std::max(longest, end);
+    for (int reader : readers[i])
+      start[reader] = std::max(start[reader], end);
+  }
+  return longest;
+}
+
+Work::Work(const PlanGraph &graph) : path(longestPath(graph)) {
   double beside = 0, updatesBeside = 0;
   for (const PlanUnit &unit : graph.units) {
     microbatch += microbatchSeconds(unit);
@@ -40,25 +59,6 @@ Work::Work(const PlanGraph &graph) {
 }
 
 namespace {
-
-/// Seconds of one microbatch forward and back along the longest path, without weight gradients,
-/// which nobody waits for.
-double longestPath(const PlanGraph &graph) {
-  std::vector<std::vector<int>> readers(graph.units.size());
-  for (const PlanValue &value : graph.values)
-    readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
-                                   value.consumers.end());
-  std::vector<double> start(graph.units.size());
-  double longest = 0;
-  for (size_t i = 0; i < graph.units.size(); ++i) {
-    const PlanUnit &unit = graph.units[i];
-    double end = start[i] + unit.forwardSeconds + unit.backwardInputSeconds;
-    longest = std::max(longest, end);
-    for (int reader : readers[i])
-      start[reader] = std::max(start[reader], end);
-  }
-  return longest;
-}
 
 /// Whether every unit feeds the next and gets a gradient from it.
 bool isChain(const PlanGraph &graph) {
@@ -176,8 +176,9 @@ double secondsOverFreeLinks(const Plan &plan) {
 
 double leastSecondsOfUpdate(const PlanGraph &graph, const Topology &topology, int threads,
                             int64_t microbatches) {
-  double all = static_cast<double>(microbatches) * Work(graph).microbatch;
-  return std::max(all / topology.workersAtOnce(threads), longestPath(graph));
+  const Work work(graph);
+  double all = static_cast<double>(microbatches) * work.microbatch;
+  return std::max(all / topology.workersAtOnce(threads), work.path);
 }
 
 double boundSeconds(const PlanGraph &graph, int stages, const Schedule &schedule) {

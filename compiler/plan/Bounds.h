@@ -14,6 +14,8 @@ double accumulationSeconds(const PlanUnit &unit);
 struct Work {
   double microbatch = 0, update = 0, largest = 0;
   double backward = 0, weights = 0; ///< of a microbatch; `weights` is the part nobody waits for
+  /// The part of the others along the longest path: less than all where branches can run at once.
+  double path = 0;
   double accumulation = 0; ///< of a microbatch that is not its update's first
   int64_t gradients = 0;
   double slowdown = 1, updateSlowdown = 1; ///< the means of the units'

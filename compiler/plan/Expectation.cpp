@@ -17,8 +17,8 @@ WorkOfSizes::WorkOfSizes(const Known &one, const Known &other)
 
 Work WorkOfSizes::of(int64_t size) const {
   Work work = smaller.work;
-  for (double Work::*seconds :
-       {&Work::microbatch, &Work::backward, &Work::weights, &Work::accumulation, &Work::largest})
+  for (double Work::*seconds : {&Work::microbatch, &Work::backward, &Work::weights, &Work::path,
+                                &Work::accumulation, &Work::largest})
     work.*seconds = secondsOf(size, smaller.work.*seconds, larger.work.*seconds);
   return work;
 }
@@ -91,7 +91,9 @@ double idleOf(const Work &work, const Shape &shape, const PlanRequest &request) 
     if (isWhole || request.schedule != "auto")
       least = std::min(least, kind->idle ? kind->idle(even) : 0.0);
   }
-  return least;
+  // Stages of branches that run at once wait as much less.
+  const double waitedFor = work.microbatch - work.weights;
+  return waitedFor > 0 ? least * std::min(1.0, work.path / waitedFor) : least;
 }
 
 /// Behind the backward pass, which makes the buckets that are summed one after the other: at least

@@ -90,6 +90,14 @@ TEST(Expectation, OfEverySchedule) {
       }
 }
 
+/// Two chains side by side: each stage waits half as long for the others.
+TEST(Expectation, BranchesRunAtOnce) {
+  PlanGraph graph = kEven;
+  std::erase_if(graph.values, [](const PlanValue &value) { return value.producer == 7; });
+  const PlanRequest request = named(automatic(4, 2, kFast), "1f1b");
+  EXPECT_DOUBLE_EQ(expectedSecondsOfUpdate(Work(graph), request), 6 * 2 + 6 * 3 / 2.0);
+}
+
 /// Of few microbatches there are few weight gradients to make meanwhile.
 TEST(Expectation, FewWeightGradientsFillLittle) {
   for (int64_t microbatches : {1, 2, 4, 9}) {
