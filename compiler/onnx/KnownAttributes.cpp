@@ -124,7 +124,7 @@ void checkAttributesKnown(const onnx::NodeProto &node, int64_t opset) {
       throw Error(describe(node) + ": attribute '" + attribute.name() + "' is attribute '" +
                   attribute.ref_attr_name() + "' of a function, and the node is in none");
   const bool isOnnx = node.domain().empty() && opset <= kLastOpset;
-  if (!isOnnx && node.domain() != trainingDomain)
+  if (node.attribute().empty() || (!isOnnx && node.domain() != trainingDomain))
     return;
   const std::optional<KnownNames> known = attributesOf(node, opset);
   if (!known)

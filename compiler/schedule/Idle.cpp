@@ -4,9 +4,9 @@
 
 namespace pdc {
 
-double idleOfFlush(const EvenPipeline &p) { return (p.ranks - 1) * (p.forward + p.backward); }
-
-double idleOfInterleaved(const EvenPipeline &p) { return idleOfFlush(p) / p.chunks; }
+double idleOfFlush(const EvenPipeline &p) {
+  return (p.ranks - 1) * (p.forward + p.backward) / p.chunks;
+}
 
 /// `filled`: how many weight gradients of a microbatch fill each wait at most.
 static double idleOfSplit(const EvenPipeline &p, double filled) {
@@ -16,10 +16,8 @@ static double idleOfSplit(const EvenPipeline &p, double filled) {
                   (p.ranks - 1) * way - (p.microbatches - 1) * p.weightGradients);
 }
 
-double idleOfZeroBubbleH1(const EvenPipeline &pipeline) { return idleOfSplit(pipeline, 1); }
+double idleOfZeroBubble(const EvenPipeline &pipeline) { return idleOfSplit(pipeline, 1); }
 
 double idleOfZeroBubbleH2(const EvenPipeline &pipeline) { return idleOfSplit(pipeline, 2); }
-
-double idleOfZeroBubbleV(const EvenPipeline &pipeline) { return idleOfSplit(pipeline, 1); }
 
 } // namespace pdc

@@ -12,17 +12,14 @@ struct EvenPipeline {
 };
 
 /// Seconds of an update in which each rank waits for others: while the pipeline fills and empties,
-/// p - 1 parts F + B of a microbatch (GPipe, section 2.3).
+/// p - 1 parts F + B of a microbatch (GPipe, section 2.3). Of several stages a rank's first begins,
+/// and its last ends, as many times sooner (Megatron-LM: Narayanan et al. 2021, section 2.2).
 double idleOfFlush(const EvenPipeline &pipeline);
-/// A rank's first stage begins, and its last one ends, as many times sooner as it has stages
-/// (Megatron-LM: Narayanan et al. 2021, section 2.2).
-double idleOfInterleaved(const EvenPipeline &pipeline);
 
 // Weight gradients wait for nobody, and those of microbatches before are made meanwhile; of few
 // microbatches there are few (Zero Bubble Pipeline Parallelism, section 2). Updates wait for all
 // ranks, so that a rank still waits for the way of the first microbatch, or of the last.
-double idleOfZeroBubbleH1(const EvenPipeline &pipeline);
+double idleOfZeroBubble(const EvenPipeline &pipeline); ///< zb-h1, and zb-v of two chunks
 double idleOfZeroBubbleH2(const EvenPipeline &pipeline);
-double idleOfZeroBubbleV(const EvenPipeline &pipeline);
 
 } // namespace pdc

@@ -26,6 +26,9 @@ template <class T> struct StoreColumn {
   }
 };
 
+__device__ double wide(double x) { return x; }
+template <class X> __device__ double wide(X x) { return float(x); }
+
 /// A team per result, in f64.
 template <int Threads, class X, class Y>
 __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x, Y *y,
@@ -37,7 +40,7 @@ __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale,
   const X *from = x + kept.from(result);
   double sum = 0;
   for (int64_t i = Row::thread(); i < summed.elements; i += Threads)
-    sum += float(from[summed.from(i)]);
+    sum += wide(from[summed.from(i)]);
   sum = Row::sum(sum);
   if (Row::thread() == 0) {
     const float value = static_cast<float>(sum * scale);
@@ -54,29 +57,13 @@ __global__ void reducePartsKernel(StridedWalk kept, StridedWalk summed, int64_t 
   const X *from = x + kept.from(blockIdx.x / parts);
   double sum = 0;
   for (int64_t i = size * part + threadIdx.x; i < end; i += kBlockThreads)
-    sum += float(from[summed.from(i)]);
+    sum += wide(from[summed.from(i)]);
   sum = Team<kBlockThreads>::sum(sum);
   if (threadIdx.x == 0)
     sums[blockIdx.x] = sum;
 }
 
-/// A warp per result.
-template <class Y>
-__global__ void addPartsKernel(int64_t results, int64_t parts, double scale, const double *sums,
-                               Y *y, bool add) {
-  using Row = Team<kWarpThreads>;
-  const int64_t result = Row::index();
-  if (result >= results)
-    return;
-  double sum = 0;
-  for (int64_t part = Row::thread(); part < parts; part += kWarpThreads)
-    sum += sums[result * parts + part];
-  sum = Row::sum(sum);
-  if (Row::thread() == 0) {
-    const float value = static_cast<float>(sum * scale);
-    y[result] = Y(add ? float(y[result]) + value : value);
-  }
-}
+StridedWalk walk(int64_t elements, int64_t stride) { return {{&elements, 1}, {&stride, 1}}; }
 
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -104,7 +91,8 @@ void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
     launch(run, kept.elements * parts, kBlockThreads, reducePartsKernel<X>, kept, summed, parts, x,
            sums);
     launch(run, ceilDivide(kept.elements, kBlockThreads / kWarpThreads), kBlockThreads,
-           addPartsKernel<Y>, kept.elements, parts, fields.scale, sums, y, add);
+           reduceKernel<kWarpThreads, double, Y>, walk(kept.elements, parts), walk(parts, 1),
+           fields.scale, sums, y, add);
     return;
   }
   const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
