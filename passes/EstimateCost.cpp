@@ -34,8 +34,8 @@ bool isInternal(Value value) {
          llvm::none_of(value.getUsers(), [](Operation *user) { return isa<YieldOp>(user); });
 }
 
-/// The sum of its nodes' costs, without the bytes of values between them, which stay in registers.
-/// A view costs nothing.
+/// The sum of its nodes' costs, without the bytes of values between them, which stay in registers,
+/// and of results that nobody reads, which no kernel writes. A view costs nothing.
 Cost costOf(UnitOp unit) {
   Cost total;
   if (!unit.getKernel())
@@ -48,7 +48,9 @@ Cost costOf(UnitOp unit) {
     total.flops += cost.flops;
     total.bytes += cost.bytes;
     for (Value result : node.getResults())
-      if (isInternal(result))
+      if (result.use_empty())
+        total.bytes -= storedBytes(result.getType());
+      else if (isInternal(result))
         total.bytes -= 2 * storedBytes(result.getType());
   }
   total.bytes = std::max(total.bytes, 0.0);

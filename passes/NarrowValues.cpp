@@ -204,14 +204,17 @@ Value Narrowing::narrowed(Value value) {
   return copy;
 }
 
-/// In f32, once for all readers that come from one forward node; but of a view, which no kernel
-/// makes in f32, for each whose own kernel does it.
+/// In f32, once for all readers that come from one forward node. For kernels that could do it
+/// themselves once for all of them, since what makes the value may do it as well; but of a view,
+/// which no kernel makes in f32, for each.
 Value Narrowing::widened(Value value, Operation *reader) {
   StringRef origin = originOf(isa<NodeOp>(reader) ? reader : value.getDefiningOp());
   OpBuilder builder(reader);
-  if (auto node = dyn_cast<NodeOp>(reader);
-      node && widensItself(node.getOp()) && isViewNode(value.getDefiningOp()))
-    return cast(builder, value, ElementType::f32, origin);
+  if (auto node = dyn_cast<NodeOp>(reader); node && widensItself(node.getOp())) {
+    if (isViewNode(value.getDefiningOp()))
+      return cast(builder, value, ElementType::f32, origin);
+    origin = originOf(value.getDefiningOp());
+  }
   Value &copy = wide[{value.getAsOpaquePointer(), origin.str()}];
   if (!copy)
     copy = cast(builder, value, ElementType::f32, origin);

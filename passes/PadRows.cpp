@@ -6,6 +6,7 @@
 #include "compiler/ir/Conversion.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace pdc {
 #define GEN_PASS_DEF_PADROWS
@@ -82,7 +83,7 @@ StringRef fieldOfResult(UnitOp unit, unsigned number) {
       goesByRows(kernel, "output", unit.getResult(0)))
     return "pitchY";
   if (number == 0 && kernel.getName() == "SoftmaxCrossEntropyGradient" && areRowsLabelled(kernel))
-    return "pitch";
+    return "gradientPitch";
   return "";
 }
 
@@ -94,8 +95,9 @@ StringRef fieldOfOperand(UnitOp unit, unsigned number) {
     return number == 0 ? "pitchA" : "pitchB";
   if (number != 0)
     return "";
-  const bool readsScores =
-      kernel.getName() == "SoftmaxCrossEntropy" || kernel.getName() == "CorrectPredictions";
+  static const llvm::StringSet<> ofScores = {"CorrectPredictions", "SoftmaxCrossEntropy",
+                                             "SoftmaxCrossEntropyGradient"};
+  const bool readsScores = ofScores.contains(kernel.getName());
   const bool takesRows =
       readsScores ? areRowsLabelled(kernel)
                   : kernel.getName() == "ColumnSum" && goesByRows(kernel, "input", operand);

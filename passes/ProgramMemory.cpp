@@ -32,7 +32,7 @@ static constexpr int64_t bytesPerKernel = 1200;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
 static constexpr int64_t threadBytes = 112 * kKiB;
 // Of several of them together: steps by which their heaps grow, in some runs and not in others.
-static constexpr int64_t heapStepBytes = 128 * kKiB;
+static constexpr int64_t heapStepBytes = 96 * kKiB;
 static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
@@ -40,6 +40,10 @@ static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside
 static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
+// Of a rank that gets so many such tensors of a microbatch: it takes many more buffers at once where
+// the others run ahead of it, which they do in some runs and not in others.
+static constexpr int64_t manyBufferedEdges = 8;
+static constexpr int64_t furtherBufferBytes = 160 * kKiB;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
 // the others, the less the fewer there are.
 static constexpr int64_t sumsThreadBytes = 88 * kKiB;
@@ -226,17 +230,19 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   auto isHere = [&](int id) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
-  int64_t bytes = 0;
+  int64_t bytes = 0, arriving = 0;
   for (const Edge &edge : plan.edges) {
     if (isHere(edge.fromStage) == isHere(edge.toStage))
       continue;
     int64_t own = plan.stages[edge.fromStage].replicas, others = plan.stages[edge.toStage].replicas;
     if (isHere(edge.toStage))
       std::swap(own, others);
-    bytes += countPeers(own, others) *
-             (edge.bytes > mostBufferedBytes ? bytesPerEdge : bytesPerBufferedEdge);
+    const int64_t peers = countPeers(own, others);
+    const bool isBuffered = edge.bytes <= mostBufferedBytes;
+    bytes += peers * (isBuffered ? bytesPerBufferedEdge : bytesPerEdge);
+    arriving += isBuffered && isHere(edge.toStage) ? 1 : 0;
   }
-  return bytes;
+  return bytes + (arriving < manyBufferedEdges ? 0 : furtherBufferBytes);
 }
 
 /// The first inputs of the next step, which are read beside the arena. Random numbers are not read.

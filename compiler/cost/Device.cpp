@@ -47,8 +47,8 @@ static constexpr KernelShares cpuShares[] = {
     {"PoolingGradient", 1, 0.45},
     {"Reorder", 1, 0.46},
     {"Softmax", 1, 0.035},
-    {"SoftmaxCrossEntropy", 1, 0.06},
-    {"SoftmaxCrossEntropyGradient", 1, 0.09},
+    {"SoftmaxCrossEntropy", 1, 0.13},
+    {"SoftmaxCrossEntropyGradient", 1, 0.33},
     {"SoftmaxGradient", 1, 0.5},
 };
 

@@ -13,7 +13,7 @@ const std::vector<Rule> &cudaRules() {
       {"SoftmaxAttention", chooseCudaAttention},
       {"SoftmaxAttentionGrad", chooseCudaAttentionGradient},
       {"SoftmaxCrossEntropyLoss", chooseLoss, {}, {"Cast"}},
-      {"SoftmaxCrossEntropyLossGrad", chooseLoss, {"Cast"}, {}, true},
+      {"SoftmaxCrossEntropyLossGrad", chooseLoss, {"Cast"}, {"Cast"}, true},
       {"CorrectPredictions", chooseLoss, {}, {"Cast"}},
   };
   return table;

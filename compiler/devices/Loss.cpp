@@ -38,6 +38,20 @@ void checkReduction(const UnitReader &reader, const UnitNode &node) {
     reader.refuse("reduction '" + reduction + "' has no kernel; losses are sums here");
 }
 
+/// Class weights are an argument where there are none, too. The gradient may take the scores'
+/// place.
+void setCrossEntropy(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
+  const bool isGradient = node.op.ends_with("Grad");
+  if (!reader.hasInput(node, isGradient ? 4 : 2)) {
+    choice.arguments.push_back(-1);
+    choice.inputLayouts.push_back("");
+  }
+  if (isGradient)
+    choice.inPlace = {{0, 0}};
+  else
+    choice.fields.set("results", reader.resultSlots(node));
+}
+
 struct LabelledLoss {
   std::string_view op, kernel;
   size_t scores; ///< which input has their shape; 9: result 0
@@ -46,7 +60,7 @@ struct LabelledLoss {
 
 constexpr LabelledLoss kLabelledLosses[] = {
     {"SoftmaxCrossEntropyLoss", "SoftmaxCrossEntropy", 0, true},
-    {"SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyGradient", 1, true},
+    {"SoftmaxCrossEntropyLossGrad", "SoftmaxCrossEntropyGradient", 0, true},
     {"NegativeLogLikelihoodLoss", "NegativeLogLikelihood", 0, true},
     {"NegativeLogLikelihoodLossGrad", "NegativeLogLikelihoodGradient", 9, true},
     {"CorrectPredictions", "CorrectPredictions", 0, false},
@@ -62,12 +76,8 @@ KernelChoice chooseLabelled(const UnitReader &reader, const LabelledLoss &loss) 
           loss.scores == 9 ? node.outputs[0].shape : reader.inputType(node, loss.scores).shape);
   setIgnored(choice, node);
   addAll(choice, reader, node);
-  // Weights and one result: a nullptr tells them from a loss and log probabilities.
-  if (node.op == "SoftmaxCrossEntropyLoss" && choice.arguments.size() == 3 &&
-      reader.unit.results.size() == 1) {
-    choice.arguments.push_back(-1);
-    choice.inputLayouts.push_back("");
-  }
+  if (node.op.starts_with("SoftmaxCrossEntropyLoss"))
+    setCrossEntropy(choice, reader, node);
   choice.outputLayouts.assign(reader.unit.results.size(), "");
   return choice;
 }

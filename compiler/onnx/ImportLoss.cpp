@@ -59,7 +59,7 @@ void FunctionImporter::flattenSamples(Value &prediction, Value &labels) {
   labels = create({"Reshape", names.fresh("flat_labels"), {labels, shape}, {}, 1, {}})[0];
 }
 
-/// The second result of a softmax, the logarithms of the probabilities, is for the backward pass.
+/// The third result of a cross entropy, its rows' scales, is for the backward pass.
 Value FunctionImporter::addLossNode(Value prediction, Value labels, Value classWeights) {
   Attributes attributes = {{"reduction", std::string("sum")}};
   if (hasClasses(loss))
@@ -68,7 +68,7 @@ Value FunctionImporter::addLossNode(Value prediction, Value labels, Value classW
   if (classWeights)
     operands.push_back(classWeights);
   std::string name = loss.node.empty() ? names.fresh("loss") : loss.node;
-  size_t results = loss.kind == LossKind::crossEntropy ? 2 : 1;
+  size_t results = loss.kind == LossKind::crossEntropy ? 3 : 1;
   return create({std::string(operatorOf(loss.kind)), name, operands, attributes, results, {}})[0];
 }
 

@@ -1,7 +1,9 @@
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace pdc {
 
@@ -59,6 +61,14 @@ static double total(const std::vector<double> &weights) {
   return sum;
 }
 
+/// Of each row its largest score, then the logarithm of the sum of exponentials relative to it: a
+/// score less both is the logarithm of its probability. One number, their sum, would lose the
+/// logarithm of large scores.
+static TensorType rowScalesOf(TensorType scores) {
+  scores.shape[1] = 2;
+  return scores;
+}
+
 static std::vector<TensorType> inferLoss(const NodeView &node) {
   const TensorType &scores = node.input(0), &labels = node.input(1);
   checkLabels(node, scores.shape, labels);
@@ -67,8 +77,8 @@ static std::vector<TensorType> inferLoss(const NodeView &node) {
   TensorType loss{scores.element, {}};
   if (reductionOf(node) == "none")
     loss.shape = labels.shape;
-  std::vector<TensorType> types = {loss, scores};
-  types.resize(std::min<size_t>(node.op == "SoftmaxCrossEntropyLoss" ? 2 : 1, node.outputCount));
+  std::vector<TensorType> types = {loss, scores, rowScalesOf(scores)};
+  types.resize(std::min<size_t>(node.op == "SoftmaxCrossEntropyLoss" ? 3 : 1, node.outputCount));
   return types;
 }
 
@@ -92,15 +102,38 @@ static const Tensor *optional(std::span<const Tensor *const> inputs, size_t i) {
   return i < inputs.size() ? inputs[i] : nullptr;
 }
 
+static Tensor rowScales(const Tensor &scores) {
+  Tensor scales = Tensor::zeros(rowScalesOf(scores.type));
+  const LabelledRows rows(scores.type.shape), to(scales.type.shape);
+  for (int64_t i = 0; i < product(scores.type.shape) / rows.classes; ++i) {
+    double most = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (int64_t c = 0; c < rows.classes; ++c)
+      most = std::max(most, scores.data[rows.at(i, c)]);
+    for (int64_t c = 0; c < rows.classes; ++c)
+      sum += std::exp(scores.data[rows.at(i, c)] - most);
+    scales.data[to.at(i, 0)] = most;
+    scales.data[to.at(i, 1)] = std::log(sum);
+  }
+  return scales;
+}
+
+static Tensor logProbabilitiesOf(const Tensor &scores, const Tensor &scales) {
+  Tensor logarithms = scores;
+  const LabelledRows rows(scores.type.shape), of(scales.type.shape);
+  for (int64_t i = 0; i < product(scores.type.shape) / rows.classes; ++i)
+    for (int64_t c = 0; c < rows.classes; ++c)
+      logarithms.data[rows.at(i, c)] -= scales.data[of.at(i, 0)] + scales.data[of.at(i, 1)];
+  return logarithms;
+}
+
 static std::vector<Tensor> evaluateCrossEntropy(const NodeView &node,
                                                 std::span<const Tensor *const> inputs) {
   inferLoss(node);
-  Attributes axis = {{"axis", int64_t(1)}};
-  NodeView logSoftmax{"LogSoftmax", node.name, axis, node.inputs, {}, 1};
-  Tensor logProbabilities = findOperator("LogSoftmax")->evaluate(logSoftmax, inputs)[0];
-  Tensor loss = reducedLoss(node, logProbabilities, *inputs[1], optional(inputs, 2));
-  std::vector<Tensor> results = {loss, logProbabilities};
-  results.resize(std::min<size_t>(2, node.outputCount));
+  const Tensor scales = rowScales(*inputs[0]),
+               logProbabilities = logProbabilitiesOf(*inputs[0], scales);
+  const Tensor loss = reducedLoss(node, logProbabilities, *inputs[1], optional(inputs, 2));
+  std::vector<Tensor> results = {loss, logProbabilities, scales};
+  results.resize(std::min<size_t>(3, node.outputCount));
   return results;
 }
 
@@ -110,38 +143,53 @@ static std::vector<Tensor> evaluateNll(const NodeView &node,
   return {reducedLoss(node, *inputs[0], *inputs[1], optional(inputs, 2))};
 }
 
-static std::vector<GradientValue> lossInputs(GradientBuilder &b, GradientValue second) {
+static void refuseWeightGradient(GradientBuilder &b) {
   if (b.inputCount() > 2 && b.wants(2))
     throw Error("there is no gradient for the class weights of a loss");
-  std::vector<GradientValue> inputs = {b.outputGradient(0), second};
-  if (second.handle != b.input(1).handle)
-    inputs.push_back(b.input(1));
-  if (b.inputCount() > 2)
-    inputs.push_back(b.input(2));
-  return inputs;
 }
 
+/// From what the loss itself arrives at, and from its second output where that is read, too.
 static void differentiateCrossEntropy(GradientBuilder &b) {
-  if (b.wants(0) && !b.output(1))
-    throw Error(
-        "SoftmaxCrossEntropyLoss has no second output; its gradient needs the logarithms of "
-        "the probabilities");
-  if (b.wants(0))
-    b.setInputGradient(
-        0, add(b, "SoftmaxCrossEntropyLossGrad", lossInputs(b, b.output(1)), b.attributes()));
+  refuseWeightGradient(b);
+  if (!b.wants(0))
+    return;
+  GradientValue total;
+  if (b.outputGradient(0)) {
+    if (!b.output(2))
+      throw Error(
+          "SoftmaxCrossEntropyLoss has no third output; its gradient needs the rows' scales");
+    std::vector<GradientValue> inputs = {b.input(0), b.output(2), b.input(1), b.outputGradient(0)};
+    if (b.inputCount() > 2)
+      inputs.push_back(b.input(2));
+    total = add(b, "SoftmaxCrossEntropyLossGrad", inputs, b.attributes());
+  }
+  if (b.outputGradient(1)) {
+    GradientValue other =
+        add(b, "LogSoftmaxGrad", {b.outputGradient(1), b.output(1)}, {{"axis", int64_t(1)}});
+    total = total ? add(b, "Add", {total, other}) : other;
+  }
+  b.setInputGradient(0, total);
 }
 
 static void differentiateNll(GradientBuilder &b) {
+  refuseWeightGradient(b);
+  if (!b.wants(0))
+    return;
   Attributes attributes = b.attributes();
   attributes.set("input_shape", b.type(b.input(0)).shape);
-  if (b.wants(0))
-    b.setInputGradient(
-        0, add(b, "NegativeLogLikelihoodLossGrad", lossInputs(b, b.input(1)), attributes));
+  std::vector<GradientValue> inputs = {b.outputGradient(0), b.input(1)};
+  if (b.inputCount() > 2)
+    inputs.push_back(b.input(2));
+  b.setInputGradient(0, add(b, "NegativeLogLikelihoodLossGrad", inputs, attributes));
 }
 
 static std::vector<TensorType> inferCrossEntropyGrad(const NodeView &node) {
-  checkLabels(node, node.input(1).shape, node.input(2));
-  return {node.input(1)};
+  const TensorType &scores = node.input(0);
+  checkLabels(node, scores.shape, node.input(2));
+  if (node.input(1).shape != rowScalesOf(scores).shape)
+    refuse(node, "scales are " + node.input(1).toString() + ", expected two for each row of " +
+                     scores.toString());
+  return {scores};
 }
 
 static std::vector<TensorType> inferNllGrad(const NodeView &node) {
@@ -165,11 +213,12 @@ static std::vector<double> labelGradients(const NodeView &node, const Tensor &dy
 /// d loss / d score of class c = weight * (probability of c - [c is the label]).
 static std::vector<Tensor> evaluateCrossEntropyGrad(const NodeView &node,
                                                     std::span<const Tensor *const> inputs) {
-  const Tensor &logProbabilities = *inputs[1], &labels = *inputs[2];
+  const Tensor &labels = *inputs[2];
   Tensor dx = Tensor::zeros(inferCrossEntropyGrad(node)[0]);
   LabelledRows rows(dx.type.shape);
+  const Tensor logProbabilities = logProbabilitiesOf(*inputs[0], *inputs[1]);
   std::vector<double> gradients =
-      labelGradients(node, *inputs[0], labels, optional(inputs, 3), rows.classes);
+      labelGradients(node, *inputs[3], labels, optional(inputs, 4), rows.classes);
   for (size_t i = 0; i < gradients.size(); ++i)
     for (int64_t c = 0; c < rows.classes && gradients[i] != 0; ++c) {
       double probability = std::exp(logProbabilities.data[rows.at(i, c)]);
@@ -191,8 +240,14 @@ static std::vector<Tensor> evaluateNllGrad(const NodeView &node,
   return {dx};
 }
 
-/// The gradient needs the second output: it is always there, without a name when the file has none.
-static void normaliseCrossEntropy(ImportedNode &node, int) { node.outputs.resize(2); }
+/// The gradient of a sum needs a third output, which ONNX's operator does not have. Other forms are
+/// composed.
+static void normaliseCrossEntropy(ImportedNode &node, int opset) {
+  if (node.outputs.size() > 2)
+    refuse(node, opset, std::to_string(node.outputs.size()) + " outputs, expected at most 2");
+  if (node.attributes.string("reduction", "mean") == "sum")
+    node.outputs.resize(3);
+}
 
 std::span<const Operator> crossEntropyOperators() {
   static const Operator operators[] = {
@@ -200,14 +255,14 @@ std::span<const Operator> crossEntropyOperators() {
        .firstOpset = 12,
        .lastOpset = kLastOpset,
        .inputs = {{"scores"}, {"labels"}, {"weights", true}},
-       .outputs = {{"output"}, {"log_prob", true}},
+       .outputs = {{"output"}, {"log_prob", true}, {"scales", true}},
        .elements = floatElements(),
        .normalise = normaliseCrossEntropy,
        .infer = inferLoss,
        .evaluate = evaluateCrossEntropy,
        .differentiate = differentiateCrossEntropy},
       {.name = "SoftmaxCrossEntropyLossGrad",
-       .inputs = {{"dY"}, {"log_prob"}, {"labels"}, {"weights", true}},
+       .inputs = {{"scores"}, {"scales"}, {"labels"}, {"dY"}, {"weights", true}},
        .outputs = {{"dX"}},
        .infer = inferCrossEntropyGrad,
        .evaluate = evaluateCrossEntropyGrad},

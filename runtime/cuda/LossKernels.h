@@ -4,8 +4,6 @@
 #include "runtime/SmallFloats.h"
 #include "runtime/cuda/Fields.h"
 
-#include <cstddef>
-
 /// Losses, their gradients, and what is counted beside them.
 namespace pdc::runtime::cuda {
 
@@ -14,45 +12,27 @@ namespace pdc::runtime::cuda {
 class SoftmaxCrossEntropy {
 public:
   SoftmaxCrossEntropy(const Device &, const LabelledFields &fields) : fields(fields) {}
-  template <class T, class Label>
-  void operator()(const Run &run, const T *scores, const Label *labels, float *loss) const {
-    call(run, scores, labels, nullptr, loss, nullptr);
-  }
-  template <class T, class Label>
-  void operator()(const Run &run, const T *scores, const Label *labels, float *loss,
-                  float *logProbabilities) const {
-    call(run, scores, labels, nullptr, loss, logProbabilities);
-  }
-  template <class T, class Label>
+  /// Label: int64_t, int32_t. Results as the field of that name says.
+  template <class T, class Label, class... Results>
   void operator()(const Run &run, const T *scores, const Label *labels, const float *weights,
-                  float *loss, float *logProbabilities) const {
-    call(run, scores, labels, weights, loss, logProbabilities);
-  }
-  template <class T, class Label>
-  void operator()(const Run &run, const T *scores, const Label *labels, const float *weights,
-                  std::nullptr_t, float *loss) const {
-    call(run, scores, labels, weights, loss, nullptr);
+                  Results *...results) const {
+    call(run, scores, labels, weights, {fields, {results...}});
   }
 
 private:
-  /// Label: int64_t, int32_t.
   template <class T, class Label>
-  void call(const Run &run, const T *scores, const Label *labels, const float *weights, float *loss,
-            float *logProbabilities) const;
+  void call(const Run &run, const T *scores, const Label *labels, const float *weights,
+            const CrossEntropyResults &results) const;
   LabelledFields fields;
 };
 
+/// dx may be the scores' own memory where both are of one type and pitch.
 class SoftmaxCrossEntropyGradient {
 public:
   SoftmaxCrossEntropyGradient(const Device &, const LabelledFields &fields) : fields(fields) {}
-  template <class Label, class T>
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const Label *labels, T *dx) const {
-    (*this)(run, dy, logProbabilities, labels, static_cast<const float *>(nullptr), dx);
-  }
-  template <class Label, class T>
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const Label *labels, const float *weights, T *dx) const;
+  template <class T, class Label, class Gradient>
+  void operator()(const Run &run, const T *scores, const float *scales, const Label *labels,
+                  const float *dy, const float *weights, Gradient *dx) const;
 
 private:
   LabelledFields fields;

@@ -26,15 +26,22 @@ PDC_EITHER Labelled labelOf(const LabelledFields &f, const Label *labels, int64_
 
 PDC_EITHER int64_t rowsOf(const LabelledFields &f) { return f.samples * f.pixels; }
 
-/// The first score of a row; its classes lie `pixels` apart.
-PDC_EITHER int64_t firstOf(const LabelledFields &f, int64_t row) {
-  return row / f.pixels * f.classes * f.pixels + row % f.pixels;
+/// The first score of a row; its classes lie `pixels` apart. Rows of one pixel may be padded.
+PDC_EITHER int64_t firstOf(const LabelledFields &f, int64_t row, int64_t pitch = 0) {
+  return pitch ? row * pitch : row / f.pixels * f.classes * f.pixels + row % f.pixels;
 }
 
-/// The same of scores and their gradients, whose rows may be padded.
-PDC_EITHER int64_t firstScoreOf(const LabelledFields &f, int64_t row) {
-  return f.pitch ? row * f.pitch : firstOf(f, row);
-}
+/// Of a row: its largest score, and the logarithm of the sum of exponentials relative to it, which
+/// stand in the scales' two planes.
+struct RowScale {
+  float most, logarithm;
+
+  static PDC_EITHER int64_t placeOf(const LabelledFields &f, int64_t row) {
+    return row / f.pixels * 2 * f.pixels + row % f.pixels;
+  }
+  /// The largest score first: large ones would swallow the logarithm.
+  PDC_EITHER float logProbability(float score) const { return (score - most) - logarithm; }
+};
 
 /// The row's loss from the logarithm of its label's probability.
 PDC_EITHER float lossOf(Labelled found, const float *weights, float logProbability) {
@@ -75,15 +82,16 @@ struct Growing {
   }
 };
 
-/// A team per row: the losses of rows, and log probabilities where somebody keeps them.
+/// A team per row: the losses of rows, and what else of them somebody keeps.
 template <int Threads, class T, class Label>
 __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label *labels,
-                                 const float *weights, float *losses, float *logProbabilities) {
+                                 const float *weights, float *losses, float *logProbabilities,
+                                 float *scales) {
   using Row = Team<Threads>;
   const int64_t row = Row::index();
   if (row >= rowsOf(f))
     return;
-  const int64_t first = firstOf(f, row), firstScore = firstScoreOf(f, row);
+  const int64_t first = firstOf(f, row), firstScore = firstOf(f, row, f.pitch);
   auto scoreOf = [&](int64_t c) { return float(scores[firstScore + c * f.pixels]); };
   // 1. In one pass the largest score and the sum of exponentials relative to it.
   Growing seen;
@@ -91,24 +99,29 @@ __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label 
   const float most = Row::most(seen.most);
   // A thread may have seen no score.
   const float sum = Row::sum(seen.sum == 0 ? 0 : seen.sum * expf(seen.most - most));
-  // 2. The largest score first: large scores would swallow the logarithm.
-  const float shift = logf(sum);
+  // 2. What is made of both.
+  const RowScale scale{most, logf(sum)};
   if (Row::thread() == 0) {
     const Labelled found = labelOf(f, labels, row);
     const float score = found.counts && found.isClass ? scoreOf(found.label) : 0;
-    losses[row] = lossOf(found, weights, (score - most) - shift);
+    losses[row] = lossOf(found, weights, scale.logProbability(score));
+    if (scales) {
+      float *to = scales + RowScale::placeOf(f, row);
+      to[0] = scale.most, to[f.pixels] = scale.logarithm;
+    }
   }
   if (logProbabilities)
     overClasses<Threads>(f.classes, scoreOf, [&](int64_t c, float score) {
-      logProbabilities[first + c * f.pixels] = (score - most) - shift;
+      logProbabilities[first + c * f.pixels] = scale.logProbability(score);
     });
 }
 
-/// A team per row: a division for each element would take longer than its memory.
-template <int Threads, class T, class Label>
-__global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
-                                         const float *logProbabilities, const Label *labels,
-                                         const float *weights, T *dx) {
+/// A team per row: a division for each element would take longer than its memory. Each thread reads
+/// a score before it writes the gradient of it, which may take its place.
+template <int Threads, class T, class Label, class Gradient>
+__global__ void crossEntropyGradientRows(LabelledFields f, const T *scores, const float *scales,
+                                         const Label *labels, const float *dy, const float *weights,
+                                         Gradient *dx) {
   using Row = Team<Threads>;
   const int64_t row = Row::index();
   if (row >= rowsOf(f))
@@ -116,12 +129,15 @@ __global__ void crossEntropyGradientRows(LabelledFields f, const float *dy,
   const Labelled found = labelOf(f, labels, row);
   const bool counts = found.counts && found.isClass;
   const float factor = !counts ? 0 : weights ? *dy * weights[found.label] : *dy;
-  const int64_t first = firstOf(f, row), to = firstScoreOf(f, row);
+  const float *of = scales + RowScale::placeOf(f, row);
+  const RowScale scale{of[0], of[f.pixels]};
+  const int64_t from = firstOf(f, row, f.pitch), to = firstOf(f, row, f.gradientPitch);
   overClasses<Threads>(
-      f.classes, [&](int64_t c) { return logProbabilities[first + c * f.pixels]; },
-      [&](int64_t c, float logProbability) {
+      f.classes, [&](int64_t c) { return float(scores[from + c * f.pixels]); },
+      [&](int64_t c, float score) {
         const float hit = c == found.label ? 1.0f : 0.0f;
-        dx[to + c * f.pixels] = T(counts ? factor * (expf(logProbability) - hit) : 0.0f);
+        const float probability = expf(scale.logProbability(score));
+        dx[to + c * f.pixels] = Gradient(counts ? factor * (probability - hit) : 0.0f);
       });
 }
 
@@ -163,7 +179,7 @@ template <class T, class Label> struct IsCorrect {
   const Label *labels;
   __device__ double operator()(int64_t row) const {
     const Labelled found = labelOf(f, labels, row);
-    const int64_t first = firstScoreOf(f, row);
+    const int64_t first = firstOf(f, row, f.pitch);
     float most = float(scores[first]);
     int64_t best = 0;
     for (int64_t c = 1; c < f.classes; ++c)
@@ -245,25 +261,26 @@ template <class Choose> void chooseKind(const char *kind, Choose choose) {
 /// Workspace: partial sums, then one loss per row.
 template <class T, class Label>
 void SoftmaxCrossEntropy::call(const Run &run, const T *scores, const Label *labels,
-                               const float *weights, float *loss, float *logProbabilities) const {
+                               const float *weights, const CrossEntropyResults &results) const {
   const int64_t rows = rowsOf(fields);
   float *losses = reinterpret_cast<float *>(run.scratchBase + kPartialSums * sizeof(double));
   const TeamShape teams = TeamShape::of(rows, fields.classes, fields.pixels);
   teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
     launch(run, teams.blocks, kBlockThreads, crossEntropyRows<Threads, T, Label>, fields, scores,
-           labels, weights, losses, logProbabilities);
+           labels, weights, losses, results.logProbabilities, results.scales);
   });
-  sumAll(run, rows, RowLoss{losses}, loss, run.scratchBase);
+  if (results.loss)
+    sumAll(run, rows, RowLoss{losses}, results.loss, run.scratchBase);
 }
 
-template <class Label, class T>
-void SoftmaxCrossEntropyGradient::operator()(const Run &run, const float *dy,
-                                             const float *logProbabilities, const Label *labels,
-                                             const float *weights, T *dx) const {
+template <class T, class Label, class Gradient>
+void SoftmaxCrossEntropyGradient::operator()(const Run &run, const T *scores, const float *scales,
+                                             const Label *labels, const float *dy,
+                                             const float *weights, Gradient *dx) const {
   const TeamShape teams = TeamShape::of(rowsOf(fields), fields.classes, fields.pixels);
   teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
-    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, T, Label>, fields,
-           dy, logProbabilities, labels, weights, dx);
+    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, T, Label, Gradient>,
+           fields, scores, scales, labels, dy, weights, dx);
   });
 }
 
@@ -310,16 +327,24 @@ void PairLossGradient::operator()(const Run &run, const float *prediction, const
   });
 }
 
+#define PDC_GRADIENT(Label, T, Gradient)                                                           \
+  template void SoftmaxCrossEntropyGradient::operator()(const Run &, const T *, const float *,     \
+                                                        const Label *, const float *,              \
+                                                        const float *, Gradient *) const;
 #define PDC_SCORES(Label, T)                                                                       \
   template void SoftmaxCrossEntropy::call(const Run &, const T *, const Label *, const float *,    \
-                                          float *, float *) const;                                 \
-  template void SoftmaxCrossEntropyGradient::operator()(                                           \
-      const Run &, const float *, const float *, const Label *, const float *, T *) const;         \
-  template void CorrectPredictions::operator()(const Run &, const T *, const Label *, float *) const;
+                                          const CrossEntropyResults &) const;                      \
+  PDC_GRADIENT(Label, T, T)                                                                        \
+  template void CorrectPredictions::operator()(const Run &, const T *, const Label *, float *)     \
+      const;
 #define PDC_LABELLED_KERNELS(Label)                                                                \
   PDC_SCORES(Label, float)                                                                         \
   PDC_SCORES(Label, BFloat16)                                                                      \
   PDC_SCORES(Label, Float16)                                                                       \
+  PDC_GRADIENT(Label, float, BFloat16)                                                             \
+  PDC_GRADIENT(Label, float, Float16)                                                              \
+  PDC_GRADIENT(Label, BFloat16, float)                                                             \
+  PDC_GRADIENT(Label, Float16, float)                                                              \
   template void NegativeLogLikelihood::operator()(const Run &, const float *, const Label *,       \
                                                   const float *, float *) const;                   \
   template void NegativeLogLikelihoodGradient::operator()(                                         \
@@ -329,6 +354,7 @@ PDC_LABELLED_KERNELS(int64_t)
 PDC_LABELLED_KERNELS(int32_t)
 #undef PDC_LABELLED_KERNELS
 #undef PDC_SCORES
+#undef PDC_GRADIENT
 /// Targets that are numbers, which all count.
 template void LossWeight::operator()(const Run &, const float *, const float *, float *) const;
 

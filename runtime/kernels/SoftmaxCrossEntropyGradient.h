@@ -4,20 +4,17 @@
 
 namespace pdc::runtime {
 
-/// dx = dy * weight[label] * (softmax - [class is the label]) from the log probabilities; dy is one
-/// number.
+/// dx = dy * weight[label] * (softmax - [class is the label]) from the scores and the scales that
+/// SoftmaxCrossEntropy has given; dy is one number, `weights` may be null. dx may be the scores'
+/// own memory.
 class SoftmaxCrossEntropyGradient {
 public:
   SoftmaxCrossEntropyGradient(const Device &device, const LabelledFields &fields)
       : fields(fields), threads(device.threads) {}
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const int64_t *labels, float *dx) const;
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const int32_t *labels, float *dx) const;
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const int64_t *labels, const float *weights, float *dx) const;
-  void operator()(const Run &run, const float *dy, const float *logProbabilities,
-                  const int32_t *labels, const float *weights, float *dx) const;
+  /// Label: int64_t, int32_t.
+  template <class Label>
+  void operator()(const Run &run, const float *scores, const float *scales, const Label *labels,
+                  const float *dy, const float *weights, float *dx) const;
 
 private:
   LabelledFields fields;

@@ -31,8 +31,10 @@ struct Losses {
       scores[i] = int64_t(i) / f.pixels % f.classes < f.classes - others ? first : 3;
     runtime::Run run = started({});
     run.scratchBase = reinterpret_cast<std::byte *>(scratch.data());
-    runtime::cuda::SoftmaxCrossEntropy kernel({1, 0}, f);
-    kernel(run, scores.data(), labels.data(), &sum, logProbabilities.data());
+    runtime::LabelledFields fields = f;
+    fields.results = {0, 1};
+    runtime::cuda::SoftmaxCrossEntropy kernel({1, 0}, fields);
+    kernel(run, scores.data(), labels.data(), nullptr, &sum, logProbabilities.data());
     finish();
   }
 };
@@ -80,8 +82,10 @@ TEST(CudaLosses, WeighNoLabelsOutsideTheClasses) {
   expectOutsideWeighNothing(runtime::cuda::LossWeight({1, 0}, f));
 }
 
-/// Scores are read in 16 bits as the f32 that they are, their gradient is rounded once.
-template <class T> void expectNarrowLosses(const runtime::LabelledFields &f) {
+/// Scores are read in 16 bits as the f32 that they are; their gradient is rounded once, and may
+/// take their place.
+template <class T> void expectNarrowLosses(runtime::LabelledFields f) {
+  f.results = {0, 2};
   const int64_t rows = f.samples * f.pixels, count = rows * f.classes;
   std::vector<T> scores, narrow(size_t(count), T(9.0f));
   std::vector<float> sameScores, wide(size_t(count), 9.0f), scratch(1 << 20);
@@ -92,11 +96,11 @@ template <class T> void expectNarrowLosses(const runtime::LabelledFields &f) {
     labels.push_back(i * 7 % f.classes);
   runtime::Run run = started({});
   run.scratchBase = reinterpret_cast<std::byte *>(scratch.data());
-  auto lossOf = [&](const auto *from, std::vector<float> &logProbabilities) {
+  auto lossOf = [&](const auto *from, std::vector<float> &scales) {
     float sum = 0;
-    logProbabilities.resize(size_t(count));
-    runtime::cuda::SoftmaxCrossEntropy({1, 0}, f)(run, from, labels.data(), &sum,
-                                                  logProbabilities.data());
+    scales.resize(size_t(2 * rows));
+    runtime::cuda::SoftmaxCrossEntropy({1, 0}, f)(run, from, labels.data(), nullptr, &sum,
+                                                  scales.data());
     finish();
     return sum;
   };
@@ -104,12 +108,26 @@ template <class T> void expectNarrowLosses(const runtime::LabelledFields &f) {
   EXPECT_EQ(lossOf(scores.data(), ofNarrow), lossOf(sameScores.data(), ofWide));
   EXPECT_EQ(ofNarrow, ofWide);
   const float dy = 0.5f;
-  const runtime::cuda::SoftmaxCrossEntropyGradient gradient({1, 0}, f);
-  gradient(run, &dy, ofWide.data(), labels.data(), narrow.data());
-  gradient(run, &dy, ofWide.data(), labels.data(), wide.data());
-  finish();
-  for (size_t i = 0; i < wide.size(); ++i)
-    ASSERT_EQ(narrow[i], T(wide[i])) << "element " << i << ", in f32 " << wide[i];
+  auto gradientOf = [&](const auto *from, auto *dx) {
+    const runtime::cuda::SoftmaxCrossEntropyGradient gradient({1, 0}, f);
+    gradient(run, from, ofWide.data(), labels.data(), &dy, nullptr, dx);
+    finish();
+  };
+  gradientOf(sameScores.data(), wide.data());
+  auto expectRounded = [&](const char *how) {
+    for (size_t i = 0; i < wide.size(); ++i)
+      ASSERT_EQ(narrow[i], T(wide[i])) << how << ": element " << i << ", in f32 " << wide[i];
+  };
+  gradientOf(scores.data(), narrow.data());
+  expectRounded("of 16 bits");
+  gradientOf(sameScores.data(), narrow.data());
+  expectRounded("of f32");
+  narrow = scores;
+  gradientOf(narrow.data(), narrow.data());
+  expectRounded("in place");
+  std::vector<float> ofNarrowScores(wide.size());
+  gradientOf(scores.data(), ofNarrowScores.data());
+  EXPECT_EQ(ofNarrowScores, wide);
 }
 
 TEST(CudaLosses, Of16Bits) {

@@ -115,21 +115,22 @@ TEST(PaddedRows, SumsOverRows) {
 /// A row by a warp and by a block.
 TEST(PaddedRows, Losses) {
   for (int64_t classes : {61, 1501}) {
-    runtime::LabelledFields plain{.classes = classes, .samples = 6}, padded = plain;
-    padded.pitch = (classes + 7) / 8 * 8;
+    runtime::LabelledFields plain{.classes = classes, .results = {0, 1, 2}, .samples = 6},
+        padded = plain;
+    padded.pitch = (classes + 7) / 8 * 8, padded.gradientPitch = padded.pitch + 8;
     Rows<BFloat16> scores(6, classes, padded.pitch, 3), packed(6, classes, classes, 3);
-    Rows<BFloat16> dx(6, classes, padded.pitch, 1), packedDx(6, classes, classes, 1);
+    Rows<BFloat16> dx(6, classes, padded.gradientPitch, 1), packedDx(6, classes, classes, 1);
     const std::vector<int64_t> labels = {0, 4, 6, 1, 60, 5};
-    std::vector<float> scratch(1 << 20), logs(size_t(6 * classes)), packedLogs = logs;
+    std::vector<float> scratch(1 << 20), logs(size_t(6 * classes)), packedLogs = logs, scales(12);
     const runtime::Run run = runWith(scratch);
     const float dy = 2;
     float loss = 0, packedLoss = 0, correct = 0, packedCorrect = 0;
     auto runAs = [&](const runtime::LabelledFields &f, auto &of, auto &gradient, auto &ofLogs,
                      float *sum, float *count) {
-      runtime::cuda::SoftmaxCrossEntropy({1, 0}, f)(run, of.data(), labels.data(), sum,
-                                                    ofLogs.data());
-      runtime::cuda::SoftmaxCrossEntropyGradient({1, 0}, f)(run, &dy, ofLogs.data(), labels.data(),
-                                                            gradient.data());
+      runtime::cuda::SoftmaxCrossEntropy({1, 0}, f)(run, of.data(), labels.data(), nullptr, sum,
+                                                    ofLogs.data(), scales.data());
+      runtime::cuda::SoftmaxCrossEntropyGradient({1, 0}, f)(
+          run, of.data(), scales.data(), labels.data(), &dy, nullptr, gradient.data());
       runtime::cuda::CorrectPredictions({1, 0}, f)(run, of.data(), labels.data(), count);
       finish();
     };

@@ -293,16 +293,18 @@ TEST(CudaKernels, SoftmaxAndLosses) {
     const int64_t classes = shape[1];
     std::vector<int64_t> rows = shape;
     rows.erase(rows.begin() + 1);
+    std::vector<int64_t> scales = shape;
+    scales[1] = 2;
     CudaCase loss;
     UnitValue scores = loss.operand(shape, -9, 9), labels = loss.integers(rows, 0, classes - 1);
-    loss.node("SoftmaxCrossEntropyLoss", {scores, labels}, {{"reduction", std::string("sum")}}, 2);
-    loss.result(UnitValue::node(0, 0));
-    loss.result(UnitValue::node(0, 1));
+    loss.node("SoftmaxCrossEntropyLoss", {scores, labels}, {{"reduction", std::string("sum")}}, 3);
+    for (int result : {0, 1, 2})
+      loss.result(UnitValue::node(0, result));
     loss.check();
     expectReference([&](UnitCase &u) {
       u.node("SoftmaxCrossEntropyLossGrad",
-             {u.given(Tensor::scalar(ElementType::f32, 0.5)), u.operand(shape, -3, 0),
-              u.integers(rows, 0, classes - 1)},
+             {u.operand(shape, -3, 0), u.operand(scales, 0, 1), u.integers(rows, 0, classes - 1),
+              u.given(Tensor::scalar(ElementType::f32, 0.5))},
              {{"reduction", std::string("sum")}});
     });
   }

@@ -126,12 +126,13 @@ TEST(Fusion, CastsBesideLosses) {
   const TensorType wide = f32({4, 6}), narrow{ElementType::bf16, {4, 6}},
                    labels{ElementType::i64, {4}}, whole{ElementType::i32, {4, 6}};
   UnitNode loss{"SoftmaxCrossEntropyLoss", "loss", nullptr, {}, {f32({}), wide}};
-  for (const TensorType &from : {narrow, whole}) {
-    OneNode cast("Cast", {from}, wide);
-    EXPECT_EQ(canPrepend(cast.unit, cast.unit.nodes[0], loss, 0, gpu), from == narrow);
-    EXPECT_FALSE(canPrepend(cast.unit, cast.unit.nodes[0], loss, 0, kDevice));
-  }
-  OneNode gradient("SoftmaxCrossEntropyLossGrad", {f32({}), wide, labels}, wide);
+  OneNode gradient("SoftmaxCrossEntropyLossGrad", {wide, f32({4, 2}), labels, f32({})}, wide);
+  for (const TensorType &from : {narrow, whole})
+    for (const UnitNode &hero : {loss, gradient.unit.nodes[0]}) {
+      OneNode cast("Cast", {from}, wide);
+      EXPECT_EQ(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, gpu), from == narrow);
+      EXPECT_FALSE(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, kDevice));
+    }
   OneNode product("MatMul", {f32({4, 5}), f32({5, 6})}, wide);
   UnitNode cast{"Cast", "cast", nullptr, {UnitValue::node(0)}, {narrow}};
   EXPECT_TRUE(canAppend(gradient.unit, cast, gpu));

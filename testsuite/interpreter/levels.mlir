@@ -45,7 +45,7 @@ func.func @train() {
   %b3 = pdc.weight_version @fc.bias latest : tensor<5xf32>
   %y = pdc.node "Gemm" "fc"(%f, %w3, %b3) {transB = 1 : i64, transA = 0 : i64, alpha = 1.0 : f64, beta = 1.0 : f64} : (tensor<*xf32>, tensor<5x4xf32>, tensor<5xf32>) -> tensor<*xf32>
   %l = pdc.read @labels : tensor<3xi64>
-  %loss, %lp = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%y, %l) {reduction = "sum", ignore_index = -100 : i64} : (tensor<*xf32>, tensor<3xi64>) -> (tensor<*xf32>, tensor<*xf32>)
+  %loss, %lp, %scales = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%y, %l) {reduction = "sum", ignore_index = -100 : i64} : (tensor<*xf32>, tensor<3xi64>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
   pdc.accumulate %loss into @pdc.loss : tensor<*xf32>
   %n = pdc.node "LossWeight" "n"(%l) {ignore_index = -100 : i64} : (tensor<3xi64>) -> tensor<*xf32>
   pdc.accumulate %n into @pdc.loss_weight : tensor<*xf32>

@@ -19,7 +19,8 @@ namespace {
 
 LabelledFields labelled(const KernelChoice &choice) {
   LabelledFields f;
-  FieldReader{choice} FIELD(classes) FIELD(ignoreIndex) FIELD(ignores) FIELD(pixels) FIELD(samples);
+  FieldReader{choice} FIELD(classes) FIELD(ignoreIndex) FIELD(ignores) FIELD(pixels) FIELD(results)
+      FIELD(samples);
   return f;
 }
 PairLossFields pair(const KernelChoice &choice) {
@@ -36,19 +37,15 @@ KernelMakers lossMakers() {
        [](auto &c, auto &d) {
          return made<kernels::SoftmaxCrossEntropy>(
              d, labelled(c), CALL {
-               n == 5 && !p[3] ? k(r, p[0], p.labels(1), p[2], nullptr, p[4])
-               : n == 5        ? k(r, p[0], p.labels(1), p[2], p[3], p[4])
-               : n == 4        ? k(r, p[0], p.labels(1), p[2], p[3])
-                               : k(r, p[0], p.labels(1), p[2]);
+               n == 6   ? k(r, p[0], p.labels(1), p[2], p[3], p[4], p[5])
+               : n == 5 ? k(r, p[0], p.labels(1), p[2], p[3], p[4])
+                        : k(r, p[0], p.labels(1), p[2], p[3]);
              });
        }},
       {"SoftmaxCrossEntropyGradient",
        [](auto &c, auto &d) {
          return made<kernels::SoftmaxCrossEntropyGradient>(
-             d, labelled(c), CALL {
-               n == 5 ? k(r, p[0], p[1], p.labels(2), p[3], p[4])
-                      : k(r, p[0], p[1], p.labels(2), p[3]);
-             });
+             d, labelled(c), CALL { k(r, p[0], p[1], p.labels(2), p[3], p[4], p[5]); });
        }},
       {"NegativeLogLikelihood",
        [](auto &c, auto &d) {

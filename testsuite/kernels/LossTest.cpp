@@ -1,5 +1,6 @@
 #include "runtime/kernels/Softmax.h"
 #include "runtime/kernels/SoftmaxCrossEntropy.h"
+#include "runtime/kernels/SoftmaxCrossEntropyGradient.h"
 #include "testsuite/kernels/UnitCase.h"
 
 #include <gtest/gtest.h>
@@ -14,23 +15,22 @@ TEST(Kernels, CrossEntropy) {
       std::vector<int64_t> labels = shape;
       labels.erase(labels.begin() + 1);
       Attributes attributes = {{"reduction", std::string("sum")}, {"ignore_index", int64_t(2)}};
-      UnitCase unit, gradient(3), correct(4), weight(5);
-      std::vector<UnitValue> inputs = {unit.operand(shape, -3, 3),
-                                       unit.integers(labels, 0, shape[1] - 1)};
-      if (weighted)
-        inputs.push_back(unit.operand({shape[1]}, 0, 1));
-      UnitValue loss = unit.node("SoftmaxCrossEntropyLoss", inputs, attributes, 2);
-      unit.result(loss);
-      unit.result(UnitValue::node(loss.index, 1));
-      unit.check();
-      UnitCase alone(6);
-      inputs = {alone.operand(shape, -3, 3), alone.integers(labels, 0, shape[1] - 1)};
-      if (weighted)
-        inputs.push_back(alone.operand({shape[1]}, 0, 1));
-      alone.node("SoftmaxCrossEntropyLoss", inputs, attributes);
-      alone.check();
-      inputs = {gradient.operand({}), gradient.operand(shape, -4, 0),
-                gradient.integers(labels, 0, shape[1] - 1)};
+      UnitCase gradient(3), correct(4), weight(5);
+      std::vector<UnitValue> inputs;
+      for (std::vector<int> kept : {std::vector<int>{0}, {0, 2}, {0, 1}, {0, 1, 2}, {1}}) {
+        UnitCase unit(6);
+        inputs = {unit.operand(shape, -3, 3), unit.integers(labels, 0, shape[1] - 1)};
+        if (weighted)
+          inputs.push_back(unit.operand({shape[1]}, 0, 1));
+        UnitValue loss = unit.node("SoftmaxCrossEntropyLoss", inputs, attributes, 3);
+        for (int result : kept)
+          unit.result(UnitValue::node(loss.index, result));
+        unit.check();
+      }
+      std::vector<int64_t> scales = shape;
+      scales[1] = 2;
+      inputs = {gradient.operand(shape, -4, 0), gradient.operand(scales, 0, 1),
+                gradient.integers(labels, 0, shape[1] - 1), gradient.operand({})};
       if (weighted)
         inputs.push_back(gradient.operand({shape[1]}, 0, 1));
       gradient.node("SoftmaxCrossEntropyLossGrad", inputs, attributes);
@@ -76,10 +76,15 @@ TEST(Losses, LargeScoresKeepTheLogarithm) {
   const int64_t labels[] = {2, 0};
   const runtime::Run run;
   float loss = 0, kept = 0;
-  std::vector<float> logProbabilities(8), logSoftmax(8);
-  runtime::SoftmaxCrossEntropy crossEntropy({}, {.classes = 4, .samples = 2});
-  crossEntropy(run, scores.data(), labels, &loss);
-  crossEntropy(run, scores.data(), labels, &kept, logProbabilities.data());
+  std::vector<float> logProbabilities(8), logSoftmax(8), scales(4), dx(8);
+  runtime::LabelledFields fields{.classes = 4, .results = {0}, .samples = 2};
+  runtime::SoftmaxCrossEntropy({}, fields)(run, scores.data(), labels, nullptr, &loss);
+  fields.results = {0, 1, 2};
+  runtime::SoftmaxCrossEntropy({}, fields)(run, scores.data(), labels, nullptr, &kept,
+                                           logProbabilities.data(), scales.data());
+  const float dy = 1;
+  runtime::SoftmaxCrossEntropyGradient({}, fields)(run, scores.data(), scales.data(), labels, &dy,
+                                                   nullptr, dx.data());
   runtime::Softmax softmax({}, {.inner = 1, .logarithm = 1, .outer = 2, .size = 4});
   softmax(run, scores.data(), logSoftmax.data());
   EXPECT_NEAR(loss, 2 * std::log(4.0), 1e-5);
@@ -87,6 +92,7 @@ TEST(Losses, LargeScoresKeepTheLogarithm) {
   for (int i = 0; i < 8; ++i) {
     EXPECT_NEAR(logProbabilities[i], -std::log(4.0), 1e-6);
     EXPECT_NEAR(logSoftmax[i], -std::log(4.0), 1e-6);
+    EXPECT_NEAR(dx[i], i == 2 || i == 4 ? -0.75 : 0.25, 1e-6);
   }
 }
 

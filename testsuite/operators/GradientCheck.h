@@ -62,6 +62,8 @@ struct Case {
   size_t outputs = 1;
   /// Values that the shape rule may see, besides integers.
   bool allKnown = false;
+  /// Outputs at which gradients arrive.
+  std::vector<size_t> arriving = {0};
 };
 
 inline Case unary(const char *op, Tensor input, Attributes attributes = {}) {
@@ -105,8 +107,9 @@ inline std::vector<Tensor> run(const Case &test) {
 /// Executes what a gradient rule adds at once; a value is a tensor.
 class EagerGradientBuilder : public GradientBuilder {
 public:
-  EagerGradientBuilder(const Case &test, std::vector<Tensor> outputs, Tensor seed)
-      : test(test), outputs(std::move(outputs)), seed(std::move(seed)),
+  /// A gradient of each arriving output.
+  EagerGradientBuilder(const Case &test, std::vector<Tensor> outputs, std::vector<Tensor> seeds)
+      : test(test), outputs(std::move(outputs)), seeds(std::move(seeds)),
         gradients(test.inputs.size()) {}
 
   const Attributes &attributes() const override { return test.attributes; }
@@ -116,7 +119,9 @@ public:
   GradientValue output(size_t i) const override { return wrap(outputs.at(i)); }
   TensorType type(GradientValue value) const override { return tensor(value).type; }
   GradientValue outputGradient(size_t i) const override {
-    return i == 0 ? wrap(seed) : GradientValue();
+    auto found = std::find(test.arriving.begin(), test.arriving.end(), i);
+    return found == test.arriving.end() ? GradientValue()
+                                        : wrap(seeds.at(size_t(found - test.arriving.begin())));
   }
   bool wants(size_t i) const override {
     return std::find(test.wanted.begin(), test.wanted.end(), i) != test.wanted.end();
@@ -148,7 +153,7 @@ private:
 
   const Case &test;
   std::vector<Tensor> outputs;
-  Tensor seed;
+  std::vector<Tensor> seeds;
   std::vector<const Tensor *> gradients;
   std::deque<Tensor> made;
 };
@@ -174,7 +179,7 @@ inline OperatorNames &checkedCompositions() {
   return names;
 }
 
-/// Differentiates sum(weights * output 0) by every wanted input, both ways.
+/// Differentiates sum(weights * output) over the arriving outputs by every wanted input, both ways.
 inline void checkGradient(Case test, double tolerance = 2e-6) {
   SCOPED_TRACE(test.op);
   const Operator *rule = findOperator(test.op);
@@ -183,9 +188,19 @@ inline void checkGradient(Case test, double tolerance = 2e-6) {
   std::vector<Tensor> outputs = run(test.op, test.attributes, pointers(test.inputs),
                                     std::max(test.outputs, rule->outputs.size()));
   Draw draw(7);
-  Tensor seed = draw.reals(outputs[0].type.shape);
-  seed.type.element = outputs[0].type.element;
-  EagerGradientBuilder builder(test, outputs, seed);
+  std::vector<Tensor> seeds;
+  for (size_t output : test.arriving) {
+    seeds.push_back(draw.reals(outputs.at(output).type.shape));
+    seeds.back().type.element = outputs[output].type.element;
+  }
+  EagerGradientBuilder builder(test, outputs, seeds);
+  auto sum = [&] {
+    const std::vector<Tensor> found = run(test);
+    double total = 0;
+    for (size_t i = 0; i < seeds.size(); ++i)
+      total += weighted(found.at(test.arriving[i]), seeds[i]);
+    return total;
+  };
   rule->differentiate(builder);
   for (size_t i : test.wanted) {
     const Tensor *gradient = builder.gradient(i);
@@ -195,9 +210,9 @@ inline void checkGradient(Case test, double tolerance = 2e-6) {
       const double step = 1e-5;
       double &element = test.inputs[i].data[e], before = element;
       element = before + step;
-      double above = weighted(run(test)[0], seed);
+      double above = sum();
       element = before - step;
-      double below = weighted(run(test)[0], seed);
+      double below = sum();
       element = before;
       double expected = (above - below) / (2 * step);
       ASSERT_NEAR(gradient->data[e], expected, tolerance * std::max(1.0, std::abs(expected)))

@@ -102,12 +102,12 @@ TEST(Gradient, CumulativeSums) {
 /// Equal extremes share the gradient: 12 over two of them.
 TEST(Gradient, EqualExtremesShare) {
   Case test{"ReduceMax", {}, {Tensor{{ElementType::f64, {4}}, {3, 1, 3, 2}}}, {0}};
-  EagerGradientBuilder builder(test, run(test), Tensor{{ElementType::f64, {1}}, {12}});
+  EagerGradientBuilder builder(test, run(test), {Tensor{{ElementType::f64, {1}}, {12}}});
   findOperator("ReduceMax")->differentiate(builder);
   EXPECT_EQ(builder.gradient(0)->data, (std::vector<double>{6, 0, 6, 0}));
   Tensor value = Tensor::scalar(ElementType::f64, 5);
   Case both{"Min", {}, {value, value}, {0, 1}};
-  EagerGradientBuilder shared(both, run(both), Tensor::scalar(ElementType::f64, 12));
+  EagerGradientBuilder shared(both, run(both), {Tensor::scalar(ElementType::f64, 12)});
   findOperator("Min")->differentiate(shared);
   EXPECT_EQ(shared.gradient(0)->data[0], 6);
   EXPECT_EQ(shared.gradient(1)->data[0], 6);
@@ -141,6 +141,19 @@ TEST(Gradient, CrossEntropy) {
             test.inputs.push_back(draw.reals({shape[1]}, 0.5, 2));
           checkGradient(test);
         }
+}
+
+/// The logarithms of probabilities may be part of what is trained, beside the loss or alone.
+TEST(Gradient, LogarithmsOfCrossEntropy) {
+  for (std::vector<size_t> arriving : {std::vector<size_t>{0, 1}, {1}}) {
+    Draw draw;
+    Case test{"SoftmaxCrossEntropyLoss",
+              {{"reduction", std::string("sum")}},
+              {draw.reals({2, 3, 2}), draw.integers({2, 2}, 0, 2)},
+              {0}};
+    test.outputs = 3, test.arriving = arriving;
+    checkGradient(test);
+  }
 }
 
 TEST(Gradient, PairLosses) {

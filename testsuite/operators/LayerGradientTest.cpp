@@ -91,7 +91,7 @@ TEST(Gradient, BatchNormalizationByRunningStatisticsIsRefused) {
             {draw.reals({4, 3}), draw.reals({3}, 0.5, 2), draw.reals({3}), draw.reals({3}),
              draw.reals({3}, 0.5, 2)},
             {0}};
-  EagerGradientBuilder builder(test, run(test), draw.reals({4, 3}));
+  EagerGradientBuilder builder(test, run(test), {draw.reals({4, 3})});
   EXPECT_THROW(findOperator(test.op)->differentiate(builder), Error);
   checkedRules().insert(test.op);
 }

@@ -150,11 +150,16 @@ TEST(Normalise, Constant) {
 
 /// Outputs that gradients need are there even when the file has no name for them.
 TEST(Normalise, SavedOutputs) {
-  for (const char *op : {"MaxPool", "SoftmaxCrossEntropyLoss"}) {
-    Imported node(op, {}, 2);
-    normaliseNode(node.node, 13);
-    EXPECT_EQ(node.node.outputs, (Names{"out0", ""}));
-  }
+  Imported pool("MaxPool", {}, 2), loss("SoftmaxCrossEntropyLoss", {}, 2), mean = loss;
+  normaliseNode(pool.node, 13);
+  EXPECT_EQ(pool.node.outputs, (Names{"out0", ""}));
+  loss.node.attributes.set("reduction", std::string("sum"));
+  normaliseNode(loss.node, 13);
+  EXPECT_EQ(loss.node.outputs, (Names{"out0", "", ""}));
+  normaliseNode(mean.node, 13);
+  EXPECT_EQ(mean.node.outputs, (Names{"out0"}));
+  mean.node.outputs = {"out0", "out1", "out2"};
+  EXPECT_THROW(normaliseNode(mean.node, 13), Error);
 }
 
 static std::string refusal(std::string op, int opset) {

@@ -17,7 +17,7 @@ func.func @train() {
   %d = pdc.node "pdc.StopGradient" "/detach"(%a) {} : (tensor<2x6xf32>) -> tensor<2x6xf32>
   // CHECK: pdc.node "Mul" "/product"(%[[A]], %[[A]])
   %p = pdc.node "Mul" "/product"(%a, %d) {} : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
-  %loss, %logp = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%p, %labels) {reduction = "sum"} : (tensor<2x6xf32>, tensor<2xi64>) -> (tensor<f32>, tensor<2x6xf32>)
+  %loss, %logp, %scales = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%p, %labels) {reduction = "sum"} : (tensor<2x6xf32>, tensor<2xi64>) -> (tensor<f32>, tensor<2x6xf32>, tensor<2x2xf32>)
   pdc.accumulate %loss into @pdc.loss : tensor<f32>
   // CHECK: %[[D:.*]] = pdc.node "SoftmaxCrossEntropyLossGrad"
   // CHECK-NEXT: %[[DA:.*]] = pdc.node "Mul" "/product/grad/Mul"(%[[D]], %[[A]])

@@ -24,10 +24,10 @@ func.func @train() {
   %r = pdc.node "Relu" "/relu"(%a) {} : (tensor<2x6xf32>) -> tensor<2x6xf32>
   %b = pdc.node "Gemm" "/second"(%r, %w) {} : (tensor<2x6xf32>, tensor<6x6xf32>) -> tensor<2x6xf32>
   %s = pdc.node "Add" "/skip"(%b, %r) {} : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
-  %loss, %logp = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%s, %labels) {reduction = "sum"} : (tensor<2x6xf32>, tensor<2xi64>) -> (tensor<f32>, tensor<2x6xf32>)
+  %loss, %logp, %scales = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%s, %labels) {reduction = "sum"} : (tensor<2x6xf32>, tensor<2xi64>) -> (tensor<f32>, tensor<2x6xf32>, tensor<2x2xf32>)
   pdc.accumulate %loss into @pdc.loss : tensor<f32>
   // CHECK: %[[ONE:.*]] = pdc.read @pdc.one : tensor<f32>
-  // CHECK: %[[D:.*]] = pdc.node "SoftmaxCrossEntropyLossGrad" "loss/grad/SoftmaxCrossEntropyLossGrad"(%[[ONE]], {{.*}} origin "loss"
+  // CHECK: %[[D:.*]] = pdc.node "SoftmaxCrossEntropyLossGrad" "loss/grad/SoftmaxCrossEntropyLossGrad"({{.*}}, %[[ONE]]) {{.*}} origin "loss"
   // CHECK: %[[DR:.*]] = pdc.node "Gemm" "/second/grad/Gemm"(%[[D]], %[[W]]) {{.*}} origin "/second"
   // CHECK: %[[DW:.*]] = pdc.node "Gemm" "/second/grad/Gemm.1"
   // CHECK-NEXT: pdc.accumulate %[[DW]] into @"w/gradient.1"

@@ -130,3 +130,27 @@ func.func @evaluate() {
   %d = pdc.node "CorrectPredictions" "/rows/correct"(%r, %labels) {} : (tensor<4x3xf32>, tensor<4xi64>) -> tensor<f32>
   return
 }
+
+// A loss's gradient reads the scores again: what the product has written in f32 for both, or each its own Cast of a view.
+// CHECK-LABEL: func.func @losses
+// CHECK: %[[WIDE:.*]] = pdc.node "Cast" "/mm/f32"
+// CHECK-NEXT: pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%[[WIDE]],
+// CHECK-NEXT: pdc.node "SoftmaxCrossEntropyLossGrad" "/loss/grad"(%[[WIDE]],
+// CHECK: %[[VIEW:.*]] = pdc.node "Flatten" "/rows"
+// CHECK-NEXT: %[[OF_LOSS:.*]] = pdc.node "Cast" "/rows/f32"(%[[VIEW]]) {to = 1 : i64} : (
+// CHECK-NEXT: pdc.node "SoftmaxCrossEntropyLoss" "/rows/loss"(%[[OF_LOSS]],
+// CHECK-NEXT: %[[OF_GRADIENT:.*]] = pdc.node "Cast" "/rows/f32.1"(%[[VIEW]]) {to = 1 : i64} origin "/rows/loss"
+// CHECK-NEXT: pdc.node "SoftmaxCrossEntropyLossGrad" "/rows/loss/grad"(%[[OF_GRADIENT]],
+func.func @losses() {
+  %x = pdc.read @x : tensor<4x6xf32>
+  %w = pdc.weight_version @w latest : tensor<6x3xf32>
+  %labels = pdc.read @labels : tensor<4xi64>
+  %m = pdc.node "FusedMatMul" "/mm"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  %l:3 = pdc.node "SoftmaxCrossEntropyLoss" "/loss"(%m, %labels) {reduction = "sum"} : (tensor<4x3xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<4x3xf32>, tensor<4x2xf32>)
+  %dm = pdc.node "SoftmaxCrossEntropyLossGrad" "/loss/grad"(%m, %l#2, %labels, %l#0) {reduction = "sum"} origin "/loss" : (tensor<4x3xf32>, tensor<4x2xf32>, tensor<4xi64>, tensor<f32>) -> tensor<4x3xf32>
+  %v = pdc.node "FusedMatMul" "/mm2"(%x, %w) {} : (tensor<4x6xf32>, tensor<6x3xf32>) -> tensor<4x3xf32>
+  %r = pdc.node "Flatten" "/rows"(%v) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %k:3 = pdc.node "SoftmaxCrossEntropyLoss" "/rows/loss"(%r, %labels) {reduction = "sum"} : (tensor<4x3xf32>, tensor<4xi64>) -> (tensor<f32>, tensor<4x3xf32>, tensor<4x2xf32>)
+  %dr = pdc.node "SoftmaxCrossEntropyLossGrad" "/rows/loss/grad"(%r, %k#2, %labels, %k#0) {reduction = "sum"} origin "/rows/loss" : (tensor<4x3xf32>, tensor<4x2xf32>, tensor<4xi64>, tensor<f32>) -> tensor<4x3xf32>
+  return
+}

@@ -42,18 +42,19 @@ func.func @train() {
     %1 = pdc.node "Flatten" "view"(%0) {axis = 2 : i64} : (tensor<2x3x61xbf16>) -> tensor<6x61xbf16>
     pdc.yield %1 : tensor<6x61xbf16>
   }
-  // CHECK: pdc.unit "loss" {{.*}} = %[[V]] : tensor<6x61xbf16, #pdc.layout<"aB8b">>{{.*}} -> (tensor<f32>, tensor<6x61xf32>) {{.*}}pitch = 64 : i64, pixels
-  %l:2 = pdc.unit "loss" origin "loss" forward microbatch (%0 = %v : tensor<6x61xbf16>, %1 = %labels : tensor<6xi64>) -> (tensor<f32>, tensor<6x61xf32>) attributes {kernel = #loss} {
+  // CHECK: pdc.unit "loss" {{.*}} = %[[V]] : tensor<6x61xbf16, #pdc.layout<"aB8b">>{{.*}} -> (tensor<f32>, tensor<6x2xf32>) {{.*}}pitch = 64 : i64, pixels
+  %l:2 = pdc.unit "loss" origin "loss" forward microbatch (%0 = %v : tensor<6x61xbf16>, %1 = %labels : tensor<6xi64>) -> (tensor<f32>, tensor<6x2xf32>) attributes {kernel = #loss} {
     %2 = pdc.node "Cast" "wide"(%0) {to = 1 : i64} : (tensor<6x61xbf16>) -> tensor<6x61xf32>
-    %3:2 = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%2, %1) {reduction = "sum"} : (tensor<6x61xf32>, tensor<6xi64>) -> (tensor<f32>, tensor<6x61xf32>)
-    pdc.yield %3#0, %3#1 : tensor<f32>, tensor<6x61xf32>
+    %3:3 = pdc.node "SoftmaxCrossEntropyLoss" "loss"(%2, %1) {reduction = "sum"} : (tensor<6x61xf32>, tensor<6xi64>) -> (tensor<f32>, tensor<6x61xf32>, tensor<6x2xf32>)
+    pdc.yield %3#0, %3#2 : tensor<f32>, tensor<6x2xf32>
   }
   pdc.accumulate %l#0 into @loss : tensor<f32>
-  // CHECK: %[[D:.*]] = pdc.unit "loss/gradient" {{.*}} -> (tensor<6x61xbf16, #pdc.layout<"aB8b">>) {{.*}}pitch = 64 : i64
-  %d = pdc.unit "loss/gradient" origin "loss" backward_input microbatch (%0 = %l#0 : tensor<f32>, %1 = %l#1 : tensor<6x61xf32>, %2 = %labels : tensor<6xi64>) -> (tensor<6x61xbf16>) attributes {kernel = #gradient} {
-    %3 = pdc.node "SoftmaxCrossEntropyLossGrad" "loss/gradient"(%0, %1, %2) {} : (tensor<f32>, tensor<6x61xf32>, tensor<6xi64>) -> tensor<6x61xf32>
-    %4 = pdc.node "Cast" "narrow"(%3) {to = 16 : i64} : (tensor<6x61xf32>) -> tensor<6x61xbf16>
-    pdc.yield %4 : tensor<6x61xbf16>
+  // CHECK: %[[D:.*]] = pdc.unit "loss/gradient" {{.*}} = %[[V]] : tensor<6x61xbf16, #pdc.layout<"aB8b">>{{.*}} -> (tensor<6x61xbf16, #pdc.layout<"aB8b">>) {{.*}}gradientPitch = 64 : i64, pitch = 64 : i64
+  %d = pdc.unit "loss/gradient" origin "loss" backward_input microbatch (%0 = %v : tensor<6x61xbf16>, %1 = %l#1 : tensor<6x2xf32>, %2 = %labels : tensor<6xi64>, %3 = %l#0 : tensor<f32>) -> (tensor<6x61xbf16>) attributes {kernel = #gradient} {
+    %4 = pdc.node "Cast" "wide/gradient"(%0) {to = 1 : i64} : (tensor<6x61xbf16>) -> tensor<6x61xf32>
+    %5 = pdc.node "SoftmaxCrossEntropyLossGrad" "loss/gradient"(%4, %1, %2, %3) {} : (tensor<6x61xf32>, tensor<6x2xf32>, tensor<6xi64>, tensor<f32>) -> tensor<6x61xf32>
+    %6 = pdc.node "Cast" "narrow"(%5) {to = 16 : i64} : (tensor<6x61xf32>) -> tensor<6x61xbf16>
+    pdc.yield %6 : tensor<6x61xbf16>
   }
   // CHECK: pdc.unit "bias/sum" {{.*}} = %[[D]] : {{.*}}pitch = 64 : i64
   %s = pdc.unit "bias/sum" origin "fc" backward_weight microbatch (%0 = %d : tensor<6x61xbf16>) -> (tensor<61xf32>) attributes {kernel = #sum} {
