@@ -22,6 +22,9 @@ PDC_EITHER constexpr int64_t ceilDivide(int64_t a, int64_t b) { return (a + b - 
 
 inline cudaStream_t streamOf(const Run &run) { return static_cast<cudaStream_t>(run.queue); }
 
+/// Whether what is put into the queue is recorded as a graph, and runs later.
+bool isRecorded(const Run &run);
+
 /// Throws Error naming the call unless it succeeded.
 void require(cudaError_t code, const char *call);
 

@@ -9,6 +9,12 @@ void require(cudaError_t code, const char *call) {
     throw Error(call, " failed: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ")");
 }
 
+bool isRecorded(const Run &run) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  require(cudaStreamIsCapturing(streamOf(run), &status), "cudaStreamIsCapturing");
+  return status != cudaStreamCaptureStatusNone;
+}
+
 void require(cublasStatus_t status, const char *call, const char *unit) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw Error("unit '", unit, "': ", call, " failed: ", cublasLtGetStatusString(status));

@@ -3,32 +3,11 @@
 #include "runtime/Error.h"
 #include "runtime/UnitTimes.h"
 #include "runtime/cuda/Launch.h"
+#include "runtime/cuda/QueueGate.h"
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <vector>
 
 namespace pdc::runtime::cuda {
-
-/// Holds the queue back. Not for long: a call that waits for the device itself, as the first ones
-/// of a library may, must come to its end.
-struct MeasuredTask::Gate {
-  std::mutex mutex;
-  std::condition_variable opened;
-  bool open = false;
-
-  static void wait(void *gate) {
-    auto &self = *static_cast<Gate *>(gate);
-    std::unique_lock lock(self.mutex);
-    self.opened.wait_for(lock, std::chrono::milliseconds(20), [&] { return self.open; });
-  }
-  void openUp() {
-    std::lock_guard lock(mutex);
-    open = true;
-    opened.notify_all();
-  }
-};
 
 namespace {
 
@@ -95,26 +74,20 @@ DeviceTimes &deviceTimes() {
 
 } // namespace
 
-MeasuredTask::MeasuredTask(const Run &run) : run(run), gate(new Gate) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  require(cudaStreamIsCapturing(streamOf(run), &status), "cudaStreamIsCapturing");
-  if (status != cudaStreamCaptureStatusNone)
+MeasuredTask::MeasuredTask(const Run &run) : run(run) {
+  if (isRecorded(run))
     throw Error("units are timed kernel by kernel only; start the program with --no-graphs");
   deviceTimes().collect();
-  require(cudaLaunchHostFunc(streamOf(run), Gate::wait, gate), "cudaLaunchHostFunc");
+  gate = new QueueGate(streamOf(run));
   deviceTimes().mark(streamOf(run));
 }
 
-MeasuredTask::~MeasuredTask() {
-  gate->openUp();
-  cudaLaunchHostFunc(
-      streamOf(run), [](void *old) { delete static_cast<Gate *>(old); }, gate);
-}
+MeasuredTask::~MeasuredTask() { delete gate; }
 
 void MeasuredTask::end(std::initializer_list<UnitShare> shares) {
   deviceTimes().end(streamOf(run), shares);
   if (++ended == kMostHeld)
-    gate->openUp();
+    gate->open();
 }
 
 } // namespace pdc::runtime::cuda

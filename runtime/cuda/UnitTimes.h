@@ -10,6 +10,8 @@
 /// programs do not include this.
 namespace pdc::runtime::cuda {
 
+class QueueGate;
+
 /// A part of what ends together, as the updates of a task, which share a kernel.
 struct UnitShare {
   size_t unit;
@@ -30,8 +32,7 @@ public:
 private:
   const Run &run;
   int ended = 0;
-  struct Gate;
-  Gate *gate;
+  QueueGate *gate;
 };
 
 } // namespace pdc::runtime::cuda
