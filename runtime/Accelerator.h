@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace pdc::runtime {
 
@@ -36,6 +37,8 @@ public:
 
   virtual ~Accelerator() = default;
 
+  /// As its maker calls devices of this kind.
+  virtual std::string name() const = 0;
   /// Zeroed memory of the device, aligned to 256 bytes, freed with the accelerator. Throws Error
   /// that names what there is when there is not enough.
   virtual std::byte *allocate(int64_t bytes) = 0;
@@ -73,6 +76,10 @@ public:
   virtual void divide(float *values, float by, int64_t count) = 0;
   /// Whether all are finite numbers; waits as `read` does.
   virtual bool areFinite(std::span<const std::span<const float>> tensors) = 0;
+
+  /// What the device takes for what `work` puts into the queue: the least seconds of a few runs,
+  /// without those in which it waits for the host, and while no other rank of the process measures.
+  virtual double secondsOf(const std::function<void()> &work) = 0;
 
   virtual Mark makeMark() = 0;
   /// The mark stands behind all that is in the queue now.

@@ -21,8 +21,8 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
     Stage &stage = stages.emplace_back();
     stage.info = &info;
     stage.replica = int(std::ranges::find(info.ranks, program.rank) - info.ranks.begin());
-    stage.tasks.reset(
-        program.createTasks(info.id, {program.threads, program.workspaceBytes, program.exact}));
+    stage.tasks.reset(program.createTasks(
+        info.id, {program.threads, program.workspaceBytes, program.exact, options.tuning}));
     stage.slots.resize(program.regions[info.slotRegion].copies);
     if (info.evaluationRegion >= 0)
       stage.evaluationSlots.resize(program.regions[info.evaluationRegion].copies);

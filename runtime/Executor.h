@@ -49,6 +49,7 @@ struct ExecutorOptions {
   bool recordsCalls = false; ///< among them what a library was told to move
   /// Floats that replicas sum at once.
   int64_t bucketElements = int64_t(1) << 20;
+  Tuning *tuning = nullptr; ///< where kernels are measured; null: nowhere
 };
 
 /// Obeys the rows of one program. Nothing here allocates once a first step has run.

@@ -211,11 +211,14 @@ static int runNccl(std::span<const Program *const> programs, const Options &opti
 /// What is written at the end is tried at the start: a long run is not lost to a wrong path.
 static void requireWritable(const Options &options) {
   namespace fs = std::filesystem;
-  if (!options.save.empty()) {
+  for (const auto &[option, folder] :
+       {std::pair("--save ", options.save), std::pair("--tune ", options.tune)}) {
+    if (folder.empty())
+      continue;
     std::error_code problem;
-    fs::create_directories(options.save, problem);
-    if (problem || access(options.save.c_str(), W_OK) != 0)
-      throw Error("--save ", options.save, ": cannot be written; give a folder that can");
+    fs::create_directories(folder, problem);
+    if (problem || access(folder.c_str(), W_OK) != 0)
+      throw Error(option, folder, ": cannot be written; give a folder that can");
   }
   for (const std::string &path : {options.trace, options.record})
     if (!path.empty()) {
@@ -225,10 +228,26 @@ static void requireWritable(const Options &options) {
     }
 }
 
+/// A kernel that is chosen because it is fast may have other bits than the library's first.
+static void requireTunable(const Program &program, const Options &options) {
+  if (options.tune.empty())
+    return;
+  if (!program.device)
+    throw Error("--tune ", options.tune,
+                ": measures kernels of GPUs, and these programs are for the CPU; leave it out, or "
+                "pass --device cuda to pdc");
+  if (program.exact)
+    throw Error("--tune ", options.tune,
+                ": these programs were compiled with --exact, whose bits do not depend on how the "
+                "model is split, and a kernel that is faster has other bits; leave it out, or run "
+                "pdc again without --exact");
+}
+
 static int runPrograms(std::span<const Program *const> programs, const Options &options) {
 #ifdef PDC_RUNTIME_PROCESSOR
   requireProcessor();
 #endif
+  requireTunable(*programs[0], options);
   requireWritable(options);
   for (const Program *program : programs)
     check(*program);

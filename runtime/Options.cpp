@@ -128,6 +128,8 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--delays", options.delaySeed, "with --rendezvous: draw a delay before each group")
       ->check(wholeNumber(1));
   app.add_flag("--no-graphs", options.noGraphs, "GPUs: start each kernel, record no CUDA graphs");
+  app.add_option("--tune", options.tune,
+                 "GPUs: measure which of the libraries' kernels are the fastest; kept in DIR");
   app.add_flag("--check", options.check, "print the rows each rank holds, and end");
   app.final_callback([&options] {
     try {

@@ -15,7 +15,7 @@ struct Options {
   int64_t epochs = 0; ///< 0: one, unless `steps` says
   int64_t steps = 0;  ///< updates in all, those before --resume included; 0: by epochs
   std::string transport;
-  std::string weights, save, resume, log, trace, record;
+  std::string weights, save, resume, log, trace, record, tune;
   int64_t saveEvery = 0;
   std::optional<uint64_t> seed;
   std::optional<double> learningRate;

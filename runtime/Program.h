@@ -11,9 +11,10 @@ namespace pdc::runtime {
 
 class Accelerator;
 class ReplicaSums;
+class Tuning;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 11;
+inline constexpr int kContractVersion = 12;
 
 /// What is stored. What a product is computed in is its kernel's field `compute`.
 enum class ElementType : uint8_t { f32, i64, i32, u8, f16, bf16 };
@@ -188,6 +189,8 @@ struct Device {
   int64_t workspaceBytes = 0;
   /// Only algorithms that give the same bits every time.
   bool exact = false;
+  /// Where kernels that can be computed in several ways have them measured; null: nowhere.
+  Tuning *tuning = nullptr;
 };
 
 /// The tasks of one stage: those that it does not define have nothing to do. Kernels are members,

@@ -20,8 +20,19 @@ static std::vector<DataSpec> specs(const std::vector<std::string> &texts) {
   return result;
 }
 
-static ExecutorOptions executorOptions(const Options &options) {
+static std::unique_ptr<Tuning> makeTuning(const Options &options, Accelerator *accelerator,
+                                          int rank) {
+  if (options.tune.empty() || !accelerator)
+    return nullptr;
+  auto clock = [accelerator](const std::function<void()> &work) {
+    return accelerator->secondsOf(work);
+  };
+  return std::make_unique<Tuning>(accelerator->name(), clock, options.tune, rank);
+}
+
+static ExecutorOptions executorOptions(const Options &options, Tuning *tuning) {
   ExecutorOptions result;
+  result.tuning = tuning;
   result.timeout = options.timeout > 0 ? options.timeout : 300;
   result.clipNorm = options.clipNorm;
   result.rendezvous = options.rendezvous;
@@ -37,7 +48,8 @@ Trainer::Trainer(const Program &program, const Options &options, Transport &tran
     : started(memoryInUse()), program(program), options(options), control(control),
       tells(program.rank == 0), arena(program, accelerator),
       data(program, specs(options.data), false, control),
-      executor(program, arena, transport, control, data, executorOptions(options)) {
+      tuning(makeTuning(options, accelerator, program.rank)),
+      executor(program, arena, transport, control, data, executorOptions(options, tuning.get())) {
   if (!options.evaluationData.empty())
     evaluationData =
         std::make_unique<Dataset>(program, specs(options.evaluationData), true, control);
@@ -92,6 +104,7 @@ bool Trainer::run() {
     evaluate();
   if (!options.save.empty() && savedAt != state.step)
     save();
+  keepTuning();
   writeTimelines();
   summarise();
   tellTheEnd();
@@ -176,6 +189,7 @@ void Trainer::trainStep() {
   int64_t number = state.step + 1;
   data.startAt(state.epoch * perEpoch + state.cursor, number);
   Totals totals = executor.trainSynchronous(count, number, rate, number < totalSteps);
+  keepTuning();
   if (progress)
     progress->step(number, state.epoch, totals.meanLoss(), count * program.microbatchSize,
                    rate.at(number), executor.gradientNorm());
@@ -203,7 +217,10 @@ void Trainer::trainSegment() {
   if (evaluationData || perEpoch % size != 0)
     count = std::min(count, perEpoch - state.cursor);
   data.startAt(state.epoch * perEpoch + state.cursor, state.step + 1);
-  count = executor.trainAsynchronous(count, state.step + 1, rate, [this] { takeReports(); });
+  count = executor.trainAsynchronous(count, state.step + 1, rate, [this] {
+    keepTuning();
+    takeReports();
+  });
   // Every report has come when every rank has.
   double stops[1] = {stopSignal ? 1.0 : 0.0};
   control.setActivity({"waits until all ranks have drained"});
@@ -271,6 +288,11 @@ void Trainer::save() {
     progress->line("saved " + checkpoint);
     progress->resume();
   }
+}
+
+void Trainer::keepTuning() {
+  if (tuning)
+    tuning->keep();
 }
 
 /// The parts of all ranks, rank by rank. `textOf` makes one of this rank's. A file that was there

@@ -5,6 +5,7 @@
 #include "runtime/MemoryInUse.h"
 #include "runtime/Options.h"
 #include "runtime/Progress.h"
+#include "runtime/Tuning.h"
 
 #include <functional>
 #include <memory>
@@ -31,6 +32,7 @@ private:
   void advance(int64_t microbatches);
   void evaluate();
   void save();
+  void keepTuning();
   void writeTimeline(const std::string &path, const char *begin, const char *separator,
                      const char *end, const std::function<std::string(size_t)> &textOf);
   void writeTimelines();
@@ -48,6 +50,7 @@ private:
   Arena arena;
   Dataset data;
   std::unique_ptr<Dataset> evaluationData;
+  std::unique_ptr<Tuning> tuning; ///< null: none is asked for
   Executor executor;
   std::unique_ptr<Progress> progress;
   LearningRate rate;

@@ -4,6 +4,8 @@
 #include "runtime/RankPlace.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
+#include "runtime/cuda/PinnedMemory.h"
+#include "runtime/cuda/QueueGate.h"
 #include "runtime/cuda/Queues.h"
 #include "runtime/cuda/Sums.h"
 #include "runtime/cuda/TaskGraphs.h"
@@ -13,6 +15,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -22,36 +26,9 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// Host memory that the device copies from by itself; grows to what is asked, which may wait for
-/// all that the device runs.
-class PinnedMemory {
-public:
-  PinnedMemory() = default;
-  PinnedMemory(const PinnedMemory &) = delete;
-  ~PinnedMemory() { free(); }
-
-  void free() {
-    cudaFreeHost(data);
-    data = nullptr;
-    size = 0;
-  }
-  std::byte *room(int64_t bytes) {
-    if (bytes > size) {
-      free();
-      require(cudaHostAlloc(&data, size_t(bytes), cudaHostAllocDefault), "cudaHostAlloc");
-      size = bytes;
-    }
-    return static_cast<std::byte *>(data);
-  }
-
-private:
-  void *data = nullptr;
-  int64_t size = 0;
-};
-
-cudaEvent_t makeEvent() {
+cudaEvent_t makeEvent(unsigned flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
-  require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  require(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
   return event;
 }
 
@@ -61,6 +38,7 @@ public:
   explicit CudaAccelerator(int device);
   ~CudaAccelerator() override;
 
+  std::string name() const override;
   std::byte *allocate(int64_t bytes) override;
   void *queue() const override { return stream; }
   void run(const TaskRun &name, const std::function<void()> &task) override {
@@ -81,6 +59,7 @@ public:
   void writeAhead(size_t place) override;
   void takeAhead(size_t place, std::byte *to) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
+  double secondsOf(const std::function<void()> &work) override;
   Mark makeMark() override;
   void record(Mark mark) override;
   void await(Mark mark) override;
@@ -116,6 +95,7 @@ private:
   static constexpr int64_t kReservedBytes = int64_t(256) << 20;
   static constexpr size_t kFewestChunks = 8;
   static constexpr int64_t kReadBytes = int64_t(8) << 20;
+  static constexpr size_t kTimedRuns = 3;
   /// Of the device's, for what is loaded and recorded later: no input is worth a graph.
   static constexpr size_t kLeftBytes = size_t(512) << 20;
 
@@ -132,7 +112,8 @@ private:
   std::set<const std::byte *> reached; ///< of copies between ranks
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
-  std::byte *answer = nullptr; ///< to areFinite
+  std::vector<cudaEvent_t> clock; ///< around each timed run; none before the first
+  std::byte *answer = nullptr;    ///< to areFinite
 };
 
 CudaAccelerator::CudaAccelerator(int device) : device(device) {
@@ -159,6 +140,12 @@ CudaAccelerator::~CudaAccelerator() {
   cudaStreamDestroy(stream);
   for (void *memory : allocations)
     cudaFree(memory);
+}
+
+std::string CudaAccelerator::name() const {
+  cudaDeviceProp properties;
+  require(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties.name;
 }
 
 std::byte *CudaAccelerator::allocate(int64_t bytes) {
@@ -296,6 +283,34 @@ void CudaAccelerator::waitFor(cudaEvent_t event) {
       whileWaiting(std::chrono::duration<double>(Clock::now() - begin).count());
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
+}
+
+/// What stands in the stream may wait for other ranks, and is over before this one keeps them from
+/// measuring.
+double CudaAccelerator::secondsOf(const std::function<void()> &work) {
+  while (clock.size() <= kTimedRuns)
+    events.push_back(clock.emplace_back(makeEvent(cudaEventDefault)));
+  record(clock[0]);
+  waitFor(clock[0]);
+  static std::mutex measuring;
+  std::lock_guard lock(measuring);
+  {
+    QueueGate gate(stream);
+    for (size_t run = 0; run <= kTimedRuns; ++run) {
+      if (run > 0)
+        work();
+      record(clock[run]);
+    }
+  }
+  waitFor(clock.back());
+  float least = std::numeric_limits<float>::infinity();
+  for (size_t run = 0; run < kTimedRuns; ++run) {
+    float milliseconds = 0;
+    require(cudaEventElapsedTime(&milliseconds, clock[run], clock[run + 1]),
+            "cudaEventElapsedTime");
+    least = std::min(least, milliseconds);
+  }
+  return 1e-3 * least;
 }
 
 void CudaAccelerator::move(std::byte *to, const std::byte *from, int64_t bytes) {

@@ -192,6 +192,11 @@ cudaError_t cudaGetDeviceCount(int *count) {
   *count = deviceCount();
   return cudaSuccess;
 }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "this host");
+  return cudaSuccess;
+}
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= deviceCount())
     return cudaErrorInvalidDevice;

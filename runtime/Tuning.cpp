@@ -1,0 +1,159 @@
+#include "runtime/Tuning.h"
+
+#include "runtime/Control.h"
+#include "runtime/Error.h"
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace pdc::runtime {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char *kFormat = "pdc tuning 1";
+/// Of the first way's seconds: what is nearer to them is noise, which the ranking outweighs.
+constexpr double kClearlyFaster = 0.98;
+
+static std::string nameOf(int rank) { return "rank-" + std::to_string(rank) + ".json"; }
+
+Tuning::Tuning(std::string device, Clock clock, std::string folder, int rank)
+    : device(std::move(device)), clock(std::move(clock)), folder(std::move(folder)), rank(rank) {
+  read();
+}
+
+std::optional<size_t> Tuning::choose(const std::string &problem, size_t ways,
+                                     const std::function<bool(size_t way)> &start) {
+  if (const std::optional<size_t> way = known(problem); way && *way < ways && start(*way))
+    return way;
+  if (ways == 1)
+    return start(0) ? std::optional<size_t>(0) : std::nullopt;
+  const Seconds begin = now();
+  const std::optional<size_t> taken = measure(ways, start);
+  spent += now() - begin;
+  if (!taken || !start(*taken))
+    return {};
+  own[keyOf(problem)] = *taken;
+  ++problems;
+  changed += *taken != 0;
+  isKept = false;
+  return taken;
+}
+
+/// A way's first run, which may load and prepare what the others find, is not timed.
+std::optional<size_t> Tuning::measure(size_t ways, const std::function<bool(size_t way)> &start) {
+  std::optional<size_t> first, best;
+  double ofFirst = 0, least = std::numeric_limits<double>::infinity();
+  for (size_t way = 0; way < ways; ++way) {
+    bool runs = start(way);
+    const double seconds = runs ? clock([&] { runs = start(way) && runs; }) : 0;
+    if (!runs)
+      continue;
+    ++measured;
+    if (!first)
+      first = way, ofFirst = seconds;
+    if (seconds < least)
+      best = way, least = seconds;
+  }
+  return least <= kClearlyFaster * ofFirst ? best : first;
+}
+
+std::optional<size_t> Tuning::known(const std::string &problem) const {
+  for (const Choices *choices : {&own, &others})
+    if (const auto found = choices->find(keyOf(problem)); found != choices->end())
+      return found->second;
+  return {};
+}
+
+std::string Tuning::file() const { return (fs::path(folder) / nameOf(rank)).string(); }
+
+// The folder.
+
+/// The rank whose file it is; -1: none's.
+static int rankOf(const std::string &name) {
+  int rank = -1;
+  if (name.starts_with("rank-"))
+    std::from_chars(name.data() + 5, name.data() + name.size(), rank);
+  return rank >= 0 && name == nameOf(rank) ? rank : -1;
+}
+
+static std::map<std::string, size_t> readChoices(const fs::path &path) {
+  auto refuse = [&](const std::string &why) {
+    return Error(path.string(), ": ", why,
+                 "; remove the file, which has its problems measured again, or give --tune another "
+                 "folder");
+  };
+  std::ifstream text(path, std::ios::binary);
+  if (!text)
+    throw refuse("cannot be read");
+  const Json json = Json::parse(text, nullptr, false);
+  const bool isOurs = json.is_object() && json.contains("format") && json["format"] == kFormat &&
+                      json.contains("choices") && json["choices"].is_object();
+  if (!isOurs)
+    throw refuse("is damaged or not of this program, expected a JSON object whose 'format' is '" +
+                 std::string(kFormat) + "', with an object 'choices'");
+  std::map<std::string, size_t> choices;
+  for (const auto &[problem, way] : json["choices"].items()) {
+    if (!way.is_number_unsigned())
+      throw refuse("the choice for '" + problem + "' is " +
+                   way.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60) +
+                   ", expected a whole number");
+    choices[problem] = way.get<size_t>();
+  }
+  return choices;
+}
+
+void Tuning::read() {
+  std::error_code problem;
+  std::map<int, fs::path> files;
+  for (const auto &entry : fs::directory_iterator(folder, problem))
+    if (const int found = rankOf(entry.path().filename().string()); found >= 0)
+      files[found] = entry.path();
+  if (problem)
+    throw Error("--tune ", folder, ": cannot be read: ", problem.message(),
+                "; give a folder that can");
+  for (const auto &[found, path] : files)
+    if (found == rank)
+      own = readChoices(path);
+    else
+      others.merge(readChoices(path)); // keeps what an earlier one said
+}
+
+bool Tuning::write() const {
+  const std::string unfinished = file() + ".part";
+  std::ofstream text(unfinished, std::ios::binary);
+  const Json json = {{"format", kFormat}, {"choices", own}};
+  text << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  text.close();
+  std::error_code failed;
+  if (text)
+    fs::rename(unfinished, file(), failed);
+  return text && !failed;
+}
+
+void Tuning::tell() {
+  if (std::exchange(hasTold, true))
+    return;
+  std::fprintf(stderr,
+               "rank %d measured %zu kernels in %.1f s: for %zu of %zu problems it takes another "
+               "than the library's first; kept in %s\n",
+               rank, measured, spent, changed, problems, file().c_str());
+}
+
+/// What cannot be written costs the next run some seconds, and this one nothing.
+void Tuning::keep() {
+  if (std::exchange(isKept, true))
+    return;
+  if (write())
+    tell();
+  else
+    std::fprintf(stderr, "warning: %s: cannot be written; the next run will measure again\n",
+                 file().c_str());
+}
+
+} // namespace pdc::runtime
