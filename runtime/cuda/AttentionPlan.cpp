@@ -1,11 +1,14 @@
 #include "runtime/cuda/AttentionPlan.h"
 
+#include "runtime/ShapeText.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <limits>
 #include <map>
-#include <string_view>
+#include <sstream>
+#include <utility>
 
 namespace pdc::runtime::cuda {
 
@@ -58,6 +61,21 @@ int64_t maskBytesOf(const AttentionFields &f) {
   return AddedMask::isNeeded(f) ? aligned(AddedMask(f).elements() * 4) : 0;
 }
 
+/// What a plan depends on.
+std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
+  constexpr const char *uses[] = {"attention", "attention with its sums", "gradients of attention"};
+  std::ostringstream text;
+  text.precision(17);
+  text << uses[size_t(use)] << " in " << f.compute << ": " << f.batch << " x " << f.heads
+       << " heads, " << f.keyHeads << " of keys, " << f.queries << " queries and " << f.keys
+       << " keys of " << f.width << ", values of " << f.valueWidth << ", scale " << f.scale
+       << ", dropped " << f.ratio << ", causal " << f.causal << " behind " << f.past << ", mask "
+       << shapeText(f.maskStrides) << (f.boolean ? " of booleans" : "") << ", rows first "
+       << shapeText(f.rowsFirst) << ", together " << f.batchTogether << " and "
+       << f.keyHeadsTogether;
+  return text.str();
+}
+
 /// 9.10.0 and 9.10.1 are known for wrong results of attention.
 bool isTrusted(size_t version) { return version != 91000 && version != 91001; }
 
@@ -76,12 +94,12 @@ float AttentionPlan::hiddenScore() {
 }
 
 AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
-                             const AttentionFields &given, Use use)
+                             const AttentionFields &given, Use use, Tuning *tuning)
     : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
       sumBytes(sumBytesOf(fields, use)), keptBytes(keptBytesOf(fields)),
       maskBytes(maskBytesOf(given)), graph(given.name),
       plan(describe(target, use), target, beside(rules, sumBytes + keptBytes + maskBytes),
-           given.name) {}
+           given.name, tuning, problemOf(given, use)) {}
 
 /// As [batch, heads, rows, width]; `isTurned`: the last two the other way round.
 AttentionPlan::Tensor AttentionPlan::operand(Kind number, bool isTurned) {
@@ -276,7 +294,7 @@ int64_t AttentionPlan::advance(Kind kind, int64_t b, int64_t keyHead) const {
 }
 
 void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers,
-                         const BeforePart &before) {
+                         const BeforePart &before, bool mayRepeat) {
   for (int64_t b = 0; b < whole.batch; b += fields.batch)
     for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads) {
       if (before)
@@ -285,7 +303,7 @@ void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointe
       for (size_t i = 0; i < kinds.size(); ++i)
         part.push_back(static_cast<const std::byte *>(pointers[i]) + advance(kinds[i], b, keyHead));
       part.insert(part.end(), numberPointers.begin(), numberPointers.end());
-      plan(run, ids, part, own(run, sumBytes + keptBytes + maskBytes));
+      plan(run, ids, part, own(run, sumBytes + keptBytes + maskBytes), mayRepeat);
     }
 }
 
@@ -294,7 +312,7 @@ void AttentionPlan::results(const Run &run, const void *q, const void *k, const 
   std::vector<const void *> pointers = {q, k, v};
   const void *const others[] = {mask, keptPlace(run), y, logSums};
   std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
-  call(run, pointers, before);
+  call(run, pointers, before, y != q && y != k && y != v && y != mask);
 }
 
 void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *> operands,
@@ -302,40 +320,29 @@ void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *
                               std::initializer_list<void *> made, const BeforePart &before) {
   std::vector<const void *> pointers(operands);
   pointers.push_back(logSums);
+  const bool mayRepeat = std::ranges::none_of(made, [&](const void *result) {
+    return result == mask || std::ranges::find(pointers, result) != pointers.end();
+  });
   const void *const others[] = {mask, keptPlace(run)};
   std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
   pointers.insert(pointers.end(), made.begin(), made.end());
   pointers.push_back(own(run, 0));
-  call(run, pointers, before);
+  call(run, pointers, before, mayRepeat);
 }
-
-namespace {
-
-/// What a plan depends on.
-std::vector<double> keyOf(const AttentionFields &f, AttentionPlan::Use use) {
-  std::vector<double> key = {f.scale, f.ratio, double(f.compute == std::string_view("bf16"))};
-  for (int64_t number :
-       {int64_t(use), f.batch, f.batchTogether, f.boolean, f.causal, f.past, f.heads, f.keyHeads,
-        f.keyHeadsTogether, f.keys, f.queries, f.width, f.valueWidth})
-    key.push_back(double(number));
-  for (const Dimensions &list : {f.maskStrides, f.rowsFirst})
-    key.insert(key.end(), list.begin(), list.end());
-  return key;
-}
-
-} // namespace
 
 std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionFields &fields,
                                           AttentionPlan::Use use) {
   if (!areNarrow(factorsOf(fields.compute, fields.name)))
     return nullptr;
   const PlanTarget target{networkHandle(), nullptr}; // outlives the plans
-  thread_local std::map<std::vector<double>, std::shared_ptr<AttentionPlan>> plans;
-  const auto [found, isNew] = plans.try_emplace(keyOf(fields, use));
+  using Key = std::pair<const Tuning *, std::string>;
+  thread_local std::map<Key, std::shared_ptr<AttentionPlan>> plans;
+  const auto [found, isNew] = plans.try_emplace(Key(device.tuning, problemOf(fields, use)));
   if (!isNew)
     return found->second;
   auto made = std::make_shared<AttentionPlan>(
-      target, KernelRules{true, true, workspaceRoom(device), !device.exact}, fields, use);
+      target, KernelRules{true, true, workspaceRoom(device), !device.exact}, fields, use,
+      device.tuning);
   if (*made && isTrusted(cudnnGetVersion()))
     return found->second = std::move(made);
   std::fprintf(

@@ -22,7 +22,7 @@ public:
   enum class Use { results, resultsAndSums, gradients };
 
   AttentionPlan(const PlanTarget &target, const KernelRules &rules, const AttentionFields &fields,
-                Use use);
+                Use use, Tuning *tuning = nullptr);
 
   /// False where the library has none for this device.
   explicit operator bool() const { return bool(plan); }
@@ -73,7 +73,8 @@ private:
   Sizes ofRows() const;
   Tensor sumsOfRows();
   std::byte *own(const Run &run, int64_t offset) const;
-  void call(const Run &run, const std::vector<const void *> &pointers, const BeforePart &before);
+  void call(const Run &run, const std::vector<const void *> &pointers, const BeforePart &before,
+            bool mayRepeat);
 
   const AttentionFields whole;  ///< in which operands lie, as the library is told
   const AttentionFields fields; ///< of what is computed at once

@@ -10,7 +10,7 @@ static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
   const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
                           workspaceRoom(device), !device.exact};
   return std::make_unique<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields, use,
-                                           adds);
+                                           adds, device.tuning);
 }
 
 Convolution::Convolution(const Device &device, const ConvolutionFields &fields)

@@ -3,6 +3,8 @@
 #include "runtime/Error.h"
 #include "runtime/ShapeText.h"
 
+#include <sstream>
+
 namespace pdc::runtime::cuda {
 
 namespace {
@@ -93,12 +95,26 @@ KernelRules rulesFor(KernelRules rules, bool adds) {
   return rules;
 }
 
+/// What decides how fast which kernel is.
+std::string problemOf(const ConvolutionFields &f, ConvolutionUse use) {
+  constexpr const char *uses[] = {"convolution", "gradient of a convolution's input",
+                                  "gradient of a convolution's weight"};
+  std::ostringstream text;
+  text << uses[size_t(use)] << " in " << f.compute << ": " << shapeText(f.input) << " with "
+       << shapeText(f.weight) << " to " << shapeText(f.output) << ", strides "
+       << shapeText(f.strides) << ", dilations " << shapeText(f.dilations) << ", pads "
+       << shapeText(f.padsBegin) << " and " << shapeText(f.padsEnd);
+  return text.str();
+}
+
 } // namespace
 
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
-                                 const ConvolutionFields &fields, ConvolutionUse use, bool adds)
+                                 const ConvolutionFields &fields, ConvolutionUse use, bool adds,
+                                 Tuning *tuning)
     : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
-  plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name);
+  plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name,
+               adds ? nullptr : tuning, problemOf(fields, use));
   if (!*plan)
     throw Error("unit '", fields.name,
                 "': no kernel of cuDNN's that sums in f32 and a fixed order convolves ",
@@ -148,7 +164,8 @@ void ConvolutionPlan::operator()(const Run &run, const void *image, const void *
                                  const void *result) {
   constexpr int64_t ids[] = {kImage, kWeight, kResult};
   const void *const pointers[] = {image, weight, result};
-  (*plan)(run, ids, pointers, alignedWorkspace(run));
+  const bool mayRepeat = image != weight && weight != result && result != image;
+  (*plan)(run, ids, pointers, alignedWorkspace(run), mayRepeat);
 }
 
 } // namespace pdc::runtime::cuda

@@ -13,11 +13,12 @@ enum class ConvolutionUse { forward, inputGradient, weightGradient };
 /// spatial dimension get a second one of size 1, since the library knows none with one.
 class ConvolutionPlan {
 public:
-  /// Takes the first configuration that keeps the rules and fits into the device's workspace;
-  /// throws Error naming the unit where there is none. `adds`: the result is added to what lies
-  /// there.
+  /// Takes the first configuration that keeps the rules and fits into the device's workspace, or
+  /// the one that `tuning` finds; throws Error naming the unit where there is none. `adds`: the
+  /// result is added to what lies there, once, so that nothing is measured.
   ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
-                  const ConvolutionFields &fields, ConvolutionUse use, bool adds);
+                  const ConvolutionFields &fields, ConvolutionUse use, bool adds,
+                  Tuning *tuning = nullptr);
 
   /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy.
   void operator()(const Run &run, const void *image, const void *weight, const void *result);

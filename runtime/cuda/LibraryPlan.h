@@ -1,8 +1,10 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/Tuning.h"
 #include "runtime/cuda/CudnnGraph.h"
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,27 +12,30 @@
 
 namespace pdc::runtime::cuda {
 
-/// The first of cuDNN's engine configurations for a graph that keeps the rules, fits into the
-/// workspace and can be made, ready to run. One that fails when it runs first gives way to the next
-/// where the rules allow it; the choice is final once one has run.
+/// Of cuDNN's engine configurations for a graph that keep the rules, fit into the workspace and can
+/// be made, the first, or the fastest where they are measured: ready to run. One that fails when it
+/// runs first gives way to the next where the rules allow it; the choice is final once one has run,
+/// and where they are measured not only been recorded.
 class LibraryPlan {
 public:
-  /// `unit` is for errors and outlives the plan.
+  /// `unit` is for errors and outlives the plan. `problem` says what the graph computes, for
+  /// `tuning`; null: nothing is measured.
   LibraryPlan(const Descriptor &graph, const PlanTarget &target, const KernelRules &rules,
-              const char *unit);
+              const char *unit, Tuning *tuning = nullptr, const std::string &problem = "");
 
   /// False: there is none.
-  explicit operator bool() const { return engine.has_value(); }
+  explicit operator bool() const { return taken < ranked.size(); }
   /// How many configurations keep the rules, best first.
   size_t candidates() const { return found; }
-  int64_t workspaceBytes() const { return engine ? engine->workspaceBytes : 0; }
+  int64_t workspaceBytes() const { return *this ? ranked[taken].engine->workspaceBytes : 0; }
   /// How many there are, and what the library says of the last one that it could not make.
   std::string describeCandidates() const;
 
   /// Puts it into the run's queue; `pointers` belong to the tensors `ids` of the graph, those of
   /// numbers given by value to the host's memory. The library's workspace begins at `scratch`.
+  /// `mayRepeat`: no result lies where an operand does, so that kernels can be measured.
   void operator()(const Run &run, std::span<const int64_t> ids,
-                  std::span<const void *const> pointers, const void *scratch);
+                  std::span<const void *const> pointers, const void *scratch, bool mayRepeat);
 
 private:
   /// The pointers of a call as the library wants them; there are as many as slots and versions.
@@ -42,20 +47,34 @@ private:
     Descriptor plan;
     int64_t workspaceBytes;
   };
-  std::optional<Engine> makeNext();
+  struct Candidate {
+    Descriptor configuration;
+    bool isTried = false;
+    std::optional<Engine> engine;
+  };
+  static std::vector<Candidate> candidatesOf(std::vector<Descriptor> configurations);
+  std::string keyOf(const std::string &problem) const;
+  std::optional<Engine> make(const Descriptor &configuration);
+  const Engine *engineAt(size_t way);
+  size_t firstFrom(size_t way);
+  size_t measurable() const { return std::min(ranked.size(), Tuning::kMostWays); }
+  void makeMeasurable();
   cudnnStatus_t execute(const Engine &engine, const Pack &pack) const;
-  bool mayReplace(const Run &run) const;
+  bool tune(Tuning &by, const Pack &pack);
+  void runTaken(const Run &run, const Pack &pack);
   bool replace(const Pack &pack);
+  void dropOthers();
   Pack &packFor(std::span<const int64_t> ids, std::vector<const void *> pointers);
 
   const PlanTarget target;
   const KernelRules rules;
   const char *const unit;
-  std::vector<Descriptor> ranked; ///< none once the choice is final
-  const size_t found;
-  size_t next = 0;     ///< of those not yet tried
-  std::string refusal; ///< of the last one that could not be made
-  std::optional<Engine> engine;
+  std::vector<Candidate> ranked; ///< one alone once the choice is final
+  const size_t found;            ///< how many there were
+  size_t taken = 0;              ///< of the ranked; as many as they are: none
+  std::string refusal;           ///< of the last one that could not be made
+  Tuning *tuning;                ///< null once it has measured, or none
+  const std::string problem;
   std::vector<Pack> packs;
 };
 

@@ -4,9 +4,14 @@
 #include "runtime/cuda/MatrixBatches.h"
 
 #include "runtime/Error.h"
+#include "runtime/ShapeText.h"
+#include "runtime/Tuning.h"
 
-#include <algorithm>
+#include <array>
+#include <sstream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace pdc::runtime::cuda {
 
@@ -61,7 +66,12 @@ private:
                       int64_t pitch, int64_t stride);
   /// Added by the library, which takes a bias of the result's type.
   bool addsBias() const { return isColumnBias(fields) && read == stored; }
-  void choose();
+  void findAlgorithms();
+  std::string problem() const;
+  void tune(const Run &run, const void *a, const void *b, void *y);
+  cublasStatus_t multiply(const Run &run, const void *a, const void *b, void *y, bool add,
+                          const cublasLtMatmulAlgo_t &algorithm);
+  std::array<uint32_t, 3> alignments() const;
   uint32_t alignmentOf(int64_t MatrixBatches::Start::*operand, cudaDataType_t type) const;
   const void *at(const void *factor, int64_t element) const;
   void addOwnBias(const Run &run, const void *bias, void *y) const;
@@ -76,16 +86,18 @@ private:
   const Factors factors;
   const cudaDataType_t read, stored; ///< of a, b and bias; of y
   Description description;
-  Layout first, second, result; ///< b, a, y
-  cublasLtMatmulAlgo_t algorithm;
+  Layout first, second, result;                 ///< b, a, y
+  std::vector<cublasLtMatmulAlgo_t> algorithms; ///< as the library ranks them
+  size_t taken = 0;                             ///< of them, by what adds too
+  Tuning *tuning;                               ///< null once it has measured, or none
 };
 
 MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFields &f)
     : fields(f), batches(f), workspace(workspaceRoom(device)),
       factors(factorsOf(f.compute, f.name)), read(typeOf(factors)),
-      stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read) {
+      stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read), tuning(device.tuning) {
   describe();
-  choose();
+  findAlgorithms();
 }
 
 void MatrixProductPlan::describe() {
@@ -124,9 +136,8 @@ void MatrixProductPlan::describeLayout(Layout &layout, cudaDataType_t type, int6
           "cublasLtMatrixLayoutSetAttribute", fields.name);
 }
 
-/// The library's first choice that it has within the workspace; the same for a sum, whose beta
-/// is 1.
-void MatrixProductPlan::choose() {
+/// What the library has within the workspace, best first; the same for a sum, whose beta is 1.
+void MatrixProductPlan::findAlgorithms() {
   Preference preference;
   require(cublasLtMatmulPreferenceCreate(&preference.object), "cublasLtMatmulPreferenceCreate",
           fields.name);
@@ -140,26 +151,47 @@ void MatrixProductPlan::choose() {
   if (stored != CUDA_R_32F)
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const uint32_t ofResult = alignmentOf(&MatrixBatches::Start::y, stored);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignmentOf(&MatrixBatches::Start::b, read));
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignmentOf(&MatrixBatches::Start::a, read));
+  const auto [ofA, ofB, ofResult] = alignments();
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, ofB);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, ofA);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, ofResult);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, ofResult);
-  constexpr int kAsked = 8;
+  constexpr int kAsked = Tuning::kMostWays;
   cublasLtMatmulHeuristicResult_t found[kAsked];
   int count = 0;
   require(cublasLtMatmulAlgoGetHeuristic(matrixHandle(), description.object, first.object,
                                          second.object, result.object, result.object,
                                          preference.object, kAsked, found, &count),
           "cublasLtMatmulAlgoGetHeuristic", fields.name);
-  const auto *taken = std::find_if(found, found + count, [](const auto &result) {
-    return result.state == CUBLAS_STATUS_SUCCESS;
-  });
-  if (taken == found + count)
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(found[i].algo);
+  if (algorithms.empty())
     throw Error("unit '", fields.name, "': cuBLASLt has no kernel for a product of ", batches.rows,
                 " x ", batches.inner, " by ", batches.inner, " x ", batches.columns, " within ",
                 workspace, " bytes of workspace");
-  algorithm = taken->algo;
+}
+
+/// All that the library's ranking depends on but the device.
+std::string MatrixProductPlan::problem() const {
+  const MatrixProductFields &f = fields;
+  std::ostringstream text;
+  text << "cuBLASLt " << cublasLtGetVersion() << ", product in " << f.compute << ": "
+       << shapeText(f.a) << (f.transA ? " transposed" : "") << " by " << shapeText(f.b)
+       << (f.transB ? " transposed" : "") << " to " << shapeText(f.output) << " in "
+       << (stored == CUDA_R_32F ? "fp32" : f.compute) << ", pitches " << batches.pitchA << ", "
+       << batches.pitchB << " and " << batches.pitchY << ", aligned to ";
+  for (const uint32_t alignment : alignments())
+    text << alignment << ", ";
+  text << (addsBias() ? "bias, " : "") << (f.relu ? "relu, " : "") << workspace
+       << " bytes of workspace, " << algorithms.size() << " kernels";
+  return text.str();
+}
+
+/// Of a, b and y.
+std::array<uint32_t, 3> MatrixProductPlan::alignments() const {
+  return {alignmentOf(&MatrixBatches::Start::a, read), alignmentOf(&MatrixBatches::Start::b, read),
+          alignmentOf(&MatrixBatches::Start::y, stored)};
 }
 
 /// Bytes that all products of an operand begin at multiples of, where its leading dimensions are
@@ -176,17 +208,42 @@ void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b,
                                    void *y, bool add) {
   if (addsBias())
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  // Measured is what may be written again and again: no sum, and no operand.
+  if (tuning && !add && y != a && y != b && y != bias && !isRecorded(run))
+    tune(run, a, b, y);
+  else
+    require(multiply(run, a, b, y, add, algorithms[taken]), "cublasLtMatmul", fields.name);
+  if (bias && !addsBias())
+    addOwnBias(run, bias, y);
+}
+
+void MatrixProductPlan::tune(const Run &run, const void *a, const void *b, void *y) {
+  cublasStatus_t failure = CUBLAS_STATUS_SUCCESS; // the last one
+  auto start = [&](size_t way) {
+    const cublasStatus_t status = multiply(run, a, b, y, false, algorithms[way]);
+    failure = status == CUBLAS_STATUS_SUCCESS ? failure : status;
+    return status == CUBLAS_STATUS_SUCCESS;
+  };
+  const std::optional<size_t> fastest =
+      std::exchange(tuning, nullptr)->choose(problem(), algorithms.size(), start);
+  if (!fastest)
+    require(failure, "cublasLtMatmul", fields.name);
+  taken = *fastest;
+}
+
+cublasStatus_t MatrixProductPlan::multiply(const Run &run, const void *a, const void *b, void *y,
+                                           bool add, const cublasLtMatmulAlgo_t &algorithm) {
   const float alpha = static_cast<float>(fields.alpha), beta = add ? 1 : 0;
   for (const MatrixBatches::Start &start : batches.starts) {
     void *to = static_cast<std::byte *>(y) + start.y * bytesOf(stored);
-    require(cublasLtMatmul(matrixHandle(), description.object, &alpha, at(b, start.b), first.object,
-                           at(a, start.a), second.object, &beta, to, result.object, to,
-                           result.object, &algorithm, alignedWorkspace(run), workspace,
-                           streamOf(run)),
-            "cublasLtMatmul", fields.name);
+    const cublasStatus_t status =
+        cublasLtMatmul(matrixHandle(), description.object, &alpha, at(b, start.b), first.object,
+                       at(a, start.a), second.object, &beta, to, result.object, to, result.object,
+                       &algorithm, alignedWorkspace(run), workspace, streamOf(run));
+    if (status != CUBLAS_STATUS_SUCCESS)
+      return status;
   }
-  if (bias && !addsBias())
-    addOwnBias(run, bias, y);
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 const void *MatrixProductPlan::at(const void *factor, int64_t element) const {

@@ -3,8 +3,10 @@
 #include "testsuite/cuda/HostGraphs.h"
 #include "testsuite/cuda/HostStreams.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 
 using pdc::testing::Described;
 using pdc::testing::Pointers;
@@ -46,23 +48,33 @@ bool lieAligned(const Described &operation, const Pointers &pointers) {
   return true;
 }
 
-/// HOST_CUDNN_REFUSES: "plans" are not made; "best" engines, the "others" or "all" fail when they
-/// run, or the best when they are "recorded"; each kind for a reason of its own.
+/// HOST_CUDNN_REFUSES: "plans" are not made, or not the "plan of the best"; "best" engines, the
+/// "others" or "all" fail when they run, or the best when they are "recorded"; each kind for a
+/// reason of its own.
 std::string_view refusedKind() {
   const char *given = std::getenv("HOST_CUDNN_REFUSES");
   return given ? given : "";
 }
 
+bool isBest(const Described &configuration) {
+  return configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+}
+
+/// HOST_CUDNN_SLOW: "best" or the "others" take some milliseconds.
+bool isSlow(const Described &configuration) {
+  const char *slow = std::getenv("HOST_CUDNN_SLOW");
+  return slow && std::string_view(slow) == (isBest(configuration) ? "best" : "others");
+}
+
 cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
   const std::string_view refused = refusedKind();
-  const bool isBest =
-      configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
+  const bool best = isBest(configuration);
   cudaStreamCaptureStatus status;
   cudaStreamIsCapturing(stream, &status);
-  if (!(refused == "all" || refused == (isBest ? "best" : "others") ||
-        (refused == "recorded" && isBest && status != cudaStreamCaptureStatusNone)))
+  if (!(refused == "all" || refused == (best ? "best" : "others") ||
+        (refused == "recorded" && best && status != cudaStreamCaptureStatusNone)))
     return CUDNN_STATUS_SUCCESS;
-  return isBest ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_NOT_SUPPORTED;
+  return best ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
 } // namespace
@@ -106,7 +118,10 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
   const bool isPlan = of(raw).type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
   if (isPlan && pdc::testing::spoilsAny())
     return CUDNN_STATUS_INTERNAL_ERROR;
-  if (isPlan && refusedKind() == "plans")
+  if (!isPlan)
+    return CUDNN_STATUS_SUCCESS;
+  const bool best = isBest(of(raw).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+  if (refusedKind() == "plans" || (refusedKind() == "plan of the best" && best))
     return CUDNN_STATUS_NOT_SUPPORTED;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -172,7 +187,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
       first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-  pdc::testing::enqueue(stream, [operations, pointers, isConvolution, scratch = workspace[0]] {
+  pdc::testing::enqueue(stream, [operations, pointers, isConvolution, scratch = workspace[0],
+                                 slow = isSlow(configuration)] {
+    if (slow)
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
     std::memset(scratch, 0xff, kWorkspaceBytes);
     isConvolution ? pdc::testing::convolve(operations[0], pointers)
                   : pdc::testing::operate(operations, pointers);

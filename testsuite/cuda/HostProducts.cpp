@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -45,7 +46,15 @@ struct Algorithm {
   uint32_t alignments[4];
   uint64_t biasAlignment; ///< that of the address that was there when it was chosen
   bool roundsHalves;
+  int number;
 };
+
+/// HOST_CUBLASLT_KERNELS: how many there are for each product. HOST_CUBLASLT_REFUSES: the one of
+/// them that fails when it runs.
+int given(const char *name, int otherwise) {
+  const char *number = std::getenv(name);
+  return number ? std::atoi(number) : otherwise;
+}
 
 /// Of an address, as far as kernels care.
 uint64_t alignmentOf(const void *pointer) {
@@ -110,6 +119,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
 const char *cublasLtGetStatusString(cublasStatus_t) { return "an error"; }
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *description,
                                         cublasComputeType_t compute, cudaDataType_t) {
@@ -205,16 +215,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto &wanted = *reinterpret_cast<Preference *>(preference);
   const uint32_t ofResult =
       CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  Algorithm algorithm{{}, alignmentOf(p->bias), (wanted.reductions & ofResult) != 0};
+  Algorithm algorithm{{}, alignmentOf(p->bias), (wanted.reductions & ofResult) != 0, 0};
   std::ranges::copy(wanted.alignments, algorithm.alignments);
   const uint32_t elements[] = {bytesOf(ma.type), bytesOf(mb.type), bytesOf(md.type),
                                bytesOf(md.type)};
   const bool lies = std::ranges::equal(wanted.alignments, elements, std::greater_equal());
-  *count = fits && lies ? std::min(asked, 2) : 0;
+  *count = fits && lies ? std::min(asked, 1 + given("HOST_CUBLASLT_KERNELS", 1)) : 0;
   for (int i = 0; i < *count; ++i) {
     results[i] = {};
+    algorithm.number = i - 1;
     std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
-    results[i].state = i + 1 < *count ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+    results[i].state = i == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
   }
   return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -233,7 +244,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
       !lies(b, algorithm.alignments[1]) || !lies(d, algorithm.alignments[3]) ||
       alignmentOf(reinterpret_cast<Product *>(description)->bias) < algorithm.biasAlignment)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (!pdc::testing::isHere(stream))
+  if (!pdc::testing::isHere(stream) || algorithm.number == given("HOST_CUBLASLT_REFUSES", -1))
     return CUBLAS_STATUS_EXECUTION_FAILED;
   pdc::testing::enqueue(
       stream, [workspace, bytes, algorithm, p = *reinterpret_cast<Product *>(description),
