@@ -60,7 +60,7 @@ bool isBest(const Described &configuration) {
   return configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
 }
 
-/// HOST_CUDNN_SLOW: "best" or the "others" take some milliseconds.
+/// HOST_CUDNN_SLOW: "best" or the "others" take 20 milliseconds.
 bool isSlow(const Described &configuration) {
   const char *slow = std::getenv("HOST_CUDNN_SLOW");
   return slow && std::string_view(slow) == (isBest(configuration) ? "best" : "others");
@@ -190,7 +190,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   pdc::testing::enqueue(stream, [operations, pointers, isConvolution, scratch = workspace[0],
                                  slow = isSlow(configuration)] {
     if (slow)
-      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::memset(scratch, 0xff, kWorkspaceBytes);
     isConvolution ? pdc::testing::convolve(operations[0], pointers)
                   : pdc::testing::operate(operations, pointers);

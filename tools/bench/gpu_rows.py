@@ -23,7 +23,7 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-STEPS, FIRST = 40, 10  # the first ones load kernels and record graphs
+STEPS, FIRST = 40, 10  # the first ones measure and load kernels and record graphs
 # Dense, in TFLOP/s, of the data sheets; by a part of the name that nvidia-smi gives.
 SXM = {"bf16": 989, "fp16": 989, "tf32": 495}
 PEAKS = {"H200 NVL": {"bf16": 835, "fp16": 835, "tf32": 418}, "H200": SXM, "H100 80GB HBM3": SXM,
@@ -305,7 +305,8 @@ def seconds_of(log, steps):
 
 
 def measure_pdc(program, name, spec, work, steps, limit):
-    data, log = [], work / f"{name}.jsonl"
+    """With the libraries' fastest kernels, which the first step measures, or has when the row is run again."""
+    data, log, tuning = [], work / f"{name}.jsonl", work / f"{name}.tuning"
     for tensor, (shape, what) in spec["inputs"].items():
         draw_data(work / f"{name}-{tensor}.npy", [2 * spec["batch"], *shape], what)
         data += ["--data", f"{tensor}={work / f'{name}-{tensor}.npy'}"]
@@ -314,7 +315,7 @@ def measure_pdc(program, name, spec, work, steps, limit):
     try:
         with Memory() as memory:
             run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
-                 "--timeout", 120], limit, cwd=HERE / name)
+                 "--timeout", 120, "--tune", tuning], limit, cwd=HERE / name)
         return seconds_of(log.read_text(), steps), memory.most
     finally:
         for path in work.glob(f"{name}*.npy"):
@@ -352,7 +353,7 @@ def measured(spec, seconds, memory, peak):
 
 
 def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
-    """Calls report(name, side, result) with what `measured` says, {"error"}, or {"missing"}, the module without which PyTorch
+    """Calls report(name, side, result) with what `measured` says, and of pdc that its kernels were "tuned", {"error"}, or {"missing"}, the module without which PyTorch
     cannot; None for what there is no time for before `ends`. All rows by pdc, then by PyTorch."""
     specs = json.loads((HERE / "spec.json").read_text())
     work.mkdir(parents=True, exist_ok=True)
@@ -368,6 +369,7 @@ def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf)
             if (limit := ends - time.monotonic()) > 0 and not (result := {} if side == "pdc" else lacks(spec["script"][0])):
                 try:
                     result = measured(spec, *run_side(name, spec, limit), peak_of(device, spec["precision"]))
+                    result |= {"tuned": True} if side == "pdc" else {}
                 except Exception as error:  # whatever it is: the others are to run
                     result = {"error": f"{type(error).__name__}: {error}"} if time.monotonic() < ends else None
             report(name, side, result)

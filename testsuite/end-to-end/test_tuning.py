@@ -1,0 +1,98 @@
+"""Programs for GPUs that measure which of the libraries' kernels are the fastest (--tune), on the emulation: cuDNN has two engines for
+all that it computes, cuBLASLt as many kernels as it is told, all of the same bits."""
+
+import json
+import os
+import re
+
+import pytest
+
+import pipeline
+import test_cuda
+
+LINE = r"rank (\d) measured (\d+) kernels in [\d.]+ s: for (\d+) of (\d+) problems it takes another than the library's first; kept in (\S+)\n"
+
+
+def data_of(folder):
+    images, labels = pipeline.draw_images(folder, 32, (1, 28, 28), 10)
+    return ["--data", f"input={images}", "--data", f"labels={labels}"]
+
+
+def train(project, work, *options, check=True, **environment):
+    """What a run of three steps has told on stderr, and its losses."""
+    work.mkdir()
+    done = pipeline.run(project / "on_host", "--steps", 3, "--seed", 1, "--log", work / "log.jsonl", *options, cwd=project, check=check,
+                        env=os.environ | environment)
+    return done.stderr, pipeline.step_losses(pipeline.read_log(work / "log.jsonl")) if done.returncode == 0 else None
+
+
+@pytest.fixture(name="project", scope="module")
+def two_stages(models, tmp_path_factory):
+    project = test_cuda.emit(models("lenet5"), tmp_path_factory.mktemp("tuning") / "cuda", "--stages", "1-1", "--minibatch", 8,
+                             "--microbatches", 2, "--optimizer", "momentum,lr=0.05", workers=2)
+    test_cuda.build_for_host(project)
+    return project
+
+
+@test_cuda.on_host
+def test_takes_the_same_kernels_again(project, tmp_path):
+    """Both ranks have their own file; another run and a rank with no file of its own measure nothing."""
+    data, folder = data_of(tmp_path), tmp_path / "kernels"
+    evaluated = ["--tune", folder, *data, *(word.replace("--data", "--eval-data") for word in data)]
+    told, plain = train(project, tmp_path / "plain", *data)
+    assert "measured" not in told
+    slow = {"HOST_CUDNN_SLOW": "best", "HOST_CUBLASLT_KERNELS": "2"}
+    told, first = train(project, tmp_path / "first", *evaluated, **slow)
+    lines = {int(rank): [int(kernels), int(others), int(problems), file] for rank, kernels, others, problems, file in re.findall(LINE, told)}
+    assert sorted(lines) == [0, 1] and told.count("measured") == 2, told
+    convolutions = 0
+    for rank, (kernels, others, problems, file) in lines.items():
+        kept = folder / f"rank-{rank}.json"
+        choices = json.loads(kept.read_text())["choices"]
+        assert file == str(kept) and kernels == 2 * problems and len(choices) >= problems > 0
+        assert all(problem.startswith("this host, cu") for problem in choices)
+        engines = [way for problem, way in choices.items() if problem.startswith("this host, cuDNN ")]
+        assert all(way == 1 for way in engines) and others >= len(engines)
+        convolutions += len(engines)
+    assert convolutions == 5  # two, with the gradients of their weights and of one input
+    assert first == plain
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert sorted(before) == ["rank-0.json", "rank-1.json"]
+    # What is the first would be slow to those who do not know.
+    told, again = train(project, tmp_path / "again", *evaluated, "--no-graphs", HOST_CUDNN_SLOW="others", HOST_CUBLASLT_KERNELS="2")
+    assert "measured" not in told and again == first
+    (folder / "rank-0.json").rename(folder / "rank-7.json")
+    told, moved = train(project, tmp_path / "moved", *evaluated, **slow)
+    assert "measured" not in told and moved == first
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        "rank-7.json" if name == "rank-0.json" else name: text for name, text in before.items()}
+
+
+@test_cuda.on_host
+def test_says_what_is_wrong_with_the_folder(project, tmp_path):
+    data, folder = data_of(tmp_path), tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "rank-1.json").write_text("{\"format\": \"pdc tuning 1\", \"choi")
+    told, _ = train(project, tmp_path / "damaged", *data, "--tune", folder, check=False)
+    assert f"error: {folder}/rank-1.json: is damaged or not of this program, expected a JSON object" in told, told
+    told, _ = train(project, tmp_path / "no-folder", *data, "--tune", folder / "rank-1.json", check=False)
+    assert told == f"error: --tune {folder}/rank-1.json: cannot be written; give a folder that can\n"
+
+
+@test_cuda.on_host
+def test_is_refused_where_bits_are_exact(models, tmp_path):
+    project = test_cuda.emit(models("lenet5"), tmp_path / "exact", "--exact", "--minibatch", 8, "--microbatches", 2)
+    test_cuda.build_for_host(project)
+    told, _ = train(project, tmp_path / "work", *data_of(tmp_path), "--tune", tmp_path / "kernels", check=False)
+    assert told == (f"error: --tune {tmp_path}/kernels: these programs were compiled with --exact, whose bits do not depend on how the "
+                    "model is split, and a kernel that is faster has other bits; leave it out, or run pdc again without --exact\n")
+    assert not (tmp_path / "kernels").exists()
+
+
+def test_is_refused_on_the_processor(models, tmp_path):
+    project = pipeline.compile_model(models("lenet5"), tmp_path / "cpu", "--minibatch", 8, "--microbatches", 2)
+    done = pipeline.run(pipeline.BIN / "pdc-run", project, *data_of(tmp_path), "--steps", 1, "--tune", tmp_path / "kernels", check=False)
+    assert done.returncode == 1
+    assert (f"error: --tune {tmp_path}/kernels: measures kernels of GPUs, and these programs are for the CPU; leave it out, or pass "
+            "--device cuda to pdc\n") in done.stderr
+    assert not (tmp_path / "kernels").exists()
