@@ -9,6 +9,7 @@ import pytest
 
 import pipeline
 import test_cuda
+import test_nccl
 
 LINE = r"rank (\d) measured (\d+) kernels in [\d.]+ s: for (\d+) of (\d+) problems it takes another than the library's first; kept in (\S+)\n"
 
@@ -66,6 +67,24 @@ def test_takes_the_same_kernels_again(project, tmp_path):
     assert "measured" not in told and moved == first
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
         "rank-7.json" if name == "rank-0.json" else name: text for name, text in before.items()}
+
+
+@test_cuda.on_host
+@pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges")])
+def test_measures_between_messages(stages, schedule, arrangement, models, tmp_path, monkeypatch):
+    """Who measures waits for its GPU, where others wait for its messages."""
+    monkeypatch.setenv("HOST_CUBLASLT_KERNELS", "3")
+    project = test_nccl.emit_for_nccl(models("mlp", "--hidden", 64, 32, 16), tmp_path / "cuda", "--schedule", schedule, "--stages", stages,
+                                      "--minibatch", 32, *([] if schedule == "pipedream" else ["--microbatches", 4]), workers=3,
+                                      arrangement=arrangement)
+    images, labels = pipeline.draw_images(tmp_path, 128, (784,), 10)
+    data = [f"input={images}", f"labels={labels}"]
+    plain, tuned = (pipeline.train(project, tmp_path / name, *options, data=data, steps=4, transport="nccl")
+                    for name, options in (("plain", []), ("tuned", ["--tune", tmp_path / "kernels"])))
+    assert tuned.losses == plain.losses
+    assert sorted(int(rank) for rank, *_ in re.findall(LINE, tuned.output)) == [0, 1, 2], tuned.output
+    again = pipeline.train(project, tmp_path / "again", "--tune", tmp_path / "kernels", data=data, steps=4, transport="nccl")
+    assert "measured" not in again.output and again.losses == plain.losses
 
 
 @test_cuda.on_host
