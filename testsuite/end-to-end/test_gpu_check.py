@@ -221,6 +221,8 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     there = load(folder, "gpu-check")
     case, = json.loads((folder / "cases.json").read_text())
     assert there.check(case) < {"fp32": 1e-4, "bf16": 5e-2}[precision]
+    if network == "lenet5":
+        assert there.check_tuning(case, 200) < 1e-4 and (folder / "build" / "kernels" / "rank-0.json").exists()
     losses = there.losses(folder / case["reference"])
     assert len(losses) == 6 and losses[-1] < losses[0] < 7
     reference, = (folder / network / f"{network}-1-1f1b").glob("*.safetensors")
@@ -326,7 +328,7 @@ def test_ends_with_its_minutes(waiting):
     assert outcomes.pop("configure") == "passed", done.stdout + done.stderr
     assert outcomes.pop("build") == "passed"
     outcomes.pop("memory checker")  # where there is none, that is soon said
-    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention"} <= set(outcomes), outcomes
+    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention", "measured kernels"} <= set(outcomes), outcomes
     assert found["running"] == [] and done.returncode == 3
     assert len(started(folder)) >= 3
     await_true(lambda: all_have_ended(folder))
