@@ -52,7 +52,7 @@ def test_rows_train_with_what_is_drawn(tmp_path):
     assert isinstance(result, dict), result
     assert math.isclose(result["rate"], 4 * 32 / result["seconds"]) and result["unit"] == "tokens/s"
     kept = work / "gpt2-bf16.tuning" / "rank-0.json"
-    assert result["tuned"] and "attention" in kept.read_text()
+    assert found["gpt2-bf16"]["pdc tuned"].keys() == result.keys() and "attention" in kept.read_text()
     # Six floating-point operations for each multiply-add of a forward pass: of its three matrix products in each direction.
     multiplications = 4 * 32 * (3 * (12 * 64 * 64 + 2 * 64 * 32) + 64 * 512)
     assert math.isclose(result["share_of_peak"], 6 * multiplications / result["seconds"] / 989e12)

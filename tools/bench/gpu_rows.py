@@ -304,9 +304,9 @@ def seconds_of(log, steps):
     return statistics.median(seconds[min(FIRST, steps // 2):])
 
 
-def measure_pdc(program, name, spec, work, steps, limit):
-    """With the libraries' fastest kernels, which the first step measures, or has when the row is run again."""
-    data, log, tuning = [], work / f"{name}.jsonl", work / f"{name}.tuning"
+def measure_pdc(program, name, spec, work, steps, limit, tunes):
+    """Tuned: with the libraries' fastest kernels, which the first step measures, or has when the row is run again."""
+    data, log = [], work / f"{name}.jsonl"
     for tensor, (shape, what) in spec["inputs"].items():
         draw_data(work / f"{name}-{tensor}.npy", [2 * spec["batch"], *shape], what)
         data += ["--data", f"{tensor}={work / f'{name}-{tensor}.npy'}"]
@@ -315,7 +315,7 @@ def measure_pdc(program, name, spec, work, steps, limit):
     try:
         with Memory() as memory:
             run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
-                 "--timeout", 120, "--tune", tuning], limit, cwd=HERE / name)
+                 "--timeout", 120, *(["--tune", work / f"{name}.tuning"] if tunes else [])], limit, cwd=HERE / name)
         return seconds_of(log.read_text(), steps), memory.most
     finally:
         for path in work.glob(f"{name}*.npy"):
@@ -353,11 +353,13 @@ def measured(spec, seconds, memory, peak):
 
 
 def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
-    """Calls report(name, side, result) with what `measured` says, and of pdc that its kernels were "tuned", {"error"}, or {"missing"}, the module without which PyTorch
-    cannot; None for what there is no time for before `ends`. All rows by pdc, then by PyTorch."""
+    """Calls report(name, side, result) with what `measured` says, {"error"}, or {"missing"}, the module without which PyTorch
+    cannot; None for what there is no time for before `ends`. All rows by pdc with the libraries' first kernels, then with
+    the fastest, then by PyTorch."""
     specs = json.loads((HERE / "spec.json").read_text())
     work.mkdir(parents=True, exist_ok=True)
-    sides = {"pdc": lambda name, spec, limit: measure_pdc(binaries / name, name, spec, work, steps, min(limit, 400))}
+    sides = {side: lambda name, spec, limit, tunes=tunes: measure_pdc(binaries / name, name, spec, work, steps, min(limit, 400), tunes)
+             for side, tunes in (("pdc", False), ("pdc tuned", True))}
     lacks = functools.cache(torch_lacks)
     for how in ("eager", "compile"):
         sides[f"PyTorch {how}"] = lambda name, spec, limit, how=how: measure_torch(name, how, steps, min(limit, 900))
@@ -366,10 +368,9 @@ def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf)
             if rows and name not in rows and spec["network"] not in rows:
                 continue
             result = None
-            if (limit := ends - time.monotonic()) > 0 and not (result := {} if side == "pdc" else lacks(spec["script"][0])):
+            if (limit := ends - time.monotonic()) > 0 and not (result := {} if side.startswith("pdc") else lacks(spec["script"][0])):
                 try:
                     result = measured(spec, *run_side(name, spec, limit), peak_of(device, spec["precision"]))
-                    result |= {"tuned": True} if side == "pdc" else {}
                 except Exception as error:  # whatever it is: the others are to run
                     result = {"error": f"{type(error).__name__}: {error}"} if time.monotonic() < ends else None
             report(name, side, result)
@@ -390,5 +391,5 @@ def table(results, date, device):
     lines = []
     for name, sides in results.items():
         lines.append("| " + " | ".join([date, device, name, *(cell(sides.get(side)) for side in (
-            "pdc", "PyTorch eager", "PyTorch compile"))]) + " |")
+            "pdc", "pdc tuned", "PyTorch eager", "PyTorch compile"))]) + " |")
     return "\n".join(lines)
