@@ -28,7 +28,8 @@ struct TaskRun {
 };
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
-/// into a queue and run in its order, later; nothing but `read` and `areFinite` waits for them.
+/// into a queue and run in its order, later; nothing but `read`, `areFinite` and `secondsOf` waits
+/// for them.
 class Accelerator {
 public:
   /// A point in a queue, which other queues of the same process may wait for. Lives as long as the

@@ -10,6 +10,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 namespace pdc::runtime {
 
@@ -17,8 +18,9 @@ using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
 constexpr const char *kFormat = "pdc tuning 1";
-/// Of the first way's seconds: what is nearer to them is noise, which the ranking outweighs.
-constexpr double kClearlyFaster = 0.98;
+/// Of the first way's seconds, and in seconds: what is nearer to them is noise, which the ranking
+/// outweighs. Events of GPUs tell half a microsecond.
+constexpr double kClearlyFaster = 0.98, kClearGain = 1e-6;
 
 static std::string nameOf(int rank) { return "rank-" + std::to_string(rank) + ".json"; }
 
@@ -34,7 +36,7 @@ std::optional<size_t> Tuning::choose(const std::string &problem, size_t ways,
   if (ways == 1)
     return start(0) ? std::optional<size_t>(0) : std::nullopt;
   const Seconds begin = now();
-  const std::optional<size_t> taken = measure(ways, start);
+  const std::optional<size_t> taken = measure(problem, ways, start);
   spent += now() - begin;
   if (!taken || !start(*taken))
     return {};
@@ -45,13 +47,19 @@ std::optional<size_t> Tuning::choose(const std::string &problem, size_t ways,
   return taken;
 }
 
-/// A way's first run, which may load and prepare what the others find, is not timed.
-std::optional<size_t> Tuning::measure(size_t ways, const std::function<bool(size_t way)> &start) {
+/// All run once before the first is timed: a device that was idle is slow, and a way's first run
+/// may load what it needs.
+std::optional<size_t> Tuning::measure(const std::string &problem, size_t ways,
+                                      const std::function<bool(size_t way)> &start) {
+  std::vector<size_t> running;
+  for (size_t way = 0; way < ways; ++way)
+    if (start(way))
+      running.push_back(way);
   std::optional<size_t> first, best;
   double ofFirst = 0, least = std::numeric_limits<double>::infinity();
-  for (size_t way = 0; way < ways; ++way) {
-    bool runs = start(way);
-    const double seconds = runs ? clock([&] { runs = start(way) && runs; }) : 0;
+  for (const size_t way : running) {
+    bool runs = true;
+    const double seconds = secondsOf(problem, way, [&] { runs = start(way) && runs; });
     if (!runs)
       continue;
     ++measured;
@@ -60,7 +68,18 @@ std::optional<size_t> Tuning::measure(size_t ways, const std::function<bool(size
     if (seconds < least)
       best = way, least = seconds;
   }
-  return least <= kClearlyFaster * ofFirst ? best : first;
+  return least <= kClearlyFaster * ofFirst && ofFirst - least >= kClearGain ? best : first;
+}
+
+/// After a way that breaks the device nothing runs any more.
+double Tuning::secondsOf(const std::string &problem, size_t way,
+                         const std::function<void()> &work) {
+  try {
+    return clock(work);
+  } catch (const Error &error) {
+    throw Error("--tune: kernel ", way, " for ", problem, ": ", error.what(),
+                "; leave --tune out, which takes the library's first");
+  }
 }
 
 std::optional<size_t> Tuning::known(const std::string &problem) const {
@@ -111,9 +130,10 @@ static std::map<std::string, size_t> readChoices(const fs::path &path) {
 void Tuning::read() {
   std::error_code problem;
   std::map<int, fs::path> files;
-  for (const auto &entry : fs::directory_iterator(folder, problem))
-    if (const int found = rankOf(entry.path().filename().string()); found >= 0)
-      files[found] = entry.path();
+  for (fs::directory_iterator entry(folder, problem), end; !problem && entry != end;
+       entry.increment(problem))
+    if (const int found = rankOf(entry->path().filename().string()); found >= 0)
+      files[found] = entry->path();
   if (problem)
     throw Error("--tune ", folder, ": cannot be read: ", problem.message(),
                 "; give a folder that can");
@@ -137,12 +157,12 @@ bool Tuning::write() const {
 }
 
 void Tuning::tell() {
-  if (std::exchange(hasTold, true))
-    return;
   std::fprintf(stderr,
                "rank %d measured %zu kernels in %.1f s: for %zu of %zu problems it takes another "
                "than the library's first; kept in %s\n",
                rank, measured, spent, changed, problems, file().c_str());
+  measured = problems = changed = 0;
+  spent = 0;
 }
 
 /// What cannot be written costs the next run some seconds, and this one nothing.

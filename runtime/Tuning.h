@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -35,13 +36,18 @@ public:
   /// What is known of a problem without measuring.
   std::optional<size_t> known(const std::string &problem) const;
 
-  /// Writes what has been measured since the last call, and tells the first time.
+  /// What kernels with the same problem share, so that its ways are made and measured once.
+  std::shared_ptr<void> &shared(const std::string &problem) { return ofProblem[problem]; }
+
+  /// Writes what has been measured since the last call, and tells.
   void keep();
 
 private:
   using Choices = std::map<std::string, size_t>; ///< by device and problem
 
-  std::optional<size_t> measure(size_t ways, const std::function<bool(size_t way)> &start);
+  std::optional<size_t> measure(const std::string &problem, size_t ways,
+                                const std::function<bool(size_t way)> &start);
+  double secondsOf(const std::string &problem, size_t way, const std::function<void()> &work);
   std::string keyOf(const std::string &problem) const { return device + ", " + problem; }
   std::string file() const;
   void read();
@@ -54,7 +60,8 @@ private:
   const int rank;
   Choices own;    ///< of this rank's file
   Choices others; ///< of those of other ranks
-  bool isKept = true, hasTold = false;
+  std::map<std::string, std::shared_ptr<void>> ofProblem;
+  bool isKept = true;
   size_t measured = 0, problems = 0, changed = 0; ///< ways; problems, and those whose first lost
   double spent = 0;                               ///< seconds
 };

@@ -261,6 +261,7 @@ std::span<const Operator> crossEntropyOperators() {
        .infer = inferLoss,
        .evaluate = evaluateCrossEntropy,
        .differentiate = differentiateCrossEntropy},
+      // Not ONNX Runtime's of this name, which reads the logarithms: no file's is imported.
       {.name = "SoftmaxCrossEntropyLossGrad",
        .inputs = {{"scores"}, {"scales"}, {"labels"}, {"dY"}, {"weights", true}},
        .outputs = {{"dX"}},

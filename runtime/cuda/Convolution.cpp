@@ -4,13 +4,24 @@
 
 namespace pdc::runtime::cuda {
 
-static std::unique_ptr<ConvolutionPlan> makePlan(const Device &device,
+/// With a tuning one for all equal ones, whose kernels are then made and measured once; its errors
+/// name the first.
+static std::shared_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  const ConvolutionFields &fields,
                                                  ConvolutionUse use, bool adds = false) {
   const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
                           workspaceRoom(device), !device.exact};
-  return std::make_unique<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields, use,
-                                           adds, device.tuning);
+  auto make = [&] {
+    return std::make_shared<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields,
+                                             use, adds, device.tuning);
+  };
+  if (!device.tuning)
+    return make();
+  const std::string problem = ConvolutionPlan::problemOf(fields, use) + (adds ? ", added" : "");
+  std::shared_ptr<void> &shared = device.tuning->shared(problem);
+  if (!shared)
+    shared = make();
+  return std::static_pointer_cast<ConvolutionPlan>(shared);
 }
 
 Convolution::Convolution(const Device &device, const ConvolutionFields &fields)

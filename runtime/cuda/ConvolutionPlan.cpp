@@ -95,8 +95,9 @@ KernelRules rulesFor(KernelRules rules, bool adds) {
   return rules;
 }
 
-/// What decides how fast which kernel is.
-std::string problemOf(const ConvolutionFields &f, ConvolutionUse use) {
+} // namespace
+
+std::string ConvolutionPlan::problemOf(const ConvolutionFields &f, ConvolutionUse use) {
   constexpr const char *uses[] = {"convolution", "gradient of a convolution's input",
                                   "gradient of a convolution's weight"};
   std::ostringstream text;
@@ -106,8 +107,6 @@ std::string problemOf(const ConvolutionFields &f, ConvolutionUse use) {
        << shapeText(f.padsBegin) << " and " << shapeText(f.padsEnd);
   return text.str();
 }
-
-} // namespace
 
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                                  const ConvolutionFields &fields, ConvolutionUse use, bool adds,

@@ -27,6 +27,9 @@ public:
   size_t candidates() const { return plan->candidates(); }
   int64_t workspaceBytes() const { return plan->workspaceBytes(); }
 
+  /// What decides how fast which kernel is.
+  static std::string problemOf(const ConvolutionFields &fields, ConvolutionUse use);
+
 private:
   enum Tensor : int64_t { kImage = 1, kWeight, kResult };
 

@@ -27,7 +27,7 @@ public:
 
 private:
   ConvolutionFields fields;
-  std::unique_ptr<class ConvolutionPlan> plan;
+  std::shared_ptr<class ConvolutionPlan> plan;
 };
 
 class ConvolutionInputGradient {
@@ -37,7 +37,7 @@ public:
   void operator()(const Run &run, const void *dy, const void *w, void *dx);
 
 private:
-  std::unique_ptr<class ConvolutionPlan> plan;
+  std::shared_ptr<class ConvolutionPlan> plan;
 };
 
 /// A sum is cuDNN's beta = 1, of f32 alone.
@@ -48,7 +48,7 @@ public:
   void operator()(const Run &run, const void *dy, const void *x, void *dw, bool add = false);
 
 private:
-  std::unique_ptr<class ConvolutionPlan> fresh, adding;
+  std::shared_ptr<class ConvolutionPlan> fresh, adding;
 };
 
 /// cuBLASLt, with its epilogues for a bias per column and relu; any other bias is added behind.

@@ -74,12 +74,13 @@ size_t LibraryPlan::firstFrom(size_t way) {
   return way;
 }
 
-/// All that the ranking depends on but the device.
+/// All that the ranking depends on but the device. It does not depend on the workspace: a kernel
+/// that does not fit is left out.
 std::string LibraryPlan::keyOf(const std::string &problem) const {
   std::ostringstream key;
   key << "cuDNN " << cudnnGetVersion() << ", " << problem << ", "
       << (rules.tensorCores ? "" : "no ") << "tensor cores, " << (rules.transforms ? "" : "no ")
-      << "transforms, " << rules.workspace << " bytes of workspace, " << found << " kernels";
+      << "transforms, " << found << " kernels";
   return key.str();
 }
 
@@ -119,10 +120,10 @@ bool LibraryPlan::replace(const Pack &pack) {
   return false;
 }
 
-/// False: none runs.
+/// False: none runs. Of those that were made before the first message.
 bool LibraryPlan::tune(Tuning &by, const Pack &pack) {
   const std::optional<size_t> fastest = by.choose(problem, measurable(), [&](size_t way) {
-    const Engine *engine = engineAt(way);
+    const Engine *engine = madeAt(way);
     return engine && execute(*engine, pack) == CUDNN_STATUS_SUCCESS;
   });
   taken = fastest.value_or(taken);
@@ -136,7 +137,7 @@ void LibraryPlan::runTaken(const Run &run, const Pack &pack) {
   if (status == CUDNN_STATUS_SUCCESS)
     return;
   const std::string why = reasonOf(status);
-  if (!rules.replaced || isRecorded(run) || !replace(pack))
+  if (isFinal || !rules.replaced || isRecorded(run) || !replace(pack))
     throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
   std::fprintf(
       stderr,
@@ -154,18 +155,21 @@ void LibraryPlan::operator()(const Run &run, std::span<const int64_t> ids,
   Tuning *by = tuning && !isRecorded(run) ? std::exchange(tuning, nullptr) : nullptr;
   if (!by || !mayRepeat || !tune(*by, pack))
     runTaken(run, pack);
-  if (!tuning)
-    dropOthers();
+  if (!tuning && !isFinal)
+    settle();
 }
 
-/// A later failure is no reason for other bits.
-void LibraryPlan::dropOthers() {
-  if (ranked.size() == 1)
-    return;
+/// A later failure is no reason for other bits. Plans that were made stay as long as this one:
+/// their kernels may be in the queue, and to unload some may wait for messages.
+void LibraryPlan::settle() {
   std::vector<Candidate> kept;
   kept.push_back(std::move(ranked[taken]));
+  for (size_t way = 0; way < ranked.size(); ++way)
+    if (way != taken && ranked[way].engine)
+      kept.push_back(std::move(ranked[way]));
   ranked = std::move(kept);
   taken = 0;
+  isFinal = true;
 }
 
 } // namespace pdc::runtime::cuda

@@ -59,21 +59,25 @@ private:
   size_t firstFrom(size_t way);
   size_t measurable() const { return std::min(ranked.size(), Tuning::kMostWays); }
   void makeMeasurable();
+  const Engine *madeAt(size_t way) const {
+    return ranked[way].engine ? &*ranked[way].engine : nullptr;
+  }
   cudnnStatus_t execute(const Engine &engine, const Pack &pack) const;
   bool tune(Tuning &by, const Pack &pack);
   void runTaken(const Run &run, const Pack &pack);
   bool replace(const Pack &pack);
-  void dropOthers();
+  void settle();
   Pack &packFor(std::span<const int64_t> ids, std::vector<const void *> pointers);
 
   const PlanTarget target;
   const KernelRules rules;
   const char *const unit;
-  std::vector<Candidate> ranked; ///< one alone once the choice is final
-  const size_t found;            ///< how many there were
-  size_t taken = 0;              ///< of the ranked; as many as they are: none
-  std::string refusal;           ///< of the last one that could not be made
-  Tuning *tuning;                ///< null once it has measured, or none
+  std::vector<Candidate> ranked; ///< once the choice is final, those that are made
+  bool isFinal = false;
+  const size_t found;  ///< how many there were
+  size_t taken = 0;    ///< of the ranked; as many as they are: none
+  std::string refusal; ///< of the last one that could not be made
+  Tuning *tuning;      ///< null once it has measured, or none
   const std::string problem;
   std::vector<Pack> packs;
 };

@@ -93,7 +93,8 @@ private:
 };
 
 MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFields &f)
-    : fields(f), batches(f), workspace(workspaceRoom(device)),
+    : fields(f), batches(f),
+      workspace(std::min<size_t>(workspaceRoom(device), kMatrixWorkspaceBytes)),
       factors(factorsOf(f.compute, f.name)), read(typeOf(factors)),
       stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read), tuning(device.tuning) {
   describe();

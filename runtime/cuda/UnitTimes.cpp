@@ -78,11 +78,11 @@ MeasuredTask::MeasuredTask(const Run &run) : run(run) {
   if (isRecorded(run))
     throw Error("units are timed kernel by kernel only; start the program with --no-graphs");
   deviceTimes().collect();
-  gate = new QueueGate(streamOf(run));
+  gate = std::make_unique<QueueGate>(streamOf(run));
   deviceTimes().mark(streamOf(run));
 }
 
-MeasuredTask::~MeasuredTask() { delete gate; }
+MeasuredTask::~MeasuredTask() = default;
 
 void MeasuredTask::end(std::initializer_list<UnitShare> shares) {
   deviceTimes().end(streamOf(run), shares);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 
 /// What the programs of pdc-profile measure on GPUs: the seconds of each run of each of their
 /// units, from event to event in the run's queue, written as runtime/UnitTimes.h says. Other
@@ -32,7 +33,7 @@ public:
 private:
   const Run &run;
   int ended = 0;
-  QueueGate *gate;
+  std::unique_ptr<QueueGate> gate;
 };
 
 } // namespace pdc::runtime::cuda

@@ -1,5 +1,6 @@
 #include "runtime/Tuning.h"
 
+#include "runtime/cuda/ConvolutionPlan.h"
 #include "runtime/cuda/CudaAccelerator.h"
 #include "runtime/cuda/Kernels.h"
 #include "testsuite/cuda/HostStreams.h"
@@ -61,6 +62,13 @@ protected:
     f.a = f.b = f.output = {1, 1};
     return f;
   }
+  /// Another run, which knows what this one has kept.
+  void startAgain() {
+    ::testing::internal::CaptureStderr();
+    tuning->keep();
+    ::testing::internal::GetCapturedStderr();
+    tuning.emplace("a card", clock, folder.string(), 0);
+  }
   /// Of x and w, where y holds `before`.
   template <class Call> void expect(float result, Call call, float before = 0) {
     y = before;
@@ -100,6 +108,23 @@ TEST_F(TunedKernelsTest, TakesTheFastestEngine) {
   expectRuns(kernel);
   refuseEngines("others");
   expectError([&] { kernel(run, &x, &w, &y); });
+}
+
+/// Equal convolutions share their engines, which take long to make; those that add have others.
+TEST_F(TunedKernelsTest, MakesTheEnginesOfAProblemOnce) {
+  Convolution one(device, pixel()), other(device, pixel());
+  runtime::ConvolutionFields apart = pixel();
+  apart.strides = {2, 2};
+  Convolution third(device, apart);
+  auto sharing = [&](const runtime::ConvolutionFields &fields) {
+    using runtime::cuda::ConvolutionPlan, runtime::cuda::ConvolutionUse;
+    return tuning->shared(ConvolutionPlan::problemOf(fields, ConvolutionUse::forward)).use_count();
+  };
+  EXPECT_EQ(sharing(pixel()), 3);
+  EXPECT_EQ(sharing(apart), 2);
+  expectRuns(one);
+  expectRuns(other);
+  EXPECT_EQ(timed, 2u);
 }
 
 TEST_F(TunedKernelsTest, TakesTheFastestProduct) {
@@ -187,6 +212,7 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
   tuning.emplace("a card", clock, folder.string(), 7);
   expectChoices();
   EXPECT_EQ(timed, 5u);
+  startAgain();
   setenv("HOST_CUDNN_VERSION", "99999", 1);
   Convolution newer(device, pixel());
   unsetenv("HOST_CUDNN_VERSION");
@@ -244,6 +270,7 @@ TEST_F(TunedKernelsTest, LeavesOutWhatCannotBeMade) {
     finish();
   }
   EXPECT_EQ(timed, 3u);
+  startAgain();
   refuseEngines("plan of the best");
   Convolution again(device, other);
   again(run, &x, &w, four);

@@ -295,18 +295,27 @@ TEST(CudaKernels, SoftmaxAndLosses) {
     rows.erase(rows.begin() + 1);
     std::vector<int64_t> scales = shape;
     scales[1] = 2;
-    CudaCase loss;
-    UnitValue scores = loss.operand(shape, -9, 9), labels = loss.integers(rows, 0, classes - 1);
-    loss.node("SoftmaxCrossEntropyLoss", {scores, labels}, {{"reduction", std::string("sum")}}, 3);
-    for (int result : {0, 1, 2})
-      loss.result(UnitValue::node(0, result));
-    loss.check();
-    expectReference([&](UnitCase &u) {
-      u.node("SoftmaxCrossEntropyLossGrad",
-             {u.operand(shape, -3, 0), u.operand(scales, 0, 1), u.integers(rows, 0, classes - 1),
-              u.given(Tensor::scalar(ElementType::f32, 0.5))},
-             {{"reduction", std::string("sum")}});
-    });
+    for (bool weighted : {false, true}) {
+      Attributes attributes = {{"reduction", std::string("sum")}};
+      if (weighted)
+        attributes.set("ignore_index", int64_t(1));
+      CudaCase loss;
+      std::vector<UnitValue> inputs = {loss.operand(shape, -9, 9),
+                                       loss.integers(rows, 0, classes - 1)};
+      if (weighted)
+        inputs.push_back(loss.operand({classes}, 0, 1));
+      loss.node("SoftmaxCrossEntropyLoss", inputs, attributes, 3);
+      for (int result : {0, 1, 2})
+        loss.result(UnitValue::node(0, result));
+      loss.check();
+      expectReference([&](UnitCase &u) {
+        inputs = {u.operand(shape, -3, 0), u.operand(scales, 0, 1), u.integers(rows, 0, classes - 1),
+                  u.given(Tensor::scalar(ElementType::f32, 0.5))};
+        if (weighted)
+          inputs.push_back(u.operand({classes}, 0, 1));
+        u.node("SoftmaxCrossEntropyLossGrad", inputs, attributes);
+      });
+    }
   }
   for (const char *op : {"MeanSquaredError", "MeanAbsoluteError", "BinaryCrossEntropyWithLogits"})
     for (int64_t count : {30, 9000})

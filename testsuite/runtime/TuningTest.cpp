@@ -86,6 +86,30 @@ TEST_F(TuningTest, StaysWithTheFirstWhereNoneIsClearlyFaster) {
   EXPECT_EQ(choose(tuning, "another product"), 2u);
 }
 
+/// Events of GPUs do not tell less than a microsecond.
+TEST_F(TuningTest, StaysWithTheFirstWhereSecondsAreOfNoUse) {
+  Tuning tuning = of(0);
+  seconds = {2.5e-6, 1.6e-6};
+  EXPECT_EQ(choose(tuning), 0u);
+  seconds[1] = 1.4e-6;
+  EXPECT_EQ(choose(tuning, "another product"), 1u);
+}
+
+/// A kernel that breaks the device ends the run, and says what to do without it.
+TEST_F(TuningTest, TellsWhichKernelHasFailed) {
+  auto clock = [](const std::function<void()> &) -> double {
+    throw Error("work of the GPU failed: illegal address");
+  };
+  Tuning tuning("a card", clock, folder.string(), 0);
+  try {
+    tuning.choose("a product", 2, [](size_t) { return true; });
+    FAIL() << "it ran";
+  } catch (const Error &error) {
+    EXPECT_STREQ(error.what(), "--tune: kernel 0 for a product: work of the GPU failed: illegal "
+                               "address; leave --tune out, which takes the library's first");
+  }
+}
+
 TEST_F(TuningTest, LeavesOutWhatDoesNotRun) {
   Tuning tuning = of(0);
   seconds = {1, 0.1, 3, 2.99};
@@ -123,10 +147,11 @@ TEST_F(TuningTest, IsReadAgain) {
     EXPECT_EQ(choose(tuning), 1u);
     const std::string line = told(tuning);
     EXPECT_TRUE(line.starts_with("rank 0 measured 2 kernels in ")) << line;
-    EXPECT_NE(line.find(" s: for 1 of 1 problems it takes another than the library's first; kept "
-                        "in " +
-                        (folder / "rank-0.json").string() + "\n"),
-              std::string::npos)
+    EXPECT_NE(
+        line.find(" s: for 1 of 1 problems it takes another than the library's first; kept "
+                  "in " +
+                  (folder / "rank-0.json").string() + "\n"),
+        std::string::npos)
         << line;
   }
   timed = 0;
@@ -137,7 +162,7 @@ TEST_F(TuningTest, IsReadAgain) {
   EXPECT_EQ(told(again), "");
 }
 
-/// What comes later, as an evaluation's problems, is written too, and not told again.
+/// What comes later, as an evaluation's problems, is written and told by itself.
 TEST_F(TuningTest, KeepsWhatComesLater) {
   seconds = {2, 1};
   Tuning tuning = of(0);
@@ -145,7 +170,7 @@ TEST_F(TuningTest, KeepsWhatComesLater) {
   EXPECT_NE(told(tuning), "");
   EXPECT_EQ(told(tuning), "");
   choose(tuning, "another product");
-  EXPECT_EQ(told(tuning), "");
+  EXPECT_NE(told(tuning).find("measured 2 kernels"), std::string::npos);
   EXPECT_NE(text("rank-0.json").find("another product"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder / "rank-0.json.part"));
 }
