@@ -40,8 +40,8 @@ static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside
 static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
-// Of a rank that gets so many such tensors of a microbatch: it takes many more buffers at once where
-// the others run ahead of it, which they do in some runs and not in others.
+// Of a rank that gets so many such tensors of a microbatch: it takes many more buffers at once
+// where the others run ahead of it, which they do in some runs and not in others.
 static constexpr int64_t manyBufferedEdges = 8;
 static constexpr int64_t furtherBufferBytes = 160 * kKiB;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
@@ -240,7 +240,7 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
     const int64_t peers = countPeers(own, others);
     const bool isBuffered = edge.bytes <= mostBufferedBytes;
     bytes += peers * (isBuffered ? bytesPerBufferedEdge : bytesPerEdge);
-    arriving += isBuffered && isHere(edge.toStage) ? 1 : 0;
+    arriving += isBuffered && isHere(edge.toStage);
   }
   return bytes + (arriving < manyBufferedEdges ? 0 : furtherBufferBytes);
 }

@@ -111,11 +111,8 @@ void crossEntropyGradient(const LabelledFields &f, int threads, const float *sco
         factor.lane[l] = dy * weights[of[l]];
       ofLabel.lane[l] = logProbabilityOf(from[l + of[l] * f.pixels], most[l], logarithm[l]);
     }
-    if (f.pixels == 1) {
+    if (f.pixels == 1)
       std::fill_n(factor.lane, softmax::kLanes, float(factor.lane[0]));
-      std::fill_n(largest.lane, softmax::kLanes, most[0]);
-      std::fill_n(shift.lane, softmax::kLanes, logarithm[0]);
-    }
     softmax::forEachVector(rowsOf, rows, [&](int64_t at, auto lanes) {
 #pragma omp simd
       for (int64_t l = 0; l < lanes; ++l)

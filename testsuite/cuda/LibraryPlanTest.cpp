@@ -1,4 +1,5 @@
 #include "runtime/cuda/Kernels.h"
+#include "testsuite/cuda/OnePixel.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
@@ -12,16 +13,7 @@ namespace {
 
 using runtime::cuda::Convolution;
 using runtime::cuda::ConvolutionWeightGradient;
-
-/// A convolution of one pixel and channel by one weight: their product.
-runtime::ConvolutionFields product() {
-  runtime::ConvolutionFields f;
-  f.name = "asked";
-  f.input = f.output = f.weight = {1, 1, 1, 1};
-  f.strides = f.dilations = {1, 1};
-  f.padsBegin = f.padsEnd = {0, 0};
-  return f;
-}
+using testing::onePixel;
 
 /// The emulation's engines fail when they run, those that are named (HostNetworks.cpp).
 class LibraryPlanTest : public ::testing::Test {
@@ -70,7 +62,7 @@ protected:
 };
 
 TEST_F(LibraryPlanTest, TakesTheNextWhereOneDoesNotRun) {
-  Convolution kernel(device, product());
+  Convolution kernel(device, onePixel());
   refuse("best");
   ::testing::internal::CaptureStderr();
   expectRuns(kernel);
@@ -81,7 +73,7 @@ TEST_F(LibraryPlanTest, TakesTheNextWhereOneDoesNotRun) {
 }
 
 TEST_F(LibraryPlanTest, TellsTheFirstErrorWhereNoneRuns) {
-  Convolution kernel(device, product());
+  Convolution kernel(device, onePixel());
   refuse("all");
   expectError(kernel, "the execution failed");
 }
@@ -90,7 +82,7 @@ TEST_F(LibraryPlanTest, TellsTheFirstErrorWhereNoneRuns) {
 TEST_F(LibraryPlanTest, TellsWhyNoneIsMade) {
   refuse("plans");
   try {
-    Convolution kernel(device, product());
+    Convolution kernel(device, onePixel());
     FAIL() << "a kernel was made";
   } catch (const std::exception &error) {
     EXPECT_NE(std::string(error.what())
@@ -102,7 +94,7 @@ TEST_F(LibraryPlanTest, TellsWhyNoneIsMade) {
 
 /// A later failure is no reason to change the bits.
 TEST_F(LibraryPlanTest, KeepsWhatHasRun) {
-  Convolution kernel(device, product());
+  Convolution kernel(device, onePixel());
   expectRuns(kernel);
   refuse("best");
   expectError(kernel, "the execution failed");
@@ -113,7 +105,7 @@ TEST_F(LibraryPlanTest, KeepsWhatHasRun) {
 /// Also before it has run. What then runs kernel by kernel has the choice that it had.
 TEST_F(LibraryPlanTest, ChoosesNothingWhileItIsRecorded) {
   for (const char *later : {"others", "best"}) {
-    Convolution kernel(device, product());
+    Convolution kernel(device, onePixel());
     refuse("recorded");
     record([&] { expectError(kernel, "the execution failed"); });
     refuse(later);
@@ -126,14 +118,14 @@ TEST_F(LibraryPlanTest, ChoosesNothingWhileItIsRecorded) {
 
 TEST_F(LibraryPlanTest, KeepsTheFirstWhereBitsAreExact) {
   device.exact = true;
-  Convolution kernel(device, product());
+  Convolution kernel(device, onePixel());
   refuse("best");
   expectError(kernel, "the execution failed");
 }
 
 /// A kernel that fails may have added a part already.
 TEST_F(LibraryPlanTest, KeepsTheFirstWhereItAdds) {
-  ConvolutionWeightGradient kernel(device, product());
+  ConvolutionWeightGradient kernel(device, onePixel());
   refuse("best");
   expectError([&] { kernel(run, &x, &w, &y, true); }, "the execution failed");
   ::testing::internal::CaptureStderr();

@@ -4,6 +4,7 @@
 #include "runtime/cuda/CudaAccelerator.h"
 #include "runtime/cuda/Kernels.h"
 #include "testsuite/cuda/HostStreams.h"
+#include "testsuite/cuda/OnePixel.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
@@ -25,6 +26,7 @@ using runtime::Tuning;
 using runtime::cuda::Convolution;
 using runtime::cuda::ConvolutionWeightGradient;
 using runtime::cuda::MatrixProduct;
+using testing::onePixel;
 
 /// The libraries' kernels are told apart by which of them fails when it runs. The emulation has two
 /// engines of cuDNN's, and three kernels of cuBLASLt's here.
@@ -47,15 +49,6 @@ protected:
   static void refuseEngines(const char *kind) { setenv("HOST_CUDNN_REFUSES", kind, 1); }
   static void refuseProduct(const char *number) { setenv("HOST_CUBLASLT_REFUSES", number, 1); }
 
-  /// A convolution of one pixel and channel by one weight: their product.
-  static runtime::ConvolutionFields pixel() {
-    runtime::ConvolutionFields f;
-    f.name = "asked";
-    f.input = f.output = f.weight = {1, 1, 1, 1};
-    f.strides = f.dilations = {1, 1};
-    f.padsBegin = f.padsEnd = {0, 0};
-    return f;
-  }
   static runtime::MatrixProductFields product() {
     runtime::MatrixProductFields f;
     f.name = "asked";
@@ -101,7 +94,7 @@ protected:
 
 TEST_F(TunedKernelsTest, TakesTheFastestEngine) {
   seconds = {2, 1};
-  Convolution kernel(device, pixel());
+  Convolution kernel(device, onePixel());
   expectRuns(kernel);
   EXPECT_EQ(timed, 2u);
   refuseEngines("best");
@@ -112,15 +105,15 @@ TEST_F(TunedKernelsTest, TakesTheFastestEngine) {
 
 /// Equal convolutions share their engines, which take long to make; those that add have others.
 TEST_F(TunedKernelsTest, MakesTheEnginesOfAProblemOnce) {
-  Convolution one(device, pixel()), other(device, pixel());
-  runtime::ConvolutionFields apart = pixel();
+  Convolution one(device, onePixel()), other(device, onePixel());
+  runtime::ConvolutionFields apart = onePixel();
   apart.strides = {2, 2};
   Convolution third(device, apart);
   auto sharing = [&](const runtime::ConvolutionFields &fields) {
     using runtime::cuda::ConvolutionPlan, runtime::cuda::ConvolutionUse;
     return tuning->shared(ConvolutionPlan::problemOf(fields, ConvolutionUse::forward)).use_count();
   };
-  EXPECT_EQ(sharing(pixel()), 3);
+  EXPECT_EQ(sharing(onePixel()), 3);
   EXPECT_EQ(sharing(apart), 2);
   expectRuns(one);
   expectRuns(other);
@@ -139,7 +132,7 @@ TEST_F(TunedKernelsTest, TakesTheFastestProduct) {
 }
 
 TEST_F(TunedKernelsTest, StaysWithTheLibrarysFirst) {
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   MatrixProduct kernel(device, product());
   expectRuns(convolution);
   expectRuns(kernel);
@@ -154,7 +147,7 @@ TEST_F(TunedKernelsTest, StaysWithTheLibrarysFirst) {
 
 TEST_F(TunedKernelsTest, LeavesOutWhatDoesNotRun) {
   refuseEngines("best");
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   expectRuns(convolution);
   seconds = {9, 2, 1};
   refuseProduct("1");
@@ -167,7 +160,7 @@ TEST_F(TunedKernelsTest, LeavesOutWhatDoesNotRun) {
 
 /// As without measuring.
 TEST_F(TunedKernelsTest, TellsWhyNoneRuns) {
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   refuseEngines("all");
   try {
     convolution(run, &x, &w, &y);
@@ -192,7 +185,7 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
   seconds = {2, 1, 3, 2, 1};
   auto expectChoices = [&] {
     refuseEngines("best");
-    Convolution convolution(device, pixel());
+    Convolution convolution(device, onePixel());
     expectRuns(convolution);
     refuseProduct("0");
     MatrixProduct kernel(device, product());
@@ -200,7 +193,7 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
     refuseEngines("");
     refuseProduct("-1");
   };
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   expectRuns(convolution);
   MatrixProduct kernel(device, product());
   expectRuns(kernel);
@@ -214,7 +207,7 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
   EXPECT_EQ(timed, 5u);
   startAgain();
   setenv("HOST_CUDNN_VERSION", "99999", 1);
-  Convolution newer(device, pixel());
+  Convolution newer(device, onePixel());
   unsetenv("HOST_CUDNN_VERSION");
   expectRuns(newer);
   EXPECT_EQ(timed, 7u);
@@ -222,7 +215,7 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
 
 /// A sum would grow with each run, and so might what is read and written at one place.
 TEST_F(TunedKernelsTest, MeasuresNothingThatItMayRunOnce) {
-  ConvolutionWeightGradient gradient(device, pixel());
+  ConvolutionWeightGradient gradient(device, onePixel());
   expect(
       10, [&] { gradient(run, &x, &w, &y, true); }, 4);
   MatrixProduct kernel(device, product());
@@ -245,7 +238,7 @@ TEST_F(TunedKernelsTest, MeasuresNothingThatItMayRunOnce) {
 /// Making a plan loads kernels, which may wait for messages once there are any.
 TEST_F(TunedKernelsTest, MakesAllPlansBefore) {
   seconds = {2, 1};
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   refuseEngines("plans");
   expectRuns(convolution);
   EXPECT_EQ(timed, 2u);
@@ -256,11 +249,11 @@ TEST_F(TunedKernelsTest, MakesAllPlansBefore) {
 TEST_F(TunedKernelsTest, LeavesOutWhatCannotBeMade) {
   refuseEngines("plan of the best");
   seconds = {2};
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   expectRuns(convolution);
   EXPECT_EQ(timed, 1u);
   // Nor one that was chosen when it could be.
-  runtime::ConvolutionFields other = pixel();
+  runtime::ConvolutionFields other = onePixel();
   other.padsEnd = {1, 1}, other.output = {1, 1, 2, 2};
   refuseEngines("");
   float four[4];
@@ -307,7 +300,7 @@ TEST_F(TunedKernelsTest, MeasuresAttention) {
 }
 
 TEST_F(TunedKernelsTest, MeasuresNothingWhileItIsRecorded) {
-  Convolution convolution(device, pixel());
+  Convolution convolution(device, onePixel());
   MatrixProduct kernel(device, product());
   cudaGraph_t graph = nullptr;
   cudaStreamBeginCapture(testStream(), cudaStreamCaptureModeThreadLocal);
