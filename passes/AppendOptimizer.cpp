@@ -120,15 +120,11 @@ SmallVector<TrainedWeight> Updates::findWeights() {
   for (auto memory : module.getOps<MemoryOp>()) {
     if (memory.getRole() != Role::Weight)
       continue;
-    std::string gradient = memory.getSymName().str() + "/gradient";
     auto [value, firstReader] = reads.lookup(memory.getSymName());
     TrainedWeight weight{memory, value, {}, firstReader};
-    for (int use = 0;; ++use) {
-      auto sum = symbols.lookup<MemoryOp>(use ? gradient + "." + std::to_string(use) : gradient);
-      if (!sum)
-        break;
+    while (auto sum = symbols.lookup<MemoryOp>(
+               gradientName(memory.getSymName(), weight.gradients.size())))
       weight.gradients.push_back(sum);
-    }
     if (!weight.gradients.empty() && !weight.firstReader)
       throw Error("memory '" + memory.getSymName().str() +
                   "' has a gradient, but no node of @train reads it");

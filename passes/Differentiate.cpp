@@ -32,7 +32,7 @@ private:
   Value seedValue(NodeOp loss);
   Value readNumber(NodeOp loss, StringRef name, double value);
   void accumulateWeights();
-  void accumulate(MemoryOp weight, const GradientTerm &term, int use);
+  void accumulate(MemoryOp weight, const GradientTerm &term, size_t use);
 
   func::FuncOp train;
   const bool scalesLoss;
@@ -125,10 +125,8 @@ void BackwardPass::accumulateWeights() {
   }
 }
 
-void BackwardPass::accumulate(MemoryOp weight, const GradientTerm &term, int use) {
-  std::string name = weight.getSymName().str() + "/gradient";
-  if (use > 0)
-    name += "." + std::to_string(use);
+void BackwardPass::accumulate(MemoryOp weight, const GradientTerm &term, size_t use) {
+  const std::string name = gradientName(weight.getSymName(), use);
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPointAfter(weight);
   auto isGradient = [](Operation &op) {

@@ -62,6 +62,21 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let options = [Option<"scalesLoss", "scales-loss", "bool", "false", "for gradients that fp16 would lose">];
 }
 
+def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
+  let summary = "makes one product of those that are added up";
+  let description = [{
+    The gradient of a matrix that every step of a sequence multiplies by is a sum of products, one per
+    step, each as large as the matrix. The same is one product of all steps' rows below one another:
+    in place of a `Sum` of products A^T B, or of their own sums where the steps use the weight itself,
+    stands one product of two `Concat`, the first of which is there already where a sequence was cut
+    into steps. So it is done with sums of columns, the gradients of biases. Only where copying the rows moves less
+    than the products would: not for layers of a transformer that share a weight, whose rows are many.
+    It is planned where the sum was, or with the weight's first use.
+
+    Before: differentiated. After: the same values, rounded in another order.
+  }];
+}
+
 def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
   let summary = "stores what passes between kernels in 16 bits";
   let description = [{

@@ -137,6 +137,10 @@ NodeOp createConstant(OpBuilder &builder, Location location, StringRef name,
                                 StringAttr(), ir::PhaseAttr(), ir::RateAttr());
 }
 
+std::string gradientName(StringRef weight, size_t use) {
+  return (weight + "/gradient").str() + (use > 0 ? "." + std::to_string(use) : "");
+}
+
 ir::MemoryOp createMemory(OpBuilder &builder, Location location, StringRef name, ir::Role role,
                           ir::Rate rate, Type type, mlir::Attribute initial) {
   MLIRContext *context = builder.getContext();

@@ -69,6 +69,9 @@ ir::MemoryOp createMemory(mlir::OpBuilder &builder, mlir::Location location, llv
                           ir::Role role, ir::Rate rate, mlir::Type type,
                           mlir::Attribute initial = {});
 
+/// The memory in which the gradients of a weight's use are summed; uses are numbered from 0.
+std::string gradientName(llvm::StringRef weight, size_t use);
+
 /// When and with which forward unit something is computed.
 struct UnitPlace {
   llvm::StringRef origin;

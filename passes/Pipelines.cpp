@@ -15,6 +15,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   passes.addPass(createRecogniseComposites());
   if (options.trains)
     passes.addPass(createDifferentiate({options.precision == Precision::fp16}));
+  // Needs the sums of gradients; before 16 bits, in which the products would each be rounded.
+  if (options.trains)
+    passes.addPass(createJoinProducts());
   const std::string precision(toString(options.precision));
   // After differentiating, so that the backward pass is narrowed like the forward pass; before
   // updates, which are in f32.

@@ -1,0 +1,240 @@
+#include "passes/Nodes.h"
+#include "passes/Passes.h"
+#include "passes/Refusal.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace pdc {
+#define GEN_PASS_DEF_JOINPRODUCTS
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+/// Nodes that add up what each row of their factors gives: products A^T B of two, sums of the
+/// columns of one. What they make together one of them makes of all rows.
+using Terms = SmallVector<NodeOp>;
+
+/// How many factors the node has; 0: it is no such node of the backward pass.
+size_t countFactors(NodeOp node) {
+  auto isMatrix = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getRank() == 2;
+  };
+  if (!node || !node.getOrigin() || node.getNumOperands() != 2 || !isMatrix(node.getOperand(0)))
+    return 0;
+  const Attributes attributes = toAttributes(node.getOnnxAttributes());
+  if (node.getOp() == "Gemm")
+    return attributes.integer("transA", 0) != 0 && attributes.integer("transB", 0) == 0 ? 2 : 0;
+  if (node.getOp() != "ReduceSum")
+    return 0;
+  const std::optional<Tensor> axes = constantOf(node.getOperand(1));
+  return axes && axes->data == std::vector<double>{0} ? 1 : 0;
+}
+
+/// Whether one node can stand for both.
+bool areAlike(NodeOp a, NodeOp b) {
+  return a.getOp() == b.getOp() && a.getOnnxAttributes() == b.getOnnxAttributes() &&
+         a.getResult(0).getType() == b.getResult(0).getType();
+}
+
+/// The largest group of alike nodes with so many factors among those that make the values; empty
+/// where there is none of several.
+Terms termsAmong(ArrayRef<Value> values, size_t count) {
+  SmallVector<Terms> groups;
+  for (Value value : values) {
+    auto node = value.getDefiningOp<NodeOp>();
+    if (countFactors(node) != count)
+      continue;
+    auto *group = llvm::find_if(groups, [&](Terms &one) { return areAlike(one.front(), node); });
+    if (group == groups.end())
+      groups.push_back({node});
+    else
+      group->push_back(node);
+  }
+  auto bySize = [](const Terms &a, const Terms &b) { return a.size() < b.size(); };
+  auto *largest = llvm::max_element(groups, bySize);
+  return largest == groups.end() || largest->size() < 2 ? Terms() : *largest;
+}
+
+SmallVector<Value> factors(const Terms &terms, size_t which) {
+  return llvm::map_to_vector(terms, [&](NodeOp term) { return term.getOperand(which); });
+}
+
+/// The node before another that puts these matrices below one another, in any order: there is one
+/// where a sequence was cut into its steps.
+NodeOp findStacked(ArrayRef<Value> matrices, Operation *before) {
+  for (Operation *user : matrices.front().getUsers()) {
+    auto concat = dyn_cast<NodeOp>(user);
+    if (concat && concat.getOp() == "Concat" && concat->isBeforeInBlock(before) &&
+        concat.getNumOperands() == matrices.size() &&
+        toAttributes(concat.getOnnxAttributes()).integer("axis", 1) == 0 &&
+        std::is_permutation(matrices.begin(), matrices.end(), concat->operand_begin()))
+      return concat;
+  }
+  return {};
+}
+
+/// Whether copying the factors, each number `copies` times, moves fewer than writing all terms but
+/// one and reading them again.
+bool pays(const Terms &terms, size_t count, Operation *before, int64_t copies) {
+  auto elements = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getNumElements();
+  };
+  int64_t copied = 0;
+  for (size_t which = 0; which < count; ++which)
+    if (const SmallVector<Value> matrices = factors(terms, which); !findStacked(matrices, before))
+      for (Value matrix : matrices)
+        copied += copies * elements(matrix);
+  const auto fewer = static_cast<int64_t>(terms.size()) - 1;
+  return copied <= fewer * elements(NodeOp(terms.front()).getResult(0));
+}
+
+/// Joins what is added up in one function.
+class Joining {
+public:
+  explicit Joining(func::FuncOp function)
+      : function(function), module(function->getParentOfType<ModuleOp>()), names(function) {}
+
+  void run() {
+    // Products before sums of columns, which read what those have stacked.
+    for (const size_t count : {2, 1}) {
+      for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
+        if (node.getOp() == "Sum" && node.getOrigin())
+          joinSum(node, count);
+      for (auto memory : llvm::make_early_inc_range(module.getOps<MemoryOp>()))
+        if (memory.getRole() == Role::Weight)
+          joinUses(memory, count);
+    }
+  }
+
+private:
+  void joinSum(NodeOp sum, size_t count);
+  SmallVector<AccumulateOp> usesOf(MemoryOp weight);
+  void joinUses(MemoryOp weight, size_t count);
+  Value join(Terms terms, size_t count, Operation *before, StringRef origin);
+  Value stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin);
+
+  func::FuncOp function;
+  ModuleOp module;
+  NodeNames names;
+};
+
+void Joining::joinSum(NodeOp sum, size_t count) {
+  const SmallVector<Value> values(sum.getOperands());
+  const Terms terms = termsAmong(values, count);
+  if (terms.empty() || !pays(terms, count, sum, 1))
+    return;
+  SmallVector<Value> left{join(terms, count, sum, *sum.getOrigin())};
+  for (Value value : values)
+    if (!llvm::is_contained(terms, value.getDefiningOp()))
+      left.push_back(value);
+  if (left.size() > 1)
+    return sum->setOperands(left);
+  sum.getResult(0).replaceAllUsesWith(left.front());
+  sum.erase();
+}
+
+/// Where the gradients of the uses are summed, in their order.
+SmallVector<AccumulateOp> Joining::usesOf(MemoryOp weight) {
+  llvm::StringMap<AccumulateOp> into;
+  for (auto accumulate : function.getOps<AccumulateOp>())
+    into[accumulate.getMemory()] = accumulate;
+  SmallVector<AccumulateOp> uses;
+  while (AccumulateOp next = into.lookup(gradientName(weight.getSymName(), uses.size())))
+    uses.push_back(next);
+  return uses;
+}
+
+/// The gradient of joined uses is summed where that of the first was. What it reads of the others
+/// may have to be sent there, and counts twice.
+void Joining::joinUses(MemoryOp weight, size_t count) {
+  const SmallVector<AccumulateOp> uses = usesOf(weight);
+  auto gradientOf = [](AccumulateOp use) -> Value { return use.getValue(); };
+  const Terms terms = termsAmong(llvm::map_to_vector(uses, gradientOf), count);
+  auto isTerm = [&](AccumulateOp use) {
+    return llvm::is_contained(terms, use.getValue().getDefiningOp());
+  };
+  const SmallVector<AccumulateOp> joined(llvm::make_filter_range(uses, isTerm));
+  if (joined.empty())
+    return;
+  AccumulateOp last = *llvm::max_element(
+      joined, [](AccumulateOp a, AccumulateOp b) { return a->isBeforeInBlock(b); });
+  if (!pays(terms, count, last, 2))
+    return;
+  SmallVector<AccumulateOp> left;
+  for (AccumulateOp use : uses)
+    if (use == joined.front())
+      left.push_back(last);
+    else if (!isTerm(use))
+      left.push_back(use);
+  last.getValueMutable().set(join(terms, count, last, *NodeOp(terms.front()).getOrigin()));
+  for (AccumulateOp use : joined)
+    if (use != last)
+      use.erase();
+  for (auto [number, use] : llvm::enumerate(left))
+    use.setMemory(gradientName(weight.getSymName(), number));
+  for (size_t number = left.size(); number < uses.size(); ++number)
+    module.lookupSymbol(gradientName(weight.getSymName(), number))->erase();
+}
+
+/// The matrices below one another.
+Value Joining::stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin) {
+  if (NodeOp known = findStacked(matrices, before))
+    return known.getResult(0);
+  OpBuilder builder(before);
+  return createNode(builder, before->getLoc(), "Concat", names.unique(origin + "/grad/Concat"),
+                    matrices, {{"axis", int64_t(0)}}, origin)
+      .getResult(0);
+}
+
+/// Brings the terms into the order in which their factors are stacked.
+void orderAs(NodeOp stacked, size_t which, Terms &terms) {
+  Terms ordered;
+  for (Value matrix : stacked.getOperands()) {
+    auto *found =
+        llvm::find_if(terms, [&](NodeOp term) { return term.getOperand(which) == matrix; });
+    ordered.push_back(*found);
+    terms.erase(found);
+  }
+  terms = std::move(ordered);
+}
+
+/// One node instead of the terms.
+Value Joining::join(Terms terms, size_t count, Operation *before, StringRef origin) {
+  for (size_t which = count; which-- > 0;)
+    if (NodeOp known = findStacked(factors(terms, which), before))
+      orderAs(known, which, terms);
+  NodeOp like = terms.front();
+  SmallVector<Value> operands(like.getOperands());
+  for (size_t which = 0; which < count; ++which)
+    operands[which] = stacked(factors(terms, which), before, origin);
+  OpBuilder builder(before);
+  return createNode(builder, before->getLoc(), like.getOp(),
+                    names.unique(origin + "/grad/" + like.getOp()), operands,
+                    toAttributes(like.getOnnxAttributes()), origin)
+      .getResult(0);
+}
+
+struct JoinProducts : pdc::impl::JoinProductsBase<JoinProducts> {
+  using JoinProductsBase::JoinProductsBase;
+
+  void runOnOperation() override {
+    auto join = [&] {
+      if (auto train = getOperation().lookupSymbol<func::FuncOp>("train"))
+        Joining(train).run();
+      return success();
+    };
+    if (failed(runChecked(getOperation(), join)))
+      signalPassFailure();
+  }
+};
+
+} // namespace
