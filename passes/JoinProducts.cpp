@@ -113,12 +113,16 @@ public:
         if (memory.getRole() == Role::Weight)
           joinUses(memory, count);
     }
+    for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
+      if (node.getOp() == "Sum" && node.getOrigin())
+        addInProducts(node);
   }
 
 private:
   void joinSum(NodeOp sum, size_t count);
   SmallVector<AccumulateOp> usesOf(MemoryOp weight);
   void joinUses(MemoryOp weight, size_t count);
+  void addInProducts(NodeOp sum);
   Value join(Terms terms, size_t count, Operation *before, StringRef origin);
   Value stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin);
 
@@ -221,6 +225,42 @@ Value Joining::join(Terms terms, size_t count, Operation *before, StringRef orig
                     names.unique(origin + "/grad/" + like.getOp()), operands,
                     toAttributes(like.getOnnxAttributes()), origin)
       .getResult(0);
+}
+
+/// A product that can add one more matrix, and whose result only a sum reads.
+bool canAdd(Value value) {
+  auto node = value.getDefiningOp<NodeOp>();
+  return node && node.getOp() == "Gemm" && node.getNumOperands() == 2 && node.getOrigin() &&
+         value.hasOneUse();
+}
+
+/// Each product of the sum adds what comes before it, so that no sum is left.
+void Joining::addInProducts(NodeOp sum) {
+  SmallVector<Value> products, others;
+  for (Value value : sum.getOperands())
+    (canAdd(value) ? products : others).push_back(value);
+  if (products.empty())
+    return;
+  llvm::sort(products, [](Value a, Value b) {
+    return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+  });
+  OpBuilder builder(sum);
+  Value before = others.empty() ? products.front() : others.front();
+  if (others.size() > 1)
+    before = createNode(builder, sum.getLoc(), "Sum", names.unique(sum.getName()), others, {},
+                        *sum.getOrigin())
+                 .getResult(0);
+  for (Value value : ArrayRef(products).drop_front(others.empty() ? 1 : 0)) {
+    auto product = value.getDefiningOp<NodeOp>();
+    Operation *earlier = before.getDefiningOp();
+    builder.setInsertionPointAfter(product->isBeforeInBlock(earlier) ? earlier : product);
+    before = createNode(builder, product.getLoc(), "Gemm", names.unique(product.getName()),
+                        {product.getOperand(0), product.getOperand(1), before},
+                        toAttributes(product.getOnnxAttributes()), *product.getOrigin())
+                 .getResult(0);
+  }
+  sum.getResult(0).replaceAllUsesWith(before);
+  sum.erase();
 }
 
 struct JoinProducts : pdc::impl::JoinProductsBase<JoinProducts> {

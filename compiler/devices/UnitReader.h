@@ -88,6 +88,7 @@ KernelChoice chooseView(const UnitReader &reader);
 KernelChoice chooseReorder(const UnitReader &reader);
 KernelChoice chooseDropout(const UnitReader &reader);
 KernelChoice chooseUniformRandom(const UnitReader &reader);
+KernelChoice chooseRecurrentCell(const UnitReader &reader);
 KernelChoice chooseUpdate(const UnitReader &reader);
 KernelChoice chooseReduction(const UnitReader &reader);
 KernelChoice chooseAlongAxis(const UnitReader &reader);

@@ -13,6 +13,7 @@ std::span<const Operator> normalisationOperators();
 std::span<const Operator> localResponseOperators();
 std::span<const Operator> dropoutOperators();
 std::span<const Operator> randomOperators();
+std::span<const Operator> recurrentCellOperators();
 std::span<const Operator> matrixOperators();
 std::span<const Operator> viewOperators();
 std::span<const Operator> movementOperators();

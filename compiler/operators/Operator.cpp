@@ -15,6 +15,7 @@ static std::vector<const Operator *> sortedOperators() {
                       localResponseOperators,
                       dropoutOperators,
                       randomOperators,
+                      recurrentCellOperators,
                       matrixOperators,
                       viewOperators,
                       movementOperators,

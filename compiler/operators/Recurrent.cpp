@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
-/// LSTM, GRU and RNN over sequences of known length, written out step by step: the products with the
-/// inputs are one matrix product for all steps, those with the state one each.
+/// LSTM, GRU and RNN over sequences of known length, written out step by step: the products with
+/// the inputs are one matrix product for all steps, those with the state one each. What follows
+/// them in a step is one node where its functions are the usual ones.
 namespace pdc {
 
 namespace {
@@ -58,9 +60,7 @@ public:
     return b.constant(Tensor::zeros({b.type(sequence).element, shape}));
   }
   /// `initial_h` and the like, or zeros.
-  NodeValue initial(size_t input) {
-    return b.input(input) ? part(input) : zeros({batch, hidden});
-  }
+  NodeValue initial(size_t input) { return b.input(input) ? part(input) : zeros({batch, hidden}); }
   /// x W^T + bias for all steps, cut into steps: each [batch, gates * hidden].
   std::vector<NodeValue> inputProducts(NodeValue bias) {
     std::vector<NodeValue> operands = {sequence, part(1)};
@@ -85,10 +85,9 @@ public:
   NodeValue product(NodeValue h, NodeValue recurrence, NodeValue addend) {
     return add(b, "Gemm", {h, recurrence, addend}, {{"transB", int64_t(1)}});
   }
-  /// The function that attribute `activations` names for this direction.
-  NodeValue activate(size_t which, std::string_view otherwise, NodeValue value) {
-    static constexpr std::string_view known[] = {"Relu", "Sigmoid", "Softsign", "Softplus", "Tanh"};
-    std::string name(otherwise);
+  /// The name that attribute `activations` has for this direction, or the default.
+  std::string activation(size_t which) const {
+    std::string name = which == 0 && gates > 1 ? "Sigmoid" : "Tanh";
     if (const Attribute *given = b.attributes().find("activations")) {
       const auto *names = std::get_if<std::vector<std::string>>(given);
       size_t perDirection = gates == 4 ? 3 : gates == 3 ? 2 : 1;
@@ -96,8 +95,19 @@ public:
       if (names && at < names->size())
         name = (*names)[at];
     }
+    return name;
+  }
+  /// Whether LstmCell or GruCell computes what follows the products of a step.
+  bool hasUsualCell() const {
+    return b.type(sequence).element == ElementType::f32 && activation(0) == "Sigmoid" &&
+           activation(1) == "Tanh" && (gates < 4 || activation(2) == "Tanh");
+  }
+  NodeValue activate(size_t which, NodeValue value) {
+    static constexpr std::string_view known[] = {"Relu", "Sigmoid", "Softsign", "Softplus", "Tanh"};
+    const std::string name = activation(which);
     if (std::find(std::begin(known), std::end(known), name) == std::end(known))
-      b.refuse("activation '" + name + "' is not supported; supported are Relu, Sigmoid, Softsign, "
+      b.refuse("activation '" + name +
+               "' is not supported; supported are Relu, Sigmoid, Softsign, "
                "Softplus and Tanh");
     return add(b, name, {value});
   }
@@ -136,7 +146,33 @@ void inInputOrder(Direction &d, States &states) {
     std::reverse(states.all.begin(), states.all.end());
 }
 
-/// Gates i, o, f and the candidate c, in ONNX's order, with peepholes where input 7 has them.
+/// The state after a step and, of an LSTM, its cell.
+struct Step {
+  NodeValue state, cell;
+};
+
+/// Gates i, o, f and the candidate c, in ONNX's order, with peepholes where there are any.
+Step lstmStep(Direction &d, NodeValue product, NodeValue cell,
+              const std::vector<NodeValue> &peepholes) {
+  CompositionBuilder &b = d.b;
+  if (peepholes.empty() && d.hasUsualCell()) {
+    const std::vector<NodeValue> results = b.node("LstmCell", {product, cell}, {}, 2);
+    return {results[0], results[1]};
+  }
+  auto peeked = [&](NodeValue gate, size_t which, NodeValue seen) {
+    return peepholes.empty() ? gate
+                             : combined(b, "Add", gate, combined(b, "Mul", seen, peepholes[which]));
+  };
+  const std::vector<NodeValue> gates = d.gatesOf(product, 4);
+  NodeValue in = d.activate(0, peeked(gates[0], 0, cell));
+  NodeValue forget = d.activate(0, peeked(gates[2], 2, cell));
+  NodeValue candidate = d.activate(1, gates[3]);
+  NodeValue next =
+      combined(b, "Add", combined(b, "Mul", forget, cell), combined(b, "Mul", in, candidate));
+  NodeValue out = d.activate(0, peeked(gates[1], 1, next));
+  return {combined(b, "Mul", out, d.activate(2, next)), next};
+}
+
 States runLstm(Direction &d) {
   CompositionBuilder &b = d.b;
   const int64_t h4 = 4 * d.hidden;
@@ -150,23 +186,12 @@ States runLstm(Direction &d) {
   if (b.input(7))
     for (int64_t i = 0; i < 3; ++i)
       peepholes.push_back(d.slice(d.part(7), 0, i * d.hidden, (i + 1) * d.hidden));
-  auto peeked = [&](NodeValue gate, size_t which, NodeValue seen) {
-    return peepholes.empty()
-               ? gate
-               : combined(b, "Add", gate, combined(b, "Mul", seen, peepholes[which]));
-  };
   States states;
   for (NodeValue product : d.inputProducts(bias)) {
-    std::vector<NodeValue> gates = d.gatesOf(d.product(state, recurrence, product), 4);
-    NodeValue in = d.activate(0, "Sigmoid", peeked(gates[0], 0, cell));
-    NodeValue forget = d.activate(0, "Sigmoid", peeked(gates[2], 2, cell));
-    NodeValue candidate = d.activate(1, "Tanh", gates[3]);
-    NodeValue next =
-        combined(b, "Add", combined(b, "Mul", forget, cell), combined(b, "Mul", in, candidate));
-    NodeValue out = d.activate(0, "Sigmoid", peeked(gates[1], 1, next));
+    const Step next = lstmStep(d, d.product(state, recurrence, product), cell, peepholes);
     const size_t step = states.all.size();
-    state = d.kept(step, combined(b, "Mul", out, d.activate(2, "Tanh", next)), state);
-    cell = d.kept(step, next, cell);
+    state = d.kept(step, next.state, state);
+    cell = d.kept(step, next.cell, cell);
     states.all.push_back(d.shown(step, state));
   }
   states.last = state;
@@ -175,8 +200,37 @@ States runLstm(Direction &d) {
   return states;
 }
 
-/// Gates z, r and the candidate h. The reset acts before its product, or after it where
-/// `linear_before_reset` says so.
+/// The matrix and bias by which a GRU's state is multiplied: of the gates z and r, and of the
+/// candidate.
+struct GruRecurrence {
+  NodeValue ofGates, gateBias, ofCandidate, candidateBias;
+
+  GruRecurrence(Direction &d, NodeValue all, NodeValue bias) {
+    const int64_t h = d.hidden;
+    ofGates = d.slice(all, 0, 0, 2 * h), ofCandidate = d.slice(all, 0, 2 * h, 3 * h);
+    gateBias = d.slice(bias, 0, 0, 2 * h), candidateBias = d.slice(bias, 0, 2 * h, 3 * h);
+  }
+};
+
+/// Gates z, r and the candidate h, each with a product of its own. The reset acts before the
+/// candidate's, or after it where `linear_before_reset` says so.
+NodeValue gruStep(Direction &d, NodeValue product, NodeValue state, const GruRecurrence &by,
+                  bool resetsAfter) {
+  CompositionBuilder &b = d.b;
+  const int64_t h = d.hidden;
+  NodeValue both = d.slice(product, 1, 0, 2 * h), own = d.slice(product, 1, 2 * h, 3 * h);
+  const std::vector<NodeValue> gates =
+      d.gatesOf(combined(b, "Add", both, d.product(state, by.ofGates, by.gateBias)), 2);
+  NodeValue update = d.activate(0, gates[0]), reset = d.activate(0, gates[1]);
+  NodeValue before =
+      resetsAfter ? combined(b, "Mul", reset, d.product(state, by.ofCandidate, by.candidateBias))
+                  : d.product(combined(b, "Mul", reset, state), by.ofCandidate, by.candidateBias);
+  NodeValue candidate = d.activate(1, combined(b, "Add", own, before));
+  // (1 - z) c + z h
+  NodeValue change = combined(b, "Sub", state, candidate);
+  return combined(b, "Add", candidate, combined(b, "Mul", update, change));
+}
+
 States runGru(Direction &d) {
   CompositionBuilder &b = d.b;
   const int64_t h = d.hidden;
@@ -187,22 +241,16 @@ States runGru(Direction &d) {
     inputBias = d.slice(both, 0, 0, 3 * h);
     stateBias = d.slice(both, 0, 3 * h, 6 * h);
   }
-  NodeValue recurrence = d.part(2), state = d.initial(5);
-  NodeValue ofGates = d.slice(recurrence, 0, 0, 2 * h), ofCandidate = d.slice(recurrence, 0, 2 * h, 3 * h);
-  NodeValue gateBias = d.slice(stateBias, 0, 0, 2 * h), candidateBias = d.slice(stateBias, 0, 2 * h, 3 * h);
+  NodeValue state = d.initial(5), recurrence = d.part(2);
+  const bool isCell = resetsAfter && d.hasUsualCell();
+  std::optional<GruRecurrence> parts;
+  if (!isCell)
+    parts.emplace(d, recurrence, stateBias);
   States states;
   for (NodeValue product : d.inputProducts(inputBias)) {
-    NodeValue both = d.slice(product, 1, 0, 2 * h), own = d.slice(product, 1, 2 * h, 3 * h);
-    std::vector<NodeValue> gates =
-        d.gatesOf(combined(b, "Add", both, d.product(state, ofGates, gateBias)), 2);
-    NodeValue update = d.activate(0, "Sigmoid", gates[0]), reset = d.activate(0, "Sigmoid", gates[1]);
-    NodeValue before =
-        resetsAfter ? combined(b, "Mul", reset, d.product(state, ofCandidate, candidateBias))
-                    : d.product(combined(b, "Mul", reset, state), ofCandidate, candidateBias);
-    NodeValue candidate = d.activate(1, "Tanh", combined(b, "Add", own, before));
-    // (1 - z) c + z h
-    NodeValue change = combined(b, "Sub", state, candidate);
-    NodeValue next = combined(b, "Add", candidate, combined(b, "Mul", update, change));
+    NodeValue next =
+        isCell ? add(b, "GruCell", {product, d.product(state, recurrence, stateBias), state})
+               : gruStep(d, product, state, *parts, resetsAfter);
     const size_t step = states.all.size();
     state = d.kept(step, next, state);
     states.all.push_back(d.shown(step, state));
@@ -224,7 +272,7 @@ States runRnn(Direction &d) {
   States states;
   for (NodeValue product : d.inputProducts(bias)) {
     const size_t step = states.all.size();
-    state = d.kept(step, d.activate(0, "Tanh", d.product(state, recurrence, product)), state);
+    state = d.kept(step, d.activate(0, d.product(state, recurrence, product)), state);
     states.all.push_back(d.shown(step, state));
   }
   states.last = state;
@@ -317,25 +365,25 @@ std::span<const ComposedOperator> recurrentForms() {
   };
   static const ComposedOperator operators[] = {
       {{.name = "LSTM",
-       .firstOpset = kFirstOpset,
-       .lastOpset = kLastOpset,
-       .inputs = inputs(true),
-       .outputs = {{"Y", true}, {"Y_h", true}, {"Y_c", true}},
-       .elements = floatElements()},
+        .firstOpset = kFirstOpset,
+        .lastOpset = kLastOpset,
+        .inputs = inputs(true),
+        .outputs = {{"Y", true}, {"Y_h", true}, {"Y_c", true}},
+        .elements = floatElements()},
        composeLstm},
       {{.name = "GRU",
-       .firstOpset = kFirstOpset,
-       .lastOpset = kLastOpset,
-       .inputs = inputs(false),
-       .outputs = {{"Y", true}, {"Y_h", true}},
-       .elements = floatElements()},
+        .firstOpset = kFirstOpset,
+        .lastOpset = kLastOpset,
+        .inputs = inputs(false),
+        .outputs = {{"Y", true}, {"Y_h", true}},
+        .elements = floatElements()},
        composeGru},
       {{.name = "RNN",
-       .firstOpset = kFirstOpset,
-       .lastOpset = kLastOpset,
-       .inputs = inputs(false),
-       .outputs = {{"Y", true}, {"Y_h", true}},
-       .elements = floatElements()},
+        .firstOpset = kFirstOpset,
+        .lastOpset = kLastOpset,
+        .inputs = inputs(false),
+        .outputs = {{"Y", true}, {"Y_h", true}},
+        .elements = floatElements()},
        composeRnn},
   };
   return operators;

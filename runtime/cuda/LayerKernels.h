@@ -51,7 +51,8 @@ private:
   std::shared_ptr<class ConvolutionPlan> fresh, adding;
 };
 
-/// cuBLASLt, with its epilogues for a bias per column and relu; any other bias is added behind.
+/// cuBLASLt, with its epilogues for a bias per column and relu, and with what it adds of the result's
+/// shape; any other bias is added behind.
 class MatrixProduct {
 public:
   MatrixProduct(const Device &device, const MatrixProductFields &fields);

@@ -7,6 +7,7 @@
 #include "runtime/ShapeText.h"
 #include "runtime/Tuning.h"
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 #include <string_view>
@@ -35,12 +36,17 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 /// Where each tensor begins at a multiple of.
 constexpr uint32_t kTensorAlignment = 64;
 
-/// One value per column, which the library adds itself.
+/// One value per column, which the library adds in its epilogue.
 bool isColumnBias(const MatrixProductFields &f) {
   int64_t elements = 1;
   for (int64_t size : f.bias)
     elements *= size;
   return !f.bias.empty() && elements == f.bias.back() && elements == f.output.back();
+}
+
+/// A matrix like the result, which the library's kernels add as they add to one.
+bool isAddend(const MatrixProductFields &f) {
+  return !isColumnBias(f) && f.pitchY == 0 && std::ranges::equal(f.bias, f.output);
 }
 
 cudaDataType_t typeOf(Factors factors) {
@@ -61,15 +67,22 @@ public:
                   bool add);
 
 private:
+  /// `added`: a matrix like y, or y itself, or null.
+  struct Operands {
+    const void *a, *b, *added;
+    void *y;
+  };
   void describe();
   void describeLayout(Layout &layout, cudaDataType_t type, int64_t rows, int64_t columns,
                       int64_t pitch, int64_t stride);
-  /// Added by the library, which takes a bias of the result's type.
-  bool addsBias() const { return isColumnBias(fields) && read == stored; }
+  /// What the library adds is of the result's type.
+  bool addsColumnBias() const { return read == stored && isColumnBias(fields); }
+  bool addsAddend() const { return read == stored && isAddend(fields); }
+  bool addsBias() const { return addsColumnBias() || addsAddend(); }
   void findAlgorithms();
   std::string problem() const;
-  void tune(const Run &run, const void *a, const void *b, void *y);
-  cublasStatus_t multiply(const Run &run, const void *a, const void *b, void *y, bool add,
+  void tune(const Run &run, const Operands &operands);
+  cublasStatus_t multiply(const Run &run, const Operands &operands,
                           const cublasLtMatmulAlgo_t &algorithm);
   std::array<uint32_t, 3> alignments() const;
   uint32_t alignmentOf(int64_t MatrixBatches::Start::*operand, cudaDataType_t type) const;
@@ -107,7 +120,7 @@ void MatrixProductPlan::describe() {
           "cublasLtMatmulDescCreate", fields.name);
   set(CUBLASLT_MATMUL_DESC_TRANSA, fields.transB ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(CUBLASLT_MATMUL_DESC_TRANSB, fields.transA ? CUBLAS_OP_T : CUBLAS_OP_N);
-  const bool bias = addsBias(), relu = fields.relu && (bias || fields.bias.empty());
+  const bool bias = addsColumnBias(), relu = fields.relu && (addsBias() || fields.bias.empty());
   set(CUBLASLT_MATMUL_DESC_EPILOGUE,
       bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
       : relu ? CUBLASLT_EPILOGUE_RELU
@@ -184,8 +197,11 @@ std::string MatrixProductPlan::problem() const {
        << batches.pitchB << " and " << batches.pitchY << ", aligned to ";
   for (const uint32_t alignment : alignments())
     text << alignment << ", ";
-  text << (addsBias() ? "bias, " : "") << (f.relu ? "relu, " : "") << workspace
-       << " bytes of workspace, " << algorithms.size() << " kernels";
+  text << (addsColumnBias() ? "bias, "
+           : addsAddend()   ? "addend, "
+                            : "")
+       << (f.relu ? "relu, " : "") << workspace << " bytes of workspace, " << algorithms.size()
+       << " kernels";
   return text.str();
 }
 
@@ -207,21 +223,22 @@ uint32_t MatrixProductPlan::alignmentOf(int64_t MatrixBatches::Start::*operand,
 
 void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b, const void *bias,
                                    void *y, bool add) {
-  if (addsBias())
+  if (addsColumnBias())
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  const Operands operands{a, b, add ? y : addsAddend() ? bias : nullptr, y};
   // Measured is what may be written again and again: no sum, and no operand.
   if (tuning && !add && y != a && y != b && y != bias && !isRecorded(run))
-    tune(run, a, b, y);
+    tune(run, operands);
   else
-    require(multiply(run, a, b, y, add, algorithms[taken]), "cublasLtMatmul", fields.name);
+    require(multiply(run, operands, algorithms[taken]), "cublasLtMatmul", fields.name);
   if (bias && !addsBias())
     addOwnBias(run, bias, y);
 }
 
-void MatrixProductPlan::tune(const Run &run, const void *a, const void *b, void *y) {
+void MatrixProductPlan::tune(const Run &run, const Operands &operands) {
   cublasStatus_t failure = CUBLAS_STATUS_SUCCESS; // the last one
   auto start = [&](size_t way) {
-    const cublasStatus_t status = multiply(run, a, b, y, false, algorithms[way]);
+    const cublasStatus_t status = multiply(run, operands, algorithms[way]);
     failure = status == CUBLAS_STATUS_SUCCESS ? failure : status;
     return status == CUBLAS_STATUS_SUCCESS;
   };
@@ -232,14 +249,17 @@ void MatrixProductPlan::tune(const Run &run, const void *a, const void *b, void 
   taken = *fastest;
 }
 
-cublasStatus_t MatrixProductPlan::multiply(const Run &run, const void *a, const void *b, void *y,
-                                           bool add, const cublasLtMatmulAlgo_t &algorithm) {
-  const float alpha = static_cast<float>(fields.alpha), beta = add ? 1 : 0;
+cublasStatus_t MatrixProductPlan::multiply(const Run &run, const Operands &operands,
+                                           const cublasLtMatmulAlgo_t &algorithm) {
+  const auto &[a, b, added, y] = operands;
+  const float alpha = static_cast<float>(fields.alpha), beta = added ? 1 : 0;
   for (const MatrixBatches::Start &start : batches.starts) {
-    void *to = static_cast<std::byte *>(y) + start.y * bytesOf(stored);
+    const int64_t offset = start.y * bytesOf(stored);
+    void *to = static_cast<std::byte *>(y) + offset;
+    const void *from = added ? static_cast<const std::byte *>(added) + offset : to;
     const cublasStatus_t status =
         cublasLtMatmul(matrixHandle(), description.object, &alpha, at(b, start.b), first.object,
-                       at(a, start.a), second.object, &beta, to, result.object, to, result.object,
+                       at(a, start.a), second.object, &beta, from, result.object, to, result.object,
                        &algorithm, alignedWorkspace(run), workspace, streamOf(run));
     if (status != CUBLAS_STATUS_SUCCESS)
       return status;

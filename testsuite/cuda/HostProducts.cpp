@@ -78,7 +78,8 @@ float toTf32(float value) {
 }
 
 void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, const Matrix &ma,
-              const void *b, const Matrix &mb, float beta, const Matrix &md, void *d) {
+              const void *b, const Matrix &mb, float beta, const void *c, const Matrix &md,
+              void *d) {
   const bool ta = p.transA == CUBLAS_OP_T, tb = p.transB == CUBLAS_OP_T;
   auto factor = [&](float value) {
     return double(p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? toTf32(value) : value);
@@ -103,7 +104,7 @@ void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, c
         }
         const int64_t to = md.at(batch, row, column);
         float value = static_cast<float>(alpha * sum);
-        value += beta != 0 ? beta * load(d, md.type, to) : 0;
+        value += beta != 0 ? beta * load(c, md.type, to) : 0;
         value += hasBias ? load(p.bias, md.type, row) : 0;
         store(d, md.type, to, hasRelu && value < 0 ? 0 : value);
       }
@@ -232,7 +233,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void *alpha,
                               const void *a, cublasLtMatrixLayout_t layoutA, const void *b,
-                              cublasLtMatrixLayout_t layoutB, const void *beta, const void *,
+                              cublasLtMatrixLayout_t layoutB, const void *beta, const void *c,
                               cublasLtMatrixLayout_t, void *d, cublasLtMatrixLayout_t layoutD,
                               const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t bytes,
                               cudaStream_t stream) {
@@ -241,7 +242,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   };
   if (!lies(workspace, 256) || !lies(a, algorithm.alignments[0]) ||
-      !lies(b, algorithm.alignments[1]) || !lies(d, algorithm.alignments[3]) ||
+      !lies(b, algorithm.alignments[1]) || !lies(c, algorithm.alignments[2]) ||
+      !lies(d, algorithm.alignments[3]) ||
       alignmentOf(reinterpret_cast<Product *>(description)->bias) < algorithm.biasAlignment)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!pdc::testing::isHere(stream) || algorithm.number == given("HOST_CUBLASLT_REFUSES", -1))
@@ -250,9 +252,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
       stream, [workspace, bytes, algorithm, p = *reinterpret_cast<Product *>(description),
                ma = *reinterpret_cast<Matrix *>(layoutA), mb = *reinterpret_cast<Matrix *>(layoutB),
                md = *reinterpret_cast<Matrix *>(layoutD), factor = copied<float>(alpha),
-               kept = copied<float>(beta), a, b, d] {
+               kept = copied<float>(beta), a, b, c, d] {
         std::memset(workspace, 0xff, std::min<size_t>(bytes, 4096));
-        multiply(p, algorithm.roundsHalves, factor, a, ma, b, mb, kept, md, d);
+        multiply(p, algorithm.roundsHalves, factor, a, ma, b, mb, kept, c, md, d);
       });
   return CUBLAS_STATUS_SUCCESS;
 }

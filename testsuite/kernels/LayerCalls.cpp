@@ -11,11 +11,15 @@
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
 #include "runtime/kernels/Dropout.h"
+#include "runtime/kernels/GruCell.h"
+#include "runtime/kernels/GruCellGradient.h"
 #include "runtime/kernels/LayerNormalization.h"
 #include "runtime/kernels/LayerNormalizationInputGradient.h"
 #include "runtime/kernels/LayerNormalizationScaleGradient.h"
 #include "runtime/kernels/LocalResponse.h"
 #include "runtime/kernels/LocalResponseGradient.h"
+#include "runtime/kernels/LstmCell.h"
+#include "runtime/kernels/LstmCellGradient.h"
 #include "runtime/kernels/MatrixProduct.h"
 #include "runtime/kernels/Pooling.h"
 #include "runtime/kernels/PoolingGradient.h"
@@ -77,6 +81,11 @@ AttentionFields attention(const KernelChoice &choice) {
 LocalResponseFields response(const KernelChoice &choice) {
   LocalResponseFields f;
   FieldReader{choice} FIELD(alpha) FIELD(beta) FIELD(bias) FIELD(input) FIELD(size);
+  return f;
+}
+RecurrentCellFields cells(const KernelChoice &choice) {
+  RecurrentCellFields f;
+  FieldReader{choice} FIELD(results) FIELD(rows) FIELD(width);
   return f;
 }
 
@@ -213,7 +222,35 @@ KernelMakers layerMakers() {
        [](auto &c, auto &d) {
          UniformRandomFields f;
          FieldReader{c} FIELD(key) FIELD(shape);
-         return made<kernels::UniformRandom>(d, f, CALL { k(r, p.labels(0), p[1]); });
+         return made<kernels::UniformRandom>(
+             d, f, CALL { k(r, p.labels(0), p[1]); });
+       }},
+      {"LstmCell",
+       [](auto &c, auto &d) {
+         return made<kernels::LstmCell>(
+             d, cells(c), CALL { n == 3 ? k(r, p[0], p[1], p[2]) : k(r, p[0], p[1], p[2], p[3]); });
+       }},
+      {"LstmCellGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::LstmCellGradient>(
+             d, cells(c), CALL {
+               n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5])
+                      : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+             });
+       }},
+      {"GruCell",
+       [](auto &c, auto &d) {
+         return made<kernels::GruCell>(
+             d, cells(c), CALL { k(r, p[0], p[1], p[2], p[3]); });
+       }},
+      {"GruCellGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::GruCellGradient>(
+             d, cells(c), CALL {
+               n == 5   ? k(r, p[0], p[1], p[2], p[3], p[4])
+               : n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5])
+                        : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+             });
        }},
       {"Softmax",
        [](auto &c, auto &d) {

@@ -96,6 +96,23 @@ TEST(Gradient, BatchNormalizationByRunningStatisticsIsRefused) {
   checkedRules().insert(test.op);
 }
 
+/// Either result's gradient alone, too.
+TEST(Gradient, RecurrentCells) {
+  Draw draw;
+  for (const std::vector<size_t> &arriving : {std::vector<size_t>{0, 1}, {0}, {1}})
+    checkGradient({"LstmCell",
+                   {},
+                   {draw.reals({3, 20}, -3, 3), draw.reals({3, 5}, -2, 2)},
+                   {0, 1},
+                   2,
+                   false,
+                   arriving});
+  checkGradient({"GruCell",
+                 {},
+                 {draw.reals({3, 15}, -3, 3), draw.reals({3, 15}, -3, 3), draw.reals({3, 5})},
+                 {0, 1, 2}});
+}
+
 TEST(Gradient, LocalResponse) {
   Draw draw;
   for (int64_t size : {1, 2, 3, 5})

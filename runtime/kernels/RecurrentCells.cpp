@@ -1,0 +1,94 @@
+#include "runtime/kernels/GruCell.h"
+#include "runtime/kernels/GruCellGradient.h"
+#include "runtime/kernels/HyperbolicTangent.h"
+#include "runtime/kernels/LstmCell.h"
+#include "runtime/kernels/LstmCellGradient.h"
+#include "runtime/kernels/RecurrentCellElements.h"
+
+namespace pdc::runtime {
+
+namespace {
+
+struct Functions {
+  static float sigmoid(float x) { return 1 / (1 + exponential(-x)); }
+  static float tanh(float x) { return hyperbolicTangent(x); }
+};
+using Lstm = LstmElement<Functions>;
+using Gru = GruElement<Functions>;
+
+float *numbers(void *result) { return static_cast<float *>(result); }
+
+/// body(index of the element, index of its first gate of `gates`), in vectors along each row.
+template <class Body>
+void forEachElement(const RecurrentCellFields &f, int threads, int64_t gates, Body body) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t row = 0; row < f.rows; ++row)
+#pragma omp simd
+    for (int64_t column = 0; column < f.width; ++column)
+      body(row * f.width + column, row * gates * f.width + column);
+}
+
+} // namespace
+
+void LstmCell::call(const Run &, const float *gates, const float *cell,
+                    const std::array<void *, 3> &results) const {
+  float *state = numbers(results[0]), *next = numbers(results[1]);
+  const int64_t w = fields.width;
+  forEachElement(fields, threads, 4, [=](int64_t i, int64_t g) {
+    const Lstm element(gates[g], gates[g + w], gates[g + 2 * w], gates[g + 3 * w]);
+    const float after = element.next(cell[i]);
+    if (state)
+      state[i] = element.state(after);
+    if (next)
+      next[i] = after;
+  });
+}
+
+void LstmCellGradient::call(const Run &, const float *gates, const float *cell, const float *next,
+                            const float *ofState, const float *ofNext,
+                            const std::array<void *, 3> &results) const {
+  float *ofGates = numbers(results[0]), *ofCell = numbers(results[1]);
+  const int64_t w = fields.width;
+  forEachElement(fields, threads, 4, [=](int64_t i, int64_t g) {
+    const Lstm element(gates[g], gates[g + w], gates[g + 2 * w], gates[g + 3 * w]);
+    const Lstm::Gradient d =
+        element.gradient(cell[i], next[i], ofState ? ofState[i] : 0, ofNext ? ofNext[i] : 0);
+    if (ofGates) {
+      ofGates[g] = d.in, ofGates[g + w] = d.out;
+      ofGates[g + 2 * w] = d.forget, ofGates[g + 3 * w] = d.candidate;
+    }
+    if (ofCell)
+      ofCell[i] = d.cell;
+  });
+}
+
+void GruCell::operator()(const Run &, const float *ofInput, const float *ofState,
+                         const float *state, float *next) const {
+  const int64_t w = fields.width;
+  forEachElement(fields, threads, 3, [=](int64_t i, int64_t g) {
+    const Gru element({ofInput[g], ofInput[g + w], ofInput[g + 2 * w]},
+                      {ofState[g], ofState[g + w], ofState[g + 2 * w]});
+    next[i] = element.next(state[i]);
+  });
+}
+
+void GruCellGradient::call(const Run &, const float *ofInput, const float *ofState,
+                           const float *state, const float *ofNext,
+                           const std::array<void *, 3> &results) const {
+  float *dInput = numbers(results[0]), *dState = numbers(results[1]),
+        *dBefore = numbers(results[2]);
+  const int64_t w = fields.width;
+  forEachElement(fields, threads, 3, [=](int64_t i, int64_t g) {
+    const Gru element({ofInput[g], ofInput[g + w], ofInput[g + 2 * w]},
+                      {ofState[g], ofState[g + w], ofState[g + 2 * w]});
+    const Gru::Gradient d = element.gradient(state[i], ofNext[i]);
+    if (dInput)
+      dInput[g] = d.update, dInput[g + w] = d.reset, dInput[g + 2 * w] = d.candidate;
+    if (dState)
+      dState[g] = d.update, dState[g + w] = d.reset, dState[g + 2 * w] = d.candidateOfState;
+    if (dBefore)
+      dBefore[i] = d.state;
+  });
+}
+
+} // namespace pdc::runtime
