@@ -89,18 +89,25 @@ static std::vector<Tensor> evaluateConcat(const NodeView &node,
   return {y};
 }
 
+/// One node for all gradients: kernels of pieces take longer to start than to run where a sequence
+/// has been put together of its steps.
 static void differentiateConcat(GradientBuilder &b) {
-  int64_t rank = b.type(b.input(0)).rank(), axis = b.attributes().integer("axis", 0), start = 0;
+  int64_t rank = b.type(b.input(0)).rank(), axis = b.attributes().integer("axis", 0);
   axis = axis < 0 ? axis + rank : axis;
+  std::vector<int64_t> sizes;
+  bool wantsAny = false;
   for (size_t i = 0; i < b.inputCount(); ++i) {
-    int64_t end = start + b.type(b.input(i)).shape[axis];
-    if (b.wants(i))
-      b.setInputGradient(
-          i, add(b, "Slice",
-                 {b.outputGradient(0), b.constant(Tensor::vector({start})),
-                  b.constant(Tensor::vector({end})), b.constant(Tensor::vector({axis}))}));
-    start = end;
+    sizes.push_back(b.type(b.input(i)).shape[axis]);
+    wantsAny |= b.wants(i);
   }
+  if (!wantsAny)
+    return;
+  const std::vector<GradientValue> parts =
+      b.node("Split", {b.outputGradient(0), b.constant(Tensor::vector(sizes))}, {{"axis", axis}},
+             sizes.size());
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (b.wants(i))
+      b.setInputGradient(i, parts[i]);
 }
 
 // Expand

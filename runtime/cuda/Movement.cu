@@ -132,8 +132,7 @@ __global__ void findHeavyRows(GatherFields f, const Index *indices, HeavyRows he
     picks += rows[other] == rows[thread];
     before += other < thread && rows[other] == rows[thread];
   }
-  const int listed =
-      listOf(rows[thread] >= 0 && before == 0 && picks >= kHeavyPicks, list);
+  const int listed = listOf(rows[thread] >= 0 && before == 0 && picks >= kHeavyPicks, list);
   const int64_t i = blockIdx.x * kHeavyRows + thread;
   if (thread < kHeavyRows && i < heavy.most)
     heavy.rows[i] = thread < listed ? rows[list[thread]] : -1;
@@ -217,44 +216,6 @@ __global__ void gatherGradientKernel(GatherFields f, const Index *indices, const
   own.store(to);
 }
 
-/// A piece per thread, of rows of `width` pieces that lie `from` and `to` pieces apart.
-template <class Piece>
-__global__ void copyPieces(int64_t pieces, int64_t width, Piece *y, int64_t to, const Piece *x,
-                           int64_t from) {
-  const int64_t i = globalThread(), row = i / width, column = i - row * width;
-  if (i < pieces)
-    y[row * to + column] = x[row * from + column];
-}
-
-/// Rows of `bytes` bytes, `from` and `to` bytes apart, in the largest pieces at whose multiples all
-/// of them begin. (A copy of the driver's takes distances below 2^31 only.)
-void copyRows(const Run &run, std::byte *y, int64_t to, const std::byte *x, int64_t from,
-              int64_t bytes, int64_t rows) {
-  if (bytes <= 0 || rows <= 0)
-    return;
-  if (rows == 1 || (from == bytes && to == bytes))
-    return require(cudaMemcpyAsync(y, x, size_t(bytes * rows), cudaMemcpyDeviceToDevice,
-                                   streamOf(run)),
-                   "cudaMemcpyAsync");
-  const auto bits = reinterpret_cast<uintptr_t>(y) | reinterpret_cast<uintptr_t>(x) |
-                    uintptr_t(to | from | bytes);
-  auto copy = [&]<class Piece>(Piece) {
-    constexpr int64_t size = sizeof(Piece);
-    launchOver(run, rows * bytes / size, copyPieces<Piece>, rows * bytes / size, bytes / size,
-               reinterpret_cast<Piece *>(y), to / size, reinterpret_cast<const Piece *>(x),
-               from / size);
-  };
-  bits % 16 == 0  ? copy(Lanes<float, 4>())
-  : bits % 8 == 0 ? copy(uint64_t())
-  : bits % 4 == 0 ? copy(uint32_t())
-  : bits % 2 == 0 ? copy(uint16_t())
-                  : copy(uint8_t());
-}
-
-int64_t sum(const std::vector<int64_t> &values, size_t count) {
-  return std::accumulate(values.begin(), values.begin() + int64_t(count), int64_t(0));
-}
-
 } // namespace
 
 template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y) const {
@@ -278,31 +239,6 @@ template <class T> void Reorder::operator()(const Run &run, const T *x, T *y) co
   const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;
   launch(run, samples * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
          transposeKernel<T>, rows, columns, x, y);
-}
-
-void Concat::call(const Run &run, std::initializer_list<const void *> pointers) const {
-  const size_t parts = fields.blockBytes.size();
-  if (pointers.size() != parts + 1)
-    throw Error("concat: called with ", pointers.size(), " tensors, expected ", parts + 1);
-  auto *whole = static_cast<std::byte *>(const_cast<void *>(pointers.begin()[parts]));
-  const int64_t row = sum(fields.blockBytes, parts);
-  for (size_t i = 0; i < parts; ++i)
-    copyRows(run, whole + sum(fields.blockBytes, i), row,
-             static_cast<const std::byte *>(pointers.begin()[i]), fields.blockBytes[i],
-             fields.blockBytes[i], fields.outer);
-}
-
-void Split::call(const Run &run, const void *x, std::initializer_list<void *> parts) const {
-  if (parts.size() != fields.results.size())
-    throw Error("split: called with ", parts.size(), " results, expected ", fields.results.size());
-  const int64_t row = sum(fields.blockBytes, fields.blockBytes.size());
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const size_t part = size_t(fields.results[i]);
-    const int64_t bytes = fields.blockBytes.at(part);
-    copyRows(run, static_cast<std::byte *>(parts.begin()[i]), bytes,
-             static_cast<const std::byte *>(x) + sum(fields.blockBytes, part), row, bytes,
-             fields.outer);
-  }
 }
 
 template <class T, class Index>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 /// Parts of rows of every width, which begin at multiples of as many bytes as their widths have in
 /// common.
 namespace pdc {
@@ -45,6 +47,35 @@ TEST(CopiedRows, AreJoinedAndSplit) {
         ASSERT_EQ(back.bytes[at], from.bytes[at]) << width << " bytes, " << row << ", " << i;
       }
   }
+}
+
+/// More parts than a kernel takes as its parameters.
+template <size_t... Number> void expectManyParts(std::index_sequence<Number...>) {
+  constexpr size_t count = sizeof...(Number);
+  std::vector<float> whole(2 * count), given(2 * count), back(2 * count);
+  std::iota(given.begin(), given.end(), 1.0f);
+  runtime::ConcatFields joined;
+  runtime::SplitFields split;
+  joined.outer = split.outer = 2;
+  joined.blockBytes.assign(count, sizeof(float));
+  split.blockBytes = joined.blockBytes;
+  for (size_t i = 0; i < count; ++i)
+    split.results.push_back(int64_t(i));
+  const runtime::Run run = started({});
+  runtime::cuda::Concat({1, 0}, joined)(run, &given[2 * Number]..., whole.data());
+  runtime::cuda::Split({1, 0}, split)(run, whole.data(), &back[2 * Number]...);
+  finish();
+  for (size_t i = 0; i < count; ++i) {
+    ASSERT_EQ(whole[i], given[2 * i]) << i << " of " << count;
+    ASSERT_EQ(whole[count + i], given[2 * i + 1]) << i << " of " << count;
+  }
+  EXPECT_EQ(back, given);
+}
+
+TEST(CopiedRows, OfManyParts) {
+  expectManyParts(std::make_index_sequence<16>());
+  expectManyParts(std::make_index_sequence<17>());
+  expectManyParts(std::make_index_sequence<1030>());
 }
 
 } // namespace

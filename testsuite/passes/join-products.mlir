@@ -1,0 +1,118 @@
+// RUN: pdc-opt %s -join-products --check-against=%s -o - | FileCheck %s
+
+pdc.memory @r weight version : tensor<6x4xf32>
+pdc.memory @"r/gradient" gradient update : tensor<6x4xf32>
+// A use of a weight whose product is joined with the first's needs no sum of its own.
+// CHECK-LABEL: pdc.memory @w weight
+// CHECK-NEXT: pdc.memory @"w/gradient" gradient
+// CHECK-NEXT: pdc.memory @"w/gradient.1" gradient
+// CHECK-NEXT: pdc.memory @b weight
+pdc.memory @w weight version : tensor<6x8xf32>
+pdc.memory @"w/gradient" gradient update : tensor<6x8xf32>
+pdc.memory @"w/gradient.1" gradient update : tensor<6x8xf32>
+pdc.memory @"w/gradient.2" gradient update : tensor<6x8xf32>
+pdc.memory @"w/gradient.3" gradient update : tensor<6x8xf32>
+pdc.memory @b weight version : tensor<6xf32>
+pdc.memory @"b/gradient" gradient update : tensor<6xf32>
+// CHECK: pdc.memory @many weight
+// CHECK-NEXT: pdc.memory @"many/gradient" gradient
+// CHECK-NEXT: pdc.memory @"many/gradient.1" gradient
+pdc.memory @many weight version : tensor<6x4xf32>
+pdc.memory @"many/gradient" gradient update : tensor<6x4xf32>
+pdc.memory @"many/gradient.1" gradient update : tensor<6x4xf32>
+pdc.memory @x input microbatch : tensor<1x4xf32>
+pdc.memory @y input microbatch : tensor<1x4xf32>
+pdc.memory @long input microbatch : tensor<1x8xf32>
+pdc.memory @longer input microbatch : tensor<1x8xf32>
+pdc.memory @d input microbatch : tensor<1x6xf32>
+pdc.memory @e input microbatch : tensor<1x6xf32>
+pdc.memory @rows input microbatch : tensor<9x4xf32>
+pdc.memory @wide input microbatch : tensor<9x6xf32>
+pdc.memory @sums metric update : tensor<6x4xf32>
+pdc.memory @steps metric update : tensor<2x6xf32>
+pdc.memory @part metric update : tensor<1x4xf32>
+
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  // CHECK-DAG: %[[X:.*]] = pdc.read @x
+  // CHECK-DAG: %[[Y:.*]] = pdc.read @y
+  // CHECK-DAG: %[[LONG:.*]] = pdc.read @long :
+  // CHECK-DAG: %[[LONGER:.*]] = pdc.read @longer :
+  // CHECK-DAG: %[[D:.*]] = pdc.read @d
+  // CHECK-DAG: %[[E:.*]] = pdc.read @e
+  %r = pdc.weight_version @r latest : tensor<6x4xf32>
+  %w = pdc.weight_version @w latest : tensor<6x8xf32>
+  %b = pdc.weight_version @b latest : tensor<6xf32>
+  %x = pdc.read @x : tensor<1x4xf32>
+  %y = pdc.read @y : tensor<1x4xf32>
+  %long = pdc.read @long : tensor<1x8xf32>
+  %longer = pdc.read @longer : tensor<1x8xf32>
+  %d = pdc.read @d : tensor<1x6xf32>
+  %e = pdc.read @e : tensor<1x6xf32>
+  %rows = pdc.read @rows : tensor<9x4xf32>
+  %wide = pdc.read @wide : tensor<9x6xf32>
+  %first = pdc.node "Constant" "/first"() {value = dense<0> : tensor<1xi64>} : () -> tensor<1xi64>
+  %f = pdc.node "Gemm" "/step"(%x, %r) {transB = 1 : i64} : (tensor<1x4xf32>, tensor<6x4xf32>) -> tensor<1x6xf32>
+  %g = pdc.node "Gemm" "/step.1"(%y, %r) {transB = 1 : i64} : (tensor<1x4xf32>, tensor<6x4xf32>) -> tensor<1x6xf32>
+  %i = pdc.node "Identity" "/r"(%r) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %h = pdc.node "Identity" "/z"(%b) {} : (tensor<6xf32>) -> tensor<6xf32>
+  // The steps' gradients are below one another already, the later first: the states follow them.
+  // CHECK: %[[STEPS:.*]] = pdc.node "Concat" "/steps"(%[[E]], %[[D]])
+  %steps = pdc.node "Concat" "/steps"(%e, %d) {axis = 0 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x6xf32>) -> tensor<2x6xf32>
+  pdc.accumulate %steps into @steps : tensor<2x6xf32>
+  %p = pdc.node "Gemm" "/step/grad/Gemm"(%d, %x) {transA = 1 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %q = pdc.node "Gemm" "/step.1/grad/Gemm"(%e, %y) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  // CHECK: %[[STATES:.*]] = pdc.node "Concat" "/r/grad/Concat"(%[[Y]], %[[X]]) {axis = 0 : i64} origin "/r"
+  // CHECK-NEXT: %[[ALL:.*]] = pdc.node "Gemm" "/r/grad/Gemm"(%[[STEPS]], %[[STATES]]) {transA = 1 : i64} origin "/r"
+  // CHECK-NEXT: pdc.accumulate %[[ALL]] into @"r/gradient"
+  %s = pdc.node "Sum" "/r/grad/sum"(%p, %q) {} origin "/r" : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %s into @"r/gradient" : tensor<6x4xf32>
+
+  // Uses of the weight itself, one of which is no product: what is left is numbered anew.
+  // CHECK-NOT: into @"w/gradient.2"
+  // CHECK: %[[SLICED:.*]] = pdc.node "Relu" "/other/grad"
+  // CHECK-NEXT: pdc.accumulate %[[SLICED]] into @"w/gradient.1"
+  %k = pdc.node "Gemm" "/use/grad"(%d, %long) {transA = 1 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x8xf32>) -> tensor<6x8xf32>
+  %l = pdc.node "Gemm" "/use.1/grad"(%e, %longer) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x8xf32>) -> tensor<6x8xf32>
+  %m = pdc.node "Gemm" "/use.2/grad"(%e, %long) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x8xf32>) -> tensor<6x8xf32>
+  %o = pdc.node "Relu" "/other/grad"(%w) {} origin "/step.1" : (tensor<6x8xf32>) -> tensor<6x8xf32>
+  pdc.accumulate %o into @"w/gradient.3" : tensor<6x8xf32>
+  pdc.accumulate %m into @"w/gradient.2" : tensor<6x8xf32>
+  // CHECK: %[[LEFT:.*]] = pdc.node "Concat" "/step/grad/Concat"(%[[D]], %[[E]], %[[E]])
+  // CHECK-NEXT: %[[RIGHT:.*]] = pdc.node "Concat" "/step/grad/Concat.1"(%[[LONG]], %[[LONGER]], %[[LONG]])
+  // CHECK-NEXT: %[[USES:.*]] = pdc.node "Gemm" "/step/grad/Gemm.1"(%[[LEFT]], %[[RIGHT]]) {transA = 1 : i64} origin "/step"
+  // CHECK-NEXT: pdc.accumulate %[[USES]] into @"w/gradient" :
+  pdc.accumulate %l into @"w/gradient.1" : tensor<6x8xf32>
+  pdc.accumulate %k into @"w/gradient" : tensor<6x8xf32>
+
+  // Sums of columns read what products have stacked.
+  // CHECK: %[[BIAS:.*]] = pdc.node "ReduceSum" "/z/grad/ReduceSum"(%[[STEPS]], {{.*}}) {keepdims = 0 : i64} origin "/z"
+  // CHECK-NEXT: pdc.accumulate %[[BIAS]] into @"b/gradient"
+  %t = pdc.node "ReduceSum" "/step/grad/ReduceSum"(%d, %first) {keepdims = 0 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1xi64>) -> tensor<6xf32>
+  %u = pdc.node "ReduceSum" "/step.1/grad/ReduceSum"(%e, %first) {keepdims = 0 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1xi64>) -> tensor<6xf32>
+  %v = pdc.node "Sum" "/b/grad/sum"(%t, %u) {} origin "/z" : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  pdc.accumulate %v into @"b/gradient" : tensor<6xf32>
+
+  // Many rows: the products are smaller than what they are made of. One adds the other.
+  // CHECK: %[[ONE:.*]] = pdc.node "Gemm" "/many/grad"
+  // CHECK: pdc.node "Gemm" "/many.1/grad.1"({{.*}}, %[[ONE]]) {transA = 1 : i64} origin "/step.1"
+  // CHECK-NEXT: pdc.accumulate %{{.*}} into @sums
+  %many = pdc.node "Gemm" "/many/grad"(%wide, %rows) {transA = 1 : i64} origin "/step" : (tensor<9x6xf32>, tensor<9x4xf32>) -> tensor<6x4xf32>
+  %more = pdc.node "Gemm" "/many.1/grad"(%wide, %rows) {transA = 1 : i64} origin "/step.1" : (tensor<9x6xf32>, tensor<9x4xf32>) -> tensor<6x4xf32>
+  %both = pdc.node "Sum" "/many/grad/sum"(%many, %more) {} origin "/step" : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %both into @sums : tensor<6x4xf32>
+  // CHECK: into @"many/gradient" :
+  // CHECK: into @"many/gradient.1"
+  %apart = pdc.node "Gemm" "/apart/grad"(%wide, %rows) {transA = 1 : i64} origin "/step" : (tensor<9x6xf32>, tensor<9x4xf32>) -> tensor<6x4xf32>
+  %away = pdc.node "Gemm" "/apart.1/grad"(%wide, %rows) {transA = 1 : i64} origin "/step.1" : (tensor<9x6xf32>, tensor<9x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %apart into @"many/gradient" : tensor<6x4xf32>
+  pdc.accumulate %away into @"many/gradient.1" : tensor<6x4xf32>
+
+  // The gradient of a state: the next step's product adds what else arrives.
+  // CHECK: %[[ADDED:.*]] = pdc.node "Gemm" "/state/grad.1"(%[[D]], %{{.*}}, %[[X]]) {} origin "/step.1"
+  // CHECK: pdc.accumulate %[[ADDED]] into @part
+  %next = pdc.node "Gemm" "/state/grad"(%d, %r) {} origin "/step.1" : (tensor<1x6xf32>, tensor<6x4xf32>) -> tensor<1x4xf32>
+  %state = pdc.node "Sum" "/state/grad/sum"(%next, %x) {} origin "/step" : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
+  pdc.accumulate %state into @part : tensor<1x4xf32>
+  return
+}
