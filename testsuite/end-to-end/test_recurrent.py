@@ -1,6 +1,7 @@
 """Language models of LSTM and GRU layers, written out step by step, against PyTorch."""
 
 import copy
+import re
 
 import numpy
 import pytest
@@ -9,6 +10,7 @@ import torch
 import lstm
 import pipeline
 import safetensors
+import test_cuda
 
 BATCH, RATE, STEPS, SEQUENCE = 8, 64.0, 3, 4
 
@@ -97,3 +99,73 @@ def test_lengths(cell, tmp_path):
     for name, parameter in net.named_parameters():
         found = (parameter.detach().numpy() - after[name]) / RATE
         assert numpy.linalg.norm(found - parameter.grad.numpy()) <= 1e-5 * numpy.linalg.norm(parameter.grad.numpy()), name
+
+
+class Loop(torch.nn.Module):
+    """A cell that the model itself runs step by step; PyTorch's exporter writes each step down, and the number of samples."""
+
+    def __init__(self, cell, samples):
+        super().__init__()
+        self.embedding, self.cell, self.head = torch.nn.Embedding(256, 24), getattr(torch.nn, cell)(24, 48), torch.nn.Linear(48, 256)
+        self.samples = samples
+
+    def forward(self, tokens):
+        state, cell, states = torch.zeros(self.samples, 48), torch.zeros(self.samples, 48), []
+        for step in self.embedding(tokens).unbind(1):
+            if isinstance(self.cell, torch.nn.LSTMCell):
+                state, cell = self.cell(step, (state, cell))
+            else:
+                state = self.cell(step, state)
+            states.append(state)
+        return self.head(torch.stack(states, 1))
+
+
+@pytest.mark.parametrize("cell", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_loops(cell, tmp_path):
+    """The weights of a loop have one sum of gradients, and the same bits where stages cut it."""
+    torch.manual_seed(1)
+    net = Loop(cell, 2).train()
+    torch.onnx.export(net, torch.zeros(2, SEQUENCE, dtype=torch.int64), str(tmp_path / "loop.onnx"), opset_version=17,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"])
+    inputs, data = draw(tmp_path, 0)
+    results = []
+    for stages in ("1", "1-1-1"):
+        project = pipeline.compile_model(tmp_path / "loop.onnx", tmp_path / stages, "--minibatch", BATCH, "--stages", stages, "--exact",
+                                         "--schedule", "1f1b", "--optimizer", f"sgd,lr={RATE}", workers=len(stages.split("-")))
+        assert not any("/gradient.1" in source.read_text() for source in project.glob("stage_*.cpp"))
+        results.append(pipeline.train(project, tmp_path / f"run-{stages}", data=data, steps=1))
+    one, three = results
+    net = net.double()
+    net.samples = BATCH
+    torch.set_default_dtype(torch.float64)
+    loss = loss_of(net, inputs)
+    torch.set_default_dtype(torch.float32)
+    loss.backward()
+    assert one.losses[0] == pytest.approx(loss.item(), rel=1e-5) and one.losses == three.losses
+    after, again = one.weights(), three.weights()
+    for name, parameter in net.named_parameters():
+        found = (parameter.detach().numpy() - after[name]) / RATE
+        assert numpy.linalg.norm(found - parameter.grad.numpy()) <= 1e-5 * numpy.linalg.norm(parameter.grad.numpy()), name
+        assert numpy.array_equal(after[name], again[name]), name
+
+
+@test_cuda.on_host
+@pytest.mark.parametrize("cell,precision", [("LSTM", "bf16"), ("GRU", "fp16")])
+def test_steps_on_gpus(cell, precision, models, tmp_path):
+    """A step is a product and a kernel forward, backward and where the model is evaluated: what a longer sequence adds. The
+    losses are the CPU's, and the bits one stage's."""
+    options = ["--minibatch", BATCH, "--microbatches", 2, "--optimizer", "sgd,lr=1", "--schedule", "1f1b"]
+    calls = []
+    for sequence in (SEQUENCE + 1, SEQUENCE):
+        model = models("lstm", "--cell", cell, "--layers", 1, "--sequence", sequence)
+        project = test_cuda.emit(model, tmp_path / f"{sequence}", *options, "--precision", precision)
+        source = (project / "stage_0.cpp").read_text()
+        calls.append(len(re.findall(r"^  cuda::\w+ ", source, re.MULTILINE)))
+    assert calls[0] - calls[1] == 3 * 2
+    _, data = draw(tmp_path, 0)
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options), tmp_path / "expected", data=data, steps=3)
+    one = test_cuda.train_on_host(project, tmp_path / "one", data=data, steps=3)
+    two = test_cuda.train_on_host(test_cuda.emit(model, tmp_path / "two", *options, "--precision", precision, "--stages", "1-1", workers=2),
+                                  tmp_path / "found", data=data, steps=3)
+    assert numpy.allclose(one.losses, expected.losses, rtol={"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision])
+    assert one.losses == two.losses
