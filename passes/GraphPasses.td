@@ -73,7 +73,7 @@ def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
     than the products would: not for layers of a transformer that share a weight, whose rows are many.
     It is planned where the sum was, or with the weight's first use.
 
-    A product that is added to something else adds it itself, as the third operand of its Gemm.
+    The only product of a sum adds the others itself, as the third operand of its Gemm.
 
     Before: differentiated. After: the same values, rounded in another order.
   }];

@@ -3,6 +3,7 @@
 #include "passes/Refusal.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
 #include <optional>
@@ -104,6 +105,8 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()), names(function) {}
 
   void run() {
+    for (auto accumulate : function.getOps<AccumulateOp>())
+      into[accumulate.getMemory()] = accumulate;
     // Products before sums of columns, which read what those have stacked.
     for (const size_t count : {2, 1}) {
       for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
@@ -115,20 +118,21 @@ public:
     }
     for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
       if (node.getOp() == "Sum" && node.getOrigin())
-        addInProducts(node);
+        addInProduct(node);
   }
 
 private:
   void joinSum(NodeOp sum, size_t count);
   SmallVector<AccumulateOp> usesOf(MemoryOp weight);
   void joinUses(MemoryOp weight, size_t count);
-  void addInProducts(NodeOp sum);
+  void addInProduct(NodeOp sum);
   Value join(Terms terms, size_t count, Operation *before, StringRef origin);
   Value stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin);
 
   func::FuncOp function;
   ModuleOp module;
   NodeNames names;
+  llvm::StringMap<AccumulateOp> into; ///< by memory
 };
 
 void Joining::joinSum(NodeOp sum, size_t count) {
@@ -148,9 +152,6 @@ void Joining::joinSum(NodeOp sum, size_t count) {
 
 /// Where the gradients of the uses are summed, in their order.
 SmallVector<AccumulateOp> Joining::usesOf(MemoryOp weight) {
-  llvm::StringMap<AccumulateOp> into;
-  for (auto accumulate : function.getOps<AccumulateOp>())
-    into[accumulate.getMemory()] = accumulate;
   SmallVector<AccumulateOp> uses;
   while (AccumulateOp next = into.lookup(gradientName(weight.getSymName(), uses.size())))
     uses.push_back(next);
@@ -183,10 +184,16 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
   for (AccumulateOp use : joined)
     if (use != last)
       use.erase();
-  for (auto [number, use] : llvm::enumerate(left))
-    use.setMemory(gradientName(weight.getSymName(), number));
-  for (size_t number = left.size(); number < uses.size(); ++number)
-    module.lookupSymbol(gradientName(weight.getSymName(), number))->erase();
+  for (size_t number = 0; number < uses.size(); ++number) {
+    const std::string sum = gradientName(weight.getSymName(), number);
+    if (number < left.size()) {
+      left[number].setMemory(sum);
+      into[sum] = left[number];
+    } else {
+      module.lookupSymbol(sum)->erase();
+      into.erase(sum);
+    }
+  }
 }
 
 /// The matrices below one another.
@@ -231,35 +238,30 @@ Value Joining::join(Terms terms, size_t count, Operation *before, StringRef orig
 bool canAdd(Value value) {
   auto node = value.getDefiningOp<NodeOp>();
   return node && node.getOp() == "Gemm" && node.getNumOperands() == 2 && node.getOrigin() &&
-         value.hasOneUse();
+         value.hasOneUse() && toAttributes(node.getOnnxAttributes()).number("beta", 1) == 1;
 }
 
-/// Each product of the sum adds what comes before it, so that no sum is left.
-void Joining::addInProducts(NodeOp sum) {
-  SmallVector<Value> products, others;
-  for (Value value : sum.getOperands())
-    (canAdd(value) ? products : others).push_back(value);
-  if (products.empty())
+/// The only product of a sum adds what else is there. Several would round to 16 bits one by one
+/// what a sum rounds once.
+void Joining::addInProduct(NodeOp sum) {
+  if (llvm::count_if(sum.getOperands(), canAdd) != 1 || sum.getNumOperands() < 2)
     return;
-  llvm::sort(products, [](Value a, Value b) {
-    return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
-  });
+  SmallVector<Value> others;
+  NodeOp product;
+  for (Value value : sum.getOperands())
+    if (canAdd(value))
+      product = value.getDefiningOp<NodeOp>();
+    else
+      others.push_back(value);
   OpBuilder builder(sum);
-  Value before = others.empty() ? products.front() : others.front();
   if (others.size() > 1)
-    before = createNode(builder, sum.getLoc(), "Sum", names.unique(sum.getName()), others, {},
-                        *sum.getOrigin())
-                 .getResult(0);
-  for (Value value : ArrayRef(products).drop_front(others.empty() ? 1 : 0)) {
-    auto product = value.getDefiningOp<NodeOp>();
-    Operation *earlier = before.getDefiningOp();
-    builder.setInsertionPointAfter(product->isBeforeInBlock(earlier) ? earlier : product);
-    before = createNode(builder, product.getLoc(), "Gemm", names.unique(product.getName()),
-                        {product.getOperand(0), product.getOperand(1), before},
-                        toAttributes(product.getOnnxAttributes()), *product.getOrigin())
-                 .getResult(0);
-  }
-  sum.getResult(0).replaceAllUsesWith(before);
+    others = {createNode(builder, sum.getLoc(), "Sum", names.unique(sum.getName()), others, {},
+                         *sum.getOrigin())
+                  .getResult(0)};
+  NodeOp whole = createNode(builder, product.getLoc(), "Gemm", names.unique(product.getName()),
+                            {product.getOperand(0), product.getOperand(1), others.front()},
+                            toAttributes(product.getOnnxAttributes()), *product.getOrigin());
+  sum.getResult(0).replaceAllUsesWith(whole.getResult(0));
   sum.erase();
 }
 
