@@ -82,6 +82,29 @@ double idleShare(const Plan &plan) {
 
 namespace {
 
+/// By their names what fits into view; a sequence that is cut in time sends hundreds.
+void describeSends(const PlanStage &stage, std::ostream &out) {
+  constexpr size_t kMostNamed = 8;
+  struct Rest {
+    int count = 0;
+    int64_t bytes = 0;
+  };
+  std::map<int, Rest> rest; // by the stage it goes to
+  for (size_t i = 0; i < stage.sends.size(); ++i) {
+    const PlanSend &send = stage.sends[i];
+    if (i < kMostNamed) {
+      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
+          << " per microbatch\n";
+      continue;
+    }
+    ++rest[send.to].count;
+    rest[send.to].bytes += send.bytes;
+  }
+  for (const auto &[stageTo, others] : rest)
+    out << "  sends " << others.count << " more to stage " << stageTo << ", " << bytes(others.bytes)
+        << " per microbatch (plan.json names them)\n";
+}
+
 void describeStages(const Plan &plan, std::ostream &out) {
   double total = totalWork(plan);
   out << "stage    ranks  nodes   forward  backward  share  parameters    memory  in flight  "
@@ -106,9 +129,7 @@ void describeStages(const Plan &plan, std::ostream &out) {
     if (stage.recompute)
       out << "  keeps its inputs alone and runs the forward pass again: "
           << seconds(stage.forwardSeconds) << " of the backward pass\n";
-    for (const PlanSend &send : stage.sends)
-      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
-          << " per microbatch\n";
+    describeSends(stage, out);
   }
 }
 

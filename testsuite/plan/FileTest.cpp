@@ -385,5 +385,12 @@ TEST(PlanText, ShowsStagesGridAndTimes) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
+TEST(PlanText, NamesTheFirstOfManyTensors) {
+  Plan plan = examplePlan();
+  plan.stages[0].sends.assign(11, {"v", 1, 1024});
+  EXPECT_THAT(describePlan(plan),
+              HasSubstr("  sends 3 more to stage 1, 3.07 KB per microbatch (plan.json"));
+}
+
 } // namespace
 } // namespace pdc
