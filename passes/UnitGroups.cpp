@@ -95,11 +95,11 @@ bool UnitGroups::append(NodeOp node, int target) {
   return true;
 }
 
-/// Nodes that only the hero reads, as its prologue.
+/// Nodes that the hero reads, as its prologue.
 void UnitGroups::prepend(NodeOp hero) {
   for (auto [i, operand] : llvm::enumerate(hero.getOperands())) {
     auto found = groupOf.find(operand.getDefiningOp());
-    if (found == groupOf.end() || !operand.hasOneUse())
+    if (found == groupOf.end())
       continue;
     Group &before = groups[found->second];
     if (before.nodes.size() != 1 || isViewNode(before.nodes.front()) ||
@@ -108,7 +108,8 @@ void UnitGroups::prepend(NodeOp hero) {
       continue;
     UnitFacts facts(before.nodes, hero);
     UnitNode prologue = facts.describe(before.nodes.front()), described = facts.describe(hero);
-    if (!canPrepend(facts.view(), prologue, described, static_cast<int>(i), options))
+    if (!canPrepend(facts.view(), prologue, described, static_cast<int>(i), !operand.hasOneUse(),
+                    options))
       continue;
     Group &group = groups[groupOf[hero]];
     group.nodes.insert(group.nodes.begin(), before.nodes.front());

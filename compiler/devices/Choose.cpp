@@ -29,9 +29,10 @@ bool isLoop(std::string_view op, const DeviceOptions &options) {
   return !findRule(op, options) && classOf(op) == OperatorClass::elementwise;
 }
 
+/// Epilogues have no kernels of their own; a prologue may have one.
 const Rule *heroOf(const UnitReader &reader) {
-  for (const UnitNode *node : reader.nodes)
-    if (const Rule *rule = findRule(node->op, reader.options))
+  for (auto node = reader.nodes.rbegin(); node != reader.nodes.rend(); ++node)
+    if (const Rule *rule = findRule((*node)->op, reader.options))
       return rule;
   return nullptr;
 }
@@ -152,10 +153,12 @@ ElementType storedElement(Precision precision) {
 }
 
 bool canPrepend(const UnitView &unit, const UnitNode &node, const UnitNode &hero, int input,
-                const DeviceOptions &options) {
+                bool isKept, const DeviceOptions &options) {
   const Rule *rule = findRule(hero.op, options);
   if (!rule || input != 0 || !contains(rule->prologues, node.op))
     return false;
+  if (isKept || node.op == "Conv")
+    return isKept && node.op == "Conv" && canSumChannels(unit, node, hero, options);
   return node.op != "Cast" || isWidening(*unit.type(node.inputs.at(0)), node.outputs[0]);
 }
 

@@ -61,10 +61,25 @@ KernelChoice chooseCudaConvolution(const UnitReader &reader) {
   addArgument(choice, reader, node, 1, layout);
   if (reader.hasInput(node, 2))
     addArgument(choice, reader, node, 2);
-  if (reader.nodes.size() > 1)
+  if (reader.nodes.back()->op == "Relu")
     choice.fields.set("relu", int64_t(1));
   choice.outputLayouts = {layout};
   return choice;
+}
+
+/// Asked of cuDNN 9.19 for sm_90, which has such kernels in fp16 alone: for channels in eights, one
+/// group and windows of up to 32 taps. A bias would stand between the convolution and its sums.
+bool canSumChannels(const UnitView &unit, const UnitNode &convolution,
+                    const UnitNode &normalisation, const DeviceOptions &options) {
+  constexpr int64_t kMostTaps = 32, kLanes = 8;
+  const TensorType &x = *unit.type(convolution.inputs.at(0)),
+                   &w = *unit.type(convolution.inputs.at(1)), &y = convolution.outputs.at(0);
+  const bool hasBias = convolution.inputs.size() > 2 && unit.type(convolution.inputs[2]);
+  if (options.exact || options.precision != Precision::fp16 || hasBias || x.rank() != 4)
+    return false;
+  return x.element == ElementType::f16 && w.element == x.element && y.element == x.element &&
+         normalisation.outputs.at(0) == y && w.shape[1] == x.shape[1] && x.shape[1] % kLanes == 0 &&
+         y.shape[1] % kLanes == 0 && w.shape[2] * w.shape[3] <= kMostTaps;
 }
 
 KernelChoice chooseCudaConvolutionInputGradient(const UnitReader &reader) {

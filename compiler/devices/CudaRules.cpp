@@ -8,6 +8,7 @@ namespace pdc {
 const std::vector<Rule> &cudaRules() {
   static const std::vector<Rule> table = {
       {"Conv", chooseCudaConvolution, {"Relu"}},
+      {"BatchNormInternal", chooseCudaNormalisation, {"Relu"}, {"Conv"}},
       {"ConvInputGrad", chooseCudaConvolutionInputGradient},
       {"ConvWeightGrad", chooseCudaConvolutionWeightGradient},
       {"SoftmaxAttention", chooseCudaAttention},

@@ -16,10 +16,9 @@ int64_t bytesOf(const Fields &fields, const char *shape) {
   return 4 * product(fields.integers(shape));
 }
 
-/// Rows and columns of an image by channels.
-int64_t channelSums(const Fields &fields, int64_t sums) {
+int64_t biasGradientBytes(const Fields &fields) {
   const std::vector<int64_t> shape = fields.integers("input");
-  return cuda::columnSumBytes(product(shape) / shape.at(1), shape.at(1), sums);
+  return cuda::columnSumBytes(product(shape) / shape.at(1), shape.at(1), 1);
 }
 
 /// cuDNN's plain f32 kernels bring both images into an order of their own; asked of cuDNN 9.19 for
@@ -29,8 +28,18 @@ int64_t convolutionBytes(const Fields &fields) {
          (int64_t(1) << 20) + cuda::kWorkspaceAlignment;
 }
 
+/// Of an image by channels.
+int64_t normalisationBytes(const std::vector<int64_t> &shape) {
+  return cuda::normalisationBytes(product(shape) / shape.at(1), shape.at(1));
+}
+
 int64_t normalisationBytes(const Fields &fields) {
-  return channelSums(fields, 2) + 2 * 4 * fields.integers("input").at(1);
+  return normalisationBytes(fields.integers("input"));
+}
+
+/// The library may write sums while it uses its own.
+int64_t normalisedConvolutionBytes(const Fields &fields) {
+  return normalisationBytes(fields.integers("output")) + convolutionBytes(fields);
 }
 
 int64_t labelledBytes(const Fields &fields) {
@@ -94,7 +103,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"AttentionGradient", [](const Fields &fields) { return attentionBytes(fields, true); }},
       {"BatchNormalization", normalisationBytes},
       {"BatchNormalizationGradient", normalisationBytes},
-      {"ColumnSum", [](const Fields &fields) { return channelSums(fields, 1); }},
+      {"ColumnSum", biasGradientBytes},
       {"Convolution", convolutionBytes},
       {"ConvolutionInputGradient", convolutionBytes},
       {"ConvolutionWeightGradient", convolutionBytes},
@@ -104,6 +113,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"LossWeight", partialSums},
       {"MatrixProduct", matrixBytes},
       {"NegativeLogLikelihood", partialSums},
+      {"NormalisedConvolution", normalisedConvolutionBytes},
       {"PairLoss", partialSums},
       {"ReduceSum", reductionBytes},
       {"SoftmaxCrossEntropy", labelledBytes},

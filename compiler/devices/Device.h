@@ -121,10 +121,11 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options);
 /// compute.
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options);
 
-/// Whether `node`, the only one of `unit`, whose only reader is `hero` at input `input`, may run
-/// inside the hero's kernel before it (prologue). `hero` is the first node of its unit.
+/// Whether `node`, the only one of `unit`, which `hero` reads at input `input`, may run inside the
+/// hero's kernel before it (prologue). `hero` is the first node of its unit. `isKept`: others read
+/// what the node makes, too, so that the kernel has to write it.
 bool canPrepend(const UnitView &unit, const UnitNode &node, const UnitNode &hero, int input,
-                const DeviceOptions &options);
+                bool isKept, const DeviceOptions &options);
 
 /// An operator whose kernel for GPUs takes tensors of 16 bits and makes what they lead to in 16
 /// bits.

@@ -19,18 +19,18 @@ KernelChoice choiceFor(const UnitReader &reader, std::string kernel, const Tenso
   return choice;
 }
 
-void setForward(KernelChoice &choice, const UnitReader &reader, const UnitNode &node,
-                const std::string &layout) {
+/// What has one number per channel.
+void setChannels(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
   choice.fields.set("epsilon", node.attributes->number("epsilon", 1e-5));
-  addArgument(choice, reader, node, 0, layout);
   for (size_t i = 1; i < 5; ++i)
     addArgument(choice, reader, node, i);
 }
 
-/// Result slot 0 is an image, the others have one value per channel.
+/// Those that the choice does not have yet. Result slot 0 is an image, the others have one value
+/// per channel.
 void setResults(KernelChoice &choice, const UnitReader &reader, const UnitNode &node,
                 const std::string &layout) {
-  std::vector<int64_t> slots = reader.resultSlots(node);
+  std::vector<int64_t> slots = reader.resultSlots(node, choice.outputLayouts.size());
   for (int64_t slot : slots)
     choice.outputLayouts.push_back(slot == 0 ? layout : "");
   choice.fields.set("results", slots);
@@ -45,12 +45,17 @@ void shareImage(KernelChoice &choice, const UnitReader &reader, const UnitNode &
       choice.inPlace.push_back({0, static_cast<int>(result)});
 }
 
-/// The new running mean and variance (result slots 1 and 2) take the place of the old ones.
-void shareRunningStatistics(KernelChoice &choice, const UnitReader &reader, const UnitNode &node) {
-  std::vector<int64_t> slots = reader.resultSlots(node);
-  for (size_t result = 0; result < slots.size(); ++result)
-    if (slots[result] == 1 || slots[result] == 2)
-      choice.inPlace.push_back({static_cast<int>(slots[result] + 2), static_cast<int>(result)});
+/// The new running mean and variance (result slots 1 and 2), which are momentum parts the old ones
+/// (the last two arguments), take their place.
+void keepRunningStatistics(KernelChoice &choice, const UnitNode &node) {
+  choice.fields.set("momentum", node.attributes->number("momentum", 0.9));
+  const std::vector<int64_t> slots = choice.fields.integers("results");
+  const size_t before = choice.outputLayouts.size() - slots.size();
+  for (size_t i = 0; i < slots.size(); ++i)
+    if (slots[i] == 1 || slots[i] == 2)
+      choice.inPlace.push_back(
+          {static_cast<int>(choice.arguments.size()) - 3 + static_cast<int>(slots[i]),
+           static_cast<int>(before + i)});
 }
 
 } // namespace
@@ -60,11 +65,31 @@ KernelChoice chooseBatchNormalization(const UnitReader &reader) {
   const TensorType &x = reader.inputType(node, 0);
   std::string layout = normalisationLayout(reader, x);
   KernelChoice choice = choiceFor(reader, "BatchNormalization", x, layout);
-  choice.fields.set("momentum", node.attributes->number("momentum", 0.9));
-  setForward(choice, reader, node, layout);
+  addArgument(choice, reader, node, 0, layout);
+  setChannels(choice, reader, node);
   setResults(choice, reader, node, layout);
   shareImage(choice, reader, node);
-  shareRunningStatistics(choice, reader, node);
+  keepRunningStatistics(choice, node);
+  return choice;
+}
+
+/// [Conv +] BatchNormInternal [+ Relu]. The convolution's result is the first pointer behind the
+/// operands.
+KernelChoice chooseCudaNormalisation(const UnitReader &reader) {
+  const UnitNode &convolution = reader.node(0);
+  if (convolution.op != "Conv")
+    return chooseBatchNormalization(reader);
+  const UnitNode &node = reader.node(1);
+  if (reader.unit.results.empty() ||
+      &reader.unit.nodes.at(reader.unit.results[0].index) != &convolution)
+    reader.refuse("nothing reads what '" + std::string(convolution.name) + "' makes but '" +
+                  std::string(node.name) + "'; form-units keeps them apart then");
+  KernelChoice choice = chooseCudaConvolution(reader);
+  choice.kernel = "NormalisedConvolution";
+  const std::string layout = choice.outputLayouts[0];
+  setChannels(choice, reader, node);
+  setResults(choice, reader, node, layout);
+  keepRunningStatistics(choice, node);
   return choice;
 }
 
@@ -75,7 +100,8 @@ KernelChoice chooseBatchNormalizationInference(const UnitReader &reader) {
   const TensorType &x = reader.inputType(node, 0);
   std::string layout = normalisationLayout(reader, x);
   KernelChoice choice = choiceFor(reader, "BatchNormalizationInference", x, layout);
-  setForward(choice, reader, node, layout);
+  addArgument(choice, reader, node, 0, layout);
+  setChannels(choice, reader, node);
   choice.outputLayouts = {layout};
   choice.inPlace = {{0, 0}};
   return choice;

@@ -12,7 +12,8 @@ struct Rule {
   /// Elementwise operators that the hero's kernel computes on its result 0. A Cast: from 16 bits to
   /// f32, of sums that it would round.
   std::vector<std::string_view> epilogues = {};
-  /// Operators that the hero's kernel computes on its input 0. A Cast: from 16 bits to f32.
+  /// Operators that the hero's kernel computes on its input 0. A Cast: from 16 bits to f32. A Conv:
+  /// one whose result the kernel writes, too.
   std::vector<std::string_view> prologues = {};
   bool rounds = false; ///< the Cast among its epilogues is from f32 to 16 bits
 };
@@ -21,6 +22,10 @@ struct Rule {
 const std::vector<Rule> &processorRules();
 const std::vector<Rule> &cudaRules();
 const std::vector<Rule> &sharedRules();
+
+/// Whether a GPU's kernel may make the sums that a normalisation wants while it convolves.
+bool canSumChannels(const UnitView &unit, const UnitNode &convolution,
+                    const UnitNode &normalisation, const DeviceOptions &options);
 
 /// Throws Error where a node of the unit has a tensor of 16 bits that its kernel does not take.
 void checkNarrow(const UnitReader &reader);

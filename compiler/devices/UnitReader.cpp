@@ -81,9 +81,10 @@ std::vector<int64_t> UnitReader::integers(const UnitNode &node, size_t input) co
   return value->toIntegers();
 }
 
-std::vector<int64_t> UnitReader::resultSlots(const UnitNode &from) const {
+std::vector<int64_t> UnitReader::resultSlots(const UnitNode &from, size_t first) const {
   std::vector<int64_t> slots;
-  for (UnitValue value : unit.results) {
+  for (size_t i = first; i < unit.results.size(); ++i) {
+    const UnitValue value = unit.results[i];
     const UnitNode &source = unit.nodes.at(value.index);
     bool isEpilogue = &source == nodes.back() && &source != &from;
     if (&source != &from && !isEpilogue)

@@ -31,9 +31,9 @@ public:
   const NodeView &view(const UnitNode &node) const;
   /// The integers of a constant input.
   std::vector<int64_t> integers(const UnitNode &node, size_t input) const;
-  /// Which of the kernel's results each result of the unit is: result r of node `from`, where a
-  /// last node's result 0 stands for result 0.
-  std::vector<int64_t> resultSlots(const UnitNode &from) const;
+  /// Which of the kernel's results each result of the unit from `first` on is: result r of node
+  /// `from`, where a last node's result 0 stands for result 0.
+  std::vector<int64_t> resultSlots(const UnitNode &from, size_t first = 0) const;
 
   [[noreturn]] void refuse(const std::string &why) const;
 
@@ -74,6 +74,7 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader);
 KernelChoice choosePooling(const UnitReader &reader);
 KernelChoice choosePoolingGradient(const UnitReader &reader);
 KernelChoice chooseBatchNormalization(const UnitReader &reader);
+KernelChoice chooseCudaNormalisation(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationInference(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseLayerNormalization(const UnitReader &reader);

@@ -1,33 +1,13 @@
 #include "runtime/cuda/Channels.h"
 #include "runtime/cuda/Columns.h"
 #include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Normalisation.h"
 
-#include "runtime/Error.h"
-
-#include <array>
 #include <cmath>
 
 namespace pdc::runtime::cuda {
 
 namespace {
-
-/// Operands, then results put into their places; what is not asked for is null.
-template <size_t Inputs, size_t Results> struct Pointers {
-  std::array<const void *, Inputs> inputs = {};
-  std::array<void *, Results> outputs = {};
-
-  Pointers(const BatchNormalizationFields &f, std::initializer_list<const void *> all) {
-    if (all.size() != Inputs + f.results.size())
-      throw Error("batch normalization: called with ", all.size(), " tensors, expected ",
-                  Inputs + f.results.size());
-    std::copy_n(all.begin(), Inputs, inputs.begin());
-    for (size_t i = 0; i < f.results.size(); ++i)
-      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[Inputs + i]);
-  }
-  /// What is one number per channel.
-  const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
-  float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
-};
 
 /// Deviations from the channel's first element, which keep digits that plain squares lose.
 template <class T> struct ShiftedMoments {
@@ -44,26 +24,49 @@ template <class T> struct ShiftedMoments {
   }
 };
 
+/// What becomes of a channel's mean and variance.
+struct KeptStatistics {
+  ChannelNumbers numbers;
+  double epsilon;
+  float kept, fresh;
+
+  KeptStatistics(const BatchNormalizationFields &f, const ChannelNumbers &numbers)
+      : numbers(numbers), epsilon(f.epsilon), kept(static_cast<float>(f.momentum)),
+        fresh(static_cast<float>(1 - f.momentum)) {}
+  __device__ void keep(int64_t c, float center, double spread) const {
+    const float population = static_cast<float>(spread > 0 ? spread : 0);
+    numbers.savedMean[c] = center;
+    numbers.savedInverse[c] =
+        static_cast<float>(1 / sqrt(static_cast<double>(population) + epsilon));
+    if (numbers.newMean)
+      numbers.newMean[c] = kept * numbers.mean[c] + fresh * center;
+    if (numbers.newVariance)
+      numbers.newVariance[c] = kept * numbers.variance[c] + fresh * population;
+  }
+};
+
 template <class T> struct FinishStatistics {
   const T *x;
-  const float *mean, *variance;
-  float *newMean, *newVariance, *savedMean, *savedInverse;
-  double rows, epsilon;
-  float kept, fresh;
+  double rows;
+  KeptStatistics statistics;
 
   __device__ void operator()(int64_t c, const double *sums) const {
     const double shift = sums[0] / rows;
-    const float center = static_cast<float>(float(x[c]) + shift);
-    const double spread = sums[1] / rows - shift * shift;
-    const float population = static_cast<float>(spread > 0 ? spread : 0);
-    savedMean[c] = center;
-    savedInverse[c] = static_cast<float>(1 / sqrt(static_cast<double>(population) + epsilon));
-    if (newMean)
-      newMean[c] = kept * mean[c] + fresh * center;
-    if (newVariance)
-      newVariance[c] = kept * variance[c] + fresh * population;
+    statistics.keep(c, static_cast<float>(float(x[c]) + shift), sums[1] / rows - shift * shift);
   }
 };
+
+/// Where a library has summed plain squares in f32: with r, the channel's mean over its deviation,
+/// the variance is off by some 2^-24 (1 + r^2) of it. The elements, which have 11 bits, are off by
+/// 2^-12 r of the deviation already, the square of which that is; nothing is lost that they have.
+__global__ void finishSums(int64_t channels, double rows, const float *sums, const float *squares,
+                           KeptStatistics statistics) {
+  const int64_t c = globalThread();
+  if (c >= channels)
+    return;
+  const double mean = sums[c] / rows;
+  statistics.keep(c, static_cast<float>(mean), squares[c] / rows - mean * mean);
+}
 
 template <class T> struct Normalise {
   const T *x;
@@ -171,21 +174,36 @@ float *behindSums(const Run &run, const Channels &shape, int64_t index) {
 } // namespace
 
 template <class T>
-void BatchNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
-  const Pointers<5, 5> p(fields, all);
-  const T *x = static_cast<const T *>(p.inputs[0]);
+void findStatistics(const Run &run, const BatchNormalizationFields &fields, const T *x,
+                    const ChannelNumbers &numbers) {
   const Channels shape(fields.input);
-  float *savedMean = p.outputs[3] ? p.output(3) : behindSums(run, shape, 0);
-  float *savedInverse = p.outputs[4] ? p.output(4) : behindSums(run, shape, 1);
   sumColumns<2>(run, shape.rows, shape.columns, ShiftedMoments<T>{x, shape.columns},
-                FinishStatistics<T>{x, p.input(3), p.input(4), p.output(1), p.output(2), savedMean,
-                                    savedInverse, static_cast<double>(shape.rows), fields.epsilon,
-                                    static_cast<float>(fields.momentum),
-                                    static_cast<float>(1 - fields.momentum)});
-  if (p.outputs[0])
-    overChannels(run, shape,
-                 Normalise<T>{x, p.input(1), p.input(2), savedMean, savedInverse, fields.relu != 0,
-                              static_cast<T *>(p.outputs[0])});
+                FinishStatistics<T>{x, static_cast<double>(shape.rows), {fields, numbers}});
+}
+
+void finishStatistics(const Run &run, const BatchNormalizationFields &fields, const float *sums,
+                      const float *squares, const ChannelNumbers &numbers) {
+  const Channels shape(fields.input);
+  launchOver(run, shape.columns, finishSums, shape.columns, static_cast<double>(shape.rows), sums,
+             squares, KeptStatistics(fields, numbers));
+}
+
+template <class T>
+void normalise(const Run &run, const BatchNormalizationFields &fields, const T *x,
+               const ChannelNumbers &numbers, T *y) {
+  if (y)
+    overChannels(run, Channels(fields.input),
+                 Normalise<T>{x, numbers.scale, numbers.bias, numbers.savedMean,
+                              numbers.savedInverse, fields.relu != 0, y});
+}
+
+template <class T>
+void BatchNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
+  const NormalisationPointers<5, 5> p(fields, all);
+  const T *x = static_cast<const T *>(p.inputs[0]);
+  const ChannelNumbers numbers = channelNumbers(run, fields, p, 1);
+  findStatistics(run, fields, x, numbers);
+  normalise(run, fields, x, numbers, static_cast<T *>(p.outputs[0]));
 }
 
 template <class T>
@@ -216,13 +234,13 @@ void BatchNormalizationGradient::call(const Run &run,
   const Channels shape(fields.input);
   auto image = [](const void *data) { return static_cast<const T *>(data); };
   if (fields.relu) {
-    const Pointers<6, 3> p(fields, all);
+    const NormalisationPointers<6, 3> p(fields, all);
     const GradientMoments<T> moments{image(p.inputs[0]), image(p.inputs[1]), image(p.inputs[2]),
                                      p.input(4),         p.input(5),         shape.columns};
     return gradient(run, shape, moments, p.input(3), static_cast<T *>(p.outputs[0]), p.output(1),
                     p.output(2));
   }
-  const Pointers<5, 3> p(fields, all);
+  const NormalisationPointers<5, 3> p(fields, all);
   const GradientMoments<T> moments{image(p.inputs[0]), nullptr,    image(p.inputs[1]),
                                    p.input(3),         p.input(4), shape.columns};
   gradient(run, shape, moments, p.input(2), static_cast<T *>(p.outputs[0]), p.output(1),
@@ -230,6 +248,10 @@ void BatchNormalizationGradient::call(const Run &run,
 }
 
 #define PDC_NORMALISE(T)                                                                           \
+  template void findStatistics(const Run &, const BatchNormalizationFields &, const T *,           \
+                               const ChannelNumbers &);                                            \
+  template void normalise(const Run &, const BatchNormalizationFields &, const T *,                \
+                          const ChannelNumbers &, T *);                                            \
   template void BatchNormalization::call<T>(const Run &, std::initializer_list<const void *>)      \
       const;                                                                                       \
   template void BatchNormalizationInference::operator()(const Run &, const T *, const float *,     \

@@ -4,24 +4,16 @@
 
 namespace pdc::runtime::cuda {
 
-/// With a tuning one for all equal ones, whose kernels are then made and measured once; its errors
-/// name the first.
 static std::shared_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  const ConvolutionFields &fields,
                                                  ConvolutionUse use, bool adds = false) {
   const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
                           workspaceRoom(device), !device.exact};
-  auto make = [&] {
+  const std::string problem = ConvolutionPlan::problemOf(fields, use) + (adds ? ", added" : "");
+  return sharedPlan<ConvolutionPlan>(device.tuning, problem, [&] {
     return std::make_shared<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields,
                                              use, adds, device.tuning);
-  };
-  if (!device.tuning)
-    return make();
-  const std::string problem = ConvolutionPlan::problemOf(fields, use) + (adds ? ", added" : "");
-  std::shared_ptr<void> &shared = device.tuning->shared(problem);
-  if (!shared)
-    shared = make();
-  return std::static_pointer_cast<ConvolutionPlan>(shared);
+  });
 }
 
 Convolution::Convolution(const Device &device, const ConvolutionFields &fields)
@@ -31,7 +23,7 @@ Convolution::~Convolution() = default;
 /// Bias and relu in one pass: the library fuses them into kernels for tensor cores only.
 void Convolution::operator()(const Run &run, const void *x, const void *w, const float *bias,
                              void *y) {
-  (*plan)(run, x, w, y);
+  (*plan)(run, {x, w, y});
   auto finish = [&](auto *to) { addChannelBias(run, fields.output, bias, fields.relu != 0, to); };
   asStored(factorsOf(fields.compute, fields.name), y, finish);
 }
@@ -42,7 +34,7 @@ ConvolutionInputGradient::ConvolutionInputGradient(const Device &device,
 ConvolutionInputGradient::~ConvolutionInputGradient() = default;
 
 void ConvolutionInputGradient::operator()(const Run &run, const void *dy, const void *w, void *dx) {
-  (*plan)(run, dx, w, dy);
+  (*plan)(run, {dx, w, dy});
 }
 
 ConvolutionWeightGradient::ConvolutionWeightGradient(const Device &device,
@@ -55,7 +47,7 @@ ConvolutionWeightGradient::~ConvolutionWeightGradient() = default;
 
 void ConvolutionWeightGradient::operator()(const Run &run, const void *dy, const void *x, void *dw,
                                            bool add) {
-  (add ? *adding : *fresh)(run, x, dw, dy);
+  (add ? *adding : *fresh)(run, {x, dw, dy});
 }
 
 } // namespace pdc::runtime::cuda

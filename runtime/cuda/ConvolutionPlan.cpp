@@ -62,6 +62,7 @@ struct Names {
 Names namesOf(ConvolutionUse use) {
   switch (use) {
   case ConvolutionUse::forward:
+  case ConvolutionUse::sums:
     return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
@@ -99,7 +100,8 @@ KernelRules rulesFor(KernelRules rules, bool adds) {
 
 std::string ConvolutionPlan::problemOf(const ConvolutionFields &f, ConvolutionUse use) {
   constexpr const char *uses[] = {"convolution", "gradient of a convolution's input",
-                                  "gradient of a convolution's weight"};
+                                  "gradient of a convolution's weight",
+                                  "convolution with sums of its channels"};
   std::ostringstream text;
   text << uses[size_t(use)] << " in " << f.compute << ": " << shapeText(f.input) << " with "
        << shapeText(f.weight) << " to " << shapeText(f.output) << ", strides "
@@ -131,7 +133,8 @@ static cudnnDataType_t storedType(Factors factors) {
 Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) const {
   const std::vector<int64_t> shape = withTwoDimensions(given);
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fields.name);
-  const cudnnDataType_t type = storedType(factors);
+  const bool isSum = id == kSums || id == kSquares;
+  const cudnnDataType_t type = isSum ? CUDNN_DATA_FLOAT : storedType(factors);
   tensor.setRaw(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
   tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, shape);
   tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, channelsLastStrides(shape));
@@ -141,7 +144,7 @@ Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) c
   return tensor;
 }
 
-Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
+Descriptor ConvolutionPlan::describeConvolution() const {
   const Names names = namesOf(use);
   Descriptor operation(names.operation, fields.name);
   operation.set(names.window, describeWindow(fields));
@@ -151,20 +154,42 @@ Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
   operation.set(names.alpha, 1.0f);
   operation.set(names.beta, adds ? 1.0f : 0.0f);
   operation.finish();
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, fields.name);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operation);
-  if (target.handle)
-    graph.setRaw(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
-  graph.finish();
-  return graph;
+  return operation;
 }
 
-void ConvolutionPlan::operator()(const Run &run, const void *image, const void *weight,
-                                 const void *result) {
-  constexpr int64_t ids[] = {kImage, kWeight, kResult};
-  const void *const pointers[] = {image, weight, result};
-  const bool mayRepeat = image != weight && weight != result && result != image;
-  (*plan)(run, ids, pointers, alignedWorkspace(run), mayRepeat);
+/// Over samples and pixels.
+Descriptor ConvolutionPlan::describeSums() const {
+  Dimensions perChannel = fields.output;
+  for (size_t d = 0; d < perChannel.size(); ++d)
+    perChannel[d] = d == 1 ? perChannel[d] : 1;
+  const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
+  const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, fields.name);
+  operation.setRaw(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
+  operation.setRaw(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, describeTensor(kResult, fields.output));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, describeTensor(kSums, perChannel));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, describeTensor(kSquares, perChannel));
+  operation.finish();
+  return operation;
+}
+
+Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
+  std::vector<Descriptor> operations;
+  operations.push_back(describeConvolution());
+  if (use == ConvolutionUse::sums)
+    operations.push_back(describeSums());
+  return graphOf(operations, target, fields.name);
+}
+
+void ConvolutionPlan::operator()(const Run &run, std::initializer_list<const void *> tensors) {
+  constexpr int64_t ids[] = {kImage, kWeight, kResult, kSums, kSquares};
+  const void *const *all = tensors.begin();
+  const bool mayRepeat = all[kImage - 1] != all[kWeight - 1] &&
+                         all[kWeight - 1] != all[kResult - 1] &&
+                         all[kResult - 1] != all[kImage - 1];
+  (*plan)(run, std::span(ids, tensors.size()), std::span(all, tensors.size()),
+          alignedWorkspace(run), mayRepeat);
 }
 
 } // namespace pdc::runtime::cuda

@@ -3,11 +3,13 @@
 #include "runtime/cuda/LibraryPlan.h"
 #include "runtime/kernels/ConvolutionFields.h"
 
+#include <initializer_list>
 #include <optional>
 
 namespace pdc::runtime::cuda {
 
-enum class ConvolutionUse { forward, inputGradient, weightGradient };
+/// `sums`: forward, which also makes each channel's sum over the result, and that of its squares.
+enum class ConvolutionUse { forward, inputGradient, weightGradient, sums };
 
 /// A convolution or one of its gradients as a cuDNN plan. Tensors are channels-last; those of one
 /// spatial dimension get a second one of size 1, since the library knows none with one.
@@ -20,8 +22,9 @@ public:
                   const ConvolutionFields &fields, ConvolutionUse use, bool adds,
                   Tuning *tuning = nullptr);
 
-  /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy.
-  void operator()(const Run &run, const void *image, const void *weight, const void *result);
+  /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy; sums: x, w, y, the
+  /// sums, those of squares.
+  void operator()(const Run &run, std::initializer_list<const void *> tensors);
 
   /// How many configurations keep the rules, best first; for tests.
   size_t candidates() const { return plan->candidates(); }
@@ -31,9 +34,11 @@ public:
   static std::string problemOf(const ConvolutionFields &fields, ConvolutionUse use);
 
 private:
-  enum Tensor : int64_t { kImage = 1, kWeight, kResult };
+  enum Tensor : int64_t { kImage = 1, kWeight, kResult, kSums, kSquares };
 
   Descriptor describeTensor(Tensor id, const Dimensions &shape) const;
+  Descriptor describeConvolution() const;
+  Descriptor describeSums() const;
   Descriptor describeGraph(const PlanTarget &target) const;
 
   const ConvolutionFields fields;

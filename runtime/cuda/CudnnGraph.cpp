@@ -26,6 +26,19 @@ int64_t Descriptor::integer(cudnnBackendAttributeName_t name) const {
   return value;
 }
 
+Descriptor graphOf(const std::vector<Descriptor> &operations, const PlanTarget &target,
+                   const char *unit) {
+  std::vector<cudnnBackendDescriptor_t> all;
+  for (const Descriptor &operation : operations)
+    all.push_back(operation.raw);
+  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, unit);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, all);
+  if (target.handle)
+    graph.setRaw(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  graph.finish();
+  return graph;
+}
+
 static bool keeps(const Descriptor &configuration, const KernelRules &rules, const char *unit) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR, unit);
   int64_t count = 0;

@@ -53,6 +53,10 @@ struct PlanTarget {
   const Descriptor *properties = nullptr;
 };
 
+/// Operations that follow one another, as one graph.
+Descriptor graphOf(const std::vector<Descriptor> &operations, const PlanTarget &target,
+                   const char *unit);
+
 /// What kernels may do. Those whose sums have no fixed order never run.
 struct KernelRules {
   bool tensorCores = false; ///< f32 factors lose 13 bits (TF32), those of 16 bits none

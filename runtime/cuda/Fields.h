@@ -1,6 +1,8 @@
 #pragma once
 
-/// The fields of kernels are those of the CPU's kernels of the same names.
+/// The fields of kernels are those of the CPU's kernels of the same names, but of kernels that
+/// GPUs alone have.
+#include "runtime/cuda/NormalisedConvolutionFields.h"
 #include "runtime/kernels/ArgMax.h"
 #include "runtime/kernels/AttentionFields.h"
 #include "runtime/kernels/BatchNormalizationFields.h"

@@ -109,6 +109,25 @@ private:
   BatchNormalizationFields fields;
 };
 
+/// A convolution of fp16 and the normalisation behind it, which wants sums of its result: cuDNN can
+/// make them while it convolves. With a tuning that is measured against both by themselves, without
+/// one they are by themselves.
+class NormalisedConvolution {
+public:
+  NormalisedConvolution(const Device &device, const NormalisedConvolutionFields &fields);
+  ~NormalisedConvolution();
+  /// Image, weight, scale, bias, running mean and variance; then what is convolved, and the
+  /// normalisation's results.
+  template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) {
+    call(run, {pointers...});
+  }
+
+private:
+  void call(const Run &run, std::initializer_list<const void *> pointers);
+  NormalisedConvolutionFields fields;
+  std::shared_ptr<class SummedConvolution> plan;
+};
+
 class BatchNormalizationInference {
 public:
   BatchNormalizationInference(const Device &, const BatchNormalizationFields &fields)

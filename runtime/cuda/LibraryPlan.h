@@ -5,6 +5,7 @@
 #include "runtime/cuda/CudnnGraph.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,5 +82,17 @@ private:
   const std::string problem;
   std::vector<Pack> packs;
 };
+
+/// With a tuning one for all of a problem, whose kernels are then made and measured once; its
+/// errors name the first.
+template <class Plan, class Make>
+std::shared_ptr<Plan> sharedPlan(Tuning *tuning, const std::string &problem, Make make) {
+  if (!tuning)
+    return make();
+  std::shared_ptr<void> &shared = tuning->shared(problem);
+  if (!shared)
+    shared = make();
+  return std::static_pointer_cast<Plan>(shared);
+}
 
 } // namespace pdc::runtime::cuda

@@ -128,15 +128,7 @@ OperationGraph::Tensor OperationGraph::made(cudnnPointwiseMode_t mode,
 }
 
 Descriptor OperationGraph::finish(const PlanTarget &target) const {
-  std::vector<cudnnBackendDescriptor_t> all;
-  for (const Descriptor &operation : operations)
-    all.push_back(operation.raw);
-  Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, unit);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, all);
-  if (target.handle)
-    graph.setRaw(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
-  graph.finish();
-  return graph;
+  return graphOf(operations, target, unit);
 }
 
 } // namespace pdc::runtime::cuda

@@ -19,6 +19,11 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t columns, int64_t count) {
   return columnChunks(rows, columns) * columns * count * 4;
 }
 
+/// Two sums per column of a normalised image, then two numbers for each that are made of them.
+constexpr int64_t normalisationBytes(int64_t rows, int64_t columns) {
+  return columnSumBytes(rows, columns, 2) + 2 * 4 * columns;
+}
+
 /// The gradient of a gather sums the slices of a row in segments of so many indices: a row that so
 /// many of a segment pick, of which there are few, by a block of its own.
 inline constexpr int64_t kSegment = 256, kHeavyPicks = 32, kHeavyRows = kSegment / kHeavyPicks;

@@ -66,6 +66,10 @@ struct Convolved {
   }
 };
 
+Image imageOf(const Described &tensor, const Pointers &pointers) {
+  return Image(tensor, pointers.at(tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)));
+}
+
 std::vector<int64_t> padded(std::vector<int64_t> values, int64_t with) {
   values.resize(3, with);
   return values;
@@ -81,10 +85,7 @@ void convolve(const Described &operation, const Pointers &pointers) {
   auto pick = [&](int forward, int input, int weight) {
     return isForward ? forward : isInput ? input : weight;
   };
-  auto image = [&](int name) {
-    const Described &tensor = operation.part(name);
-    return Image(tensor, pointers.at(tensor.list<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)[0]));
-  };
+  auto image = [&](int name) { return imageOf(operation.part(name), pointers); };
   const Described &window =
       operation.part(pick(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
                           CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
@@ -115,6 +116,26 @@ void convolve(const Described &operation, const Pointers &pointers) {
       w += x * y;
   });
   result.keep();
+}
+
+void sumChannels(const Described &operation, const Pointers &pointers) {
+  auto image = [&](int name) { return imageOf(operation.part(name), pointers); };
+  Image x = image(CUDNN_ATTR_OPERATION_GENSTATS_XDESC),
+        sums = image(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC),
+        squares = image(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC);
+  sums.scale(0), squares.scale(0);
+  int64_t p[3];
+  constexpr int64_t first[3] = {};
+  for (int64_t n = 0; n < x.sizes[0]; ++n)
+    for (int64_t c = 0; c < x.sizes[1]; ++c)
+      for (p[0] = 0; p[0] < x.sizes[2]; ++p[0])
+        for (p[1] = 0; p[1] < x.sizes[3]; ++p[1])
+          for (p[2] = 0; p[2] < x.sizes[4]; ++p[2]) {
+            const float value = x.at(n, c, p);
+            sums.at(0, c, first) += value;
+            squares.at(0, c, first) += value * value;
+          }
+  sums.keep(), squares.keep();
 }
 
 } // namespace pdc::testing

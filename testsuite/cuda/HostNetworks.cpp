@@ -48,9 +48,9 @@ bool lieAligned(const Described &operation, const Pointers &pointers) {
   return true;
 }
 
-/// HOST_CUDNN_REFUSES: "plans" are not made, or not the "plan of the best"; "best" engines, the
-/// "others" or "all" fail when they run, or the best when they are "recorded"; each kind for a
-/// reason of its own.
+/// HOST_CUDNN_REFUSES: "plans" are not made, or not the "plan of the best", or "plans of sums";
+/// "best" engines, the "others", those of "sums" or "all" fail when they run, or the best when they
+/// are "recorded"; each kind for a reason of its own.
 std::string_view refusedKind() {
   const char *given = std::getenv("HOST_CUDNN_REFUSES");
   return given ? given : "";
@@ -60,10 +60,31 @@ bool isBest(const Described &configuration) {
   return configuration.one<cudnnBackendHeurMode_t>(CUDNN_ATTR_ENGINEHEUR_MODE) == CUDNN_HEUR_MODE_A;
 }
 
-/// HOST_CUDNN_SLOW: "best" or the "others" take 20 milliseconds.
+const std::vector<Described> &operationsOf(const Described &configuration) {
+  return configuration.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
+      .parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+}
+
+/// A convolution that sums its channels.
+bool hasSums(const std::vector<Described> &operations) {
+  return operations.back().type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
+}
+bool hasSums(const Described &configuration) { return hasSums(operationsOf(configuration)); }
+
+/// The library has kernels of those for fp16 alone.
+bool canSum(const Described &configuration) {
+  const Described &x = operationsOf(configuration).back().part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC);
+  return x.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_HALF &&
+         refusedKind() != "plans of sums";
+}
+
+/// HOST_CUDNN_SLOW: the "best", the "others", those of "sums" or the "plain" ones take 20
+/// milliseconds.
 bool isSlow(const Described &configuration) {
-  const char *slow = std::getenv("HOST_CUDNN_SLOW");
-  return slow && std::string_view(slow) == (isBest(configuration) ? "best" : "others");
+  const char *given = std::getenv("HOST_CUDNN_SLOW");
+  const std::string_view slow = given ? given : "";
+  return slow == (isBest(configuration) ? "best" : "others") ||
+         slow == (hasSums(configuration) ? "sums" : "plain");
 }
 
 cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
@@ -72,6 +93,7 @@ cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   cudaStreamIsCapturing(stream, &status);
   if (!(refused == "all" || refused == (best ? "best" : "others") ||
+        (refused == "sums" && hasSums(configuration)) ||
         (refused == "recorded" && best && status != cudaStreamCaptureStatusNone)))
     return CUDNN_STATUS_SUCCESS;
   return best ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_NOT_SUPPORTED;
@@ -120,8 +142,9 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
     return CUDNN_STATUS_INTERNAL_ERROR;
   if (!isPlan)
     return CUDNN_STATUS_SUCCESS;
-  const bool best = isBest(of(raw).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
-  if (refusedKind() == "plans" || (refusedKind() == "plan of the best" && best))
+  const Described &configuration = of(raw).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  if (refusedKind() == "plans" || (refusedKind() == "plan of the best" && isBest(configuration)) ||
+      (hasSums(configuration) && !canSum(configuration)))
     return CUDNN_STATUS_NOT_SUPPORTED;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -168,9 +191,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   for (size_t i = 0; i < ids.size(); ++i)
     pointers[ids[i]] = data[i];
   const Described &configuration = of(plan).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
-  const std::vector<Described> operations =
-      configuration.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH)
-          .parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
+  const std::vector<Described> operations = operationsOf(configuration);
   const cudaStream_t stream = reinterpret_cast<Network *>(handle)->stream;
   if (const cudnnStatus_t state = stateOf(configuration, stream); state != CUDNN_STATUS_SUCCESS)
     return state;
@@ -194,6 +215,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     std::memset(scratch, 0xff, kWorkspaceBytes);
     isConvolution ? pdc::testing::convolve(operations[0], pointers)
                   : pdc::testing::operate(operations, pointers);
+    if (hasSums(operations))
+      pdc::testing::sumChannels(operations[1], pointers);
+    std::memset(scratch, 0xff, kWorkspaceBytes);
   });
   return CUDNN_STATUS_SUCCESS;
 }

@@ -38,6 +38,8 @@ using Pointers = std::map<int64_t, void *>;
 
 /// A convolution or one of its gradients.
 void convolve(const Described &operation, const Pointers &pointers);
+/// Each channel's sum, and that of its squares.
+void sumChannels(const Described &operation, const Pointers &pointers);
 /// Operations that follow one another.
 void operate(const std::vector<Described> &operations, const Pointers &pointers);
 

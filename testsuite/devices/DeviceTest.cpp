@@ -114,9 +114,39 @@ TEST(Fusion, ReluGradientGoesIntoTheNormalisationsGradient) {
   UnitNode relu{"ReluGrad", "relu", nullptr, {}, {x}};
   UnitNode norm{"BatchNormalizationGrad", "norm", nullptr, {}, {x}};
   UnitNode conv{"ConvInputGrad", "conv", nullptr, {}, {x}};
-  EXPECT_TRUE(canPrepend(unit, relu, norm, 0, kDevice));
-  EXPECT_FALSE(canPrepend(unit, relu, norm, 1, kDevice));
-  EXPECT_FALSE(canPrepend(unit, relu, conv, 0, kDevice));
+  EXPECT_TRUE(canPrepend(unit, relu, norm, 0, false, kDevice));
+  EXPECT_FALSE(canPrepend(unit, relu, norm, 1, false, kDevice));
+  EXPECT_FALSE(canPrepend(unit, relu, conv, 0, false, kDevice));
+}
+
+/// A convolution of fp16 whose result others read, too, goes into the normalisation's kernel.
+TEST(Fusion, ConvolutionGoesIntoTheNormalisation) {
+  DeviceOptions gpu;
+  gpu.kind = DeviceKind::cuda, gpu.precision = Precision::fp16;
+  auto half = [](std::vector<int64_t> shape) {
+    return TensorType{ElementType::f16, std::move(shape)};
+  };
+  const TensorType y = half({2, 16, 4, 4});
+  const UnitNode norm{"BatchNormInternal", "norm", nullptr, {}, {y}};
+  auto isPrologue = [&](std::vector<TensorType> operands, const DeviceOptions &options,
+                        bool isKept = true) {
+    const OneNode conv("Conv", std::move(operands), y);
+    return canPrepend(conv.unit, conv.unit.nodes[0], norm, 0, isKept, options);
+  };
+  const std::vector<TensorType> plain = {half({2, 8, 4, 4}), half({16, 8, 3, 3})};
+  EXPECT_TRUE(isPrologue(plain, gpu));
+  EXPECT_FALSE(isPrologue(plain, gpu, false)); // the kernel writes it
+  EXPECT_FALSE(isPrologue(plain, kDevice));
+  EXPECT_FALSE(isPrologue({half({2, 8, 4, 4}), half({16, 8, 3, 3}), f32({16})}, gpu));
+  EXPECT_FALSE(isPrologue({half({2, 20, 4, 4}), half({16, 20, 3, 3})}, gpu));
+  EXPECT_FALSE(isPrologue({half({2, 16, 4, 4}), half({16, 8, 3, 3})}, gpu)); // two groups
+  EXPECT_FALSE(isPrologue({half({2, 8, 10, 10}), half({16, 8, 7, 7})}, gpu));
+  EXPECT_FALSE(isPrologue({f32({2, 8, 4, 4}), f32({16, 8, 3, 3})}, gpu));
+  DeviceOptions other = gpu;
+  other.exact = true;
+  EXPECT_FALSE(isPrologue(plain, other));
+  other = gpu, other.precision = Precision::bf16;
+  EXPECT_FALSE(isPrologue(plain, other));
 }
 
 /// Scores and their gradient in 16 bits, on GPUs: products widen, losses read and round.
@@ -130,8 +160,8 @@ TEST(Fusion, CastsBesideLosses) {
   for (const TensorType &from : {narrow, whole})
     for (const UnitNode &hero : {loss, gradient.unit.nodes[0]}) {
       OneNode cast("Cast", {from}, wide);
-      EXPECT_EQ(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, gpu), from == narrow);
-      EXPECT_FALSE(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, kDevice));
+      EXPECT_EQ(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, false, gpu), from == narrow);
+      EXPECT_FALSE(canPrepend(cast.unit, cast.unit.nodes[0], hero, 0, false, kDevice));
     }
   OneNode product("MatMul", {f32({4, 5}), f32({5, 6})}, wide);
   UnitNode cast{"Cast", "cast", nullptr, {UnitValue::node(0)}, {narrow}};

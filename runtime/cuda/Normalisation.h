@@ -1,0 +1,74 @@
+#pragma once
+
+#include "runtime/Error.h"
+#include "runtime/Program.h"
+#include "runtime/cuda/Channels.h"
+#include "runtime/cuda/Workspace.h"
+#include "runtime/kernels/BatchNormalizationFields.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+/// A batch normalisation in its two parts: the statistics of each channel, and what is made of the
+/// image with them.
+namespace pdc::runtime::cuda {
+
+/// Operands, then results put into their places; what is not asked for is null.
+template <size_t Inputs, size_t Results> struct NormalisationPointers {
+  std::array<const void *, Inputs> inputs = {};
+  std::array<void *, Results> outputs = {};
+
+  NormalisationPointers(const BatchNormalizationFields &f,
+                        std::initializer_list<const void *> all) {
+    if (all.size() != Inputs + f.results.size())
+      throw Error("batch normalization: called with ", all.size(), " tensors, expected ",
+                  Inputs + f.results.size());
+    std::copy_n(all.begin(), Inputs, inputs.begin());
+    for (size_t i = 0; i < f.results.size(); ++i)
+      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[Inputs + i]);
+  }
+  /// What is one number per channel.
+  const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
+  float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
+};
+
+/// One number per channel each.
+struct ChannelNumbers {
+  const float *scale, *bias;
+  const float *mean, *variance;    ///< running ones
+  float *newMean, *newVariance;    ///< null: they are not wanted
+  float *savedMean, *savedInverse; ///< of this image: what it is normalised with
+};
+
+/// Of a call whose numbers begin at input `first`: scale, bias, running mean and variance. What is
+/// saved for nobody lies in the workspace.
+template <size_t Inputs>
+ChannelNumbers channelNumbers(const Run &run, const BatchNormalizationFields &fields,
+                              const NormalisationPointers<Inputs, 5> &p, size_t first) {
+  const Channels shape(fields.input);
+  float *behindSums =
+      reinterpret_cast<float *>(run.scratchBase + columnSumBytes(shape.rows, shape.columns, 2));
+  return {p.input(first),
+          p.input(first + 1),
+          p.input(first + 2),
+          p.input(first + 3),
+          p.output(1),
+          p.output(2),
+          p.output(3) ? p.output(3) : behindSums,
+          p.output(4) ? p.output(4) : behindSums + shape.columns};
+}
+
+/// What is new or saved, of x. T: float, BFloat16, Float16.
+template <class T>
+void findStatistics(const Run &run, const BatchNormalizationFields &fields, const T *x,
+                    const ChannelNumbers &numbers);
+/// The same, where a library has summed each channel of x and, at `squares`, what is squared.
+void finishStatistics(const Run &run, const BatchNormalizationFields &fields, const float *sums,
+                      const float *squares, const ChannelNumbers &numbers);
+/// y, null where it is not wanted, by what is saved.
+template <class T>
+void normalise(const Run &run, const BatchNormalizationFields &fields, const T *x,
+               const ChannelNumbers &numbers, T *y);
+
+} // namespace pdc::runtime::cuda

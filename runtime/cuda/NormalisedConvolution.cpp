@@ -1,0 +1,125 @@
+#include "runtime/Error.h"
+#include "runtime/cuda/ConvolutionPlan.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Normalisation.h"
+
+#include <sstream>
+#include <utility>
+
+namespace pdc::runtime::cuda {
+
+namespace {
+
+int64_t bytesOfNormalisation(const NormalisedConvolutionFields &fields) {
+  const Channels shape(fields.output);
+  return normalisationBytes(shape.rows, shape.columns);
+}
+
+/// Sums lie in the workspace while the library uses its own, which begins behind them.
+Run behindSums(Run run, const NormalisedConvolutionFields &fields) {
+  run.scratchBase += bytesOfNormalisation(fields);
+  return run;
+}
+
+KernelRules rulesOf(const Device &device, const NormalisedConvolutionFields &fields) {
+  const size_t room = workspaceRoom(device),
+               taken = static_cast<size_t>(bytesOfNormalisation(fields));
+  return {true, !device.exact, room > taken ? room - taken : 0, !device.exact};
+}
+
+std::string problemOf(const NormalisedConvolutionFields &fields) {
+  std::ostringstream text;
+  text << "cuDNN " << cudnnGetVersion() << ", "
+       << ConvolutionPlan::problemOf(fields.convolution(), ConvolutionUse::sums)
+       << ", in one kernel or in two";
+  return text.str();
+}
+
+} // namespace
+
+/// A convolution and the statistics of each of its channels, as two kernels or, where that is
+/// measured to be faster, as one of the library's. Each takes its fastest engine first.
+class SummedConvolution {
+public:
+  SummedConvolution(const Device &device, const NormalisedConvolutionFields &fields)
+      : fields(fields), problem(problemOf(fields)), tuning(device.tuning),
+        apart(target(), rulesOf(device, fields), this->fields.convolution(),
+              ConvolutionUse::forward, false, tuning) {
+    if (tuning && tuning->known(problem).value_or(kTogether) == kTogether)
+      makeTogether(rulesOf(device, fields));
+  }
+
+  void operator()(const Run &run, const void *x, const void *w, Float16 *y,
+                  const ChannelNumbers &numbers) {
+    if (Tuning *by = tuning && !isRecorded(run) ? std::exchange(tuning, nullptr) : nullptr)
+      choose(*by, run, x, w, y, numbers);
+    start(taken, run, x, w, y, numbers);
+  }
+
+private:
+  enum Way : size_t { kApart, kTogether };
+
+  static PlanTarget target() { return {networkHandle(), nullptr}; }
+
+  /// Not all of the library's versions have kernels for all of these on all GPUs.
+  void makeTogether(const KernelRules &rules) {
+    try {
+      together.emplace(target(), rules, fields.convolution(), ConvolutionUse::sums, false, tuning);
+    } catch (const Error &) {
+      together.reset();
+    }
+  }
+
+  /// Running statistics change once for a microbatch, however often the ways are started.
+  void choose(Tuning &by, const Run &run, const void *x, const void *w, Float16 *y,
+              ChannelNumbers numbers) {
+    numbers.newMean = numbers.newVariance = nullptr;
+    const size_t ways = together ? 2 : 1;
+    taken = by.choose(problem, ways, [&](size_t way) {
+                try {
+                  start(way, run, x, w, y, numbers);
+                  return true;
+                } catch (const Error &) { // none of its engines runs
+                  return false;
+                }
+              }).value_or(kApart);
+  }
+
+  void start(size_t way, const Run &run, const void *x, const void *w, Float16 *y,
+             const ChannelNumbers &numbers) {
+    const Run ofLibrary = behindSums(run, fields);
+    if (way == kApart) {
+      apart(ofLibrary, {x, w, y});
+      return findStatistics(run, fields.normalisation(), y, numbers);
+    }
+    float *sums = reinterpret_cast<float *>(run.scratchBase), *squares = sums + fields.output[1];
+    (*together)(ofLibrary, {x, w, y, sums, squares});
+    finishStatistics(run, fields.normalisation(), sums, squares, numbers);
+  }
+
+  const NormalisedConvolutionFields fields;
+  const std::string problem;
+  Tuning *tuning; ///< null once it has measured, or none
+  ConvolutionPlan apart;
+  std::optional<ConvolutionPlan> together;
+  size_t taken = kApart;
+};
+
+NormalisedConvolution::NormalisedConvolution(const Device &device,
+                                             const NormalisedConvolutionFields &fields)
+    : fields(fields), plan(sharedPlan<SummedConvolution>(device.tuning, problemOf(fields), [&] {
+        return std::make_shared<SummedConvolution>(device, fields);
+      })) {}
+NormalisedConvolution::~NormalisedConvolution() = default;
+
+void NormalisedConvolution::call(const Run &run, std::initializer_list<const void *> all) {
+  const BatchNormalizationFields normalisation = fields.normalisation();
+  const NormalisationPointers<7, 5> p(normalisation, all);
+  const ChannelNumbers numbers = channelNumbers(run, normalisation, p, 2);
+  auto *y = static_cast<Float16 *>(const_cast<void *>(p.inputs[6]));
+  (*plan)(run, p.inputs[0], p.inputs[1], y, numbers);
+  cuda::normalise(run, normalisation, static_cast<const Float16 *>(y), numbers,
+                  static_cast<Float16 *>(p.outputs[0]));
+}
+
+} // namespace pdc::runtime::cuda

@@ -1,0 +1,343 @@
+#include "runtime/Layout.h"
+#include "runtime/Tuning.h"
+#include "runtime/cuda/Kernels.h"
+#include "testsuite/cuda/CudaCase.h"
+#include "testsuite/kernels/KernelMakers.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+/// A convolution and the normalisation behind it, as two of cuDNN's kernels and as one.
+namespace pdc::normalised {
+namespace {
+
+namespace fs = std::filesystem;
+using runtime::Float16;
+using runtime::NormalisedConvolutionFields;
+using runtime::Tuning;
+using Tensors = std::vector<Tensor>;
+
+struct Shape {
+  std::vector<int64_t> image, weight;
+  int64_t stride, pad;
+};
+/// Rows that come in no round number; one pixel; a channel block and a half.
+const Shape kShapes[] = {{{3, 8, 5, 7}, {16, 8, 3, 3}, 1, 1},
+                         {{2, 16, 9, 9}, {24, 16, 3, 3}, 2, 1},
+                         {{5, 8, 1, 1}, {8, 8, 1, 1}, 1, 0}};
+
+NormalisedConvolutionFields fieldsOf(const KernelChoice &choice) {
+  NormalisedConvolutionFields f;
+  FieldReader{choice} FIELD(compute) FIELD(dilations) FIELD(epsilon) FIELD(groups) FIELD(input)
+      FIELD(momentum) FIELD(name) FIELD(output) FIELD(padsBegin) FIELD(padsEnd) FIELD(relu)
+          FIELD(results) FIELD(strides) FIELD(weight);
+  return f;
+}
+
+std::vector<Float16> toStored(const Tensor &tensor) {
+  std::vector<Float16> rowMajor, stored(tensor.data.size());
+  for (double value : tensor.data)
+    rowMajor.push_back(Float16(float(value)));
+  runtime::Layout("acdb", tensor.type.shape)
+      .pack(reinterpret_cast<const std::byte *>(rowMajor.data()),
+            reinterpret_cast<std::byte *>(stored.data()), 2);
+  return stored;
+}
+
+Tensor fromStored(const std::vector<Float16> &stored, const TensorType &type) {
+  std::vector<Float16> rowMajor(stored.size());
+  runtime::Layout("acdb", type.shape)
+      .unpack(reinterpret_cast<const std::byte *>(stored.data()),
+              reinterpret_cast<std::byte *>(rowMajor.data()), 2);
+  Tensor tensor = Tensor::zeros({ElementType::f32, type.shape});
+  for (size_t i = 0; i < rowMajor.size(); ++i)
+    tensor.data[i] = float(rowMajor[i]);
+  return tensor;
+}
+
+std::vector<float> numbers(const Tensor &tensor) {
+  return {tensor.data.begin(), tensor.data.end()};
+}
+
+/// Of the largest value.
+void expectNear(const std::vector<double> &found, const std::vector<double> &expected,
+                double tolerance, const std::string &what) {
+  ASSERT_EQ(found.size(), expected.size());
+  double most = 0;
+  for (double value : expected)
+    most = std::max(most, std::abs(value));
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], tolerance * most) << what << ", element " << i;
+}
+
+/// The unit that form-units makes, and its operands.
+struct Unit : CudaCase {
+  std::vector<Float16> x, w;
+  std::vector<float> scale, bias, mean, variance;
+
+  /// `slots`: of the normalisation's results, those that are read.
+  Unit(const Shape &s, bool relu, std::vector<int> slots) {
+    options.precision = Precision::fp16;
+    auto image = [&](const std::vector<int64_t> &shape, double from, double to) {
+      UnitValue drawn = operand(shape, from, to);
+      return given(fromStored(toStored(operandValue(drawn.index)), {ElementType::f32, shape}));
+    };
+    const std::vector<int64_t> channels = {s.weight[0]};
+    const UnitValue from = image(s.image, 0.5, 1), by = image(s.weight, -0.2, 1);
+    const UnitValue all[] = {operand(channels), operand(channels), operand(channels),
+                             operand(channels, 0.5, 2)};
+    const UnitValue y = node("Conv", {from, by},
+                             {{"strides", std::vector<int64_t>{s.stride, s.stride}},
+                              {"pads", std::vector<int64_t>(4, s.pad)}});
+    const UnitValue z = node("BatchNormInternal", {y, all[0], all[1], all[2], all[3]},
+                             {{"momentum", 0.8}, {"epsilon", 1e-3}}, 5);
+    if (relu)
+      node("Relu", {z});
+    x = toStored(operandValue(from.index)), w = toStored(operandValue(by.index));
+    std::vector<float> *const of[] = {&scale, &bias, &mean, &variance};
+    for (size_t i = 0; i < 4; ++i)
+      *of[i] = numbers(operandValue(all[i].index));
+    result(y);
+    for (int slot : slots)
+      result(slot == 0 && relu ? UnitValue::node(2) : UnitValue::node(1, slot));
+    narrow(from, by);
+    view.name = "unit";
+    choice = chooseKernel(view, options);
+  }
+  /// What the normalisation makes of what was convolved.
+  Tensors normalised(const Tensor &y, bool relu) const {
+    CudaCase reference;
+    auto all = [&](const std::vector<float> &values) {
+      return reference.given(
+          {{ElementType::f32, {int64_t(values.size())}}, {values.begin(), values.end()}});
+    };
+    const UnitValue given = reference.given(y);
+    const UnitValue z = reference.node("BatchNormInternal",
+                                       {given, all(scale), all(bias), all(mean), all(variance)},
+                                       {{"momentum", 0.8}, {"epsilon", 1e-3}}, 5);
+    Tensors results = reference.referenceOf(0);
+    if (relu) {
+      reference.node("Relu", {z});
+      results[0] = reference.referenceOf(1)[0];
+    }
+    return results;
+  }
+
+private:
+  void narrow(UnitValue from, UnitValue by) {
+    for (UnitValue value : {from, by})
+      view.operands[size_t(value.index)]->element = ElementType::f16;
+    for (UnitNode &node : view.nodes)
+      node.outputs[0].element = ElementType::f16;
+  }
+};
+
+/// What a kernel writes.
+struct Written {
+  std::vector<Float16> y, z;
+  std::vector<float> mean, variance, savedMean, savedInverse;
+  bool operator==(const Written &) const = default;
+
+  explicit Written(const Unit &unit)
+      : y(size_t(unit.view.nodes[0].outputs[0].elementCount()), Float16(9.0f)), z(y),
+        mean(unit.mean.size(), 9), variance(mean), savedMean(mean), savedInverse(mean) {}
+};
+
+class NormalisedConvolutionTest : public ::testing::Test {
+protected:
+  NormalisedConvolutionTest()
+      : folder(fs::temp_directory_path() / ("normalised-" + std::to_string(getpid()))) {
+    fs::remove_all(folder);
+    fs::create_directories(folder);
+    tuning.emplace("a card", clock, folder.string(), 0);
+  }
+  ~NormalisedConvolutionTest() override {
+    allow();
+    fs::remove_all(folder);
+  }
+  static void refuse(const char *kind) { setenv("HOST_CUDNN_REFUSES", kind, 1); }
+  static void allow() { unsetenv("HOST_CUDNN_REFUSES"); }
+  /// The engines of both ways take as long as the first ones.
+  void takeTogether() { timed = 0, seconds = {1, 1, 1, 1, 2, 1}; }
+
+  struct Made {
+    runtime::cuda::NormalisedConvolution kernel;
+    std::vector<std::byte> workspace;
+    runtime::Run run = started({});
+  };
+  std::unique_ptr<Made> make(const Unit &unit, Tuning *by) {
+    const int64_t bytes = unit.choice.workspaceBytes;
+    std::unique_ptr<Made> made(
+        new Made{{runtime::Device{1, bytes, false, by}, fieldsOf(unit.choice)},
+                 std::vector<std::byte>(size_t(bytes) + 64, std::byte(0xff))});
+    auto address = reinterpret_cast<uintptr_t>(made->workspace.data());
+    made->run.scratchBase = made->workspace.data() + (64 - address % 64) % 64;
+    return made;
+  }
+  /// With the slots 0, 1, 2, 3 and 4.
+  static Written call(Made &made, const Unit &unit) {
+    Written to(unit);
+    made.kernel(made.run, unit.x.data(), unit.w.data(), unit.scale.data(), unit.bias.data(),
+                unit.mean.data(), unit.variance.data(), to.y.data(), to.z.data(), to.mean.data(),
+                to.variance.data(), to.savedMean.data(), to.savedInverse.data());
+    finish();
+    return to;
+  }
+  /// 16 bits are off by 2^-11; what is normalised, by as much of where it lies as well.
+  static void expectReference(const Unit &unit, const Written &found, bool relu) {
+    const TensorType &type = unit.view.nodes[0].outputs[0];
+    const Tensor y = fromStored(found.y, type);
+    expectNear(y.data, unit.referenceOf(0)[0].data, 0x1p-11, "what is convolved");
+    const Tensors expected = unit.normalised(y, relu);
+    expectNear(fromStored(found.z, type).data, expected[0].data, 0x1p-10, "what is normalised");
+    const std::vector<float> *const others[] = {&found.mean, &found.variance, &found.savedMean,
+                                                &found.savedInverse};
+    for (size_t i = 0; i < 4; ++i)
+      expectNear({others[i]->begin(), others[i]->end()}, expected[i + 1].data, 1e-4,
+                 "result " + std::to_string(i + 1));
+  }
+
+  std::vector<double> seconds;
+  size_t timed = 0;
+  const Tuning::Clock clock = [this](const std::function<void()> &work) {
+    for (int run = 0; run < 3; ++run)
+      work();
+    return timed < seconds.size() ? seconds[timed++] : (++timed, 1.0);
+  };
+  const fs::path folder;
+  std::optional<Tuning> tuning;
+};
+
+const std::vector<int> kAllSlots = {0, 1, 2, 3, 4};
+
+TEST_F(NormalisedConvolutionTest, ComputesBothWays) {
+  for (const Shape &shape : kShapes)
+    for (bool relu : {false, true}) {
+      const Unit unit(shape, relu, kAllSlots);
+      ASSERT_EQ(unit.choice.kernel, "NormalisedConvolution");
+      const Written apart = call(*make(unit, nullptr), unit);
+      expectReference(unit, apart, relu);
+      takeTogether();
+      auto made = make(unit, &*tuning);
+      const Written together = call(*made, unit);
+      EXPECT_EQ(timed, relu ? 0u : 6u); // as without a relu
+      expectReference(unit, together, relu);
+      EXPECT_EQ(together, call(*made, unit)) << "other bits at repeat";
+      EXPECT_EQ(std::memcmp(together.y.data(), apart.y.data(), 2 * apart.y.size()), 0);
+      EXPECT_NE(together.savedInverse, apart.savedInverse) << "of other sums";
+    }
+}
+
+/// Without a tuning the bits of a convolution and of a normalisation behind it.
+TEST_F(NormalisedConvolutionTest, IsBothByThemselves) {
+  const Unit unit(kShapes[0], true, kAllSlots);
+  const NormalisedConvolutionFields f = fieldsOf(unit.choice);
+  auto made = make(unit, nullptr);
+  const Written found = call(*made, unit);
+  Written expected(unit);
+  const runtime::Device device{1, unit.choice.workspaceBytes};
+  runtime::cuda::Convolution(device, f.convolution())(made->run, unit.x.data(), unit.w.data(),
+                                                      expected.y.data());
+  runtime::cuda::BatchNormalization(device, f.normalisation())(
+      made->run, expected.y.data(), unit.scale.data(), unit.bias.data(), unit.mean.data(),
+      unit.variance.data(), expected.z.data(), expected.mean.data(), expected.variance.data(),
+      expected.savedMean.data(), expected.savedInverse.data());
+  finish();
+  EXPECT_EQ(found, expected);
+}
+
+/// In any order, such as that of a unit whose last node is a relu; what is saved for nobody, and
+/// what is normalised for nobody, is left out.
+TEST_F(NormalisedConvolutionTest, WritesWhatIsAskedFor) {
+  Unit unit(kShapes[1], true, {1, 2, 0});
+  EXPECT_EQ(fieldsOf(unit.choice).results.size(), 3u);
+  const std::vector<std::pair<int, int>> inPlace = {{4, 1}, {5, 2}};
+  EXPECT_EQ(unit.choice.inPlace, inPlace);
+  const Unit whole(kShapes[1], true, kAllSlots), saved(kShapes[1], true, {4, 3});
+  for (Tuning *by : {static_cast<Tuning *>(nullptr), &*tuning}) {
+    takeTogether();
+    const Written all = call(*make(whole, by), whole);
+    Written some(unit);
+    // Running statistics change once, in place, however often the ways are measured.
+    std::vector<float> mean = unit.mean, variance = unit.variance;
+    tuning.emplace("another card", clock, folder.string(), 0);
+    takeTogether();
+    auto made = make(unit, by);
+    made->kernel(made->run, unit.x.data(), unit.w.data(), unit.scale.data(), unit.bias.data(),
+                 mean.data(), variance.data(), some.y.data(), mean.data(), variance.data(),
+                 some.z.data());
+    finish();
+    EXPECT_EQ(timed, by ? 6u : 0u);
+    EXPECT_EQ(mean, all.mean);
+    EXPECT_EQ(variance, all.variance);
+    EXPECT_EQ(std::memcmp(some.z.data(), all.z.data(), 2 * all.z.size()), 0);
+    auto other = make(saved, by);
+    other->kernel(other->run, saved.x.data(), saved.w.data(), saved.scale.data(), saved.bias.data(),
+                  saved.mean.data(), saved.variance.data(), some.y.data(), some.savedInverse.data(),
+                  some.savedMean.data());
+    finish();
+    EXPECT_EQ(some.savedMean, all.savedMean);
+    EXPECT_EQ(some.savedInverse, all.savedInverse);
+  }
+}
+
+/// Of the ways, after the engines of each; another run makes and takes what this one has kept.
+TEST_F(NormalisedConvolutionTest, TakesTheFasterWayAgain) {
+  const Unit unit(kShapes[2], true, kAllSlots);
+  for (bool together : {false, true}) {
+    tuning.emplace(together ? "a card" : "another", clock, folder.string(), 0);
+    timed = 0, seconds = {1, 1, 1, 1, 1, together ? 0.5 : 2};
+    auto first = make(unit, &*tuning), equal = make(unit, &*tuning);
+    const Written found = call(*first, unit);
+    EXPECT_EQ(timed, 6u);
+    EXPECT_EQ(found, call(*equal, unit));
+    ::testing::internal::CaptureStderr();
+    tuning->keep();
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("measured 6 kernels"),
+              std::string::npos);
+    tuning.emplace(together ? "a card" : "another", clock, folder.string(), 3);
+    if (!together)
+      refuse("plans of sums"); // nor are they made
+    auto again = make(unit, &*tuning);
+    EXPECT_EQ(found, call(*again, unit));
+    EXPECT_EQ(timed, 6u);
+    refuse("sums");
+    if (together)
+      EXPECT_ANY_THROW(call(*again, unit));
+    else
+      EXPECT_EQ(found, call(*again, unit));
+    allow();
+  }
+}
+
+/// By themselves they run everywhere.
+TEST_F(NormalisedConvolutionTest, DoesWithoutKernelsOfSums) {
+  const Unit unit(kShapes[0], false, kAllSlots);
+  const Written apart = call(*make(unit, nullptr), unit);
+  for (const char *kind : {"plans of sums", "sums"}) {
+    tuning.emplace(kind, clock, folder.string(), 0);
+    takeTogether();
+    refuse(kind);
+    ::testing::internal::CaptureStderr();
+    auto made = make(unit, &*tuning);
+    EXPECT_EQ(apart, call(*made, unit));
+    EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+    allow();
+  }
+  refuse("all");
+  auto none = make(unit, nullptr);
+  try {
+    call(*none, unit);
+    FAIL() << "it ran";
+  } catch (const std::exception &error) {
+    EXPECT_EQ(error.what(),
+              std::string("unit 'unit': cudnnBackendExecute failed: the execution failed"));
+  }
+}
+
+} // namespace
+} // namespace pdc::normalised
