@@ -154,7 +154,9 @@ def FormUnits : DevicePass<"form-units"> {
   let summary = "groups nodes into units, each of which becomes one kernel";
   let description = [{
     Puts each node into exactly one pdc.unit: a hero with the elementwise prologue and epilogue that the
-    device's kernel computes, a chain of elementwise nodes, or a view alone. Only nodes of one phase and rate
+    device's kernel computes, a chain of elementwise nodes, or a view alone. On GPUs a convolution of fp16 is one
+    with the BatchNormInternal that reads it, whose sums it can make: its result, which the backward pass reads,
+    is one of the unit's. Only nodes of one phase and rate
     are fused; behind the forward pass only those whose origins lie in one forward unit, so that a
     unit never spans what the plan may put on two stages. Constants are copied into the units that
     read them; reads, writes, sums and commits stay outside. Units of @evaluate have the unit of the

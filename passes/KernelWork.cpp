@@ -130,6 +130,13 @@ static KernelWork unfoldedWork(const Cost &cost, ArrayRef<int64_t> output, Array
   return {cost.flops, cost.bytes, 2.0 * sizeof(float) * pixels * product(weight.drop_front(2))};
 }
 
+/// What is convolved is there, with its sums, when it is read to be normalised.
+static KernelWork normalisedWork(ir::UnitOp unit, const Cost &cost) {
+  const double behind =
+      2.0 * static_cast<double>(toTensorType(unit.getResult(0).getType()).bytes());
+  return {cost.flops, std::max(0.0, cost.bytes - behind), behind};
+}
+
 /// Blocks of channels are moved whole.
 static double paddedShareOfAll(ir::UnitOp unit) {
   double stored = 0, plain = 0;
@@ -154,6 +161,8 @@ KernelWork workOf(ir::UnitOp unit, const Cost &cost) {
     return {cost.flops, cost.bytes * paddedShareOfAll(unit)};
   if (unit.getKernel()->getName().starts_with("Gather"))
     return {.flops = cost.flops, .bytes = cost.bytes, .rows = countRows(fields)};
+  if (unit.getKernel()->getName() == "NormalisedConvolution")
+    return normalisedWork(unit, cost);
   if (unit.getKernel()->getName() == "StridedCopy")
     return copyWork(unit, fields, cost);
   if (!algorithm || !output || !weight)

@@ -44,7 +44,7 @@ int64_t bytesForPrograms(const DevicePeaks &device);
 /// What a kernel computes and moves.
 struct KernelWork {
   double flops = 0, bytes = 0;
-  double bytesBefore = 0; ///< moved before it computes
+  double bytesBefore = 0; ///< moved before it computes, or behind that
   double calls = 0;       ///< of mathematical functions, in exponentials
   double rows = 0;        ///< that are picked one by one
   double runs = 0;        ///< of neighbours, whose places are found while others move

@@ -105,7 +105,8 @@ def Pdc_NodeOp : Pdc_Op<"node", [Pure]> {
 def Pdc_UnitOp : Pdc_Op<"unit", [IsolatedFromAbove, Pure, SingleBlock]> {
   let summary = "nodes that become one kernel";
   let description = [{
-    At most one hero (library call or reduction) with an elementwise prologue and epilogue. Block
+    At most one hero (library call or reduction) with an elementwise prologue and epilogue; on GPUs a
+    normalisation also has the convolution of fp16 before it, whose result the unit yields. Block
     arguments stand for the operands. `origin` is the forward unit that this unit is planned with
     (its own name for forward units). `kernel` and layouts in the types are set by choose-kernels,
     costs by estimate-cost, `stage` by assign-stages, `homes` (one per result) by assign-homes.

@@ -1,6 +1,8 @@
+#include "runtime/Error.h"
 #include "runtime/Layout.h"
 #include "runtime/Tuning.h"
 #include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/Workspace.h"
 #include "testsuite/cuda/CudaCase.h"
 #include "testsuite/kernels/KernelMakers.h"
 
@@ -311,6 +313,20 @@ TEST_F(NormalisedConvolutionTest, TakesTheFasterWayAgain) {
     else
       EXPECT_EQ(found, call(*again, unit));
     allow();
+  }
+}
+
+/// Of the library's, which is 1024 bytes here, beside its own.
+TEST_F(NormalisedConvolutionTest, KeepsWithinTheWorkspace) {
+  const Unit unit(kShapes[0], false, kAllSlots);
+  const int64_t own = runtime::cuda::normalisationBytes(3 * 5 * 7, 16);
+  for (int64_t room : {1023, 1024}) {
+    const runtime::Device device{1, own + runtime::cuda::kWorkspaceAlignment + room};
+    auto make = [&] { runtime::cuda::NormalisedConvolution(device, fieldsOf(unit.choice)); };
+    if (room == 1024)
+      EXPECT_NO_THROW(make());
+    else
+      EXPECT_THROW(make(), runtime::Error);
   }
 }
 
