@@ -56,9 +56,10 @@ template <class T> struct FinishStatistics {
   }
 };
 
-/// Where a library has summed plain squares in f32: with r, the channel's mean over its deviation,
-/// the variance is off by some 2^-24 (1 + r^2) of it. The elements, which have 11 bits, are off by
-/// 2^-12 r of the deviation already, the square of which that is; nothing is lost that they have.
+/// Where a library has summed plain squares in f32, which cancel in f64 here: with r, the channel's
+/// mean over its deviation, the variance is off by some 2^-24 (1 + r^2) of itself. Elements of 11
+/// bits are off by up to 2^-11 r of the deviation already, and the square of that is more: where
+/// this would lose a variance, rounding has lost what varies.
 __global__ void finishSums(int64_t channels, double rows, const float *sums, const float *squares,
                            KeptStatistics statistics) {
   const int64_t c = globalThread();

@@ -147,8 +147,8 @@ TEST(Cudnn, HasNarrowKernelsWithinTheWorkspace) {
 }
 
 /// Of the convolutions that are one unit with the normalisation behind them, and of no others here:
-/// kernels of fp16 that sum channels in a fixed order, ten of each, within the workspace beside the
-/// sums.
+/// kernels of fp16 that sum channels in a fixed order, as many as are ever measured, within the
+/// workspace beside the sums.
 TEST(Cudnn, SumsTheChannelsThatItConvolves) {
   const Descriptor properties = h200();
   for (Precision precision : {Precision::fp16, Precision::bf16, Precision::tf32})

@@ -12,7 +12,7 @@ import pipeline
 import test_cuda
 
 SHAPE, STEPS = (8, 6, 7), 4
-OPTIONS = ["--minibatch", 12, "--microbatches", 2, "--optimizer", "momentum,lr=0.05,momentum=0.9", "--schedule", "1f1b"]
+OPTIONS = ["--minibatch", 12, "--microbatches", 2, "--optimizer", "momentum,lr=0.05,momentum=0.9"]
 # Of f32, to two steps of 16 bits; running statistics are averages of what has 11 bits.
 ROUNDING = 2 * 2**-10
 
@@ -26,15 +26,16 @@ def drawn(tmp_path_factory):
 @pytest.fixture(name="expected", scope="module")
 def on_processor(models, data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("processor")
-    project = pipeline.compile_model(models("normalised"), folder / "project", *OPTIONS)
+    project = pipeline.compile_model(models("normalised"), folder / "project", *OPTIONS, "--schedule", "gpipe")
     return pipeline.train(project, folder / "work", *evaluated(data), data=data, steps=STEPS)
 
 
 @pytest.fixture(name="projects", scope="module")
 def of_all_kinds(models, tmp_path_factory):
-    """On one stage, on two, and with the forward pass repeated."""
+    """On one stage, on two, and there with the forward pass repeated and the backward pass in two parts."""
     folder, made = tmp_path_factory.mktemp("normalised"), {}
-    for name, stages, options in (("one", "1", []), ("two", "1-1", []), ("again", "1-1", ["--recompute", "all"])):
+    for name, stages, options in (("one", "1", ["--schedule", "gpipe"]), ("two", "1-1", ["--schedule", "1f1b"]),
+                                  ("again", "1-1", ["--schedule", "zb-h1", "--recompute", "all"])):
         made[name] = test_cuda.emit(models("normalised"), folder / name, *OPTIONS, "--precision", "fp16", "--stages", stages, *options,
                                     workers=stages.count("-") + 1)
         test_cuda.build_for_host(made[name])
