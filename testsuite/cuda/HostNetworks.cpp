@@ -78,13 +78,15 @@ bool canSum(const Described &configuration) {
          refusedKind() != "plans of sums";
 }
 
-/// HOST_CUDNN_SLOW: the "best", the "others", those of "sums" or the "plain" ones take 20
+/// HOST_CUDNN_SLOW: the "best", the "others", those of "sums" or "plain" convolutions take 20
 /// milliseconds.
 bool isSlow(const Described &configuration) {
   const char *given = std::getenv("HOST_CUDNN_SLOW");
   const std::string_view slow = given ? given : "";
   return slow == (isBest(configuration) ? "best" : "others") ||
-         slow == (hasSums(configuration) ? "sums" : "plain");
+         (slow == "sums" && hasSums(configuration)) ||
+         (slow == "plain" && operationsOf(configuration).back().type ==
+                                 CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
 }
 
 cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
