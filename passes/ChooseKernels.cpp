@@ -60,6 +60,11 @@ void chooseFor(UnitOp unit, LayoutChanges &layouts, const DeviceOptions &options
     unit.emitWarning() << choice.remark;
   if (choice.kernel.empty() && choice.arguments.empty())
     return;
+  if (choice.outputLayouts.size() != unit.getNumResults())
+    throw Error("unit '" + unit.getName().str() + "' yields " +
+                std::to_string(unit.getNumResults()) + " results, expected " +
+                std::to_string(choice.outputLayouts.size()) + " of kernel " + choice.kernel +
+                "; canonicalize removes nodes that nobody reads before form-units");
   rebuild(unit, choice, kernelArguments(unit, choice, layouts));
   applyChoice(unit, choice);
 }

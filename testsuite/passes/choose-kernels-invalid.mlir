@@ -37,3 +37,18 @@ func.func @train() {
   pdc.accumulate %y into @y : tensor<1x1xui8>
   return
 }
+
+// -----
+
+pdc.memory @x input microbatch : tensor<2x3xf32>
+pdc.memory @w weight version : tensor<3x2xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<2x3xf32>
+  %w = pdc.weight_version @w latest : tensor<3x2xf32>
+  // expected-error@+1 {{unit '/unread' yields 0 results, expected 1 of kernel MatrixProduct; canonicalize removes nodes that nobody reads before form-units}}
+  pdc.unit "/unread" origin "/unread" forward microbatch (%a = %x : tensor<2x3xf32>, %b = %w : tensor<3x2xf32>) -> () {
+    %0 = pdc.node "MatMul" "/unread"(%a, %b) {} : (tensor<2x3xf32>, tensor<3x2xf32>) -> tensor<2x2xf32>
+    pdc.yield
+  }
+  return
+}
