@@ -38,7 +38,8 @@ std::string problemOf(const NormalisedConvolutionFields &fields) {
 } // namespace
 
 /// A convolution and the statistics of each of its channels, as two kernels or, where that is
-/// measured to be faster, as one of the library's. Each takes its fastest engine first.
+/// measured to be faster, as one of the library's. Each takes its fastest engine first. Units of
+/// other constants share it, which come with each call.
 class SummedConvolution {
 public:
   SummedConvolution(const Device &device, const NormalisedConvolutionFields &fields)
@@ -49,11 +50,11 @@ public:
       makeTogether(rulesOf(device, fields));
   }
 
-  void operator()(const Run &run, const void *x, const void *w, Float16 *y,
-                  const ChannelNumbers &numbers) {
+  void operator()(const Run &run, const BatchNormalizationFields &constants, const void *x,
+                  const void *w, Float16 *y, const ChannelNumbers &numbers) {
     if (Tuning *by = tuning && !isRecorded(run) ? std::exchange(tuning, nullptr) : nullptr)
-      choose(*by, run, x, w, y, numbers);
-    start(taken, run, x, w, y, numbers);
+      choose(*by, run, constants, x, w, y, numbers);
+    start(taken, run, constants, x, w, y, numbers);
   }
 
 private:
@@ -71,13 +72,13 @@ private:
   }
 
   /// Running statistics change once for a microbatch, however often the ways are started.
-  void choose(Tuning &by, const Run &run, const void *x, const void *w, Float16 *y,
-              ChannelNumbers numbers) {
+  void choose(Tuning &by, const Run &run, const BatchNormalizationFields &constants, const void *x,
+              const void *w, Float16 *y, ChannelNumbers numbers) {
     numbers.newMean = numbers.newVariance = nullptr;
     const size_t ways = together ? 2 : 1;
     taken = by.choose(problem, ways, [&](size_t way) {
                 try {
-                  start(way, run, x, w, y, numbers);
+                  start(way, run, constants, x, w, y, numbers);
                   return true;
                 } catch (const Error &) { // none of its engines runs
                   return false;
@@ -85,16 +86,16 @@ private:
               }).value_or(kApart);
   }
 
-  void start(size_t way, const Run &run, const void *x, const void *w, Float16 *y,
-             const ChannelNumbers &numbers) {
+  void start(size_t way, const Run &run, const BatchNormalizationFields &constants, const void *x,
+             const void *w, Float16 *y, const ChannelNumbers &numbers) {
     const Run ofLibrary = behindSums(run, fields);
     if (way == kApart) {
       apart(ofLibrary, {x, w, y});
-      return findStatistics(run, fields.normalisation(), y, numbers);
+      return findStatistics(run, constants, y, numbers);
     }
     float *sums = reinterpret_cast<float *>(run.scratchBase), *squares = sums + fields.output[1];
     (*together)(ofLibrary, {x, w, y, sums, squares});
-    finishStatistics(run, fields.normalisation(), sums, squares, numbers);
+    finishStatistics(run, constants, sums, squares, numbers);
   }
 
   const NormalisedConvolutionFields fields;
@@ -117,7 +118,7 @@ void NormalisedConvolution::call(const Run &run, std::initializer_list<const voi
   const NormalisationPointers<7, 5> p(normalisation, all);
   const ChannelNumbers numbers = channelNumbers(run, normalisation, p, 2);
   auto *y = static_cast<Float16 *>(const_cast<void *>(p.inputs[6]));
-  (*plan)(run, p.inputs[0], p.inputs[1], y, numbers);
+  (*plan)(run, normalisation, p.inputs[0], p.inputs[1], y, numbers);
   cuda::normalise(run, normalisation, static_cast<const Float16 *>(y), numbers,
                   static_cast<Float16 *>(p.outputs[0]));
 }

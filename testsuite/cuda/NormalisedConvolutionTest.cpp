@@ -80,9 +80,12 @@ void expectNear(const std::vector<double> &found, const std::vector<double> &exp
 struct Unit : CudaCase {
   std::vector<Float16> x, w;
   std::vector<float> scale, bias, mean, variance;
+  Attributes constants;
 
   /// `slots`: of the normalisation's results, those that are read.
-  Unit(const Shape &s, bool relu, std::vector<int> slots) {
+  Unit(const Shape &s, bool relu, std::vector<int> slots, double momentum = 0.8,
+       double epsilon = 1e-3)
+      : constants({{"momentum", momentum}, {"epsilon", epsilon}}) {
     options.precision = Precision::fp16;
     auto image = [&](const std::vector<int64_t> &shape, double from, double to) {
       UnitValue drawn = operand(shape, from, to);
@@ -95,8 +98,8 @@ struct Unit : CudaCase {
     const UnitValue y = node("Conv", {from, by},
                              {{"strides", std::vector<int64_t>{s.stride, s.stride}},
                               {"pads", std::vector<int64_t>(4, s.pad)}});
-    const UnitValue z = node("BatchNormInternal", {y, all[0], all[1], all[2], all[3]},
-                             {{"momentum", 0.8}, {"epsilon", 1e-3}}, 5);
+    const UnitValue z =
+        node("BatchNormInternal", {y, all[0], all[1], all[2], all[3]}, constants, 5);
     if (relu)
       node("Relu", {z});
     x = toStored(operandValue(from.index)), w = toStored(operandValue(by.index));
@@ -118,9 +121,9 @@ struct Unit : CudaCase {
           {{ElementType::f32, {int64_t(values.size())}}, {values.begin(), values.end()}});
     };
     const UnitValue given = reference.given(y);
-    const UnitValue z = reference.node("BatchNormInternal",
-                                       {given, all(scale), all(bias), all(mean), all(variance)},
-                                       {{"momentum", 0.8}, {"epsilon", 1e-3}}, 5);
+    const UnitValue z =
+        reference.node("BatchNormInternal",
+                       {given, all(scale), all(bias), all(mean), all(variance)}, constants, 5);
     Tensors results = reference.referenceOf(0);
     if (relu) {
       reference.node("Relu", {z});
@@ -232,6 +235,17 @@ TEST_F(NormalisedConvolutionTest, ComputesBothWays) {
       EXPECT_EQ(std::memcmp(together.y.data(), apart.y.data(), 2 * apart.y.size()), 0);
       EXPECT_NE(together.savedInverse, apart.savedInverse) << "of other sums";
     }
+}
+
+/// Equal convolutions share their kernels, not what is done with their statistics.
+TEST_F(NormalisedConvolutionTest, SharesKernelsAlone) {
+  const Unit first(kShapes[0], false, kAllSlots), second(kShapes[0], false, kAllSlots, 0.3, 0.5);
+  takeTogether();
+  for (const Unit *unit : {&first, &second}) {
+    auto made = make(*unit, &*tuning);
+    expectReference(*unit, call(*made, *unit), false);
+  }
+  EXPECT_EQ(timed, 6u);
 }
 
 /// Without a tuning the bits of a convolution and of a normalisation behind it.
