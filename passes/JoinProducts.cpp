@@ -116,16 +116,12 @@ public:
         if (memory.getRole() == Role::Weight)
           joinUses(memory, count);
     }
-    for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
-      if (node.getOp() == "Sum" && node.getOrigin())
-        addInProduct(node);
   }
 
 private:
   void joinSum(NodeOp sum, size_t count);
   SmallVector<AccumulateOp> usesOf(MemoryOp weight);
   void joinUses(MemoryOp weight, size_t count);
-  void addInProduct(NodeOp sum);
   Value join(Terms terms, size_t count, Operation *before, StringRef origin);
   Value stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin);
 
@@ -198,7 +194,8 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
 
 /// The matrices below one another.
 Value Joining::stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin) {
-  if (NodeOp known = findStacked(matrices, before))
+  if (NodeOp known = findStacked(matrices, before);
+      known && llvm::equal(known.getOperands(), matrices))
     return known.getResult(0);
   OpBuilder builder(before);
   return createNode(builder, before->getLoc(), "Concat", names.unique(origin + "/grad/Concat"),
@@ -220,9 +217,12 @@ void orderAs(NodeOp stacked, size_t which, Terms &terms) {
 
 /// One node instead of the terms.
 Value Joining::join(Terms terms, size_t count, Operation *before, StringRef origin) {
-  for (size_t which = count; which-- > 0;)
-    if (NodeOp known = findStacked(factors(terms, which), before))
+  // One order for all factors: rows of different terms must never meet.
+  for (size_t which = 0; which < count; ++which)
+    if (NodeOp known = findStacked(factors(terms, which), before)) {
       orderAs(known, which, terms);
+      break;
+    }
   NodeOp like = terms.front();
   SmallVector<Value> operands(like.getOperands());
   for (size_t which = 0; which < count; ++which)
@@ -234,43 +234,14 @@ Value Joining::join(Terms terms, size_t count, Operation *before, StringRef orig
       .getResult(0);
 }
 
-/// A product that can add one more matrix, and whose result only a sum reads.
-bool canAdd(Value value) {
-  auto node = value.getDefiningOp<NodeOp>();
-  return node && node.getOp() == "Gemm" && node.getNumOperands() == 2 && node.getOrigin() &&
-         value.hasOneUse() && toAttributes(node.getOnnxAttributes()).number("beta", 1) == 1;
-}
-
-/// The only product of a sum adds what else is there. Several would round to 16 bits one by one
-/// what a sum rounds once.
-void Joining::addInProduct(NodeOp sum) {
-  if (llvm::count_if(sum.getOperands(), canAdd) != 1 || sum.getNumOperands() < 2)
-    return;
-  SmallVector<Value> others;
-  NodeOp product;
-  for (Value value : sum.getOperands())
-    if (canAdd(value))
-      product = value.getDefiningOp<NodeOp>();
-    else
-      others.push_back(value);
-  OpBuilder builder(sum);
-  if (others.size() > 1)
-    others = {createNode(builder, sum.getLoc(), "Sum", names.unique(sum.getName()), others, {},
-                         *sum.getOrigin())
-                  .getResult(0)};
-  NodeOp whole = createNode(builder, product.getLoc(), "Gemm", names.unique(product.getName()),
-                            {product.getOperand(0), product.getOperand(1), others.front()},
-                            toAttributes(product.getOnnxAttributes()), *product.getOrigin());
-  sum.getResult(0).replaceAllUsesWith(whole.getResult(0));
-  sum.erase();
-}
-
 struct JoinProducts : pdc::impl::JoinProductsBase<JoinProducts> {
   using JoinProductsBase::JoinProductsBase;
 
   void runOnOperation() override {
     auto join = [&] {
-      if (auto train = getOperation().lookupSymbol<func::FuncOp>("train"))
+      // Asynchronous stages send tied weights' gradients to the first stage alone.
+      auto train = getOperation().lookupSymbol<func::FuncOp>("train");
+      if (train && !getOperation()->hasAttr("pdc.asynchronous"))
         Joining(train).run();
       return success();
     };

@@ -27,7 +27,7 @@ static constexpr int64_t plainBytes = 1960 * kKiB;
 static int64_t spreadBytes(int64_t arena) { return std::min(arena / 64, int64_t(400) << 10); }
 
 // Of a rank: its objects, and those of each kernel that has one.
-static constexpr int64_t rankBytes = 36 * kKiB;
+static constexpr int64_t rankBytes = 52 * kKiB;
 static constexpr int64_t bytesPerKernel = 1200;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
 static constexpr int64_t threadBytes = 112 * kKiB;

@@ -109,11 +109,5 @@ func.func @train() {
   pdc.accumulate %apart into @"many/gradient" : tensor<6x4xf32>
   pdc.accumulate %away into @"many/gradient.1" : tensor<6x4xf32>
 
-  // The gradient of a state: the next step's product adds what else arrives.
-  // CHECK: %[[ADDED:.*]] = pdc.node "Gemm" "/state/grad.1"(%[[D]], %{{.*}}, %[[X]]) {} origin "/step.1"
-  // CHECK: pdc.accumulate %[[ADDED]] into @part
-  %next = pdc.node "Gemm" "/state/grad"(%d, %r) {} origin "/step.1" : (tensor<1x6xf32>, tensor<6x4xf32>) -> tensor<1x4xf32>
-  %state = pdc.node "Sum" "/state/grad/sum"(%next, %x) {} origin "/step" : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<1x4xf32>
-  pdc.accumulate %state into @part : tensor<1x4xf32>
   return
 }
