@@ -1,3 +1,4 @@
+#include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
 #include "passes/Refusal.h"
@@ -183,7 +184,9 @@ private:
 
   /// The gradient of what is made of weights alone is planned with the first that reads it. Others
   /// may read it in earlier stages, and gradients go to earlier stages only: what nothing but the
-  /// sums of weights' gradients reads is put where its earliest operand is.
+  /// sums of weights' gradients reads is put where its earliest operand is. Only for rows that an
+  /// earlier stage puts below one another it stays, with a copy of that unit: the earlier stage
+  /// would have to hold a weight that nothing else there reads.
   static void bringSumsForward(ArrayRef<UnitOp> units) {
     llvm::DenseSet<Operation *> feedsSums;
     for (UnitOp unit : llvm::reverse(units))
@@ -192,12 +195,44 @@ private:
             return isa<AccumulateOp>(user) || feedsSums.contains(user);
           }))
         feedsSums.insert(unit);
+    std::map<std::pair<Operation *, uint64_t>, UnitOp> copies;
     for (UnitOp unit : units)
       if (feedsSums.contains(unit))
-        for (Value operand : unit.getOperands())
-          if (auto producer = operand.getDefiningOp<UnitOp>();
-              producer && taskPhase(producer) == ir::Phase::Backward)
-            unit.setStage(std::min(*unit.getStage(), *producer.getStage()));
+        for (OpOperand &operand : unit->getOpOperands())
+          if (auto producer = operand.get().getDefiningOp<UnitOp>();
+              producer && taskPhase(producer) == ir::Phase::Backward &&
+              *producer.getStage() < *unit.getStage()) {
+            if (!stacksFrom(producer, *unit.getStage())) {
+              unit.setStage(*producer.getStage());
+              continue;
+            }
+            UnitOp &copy = copies[{producer, *unit.getStage()}];
+            if (!copy)
+              copy = copyTo(*unit.getStage(), producer);
+            operand.set(copy.getResult(0));
+          }
+  }
+
+  /// Whether the unit only puts gradients below one another that this stage has or is sent.
+  static bool stacksFrom(UnitOp unit, uint64_t stage) {
+    auto isConcat = [](NodeOp node) { return node.getOp() == "Concat"; };
+    auto isHere = [&](Value value) {
+      auto producer = value.getDefiningOp<UnitOp>();
+      return producer && *producer.getStage() >= stage;
+    };
+    return llvm::all_of(unit.getBody().getOps<NodeOp>(), isConcat) &&
+           llvm::all_of(unit.getOperands(), isHere);
+  }
+
+  static UnitOp copyTo(uint64_t stage, UnitOp unit) {
+    OpBuilder builder(unit->getContext());
+    builder.setInsertionPointAfter(unit);
+    auto copy = cast<UnitOp>(builder.clone(*unit));
+    NodeNames names(unit->getParentOp());
+    copy.walk([&](NodeOp node) { node.setName(names.unique(node.getName())); });
+    copy.setName(names.unique(unit.getName() + "/stage" + Twine(stage)));
+    copy.setStage(stage);
+    return copy;
   }
 
   /// All operations that use what is read from a memory, in any function.

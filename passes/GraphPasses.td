@@ -72,7 +72,6 @@ def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
     into steps. So it is done with sums of columns, the gradients of biases. Only where copying the rows moves less
     than the products would: not for layers of a transformer that share a weight, whose rows are many.
     It is planned where the sum was, or with the weight's first use.
-    In asynchronous training nothing is joined: gradients of tied weights go to the weight's first stage alone.
 
     Before: differentiated. After: the same values, rounded in another order.
   }];

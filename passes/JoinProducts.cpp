@@ -69,33 +69,64 @@ SmallVector<Value> factors(const Terms &terms, size_t which) {
   return llvm::map_to_vector(terms, [&](NodeOp term) { return term.getOperand(which); });
 }
 
-/// The node before another that puts these matrices below one another, in any order: there is one
-/// where a sequence was cut into its steps.
-NodeOp findStacked(ArrayRef<Value> matrices, Operation *before) {
+/// The node before another that puts these matrices below one another, in this or in any order:
+/// there is one where a sequence was cut into its steps.
+NodeOp findStacked(ArrayRef<Value> matrices, Operation *before, bool inOrder) {
   for (Operation *user : matrices.front().getUsers()) {
     auto concat = dyn_cast<NodeOp>(user);
     if (concat && concat.getOp() == "Concat" && concat->isBeforeInBlock(before) &&
         concat.getNumOperands() == matrices.size() &&
         toAttributes(concat.getOnnxAttributes()).integer("axis", 1) == 0 &&
-        std::is_permutation(matrices.begin(), matrices.end(), concat->operand_begin()))
+        (inOrder ? llvm::equal(concat.getOperands(), matrices)
+                 : std::is_permutation(matrices.begin(), matrices.end(), concat->operand_begin())))
       return concat;
   }
   return {};
 }
 
-/// Whether copying the factors, each number `copies` times, moves fewer than writing all terms but
-/// one and reading them again.
-bool pays(const Terms &terms, size_t count, Operation *before, int64_t copies) {
+/// Brings the terms into the order in which their factors are stacked.
+void orderAs(NodeOp stacked, size_t which, Terms &terms) {
+  Terms ordered;
+  for (Value matrix : stacked.getOperands()) {
+    auto *found =
+        llvm::find_if(terms, [&](NodeOp term) { return term.getOperand(which) == matrix; });
+    ordered.push_back(*found);
+    terms.erase(found);
+  }
+  terms = std::move(ordered);
+}
+
+/// What one node can make.
+struct Candidate {
+  Terms terms;                 ///< in one order for all factors: rows of two terms never meet
+  SmallVector<NodeOp> stacked; ///< by factor; none: its matrices are to be copied
+};
+
+Candidate candidateOf(Terms terms, size_t count, Operation *before) {
+  for (size_t which = 0; which < count; ++which)
+    if (NodeOp known = findStacked(factors(terms, which), before, false)) {
+      orderAs(known, which, terms);
+      break;
+    }
+  Candidate candidate{terms, {}};
+  for (size_t which = 0; which < count; ++which)
+    candidate.stacked.push_back(findStacked(factors(terms, which), before, true));
+  return candidate;
+}
+
+/// Whether copying the factors that are not stacked yet, each number `copies` times, moves fewer
+/// than writing all terms but one and reading them again.
+bool pays(const Candidate &candidate, int64_t copies) {
   auto elements = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getNumElements();
   };
   int64_t copied = 0;
-  for (size_t which = 0; which < count; ++which)
-    if (const SmallVector<Value> matrices = factors(terms, which); !findStacked(matrices, before))
-      for (Value matrix : matrices)
+  for (auto [which, known] : llvm::enumerate(candidate.stacked))
+    if (!known)
+      for (Value matrix : factors(candidate.terms, which))
         copied += copies * elements(matrix);
-  const auto fewer = static_cast<int64_t>(terms.size()) - 1;
-  return copied <= fewer * elements(NodeOp(terms.front()).getResult(0));
+  const auto fewer = static_cast<int64_t>(candidate.terms.size()) - 1;
+  return copied <= fewer * elements(NodeOp(candidate.terms.front()).getResult(0));
 }
 
 /// Joins what is added up in one function.
@@ -122,8 +153,7 @@ private:
   void joinSum(NodeOp sum, size_t count);
   SmallVector<AccumulateOp> usesOf(MemoryOp weight);
   void joinUses(MemoryOp weight, size_t count);
-  Value join(Terms terms, size_t count, Operation *before, StringRef origin);
-  Value stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin);
+  Value join(const Candidate &candidate, Operation *before, StringRef origin);
 
   func::FuncOp function;
   ModuleOp module;
@@ -134,9 +164,12 @@ private:
 void Joining::joinSum(NodeOp sum, size_t count) {
   const SmallVector<Value> values(sum.getOperands());
   const Terms terms = termsAmong(values, count);
-  if (terms.empty() || !pays(terms, count, sum, 1))
+  if (terms.empty())
     return;
-  SmallVector<Value> left{join(terms, count, sum, *sum.getOrigin())};
+  const Candidate candidate = candidateOf(terms, count, sum);
+  if (!pays(candidate, 1))
+    return;
+  SmallVector<Value> left{join(candidate, sum, *sum.getOrigin())};
   for (Value value : values)
     if (!llvm::is_contained(terms, value.getDefiningOp()))
       left.push_back(value);
@@ -168,7 +201,8 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
     return;
   AccumulateOp last = *llvm::max_element(
       joined, [](AccumulateOp a, AccumulateOp b) { return a->isBeforeInBlock(b); });
-  if (!pays(terms, count, last, 2))
+  const Candidate candidate = candidateOf(terms, count, last);
+  if (!pays(candidate, 2))
     return;
   SmallVector<AccumulateOp> left;
   for (AccumulateOp use : uses)
@@ -176,7 +210,7 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
       left.push_back(last);
     else if (!isTerm(use))
       left.push_back(use);
-  last.getValueMutable().set(join(terms, count, last, *NodeOp(terms.front()).getOrigin()));
+  last.getValueMutable().set(join(candidate, last, *NodeOp(terms.front()).getOrigin()));
   for (AccumulateOp use : joined)
     if (use != last)
       use.erase();
@@ -192,46 +226,22 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
   }
 }
 
-/// The matrices below one another.
-Value Joining::stacked(ArrayRef<Value> matrices, Operation *before, StringRef origin) {
-  if (NodeOp known = findStacked(matrices, before);
-      known && llvm::equal(known.getOperands(), matrices))
-    return known.getResult(0);
-  OpBuilder builder(before);
-  return createNode(builder, before->getLoc(), "Concat", names.unique(origin + "/grad/Concat"),
-                    matrices, {{"axis", int64_t(0)}}, origin)
-      .getResult(0);
-}
-
-/// Brings the terms into the order in which their factors are stacked.
-void orderAs(NodeOp stacked, size_t which, Terms &terms) {
-  Terms ordered;
-  for (Value matrix : stacked.getOperands()) {
-    auto *found =
-        llvm::find_if(terms, [&](NodeOp term) { return term.getOperand(which) == matrix; });
-    ordered.push_back(*found);
-    terms.erase(found);
-  }
-  terms = std::move(ordered);
-}
-
 /// One node instead of the terms.
-Value Joining::join(Terms terms, size_t count, Operation *before, StringRef origin) {
-  // One order for all factors: rows of different terms must never meet.
-  for (size_t which = 0; which < count; ++which)
-    if (NodeOp known = findStacked(factors(terms, which), before)) {
-      orderAs(known, which, terms);
-      break;
-    }
-  NodeOp like = terms.front();
-  SmallVector<Value> operands(like.getOperands());
-  for (size_t which = 0; which < count; ++which)
-    operands[which] = stacked(factors(terms, which), before, origin);
+Value Joining::join(const Candidate &candidate, Operation *before, StringRef origin) {
   OpBuilder builder(before);
-  return createNode(builder, before->getLoc(), like.getOp(),
-                    names.unique(origin + "/grad/" + like.getOp()), operands,
-                    toAttributes(like.getOnnxAttributes()), origin)
-      .getResult(0);
+  auto add = [&](StringRef op, ValueRange operands, const Attributes &attributes) -> Value {
+    return createNode(builder, before->getLoc(), op, names.unique(origin + "/grad/" + op), operands,
+                      attributes, origin)
+        .getResult(0);
+  };
+  NodeOp like = candidate.terms.front();
+  SmallVector<Value> operands(like.getOperands());
+  for (size_t which = 0; which < candidate.stacked.size(); ++which)
+    if (NodeOp known = candidate.stacked[which])
+      operands[which] = known.getResult(0);
+    else
+      operands[which] = add("Concat", factors(candidate.terms, which), {{"axis", int64_t(0)}});
+  return add(like.getOp(), operands, toAttributes(like.getOnnxAttributes()));
 }
 
 struct JoinProducts : pdc::impl::JoinProductsBase<JoinProducts> {
@@ -239,9 +249,7 @@ struct JoinProducts : pdc::impl::JoinProductsBase<JoinProducts> {
 
   void runOnOperation() override {
     auto join = [&] {
-      // Asynchronous stages send tied weights' gradients to the first stage alone.
-      auto train = getOperation().lookupSymbol<func::FuncOp>("train");
-      if (train && !getOperation()->hasAttr("pdc.asynchronous"))
+      if (auto train = getOperation().lookupSymbol<func::FuncOp>("train"))
         Joining(train).run();
       return success();
     };

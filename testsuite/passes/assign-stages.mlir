@@ -5,6 +5,7 @@
 pdc.memory @x input microbatch : tensor<4xf32>
 pdc.memory @w weight version : tensor<4xf32>
 pdc.memory @"w/gradient" gradient update : tensor<4xf32>
+pdc.memory @"rows/gradient" gradient update : tensor<8xf32>
 pdc.memory @"w/packed" derived version : tensor<4xf32>
 
 func.func @train() {
@@ -46,6 +47,29 @@ func.func @train() {
     pdc.yield %2 : tensor<4xf32>
   }
   pdc.accumulate %s into @"w/gradient" : tensor<4xf32>
+  // What an earlier stage puts below one another, a sum puts below one another once more, and stays with its weight.
+  %h = pdc.unit "c/grad" origin "c" backward microbatch (%0 = %c : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "c/grad"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "split/grad" {{.*}} stage = 0
+  // CHECK: %[[AGAIN:.*]] = pdc.unit "split/grad/stage1" {{.*}} stage = 1
+  // CHECK-NEXT: pdc.node "Concat" "split/grad.1"
+  %rows = pdc.unit "split/grad" origin "a" backward microbatch (%0 = %h : tensor<4xf32>, %1 = %h : tensor<4xf32>) -> (tensor<8xf32>) attributes {kernel = #loops} {
+    %2 = pdc.node "Concat" "split/grad"(%0, %1) {axis = 0 : i64} : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+    pdc.yield %2 : tensor<8xf32>
+  }
+  %reader = pdc.unit "a/grad.1" origin "a" backward microbatch (%0 = %rows : tensor<8xf32>) -> (tensor<8xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "a/grad.1"(%0) {} : (tensor<8xf32>) -> tensor<8xf32>
+    pdc.yield %1 : tensor<8xf32>
+  }
+  pdc.accumulate %reader into @"rows/gradient" : tensor<8xf32>
+  // CHECK: pdc.unit "rows/grad" {{.*}}(%{{.*}} = %[[AGAIN]] : tensor<8xf32>) {{.*}} stage = 1
+  %sum = pdc.unit "rows/grad" origin "c" backward microbatch (%0 = %rows : tensor<8xf32>) -> (tensor<8xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "rows/grad"(%0) {} : (tensor<8xf32>) -> tensor<8xf32>
+    pdc.yield %1 : tensor<8xf32>
+  }
+  pdc.accumulate %sum into @"rows/gradient" : tensor<8xf32>
   return
 }
 

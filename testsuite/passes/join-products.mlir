@@ -1,4 +1,7 @@
 // RUN: pdc-opt %s -join-products --check-against=%s -o - | FileCheck %s
+// What gradients hold is seen in what updates leave.
+// RUN: pdc-opt %s -append-optimizer=optimizer=sgd,lr=0.1 -o %t.mlir
+// RUN: pdc-opt %s -join-products -append-optimizer=optimizer=sgd,lr=0.1 --check-against=%t.mlir -o /dev/null
 
 pdc.memory @r weight version : tensor<6x4xf32>
 pdc.memory @"r/gradient" gradient update : tensor<6x4xf32>
@@ -22,13 +25,21 @@ pdc.memory @"many/gradient" gradient update : tensor<6x4xf32>
 pdc.memory @"many/gradient.1" gradient update : tensor<6x4xf32>
 pdc.memory @x input microbatch : tensor<1x4xf32>
 pdc.memory @y input microbatch : tensor<1x4xf32>
+pdc.memory @z input microbatch : tensor<1x4xf32>
 pdc.memory @long input microbatch : tensor<1x8xf32>
 pdc.memory @longer input microbatch : tensor<1x8xf32>
 pdc.memory @d input microbatch : tensor<1x6xf32>
 pdc.memory @e input microbatch : tensor<1x6xf32>
 pdc.memory @rows input microbatch : tensor<9x4xf32>
 pdc.memory @wide input microbatch : tensor<9x6xf32>
+pdc.memory @crossed weight version : tensor<6x4xf32>
+pdc.memory @"crossed/gradient" gradient update : tensor<6x4xf32>
+pdc.memory @target input microbatch : tensor<f32>
+pdc.memory @pdc.loss metric update : tensor<f32>
+pdc.memory @pdc.loss_weight metric update : tensor<f32>
+pdc.memory @states metric update : tensor<2x4xf32>
 pdc.memory @sums metric update : tensor<6x4xf32>
+pdc.memory @other_steps metric update : tensor<2x6xf32>
 pdc.memory @steps metric update : tensor<2x6xf32>
 pdc.memory @part metric update : tensor<1x4xf32>
 
@@ -43,8 +54,11 @@ func.func @train() {
   %r = pdc.weight_version @r latest : tensor<6x4xf32>
   %w = pdc.weight_version @w latest : tensor<6x8xf32>
   %b = pdc.weight_version @b latest : tensor<6xf32>
+  %many_weight = pdc.weight_version @many latest : tensor<6x4xf32>
+  %crossed_weight = pdc.weight_version @crossed latest : tensor<6x4xf32>
   %x = pdc.read @x : tensor<1x4xf32>
   %y = pdc.read @y : tensor<1x4xf32>
+  %z = pdc.read @z : tensor<1x4xf32>
   %long = pdc.read @long : tensor<1x8xf32>
   %longer = pdc.read @longer : tensor<1x8xf32>
   %d = pdc.read @d : tensor<1x6xf32>
@@ -55,6 +69,8 @@ func.func @train() {
   %f = pdc.node "Gemm" "/step"(%x, %r) {transB = 1 : i64} : (tensor<1x4xf32>, tensor<6x4xf32>) -> tensor<1x6xf32>
   %g = pdc.node "Gemm" "/step.1"(%y, %r) {transB = 1 : i64} : (tensor<1x4xf32>, tensor<6x4xf32>) -> tensor<1x6xf32>
   %i = pdc.node "Identity" "/r"(%r) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %many_used = pdc.node "Identity" "/many"(%many_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %crossed_used = pdc.node "Identity" "/crossed"(%crossed_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
   %h = pdc.node "Identity" "/z"(%b) {} : (tensor<6xf32>) -> tensor<6xf32>
   // The steps' gradients are below one another already, the later first: the states follow them.
   // CHECK: %[[STEPS:.*]] = pdc.node "Concat" "/steps"(%[[E]], %[[D]])
@@ -109,5 +125,23 @@ func.func @train() {
   pdc.accumulate %apart into @"many/gradient" : tensor<6x4xf32>
   pdc.accumulate %away into @"many/gradient.1" : tensor<6x4xf32>
 
+  // Both factors are stacked already, in different orders: one of them is stacked again.
+  // CHECK: %[[GF:.*]] = pdc.node "Concat" "/gf"
+  // CHECK: pdc.node "Concat" "/zx"(%[[Z:.*]], %[[X]])
+  // CHECK: %[[AGAIN:.*]] = pdc.node "Concat" "/crossed/grad/Concat"(%[[X]], %[[Z]])
+  // CHECK-NEXT: pdc.node "Gemm" "/crossed/grad/Gemm"(%[[GF]], %[[AGAIN]])
+  %gf = pdc.node "Concat" "/gf"(%g, %f) {axis = 0 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x6xf32>) -> tensor<2x6xf32>
+  %zx = pdc.node "Concat" "/zx"(%z, %x) {axis = 0 : i64} origin "/step" : (tensor<1x4xf32>, tensor<1x4xf32>) -> tensor<2x4xf32>
+  pdc.accumulate %gf into @other_steps : tensor<2x6xf32>
+  pdc.accumulate %zx into @states : tensor<2x4xf32>
+  %left = pdc.node "Gemm" "/left/grad"(%f, %z) {transA = 1 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %right = pdc.node "Gemm" "/right/grad"(%g, %x) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %together = pdc.node "Sum" "/crossed/grad/sum"(%left, %right) {} origin "/crossed" : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %together into @"crossed/gradient" : tensor<6x4xf32>
+
+  %target = pdc.read @target : tensor<f32>
+  %weight = pdc.node "LossWeight" "loss_weight"(%target) {} : (tensor<f32>) -> tensor<f32>
+  pdc.accumulate %target into @pdc.loss : tensor<f32>
+  pdc.accumulate %weight into @pdc.loss_weight : tensor<f32>
   return
 }

@@ -1,0 +1,80 @@
+"""Products of a weight's gradient that become one of stacked rows: against PyTorch, and where stages cut between what they read."""
+
+import importlib
+import json
+import re
+
+import numpy
+import pytest
+import torch
+
+import export
+import pipeline
+
+BATCH, RATE, WIDTH = 8, 16.0, 64
+S2VT = "--frames 4 --features 20 --words 4 --width 12 --hidden 16 --vocabulary 50 --dropout 0".split()
+
+
+def save_inputs(inputs, folder):
+    for name, value in inputs.items():
+        numpy.save(folder / f"{name}.npy", value.numpy())
+    return [f"{name}={folder / name}.npy" for name in inputs]
+
+
+class TwoOrders(torch.nn.Module):
+    """The forward pass stacks the factors of one weight's products in another order than those of the other's."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (torch.nn.Linear(12, WIDTH) for _ in range(3))
+        self.left, self.right = (torch.nn.Parameter(torch.randn(WIDTH + 1, WIDTH) / 8) for _ in range(2))
+        self.last = torch.nn.Linear(WIDTH, 10)
+
+    def forward(self, x):
+        p, q, r, t = torch.tanh(self.a(x)), torch.tanh(self.b(x)), torch.sigmoid(self.c(x)), torch.relu(self.a(x) * 2)
+        left, right = self.left[:WIDTH], self.right[:WIDTH]
+        mean = (torch.cat([q, p]) * torch.cat([r, t])).mean(0)
+        return self.last(torch.tanh(p @ left + r @ right) * torch.relu(q @ left + t @ right) + mean)
+
+
+def test_orders(tmp_path):
+    torch.manual_seed(3)
+    net, x, labels = TwoOrders(), torch.randn(BATCH, 12), torch.randint(0, 10, (BATCH,))
+    torch.onnx.export(net, x, str(tmp_path / "orders.onnx"), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=["input"], output_names=["output"],
+                      dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}})
+    compiled = [pipeline.BIN / "pdc", tmp_path / "orders.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", BATCH]
+    graph = pipeline.run(*compiled, "--stop-after", "graph").stdout.split("@evaluate")[0]
+    assert all(graph.count(f'pdc.node "Gemm" "/{name}/grad/Gemm"') == 1 for name in ("Slice", "Slice_1"))
+    project = pipeline.compile_model(tmp_path / "orders.onnx", tmp_path / "project", "--minibatch", BATCH, "--microbatches", 1,
+                                     "--optimizer", f"sgd,lr={RATE}")
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=save_inputs({"input": x, "labels": labels}, tmp_path),
+                            steps=1)
+    net.double()
+    loss = torch.nn.functional.cross_entropy(net(x.double()), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    after = result.weights()
+    for name, parameter in net.named_parameters():
+        found = (parameter.detach().numpy() - after[name]) / RATE
+        assert numpy.linalg.norm(found - parameter.grad.numpy()) <= 1e-5 * numpy.linalg.norm(parameter.grad.numpy()), name
+
+
+@pytest.mark.parametrize("schedule", ["pipedream", "1f1b"])
+def test_cut_before_steps(schedule, models, tmp_path):
+    """A stage ends behind the product that prepares all steps of a layer. Its gradient stacks those of the steps, which the next
+    stage stacks again for its weight: it would otherwise be trained where the forward pass does not read it. One microbatch is
+    trained with the first weights by asynchronous schedules, too."""
+    options = ["--exact", "--minibatch", BATCH, "--microbatches", 1, "--optimizer", f"sgd,lr={RATE}", "--schedule", schedule]
+    module, model, unsplit = importlib.import_module("s2vt"), models("s2vt", *S2VT), {}
+    torch.manual_seed(5)
+    data = save_inputs(module.examples(export.options_of(module, ["-", *S2VT]), BATCH), tmp_path)
+    one = pipeline.compile_model(model, tmp_path / "one", *options)
+    nodes = json.loads((one / "plan.json").read_text())["stages"][0]["nodes"]
+    cut = tmp_path / "stages.json"
+    cut.write_text(json.dumps({node: int(number > nodes.index("/text/LSTM/Split")) for number, node in enumerate(nodes)}))
+    two = pipeline.compile_model(model, tmp_path / "two", *options, "--stages", cut, workers=2)
+    assert re.search(r"^  Concat \w+_stage1_?;", (two / "stage_1.cpp").read_text(), re.MULTILINE)
+    for project in (one, two):
+        result = pipeline.train(project, project / "run", data=data, steps=1)
+        pipeline.expect_same_bits(result, unsplit, schedule)
