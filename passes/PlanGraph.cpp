@@ -134,9 +134,11 @@ private:
       planned.updateSeconds += seconds;
       break;
     }
-    int64_t workspace = unit.getKernel() ? unit.getKernel()->getWorkspace() : 0;
-    planned.workspaceBytes =
-        std::max(planned.workspaceBytes, libraryBytes + workspace + temporaryBytes(unit));
+    // What tasks hold lies behind the workspace of all of them.
+    int64_t &workspace = workspaces[index], &temporary = temporaries[index];
+    workspace = std::max(workspace, unit.getKernel() ? unit.getKernel()->getWorkspace() : 0);
+    temporary = std::max(temporary, temporaryBytes(unit));
+    planned.workspaceBytes = libraryBytes + workspace + temporary;
     addInputs(unit, index);
     addStash(unit);
   }
@@ -382,6 +384,8 @@ private:
   func::FuncOp train;
   UnitOp loss, lossWeight;  ///< null where none is summed
   int64_t libraryBytes = 0; ///< of all kernels
+  /// By forward unit.
+  std::map<int, int64_t> workspaces, temporaries;
   PlanGraph graph;
   llvm::StringMap<int> indices;
   llvm::DenseSet<Value> stashed;

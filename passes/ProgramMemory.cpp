@@ -33,22 +33,20 @@ static constexpr int64_t bytesPerKernel = 1200;
 static constexpr int64_t threadBytes = 112 * kKiB;
 // Of several of them together: steps by which their heaps grow, in some runs and not in others.
 static constexpr int64_t heapStepBytes = 96 * kKiB;
-static constexpr int64_t bytesPerPrimitive = 8 * kKiB; ///< what runs it, beside what oneDNN keeps
+// What runs a primitive, beside what oneDNN keeps: the first of equal ones, and each other.
+static constexpr int64_t bytesPerPrimitive = 8 * kKiB;
+static constexpr int64_t bytesPerEqualPrimitive = 5 * kKiB;
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
 // do up to 4 KiB.
 static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
-// Of a rank that gets so many such tensors of a microbatch: it takes many more buffers at once
-// where the others run ahead of it, which they do in some runs and not in others.
-static constexpr int64_t manyBufferedEdges = 8;
-static constexpr int64_t furtherBufferBytes = 160 * kKiB;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
 // the others, the less the fewer there are.
 static constexpr int64_t sumsThreadBytes = 88 * kKiB;
 static constexpr int64_t bytesPerShare(int64_t others) {
-  return std::min<int64_t>(96, 24 + 9 * others) * kKiB;
+  return std::min<int64_t>(96, 24 + 5 * others) * kKiB;
 }
 static constexpr int64_t bytesPerBufferedShare = 52 * kKiB;
 
@@ -147,33 +145,37 @@ void LibraryUse::add(UnitOp unit) {
     return;
   const KernelAttr kernel = *unit.getKernel();
   plain |= kernel.getMultipliesPlain();
-  if (primitivesOf(kernel).count != 0)
-    calls.insert(described(kernel));
-  else
-    kernels.insert(unit.getVariable() ? unit.getVariable()->str()
-                                      : "#" + std::to_string(kernels.size()));
+  llvm::StringSet<> &names = primitivesOf(kernel).count ? calls[described(kernel)] : kernels;
+  names.insert(unit.getVariable() ? unit.getVariable()->str() : "#" + std::to_string(names.size()));
+}
+
+static void insertAll(llvm::StringSet<> &names, const llvm::StringSet<> &others) {
+  for (const auto &name : others)
+    names.insert(name.getKey());
 }
 
 void LibraryUse::add(const LibraryUse &other) {
   plain |= other.plain;
-  calls.insert(other.calls.begin(), other.calls.end());
-  for (const auto &kernel : other.kernels)
-    kernels.insert(kernel.getKey());
+  for (const auto &[kernel, names] : other.calls)
+    insertAll(calls[kernel], names);
+  insertAll(kernels, other.kernels);
 }
 
 int64_t LibraryUse::bytesOfProcess() const {
   int64_t bytes = processBytes + (calls.empty() ? 0 : engineBytes) + (plain ? plainBytes : 0);
-  for (mlir::Attribute kernel : calls)
+  for (const auto &[kernel, names] : calls)
     bytes += primitivesOf(cast<KernelAttr>(kernel)).bytes;
   return bytes;
 }
 
 int64_t LibraryUse::bytesOfRank() const {
-  int64_t primitives = 0;
-  for (mlir::Attribute kernel : calls)
-    primitives += primitivesOf(cast<KernelAttr>(kernel)).count;
-  return rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel +
-         primitives * bytesPerPrimitive;
+  int64_t bytes = rankBytes + static_cast<int64_t>(kernels.size()) * bytesPerKernel;
+  for (const auto &[kernel, names] : calls) {
+    const auto others = static_cast<int64_t>(names.size()) - 1;
+    bytes += primitivesOf(cast<KernelAttr>(kernel)).count *
+             (bytesPerPrimitive + others * bytesPerEqualPrimitive);
+  }
+  return bytes;
 }
 
 static LibraryUse useOf(ProgramOp program) {
@@ -230,7 +232,7 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   auto isHere = [&](int id) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
-  int64_t bytes = 0, arriving = 0;
+  int64_t bytes = 0;
   for (const Edge &edge : plan.edges) {
     if (isHere(edge.fromStage) == isHere(edge.toStage))
       continue;
@@ -240,9 +242,8 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
     const int64_t peers = countPeers(own, others);
     const bool isBuffered = edge.bytes <= mostBufferedBytes;
     bytes += peers * (isBuffered ? bytesPerBufferedEdge : bytesPerEdge);
-    arriving += isBuffered && isHere(edge.toStage);
   }
-  return bytes + (arriving < manyBufferedEdges ? 0 : furtherBufferBytes);
+  return bytes;
 }
 
 /// The first inputs of the next step, which are read beside the arena. Random numbers are not read.

@@ -3,7 +3,7 @@
 #include "compiler/ir/Pdc.h"
 #include "compiler/plan/Plan.h"
 
-#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace pdc {
@@ -23,8 +23,9 @@ public:
 
 private:
   bool plain = false; ///< oneDNN multiplies some matrices as plain ones
-  /// Kernels of oneDNN that differ in more than their names.
-  llvm::DenseSet<mlir::Attribute> calls;
+  /// Names of kernels that are objects and run primitives of oneDNN, which generates code once for
+  /// all that differ in their names alone.
+  llvm::DenseMap<mlir::Attribute, llvm::StringSet<>> calls;
   llvm::StringSet<> kernels; ///< others that are objects, by name
 };
 

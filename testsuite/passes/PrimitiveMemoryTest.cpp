@@ -6,8 +6,10 @@
 #include <malloc.h>
 
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 namespace pdc::test {
 namespace {
@@ -117,6 +119,32 @@ TEST_F(PrimitiveMemory, OfProducts) {
   RecordProperty("held", std::to_string(held));
   EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(held), 1, 0.15)
       << held << ' ' << planned;
+}
+
+/// As the steps of a sequence are, which run the same code.
+TEST_F(PrimitiveMemory, OfEqualProducts) {
+  const runtime::Device device{1, int64_t(1) << 30};
+  for (const bool relu : {false, true}) {
+    const Product product{8, 32, 128, false, true, relu};
+    constexpr int kFurther = 20;
+    LibraryUse one, all;
+    add(one, product);
+    std::vector<std::unique_ptr<runtime::MatrixProduct>> made;
+    auto make = [&] {
+      add(all, product);
+      made.push_back(std::make_unique<runtime::MatrixProduct>(device, product.fields()));
+    };
+    make();
+    const int64_t before = heldBytes();
+    for (int further = 0; further < kFurther; ++further)
+      make();
+    const int64_t taken = heldBytes() - before;
+    EXPECT_EQ(all.bytesOfProcess(), one.bytesOfProcess());
+    EXPECT_NEAR(static_cast<double>(all.bytesOfRank() - one.bytesOfRank()) /
+                    static_cast<double>(taken),
+                1, 0.25)
+        << relu << ' ' << taken;
+  }
 }
 
 } // namespace
