@@ -147,6 +147,8 @@ def test_learns(network, form, tmp_path):
     data = [f"{name}={path}" for name, path in zip(("input", "labels"), files)]
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=steps)
     expected = expected_losses(network, batch, steps, rate, files)
-    assert result.losses[:60] == pytest.approx(expected[:60], rel=1e-3)
+    # Until rounding turns a decision of a ReLU or a pooling, which grows from there: the step differs by the machine's kernels.
+    assert result.losses[:10] == pytest.approx(expected[:10], rel=1e-5)
+    assert result.losses[:40] == pytest.approx(expected[:40], rel=1e-3)
     assert numpy.mean(result.losses[-20:]) == pytest.approx(numpy.mean(expected[-20:]), rel=0.02)
     assert numpy.mean(result.losses[-20:]) < reached
