@@ -184,9 +184,9 @@ private:
 
   /// The gradient of what is made of weights alone is planned with the first that reads it. Others
   /// may read it in earlier stages, and gradients go to earlier stages only: what nothing but the
-  /// sums of weights' gradients reads is put where its earliest operand is. Only for rows that an
-  /// earlier stage puts below one another it stays, with a copy of that unit: the earlier stage
-  /// would have to hold a weight that nothing else there reads.
+  /// sums of weights' gradients reads is put where its earliest operand is. An operand that only
+  /// puts gradients below one another is copied to its reader instead: the earlier stage would
+  /// otherwise have to hold a weight that nothing else there reads.
   static void bringSumsForward(ArrayRef<UnitOp> units) {
     llvm::DenseSet<Operation *> feedsSums;
     for (UnitOp unit : llvm::reverse(units))
@@ -197,20 +197,27 @@ private:
         feedsSums.insert(unit);
     std::map<std::pair<Operation *, uint64_t>, UnitOp> copies;
     for (UnitOp unit : units)
-      if (feedsSums.contains(unit))
+      if (feedsSums.contains(unit)) {
+        for (Value operand : unit.getOperands())
+          if (UnitOp producer = earlierBackward(operand, unit);
+              producer && !stacksFrom(producer, *unit.getStage()))
+            unit.setStage(*producer.getStage());
         for (OpOperand &operand : unit->getOpOperands())
-          if (auto producer = operand.get().getDefiningOp<UnitOp>();
-              producer && taskPhase(producer) == ir::Phase::Backward &&
-              *producer.getStage() < *unit.getStage()) {
-            if (!stacksFrom(producer, *unit.getStage())) {
-              unit.setStage(*producer.getStage());
-              continue;
-            }
+          if (UnitOp producer = earlierBackward(operand.get(), unit)) {
             UnitOp &copy = copies[{producer, *unit.getStage()}];
             if (!copy)
               copy = copyTo(*unit.getStage(), producer);
             operand.set(copy.getResult(0));
           }
+      }
+  }
+
+  /// What makes an operand in an earlier stage of the backward pass; null where nothing does.
+  static UnitOp earlierBackward(Value operand, UnitOp unit) {
+    auto producer = operand.getDefiningOp<UnitOp>();
+    const bool isEarlier = producer && taskPhase(producer) == ir::Phase::Backward &&
+                           *producer.getStage() < *unit.getStage();
+    return isEarlier ? producer : UnitOp();
   }
 
   /// Whether the unit only puts gradients below one another that this stage has or is sent.

@@ -149,16 +149,11 @@ void LibraryUse::add(UnitOp unit) {
   names.insert(unit.getVariable() ? unit.getVariable()->str() : "#" + std::to_string(names.size()));
 }
 
-static void insertAll(llvm::StringSet<> &names, const llvm::StringSet<> &others) {
-  for (const auto &name : others)
-    names.insert(name.getKey());
-}
-
 void LibraryUse::add(const LibraryUse &other) {
   plain |= other.plain;
   for (const auto &[kernel, names] : other.calls)
-    insertAll(calls[kernel], names);
-  insertAll(kernels, other.kernels);
+    calls[kernel].insert(names.begin(), names.end());
+  kernels.insert(other.kernels.begin(), other.kernels.end());
 }
 
 int64_t LibraryUse::bytesOfProcess() const {

@@ -75,8 +75,8 @@ constexpr int64_t kEagerBytes = 1 << 20;
 constexpr std::chrono::microseconds kShortPause(20);
 
 /// By so many buffers grows what Open MPI keeps in shared memory for messages that wait for a slow
-/// rank. By its own 64 a rank took 256 KiB in some runs and not in others, as soon as a ninth
-/// message waited.
+/// rank. It grows by 64 otherwise: a ninth waiting message takes 256 KiB, in some runs and not in
+/// others, which every plan would have to hold ready.
 constexpr int kBuffersAtOnce = 8;
 
 /// What the user sets goes first.
@@ -110,8 +110,9 @@ MpiTransport::MpiTransport(int threads) {
   else
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided);
   if (provided < MPI_THREAD_SERIALIZED)
-    throw Error("this MPI lets only one thread call it, and sums over replicas run on a second one; "
-                "use an MPI with MPI_THREAD_SERIALIZED, or --transport local");
+    throw Error(
+        "this MPI lets only one thread call it, and sums over replicas run on a second one; "
+        "use an MPI with MPI_THREAD_SERIALIZED, or --transport local");
   MPI_Comm_dup(MPI_COMM_WORLD, &world);
   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world, &self);

@@ -106,6 +106,22 @@ def expect_same_bits(training, unsplit, network):
         assert numpy.array_equal(weights[name], expected[name]), name
 
 
+def expect_gradients(training, net, rate):
+    """Of one update from the weights that `net` has in double, whose `.grad` are PyTorch's: each within 1e-5 of its norm."""
+    after = training.weights()
+    for name, parameter in net.named_parameters():
+        found, expected = (parameter.detach().numpy() - after[name]) / rate, parameter.grad.numpy()
+        assert numpy.linalg.norm(found - expected) <= 1e-5 * numpy.linalg.norm(expected), name
+
+
+def save_inputs(inputs, folder):
+    """PyTorch's tensors by name as NPY files; returns what --data takes."""
+    folder.mkdir(exist_ok=True)
+    for name, value in inputs.items():
+        numpy.save(folder / f"{name}.npy", value.numpy())
+    return [f"{name}={folder / name}.npy" for name in inputs]
+
+
 def draw_images(folder, count, shape, classes, seed=0):
     """Random float images and labels as NPY files; returns the two paths."""
     generator = numpy.random.default_rng(seed)

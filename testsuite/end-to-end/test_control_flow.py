@@ -1,6 +1,5 @@
 """Ifs and Loops of exported networks against PyTorch."""
 
-import numpy
 import onnx
 import pytest
 import torch
@@ -13,17 +12,10 @@ BATCH, RATE = 8, 64.0
 COMPOSED = {"pdc.EmbeddingBag"}
 
 
-def distance(found, expected):
-    return numpy.linalg.norm(found - expected) / numpy.linalg.norm(expected)
-
-
 def check_step(net, model, inputs, tmp_path):
     """One update of two stages and two microbatches; names of weights are PyTorch's."""
     labels = torch.randint(0, 10, (BATCH,))
-    data = []
-    for name, value in {**inputs, "labels": labels}.items():
-        numpy.save(tmp_path / f"{name}.npy", value.numpy())
-        data.append(f"{name}={tmp_path}/{name}.npy")
+    data = pipeline.save_inputs({**inputs, "labels": labels}, tmp_path)
     project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", BATCH, "--microbatches", 2, "--optimizer",
                                      f"sgd,lr={RATE}", "--stages", "1-1", workers=2)
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
@@ -32,9 +24,7 @@ def check_step(net, model, inputs, tmp_path):
         net(*(value.double() if value.is_floating_point() else value for value in inputs.values())), labels)
     loss.backward()
     assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
-    after = result.weights()
-    for name, parameter in net.named_parameters():
-        assert distance((parameter.detach().numpy() - after[name]) / RATE, parameter.grad.numpy()) <= 1e-5, name
+    pipeline.expect_gradients(result, net, RATE)
 
 
 class Recommendation(torch.nn.Module):

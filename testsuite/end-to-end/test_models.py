@@ -125,13 +125,6 @@ def in_double(inputs):
     return {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
 
 
-def save_inputs(inputs, folder):
-    folder.mkdir()
-    for name, value in inputs.items():
-        numpy.save(folder / f"{name}.npy", value.numpy())
-    return [f"{name}={folder / name}.npy" for name in inputs]
-
-
 def store_weights(project, net):
     stored = safetensors.load(project / "weights.safetensors")
     weights = {name: value.detach().numpy().copy() for name, value in net.named_parameters()}
@@ -168,7 +161,7 @@ def test_trains(network, tmp_path, record_property):
     for step in range(STEPS):
         torch.manual_seed(100 + step)
         inputs, unsplit = module.examples(options, BATCH), {}
-        data, doubles = save_inputs(inputs, tmp_path / f"data{step}"), in_double(inputs)
+        data, doubles = pipeline.save_inputs(inputs, tmp_path / f"data{step}"), in_double(inputs)
         for stages, project in projects.items():
             before = store_weights(project, net)
             result = pipeline.train(project, tmp_path / f"{stages}-{step}", data=data, steps=1)
@@ -192,7 +185,7 @@ def test_drops_weights(tmp_path):
     options = export.options_of(script, ["-", *words(AWD_LM)])
     model = pipeline.export("awd_lm", tmp_path / "awd_lm.onnx", *AWD_LM)
     torch.manual_seed(7)
-    data, unsplit = save_inputs(script.examples(options, 2 * BATCH), tmp_path / "data"), {}
+    data, unsplit = pipeline.save_inputs(script.examples(options, 2 * BATCH), tmp_path / "data"), {}
     for stages in ("1", "1-1-1"):
         project = pipeline.compile_model(model, tmp_path / stages, "--exact", "--minibatch", BATCH, "--microbatches", 2,
                                          "--stages", stages, workers=stages.count("1"))

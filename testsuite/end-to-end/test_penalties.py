@@ -34,10 +34,7 @@ def test_gradients_of_penalties(stages, tmp_path):
     project = pipeline.compile_model(tmp_path / "uncertain.onnx", tmp_path / "project", "--minibatch", 8, "--microbatches", 2, "--loss",
                                      "output", "--optimizer", f"sgd,lr={rate}", "--train", "*", "--stages", "-".join(["1"] * stages),
                                      workers=stages)
-    data = []
-    for name, value in examples.items():
-        numpy.save(tmp_path / f"{name}.npy", value.numpy())
-        data.append(f"{name}={tmp_path}/{name}.npy")
+    data = pipeline.save_inputs(examples, tmp_path)
     result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
     loss = net.double()(*(value.double() for value in examples.values()))
     loss.backward()
