@@ -19,7 +19,7 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 /// taken and continued to both sides, so that every iteration looks like every other.
 class StartTimes {
 public:
-  StartTimes(const Schedule &schedule, std::span<const Edge> edges);
+  StartTimes(const Schedule &schedule, std::span<const Edge> given);
   double of(const Task &task) const;
   double endOf(const Task &task) const { return of(task) + 1; }
   double secondsPerIteration() const { return rhythm * static_cast<double>(period); }
@@ -29,11 +29,22 @@ private:
   double timeOf(const Task &key, const Task &task) const;
 
   const Schedule &schedule;
-  std::span<const Edge> edges;
+  std::vector<Edge> edges;
   std::map<Task, double> times;
   int64_t period = 0;
   double rhythm = 0; ///< seconds per microbatch
 };
+
+/// A stage to which no gradient comes would run ahead of the others, and its messages would come
+/// before their place in rows that know as many microbatches as the schedule holds: it waits for
+/// the next stage like every other.
+std::vector<Edge> chainStages(const Schedule &schedule, std::span<const Edge> edges) {
+  std::vector<Edge> chained(edges.begin(), edges.end());
+  for (int stage = 1; stage < schedule.stages(); ++stage)
+    chained.push_back({static_cast<int>(chained.size()), "", stage, stage - 1, Phase::backward,
+                       Phase::backward, 0});
+  return chained;
+}
 
 Task StartTimes::inFirstPeriod(const Task &task) const {
   Task first = task;
@@ -41,15 +52,23 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
   return first;
 }
 
-StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> edges)
-    : schedule(schedule), edges(edges) {
+StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> given)
+    : schedule(schedule), edges(given.begin(), given.end()) {
   PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
   int64_t settle = iterationsToSettle(schedule);
   const int64_t iterations = period ? 4 * settle : 1;
-  Timeline timeline = play(schedule, edges, costs, TransferModel::overlapped, iterations);
+  auto playWith = [&](std::span<const Edge> played) {
+    return play(schedule, played, costs, TransferModel::overlapped, iterations);
+  };
+  Timeline timeline = playWith(edges);
   if (timeline.stall)
-    refuseStall(schedule, edges, iterations);
+    refuseStall(schedule, given, iterations);
+  if (period)
+    if (std::vector<Edge> chained = chainStages(schedule, given); !playWith(chained).stall) {
+      edges = std::move(chained);
+      timeline = playWith(edges);
+    }
   for (const Event &event : timeline.events)
     if (event.kind == StepKind::run)
       times[event.task] = event.start;

@@ -93,6 +93,32 @@ TEST(Transfers, GlobalOrderIsAlwaysProven) {
   }
 }
 
+/// No gradient holds back stages in front that have nothing to train.
+TEST(Transfers, GlobalOrderOfStagesWithoutGradients) {
+  for (const ScheduleKind &kind : schedules()) {
+    for (int round = 0; !kind.synchronous && round < 60; round += kEveryCase) {
+      std::mt19937 random = drawsOf(10, round);
+      const int stages = 3 + static_cast<int>(random() % 4);
+      const int untrained = 1 + static_cast<int>(random() % (stages - 2));
+      std::vector<Edge> edges = randomEdges(stages, random);
+      std::erase_if(edges, [&](const Edge &edge) {
+        return edge.producer == Phase::backward && edge.toStage < untrained;
+      });
+      for (size_t id = 0; id < edges.size(); ++id)
+        edges[id].id = static_cast<int>(id);
+      SCOPED_TRACE(testing::Message() << kind.name << " p = " << stages << ", round " << round);
+      const int64_t microbatches =
+          toy::fittingMicrobatches(kind.name, std::vector<int>(stages, 1), 1);
+      Schedule schedule = kind.make(anyPipeline(kind, stages, microbatches, 2));
+      ASSERT_NO_THROW(placeTransfersInGlobalOrder(schedule, edges));
+      assignSlots(schedule, edges);
+      assignVersions(schedule);
+      ASSERT_NO_THROW(proveNoDeadlock(schedule, edges));
+      ASSERT_NO_THROW(checkData(schedule, edges));
+    }
+  }
+}
+
 TEST(Transfers, SeveralStagesPerRankWithRandomEdges) {
   for (int round = 0; round < 100; round += kEveryCase) {
     std::mt19937 random = drawsOf(9, round);
