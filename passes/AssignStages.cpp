@@ -222,13 +222,11 @@ private:
 
   /// Whether the unit only puts gradients below one another that this stage has or is sent.
   static bool stacksFrom(UnitOp unit, uint64_t stage) {
-    auto isConcat = [](NodeOp node) { return node.getOp() == "Concat"; };
     auto isHere = [&](Value value) {
       auto producer = value.getDefiningOp<UnitOp>();
       return producer && *producer.getStage() >= stage;
     };
-    return llvm::all_of(unit.getBody().getOps<NodeOp>(), isConcat) &&
-           llvm::all_of(unit.getOperands(), isHere);
+    return isStack(unit) && llvm::all_of(unit.getOperands(), isHere);
   }
 
   static UnitOp copyTo(uint64_t stage, UnitOp unit) {

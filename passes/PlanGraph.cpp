@@ -1,13 +1,12 @@
 #include "passes/PlanGraph.h"
 
 #include "compiler/Error.h"
+#include "passes/PlanValues.h"
 #include "passes/ProgramMemory.h"
-#include "passes/TiedWeights.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <algorithm>
@@ -41,9 +40,8 @@ public:
     for (Operation &op : train.getOps())
       addMemory(op);
     addTied();
-    addValues();
-    if (train->getParentOp()->hasAttr("pdc.asynchronous"))
-      addTiedWeights();
+    addPlanValues(
+        train, [&](UnitOp unit) { return indexOf(unit); }, graph);
     return std::move(graph);
   }
 
@@ -291,92 +289,6 @@ private:
       else if (made && isRead(made))
         if (MemoryOp state = memory(*made); state && state.getRole() == Role::Optimizer)
           states.insert(state);
-    }
-  }
-
-  void addValues() {
-    std::set<std::pair<int, int>> back = backwardEdges();
-    SmallVector<UnitOp> forward;
-    for (UnitOp unit : train.getOps<UnitOp>())
-      if (taskPhase(unit) == ir::Phase::Forward)
-        forward.push_back(unit);
-    addEdgesThroughLayoutChanges(forward, back);
-    for (UnitOp unit : forward)
-      for (Value result : unit.getResults())
-        addValue(result, indexOf(unit), back);
-  }
-
-  /// A change of layout in the forward pass has no backward unit: the gradient passes it by, from
-  /// its readers to the unit whose result it reads, and crosses whichever of its sides is cut.
-  void addEdgesThroughLayoutChanges(ArrayRef<UnitOp> forward, std::set<std::pair<int, int>> &back) {
-    std::set<int> hasBackward;
-    for (UnitOp unit : train.getOps<UnitOp>())
-      if (taskPhase(unit) == ir::Phase::Backward)
-        hasBackward.insert(indexOf(unit));
-    for (UnitOp change : forward) {
-      auto producer =
-          change->getNumOperands() > 0 ? change->getOperand(0).getDefiningOp<UnitOp>() : UnitOp();
-      int index = indexOf(change), from = producer ? indexOf(producer) : -1;
-      if (from < 0 || from == index || hasBackward.contains(index))
-        continue;
-      for (Operation *user : change->getUsers())
-        if (auto reader = dyn_cast<UnitOp>(user); reader && back.contains({indexOf(reader), from}))
-          back.insert({{index, from}, {indexOf(reader), index}});
-    }
-  }
-
-  /// (from, to) pairs of forward units between whose backward units a value flows.
-  std::set<std::pair<int, int>> backwardEdges() {
-    std::set<std::pair<int, int>> edges;
-    for (UnitOp unit : train.getOps<UnitOp>())
-      if (taskPhase(unit) == ir::Phase::Backward)
-        for (Operation *user : unit->getUsers())
-          if (auto reader = dyn_cast<UnitOp>(user))
-            edges.insert({indexOf(unit), indexOf(reader)});
-    return edges;
-  }
-
-  void addValue(Value value, int producer, const std::set<std::pair<int, int>> &back) {
-    std::set<int> consumers;
-    for (Operation *user : value.getUsers())
-      if (auto reader = dyn_cast<UnitOp>(user); reader && indexOf(reader) >= 0)
-        consumers.insert(indexOf(reader));
-    // What only the backward pass of an earlier unit reads (a loss weight) travels back: no edge of
-    // the forward graph, which is in topological order.
-    consumers.erase(consumers.begin(), consumers.upper_bound(producer));
-    if (consumers.empty())
-      return;
-    PlanValue &added = graph.values.emplace_back();
-    added.name = tensorName(value);
-    added.producer = producer;
-    added.consumers.assign(consumers.begin(), consumers.end());
-    added.bytes = bytesOf(value.getType());
-    added.hasGradient = llvm::any_of(consumers, [&](int consumer) {
-      return back.contains({consumer, producer});
-    });
-  }
-
-  /// The unit that uses a weight first sends it, where stages have no step in common, to those that
-  /// use it too, and gets its gradients back.
-  void addTiedWeights() {
-    WeightFamilies families(cast<ModuleOp>(train->getParentOp()));
-    std::vector<WeightFamilies::Use> uses = families.usesIn(train);
-    std::map<std::string, int> homes;
-    for (const WeightFamilies::Use &use : uses)
-      if (int index = indexOf(use.unit); index >= 0)
-        homes[use.family] = std::min(homes.try_emplace(use.family, index).first->second, index);
-    llvm::MapVector<Value, std::map<int, bool>> readers; ///< whether the forward pass reads it
-    for (const WeightFamilies::Use &use : uses)
-      if (int index = indexOf(use.unit); index > homes[use.family])
-        readers[use.operand->get()][index] |= taskPhase(use.unit) == ir::Phase::Forward;
-    for (const auto &[value, units] : readers) {
-      PlanValue &sent = graph.values.emplace_back();
-      sent.name = tensorName(value) + "/sent";
-      sent.producer = homes[families.of(value)];
-      sent.bytes = bytesOf(value.getType());
-      sent.hasGradient = llvm::any_of(units, [](auto &unit) { return unit.second; });
-      for (auto [unit, forward] : units)
-        sent.consumers.push_back(unit);
     }
   }
 

@@ -38,10 +38,12 @@ static constexpr int64_t bytesPerPrimitive = 8 * kKiB;
 static constexpr int64_t bytesPerEqualPrimitive = 5 * kKiB;
 // Of a tensor that another rank sends or gets, for each such rank: the transport's buffers on
 // either side, which are more where messages wait in them for who takes them, as those of Open MPI
-// do up to 4 KiB.
+// do up to 4 KiB. Where there are many, most find buffers that others have left.
 static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
+static constexpr int64_t edgesWithOwnBuffers = 8;
+static constexpr int64_t bytesPerFurtherEdge = 8 * kKiB;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
 // the others, the less the fewer there are.
 static constexpr int64_t sumsThreadBytes = 88 * kKiB;
@@ -227,7 +229,7 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   auto isHere = [&](int id) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
-  int64_t bytes = 0;
+  int64_t bytes = 0, known = 0;
   for (const Edge &edge : plan.edges) {
     if (isHere(edge.fromStage) == isHere(edge.toStage))
       continue;
@@ -235,8 +237,8 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
     if (isHere(edge.toStage))
       std::swap(own, others);
     const int64_t peers = countPeers(own, others);
-    const bool isBuffered = edge.bytes <= mostBufferedBytes;
-    bytes += peers * (isBuffered ? bytesPerBufferedEdge : bytesPerEdge);
+    const int64_t first = edge.bytes <= mostBufferedBytes ? bytesPerBufferedEdge : bytesPerEdge;
+    bytes += peers * (known++ < edgesWithOwnBuffers ? first : bytesPerFurtherEdge);
   }
   return bytes;
 }

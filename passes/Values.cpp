@@ -14,6 +14,11 @@ bool isView(Operation *op) {
   return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1;
 }
 
+bool isStack(UnitOp unit) {
+  return llvm::all_of(unit.getBody().getOps<NodeOp>(),
+                      [](NodeOp node) { return node.getOp() == "Concat"; });
+}
+
 bool isRecomputed(Operation *op) {
   auto unit = dyn_cast_or_null<UnitOp>(op);
   auto task = unit ? unit->getParentOfType<TaskOp>() : TaskOp();

@@ -9,6 +9,9 @@ namespace pdc {
 /// A unit without kernel: its result is its first operand under another shape.
 bool isView(mlir::Operation *op);
 
+/// Whether a unit only puts values beside one another.
+bool isStack(ir::UnitOp unit);
+
 /// Whether the operation is a unit of the forward pass that runs again in a backward task, or a
 /// view of what such a unit makes.
 bool isRecomputed(mlir::Operation *op);

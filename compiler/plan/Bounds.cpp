@@ -62,12 +62,19 @@ namespace {
 
 /// Whether every unit feeds the next and gets a gradient from it.
 bool isChain(const PlanGraph &graph) {
-  std::vector<bool> linked(graph.units.size());
+  std::vector<bool> feeds(graph.units.size()), returns(graph.units.size());
   for (const PlanValue &value : graph.values)
     for (int consumer : value.consumers)
-      if (value.hasGradient && consumer == value.producer + 1)
-        linked[consumer] = true;
-  return std::all_of(linked.begin() + 1, linked.end(), [](bool is) { return is; });
+      if (consumer == value.producer + 1)
+        feeds[value.producer] = true;
+  for (const PlanValue &gradient : graph.gradients)
+    for (int consumer : gradient.consumers)
+      if (consumer + 1 == gradient.producer)
+        returns[consumer] = true;
+  for (size_t unit = 0; unit + 1 < graph.units.size(); ++unit)
+    if (!feeds[unit] || !returns[unit])
+      return false;
+  return true;
 }
 
 /// The least part of a unit's work that must be done before the units behind it can begin or after

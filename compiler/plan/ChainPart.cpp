@@ -10,13 +10,19 @@ namespace pdc {
 
 ChainPart::ChainPart(const PlanGraph &graph)
     : graph(graph), made(graph.units.size()), read(graph.units.size()),
+      madeGradients(graph.units.size()), readGradients(graph.units.size()),
       temporaries(findTemporaries(graph)), tied(graph.units.size()) {
   for (size_t weight = 0; weight < graph.tied.size(); ++weight)
     for (int unit : graph.tied[weight].units)
       tied[unit].push_back(weight);
-  for (size_t value = 0; value < graph.values.size(); ++value) {
-    made[graph.values[value].producer].push_back(value);
-    for (int consumer : graph.values[value].consumers)
+  collect(graph.values, made, read);
+  collect(graph.gradients, madeGradients, readGradients);
+}
+
+void ChainPart::collect(std::span<const PlanValue> values, ByUnit &made, ByUnit &read) {
+  for (size_t value = 0; value < values.size(); ++value) {
+    made[values[value].producer].push_back(value);
+    for (int consumer : values[value].consumers)
       read[consumer].push_back(value);
   }
 }
@@ -27,7 +33,8 @@ void ChainPart::startAt(int end) {
   gradientBytes = 0;
   in = out = {};
   memory = {};
-  readers.assign(graph.values.size(), 0);
+  comesIn.assign(graph.values.size(), false);
+  readers.assign(graph.gradients.size(), 0);
   tiedUnits.assign(graph.tied.size(), 0);
 }
 
@@ -50,19 +57,40 @@ void ChainPart::grow() {
   gradientBytes += cost.gradientBytes;
   memory.add(cost, temporaries[unit]);
   growTied(unit);
+  growValues(unit);
+  growGradients(unit);
+}
+
+void ChainPart::growValues(int unit) {
   for (size_t index : made[unit]) {
     const PlanValue &value = graph.values[index];
-    // It came in until now.
-    if (readers[index])
-      in.add(value, -1, -readers[index]);
-    readers[index] = 0;
-    int64_t later = std::ranges::count_if(value.consumers, [&](int user) { return user >= last; });
-    if (later)
-      out.add(value, 1, later);
+    if (comesIn[index])
+      in.add(&Crossing::valueBytes, value, -1);
+    comesIn[index] = false;
+    if (std::ranges::any_of(value.consumers, [&](int reader) { return reader >= last; }))
+      out.add(&Crossing::valueBytes, value);
   }
   for (size_t index : read[unit]) {
-    in.add(graph.values[index], readers[index] ? 0 : 1, 1);
-    ++readers[index];
+    if (!comesIn[index])
+      in.add(&Crossing::valueBytes, graph.values[index]);
+    comesIn[index] = true;
+  }
+}
+
+/// Gradients come in at the end of the part and leave it at its front.
+void ChainPart::growGradients(int unit) {
+  for (size_t index : madeGradients[unit])
+    if (const PlanValue &gradient = graph.gradients[index]; !gradient.consumers.empty())
+      in.add(&Crossing::gradientBytes, gradient);
+  for (size_t index : readGradients[unit]) {
+    const PlanValue &gradient = graph.gradients[index];
+    const size_t known = readers[index]++;
+    if (gradient.producer >= last) {
+      if (known == 0)
+        out.add(&Crossing::gradientBytes, gradient);
+    } else if (known + 1 == gradient.consumers.size()) {
+      in.add(&Crossing::gradientBytes, gradient, -1);
+    }
   }
 }
 

@@ -11,15 +11,15 @@ constexpr double kDoesNotFit = std::numeric_limits<double>::infinity();
 
 /// What crosses one end of a part: bytes and messages, activations and gradients.
 struct Crossing {
-  int64_t bytes = 0, messages = 0;
+  int64_t valueBytes = 0, gradientBytes = 0, messages = 0;
 
-  void add(const PlanValue &value, int64_t activations, int64_t gradients) {
-    gradients = value.hasGradient ? gradients : 0;
-    bytes += value.bytes * (activations + gradients);
-    messages += activations + gradients;
+  /// Of one of the two kinds of bytes; a count of -1 takes the value back.
+  void add(int64_t Crossing::*kind, const PlanValue &value, int count = 1) {
+    this->*kind += count * value.bytes;
+    messages += count;
   }
   double seconds(const Link &link) const {
-    auto all = static_cast<double>(bytes);
+    auto all = static_cast<double>(valueBytes + gradientBytes);
     double transfer = link.bytesPerSecond > 0 ? all / link.bytesPerSecond : 0;
     // Of what crosses one end, about half comes and half goes.
     double own = (link.handOverSeconds(all) + link.takeSeconds(all)) / 2;
@@ -35,10 +35,10 @@ public:
   void startAt(int end); ///< empty, in front of that unit
   void grow();           ///< by the unit in front of it
 
-  double compute = 0; ///< seconds per microbatch
-  double forward = 0; ///< of them in the forward pass
+  double compute = 0;      ///< seconds per microbatch
+  double forward = 0;      ///< of them in the forward pass
   double accumulation = 0; ///< of a microbatch that is not its update's first, beside `compute`
-  double update = 0;  ///< seconds per update
+  double update = 0;       ///< seconds per update
   int64_t gradientBytes = 0;
   Crossing in, out;
 
@@ -47,19 +47,28 @@ public:
   }
   int start() const { return first; }
   int end() const { return last; }
-  StageMemory bytes() const { return memory.with(in.bytes + out.bytes); }
+  StageMemory bytes() const {
+    return memory.with(in.valueBytes + out.valueBytes, in.gradientBytes + out.gradientBytes);
+  }
   /// Whatever the schedule; no part that holds this one has less.
-  int64_t leastBytes() const { return memory.with(0).total({}, true); }
+  int64_t leastBytes() const { return memory.with(0, 0).total({}, true); }
 
 private:
+  /// Numbers of values by unit.
+  using ByUnit = std::vector<std::vector<size_t>>;
+
+  static void collect(std::span<const PlanValue> values, ByUnit &made, ByUnit &read);
+  void growValues(int unit);
+  void growGradients(int unit);
   void growTied(int unit);
 
   const PlanGraph &graph;
-  std::vector<std::vector<size_t>> made, read; ///< values by unit
-  std::vector<int64_t> temporaries;            ///< by unit
-  std::vector<int64_t> readers;                ///< by value: readers in the part, if it comes in
-  std::vector<std::vector<size_t>> tied;       ///< tied weights by unit
-  std::vector<int64_t> tiedUnits;              ///< by tied weight: its units in the part
+  ByUnit made, read, madeGradients, readGradients;
+  std::vector<int64_t> temporaries;      ///< by unit
+  std::vector<bool> comesIn;             ///< by value
+  std::vector<size_t> readers;           ///< by gradient: readers in the part
+  std::vector<std::vector<size_t>> tied; ///< tied weights by unit
+  std::vector<int64_t> tiedUnits;        ///< by tied weight: its units in the part
   int first = 0, last = 0;
   MemorySum memory;
 };

@@ -13,38 +13,38 @@ namespace pdc {
 
 std::vector<Edge> findEdges(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<Edge> edges;
-  auto add = [&](const std::string &name, int from, int to, Phase phase, int64_t bytes) {
-    edges.push_back({static_cast<int>(edges.size()), name, from, to, phase, phase, bytes});
-  };
-  for (const PlanValue &value : graph.values) {
-    int from = stageOfUnit[value.producer];
-    std::map<int, int> readers;
+  auto add = [&](const PlanValue &value, Phase phase) {
+    const int producer = stageOfUnit[value.producer];
+    std::set<int> readers;
     for (int unit : value.consumers)
-      if (stageOfUnit[unit] != from)
-        ++readers[stageOfUnit[unit]];
-    for (auto [to, count] : readers) {
-      add(value.name, from, to, Phase::forward, value.bytes);
-      for (int term = 0; value.hasGradient && term < count; ++term)
-        add(value.name + "/grad" + (term ? std::to_string(term) : ""), to, from, Phase::backward,
-            value.bytes);
+      readers.insert(stageOfUnit[unit]);
+    readers.erase(producer);
+    for (int reader : readers) {
+      // Gradients of weights are summed in the earliest stage that has one of them.
+      const bool isTurned = (phase == Phase::backward) != (reader < producer);
+      edges.push_back({static_cast<int>(edges.size()), value.name, isTurned ? reader : producer,
+                       isTurned ? producer : reader, phase, phase, value.bytes});
     }
-  }
+  };
+  for (const PlanValue &value : graph.values)
+    add(value, Phase::forward);
+  for (const PlanValue &gradient : graph.gradients)
+    add(gradient, Phase::backward);
   return edges;
 }
 
 std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
-  std::vector<const PlanValue *> values;
-  for (const PlanValue &value : graph.values)
-    if (value.hasGradient)
-      values.push_back(&value);
-  // What a unit reads comes before what it makes.
-  if (!std::ranges::is_sorted(values, {}, &PlanValue::producer))
-    std::ranges::stable_sort(values, {}, &PlanValue::producer);
+  std::vector<const PlanValue *> gradients;
+  for (const PlanValue &gradient : graph.gradients)
+    gradients.push_back(&gradient);
+  // Where a gradient's readers send is known before its own unit is asked.
+  if (!std::ranges::is_sorted(gradients, {}, &PlanValue::producer))
+    std::ranges::stable_sort(gradients, {}, &PlanValue::producer);
   std::vector<bool> sends(graph.units.size());
-  for (const PlanValue *value : values)
-    for (int consumer : value->consumers)
-      if (sends[value->producer] || stageOfUnit[value->producer] != stageOfUnit[consumer])
-        sends[consumer] = true;
+  for (const PlanValue *gradient : gradients)
+    for (int consumer : gradient->consumers)
+      if (sends[consumer] || stageOfUnit[consumer] < stageOfUnit[gradient->producer])
+        sends[gradient->producer] = true;
   return sends;
 }
 
@@ -137,11 +137,12 @@ std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
       continue;
     bytes[value.producer] += value.bytes;
     bytes[*std::ranges::max_element(value.consumers) + 1] -= value.bytes;
-    // A term comes into being with its reader's backward pass and is gone with the producer's.
-    for (int consumer : value.consumers) {
-      bytes[value.producer] += value.hasGradient ? value.bytes : 0;
-      bytes[consumer + 1] -= value.hasGradient ? value.bytes : 0;
-    }
+  }
+  for (const PlanValue &gradient : graph.gradients) {
+    if (gradient.consumers.empty())
+      continue;
+    bytes[*std::ranges::min_element(gradient.consumers)] += gradient.bytes;
+    bytes[gradient.producer + 1] -= gradient.bytes;
   }
   std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
   return bytes;
@@ -193,11 +194,14 @@ void MemorySum::add(const PlanUnit &unit, int64_t temporaryBytes, bool sends) {
   temporaries = std::max(temporaries, temporaryBytes);
 }
 
-StageMemory MemorySum::with(int64_t crossingBytes) const {
-  int64_t slot = sum.slot + crossingBytes;
-  return {sum.weights, sum.fixed + workspace + temporaries + evaluationCopies * slot,
-          slot,        sum.stash,
-          sum.halfway, sum.inputs};
+StageMemory MemorySum::with(int64_t valueBytes, int64_t gradientBytes) const {
+  const int64_t evaluated = sum.slot + valueBytes;
+  return {sum.weights,
+          sum.fixed + workspace + temporaries + evaluationCopies * evaluated,
+          evaluated + gradientBytes,
+          sum.stash,
+          sum.halfway,
+          sum.inputs};
 }
 
 Link linkBetweenStages(const Topology &topology, const std::vector<int> &from,

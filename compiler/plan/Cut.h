@@ -72,7 +72,8 @@ public:
   void add(const PlanUnit &unit, int64_t temporaryBytes, bool sends = true);
   void add(const StageMemory &tied);
   void subtract(const StageMemory &tied);
-  StageMemory with(int64_t crossingBytes) const;
+  /// With what crosses its ends in a microbatch; evaluation has no gradients.
+  StageMemory with(int64_t valueBytes, int64_t gradientBytes) const;
 
 private:
   StageMemory sum;

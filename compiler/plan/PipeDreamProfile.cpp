@@ -211,6 +211,7 @@ Profile parsePipeDreamProfile(std::string_view text, const std::string &file) {
       value.consumers.push_back(position[consumer]);
     std::ranges::sort(value.consumers);
     profile.graph.units.push_back(std::move(unit));
+    addGradientsOf(value, profile.graph);
     profile.graph.values.push_back(std::move(value));
   }
   return profile;

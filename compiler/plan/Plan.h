@@ -44,13 +44,12 @@ struct PlanUnit {
   int64_t stateBytes = 0;
 };
 
-/// A value of the forward pass and who reads it. Its gradient, if it has one, travels back.
+/// A value of one unit that others read.
 struct PlanValue {
   std::string name;
   int producer = 0;
   std::vector<int> consumers;
   int64_t bytes = 0;
-  bool hasGradient = true;
 };
 
 /// A weight that several units read. Each stage with one of them holds it, its optimizer state and
@@ -66,7 +65,8 @@ struct TiedWeight {
 /// The unit graph in topological order: what a planner sees of a model.
 struct PlanGraph {
   std::vector<PlanUnit> units;
-  std::vector<PlanValue> values;
+  std::vector<PlanValue> values;    ///< later units read them
+  std::vector<PlanValue> gradients; ///< the backward pass of earlier units reads them
   std::vector<TiedWeight> tied;
 };
 

@@ -26,7 +26,7 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                     std::span<const Edge> edges) {
   size_t stages = *std::ranges::max_element(stageOfUnit) + 1;
   std::vector<MemorySum> sums(stages);
-  std::vector<int64_t> crossing(stages);
+  std::vector<int64_t> values(stages), gradients(stages);
   std::vector<int64_t> temporaries = findTemporaries(graph);
   std::vector<bool> sends = findSenders(graph, stageOfUnit);
   for (size_t i = 0; i < graph.units.size(); ++i)
@@ -36,10 +36,10 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
     sums[stage].add(tied[stage]);
   for (const Edge &edge : edges)
     for (int stage : {edge.fromStage, edge.toStage})
-      crossing[stage] += edge.bytes;
+      (edge.producer == Phase::forward ? values : gradients)[stage] += edge.bytes;
   CutMemory cut{{}, findTiedStages(graph, stageOfUnit)};
   for (size_t stage = 0; stage < stages; ++stage)
-    cut.stages.push_back(sums[stage].with(crossing[stage]));
+    cut.stages.push_back(sums[stage].with(values[stage], gradients[stage]));
   return cut;
 }
 

@@ -73,8 +73,31 @@ PlanValue toValue(const Fields &fields, int64_t units) {
   value.producer = static_cast<int>(fields.integer("producer", 0, units - 1));
   value.consumers = fields.integers("consumers", 0, units - 1);
   value.bytes = fields.integer("bytes", 0, kMostUnitBytes);
-  value.hasGradient = fields.boolean("gradient", true);
   return value;
+}
+
+/// Where a file names no gradients itself, each value has one as large that goes back from each
+/// unit that reads it, but for those that say they have none.
+void addValues(const Fields &top, PlanGraph &graph) {
+  const auto units = static_cast<int64_t>(graph.units.size());
+  const bool names = top.json().contains("gradients");
+  for (const Fields &fields : top.list("values")) {
+    const PlanValue &value = graph.values.emplace_back(toValue(fields, units));
+    if (fields.boolean("gradient", !names))
+      addGradientsOf(value, graph);
+  }
+  for (const Fields &fields : top.list("gradients"))
+    graph.gradients.push_back(toValue(fields, units));
+}
+
+ordered_json toJson(std::span<const PlanValue> values) {
+  auto list = ordered_json::array();
+  for (const PlanValue &value : values)
+    list.push_back({{"name", value.name},
+                    {"producer", value.producer},
+                    {"consumers", value.consumers},
+                    {"bytes", value.bytes}});
+  return list;
 }
 
 TiedWeight toTied(const Fields &fields, int64_t units) {
@@ -100,18 +123,15 @@ double toSlowdown(const Fields &fields, const char *name) {
 }
 
 std::string printProfile(const Profile &profile) {
-  ordered_json json = {
-      {"model", profile.model},         {"device", profile.device},
-      {"threads", profile.threads},     {"microbatch_size", profile.microbatchSize},
-      {"units", ordered_json::array()}, {"values", ordered_json::array()}};
+  ordered_json json = {{"model", profile.model},
+                       {"device", profile.device},
+                       {"threads", profile.threads},
+                       {"microbatch_size", profile.microbatchSize},
+                       {"units", ordered_json::array()}};
   for (const PlanUnit &unit : profile.graph.units)
     json["units"].push_back(toJson(unit));
-  for (const PlanValue &value : profile.graph.values)
-    json["values"].push_back({{"name", value.name},
-                              {"producer", value.producer},
-                              {"consumers", value.consumers},
-                              {"bytes", value.bytes},
-                              {"gradient", value.hasGradient}});
+  json["values"] = toJson(profile.graph.values);
+  json["gradients"] = toJson(profile.graph.gradients);
   for (const TiedWeight &tied : profile.graph.tied)
     json["tied"].push_back({{"units", tied.units},
                             {"parameter_bytes", tied.parameterBytes},
@@ -135,9 +155,7 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   }
   if (profile.graph.units.empty())
     top.refuse("units", "expected at least one unit");
-  for (const Fields &value : top.list("values"))
-    profile.graph.values.push_back(
-        toValue(value, static_cast<int64_t>(profile.graph.units.size())));
+  addValues(top, profile.graph);
   for (const Fields &tied : top.list("tied"))
     profile.graph.tied.push_back(toTied(tied, static_cast<int64_t>(profile.graph.units.size())));
   checkGraph(profile.graph, file);
@@ -177,18 +195,33 @@ void copySlowdowns(PlanGraph &graph, const Profile &profile) {
         unit.*field = found->second->*field;
 }
 
+void addGradientsOf(const PlanValue &value, PlanGraph &graph) {
+  for (size_t term = 0; term < value.consumers.size(); ++term)
+    graph.gradients.push_back({value.name + "/grad" + (term ? std::to_string(term) : ""),
+                               value.consumers[term],
+                               {value.producer},
+                               value.bytes});
+}
+
 void checkGraph(const PlanGraph &graph, const std::string &source) {
-  int units = static_cast<int>(graph.units.size());
-  for (const PlanValue &value : graph.values) {
+  const int units = static_cast<int>(graph.units.size());
+  auto check = [&](const PlanValue &value, const char *kind, bool goesBack) {
+    auto isUnit = [&](int unit) { return unit >= 0 && unit < units; };
     for (int unit : value.consumers)
-      if (unit <= value.producer || unit >= units || value.producer < 0)
-        throw Error(source + ": value '" + value.name + "' goes from unit " +
+      if (!isUnit(unit) || !isUnit(value.producer) || unit == value.producer ||
+          (unit < value.producer) != goesBack)
+        throw Error(source + ": " + kind + " '" + value.name + "' goes from unit " +
                     std::to_string(value.producer) + " to unit " + std::to_string(unit) +
-                    ", expected a later one of " + std::to_string(units));
+                    ", expected " + (goesBack ? "an earlier" : "a later") + " one of " +
+                    std::to_string(units));
     if (value.bytes < 0)
-      throw Error(source + ": value '" + value.name + "' has " + std::to_string(value.bytes) +
-                  " bytes");
-  }
+      throw Error(source + ": " + kind + " '" + value.name + "' has " +
+                  std::to_string(value.bytes) + " bytes");
+  };
+  for (const PlanValue &value : graph.values)
+    check(value, "value", false);
+  for (const PlanValue &gradient : graph.gradients)
+    check(gradient, "gradient", true);
 }
 
 } // namespace pdc

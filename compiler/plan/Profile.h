@@ -18,11 +18,14 @@ namespace pdc {
 ///                 "accumulation_slowdown": 1, "gradient_bytes": 0,
 ///                 "state_bytes": 0, "optimizer_bytes": 0, "stash_bytes": 0, "halfway_bytes": 0,
 ///                 "workspace_bytes": 0}],
-///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0, "gradient": true}],
+///      "values": [{"name": "...", "producer": 0, "consumers": [1], "bytes": 0}],
+///      "gradients": [{"name": "...", "producer": 1, "consumers": [0], "bytes": 0}],
 ///      "tied": [{"units": [0, 1], "parameter_bytes": 0, "optimizer_bytes": 0, "gradient_bytes":
 ///      0}]}
 ///
-/// Units stand in topological order; seconds are of one microbatch, of an update for
+/// Units stand in topological order: values go to later ones, gradients to earlier ones. A file
+/// without "gradients" gets them from its values: as large, from each reader to the producer, but
+/// for values with "gradient": false. Seconds are of one microbatch, of an update for
 /// `update_seconds`; `slowdown` and, of an update, `update_slowdown`: by which they grow while all
 /// cores of the machine compute; `version_slowdown`: by which an update grows where weights have
 /// several versions. `backward_weight_seconds` are of the first microbatch of an update, and
@@ -59,6 +62,9 @@ void applyProfile(PlanGraph &graph, const Profile &profile);
 
 /// Gives the units that it has, by name, the slowdowns that were measured.
 void copySlowdowns(PlanGraph &graph, const Profile &profile);
+
+/// Of a value's size, one from each of its readers back to the unit that makes it.
+void addGradientsOf(const PlanValue &value, PlanGraph &graph);
 
 /// Throws pdc::Error when units and values do not fit together: `source` names where they are from.
 void checkGraph(const PlanGraph &graph, const std::string &source);

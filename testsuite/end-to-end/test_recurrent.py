@@ -96,6 +96,31 @@ def test_lengths(cell, tmp_path):
     pipeline.expect_gradients(result, net, RATE)
 
 
+class BothDirections(torch.nn.Module):
+    """Nothing goes from one direction of a layer to the other but the sums of their weights' gradients: those are slices."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = torch.nn.GRU(16, 5, 2, batch_first=True, bidirectional=True), torch.nn.Linear(10, 10)
+
+    def forward(self, x):
+        return self.last(self.cell(x)[0][:, -1])
+
+
+def test_directions(tmp_path):
+    torch.manual_seed(1)
+    net = BothDirections().train()
+    torch.onnx.export(net, torch.randn(2, 2, 16), str(tmp_path / "both.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    data = pipeline.save_inputs({"input": torch.randn(60, 2, 16), "labels": torch.randint(0, 10, (60,))}, tmp_path)
+    unsplit = {}
+    for schedule in (None, "1f1b", "gpipe", "zb-h1", "interleaved"):
+        split = ["--schedule", schedule] if schedule else []
+        project = pipeline.compile_model(tmp_path / "both.onnx", tmp_path / f"{schedule}", "--minibatch", 60, "--microbatches", 2, "--exact",
+                                         *split, workers=2 if schedule else 1)
+        pipeline.expect_same_bits(pipeline.train(project, project / "run", data=data, steps=1), unsplit, "both")
+
+
 class Loop(torch.nn.Module):
     """A cell that the model itself runs step by step; PyTorch's exporter writes each step down, and the number of samples."""
 

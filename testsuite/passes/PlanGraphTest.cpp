@@ -101,12 +101,22 @@ TEST_F(PlanGraphTest, HoldsEveryValueBetweenUnits) {
   PlanGraph graph = makePlanGraph(*module);
   ASSERT_EQ(graph.values.size(), 3u);
   EXPECT_EQ(graph.values[0].name, "flatten");
-  EXPECT_FALSE(graph.values[0].hasGradient);
   EXPECT_EQ(graph.values[1].name, "relu1");
   EXPECT_EQ(graph.values[1].producer, 1);
   EXPECT_EQ(graph.values[1].consumers, std::vector<int>{2});
   EXPECT_EQ(graph.values[1].bytes, 4 * 16 * 4);
-  EXPECT_TRUE(graph.values[1].hasGradient);
+}
+
+TEST_F(PlanGraphTest, HoldsEveryGradientBetweenUnits) {
+  ASSERT_TRUE(module);
+  PlanGraph graph = makePlanGraph(*module);
+  ASSERT_EQ(graph.gradients.size(), 2u); // none goes to flatten, which has no weights in front
+  EXPECT_EQ(graph.gradients[0].name, "loss/grad");
+  EXPECT_EQ(graph.gradients[0].producer, 3);
+  EXPECT_EQ(graph.gradients[0].consumers, std::vector<int>{2});
+  EXPECT_EQ(graph.gradients[1].producer, 2);
+  EXPECT_EQ(graph.gradients[1].consumers, std::vector<int>{1});
+  EXPECT_EQ(graph.gradients[1].bytes, 4 * 16 * 4);
 }
 
 TEST_F(PlanGraphTest, GradientsPassChangesOfLayoutBy) {
@@ -125,9 +135,10 @@ TEST_F(PlanGraphTest, GradientsPassChangesOfLayoutBy) {
   ASSERT_EQ(graph.values.size(), 4u);
   EXPECT_EQ(graph.values[1].name, "relu1");
   EXPECT_EQ(graph.values[1].consumers, (std::vector<int>{2, 3})); // 3: for its weight's gradient
-  EXPECT_TRUE(graph.values[1].hasGradient);
   EXPECT_EQ(graph.values[2].name, "relu1/reorder");
-  EXPECT_TRUE(graph.values[2].hasGradient);
+  ASSERT_EQ(graph.gradients.size(), 2u);
+  EXPECT_EQ(graph.gradients[1].producer, 3);
+  EXPECT_EQ(graph.gradients[1].consumers, std::vector<int>{1});
 }
 
 } // namespace pdc::test

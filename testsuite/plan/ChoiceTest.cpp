@@ -144,6 +144,7 @@ TEST(Choice, SeveralStagesPerRankWithReplicas) {
   }
   for (PlanValue &value : graph.values)
     value.bytes = 1;
+  renewGradients(graph);
   PlanRequest request = automatic(4, 8, 1000);
   EXPECT_EQ(makePlan(graph, request).stages[0].replicas, 1);
   request.openReplicas = true;

@@ -1,5 +1,7 @@
 #include "testsuite/plan/ExamplePlans.h"
 
+#include "compiler/plan/Profile.h"
+
 #include <algorithm>
 #include <set>
 
@@ -16,6 +18,7 @@ PlanGraph chainGraph(const std::vector<double> &forwardSeconds) {
       graph.values.push_back(
           {"v" + std::to_string(i - 1), static_cast<int>(i) - 1, {static_cast<int>(i)}, 1000});
   }
+  renewGradients(graph);
   return graph;
 }
 
@@ -44,9 +47,30 @@ PlanGraph randomGraph(int units, std::mt19937 &random) {
     while (draw(2) == 0)
       consumers.insert(i + 1 + draw(units - 2 - i));
     graph.values.push_back(
-        {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50), draw(3) > 0});
+        {"v" + std::to_string(i), i, {consumers.begin(), consumers.end()}, draw(50)});
+    if (draw(3) > 0)
+      addGradientsOf(graph.values.back(), graph);
   }
   return graph;
+}
+
+void addPassingGradients(PlanGraph &graph, std::mt19937 &random) {
+  auto draw = [&](int most) { return static_cast<int>(random() % (most + 1)); };
+  for (int unit = 1; unit < static_cast<int>(graph.units.size()); ++unit) {
+    if (draw(3) > 0)
+      continue;
+    std::set<int> earlier = {draw(unit - 1)};
+    while (draw(1) == 0)
+      earlier.insert(draw(unit - 1));
+    graph.gradients.push_back(
+        {"g" + std::to_string(unit), unit, {earlier.begin(), earlier.end()}, draw(50)});
+  }
+}
+
+void renewGradients(PlanGraph &graph) {
+  graph.gradients.clear();
+  for (const PlanValue &value : graph.values)
+    addGradientsOf(value, graph);
 }
 
 PlanRequest automatic(int workers, int64_t microbatches, double bandwidth) {

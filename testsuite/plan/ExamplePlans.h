@@ -10,8 +10,14 @@ namespace pdc {
 /// backward; a value of 1000 bytes from each to the next.
 PlanGraph chainGraph(const std::vector<double> &forwardSeconds);
 
-/// A graph with skips, costs and bytes drawn at random.
+/// A graph with skips, costs and bytes drawn at random; some of its values have no gradients.
 PlanGraph randomGraph(int units, std::mt19937 &random);
+
+/// From units drawn at random to one or several earlier ones, whose values they need not read.
+void addPassingGradients(PlanGraph &graph, std::mt19937 &random);
+
+/// Gives each value gradients of its size, and takes all others away.
+void renewGradients(PlanGraph &graph);
 
 /// Of all synchronous schedules, one stage per worker and more, without replicas: so many workers
 /// on one level of such links, in bytes per second, microbatches of 4 samples.

@@ -94,6 +94,7 @@ TEST(Expectation, OfEverySchedule) {
 TEST(Expectation, BranchesRunAtOnce) {
   PlanGraph graph = kEven;
   std::erase_if(graph.values, [](const PlanValue &value) { return value.producer == 7; });
+  renewGradients(graph);
   const PlanRequest request = named(automatic(4, 2, kFast), "1f1b");
   EXPECT_DOUBLE_EQ(expectedSecondsOfUpdate(Work(graph), request), 6 * 2 + 6 * 3 / 2.0);
 }

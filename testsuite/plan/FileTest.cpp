@@ -20,6 +20,7 @@ using testing::HasSubstr;
 Plan examplePlan(const char *schedule = "1f1b", int workers = 2) {
   PlanGraph graph = chainGraph({1, 2, 3, 4});
   graph.values[0].consumers = {1, 3};
+  renewGradients(graph);
   PlanRequest request;
   request.workers = workers;
   request.schedule = schedule;
@@ -212,7 +213,9 @@ TEST(PlanFile, Refusals) {
             "p: stages[1].id: expected a whole number from 1 to 1, found 5");
   EXPECT_EQ(planRefusal([](json &plan) { plan["stages"][1]["ranks"] = {"a"}; }),
             "p: stages[1].ranks[0]: expected a whole number from 0 to 65535, found \"a\"");
-  EXPECT_EQ(planRefusal([](json &plan) { plan["stages"][0]["ranks"] = {0, 1}; }),
+  EXPECT_EQ(planRefusal([](json &plan) {
+              plan["stages"][0]["ranks"] = {0, 1};
+            }),
             "p: stages[0].ranks: expected one for each of 1 replicas, found 2");
   EXPECT_EQ(planRefusal([](json &plan) { plan["edges"][0]["to"] = 9; }),
             "p: edges[0].to: expected a whole number from 0 to 1, found 9");
@@ -258,17 +261,17 @@ TEST(PlanFile, FieldsMustAgree) {
                 plan["schedule"] = "dualpipe";
               }),
               HasSubstr("p: schedule: "));
-  EXPECT_EQ(planRefusal([](json &plan) {
-              plan.erase("rows");
-              plan["microbatches"] = 1 << 20;
-              plan["minibatch"] = 8 << 20;
-              for (int stage = 2; stage < 17; ++stage)
-                plan["stages"].push_back(
-                    {{"id", stage}, {"ranks", {stage}}, {"nodes", json::array()}});
-              plan.erase("topology");
-            }),
-            "p: microbatches: expected at most 16777216 over all stages, found 1048576 for each of "
-            "17");
+  EXPECT_EQ(
+      planRefusal([](json &plan) {
+        plan.erase("rows");
+        plan["microbatches"] = 1 << 20;
+        plan["minibatch"] = 8 << 20;
+        for (int stage = 2; stage < 17; ++stage)
+          plan["stages"].push_back({{"id", stage}, {"ranks", {stage}}, {"nodes", json::array()}});
+        plan.erase("topology");
+      }),
+      "p: microbatches: expected at most 16777216 over all stages, found 1048576 for each of "
+      "17");
 }
 
 /// All fields, and all entries of lists, of a file.

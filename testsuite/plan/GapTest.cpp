@@ -3,6 +3,7 @@
 #include "compiler/plan/Planner.h"
 #include "compiler/schedule/Schedules.h"
 #include "compiler/simulator/PlanSimulation.h"
+#include "testsuite/plan/ExamplePlans.h"
 
 #include <algorithm>
 #include <cmath>
@@ -74,6 +75,7 @@ PlanGraph drawUnits(int units, std::mt19937 &random) {
         readers.push_back(i);
     }
   std::erase_if(graph.values, [](const PlanValue &value) { return value.consumers.empty(); });
+  renewGradients(graph);
   return graph;
 }
 
@@ -122,6 +124,7 @@ TEST(Gap, OfTheChoiceToEveryCutOfEveryWay) {
       if (i)
         graph.values.push_back({"v" + std::to_string(i - 1), i - 1, {i}, 10});
     }
+    renewGradients(graph);
     PlanRequest request;
     request.workers = 2;
     request.microbatches = 2 + 2 * static_cast<int64_t>(random() % 2);

@@ -53,6 +53,7 @@ TEST(OpenReplicas, PipedreamGetsUnequalReplicas) {
   graph.units.back().gradientBytes = graph.units.back().parameterBytes = 1'000'000;
   for (PlanValue &value : graph.values)
     value.bytes = 1;
+  renewGradients(graph);
   PlanRequest request = automatic(4, 1, 1e5);
   request.openReplicas = true;
   request.schedule = "pipedream";
@@ -120,6 +121,7 @@ TEST(OpenReplicas, ANamedScheduleOfManyUnitsGetsReplicas) {
   request.schedule = "2bw";
   for (PlanValue &value : graph.values)
     value.bytes = 30'000'000'000;
+  renewGradients(graph);
   Plan plan = makePlan(graph, request);
   EXPECT_EQ(plan.scheduleName, "2bw");
   EXPECT_EQ(plan.stages.size(), 2u);

@@ -20,17 +20,15 @@ struct StageCost {
   int64_t bytes = 0, less = 0;
 };
 
-/// What lives while a unit runs: values until their last reader, gradient terms of its own readers
-/// and of later ones.
+/// What lives while a unit runs, from those that make values to their last readers.
 int64_t temporariesAt(const PlanGraph &graph, int unit) {
   int64_t bytes = 0;
-  for (const PlanValue &value : graph.values) {
-    if (value.producer > unit || std::ranges::max(value.consumers) < unit)
-      continue;
-    int64_t terms =
-        std::ranges::count_if(value.consumers, [&](int reader) { return reader >= unit; });
-    bytes += value.bytes * (1 + (value.hasGradient ? terms : 0));
-  }
+  for (const PlanValue &value : graph.values)
+    if (value.producer <= unit && std::ranges::max(value.consumers) >= unit)
+      bytes += value.bytes;
+  for (const PlanValue &gradient : graph.gradients)
+    if (gradient.producer >= unit && std::ranges::min(gradient.consumers) <= unit)
+      bytes += gradient.bytes;
   return bytes;
 }
 
@@ -80,32 +78,31 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     fixed += uses && !counted ? tied.optimizerBytes : 0;
     fixed += uses ? (static_cast<int64_t>(tied.units.size()) - uses) * tied.gradientBytes : 0;
   }
-  for (const PlanValue &value : graph.values) {
-    int64_t readInside = 0, readLater = 0;
-    for (int unit : value.consumers) {
-      readInside += inside(unit);
-      readLater += unit >= end;
-    }
-    int64_t terms = value.hasGradient ? 1 : 0;
-    Link link;
-    int64_t messages = 0;
-    if (inside(value.producer)) {
-      messages = readLater ? 1 + terms * readLater : 0;
-      link = readLater ? linkBehind(request, stage) : Link();
-    } else if (readInside && value.producer < first) {
-      messages = 1 + terms * readInside;
-      link = linkBehind(request, stage - 1);
-    }
-    if (!messages)
-      continue;
-    slot += messages * value.bytes;
-    cost.seconds += static_cast<double>(messages * value.bytes) / link.bytesPerSecond +
-                    static_cast<double>(messages) * link.latencySeconds;
-  }
+  auto cross = [&](const PlanValue &value, int edge) {
+    const Link link = linkBehind(request, edge);
+    slot += value.bytes;
+    cost.seconds += static_cast<double>(value.bytes) / link.bytesPerSecond + link.latencySeconds;
+  };
+  auto reads = [](const PlanValue &value, auto where) {
+    return std::ranges::any_of(value.consumers, where);
+  };
+  auto isEarlier = [&](int unit) { return unit < first; };
+  auto isLater = [&](int unit) { return unit >= end; };
+  for (const PlanValue &value : graph.values)
+    if (inside(value.producer) && reads(value, isLater))
+      cross(value, stage);
+    else if (isEarlier(value.producer) && reads(value, inside))
+      cross(value, stage - 1);
+  fixed += 2 * slot; // copies for evaluation, which has no gradients
+  for (const PlanValue &gradient : graph.gradients)
+    if (inside(gradient.producer) && reads(gradient, isEarlier))
+      cross(gradient, stage - 1);
+    else if (isLater(gradient.producer) && reads(gradient, inside))
+      cross(gradient, stage);
   int64_t temporaries = 0;
   for (int i = first; i < end; ++i)
     temporaries = std::max(temporaries, temporariesAt(graph, i));
-  fixed += temporaries + 2 * slot; // and two copies for evaluation
+  fixed += temporaries;
   cost.bytes =
       weights * request.versions(stage) + fixed + workspace + (slot + stash) * request.slots(stage);
   cost.less = stash * (request.slots(stage) - 1);
@@ -178,6 +175,7 @@ TEST(Partition, EqualsBruteForce) {
     ChainRequest request = drawChainRequest(random);
     PlanGraph graph = randomGraph(request.stages + static_cast<int>(random() % 7), random);
     tieDrawnUnits(graph, random);
+    addPassingGradients(graph, random);
     tied += !graph.tied.empty();
     double best = bruteForce(graph, request, 0, 0);
     if (best == INFINITY) {
@@ -211,6 +209,7 @@ TEST(Partition, EqualsBruteForceOfManyUnits) {
       };
     PlanGraph graph = randomGraph(70 + static_cast<int>(random() % 30), random);
     tieDrawnUnits(graph, random);
+    addPassingGradients(graph, random);
     double best = bruteForce(graph, request, 0, 0);
     std::optional<Partition> found = findChain(graph, request);
     EXPECT_EQ(found.has_value(), best < INFINITY) << "round " << round;

@@ -100,6 +100,8 @@ TEST(Unwritten, PlansTakeAsLongAsThoseWithRows) {
       unit.gradientBytes *= 100'000;
     for (PlanValue &value : graph.values)
       value.bytes *= 100'000;
+    for (PlanValue &gradient : graph.gradients)
+      gradient.bytes *= 100'000;
     PlanRequest request = drawRequest(name, random);
     Planned unwritten = Planner(graph, request, 0).make();
     ASSERT_TRUE(unwritten.plan.schedule.ranks.empty());
