@@ -1,4 +1,4 @@
-#include "compiler/operators/Composition.h"
+#include "compiler/operators/RecurrentForm.h"
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
@@ -89,11 +89,8 @@ public:
   std::string activation(size_t which) const {
     std::string name = which == 0 && gates > 1 ? "Sigmoid" : "Tanh";
     if (const Attribute *given = b.attributes().find("activations")) {
-      const auto *names = std::get_if<std::vector<std::string>>(given);
-      size_t perDirection = gates == 4 ? 3 : gates == 3 ? 2 : 1;
-      size_t at = static_cast<size_t>(number) * perDirection + which;
-      if (names && at < names->size())
-        name = (*names)[at];
+      const auto &names = std::get<std::vector<std::string>>(*given);
+      name = names[static_cast<size_t>(number) * activationsPerDirection(gates) + which];
     }
     return name;
   }
@@ -280,37 +277,6 @@ States runRnn(Direction &d) {
   return states;
 }
 
-/// Refuses what no rule above knows.
-void checkForm(CompositionBuilder &b, const TensorType &x, int64_t gates) {
-  const TensorType weights = b.type(b.input(1)), recurrence = b.type(b.input(2));
-  if (x.rank() != 3 || weights.rank() != 3 || recurrence.rank() != 3)
-    b.refuse("input " + x.toString() + " and weights " + weights.toString() + " and " +
-             recurrence.toString() +
-             ", expected a sequence of batches of vectors, and of each "
-             "direction a matrix");
-  const std::string direction = b.attributes().string("direction", "forward");
-  if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    b.refuse("direction '" + direction + "', expected forward, reverse or bidirectional");
-  const int64_t directions = direction == "bidirectional" ? 2 : 1;
-  const int64_t hidden = b.attributes().integer("hidden_size", recurrence.shape[2]);
-  if (weights.shape != std::vector<int64_t>{directions, gates * hidden, x.shape[2]} ||
-      recurrence.shape != std::vector<int64_t>{directions, gates * hidden, hidden})
-    b.refuse("weights " + weights.toString() + " and " + recurrence.toString() + " for " +
-             std::to_string(directions) + " directions of " + std::to_string(hidden) +
-             " states, expected " + shapeText({directions, gates * hidden, x.shape[2]}) + " and " +
-             shapeText({directions, gates * hidden, hidden}));
-  // ONNX Runtime writes the default, 0, out.
-  if (b.attributes().integer("input_forget", 0) != 0)
-    b.refuse("attribute 'input_forget' is not supported");
-  for (const char *name : {"clip", "activation_alpha", "activation_beta"})
-    if (b.attributes().has(name))
-      b.refuse("attribute '" + std::string(name) + "' is not supported");
-  const int64_t batch = x.shape[b.attributes().integer("layout", 0) ? 0 : 1];
-  if (b.input(4) && b.type(b.input(4)).shape != std::vector<int64_t>{batch})
-    b.refuse("input 4 (sequence_lens) is " + b.type(b.input(4)).toString() + ", expected " +
-             std::to_string(batch) + " lengths");
-}
-
 NodeValue joined(CompositionBuilder &b, const std::vector<NodeValue> &values, int64_t axis) {
   return values.size() == 1 ? values[0] : add(b, "Concat", values, {{"axis", axis}});
 }
@@ -320,9 +286,7 @@ NodeValue joined(CompositionBuilder &b, const std::vector<NodeValue> &values, in
 std::vector<NodeValue> composeRecurrent(CompositionBuilder &b, int64_t gates,
                                         States (*run)(Direction &)) {
   const bool batchFirst = b.attributes().integer("layout", 0) != 0;
-  checkForm(b, b.type(b.input(0)), gates);
-  if (batchFirst && (b.input(5) || b.input(6)))
-    b.refuse("initial states with layout 1 are not supported");
+  checkRecurrentForm(b, gates);
   NodeValue x = batchFirst ? transposed(b, b.input(0), {1, 0, 2}) : b.input(0);
   const int64_t directions = b.type(b.input(2)).shape.at(0);
   std::vector<NodeValue> sequences, last, cells;

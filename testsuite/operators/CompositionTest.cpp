@@ -8,10 +8,6 @@ namespace pdc::test {
 
 namespace {
 
-Tensor integers(std::vector<int64_t> shape, std::vector<double> values) {
-  return {{ElementType::i64, std::move(shape)}, std::move(values)};
-}
-
 const Tensor kAbsent = {{ElementType::f64, {0}}, {}};
 
 } // namespace
@@ -347,30 +343,6 @@ TEST(Composition, Recurrent) {
     inputs[4] = integers({batch}, {2, 3});
     checkComposedGradient({form.op, form.attributes, inputs, wanted});
   }
-}
-
-TEST(Composition, RecurrentRefusals) {
-  Draw draw;
-  auto refused = [&](const Attributes &attributes, const Shape &weights, const Shape &recurrence) {
-    try {
-      run({"GRU",
-           attributes,
-           {draw.reals({3, 2, 4}), draw.reals(weights), draw.reals(recurrence)}});
-      return std::string();
-    } catch (const Error &error) {
-      return std::string(error.what());
-    }
-  };
-  EXPECT_NE(refused({{"direction", std::string("sideways")}}, {1, 6, 4}, {1, 6, 2})
-                .find("direction 'sideways', expected forward, reverse or bidirectional"),
-            std::string::npos);
-  EXPECT_NE(refused({{"hidden_size", int64_t(3)}}, {1, 6, 4}, {1, 6, 2})
-                .find("for 1 directions of 3 states, expected [1,9,4] and [1,9,3]"),
-            std::string::npos);
-  EXPECT_NE(refused({}, {2, 6, 4}, {2, 6, 2}).find("expected [1,6,4] and [1,6,2]"),
-            std::string::npos);
-  EXPECT_NE(refused({}, {6, 4}, {}).find("expected a sequence of batches of vectors"),
-            std::string::npos);
 }
 
 } // namespace pdc::test

@@ -17,6 +17,10 @@ namespace pdc::test {
 
 using Shape = std::vector<int64_t>;
 
+inline Tensor integers(Shape shape, std::vector<double> values) {
+  return {{ElementType::i64, std::move(shape)}, std::move(values)};
+}
+
 /// Numbers of a fixed seed.
 class Draw {
 public:
