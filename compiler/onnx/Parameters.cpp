@@ -25,8 +25,8 @@ const WeightOperands weightOperands[] = {
     {"Gemm", {0, 1, 2}},
     {"GroupNormalization", {1, 2}},
     {"InstanceNormalization", {1, 2}},
-    {"LSTM", {1, 2, 3}},
-    {"GRU", {1, 2, 3}},
+    {"LSTM", {1, 2, 3, 5, 6, 7}},
+    {"GRU", {1, 2, 3, 5}},
     {"LayerNormalization", {1, 2}},
     {"MatMul", {0, 1}},
     {"Max", {}},
@@ -35,7 +35,7 @@ const WeightOperands weightOperands[] = {
     {"PRelu", {1}},
     {"Pow", {0, 1}},
     {"RMSNormalization", {1}},
-    {"RNN", {1, 2, 3}},
+    {"RNN", {1, 2, 3, 5}},
     {"Sub", {0, 1}},
     {"Sum", {}},
     {"Where", {1, 2}},
@@ -101,10 +101,16 @@ bool isSetting(const ModelNode &node, size_t operand) {
          (node.op == "Pow" && operand == 1);
 }
 
-/// Values that stand where weights do: operands of layers, and terms and factors of arithmetic, of
-/// which some are settings.
+/// Where a sequence begins: one state for all samples is trained, one for each is not.
+bool isInitialState(const ModelNode &node, size_t operand) {
+  const bool isRecurrent = node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
+  return isRecurrent && (operand == 5 || operand == 6);
+}
+
+/// Values that stand where weights do: operands of layers, of which some are initial states, and
+/// terms and factors of arithmetic, of which some are settings.
 struct Operands {
-  std::set<std::string> layers, terms, settings;
+  std::set<std::string> layers, states, terms, settings;
 
   /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
   /// often as a weight, and a triangle is cut from masks.
@@ -126,6 +132,8 @@ private:
     (isArithmetic(node.op) ? terms : layers).insert(name);
     if (isSetting(node, operand))
       settings.insert(name);
+    if (isInitialState(node, operand))
+      states.insert(name);
   }
   static void move(const ModelNode &node, std::set<std::string> &operands) {
     if (std::ranges::none_of(node.outputs,
@@ -153,8 +161,11 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
-  const bool isNumber = initializer.type.shape.empty() ||
-                        (initializer.type.elementCount() == 1 && operands.settings.contains(name));
+  const std::vector<int64_t> &shape = initializer.type.shape;
+  if (operands.states.contains(name) && shape.size() == 3 && shape[1] != 1)
+    return "a state of each sample";
+  const bool isNumber =
+      shape.empty() || (initializer.type.elementCount() == 1 && operands.settings.contains(name));
   if (isNumber && !operands.layers.contains(name))
     return "a single number";
   return "";

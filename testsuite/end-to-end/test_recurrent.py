@@ -121,6 +121,34 @@ def test_directions(tmp_path):
         pipeline.expect_same_bits(pipeline.train(project, project / "run", data=data, steps=1), unsplit, "both")
 
 
+class Learned(torch.nn.Module):
+    """The states from which all sequences begin are trained, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.state, self.memory = (torch.nn.Parameter(torch.randn(1, 1, 12)) for _ in range(2))
+        self.cell, self.last = torch.nn.LSTM(8, 12, batch_first=True), torch.nn.Linear(12, 10)
+
+    def forward(self, x):
+        begin = tuple(state.expand(-1, x.shape[0], -1).contiguous() for state in (self.state, self.memory))
+        return self.last(self.cell(x, begin)[0][:, -1])
+
+
+def test_learned_states(tmp_path):
+    torch.manual_seed(1)
+    net = Learned().train()
+    torch.onnx.export(net, torch.randn(2, 4, 8), str(tmp_path / "learned.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    x, labels = torch.randn(BATCH, 4, 8), torch.randint(0, 10, (BATCH,))
+    project = pipeline.compile_model(tmp_path / "learned.onnx", tmp_path / "project", "--minibatch", BATCH, "--microbatches", 2,
+                                     "--optimizer", f"sgd,lr={RATE}")
+    result = pipeline.train(project, tmp_path / "run", data=pipeline.save_inputs({"input": x, "labels": labels}, tmp_path), steps=1)
+    loss = torch.nn.functional.cross_entropy(net.double()(x.double()), labels)
+    loss.backward()
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    pipeline.expect_gradients(result, net, RATE)
+
+
 class Loop(torch.nn.Module):
     """A cell that the model itself runs step by step; PyTorch's exporter writes each step down, and the number of samples."""
 
@@ -171,8 +199,8 @@ def test_loops(cell, tmp_path):
 @test_cuda.on_host
 @pytest.mark.parametrize("cell,precision", [("LSTM", "bf16"), ("GRU", "fp16")])
 def test_steps_on_gpus(cell, precision, models, tmp_path):
-    """A step is a product and a kernel forward, backward and where the model is evaluated: what a longer sequence adds. The
-    losses are the CPU's, and the bits one stage's."""
+    """A step is a product and a kernel forward, backward and where the model is evaluated: what a longer sequence adds. Losses
+    and updates are the CPU's, and the bits one stage's."""
     options = ["--minibatch", BATCH, "--microbatches", 2, "--optimizer", "sgd,lr=1", "--schedule", "1f1b"]
     calls = []
     for sequence in (SEQUENCE + 1, SEQUENCE):
@@ -182,9 +210,14 @@ def test_steps_on_gpus(cell, precision, models, tmp_path):
         calls.append(len(re.findall(r"^  cuda::\w+ ", source, re.MULTILINE)))
     assert calls[0] - calls[1] == 3 * 2
     _, data = draw(tmp_path, 0)
-    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *options), tmp_path / "expected", data=data, steps=3)
+    processor = pipeline.compile_model(model, tmp_path / "cpu", *options)
+    expected = pipeline.train(processor, tmp_path / "expected", data=data, steps=3)
     one = test_cuda.train_on_host(project, tmp_path / "one", data=data, steps=3)
     two = test_cuda.train_on_host(test_cuda.emit(model, tmp_path / "two", *options, "--precision", precision, "--stages", "1-1", workers=2),
                                   tmp_path / "found", data=data, steps=3)
-    assert numpy.allclose(one.losses, expected.losses, rtol={"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision])
+    rounding = {"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision]
+    assert numpy.allclose(one.losses, expected.losses, rtol=rounding)
+    before, found = safetensors.load(processor / "weights.safetensors"), one.weights()
+    for name, after in expected.weights().items():
+        assert numpy.linalg.norm(found[name] - after) <= rounding * numpy.linalg.norm(after - before[name]), name
     assert one.losses == two.losses

@@ -257,6 +257,28 @@ TEST(Parameters, normalisedAndBoundedWeights) {
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"gain", "logits", "scale", "table", "w"}));
 }
 
+/// A state from which all sequences begin is trained, one for each of the file's samples is not.
+TEST(Parameters, initialStates) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[3, 2, 4] x) => (float[1, 2, 2] y) {
+      h = Expand(learned, shape)
+      u, v, y = LSTM(x, w, r, , , h, own, peepholes) })");
+  addInitializer(model, "learned", {1, 1, 2}, {1, 2});
+  addInitializer(model, "own", {1, 2, 2}, {1, 2, 3, 4});
+  addInitializer(model, "peepholes", {1, 6}, std::vector<float>(6, 1));
+  addInitializer(model, "w", {1, 8, 4}, std::vector<float>(32, 1));
+  addInitializer(model, "r", {1, 8, 2}, std::vector<float>(16, 1));
+  onnx::TensorProto &shape = *model.mutable_graph()->add_initializer();
+  shape.set_name("shape");
+  shape.set_data_type(onnx::TensorProto::INT64);
+  shape.add_dims(3);
+  for (int64_t size : {1, 2, 2})
+    shape.add_int64_data(size);
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"learned", "peepholes", "r", "w"}));
+  EXPECT_EQ(reasonsOf(read(model)),
+            (std::map<std::string, std::string>{{"own", "a state of each sample"}}));
+}
+
 /// A layer may be called a mask; what it trains is no mask.
 TEST(Parameters, layersNamedAsMasks) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
