@@ -9,11 +9,7 @@ static std::shared_ptr<ConvolutionPlan> makePlan(const Device &device,
                                                  ConvolutionUse use, bool adds = false) {
   const KernelRules rules{factorsOf(fields.compute, fields.name) != Factors::fp32, !device.exact,
                           workspaceRoom(device), !device.exact};
-  const std::string problem = ConvolutionPlan::problemOf(fields, use) + (adds ? ", added" : "");
-  return sharedPlan<ConvolutionPlan>(device.tuning, problem, [&] {
-    return std::make_shared<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields,
-                                             use, adds, device.tuning);
-  });
+  return ConvolutionPlan::shared(rules, fields, use, adds, device.tuning);
 }
 
 Convolution::Convolution(const Device &device, const ConvolutionFields &fields)

@@ -113,7 +113,8 @@ std::string ConvolutionPlan::problemOf(const ConvolutionFields &f, ConvolutionUs
 ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                                  const ConvolutionFields &fields, ConvolutionUse use, bool adds,
                                  Tuning *tuning)
-    : fields(fields), use(use), adds(adds), factors(factorsOf(fields.compute, fields.name)) {
+    : fields(fields), use(use), adds(adds), room(rules.workspace),
+      factors(factorsOf(fields.compute, fields.name)) {
   plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name,
                adds ? nullptr : tuning, problemOf(fields, use));
   if (!*plan)
@@ -122,6 +123,19 @@ ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &ru
                 shapeText(fields.input), " with ", shapeText(fields.weight), " to ",
                 shapeText(fields.output), " within ", rules.workspace, " bytes of workspace (of ",
                 plan->describeCandidates(), "); try a microbatch of another size");
+}
+
+std::shared_ptr<ConvolutionPlan> ConvolutionPlan::shared(const KernelRules &rules,
+                                                         const ConvolutionFields &fields,
+                                                         ConvolutionUse use, bool adds,
+                                                         Tuning *tuning) {
+  auto make = [&] {
+    return std::make_shared<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields,
+                                             use, adds, tuning);
+  };
+  auto known =
+      sharedPlan<ConvolutionPlan>(tuning, problemOf(fields, use) + (adds ? ", added" : ""), make);
+  return known->room <= rules.workspace ? known : make();
 }
 
 static cudnnDataType_t storedType(Factors factors) {

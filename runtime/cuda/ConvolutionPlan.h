@@ -26,6 +26,11 @@ public:
   /// sums, those of squares.
   void operator()(const Run &run, std::initializer_list<const void *> tensors);
 
+  /// One that others may share, who have as much room; without a tuning it is new.
+  static std::shared_ptr<ConvolutionPlan> shared(const KernelRules &rules,
+                                                 const ConvolutionFields &fields,
+                                                 ConvolutionUse use, bool adds, Tuning *tuning);
+
   /// How many configurations keep the rules, best first; for tests.
   size_t candidates() const { return plan->candidates(); }
   int64_t workspaceBytes() const { return plan->workspaceBytes(); }
@@ -44,6 +49,7 @@ private:
   const ConvolutionFields fields;
   const ConvolutionUse use;
   const bool adds;
+  const size_t room; ///< the library's workspace
   const Factors factors;
   std::optional<LibraryPlan> plan;
 };

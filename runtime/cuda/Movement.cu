@@ -1,5 +1,4 @@
 #include "runtime/cuda/Kernels.h"
-#include "runtime/cuda/Lanes.h"
 #include "runtime/cuda/Strides.h"
 #include "runtime/cuda/Workspace.h"
 

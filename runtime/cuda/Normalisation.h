@@ -64,8 +64,9 @@ template <class T>
 void findStatistics(const Run &run, const BatchNormalizationFields &fields, const T *x,
                     const ChannelNumbers &numbers);
 /// The same, where a library has summed each channel of x and, at `squares`, what is squared.
-void finishStatistics(const Run &run, const BatchNormalizationFields &fields, const float *sums,
-                      const float *squares, const ChannelNumbers &numbers);
+template <class T>
+void finishStatistics(const Run &run, const BatchNormalizationFields &fields, const T *x,
+                      const float *sums, const float *squares, const ChannelNumbers &numbers);
 /// y, null where it is not wanted, by what is saved.
 template <class T>
 void normalise(const Run &run, const BatchNormalizationFields &fields, const T *x,

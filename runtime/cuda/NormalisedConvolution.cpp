@@ -44,8 +44,8 @@ class SummedConvolution {
 public:
   SummedConvolution(const Device &device, const NormalisedConvolutionFields &fields)
       : fields(fields), problem(problemOf(fields)), tuning(device.tuning),
-        apart(target(), rulesOf(device, fields), this->fields.convolution(),
-              ConvolutionUse::forward, false, tuning) {
+        apart(ConvolutionPlan::shared(rulesOf(device, fields), this->fields.convolution(),
+                                      ConvolutionUse::forward, false, tuning)) {
     if (tuning && tuning->known(problem).value_or(kTogether) == kTogether)
       makeTogether(rulesOf(device, fields));
   }
@@ -60,12 +60,11 @@ public:
 private:
   enum Way : size_t { kApart, kTogether };
 
-  static PlanTarget target() { return {networkHandle(), nullptr}; }
-
   /// Not all of the library's versions have kernels for all of these on all GPUs.
   void makeTogether(const KernelRules &rules) {
     try {
-      together.emplace(target(), rules, fields.convolution(), ConvolutionUse::sums, false, tuning);
+      together.emplace(PlanTarget{networkHandle(), nullptr}, rules, fields.convolution(),
+                       ConvolutionUse::sums, false, tuning);
     } catch (const Error &) {
       together.reset();
     }
@@ -90,18 +89,18 @@ private:
              const void *w, Float16 *y, const ChannelNumbers &numbers) {
     const Run ofLibrary = behindSums(run, fields);
     if (way == kApart) {
-      apart(ofLibrary, {x, w, y});
+      (*apart)(ofLibrary, {x, w, y});
       return findStatistics(run, constants, y, numbers);
     }
     float *sums = reinterpret_cast<float *>(run.scratchBase), *squares = sums + fields.output[1];
     (*together)(ofLibrary, {x, w, y, sums, squares});
-    finishStatistics(run, constants, sums, squares, numbers);
+    finishStatistics(run, constants, y, sums, squares, numbers);
   }
 
   const NormalisedConvolutionFields fields;
   const std::string problem;
   Tuning *tuning; ///< null once it has measured, or none
-  ConvolutionPlan apart;
+  std::shared_ptr<ConvolutionPlan> apart;
   std::optional<ConvolutionPlan> together;
   size_t taken = kApart;
 };

@@ -26,11 +26,12 @@ using Tensors = std::vector<Tensor>;
 struct Shape {
   std::vector<int64_t> image, weight;
   int64_t stride, pad;
+  std::pair<double, double> elements = {0.5, 1}, factors = {-0.2, 1};
 };
 /// Rows that come in no round number; one pixel; a channel block and a half.
 const Shape kShapes[] = {{{3, 8, 5, 7}, {16, 8, 3, 3}, 1, 1},
                          {{2, 16, 9, 9}, {24, 16, 3, 3}, 2, 1},
-                         {{5, 8, 1, 1}, {8, 8, 1, 1}, 1, 0}};
+                         {{5, 8, 1, 1}, {8, 8, 1, 1}, 1, 0, {-1, 1}}};
 
 NormalisedConvolutionFields fieldsOf(const KernelChoice &choice) {
   NormalisedConvolutionFields f;
@@ -87,12 +88,12 @@ struct Unit : CudaCase {
        double epsilon = 1e-3)
       : constants({{"momentum", momentum}, {"epsilon", epsilon}}) {
     options.precision = Precision::fp16;
-    auto image = [&](const std::vector<int64_t> &shape, double from, double to) {
-      UnitValue drawn = operand(shape, from, to);
+    auto image = [&](const std::vector<int64_t> &shape, std::pair<double, double> range) {
+      UnitValue drawn = operand(shape, range.first, range.second);
       return given(fromStored(toStored(operandValue(drawn.index)), {ElementType::f32, shape}));
     };
     const std::vector<int64_t> channels = {s.weight[0]};
-    const UnitValue from = image(s.image, 0.5, 1), by = image(s.weight, -0.2, 1);
+    const UnitValue from = image(s.image, s.elements), by = image(s.weight, s.factors);
     const UnitValue all[] = {operand(channels), operand(channels), operand(channels),
                              operand(channels, 0.5, 2)};
     const UnitValue y = node("Conv", {from, by},
@@ -235,6 +236,35 @@ TEST_F(NormalisedConvolutionTest, ComputesBothWays) {
       EXPECT_EQ(std::memcmp(together.y.data(), apart.y.data(), 2 * apart.y.size()), 0);
       EXPECT_NE(together.savedInverse, apart.savedInverse) << "of other sums";
     }
+}
+
+/// Plain sums of squares lose what varies where means are hundreds of deviations from zero.
+TEST_F(NormalisedConvolutionTest, KeepsVariancesFarFromZero) {
+  const Shape far = {{4, 8, 40, 40}, {8, 8, 1, 1}, 1, 0, {0.98, 1}, {0.9, 1}};
+  const Unit unit(far, false, kAllSlots, 0.8, 1e-7);
+  takeTogether();
+  const Written together = call(*make(unit, &*tuning), unit);
+  EXPECT_EQ(timed, 6u);
+  for (size_t channel = 0; channel < 8; ++channel)
+    EXPECT_GT(together.savedMean[channel] * together.savedInverse[channel], 200);
+  expectReference(unit, together, false);
+}
+
+/// What convolves without a normalisation, such as an evaluation, takes part in the measuring.
+TEST_F(NormalisedConvolutionTest, SharesItsPlainConvolution) {
+  const Unit unit(kShapes[0], false, kAllSlots);
+  const NormalisedConvolutionFields f = fieldsOf(unit.choice);
+  takeTogether();
+  auto made = make(unit, &*tuning);
+  runtime::cuda::Convolution plain(runtime::Device{1, unit.choice.workspaceBytes, false, &*tuning},
+                                   f.convolution());
+  const Written found = call(*made, unit);
+  EXPECT_EQ(timed, 6u);
+  Written alone(unit);
+  plain(made->run, unit.x.data(), unit.w.data(), static_cast<float *>(nullptr), alone.y.data());
+  finish();
+  EXPECT_EQ(timed, 6u);
+  EXPECT_EQ(std::memcmp(alone.y.data(), found.y.data(), 2 * found.y.size()), 0);
 }
 
 /// Equal convolutions share their kernels, not what is done with their statistics.
