@@ -223,6 +223,10 @@ uint32_t MatrixProductPlan::alignmentOf(int64_t MatrixBatches::Start::*operand,
 
 void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b, const void *bias,
                                    void *y, bool add) {
+  if (add && addsAddend())
+    throw Error("unit '", fields.name,
+                "': a product is added to its result and to a matrix: the "
+                "library adds one of them");
   if (addsColumnBias())
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   const Operands operands{a, b, add ? y : addsAddend() ? bias : nullptr, y};

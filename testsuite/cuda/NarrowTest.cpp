@@ -13,7 +13,8 @@ TYPED_TEST(Narrow, RowsRound) {
     const runtime::SoftmaxFields f{.inner = 2, .logarithm = logarithm, .outer = 3, .size = 70};
     runtime::cuda::Softmax softmax(device, f);
     runtime::cuda::SoftmaxGradient gradient(device, f);
-    expectRounds<TypeParam>(420, [&](auto &run, auto *y, auto *x) { softmax(run, x, y); }, x);
+    expectRounds<TypeParam>(
+        420, [&](auto &run, auto *y, auto *x) { softmax(run, x, y); }, x);
     expectRounds<TypeParam>(
         420, [&](auto &run, auto *dx, auto *dy, auto *y) { gradient(run, dy, y, dx); }, dy, x);
   }
@@ -25,18 +26,25 @@ int64_t countOf(std::initializer_list<int64_t> shape) {
 
 template <class T>
 void expectProductRounds(std::initializer_list<int64_t> a, std::initializer_list<int64_t> b,
-                         std::initializer_list<int64_t> y) {
-  alignas(64) T left[400], right[800], narrow[400];
+                         std::initializer_list<int64_t> y, bool addsMatrix = false) {
+  alignas(64) T left[400], right[800], added[400], narrow[400];
   alignas(64) float wide[400];
-  const Both<T> drawn(countOf(a) + countOf(b));
+  const Both<T> drawn(countOf(a) + countOf(b) + countOf(y));
   std::copy_n(drawn.narrow.begin(), countOf(a), left);
   std::copy_n(drawn.narrow.begin() + countOf(a), countOf(b), right);
+  std::copy_n(drawn.narrow.end() - countOf(y), countOf(y), added);
   Scratch scratch;
   auto multiply = [&](const char *result, void *to) {
     runtime::MatrixProductFields f;
     f.a = a, f.b = b, f.output = y, f.result = result;
     f.compute = std::is_same_v<T, BFloat16> ? "bf16" : "fp16";
-    runtime::cuda::MatrixProduct(runtime::Device{1, 1 << 16}, f)(scratch.run, left, right, to);
+    if (addsMatrix)
+      f.bias = y;
+    runtime::cuda::MatrixProduct product(runtime::Device{1, 1 << 16}, f);
+    if (addsMatrix)
+      product(scratch.run, left, right, added, to);
+    else
+      product(scratch.run, left, right, to);
     finish();
   };
   multiply("fp32", wide);
@@ -51,6 +59,12 @@ TYPED_TEST(Narrow, ProductsRound) {
   expectProductRounds<TypeParam>({5, 70}, {70, 6}, {5, 6});
   expectProductRounds<TypeParam>({2, 3, 2, 3, 4}, {3, 1, 4, 5}, {2, 3, 2, 3, 5});
   expectProductRounds<TypeParam>({2, 3, 2, 3, 5}, {3, 1, 5, 3}, {2, 3, 2, 3, 3});
+}
+
+/// The library adds a matrix of 16 bits to results of 16 bits, a kernel of its own to those in f32.
+TYPED_TEST(Narrow, ProductsAddMatrices) {
+  expectProductRounds<TypeParam>({5, 70}, {70, 6}, {5, 6}, true);
+  expectProductRounds<TypeParam>({2, 3, 2, 3, 4}, {3, 1, 4, 5}, {2, 3, 2, 3, 5}, true);
 }
 
 TYPED_TEST(Narrow, LayerNormalizationRounds) {

@@ -235,6 +235,38 @@ TEST_F(TunedKernelsTest, MeasuresNothingThatItMayRunOnce) {
       10, [&] { kernel(run, &x, &w, &y, true); }, 4);
 }
 
+/// A matrix that is added stays what it is, and makes another problem of the product.
+TEST_F(TunedKernelsTest, MeasuresProductsThatAddAMatrix) {
+  runtime::MatrixProductFields f = product();
+  f.a = f.output = f.bias = {2, 1};
+  alignas(64) float rows[2] = {2, 4}, added[2] = {10, 20}, results[2];
+  auto expectSums = [&](MatrixProduct &kernel) {
+    kernel(run, rows, &w, added, results);
+    finish();
+    EXPECT_EQ(results[0], 16);
+    EXPECT_EQ(results[1], 32);
+  };
+  runtime::MatrixProductFields plain = f;
+  plain.bias = {};
+  MatrixProduct other(device, plain), kernel(device, f);
+  other(run, rows, &w, results);
+  finish();
+  EXPECT_EQ(timed, 3u);
+  // In place nothing may run twice.
+  results[0] = 10, results[1] = 20;
+  kernel(run, rows, &w, results, results);
+  finish();
+  EXPECT_EQ(results[0], 16);
+  EXPECT_EQ(timed, 3u);
+  timed = 0, seconds = {3, 2, 1};
+  expectSums(kernel);
+  EXPECT_EQ(timed, 3u);
+  refuseProduct("0");
+  expectSums(kernel);
+  EXPECT_EQ(added[0], 10);
+  expectError([&] { kernel(run, rows, &w, results, true); });
+}
+
 /// Making a plan loads kernels, which may wait for messages once there are any.
 TEST_F(TunedKernelsTest, MakesAllPlansBefore) {
   seconds = {2, 1};
