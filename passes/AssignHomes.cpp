@@ -133,9 +133,22 @@ private:
                          buffers.of(result).persistent().getSymName().str() + "' which it reads";
       if (!chosen)
         throw Error(what + ", but its kernel cannot work in place");
-      if (readLater(unit, operand, buffers))
+      if (readAgain(unit, operand, buffers))
         throw Error(what + " and which is read after it");
     }
+  }
+
+  /// Whether the old value is read behind the unit. A read that stands behind it gives the next
+  /// one: several units may bring a state forward, one after the other.
+  static bool readAgain(UnitOp unit, Value operand, const Buffers &buffers) {
+    return llvm::any_of(buffers.of(operand).values, [&](Value value) {
+      Operation *definer = value.getDefiningOp();
+      const bool isOld = definer->getBlock() == unit->getBlock() && definer->isBeforeInBlock(unit);
+      return isOld && llvm::any_of(value.getUsers(), [&](Operation *user) {
+               return user->getBlock() == unit->getBlock() && unit->isBeforeInBlock(user) &&
+                      !storesInto(user, operand, buffers);
+             });
+    });
   }
 
   bool mayShare(UnitOp unit, Value operand, Value result, const Buffers &buffers) {

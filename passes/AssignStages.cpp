@@ -54,6 +54,9 @@ private:
       for (UnitOp unit : function.getOps<UnitOp>()) {
         assignByOrigin(unit);
         followOperands(unit);
+        // The plan names the first of those that it plans as one.
+        if (unit.getStage() && taskPhase(unit) == ir::Phase::Forward)
+          stageOfUnit[unit.getName()] = static_cast<int>(*unit.getStage());
       }
     // 2. What the compiler added: prepared weights go where they are read, the rest follows its
     //    operands, what has none its readers. Updates come last: what reads a weight may be its

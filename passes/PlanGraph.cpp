@@ -48,6 +48,7 @@ public:
 private:
   void addForwardUnits() {
     SmallVector<UnitOp> companions;
+    Operation *together = nullptr; ///< up to which units make one of the plan
     for (UnitOp unit : train.getOps<UnitOp>()) {
       if (taskPhase(unit) != ir::Phase::Forward)
         continue;
@@ -55,11 +56,32 @@ private:
         companions.push_back(unit);
         continue;
       }
-      graph.units.emplace_back().name = unit.getName().str();
+      if (!together || together->isBeforeInBlock(unit)) {
+        graph.units.emplace_back().name = unit.getName().str();
+        together = unit;
+      }
       addNodes(unit, static_cast<int>(graph.units.size()) - 1);
+      if (Operation *last = lastOfStates(unit); last && together->isBeforeInBlock(last))
+        together = last;
     }
     for (UnitOp unit : companions)
       addNodes(unit, indices.lookup(findHost(unit).getName()));
+  }
+
+  /// The last unit of the forward pass that brings forward one of this unit's states: the running
+  /// statistics of a layer that is used several times belong to one stage. Null where it has none.
+  Operation *lastOfStates(UnitOp unit) {
+    Operation *last = nullptr;
+    for (Value operand : unit.getOperands()) {
+      auto read = operand.getDefiningOp<ReadOp>();
+      if (!read || memory(*read).getRole() != Role::State)
+        continue;
+      for (auto write : train.getOps<WriteOp>())
+        if (Operation *writer = write.getValue().getDefiningOp();
+            write.getMemory() == read.getMemory() && writer)
+          last = last && writer->isBeforeInBlock(last) ? last : writer;
+    }
+    return last;
   }
 
   void addNodes(UnitOp unit, int index) {

@@ -1,0 +1,92 @@
+"""A convolution and its normalisation that a model uses twice: each use brings the running statistics forward, in its order."""
+
+import copy
+
+import numpy
+import pytest
+import torch
+
+import pipeline
+import safetensors
+import test_cuda
+
+BATCH, RATE, MICROBATCHES = 8, 4.0, 2
+OPTIONS = ["--minibatch", BATCH, "--microbatches", MICROBATCHES, "--optimizer", f"sgd,lr={RATE}"]
+
+
+class Reused(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.again, self.norm = torch.nn.Conv2d(3, 8, 3), torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.BatchNorm2d(8)
+        self.last = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 10))
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        for _ in range(2):
+            x = torch.relu(self.norm(self.again(x)))
+        return self.last(x.mean((2, 3)))
+
+
+@pytest.fixture(name="reused", scope="module")
+def exported(tmp_path_factory):
+    """The network, its file and data. The exporter has run the network once: its statistics are the file's."""
+    folder = tmp_path_factory.mktemp("reused")
+    torch.manual_seed(2)
+    net = Reused().train()
+    torch.onnx.export(net, torch.randn(2, 3, 8, 8), str(folder / "reused.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    inputs = {"input": torch.randn(BATCH, 3, 8, 8), "labels": torch.randint(0, 10, (BATCH,))}
+    return net, folder / "reused.onnx", inputs, pipeline.save_inputs(inputs, folder)
+
+
+def test_against_pytorch(reused, tmp_path):
+    net, model, inputs, data = reused
+    project = pipeline.compile_model(model, tmp_path / "project", *OPTIONS)
+    found = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
+    net = copy.deepcopy(net).double()
+    before = safetensors.load(project / "weights.safetensors")
+    net.norm.running_mean, net.norm.running_var = (torch.from_numpy(before[f"norm.running_{name}"]).double() for name in ("mean", "var"))
+    expected = {"mean": before["norm.running_mean"].astype(float), "var": before["norm.running_var"].astype(float)}
+
+    def follow(_, seen, __):
+        # ONNX keeps the variance of the population, PyTorch that of a sample.
+        for name, value in (("mean", seen[0].mean((0, 2, 3))), ("var", seen[0].var((0, 2, 3), unbiased=False))):
+            expected[name] = 0.9 * expected[name] + 0.1 * value.detach().numpy()
+
+    net.norm.register_forward_hook(follow)
+    halves = zip(inputs["input"].double().chunk(MICROBATCHES), inputs["labels"].chunk(MICROBATCHES))
+    loss = sum(torch.nn.functional.cross_entropy(net(x), labels) for x, labels in halves) / MICROBATCHES
+    loss.backward()
+    assert found.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+    after = found.weights()
+    for name, value in expected.items():
+        assert numpy.allclose(after[f"norm.running_{name}"], value, rtol=1e-5, atol=1e-6), name
+    for name, parameter in net.named_parameters():
+        # The normalisation takes away what a bias before it adds.
+        scale = max(numpy.linalg.norm(parameter.grad), 1e-3)
+        change = (parameter.detach().numpy() - after[name]) / RATE
+        assert numpy.linalg.norm(change - parameter.grad.numpy()) <= 1e-4 * scale, name
+
+
+def test_stages(reused, tmp_path):
+    """All uses belong to one stage, however many the planner makes, and to the stage that a user gives them."""
+    _, model, _, data = reused
+    kept = {}
+    for name, options in {"one": [], "1f1b": ["--schedule", "1f1b", "--stages", "1-1-1"],
+                          "again": ["--schedule", "zb-h1", "--stages", "1-1", "--recompute", "all"]}.items():
+        workers = options[3].count("-") + 1 if options else 1
+        project = pipeline.compile_model(model, tmp_path / name, *OPTIONS, *options, "--exact", workers=workers)
+        pipeline.expect_same_bits(pipeline.train(project, tmp_path / f"run-{name}", data=data, steps=1), kept, "reused")
+
+
+@test_cuda.on_host
+def test_on_gpus(reused, tmp_path):
+    _, model, _, data = reused
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *OPTIONS), tmp_path / "expected", data=data, steps=1)
+    project = test_cuda.emit(model, tmp_path / "gpu", *OPTIONS, "--precision", "fp16", "--stages", "1-1", workers=2)
+    found = test_cuda.train_on_host(project, tmp_path / "found", data=data, steps=1)
+    rounding = 2 * 2**-10
+    assert numpy.allclose(found.losses, expected.losses, rtol=rounding)
+    after = expected.weights()
+    for name in ("norm.running_mean", "norm.running_var"):
+        assert numpy.allclose(found.weights()[name], after[name], rtol=4 * rounding, atol=rounding), name
