@@ -191,17 +191,28 @@ bool Narrowing::narrowView(Value value) {
   return true;
 }
 
-/// The short copy of a value, made where the value is.
+/// The short copy of a value, made where the value is; of a view, which is read in full as well, a
+/// view of the short copy.
 Value Narrowing::narrowed(Value value) {
   if (narrowView(value))
     return value;
-  Value &copy = copies[value];
-  if (!copy) {
-    OpBuilder builder(value.getContext());
-    builder.setInsertionPointAfterValue(value);
-    copy = cast(builder, value, stored, originOf(value.getDefiningOp()));
+  if (Value known = copies.lookup(value))
+    return known;
+  OpBuilder builder(value.getContext());
+  builder.setInsertionPointAfterValue(value);
+  auto view = value.getDefiningOp<NodeOp>();
+  Value copy;
+  if (isViewNode(view) && view->getOperand(0).getDefiningOp<NodeOp>() &&
+      has(view->getOperand(0), ElementType::f32)) {
+    auto shorter = llvm::cast<NodeOp>(builder.clone(*view));
+    shorter->setOperand(0, narrowed(view->getOperand(0)));
+    shorter.setName(names.unique(view.getName() + "/" + llvm::StringRef(toString(stored))));
+    shorter->getResult(0).setType(toMlir(value.getContext(), NodeFacts(shorter).infer()[0]));
+    copy = shorter->getResult(0);
+  } else {
+    copy = cast(builder, value, stored, originOf(view));
   }
-  return copy;
+  return copies[value] = copy;
 }
 
 /// In f32, once for all readers that come from one forward node. For kernels that could do it

@@ -35,17 +35,6 @@ private:
   double rhythm = 0; ///< seconds per microbatch
 };
 
-/// A stage to which no gradient comes would run ahead of the others, and its messages would come
-/// before their place in rows that know as many microbatches as the schedule holds: it waits for
-/// the next stage like every other.
-std::vector<Edge> chainStages(const Schedule &schedule, std::span<const Edge> edges) {
-  std::vector<Edge> chained(edges.begin(), edges.end());
-  for (int stage = 1; stage < schedule.stages(); ++stage)
-    chained.push_back({static_cast<int>(chained.size()), "", stage, stage - 1, Phase::backward,
-                       Phase::backward, 0});
-  return chained;
-}
-
 Task StartTimes::inFirstPeriod(const Task &task) const {
   Task first = task;
   first.microbatch = ((task.microbatch % period) + period) % period;
@@ -64,11 +53,13 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> given)
   Timeline timeline = playWith(edges);
   if (timeline.stall)
     refuseStall(schedule, given, iterations);
-  if (period)
-    if (std::vector<Edge> chained = chainStages(schedule, given); !playWith(chained).stall) {
+  if (period) {
+    std::vector<Edge> chained = chainStages(schedule, given);
+    if (Timeline waiting = playWith(chained); !waiting.stall) {
       edges = std::move(chained);
-      timeline = playWith(edges);
+      timeline = std::move(waiting);
     }
+  }
   for (const Event &event : timeline.events)
     if (event.kind == StepKind::run)
       times[event.task] = event.start;
@@ -230,6 +221,14 @@ void mergeRank(int rank, Schedule &schedule, std::span<const Edge> edges,
 }
 
 } // namespace
+
+std::vector<Edge> chainStages(const Schedule &schedule, std::span<const Edge> edges) {
+  std::vector<Edge> chained(edges.begin(), edges.end());
+  for (int stage = 1; schedule.asynchronous && stage < schedule.stages(); ++stage)
+    chained.push_back({static_cast<int>(chained.size()), "", stage, stage - 1, Phase::backward,
+                       Phase::backward, 0});
+  return chained;
+}
 
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges) {
   int64_t iterations = schedule.asynchronous ? iterationsToSettle(schedule) : 0;

@@ -34,4 +34,10 @@ std::vector<const Edge *> transfersAtRun(const Schedule &schedule, const StageEd
 void placeTransfersAtRuns(Schedule &schedule, std::span<const Edge> edges);
 void placeTransfersInGlobalOrder(Schedule &schedule, std::span<const Edge> edges);
 
+/// The edges by which an execution is played whose order that one is. A stage of an asynchronous
+/// schedule to which no gradient comes would run ahead of the others, and its messages come before
+/// their place in rows that know as many microbatches as the schedule holds: it waits for the next
+/// stage like every other.
+std::vector<Edge> chainStages(const Schedule &schedule, std::span<const Edge> edges);
+
 } // namespace pdc

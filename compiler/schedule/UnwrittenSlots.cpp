@@ -1,6 +1,7 @@
 #include "compiler/schedule/Lifetimes.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/StrictOrders.h"
+#include "compiler/schedule/Transfers.h"
 
 #include <algorithm>
 
@@ -35,6 +36,7 @@ private:
   PlayCosts costs;
   bool atRuns;
   int64_t microbatches, leftOut;
+  const std::vector<Edge> played;
   OrderPlayer player;
   std::vector<RunStarts> starts; ///< unless transfers stand at their runs
   std::vector<int> slots;
@@ -73,7 +75,8 @@ SlotCounter::SlotCounter(const Schedule &schedule, std::span<const Edge> edges)
       atRuns(canTransferAtRuns(schedule, edges, costs)),
       microbatches(microbatchesToPlay(schedule, atRuns)),
       leftOut(microbatchesToLeaveOut(schedule, atRuns)),
-      player(schedule, edges, costs, microbatches), slots(schedule.stages(), 1) {
+      played(atRuns ? std::vector<Edge>(edges.begin(), edges.end()) : chainStages(schedule, edges)),
+      player(schedule, played, costs, microbatches), slots(schedule.stages(), 1) {
   if (!atRuns)
     player.play(&starts);
 }
