@@ -31,8 +31,10 @@ static constexpr int64_t rankBytes = 52 * kKiB;
 static constexpr int64_t bytesPerKernel = 1200;
 // Of a rank that is a thread beside others: its stack and what memory is given to it from.
 static constexpr int64_t threadBytes = 112 * kKiB;
-// Of several of them together: steps by which their heaps grow, in some runs and not in others.
+// Of all but one of up to so many together: a step by which their heaps grow, in some runs and not
+// in others.
 static constexpr int64_t heapStepBytes = 96 * kKiB;
+static constexpr int64_t mostHeapSteps = 3;
 // What runs a primitive, beside what oneDNN keeps: the first of equal ones, and each other.
 static constexpr int64_t bytesPerPrimitive = 8 * kKiB;
 static constexpr int64_t bytesPerEqualPrimitive = 5 * kKiB;
@@ -43,6 +45,8 @@ static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
 static constexpr int64_t edgesWithOwnBuffers = 8;
+// A step by which those buffers grow where ranks wait for one another longer than usual.
+static constexpr int64_t bufferStepBytes = 40 * kKiB;
 static constexpr int64_t bytesPerFurtherEdge = 8 * kKiB;
 // Of a rank with replicas: the thread of its sums, and what MPI keeps for its messages with each of
 // the others, the less the fewer there are.
@@ -230,6 +234,7 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
   int64_t bytes = 0, known = 0;
+  bool hasBuffered = false;
   for (const Edge &edge : plan.edges) {
     if (isHere(edge.fromStage) == isHere(edge.toStage))
       continue;
@@ -237,10 +242,12 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
     if (isHere(edge.toStage))
       std::swap(own, others);
     const int64_t peers = countPeers(own, others);
-    const int64_t first = edge.bytes <= mostBufferedBytes ? bytesPerBufferedEdge : bytesPerEdge;
+    const bool isBuffered = edge.bytes <= mostBufferedBytes;
+    hasBuffered |= isBuffered;
+    const int64_t first = isBuffered ? bytesPerBufferedEdge : bytesPerEdge;
     bytes += peers * (known++ < edgesWithOwnBuffers ? first : bytesPerFurtherEdge);
   }
-  return bytes;
+  return bytes + (hasBuffered ? bufferStepBytes : 0);
 }
 
 /// The first inputs of the next step, which are read beside the arena. Random numbers are not read.
@@ -289,7 +296,8 @@ void setMemory(Plan &plan, ModuleOp programs) {
     threads.insert(stage.ranks.begin(), stage.ranks.end());
   const auto count = static_cast<int64_t>(threads.size());
   plan.libraryBytes =
-      together.bytesOfProcess() + count * threadBytes + (count > 1 ? heapStepBytes : 0);
+      together.bytesOfProcess() + count * threadBytes +
+      std::clamp<int64_t>(count - 1, 0, mostHeapSteps) * heapStepBytes;
 }
 
 } // namespace pdc
