@@ -50,6 +50,7 @@ private:
   void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
   Value narrowed(Value value);
   bool narrowView(Value value);
+  bool isShortenedView(NodeOp view) const;
   Value widened(Value value, Operation *reader);
   Value cast(OpBuilder &builder, Value value, ElementType to, StringRef origin);
 
@@ -181,14 +182,18 @@ static void retypeViews(Value value) {
 /// them: the gradient of scores, for the products and the bias that made them.
 bool Narrowing::narrowView(Value value) {
   auto view = value.getDefiningOp<NodeOp>();
-  if (!isViewNode(view) || !view->getOperand(0).getDefiningOp<NodeOp>() ||
-      !has(view->getOperand(0), ElementType::f32) || !view->getOperand(0).hasOneUse() ||
-      !isReadNarrow(value))
+  if (!isShortenedView(view) || !isReadNarrow(value))
     return false;
   view->setOperand(0, narrowed(view->getOperand(0)));
   value.setType(toMlir(value.getContext(), NodeFacts(view).infer()[0]));
   retypeViews(value);
   return true;
+}
+
+/// Whether what the node makes is what it reads in f32 from another node, under another shape.
+bool Narrowing::isShortenedView(NodeOp view) const {
+  return isViewNode(view) && view->getOperand(0).getDefiningOp<NodeOp>() &&
+         has(view->getOperand(0), ElementType::f32);
 }
 
 /// The short copy of a value, made where the value is; of a view, which is read in full as well, a
@@ -202,8 +207,7 @@ Value Narrowing::narrowed(Value value) {
   builder.setInsertionPointAfterValue(value);
   auto view = value.getDefiningOp<NodeOp>();
   Value copy;
-  if (isViewNode(view) && view->getOperand(0).getDefiningOp<NodeOp>() &&
-      has(view->getOperand(0), ElementType::f32)) {
+  if (isShortenedView(view)) {
     auto shorter = llvm::cast<NodeOp>(builder.clone(*view));
     shorter->setOperand(0, narrowed(view->getOperand(0)));
     shorter.setName(names.unique(view.getName() + "/" + llvm::StringRef(toString(stored))));
