@@ -1,3 +1,4 @@
+#include "passes/GradientSums.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
@@ -70,7 +71,7 @@ private:
         for (UnitOp unit : llvm::reverse(units))
           if (!unit.getStage() && (taskPhase(unit) == ir::Phase::Update) == updates)
             assignByReaders(unit);
-      bringSumsForward(units);
+      bringSumsForward(function);
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (UnitOp unit : function.getOps<UnitOp>())
@@ -131,6 +132,10 @@ private:
   void assignByOrigin(UnitOp unit) {
     if (taskPhase(unit) == ir::Phase::Prepare)
       return;
+    // A change of layout is planned by itself, though it comes from its reader.
+    if (auto found = stageOfUnit.find(unit.getName());
+        found != stageOfUnit.end() && taskPhase(unit) == ir::Phase::Forward)
+      return setStage(unit, found->second);
     if (auto found = stageOfUnit.find(unit.getOrigin()); found != stageOfUnit.end())
       return setStage(unit, found->second);
     if (auto found = stageOfNode.find(unit.getOrigin()); found != stageOfNode.end())
@@ -185,63 +190,52 @@ private:
     setStage(unit, static_cast<int>(*stage));
   }
 
-  /// The gradient of what is made of weights alone is planned with the first that reads it. Others
-  /// may read it in earlier stages, and gradients go to earlier stages only: what nothing but the
-  /// sums of weights' gradients reads is put where its earliest operand is. An operand that only
-  /// puts gradients below one another is copied to its reader instead: the earlier stage would
-  /// otherwise have to hold a weight that nothing else there reads.
-  static void bringSumsForward(ArrayRef<UnitOp> units) {
-    llvm::DenseSet<Operation *> feedsSums;
-    for (UnitOp unit : llvm::reverse(units))
-      if (taskPhase(unit) == ir::Phase::Backward &&
-          llvm::all_of(unit->getUsers(), [&](Operation *user) {
-            return isa<AccumulateOp>(user) || feedsSums.contains(user);
-          }))
-        feedsSums.insert(unit);
-    std::map<std::pair<Operation *, uint64_t>, UnitOp> copies;
+  /// The gradient of what is made of weights alone is planned with the first that reads it, and
+  /// others may read it in earlier stages. What stacks gradients is copied to where it is read: the
+  /// earlier stage would otherwise have to hold a weight that nothing else there reads.
+  static void bringSumsForward(func::FuncOp function) {
+    const GradientSums sums(function, [](UnitOp unit) { return int64_t(*unit.getStage()); });
+    const SmallVector<UnitOp> units(function.getOps<UnitOp>());
     for (UnitOp unit : units)
-      if (feedsSums.contains(unit)) {
-        for (Value operand : unit.getOperands())
-          if (UnitOp producer = earlierBackward(operand, unit);
-              producer && !stacksFrom(producer, *unit.getStage()))
-            unit.setStage(*producer.getStage());
-        for (OpOperand &operand : unit->getOpOperands())
-          if (UnitOp producer = earlierBackward(operand.get(), unit)) {
-            UnitOp &copy = copies[{producer, *unit.getStage()}];
-            if (!copy)
-              copy = copyTo(*unit.getStage(), producer);
-            operand.set(copy.getResult(0));
-          }
+      unit.setStage(sums.placeOf(unit));
+    StackCopies copies;
+    for (UnitOp unit : units)
+      if (sums.feeds(unit))
+        copies.readFrom(unit);
+  }
+
+  /// Copies of what stacks gradients in earlier stages than it is read in.
+  class StackCopies {
+  public:
+    void readFrom(UnitOp reader) {
+      for (OpOperand &operand : reader->getOpOperands()) {
+        auto stack = operand.get().getDefiningOp<UnitOp>();
+        if (!stack || taskPhase(stack) != ir::Phase::Backward ||
+            *stack.getStage() >= *reader.getStage())
+          continue;
+        UnitOp &copy = copies[{stack, *reader.getStage()}];
+        if (!copy) {
+          copy = copyTo(*reader.getStage(), stack);
+          readFrom(copy);
+        }
+        operand.set(copy.getResult(0));
       }
-  }
+    }
 
-  /// What makes an operand in an earlier stage of the backward pass; null where nothing does.
-  static UnitOp earlierBackward(Value operand, UnitOp unit) {
-    auto producer = operand.getDefiningOp<UnitOp>();
-    const bool isEarlier = producer && taskPhase(producer) == ir::Phase::Backward &&
-                           *producer.getStage() < *unit.getStage();
-    return isEarlier ? producer : UnitOp();
-  }
+  private:
+    static UnitOp copyTo(uint64_t stage, UnitOp unit) {
+      OpBuilder builder(unit->getContext());
+      builder.setInsertionPointAfter(unit);
+      auto copy = cast<UnitOp>(builder.clone(*unit));
+      NodeNames names(unit->getParentOp());
+      copy.walk([&](NodeOp node) { node.setName(names.unique(node.getName())); });
+      copy.setName(names.unique(unit.getName() + "/stage" + Twine(stage)));
+      copy.setStage(stage);
+      return copy;
+    }
 
-  /// Whether the unit only puts gradients below one another that this stage has or is sent.
-  static bool stacksFrom(UnitOp unit, uint64_t stage) {
-    auto isHere = [&](Value value) {
-      auto producer = value.getDefiningOp<UnitOp>();
-      return producer && *producer.getStage() >= stage;
-    };
-    return isStack(unit) && llvm::all_of(unit.getOperands(), isHere);
-  }
-
-  static UnitOp copyTo(uint64_t stage, UnitOp unit) {
-    OpBuilder builder(unit->getContext());
-    builder.setInsertionPointAfter(unit);
-    auto copy = cast<UnitOp>(builder.clone(*unit));
-    NodeNames names(unit->getParentOp());
-    copy.walk([&](NodeOp node) { node.setName(names.unique(node.getName())); });
-    copy.setName(names.unique(unit.getName() + "/stage" + Twine(stage)));
-    copy.setStage(stage);
-    return copy;
-  }
+    std::map<std::pair<Operation *, uint64_t>, UnitOp> copies;
+  };
 
   /// All operations that use what is read from a memory, in any function.
   SmallVector<Operation *> readersOf(FlatSymbolRefAttr memory) {

@@ -1,5 +1,6 @@
 #include "passes/PlanValues.h"
 
+#include "passes/GradientSums.h"
 #include "passes/TiedWeights.h"
 #include "passes/Values.h"
 
@@ -17,7 +18,7 @@ namespace {
 class ValueCollector {
 public:
   ValueCollector(func::FuncOp train, PlanIndex indexOf, PlanGraph &graph)
-      : train(train), indexOf(indexOf), graph(graph) {}
+      : train(train), places(train, indexOf), graph(graph) {}
 
   void addValues() {
     for (UnitOp unit : train.getOps<UnitOp>())
@@ -119,8 +120,11 @@ private:
     return {};
   }
 
+  /// The unit of the plan in whose stage a unit is, or -1.
+  int indexOf(UnitOp unit) const { return static_cast<int>(places.placeOf(unit)); }
+
   func::FuncOp train;
-  PlanIndex indexOf;
+  const GradientSums places;
   PlanGraph &graph;
 };
 

@@ -72,6 +72,8 @@ PlanValue toValue(const Fields &fields, int64_t units) {
   value.name = fields.string("name");
   value.producer = static_cast<int>(fields.integer("producer", 0, units - 1));
   value.consumers = fields.integers("consumers", 0, units - 1);
+  if (std::set<int>(value.consumers.begin(), value.consumers.end()).size() < value.consumers.size())
+    fields.refuse("consumers", "expected each unit once");
   value.bytes = fields.integer("bytes", 0, kMostUnitBytes);
   return value;
 }
@@ -83,6 +85,8 @@ void addValues(const Fields &top, PlanGraph &graph) {
   const bool names = top.json().contains("gradients");
   for (const Fields &fields : top.list("values")) {
     const PlanValue &value = graph.values.emplace_back(toValue(fields, units));
+    if (names && fields.json().contains("gradient"))
+      fields.refuse("gradient", "stands beside a list of all gradients; expected one of the two");
     if (fields.boolean("gradient", !names))
       addGradientsOf(value, graph);
   }

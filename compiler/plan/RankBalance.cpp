@@ -48,7 +48,8 @@ private:
 RankBalance::RankBalance(const PlanGraph &graph, const ChainRequest &request,
                          const std::vector<int> &stages)
     : request(request), terms(termsOf(request)), part(graph),
-      unitsToBegin(static_cast<int64_t>(1 + graph.values.size() / kValuesPerUnit)),
+      unitsToBegin(static_cast<int64_t>(1 + (graph.values.size() + graph.gradients.size()) /
+                                                kValuesPerUnit)),
       cuts(request.stages + 1), seconds(request.stages) {
   for (int stage : stages)
     ++cuts[stage + 1];

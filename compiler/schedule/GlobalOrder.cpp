@@ -53,6 +53,7 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> given)
   Timeline timeline = playWith(edges);
   if (timeline.stall)
     refuseStall(schedule, given, iterations);
+  // Rows that somebody has written may run a backward pass before that of the next stage.
   if (period) {
     std::vector<Edge> chained = chainStages(schedule, given);
     if (Timeline waiting = playWith(chained); !waiting.stall) {

@@ -10,29 +10,50 @@ import pipeline
 S2VT = "--frames 4 --features 20 --words 4 --width 12 --hidden 16 --vocabulary 50 --dropout 0".split()
 GPT2 = "--layers 2 --width 32 --heads 2 --vocabulary 60 --sequence 16".split()
 # A residual network; tied weights; steps of a cell, whose gradients pass products by; two of them joined.
-NETWORKS = {"resnet18": [], "gpt2": GPT2, "lstm": ["--layers", "1"], "s2vt": S2VT}
+NETWORKS = {"resnet18": [], "gpt2": GPT2, "lstm": ["--layers", "1", "--sequence", "6"], "s2vt": S2VT}
 SEND = re.compile(r'pdc\.send @(?:"([^"]*)"|(\S+)) stage (\d+) microbatch \d+ to (\d+)')
 
 
-def expect_planned(model, folder, *options):
-    """Each value and gradient of a microbatch, from the stage that makes it to each that reads it. Evaluation is not planned."""
-    project = pipeline.compile_model(model, folder, *options, workers=4)
-    command = [pipeline.BIN / "pdc", model, "--gpus", 4, "--device", "cpu", *options, "--stop-after", "scheduled"]
+def expect_planned(model, folder, *options, workers):
+    """Each value and gradient of a microbatch, from the stage that makes it to the ranks of each that reads it. Evaluation is not
+    planned, and nothing is sent between stages of one rank."""
+    project = pipeline.compile_model(model, folder, *options, workers=workers)
+    command = [pipeline.BIN / "pdc", model, "--gpus", workers, "--device", "cpu", *options, "--stop-after", "scheduled"]
     sends = SEND.findall(pipeline.run(*command).stdout)
-    sent = {(quoted or plain, int(source), int(target)) for quoted, plain, source, target in sends}
+    sent = {(quoted or plain, int(source), int(rank)) for quoted, plain, source, rank in sends}
     plan = json.loads((project / "plan.json").read_text())
-    planned = {(edge["tensor"], edge["from"], edge["to"]) for edge in plan["edges"]}
-    assert len(planned) == len(plan["edges"]) > 3
+    ranks = {stage["id"]: stage["ranks"] for stage in plan["stages"]}
+    edges = [edge for edge in plan["edges"] if ranks[edge["from"]] != ranks[edge["to"]]]
+    planned = {(edge["tensor"], edge["from"], rank) for edge in edges for rank in ranks[edge["to"]]}
+    assert len(edges) > 1 and any(edge["from"] > edge["to"] for edge in edges)
     assert {edge for edge in sent if not edge[0].startswith("evaluate/")} == planned
-    assert any(source > target for _, source, target in planned)
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1", "pipedream"])
+@pytest.mark.parametrize("schedule,stages", [("1f1b", "1-1-1-1"), ("zb-h1", "1-1-1-1"), ("pipedream", "1-1-1-1"), ("1f1b", "1-2-1"),
+                                             ("interleaved", "1-1"), ("zb-v", "1-1")])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_send_is_planned(network, schedule, models, tmp_path):
-    microbatches = 1 if schedule == "pipedream" else 2
-    expect_planned(models(network, *NETWORKS[network]), tmp_path / "project", "--minibatch", 4, "--microbatches", microbatches,
-                   "--schedule", schedule, "--stages", "1-1-1-1")
+def test_every_send_is_planned(network, schedule, stages, models, tmp_path):
+    microbatches = 1 if schedule == "pipedream" else 4
+    replicas = [int(count) for count in stages.split("-")]
+    expect_planned(models(network, *NETWORKS[network]), tmp_path / "project", "--minibatch", 8, "--microbatches", microbatches,
+                   "--schedule", schedule, "--stages", stages, workers=sum(replicas))
+
+
+@pytest.mark.parametrize("network", ["gru", "resnet18"])
+def test_cut_anywhere(network, models, tmp_path):
+    """Between steps of a cell, whose weights' gradients are then summed in the earlier stage, and in front of changes of layout."""
+    model = models(*{"gru": ("lstm", "--layers", "1", "--cell", "GRU", "--sequence", 6), "resnet18": ("resnet18",)}[network])
+    options = ["--minibatch", 4, "--microbatches", 2, "--schedule", "1f1b"]
+    whole = pipeline.compile_model(model, tmp_path / "whole", *options)
+    nodes = json.loads((whole / "plan.json").read_text())["stages"][0]["nodes"]
+    file = tmp_path / "stages.json"
+    for cut in range(len(nodes) // 7, len(nodes) - 5, len(nodes) // 7):
+        stages = {node: int(number >= cut) for number, node in enumerate(nodes)}
+        file.write_text(json.dumps(stages))
+        refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *options, "--stages", file, "--stop-after",
+                               "cut", check=False).stderr
+        if "are one kernel" not in refused:
+            expect_planned(model, tmp_path / str(cut), *options, "--stages", file, workers=2)
 
 
 def test_steps_of_a_cell_send_gradients(models, tmp_path):
