@@ -3,6 +3,7 @@
 #include "compiler/Error.h"
 #include "passes/PlanValues.h"
 #include "passes/ProgramMemory.h"
+#include "passes/SharedStates.h"
 #include "passes/Values.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,41 +48,20 @@ public:
 
 private:
   void addForwardUnits() {
-    SmallVector<UnitOp> companions;
-    Operation *together = nullptr; ///< up to which units make one of the plan
-    for (UnitOp unit : train.getOps<UnitOp>()) {
-      if (taskPhase(unit) != ir::Phase::Forward)
-        continue;
-      if (findHost(unit)) {
-        companions.push_back(unit);
-        continue;
-      }
-      if (!together || together->isBeforeInBlock(unit)) {
-        graph.units.emplace_back().name = unit.getName().str();
-        together = unit;
-      }
-      addNodes(unit, static_cast<int>(graph.units.size()) - 1);
-      if (Operation *last = lastOfStates(unit); last && together->isBeforeInBlock(last))
-        together = last;
+    SmallVector<UnitOp> connected, companions;
+    for (UnitOp unit : train.getOps<UnitOp>())
+      if (taskPhase(unit) == ir::Phase::Forward)
+        (findHost(unit) ? companions : connected).push_back(unit);
+    auto isState = [&](ReadOp read) { return memory(*read).getRole() == Role::State; };
+    for (const UnitGroup &group : groupByStates(connected, isState)) {
+      PlanUnit &planned = graph.units.emplace_back();
+      planned.name = UnitOp(group.units.front()).getName().str();
+      planned.sharedState = group.state;
+      for (UnitOp unit : group.units)
+        addNodes(unit, static_cast<int>(graph.units.size()) - 1);
     }
     for (UnitOp unit : companions)
       addNodes(unit, indices.lookup(findHost(unit).getName()));
-  }
-
-  /// The last unit of the forward pass that brings forward one of this unit's states: the running
-  /// statistics of a layer that is used several times belong to one stage. Null where it has none.
-  Operation *lastOfStates(UnitOp unit) {
-    Operation *last = nullptr;
-    for (Value operand : unit.getOperands()) {
-      auto read = operand.getDefiningOp<ReadOp>();
-      if (!read || memory(*read).getRole() != Role::State)
-        continue;
-      for (auto write : train.getOps<WriteOp>())
-        if (Operation *writer = write.getValue().getDefiningOp();
-            write.getMemory() == read.getMemory() && writer)
-          last = last && writer->isBeforeInBlock(last) ? last : writer;
-    }
-    return last;
   }
 
   void addNodes(UnitOp unit, int index) {

@@ -73,11 +73,16 @@ std::vector<int> stagesByNode(const PlanGraph &graph,
     if (stage < 0 || stage >= kMostStages)
       throw Error("stages: " + quoted(node, stage) + ": expected a stage from 0 to " +
                   std::to_string(kMostStages - 1));
+    const std::string &state = graph.units[found->second].sharedState;
     int &known = stages[found->second];
     const std::string *&first = named[found->second];
     if (known >= 0 && known != stage)
       throw Error("stages: " + quoted(*first, known) + " and " + quoted(node, stage) +
-                  " are one kernel; give both the same stage");
+                  (state.empty() ? " are one kernel"
+                                 : " use '" + state +
+                                       "' or lie between its uses: running "
+                                       "statistics belong to one stage") +
+                  "; give both the same stage");
     known = stage;
     first = &node;
   }

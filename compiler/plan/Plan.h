@@ -42,6 +42,9 @@ struct PlanUnit {
   double accumulationSlowdown = 1;
   /// Of `parameterBytes`, the running statistics: replicas take their means.
   int64_t stateBytes = 0;
+  /// The running statistics between whose uses its nodes lie: they belong to one stage. Empty: it is
+  /// one kernel.
+  std::string sharedState;
 };
 
 /// A value of one unit that others read.

@@ -1,6 +1,8 @@
 """A convolution and its normalisation that a model uses twice: each use brings the running statistics forward, in its order."""
 
 import copy
+import json
+import re
 
 import numpy
 import pytest
@@ -27,12 +29,26 @@ class Reused(torch.nn.Module):
         return self.last(x.mean((2, 3)))
 
 
-@pytest.fixture(name="reused", scope="module")
-def exported(tmp_path_factory):
+class Siamese(torch.nn.Module):
+    """Nothing goes from one use of a layer to the other: stages hold both uses of some layers and none of others."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Sequential(torch.nn.Conv2d(channels, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+                                   for channels in (3, 8))
+        self.last = torch.nn.Linear(16, 10)
+
+    def forward(self, x):
+        seen = [self.second(self.first(image)).mean((2, 3)) for image in (x, x * x - 1)]
+        return self.last(torch.cat(seen, 1))
+
+
+@pytest.fixture(name="reused", scope="module", params=[Reused, Siamese])
+def exported(request, tmp_path_factory):
     """The network, its file and data. The exporter has run the network once: its statistics are the file's."""
     folder = tmp_path_factory.mktemp("reused")
     torch.manual_seed(2)
-    net = Reused().train()
+    net = request.param().train()
     torch.onnx.export(net, torch.randn(2, 3, 8, 8), str(folder / "reused.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
                       training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
     inputs = {"input": torch.randn(BATCH, 3, 8, 8), "labels": torch.randint(0, 10, (BATCH,))}
@@ -44,23 +60,27 @@ def test_against_pytorch(reused, tmp_path):
     project = pipeline.compile_model(model, tmp_path / "project", *OPTIONS)
     found = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
     net = copy.deepcopy(net).double()
-    before = safetensors.load(project / "weights.safetensors")
-    net.norm.running_mean, net.norm.running_var = (torch.from_numpy(before[f"norm.running_{name}"]).double() for name in ("mean", "var"))
-    expected = {"mean": before["norm.running_mean"].astype(float), "var": before["norm.running_var"].astype(float)}
+    expected = {name: value.astype(float) for name, value in safetensors.load(project / "weights.safetensors").items() if "running" in name}
 
-    def follow(_, seen, __):
-        # ONNX keeps the variance of the population, PyTorch that of a sample.
-        for name, value in (("mean", seen[0].mean((0, 2, 3))), ("var", seen[0].var((0, 2, 3), unbiased=False))):
-            expected[name] = 0.9 * expected[name] + 0.1 * value.detach().numpy()
+    def follow(name):
+        def see(_, seen, __):
+            # ONNX keeps the variance of the population, PyTorch that of a sample.
+            for statistic, value in (("mean", seen[0].mean((0, 2, 3))), ("var", seen[0].var((0, 2, 3), unbiased=False))):
+                key = f"{name}.running_{statistic}"
+                expected[key] = 0.9 * expected[key] + 0.1 * value.detach().numpy()
+        return see
 
-    net.norm.register_forward_hook(follow)
+    for name, module in net.named_modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.register_forward_hook(follow(name))
     halves = zip(inputs["input"].double().chunk(MICROBATCHES), inputs["labels"].chunk(MICROBATCHES))
     loss = sum(torch.nn.functional.cross_entropy(net(x), labels) for x, labels in halves) / MICROBATCHES
     loss.backward()
     assert found.losses[0] == pytest.approx(loss.item(), rel=1e-5)
     after = found.weights()
+    assert expected
     for name, value in expected.items():
-        assert numpy.allclose(after[f"norm.running_{name}"], value, rtol=1e-5, atol=1e-6), name
+        assert numpy.allclose(after[name], value, rtol=1e-5, atol=1e-6), name
     for name, parameter in net.named_parameters():
         # The normalisation takes away what a bias before it adds.
         scale = max(numpy.linalg.norm(parameter.grad), 1e-3)
@@ -69,7 +89,7 @@ def test_against_pytorch(reused, tmp_path):
 
 
 def test_stages(reused, tmp_path):
-    """All uses belong to one stage, however many the planner makes, and to the stage that a user gives them."""
+    """All uses of a layer belong to one stage, however many the planner makes."""
     _, model, _, data = reused
     kept = {}
     for name, options in {"one": [], "1f1b": ["--schedule", "1f1b", "--stages", "1-1-1"],
@@ -87,6 +107,19 @@ def test_on_gpus(reused, tmp_path):
     found = test_cuda.train_on_host(project, tmp_path / "found", data=data, steps=1)
     rounding = 2 * 2**-10
     assert numpy.allclose(found.losses, expected.losses, rtol=rounding)
-    after = expected.weights()
-    for name in ("norm.running_mean", "norm.running_var"):
-        assert numpy.allclose(found.weights()[name], after[name], rtol=4 * rounding, atol=rounding), name
+    for name, value in expected.weights().items():
+        if "running" in name:
+            assert numpy.allclose(found.weights()[name], value, rtol=4 * rounding, atol=rounding), name
+
+
+def test_refusal(reused, tmp_path):
+    """Of a user's cut between two uses."""
+    _, model, _, _ = reused
+    whole = pipeline.compile_model(model, tmp_path / "whole", *OPTIONS)
+    nodes = json.loads((whole / "plan.json").read_text())["stages"][0]["nodes"]
+    first = next(number for number, node in enumerate(nodes) if node.endswith("/BatchNormalization"))
+    (tmp_path / "stages.json").write_text(json.dumps({node: int(number > first) for number, node in enumerate(nodes)}))
+    refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *OPTIONS, "--stages", tmp_path / "stages.json", "-o",
+                           tmp_path / "none", check=False)
+    assert refused.returncode == 1
+    assert re.search(r"use '\S+\.running_mean' or lie between its uses: running statistics belong to one stage", refused.stderr)
