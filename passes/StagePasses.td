@@ -15,8 +15,8 @@ def AssignStages : PlanPass<"assign-stages"> {
     Gives every unit of @train and @evaluate the attribute `stage`: that of the forward unit it is
     planned with (`origin`). What the plan does not name follows a node that it shares with a
     planned unit, else the latest of its operands, else its readers (packed weights). What only sums
-    of gradients read goes where the earliest of its gradients is made; but where an earlier stage
-    only puts gradients below one another, it stays, and a copy of that unit with it.
+    of gradients read goes where the earliest gradient is made that they add up; what puts gradients
+    below one another is copied there.
 
     Refuses stages that are not convex, naming both units, and running statistics that two stages
     would share.
