@@ -44,7 +44,7 @@ static constexpr int64_t bytesPerEqualPrimitive = 5 * kKiB;
 static constexpr int64_t bytesPerEdge = 16 * kKiB;
 static constexpr int64_t bytesPerBufferedEdge = 24 * kKiB;
 static constexpr int64_t mostBufferedBytes = 4096;
-static constexpr int64_t edgesWithOwnBuffers = 8;
+static constexpr size_t edgesWithOwnBuffers = 8;
 // A step by which those buffers grow where ranks wait for one another longer than usual.
 static constexpr int64_t bufferStepBytes = 40 * kKiB;
 static constexpr int64_t bytesPerFurtherEdge = 8 * kKiB;
@@ -233,8 +233,7 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   auto isHere = [&](int id) {
     return llvm::any_of(stages, [&](StageOp stage) { return int(stage.getId()) == id; });
   };
-  int64_t bytes = 0, known = 0;
-  bool hasBuffered = false;
+  std::vector<std::pair<int64_t, int64_t>> tensors; ///< bytes with one peer, and how many there are
   for (const Edge &edge : plan.edges) {
     if (isHere(edge.fromStage) == isHere(edge.toStage))
       continue;
@@ -243,11 +242,14 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
       std::swap(own, others);
     const int64_t peers = countPeers(own, others);
     const bool isBuffered = edge.bytes <= mostBufferedBytes;
-    hasBuffered |= isBuffered;
-    const int64_t first = isBuffered ? bytesPerBufferedEdge : bytesPerEdge;
-    bytes += peers * (known++ < edgesWithOwnBuffers ? first : bytesPerFurtherEdge);
+    tensors.emplace_back(isBuffered ? bytesPerBufferedEdge : bytesPerEdge, peers);
   }
-  return bytes + (hasBuffered ? bufferStepBytes : 0);
+  std::ranges::sort(tensors, std::greater<>());
+  const bool hasBuffered = !tensors.empty() && tensors[0].first == bytesPerBufferedEdge;
+  int64_t bytes = hasBuffered ? bufferStepBytes : 0;
+  for (auto [number, tensor] : llvm::enumerate(tensors))
+    bytes += tensor.second * (number < edgesWithOwnBuffers ? tensor.first : bytesPerFurtherEdge);
+  return bytes;
 }
 
 /// The first inputs of the next step, which are read beside the arena. Random numbers are not read.
@@ -295,9 +297,8 @@ void setMemory(Plan &plan, ModuleOp programs) {
   for (const PlanStage &stage : plan.stages)
     threads.insert(stage.ranks.begin(), stage.ranks.end());
   const auto count = static_cast<int64_t>(threads.size());
-  plan.libraryBytes =
-      together.bytesOfProcess() + count * threadBytes +
-      std::clamp<int64_t>(count - 1, 0, mostHeapSteps) * heapStepBytes;
+  plan.libraryBytes = together.bytesOfProcess() + count * threadBytes +
+                      std::clamp<int64_t>(count - 1, 0, mostHeapSteps) * heapStepBytes;
 }
 
 } // namespace pdc

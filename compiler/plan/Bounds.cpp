@@ -23,17 +23,26 @@ double accumulationSeconds(const PlanUnit &unit) {
 /// Seconds of one microbatch forward and back along the longest path, without weight gradients,
 /// which nobody waits for.
 static double longestPath(const PlanGraph &graph) {
-  std::vector<std::vector<int>> readers(graph.units.size());
+  const size_t count = graph.units.size();
+  std::vector<std::vector<int>> readers(count), returns(count);
   for (const PlanValue &value : graph.values)
     readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
                                    value.consumers.end());
-  std::vector<double> start(graph.units.size());
-  double longest = 0;
-  for (size_t i = 0; i < graph.units.size(); ++i) {
-    const PlanUnit &unit = graph.units[i];
-    double end = start[i] + unit.forwardSeconds + unit.backwardInputSeconds;
-    longest = std::max(longest, end);
+  for (const PlanValue &gradient : graph.gradients)
+    returns[gradient.producer].insert(returns[gradient.producer].end(), gradient.consumers.begin(),
+                                      gradient.consumers.end());
+  // When the unit's next pass begins.
+  std::vector<double> start(count);
+  for (size_t i = 0; i < count; ++i) {
+    start[i] += graph.units[i].forwardSeconds;
     for (int reader : readers[i])
+      start[reader] = std::max(start[reader], start[i]);
+  }
+  double longest = 0;
+  for (size_t i = count; i-- > 0;) {
+    const double end = start[i] + graph.units[i].backwardInputSeconds;
+    longest = std::max(longest, end);
+    for (int reader : returns[i])
       start[reader] = std::max(start[reader], end);
   }
   return longest;

@@ -133,9 +133,12 @@ std::shared_ptr<ConvolutionPlan> ConvolutionPlan::shared(const KernelRules &rule
     return std::make_shared<ConvolutionPlan>(PlanTarget{networkHandle(), nullptr}, rules, fields,
                                              use, adds, tuning);
   };
-  auto known =
-      sharedPlan<ConvolutionPlan>(tuning, problemOf(fields, use) + (adds ? ", added" : ""), make);
-  return known->room <= rules.workspace ? known : make();
+  const std::string problem = problemOf(fields, use) + (adds ? ", added" : "");
+  auto known = sharedPlan<ConvolutionPlan>(tuning, problem, make);
+  if (known->room <= rules.workspace)
+    return known;
+  return sharedPlan<ConvolutionPlan>(
+      tuning, problem + ", within " + std::to_string(rules.workspace) + " bytes", make);
 }
 
 static cudnnDataType_t storedType(Factors factors) {

@@ -1,3 +1,4 @@
+#include "compiler/plan/Bounds.h"
 #include "compiler/plan/Cut.h"
 #include "testsuite/Refusal.h"
 #include "testsuite/plan/ExamplePlans.h"
@@ -31,6 +32,16 @@ TEST(Edges, EveryReaderSendsItsOwnGradientTerm) {
   EXPECT_EQ(edges[0].tensor, "v0");
   EXPECT_EQ(edges[1].tensor, "v0/grad");
   EXPECT_EQ(edges[2].tensor, "v0/grad1");
+}
+
+/// A microbatch is back where the gradients end, which need not be where its values began.
+TEST(Edges, GradientsMakeThePathBack) {
+  PlanGraph graph = chainGraph({1, 1, 1}); // 1 forward and 1 for input gradients each
+  EXPECT_EQ(Work(graph).path, 6);
+  graph.gradients = {{"g", 2, {0}, 500}};
+  EXPECT_EQ(Work(graph).path, 5);
+  graph.gradients = {{"g", 1, {0}, 500}};
+  EXPECT_EQ(Work(graph).path, 4); // unit 2's backward pass, or those of units 1 and 0
 }
 
 /// What a stage sends is its input gradients' work, whichever unit the value was read by.
