@@ -7,6 +7,7 @@ import numpy
 import pytest
 import torch
 
+import export
 import lstm
 import pipeline
 import safetensors
@@ -110,8 +111,7 @@ class BothDirections(torch.nn.Module):
 def test_directions(tmp_path):
     torch.manual_seed(1)
     net = BothDirections().train()
-    torch.onnx.export(net, torch.randn(2, 2, 16), str(tmp_path / "both.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
-                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    export.export(net, (2, 16), tmp_path / "both.onnx")
     data = pipeline.save_inputs({"input": torch.randn(60, 2, 16), "labels": torch.randint(0, 10, (60,))}, tmp_path)
     unsplit = {}
     for schedule in (None, "1f1b", "gpipe", "zb-h1", "interleaved"):
@@ -137,8 +137,7 @@ class Learned(torch.nn.Module):
 def test_learned_states(tmp_path):
     torch.manual_seed(1)
     net = Learned().train()
-    torch.onnx.export(net, torch.randn(2, 4, 8), str(tmp_path / "learned.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
-                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    export.export(net, (4, 8), tmp_path / "learned.onnx")
     x, labels = torch.randn(BATCH, 4, 8), torch.randint(0, 10, (BATCH,))
     project = pipeline.compile_model(tmp_path / "learned.onnx", tmp_path / "project", "--minibatch", BATCH, "--microbatches", 2,
                                      "--optimizer", f"sgd,lr={RATE}")

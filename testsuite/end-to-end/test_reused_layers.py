@@ -8,6 +8,7 @@ import numpy
 import pytest
 import torch
 
+import export
 import pipeline
 import safetensors
 import test_cuda
@@ -49,8 +50,7 @@ def exported(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reused")
     torch.manual_seed(2)
     net = request.param().train()
-    torch.onnx.export(net, torch.randn(2, 3, 8, 8), str(folder / "reused.onnx"), opset_version=17, dynamic_axes={"input": {0: "batch"}},
-                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["input"], output_names=["output"])
+    export.export(net, (3, 8, 8), folder / "reused.onnx")
     inputs = {"input": torch.randn(BATCH, 3, 8, 8), "labels": torch.randint(0, 10, (BATCH,))}
     return net, folder / "reused.onnx", inputs, pipeline.save_inputs(inputs, folder)
 
