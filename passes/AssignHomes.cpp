@@ -144,10 +144,7 @@ private:
     return llvm::any_of(buffers.of(operand).values, [&](Value value) {
       Operation *definer = value.getDefiningOp();
       const bool isOld = definer->getBlock() == unit->getBlock() && definer->isBeforeInBlock(unit);
-      return isOld && llvm::any_of(value.getUsers(), [&](Operation *user) {
-               return user->getBlock() == unit->getBlock() && unit->isBeforeInBlock(user) &&
-                      !storesInto(user, operand, buffers);
-             });
+      return isOld && isReadBehind(unit, value, buffers);
     });
   }
 
@@ -183,12 +180,16 @@ private:
   }
 
   static bool readLater(UnitOp unit, Value operand, const Buffers &buffers) {
-    for (Value value : buffers.of(operand).values)
-      for (Operation *user : value.getUsers())
-        if (user->getBlock() == unit->getBlock() && unit->isBeforeInBlock(user) &&
-            value.getDefiningOp() != unit && !storesInto(user, operand, buffers))
-          return true;
-    return false;
+    return llvm::any_of(buffers.of(operand).values, [&](Value value) {
+      return value.getDefiningOp() != unit && isReadBehind(unit, value, buffers);
+    });
+  }
+
+  static bool isReadBehind(UnitOp unit, Value value, const Buffers &buffers) {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return user->getBlock() == unit->getBlock() && unit->isBeforeInBlock(user) &&
+             !storesInto(user, value, buffers);
+    });
   }
 
   /// Writing a value into the memory whose bytes it has is no read.

@@ -24,13 +24,14 @@ double accumulationSeconds(const PlanUnit &unit) {
 /// which nobody waits for.
 static double longestPath(const PlanGraph &graph) {
   const size_t count = graph.units.size();
-  std::vector<std::vector<int>> readers(count), returns(count);
-  for (const PlanValue &value : graph.values)
-    readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
-                                   value.consumers.end());
-  for (const PlanValue &gradient : graph.gradients)
-    returns[gradient.producer].insert(returns[gradient.producer].end(), gradient.consumers.begin(),
-                                      gradient.consumers.end());
+  auto readersOf = [&](std::span<const PlanValue> values) {
+    std::vector<std::vector<int>> readers(count);
+    for (const PlanValue &value : values)
+      readers[value.producer].insert(readers[value.producer].end(), value.consumers.begin(),
+                                     value.consumers.end());
+    return readers;
+  };
+  const auto readers = readersOf(graph.values), returns = readersOf(graph.gradients);
   // When the unit's next pass begins.
   std::vector<double> start(count);
   for (size_t i = 0; i < count; ++i) {
@@ -71,19 +72,15 @@ namespace {
 
 /// Whether every unit feeds the next and gets a gradient from it.
 bool isChain(const PlanGraph &graph) {
-  std::vector<bool> feeds(graph.units.size()), returns(graph.units.size());
-  for (const PlanValue &value : graph.values)
-    for (int consumer : value.consumers)
-      if (consumer == value.producer + 1)
-        feeds[value.producer] = true;
-  for (const PlanValue &gradient : graph.gradients)
-    for (int consumer : gradient.consumers)
-      if (consumer + 1 == gradient.producer)
-        returns[consumer] = true;
-  for (size_t unit = 0; unit + 1 < graph.units.size(); ++unit)
-    if (!feeds[unit] || !returns[unit])
-      return false;
-  return true;
+  auto linksNeighbours = [&](std::span<const PlanValue> values) {
+    std::vector<bool> linked(graph.units.size());
+    for (const PlanValue &value : values)
+      for (int consumer : value.consumers)
+        if (std::abs(consumer - value.producer) == 1)
+          linked[std::max(consumer, value.producer)] = true;
+    return std::all_of(linked.begin() + 1, linked.end(), [](bool is) { return is; });
+  };
+  return linksNeighbours(graph.values) && linksNeighbours(graph.gradients);
 }
 
 /// The least part of a unit's work that must be done before the units behind it can begin or after

@@ -42,7 +42,7 @@ Task StartTimes::inFirstPeriod(const Task &task) const {
 }
 
 StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> given)
-    : schedule(schedule), edges(given.begin(), given.end()) {
+    : schedule(schedule), edges(chainStages(schedule, given)) {
   PlayCosts costs = unitCosts(schedule);
   period = schedule.asynchronous ? schedule.period : 0;
   int64_t settle = iterationsToSettle(schedule);
@@ -51,16 +51,13 @@ StartTimes::StartTimes(const Schedule &schedule, std::span<const Edge> given)
     return play(schedule, played, costs, TransferModel::overlapped, iterations);
   };
   Timeline timeline = playWith(edges);
+  // Rows that somebody has written may run a backward pass before that of the next stage.
+  if (timeline.stall && period) {
+    edges.assign(given.begin(), given.end());
+    timeline = playWith(edges);
+  }
   if (timeline.stall)
     refuseStall(schedule, given, iterations);
-  // Rows that somebody has written may run a backward pass before that of the next stage.
-  if (period) {
-    std::vector<Edge> chained = chainStages(schedule, given);
-    if (Timeline waiting = playWith(chained); !waiting.stall) {
-      edges = std::move(chained);
-      timeline = std::move(waiting);
-    }
-  }
   for (const Event &event : timeline.events)
     if (event.kind == StepKind::run)
       times[event.task] = event.start;

@@ -46,6 +46,17 @@ def compile_model(model, folder, *options, workers=1):
     return pathlib.Path(folder)
 
 
+def nodes_of(project):
+    """Those of a project of one stage, in their order."""
+    return json.loads((project / "plan.json").read_text())["stages"][0]["nodes"]
+
+
+def write_cut(nodes, first, path):
+    """What --stages takes: from the node at that position on, all are in stage 1."""
+    path.write_text(json.dumps({node: int(number >= first) for number, node in enumerate(nodes)}))
+    return path
+
+
 def stage_of_weights(project, checkpoint):
     """Which stage owns a tensor: rank r writes model-(r+1)-of-P.safetensors, its first replica does."""
     stages = json.loads((project / "plan.json").read_text())["stages"]

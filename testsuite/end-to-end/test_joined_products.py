@@ -1,7 +1,6 @@
 """Products of a weight's gradient that become one of stacked rows: against PyTorch, and where stages cut between what they read."""
 
 import importlib
-import json
 import re
 
 import pytest
@@ -58,9 +57,8 @@ def test_cut_before_steps(schedule, models, tmp_path):
     torch.manual_seed(5)
     data = pipeline.save_inputs(module.examples(export.options_of(module, ["-", *S2VT]), BATCH), tmp_path)
     one = pipeline.compile_model(model, tmp_path / "one", *options)
-    nodes = json.loads((one / "plan.json").read_text())["stages"][0]["nodes"]
-    cut = tmp_path / "stages.json"
-    cut.write_text(json.dumps({node: int(number > nodes.index("/text/LSTM/Split")) for number, node in enumerate(nodes)}))
+    nodes = pipeline.nodes_of(one)
+    cut = pipeline.write_cut(nodes, nodes.index("/text/LSTM/Split") + 1, tmp_path / "stages.json")
     two = pipeline.compile_model(model, tmp_path / "two", *options, "--stages", cut, workers=2)
     assert re.search(r"^  Concat \w+_stage1_?;", (two / "stage_1.cpp").read_text(), re.MULTILINE)
     for project in (one, two):

@@ -44,12 +44,9 @@ def test_cut_anywhere(network, models, tmp_path):
     """Between steps of a cell, whose weights' gradients are then summed in the earlier stage, and in front of changes of layout."""
     model = models(*{"gru": ("lstm", "--layers", "1", "--cell", "GRU", "--sequence", 6), "resnet18": ("resnet18",)}[network])
     options = ["--minibatch", 4, "--microbatches", 2, "--schedule", "1f1b"]
-    whole = pipeline.compile_model(model, tmp_path / "whole", *options)
-    nodes = json.loads((whole / "plan.json").read_text())["stages"][0]["nodes"]
-    file = tmp_path / "stages.json"
+    nodes = pipeline.nodes_of(pipeline.compile_model(model, tmp_path / "whole", *options))
     for cut in range(len(nodes) // 7, len(nodes) - 5, len(nodes) // 7):
-        stages = {node: int(number >= cut) for number, node in enumerate(nodes)}
-        file.write_text(json.dumps(stages))
+        file = pipeline.write_cut(nodes, cut, tmp_path / "stages.json")
         refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *options, "--stages", file, "--stop-after",
                                "cut", check=False).stderr
         if "are one kernel" not in refused:
@@ -59,11 +56,9 @@ def test_cut_anywhere(network, models, tmp_path):
 def test_steps_of_a_cell_send_gradients(models, tmp_path):
     """Cut behind what prepares all steps: each sends the gradient of what it reads, and its weights' gradients can wait."""
     model, options = models("lstm", "--layers", "1"), ["--minibatch", 4, "--microbatches", 2]
-    plan = json.loads((pipeline.compile_model(model, tmp_path / "one", *options) / "plan.json").read_text())
-    nodes = plan["stages"][0]["nodes"]
-    cut = tmp_path / "stages.json"
+    nodes = pipeline.nodes_of(pipeline.compile_model(model, tmp_path / "one", *options))
     split = next(number for number, node in enumerate(nodes) if node.endswith("Split"))
-    cut.write_text(json.dumps({node: int(number > split) for number, node in enumerate(nodes)}))
+    cut = pipeline.write_cut(nodes, split + 1, tmp_path / "stages.json")
     two = pipeline.compile_model(model, tmp_path / "two", *options, "--stages", cut, workers=2)
     plan = json.loads((two / "plan.json").read_text())
     back = [edge for edge in plan["edges"] if edge["producer"] == "B"]

@@ -1,7 +1,6 @@
 """A convolution and its normalisation that a model uses twice: each use brings the running statistics forward, in its order."""
 
 import copy
-import json
 import re
 
 import numpy
@@ -115,11 +114,10 @@ def test_on_gpus(reused, tmp_path):
 def test_refusal(reused, tmp_path):
     """Of a user's cut between two uses."""
     _, model, _, _ = reused
-    whole = pipeline.compile_model(model, tmp_path / "whole", *OPTIONS)
-    nodes = json.loads((whole / "plan.json").read_text())["stages"][0]["nodes"]
+    nodes = pipeline.nodes_of(pipeline.compile_model(model, tmp_path / "whole", *OPTIONS))
     first = next(number for number, node in enumerate(nodes) if node.endswith("/BatchNormalization"))
-    (tmp_path / "stages.json").write_text(json.dumps({node: int(number > first) for number, node in enumerate(nodes)}))
-    refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *OPTIONS, "--stages", tmp_path / "stages.json", "-o",
-                           tmp_path / "none", check=False)
+    cut = pipeline.write_cut(nodes, first + 1, tmp_path / "stages.json")
+    refused = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 2, "--device", "cpu", *OPTIONS, "--stages", cut, "-o", tmp_path / "none",
+                           check=False)
     assert refused.returncode == 1
     assert re.search(r"use '\S+\.running_mean' or lie between its uses: running statistics belong to one stage", refused.stderr)

@@ -94,6 +94,17 @@ func.func @train() {
   %second = pdc.node "Flatten" "/second"(%first) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
   %first_product = pdc.node "FusedMatMul" "/first/mm"(%first, %first) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
   %second_product = pdc.node "FusedMatMul" "/second/mm"(%second, %second) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  // Nor where something else reads what it is a view of: the view itself is of the short copy, for
+  // gradients name it as their origin.
+  // CHECK: %[[BOTH:.*]] = pdc.node "CumSum" "/both/sums"
+  // CHECK-NEXT: %[[COPY:.*]] = pdc.node "Cast" "/both/sums/bf16"(%[[BOTH]])
+  // CHECK-NEXT: %[[ITSELF:.*]] = pdc.node "Flatten" "/both"(%[[COPY]]) {{.*}} -> tensor<4x3xbf16>
+  // CHECK-NEXT: pdc.node "FusedMatMul" "/both/mm"(%[[ITSELF]], %[[ITSELF]])
+  // CHECK-NEXT: pdc.node "CumSum" "/both/again"(%[[BOTH]]
+  %both_sums = pdc.node "CumSum" "/both/sums"(%exp, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
+  %both = pdc.node "Flatten" "/both"(%both_sums) {axis = 1 : i64} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  %both_product = pdc.node "FusedMatMul" "/both/mm"(%both, %both) {transA = 1 : i64} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<3x3xf32>
+  %both_again = pdc.node "CumSum" "/both/again"(%both_sums, %axis) {} : (tensor<4x3xf32>, tensor<1xi64>) -> tensor<4x3xf32>
   // Not where something else reads the view: what it is a view of is brought to 16 bits once, for all
   // its readers.
   // CHECK: %[[SUMS:.*]] = pdc.node "CumSum" "/read/sums"

@@ -12,6 +12,18 @@ namespace {
 
 using testing::HasSubstr;
 
+/// The gradient "g", of 500 bytes, is what a cut sends back, beside one value.
+void expectOneGradient(const PlanGraph &graph, const std::vector<int> &cut) {
+  std::vector<Edge> edges = findEdges(graph, cut);
+  ASSERT_EQ(edges.size(), 2u);
+  EXPECT_EQ(edges[0].producer, Phase::forward);
+  EXPECT_EQ(edges[1].tensor, "g");
+  EXPECT_EQ(edges[1].bytes, 500);
+  EXPECT_EQ(edges[1].fromStage, 1);
+  EXPECT_EQ(edges[1].toStage, 0);
+  EXPECT_EQ(edges[1].producer, Phase::backward);
+}
+
 TEST(Edges, SkipsGoStraightToTheirReaders) {
   PlanGraph graph = chainGraph({1, 1, 1});
   graph.values[0].consumers = {1, 2};
@@ -49,13 +61,7 @@ TEST(Edges, GradientsPassUnitsBy) {
   PlanGraph graph = chainGraph({1, 1, 1});
   graph.gradients = {{"g", 2, {0}, 500}};
   std::vector<int> cut = {0, 1, 1};
-  std::vector<Edge> edges = findEdges(graph, cut);
-  ASSERT_EQ(edges.size(), 2u);
-  EXPECT_EQ(edges[1].tensor, "g");
-  EXPECT_EQ(edges[1].bytes, 500);
-  EXPECT_EQ(edges[1].fromStage, 1);
-  EXPECT_EQ(edges[1].toStage, 0);
-  EXPECT_EQ(edges[1].producer, Phase::backward);
+  expectOneGradient(graph, cut);
   EXPECT_EQ(findSenders(graph, cut), (std::vector<bool>{false, false, true}));
   // Of unit 1, whose input gradient nobody gets, all of the backward pass can wait.
   EXPECT_EQ(sumStages(graph, cut)[1].backwardWeightSeconds, 3);
@@ -71,11 +77,8 @@ TEST(Edges, GradientsGoToEarlierStages) {
   graph.values = {{"v0", 0, {2}, 1000}, {"v1", 1, {2}, 1000}};
   graph.gradients = {{"g", 1, {0}, 500}};
   std::vector<int> cut = {1, 0, 1};
-  std::vector<Edge> edges = findEdges(graph, cut);
-  ASSERT_EQ(edges.size(), 2u);
-  EXPECT_EQ(edges[0].tensor, "v1");
-  EXPECT_EQ(edges[1].fromStage, 1);
-  EXPECT_EQ(edges[1].toStage, 0);
+  expectOneGradient(graph, cut);
+  EXPECT_EQ(findEdges(graph, cut)[0].tensor, "v1");
   EXPECT_EQ(findSenders(graph, cut), std::vector<bool>(3));
 }
 
