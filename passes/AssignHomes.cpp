@@ -68,8 +68,8 @@ private:
                 " but is given " + found + "; choose-kernels must give both one layout");
   }
 
-  /// A sum costs nothing where the kernel adds to its last result, or where there is nothing to
-  /// add.
+  /// A sum costs nothing where the kernel adds to its last result (one kernel to both of its), or
+  /// where there is nothing to add.
   void fuse(AccumulateOp accumulate) {
     auto task = accumulate->getParentOfType<TaskOp>();
     auto unit = accumulate.getValue().getDefiningOp<UnitOp>();
@@ -80,7 +80,9 @@ private:
         !accumulate.getValue().hasOneUse())
       return;
     bool isLast = accumulate.getValue() == unit.getResults().back();
-    if ((unit.getKernel()->getAccumulates() && isLast) || updatesEachMicrobatch(program))
+    bool addsToAll = unit.getKernel()->getName() == "SummedProduct";
+    if ((unit.getKernel()->getAccumulates() && (isLast || addsToAll)) ||
+        updatesEachMicrobatch(program))
       accumulate.setFused(true);
   }
 

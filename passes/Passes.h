@@ -15,6 +15,9 @@ namespace pdc {
 #define GEN_PASS_REGISTRATION
 #include "passes/Passes.h.inc"
 
+/// On a module whose units are measured, each by itself.
+inline constexpr const char kMeasuresUnitsAttribute[] = "pdc.measures_units";
+
 /// The same passes with a plan in memory instead of a file.
 std::unique_ptr<mlir::Pass> createAssignStages(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createSendTiedWeights(std::shared_ptr<const Plan> plan);

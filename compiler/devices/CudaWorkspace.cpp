@@ -52,6 +52,15 @@ int64_t matrixBytes(const Fields &) {
   return cuda::kMatrixWorkspaceBytes + cuda::kWorkspaceAlignment;
 }
 
+/// Apart each of its kernels begins at the start.
+int64_t summedProductBytes(const Fields &fields) {
+  const std::vector<int64_t> factor =
+      fields.integers(fields.string("columnSums", "") == "a" ? "a" : "b");
+  const int64_t columns = factor.back(), rows = product(factor) / columns;
+  return std::max(cuda::columnSumBytes(rows, columns, 1),
+                  matrixBytes(fields) + cuda::fusedSumBytes(columns));
+}
+
 int64_t scaleGradientBytes(const Fields &fields) {
   return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
 }
@@ -109,6 +118,8 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"ConvolutionWeightGradient", convolutionBytes},
       {"CorrectPredictions", partialSums},
       {"GatherGradient", gatherGradientBytes},
+      {"GeluGradientProduct", matrixBytes},
+      {"GeluProduct", matrixBytes},
       {"LayerNormalizationScaleGradient", scaleGradientBytes},
       {"LossWeight", partialSums},
       {"MatrixProduct", matrixBytes},
@@ -117,6 +128,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"PairLoss", partialSums},
       {"ReduceSum", reductionBytes},
       {"SoftmaxCrossEntropy", labelledBytes},
+      {"SummedProduct", summedProductBytes},
   };
   auto bound = bounds.find(choice.kernel);
   return bound == bounds.end() ? 0 : bound->second(choice.fields);

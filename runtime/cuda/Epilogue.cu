@@ -1,7 +1,10 @@
 #include "runtime/cuda/Epilogue.h"
 
 #include "runtime/cuda/Channels.h"
+#include "runtime/cuda/Loop.h"
 #include "runtime/cuda/Strides.h"
+
+#include <cmath>
 
 namespace pdc::runtime::cuda {
 
@@ -30,6 +33,21 @@ template <class Y> struct AddChannelBias {
   }
 };
 
+/// sqrt(2 / pi) (x + 0.044715 x^3), and the tangent of it.
+PDC_EITHER float tangent(float x) {
+  return std::tanh(0.79788456080f * (x + 0.044715f * x * x * x));
+}
+
+struct Gelu {
+  PDC_EITHER float operator()(float x) const { return x * (1 + tangent(x)) / 2; }
+};
+struct GeluGradient {
+  PDC_EITHER float operator()(float dy, float x) const {
+    return dy * (1 + tangent(x)) / 2 *
+           (1 + x * (1 - tangent(x)) * 0.79788456080f * (1 + 0.134145f * x * x));
+  }
+};
+
 } // namespace
 
 template <class Bias, class Y>
@@ -50,12 +68,23 @@ void addChannelBias(const Run &run, std::span<const int64_t> shape, const float 
     overChannels(run, Channels(shape), AddChannelBias<Y>{bias, relu, y});
 }
 
+template <class T> void gelu(const Run &run, int64_t count, const T *x, T *y) {
+  loop(run, count, Gelu(), into(y), x);
+}
+
+template <class T>
+void geluGradient(const Run &run, int64_t count, const T *dy, const T *x, T *dx) {
+  loop(run, count, GeluGradient(), into(dx), dy, x);
+}
+
 #define PDC_ADD_BIAS(Bias, Y)                                                                      \
   template void addBias(const Run &, std::span<const int64_t>, std::span<const int64_t>,           \
                         const Bias *, bool, Y *);
 #define PDC_EPILOGUES(T)                                                                           \
   PDC_ADD_BIAS(T, T)                                                                               \
-  template void addChannelBias(const Run &, std::span<const int64_t>, const float *, bool, T *);
+  template void addChannelBias(const Run &, std::span<const int64_t>, const float *, bool, T *);   \
+  template void gelu(const Run &, int64_t, const T *, T *);                                        \
+  template void geluGradient(const Run &, int64_t, const T *, const T *, T *);
 PDC_EPILOGUES(float)
 PDC_EPILOGUES(BFloat16)
 PDC_EPILOGUES(Float16)

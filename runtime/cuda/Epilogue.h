@@ -20,4 +20,11 @@ template <class Y>
 void addChannelBias(const Run &run, std::span<const int64_t> shape, const float *bias, bool relu,
                     Y *y);
 
+/// y = GELU(x) by the hyperbolic tangent, as loops of generated code compute it; y may be x. T:
+/// float, BFloat16, Float16.
+template <class T> void gelu(const Run &run, int64_t count, const T *x, T *y);
+
+/// dx = dy times the derivative of GELU at x; dx may be dy.
+template <class T> void geluGradient(const Run &run, int64_t count, const T *dy, const T *x, T *dx);
+
 } // namespace pdc::runtime::cuda

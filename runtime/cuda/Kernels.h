@@ -3,6 +3,7 @@
 #include "runtime/cuda/LayerKernels.h"
 #include "runtime/cuda/LossKernels.h"
 #include "runtime/cuda/MovementKernels.h"
+#include "runtime/cuda/ProductKernels.h"
 #include "runtime/cuda/RecurrentKernels.h"
 #include "runtime/cuda/UpdateKernels.h"
 

@@ -5,7 +5,6 @@
 #include "runtime/cuda/Fields.h"
 
 #include <array>
-#include <concepts>
 #include <initializer_list>
 #include <memory>
 #include <type_traits>
@@ -49,29 +48,6 @@ public:
 
 private:
   std::shared_ptr<class ConvolutionPlan> fresh, adding;
-};
-
-/// cuBLASLt, with its epilogues for a bias per column and relu, and with what it adds of the result's
-/// shape; any other bias is added behind.
-class MatrixProduct {
-public:
-  MatrixProduct(const Device &device, const MatrixProductFields &fields);
-  ~MatrixProduct();
-  /// Of the types that the fields name.
-  void operator()(const Run &run, const void *a, const void *b, const void *bias, void *y) {
-    call(run, a, b, bias, y, false);
-  }
-  void operator()(const Run &run, const void *a, const void *b, void *y) {
-    call(run, a, b, nullptr, y, false);
-  }
-  void operator()(const Run &run, const void *a, const void *b, void *y,
-                  std::same_as<bool> auto add) {
-    call(run, a, b, nullptr, y, add);
-  }
-
-private:
-  void call(const Run &run, const void *a, const void *b, const void *bias, void *y, bool add);
-  std::unique_ptr<class MatrixProductPlan> plan;
 };
 
 class Pooling {

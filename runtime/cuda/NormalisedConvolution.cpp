@@ -1,10 +1,9 @@
-#include "runtime/Error.h"
+#include "runtime/cuda/ApartOrTogether.h"
 #include "runtime/cuda/ConvolutionPlan.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Normalisation.h"
 
 #include <sstream>
-#include <utility>
 
 namespace pdc::runtime::cuda {
 
@@ -43,25 +42,26 @@ std::string problemOf(const NormalisedConvolutionFields &fields) {
 class SummedConvolution {
 public:
   SummedConvolution(const Device &device, const NormalisedConvolutionFields &fields)
-      : fields(fields), problem(problemOf(fields)), tuning(device.tuning),
+      : fields(fields), ways(device.tuning, problemOf(fields)),
         apart(ConvolutionPlan::shared(rulesOf(device, fields), this->fields.convolution(),
-                                      ConvolutionUse::forward, false, tuning)) {
-    if (tuning && tuning->known(problem).value_or(kTogether) == kTogether)
-      makeTogether(rulesOf(device, fields));
+                                      ConvolutionUse::forward, false, device.tuning)) {
+    if (ways.mayBeTogether())
+      makeTogether(rulesOf(device, fields), device.tuning);
   }
 
   void operator()(const Run &run, const BatchNormalizationFields &constants, const void *x,
                   const void *w, Float16 *y, const ChannelNumbers &numbers) {
-    if (Tuning *by = tuning && !isRecorded(run) ? std::exchange(tuning, nullptr) : nullptr)
-      choose(*by, run, constants, x, w, y, numbers);
-    start(taken, run, constants, x, w, y, numbers);
+    // Running statistics change once for a microbatch, however often the ways are started.
+    ChannelNumbers measured = numbers;
+    measured.newMean = measured.newVariance = nullptr;
+    ways.choose(run, together.has_value(),
+                [&](ApartOrTogether::Way way) { start(way, run, constants, x, w, y, measured); });
+    start(ways.taken(), run, constants, x, w, y, numbers);
   }
 
 private:
-  enum Way : size_t { kApart, kTogether };
-
   /// Not all of the library's versions have kernels for all of these on all GPUs.
-  void makeTogether(const KernelRules &rules) {
+  void makeTogether(const KernelRules &rules, Tuning *tuning) {
     try {
       together.emplace(PlanTarget{networkHandle(), nullptr}, rules, fields.convolution(),
                        ConvolutionUse::sums, false, tuning);
@@ -70,25 +70,10 @@ private:
     }
   }
 
-  /// Running statistics change once for a microbatch, however often the ways are started.
-  void choose(Tuning &by, const Run &run, const BatchNormalizationFields &constants, const void *x,
-              const void *w, Float16 *y, ChannelNumbers numbers) {
-    numbers.newMean = numbers.newVariance = nullptr;
-    const size_t ways = together ? 2 : 1;
-    taken = by.choose(problem, ways, [&](size_t way) {
-                try {
-                  start(way, run, constants, x, w, y, numbers);
-                  return true;
-                } catch (const Error &) { // none of its engines runs
-                  return false;
-                }
-              }).value_or(kApart);
-  }
-
-  void start(size_t way, const Run &run, const BatchNormalizationFields &constants, const void *x,
-             const void *w, Float16 *y, const ChannelNumbers &numbers) {
+  void start(ApartOrTogether::Way way, const Run &run, const BatchNormalizationFields &constants,
+             const void *x, const void *w, Float16 *y, const ChannelNumbers &numbers) {
     const Run ofLibrary = behindSums(run, fields);
-    if (way == kApart) {
+    if (way == ApartOrTogether::kApart) {
       (*apart)(ofLibrary, {x, w, y});
       return findStatistics(run, constants, y, numbers);
     }
@@ -98,11 +83,9 @@ private:
   }
 
   const NormalisedConvolutionFields fields;
-  const std::string problem;
-  Tuning *tuning; ///< null once it has measured, or none
+  ApartOrTogether ways;
   std::shared_ptr<ConvolutionPlan> apart;
   std::optional<ConvolutionPlan> together;
-  size_t taken = kApart;
 };
 
 NormalisedConvolution::NormalisedConvolution(const Device &device,

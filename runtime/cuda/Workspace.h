@@ -75,4 +75,9 @@ inline constexpr int64_t kMostAttentionBytes = int64_t(1) << 30;
 /// What cuBLASLt may take for a product; more than its kernels for Hopper ask for (32 MiB).
 inline constexpr int64_t kMatrixWorkspaceBytes = int64_t(32) << 20;
 
+/// Sums of columns that it makes with a product, before they are added to others.
+constexpr int64_t fusedSumBytes(int64_t columns) {
+  return (4 * columns + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 } // namespace pdc::runtime::cuda

@@ -12,9 +12,12 @@ struct MatrixProductFields {
   double alpha = 1;
   Dimensions b;
   Dimensions bias; ///< shape, of the output's rank; empty: none
+  /// "a" or "b": the factor whose columns are summed, too, over all rows that the product adds up.
+  const char *columnSums = "";
   /// Or "tf32": what f32 factors are rounded to; "bf16", "fp16": they, the bias and y are stored
   /// so.
   const char *compute = "fp32";
+  int64_t keepsArgument = 0; ///< what GELU is of is written, too
   const char *name = "";
   Dimensions output;
   int64_t pitchA = 0; ///< elements from one row as stored to the next; 0: as many as it has

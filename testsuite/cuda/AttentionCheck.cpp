@@ -2,7 +2,7 @@
 
 #include "runtime/cuda/AttentionPlan.h"
 #include "runtime/cuda/Kernels.h"
-#include "runtime/cuda/Launch.h"
+#include "testsuite/cuda/DeviceTensor.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,39 +15,6 @@ namespace pdc::testing {
 namespace {
 
 using runtime::AttentionFields;
-using runtime::cuda::require;
-
-/// A tensor of the device.
-template <class T> class DeviceTensor {
-public:
-  DeviceTensor(cudaStream_t stream, const std::vector<T> &values)
-      : stream(stream), count(values.size()) {
-    require(cudaMalloc(&memory, std::max<size_t>(count, 1) * sizeof(T)), "cudaMalloc");
-    require(
-        cudaMemcpyAsync(memory, values.data(), count * sizeof(T), cudaMemcpyHostToDevice, stream),
-        "cudaMemcpyAsync");
-    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-  }
-  DeviceTensor(cudaStream_t stream, int64_t count)
-      : DeviceTensor(stream, std::vector<T>(size_t(count), T(9.0f))) {}
-  DeviceTensor(const DeviceTensor &) = delete;
-  ~DeviceTensor() { cudaFree(memory); }
-
-  operator T *() const { return static_cast<T *>(memory); }
-  std::vector<T> read() const {
-    std::vector<T> values(count);
-    require(
-        cudaMemcpyAsync(values.data(), memory, count * sizeof(T), cudaMemcpyDeviceToHost, stream),
-        "cudaMemcpyAsync");
-    require(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-    return values;
-  }
-
-private:
-  const cudaStream_t stream;
-  const size_t count;
-  void *memory = nullptr;
-};
 
 /// Values that both types hold.
 template <class T> struct BothWidths {

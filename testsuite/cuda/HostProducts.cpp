@@ -5,9 +5,13 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <string_view>
+#include <thread>
 
 /// What cuBLASLt computes, written as plain loops from its documentation: the runtime's
 /// descriptions are executed as they stand.
@@ -20,7 +24,19 @@ struct Product {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cublasOperation_t transA = CUBLAS_OP_N, transB = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void *bias = nullptr;
+  void *bias = nullptr; ///< or what sums of a factor go into
+  void *argument = nullptr;
+  int64_t argumentLeading = 0;
+
+  bool has(int parts) const { return (int(epilogue) & parts) == parts; }
+  bool sumsFactor() const {
+    return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  }
+  bool isGeluGradient() const { return epilogue == CUBLASLT_EPILOGUE_DGELU; }
+  bool isPlain() const {
+    return !sumsFactor() && !isGeluGradient() && !has(CUBLASLT_EPILOGUE_GELU);
+  }
+  bool hasArgument() const { return has(CUBLASLT_EPILOGUE_GELU_AUX) || isGeluGradient(); }
 };
 
 struct Matrix {
@@ -44,13 +60,16 @@ struct Preference {
 /// else.
 struct Algorithm {
   uint32_t alignments[4];
-  uint64_t biasAlignment; ///< that of the address that was there when it was chosen
+  /// Of the addresses that were there when it was chosen.
+  uint64_t biasAlignment, argumentAlignment;
   bool roundsHalves;
   int number;
 };
 
 /// HOST_CUBLASLT_KERNELS: how many there are for each product. HOST_CUBLASLT_REFUSES: the one of
-/// them that fails when it runs.
+/// them that fails when it runs. HOST_CUBLASLT_PLAIN: there are none for GELU and sums of factors.
+/// HOST_CUBLASLT_SLOW: "plain" products, or those with such an "epilogue", take longer
+/// than kernels that run on the host's threads.
 int given(const char *name, int otherwise) {
   const char *number = std::getenv(name);
   return number ? std::atoi(number) : otherwise;
@@ -77,6 +96,43 @@ float toTf32(float value) {
   return copied<float>(&bits);
 }
 
+double tangentOf(double x) { return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
+double geluOf(double x) { return x * (1 + tangentOf(x)) / 2; }
+double geluGradientAt(double x) {
+  const double t = tangentOf(x);
+  return (1 + t) / 2 + x * (1 - t * t) / 2 * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+/// What the epilogue makes of an element before it is rounded. The argument of GELU has the type of
+/// the result.
+float finished(const Product &p, const Matrix &md, int64_t row, int64_t column, float value) {
+  const int64_t argument = column * p.argumentLeading + row;
+  if (p.isGeluGradient())
+    return static_cast<float>(value * geluGradientAt(load(p.argument, md.type, argument)));
+  if (p.sumsFactor())
+    return value;
+  value += p.has(CUBLASLT_EPILOGUE_BIAS) ? load(p.bias, md.type, row) : 0;
+  if (p.hasArgument())
+    store(p.argument, md.type, argument, value);
+  if (p.has(CUBLASLT_EPILOGUE_GELU))
+    return static_cast<float>(geluOf(value));
+  return p.has(CUBLASLT_EPILOGUE_RELU) && value < 0 ? 0 : value;
+}
+
+/// Over what the product adds up, for each row of a or column of b. The sums have the type of d.
+void sumFactor(const Product &p, const void *a, const Matrix &ma, const void *b, const Matrix &mb,
+               const Matrix &md) {
+  const bool ofA = p.epilogue == CUBLASLT_EPILOGUE_BGRADA, ta = p.transA == CUBLAS_OP_T,
+             tb = p.transB == CUBLAS_OP_T;
+  const auto inner = int64_t(ta ? ma.rows : ma.columns);
+  for (int64_t i = 0; i < int64_t(ofA ? md.rows : md.columns); ++i) {
+    double sum = 0;
+    for (int64_t k = inner; k-- > 0;)
+      sum += ofA ? load(a, ma.type, ma.at(0, i, k, ta)) : load(b, mb.type, mb.at(0, k, i, tb));
+    store(p.bias, md.type, i, static_cast<float>(sum));
+  }
+}
+
 void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, const Matrix &ma,
               const void *b, const Matrix &mb, float beta, const void *c, const Matrix &md,
               void *d) {
@@ -85,10 +141,6 @@ void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, c
     return double(p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? toTf32(value) : value);
   };
   const int64_t inner = int64_t(ta ? ma.rows : ma.columns);
-  const bool hasBias =
-      p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
-  const bool hasRelu =
-      p.epilogue == CUBLASLT_EPILOGUE_RELU || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
   for (int64_t batch = 0; batch < md.batches; ++batch)
     for (int64_t column = 0; column < int64_t(md.columns); ++column)
       for (int64_t row = 0; row < int64_t(md.rows); ++row) {
@@ -105,9 +157,23 @@ void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, c
         const int64_t to = md.at(batch, row, column);
         float value = static_cast<float>(alpha * sum);
         value += beta != 0 ? beta * load(c, md.type, to) : 0;
-        value += hasBias ? load(p.bias, md.type, row) : 0;
-        store(d, md.type, to, hasRelu && value < 0 ? 0 : value);
+        store(d, md.type, to, finished(p, md, row, column, value));
       }
+  if (p.sumsFactor())
+    sumFactor(p, a, ma, b, mb, md);
+}
+
+/// What the library asks of an epilogue: one matrix, what GELU is of in rows of whole eights.
+bool canFinish(const Product &p, const Matrix &md) {
+  const auto rows = int64_t(md.rows);
+  return (!p.sumsFactor() || md.batches == 1) &&
+         (!p.hasArgument() || (p.argumentLeading % 8 == 0 && p.argumentLeading >= rows)) &&
+         (p.isPlain() || !given("HOST_CUBLASLT_PLAIN", 0));
+}
+
+bool isSlow(const Product &p) {
+  const char *slow = std::getenv("HOST_CUBLASLT_SLOW");
+  return slow && std::string_view(slow) == (p.isPlain() ? "plain" : "epilogue");
 }
 
 } // namespace
@@ -146,7 +212,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     p->epilogue = copied<cublasLtEpilogue_t>(value);
     break;
   case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-    p->bias = copied<const void *>(value);
+    p->bias = copied<void *>(value);
+    break;
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+    p->argument = copied<void *>(value);
+    break;
+  case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+    p->argumentLeading = copied<int64_t>(value);
     break;
   default:
     return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -216,12 +288,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto &wanted = *reinterpret_cast<Preference *>(preference);
   const uint32_t ofResult =
       CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
-  Algorithm algorithm{{}, alignmentOf(p->bias), (wanted.reductions & ofResult) != 0, 0};
+  Algorithm algorithm{
+      {}, alignmentOf(p->bias), alignmentOf(p->argument), (wanted.reductions & ofResult) != 0, 0};
   std::ranges::copy(wanted.alignments, algorithm.alignments);
   const uint32_t elements[] = {bytesOf(ma.type), bytesOf(mb.type), bytesOf(md.type),
                                bytesOf(md.type)};
   const bool lies = std::ranges::equal(wanted.alignments, elements, std::greater_equal());
-  *count = fits && lies ? std::min(asked, 1 + given("HOST_CUBLASLT_KERNELS", 1)) : 0;
+  *count = fits && lies && canFinish(*p, md)
+               ? std::min(asked, 1 + given("HOST_CUBLASLT_KERNELS", 1))
+               : 0;
   for (int i = 0; i < *count; ++i) {
     results[i] = {};
     algorithm.number = i - 1;
@@ -238,21 +313,23 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               const cublasLtMatmulAlgo_t *chosen, void *workspace, size_t bytes,
                               cudaStream_t stream) {
   const auto algorithm = copied<Algorithm>(chosen);
+  const Product p = *reinterpret_cast<Product *>(description);
   auto lies = [](const void *pointer, uint32_t alignment) {
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
   };
   if (!lies(workspace, 256) || !lies(a, algorithm.alignments[0]) ||
       !lies(b, algorithm.alignments[1]) || !lies(c, algorithm.alignments[2]) ||
-      !lies(d, algorithm.alignments[3]) ||
-      alignmentOf(reinterpret_cast<Product *>(description)->bias) < algorithm.biasAlignment)
+      !lies(d, algorithm.alignments[3]) || alignmentOf(p.bias) < algorithm.biasAlignment ||
+      alignmentOf(p.argument) < algorithm.argumentAlignment)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!pdc::testing::isHere(stream) || algorithm.number == given("HOST_CUBLASLT_REFUSES", -1))
     return CUBLAS_STATUS_EXECUTION_FAILED;
   pdc::testing::enqueue(
-      stream, [workspace, bytes, algorithm, p = *reinterpret_cast<Product *>(description),
-               ma = *reinterpret_cast<Matrix *>(layoutA), mb = *reinterpret_cast<Matrix *>(layoutB),
-               md = *reinterpret_cast<Matrix *>(layoutD), factor = copied<float>(alpha),
-               kept = copied<float>(beta), a, b, c, d] {
+      stream, [workspace, bytes, algorithm, p, ma = *reinterpret_cast<Matrix *>(layoutA),
+               mb = *reinterpret_cast<Matrix *>(layoutB), md = *reinterpret_cast<Matrix *>(layoutD),
+               factor = copied<float>(alpha), kept = copied<float>(beta), a, b, c, d] {
+        if (isSlow(p))
+          std::this_thread::sleep_for(std::chrono::milliseconds(40));
         std::memset(workspace, 0xff, std::min<size_t>(bytes, 4096));
         multiply(p, algorithm.roundsHalves, factor, a, ma, b, mb, kept, c, md, d);
       });

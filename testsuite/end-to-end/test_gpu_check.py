@@ -213,7 +213,7 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     for splits in ("SPLITS", "SPLITS_OF_WORDS"):
         monkeypatch.setattr(tools, splits, [(1, "1f1b", precision)])
     tools.prepare(folder, ["none of the rows"])
-    assert (folder / "CMakeLists.txt").read_text().count("add_executable") == 2
+    assert (folder / "CMakeLists.txt").read_text().count("add_executable") == 3
     assert (folder / "testsuite" / "cuda" / "AttentionCheckMain.cpp").exists()
     (folder / "build").mkdir()
     project = f"{network}-1-1f1b" + ("" if precision == "fp32" else f"-{precision}")
@@ -237,7 +237,7 @@ CMAKE = """#!/bin/sh
 if [ "$1" = -S ]; then
   mkdir -p "$4" && echo CMAKE_GENERATOR:INTERNAL=Ninja > "$4/CMakeCache.txt" && echo "$@" > "$4/configured"
 else
-  for name in lenet5-1-1f1b lenet5-2-1f1b attention_check; do
+  for name in lenet5-1-1f1b lenet5-2-1f1b attention_check product_check; do
     printf '#!/bin/sh\\ncd %s\\nsleep 1000 & echo $$ $! > new.$$ && mv new.$$ started.$$\\nwait\\n' "$2" > "$2/$name" && chmod +x "$2/$name"
   done
   echo "$@" > "$2/built"

@@ -11,8 +11,9 @@ import sys
 ORDER = ["infer-shapes", "canonicalize", "differentiate", "append-optimizer=optimizer=momentum,lr=0.1",
          "label-phases", "cse", "form-units", "choose-kernels", "estimate-cost",
          "assign-stages=plan={plan}", "insert-cuts", "verify-level=level=cut", "outline-programs",
-         "verify-level=level=staged", "build-schedule=schedule=1f1b microbatches=2",
-         "version-weights", "place-transfers", "assign-homes", "plan-memory", "verify-schedule",
+         "fuse-products", "verify-level=level=staged",
+         "build-schedule=schedule=1f1b microbatches=2", "version-weights", "place-transfers",
+         "assign-homes", "plan-memory", "verify-schedule",
          "name-values", "verify-level=level=scheduled"]
 NUMBERS = ["0", "-1", "1", "7", "65536", "4294967296", "9223372036854775807"]
 TYPES = ["tensor<*xf32>", "tensor<?xf32>", "tensor<0xf32>", "none", "f32", "tensor<f32>",
@@ -92,7 +93,10 @@ def main():
         passes = ["--" + name.format(plan=plan) for name in ORDER[first:last]]
         ended = subprocess.run([pdc_opt, *passes, "-o", "/dev/null"], input=text, text=True,
                                capture_output=True, timeout=60, check=False)
-        if ended.returncode not in (0, 1):
+        # MLIR 19's parser itself writes to what it has freed where a value of a function is used
+        # before the function, as another type: `"x"(%a) : (f32) -> ()`.
+        is_parsers = "expects different type than prior uses" in ended.stderr
+        if ended.returncode not in (0, 1) and not is_parsers:
             crashes += 1
             print(ended.returncode, *passes, "\n" + text + "\n" + ended.stderr)
     sys.exit(crashes > 0)

@@ -21,7 +21,7 @@ def copy_sources(folder, sources):
     shutil.copytree(sources / "runtime", folder / "runtime")
     tests = folder / "testsuite" / "cuda"
     tests.mkdir(parents=True)
-    for name in ("AttentionCheck.h", "AttentionCheck.cpp", "AttentionCheckMain.cpp"):
+    for name in ("AttentionCheck.h", "AttentionCheck.cpp", "AttentionCheckMain.cpp", "DeviceTensor.h", "ProductCheckMain.cpp"):
         shutil.copy(sources / "testsuite" / "cuda" / name, tests)
     config = folder / "lib" / "cmake" / "PdcCudaRuntime" / "PdcCudaRuntimeConfig.cmake"
     config.parent.mkdir(parents=True)
@@ -43,7 +43,8 @@ def write_project(folder, projects):
                   'list(FILTER sources EXCLUDE REGEX "_main.cpp$")',
                   f"add_executable({name} ${{sources}} {project}/all_stages_main.cpp)",
                   f"target_link_libraries({name} PRIVATE PdcRuntime)"]
-    lines += ["add_executable(attention_check testsuite/cuda/AttentionCheck.cpp testsuite/cuda/AttentionCheckMain.cpp)",
-              "target_link_libraries(attention_check PRIVATE PdcRuntime)",
-              "target_include_directories(attention_check SYSTEM PRIVATE ${PDC_CUBLASLT_INCLUDE} ${PDC_CUDNN_INCLUDE})"]
+    for name, sources in (("attention_check", ("AttentionCheck", "AttentionCheckMain")), ("product_check", ("ProductCheckMain",))):
+        lines += [f"add_executable({name} {' '.join(f'testsuite/cuda/{source}.cpp' for source in sources)})",
+                  f"target_link_libraries({name} PRIVATE PdcRuntime)",
+                  f"target_include_directories({name} SYSTEM PRIVATE ${{PDC_CUBLASLT_INCLUDE}} ${{PDC_CUDNN_INCLUDE}})"]
     (folder / "CMakeLists.txt").write_text("\n".join(lines) + "\n")

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/Profile.h"
+#include "passes/Passes.h"
 #include "passes/PlanGraph.h"
 
 #include <algorithm>
@@ -17,6 +18,8 @@ MeasuringProgram::MeasuringProgram(const Options &options, const std::filesystem
   PlannedGraph planned = lowering.chooseGraph();
   graph = planned.module->clone();
   batch = planned.batch;
+  (*planned.module)->setAttr(kMeasuresUnitsAttribute,
+                             mlir::UnitAttr::get(planned.module->getContext()));
   lowering.cut(planned);
   lowering.outline(planned);
   lowering.schedule(planned);

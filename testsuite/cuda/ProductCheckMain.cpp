@@ -1,0 +1,230 @@
+/// Compares what cuBLASLt's one kernel makes of a matrix product and what stands beside it with
+/// what the two kernels here make, on the GPU of this machine and at the sizes of networks: a line
+/// for each with the microseconds of both, a line for each difference, and exit status 1 where
+/// there is any. `--small`: sizes for the emulation.
+#include "runtime/Error.h"
+#include "runtime/SmallFloats.h"
+#include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/MatrixProductPlan.h"
+#include "testsuite/cuda/DeviceTensor.h"
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string_view>
+
+namespace {
+
+using pdc::runtime::Device;
+using pdc::runtime::MatrixProductFields;
+using pdc::runtime::Run;
+using pdc::runtime::cuda::MatrixProductPlan;
+using pdc::runtime::cuda::ProductEpilogue;
+using pdc::runtime::cuda::require;
+using pdc::testing::DeviceTensor;
+
+/// A layer: rows of `inner` numbers become rows of `outer`.
+struct Sizes {
+  int64_t rows, inner, outer;
+};
+
+/// How the results are made, and how often they are timed.
+struct Place {
+  cudaStream_t stream;
+  Device device;
+  Run run;
+  int turns;
+};
+
+template <class T> const char *computeOf() {
+  return std::is_same_v<T, float>                    ? "tf32"
+         : std::is_same_v<T, pdc::runtime::BFloat16> ? "bf16"
+                                                     : "fp16";
+}
+/// Of what a factor or a result is rounded to.
+template <class T> double stepOf() {
+  return std::is_same_v<T, pdc::runtime::BFloat16> ? 0x1p-8 : 0x1p-10;
+}
+
+template <class T> std::vector<T> drawn(int64_t count, float spread) {
+  static std::mt19937 random(1);
+  std::uniform_real_distribution<float> between(-spread, spread);
+  std::vector<T> values(static_cast<size_t>(count));
+  std::ranges::generate(values, [&] { return T(between(random)); });
+  return values;
+}
+
+double microseconds(const Place &place, const std::function<void()> &work) {
+  cudaEvent_t begin = nullptr, end = nullptr;
+  require(cudaEventCreateWithFlags(&begin, cudaEventDefault), "cudaEventCreateWithFlags");
+  require(cudaEventCreateWithFlags(&end, cudaEventDefault), "cudaEventCreateWithFlags");
+  work();
+  require(cudaEventRecord(begin, place.stream), "cudaEventRecord");
+  for (int turn = 0; turn < place.turns; ++turn)
+    work();
+  require(cudaEventRecord(end, place.stream), "cudaEventRecord");
+  require(cudaEventSynchronize(end), "cudaEventSynchronize");
+  float milliseconds = 0;
+  require(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  return 1e3 * milliseconds / place.turns;
+}
+
+/// How many elements are further apart than `room` of the larger of 1 and what is expected.
+template <class T>
+int64_t countDifferences(const DeviceTensor<T> &one, const DeviceTensor<T> &two, double room) {
+  const std::vector<T> found = one.read(), expected = two.read();
+  int64_t different = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const double value = float(expected[i]);
+    different += !(std::abs(float(found[i]) - value) <= room * std::max(1.0, std::abs(value)));
+  }
+  return different;
+}
+
+/// Tells what one way and the other take and by how many elements they differ; returns those.
+class Comparison {
+public:
+  Comparison(const Place &place, const char *what, const char *compute, const Sizes &sizes)
+      : place(place) {
+    std::printf("%s, %lld x %lld x %lld, %s: ", what, static_cast<long long>(sizes.rows),
+                static_cast<long long>(sizes.inner), static_cast<long long>(sizes.outer), compute);
+  }
+
+  /// `count`: of differing elements, once both have run.
+  int64_t tell(const MatrixProductFields &fields, ProductEpilogue epilogue,
+               const std::function<void(MatrixProductPlan &)> &one,
+               const std::function<void()> &two, const std::function<int64_t()> &count) {
+    std::optional<MatrixProductPlan> plan;
+    try {
+      plan.emplace(place.device, fields, epilogue);
+    } catch (const pdc::runtime::Error &) {
+      std::printf("the library has no kernel\n");
+      return 0;
+    }
+    const double together = microseconds(place, [&] { one(*plan); });
+    const double apart = microseconds(place, two);
+    const int64_t different = count();
+    std::printf("%.1f microseconds in one kernel, %.1f in two", together, apart);
+    if (different)
+      std::printf("; error: %lld elements differ", static_cast<long long>(different));
+    std::printf("\n");
+    return different;
+  }
+
+private:
+  const Place &place;
+};
+
+template <class T> MatrixProductFields layerOf(const Sizes &s) {
+  MatrixProductFields f;
+  f.a = {s.rows, s.inner}, f.b = {s.outer, s.inner}, f.output = {s.rows, s.outer}, f.transB = 1;
+  f.compute = computeOf<T>(), f.name = "product";
+  return f;
+}
+
+template <class T> int64_t checkGelu(const Place &place, const Sizes &s, bool isKept) {
+  MatrixProductFields f = layerOf<T>(s);
+  f.bias = {1, s.outer}, f.keepsArgument = isKept;
+  const DeviceTensor<T> a(place.stream, drawn<T>(s.rows * s.inner, 1)),
+      b(place.stream, drawn<T>(s.outer * s.inner, 2 / std::sqrt(float(s.inner)))),
+      bias(place.stream, drawn<T>(s.outer, 1));
+  const DeviceTensor<T> of(place.stream, s.rows * s.outer), y(place.stream, s.rows * s.outer),
+      ofApart(place.stream, s.rows * s.outer), yApart(place.stream, s.rows * s.outer);
+  pdc::runtime::cuda::GeluProduct apart(place.device, f);
+  return Comparison(place, isKept ? "gelu of what is kept" : "gelu", f.compute, s)
+      .tell(
+          f, isKept ? ProductEpilogue::geluKept : ProductEpilogue::gelu,
+          [&](MatrixProductPlan &plan) {
+            plan(place.run, a.data(), b.data(), bias.data(), y.data(), false,
+                 isKept ? of.data() : nullptr);
+          },
+          [&] {
+            if (isKept)
+              apart(place.run, a.data(), b.data(), bias.data(), ofApart.data(), yApart.data());
+            else
+              apart(place.run, a.data(), b.data(), bias.data(), yApart.data());
+          },
+          [&] {
+            return countDifferences(y, yApart, 2 * stepOf<T>()) +
+                   (isKept ? countDifferences(of, ofApart, 2 * stepOf<T>()) : 0);
+          });
+}
+
+template <class T> int64_t checkGeluGradient(const Place &place, const Sizes &s) {
+  const MatrixProductFields f = layerOf<T>(s);
+  const DeviceTensor<T> a(place.stream, drawn<T>(s.rows * s.inner, 1)),
+      b(place.stream, drawn<T>(s.outer * s.inner, 2 / std::sqrt(float(s.inner)))),
+      of(place.stream, drawn<T>(s.rows * s.outer, 3));
+  const DeviceTensor<T> y(place.stream, s.rows * s.outer), yApart(place.stream, s.rows * s.outer);
+  pdc::runtime::cuda::GeluGradientProduct apart(place.device, f);
+  return Comparison(place, "gelu gradient", f.compute, s)
+      .tell(
+          f, ProductEpilogue::geluGradient,
+          [&](MatrixProductPlan &plan) {
+            plan(place.run, a.data(), b.data(), nullptr, y.data(), false, of.data());
+          },
+          [&] { apart(place.run, a.data(), b.data(), of.data(), yApart.data()); },
+          [&] { return countDifferences(y, yApart, 4 * stepOf<T>()); });
+}
+
+/// The gradients of a layer's weight, {outer, inner} or the other way round, and of its bias.
+template <class T> int64_t checkSums(const Place &place, const Sizes &s, bool ofA) {
+  MatrixProductFields f;
+  f.a = {s.rows, ofA ? s.outer : s.inner}, f.b = {s.rows, ofA ? s.inner : s.outer};
+  f.output = {f.a.back(), f.b.back()}, f.transA = 1, f.sums = 1, f.result = "fp32";
+  f.columnSums = ofA ? "a" : "b", f.compute = computeOf<T>(), f.name = "product";
+  const DeviceTensor<T> a(place.stream, drawn<T>(s.rows * f.a.back(), 1)),
+      b(place.stream, drawn<T>(s.rows * f.b.back(), 1));
+  const DeviceTensor<float> sums(place.stream, s.outer), sumsApart(place.stream, s.outer),
+      y(place.stream, s.inner * s.outer), yApart(place.stream, s.inner * s.outer);
+  pdc::runtime::cuda::SummedProduct apart(place.device, f);
+  const double room = stepOf<T>() * std::sqrt(double(s.rows));
+  return Comparison(place, ofA ? "sums of a" : "sums of b", f.compute, s)
+      .tell(
+          f, ofA ? ProductEpilogue::sumsOfA : ProductEpilogue::sumsOfB,
+          [&](MatrixProductPlan &plan) {
+            plan(place.run, a.data(), b.data(), nullptr, y.data(), false, sums.data());
+          },
+          [&] { apart(place.run, a.data(), b.data(), sumsApart.data(), yApart.data(), false); },
+          [&] {
+            return countDifferences(y, yApart, room) + countDifferences(sums, sumsApart, room);
+          });
+}
+
+template <class T> int64_t checkAll(const Place &place, const Sizes &sizes) {
+  int64_t different = checkGeluGradient<T>(place, sizes);
+  for (bool first : {true, false})
+    different += checkGelu<T>(place, sizes, first) + checkSums<T>(place, sizes, first);
+  return different;
+}
+
+int64_t checkAll(bool isSmall) {
+  const int64_t bytes = int64_t(isSmall ? 1 : 64) << 20;
+  Place place{nullptr, Device{1, bytes}, {}, isSmall ? 1 : 20};
+  require(cudaStreamCreateWithFlags(&place.stream, cudaStreamNonBlocking),
+          "cudaStreamCreateWithFlags");
+  const DeviceTensor<uint8_t> workspace(place.stream, std::vector<uint8_t>(size_t(bytes)));
+  place.run.queue = place.stream;
+  place.run.scratchBase = reinterpret_cast<std::byte *>(workspace.data());
+  const Sizes layer = isSmall ? Sizes{40, 16, 24} : Sizes{8192, 768, 3072};
+  return checkAll<float>(place, layer) + checkAll<pdc::runtime::BFloat16>(place, layer) +
+         checkAll<pdc::runtime::Float16>(place, layer);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  try {
+    const int64_t different = checkAll(argc > 1 && std::string_view(argv[1]) == "--small");
+    std::printf("%lld elements differ\n", static_cast<long long>(different));
+    return different ? 1 : 0;
+  } catch (const std::exception &error) {
+    std::printf("error: %s\n", error.what());
+    return 1;
+  }
+}
