@@ -1,13 +1,16 @@
+#include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "compiler/devices/FusedProducts.h"
-#include "passes/Nodes.h"
 
 #include "mlir/IR/IRMapping.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <optional>
+#include <utility>
 
 namespace pdc {
 #define GEN_PASS_DEF_FUSEPRODUCTS
@@ -64,7 +67,11 @@ AccumulateOp sumOf(UnitOp unit) {
   return dyn_cast<AccumulateOp>(*unit.getResult(0).user_begin());
 }
 
-double numberOf(std::optional<APFloat> number) { return number ? number->convertToDouble() : 0; }
+/// What both cost together; null where neither says.
+FloatAttr sumOf(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {
+  auto numberOf = [](std::optional<APFloat> cost) { return cost ? cost->convertToDouble() : 0; };
+  return a || b ? builder.getF64FloatAttr(numberOf(a) + numberOf(b)) : FloatAttr();
+}
 
 /// A unit that is to take the place of two.
 class FusedUnit {
@@ -73,19 +80,22 @@ public:
             TypeRange results)
       : builder(place) {
     builder.setInsertionPointAfter(place);
-    unit = createUnit(builder, builder.getFusedLoc({first.getLoc(), second.getLoc()}),
-                      (first.getName() + "+" + second.getName()).str(),
-                      {second.getOrigin(), second.getPhase(), second.getRate()}, results, operands);
+    const std::string name = (first.getName() + "+" + second.getName()).str();
+    const bool isForward = second.getPhase() == ir::Phase::Forward;
+    unit = createUnit(
+        builder, builder.getFusedLoc({first.getLoc(), second.getLoc()}), name,
+        {isForward ? StringRef(name) : second.getOrigin(), second.getPhase(), second.getRate()},
+        results, operands);
     Block &body = unit.getBody().front();
     for (Value operand : operands)
       known.map(operand, body.addArgument(operand.getType(), operand.getLoc()));
     builder.setInsertionPointToEnd(&body);
-    auto sum = [&](std::optional<APFloat> a, std::optional<APFloat> b) {
-      return builder.getF64FloatAttr(numberOf(a) + numberOf(b));
-    };
-    unit.setFlopsAttr(sum(first.getFlops(), second.getFlops()));
-    unit.setBytesAttr(sum(first.getBytes(), second.getBytes()));
-    unit.setSecondsAttr(sum(first.getSeconds(), second.getSeconds()));
+    if (FloatAttr flops = sumOf(builder, first.getFlops(), second.getFlops()))
+      unit.setFlopsAttr(flops);
+    if (FloatAttr bytes = sumOf(builder, first.getBytes(), second.getBytes()))
+      unit.setBytesAttr(bytes);
+    if (FloatAttr seconds = sumOf(builder, first.getSeconds(), second.getSeconds()))
+      unit.setSecondsAttr(seconds);
     if (auto stage = second.getStageAttr())
       unit.setStageAttr(stage);
   }
@@ -120,10 +130,24 @@ private:
   IRMapping known;
 };
 
+/// By name.
+using UnitNames = llvm::DenseSet<StringRef>;
+
+/// The units of a stage that run again in its backward task.
+UnitNames repeatedUnits(StageOp stage) {
+  UnitNames names;
+  stage.walk([&](UnitOp unit) {
+    if (isRecomputed(unit))
+      names.insert(unit.getName());
+  });
+  return names;
+}
+
 /// Puts what the library can compute with a product into the product's unit, in one task.
 class ProductFuser {
 public:
-  explicit ProductFuser(TaskOp task) : task(task) {}
+  /// `repeated`: of its stage.
+  ProductFuser(TaskOp task, const UnitNames &repeated) : task(task), repeated(repeated) {}
 
   void fuse() {
     // Of units that are no products themselves, since those are erased.
@@ -150,62 +174,94 @@ private:
       fuseSumOf(unit, node);
   }
 
-  /// The product of this task whose result a node of a unit reads as its first operand.
-  UnitOp productBefore(UnitOp unit, NodeOp node) {
+  /// A product of this task and the views through which a unit reads its result.
+  struct Viewed {
+    UnitOp product;
+    SmallVector<UnitOp> views; ///< the first shows the result, the last is what is read
+
+    /// Whether others read the result.
+    bool isShared() const {
+      auto isRead = [](UnitOp unit) { return !unit.getResult(0).hasOneUse(); };
+      return isRead(product) || llvm::any_of(views, isRead);
+    }
+    void eraseUnread() {
+      for (UnitOp view : llvm::reverse(views))
+        if (view.use_empty())
+          view.erase();
+    }
+  };
+
+  /// The product is null where a node of the unit reads something else as its first operand.
+  static Viewed productBefore(UnitOp unit, NodeOp node) {
+    Viewed found;
     Value read = operandBehind(unit, node.getOperand(0));
+    for (; read && isView(read.getDefiningOp()); read = read.getDefiningOp()->getOperand(0))
+      found.views.insert(found.views.begin(), cast<UnitOp>(read.getDefiningOp()));
     auto product = read ? read.getDefiningOp<UnitOp>() : UnitOp();
-    return isProduct(product) && product.getPhase() == unit.getPhase() ? product : UnitOp();
+    if (isProduct(product) && product.getPhase() == unit.getPhase())
+      found.product = product;
+    return found;
   }
 
-  /// What runs again is fused in neither run, so that both make the same bits: the first one keeps
-  /// nothing of what GELU is of.
+  /// What runs again is fused in neither run, so that both make the same bits, whatever each of
+  /// them keeps.
   void fuseGeluOf(UnitOp gelu, NodeOp node) {
-    UnitOp product = productBefore(gelu, node);
-    if (!product)
+    Viewed argument = productBefore(gelu, node);
+    UnitOp product = argument.product;
+    auto isRepeated = [&](UnitOp unit) { return repeated.contains(unit.getName()); };
+    if (!product ||
+        (task.getPhase() != ir::Phase::Evaluate && (isRepeated(product) || isRepeated(gelu))))
       return;
-    Value argument = product.getResult(0);
-    const bool isKept = !argument.hasOneUse();
-    if (isRecomputed(product) || (!isKept && task.getPhase() != ir::Phase::Evaluate))
-      return;
+    const bool isKept = argument.isShared();
     std::optional<UnitKernel> kernel = fuseGelu(kernelOf(product), isKept);
     if (!kernel)
       return;
     SmallVector<Type> types(gelu.getResultTypes());
     if (isKept)
-      types.insert(types.begin(), argument.getType());
+      types.insert(types.begin(), product.getResult(0).getType());
     FusedUnit fused(product, gelu, product, llvm::to_vector(product.getOperands()), types);
-    SmallVector<Value> yielded{fused.take(product), fused.take(gelu)};
+    SmallVector<Value> yielded{fused.take(product)};
+    for (UnitOp view : argument.views)
+      fused.take(view);
+    yielded.push_back(fused.take(gelu));
     UnitOp unit = fused.finish(*kernel, ArrayRef(yielded).drop_front(isKept ? 0 : 1));
     gelu.getResult(0).replaceAllUsesWith(unit.getResults().back());
     gelu.erase();
+    argument.eraseUnread();
     if (isKept)
-      argument.replaceAllUsesWith(unit.getResult(0));
+      product.getResult(0).replaceAllUsesWith(unit.getResult(0));
     product.erase();
   }
 
+  /// Where the argument of GELU is there.
   void fuseGradientOf(UnitOp gradient, NodeOp node) {
-    UnitOp product = productBefore(gradient, node);
+    Viewed factor = productBefore(gradient, node);
     Value argument = operandBehind(gradient, node.getOperand(1));
-    if (!product || !argument || !product.getResult(0).hasOneUse())
+    if (!factor.product || !argument || factor.isShared())
       return;
+    UnitOp product = factor.product;
     std::optional<UnitKernel> kernel = fuseGeluGradient(kernelOf(product));
     if (!kernel)
       return;
-    // Where the argument is there.
     SmallVector<Value> operands(product.getOperands());
     operands.push_back(argument);
     FusedUnit fused(product, gradient, gradient, operands, gradient.getResultTypes());
     fused.take(product);
+    for (UnitOp view : factor.views)
+      fused.take(view);
     Value made = fused.take(gradient);
     gradient.getResult(0).replaceAllUsesWith(fused.finish(*kernel, made).getResult(0));
     gradient.erase();
+    factor.eraseUnread();
     product.erase();
   }
 
   /// With the first product that has what is summed as a factor.
   void fuseSumOf(UnitOp sum, NodeOp node) {
     Value summed = operandBehind(sum, node.getOperand(0));
-    if (!summed || !sumOf(sum) || !isConstant(node.getOperand(1).getDefiningOp()))
+    auto type = dyn_cast<RankedTensorType>(sum.getResult(0).getType());
+    if (!summed || !type || type.getRank() != 1 || !sumOf(sum) ||
+        !isConstant(node.getOperand(1).getDefiningOp()))
       return;
     for (auto product : task.getOps<UnitOp>())
       if (isProduct(product) && product.getPhase() == sum.getPhase() && sumOf(product))
@@ -249,6 +305,7 @@ private:
   }
 
   TaskOp task;
+  const UnitNames &repeated;
 };
 
 struct FuseProducts : impl::FuseProductsBase<FuseProducts> {
@@ -256,7 +313,11 @@ struct FuseProducts : impl::FuseProductsBase<FuseProducts> {
     if (getOperation()->hasAttr(kMeasuresUnitsAttribute))
       return;
     auto fuse = [&] {
-      getOperation().walk([](TaskOp task) { ProductFuser(task).fuse(); });
+      getOperation().walk([](StageOp stage) {
+        const UnitNames repeated = repeatedUnits(stage);
+        for (auto task : stage.getOps<TaskOp>())
+          ProductFuser(task, repeated).fuse();
+      });
       return success();
     };
     if (failed(runChecked(getOperation(), fuse)))

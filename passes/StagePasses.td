@@ -108,15 +108,15 @@ def FuseProducts : Pass<"fuse-products", "::mlir::ModuleOp"> {
     On GPUs, within a task. Makes one unit of a product and
 
     - the GELU by the hyperbolic tangent of what it makes (kernel GeluProduct), which yields the
-      product, too, where the backward pass reads it; not where a stage runs its forward pass again,
-      since the first run keeps nothing and both have to make the same bits;
+      product, too, where others read it; not where a stage runs either again, since both runs have
+      to make the same bits, and what they keep differs;
     - the derivative of that GELU, which multiplies what it makes (GeluGradientProduct);
     - the sum of the columns of one of its factors, the gradient of a bias beside that of a matrix,
       where both are summed over microbatches (SummedProduct, whose first result is the sum).
 
     Whether the library's one kernel runs or two is measured where the program runs. After the cut,
-    since a product and what reads it may be planned apart. A module with `pdc.measures_units`, whose
-    units are measured by themselves, is left as it is.
+    since a product and what reads it may be planned apart. A module with `pdc.measures_units`,
+    whose units are measured by themselves, is left as it is.
 
     Before: backward tasks are divided. After: the same, and what is computed is the same.
   }];

@@ -48,17 +48,19 @@ int64_t labelledBytes(const Fields &fields) {
 
 int64_t partialSums(const Fields &) { return cuda::kPartialSums * 8; }
 
-int64_t matrixBytes(const Fields &) {
-  return cuda::kMatrixWorkspaceBytes + cuda::kWorkspaceAlignment;
+/// A product that may be a matrix' gradient has room for the bias's beside it.
+int64_t matrixBytes(const Fields &fields) {
+  const int64_t bytes = cuda::kMatrixWorkspaceBytes + cuda::kWorkspaceAlignment;
+  if (!fields.integer("sums", 0))
+    return bytes;
+  return bytes +
+         cuda::fusedSumBytes(std::max(fields.integers("a").back(), fields.integers("b").back()));
 }
 
 /// Apart each of its kernels begins at the start.
 int64_t summedProductBytes(const Fields &fields) {
-  const std::vector<int64_t> factor =
-      fields.integers(fields.string("columnSums", "") == "a" ? "a" : "b");
-  const int64_t columns = factor.back(), rows = product(factor) / columns;
-  return std::max(cuda::columnSumBytes(rows, columns, 1),
-                  matrixBytes(fields) + cuda::fusedSumBytes(columns));
+  const std::vector<int64_t> factor = fields.integers(fields.string("columnSums", ""));
+  return std::max(cuda::columnSumBytes(factor.front(), factor.back(), 1), matrixBytes(fields));
 }
 
 int64_t scaleGradientBytes(const Fields &fields) {

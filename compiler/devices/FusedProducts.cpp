@@ -65,19 +65,22 @@ std::optional<UnitKernel> fuseGeluGradient(const UnitKernel &product) {
   return fused("GeluGradientProduct", product);
 }
 
-/// A factor whose rows are what the product adds up.
+/// A factor whose rows are what the product adds up. No document says whether a library that scales
+/// a product scales such sums, too.
 std::optional<UnitKernel> fuseColumnSum(const UnitKernel &product, const UnitKernel &sum,
                                         size_t factor) {
   const Attributes &fields = product.fields;
   if (!isOfMatrices(product) || sum.name != "ColumnSum" || hasPitch(sum.fields) || factor > 1)
     return std::nullopt;
   const bool isOfA = factor == 0;
+  const std::vector<int64_t> summed = fields.integers(isOfA ? "a" : "b");
   const bool isStored32 =
       !fields.has("compute") || fields.has("result") || fields.string("compute", "") == "tf32";
   const bool sumsRows = isOfA ? fields.integer("transA", 0) == 1 : fields.integer("transB", 0) == 0;
-  if (!isStored32 || !sumsRows || !fields.integers("bias").empty() || !product.accumulates ||
-      !sum.fields.string("layout", "").empty() ||
-      sum.fields.integers("input") != fields.integers(isOfA ? "a" : "b"))
+  if (!isStored32 || !sumsRows || !fields.integers("bias").empty() ||
+      fields.number("alpha", 1) != 1 || !product.accumulates ||
+      !sum.fields.string("layout", "").empty() || summed.size() != 2 ||
+      sum.fields.integers("input") != summed)
     return std::nullopt;
   UnitKernel kernel{product};
   kernel.fields.set("columnSums", std::string(isOfA ? "a" : "b"));

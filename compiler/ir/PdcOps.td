@@ -107,10 +107,10 @@ def Pdc_UnitOp : Pdc_Op<"unit", [IsolatedFromAbove, Pure, SingleBlock]> {
   let description = [{
     At most one hero (library call or reduction) with an elementwise prologue and epilogue; on GPUs a
     normalisation also has the convolution of fp16 before it, whose result the unit yields, and a
-    matrix product what fuse-products puts beside it. Block arguments stand for the operands. `origin` is the forward unit that this unit is planned with
-    (its own name for forward units). `kernel` and layouts in the types are set by choose-kernels,
-    costs by estimate-cost, `stage` by assign-stages, `homes` (one per result) by assign-homes.
-    A unit without kernel is a view: its result is its first operand under another shape.
+    matrix product what fuse-products puts beside it. Block arguments stand for the operands.
+    `origin` is the forward unit that this unit is planned with (its own name for forward units).
+    `kernel` and layouts in the types are set by choose-kernels, costs by estimate-cost, `stage` by
+    assign-stages, `homes` (one per result) by assign-homes. A unit without kernel is a view: its result is its first operand under another shape.
     `in_place` lists pairs (operand, result) that may share memory. `variable` is the C++ name of
     the kernel, `result_variables` those of the results.
   }];

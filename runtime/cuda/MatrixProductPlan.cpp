@@ -180,6 +180,8 @@ std::string MatrixProductPlan::problem() const {
                             : "")
        << (f.relu ? "relu, " : "") << workspace << " bytes of workspace, " << algorithms.size()
        << " kernels";
+  if (epilogue != ProductEpilogue::none)
+    text << ", " << toString(epilogue);
   return text.str();
 }
 

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 #include <set>
 
@@ -35,8 +36,9 @@ protected:
     return copy;
   }
 
-  Module differentiated(bool asynchronous, bool tied = false) {
-    std::string text = readTextFile(PDC_SOURCE_DIR "/testsuite/interpreter/levels.mlir");
+  Module differentiated(bool asynchronous, bool tied = false,
+                        const std::string &network = "levels.mlir") {
+    std::string text = readTextFile(PDC_SOURCE_DIR "/testsuite/interpreter/" + network);
     if (tied)
       tie(text);
     Module module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
@@ -66,13 +68,16 @@ protected:
     insert("  %g = pdc.node \"GlobalAveragePool\" \"gap\"(%r2)", "(%r2)", "(%t)");
   }
 
-  Module units(mlir::ModuleOp module) {
-    return run(module, [](mlir::OpPassManager &passes) {
+  Module units(mlir::ModuleOp module, const std::string &device = "cpu") {
+    return run(module, [&](mlir::OpPassManager &passes) {
+      FormUnitsOptions form;
+      ChooseKernelsOptions choose;
+      form.device = choose.device = device;
       passes.addPass(createLabelPhases());
       passes.addPass(mlir::createCanonicalizerPass());
       passes.addPass(mlir::createCSEPass());
-      passes.addPass(createFormUnits());
-      passes.addPass(createChooseKernels());
+      passes.addPass(createFormUnits(form));
+      passes.addPass(createChooseKernels(choose));
       passes.addPass(createEstimateCost());
     });
   }
@@ -127,7 +132,8 @@ protected:
         EXPECT_NEAR(value.data[i], second.at(name).data[i], 1e-9) << name;
   }
 
-  void expectLevelsOf(mlir::ModuleOp graph, mlir::ModuleOp formed) {
+  void expectLevelsOf(mlir::ModuleOp graph, mlir::ModuleOp formed,
+                      const std::string &device = "cpu") {
     int number = 0;
     for (int stages : {1, 2, 3, 4, 5})
       for (const char *schedule : {"gpipe", "1f1b", "zb-h1", "zb-h2"})
@@ -137,6 +143,7 @@ protected:
           SCOPED_TRACE(std::string(schedule) + ", stages " + std::to_string(stages) +
                        ", microbatches " + std::to_string(microbatches));
           auto chosen = plan(formed, stages, schedule, microbatches);
+          chosen->device = device;
           auto level = [&](mlir::ModuleOp module, auto build) {
             return run(module, [&](mlir::OpPassManager &passes) { build(passes, chosen); });
           };
@@ -164,6 +171,29 @@ TEST_F(Levels, StagesAndRowsComputeTheGraph) {
     Module graph = differentiated(false, tied);
     expectLevelsOf(*graph, *units(*graph));
   }
+}
+
+/// On GPUs, where products become units with what stands beside them.
+TEST_F(Levels, FusedProductsComputeTheGraph) {
+  Module graph = differentiated(false, false, "gelu.mlir"), formed = units(*graph, "cuda");
+  expectLevelsOf(*graph, *formed, "cuda");
+  auto whole = plan(*formed, 1, "1f1b", 2);
+  whole->device = "cuda";
+  Module staged = run(*formed, [&](mlir::OpPassManager &passes) {
+    buildCutPipeline(passes, whole);
+    buildStagedPipeline(passes, whole);
+  });
+  std::map<std::string, int> kernels;
+  staged->walk([&](ir::UnitOp unit) {
+    if (unit.getKernel() && unit.getKernel()->getName().ends_with("Product"))
+      ++kernels[unit.getKernel()->getName().str()];
+  });
+  // Two GELUs, one of them evaluated as well; three biases; the last layer's product. A view stands
+  // between that and its gradient's GELU.
+  EXPECT_EQ(kernels, (std::map<std::string, int>{{"GeluGradientProduct", 2},
+                                                 {"GeluProduct", 3},
+                                                 {"MatrixProduct", 1},
+                                                 {"SummedProduct", 3}}));
 }
 
 /// Several stages per rank, with what stays there: inputs that two of them read, skips, V turns.

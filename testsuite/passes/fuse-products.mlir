@@ -11,6 +11,8 @@
 #relu = #pdc.kernel<"MatrixProduct", {a = array<i64: 6, 4>, b = array<i64: 4, 8>, output = array<i64: 6, 8>, relu = 1 : i64}, workspace = 256, accumulates = false>
 #padded = #pdc.kernel<"MatrixProduct", {a = array<i64: 6, 4>, b = array<i64: 4, 8>, output = array<i64: 6, 8>, pitchY = 16 : i64}, workspace = 256, accumulates = false>
 #across = #pdc.kernel<"MatrixProduct", {a = array<i64: 8, 6>, b = array<i64: 6, 4>, output = array<i64: 8, 4>, sums = 1 : i64}, workspace = 256, accumulates = true>
+#scaled = #pdc.kernel<"MatrixProduct", {a = array<i64: 6, 8>, alpha = 5.000000e-01 : f64, b = array<i64: 6, 4>, output = array<i64: 8, 4>, sums = 1 : i64, transA = 1 : i64}, workspace = 256, accumulates = true>
+#right = #pdc.kernel<"MatrixProduct", {a = array<i64: 6, 4>, b = array<i64: 6, 8>, output = array<i64: 4, 8>, sums = 1 : i64, transA = 1 : i64}, workspace = 256, accumulates = true>
 #tall = #pdc.kernel<"ColumnSum", {input = array<i64: 8, 6>, layout = ""}, workspace = 64, accumulates = true>
 
 // APART: pdc.unit "gelu/grad"
@@ -30,7 +32,7 @@ pdc.program @rank_0 ranks [0] {
   pdc.stage 0 {
     // What GELU is of is the first result, which the backward pass reads.
     // CHECK-LABEL: pdc.task forward
-    // CHECK:      %[[U:.*]]:2 = pdc.unit "h+gelu" origin "gelu" forward microbatch (%{{.*}} = %{{.*}} : tensor<2x3x4xf32>, %{{.*}} = %{{.*}} : tensor<8x4xf32>, %{{.*}} = %{{.*}} : tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x8xf32>)
+    // CHECK:      %[[U:.*]]:2 = pdc.unit "h+gelu" origin "h+gelu" forward microbatch (%{{.*}} = %{{.*}} : tensor<2x3x4xf32>, %{{.*}} = %{{.*}} : tensor<8x4xf32>, %{{.*}} = %{{.*}} : tensor<8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x8xf32>)
     // CHECK-SAME: flops = 3.000000e+00 : f64, kernel = #pdc.kernel<"GeluProduct", {a = array<i64: 2, 3, 4>, b = array<i64: 8, 4>, bias = array<i64: 1, 1, 8>, keepsArgument = 1 : i64, output = array<i64: 2, 3, 8>, transB = 1 : i64}
     // CHECK-SAME: seconds = 3.000000e+00 : f64, stage = 0 : i64
     // CHECK-NEXT:   %[[P:.*]] = pdc.node "FusedMatMul"
@@ -131,9 +133,11 @@ pdc.program @rank_0 ranks [0] {
   }
 }
 
-// A stage that runs its forward pass again: GELU of a product stays by itself in both runs. So it does where the library takes
+// A stage that runs its forward pass again: GELU of a product stays by itself in both runs, also where the first sends the
+// product. So it does where the library takes
 // no such rows (12), where another function stands between them, and where others read what is multiplied with its derivative;
-// so do sums that are no gradients, and those of a factor whose columns are what the product adds up.
+// so do the sums of a factor whose columns are what the product adds up, those beside a product that is scaled, and those that keep
+// the dimension.
 
 pdc.program @rank_1 ranks [1] {
   pdc.memory @x1 inbox microbatch : tensor<6x4xf32>
@@ -142,7 +146,7 @@ pdc.program @rank_1 ranks [1] {
   pdc.memory @w12 weight version : tensor<4x12xf32>
   pdc.memory @y1 outbox microbatch : tensor<6x8xf32>
   pdc.memory @y12 outbox microbatch : tensor<6x12xf32>
-  pdc.memory @s1 outbox microbatch : tensor<6xf32>
+  pdc.memory @h1 outbox microbatch : tensor<6x8xf32>
   pdc.memory @"w1/gradient" gradient update : tensor<8x4xf32>
   pdc.memory @"c1/gradient" gradient update : tensor<6xf32>
   pdc.stage 1 {
@@ -156,6 +160,7 @@ pdc.program @rank_1 ranks [1] {
         %p = pdc.node "MatMul" "once"(%0, %1) {} phase forward rate microbatch : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
         pdc.yield %p : tensor<6x8xf32>
       }
+      pdc.write %h to @h1 : tensor<6x8xf32>
       %y = pdc.unit "gelu1" origin "gelu1" forward microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #loops} {
         %g = pdc.node "FastGelu" "gelu1"(%0) {} phase forward rate microbatch : (tensor<6x8xf32>) -> tensor<6x8xf32>
         pdc.yield %g : tensor<6x8xf32>
@@ -222,6 +227,112 @@ pdc.program @rank_1 ranks [1] {
         pdc.yield %m : tensor<8x4xf32>
       }
       pdc.accumulate %dw into @"w1/gradient" : tensor<8x4xf32>
+    }
+  }
+}
+
+// What GELU and its gradient read may be the product under another shape; the view is in the unit, and stays outside where
+// others read it. A product that stands before the sums of its second factor waits for them.
+pdc.program @rank_2 ranks [2] {
+  pdc.memory @x2 inbox microbatch : tensor<6x4xf32>
+  pdc.memory @w2 weight version : tensor<4x8xf32>
+  pdc.memory @h2 activation microbatch : tensor<6x8xf32>
+  pdc.memory @y2 outbox microbatch : tensor<2x3x8xf32>
+  pdc.memory @z2 outbox microbatch : tensor<2x3x8xf32>
+  pdc.memory @"w2/gradient" gradient update : tensor<4x8xf32>
+  pdc.memory @"v2/gradient" gradient update : tensor<8x4xf32>
+  pdc.memory @"c2/gradient" gradient update : tensor<8xf32>
+  pdc.memory @"k2/gradient" gradient update : tensor<1x8xf32>
+  pdc.stage 2 {
+    // CHECK-LABEL: pdc.program @rank_2
+    // CHECK:      pdc.task forward
+    // CHECK:      %[[U:.*]]:2 = pdc.unit "h2+gelu2" {{.*}} -> (tensor<6x8xf32>, tensor<2x3x8xf32>)
+    // CHECK-NEXT:   %[[P:.*]] = pdc.node "MatMul" "h2"
+    // CHECK-NEXT:   %[[SHAPE:.*]] = pdc.node "Constant" "shape2"
+    // CHECK-NEXT:   %[[V:.*]] = pdc.node "Reshape" "rows2"(%[[P]], %[[SHAPE]])
+    // CHECK-NEXT:   %[[Y:.*]] = pdc.node "FastGelu" "gelu2"(%[[V]])
+    // CHECK-NEXT:   pdc.yield %[[P]], %[[Y]]
+    // CHECK:      pdc.write %[[U]]#0 to @h2
+    // CHECK:      %[[VIEW:.*]] = pdc.unit "rows2"{{.*}} = %[[U]]#0
+    // CHECK:      pdc.write %[[U]]#1 to @y2
+    // CHECK-NEXT: pdc.write %[[VIEW]] to @z2
+    pdc.task forward {
+      %x = pdc.read @x2 : tensor<6x4xf32>
+      %w = pdc.weight_version @w2 latest : tensor<4x8xf32>
+      %h = pdc.unit "h2" origin "h2" forward microbatch (%0 = %x : tensor<6x4xf32>, %1 = %w : tensor<4x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #eight} {
+        %p = pdc.node "MatMul" "h2"(%0, %1) {} phase forward rate microbatch : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+        pdc.yield %p : tensor<6x8xf32>
+      }
+      pdc.write %h to @h2 : tensor<6x8xf32>
+      %v = pdc.unit "rows2" origin "rows2" forward microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<2x3x8xf32>) {
+        %shape = pdc.node "Constant" "shape2"() {value = dense<[2, 3, 8]> : tensor<3xi64>} phase forward rate once : () -> tensor<3xi64>
+        %r = pdc.node "Reshape" "rows2"(%0, %shape) {} phase forward rate microbatch : (tensor<6x8xf32>, tensor<3xi64>) -> tensor<2x3x8xf32>
+        pdc.yield %r : tensor<2x3x8xf32>
+      }
+      %y = pdc.unit "gelu2" origin "gelu2" forward microbatch (%0 = %v : tensor<2x3x8xf32>) -> (tensor<2x3x8xf32>) attributes {kernel = #loops} {
+        %g = pdc.node "FastGelu" "gelu2"(%0) {} phase forward rate microbatch : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+        pdc.yield %g : tensor<2x3x8xf32>
+      }
+      pdc.write %y to @y2 : tensor<2x3x8xf32>
+      pdc.write %v to @z2 : tensor<2x3x8xf32>
+    }
+    // CHECK:      pdc.task backward
+    // CHECK:      pdc.unit "p2+grad2" {{.*}} -> (tensor<2x3x8xf32>) attributes {kernel = #pdc.kernel<"GeluGradientProduct"
+    // CHECK-NEXT:   %[[P:.*]] = pdc.node "MatMul" "p2"
+    // CHECK-NEXT:   %[[SHAPE:.*]] = pdc.node "Constant" "shape3"
+    // CHECK-NEXT:   %[[V:.*]] = pdc.node "Reshape" "rows3"(%[[P]], %[[SHAPE]])
+    // CHECK-NEXT:   pdc.node "FastGeluGrad" "grad2"(%[[V]],
+    // CHECK-NOT:  pdc.unit "rows3"
+    // CHECK-NOT:  pdc.unit "w2/grad"
+    // CHECK:      %[[U:.*]]:2 = pdc.unit "c2/grad+w2/grad" {{.*}}kernel = #pdc.kernel<"SummedProduct", {a = array<i64: 6, 4>, b = array<i64: 6, 8>, columnSums = "b", output = array<i64: 4, 8>
+    // CHECK:      pdc.accumulate %[[U]]#0 into @"c2/gradient"
+    // CHECK-NEXT: pdc.accumulate %[[U]]#1 into @"w2/gradient"
+    // CHECK-NOT:  SummedProduct
+    pdc.task backward {
+      %x = pdc.read @x2 : tensor<6x4xf32>
+      %h = pdc.read @h2 : tensor<6x8xf32>
+      %w = pdc.weight_version @w2 latest : tensor<4x8xf32>
+      %p = pdc.unit "p2" origin "h2" backward_input microbatch (%0 = %x : tensor<6x4xf32>, %1 = %w : tensor<4x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #eight} {
+        %m = pdc.node "MatMul" "p2"(%0, %1) {} origin "h2" phase backward_input rate microbatch : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+        pdc.yield %m : tensor<6x8xf32>
+      }
+      %v = pdc.unit "rows3" origin "h2" backward_input microbatch (%0 = %p : tensor<6x8xf32>) -> (tensor<2x3x8xf32>) {
+        %shape = pdc.node "Constant" "shape3"() {value = dense<[2, 3, 8]> : tensor<3xi64>} origin "h2" phase backward_input rate once : () -> tensor<3xi64>
+        %r = pdc.node "Reshape" "rows3"(%0, %shape) {} origin "h2" phase backward_input rate microbatch : (tensor<6x8xf32>, tensor<3xi64>) -> tensor<2x3x8xf32>
+        pdc.yield %r : tensor<2x3x8xf32>
+      }
+      %hv = pdc.unit "rows2" origin "rows2" forward microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<2x3x8xf32>) {
+        %shape = pdc.node "Constant" "shape2"() {value = dense<[2, 3, 8]> : tensor<3xi64>} phase forward rate once : () -> tensor<3xi64>
+        %r = pdc.node "Reshape" "rows2"(%0, %shape) {} phase forward rate microbatch : (tensor<6x8xf32>, tensor<3xi64>) -> tensor<2x3x8xf32>
+        pdc.yield %r : tensor<2x3x8xf32>
+      }
+      %g = pdc.unit "grad2" origin "gelu2" backward_input microbatch (%0 = %v : tensor<2x3x8xf32>, %1 = %hv : tensor<2x3x8xf32>) -> (tensor<2x3x8xf32>) attributes {kernel = #loops} {
+        %d = pdc.node "FastGeluGrad" "grad2"(%0, %1) {} origin "gelu2" phase backward_input rate microbatch : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+        pdc.yield %d : tensor<2x3x8xf32>
+      }
+      pdc.write %g to @y2 : tensor<2x3x8xf32>
+      %dw = pdc.unit "w2/grad" origin "h2" backward_weight microbatch (%0 = %x : tensor<6x4xf32>, %1 = %h : tensor<6x8xf32>) -> (tensor<4x8xf32>) attributes {kernel = #right} {
+        %m = pdc.node "Gemm" "w2/grad"(%0, %1) {transA = 1 : i64, transB = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x4xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+        pdc.yield %m : tensor<4x8xf32>
+      }
+      pdc.accumulate %dw into @"w2/gradient" : tensor<4x8xf32>
+      %s = pdc.unit "c2/grad" origin "h2" backward_weight microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<8xf32>) attributes {kernel = #sum} {
+        %axes = pdc.node "Constant" "axes2"() {value = dense<0> : tensor<1xi64>} origin "h2" phase backward_weight rate once : () -> tensor<1xi64>
+        %r = pdc.node "ReduceSum" "c2/grad"(%0, %axes) {keepdims = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<1xi64>) -> tensor<8xf32>
+        pdc.yield %r : tensor<8xf32>
+      }
+      pdc.accumulate %s into @"c2/gradient" : tensor<8xf32>
+      %dv = pdc.unit "v2/grad" origin "h2" backward_weight microbatch (%0 = %h : tensor<6x8xf32>, %1 = %x : tensor<6x4xf32>) -> (tensor<8x4xf32>) attributes {kernel = #scaled} {
+        %m = pdc.node "Gemm" "v2/grad"(%0, %1) {alpha = 0.5 : f64, transA = 1 : i64, transB = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<6x4xf32>) -> tensor<8x4xf32>
+        pdc.yield %m : tensor<8x4xf32>
+      }
+      pdc.accumulate %dv into @"v2/gradient" : tensor<8x4xf32>
+      %k = pdc.unit "k2/grad" origin "h2" backward_weight microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<1x8xf32>) attributes {kernel = #sum} {
+        %axes = pdc.node "Constant" "axes3"() {value = dense<0> : tensor<1xi64>} origin "h2" phase backward_weight rate once : () -> tensor<1xi64>
+        %r = pdc.node "ReduceSum" "k2/grad"(%0, %axes) {keepdims = 1 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<1xi64>) -> tensor<1x8xf32>
+        pdc.yield %r : tensor<1x8xf32>
+      }
+      pdc.accumulate %k into @"k2/gradient" : tensor<1x8xf32>
     }
   }
 }
