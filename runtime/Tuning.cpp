@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -35,9 +36,13 @@ std::optional<size_t> Tuning::choose(const std::string &problem, size_t ways,
     return way;
   if (ways == 1)
     return start(0) ? std::optional<size_t>(0) : std::nullopt;
+  // A way may be several kernels, each of which is chosen when it first starts.
+  const bool isWithin = std::exchange(isMeasuring, true);
   const Seconds begin = now();
   const std::optional<size_t> taken = measure(problem, ways, start);
-  spent += now() - begin;
+  if (!isWithin)
+    spent += now() - begin;
+  isMeasuring = isWithin;
   if (!taken || !start(*taken))
     return {};
   own[keyOf(problem)] = *taken;
@@ -144,8 +149,9 @@ void Tuning::read() {
       others.merge(readChoices(path)); // keeps what an earlier one said
 }
 
+/// Two runs may keep what they find in one folder.
 bool Tuning::write() const {
-  const std::string unfinished = file() + ".part";
+  const std::string unfinished = file() + "." + std::to_string(getpid()) + ".part";
   std::ofstream text(unfinished, std::ios::binary);
   const Json json = {{"format", kFormat}, {"choices", own}};
   text << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';

@@ -61,7 +61,7 @@ private:
   Choices own;    ///< of this rank's file
   Choices others; ///< of those of other ranks
   std::map<std::string, std::shared_ptr<void>> ofProblem;
-  bool isKept = true;
+  bool isKept = true, isMeasuring = false;
   size_t measured = 0, problems = 0, changed = 0; ///< ways; problems, and those whose first lost
   double spent = 0;                               ///< seconds
 };

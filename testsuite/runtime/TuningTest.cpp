@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -147,11 +149,10 @@ TEST_F(TuningTest, IsReadAgain) {
     EXPECT_EQ(choose(tuning), 1u);
     const std::string line = told(tuning);
     EXPECT_TRUE(line.starts_with("rank 0 measured 2 kernels in ")) << line;
-    EXPECT_NE(
-        line.find(" s: for 1 of 1 problems it takes another than the library's first; kept "
-                  "in " +
-                  (folder / "rank-0.json").string() + "\n"),
-        std::string::npos)
+    EXPECT_NE(line.find(" s: for 1 of 1 problems it takes another than the library's first; kept "
+                        "in " +
+                        (folder / "rank-0.json").string() + "\n"),
+              std::string::npos)
         << line;
   }
   timed = 0;
@@ -172,7 +173,31 @@ TEST_F(TuningTest, KeepsWhatComesLater) {
   choose(tuning, "another product");
   EXPECT_NE(told(tuning).find("measured 2 kernels"), std::string::npos);
   EXPECT_NE(text("rank-0.json").find("another product"), std::string::npos);
-  EXPECT_FALSE(fs::exists(folder / "rank-0.json.part"));
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    EXPECT_NE(entry.path().extension(), ".part") << entry.path();
+}
+
+/// A way may be several kernels that are chosen when it starts: their time is the way's.
+TEST_F(TuningTest, CountsTimeOnce) {
+  seconds = {2, 1};
+  Tuning tuning = of(0);
+  auto chooseWithin = [&](size_t) {
+    return tuning
+        .choose("a product", 2,
+                [&](size_t) {
+                  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+                  return true;
+                })
+        .has_value();
+  };
+  last = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  tuning.choose("a product and what follows", 2, chooseWithin);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  const std::string line = told(tuning);
+  const size_t at = line.find("measured 4 kernels in ");
+  ASSERT_NE(at, std::string::npos) << line;
+  EXPECT_LE(std::stod(line.substr(at + 22)), taken.count() + 0.05) << line;
 }
 
 TEST_F(TuningTest, ReadsItsOwnFileBeforeTheOthersByTheirNumbers) {
