@@ -264,6 +264,8 @@ static int64_t bytesOfInputsAhead(const Plan &plan, ProgramOp program) {
 }
 
 void setMemory(Plan &plan, ModuleOp programs) {
+  // What libraries hold of the host's memory is not an accelerator's.
+  const bool onHost = plan.device == "cpu";
   LibraryUse together;
   for (auto program : programs.getOps<ProgramOp>()) {
     if (!program.getArena() || !program.getRegions())
@@ -273,9 +275,7 @@ void setMemory(Plan &plan, ModuleOp programs) {
     together.add(use);
     auto stages = llvm::to_vector(program.getOps<StageOp>());
     const auto arena = static_cast<int64_t>(*program.getArena());
-    // Threads have one place for a message, which is in the arena. What libraries hold of the
-    // host's memory is not an accelerator's.
-    const bool onHost = plan.device == "cpu";
+    // Threads have one place for a message, which is in the arena.
     const int64_t once =
         onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) + bytesOfShares(plan, stages)
                : 0;
@@ -293,6 +293,8 @@ void setMemory(Plan &plan, ModuleOp programs) {
         planned.libraryBytes = number == 0 ? once : 0;
       }
   }
+  if (!onHost)
+    return;
   std::set<int> threads;
   for (const PlanStage &stage : plan.stages)
     threads.insert(stage.ranks.begin(), stage.ranks.end());

@@ -242,7 +242,11 @@ pdc.program @rank_2 ranks [2] {
   pdc.memory @"w2/gradient" gradient update : tensor<4x8xf32>
   pdc.memory @"v2/gradient" gradient update : tensor<8x4xf32>
   pdc.memory @"c2/gradient" gradient update : tensor<8xf32>
+  pdc.memory @t2 activation microbatch : tensor<6x8xf32>
+  pdc.memory @"e2/gradient" gradient update : tensor<8xf32>
+  pdc.memory @u2 activation microbatch : tensor<6x8xf32>
   pdc.memory @"k2/gradient" gradient update : tensor<1x8xf32>
+  pdc.memory @"l2/gradient" gradient update : tensor<4x8xf32>
   pdc.stage 2 {
     // CHECK-LABEL: pdc.program @rank_2
     // CHECK:      pdc.task forward
@@ -322,12 +326,25 @@ pdc.program @rank_2 ranks [2] {
         pdc.yield %r : tensor<8xf32>
       }
       pdc.accumulate %s into @"c2/gradient" : tensor<8xf32>
-      %dv = pdc.unit "v2/grad" origin "h2" backward_weight microbatch (%0 = %h : tensor<6x8xf32>, %1 = %x : tensor<6x4xf32>) -> (tensor<8x4xf32>) attributes {kernel = #scaled} {
+      %t = pdc.read @t2 : tensor<6x8xf32>
+      %dv = pdc.unit "v2/grad" origin "h2" backward_weight microbatch (%0 = %t : tensor<6x8xf32>, %1 = %x : tensor<6x4xf32>) -> (tensor<8x4xf32>) attributes {kernel = #scaled} {
         %m = pdc.node "Gemm" "v2/grad"(%0, %1) {alpha = 0.5 : f64, transA = 1 : i64, transB = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<6x4xf32>) -> tensor<8x4xf32>
         pdc.yield %m : tensor<8x4xf32>
       }
       pdc.accumulate %dv into @"v2/gradient" : tensor<8x4xf32>
-      %k = pdc.unit "k2/grad" origin "h2" backward_weight microbatch (%0 = %h : tensor<6x8xf32>) -> (tensor<1x8xf32>) attributes {kernel = #sum} {
+      %e = pdc.unit "e2/grad" origin "h2" backward_weight microbatch (%0 = %t : tensor<6x8xf32>) -> (tensor<8xf32>) attributes {kernel = #sum} {
+        %axes = pdc.node "Constant" "axes4"() {value = dense<0> : tensor<1xi64>} origin "h2" phase backward_weight rate once : () -> tensor<1xi64>
+        %r = pdc.node "ReduceSum" "e2/grad"(%0, %axes) {keepdims = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<1xi64>) -> tensor<8xf32>
+        pdc.yield %r : tensor<8xf32>
+      }
+      pdc.accumulate %e into @"e2/gradient" : tensor<8xf32>
+      %u = pdc.read @u2 : tensor<6x8xf32>
+      %dl = pdc.unit "l2/grad" origin "h2" backward_weight microbatch (%0 = %x : tensor<6x4xf32>, %1 = %u : tensor<6x8xf32>) -> (tensor<4x8xf32>) attributes {kernel = #right} {
+        %m = pdc.node "Gemm" "l2/grad"(%0, %1) {transA = 1 : i64, transB = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x4xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
+        pdc.yield %m : tensor<4x8xf32>
+      }
+      pdc.accumulate %dl into @"l2/gradient" : tensor<4x8xf32>
+      %k = pdc.unit "k2/grad" origin "h2" backward_weight microbatch (%0 = %u : tensor<6x8xf32>) -> (tensor<1x8xf32>) attributes {kernel = #sum} {
         %axes = pdc.node "Constant" "axes3"() {value = dense<0> : tensor<1xi64>} origin "h2" phase backward_weight rate once : () -> tensor<1xi64>
         %r = pdc.node "ReduceSum" "k2/grad"(%0, %axes) {keepdims = 1 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x8xf32>, tensor<1xi64>) -> tensor<1x8xf32>
         pdc.yield %r : tensor<1x8xf32>
