@@ -195,7 +195,8 @@ private:
   static Viewed productBefore(UnitOp unit, NodeOp node) {
     Viewed found;
     Value read = operandBehind(unit, node.getOperand(0));
-    for (; read && isView(read.getDefiningOp()); read = read.getDefiningOp()->getOperand(0))
+    auto isPlainView = [](Operation *op) { return isView(op) && op->getNumOperands() == 1; };
+    for (; read && isPlainView(read.getDefiningOp()); read = read.getDefiningOp()->getOperand(0))
       found.views.insert(found.views.begin(), cast<UnitOp>(read.getDefiningOp()));
     auto product = read ? read.getDefiningOp<UnitOp>() : UnitOp();
     if (isProduct(product) && product.getPhase() == unit.getPhase())

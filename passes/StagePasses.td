@@ -105,7 +105,7 @@ def SplitBackward : PlanPass<"split-backward"> {
 def FuseProducts : Pass<"fuse-products", "::mlir::ModuleOp"> {
   let summary = "puts into the unit of a matrix product what cuBLASLt can compute with it";
   let description = [{
-    On GPUs, within a task. Makes one unit of a product and
+    On GPUs, within a task, and not with --exact. Makes one unit of a product and
 
     - the GELU by the hyperbolic tangent of what it makes (kernel GeluProduct), which yields the
       product, too, where others read it; not where a stage runs either again, since both runs have

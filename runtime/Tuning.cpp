@@ -149,17 +149,26 @@ void Tuning::read() {
       others.merge(readChoices(path)); // keeps what an earlier one said
 }
 
-/// Two runs may keep what they find in one folder.
+/// Two runs may keep what they find in one folder: what another has written meanwhile stays.
 bool Tuning::write() const {
+  Choices all = own;
+  try {
+    if (fs::exists(file()))
+      all.merge(readChoices(file()));
+  } catch (const Error &) { // damaged meanwhile
+  }
   const std::string unfinished = file() + "." + std::to_string(getpid()) + ".part";
   std::ofstream text(unfinished, std::ios::binary);
-  const Json json = {{"format", kFormat}, {"choices", own}};
+  const Json json = {{"format", kFormat}, {"choices", all}};
   text << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
   text.close();
   std::error_code failed;
   if (text)
     fs::rename(unfinished, file(), failed);
-  return text && !failed;
+  if (const bool isKept = text && !failed)
+    return isKept;
+  fs::remove(unfinished, failed);
+  return false;
 }
 
 void Tuning::tell() {

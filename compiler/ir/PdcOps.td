@@ -110,9 +110,10 @@ def Pdc_UnitOp : Pdc_Op<"unit", [IsolatedFromAbove, Pure, SingleBlock]> {
     matrix product what fuse-products puts beside it. Block arguments stand for the operands.
     `origin` is the forward unit that this unit is planned with (its own name for forward units).
     `kernel` and layouts in the types are set by choose-kernels, costs by estimate-cost, `stage` by
-    assign-stages, `homes` (one per result) by assign-homes. A unit without kernel is a view: its result is its first operand under another shape.
-    `in_place` lists pairs (operand, result) that may share memory. `variable` is the C++ name of
-    the kernel, `result_variables` those of the results.
+    assign-stages, `homes` (one per result) by assign-homes. A unit without kernel is a view: its
+    result is its first operand under another shape. `in_place` lists pairs (operand, result) that
+    may share memory. `variable` is the C++ name of the kernel, `result_variables` those of the
+    results.
   }];
   let arguments = (ins Variadic<Pdc_Value>:$operands, StrAttr:$name, StrAttr:$origin,
                        Pdc_Phase:$phase, Pdc_Rate:$rate, OptionalAttr<Pdc_KernelAttr>:$kernel,

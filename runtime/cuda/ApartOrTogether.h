@@ -4,6 +4,8 @@
 #include "runtime/Tuning.h"
 #include "runtime/cuda/Launch.h"
 
+#include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -24,20 +26,26 @@ public:
   }
 
   /// Measures once, in a run that is not recorded. start(way) puts a way's kernels into the queue,
-  /// as often as it is called, and throws Error where none of them runs.
+  /// as often as it is called, and throws Error where none of them runs. Throws the first of these
+  /// where neither way runs: it says what broke the device.
   template <class Start> void choose(const Run &run, bool hasTogether, Start start) {
     if (!tuning || isRecorded(run))
       return;
+    std::exception_ptr first;
     auto starts = [&](size_t way) {
       try {
         start(Way(way));
         return true;
       } catch (const Error &) {
+        first = first ? first : std::current_exception();
         return false;
       }
     };
     Tuning &by = *std::exchange(tuning, nullptr);
-    chosen = Way(by.choose(problem, hasTogether ? 2 : 1, starts).value_or(kApart));
+    const std::optional<size_t> way = by.choose(problem, hasTogether ? 2 : 1, starts);
+    if (!way)
+      std::rethrow_exception(first);
+    chosen = Way(*way);
   }
 
   Way taken() const { return chosen; }

@@ -1,3 +1,4 @@
+#include "runtime/Error.h"
 #include "runtime/Tuning.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Workspace.h"
@@ -261,6 +262,27 @@ TYPED_TEST(FusedProducts, MeasureEachWay) {
   unsetenv("HOST_CUBLASLT_KERNELS");
   finish();
   EXPECT_EQ(this->timed, 8u);
+}
+
+/// What breaks the device while a way measures its own kernels is told with what to do.
+TYPED_TEST(FusedProducts, TellWhatBreaks) {
+  setenv("HOST_CUBLASLT_KERNELS", "3", 1);
+  const Tuning::Clock breaks = [](const std::function<void()> &) -> double {
+    throw runtime::Error("the device is broken");
+  };
+  Tuning by("a card", breaks, this->folder.string(), 0);
+  runtime::cuda::GeluGradientProduct kernel(this->device(&by), this->fields(false));
+  unsetenv("HOST_CUBLASLT_KERNELS");
+  Stored<TypeParam> y(kRows * kColumns);
+  try {
+    kernel(this->run, this->a.data, this->b.data, this->argument.data, y.data);
+    FAIL() << "it ran";
+  } catch (const std::exception &error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("--tune: kernel 0 for cuBLASLt")) << text;
+    EXPECT_NE(text.find("the device is broken; leave --tune out"), std::string::npos) << text;
+  }
+  finish();
 }
 
 /// Where the library has no such kernel or its own is slower: two, whose bits are those without

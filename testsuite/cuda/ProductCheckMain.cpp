@@ -1,13 +1,14 @@
 /// Compares what cuBLASLt's one kernel makes of a matrix product and what stands beside it with
 /// what the two kernels here make, on the GPU of this machine and at the sizes of networks: a line
-/// for each with the microseconds of both, a line for each difference, and exit status 1 where
-/// there is any. `--small`: sizes for the emulation.
+/// for each with the least microseconds of both, in turns, and with how many elements differ; exit
+/// status 1 where any do. `--small`: sizes for the emulation.
 #include "runtime/Error.h"
 #include "runtime/SmallFloats.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/MatrixProductPlan.h"
 #include "testsuite/cuda/DeviceTensor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -107,8 +108,11 @@ public:
       std::printf("the library has no kernel\n");
       return 0;
     }
-    const double together = microseconds(place, [&] { one(*plan); });
-    const double apart = microseconds(place, two);
+    double together = HUGE_VAL, apart = HUGE_VAL;
+    for (int round = 0; round < 3; ++round) {
+      together = std::min(together, microseconds(place, [&] { one(*plan); }));
+      apart = std::min(apart, microseconds(place, two));
+    }
     const int64_t different = count(*plan);
     std::printf("%.1f microseconds in one kernel, %.1f in two", together, apart);
     if (different)

@@ -239,6 +239,7 @@ pdc.program @rank_2 ranks [2] {
   pdc.memory @h2 activation microbatch : tensor<6x8xf32>
   pdc.memory @y2 outbox microbatch : tensor<2x3x8xf32>
   pdc.memory @z2 outbox microbatch : tensor<2x3x8xf32>
+  pdc.memory @shape constant once : tensor<3xi64>
   pdc.memory @"w2/gradient" gradient update : tensor<4x8xf32>
   pdc.memory @"v2/gradient" gradient update : tensor<8x4xf32>
   pdc.memory @"c2/gradient" gradient update : tensor<8xf32>
@@ -260,6 +261,10 @@ pdc.program @rank_2 ranks [2] {
     // CHECK:      %[[VIEW:.*]] = pdc.unit "rows2"{{.*}} = %[[U]]#0
     // CHECK:      pdc.write %[[U]]#1 to @y2
     // CHECK-NEXT: pdc.write %[[VIEW]] to @z2
+    // A view of a shape that is not in it stays, and what reads it.
+    // CHECK:      pdc.unit "h3"
+    // CHECK:      pdc.unit "given"
+    // CHECK:      pdc.unit "gelu3"
     pdc.task forward {
       %x = pdc.read @x2 : tensor<6x4xf32>
       %w = pdc.weight_version @w2 latest : tensor<4x8xf32>
@@ -279,6 +284,20 @@ pdc.program @rank_2 ranks [2] {
       }
       pdc.write %y to @y2 : tensor<2x3x8xf32>
       pdc.write %v to @z2 : tensor<2x3x8xf32>
+      %sizes = pdc.read @shape : tensor<3xi64>
+      %h3 = pdc.unit "h3" origin "h3" forward microbatch (%0 = %x : tensor<6x4xf32>, %1 = %w : tensor<4x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #eight} {
+        %p = pdc.node "MatMul" "h3"(%0, %1) {} phase forward rate microbatch : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+        pdc.yield %p : tensor<6x8xf32>
+      }
+      %v3 = pdc.unit "given" origin "given" forward microbatch (%0 = %h3 : tensor<6x8xf32>, %1 = %sizes : tensor<3xi64>) -> (tensor<2x3x8xf32>) {
+        %r = pdc.node "Reshape" "given"(%0, %1) {} phase forward rate microbatch : (tensor<6x8xf32>, tensor<3xi64>) -> tensor<2x3x8xf32>
+        pdc.yield %r : tensor<2x3x8xf32>
+      }
+      %y3 = pdc.unit "gelu3" origin "gelu3" forward microbatch (%0 = %v3 : tensor<2x3x8xf32>) -> (tensor<2x3x8xf32>) attributes {kernel = #loops} {
+        %g = pdc.node "FastGelu" "gelu3"(%0) {} phase forward rate microbatch : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+        pdc.yield %g : tensor<2x3x8xf32>
+      }
+      pdc.write %y3 to @z2 : tensor<2x3x8xf32>
     }
     // CHECK:      pdc.task backward
     // CHECK:      pdc.unit "p2+grad2" {{.*}} -> (tensor<2x3x8xf32>) attributes {kernel = #pdc.kernel<"GeluGradientProduct"

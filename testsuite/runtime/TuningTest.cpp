@@ -177,6 +177,23 @@ TEST_F(TuningTest, KeepsWhatComesLater) {
     EXPECT_NE(entry.path().extension(), ".part") << entry.path();
 }
 
+/// What another run has kept meanwhile stays; what this one has measured is what it says.
+TEST_F(TuningTest, KeepsWhatAnotherRunHasFound) {
+  seconds = {2, 1};
+  Tuning one = of(0), other = of(0);
+  choose(one, "a product");
+  choose(one, "another product");
+  choose(other, "a third product");
+  seconds = {1, 2};
+  choose(other, "a product");
+  told(one);
+  told(other);
+  Tuning again = of(0);
+  EXPECT_EQ(again.known("a product"), 0u);
+  EXPECT_EQ(again.known("another product"), 1u);
+  EXPECT_EQ(again.known("a third product"), 1u);
+}
+
 /// A way may be several kernels that are chosen when it starts: their time is the way's.
 TEST_F(TuningTest, CountsTimeOnce) {
   seconds = {2, 1};
