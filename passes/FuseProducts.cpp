@@ -238,7 +238,8 @@ private:
   void fuseGradientOf(UnitOp gradient, NodeOp node) {
     Viewed factor = productBefore(gradient, node);
     Value argument = operandBehind(gradient, node.getOperand(1));
-    if (!factor.product || !argument || factor.isShared())
+    if (!factor.product || !argument || node.getOperand(0) == node.getOperand(1) ||
+        factor.isShared())
       return;
     UnitOp product = factor.product;
     std::optional<UnitKernel> kernel = fuseGeluGradient(kernelOf(product));

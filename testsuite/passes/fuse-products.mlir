@@ -306,6 +306,8 @@ pdc.program @rank_2 ranks [2] {
     // CHECK-NEXT:   %[[V:.*]] = pdc.node "Reshape" "rows3"(%[[P]], %[[SHAPE]])
     // CHECK-NEXT:   pdc.node "FastGeluGrad" "grad2"(%[[V]],
     // CHECK-NOT:  pdc.unit "rows3"
+    // CHECK:      pdc.unit "p3"
+    // CHECK:      pdc.unit "grad3"
     // CHECK-NOT:  pdc.unit "w2/grad"
     // CHECK:      %[[U:.*]]:2 = pdc.unit "c2/grad+w2/grad" {{.*}}kernel = #pdc.kernel<"SummedProduct", {a = array<i64: 6, 4>, b = array<i64: 6, 8>, columnSums = "b", output = array<i64: 4, 8>
     // CHECK:      pdc.accumulate %[[U]]#0 into @"c2/gradient"
@@ -334,6 +336,15 @@ pdc.program @rank_2 ranks [2] {
         pdc.yield %d : tensor<2x3x8xf32>
       }
       pdc.write %g to @y2 : tensor<2x3x8xf32>
+      %pp = pdc.unit "p3" origin "h2" backward_input microbatch (%0 = %x : tensor<6x4xf32>, %1 = %w : tensor<4x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #eight} {
+        %m = pdc.node "MatMul" "p3"(%0, %1) {} origin "h2" phase backward_input rate microbatch : (tensor<6x4xf32>, tensor<4x8xf32>) -> tensor<6x8xf32>
+        pdc.yield %m : tensor<6x8xf32>
+      }
+      %gg = pdc.unit "grad3" origin "gelu2" backward_input microbatch (%0 = %pp : tensor<6x8xf32>, %1 = %h : tensor<6x8xf32>) -> (tensor<6x8xf32>) attributes {kernel = #loops} {
+        %d = pdc.node "FastGeluGrad" "of itself"(%0, %0) {} origin "gelu2" phase backward_input rate microbatch : (tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x8xf32>
+        pdc.yield %d : tensor<6x8xf32>
+      }
+      pdc.write %gg to @h2 : tensor<6x8xf32>
       %dw = pdc.unit "w2/grad" origin "h2" backward_weight microbatch (%0 = %x : tensor<6x4xf32>, %1 = %h : tensor<6x8xf32>) -> (tensor<4x8xf32>) attributes {kernel = #right} {
         %m = pdc.node "Gemm" "w2/grad"(%0, %1) {transA = 1 : i64, transB = 0 : i64} origin "h2" phase backward_weight rate microbatch : (tensor<6x4xf32>, tensor<6x8xf32>) -> tensor<4x8xf32>
         pdc.yield %m : tensor<4x8xf32>

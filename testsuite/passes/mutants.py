@@ -78,6 +78,14 @@ def seeds(pdc_opt, folder):
     return modules
 
 
+def is_refused(pdc_opt, text):
+    """Without any pass. Once it has refused a text, MLIR 19's parser may write to what it has freed:
+    `"x"(%a) : (f32) -> ()` before a function that makes %a and is wrong behind it."""
+    alone = subprocess.run([pdc_opt, "-o", "/dev/null"], input=text, text=True,
+                           capture_output=True, timeout=60, check=False)
+    return alone.returncode != 0 and "error: " in alone.stderr
+
+
 def main():
     pdc_opt, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     draw = random.Random(int(sys.argv[3]))
@@ -93,10 +101,7 @@ def main():
         passes = ["--" + name.format(plan=plan) for name in ORDER[first:last]]
         ended = subprocess.run([pdc_opt, *passes, "-o", "/dev/null"], input=text, text=True,
                                capture_output=True, timeout=60, check=False)
-        # MLIR 19's parser itself writes to what it has freed where a value of a function is used
-        # before the function, as another type: `"x"(%a) : (f32) -> ()`.
-        is_parsers = ended.stderr.count("error: ") == 1 and "different type than prior uses" in ended.stderr
-        if ended.returncode not in (0, 1) and not is_parsers:
+        if ended.returncode not in (0, 1) and not is_refused(pdc_opt, text):
             crashes += 1
             print(ended.returncode, *passes, "\n" + text + "\n" + ended.stderr)
     sys.exit(crashes > 0)
