@@ -232,7 +232,7 @@ private:
     printLine(os, listText(opening, arguments, ");", kIndent), nodeNames(unit));
   }
 
-  /// Whether the last result is a sum over microbatches that the kernel adds to.
+  /// Whether the results are sums over microbatches that the kernel adds to.
   static bool addsToSum(ir::UnitOp unit) {
     Value last = unit.getResults().back();
     return llvm::any_of(last.getUsers(), [&](Operation *user) {

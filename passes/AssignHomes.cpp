@@ -68,8 +68,8 @@ private:
                 " but is given " + found + "; choose-kernels must give both one layout");
   }
 
-  /// A sum costs nothing where the kernel adds to its last result (one kernel to both of its), or
-  /// where there is nothing to add.
+  /// A sum costs nothing where the kernel adds to its results, all of which are summed, or where
+  /// there is nothing to add.
   void fuse(AccumulateOp accumulate) {
     auto task = accumulate->getParentOfType<TaskOp>();
     auto unit = accumulate.getValue().getDefiningOp<UnitOp>();
@@ -79,10 +79,11 @@ private:
     if (task.getPhase() == ir::Phase::Evaluate || !unit || !unit.getKernel() ||
         !accumulate.getValue().hasOneUse())
       return;
-    bool isLast = accumulate.getValue() == unit.getResults().back();
-    bool addsToAll = unit.getKernel()->getName() == "SummedProduct";
-    if ((unit.getKernel()->getAccumulates() && (isLast || addsToAll)) ||
-        updatesEachMicrobatch(program))
+    const bool adds =
+        unit.getKernel()->getAccumulates() && llvm::all_of(unit.getResults(), [](Value result) {
+          return result.hasOneUse() && isa<AccumulateOp>(*result.user_begin());
+        });
+    if (adds || updatesEachMicrobatch(program))
       accumulate.setFused(true);
   }
 

@@ -1,3 +1,4 @@
+#include "passes/LayoutChanges.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
@@ -42,22 +43,17 @@ Value operandBehind(UnitOp unit, Value read) {
   return argument ? unit.getOperand(argument.getArgNumber()) : Value();
 }
 
-UnitKernel kernelOf(UnitOp unit) {
-  KernelAttr kernel = *unit.getKernel();
-  return {kernel.getName().str(), toAttributes(kernel.getFields()), kernel.getWorkspace(),
-          kernel.getAccumulates()};
+KernelChoice choiceOf(UnitOp unit) {
+  KernelChoice choice;
+  choice.kernel = unit.getKernel()->getName().str();
+  choice.fields = toAttributes(unit.getKernel()->getFields());
+  choice.accumulates = unit.getKernel()->getAccumulates();
+  return choice;
 }
 
 bool isProduct(UnitOp unit) {
   return unit && unit.getKernel() && unit.getKernel()->getName() == "MatrixProduct" &&
          unit.getNumOperands() >= 2 && unit.getNumResults() == 1;
-}
-
-/// What a view shows under another shape.
-Value behindViews(Value value) {
-  while (isView(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
 }
 
 /// The sum over microbatches that a unit's only result goes into; null where it goes elsewhere.
@@ -68,7 +64,7 @@ AccumulateOp sumOf(UnitOp unit) {
 }
 
 /// What both cost together; null where neither says.
-FloatAttr sumOf(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {
+FloatAttr costOfBoth(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {
   auto numberOf = [](std::optional<APFloat> cost) { return cost ? cost->convertToDouble() : 0; };
   return a || b ? builder.getF64FloatAttr(numberOf(a) + numberOf(b)) : FloatAttr();
 }
@@ -90,11 +86,11 @@ public:
     for (Value operand : operands)
       known.map(operand, body.addArgument(operand.getType(), operand.getLoc()));
     builder.setInsertionPointToEnd(&body);
-    if (FloatAttr flops = sumOf(builder, first.getFlops(), second.getFlops()))
+    if (FloatAttr flops = costOfBoth(builder, first.getFlops(), second.getFlops()))
       unit.setFlopsAttr(flops);
-    if (FloatAttr bytes = sumOf(builder, first.getBytes(), second.getBytes()))
+    if (FloatAttr bytes = costOfBoth(builder, first.getBytes(), second.getBytes()))
       unit.setBytesAttr(bytes);
-    if (FloatAttr seconds = sumOf(builder, first.getSeconds(), second.getSeconds()))
+    if (FloatAttr seconds = costOfBoth(builder, first.getSeconds(), second.getSeconds()))
       unit.setSecondsAttr(seconds);
     if (auto stage = second.getStageAttr())
       unit.setStageAttr(stage);
@@ -113,11 +109,9 @@ public:
     return made;
   }
 
-  UnitOp finish(const UnitKernel &kernel, ValueRange yielded) {
+  UnitOp finish(const KernelChoice &kernel, ValueRange yielded) {
     builder.create<YieldOp>(unit.getLoc(), yielded);
-    unit.setKernelAttr(KernelAttr::get(unit.getContext(), kernel.name,
-                                       toMlir(unit.getContext(), kernel.fields),
-                                       kernel.workspaceBytes, kernel.accumulates, false));
+    applyChoice(unit, kernel);
     return unit;
   }
 
@@ -214,7 +208,7 @@ private:
         (task.getPhase() != ir::Phase::Evaluate && (isRepeated(product) || isRepeated(gelu))))
       return;
     const bool isKept = argument.isShared();
-    std::optional<UnitKernel> kernel = fuseGelu(kernelOf(product), isKept);
+    std::optional<KernelChoice> kernel = fuseGelu(choiceOf(product), isKept);
     if (!kernel)
       return;
     SmallVector<Type> types(gelu.getResultTypes());
@@ -242,7 +236,7 @@ private:
         factor.isShared())
       return;
     UnitOp product = factor.product;
-    std::optional<UnitKernel> kernel = fuseGeluGradient(kernelOf(product));
+    std::optional<KernelChoice> kernel = fuseGeluGradient(choiceOf(product));
     if (!kernel)
       return;
     SmallVector<Value> operands(product.getOperands());
@@ -269,12 +263,12 @@ private:
       if (isProduct(product) && product.getPhase() == sum.getPhase() && sumOf(product))
         for (size_t factor : {0, 1})
           if (behindViews(product.getOperand(factor)) == behindViews(summed))
-            if (auto kernel = fuseColumnSum(kernelOf(product), kernelOf(sum), factor))
+            if (auto kernel = fuseColumnSum(choiceOf(product), choiceOf(sum), factor))
               return fuseSum(sum, node, product, factor, *kernel);
   }
 
   /// Where the later of both stands, with the sums that they go into behind it.
-  void fuseSum(UnitOp sum, NodeOp node, UnitOp product, size_t factor, const UnitKernel &kernel) {
+  void fuseSum(UnitOp sum, NodeOp node, UnitOp product, size_t factor, const KernelChoice &kernel) {
     Operation *place = sum->isBeforeInBlock(product) ? product : sum;
     FusedUnit fused(sum, product, place, llvm::to_vector(product.getOperands()),
                     {sum.getResult(0).getType(), product.getResult(0).getType()});

@@ -72,9 +72,7 @@ private:
   bool moves(Operation &op) {
     if (isRepeated(&op) || isa<YieldOp>(op))
       return false;
-    Value stored = storedValue(&op);
-    while (stored && isView(stored.getDefiningOp()))
-      stored = stored.getDefiningOp()->getOperand(0);
+    Value stored = behindViews(storedValue(&op));
     return stored ? stored.getParentBlock() != &input.getBody().front() : !needed.contains(&op);
   }
 

@@ -14,6 +14,12 @@ bool isView(Operation *op) {
   return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1;
 }
 
+Value behindViews(Value value) {
+  while (value && isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
 bool isStack(UnitOp unit) {
   return llvm::all_of(unit.getBody().getOps<NodeOp>(),
                       [](NodeOp node) { return node.getOp() == "Concat"; });

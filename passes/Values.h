@@ -9,6 +9,9 @@ namespace pdc {
 /// A unit without kernel: its result is its first operand under another shape.
 bool isView(mlir::Operation *op);
 
+/// What views show under another shape; null for null.
+mlir::Value behindViews(mlir::Value value);
+
 /// Whether a unit only puts values beside one another.
 bool isStack(ir::UnitOp unit);
 

@@ -165,10 +165,10 @@ bool Tuning::write() const {
   std::error_code failed;
   if (text)
     fs::rename(unfinished, file(), failed);
-  if (const bool isKept = text && !failed)
-    return isKept;
-  fs::remove(unfinished, failed);
-  return false;
+  const bool isWritten = text && !failed;
+  if (!isWritten)
+    fs::remove(unfinished, failed);
+  return isWritten;
 }
 
 void Tuning::tell() {

@@ -101,7 +101,7 @@ struct KernelChoice {
   std::vector<std::string> outputLayouts;
   /// Upper bound of the library's scratch memory at run time.
   int64_t workspaceBytes = 0;
-  /// The kernel takes a trailing `bool add`: the last result is added to instead of overwritten.
+  /// The kernel takes a trailing `bool add`: its results are added to instead of overwritten.
   bool accumulates = false;
   /// It needs, on CPUs, oneDNN's products of plain matrices beside what each of its kind does.
   bool multipliesPlain = false;

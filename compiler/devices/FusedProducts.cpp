@@ -1,6 +1,6 @@
 #include "compiler/devices/FusedProducts.h"
 #include "compiler/devices/Rules.h"
-#include "compiler/operators/Rules.h"
+#include "runtime/kernels/MatrixProductFields.h"
 
 /// What cuBLASLt has epilogues for. Which of them are faster than two kernels is measured where
 /// they run.
@@ -17,60 +17,52 @@ bool hasPitch(const Attributes &fields) {
 }
 
 /// A product that the library is asked for as that of one matrix by another.
-bool isOfMatrices(const UnitKernel &product) {
+bool isOfMatrices(const KernelChoice &product) {
   const Attributes &fields = product.fields;
-  if (product.name != "MatrixProduct" || hasPitch(fields) || fields.integer("relu", 0))
+  if (product.kernel != "MatrixProduct" || hasPitch(fields) || fields.integer("relu", 0))
     return false;
   return fields.integers("b").size() == 2 && fields.integers("output").size() >= 2 &&
          (fields.integers("a").size() == 2 || !fields.integer("transA", 0));
 }
 
-/// One number per column of the result.
-bool hasColumnBias(const Attributes &fields) {
-  const std::vector<int64_t> bias = fields.integers("bias");
-  return !bias.empty() && product(bias) == bias.back() &&
-         bias.back() == fields.integers("output").back();
-}
-
 /// What stands behind the product is computed in its type.
-bool canApplyGelu(const UnitKernel &product) {
+bool canApplyGelu(const KernelChoice &product) {
   return isOfMatrices(product) && !product.fields.has("result") &&
          product.fields.integers("output").back() % kArgumentColumns == 0;
 }
 
-UnitKernel fused(std::string name, const UnitKernel &product) {
-  UnitKernel kernel{std::move(name), product.fields, 0, product.accumulates};
-  KernelChoice choice;
-  choice.kernel = kernel.name;
-  choice.fields = kernel.fields;
-  kernel.workspaceBytes = cudaWorkspaceBytes(choice);
-  return kernel;
+KernelChoice fused(std::string kernel, KernelChoice product, size_t results) {
+  product.kernel = std::move(kernel);
+  product.outputLayouts.assign(results, "");
+  product.workspaceBytes = cudaWorkspaceBytes(product);
+  return product;
 }
 
 } // namespace
 
-std::optional<UnitKernel> fuseGelu(const UnitKernel &product, bool isKept) {
-  const bool hasBias = !product.fields.integers("bias").empty();
-  if (!canApplyGelu(product) || (hasBias && !hasColumnBias(product.fields)))
+std::optional<KernelChoice> fuseGelu(const KernelChoice &product, bool isKept) {
+  const std::vector<int64_t> bias = product.fields.integers("bias");
+  if (!canApplyGelu(product) ||
+      (!bias.empty() && !runtime::isColumnBias(bias, product.fields.integers("output"))))
     return std::nullopt;
-  UnitKernel kernel = fused("GeluProduct", product);
+  KernelChoice kernel = fused("GeluProduct", product, isKept ? 2 : 1);
   if (isKept)
     kernel.fields.set("keepsArgument", int64_t(1));
   return kernel;
 }
 
-std::optional<UnitKernel> fuseGeluGradient(const UnitKernel &product) {
+std::optional<KernelChoice> fuseGeluGradient(const KernelChoice &product) {
   if (!canApplyGelu(product) || !product.fields.integers("bias").empty())
     return std::nullopt;
-  return fused("GeluGradientProduct", product);
+  return fused("GeluGradientProduct", product, 1);
 }
 
 /// A factor whose rows are what the product adds up. No document says whether a library that scales
 /// a product scales such sums, too.
-std::optional<UnitKernel> fuseColumnSum(const UnitKernel &product, const UnitKernel &sum,
-                                        size_t factor) {
+std::optional<KernelChoice> fuseColumnSum(const KernelChoice &product, const KernelChoice &sum,
+                                          size_t factor) {
   const Attributes &fields = product.fields;
-  if (!isOfMatrices(product) || sum.name != "ColumnSum" || hasPitch(sum.fields) || factor > 1)
+  if (!isOfMatrices(product) || sum.kernel != "ColumnSum" || hasPitch(sum.fields) || factor > 1)
     return std::nullopt;
   const bool isOfA = factor == 0;
   const std::vector<int64_t> summed = fields.integers(isOfA ? "a" : "b");
@@ -82,9 +74,9 @@ std::optional<UnitKernel> fuseColumnSum(const UnitKernel &product, const UnitKer
       !sum.fields.string("layout", "").empty() || summed.size() != 2 ||
       sum.fields.integers("input") != summed)
     return std::nullopt;
-  UnitKernel kernel{product};
+  KernelChoice kernel = product;
   kernel.fields.set("columnSums", std::string(isOfA ? "a" : "b"));
-  return fused("SummedProduct", kernel);
+  return fused("SummedProduct", std::move(kernel), 2);
 }
 
 } // namespace pdc

@@ -67,8 +67,8 @@ def Pdc_KernelAttr : Pdc_Attr<"Kernel", "kernel"> {
   let description = [{
     `name` is a class of runtime/kernels and `fields` are the members of its description, in order of
     their names; compiler/devices makes them and the printer prints them. `workspace` bounds the
-    library's scratch memory in bytes. `accumulates`: the kernel can add to its last result,
-    SummedProduct to both. `multiplies_plain`: on CPUs it needs oneDNN's products of plain matrices.
+    library's scratch memory in bytes. `accumulates`: the kernel can add to its results.
+    `multiplies_plain`: on CPUs it needs oneDNN's products of plain matrices.
   }];
   let parameters = (ins StringRefParameter<"kernel">:$name, "::mlir::DictionaryAttr":$fields,
                         "int64_t":$workspace, "bool":$accumulates,

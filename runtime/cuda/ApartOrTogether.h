@@ -20,9 +20,17 @@ public:
   ApartOrTogether(Tuning *tuning, std::string problem)
       : tuning(tuning), problem(std::move(problem)) {}
 
-  /// Whether the one kernel is to be made: it will be measured, or is known to be the faster.
-  bool mayBeTogether() const {
-    return tuning && tuning->known(problem).value_or(kTogether) == kTogether;
+  /// The plan of the one kernel, where it will be measured or is known to be the faster. Not all of
+  /// a library's versions have one for all of these on all GPUs.
+  template <class Plan, class... Arguments>
+  void make(std::optional<Plan> &together, const Arguments &...arguments) const {
+    if (!tuning || tuning->known(problem).value_or(kTogether) != kTogether)
+      return;
+    try {
+      together.emplace(arguments...);
+    } catch (const Error &) {
+      together.reset();
+    }
   }
 
   /// Measures once, in a run that is not recorded. start(way) puts a way's kernels into the queue,

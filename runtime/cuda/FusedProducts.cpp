@@ -27,8 +27,7 @@ protected:
       : fields(fields), factors(factorsOf(fields.compute, fields.name)), apart(device, fields),
         ways(device.tuning,
              apart.problem() + ", " + toString(epilogue) + " in one kernel or in two") {
-    if (ways.mayBeTogether())
-      makeTogether(device, epilogue);
+    ways.make(together, device, this->fields, epilogue);
   }
 
   template <class Start> void run(const Run &run, bool isMeasured, Start start) {
@@ -43,15 +42,6 @@ protected:
   std::optional<MatrixProductPlan> together;
 
 private:
-  /// Not all versions of the library have a kernel for all of these on all GPUs.
-  void makeTogether(const Device &device, ProductEpilogue epilogue) {
-    try {
-      together.emplace(device, fields, epilogue);
-    } catch (const Error &) {
-      together.reset();
-    }
-  }
-
   ApartOrTogether ways;
 };
 

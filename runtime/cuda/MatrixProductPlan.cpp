@@ -16,17 +16,9 @@ namespace {
 /// Where each tensor begins at a multiple of.
 constexpr uint32_t kTensorAlignment = 64;
 
-/// One value per column, which the library adds in its epilogue.
-bool isColumnBias(const MatrixProductFields &f) {
-  int64_t elements = 1;
-  for (int64_t size : f.bias)
-    elements *= size;
-  return !f.bias.empty() && elements == f.bias.back() && elements == f.output.back();
-}
-
 /// A matrix like the result, which the library's kernels add as they add to one.
 bool isAddend(const MatrixProductFields &f) {
-  return !isColumnBias(f) && f.pitchY == 0 && std::ranges::equal(f.bias, f.output);
+  return !isColumnBias(f.bias, f.output) && f.pitchY == 0 && std::ranges::equal(f.bias, f.output);
 }
 
 cudaDataType_t typeOf(Factors factors) {
@@ -54,7 +46,9 @@ MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFi
   findAlgorithms();
 }
 
-bool MatrixProductPlan::addsColumnBias() const { return read == stored && isColumnBias(fields); }
+bool MatrixProductPlan::addsColumnBias() const {
+  return read == stored && isColumnBias(fields.bias, fields.output);
+}
 
 bool MatrixProductPlan::addsAddend() const { return read == stored && isAddend(fields); }
 

@@ -45,8 +45,8 @@ public:
       : fields(fields), ways(device.tuning, problemOf(fields)),
         apart(ConvolutionPlan::shared(rulesOf(device, fields), this->fields.convolution(),
                                       ConvolutionUse::forward, false, device.tuning)) {
-    if (ways.mayBeTogether())
-      makeTogether(rulesOf(device, fields), device.tuning);
+    ways.make(together, PlanTarget{networkHandle(), nullptr}, rulesOf(device, fields),
+              this->fields.convolution(), ConvolutionUse::sums, false, device.tuning);
   }
 
   void operator()(const Run &run, const BatchNormalizationFields &constants, const void *x,
@@ -60,16 +60,6 @@ public:
   }
 
 private:
-  /// Not all of the library's versions have kernels for all of these on all GPUs.
-  void makeTogether(const KernelRules &rules, Tuning *tuning) {
-    try {
-      together.emplace(PlanTarget{networkHandle(), nullptr}, rules, fields.convolution(),
-                       ConvolutionUse::sums, false, tuning);
-    } catch (const Error &) {
-      together.reset();
-    }
-  }
-
   void start(ApartOrTogether::Way way, const Run &run, const BatchNormalizationFields &constants,
              const void *x, const void *w, Float16 *y, const ChannelNumbers &numbers) {
     const Run ofLibrary = behindSums(run, fields);

@@ -2,7 +2,9 @@
 
 #include "runtime/kernels/Dimensions.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 
 namespace pdc::runtime {
 
@@ -26,8 +28,14 @@ struct MatrixProductFields {
   int64_t relu = 0;
   const char *result = ""; ///< "fp32": what y is stored in whatever its factors are
   int64_t sums = 0;        ///< whether calls may add to y
-  int64_t transA = 0; ///< the last two dimensions are swapped
+  int64_t transA = 0;      ///< the last two dimensions are swapped
   int64_t transB = 0;
 };
+
+/// Whether a bias has one value per column of the output.
+inline bool isColumnBias(std::span<const int64_t> bias, std::span<const int64_t> output) {
+  return !bias.empty() && bias.back() == output.back() &&
+         std::all_of(bias.begin(), bias.end() - 1, [](int64_t size) { return size == 1; });
+}
 
 } // namespace pdc::runtime

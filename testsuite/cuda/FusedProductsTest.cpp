@@ -2,22 +2,20 @@
 #include "runtime/Tuning.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Workspace.h"
+#include "testsuite/cuda/SaidTuning.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
-#include <unistd.h>
 
 /// Matrix products with GELU, with its gradient and beside the sums of a factor's columns, as two
 /// kernels and as one of the library's, against formulas in f64.
 namespace pdc::fused {
 namespace {
 
-namespace fs = std::filesystem;
 using runtime::BFloat16;
 using runtime::Float16;
 using runtime::MatrixProductFields;
@@ -58,20 +56,14 @@ template <class T> struct Stored {
 /// a of {2, 3, inner} and b, transposed or not.
 constexpr int64_t kRows = 6, kInner = 40, kColumns = 16;
 
-template <class T> class FusedProducts : public ::testing::Test {
+template <class T> class FusedProducts : public ::testing::Test, protected testing::SaidTuning {
 protected:
-  FusedProducts() : folder(fs::temp_directory_path() / ("fused-" + std::to_string(getpid()))) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    tuning.emplace("a card", clock, folder.string(), 0);
+  FusedProducts() : SaidTuning("fused", 3) {
     auto address = reinterpret_cast<uintptr_t>(workspace.data());
     run.scratchBase = workspace.data() + (64 - address % 64) % 64;
     a.draw(), b.draw(), bias.draw(), argument.draw(3);
   }
-  ~FusedProducts() override {
-    unsetenv("HOST_CUBLASLT_PLAIN");
-    fs::remove_all(folder);
-  }
+  ~FusedProducts() override { unsetenv("HOST_CUBLASLT_PLAIN"); }
 
   static const char *compute() {
     return std::is_same_v<T, BFloat16> ? "bf16" : std::is_same_v<T, Float16> ? "fp16" : "fp32";
@@ -112,15 +104,6 @@ protected:
   }
   void takeTogether() { timed = 0, seconds = {2, 1}; }
 
-  std::vector<double> seconds;
-  size_t timed = 0;
-  const Tuning::Clock clock = [this](const std::function<void()> &work) {
-    for (int turn = 0; turn < 3; ++turn)
-      work();
-    return timed < seconds.size() ? seconds[timed++] : (++timed, 1.0);
-  };
-  const fs::path folder;
-  std::optional<Tuning> tuning;
   std::vector<std::byte> workspace = std::vector<std::byte>(1 << 17);
   runtime::Run run = started({});
   Stored<T> a{kRows * kInner}, b{kInner * kColumns}, bias{kColumns}, argument{kRows * kColumns};

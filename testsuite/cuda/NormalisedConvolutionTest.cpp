@@ -2,19 +2,17 @@
 #include "runtime/Tuning.h"
 #include "runtime/cuda/Workspace.h"
 #include "testsuite/cuda/NormalisedUnit.h"
+#include "testsuite/cuda/SaidTuning.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <unistd.h>
 
 /// A convolution and the normalisation behind it, as two of cuDNN's kernels and as one.
 namespace pdc::normalised {
 namespace {
 
-namespace fs = std::filesystem;
 using runtime::Tuning;
 
 /// Rows that come in no round number; one pixel; a channel block and a half.
@@ -22,18 +20,10 @@ const Shape kShapes[] = {{{3, 8, 5, 7}, {16, 8, 3, 3}, 1, 1},
                          {{2, 16, 9, 9}, {24, 16, 3, 3}, 2, 1},
                          {{5, 8, 1, 1}, {8, 8, 1, 1}, 1, 0, {-1, 1}}};
 
-class NormalisedConvolutionTest : public ::testing::Test {
+class NormalisedConvolutionTest : public ::testing::Test, protected testing::SaidTuning {
 protected:
-  NormalisedConvolutionTest()
-      : folder(fs::temp_directory_path() / ("normalised-" + std::to_string(getpid()))) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    tuning.emplace("a card", clock, folder.string(), 0);
-  }
-  ~NormalisedConvolutionTest() override {
-    allow();
-    fs::remove_all(folder);
-  }
+  NormalisedConvolutionTest() : SaidTuning("normalised", 3) {}
+  ~NormalisedConvolutionTest() override { allow(); }
   static void refuse(const char *kind) { setenv("HOST_CUDNN_REFUSES", kind, 1); }
   static void allow() { unsetenv("HOST_CUDNN_REFUSES"); }
   /// The engines of both ways take as long as the first ones.
@@ -75,16 +65,6 @@ protected:
       expectNear({others[i]->begin(), others[i]->end()}, expected[i + 1].data, 1e-4,
                  "result " + std::to_string(i + 1));
   }
-
-  std::vector<double> seconds;
-  size_t timed = 0;
-  const Tuning::Clock clock = [this](const std::function<void()> &work) {
-    for (int run = 0; run < 3; ++run)
-      work();
-    return timed < seconds.size() ? seconds[timed++] : (++timed, 1.0);
-  };
-  const fs::path folder;
-  std::optional<Tuning> tuning;
 };
 
 const std::vector<int> kAllSlots = {0, 1, 2, 3, 4};

@@ -5,6 +5,7 @@
 #include "runtime/cuda/Kernels.h"
 #include "testsuite/cuda/HostStreams.h"
 #include "testsuite/cuda/OnePixel.h"
+#include "testsuite/cuda/SaidTuning.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
@@ -12,16 +13,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <thread>
-#include <unistd.h>
 
 /// Kernels of the libraries that are measured: what they take, and when.
 namespace pdc {
 namespace {
 
-namespace fs = std::filesystem;
 using runtime::Tuning;
 using runtime::cuda::Convolution;
 using runtime::cuda::ConvolutionWeightGradient;
@@ -30,12 +28,9 @@ using testing::onePixel;
 
 /// The libraries' kernels are told apart by which of them fails when it runs. The emulation has two
 /// engines of cuDNN's, and three kernels of cuBLASLt's here.
-class TunedKernelsTest : public ::testing::Test {
+class TunedKernelsTest : public ::testing::Test, protected testing::SaidTuning {
 protected:
-  TunedKernelsTest() : folder(fs::temp_directory_path() / ("tuned-" + std::to_string(getpid()))) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
-    tuning.emplace("a card", clock, folder.string(), 0);
+  TunedKernelsTest() : SaidTuning("tuned", 1) {
     device.tuning = &*tuning;
     run.scratchBase = workspace;
     setenv("HOST_CUBLASLT_KERNELS", "3", 1);
@@ -44,7 +39,6 @@ protected:
     for (const char *name :
          {"HOST_CUBLASLT_KERNELS", "HOST_CUBLASLT_REFUSES", "HOST_CUDNN_REFUSES"})
       unsetenv(name);
-    fs::remove_all(folder);
   }
   static void refuseEngines(const char *kind) { setenv("HOST_CUDNN_REFUSES", kind, 1); }
   static void refuseProduct(const char *number) { setenv("HOST_CUBLASLT_REFUSES", number, 1); }
@@ -77,15 +71,6 @@ protected:
   }
   template <class Call> static void expectError(Call call) { EXPECT_ANY_THROW(call()); }
 
-  /// Of the runs that are timed, in their order; then all take one second.
-  std::vector<double> seconds;
-  size_t timed = 0;
-  const Tuning::Clock clock = [this](const std::function<void()> &work) {
-    work();
-    return timed < seconds.size() ? seconds[timed++] : (++timed, 1.0);
-  };
-  const fs::path folder;
-  std::optional<Tuning> tuning;
   alignas(256) std::byte workspace[1 << 16];
   alignas(64) float x = 2, w = 3, y = 0;
   runtime::Run run = started({});

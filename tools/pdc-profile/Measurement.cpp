@@ -18,10 +18,7 @@ namespace fs = std::filesystem;
 namespace pdc {
 
 static ir::UnitOp producer(Value value) {
-  Operation *definer = value.getDefiningOp();
-  while (definer && isView(definer))
-    definer = definer->getOperand(0).getDefiningOp();
-  return dyn_cast_or_null<ir::UnitOp>(definer);
+  return dyn_cast_or_null<ir::UnitOp>(behindViews(value).getDefiningOp());
 }
 
 /// The unit whose time ends with this operation; null where none does.
