@@ -1,3 +1,4 @@
+#include "passes/FusedUnit.h"
 #include "passes/LayoutChanges.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
@@ -5,8 +6,6 @@
 #include "passes/Values.h"
 
 #include "compiler/devices/FusedProducts.h"
-
-#include "mlir/IR/IRMapping.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -26,21 +25,8 @@ namespace {
 
 /// The only node of a unit that computes something; null where there are several.
 NodeOp onlyNode(UnitOp unit) {
-  NodeOp found;
-  for (auto node : unit.getBody().getOps<NodeOp>()) {
-    if (isConstant(node))
-      continue;
-    if (found)
-      return {};
-    found = node;
-  }
-  return found;
-}
-
-/// The unit's operand that a node in it reads; null for what is made in the unit.
-Value operandBehind(UnitOp unit, Value read) {
-  auto argument = dyn_cast<BlockArgument>(read);
-  return argument ? unit.getOperand(argument.getArgNumber()) : Value();
+  const SmallVector<NodeOp> nodes = computingNodes(unit);
+  return nodes.size() == 1 ? nodes.front() : NodeOp();
 }
 
 KernelChoice choiceOf(UnitOp unit) {
@@ -62,67 +48,6 @@ AccumulateOp sumOf(UnitOp unit) {
     return {};
   return dyn_cast<AccumulateOp>(*unit.getResult(0).user_begin());
 }
-
-/// What both cost together; null where neither says.
-FloatAttr costOfBoth(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {
-  auto numberOf = [](std::optional<APFloat> cost) { return cost ? cost->convertToDouble() : 0; };
-  return a || b ? builder.getF64FloatAttr(numberOf(a) + numberOf(b)) : FloatAttr();
-}
-
-/// A unit that is to take the place of two.
-class FusedUnit {
-public:
-  FusedUnit(UnitOp first, UnitOp second, Operation *place, ArrayRef<Value> operands,
-            TypeRange results)
-      : builder(place) {
-    builder.setInsertionPointAfter(place);
-    const std::string name = (first.getName() + "+" + second.getName()).str();
-    const bool isForward = second.getPhase() == ir::Phase::Forward;
-    unit = createUnit(
-        builder, builder.getFusedLoc({first.getLoc(), second.getLoc()}), name,
-        {isForward ? StringRef(name) : second.getOrigin(), second.getPhase(), second.getRate()},
-        results, operands);
-    Block &body = unit.getBody().front();
-    for (Value operand : operands)
-      known.map(operand, body.addArgument(operand.getType(), operand.getLoc()));
-    builder.setInsertionPointToEnd(&body);
-    if (FloatAttr flops = costOfBoth(builder, first.getFlops(), second.getFlops()))
-      unit.setFlopsAttr(flops);
-    if (FloatAttr bytes = costOfBoth(builder, first.getBytes(), second.getBytes()))
-      unit.setBytesAttr(bytes);
-    if (FloatAttr seconds = costOfBoth(builder, first.getSeconds(), second.getSeconds()))
-      unit.setSecondsAttr(seconds);
-    if (auto stage = second.getStageAttr())
-      unit.setStageAttr(stage);
-  }
-
-  /// The nodes of a unit, whose operands are operands of this one or results of nodes before.
-  /// Returns what it yields first.
-  Value take(UnitOp part) {
-    IRMapping inside;
-    for (auto [argument, operand] : llvm::zip(part.getBody().getArguments(), part.getOperands()))
-      inside.map(argument, known.lookup(operand));
-    for (Operation &op : part.getBody().front().without_terminator())
-      builder.clone(op, inside);
-    Value made = inside.lookup(part.getBody().front().getTerminator()->getOperand(0));
-    known.map(part.getResult(0), made);
-    return made;
-  }
-
-  UnitOp finish(const KernelChoice &kernel, ValueRange yielded) {
-    builder.create<YieldOp>(unit.getLoc(), yielded);
-    applyChoice(unit, kernel);
-    return unit;
-  }
-
-  /// What stands for an operand inside.
-  Value inside(Value operand) const { return known.lookup(operand); }
-  OpBuilder builder;
-
-private:
-  UnitOp unit;
-  IRMapping known;
-};
 
 /// By name.
 using UnitNames = llvm::DenseSet<StringRef>;
@@ -215,11 +140,12 @@ private:
     if (isKept)
       types.insert(types.begin(), product.getResult(0).getType());
     FusedUnit fused(product, gelu, product, llvm::to_vector(product.getOperands()), types);
-    SmallVector<Value> yielded{fused.take(product)};
+    SmallVector<Value> yielded = fused.take(product);
     for (UnitOp view : argument.views)
       fused.take(view);
-    yielded.push_back(fused.take(gelu));
-    UnitOp unit = fused.finish(*kernel, ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+    yielded.append(fused.take(gelu));
+    UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+    applyChoice(unit, *kernel);
     gelu.getResult(0).replaceAllUsesWith(unit.getResults().back());
     gelu.erase();
     argument.eraseUnread();
@@ -245,8 +171,9 @@ private:
     fused.take(product);
     for (UnitOp view : factor.views)
       fused.take(view);
-    Value made = fused.take(gradient);
-    gradient.getResult(0).replaceAllUsesWith(fused.finish(*kernel, made).getResult(0));
+    UnitOp unit = fused.finish(fused.take(gradient));
+    applyChoice(unit, *kernel);
+    gradient.getResult(0).replaceAllUsesWith(unit.getResult(0));
     gradient.erase();
     factor.eraseUnread();
     product.erase();
@@ -273,7 +200,8 @@ private:
     FusedUnit fused(sum, product, place, llvm::to_vector(product.getOperands()),
                     {sum.getResult(0).getType(), product.getResult(0).getType()});
     Value sums = sumOfRows(fused, node, product.getOperand(factor));
-    UnitOp unit = fused.finish(kernel, {sums, fused.take(product)});
+    UnitOp unit = fused.finish({sums, fused.take(product).front()});
+    applyChoice(unit, kernel);
     Operation *last = unit;
     for (UnitOp part : {sum, product}) {
       Operation *accumulate = sumOf(part);

@@ -154,13 +154,26 @@ def FormUnits : DevicePass<"form-units"> {
     Puts each node into exactly one pdc.unit: a hero with the elementwise prologue and epilogue that the
     device's kernel computes, a chain of elementwise nodes, or a view alone. On GPUs a convolution of fp16 is one
     with the BatchNormInternal that reads it, whose sums it can make: its result, which the backward pass reads,
-    is one of the unit's. Only nodes of one phase and rate
+    is one of the unit's; and an image that is added to a normalised one is added as that is written. Only nodes of one phase and rate
     are fused; behind the forward pass only those whose origins lie in one forward unit, so that a
     unit never spans what the plan may put on two stages. Constants are copied into the units that
     read them; reads, writes, sums and commits stay outside. Units of @evaluate have the unit of the
     same nodes in @train as origin and so follow it to its stage.
 
     Before: phases and rates. After: no node outside of units.
+  }];
+}
+
+def FuseNormalisations : Pass<"fuse-normalisations", "::mlir::ModuleOp"> {
+  let summary = "lets gradients of normalisations read fewer images";
+  let description = [{
+    For GPUs, whose kernels of BatchNormalizationGrad read memory twice: for two sums per channel, then for
+    the input's gradient. A relu of nothing but the normalised image then needs no result of its own: what
+    it lets through is where BatchNormApply, of the image that is read anyway, is positive. Where the
+    gradient behind a relu has other readers or is a `Sum` of several, as in residual networks, it is made
+    in the same unit, which sums while it writes it.
+
+    Before: units. After: the same values, to the bit.
   }];
 }
 

@@ -27,6 +27,14 @@ bool isConstant(Operation *op) {
   return node && node.getOp() == "Constant";
 }
 
+SmallVector<NodeOp> computingNodes(ir::UnitOp unit) {
+  SmallVector<NodeOp> nodes;
+  for (auto node : unit.getBody().getOps<NodeOp>())
+    if (!isConstant(node))
+      nodes.push_back(node);
+  return nodes;
+}
+
 bool isViewNode(Operation *op) {
   auto node = dyn_cast_or_null<NodeOp>(op);
   const Operator *rules = node ? findOperator(node.getOp()) : nullptr;

@@ -13,6 +13,8 @@ std::optional<Tensor> constantOf(mlir::Value value);
 /// The same as the node holds it; null for any other value.
 mlir::DenseElementsAttr elementsOf(mlir::Value value);
 bool isConstant(mlir::Operation *op);
+/// The nodes of a unit that compute something: all but constants.
+llvm::SmallVector<ir::NodeOp> computingNodes(ir::UnitOp unit);
 /// Whether the node shows its first operand under another shape; false where there is no node.
 bool isViewNode(mlir::Operation *op);
 

@@ -37,6 +37,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
   passes.addPass(createFormUnits(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
+  if (options.device == "cuda")
+    passes.addPass(createFuseNormalisations());
   passes.addPass(createChooseKernels(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   // Needs the kernels, which say what they can be told of rows.

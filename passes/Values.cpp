@@ -20,6 +20,11 @@ Value behindViews(Value value) {
   return value;
 }
 
+Value operandBehind(UnitOp unit, Value read) {
+  auto argument = dyn_cast<BlockArgument>(read);
+  return argument ? unit.getOperand(argument.getArgNumber()) : Value();
+}
+
 bool isStack(UnitOp unit) {
   return llvm::all_of(unit.getBody().getOps<NodeOp>(),
                       [](NodeOp node) { return node.getOp() == "Concat"; });

@@ -12,6 +12,9 @@ bool isView(mlir::Operation *op);
 /// What views show under another shape; null for null.
 mlir::Value behindViews(mlir::Value value);
 
+/// The unit's operand that a node in it reads; null for what is made in the unit.
+mlir::Value operandBehind(ir::UnitOp unit, mlir::Value read);
+
 /// Whether a unit only puts values beside one another.
 bool isStack(ir::UnitOp unit);
 

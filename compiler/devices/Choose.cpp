@@ -55,6 +55,14 @@ bool isColumnBias(const UnitReader &reader, const UnitNode &add) {
          reader.inputType(add, side) == TensorType{y.element, {y.shape.back()}};
 }
 
+/// An image beside what the node before makes.
+bool isAddend(const UnitReader &reader, const UnitNode &add) {
+  auto isImage = [&](const UnitValue &value) { return *reader.unit.type(value) == add.outputs[0]; };
+  auto isOperand = [](const UnitValue &value) { return value.kind == UnitValue::Kind::operand; };
+  return add.inputs.size() == 2 && std::ranges::all_of(add.inputs, isImage) &&
+         std::ranges::count_if(add.inputs, isOperand) == 1;
+}
+
 /// 16 bits to f32.
 bool isWidening(const TensorType &from, const TensorType &to) {
   return bytesPerElement(from.element) == 2 && to.element == ElementType::f32;
@@ -123,11 +131,12 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
   }
   if (node.op != "Add")
     return true;
-  if (before.nodes.size() != 1)
-    return false;
   Extended extended(unit, node);
   UnitReader after(extended.unit, options);
-  return isColumnBias(after, *after.nodes.back());
+  if (hero->op != before.nodes.back()->op)
+    return false;
+  return hero->addsImages ? isAddend(after, *after.nodes.back())
+                          : before.nodes.size() == 1 && isColumnBias(after, *after.nodes.back());
 }
 
 static DeviceOptions anyGpu() {

@@ -8,7 +8,16 @@ namespace pdc {
 const std::vector<Rule> &cudaRules() {
   static const std::vector<Rule> table = {
       {"Conv", chooseCudaConvolution, {"Relu"}},
-      {"BatchNormInternal", chooseCudaNormalisation, {"Relu"}, {"Conv"}},
+      {.op = "BatchNormInternal",
+       .choose = chooseCudaNormalisation,
+       .epilogues = {"Add", "Relu"},
+       .prologues = {"Conv"},
+       .addsImages = true},
+      {.op = "BatchNormalization",
+       .choose = chooseCudaNormalisationInference,
+       .epilogues = {"Add", "Relu"},
+       .addsImages = true},
+      {"BatchNormalizationGrad", chooseCudaNormalisationGradient, {}, {"ReluGrad"}},
       {"ConvInputGrad", chooseCudaConvolutionInputGradient},
       {"ConvWeightGrad", chooseCudaConvolutionWeightGradient},
       {"SoftmaxAttention", chooseCudaAttention},

@@ -127,6 +127,9 @@ bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &
 bool canPrepend(const UnitView &unit, const UnitNode &node, const UnitNode &hero, int input,
                 bool isKept, const DeviceOptions &options);
 
+/// How many gradients that arrive at a normalisation a GPU's kernel for its gradient adds up.
+size_t mostArrivingTerms();
+
 /// An operator whose kernel for GPUs takes tensors of 16 bits and makes what they lead to in 16
 /// bits.
 struct NarrowKernel {

@@ -25,6 +25,7 @@ static constexpr NarrowKernel kernels[] = {
     {"SoftmaxAttentionGrad", bits({0, 1, 2, 3, 4}), true},
     {"AveragePool", bits({0})},
     {"AveragePoolGrad", bits({0})},
+    {"BatchNormApply", bits({0})},
     {"BatchNormInternal", bits({0})},
     {"BatchNormalization", bits({0})},
     {"BatchNormalizationGrad", bits({0, 1})},

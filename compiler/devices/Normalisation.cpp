@@ -1,4 +1,7 @@
 #include "compiler/devices/UnitReader.h"
+#include "runtime/kernels/BatchNormalizationFields.h"
+
+#include <algorithm>
 
 namespace pdc {
 
@@ -58,6 +61,23 @@ void keepRunningStatistics(KernelChoice &choice, const UnitNode &node) {
            static_cast<int>(before + i)});
 }
 
+/// The image that is added to the normalised one, if there is one; behind all other operands. Its
+/// place may be taken by the sum.
+void addAddend(KernelChoice &choice, const UnitReader &reader, const std::string &layout) {
+  auto isAdd = [](const UnitNode *node) { return node->op == "Add"; };
+  const auto add = std::ranges::find_if(reader.nodes, isAdd);
+  if (add == reader.nodes.end())
+    return;
+  const bool isFirst = (*add)->inputs.at(0).kind == UnitValue::Kind::operand;
+  choice.fields.set("addend", int64_t(1));
+  const int argument = static_cast<int>(choice.arguments.size());
+  addArgument(choice, reader, **add, isFirst ? 0 : 1, layout);
+  for (size_t i = 0; i < reader.unit.results.size(); ++i)
+    if (&reader.unit.nodes.at(static_cast<size_t>(reader.unit.results[i].index)) ==
+        reader.nodes.back())
+      choice.inPlace.push_back({argument, static_cast<int>(i)});
+}
+
 } // namespace
 
 KernelChoice chooseBatchNormalization(const UnitReader &reader) {
@@ -73,26 +93,6 @@ KernelChoice chooseBatchNormalization(const UnitReader &reader) {
   return choice;
 }
 
-/// [Conv +] BatchNormInternal [+ Relu]. The convolution's result is the first pointer behind the
-/// operands.
-KernelChoice chooseCudaNormalisation(const UnitReader &reader) {
-  const UnitNode &convolution = reader.node(0);
-  if (convolution.op != "Conv")
-    return chooseBatchNormalization(reader);
-  const UnitNode &node = reader.node(1);
-  if (reader.unit.results.empty() ||
-      &reader.unit.nodes.at(reader.unit.results[0].index) != &convolution)
-    reader.refuse("nothing reads what '" + std::string(convolution.name) + "' makes but '" +
-                  std::string(node.name) + "'; form-units keeps them apart then");
-  KernelChoice choice = chooseCudaConvolution(reader);
-  choice.kernel = "NormalisedConvolution";
-  const std::string layout = choice.outputLayouts[0];
-  setChannels(choice, reader, node);
-  setResults(choice, reader, node, layout);
-  keepRunningStatistics(choice, node);
-  return choice;
-}
-
 KernelChoice chooseBatchNormalizationInference(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   if (node.attributes->integer("training_mode", 0))
@@ -104,6 +104,37 @@ KernelChoice chooseBatchNormalizationInference(const UnitReader &reader) {
   setChannels(choice, reader, node);
   choice.outputLayouts = {layout};
   choice.inPlace = {{0, 0}};
+  return choice;
+}
+
+/// BatchNormalization [+ Add] [+ Relu].
+KernelChoice chooseCudaNormalisationInference(const UnitReader &reader) {
+  KernelChoice choice = chooseBatchNormalizationInference(reader);
+  addAddend(choice, reader, choice.outputLayouts[0]);
+  return choice;
+}
+
+/// [Conv +] BatchNormInternal [+ Add] [+ Relu]. The convolution's result is the first pointer
+/// behind the operands.
+KernelChoice chooseCudaNormalisation(const UnitReader &reader) {
+  const UnitNode &convolution = reader.node(0);
+  if (convolution.op != "Conv") {
+    KernelChoice choice = chooseBatchNormalization(reader);
+    addAddend(choice, reader, choice.fields.string("layout", ""));
+    return choice;
+  }
+  const UnitNode &node = reader.node(1);
+  if (reader.unit.results.empty() ||
+      &reader.unit.nodes.at(reader.unit.results[0].index) != &convolution)
+    reader.refuse("nothing reads what '" + std::string(convolution.name) + "' makes but '" +
+                  std::string(node.name) + "'; form-units keeps them apart then");
+  KernelChoice choice = chooseCudaConvolution(reader);
+  choice.kernel = "NormalisedConvolution";
+  const std::string layout = choice.outputLayouts[0];
+  setChannels(choice, reader, node);
+  setResults(choice, reader, node, layout);
+  keepRunningStatistics(choice, node);
+  addAddend(choice, reader, layout);
   return choice;
 }
 
@@ -125,6 +156,56 @@ KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader) {
     addArgument(choice, reader, node, i);
   setResults(choice, reader, node, layout);
   shareImage(choice, reader, node);
+  return choice;
+}
+
+size_t mostArrivingTerms() { return runtime::BatchNormalizationFields::kMostTerms; }
+
+/// [[Sum +] [BatchNormApply +] ReluGrad +] BatchNormalizationGrad. Where what the relu lets through
+/// is read outside, it is the first result.
+KernelChoice chooseCudaNormalisationGradient(const UnitReader &reader) {
+  const UnitNode &node = *reader.nodes.back();
+  const TensorType &x = reader.inputType(node, 1);
+  const std::string layout = normalisationLayout(reader, x);
+  KernelChoice choice = choiceFor(reader, "BatchNormalizationGradient", x, layout);
+  auto find = [&](std::string_view op) {
+    auto is = [&](const UnitNode *other) { return other->op == op; };
+    const auto found = std::ranges::find_if(reader.nodes, is);
+    return found == reader.nodes.end() ? nullptr : *found;
+  };
+  const UnitNode *relu = find("ReluGrad"), *sum = find("Sum"), *image = find("BatchNormApply");
+  const UnitNode &first = sum ? *sum : relu ? *relu : node;
+  const size_t terms = sum ? sum->inputs.size() : 1;
+  for (size_t term = 0; term < terms; ++term)
+    addArgument(choice, reader, first, term, layout);
+  if (relu && !image)
+    addArgument(choice, reader, *relu, 1, layout);
+  addArgument(choice, reader, node, 1, layout);
+  addArgument(choice, reader, node, 2);
+  if (image)
+    addArgument(choice, reader, *image, 2);
+  addArgument(choice, reader, node, 3);
+  addArgument(choice, reader, node, 4);
+  if (relu)
+    choice.fields.set("relu", int64_t(1));
+  if (image)
+    choice.fields.set("reluOfImage", int64_t(1));
+  if (terms > 1)
+    choice.fields.set("terms", static_cast<int64_t>(terms));
+  const bool isKept =
+      relu && !reader.unit.results.empty() &&
+      &reader.unit.nodes.at(static_cast<size_t>(reader.unit.results[0].index)) == relu;
+  if (isKept)
+    choice.outputLayouts.push_back(layout);
+  setResults(choice, reader, node, layout);
+  std::vector<int64_t> slots = choice.fields.integers("results");
+  if (isKept)
+    slots.insert(slots.begin(), 3);
+  choice.fields.set("results", slots);
+  for (size_t term = 0; term < terms; ++term)
+    for (size_t i = 0; i < slots.size(); ++i)
+      if (slots[i] == 0 || slots[i] == 3)
+        choice.inPlace.push_back({static_cast<int>(term), static_cast<int>(i)});
   return choice;
 }
 

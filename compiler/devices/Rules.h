@@ -16,6 +16,8 @@ struct Rule {
   /// one whose result the kernel writes, too.
   std::vector<std::string_view> prologues = {};
   bool rounds = false; ///< the Cast among its epilogues is from f32 to 16 bits
+  /// The Add among its epilogues is of an image, not of a bias.
+  bool addsImages = false;
 };
 
 /// The rules of one kind of device stand before those that all kinds share.

@@ -76,6 +76,8 @@ KernelChoice choosePoolingGradient(const UnitReader &reader);
 KernelChoice chooseBatchNormalization(const UnitReader &reader);
 KernelChoice chooseCudaNormalisation(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationInference(const UnitReader &reader);
+KernelChoice chooseCudaNormalisationInference(const UnitReader &reader);
+KernelChoice chooseCudaNormalisationGradient(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseLayerNormalization(const UnitReader &reader);
 KernelChoice chooseLayerNormalizationGradient(const UnitReader &reader);

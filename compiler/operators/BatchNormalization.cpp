@@ -130,6 +130,24 @@ static void differentiateBatchNormInternal(GradientBuilder &b) {
       b.setInputGradient(i, gradients[i]);
 }
 
+static std::vector<TensorType> inferBatchNormApply(const NodeView &node) {
+  checkStatistics(node);
+  return {node.input(0)};
+}
+
+/// By what a BatchNormInternal saved.
+static std::vector<Tensor> evaluateBatchNormApply(const NodeView &,
+                                                  std::span<const Tensor *const> inputs) {
+  Tensor y = *inputs[0];
+  Channels channel(y.type);
+  for (size_t i = 0; i < y.data.size(); ++i) {
+    const int64_t c = channel(i);
+    const double hat = (y.data[i] - inputs[3]->data[c]) * inputs[4]->data[c];
+    y.data[i] = hat * inputs[1]->data[c] + inputs[2]->data[c];
+  }
+  return {y};
+}
+
 static std::vector<TensorType> inferGrad(const NodeView &node) {
   if (node.input(0) != node.input(1) || node.input(1).rank() < 2)
     refuse(node, "gradient " + node.input(0).toString() + " of input " + node.input(1).toString());
@@ -180,6 +198,11 @@ std::span<const Operator> normalisationOperators() {
        .infer = inferBatchNormInternal,
        .evaluate = evaluateBatchNormInternal,
        .differentiate = differentiateBatchNormInternal},
+      {.name = "BatchNormApply",
+       .inputs = {{"X"}, {"scale"}, {"B"}, {"saved_mean"}, {"saved_inv_std"}},
+       .outputs = {{"Y"}},
+       .infer = inferBatchNormApply,
+       .evaluate = evaluateBatchNormApply},
       {.name = "BatchNormalizationGrad",
        .inputs = {{"dY"}, {"X"}, {"scale"}, {"saved_mean"}, {"saved_inv_std"}},
        .outputs = {{"dX"}, {"dScale"}, {"dB"}},

@@ -61,9 +61,9 @@ template <class T> struct FinishStatistics {
 inline constexpr double kMostCancelled = 16;
 
 /// Where a library has summed plain squares in f32, which cancel: one sum of 2^20 of them gives a
-/// variance that is off by 0.15 % where the mean is four deviations from zero, by 0.5 % at ten and by
-/// 28 times itself at a hundred; sums of tiles of 128 are off by 0.01, 0.02 and 1 % (drawn normally,
-/// rounded to 16 bits). The block of a channel beyond four reads the image again.
+/// variance that is off by 0.15 % where the mean is four deviations from zero, by 0.5 % at ten and
+/// by 28 times itself at a hundred; sums of tiles of 128 are off by 0.01, 0.02 and 1 % (drawn
+/// normally, rounded to 16 bits). The block of a channel beyond four reads the image again.
 template <class T>
 __global__ void finishSums(const T *x, int64_t rows, int64_t channels, const float *sums,
                            const float *squares, KeptStatistics statistics) {
@@ -84,66 +84,105 @@ __global__ void finishSums(const T *x, int64_t rows, int64_t channels, const flo
     statistics.keep(c, static_cast<float>(mean), spread);
 }
 
-template <class T> struct Normalise {
+/// An image by the statistics of its channels.
+template <class T> struct Normalised {
   const T *x;
   const float *scale, *bias, *mean, *inverse;
-  bool relu;
-  T *y;
-  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
     auto value = load<Width>(x + i);
     const auto s = load<Width>(scale + c), b = load<Width>(bias + c), m = load<Width>(mean + c),
                r = load<Width>(inverse + c);
-    for (int lane = 0; lane < Width; ++lane) {
-      const float result = (value.at[lane] - m.at[lane]) * (r.at[lane] * s.at[lane]) + b.at[lane];
-      value.at[lane] = relu && !(result > 0) ? 0 : result;
-    }
-    store(y + i, value);
+    for (int lane = 0; lane < Width; ++lane)
+      value.at[lane] = (value.at[lane] - m.at[lane]) * (r.at[lane] * s.at[lane]) + b.at[lane];
+    return value;
   }
 };
 
-template <class T> struct Infer {
+/// The same by a running variance.
+template <class T> struct NormalisedByVariance {
   const T *x;
   const float *scale, *bias, *mean, *variance;
   double epsilon;
-  bool relu;
-  T *y;
-  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
     auto value = load<Width>(x + i);
     const auto s = load<Width>(scale + c), b = load<Width>(bias + c), m = load<Width>(mean + c),
                v = load<Width>(variance + c);
     for (int lane = 0; lane < Width; ++lane) {
       const auto inverse = static_cast<float>(1 / sqrt(static_cast<double>(v.at[lane]) + epsilon));
-      const float result = (value.at[lane] - m.at[lane]) * (inverse * s.at[lane]) + b.at[lane];
-      value.at[lane] = relu && !(result > 0) ? 0 : result;
+      value.at[lane] = (value.at[lane] - m.at[lane]) * (inverse * s.at[lane]) + b.at[lane];
     }
+    return value;
+  }
+};
+
+/// What is written of a normalised image, in one pass over memory.
+template <class T, class Image> struct Finished {
+  Image normalised;
+  const T *addend; ///< null: there is none
+  bool relu;
+  T *y;
+  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+    auto value = normalised.template at<Width>(i, c);
+    if (addend)
+      value = value + load<Width>(addend + i);
+    for (int lane = 0; lane < Width; ++lane)
+      value.at[lane] = relu && !(value.at[lane] > 0) ? 0 : value.at[lane];
     store(y + i, value);
   }
 };
 
-/// The gradient behind a relu, and that times the normalised element.
-template <class T> struct GradientMoments {
-  const T *dy, *y, *x;
-  const float *mean, *inverse;
-  int64_t columns;
-  template <int Width> __device__ Lanes<float, Width> arriving(int64_t i) const {
-    auto g = load<Width>(dy + i);
-    if (!y)
-      return g;
-    const auto result = load<Width>(y + i);
+/// What arrives at a normalised image: the sum of some gradients, in 16 bits where they are, as far
+/// as a relu lets it through. It passes where its result `y` does or, where `bias` is given, where
+/// the image is positive that is normalised again.
+template <class T> struct Arriving {
+  const T *terms[BatchNormalizationFields::kMostTerms] = {};
+  int count = 0;
+  const T *y = nullptr;
+  Normalised<T> image;
+
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
+    auto sum = load<Width>(terms[0] + i);
+    // Of places that the compiler knows: others would bring the list into local memory.
+    for (int term = 1; term < BatchNormalizationFields::kMostTerms; ++term)
+      if (term < count)
+        sum = sum + load<Width>(terms[term] + i);
+    if (y)
+      passWhere(load<Width>(y + i), sum);
+    else if (image.bias)
+      passWhere(image.template at<Width>(i, c), sum);
     for (int lane = 0; lane < Width; ++lane)
-      g.at[lane] = result.at[lane] > 0 ? g.at[lane] : 0;
-    return g;
+      sum.at[lane] = static_cast<float>(static_cast<T>(sum.at[lane]));
+    return sum;
   }
+
+private:
+  /// As stored: what 16 bits round to zero is not positive.
+  template <int Width>
+  static __device__ void passWhere(const Lanes<float, Width> &result, Lanes<float, Width> &sum) {
+    for (int lane = 0; lane < Width; ++lane)
+      sum.at[lane] = static_cast<float>(static_cast<T>(result.at[lane])) > 0 ? sum.at[lane] : 0;
+  }
+};
+
+/// Sums of what arrives, and of that times the normalised element.
+template <class T> struct GradientMoments {
+  Arriving<T> arriving;
+  int64_t columns;
+  T *kept; ///< where what arrives is written; null: nowhere
+
   template <int Width> __device__ Lanes<float, Width> normalised(int64_t i, int64_t c) const {
-    auto value = load<Width>(x + i);
-    const auto m = load<Width>(mean + c), r = load<Width>(inverse + c);
+    auto value = load<Width>(arriving.image.x + i);
+    const auto m = load<Width>(arriving.image.mean + c),
+               r = load<Width>(arriving.image.inverse + c);
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = (value.at[lane] - m.at[lane]) * r.at[lane];
     return value;
   }
   template <int Width> __device__ Sums<2, Width> at(int64_t row, int64_t c) const {
     const int64_t i = row * columns + c;
-    Sums<2, Width> sums = {{arriving<Width>(i), normalised<Width>(i, c)}};
+    Sums<2, Width> sums = {{arriving.template at<Width>(i, c), normalised<Width>(i, c)}};
+    if (kept)
+      store(kept + i, sums.at[0]);
     for (int lane = 0; lane < Width; ++lane)
       sums.at[1].at[lane] *= sums.at[0].at[lane];
     return sums;
@@ -164,13 +203,14 @@ struct FinishGradient {
 
 template <class T> struct InputGradient {
   GradientMoments<T> moments;
-  const float *scale, *biasSum, *scaleSum;
+  const float *biasSum, *scaleSum;
   float rows;
   T *dx;
   template <int Width> __device__ void at(int64_t i, int64_t c) const {
-    auto g = moments.template arriving<Width>(i);
+    auto g = moments.arriving.template at<Width>(i, c);
     const auto h = moments.template normalised<Width>(i, c);
-    const auto s = load<Width>(scale + c), r = load<Width>(moments.inverse + c),
+    const auto s = load<Width>(moments.arriving.image.scale + c),
+               r = load<Width>(moments.arriving.image.inverse + c),
                ofBias = load<Width>(biasSum + c), ofScale = load<Width>(scaleSum + c);
     for (int lane = 0; lane < Width; ++lane) {
       const float centred =
@@ -207,73 +247,101 @@ void finishStatistics(const Run &run, const BatchNormalizationFields &fields, co
 
 template <class T>
 void normalise(const Run &run, const BatchNormalizationFields &fields, const T *x,
-               const ChannelNumbers &numbers, T *y) {
+               const ChannelNumbers &numbers, const T *addend, T *y) {
   if (y)
     overChannels(run, Channels(fields.input),
-                 Normalise<T>{x, numbers.scale, numbers.bias, numbers.savedMean,
-                              numbers.savedInverse, fields.relu != 0, y});
+                 Finished<T, Normalised<T>>{
+                     {x, numbers.scale, numbers.bias, numbers.savedMean, numbers.savedInverse},
+                     addend,
+                     fields.relu != 0,
+                     y});
 }
 
 template <class T>
 void BatchNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
-  const NormalisationPointers<5, 5> p(fields, all);
-  const T *x = static_cast<const T *>(p.inputs[0]);
+  const NormalisationPointers<5> p(fields, 5 + size_t(fields.addend), all);
+  const T *x = p.image<T>(0);
   const ChannelNumbers numbers = channelNumbers(run, fields, p, 1);
   findStatistics(run, fields, x, numbers);
-  normalise(run, fields, x, numbers, static_cast<T *>(p.outputs[0]));
+  normalise(run, fields, x, numbers, fields.addend ? p.image<T>(5) : nullptr,
+            static_cast<T *>(p.outputs[0]));
 }
 
 template <class T>
 void BatchNormalizationInference::operator()(const Run &run, const T *x, const float *scale,
                                              const float *bias, const float *mean,
                                              const float *variance, T *y) const {
-  const Channels shape(fields.input);
-  overChannels(run, shape,
-               Infer<T>{x, scale, bias, mean, variance, fields.epsilon, fields.relu != 0, y});
+  (*this)(run, x, scale, bias, mean, variance, static_cast<const T *>(nullptr), y);
 }
 
 template <class T>
-static void gradient(const Run &run, const Channels &shape, const GradientMoments<T> &moments,
-                     const float *scale, T *dx, float *dscale, float *dbias) {
-  float *biasSum = behindSums(run, shape, 0), *scaleSum = behindSums(run, shape, 1);
-  sumColumns<2>(run, shape.rows, shape.columns, moments,
-                FinishGradient{biasSum, scaleSum, dscale, dbias});
-  if (dx)
-    overChannels(
-        run, shape,
-        InputGradient<T>{moments, scale, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
+void BatchNormalizationInference::operator()(const Run &run, const T *x, const float *scale,
+                                             const float *bias, const float *mean,
+                                             const float *variance, const T *addend, T *y) const {
+  overChannels(run, Channels(fields.input),
+               Finished<T, NormalisedByVariance<T>>{
+                   {x, scale, bias, mean, variance, fields.epsilon}, addend, fields.relu != 0, y});
 }
 
-/// dy, y where a relu stood behind, x, scale, mean, inverse.
+/// The terms, y or nothing, x, scale, the bias or nothing, mean and inverse.
+template <class T>
+static Arriving<T> arrivingOf(const BatchNormalizationFields &fields,
+                              const NormalisationPointers<4> &p) {
+  Arriving<T> arriving;
+  size_t next = 0;
+  for (int64_t term = 0; term < fields.terms; ++term)
+    arriving.terms[arriving.count++] = p.image<T>(next++);
+  if (fields.relu && !fields.reluOfImage)
+    arriving.y = p.image<T>(next++);
+  Normalised<T> &image = arriving.image;
+  image.x = p.image<T>(next++);
+  image.scale = p.input(next++);
+  image.bias = fields.reluOfImage ? p.input(next++) : nullptr;
+  image.mean = p.input(next++);
+  image.inverse = p.input(next);
+  return arriving;
+}
+
+/// Where several images make what arrives, or others want it, it is written while it is summed: the
+/// input's gradient, in whose place it may lie, then reads one image for it.
 template <class T>
 void BatchNormalizationGradient::call(const Run &run,
                                       std::initializer_list<const void *> all) const {
+  if (fields.terms < 1 || fields.terms > fields.kMostTerms)
+    throw Error("batch normalization: a gradient of ", fields.terms, " terms, expected 1 to ",
+                int64_t(fields.kMostTerms));
   const Channels shape(fields.input);
-  auto image = [](const void *data) { return static_cast<const T *>(data); };
-  if (fields.relu) {
-    const NormalisationPointers<6, 3> p(fields, all);
-    const GradientMoments<T> moments{image(p.inputs[0]), image(p.inputs[1]), image(p.inputs[2]),
-                                     p.input(4),         p.input(5),         shape.columns};
-    return gradient(run, shape, moments, p.input(3), static_cast<T *>(p.outputs[0]), p.output(1),
-                    p.output(2));
+  const NormalisationPointers<4> p(fields, size_t(fields.terms + 4 + (fields.relu != 0)), all);
+  T *dx = static_cast<T *>(p.outputs[0]), *wanted = static_cast<T *>(p.outputs[3]);
+  GradientMoments<T> moments{arrivingOf<T>(fields, p), shape.columns,
+                             wanted || fields.terms == 1 ? wanted : dx};
+  float *biasSum = behindSums(run, shape, 0), *scaleSum = behindSums(run, shape, 1);
+  sumColumns<2>(run, shape.rows, shape.columns, moments,
+                FinishGradient{biasSum, scaleSum, p.output(1), p.output(2)});
+  if (!dx)
+    return;
+  if (moments.kept) {
+    const Normalised<T> &image = moments.arriving.image;
+    moments.arriving = {{moments.kept}, 1, nullptr, image};
+    moments.arriving.image.bias = nullptr;
   }
-  const NormalisationPointers<5, 3> p(fields, all);
-  const GradientMoments<T> moments{image(p.inputs[0]), nullptr,    image(p.inputs[1]),
-                                   p.input(3),         p.input(4), shape.columns};
-  gradient(run, shape, moments, p.input(2), static_cast<T *>(p.outputs[0]), p.output(1),
-           p.output(2));
+  overChannels(run, shape,
+               InputGradient<T>{moments, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
 }
 
 #define PDC_NORMALISE(T)                                                                           \
   template void findStatistics(const Run &, const BatchNormalizationFields &, const T *,           \
                                const ChannelNumbers &);                                            \
   template void normalise(const Run &, const BatchNormalizationFields &, const T *,                \
-                          const ChannelNumbers &, T *);                                            \
+                          const ChannelNumbers &, const T *, T *);                                 \
   template void BatchNormalization::call<T>(const Run &, std::initializer_list<const void *>)      \
       const;                                                                                       \
   template void BatchNormalizationInference::operator()(const Run &, const T *, const float *,     \
                                                         const float *, const float *,              \
                                                         const float *, T *) const;                 \
+  template void BatchNormalizationInference::operator()(const Run &, const T *, const float *,     \
+                                                        const float *, const float *,              \
+                                                        const float *, const T *, T *) const;      \
   template void BatchNormalizationGradient::call<T>(const Run &,                                   \
                                                     std::initializer_list<const void *>) const;
 PDC_NORMALISE(float)

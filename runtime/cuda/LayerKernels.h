@@ -92,8 +92,8 @@ class NormalisedConvolution {
 public:
   NormalisedConvolution(const Device &device, const NormalisedConvolutionFields &fields);
   ~NormalisedConvolution();
-  /// Image, weight, scale, bias, running mean and variance; then what is convolved, and the
-  /// normalisation's results.
+  /// Image, weight, scale, bias, running mean and variance, the addend where there is one; then what
+  /// is convolved, and the normalisation's results.
   template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) {
     call(run, {pointers...});
   }
@@ -111,6 +111,9 @@ public:
   template <class T>
   void operator()(const Run &run, const T *x, const float *scale, const float *bias,
                   const float *mean, const float *variance, T *y) const;
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *scale, const float *bias,
+                  const float *mean, const float *variance, const T *addend, T *y) const;
 
 private:
   BatchNormalizationFields fields;

@@ -6,28 +6,29 @@
 #include "runtime/cuda/Workspace.h"
 #include "runtime/kernels/BatchNormalizationFields.h"
 
-#include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <span>
 
 /// A batch normalisation in its two parts: the statistics of each channel, and what is made of the
 /// image with them.
 namespace pdc::runtime::cuda {
 
 /// Operands, then results put into their places; what is not asked for is null.
-template <size_t Inputs, size_t Results> struct NormalisationPointers {
-  std::array<const void *, Inputs> inputs = {};
+template <size_t Results> struct NormalisationPointers {
+  std::span<const void *const> inputs; ///< of the call's own list
   std::array<void *, Results> outputs = {};
 
-  NormalisationPointers(const BatchNormalizationFields &f,
+  NormalisationPointers(const BatchNormalizationFields &f, size_t inputCount,
                         std::initializer_list<const void *> all) {
-    if (all.size() != Inputs + f.results.size())
+    if (all.size() != inputCount + f.results.size())
       throw Error("batch normalization: called with ", all.size(), " tensors, expected ",
-                  Inputs + f.results.size());
-    std::copy_n(all.begin(), Inputs, inputs.begin());
+                  inputCount + f.results.size());
+    inputs = {all.begin(), inputCount};
     for (size_t i = 0; i < f.results.size(); ++i)
-      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[Inputs + i]);
+      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[inputCount + i]);
   }
+  template <class T> const T *image(size_t i) const { return static_cast<const T *>(inputs[i]); }
   /// What is one number per channel.
   const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
   float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
@@ -43,9 +44,8 @@ struct ChannelNumbers {
 
 /// Of a call whose numbers begin at input `first`: scale, bias, running mean and variance. What is
 /// saved for nobody lies in the workspace.
-template <size_t Inputs>
-ChannelNumbers channelNumbers(const Run &run, const BatchNormalizationFields &fields,
-                              const NormalisationPointers<Inputs, 5> &p, size_t first) {
+inline ChannelNumbers channelNumbers(const Run &run, const BatchNormalizationFields &fields,
+                                     const NormalisationPointers<5> &p, size_t first) {
   const Channels shape(fields.input);
   float *behindSums =
       reinterpret_cast<float *>(run.scratchBase + columnSumBytes(shape.rows, shape.columns, 2));
@@ -67,9 +67,9 @@ void findStatistics(const Run &run, const BatchNormalizationFields &fields, cons
 template <class T>
 void finishStatistics(const Run &run, const BatchNormalizationFields &fields, const T *x,
                       const float *sums, const float *squares, const ChannelNumbers &numbers);
-/// y, null where it is not wanted, by what is saved.
+/// y, null where it is not wanted, by what is saved; plus an addend, where there is one.
 template <class T>
 void normalise(const Run &run, const BatchNormalizationFields &fields, const T *x,
-               const ChannelNumbers &numbers, T *y);
+               const ChannelNumbers &numbers, const T *addend, T *y);
 
 } // namespace pdc::runtime::cuda

@@ -87,11 +87,13 @@ NormalisedConvolution::~NormalisedConvolution() = default;
 
 void NormalisedConvolution::call(const Run &run, std::initializer_list<const void *> all) {
   const BatchNormalizationFields normalisation = fields.normalisation();
-  const NormalisationPointers<7, 5> p(normalisation, all);
+  const size_t operands = 6 + size_t(fields.addend);
+  const NormalisationPointers<5> p(normalisation, operands + 1, all);
   const ChannelNumbers numbers = channelNumbers(run, normalisation, p, 2);
-  auto *y = static_cast<Float16 *>(const_cast<void *>(p.inputs[6]));
+  auto *y = static_cast<Float16 *>(const_cast<void *>(p.inputs[operands]));
   (*plan)(run, normalisation, p.inputs[0], p.inputs[1], y, numbers);
   cuda::normalise(run, normalisation, static_cast<const Float16 *>(y), numbers,
+                  fields.addend ? p.image<Float16>(6) : nullptr,
                   static_cast<Float16 *>(p.outputs[0]));
 }
 

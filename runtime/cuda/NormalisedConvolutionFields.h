@@ -6,8 +6,9 @@
 namespace pdc::runtime {
 
 /// A convolution of fp16 and the batch normalisation of its result. `input` is the convolution's;
-/// its `output` is what is normalised; `relu` and `results` are the normalisation's.
+/// its `output` is what is normalised; `addend`, `relu` and `results` are the normalisation's.
 struct NormalisedConvolutionFields {
+  int64_t addend = 0;
   const char *compute = "fp16";
   Dimensions dilations;
   double epsilon = 1e-5;
@@ -36,7 +37,8 @@ struct NormalisedConvolutionFields {
             .weight = weight};
   }
   BatchNormalizationFields normalisation() const {
-    return {.epsilon = epsilon,
+    return {.addend = addend,
+            .epsilon = epsilon,
             .input = output,
             .momentum = momentum,
             .relu = relu,

@@ -145,6 +145,29 @@ TEST_F(NormalisedConvolutionTest, IsBothByThemselves) {
   EXPECT_EQ(found, expected);
 }
 
+/// And of an image that is added.
+TEST_F(NormalisedConvolutionTest, AddsAnImage) {
+  const Unit unit(kShapes[1], true, {0});
+  NormalisedConvolutionFields f = fieldsOf(unit.choice);
+  f.addend = 1;
+  const runtime::Device device{1, unit.choice.workspaceBytes};
+  auto made = make(unit, nullptr);
+  Written found(unit), expected(unit);
+  std::vector<Float16> addend;
+  for (size_t i = 0; i < found.z.size(); ++i)
+    addend.push_back(Float16(float(i % 37) / 16 - 1));
+  runtime::cuda::NormalisedConvolution(device, f)(
+      made->run, unit.x.data(), unit.w.data(), unit.scale.data(), unit.bias.data(),
+      unit.mean.data(), unit.variance.data(), addend.data(), found.y.data(), found.z.data());
+  runtime::cuda::Convolution(device, f.convolution())(made->run, unit.x.data(), unit.w.data(),
+                                                      expected.y.data());
+  runtime::cuda::BatchNormalization(device, f.normalisation())(
+      made->run, expected.y.data(), unit.scale.data(), unit.bias.data(), unit.mean.data(),
+      unit.variance.data(), addend.data(), expected.z.data());
+  finish();
+  EXPECT_EQ(found, expected);
+}
+
 /// In any order, such as that of a unit whose last node is a relu; what is saved for nobody, and
 /// what is normalised for nobody, is left out.
 TEST_F(NormalisedConvolutionTest, WritesWhatIsAskedFor) {

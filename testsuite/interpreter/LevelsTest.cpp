@@ -77,6 +77,8 @@ protected:
       passes.addPass(mlir::createCanonicalizerPass());
       passes.addPass(mlir::createCSEPass());
       passes.addPass(createFormUnits(form));
+      if (device == "cuda")
+        passes.addPass(createFuseNormalisations());
       passes.addPass(createChooseKernels(choose));
       passes.addPass(createEstimateCost());
     });
@@ -194,6 +196,25 @@ TEST_F(Levels, FusedProductsComputeTheGraph) {
                                                  {"GeluProduct", 3},
                                                  {"MatrixProduct", 1},
                                                  {"SummedProduct", 3}}));
+}
+
+/// On GPUs, where normalisations add images and their gradients compute what relus let through.
+TEST_F(Levels, NormalisationsComputeTheGraph) {
+  Module graph = differentiated(false, false, "residual.mlir"), formed = units(*graph, "cuda");
+  expectLevelsOf(*graph, *formed, "cuda");
+  std::map<std::string, int> operators;
+  formed->walk([&](ir::UnitOp unit) {
+    if (unit.getKernel() && unit.getKernel()->getName().starts_with("BatchNormalization"))
+      unit.walk([&](ir::NodeOp node) { ++operators[node.getOp().str()]; });
+  });
+  EXPECT_EQ(operators, (std::map<std::string, int>{{"Add", 2},
+                                                   {"BatchNormApply", 1},
+                                                   {"BatchNormInternal", 2},
+                                                   {"BatchNormalization", 1},
+                                                   {"BatchNormalizationGrad", 2},
+                                                   {"Relu", 3},
+                                                   {"ReluGrad", 2},
+                                                   {"Sum", 1}}));
 }
 
 /// Several stages per rank, with what stays there: inputs that two of them read, skips, V turns.

@@ -56,8 +56,8 @@ PoolingFields pooling(const KernelChoice &choice) {
 }
 BatchNormalizationFields normalization(const KernelChoice &choice) {
   BatchNormalizationFields f;
-  FieldReader{choice} FIELD(epsilon) FIELD(input) FIELD(layout) FIELD(momentum) FIELD(relu)
-      FIELD(results);
+  FieldReader{choice} FIELD(addend) FIELD(epsilon) FIELD(input) FIELD(layout) FIELD(momentum)
+      FIELD(relu) FIELD(reluOfImage) FIELD(results) FIELD(terms);
   return f;
 }
 SoftmaxFields softmax(const KernelChoice &choice) {
@@ -131,21 +131,23 @@ KernelMakers layerMakers() {
       {"BatchNormalization",
        [](auto &c, auto &d) {
          return made<kernels::BatchNormalization>(
-             d, normalization(c),
-             CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9]); });
+             d, normalization(c), CALL { callWithAll<11>(k, r, p, n); });
        }},
       {"BatchNormalizationInference",
        [](auto &c, auto &d) {
          return made<kernels::BatchNormalizationInference>(
-             d, normalization(c), CALL { k(r, p[0], p[1], p[2], p[3], p[4], p[5]); });
+             d, normalization(c), CALL {
+#ifdef PDC_CUDA_KERNELS
+               if (n == 7)
+                 return k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
+#endif
+               k(r, p[0], p[1], p[2], p[3], p[4], p[5]);
+             });
        }},
       {"BatchNormalizationGradient",
        [](auto &c, auto &d) {
          return made<kernels::BatchNormalizationGradient>(
-             d, normalization(c), CALL {
-               n == 9 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8])
-                      : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]);
-             });
+             d, normalization(c), CALL { callWithAll<13>(k, r, p, n); });
        }},
       {"LayerNormalization",
        [](auto &c, auto &d) {

@@ -1,0 +1,59 @@
+#include "passes/FusedUnit.h"
+#include "passes/Nodes.h"
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+/// What both cost together; null where neither says.
+static FloatAttr costOfBoth(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {
+  auto numberOf = [](std::optional<APFloat> cost) { return cost ? cost->convertToDouble() : 0; };
+  return a || b ? builder.getF64FloatAttr(numberOf(a) + numberOf(b)) : FloatAttr();
+}
+
+FusedUnit::FusedUnit(UnitOp first, UnitOp second, Operation *place, ArrayRef<Value> operands,
+                     TypeRange results)
+    : builder(place) {
+  builder.setInsertionPointAfter(place);
+  const std::string name = (first.getName() + "+" + second.getName()).str();
+  const bool isForward = second.getPhase() == ir::Phase::Forward;
+  unit = createUnit(
+      builder, builder.getFusedLoc({first.getLoc(), second.getLoc()}), name,
+      {isForward ? StringRef(name) : second.getOrigin(), second.getPhase(), second.getRate()},
+      results, operands);
+  Block &body = unit.getBody().front();
+  for (Value operand : operands)
+    known.map(operand, body.addArgument(operand.getType(), operand.getLoc()));
+  builder.setInsertionPointToEnd(&body);
+  if (FloatAttr flops = costOfBoth(builder, first.getFlops(), second.getFlops()))
+    unit.setFlopsAttr(flops);
+  if (FloatAttr bytes = costOfBoth(builder, first.getBytes(), second.getBytes()))
+    unit.setBytesAttr(bytes);
+  if (FloatAttr seconds = costOfBoth(builder, first.getSeconds(), second.getSeconds()))
+    unit.setSecondsAttr(seconds);
+  if (auto stage = second.getStageAttr())
+    unit.setStageAttr(stage);
+}
+
+SmallVector<Value> FusedUnit::take(UnitOp part) {
+  IRMapping inside;
+  for (auto [argument, operand] : llvm::zip(part.getBody().getArguments(), part.getOperands()))
+    inside.map(argument, known.lookup(operand));
+  for (Operation &op : part.getBody().front().without_terminator())
+    builder.clone(op, inside);
+  SmallVector<Value> made;
+  for (auto [result, yielded] :
+       llvm::zip(part.getResults(), part.getBody().front().getTerminator()->getOperands())) {
+    made.push_back(inside.lookup(yielded));
+    known.map(result, made.back());
+  }
+  return made;
+}
+
+UnitOp FusedUnit::finish(ValueRange yielded) {
+  builder.create<YieldOp>(unit.getLoc(), yielded);
+  return unit;
+}
+
+} // namespace pdc

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "compiler/ir/Pdc.h"
+
+#include "mlir/IR/IRMapping.h"
+
+namespace pdc {
+
+/// A unit that is to take the place of two.
+class FusedUnit {
+public:
+  /// Stands behind `place`, and is planned as `second` is; costs what both cost.
+  FusedUnit(ir::UnitOp first, ir::UnitOp second, mlir::Operation *place,
+            mlir::ArrayRef<mlir::Value> operands, mlir::TypeRange results);
+
+  /// The nodes of a unit, whose operands are operands of this one or results of units taken before.
+  /// Returns what it yields.
+  llvm::SmallVector<mlir::Value> take(ir::UnitOp part);
+  ir::UnitOp finish(mlir::ValueRange yielded);
+
+  /// What stands for an operand inside.
+  mlir::Value inside(mlir::Value operand) const { return known.lookup(operand); }
+  mlir::OpBuilder builder;
+
+private:
+  ir::UnitOp unit;
+  mlir::IRMapping known;
+};
+
+} // namespace pdc
