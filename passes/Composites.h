@@ -48,6 +48,14 @@ private:
   std::map<std::pair<const void *, bool>, MaskFacts> facts;
 };
 
+/// A Reshape before `root`, with the constant that it reads.
+mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
+                     mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
+
+/// Lets a SoftmaxAttention read keys and values, or queries too, as one tensor where they are the
+/// parts of a Split that nobody else reads.
+void joinOperands(ir::NodeOp attention, NodeNames &names);
+
 /// Softmax attention of several heads, from its last node: the product with the values, or a
 /// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch
 /// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.

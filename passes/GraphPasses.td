@@ -33,7 +33,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     width] and keys and values that several heads share are left to the kernel. Where another reads the
     scores or the shares, nothing is recognised; nor where a second mask goes with a causal one whose
     hidden number is finite, since a row that the two hide has shares all the same. Where batch and heads
-    are one dimension, as nn.MultiheadAttention writes them, they are the heads of one sample.
+    are one dimension, as nn.MultiheadAttention writes them, they are the heads of one sample. Queries, keys
+    and values that are the parts of one `Split`, or keys and values alone, are read where they lie, and their
+    gradients are written there: nothing is divided or put together.
 
     A product of what is transposed in its last two dimensions becomes FusedMatMul, which reads it as it is:
     neither a weight nor its gradient is transposed.

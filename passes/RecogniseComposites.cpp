@@ -332,16 +332,6 @@ std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks) {
   return std::nullopt;
 }
 
-Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
-               const std::vector<int64_t> &shape, NodeNames &names) {
-  auto add = [&](StringRef op, const std::string &as, ValueRange operands, Attributes attributes) {
-    return createNode(builder, root.getLoc(), op, as, operands, attributes)->getResult(0);
-  };
-  Value sizes =
-      add("Constant", names.unique(name + "/shape"), {}, {{"value", pdc::Tensor::vector(shape)}});
-  return add("Reshape", name.str(), {value, sizes}, {});
-}
-
 /// The composite has the name of its last node, whose readers read it.
 void replace(NodeOp root, const Composite &composite, NodeNames &names) {
   OpBuilder builder(root);
@@ -376,6 +366,9 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
     else if (std::optional<Composite> found = recognise(node, masks))
       replace(node, *found, names);
   }
+  for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
+    if (node.getOp() == "SoftmaxAttention")
+      joinOperands(node, names);
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {

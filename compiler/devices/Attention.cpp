@@ -21,6 +21,8 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
                    {"scale", given.number("scale", 1)},
                    {"valueWidth", shape.valueWidth},
                    {"width", shape.width}};
+  if (shape.together != 0)
+    choice.fields.set("together", shape.together);
   if (given.integer("is_causal", 0))
     choice.fields.set("causal", int64_t(1)), choice.fields.set("past", given.integer("past", 0));
   if (reader.hasInput(node, mask)) {
@@ -34,7 +36,8 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
     choice.fields.set("samples", given.integer("samples", 1));
   }
   for (size_t i = 0; i < mask + 2; ++i)
-    addArgument(choice, reader, node, i);
+    addArgument(choice, reader, node,
+                i < first || i > first + 2 ? i : first + shape.tensorOf(i - first));
   return choice;
 }
 
@@ -67,7 +70,10 @@ KernelChoice chooseAttentionGradient(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   KernelChoice choice = attentionFields(reader, node, 1, 6);
   choice.kernel = "AttentionGradient";
-  const std::vector<int64_t> slots = reader.resultSlots(node);
+  std::vector<int64_t> slots = reader.resultSlots(node);
+  const int64_t tensors = static_cast<int64_t>(AttentionShape(reader.view(node), 1, 6).tensors());
+  for (int64_t &slot : slots)
+    slot = slot == tensors ? 3 : slot;
   choice.fields.set("results", slots);
   choice.outputLayouts.assign(slots.size(), "");
   choice.workspaceBytes =

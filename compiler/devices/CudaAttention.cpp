@@ -1,6 +1,8 @@
 #include "compiler/devices/Rules.h"
 #include "runtime/cuda/Workspace.h"
 
+#include <numeric>
+
 /// Attention of 16 bits on GPUs is cuDNN's fused one where it has one, else a kernel of the runtime
 /// that does the same without tensor cores. What it has was asked of cuDNN 9.19 for sm_90.
 namespace pdc {
@@ -14,7 +16,12 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
     return "has heads of " + std::to_string(width) + " and " +
            std::to_string(fields.integer("valueWidth", 1)) +
            " numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most";
-  if (isGradient && fields.integers("results") != std::vector<int64_t>{0, 1, 2})
+  const int64_t tensors = fields.integer("together", 0) == 0   ? 3
+                          : fields.integer("together", 0) == 2 ? 2
+                                                               : 1;
+  std::vector<int64_t> all(static_cast<size_t>(tensors));
+  std::iota(all.begin(), all.end(), 0);
+  if (isGradient && fields.integers("results") != all)
     return "wants other gradients than those of queries, keys and values together";
   return "";
 }
@@ -75,7 +82,8 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   }
   choice.fields = fused.fields;
   choice.fields.set("name", std::string(reader.unit.name));
-  choice.fields.set("results", reader.resultSlots(node));
+  if (first == 0)
+    choice.fields.set("results", reader.resultSlots(node));
 }
 
 } // namespace

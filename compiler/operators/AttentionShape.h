@@ -5,9 +5,12 @@
 namespace pdc {
 
 /// The sizes that a SoftmaxAttention has and its gradient shares; `first` is the input that holds
-/// the queries. Keys, values, mask and random numbers follow.
+/// the queries. Keys, values, mask and random numbers follow. Without values the keys' tensor holds
+/// them behind the heads of keys; without keys, too, the queries' tensor holds all.
 struct AttentionShape {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
+  /// How many of queries, keys and values are in one tensor: 0, 2 or 3.
+  int64_t together = 0;
   /// For queries, keys, values and results: whether rows (the sequence) come before heads.
   std::vector<int64_t> rowsFirst;
   /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
@@ -18,6 +21,9 @@ struct AttentionShape {
 
   std::vector<int64_t> result() const;
   std::vector<int64_t> perRow() const { return {batch, heads, queries}; }
+  /// Which of the tensors that there are holds operand 0 to 2.
+  size_t tensorOf(size_t operand) const;
+  size_t tensors() const { return together == 0 ? 3 : together == 2 ? 2 : 1; }
   /// Of element 0 of a head of operand 0 to 3 (queries, keys, values, results), its rows lying
   /// `rowStride` apart.
   int64_t offset(size_t operand, int64_t b, int64_t h) const;
@@ -26,6 +32,10 @@ struct AttentionShape {
   static int64_t visible(const Attributes &attributes, int64_t query, int64_t keys);
 
 private:
+  void readSizes(const NodeView &node, size_t first);
+  /// Of a tensor that holds keys and values or all: its heads, and those before the operand's.
+  int64_t headsAcross(size_t operand) const;
+  int64_t headsBefore(size_t operand) const;
   int64_t headsOf(size_t operand) const { return operand == 1 || operand == 2 ? keyHeads : heads; }
   int64_t rowsOf(size_t operand) const { return operand == 1 || operand == 2 ? keys : queries; }
   int64_t widthOf(size_t operand) const { return operand < 2 ? width : valueWidth; }

@@ -17,6 +17,9 @@ namespace pdc {
 /// four numbers for queries, keys, values and results: 1 where they are [batch, rows, heads,
 /// width], 0 where they are [batch, heads, rows, width]; `ratio` and `key`, as Dropout has them,
 /// with input random. Heads of keys and values serve groups of neighbouring heads of queries.
+///
+/// Without V, K has the heads of keys and those of values behind one another; without K and V, Q
+/// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients.
 
 namespace {
 
@@ -35,20 +38,39 @@ std::vector<int64_t> inOrder(const NodeView &node, size_t input, bool rowsFirst)
 
 } // namespace
 
+/// [batch, heads, rows, width] of queries, keys and values.
+void AttentionShape::readSizes(const NodeView &node, size_t first) {
+  const bool hasKeys = node.hasInput(first + 1), hasValues = node.hasInput(first + 2);
+  if (!hasKeys && hasValues)
+    refuse(node, "has values without keys");
+  together = hasValues ? 0 : hasKeys ? 2 : 3;
+  std::vector<int64_t> q = inOrder(node, first, rowsFirst[0]), k = q, v = q;
+  if (hasKeys)
+    k = v = inOrder(node, first + 1, rowsFirst[1]);
+  if (hasValues)
+    v = inOrder(node, first + 2, rowsFirst[2]);
+  if (together == 2)
+    k[1] = v[1] = k[1] % 2 == 0 ? k[1] / 2 : 0;
+  if (together == 3) {
+    k[1] = v[1] = node.attributes.integer("key_heads", 0);
+    q[1] -= 2 * k[1];
+  }
+  const bool areAlike = (together == 0 || rowsFirst[1] == rowsFirst[2]) &&
+                        (together != 3 || rowsFirst[0] == rowsFirst[1]);
+  batch = q[0], heads = q[1], queries = q[2], width = q[3];
+  keyHeads = k[1], keys = k[2], valueWidth = v[3];
+  if (!areAlike || k != std::vector<int64_t>{batch, keyHeads, keys, width} ||
+      v != std::vector<int64_t>{batch, keyHeads, keys, valueWidth} || keyHeads < 1 || heads < 0 ||
+      heads % keyHeads != 0)
+    refuse(node, "queries " + shapeText(q) + ", keys " + shapeText(k) + " and values " +
+                     shapeText(v) + " ([batch, heads, rows, width]) do not fit");
+}
+
 AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) {
   rowsFirst = node.attributes.integers("rows_first");
   if (rowsFirst.size() != 4)
     refuse(node, "attribute 'rows_first' " + shapeText(rowsFirst) + ", expected four numbers");
-  const std::vector<int64_t> q = inOrder(node, first, rowsFirst[0]);
-  const std::vector<int64_t> k = inOrder(node, first + 1, rowsFirst[1]);
-  const std::vector<int64_t> v = inOrder(node, first + 2, rowsFirst[2]);
-  batch = q[0], heads = q[1], queries = q[2], width = q[3];
-  keyHeads = k[1], keys = k[2], valueWidth = v[3];
-  if (k != std::vector<int64_t>{batch, keyHeads, keys, width} ||
-      v != std::vector<int64_t>{batch, keyHeads, keys, valueWidth} || keyHeads < 1 ||
-      heads % keyHeads != 0)
-    refuse(node, "queries " + shapeText(q) + ", keys " + shapeText(k) + " and values " +
-                     shapeText(v) + " ([batch, heads, rows, width]) do not fit");
+  readSizes(node, first);
   if (node.attributes.integer("past", 0) < 0)
     refuse(node, "attribute 'past' is negative: the first queries would see nothing");
   if (!node.hasInput(mask))
@@ -60,18 +82,35 @@ AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) 
   maskStrides = broadcastStrides(node.input(mask).shape, scores);
 }
 
+size_t AttentionShape::tensorOf(size_t operand) const {
+  return together == 3 ? 0 : together == 2 ? std::min<size_t>(operand, 1) : operand;
+}
+
+int64_t AttentionShape::headsAcross(size_t operand) const {
+  if (operand == 3 || together == 0 || (together == 2 && operand == 0))
+    return headsOf(operand);
+  return together == 3 ? heads + 2 * keyHeads : 2 * keyHeads;
+}
+
+int64_t AttentionShape::headsBefore(size_t operand) const {
+  const bool isKeyOrValue = operand == 1 || operand == 2;
+  const int64_t behindQueries = together == 3 && isKeyOrValue ? heads : 0;
+  return behindQueries + (together != 0 && operand == 2 ? keyHeads : 0);
+}
+
 std::vector<int64_t> AttentionShape::result() const {
   return rowsFirst[3] ? std::vector<int64_t>{batch, queries, heads, valueWidth}
                       : std::vector<int64_t>{batch, heads, queries, valueWidth};
 }
 
 int64_t AttentionShape::rowStride(size_t operand) const {
-  return rowsFirst[operand] ? headsOf(operand) * widthOf(operand) : widthOf(operand);
+  return rowsFirst[operand] ? headsAcross(operand) * widthOf(operand) : widthOf(operand);
 }
 
 int64_t AttentionShape::offset(size_t operand, int64_t b, int64_t h) const {
   const int64_t rows = rowsOf(operand), wide = widthOf(operand);
-  return b * headsOf(operand) * rows * wide + h * (rowsFirst[operand] ? wide : rows * wide);
+  return b * headsAcross(operand) * rows * wide +
+         (headsBefore(operand) + h) * (rowsFirst[operand] ? wide : rows * wide);
 }
 
 int64_t AttentionShape::visible(const Attributes &attributes, int64_t query, int64_t keys) {
@@ -87,7 +126,8 @@ class Reference {
 public:
   Reference(const NodeView &node, std::span<const Tensor *const> inputs, size_t first, size_t mask)
       : shape(node, first, mask), attributes(node.attributes), q(*inputs[first]),
-        k(*inputs[first + 1]), v(*inputs[first + 2]), mask(given(inputs, mask)) {
+        k(*inputs[first + shape.tensorOf(1)]), v(*inputs[first + shape.tensorOf(2)]),
+        mask(given(inputs, mask)) {
     if (const Tensor *random = given(inputs, mask + 1)) {
       numbers = random->toIntegers();
       headsOfSample = shape.batch * shape.heads / attributes.integer("samples", 1);
@@ -208,24 +248,27 @@ void differentiateAttention(GradientBuilder &b) {
     throw Error("the sums of an attention's exponentials have no gradient");
   auto optional = [&](size_t i) { return i < b.inputCount() ? b.input(i) : GradientValue(); };
   const bool wantsMask = optional(kMask) && b.wants(kMask);
+  const size_t tensors = !optional(1) ? 1 : !optional(2) ? 2 : 3;
   std::vector<GradientValue> gradients =
       b.node("SoftmaxAttentionGrad",
-             {b.outputGradient(0), b.input(0), b.input(1), b.input(2), b.output(0), b.output(1),
+             {b.outputGradient(0), b.input(0), optional(1), optional(2), b.output(0), b.output(1),
               optional(kMask), optional(kRandom)},
-             b.attributes(), wantsMask ? 4 : 3);
-  for (size_t i = 0; i < 3; ++i)
+             b.attributes(), wantsMask ? tensors + 1 : tensors);
+  for (size_t i = 0; i < tensors; ++i)
     if (b.wants(i))
       b.setInputGradient(i, gradients[i]);
   if (wantsMask)
-    b.setInputGradient(kMask, reducedTo(b, gradients[3], b.type(b.input(kMask)).shape));
+    b.setInputGradient(kMask, reducedTo(b, gradients[tensors], b.type(b.input(kMask)).shape));
 }
 
 /// The mask's gradient is summed over the batch where the mask is one for all of it.
 std::vector<TensorType> inferGradient(const NodeView &node) {
   AttentionShape shape(node, 1, kGradMask);
   checkRandom(node, kGradRandom, shape);
-  std::vector<TensorType> types = {node.input(1), node.input(2), node.input(3)};
-  if (node.outputCount < 4 || !node.hasInput(kGradMask))
+  std::vector<TensorType> types;
+  for (size_t tensor = 0; tensor < shape.tensors(); ++tensor)
+    types.push_back(node.input(1 + tensor));
+  if (node.outputCount <= types.size() || !node.hasInput(kGradMask))
     return types;
   const int64_t batch = shape.maskStrides[0] == 0 ? 1 : shape.batch;
   types.push_back({node.input(kGradMask).element, {batch, shape.heads, shape.queries, shape.keys}});
@@ -251,7 +294,7 @@ std::vector<Tensor> evaluateGradient(const NodeView &node, std::span<const Tenso
       for (int64_t d = 0; d < s.valueWidth; ++d) {
         const double gradient = row.kept[j] * dy.data[r.at(3, b, h, i, d)];
         g[j] += gradient * r.v.data[r.at(2, b, h, j, d)];
-        results[2].data[r.at(2, b, h, j, d)] += row.shares[j] * gradient;
+        results[s.tensorOf(2)].data[r.at(2, b, h, j, d)] += row.shares[j] * gradient;
       }
       sum += row.shares[j] * g[j];
     }
@@ -259,10 +302,11 @@ std::vector<Tensor> evaluateGradient(const NodeView &node, std::span<const Tenso
       const double ds = row.shares[j] * (g[j] - sum);
       for (int64_t d = 0; d < s.width; ++d) {
         results[0].data[r.at(0, b, h, i, d)] += r.scale() * ds * r.k.data[r.at(1, b, h, j, d)];
-        results[1].data[r.at(1, b, h, j, d)] += r.scale() * ds * r.q.data[r.at(0, b, h, i, d)];
+        results[s.tensorOf(1)].data[r.at(1, b, h, j, d)] +=
+            r.scale() * ds * r.q.data[r.at(0, b, h, i, d)];
       }
-      if (results.size() == 4)
-        results[3]
+      if (results.size() > s.tensors())
+        results.back()
             .data[(((s.maskStrides[0] ? b : 0) * s.heads + h) * s.queries + i) * s.keys + j] += ds;
     }
   } while (advance(index, s.perRow()));
@@ -299,7 +343,7 @@ Cost costBackward(const NodeView &node, std::span<const TensorType> outputs) {
 std::span<const Operator> softmaxAttentionOperators() {
   static const Operator operators[] = {
       {.name = "SoftmaxAttention",
-       .inputs = {{"Q"}, {"K"}, {"V"}, {"mask", true}, {"random", true}},
+       .inputs = {{"Q"}, {"K", true}, {"V", true}, {"mask", true}, {"random", true}},
        .outputs = {{"Y"}, {"LogSumExp", true}},
        .elements = floatElements(),
        .infer = inferAttention,
@@ -307,9 +351,15 @@ std::span<const Operator> softmaxAttentionOperators() {
        .differentiate = differentiateAttention,
        .cost = costForward},
       {.name = "SoftmaxAttentionGrad",
-       .inputs =
-           {{"dY"}, {"Q"}, {"K"}, {"V"}, {"Y"}, {"LogSumExp"}, {"mask", true}, {"random", true}},
-       .outputs = {{"dQ"}, {"dK"}, {"dV"}, {"dMask", true}},
+       .inputs = {{"dY"},
+                  {"Q"},
+                  {"K", true},
+                  {"V", true},
+                  {"Y"},
+                  {"LogSumExp"},
+                  {"mask", true},
+                  {"random", true}},
+       .outputs = {{"dQ"}, {"dK", true}, {"dV", true}, {"dMask", true}},
        .elements = floatElements(),
        .infer = inferGradient,
        .evaluate = evaluateGradient,

@@ -255,8 +255,7 @@ template <class T> struct Recomputed {
   }
 };
 
-template <class T>
-__global__ void queryGradients(AttentionFields f, Operands<T> in, T *dq) {
+template <class T> __global__ void queryGradients(AttentionFields f, Operands<T> in, T *dq) {
   __shared__ Tiles tiles;
   const Work work(f.heads, f.queries, f.width);
   const Recomputed<T> scores(f, in, work.b, work.head);
@@ -318,10 +317,10 @@ __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t togethe
 } // namespace
 
 Attention::Attention(const Device &device, const AttentionFields &fields)
-    : fields(fields), plan(sharedPlan(device, fields,
-                                      fields.results.size() == 2
-                                          ? AttentionPlan::Use::resultsAndSums
-                                          : AttentionPlan::Use::results)) {}
+    : fields(fields),
+      plan(sharedPlan(device, fields,
+                      fields.results.size() == 2 ? AttentionPlan::Use::resultsAndSums
+                                                 : AttentionPlan::Use::results)) {}
 
 AttentionGradient::AttentionGradient(const Device &device, const AttentionFields &fields)
     : fields(fields), plan(sharedPlan(device, fields, AttentionPlan::Use::gradients)) {}
@@ -343,13 +342,17 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
                              std::initializer_list<void *> results) const {
   const AttentionFields &f = fields;
   const auto [dy, q, k, v, y] = operands;
-  if (plan)
-    return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),
-                           results, keptFor<T>(run, fields, *plan, random));
-  const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
   std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)
     out[f.results[i]] = results.begin()[i];
+  if (f.together == 3)
+    out[1] = out[0];
+  if (f.together != 0)
+    out[2] = out[1];
+  if (plan)
+    return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),
+                           {out[0], out[1], out[2]}, keptFor<T>(run, fields, *plan, random));
+  const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
   const int64_t keyTiles = f.batch * f.keyHeads * ceilDivide(f.keys, kTile);
   if (out[0])
     launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.width, kTile),

@@ -73,6 +73,8 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
        << shapeText(f.maskStrides) << (f.boolean ? " of booleans" : "") << ", rows first "
        << shapeText(f.rowsFirst) << ", together " << f.batchTogether << " and "
        << f.keyHeadsTogether;
+  if (f.together != 0)
+    text << ", in one tensor " << f.together;
   return text.str();
 }
 
@@ -105,7 +107,7 @@ AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
 AttentionPlan::Tensor AttentionPlan::operand(Kind number, bool isTurned) {
   const AttentionRows rows(whole, number);
   const Sizes sizes = {fields.batch, AttentionRows(fields, number).heads, rows.rows, rows.width};
-  const Sizes strides = {rows.first(1, 0), rows.first(0, 1), rows.stride(), 1};
+  const Sizes strides = {rows.sampleStride(), rows.headStride(), rows.stride(), 1};
   return isTurned ? graph.inMemory(type, turned(sizes), turned(strides))
                   : graph.inMemory(type, sizes, strides);
 }

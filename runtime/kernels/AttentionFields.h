@@ -36,6 +36,9 @@ struct AttentionFields {
   Dimensions rowsFirst;
   int64_t samples = 1; ///< that the heads of the batch are of, which have random numbers each
   double scale = 1;
+  /// Of queries, keys and values so many are in one tensor, heads behind heads: 0, 2 or 3. Calls
+  /// point to it as often; of its gradient there is one pointer.
+  int64_t together = 0;
   int64_t valueWidth = 1;
   int64_t width = 1;
 
@@ -48,16 +51,26 @@ struct AttentionFields {
 /// Where the rows of a head of queries (0), keys, values or results (3) lie.
 struct AttentionRows {
   int64_t heads, rows, width;
+  int64_t across, before; ///< heads of the tensor, and those before this operand's
   bool rowsFirst;
 
   constexpr AttentionRows(const AttentionFields &f, int operand)
       : heads(operand == 1 || operand == 2 ? f.keyHeads : f.heads),
         rows(operand == 1 || operand == 2 ? f.keys : f.queries),
-        width(operand < 2 ? f.width : f.valueWidth), rowsFirst(f.rowsFirst[operand] != 0) {}
+        width(operand < 2 ? f.width : f.valueWidth), across(heads), before(0),
+        rowsFirst(f.rowsFirst[operand] != 0) {
+    if (operand == 3 || f.together < 3 - operand)
+      return;
+    const int64_t ofQueries = f.together == 3 ? f.heads : 0;
+    across = ofQueries + 2 * f.keyHeads;
+    before = operand == 0 ? 0 : ofQueries + (operand - 1) * f.keyHeads;
+  }
 
-  constexpr int64_t stride() const { return rowsFirst ? heads * width : width; }
+  constexpr int64_t stride() const { return rowsFirst ? across * width : width; }
+  constexpr int64_t headStride() const { return rowsFirst ? width : rows * width; }
+  constexpr int64_t sampleStride() const { return across * rows * width; }
   constexpr int64_t first(int64_t b, int64_t head) const {
-    return (b * heads * rows + head * (rowsFirst ? 1 : rows)) * width;
+    return b * sampleStride() + (before + head) * headStride();
   }
 };
 

@@ -5,6 +5,7 @@
 #include "testsuite/cuda/DeviceTensor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <span>
@@ -64,8 +65,11 @@ template <class T> struct AttentionComparison {
   const int64_t unseen;
   const int64_t queryCount = wide.batch * wide.heads * wide.queries;
   const int64_t keyCount = wide.batch * wide.keyHeads * wide.keys;
-  const BothWidths<T> q{stream, queryCount *wide.width}, k{stream, keyCount *wide.width},
-      v{stream, keyCount *wide.valueWidth}, dy{stream, queryCount *wide.valueWidth};
+  /// Elements of the tensors of queries, keys and values, each with those that it holds besides.
+  const std::array<int64_t, 3> sizes = sizesOf(wide);
+  const BothWidths<T> q{stream, sizes[0]}, k{stream, sizes[1]}, v{stream, sizes[2]},
+      dy{stream, queryCount *wide.valueWidth};
+  const BothWidths<T> &keys = wide.together == 3 ? q : k, &values = wide.together ? keys : v;
   const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen)};
   const DeviceTensor<uint8_t> flags{stream, checkedMask<uint8_t>(wide, unseen)};
   const DeviceTensor<int64_t> drawn{stream, seeds()};
@@ -80,6 +84,15 @@ template <class T> struct AttentionComparison {
     narrow.name = "attention";
     run.queue = stream;
     run.scratchBase = reinterpret_cast<std::byte *>(static_cast<uint8_t *>(scratch));
+  }
+
+  static std::array<int64_t, 3> sizesOf(const AttentionFields &f) {
+    const int64_t ofQueries = f.batch * f.heads * f.queries * f.width,
+                  ofKeys = f.batch * f.keyHeads * f.keys * f.width,
+                  ofValues = f.batch * f.keyHeads * f.keys * f.valueWidth;
+    if (f.together == 3)
+      return {ofQueries + ofKeys + ofValues, 0, 0};
+    return {ofQueries, f.together ? ofKeys + ofValues : ofKeys, f.together ? 0 : ofValues};
   }
 
   std::vector<int64_t> seeds() const {
@@ -127,16 +140,17 @@ template <class T> struct AttentionComparison {
     narrow.results = {0, 1};
     requirePlan(runtime::cuda::AttentionPlan::Use::resultsAndSums, "results with their sums");
     runtime::cuda::Attention both(device, narrow);
-    both(run, static_cast<T *>(q.narrow), static_cast<T *>(k.narrow), static_cast<T *>(v.narrow),
-         mask(), random(), static_cast<T *>(y), static_cast<float *>(sums));
+    both(run, static_cast<T *>(q.narrow), static_cast<T *>(keys.narrow),
+         static_cast<T *>(values.narrow), mask(), random(), static_cast<T *>(y),
+         static_cast<float *>(sums));
     narrow.results = {0};
     requirePlan(runtime::cuda::AttentionPlan::Use::results, "results");
     runtime::cuda::Attention one(device, narrow);
-    one(run, static_cast<T *>(q.narrow), static_cast<T *>(k.narrow), static_cast<T *>(v.narrow),
-        mask(), random(), static_cast<T *>(alone));
+    one(run, static_cast<T *>(q.narrow), static_cast<T *>(keys.narrow),
+        static_cast<T *>(values.narrow), mask(), random(), static_cast<T *>(alone));
     runtime::cuda::Attention own(device, wide);
-    own(run, static_cast<float *>(q.wide), static_cast<float *>(k.wide),
-        static_cast<float *>(v.wide), mask(), random(), static_cast<float *>(wideY),
+    own(run, static_cast<float *>(q.wide), static_cast<float *>(keys.wide),
+        static_cast<float *>(values.wide), mask(), random(), static_cast<float *>(wideY),
         static_cast<float *>(wideSums));
     const int64_t apart = wide.valueWidth * (wide.rowsFirst[3] ? wide.heads : 1);
     const auto rowOfResult = [&](int64_t e) { return e / apart % wide.queries; };
@@ -147,22 +161,32 @@ template <class T> struct AttentionComparison {
 
   void compareGradients(const DeviceTensor<T> &y, const DeviceTensor<float> &sums,
                         const DeviceTensor<float> &wideY, const DeviceTensor<float> &wideSums) {
-    const int64_t sizes[] = {queryCount * wide.width, keyCount * wide.width,
-                             keyCount * wide.valueWidth};
     const DeviceTensor<T> dq(stream, sizes[0]), dk(stream, sizes[1]), dv(stream, sizes[2]);
     const DeviceTensor<float> wideQ(stream, sizes[0]), wideK(stream, sizes[1]),
         wideV(stream, sizes[2]);
     AttentionFields gradient = wide;
-    narrow.results = gradient.results = {0, 1, 2};
+    gradient.results = wide.together == 3   ? runtime::Dimensions{0}
+                       : wide.together == 2 ? runtime::Dimensions{0, 1}
+                                            : runtime::Dimensions{0, 1, 2};
+    narrow.results = gradient.results;
     requirePlan(runtime::cuda::AttentionPlan::Use::gradients, "gradients");
     runtime::cuda::AttentionGradient fused(device, narrow), own(device, gradient);
-    fused(run, static_cast<T *>(dy.narrow), static_cast<T *>(q.narrow), static_cast<T *>(k.narrow),
-          static_cast<T *>(v.narrow), static_cast<T *>(y), static_cast<float *>(sums), mask(),
-          random(), static_cast<T *>(dq), static_cast<T *>(dk), static_cast<T *>(dv));
-    own(run, static_cast<float *>(dy.wide), static_cast<float *>(q.wide),
-        static_cast<float *>(k.wide), static_cast<float *>(v.wide), static_cast<float *>(wideY),
-        static_cast<float *>(wideSums), mask(), random(), static_cast<float *>(wideQ),
-        static_cast<float *>(wideK), static_cast<float *>(wideV));
+    // So many results as there are tensors.
+    auto call = [&](auto &kernel, auto *dy, auto *q, auto *k, auto *v, auto *y, float *sums,
+                    auto *dq, auto *dk, auto *dv) {
+      auto with = [&](auto *...results) {
+        kernel(run, dy, q, k, v, y, sums, mask(), random(), results...);
+      };
+      wide.together == 3 ? with(dq) : wide.together == 2 ? with(dq, dk) : with(dq, dk, dv);
+    };
+    call(fused, static_cast<T *>(dy.narrow), static_cast<T *>(q.narrow),
+         static_cast<T *>(keys.narrow), static_cast<T *>(values.narrow), static_cast<T *>(y),
+         static_cast<float *>(sums), static_cast<T *>(dq), static_cast<T *>(dk),
+         static_cast<T *>(dv));
+    call(own, static_cast<float *>(dy.wide), static_cast<float *>(q.wide),
+         static_cast<float *>(keys.wide), static_cast<float *>(values.wide),
+         static_cast<float *>(wideY), static_cast<float *>(wideSums), static_cast<float *>(wideQ),
+         static_cast<float *>(wideK), static_cast<float *>(wideV));
     const auto ofAll = [](int64_t) { return -1; };
     expectNear("dq", dq, wideQ, 6 * step(), ofAll);
     expectNear("dk", dk, wideK, 6 * step(), ofAll);

@@ -38,12 +38,16 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     padding.maskStrides = {size, 0, 0, 1};
     flags.boolean = 1, flags.maskStrides = {0, 0, size, 1};
     past.causal = 1, past.past = 16, past.keys = size + 16;
+    AttentionFields joined = drops, pair = past;
+    joined.together = 3, pair.together = 2;
     all.insert(all.end(), {{"plain", plain},
                            {"causal", causal},
                            {"causal, dropout 0.1", drops},
                            {"padding", padding},
                            {"mask of booleans", flags},
                            {"past", past},
+                           {"in one tensor", joined},
+                           {"keys and values in one tensor", pair},
                            {"a row that sees nothing", flags, 5}});
   }
   // Parts begin at multiples of 16 bytes.
@@ -51,7 +55,11 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
   samples.causal = 1, samples.ratio = 0.1, samples.samples = 4, samples.batchTogether = 1;
   AttentionFields some = samples;
   some.keyHeadsTogether = 1;
-  all.insert(all.end(), {{"parts of samples", samples}, {"parts of heads", some}});
+  AttentionFields ofOne = samples;
+  ofOne.together = 3;
+  all.insert(all.end(), {{"parts of samples", samples},
+                         {"parts of heads", some},
+                         {"parts of samples of one tensor", ofOne}});
   return all;
 }
 

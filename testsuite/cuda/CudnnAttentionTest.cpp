@@ -21,12 +21,12 @@ struct Asked {
   const char *compute = "bf16";
   int64_t batchTogether = 0, keyHeadsTogether = 0;
   double ratio = 0;
-  int64_t past = 0, boolean = 0;
+  int64_t past = 0, boolean = 0, together = 0;
 };
 
 /// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
 /// anything, the widest heads, gradients in parts of samples and of heads, and what the runtime
-/// makes masks of: dropout, also in parts, booleans and a past.
+/// makes masks of: dropout, also in parts, booleans and a past; operands in one tensor.
 const Asked kAsked[] = {
     {8, 12, 12, 1024, 1024, 64, true},
     {8, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}},
@@ -38,6 +38,9 @@ const Asked kAsked[] = {
     {8, 12, 12, 1024, 1024, 64, true, {}, "bf16", 4, 12, 0.1},
     {4, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}, "fp16", 0, 0, 0.1, 0, 1},
     {2, 12, 4, 256, 320, 64, true, {}, "bf16", 0, 0, 0, 64},
+    {16, 12, 12, 1024, 1024, 64, true, {}, "bf16", 8, 12, 0, 0, 0, 3},
+    {4, 16, 4, 384, 384, 64, false, {384, 0, 0, 1}, "fp16", 0, 0, 0.1, 0, 0, 3},
+    {3, 6, 2, 33, 77, 40, false, {0, 0, 77, 1}, "fp16", 0, 0, 0, 0, 0, 2},
 };
 
 AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
@@ -47,7 +50,7 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
   f.causal = a.isCausal, f.compute = a.compute, f.name = "asked", f.scale = 0.125;
   f.maskStrides = a.maskStrides;
   f.batchTogether = a.batchTogether, f.keyHeadsTogether = a.keyHeadsTogether;
-  f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean;
+  f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean, f.together = a.together;
   const int64_t first = rowsFirst;
   f.rowsFirst = {first, first, first, first};
   return f;

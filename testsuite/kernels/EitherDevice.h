@@ -104,16 +104,28 @@ struct AttentionCase {
   std::vector<int64_t> rowsFirst;
   std::vector<int64_t> mask = {};
   bool isBoolean = false, isCausal = false, drops = false;
+  size_t together = 0; ///< of queries, keys and values
 
   /// Each of the batch, or each head, as where exporters make heads a batch.
   int64_t samples() const { return isCausal ? batch * heads : batch; }
+  /// How many tensors hold queries, keys and values, and the operand that each begins with.
+  size_t tensors() const { return together == 0 ? 3 : together == 2 ? 2 : 1; }
   std::vector<int64_t> shape(size_t operand) const {
     const bool isKey = operand == 1 || operand == 2;
-    std::vector<int64_t> shape = {batch, isKey ? keyHeads : heads, isKey ? keys : queries,
-                                  operand < 2 ? width : valueWidth};
+    const int64_t others = operand >= 3 - together && operand + 1 == tensors()
+                               ? int64_t(together == 2 ? 1 : 2) * keyHeads
+                               : 0;
+    std::vector<int64_t> shape = {batch, (isKey ? keyHeads : heads) + others,
+                                  isKey ? keys : queries, operand < 2 ? width : valueWidth};
     if (rowsFirst[operand])
       std::swap(shape[1], shape[2]);
     return shape;
+  }
+  std::vector<UnitValue> operandsOf(UnitCase &u) const {
+    std::vector<UnitValue> all(3);
+    for (size_t tensor = 0; tensor < tensors(); ++tensor)
+      all[tensor] = u.operand(shape(tensor));
+    return all;
   }
   /// Key 0 is always seen.
   UnitValue maskOf(UnitCase &u) const {
@@ -131,6 +143,8 @@ struct AttentionCase {
   }
   Attributes attributes() const {
     Attributes given = {{"rows_first", rowsFirst}, {"scale", 0.7}};
+    if (together == 3)
+      given.set("key_heads", keyHeads);
     if (isCausal)
       given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));
     if (drops)
@@ -147,7 +161,10 @@ inline std::vector<AttentionCase> attentionCases() {
           {2, 4, 2, 9, 20, 20, 70, Sizes{1, 0, 1, 1}, {2, 1, 1, 20}, true, false, true},
           {2, 2, 1, 50, 65, 65, 8, Sizes{1, 1, 1, 0}, {1, 2, 50, 65}, false, true, false},
           {2, 2, 2, 6, 33, 3, 5, Sizes{0, 0, 0, 1}, {33}, true},
-          {3, 2, 2, 10, 9, 3, 5, Sizes{0, 0, 0, 1}, {3, 1, 10, 1}}};
+          {3, 2, 2, 10, 9, 3, 5, Sizes{0, 0, 0, 1}, {3, 1, 10, 1}},
+          {2, 4, 2, 9, 9, 5, 5, Sizes{1, 1, 1, 1}, {}, false, true, true, 3},
+          {2, 2, 2, 66, 66, 8, 8, Sizes{0, 0, 0, 1}, {2, 1, 66, 66}, false, false, false, 3},
+          {2, 4, 2, 7, 12, 3, 3, Sizes{0, 1, 1, 1}, {12}, true, false, true, 2}};
 }
 
 /// The gradient reads what the forward reference kept.
@@ -155,10 +172,10 @@ template <class Case> void expectAttention() {
   for (const AttentionCase &c : attentionCases()) {
     for (int results : {1, 2}) {
       Case forward;
-      forward.node("SoftmaxAttention",
-                   {forward.operand(c.shape(0)), forward.operand(c.shape(1)),
-                    forward.operand(c.shape(2)), c.maskOf(forward), c.randomOf(forward)},
-                   c.attributes(), 2);
+      std::vector<UnitValue> operands = c.operandsOf(forward);
+      operands.push_back(c.maskOf(forward));
+      operands.push_back(c.randomOf(forward));
+      forward.node("SoftmaxAttention", operands, c.attributes(), 2);
       for (int slot = 0; slot < results; ++slot)
         forward.result(UnitValue::node(0, slot));
       forward.check(3e-6);
@@ -166,8 +183,9 @@ template <class Case> void expectAttention() {
     const bool hasMaskGradient = !c.mask.empty() && !c.isBoolean;
     for (bool isWhole : {true, false}) {
       Case both;
-      UnitValue q = both.operand(c.shape(0)), k = both.operand(c.shape(1));
-      UnitValue v = both.operand(c.shape(2)), mask = c.maskOf(both), random = c.randomOf(both);
+      const std::vector<UnitValue> of = c.operandsOf(both);
+      const UnitValue q = of[0], k = of[1], v = of[2], mask = c.maskOf(both),
+                      random = c.randomOf(both);
       UnitCase kept;
       std::vector<UnitValue> known;
       for (UnitValue value : {q, k, v, mask, random})
@@ -177,8 +195,9 @@ template <class Case> void expectAttention() {
       kept.node("SoftmaxAttention", known, c.attributes(), 2);
       UnitValue y = both.given(kept.referenceOf(0)[0]), sums = both.given(kept.referenceOf(0)[1]);
       both.node("SoftmaxAttentionGrad", {both.operand(c.shape(3)), q, k, v, y, sums, mask, random},
-                c.attributes(), hasMaskGradient ? 4 : 3);
-      for (int slot = isWhole ? 0 : 1; slot < (isWhole ? hasMaskGradient ? 4 : 3 : 2); ++slot)
+                c.attributes(), c.tensors() + hasMaskGradient);
+      const int all = int(c.tensors()) + hasMaskGradient;
+      for (int slot = isWhole ? 0 : all / 3; slot < (isWhole ? all : all / 3 + 1); ++slot)
         both.result(UnitValue::node(0, slot));
       both.check(1e-5);
     }

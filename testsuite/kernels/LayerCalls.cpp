@@ -75,7 +75,7 @@ AttentionFields attention(const KernelChoice &choice) {
   FieldReader{choice} FIELD(batch) FIELD(boolean) FIELD(causal) FIELD(compute) FIELD(heads)
       FIELD(key) FIELD(keyHeads) FIELD(keys) FIELD(maskStrides) FIELD(name) FIELD(past)
           FIELD(queries) FIELD(ratio) FIELD(results) FIELD(rowsFirst) FIELD(samples) FIELD(scale)
-              FIELD(valueWidth) FIELD(width);
+              FIELD(together) FIELD(valueWidth) FIELD(width);
   return f;
 }
 LocalResponseFields response(const KernelChoice &choice) {
@@ -190,6 +190,8 @@ KernelMakers layerMakers() {
                };
                if (n == 9)
                  with(p[8]);
+               else if (n == 10)
+                 with(p[8], p[9]);
                else if (n == 11)
                  with(p[8], p[9], p[10]);
                else

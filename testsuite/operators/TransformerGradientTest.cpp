@@ -68,6 +68,70 @@ static std::vector<Case> attentions(Draw &draw) {
           {"SoftmaxAttention", dropping, {qt, k, vt, draw.reals({3, 4}), random}, {0, 1, 2, 3}, 2}};
 }
 
+/// Operands behind one another, head by head, in one tensor.
+static Tensor joined(const std::vector<Tensor> &parts, size_t heads) {
+  std::vector<int64_t> shape = parts[0].type.shape;
+  for (size_t i = 1; i < parts.size(); ++i)
+    shape[heads] += parts[i].type.shape[heads];
+  Tensor whole = Tensor::zeros({ElementType::f64, shape});
+  const int64_t step = product(shape, static_cast<int64_t>(heads));
+  int64_t before = 0;
+  for (const Tensor &part : parts) {
+    const int64_t of = product(part.type.shape, static_cast<int64_t>(heads));
+    for (size_t e = 0; e < part.data.size(); ++e)
+      whole.data[size_t(int64_t(e) / of * step + before + int64_t(e) % of)] = part.data[e];
+    before += of;
+  }
+  return whole;
+}
+
+/// Keys and values, or queries too, in one tensor are those that stand alone: results and, joined
+/// alike, gradients.
+TEST(TransformerGradient, AttentionOfOneTensor) {
+  Draw draw;
+  const Tensor absent = {{ElementType::f64, {0}}, {}};
+  for (int64_t rowsFirst : {0, 1}) {
+    auto reals = [&](int64_t heads, int64_t rows) {
+      return draw.reals(rowsFirst ? Shape{2, rows, heads, 3} : Shape{2, heads, rows, 3});
+    };
+    const size_t heads = rowsFirst ? 2 : 1;
+    Attributes apart = {
+        {"rows_first", Shape(4, rowsFirst)}, {"scale", 0.7}, {"is_causal", int64_t(1)}};
+    Attributes all = apart;
+    all.set("key_heads", int64_t(2));
+    const Tensor q = reals(4, 5), k = reals(2, 5), v = reals(2, 5);
+    const Tensor mask = draw.reals({5, 5});
+    const Tensor pair = joined({k, v}, heads), whole = joined({q, k, v}, heads);
+    const std::vector<Tensor> expected =
+        tapeValues({"SoftmaxAttention", apart, {q, k, v, mask}, {}, 2});
+    auto expectEqual = [](const Tensor &found, const Tensor &wanted) {
+      ASSERT_EQ(found.type.shape, wanted.type.shape);
+      for (size_t i = 0; i < wanted.data.size(); ++i)
+        EXPECT_DOUBLE_EQ(found.data[i], wanted.data[i]);
+    };
+    expectEqual(tapeValues({"SoftmaxAttention", apart, {q, pair, absent, mask}, {}, 2})[0],
+                expected[0]);
+    expectEqual(tapeValues({"SoftmaxAttention", all, {whole, absent, absent, mask}, {}, 2})[0],
+                expected[0]);
+    const Tensor dy = draw.reals(expected[0].type.shape);
+    const Tensor &y = expected[0], &sums = expected[1];
+    const std::vector<Tensor> gradients =
+        tapeValues({"SoftmaxAttentionGrad", apart, {dy, q, k, v, y, sums, mask}, {}, 4});
+    const std::vector<Tensor> ofPair =
+        tapeValues({"SoftmaxAttentionGrad", apart, {dy, q, pair, absent, y, sums, mask}, {}, 3});
+    const std::vector<Tensor> ofWhole = tapeValues(
+        {"SoftmaxAttentionGrad", all, {dy, whole, absent, absent, y, sums, mask}, {}, 2});
+    expectEqual(ofPair[0], gradients[0]);
+    expectEqual(ofPair[1], joined({gradients[1], gradients[2]}, heads));
+    expectEqual(ofPair[2], gradients[3]);
+    expectEqual(ofWhole[0], joined({gradients[0], gradients[1], gradients[2]}, heads));
+    expectEqual(ofWhole[1], gradients[3]);
+    checkComposedGradient({"SoftmaxAttention", all, {whole, absent, absent, mask}, {0, 3}, 2},
+                          1e-5);
+    checkComposedGradient({"SoftmaxAttention", apart, {q, pair, absent, mask}, {0, 1, 3}, 2}, 1e-5);
+  }
+}
+
 TEST(TransformerGradient, Attention) {
   Draw draw;
   for (const Case &test : attentions(draw))
