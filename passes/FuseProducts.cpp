@@ -29,24 +29,9 @@ NodeOp onlyNode(UnitOp unit) {
   return nodes.size() == 1 ? nodes.front() : NodeOp();
 }
 
-KernelChoice choiceOf(UnitOp unit) {
-  KernelChoice choice;
-  choice.kernel = unit.getKernel()->getName().str();
-  choice.fields = toAttributes(unit.getKernel()->getFields());
-  choice.accumulates = unit.getKernel()->getAccumulates();
-  return choice;
-}
-
 bool isProduct(UnitOp unit) {
   return unit && unit.getKernel() && unit.getKernel()->getName() == "MatrixProduct" &&
          unit.getNumOperands() >= 2 && unit.getNumResults() == 1;
-}
-
-/// The sum over microbatches that a unit's only result goes into; null where it goes elsewhere.
-AccumulateOp sumOf(UnitOp unit) {
-  if (unit.getNumResults() != 1 || !unit.getResult(0).hasOneUse())
-    return {};
-  return dyn_cast<AccumulateOp>(*unit.getResult(0).user_begin());
 }
 
 /// By name.
@@ -202,13 +187,7 @@ private:
     Value sums = sumOfRows(fused, node, product.getOperand(factor));
     UnitOp unit = fused.finish({sums, fused.take(product).front()});
     applyChoice(unit, kernel);
-    Operation *last = unit;
-    for (UnitOp part : {sum, product}) {
-      Operation *accumulate = sumOf(part);
-      accumulate->moveAfter(std::exchange(last, accumulate));
-      part.getResult(0).replaceAllUsesWith(unit.getResult(part == sum ? 0 : 1));
-      part.erase();
-    }
+    replaceSummed(unit, {sum, product});
   }
 
   /// The node's sum, of the factor as the product has it: a matrix.

@@ -1,6 +1,10 @@
 #include "passes/FusedUnit.h"
 #include "passes/Nodes.h"
 
+#include "compiler/ir/Conversion.h"
+
+#include <utility>
+
 using namespace mlir;
 using namespace pdc::ir;
 
@@ -49,6 +53,32 @@ SmallVector<Value> FusedUnit::take(UnitOp part) {
     known.map(result, made.back());
   }
   return made;
+}
+
+KernelChoice choiceOf(UnitOp unit) {
+  KernelChoice choice;
+  choice.kernel = unit.getKernel()->getName().str();
+  choice.fields = toAttributes(unit.getKernel()->getFields());
+  choice.accumulates = unit.getKernel()->getAccumulates();
+  choice.outputLayouts.assign(unit.getNumResults(), "");
+  return choice;
+}
+
+AccumulateOp sumOf(UnitOp unit) {
+  if (unit.getNumResults() != 1 || !unit.getResult(0).hasOneUse())
+    return {};
+  return dyn_cast<AccumulateOp>(*unit.getResult(0).user_begin());
+}
+
+void replaceSummed(UnitOp fused, ArrayRef<UnitOp> parts) {
+  Operation *last = fused;
+  for (auto [part, result] : llvm::zip_equal(parts, fused.getResults())) {
+    Operation *accumulate = sumOf(part);
+    accumulate->moveAfter(std::exchange(last, accumulate));
+    UnitOp replaced = part;
+    replaced.getResult(0).replaceAllUsesWith(result);
+    replaced.erase();
+  }
 }
 
 UnitOp FusedUnit::finish(ValueRange yielded) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "compiler/devices/Device.h"
 #include "compiler/ir/Pdc.h"
 
 #include "mlir/IR/IRMapping.h"
@@ -26,5 +27,15 @@ private:
   ir::UnitOp unit;
   mlir::IRMapping known;
 };
+
+/// As it was chosen, but for layouts and places, which the fused kernel's rule gives.
+KernelChoice choiceOf(ir::UnitOp unit);
+
+/// The sum over microbatches that a unit's only result goes into; null where it goes elsewhere.
+ir::AccumulateOp sumOf(ir::UnitOp unit);
+
+/// Puts a fused unit into the place of such units, whose results are its results in their order:
+/// the sums that they go into stand behind it.
+void replaceSummed(ir::UnitOp fused, mlir::ArrayRef<ir::UnitOp> parts);
 
 } // namespace pdc

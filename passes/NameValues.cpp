@@ -57,11 +57,13 @@ private:
     unit.setVariable(kernelName(unit));
   }
 
-  /// A unit that runs twice has one kernel.
+  /// A unit that runs twice has one kernel, unless its second run keeps other values than the first.
   std::string kernelName(UnitOp unit) {
-    std::string &first = firstRuns[unit.getName()];
-    if (!isRecomputed(unit) || first.empty())
+    auto &[first, kernel] = firstRuns[unit.getName()];
+    if (!isRecomputed(unit) || first.empty() || kernel != unit.getKernelAttr()) {
       first = kernels.unique((prefix(unit) + unit.getName()).str());
+      kernel = unit.getKernelAttr();
+    }
     return first;
   }
 
@@ -123,7 +125,8 @@ private:
   ProgramOp program;
   std::map<Block *, llvm::DenseSet<StringAttr>> reads;
   LegalNames names, kernels;
-  llvm::StringMap<std::string> variables, views, firstRuns;
+  llvm::StringMap<std::string> variables, views;
+  llvm::StringMap<std::pair<std::string, KernelAttr>> firstRuns;
 };
 
 struct NameValues : impl::NameValuesBase<NameValues> {

@@ -69,10 +69,12 @@ void buildStagedPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan
   passes.addPass(createRecompute(plan));
   // Needs whole tasks: what a sent gradient is made of is seen within a stage only.
   passes.addPass(createSplitBackward(plan));
-  // Needs the tasks that there will be; before schedules, which bring gradients together in the
+  // Both need the tasks that there will be; before schedules, which bring gradients together in the
   // order in which they are made.
   if (plan && plan->device == "cuda" && !plan->exact)
     passes.addPass(createFuseProducts());
+  if (plan && plan->device == "cuda")
+    passes.addPass(createFuseRows());
 }
 
 void buildScheduledPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {

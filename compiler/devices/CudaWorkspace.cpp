@@ -64,7 +64,8 @@ int64_t summedProductBytes(const Fields &fields) {
 }
 
 int64_t scaleGradientBytes(const Fields &fields) {
-  return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1), 1);
+  return cuda::columnSumBytes(fields.integer("rows", 1), fields.integer("size", 1),
+                              1 + fields.integer("sumsBias", 0));
 }
 
 int64_t reductionBytes(const Fields &fields) {

@@ -142,7 +142,7 @@ template <class T> struct Arriving {
 
   template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
     auto sum = load<Width>(terms[0] + i);
-    // Of places that the compiler knows: others would bring the list into local memory.
+    PDC_UNROLL
     for (int term = 1; term < BatchNormalizationFields::kMostTerms; ++term)
       if (term < count)
         sum = sum + load<Width>(terms[term] + i);

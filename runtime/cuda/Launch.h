@@ -14,6 +14,12 @@
 namespace pdc::runtime::cuda {
 
 #define PDC_EITHER __host__ __device__
+/// Before a loop whose arrays stay in registers only where each step knows its number.
+#ifdef __CUDACC__
+#define PDC_UNROLL _Pragma("unroll")
+#else
+#define PDC_UNROLL
+#endif
 
 inline constexpr int kBlockThreads = 256;
 inline constexpr int kWarpThreads = 32;

@@ -92,8 +92,8 @@ class NormalisedConvolution {
 public:
   NormalisedConvolution(const Device &device, const NormalisedConvolutionFields &fields);
   ~NormalisedConvolution();
-  /// Image, weight, scale, bias, running mean and variance, the addend where there is one; then what
-  /// is convolved, and the normalisation's results.
+  /// Image, weight, scale, bias, running mean and variance, the addend where there is one; then
+  /// what is convolved, and the normalisation's results.
   template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) {
     call(run, {pointers...});
   }
@@ -136,20 +136,14 @@ private:
 class LayerNormalization {
 public:
   LayerNormalization(const Device &, const LayerNormalizationFields &fields) : fields(fields) {}
-  template <class T>
-  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y) const {
-    (*this)(run, x, scale, bias, y, nullptr, nullptr);
+  /// Pointers of any type, or nullptr for what is left out.
+  template <class T, class... Pointers>
+  void operator()(const Run &run, const T *x, Pointers... others) const {
+    call<T>(run, {x, others...});
   }
-  template <class T>
-  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y,
-                  float *inverse) const {
-    (*this)(run, x, scale, bias, y, nullptr, inverse);
-  }
-  template <class T>
-  void operator()(const Run &run, const T *x, const float *scale, const float *bias, T *y,
-                  float *mean, float *inverse) const;
 
 private:
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
   LayerNormalizationFields fields;
 };
 
@@ -157,11 +151,13 @@ class LayerNormalizationInputGradient {
 public:
   LayerNormalizationInputGradient(const Device &, const LayerNormalizationFields &fields)
       : fields(fields) {}
-  template <class T>
-  void operator()(const Run &run, const T *dy, const T *x, const float *scale, const float *mean,
-                  const float *inverse, T *dx) const;
+  template <class T, class... Pointers>
+  void operator()(const Run &run, const T *dy, Pointers... others) const {
+    call<T>(run, {dy, others...});
+  }
 
 private:
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
   LayerNormalizationFields fields;
 };
 
@@ -172,6 +168,10 @@ public:
   template <class T>
   void operator()(const Run &run, const T *dy, const T *x, const float *mean, const float *inverse,
                   float *dscale, bool add) const;
+  /// And the bias's, of what is read once.
+  template <class T>
+  void operator()(const Run &run, const T *dy, const T *x, const float *mean, const float *inverse,
+                  float *dscale, float *dbias, bool add) const;
 
 private:
   LayerNormalizationFields fields;

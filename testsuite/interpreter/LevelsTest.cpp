@@ -217,6 +217,28 @@ TEST_F(Levels, NormalisationsComputeTheGraph) {
                                                    {"Sum", 1}}));
 }
 
+/// On GPUs, where kernels that normalise rows add what stands beside them.
+TEST_F(Levels, FusedRowsComputeTheGraph) {
+  Module graph = differentiated(false, false, "rows.mlir"), formed = units(*graph, "cuda");
+  expectLevelsOf(*graph, *formed, "cuda");
+  auto whole = plan(*formed, 1, "1f1b", 2);
+  whole->device = "cuda";
+  Module staged = run(*formed, [&](mlir::OpPassManager &passes) {
+    buildCutPipeline(passes, whole);
+    buildStagedPipeline(passes, whole);
+  });
+  std::map<std::string, int> fields;
+  staged->walk([&](ir::UnitOp unit) {
+    if (unit.getKernel() && unit.getKernel()->getName().starts_with("LayerNormalization"))
+      for (const char *field : {"addend", "keepsSum", "sumsBias", "terms"})
+        fields[field] += unit.getKernel()->getFields().contains(field);
+  });
+  // Sums before two normalisations, one of them evaluated as well, whose sum nobody reads; behind
+  // two gradients; and the biases of two.
+  EXPECT_EQ(fields, (std::map<std::string, int>{
+                        {"addend", 5}, {"keepsSum", 2}, {"sumsBias", 2}, {"terms", 0}}));
+}
+
 /// Several stages per rank, with what stays there: inputs that two of them read, skips, V turns.
 TEST_F(Levels, SeveralStagesPerRankComputeTheGraph) {
   Module graph = differentiated(false), formed = units(*graph);

@@ -1,0 +1,185 @@
+#include "passes/FusedUnit.h"
+#include "passes/LayoutChanges.h"
+#include "passes/Nodes.h"
+#include "passes/Passes.h"
+#include "passes/Refusal.h"
+#include "passes/Values.h"
+
+#include "compiler/devices/FusedRows.h"
+
+#include "llvm/ADT/SetVector.h"
+
+#include <optional>
+
+namespace pdc {
+#define GEN_PASS_DEF_FUSEROWS
+#include "passes/Passes.h.inc"
+} // namespace pdc
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+bool hasKernel(Operation *op, StringRef kernel) {
+  auto unit = dyn_cast_or_null<UnitOp>(op);
+  return unit && unit.getKernel() && unit.getKernel()->getName() == kernel;
+}
+
+/// A loop that adds two tensors of equal types, and does nothing else.
+bool isSumOfTwo(UnitOp unit) {
+  if (!hasKernel(unit, "Elementwise") || unit.getNumOperands() != 2 || unit.getNumResults() != 1)
+    return false;
+  SmallVector<NodeOp> nodes = computingNodes(unit);
+  const Type type = unit.getResult(0).getType();
+  return nodes.size() == 1 && (nodes[0].getOp() == "Add" || nodes[0].getOp() == "Sum") &&
+         nodes[0].getNumOperands() == 2 && nodes[0].getOperand(0) != nodes[0].getOperand(1) &&
+         llvm::all_of(unit.getOperandTypes(), [&](Type operand) { return operand == type; });
+}
+
+/// Fuses in one task. Of two units the fused one stands where the later stood.
+class RowFuser {
+public:
+  explicit RowFuser(TaskOp task) : task(task) {}
+
+  void fuse() {
+    SmallVector<UnitOp> sums, columns;
+    for (auto unit : task.getOps<UnitOp>())
+      if (isSumOfTwo(unit))
+        sums.push_back(unit);
+      else if (hasKernel(unit, "ColumnSum") && sumOf(unit))
+        columns.push_back(unit);
+    for (UnitOp sum : sums)
+      fuseBehindGradient(sum) || fuseBefore(sum, "LayerNormalization", addBefore) ||
+          fuseBefore(sum, "LayerNormalizationInputGradient", addArriving);
+    for (UnitOp sum : columns)
+      fuseWithScale(sum);
+  }
+
+private:
+  using Rule = std::optional<KernelChoice>(const KernelChoice &, bool);
+
+  /// The sum with the one of its terms that is the gradient of a normalisation's input.
+  bool fuseBehindGradient(UnitOp sum) {
+    for (unsigned term : {0, 1}) {
+      auto gradient = sum.getOperand(term).getDefiningOp<UnitOp>();
+      if (!hasKernel(gradient, "LayerNormalizationInputGradient") ||
+          gradient.getNumOperands() != 5 || gradient.getNumResults() != 1 ||
+          !areOfOneKind(gradient, sum) || !gradient.getResult(0).hasOneUse())
+        continue;
+      std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
+      if (!kernel)
+        continue;
+      SmallVector<Value> operands(gradient.getOperands());
+      operands.push_back(sum.getOperand(1 - term));
+      FusedUnit fused(gradient, sum, sum, operands, sum.getResultTypes());
+      fused.take(gradient);
+      UnitOp unit = fused.finish(fused.take(sum));
+      applyChoice(unit, *kernel);
+      sum.getResult(0).replaceAllUsesWith(unit.getResult(0));
+      sum.erase();
+      gradient.erase();
+      return true;
+    }
+    return false;
+  }
+
+  /// The sum with a normalisation, or a gradient of one, that reads it first.
+  bool fuseBefore(UnitOp sum, StringRef kernelName, Rule rule) {
+    for (Operation *user : sum.getResult(0).getUsers()) {
+      if (!hasKernel(user, kernelName) || user->getBlock() != sum->getBlock() ||
+          user->getOperand(0) != sum.getResult(0) || !areOfOneKind(sum, cast<UnitOp>(user)) ||
+          llvm::count(user->getOperands(), sum.getResult(0)) != 1)
+        continue;
+      auto reader = cast<UnitOp>(user);
+      const bool isKept = !sum.getResult(0).hasOneUse();
+      std::optional<KernelChoice> kernel = rule(choiceOf(reader), isKept);
+      if (kernel && waitsFor(sum, reader))
+        return fuse(sum, reader, isKept, *kernel), true;
+    }
+    return false;
+  }
+
+  void fuse(UnitOp sum, UnitOp reader, bool isKept, const KernelChoice &kernel) {
+    SmallVector<Value> operands(sum.getOperands());
+    llvm::append_range(operands, reader.getOperands().drop_front());
+    SmallVector<Type> types(reader.getResultTypes());
+    if (isKept)
+      types.insert(types.begin(), sum.getResult(0).getType());
+    FusedUnit fused(sum, reader, reader, operands, types);
+    SmallVector<Value> yielded = fused.take(sum);
+    yielded.append(fused.take(reader));
+    UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+    applyChoice(unit, kernel);
+    reader->replaceAllUsesWith(unit.getResults().take_back(reader.getNumResults()));
+    reader.erase();
+    Operation *last = unit;
+    for (Operation *user : llvm::to_vector(sum.getResult(0).getUsers()))
+      if (user->isBeforeInBlock(unit)) {
+        user->moveAfter(last);
+        last = user;
+      }
+    if (isKept)
+      sum.getResult(0).replaceAllUsesWith(unit.getResult(0));
+    sum.erase();
+  }
+
+  /// Whether the sum may stand where its reader does: what else reads it before is what stores it,
+  /// in a memory that nothing between reads.
+  bool waitsFor(UnitOp sum, UnitOp reader) {
+    return llvm::all_of(sum.getResult(0).getUsers(), [&](Operation *user) {
+      if (user == reader || reader->isBeforeInBlock(user))
+        return true;
+      if (!isa<WriteOp>(user))
+        return false;
+      for (Operation *op = user->getNextNode(); op != reader; op = op->getNextNode())
+        if (memoryOf(op) == memoryOf(user))
+          return false;
+      return true;
+    });
+  }
+
+  /// The sum of what arrives at a normalisation, with its scale's gradient.
+  void fuseWithScale(UnitOp sum) {
+    for (auto gradient : task.getOps<UnitOp>()) {
+      if (!hasKernel(gradient, "LayerNormalizationScaleGradient") || !sumOf(gradient) ||
+          gradient.getOperand(0) != sum.getOperand(0) || !areOfOneKind(gradient, sum) ||
+          sum.getNumOperands() != 1)
+        continue;
+      std::optional<KernelChoice> kernel = sumBias(choiceOf(gradient), choiceOf(sum));
+      if (!kernel)
+        continue;
+      Operation *place = sum->isBeforeInBlock(gradient) ? gradient : sum;
+      FusedUnit fused(gradient, sum, place, llvm::to_vector(gradient.getOperands()),
+                      {gradient.getResult(0).getType(), sum.getResult(0).getType()});
+      SmallVector<Value> yielded = fused.take(gradient);
+      yielded.append(fused.take(sum));
+      UnitOp unit = fused.finish(yielded);
+      applyChoice(unit, *kernel);
+      return replaceSummed(unit, {gradient, sum});
+    }
+  }
+
+  static bool areOfOneKind(UnitOp a, UnitOp b) {
+    return a->getBlock() == b->getBlock() && a.getPhase() == b.getPhase() &&
+           a.getRate() == b.getRate();
+  }
+
+  TaskOp task;
+};
+
+struct FuseRows : pdc::impl::FuseRowsBase<FuseRows> {
+  void runOnOperation() override {
+    if (getOperation()->hasAttr(kMeasuresUnitsAttribute))
+      return;
+    auto fuse = [&] {
+      getOperation().walk([](TaskOp task) { RowFuser(task).fuse(); });
+      return success();
+    };
+    if (failed(runChecked(getOperation(), fuse)))
+      signalPassFailure();
+  }
+};
+
+} // namespace
