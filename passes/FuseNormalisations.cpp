@@ -123,8 +123,9 @@ private:
     if (nodes.size() < 2 || nodes[nodes.size() - 2].getOp() != "ReluGrad")
       return;
     NodeOp relu = nodes[nodes.size() - 2], gradient = nodes.back();
-    auto mask = dyn_cast<BlockArgument>(relu.getOperand(1));
-    if (!mask || !mask.hasOneUse())
+    auto mask =
+        relu.getNumOperands() == 2 ? dyn_cast<BlockArgument>(relu.getOperand(1)) : BlockArgument();
+    if (!mask || !mask.hasOneUse() || gradient.getOperand(0) != relu->getResult(0))
       return;
     Value bias = biasBehind(unit, gradient, unit.getOperand(mask.getArgNumber()));
     if (!bias)
@@ -149,17 +150,21 @@ private:
     if (!forward)
       return {};
     for (NodeOp relu : computingNodes(forward)) {
-      if (relu.getOp() != "Relu" || resultThatIs(forward, relu->getResult(0)) != y)
+      if (relu.getOp() != "Relu" || relu.getNumOperands() != 1 ||
+          resultThatIs(forward, relu->getResult(0)) != y)
         continue;
       auto normalised = relu.getOperand(0).getDefiningOp<NodeOp>();
       if (!normalised || normalised.getOp() != "BatchNormInternal" ||
+          normalised.getNumOperands() != 5 || normalised.getNumResults() != 5 ||
           relu.getOperand(0) != normalised->getResult(0))
         return {};
       const Value its[] = {normalised.getOperand(0), normalised.getOperand(1),
                            normalised->getResult(3), normalised->getResult(4)};
-      for (size_t i = 0; i < 4; ++i)
-        if (outside(forward, its[i]) != operandBehind(unit, gradient.getOperand(i + 1)))
+      for (size_t i = 0; i < 4; ++i) {
+        Value found = outside(forward, its[i]);
+        if (!found || found != operandBehind(unit, gradient.getOperand(i + 1)))
           return {};
+      }
       return operandBehind(forward, normalised.getOperand(2));
     }
     return {};

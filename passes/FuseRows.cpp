@@ -7,7 +7,7 @@
 
 #include "compiler/devices/FusedRows.h"
 
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <optional>
 
@@ -25,6 +25,29 @@ namespace {
 bool hasKernel(Operation *op, StringRef kernel) {
   auto unit = dyn_cast_or_null<UnitOp>(op);
   return unit && unit.getKernel() && unit.getKernel()->getName() == kernel;
+}
+
+/// With the operands and results that a kernel has which adds nothing yet.
+bool isPlain(Operation *op, StringRef kernel) {
+  if (!hasKernel(op, kernel))
+    return false;
+  if (kernel == "LayerNormalization")
+    return op->getNumOperands() == 3 && op->getNumResults() >= 1 && op->getNumResults() <= 3;
+  return op->getNumResults() == 1 &&
+         op->getNumOperands() == (kernel == "LayerNormalizationInputGradient" ? 5 : 4);
+}
+
+/// Whether a unit may run where another stands behind it: nothing between stores into a memory that
+/// it reads, since a value that is read is the memory's.
+bool canWaitUntil(UnitOp unit, Operation *place) {
+  llvm::SmallDenseSet<mlir::Attribute> read;
+  for (Value operand : unit.getOperands())
+    if (Operation *made = behindViews(operand).getDefiningOp(); made && isRead(made))
+      read.insert(memoryOf(made).getAttr());
+  for (Operation *op = unit->getNextNode(); op != place; op = op->getNextNode())
+    if (storedValue(op) && read.contains(memoryOf(op).getAttr()))
+      return false;
+  return true;
 }
 
 /// A loop that adds two tensors of equal types, and does nothing else.
@@ -64,9 +87,8 @@ private:
   bool fuseBehindGradient(UnitOp sum) {
     for (unsigned term : {0, 1}) {
       auto gradient = sum.getOperand(term).getDefiningOp<UnitOp>();
-      if (!hasKernel(gradient, "LayerNormalizationInputGradient") ||
-          gradient.getNumOperands() != 5 || gradient.getNumResults() != 1 ||
-          !areOfOneKind(gradient, sum) || !gradient.getResult(0).hasOneUse())
+      if (!isPlain(gradient, "LayerNormalizationInputGradient") || !areOfOneKind(gradient, sum) ||
+          !gradient.getResult(0).hasOneUse() || !canWaitUntil(gradient, sum))
         continue;
       std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
       if (!kernel)
@@ -85,17 +107,17 @@ private:
     return false;
   }
 
-  /// The sum with a normalisation, or a gradient of one, that reads it first.
+  /// The sum with a normalisation, or a gradient of one, behind which its other readers stand.
   bool fuseBefore(UnitOp sum, StringRef kernelName, Rule rule) {
     for (Operation *user : sum.getResult(0).getUsers()) {
-      if (!hasKernel(user, kernelName) || user->getBlock() != sum->getBlock() ||
+      if (!isPlain(user, kernelName) || user->getBlock() != sum->getBlock() ||
           user->getOperand(0) != sum.getResult(0) || !areOfOneKind(sum, cast<UnitOp>(user)) ||
           llvm::count(user->getOperands(), sum.getResult(0)) != 1)
         continue;
       auto reader = cast<UnitOp>(user);
       const bool isKept = !sum.getResult(0).hasOneUse();
       std::optional<KernelChoice> kernel = rule(choiceOf(reader), isKept);
-      if (kernel && waitsFor(sum, reader))
+      if (kernel && waitsFor(sum, reader) && canWaitUntil(sum, reader))
         return fuse(sum, reader, isKept, *kernel), true;
     }
     return false;
@@ -143,14 +165,15 @@ private:
   /// The sum of what arrives at a normalisation, with its scale's gradient.
   void fuseWithScale(UnitOp sum) {
     for (auto gradient : task.getOps<UnitOp>()) {
-      if (!hasKernel(gradient, "LayerNormalizationScaleGradient") || !sumOf(gradient) ||
-          gradient.getOperand(0) != sum.getOperand(0) || !areOfOneKind(gradient, sum) ||
-          sum.getNumOperands() != 1)
+      if (!isPlain(gradient, "LayerNormalizationScaleGradient") || !sumOf(gradient) ||
+          sum.getNumOperands() != 1 || gradient.getOperand(0) != sum.getOperand(0) ||
+          !areOfOneKind(gradient, sum))
         continue;
       std::optional<KernelChoice> kernel = sumBias(choiceOf(gradient), choiceOf(sum));
-      if (!kernel)
+      const bool isSumFirst = sum->isBeforeInBlock(gradient);
+      UnitOp place = isSumFirst ? gradient : sum;
+      if (!kernel || !canWaitUntil(isSumFirst ? sum : gradient, place))
         continue;
-      Operation *place = sum->isBeforeInBlock(gradient) ? gradient : sum;
       FusedUnit fused(gradient, sum, place, llvm::to_vector(gradient.getOperands()),
                       {gradient.getResult(0).getType(), sum.getResult(0).getType()});
       SmallVector<Value> yielded = fused.take(gradient);

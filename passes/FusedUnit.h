@@ -7,7 +7,7 @@
 
 namespace pdc {
 
-/// A unit that is to take the place of two.
+/// A unit that is to take the place of two, and of views between them.
 class FusedUnit {
 public:
   /// Stands behind `place`, and is planned as `second` is; costs what both cost.

@@ -64,6 +64,19 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let options = [Option<"scalesLoss", "scales-loss", "bool", "false", "for gradients that fp16 would lose">];
 }
 
+def MaskPooledGradients : Pass<"mask-pooled-gradients", "::mlir::ModuleOp"> {
+  let summary = "lets relus before max pooling mask what is pooled";
+  let description = [{
+    `ReluGrad(MaxPoolGrad(dY, Indices), Y)` becomes `MaxPoolGrad(ReluGrad(dY, P), Indices)` where P is what
+    Y was pooled to: a gradient goes to maxima alone, and a maximum of a relu's result is positive
+    where the result is. Fewer elements are masked, and the backward pass does not read Y, often a network's
+    largest image. The mask is planned with the pooling. Left alone in front of a BatchNormalizationGrad,
+    whose kernels mask what they read.
+
+    Before: differentiated. After: the same values, to the bit.
+  }];
+}
+
 def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
   let summary = "makes one product of those that are added up";
   let description = [{
@@ -156,7 +169,8 @@ def FormUnits : DevicePass<"form-units"> {
     Puts each node into exactly one pdc.unit: a hero with the elementwise prologue and epilogue that the
     device's kernel computes, a chain of elementwise nodes, or a view alone. On GPUs a convolution of fp16 is one
     with the BatchNormInternal that reads it, whose sums it can make: its result, which the backward pass reads,
-    is one of the unit's; and an image that is added to a normalised one is added as that is written. Only nodes of one phase and rate
+    is one of the unit's; and an image that is added to a normalised one is added as that is written. Only
+    nodes of one phase and rate
     are fused; behind the forward pass only those whose origins lie in one forward unit, so that a
     unit never spans what the plan may put on two stages. Constants are copied into the units that
     read them; reads, writes, sums and commits stay outside. Units of @evaluate have the unit of the

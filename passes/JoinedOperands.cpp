@@ -1,5 +1,7 @@
 #include "passes/Composites.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace pdc;
 using namespace pdc::ir;
@@ -18,8 +20,10 @@ Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
 
 namespace {
 
+/// Empty where it is not known.
 ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
 }
 
 /// The value as a part of a Split, or null.
@@ -59,7 +63,7 @@ struct Joined {
   /// All heads behind one another; null where they are no whole Split.
   Value tensor(NodeNames &names) {
     NodeOp split = wholeSplit();
-    if (!split)
+    if (!split || split.getNumOperands() == 0 || shapeOf(split.getOperand(0)).empty())
       return {};
     const int64_t rank = int64_t(shapeOf(split.getOperand(0)).size());
     int64_t axis = toAttributes(split.getOnnxAttributes()).integer("axis", 0);
@@ -67,7 +71,8 @@ struct Joined {
     if (llvm::all_of(operands, asPart) && axis == headsAt)
       return split.getOperand(0);
     if (axis != rank - 1 || headsAt != 2 || !llvm::all_of(operands, [&](Value operand) {
-          return shapeOf(operand)[2] * shapeOf(operand)[3] == shapeOf(partBehind(operand)).back();
+          ArrayRef<int64_t> part = shapeOf(partBehind(operand));
+          return !part.empty() && shapeOf(operand)[2] * shapeOf(operand)[3] == part.back();
         }))
       return {};
     OpBuilder builder(attention);
@@ -104,19 +109,37 @@ private:
   }
 };
 
-/// Erases views and a Split that nobody reads any more.
-void eraseUnread(Value value) {
-  auto node = value.getDefiningOp<NodeOp>();
-  if (!node || !node.use_empty() || (node.getOp() != "Reshape" && node.getOp() != "Split"))
-    return;
-  Value before = node.getOperand(0);
-  node.erase();
-  eraseUnread(before);
+/// Erases the views and the Split behind operands that nobody reads any more.
+void eraseUnread(ArrayRef<Value> operands) {
+  llvm::SetVector<Operation *> views, splits;
+  for (Value operand : operands) {
+    NodeOp view = maker(operand, "Reshape");
+    for (; view; view = maker(view.getOperand(0), "Reshape")) {
+      views.insert(view);
+      operand = view.getOperand(0);
+    }
+    if (OpResult part = asPart(operand))
+      splits.insert(part.getOwner());
+  }
+  for (auto *behind : {&views, &splits})
+    for (Operation *op : *behind)
+      if (op->use_empty())
+        op->erase();
+}
+
+/// Whether it reads queries, keys and values each by itself.
+bool readsApart(NodeOp attention) {
+  return attention.getNumOperands() >= 3 &&
+         toAttributes(attention.getOnnxAttributes()).integers("rows_first").size() == 4 &&
+         llvm::all_of(attention.getOperands().take_front(3),
+                      [](Value operand) { return shapeOf(operand).size() == 4; });
 }
 
 } // namespace
 
 void joinOperands(NodeOp attention, NodeNames &names) {
+  if (!readsApart(attention))
+    return;
   for (size_t first : {0, 1}) {
     Joined joined(attention, first);
     Value tensor = joined.operands.empty() ? Value() : joined.tensor(names);
@@ -136,8 +159,7 @@ void joinOperands(NodeOp attention, NodeNames &names) {
                              operands, attributes, "", attention.getNumResults());
     attention->replaceAllUsesWith(made->getResults());
     attention.erase();
-    for (Value operand : joined.operands)
-      eraseUnread(operand);
+    eraseUnread(joined.operands);
     return;
   }
 }

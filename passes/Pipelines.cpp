@@ -15,6 +15,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   passes.addPass(createRecogniseComposites());
   if (options.trains)
     passes.addPass(createDifferentiate({options.precision == Precision::fp16}));
+  if (options.trains)
+    passes.addPass(createMaskPooledGradients());
   // Needs the sums of gradients; before 16 bits, in which the products would each be rounded.
   if (options.trains)
     passes.addPass(createJoinProducts());

@@ -21,8 +21,8 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
                    {"scale", given.number("scale", 1)},
                    {"valueWidth", shape.valueWidth},
                    {"width", shape.width}};
-  if (shape.together != 0)
-    choice.fields.set("together", shape.together);
+  if (shape.joined != 0)
+    choice.fields.set("joined", shape.joined);
   if (given.integer("is_causal", 0))
     choice.fields.set("causal", int64_t(1)), choice.fields.set("past", given.integer("past", 0));
   if (reader.hasInput(node, mask)) {

@@ -16,10 +16,8 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
     return "has heads of " + std::to_string(width) + " and " +
            std::to_string(fields.integer("valueWidth", 1)) +
            " numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most";
-  const int64_t tensors = fields.integer("together", 0) == 0   ? 3
-                          : fields.integer("together", 0) == 2 ? 2
-                                                               : 1;
-  std::vector<int64_t> all(static_cast<size_t>(tensors));
+  std::vector<int64_t> all(
+      static_cast<size_t>(runtime::attentionTensors(fields.integer("joined", 0))));
   std::iota(all.begin(), all.end(), 0);
   if (isGradient && fields.integers("results") != all)
     return "wants other gradients than those of queries, keys and values together";

@@ -159,6 +159,31 @@ KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader) {
   return choice;
 }
 
+/// Refuses what is not the chain below: the kernel computes nothing else.
+static void checkArriving(const UnitReader &reader, const UnitNode *sum, const UnitNode *relu,
+                          const UnitNode *image) {
+  const UnitNode &node = *reader.nodes.back();
+  auto reads = [&](const UnitNode *by, size_t input, const UnitNode *made) {
+    const UnitValue value = by->inputs.at(input);
+    return value.kind == UnitValue::Kind::node &&
+           &reader.unit.nodes.at(static_cast<size_t>(value.index)) == made;
+  };
+  const size_t all = 1 + (sum != nullptr) + (relu != nullptr) + (image != nullptr);
+  bool isChain = reader.nodes.size() == all && (relu || (!sum && !image));
+  isChain = isChain && (!relu || (relu->inputs.size() == 2 && reads(&node, 0, relu)));
+  isChain = isChain && (!sum || reads(relu, 0, sum));
+  if (isChain && image) {
+    const std::vector<UnitValue> &its = image->inputs;
+    isChain = reads(relu, 1, image) && its.size() == 5 && its[0] == node.inputs[1] &&
+              its[1] == node.inputs[2] && its[3] == node.inputs[3] && its[4] == node.inputs[4];
+  }
+  if (!isChain)
+    reader.refuse("the kernel sums, masks by a relu and differentiates a normalisation, in this "
+                  "order and nothing else");
+  if (sum && sum->inputs.size() > mostArrivingTerms())
+    reader.refuse("the kernel adds up to " + std::to_string(mostArrivingTerms()) + " gradients");
+}
+
 size_t mostArrivingTerms() { return runtime::BatchNormalizationFields::kMostTerms; }
 
 /// [[Sum +] [BatchNormApply +] ReluGrad +] BatchNormalizationGrad. Where what the relu lets through
@@ -174,6 +199,7 @@ KernelChoice chooseCudaNormalisationGradient(const UnitReader &reader) {
     return found == reader.nodes.end() ? nullptr : *found;
   };
   const UnitNode *relu = find("ReluGrad"), *sum = find("Sum"), *image = find("BatchNormApply");
+  checkArriving(reader, sum, relu, image);
   const UnitNode &first = sum ? *sum : relu ? *relu : node;
   const size_t terms = sum ? sum->inputs.size() : 1;
   for (size_t term = 0; term < terms; ++term)

@@ -10,7 +10,7 @@ namespace pdc {
 struct AttentionShape {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
   /// How many of queries, keys and values are in one tensor: 0, 2 or 3.
-  int64_t together = 0;
+  int64_t joined = 0;
   /// For queries, keys, values and results: whether rows (the sequence) come before heads.
   std::vector<int64_t> rowsFirst;
   /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
@@ -23,7 +23,7 @@ struct AttentionShape {
   std::vector<int64_t> perRow() const { return {batch, heads, queries}; }
   /// Which of the tensors that there are holds operand 0 to 2.
   size_t tensorOf(size_t operand) const;
-  size_t tensors() const { return together == 0 ? 3 : together == 2 ? 2 : 1; }
+  size_t tensors() const { return joined == 0 ? 3 : joined == 2 ? 2 : 1; }
   /// Of element 0 of a head of operand 0 to 3 (queries, keys, values, results), its rows lying
   /// `rowStride` apart.
   int64_t offset(size_t operand, int64_t b, int64_t h) const;

@@ -19,7 +19,8 @@ namespace pdc {
 /// with input random. Heads of keys and values serve groups of neighbouring heads of queries.
 ///
 /// Without V, K has the heads of keys and those of values behind one another; without K and V, Q
-/// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients.
+/// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients, of
+/// which the mask's is the last.
 
 namespace {
 
@@ -43,24 +44,25 @@ void AttentionShape::readSizes(const NodeView &node, size_t first) {
   const bool hasKeys = node.hasInput(first + 1), hasValues = node.hasInput(first + 2);
   if (!hasKeys && hasValues)
     refuse(node, "has values without keys");
-  together = hasValues ? 0 : hasKeys ? 2 : 3;
+  joined = hasValues ? 0 : hasKeys ? 2 : 3;
   std::vector<int64_t> q = inOrder(node, first, rowsFirst[0]), k = q, v = q;
   if (hasKeys)
     k = v = inOrder(node, first + 1, rowsFirst[1]);
   if (hasValues)
     v = inOrder(node, first + 2, rowsFirst[2]);
-  if (together == 2)
+  if (joined == 2)
     k[1] = v[1] = k[1] % 2 == 0 ? k[1] / 2 : 0;
-  if (together == 3) {
-    k[1] = v[1] = node.attributes.integer("key_heads", 0);
+  if (joined == 3) {
+    const int64_t ofKeys = node.attributes.integer("key_heads", 0);
+    k[1] = v[1] = ofKeys > 0 && ofKeys < q[1] ? ofKeys : 0;
     q[1] -= 2 * k[1];
   }
-  const bool areAlike = (together == 0 || rowsFirst[1] == rowsFirst[2]) &&
-                        (together != 3 || rowsFirst[0] == rowsFirst[1]);
+  const bool areAlike = (joined == 0 || rowsFirst[1] == rowsFirst[2]) &&
+                        (joined != 3 || rowsFirst[0] == rowsFirst[1]);
   batch = q[0], heads = q[1], queries = q[2], width = q[3];
   keyHeads = k[1], keys = k[2], valueWidth = v[3];
   if (!areAlike || k != std::vector<int64_t>{batch, keyHeads, keys, width} ||
-      v != std::vector<int64_t>{batch, keyHeads, keys, valueWidth} || keyHeads < 1 || heads < 0 ||
+      v != std::vector<int64_t>{batch, keyHeads, keys, valueWidth} || keyHeads < 1 || heads < 1 ||
       heads % keyHeads != 0)
     refuse(node, "queries " + shapeText(q) + ", keys " + shapeText(k) + " and values " +
                      shapeText(v) + " ([batch, heads, rows, width]) do not fit");
@@ -83,19 +85,19 @@ AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) 
 }
 
 size_t AttentionShape::tensorOf(size_t operand) const {
-  return together == 3 ? 0 : together == 2 ? std::min<size_t>(operand, 1) : operand;
+  return joined == 3 ? 0 : joined == 2 ? std::min<size_t>(operand, 1) : operand;
 }
 
 int64_t AttentionShape::headsAcross(size_t operand) const {
-  if (operand == 3 || together == 0 || (together == 2 && operand == 0))
+  if (operand == 3 || joined == 0 || (joined == 2 && operand == 0))
     return headsOf(operand);
-  return together == 3 ? heads + 2 * keyHeads : 2 * keyHeads;
+  return joined == 3 ? heads + 2 * keyHeads : 2 * keyHeads;
 }
 
 int64_t AttentionShape::headsBefore(size_t operand) const {
   const bool isKeyOrValue = operand == 1 || operand == 2;
-  const int64_t behindQueries = together == 3 && isKeyOrValue ? heads : 0;
-  return behindQueries + (together != 0 && operand == 2 ? keyHeads : 0);
+  const int64_t behindQueries = joined == 3 && isKeyOrValue ? heads : 0;
+  return behindQueries + (joined != 0 && operand == 2 ? keyHeads : 0);
 }
 
 std::vector<int64_t> AttentionShape::result() const {

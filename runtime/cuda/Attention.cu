@@ -345,9 +345,9 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
   std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)
     out[f.results[i]] = results.begin()[i];
-  if (f.together == 3)
+  if (f.joined == 3)
     out[1] = out[0];
-  if (f.together != 0)
+  if (f.joined != 0)
     out[2] = out[1];
   if (plan)
     return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),

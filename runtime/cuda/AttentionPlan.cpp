@@ -73,8 +73,8 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
        << shapeText(f.maskStrides) << (f.boolean ? " of booleans" : "") << ", rows first "
        << shapeText(f.rowsFirst) << ", together " << f.batchTogether << " and "
        << f.keyHeadsTogether;
-  if (f.together != 0)
-    text << ", in one tensor " << f.together;
+  if (f.joined != 0)
+    text << ", in one tensor " << f.joined;
   return text.str();
 }
 

@@ -303,7 +303,8 @@ static Arriving<T> arrivingOf(const BatchNormalizationFields &fields,
 }
 
 /// Where several images make what arrives, or others want it, it is written while it is summed: the
-/// input's gradient, in whose place it may lie, then reads one image for it.
+/// input's gradient, in whose place it may lie, then reads one image for it. It may take the place of
+/// a term, though not of one that is x or y as well: assign-homes shares no operand that occurs twice.
 template <class T>
 void BatchNormalizationGradient::call(const Run &run,
                                       std::initializer_list<const void *> all) const {

@@ -19,6 +19,9 @@ struct AttentionFields {
   /// Or "bf16", "fp16": what is stored so is multiplied as it is, by a library.
   const char *compute = "fp32";
   int64_t heads = 1;
+  /// Of queries, keys and values so many are in one tensor, heads behind heads: 0, 2 or 3. Calls
+  /// point to it as often; of its gradient there is one pointer.
+  int64_t joined = 0;
   int64_t key = 0; ///< of the random numbers
   int64_t keyHeads = 1;
   int64_t keyHeadsTogether = 0; ///< and how many heads of keys, with all that they serve
@@ -36,9 +39,6 @@ struct AttentionFields {
   Dimensions rowsFirst;
   int64_t samples = 1; ///< that the heads of the batch are of, which have random numbers each
   double scale = 1;
-  /// Of queries, keys and values so many are in one tensor, heads behind heads: 0, 2 or 3. Calls
-  /// point to it as often; of its gradient there is one pointer.
-  int64_t together = 0;
   int64_t valueWidth = 1;
   int64_t width = 1;
 
@@ -47,6 +47,9 @@ struct AttentionFields {
     return causal ? std::min(keys, query + 1 + past) : keys;
   }
 };
+
+/// How many tensors hold queries, keys and values.
+constexpr int64_t attentionTensors(int64_t joined) { return joined == 0 ? 3 : joined == 2 ? 2 : 1; }
 
 /// Where the rows of a head of queries (0), keys, values or results (3) lie.
 struct AttentionRows {
@@ -59,9 +62,9 @@ struct AttentionRows {
         rows(operand == 1 || operand == 2 ? f.keys : f.queries),
         width(operand < 2 ? f.width : f.valueWidth), across(heads), before(0),
         rowsFirst(f.rowsFirst[operand] != 0) {
-    if (operand == 3 || f.together < 3 - operand)
+    if (operand == 3 || f.joined < 3 - operand)
       return;
-    const int64_t ofQueries = f.together == 3 ? f.heads : 0;
+    const int64_t ofQueries = f.joined == 3 ? f.heads : 0;
     across = ofQueries + 2 * f.keyHeads;
     before = operand == 0 ? 0 : ofQueries + (operand - 1) * f.keyHeads;
   }

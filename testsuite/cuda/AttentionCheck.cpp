@@ -69,7 +69,7 @@ template <class T> struct AttentionComparison {
   const std::array<int64_t, 3> sizes = sizesOf(wide);
   const BothWidths<T> q{stream, sizes[0]}, k{stream, sizes[1]}, v{stream, sizes[2]},
       dy{stream, queryCount *wide.valueWidth};
-  const BothWidths<T> &keys = wide.together == 3 ? q : k, &values = wide.together ? keys : v;
+  const BothWidths<T> &keys = wide.joined == 3 ? q : k, &values = wide.joined ? keys : v;
   const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen)};
   const DeviceTensor<uint8_t> flags{stream, checkedMask<uint8_t>(wide, unseen)};
   const DeviceTensor<int64_t> drawn{stream, seeds()};
@@ -90,9 +90,9 @@ template <class T> struct AttentionComparison {
     const int64_t ofQueries = f.batch * f.heads * f.queries * f.width,
                   ofKeys = f.batch * f.keyHeads * f.keys * f.width,
                   ofValues = f.batch * f.keyHeads * f.keys * f.valueWidth;
-    if (f.together == 3)
+    if (f.joined == 3)
       return {ofQueries + ofKeys + ofValues, 0, 0};
-    return {ofQueries, f.together ? ofKeys + ofValues : ofKeys, f.together ? 0 : ofValues};
+    return {ofQueries, f.joined ? ofKeys + ofValues : ofKeys, f.joined ? 0 : ofValues};
   }
 
   std::vector<int64_t> seeds() const {
@@ -165,9 +165,9 @@ template <class T> struct AttentionComparison {
     const DeviceTensor<float> wideQ(stream, sizes[0]), wideK(stream, sizes[1]),
         wideV(stream, sizes[2]);
     AttentionFields gradient = wide;
-    gradient.results = wide.together == 3   ? runtime::Dimensions{0}
-                       : wide.together == 2 ? runtime::Dimensions{0, 1}
-                                            : runtime::Dimensions{0, 1, 2};
+    gradient.results = wide.joined == 3   ? runtime::Dimensions{0}
+                       : wide.joined == 2 ? runtime::Dimensions{0, 1}
+                                          : runtime::Dimensions{0, 1, 2};
     narrow.results = gradient.results;
     requirePlan(runtime::cuda::AttentionPlan::Use::gradients, "gradients");
     runtime::cuda::AttentionGradient fused(device, narrow), own(device, gradient);
@@ -177,7 +177,7 @@ template <class T> struct AttentionComparison {
       auto with = [&](auto *...results) {
         kernel(run, dy, q, k, v, y, sums, mask(), random(), results...);
       };
-      wide.together == 3 ? with(dq) : wide.together == 2 ? with(dq, dk) : with(dq, dk, dv);
+      wide.joined == 3 ? with(dq) : wide.joined == 2 ? with(dq, dk) : with(dq, dk, dv);
     };
     call(fused, static_cast<T *>(dy.narrow), static_cast<T *>(q.narrow),
          static_cast<T *>(keys.narrow), static_cast<T *>(values.narrow), static_cast<T *>(y),

@@ -39,7 +39,7 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     flags.boolean = 1, flags.maskStrides = {0, 0, size, 1};
     past.causal = 1, past.past = 16, past.keys = size + 16;
     AttentionFields joined = drops, pair = past;
-    joined.together = 3, pair.together = 2;
+    joined.joined = 3, pair.joined = 2;
     all.insert(all.end(), {{"plain", plain},
                            {"causal", causal},
                            {"causal, dropout 0.1", drops},
@@ -56,7 +56,7 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
   AttentionFields some = samples;
   some.keyHeadsTogether = 1;
   AttentionFields ofOne = samples;
-  ofOne.together = 3;
+  ofOne.joined = 3;
   all.insert(all.end(), {{"parts of samples", samples},
                          {"parts of heads", some},
                          {"parts of samples of one tensor", ofOne}});

@@ -21,7 +21,7 @@ struct Asked {
   const char *compute = "bf16";
   int64_t batchTogether = 0, keyHeadsTogether = 0;
   double ratio = 0;
-  int64_t past = 0, boolean = 0, together = 0;
+  int64_t past = 0, boolean = 0, joined = 0;
 };
 
 /// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
@@ -50,7 +50,7 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
   f.causal = a.isCausal, f.compute = a.compute, f.name = "asked", f.scale = 0.125;
   f.maskStrides = a.maskStrides;
   f.batchTogether = a.batchTogether, f.keyHeadsTogether = a.keyHeadsTogether;
-  f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean, f.together = a.together;
+  f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean, f.joined = a.joined;
   const int64_t first = rowsFirst;
   f.rowsFirst = {first, first, first, first};
   return f;

@@ -96,6 +96,19 @@ TEST(BesideNormalisations, GradientsOfSumsAndRelus) {
           }
 }
 
+TEST(BesideNormalisations, OtherChainsAreRefused) {
+  CudaCase five;
+  makeGradient(five, {2, 4, 3, 3}, 5, Mask::byResult, false, {0});
+  EXPECT_THROW(chooseKernel(five.view, five.options), Error);
+  CudaCase turned;
+  makeGradient(turned, {2, 4, 3, 3}, 1, Mask::byImage, false, {0});
+  UnitNode &image = turned.view.nodes.front();
+  ASSERT_EQ(image.op, "BatchNormApply");
+  EXPECT_NO_THROW(chooseKernel(turned.view, turned.options));
+  std::swap(image.inputs[1], image.inputs[3]);
+  EXPECT_THROW(chooseKernel(turned.view, turned.options), Error);
+}
+
 template <class T> struct Beside : ::testing::Test {};
 using AllTypes = ::testing::Types<float, BFloat16, Float16>;
 TYPED_TEST_SUITE(Beside, AllTypes);
@@ -143,6 +156,19 @@ TYPED_TEST(Beside, MasksAreThoseOfResults) {
   }
 }
 
+/// What a loop by itself makes of gradients that arrive and of a relu's result.
+template <class T>
+std::vector<T> masked(const std::vector<std::vector<T>> &arriving, const std::vector<T> &y) {
+  std::vector<T> sum(y.size());
+  for (size_t i = 0; i < sum.size(); ++i) {
+    float total = 0;
+    for (const std::vector<T> &term : arriving)
+      total += float(term[i]);
+    sum[i] = T(float(y[i]) > 0 ? total : 0);
+  }
+  return sum;
+}
+
 /// What arrives is what a loop by itself would write, whatever lies in whose place.
 TYPED_TEST(Beside, SumsAreThoseOfTheirOwnKernels) {
   for (int64_t channels : {5, 12})
@@ -154,13 +180,8 @@ TYPED_TEST(Beside, SumsAreThoseOfTheirOwnKernels) {
       const auto x = drawn<TypeParam>(count, 3, 5), y = drawn<TypeParam>(count, -1, 1);
       const std::vector<float> scale = numbers(channels), mean = numbers(channels),
                                inverse = numbers(channels);
-      std::vector<TypeParam> sum(x.size()), expected(x.size());
-      for (size_t i = 0; i < sum.size(); ++i) {
-        float total = float(arriving[0][i]);
-        for (int term = 1; term < terms; ++term)
-          total += float(arriving[size_t(term)][i]);
-        sum[i] = TypeParam(float(y[i]) > 0 ? total : 0);
-      }
+      const std::vector<TypeParam> sum = masked(arriving, y);
+      std::vector<TypeParam> expected(x.size());
       runtime::BatchNormalizationFields f;
       f.input = {3, channels, 7, 5}, f.results = {0};
       Scratch scratch;

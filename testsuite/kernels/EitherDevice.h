@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/kernels/AttentionFields.h"
 #include "testsuite/kernels/UnitCase.h"
 
 /// What the kernels of each device are held to alike: `Case` is a UnitCase for the device.
@@ -104,16 +105,16 @@ struct AttentionCase {
   std::vector<int64_t> rowsFirst;
   std::vector<int64_t> mask = {};
   bool isBoolean = false, isCausal = false, drops = false;
-  size_t together = 0; ///< of queries, keys and values
+  size_t joined = 0; ///< of queries, keys and values
 
   /// Each of the batch, or each head, as where exporters make heads a batch.
   int64_t samples() const { return isCausal ? batch * heads : batch; }
   /// How many tensors hold queries, keys and values, and the operand that each begins with.
-  size_t tensors() const { return together == 0 ? 3 : together == 2 ? 2 : 1; }
+  size_t tensors() const { return size_t(runtime::attentionTensors(int64_t(joined))); }
   std::vector<int64_t> shape(size_t operand) const {
     const bool isKey = operand == 1 || operand == 2;
-    const int64_t others = operand >= 3 - together && operand + 1 == tensors()
-                               ? int64_t(together == 2 ? 1 : 2) * keyHeads
+    const int64_t others = operand >= 3 - joined && operand + 1 == tensors()
+                               ? int64_t(joined == 2 ? 1 : 2) * keyHeads
                                : 0;
     std::vector<int64_t> shape = {batch, (isKey ? keyHeads : heads) + others,
                                   isKey ? keys : queries, operand < 2 ? width : valueWidth};
@@ -143,7 +144,7 @@ struct AttentionCase {
   }
   Attributes attributes() const {
     Attributes given = {{"rows_first", rowsFirst}, {"scale", 0.7}};
-    if (together == 3)
+    if (joined == 3)
       given.set("key_heads", keyHeads);
     if (isCausal)
       given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));

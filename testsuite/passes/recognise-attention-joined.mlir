@@ -1,4 +1,6 @@
 // RUN: pdc-opt %s --recognise-composites --check-against=%s -o - | FileCheck %s
+// What is joined already stays as it is.
+// RUN: pdc-opt %s --recognise-composites --recognise-composites --check-against=%s -o - | FileCheck %s
 
 // Queries, keys and values that are the parts of one tensor are read there.
 
