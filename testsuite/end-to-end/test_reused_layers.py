@@ -43,7 +43,23 @@ class Siamese(torch.nn.Module):
         return self.last(torch.cat(seen, 1))
 
 
-@pytest.fixture(name="reused", scope="module", params=[Reused, Siamese])
+class Crossed(torch.nn.Module):
+    """What could be one kernel with the first use stands behind the second one: a relu, and an image that is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.sum = torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.BatchNorm2d(8)
+        self.second, self.last = torch.nn.Conv2d(8, 8, 1), torch.nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = torch.tanh(self.first(x))
+        a, b = self.norm(x), self.norm(self.second(x))
+        x = torch.relu(a) * torch.relu(b) + x
+        a, b = self.sum(x), self.sum(torch.relu(self.second(x)))
+        return self.last(torch.relu(a + b).mean((2, 3)))
+
+
+@pytest.fixture(name="reused", scope="module", params=[Reused, Siamese, Crossed])
 def exported(request, tmp_path_factory):
     """The network, its file and data. The exporter has run the network once: its statistics are the file's."""
     folder = tmp_path_factory.mktemp("reused")
