@@ -170,6 +170,12 @@ TEST(TransformerGradient, AttentionRefuses) {
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 4, 2}, {5});
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {4, 4});
   refuses({1, 3, 4, 2}, {1, 3, 5, 2}, {1, 3, 5, 2}, {5}, -1);
+  // Heads of keys that leave none to queries, of one tensor.
+  for (int64_t keyHeads : {-1, 0, 2, 3, 4}) {
+    Attributes joined = {{"rows_first", Shape{0, 0, 0, 0}}, {"key_heads", keyHeads}};
+    EXPECT_THROW(tapeValues({"SoftmaxAttention", joined, {draw.reals({1, 4, 3, 2})}, {}, 2}),
+                 Error);
+  }
 }
 
 /// The check's gradient arrives at the first part only: the others leave zeros.
