@@ -11,6 +11,9 @@ namespace pdc {
 /// The node of that operator which makes a value, or null.
 ir::NodeOp maker(mlir::Value value, llvm::StringRef op);
 
+/// Empty where it is not known.
+mlir::ArrayRef<int64_t> shapeOf(mlir::Value value);
+
 /// A constant of one element.
 std::optional<double> numberOf(mlir::Value value);
 

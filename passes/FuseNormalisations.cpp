@@ -101,17 +101,7 @@ private:
     for (Value operand : unit.getOperands())
       if (operand != arriving)
         operands.insert(operand);
-    SmallVector<Type> types(unit.getResultTypes());
-    if (isKept)
-      types.insert(types.begin(), arriving.getType());
-    FusedUnit fused(maker, unit, maker, operands.getArrayRef(), types);
-    SmallVector<Value> yielded = fused.take(maker);
-    yielded.append(fused.take(unit));
-    UnitOp made = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
-    unit->replaceAllUsesWith(made.getResults().take_back(unit.getNumResults()));
-    unit.erase();
-    if (isKept)
-      arriving.replaceAllUsesWith(made.getResult(0));
+    UnitOp made = fuseWithReader(maker, {}, unit, maker, operands.getArrayRef(), isKept);
     maker.erase();
     return made;
   }

@@ -121,21 +121,10 @@ private:
     std::optional<KernelChoice> kernel = fuseGelu(choiceOf(product), isKept);
     if (!kernel)
       return;
-    SmallVector<Type> types(gelu.getResultTypes());
-    if (isKept)
-      types.insert(types.begin(), product.getResult(0).getType());
-    FusedUnit fused(product, gelu, product, llvm::to_vector(product.getOperands()), types);
-    SmallVector<Value> yielded = fused.take(product);
-    for (UnitOp view : argument.views)
-      fused.take(view);
-    yielded.append(fused.take(gelu));
-    UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+    UnitOp unit = fuseWithReader(product, argument.views, gelu, product,
+                                 llvm::to_vector(product.getOperands()), isKept);
     applyChoice(unit, *kernel);
-    gelu.getResult(0).replaceAllUsesWith(unit.getResults().back());
-    gelu.erase();
     argument.eraseUnread();
-    if (isKept)
-      product.getResult(0).replaceAllUsesWith(unit.getResult(0));
     product.erase();
   }
 
@@ -152,14 +141,8 @@ private:
       return;
     SmallVector<Value> operands(product.getOperands());
     operands.push_back(argument);
-    FusedUnit fused(product, gradient, gradient, operands, gradient.getResultTypes());
-    fused.take(product);
-    for (UnitOp view : factor.views)
-      fused.take(view);
-    UnitOp unit = fused.finish(fused.take(gradient));
+    UnitOp unit = fuseWithReader(product, factor.views, gradient, gradient, operands, false);
     applyChoice(unit, *kernel);
-    gradient.getResult(0).replaceAllUsesWith(unit.getResult(0));
-    gradient.erase();
     factor.eraseUnread();
     product.erase();
   }

@@ -95,12 +95,7 @@ private:
         continue;
       SmallVector<Value> operands(gradient.getOperands());
       operands.push_back(sum.getOperand(1 - term));
-      FusedUnit fused(gradient, sum, sum, operands, sum.getResultTypes());
-      fused.take(gradient);
-      UnitOp unit = fused.finish(fused.take(sum));
-      applyChoice(unit, *kernel);
-      sum.getResult(0).replaceAllUsesWith(unit.getResult(0));
-      sum.erase();
+      applyChoice(fuseWithReader(gradient, {}, sum, sum, operands, false), *kernel);
       gradient.erase();
       return true;
     }
@@ -126,25 +121,15 @@ private:
   void fuse(UnitOp sum, UnitOp reader, bool isKept, const KernelChoice &kernel) {
     SmallVector<Value> operands(sum.getOperands());
     llvm::append_range(operands, reader.getOperands().drop_front());
-    SmallVector<Type> types(reader.getResultTypes());
-    if (isKept)
-      types.insert(types.begin(), sum.getResult(0).getType());
-    FusedUnit fused(sum, reader, reader, operands, types);
-    SmallVector<Value> yielded = fused.take(sum);
-    yielded.append(fused.take(reader));
-    UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+    UnitOp unit = fuseWithReader(sum, {}, reader, reader, operands, isKept);
     applyChoice(unit, kernel);
-    reader->replaceAllUsesWith(unit.getResults().take_back(reader.getNumResults()));
-    reader.erase();
+    sum.erase();
     Operation *last = unit;
-    for (Operation *user : llvm::to_vector(sum.getResult(0).getUsers()))
+    for (Operation *user : llvm::to_vector(unit.getResult(0).getUsers()))
       if (user->isBeforeInBlock(unit)) {
         user->moveAfter(last);
         last = user;
       }
-    if (isKept)
-      sum.getResult(0).replaceAllUsesWith(unit.getResult(0));
-    sum.erase();
   }
 
   /// Whether the sum may stand where its reader does: what else reads it before is what stores it,
@@ -153,12 +138,7 @@ private:
     return llvm::all_of(sum.getResult(0).getUsers(), [&](Operation *user) {
       if (user == reader || reader->isBeforeInBlock(user))
         return true;
-      if (!isa<WriteOp>(user))
-        return false;
-      for (Operation *op = user->getNextNode(); op != reader; op = op->getNextNode())
-        if (memoryOf(op) == memoryOf(user))
-          return false;
-      return true;
+      return isa<WriteOp>(user) && !isUsedBefore(user, reader);
     });
   }
 

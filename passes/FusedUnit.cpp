@@ -55,6 +55,24 @@ SmallVector<Value> FusedUnit::take(UnitOp part) {
   return made;
 }
 
+UnitOp fuseWithReader(UnitOp first, ArrayRef<UnitOp> views, UnitOp reader, Operation *place,
+                      ArrayRef<Value> operands, bool isKept) {
+  SmallVector<Type> types(reader.getResultTypes());
+  if (isKept)
+    types.insert(types.begin(), first.getResult(0).getType());
+  FusedUnit fused(first, reader, place, operands, types);
+  SmallVector<Value> yielded = fused.take(first);
+  for (UnitOp view : views)
+    fused.take(view);
+  yielded.append(fused.take(reader));
+  UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+  reader->replaceAllUsesWith(unit.getResults().take_back(reader.getNumResults()));
+  reader.erase();
+  if (isKept)
+    first.getResult(0).replaceAllUsesWith(unit.getResult(0));
+  return unit;
+}
+
 KernelChoice choiceOf(UnitOp unit) {
   KernelChoice choice;
   choice.kernel = unit.getKernel()->getName().str();

@@ -28,6 +28,14 @@ private:
   mlir::IRMapping known;
 };
 
+/// Makes one unit, behind `place`, of a unit and of another that reads its only result, directly or
+/// through views, and takes the place of the latter's results. `isKept`: others read that result,
+/// too, and read the unit's first one instead. What is left of `first` and of the views is the
+/// caller's to erase.
+ir::UnitOp fuseWithReader(ir::UnitOp first, mlir::ArrayRef<ir::UnitOp> views, ir::UnitOp reader,
+                          mlir::Operation *place, mlir::ArrayRef<mlir::Value> operands,
+                          bool isKept);
+
 /// As it was chosen, but for layouts and places, which the fused kernel's rule gives.
 KernelChoice choiceOf(ir::UnitOp unit);
 

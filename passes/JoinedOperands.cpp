@@ -20,12 +20,6 @@ Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
 
 namespace {
 
-/// Empty where it is not known.
-ArrayRef<int64_t> shapeOf(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
-}
-
 /// The value as a part of a Split, or null.
 OpResult asPart(Value value) {
   auto node = value.getDefiningOp<NodeOp>();

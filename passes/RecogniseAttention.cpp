@@ -12,11 +12,6 @@ namespace {
 
 using Order = SmallVector<int64_t, 4>;
 
-ArrayRef<int64_t> shapeOf(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
-}
-
 /// Whether the last three dimensions are heads, rows and width, after a batch or alone.
 bool isHeaded(const Order &order) { return std::is_sorted(order.begin(), order.end()); }
 

@@ -23,6 +23,11 @@ NodeOp maker(Value value, StringRef op) {
   return node && node.getOp() == op && node->getResult(0) == value ? node : NodeOp();
 }
 
+ArrayRef<int64_t> shapeOf(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
+}
+
 std::optional<double> numberOf(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.hasStaticShape() || type.getNumElements() != 1 ||

@@ -140,16 +140,6 @@ std::string UnitGroups::plannedWith(NodeOp node) {
   return found == groupOf.end() ? "" : groups[found->second].nodes.front().getName().str();
 }
 
-/// Whether something up to the node reads or writes the memory that is written here, as a layer
-/// does that is used again and keeps running statistics.
-static bool isUsedBefore(Operation *write, NodeOp node) {
-  for (Operation *op = write->getNextNode(); op && op != node.getOperation();
-       op = op->getNextNode())
-    if (memoryOf(op) == memoryOf(write))
-      return true;
-  return false;
-}
-
 /// Whether the group may stand where the node stands: what reads its results in between are writes
 /// to memory, which can follow it.
 bool UnitGroups::canWaitFor(const Group &group, NodeOp node) {

@@ -88,6 +88,13 @@ FlatSymbolRefAttr memoryOf(Operation *op) {
   return {};
 }
 
+bool isUsedBefore(Operation *store, Operation *place) {
+  for (Operation *op = store->getNextNode(); op != place; op = op->getNextNode())
+    if (memoryOf(op) == memoryOf(store))
+      return true;
+  return false;
+}
+
 Value storedValue(Operation *op) {
   return isa<WriteOp, CommitOp, AccumulateOp>(op) ? op->getOperand(0) : Value();
 }

@@ -33,6 +33,10 @@ std::string tensorName(mlir::Value value);
 /// The memory that a read, write, commit or accumulate names; null for other operations.
 mlir::FlatSymbolRefAttr memoryOf(mlir::Operation *op);
 
+/// Whether something between a store and a place behind it reads or stores into its memory, as a
+/// layer does that is used again and keeps running statistics.
+bool isUsedBefore(mlir::Operation *store, mlir::Operation *place);
+
 /// Whether the operation gives a memory a value (write, commit, accumulate), and which.
 mlir::Value storedValue(mlir::Operation *op);
 

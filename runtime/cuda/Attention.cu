@@ -345,10 +345,7 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
   std::array<void *, 4> out = {};
   for (size_t i = 0; i < results.size(); ++i)
     out[f.results[i]] = results.begin()[i];
-  if (f.joined == 3)
-    out[1] = out[0];
-  if (f.joined != 0)
-    out[2] = out[1];
+  shareJoined(f, out[0], out[1], out[2]);
   if (plan)
     return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),
                            {out[0], out[1], out[2]}, keptFor<T>(run, fields, *plan, random));

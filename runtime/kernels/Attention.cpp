@@ -333,10 +333,7 @@ void AttentionGradient::call(const Run &run, const AttentionOperands &in,
   Gradients out;
   for (size_t i = 0; i < results.size(); ++i)
     *std::array{&out.dq, &out.dk, &out.dv, &out.mask}[f.results[i]] = results.begin()[i];
-  if (f.joined == 3)
-    out.dk = out.dq;
-  if (f.joined != 0)
-    out.dv = out.dk;
+  shareJoined(f, out.dq, out.dk, out.dv);
   const int64_t group = f.heads / f.keyHeads;
   const int64_t together = out.mask && f.maskStrides[0] == 0 ? f.batch : 1;
   if (out.mask)

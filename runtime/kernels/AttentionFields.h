@@ -51,6 +51,15 @@ struct AttentionFields {
 /// How many tensors hold queries, keys and values.
 constexpr int64_t attentionTensors(int64_t joined) { return joined == 0 ? 3 : joined == 2 ? 2 : 1; }
 
+/// Of tensors that are joined there is one gradient's pointer.
+template <class Pointer>
+constexpr void shareJoined(const AttentionFields &f, const Pointer &dq, Pointer &dk, Pointer &dv) {
+  if (f.joined == 3)
+    dk = dq;
+  if (f.joined != 0)
+    dv = dk;
+}
+
 /// Where the rows of a head of queries (0), keys, values or results (3) lie.
 struct AttentionRows {
   int64_t heads, rows, width;

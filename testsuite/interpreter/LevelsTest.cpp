@@ -157,6 +157,18 @@ protected:
         }
   }
 
+  /// A network's tasks for one GPU, after all levels of it have been held against each other.
+  Module stagedOnGpu(const std::string &network) {
+    Module graph = differentiated(false, false, network), formed = units(*graph, "cuda");
+    expectLevelsOf(*graph, *formed, "cuda");
+    auto whole = plan(*formed, 1, "1f1b", 2);
+    whole->device = "cuda";
+    return run(*formed, [&](mlir::OpPassManager &passes) {
+      buildCutPipeline(passes, whole);
+      buildStagedPipeline(passes, whole);
+    });
+  }
+
   mlir::MLIRContext context;
   std::mt19937 draw;
 };
@@ -177,14 +189,7 @@ TEST_F(Levels, StagesAndRowsComputeTheGraph) {
 
 /// On GPUs, where products become units with what stands beside them.
 TEST_F(Levels, FusedProductsComputeTheGraph) {
-  Module graph = differentiated(false, false, "gelu.mlir"), formed = units(*graph, "cuda");
-  expectLevelsOf(*graph, *formed, "cuda");
-  auto whole = plan(*formed, 1, "1f1b", 2);
-  whole->device = "cuda";
-  Module staged = run(*formed, [&](mlir::OpPassManager &passes) {
-    buildCutPipeline(passes, whole);
-    buildStagedPipeline(passes, whole);
-  });
+  Module staged = stagedOnGpu("gelu.mlir");
   std::map<std::string, int> kernels;
   staged->walk([&](ir::UnitOp unit) {
     if (unit.getKernel() && unit.getKernel()->getName().ends_with("Product"))
@@ -219,14 +224,7 @@ TEST_F(Levels, NormalisationsComputeTheGraph) {
 
 /// On GPUs, where kernels that normalise rows add what stands beside them.
 TEST_F(Levels, FusedRowsComputeTheGraph) {
-  Module graph = differentiated(false, false, "rows.mlir"), formed = units(*graph, "cuda");
-  expectLevelsOf(*graph, *formed, "cuda");
-  auto whole = plan(*formed, 1, "1f1b", 2);
-  whole->device = "cuda";
-  Module staged = run(*formed, [&](mlir::OpPassManager &passes) {
-    buildCutPipeline(passes, whole);
-    buildStagedPipeline(passes, whole);
-  });
+  Module staged = stagedOnGpu("rows.mlir");
   std::map<std::string, int> fields;
   staged->walk([&](ir::UnitOp unit) {
     if (unit.getKernel() && unit.getKernel()->getName().starts_with("LayerNormalization"))
