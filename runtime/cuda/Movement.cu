@@ -81,10 +81,9 @@ __device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
   __shared__ unsigned votes[warps];
   const int thread = int(threadIdx.x), warp = thread / kWarpThreads, lane = thread % kWarpThreads;
   const unsigned vote = __ballot_sync(0xffffffffu, isListed);
-  __syncthreads(); // the last list has been read
   if (lane == 0)
     votes[warp] = vote;
-  __syncthreads();
+  __syncthreads(); // the last list has been read, too
   int before = __popc(vote & ((1u << lane) - 1)), all = 0;
   for (int other = 0; other < warps; ++other) {
     const int count = __popc(votes[other]);

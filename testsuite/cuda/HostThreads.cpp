@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -41,6 +42,24 @@ constexpr size_t kStackBytes = 1 << 16;
 constexpr unsigned kWarp = 32;
 
 enum class State { ready, atWarp, atBlock, done };
+
+/// Counts `count` things up or down from any of them, as is drawn: nothing says in which order a
+/// device runs threads between their meetings, or blocks.
+class DrawnOrder {
+public:
+  explicit DrawnOrder(unsigned count) : count(count) {
+    thread_local std::minstd_rand draw;
+    first = draw() % count;
+    isDown = draw() % 2;
+  }
+  unsigned operator[](unsigned i) const {
+    return (uint64_t(first) + (isDown ? count - i : i)) % count;
+  }
+
+private:
+  unsigned count, first;
+  bool isDown;
+};
 
 struct Fiber {
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
@@ -113,11 +132,14 @@ void Block::run(const std::function<void()> &body, unsigned count) {
     prepare(fibers[t]);
   while (true) {
     // 1. Every thread to its next meeting.
-    for (current = 0; current < threads; ++current)
+    const DrawnOrder order(threads);
+    for (unsigned i = 0; i < threads; ++i) {
+      current = order[i];
       if (fibers[current].state == State::ready) {
         threadIndex.x = current;
         pdcSwitchStacks(&scheduler, fibers[current].top);
       }
+    }
     // 2. Warps, then the block, where all have come.
     bool moved = false, running = false;
     for (unsigned warp = 0; warp < threads; warp += kWarp)
@@ -175,8 +197,11 @@ void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::functio
   enqueue(stream, [=, kernel = std::move(kernel)] {
     blockSize.x = threads;
     gridSize.x = blocks;
-    for (blockIndex.x = 0; blockIndex.x < blocks; ++blockIndex.x)
+    const DrawnOrder order(blocks);
+    for (unsigned i = 0; i < blocks; ++i) {
+      blockIndex.x = order[i];
       block.run(kernel, threads);
+    }
   });
 }
 

@@ -2,8 +2,8 @@
 
 /// Runs CUDA kernels on the host, so that the tests run them without a GPU. Included before every
 /// other line of a .cu file that the host's compiler compiles. The threads of a block run as
-/// fibers, one step after the other, and meet at barriers, shuffles and ballots; blocks run one by
-/// one.
+/// fibers, one after the other in a drawn order, and meet at barriers, shuffles and ballots; blocks
+/// run one by one.
 #define PDC_CUDA_THREADS
 #include <cuda_runtime_api.h>
 #undef __global__
