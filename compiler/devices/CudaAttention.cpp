@@ -9,6 +9,17 @@ namespace pdc {
 
 namespace {
 
+/// Whether a mask has a number of its own for each head's score of each query and key.
+bool isOfEveryScore(const Attributes &fields) {
+  const std::vector<int64_t> strides = fields.integers("maskStrides");
+  const int64_t sizes[] = {fields.integer("heads", 1), fields.integer("queries", 1),
+                           fields.integer("keys", 1)};
+  for (size_t d = 0; d < 3; ++d)
+    if (strides.at(d + 1) == 0 && sizes[d] != 1)
+      return false;
+  return true;
+}
+
 /// Why cuDNN does not compute an attention; empty where it does. `fields` are those of its kernel.
 std::string whyNotFused(const Attributes &fields, bool isGradient) {
   const int64_t width = fields.integer("width", 1);
@@ -19,8 +30,13 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
   std::vector<int64_t> all(
       static_cast<size_t>(runtime::attentionTensors(fields.integer("joined", 0))));
   std::iota(all.begin(), all.end(), 0);
-  if (isGradient && fields.integers("results") != all)
+  if (!isGradient || fields.integers("results") == all)
+    return "";
+  all.push_back(3);
+  if (fields.integers("results") != all)
     return "wants other gradients than those of queries, keys and values together";
+  if (!isOfEveryScore(fields))
+    return "is also that of a mask that heads, queries or keys share, which cuDNN does not sum";
   return "";
 }
 

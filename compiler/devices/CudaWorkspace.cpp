@@ -2,6 +2,7 @@
 #include "compiler/operators/Rules.h"
 #include "runtime/cuda/Workspace.h"
 
+#include <algorithm>
 #include <map>
 
 /// Workspace on GPUs, in the words of the kernels themselves (runtime/cuda/Workspace.h).
@@ -90,8 +91,15 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
   const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
   const int64_t added =
       runtime::AddedMask::isNeeded(mask) ? 4 * runtime::AddedMask(mask).elements() : 0;
+  const std::vector<int64_t> results =
+      isGradient ? fields.integers("results") : std::vector<int64_t>();
+  const int64_t ofMask = std::ranges::find(results, 3) == results.end()
+                             ? 0
+                             : cuda::kWorkspaceAlignment + 2 * (mask.maskStrides[0] ? batch : 1) *
+                                                               heads * size("queries") *
+                                                               size("keys");
   // Each of the runtime's own pieces is rounded up; the library's begins behind them.
-  return 5 * cuda::kWorkspaceAlignment + kept + added +
+  return 5 * cuda::kWorkspaceAlignment + kept + added + ofMask +
          cuda::attentionBytes(isGradient, batch, heads, keyHeads, size("queries"), size("keys"),
                               size("width"));
 }

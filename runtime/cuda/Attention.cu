@@ -287,31 +287,27 @@ __global__ void keyGradients(AttentionFields f, Operands<T> in, bool isKey, T *g
         isKey ? static_cast<float>(f.scale) : 1, sums, gradient);
 }
 
-template <class T>
-__device__ float dot(const Rows<T> &a, int64_t rowA, const Rows<T> &b, int64_t rowB) {
-  float sum = 0;
-  for (int64_t d = 0; d < a.width; ++d)
-    sum += a.at(rowA, d) * b.at(rowB, d);
-  return sum;
-}
-
-/// A thread per element of the mask's gradient; `together` samples share it.
+/// A tile of queries and keys of the mask's gradient, which `together` samples share.
 template <class T>
 __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t together,
                               float *gradient) {
-  const int64_t e = globalThread(), scores = f.heads * f.queries * f.keys;
-  if (e >= f.batch / together * scores)
-    return;
-  const int64_t j = e % f.keys, i = e / f.keys % f.queries,
-                head = e / (f.keys * f.queries) % f.heads;
-  const int64_t first = e / scores * together;
-  float sum = 0;
-  for (int64_t b = first; b < first + together; ++b) {
-    const Recomputed<T> of(f, in, b, head);
-    sum += of.filled(i, j, dot(of.queries, i, of.keys, j), dot(of.gradients, i, of.values, j),
-                     dot(of.results, i, of.gradients, i), true);
+  __shared__ Tiles tiles;
+  const Work work(f.heads, f.queries, f.keys);
+  Own sums = {};
+  const int64_t begin = work.b * together,
+                end = visibleFrom(f, work.first) > work.column ? begin + together : begin;
+  for (int64_t b = begin; b < end; ++b) {
+    Recomputed<T>(f, in, b, work.head).fill(work.first, work.column, true, tiles);
+    for (int r = 0; r < kOwn; ++r)
+      for (int c = 0; c < kOwn; ++c)
+        sums[r][c] += tiles.scores[ownRow(r)][ownColumn(c)]; // what this thread has filled
   }
-  gradient[e] = sum;
+  for (int r = 0; r < kOwn; ++r)
+    for (int c = 0; c < kOwn; ++c) {
+      const int64_t i = work.first + ownRow(r), j = work.column + ownColumn(c);
+      if (i < f.queries && j < f.keys)
+        gradient[((work.b * f.heads + work.head) * f.queries + i) * f.keys + j] = sums[r][c];
+    }
 }
 
 } // namespace
@@ -348,7 +344,8 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
   shareJoined(f, out[0], out[1], out[2]);
   if (plan)
     return plan->gradients(run, {dy, q, k, v, y}, logSums, maskFor(run, fields, *plan, mask),
-                           {out[0], out[1], out[2]}, keptFor<T>(run, fields, *plan, random));
+                           {out[0], out[1], out[2]}, keptFor<T>(run, fields, *plan, random),
+                           maskGradientTo<T>(run, fields, *plan, static_cast<float *>(out[3])));
   const Operands<T> in{dy, q, k, v, y, logSums, mask, random};
   const int64_t keyTiles = f.batch * f.keyHeads * ceilDivide(f.keys, kTile);
   if (out[0])
@@ -363,8 +360,9 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
   if (!out[3])
     return;
   const int64_t together = f.maskStrides[0] == 0 ? f.batch : 1;
-  launchOver(run, f.batch / together * f.heads * f.queries * f.keys, maskGradients<T>, f, in,
-             together, static_cast<float *>(out[3]));
+  launch(run,
+         f.batch / together * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.keys, kTile),
+         kBlockThreads, maskGradients<T>, f, in, together, static_cast<float *>(out[3]));
 }
 
 #define PDC_ATTENTION(T)                                                                           \

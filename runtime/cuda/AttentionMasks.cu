@@ -1,5 +1,7 @@
 #include "runtime/cuda/AttentionMasks.h"
 
+#include "runtime/cuda/Lanes.h"
+
 namespace pdc::runtime::cuda {
 
 namespace {
@@ -58,6 +60,21 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   }
 }
 
+/// Of a part's elements, from which the whole's begin at `to`.
+template <int Width, class T>
+__global__ void takeMaskGradient(int64_t elements, const T *made, bool adds, float *to) {
+  const int64_t i = globalThread() * Width;
+  if (i >= elements)
+    return;
+  Lanes<float, Width> values = load<Width>(made + i);
+  if (adds) {
+    const Lanes<float, Width> before = load<Width>(to + i);
+    for (int lane = 0; lane < Width; ++lane)
+      values.at[lane] += before.at[lane];
+  }
+  store<Width>(to + i, values);
+}
+
 } // namespace
 
 const void *maskFor(const Run &run, const AttentionFields &f, const AttentionPlan &plan,
@@ -71,7 +88,7 @@ const void *maskFor(const Run &run, const AttentionFields &f, const AttentionPla
   return place;
 }
 template <class T>
-AttentionPlan::BeforePart keptFor(const Run &run, const AttentionFields &f,
+AttentionPlan::PartAction keptFor(const Run &run, const AttentionFields &f,
                                   const AttentionPlan &plan, const int64_t *random) {
   T *place = static_cast<T *>(plan.keptPlace(run));
   if (!place)
@@ -82,11 +99,34 @@ AttentionPlan::BeforePart keptFor(const Run &run, const AttentionFields &f,
   };
 }
 
-template AttentionPlan::BeforePart keptFor<float>(const Run &, const AttentionFields &,
-                                                  const AttentionPlan &, const int64_t *);
-template AttentionPlan::BeforePart keptFor<BFloat16>(const Run &, const AttentionFields &,
-                                                     const AttentionPlan &, const int64_t *);
-template AttentionPlan::BeforePart keptFor<Float16>(const Run &, const AttentionFields &,
-                                                    const AttentionPlan &, const int64_t *);
+template <class T>
+AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &f,
+                                         const AttentionPlan &plan, float *gradient) {
+  const T *place = static_cast<const T *>(plan.maskGradientPlace(run));
+  if (!place)
+    return {};
+  return [&run, &f, place, gradient](const AttentionFields &part, int64_t b, int64_t head) {
+    const bool isShared = f.maskStrides[0] == 0;
+    const int64_t ofHead = f.queries * f.keys;
+    const int64_t elements = (isShared ? 1 : part.batch) * part.heads * ofHead;
+    // A part has all heads of its samples, or is of one sample.
+    float *to = gradient + ((isShared ? 0 : b * f.heads) + head) * ofHead;
+    const bool adds = isShared && b > 0;
+    if (ofHead % kLanes == 0)
+      launchOver(run, elements / kLanes, takeMaskGradient<kLanes, T>, elements, place, adds, to);
+    else
+      launchOver(run, elements, takeMaskGradient<1, T>, elements, place, adds, to);
+  };
+}
+
+#define PDC_MASKS(T)                                                                               \
+  template AttentionPlan::PartAction keptFor<T>(const Run &, const AttentionFields &,              \
+                                                const AttentionPlan &, const int64_t *);           \
+  template AttentionPlan::PartAction maskGradientTo<T>(const Run &, const AttentionFields &,       \
+                                                       const AttentionPlan &, float *);
+PDC_MASKS(float)
+PDC_MASKS(BFloat16)
+PDC_MASKS(Float16)
+#undef PDC_MASKS
 
 } // namespace pdc::runtime::cuda

@@ -42,7 +42,12 @@ const void *maskFor(const Run &run, const AttentionFields &f, const AttentionPla
                     const void *mask);
 /// Makes what dropout keeps, where the plan reads it. T: BFloat16, Float16.
 template <class T>
-AttentionPlan::BeforePart keptFor(const Run &run, const AttentionFields &f,
+AttentionPlan::PartAction keptFor(const Run &run, const AttentionFields &f,
                                   const AttentionPlan &plan, const int64_t *random);
+/// Takes the gradient of the mask from where the plan leaves it, and sums it where samples share
+/// the mask. T: BFloat16, Float16.
+template <class T>
+AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &f,
+                                         const AttentionPlan &plan, float *gradient);
 
 } // namespace pdc::runtime::cuda

@@ -1,6 +1,7 @@
 #include "runtime/cuda/AttentionPlan.h"
 
 #include "runtime/ShapeText.h"
+#include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -61,6 +62,10 @@ int64_t maskBytesOf(const AttentionFields &f) {
   return AddedMask::isNeeded(f) ? aligned(AddedMask(f).elements() * 4) : 0;
 }
 
+bool makesMaskGradient(const AttentionFields &f, AttentionPlan::Use use) {
+  return use == AttentionPlan::Use::gradients && std::ranges::find(f.results, 3) != f.results.end();
+}
+
 /// What a plan depends on.
 std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
   constexpr const char *uses[] = {"attention", "attention with its sums", "gradients of attention"};
@@ -75,6 +80,8 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
        << f.keyHeadsTogether;
   if (f.joined != 0)
     text << ", in one tensor " << f.joined;
+  if (makesMaskGradient(f, use))
+    text << ", and of the mask";
   return text.str();
 }
 
@@ -99,9 +106,10 @@ AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
                              const AttentionFields &given, Use use, Tuning *tuning)
     : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
       sumBytes(sumBytesOf(fields, use)), keptBytes(keptBytesOf(fields)),
-      maskBytes(maskBytesOf(given)), graph(given.name),
-      plan(describe(target, use), target, beside(rules, sumBytes + keptBytes + maskBytes),
-           given.name, tuning, problemOf(given, use)) {}
+      maskBytes(maskBytesOf(given)),
+      maskGradientBytes(makesMaskGradient(given, use) ? aligned(2 * product(ofMask(fields))) : 0),
+      graph(given.name), plan(describe(target, use), target, beside(rules, ownBytes()), given.name,
+                              tuning, problemOf(given, use)) {}
 
 /// As [batch, heads, rows, width]; `isTurned`: the last two the other way round.
 AttentionPlan::Tensor AttentionPlan::operand(Kind number, bool isTurned) {
@@ -157,16 +165,18 @@ AttentionPlan::Tensor AttentionPlan::seen(Tensor scores) {
   return graph.made(CUDNN_POINTWISE_BINARY_SELECT, {scores, number(hiddenScore()), sees});
 }
 
+/// Of what is computed with a mask of `f`.
+AttentionPlan::Sizes AttentionPlan::ofMask(const AttentionFields &f) {
+  Sizes sizes = {f.batch, f.heads, f.queries, f.keys};
+  for (size_t d = 0; d < 4; ++d)
+    sizes[d] = f.maskStrides[d] ? sizes[d] : 1;
+  return sizes;
+}
+
 std::optional<AttentionPlan::Tensor> AttentionPlan::mask() {
   if (fields.maskStrides.empty())
     return std::nullopt;
-  auto sizesOf = [](const AttentionFields &f) {
-    Sizes sizes = {f.batch, f.heads, f.queries, f.keys};
-    for (size_t d = 0; d < 4; ++d)
-      sizes[d] = f.maskStrides[d] ? sizes[d] : 1;
-    return sizes;
-  };
-  return given(graph.inMemory(CUDNN_DATA_FLOAT, sizesOf(fields), packedStrides(sizesOf(whole))),
+  return given(graph.inMemory(CUDNN_DATA_FLOAT, ofMask(fields), packedStrides(ofMask(whole))),
                kMask);
 }
 
@@ -260,6 +270,11 @@ void AttentionPlan::describeGradients() {
   const Tensor arriving = kept ? dropped(gradients, kept, CUDNN_DATA_FLOAT) : gradients;
   const Tensor centred = graph.made(CUDNN_POINTWISE_SUB, {arriving, sums});
   const Tensor products = graph.made(CUDNN_POINTWISE_MUL, {centred, shares});
+  if (maskGradientBytes) {
+    const Sizes sizes = ofMask(fields);
+    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, products,
+                 given(graph.inMemory(type, sizes, packedStrides(sizes)), kPlace));
+  }
   const Tensor ds = graph.made(CUDNN_POINTWISE_MUL, {products, number(float(fields.scale))});
   multiplyTurned(ds, q, dk);
   const Tensor keys = graph.between(turned(graph.sizesOf(k)), turned(graph.stridesOf(k)), type);
@@ -279,6 +294,10 @@ void *AttentionPlan::keptPlace(const Run &run) const {
   return keptBytes ? own(run, sumBytes) : nullptr;
 }
 
+const void *AttentionPlan::maskGradientPlace(const Run &run) const {
+  return maskGradientBytes ? own(run, sumBytes + keptBytes + maskBytes) : nullptr;
+}
+
 /// By how many bytes a pointer is further in the part that begins at a sample and a head of keys.
 int64_t AttentionPlan::advance(Kind kind, int64_t b, int64_t keyHead) const {
   const int64_t head = keyHead * (whole.heads / whole.keyHeads);
@@ -295,31 +314,35 @@ int64_t AttentionPlan::advance(Kind kind, int64_t b, int64_t keyHead) const {
   }
 }
 
-void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers,
-                         const BeforePart &before, bool mayRepeat) {
+void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers, bool mayRepeat,
+                         const PartAction &before, const PartAction &after) {
   for (int64_t b = 0; b < whole.batch; b += fields.batch)
     for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads) {
+      const int64_t head = keyHead * (whole.heads / whole.keyHeads);
       if (before)
-        before(fields, b, keyHead * (whole.heads / whole.keyHeads));
+        before(fields, b, head);
       std::vector<const void *> part;
       for (size_t i = 0; i < kinds.size(); ++i)
         part.push_back(static_cast<const std::byte *>(pointers[i]) + advance(kinds[i], b, keyHead));
       part.insert(part.end(), numberPointers.begin(), numberPointers.end());
-      plan(run, ids, part, own(run, sumBytes + keptBytes + maskBytes), mayRepeat);
+      plan(run, ids, part, own(run, ownBytes()), mayRepeat);
+      if (after)
+        after(fields, b, head);
     }
 }
 
 void AttentionPlan::results(const Run &run, const void *q, const void *k, const void *v,
-                            const void *mask, void *y, float *logSums, const BeforePart &before) {
+                            const void *mask, void *y, float *logSums, const PartAction &before) {
   std::vector<const void *> pointers = {q, k, v};
   const void *const others[] = {mask, keptPlace(run), y, logSums};
   std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
-  call(run, pointers, before, y != q && y != k && y != v && y != mask);
+  call(run, pointers, y != q && y != k && y != v && y != mask, before);
 }
 
 void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *> operands,
                               const float *logSums, const void *mask,
-                              std::initializer_list<void *> made, const BeforePart &before) {
+                              std::initializer_list<void *> made, const PartAction &before,
+                              const PartAction &after) {
   std::vector<const void *> pointers(operands);
   pointers.push_back(logSums);
   const bool mayRepeat = std::ranges::none_of(made, [&](const void *result) {
@@ -329,7 +352,9 @@ void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *
   std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
   pointers.insert(pointers.end(), made.begin(), made.end());
   pointers.push_back(own(run, 0));
-  call(run, pointers, before, mayRepeat);
+  if (maskGradientBytes)
+    pointers.push_back(maskGradientPlace(run));
+  call(run, pointers, mayRepeat, before, after);
 }
 
 std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionFields &fields,

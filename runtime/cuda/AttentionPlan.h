@@ -16,7 +16,7 @@ namespace pdc::runtime::cuda {
 /// cuDNN: tensor cores, and no scores in memory. Reads and writes what the kernel of Attention.cu
 /// does, the logarithms of the rows' sums too. Computed part by part where the fields say how much
 /// together. Which shares dropout keeps, and masks that the library does not know, are made by the
-/// caller at places of the workspace.
+/// caller at places of the workspace; the gradient of a mask is taken from one.
 class AttentionPlan {
 public:
   enum class Use { results, resultsAndSums, gradients };
@@ -28,9 +28,7 @@ public:
   explicit operator bool() const { return bool(plan); }
   size_t candidates() const { return plan.candidates(); }
   std::string describeCandidates() const { return plan.describeCandidates(); }
-  int64_t workspaceBytes() const {
-    return plan.workspaceBytes() + sumBytes + keptBytes + maskBytes;
-  }
+  int64_t workspaceBytes() const { return plan.workspaceBytes() + ownBytes(); }
 
   /// Where the mask is to be made that takes the kernel's place (AddedMask); null: nowhere.
   float *maskPlace(const Run &run) const;
@@ -39,15 +37,19 @@ public:
   /// Where a 1 of the stored type is to be made for each share that dropout keeps in a part, else
   /// 0; null: nowhere.
   void *keptPlace(const Run &run) const;
-  /// A part, with its first sample and head.
-  using BeforePart = std::function<void(const AttentionFields &part, int64_t b, int64_t head)>;
+  /// Where a part's gradient of the mask lies behind it, in the stored type, as the mask's
+  /// elements; null: nowhere.
+  const void *maskGradientPlace(const Run &run) const;
+  /// Of a part, with its first sample and head.
+  using PartAction = std::function<void(const AttentionFields &part, int64_t b, int64_t head)>;
 
   /// In the order of the kernel's operands. Without a mask, `mask` is left out of the plan.
   void results(const Run &run, const void *q, const void *k, const void *v, const void *mask,
-               void *y, float *logSums, const BeforePart &before);
+               void *y, float *logSums, const PartAction &before);
   /// `operands`: dy, q, k, v, y; `made`: dq, dk, dv.
   void gradients(const Run &run, std::initializer_list<const void *> operands, const float *logSums,
-                 const void *mask, std::initializer_list<void *> made, const BeforePart &before);
+                 const void *mask, std::initializer_list<void *> made, const PartAction &before,
+                 const PartAction &after);
 
 private:
   using Tensor = OperationGraph::Tensor;
@@ -71,15 +73,18 @@ private:
   Tensor dropped(Tensor shares, std::optional<Tensor> kept, cudnnDataType_t made);
   int64_t advance(Kind kind, int64_t b, int64_t keyHead) const;
   Sizes ofRows() const;
+  static Sizes ofMask(const AttentionFields &f);
   Tensor sumsOfRows();
   std::byte *own(const Run &run, int64_t offset) const;
-  void call(const Run &run, const std::vector<const void *> &pointers, const BeforePart &before,
-            bool mayRepeat);
+  int64_t ownBytes() const { return sumBytes + keptBytes + maskBytes + maskGradientBytes; }
+  void call(const Run &run, const std::vector<const void *> &pointers, bool mayRepeat,
+            const PartAction &before, const PartAction &after = {});
 
   const AttentionFields whole;  ///< in which operands lie, as the library is told
   const AttentionFields fields; ///< of what is computed at once
   const cudnnDataType_t type;
-  const int64_t sumBytes, keptBytes, maskBytes; ///< of the workspace, before the library's
+  /// Of the workspace, before the library's.
+  const int64_t sumBytes, keptBytes, maskBytes, maskGradientBytes;
   OperationGraph graph;
   std::vector<Tensor> numbers; ///< by value
   std::vector<int64_t> ids;    ///< of what calls point to, in their order, then of the numbers

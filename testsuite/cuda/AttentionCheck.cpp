@@ -106,6 +106,12 @@ template <class T> struct AttentionComparison {
            : wide.boolean           ? static_cast<const void *>(static_cast<uint8_t *>(flags))
                                     : static_cast<float *>(numbers);
   }
+  bool hasTrainedMask() const { return std::ranges::find(wide.results, 3) != wide.results.end(); }
+  int64_t maskGradients() const {
+    if (!hasTrainedMask())
+      return 0;
+    return (wide.maskStrides[0] ? wide.batch : 1) * wide.heads * wide.queries * wide.keys;
+  }
   const int64_t *random() const { return wide.ratio > 0 ? static_cast<int64_t *>(drawn) : nullptr; }
 
   static double step() { return std::is_same_v<T, runtime::BFloat16> ? 0x1p-8 : 0x1p-11; }
@@ -164,33 +170,39 @@ template <class T> struct AttentionComparison {
     const DeviceTensor<T> dq(stream, sizes[0]), dk(stream, sizes[1]), dv(stream, sizes[2]);
     const DeviceTensor<float> wideQ(stream, sizes[0]), wideK(stream, sizes[1]),
         wideV(stream, sizes[2]);
+    const DeviceTensor<float> ofMask(stream, maskGradients()), wideMask(stream, maskGradients());
     AttentionFields gradient = wide;
     gradient.results = wide.joined == 3   ? runtime::Dimensions{0}
                        : wide.joined == 2 ? runtime::Dimensions{0, 1}
                                           : runtime::Dimensions{0, 1, 2};
+    if (hasTrainedMask())
+      gradient.results.push_back(3);
     narrow.results = gradient.results;
     requirePlan(runtime::cuda::AttentionPlan::Use::gradients, "gradients");
     runtime::cuda::AttentionGradient fused(device, narrow), own(device, gradient);
     // So many results as there are tensors.
     auto call = [&](auto &kernel, auto *dy, auto *q, auto *k, auto *v, auto *y, float *sums,
-                    auto *dq, auto *dk, auto *dv) {
+                    auto *dq, auto *dk, auto *dv, float *ofMask) {
       auto with = [&](auto *...results) {
-        kernel(run, dy, q, k, v, y, sums, mask(), random(), results...);
+        hasTrainedMask() ? kernel(run, dy, q, k, v, y, sums, mask(), random(), results..., ofMask)
+                         : kernel(run, dy, q, k, v, y, sums, mask(), random(), results...);
       };
       wide.joined == 3 ? with(dq) : wide.joined == 2 ? with(dq, dk) : with(dq, dk, dv);
     };
     call(fused, static_cast<T *>(dy.narrow), static_cast<T *>(q.narrow),
          static_cast<T *>(keys.narrow), static_cast<T *>(values.narrow), static_cast<T *>(y),
          static_cast<float *>(sums), static_cast<T *>(dq), static_cast<T *>(dk),
-         static_cast<T *>(dv));
+         static_cast<T *>(dv), static_cast<float *>(ofMask));
     call(own, static_cast<float *>(dy.wide), static_cast<float *>(q.wide),
          static_cast<float *>(keys.wide), static_cast<float *>(values.wide),
          static_cast<float *>(wideY), static_cast<float *>(wideSums), static_cast<float *>(wideQ),
-         static_cast<float *>(wideK), static_cast<float *>(wideV));
+         static_cast<float *>(wideK), static_cast<float *>(wideV), static_cast<float *>(wideMask));
     const auto ofAll = [](int64_t) { return -1; };
     expectNear("dq", dq, wideQ, 6 * step(), ofAll);
     expectNear("dk", dk, wideK, 6 * step(), ofAll);
     expectNear("dv", dv, wideV, 6 * step(), ofAll);
+    if (hasTrainedMask())
+      expectNear("the mask's gradient", ofMask, wideMask, 6 * step(), ofAll);
   }
 };
 

@@ -12,7 +12,8 @@ namespace pdc::testing {
 
 /// How cuDNN's plans for an attention of 16 bits differ from the kernels here in f32 on the same
 /// values by more than the rounding of shares and of the gradients of scores: y, the logarithms of
-/// the rows' sums, dq, dk and dv. Empty: not at all. Needs a device, or the emulation of one.
+/// the rows' sums, dq, dk and dv, and where the fields' results are {3} the mask's gradient. Empty:
+/// not at all. Needs a device, or the emulation of one.
 ///
 /// `unseen`: a query that sees no key, in all heads and samples, or -1. Of it nothing is promised
 /// (in ONNX's terms its shares are NaN), nor of the gradients of its heads; results of other rows

@@ -38,6 +38,9 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     padding.maskStrides = {size, 0, 0, 1};
     flags.boolean = 1, flags.maskStrides = {0, 0, size, 1};
     past.causal = 1, past.past = 16, past.keys = size + 16;
+    AttentionFields trained = drops, ofSamples = plain;
+    trained.maskStrides = {0, size * size, size, 1}, trained.results = {3};
+    ofSamples.maskStrides = {heads * size * size, size * size, size, 1}, ofSamples.results = {3};
     AttentionFields joined = drops, pair = past;
     joined.joined = 3, pair.joined = 2;
     all.insert(all.end(), {{"plain", plain},
@@ -46,6 +49,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
                            {"padding", padding},
                            {"mask of booleans", flags},
                            {"past", past},
+                           {"trained mask, causal, dropout 0.1", trained},
+                           {"trained mask of each sample", ofSamples},
                            {"in one tensor", joined},
                            {"keys and values in one tensor", pair},
                            {"a row that sees nothing", flags, 5}});
@@ -55,11 +60,15 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
   samples.causal = 1, samples.ratio = 0.1, samples.samples = 4, samples.batchTogether = 1;
   AttentionFields some = samples;
   some.keyHeadsTogether = 1;
-  AttentionFields ofOne = samples;
+  AttentionFields ofOne = samples, trained = samples, ofHeads = some;
   ofOne.joined = 3;
+  trained.maskStrides = ofHeads.maskStrides = {0, length * length, length, 1};
+  trained.results = ofHeads.results = {3};
   all.insert(all.end(), {{"parts of samples", samples},
                          {"parts of heads", some},
-                         {"parts of samples of one tensor", ofOne}});
+                         {"parts of samples of one tensor", ofOne},
+                         {"parts of samples, trained mask", trained},
+                         {"parts of heads, trained mask", ofHeads}});
   return all;
 }
 

@@ -22,11 +22,13 @@ struct Asked {
   int64_t batchTogether = 0, keyHeadsTogether = 0;
   double ratio = 0;
   int64_t past = 0, boolean = 0, joined = 0;
+  bool isTrained = false; ///< the mask
 };
 
 /// GPT-2, BERT-large with its mask, heads of keys that serve others, sizes that are no multiple of
 /// anything, the widest heads, gradients in parts of samples and of heads, and what the runtime
-/// makes masks of: dropout, also in parts, booleans and a past; operands in one tensor.
+/// makes masks of: dropout, also in parts, booleans and a past; operands in one tensor; masks that
+/// are trained, of all samples (T5) and of each.
 const Asked kAsked[] = {
     {8, 12, 12, 1024, 1024, 64, true},
     {8, 16, 16, 384, 384, 64, false, {384, 0, 0, 1}},
@@ -41,6 +43,9 @@ const Asked kAsked[] = {
     {16, 12, 12, 1024, 1024, 64, true, {}, "bf16", 8, 12, 0, 0, 0, 3},
     {4, 16, 4, 384, 384, 64, false, {384, 0, 0, 1}, "fp16", 0, 0, 0.1, 0, 0, 3},
     {3, 6, 2, 33, 77, 40, false, {0, 0, 77, 1}, "fp16", 0, 0, 0, 0, 0, 2},
+    {32, 12, 12, 512, 512, 64, true, {0, 262144, 512, 1}, "bf16", 16, 12, 0.1, 0, 0, 0, true},
+    {3, 6, 2, 33, 77, 40, true, {0, 2541, 77, 1}, "fp16", 0, 0, 0, 44, 0, 0, true},
+    {64, 3, 3, 49, 49, 32, false, {7203, 2401, 49, 1}, "bf16", 0, 0, 0, 0, 0, 3, true},
 };
 
 AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
@@ -51,6 +56,8 @@ AttentionFields fieldsOf(const Asked &a, bool rowsFirst) {
   f.maskStrides = a.maskStrides;
   f.batchTogether = a.batchTogether, f.keyHeadsTogether = a.keyHeadsTogether;
   f.ratio = a.ratio, f.past = a.past, f.boolean = a.boolean, f.joined = a.joined;
+  if (a.isTrained)
+    f.results = {0, 1, 2, 3};
   const int64_t first = rowsFirst;
   f.rowsFirst = {first, first, first, first};
   return f;
@@ -64,6 +71,8 @@ size_t roomOf(const Asked &a, bool isGradient) {
                    {"keys", a.keys},   {"queries", a.queries},
                    {"width", a.width}};
   choice.fields.set("boolean", a.boolean), choice.fields.set("past", a.past);
+  choice.fields.set("results",
+                    a.isTrained ? std::vector<int64_t>{0, 1, 2, 3} : std::vector<int64_t>{0, 1, 2});
   choice.fields.set("causal", int64_t(a.isCausal));
   if (!a.maskStrides.empty())
     choice.fields.set("maskStrides", a.maskStrides);

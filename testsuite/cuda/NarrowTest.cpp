@@ -182,8 +182,16 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   every.boolean = every.causal = 1, every.past = 1, every.ratio = 0.25, every.samples = 2;
   runtime::AttentionFields alone = causal;
   alone.past = 2;
-  return {plain, causal, grouped, masked, all,   samples, heads,
-          both,  drops,  flags,   past,   every, alone};
+  // A mask that is trained: of all samples or of each, in parts too.
+  runtime::AttentionFields trained = causal, behind = drops, ofSamples = plain, parts = both;
+  trained.maskStrides = behind.maskStrides = {0, 35, 7, 1};
+  behind.causal = 1, behind.past = 2;
+  ofSamples.maskStrides = {105, 35, 7, 1};
+  parts.maskStrides = {0, 56, 7, 1};
+  for (runtime::AttentionFields *f : {&trained, &behind, &ofSamples, &parts})
+    f->results = {3};
+  return {plain, causal, grouped, masked, all,     samples, heads,     both, drops,
+          flags, past,   every,   alone,  trained, behind,  ofSamples, parts};
 }
 
 constexpr int64_t kRoomBytes = int64_t(1) << 20;

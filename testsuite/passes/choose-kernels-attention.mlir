@@ -6,6 +6,9 @@ pdc.memory @k input microbatch : tensor<2x3x32x64xbf16>
 pdc.memory @flags input microbatch : tensor<1x1x32x32xi1>
 pdc.memory @narrow input microbatch : tensor<2x6x32x12xbf16>
 pdc.memory @random input microbatch : tensor<4xi64>
+pdc.memory @bias input microbatch : tensor<1x6x32x32xf32>
+pdc.memory @of_keys input microbatch : tensor<1x1x1x32xf32>
+pdc.memory @biases metric update : tensor<1x6x32x32xf32>
 pdc.memory @sums metric update : tensor<2x6x32x64xbf16>
 pdc.memory @keys metric update : tensor<2x3x32x64xbf16>
 pdc.memory @rows metric update : tensor<2x6x32x12xbf16>
@@ -51,6 +54,32 @@ func.func @train() {
     %0:2 = pdc.node "SoftmaxAttention" "/drops"(%a, %b, %b, %none, %r) {key = 3 : i64, ratio = 1.0e-1 : f64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>, none, tensor<4xi64>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>)
     pdc.yield %0#0 : tensor<2x6x32x64xbf16>
   }
+  // The gradient of a mask that is trained comes from the library, too, where each score has a number of its own.
+  // CHECK: pdc.unit "/trained"
+  // CHECK-SAME: #pdc.kernel<"AttentionGradient", {batch = 2 : i64, compute = "bf16"
+  // CHECK-SAME: results = array<i64: 0, 1, 2, 3>
+  %bias = pdc.read @bias : tensor<1x6x32x32xf32>
+  %t:4 = pdc.unit "/trained" origin "/trained" backward_input microbatch (%a = %q : tensor<2x6x32x64xbf16>, %s = %sums : tensor<2x6x32xf32>, %c = %bias : tensor<1x6x32x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>) {
+    %0:4 = pdc.node "SoftmaxAttentionGrad" "/trained"(%a, %a, %a, %a, %a, %s, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>, tensor<1x6x32x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>)
+    pdc.yield %0#0, %0#1, %0#2, %0#3 : tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>
+  }
+  // CHECK: pdc.unit "/of_keys"
+  // CHECK-NOT: compute
+  // CHECK: pdc.accumulate
+  // WARNING: warning: attention's gradient is also that of a mask that heads, queries or keys share, which cuDNN does not sum: it runs on a kernel without tensor cores
+  %of_keys = pdc.read @of_keys : tensor<1x1x1x32xf32>
+  %o:4 = pdc.unit "/of_keys" origin "/of_keys" backward_input microbatch (%a = %q : tensor<2x6x32x64xbf16>, %s = %sums : tensor<2x6x32xf32>, %c = %of_keys : tensor<1x1x1x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>) {
+    %0:4 = pdc.node "SoftmaxAttentionGrad" "/of_keys"(%a, %a, %a, %a, %a, %s, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>, tensor<1x1x1x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>)
+    pdc.yield %0#0, %0#1, %0#2, %0#3 : tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>
+  }
+  pdc.accumulate %t#0 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %t#1 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %t#2 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %t#3 into @biases : tensor<1x6x32x32xf32>
+  pdc.accumulate %o#0 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %o#1 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %o#2 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %o#3 into @biases : tensor<1x6x32x32xf32>
   pdc.accumulate %d#0 into @sums : tensor<2x6x32x64xbf16>
   pdc.accumulate %d#1 into @keys : tensor<2x3x32x64xbf16>
   pdc.accumulate %d#2 into @keys : tensor<2x3x32x64xbf16>
