@@ -62,13 +62,18 @@ __device__ float mostOfRow(float value) {
 
 using Own = float[kOwn][kOwn]; ///< a thread's part of a tile
 
+/// Of a thread's rows, or columns: unrolled, so that its parts of tiles stay in registers.
+template <class Body> __device__ void forOwn(Body body) {
+  PDC_UNROLL
+  for (int i = 0; i < kOwn; ++i)
+    body(i);
+}
+
 /// Each row of a times each of b, from these rows on.
 template <class T>
 __device__ void multiplyRows(const Rows<T> &a, int64_t firstA, const Rows<T> &b, int64_t firstB,
                              Tiles &tiles, Own &products) {
-  for (auto &row : products)
-    for (float &product : row)
-      product = 0;
+  forOwn([&](int r) { forOwn([&](int c) { products[r][c] = 0; }); });
   for (int64_t first = 0; first < a.width; first += kDepth) {
     __syncthreads(); // what was there has been read
     for (int e = static_cast<int>(threadIdx.x); e < kTile * kDepth; e += kBlockThreads) {
@@ -78,9 +83,11 @@ __device__ void multiplyRows(const Rows<T> &a, int64_t firstA, const Rows<T> &b,
     }
     __syncthreads();
     for (int x = 0; x < kDepth; ++x)
-      for (int r = 0; r < kOwn; ++r)
-        for (int c = 0; c < kOwn; ++c)
+      forOwn([&](int r) {
+        forOwn([&](int c) {
           products[r][c] += tiles.left[ownRow(r)][x] * tiles.right[ownColumn(c)][x];
+        });
+      });
   }
 }
 
@@ -94,11 +101,10 @@ __device__ void addProduct(const Rows<T> &rows, int64_t first, int64_t column, b
     tiles.columns[e / kTile][e % kTile] = rows.at(first + e / kTile, column + e % kTile);
   __syncthreads();
   for (int x = 0; x < kTile; ++x)
-    for (int r = 0; r < kOwn; ++r) {
+    forOwn([&](int r) {
       const float score = isTurned ? tiles.scores[x][ownRow(r)] : tiles.scores[ownRow(r)][x];
-      for (int c = 0; c < kOwn; ++c)
-        sums[r][c] += score * tiles.columns[x][ownColumn(c)];
-    }
+      forOwn([&](int c) { sums[r][c] += score * tiles.columns[x][ownColumn(c)]; });
+    });
 }
 
 /// A tile of a result, as far as there is one.
@@ -106,11 +112,13 @@ template <class T>
 __device__ void store(const AttentionFields &f, int operand, int64_t b, int64_t head, int64_t first,
                       int64_t column, float factor, const Own &sums, T *to) {
   const AttentionRows rows(f, operand);
-  for (int r = 0; r < kOwn; ++r)
-    for (int c = 0; c < kOwn; ++c)
+  forOwn([&](int r) {
+    forOwn([&](int c) {
       if (first + ownRow(r) < rows.rows && column + ownColumn(c) < rows.width)
         to[rows.first(b, head) + (first + ownRow(r)) * rows.stride() + column + ownColumn(c)] =
             T(factor * sums[r][c]);
+    });
+  });
 }
 
 /// A product of a query and a key, scaled and masked.
@@ -152,15 +160,15 @@ struct Growing {
   /// This thread's scores become exponentials; by how much those before shrink.
   __device__ float add(float (&scores)[kOwn]) {
     const float before = most;
-    for (float score : scores)
-      most = score > most ? score : most;
+    forOwn([&](int c) { most = scores[c] > most ? scores[c] : most; });
     most = mostOfRow(most);
     const float factor = before == most ? 1 : expf(before - most);
     float added = 0;
-    for (float &score : scores) {
+    forOwn([&](int c) {
+      float &score = scores[c];
       score = score == -std::numeric_limits<float>::infinity() ? 0 : expf(score - most);
       added += score;
-    }
+    });
     sum = sum * factor + sumRow(added);
     return factor;
   }
@@ -178,26 +186,26 @@ __global__ void attentionRows(AttentionFields f, const T *q, const T *k, const T
   Own results = {}, scores;
   for (int64_t first = 0; first < visibleFrom(f, work.first); first += kTile) {
     multiplyRows(queries, work.first, keys, first, tiles, scores);
-    for (int r = 0; r < kOwn; ++r) {
+    forOwn([&](int r) {
       const int64_t i = work.first + ownRow(r);
-      for (int c = 0; c < kOwn; ++c)
+      forOwn([&](int c) {
         scores[r][c] = scoreOf(f, mask, b, head, i, first + ownColumn(c), scores[r][c]);
+      });
       const float factor = rows[r].add(scores[r]);
-      for (int c = 0; c < kOwn; ++c) {
+      forOwn([&](int c) {
         results[r][c] *= factor;
         tiles.scores[ownRow(r)][ownColumn(c)] =
             scores[r][c] * kept.factorOf(i, first + ownColumn(c));
-      }
-    }
+      });
+    });
     addProduct(values, first, work.column, false, tiles, results);
   }
-  for (int r = 0; r < kOwn; ++r) {
+  forOwn([&](int r) {
     const int64_t i = work.first + ownRow(r);
-    for (float &result : results[r])
-      result /= rows[r].sum;
+    forOwn([&](int c) { results[r][c] /= rows[r].sum; });
     if (logSums && work.column == 0 && ownColumn(0) == 0 && i < f.queries)
       logSums[(b * f.heads + head) * f.queries + i] = rows[r].most + logf(rows[r].sum);
-  }
+  });
   store(f, 3, b, head, work.first, work.column, 1, results, y);
 }
 
@@ -235,13 +243,14 @@ template <class T> struct Recomputed {
     Own scores, shares;
     multiplyRows(queries, firstQuery, keys, firstKey, tiles, scores);
     multiplyRows(gradients, firstQuery, values, firstKey, tiles, shares);
-    for (int r = 0; r < kOwn; ++r) {
+    forOwn([&](int r) {
       const int64_t i = firstQuery + ownRow(r);
       const float sum = product(i);
-      for (int c = 0; c < kOwn; ++c)
+      forOwn([&](int c) {
         tiles.scores[ownRow(r)][ownColumn(c)] =
             filled(i, firstKey + ownColumn(c), scores[r][c], shares[r][c], sum, isGradient);
-    }
+      });
+    });
   }
 
   __device__ float filled(int64_t i, int64_t j, float score, float gradient, float product,
@@ -267,24 +276,24 @@ template <class T> __global__ void queryGradients(AttentionFields f, Operands<T>
   store(f, 0, work.b, work.head, work.first, work.column, static_cast<float>(f.scale), sums, dq);
 }
 
-/// Of keys (`isKey`) or values: over the heads and the queries that read them, in ascending order.
-template <class T>
-__global__ void keyGradients(AttentionFields f, Operands<T> in, bool isKey, T *gradient) {
+/// Of keys (`IsKey`) or values: over the heads and the queries that read them, in ascending order.
+template <bool IsKey, class T>
+__global__ void keyGradients(AttentionFields f, Operands<T> in, T *gradient) {
   __shared__ Tiles tiles;
   const int64_t group = f.heads / f.keyHeads;
-  const Work work(f.keyHeads, f.keys, isKey ? f.width : f.valueWidth);
+  const Work work(f.keyHeads, f.keys, IsKey ? f.width : f.valueWidth);
   Own sums = {};
   for (int64_t head = work.head * group; head < (work.head + 1) * group; ++head) {
     const Recomputed<T> scores(f, in, work.b, head);
     for (int64_t first = 0; first < f.queries; first += kTile) {
       if (visibleFrom(f, first) <= work.first)
         continue;
-      scores.fill(first, work.first, isKey, tiles);
-      addProduct(isKey ? scores.queries : scores.gradients, first, work.column, true, tiles, sums);
+      scores.fill(first, work.first, IsKey, tiles);
+      addProduct(IsKey ? scores.queries : scores.gradients, first, work.column, true, tiles, sums);
     }
   }
-  store(f, isKey ? 1 : 2, work.b, work.head, work.first, work.column,
-        isKey ? static_cast<float>(f.scale) : 1, sums, gradient);
+  store(f, IsKey ? 1 : 2, work.b, work.head, work.first, work.column,
+        IsKey ? static_cast<float>(f.scale) : 1, sums, gradient);
 }
 
 /// A tile of queries and keys of the mask's gradient, which `together` samples share.
@@ -298,16 +307,18 @@ __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t togethe
                 end = visibleFrom(f, work.first) > work.column ? begin + together : begin;
   for (int64_t b = begin; b < end; ++b) {
     Recomputed<T>(f, in, b, work.head).fill(work.first, work.column, true, tiles);
-    for (int r = 0; r < kOwn; ++r)
-      for (int c = 0; c < kOwn; ++c)
-        sums[r][c] += tiles.scores[ownRow(r)][ownColumn(c)]; // what this thread has filled
+    // What this thread has filled.
+    forOwn([&](int r) {
+      forOwn([&](int c) { sums[r][c] += tiles.scores[ownRow(r)][ownColumn(c)]; });
+    });
   }
-  for (int r = 0; r < kOwn; ++r)
-    for (int c = 0; c < kOwn; ++c) {
+  forOwn([&](int r) {
+    forOwn([&](int c) {
       const int64_t i = work.first + ownRow(r), j = work.column + ownColumn(c);
       if (i < f.queries && j < f.keys)
         gradient[((work.b * f.heads + work.head) * f.queries + i) * f.keys + j] = sums[r][c];
-    }
+    });
+  });
 }
 
 } // namespace
@@ -352,11 +363,11 @@ void AttentionGradient::call(const Run &run, std::array<const T *, 5> operands,
     launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.width, kTile),
            kBlockThreads, queryGradients<T>, f, in, static_cast<T *>(out[0]));
   if (out[1])
-    launch(run, keyTiles * ceilDivide(f.width, kTile), kBlockThreads, keyGradients<T>, f, in, true,
+    launch(run, keyTiles * ceilDivide(f.width, kTile), kBlockThreads, keyGradients<true, T>, f, in,
            static_cast<T *>(out[1]));
   if (out[2])
-    launch(run, keyTiles * ceilDivide(f.valueWidth, kTile), kBlockThreads, keyGradients<T>, f, in,
-           false, static_cast<T *>(out[2]));
+    launch(run, keyTiles * ceilDivide(f.valueWidth, kTile), kBlockThreads, keyGradients<false, T>,
+           f, in, static_cast<T *>(out[2]));
   if (!out[3])
     return;
   const int64_t together = f.maskStrides[0] == 0 ? f.batch : 1;
