@@ -120,14 +120,14 @@ template <class T, class Image> struct Finished {
   Image normalised;
   const T *addend; ///< null: there is none
   bool relu;
-  T *y;
-  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+  T *to;
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
     auto value = normalised.template at<Width>(i, c);
     if (addend)
       value = value + load<Width>(addend + i);
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = relu && !(value.at[lane] > 0) ? 0 : value.at[lane];
-    store(y + i, value);
+    return value;
   }
 };
 
@@ -181,43 +181,47 @@ template <class T> struct GradientMoments {
   template <int Width> __device__ Sums<2, Width> at(int64_t row, int64_t c) const {
     const int64_t i = row * columns + c;
     Sums<2, Width> sums = {{arriving.template at<Width>(i, c), normalised<Width>(i, c)}};
-    if (kept)
-      store(kept + i, sums.at[0]);
     for (int lane = 0; lane < Width; ++lane)
       sums.at[1].at[lane] *= sums.at[0].at[lane];
     return sums;
   }
+  template <int Width>
+  __device__ void keep(int64_t row, int64_t c, const Sums<2, Width> &sums) const {
+    if (kept)
+      store(kept + row * columns + c, sums.at[0]);
+  }
 };
 
 struct FinishGradient {
-  float *biasSum, *scaleSum, *dscale, *dbias;
+  float rows;
+  float *biasMean, *scaleMean; ///< a division for each channel, not for each element
+  float *dscale, *dbias;
   __device__ void operator()(int64_t c, const double *sums) const {
-    biasSum[c] = static_cast<float>(sums[0]);
-    scaleSum[c] = static_cast<float>(sums[1]);
+    const float biasSum = static_cast<float>(sums[0]), scaleSum = static_cast<float>(sums[1]);
+    biasMean[c] = biasSum / rows;
+    scaleMean[c] = scaleSum / rows;
     if (dbias)
-      dbias[c] = biasSum[c];
+      dbias[c] = biasSum;
     if (dscale)
-      dscale[c] = scaleSum[c];
+      dscale[c] = scaleSum;
   }
 };
 
 template <class T> struct InputGradient {
   GradientMoments<T> moments;
-  const float *biasSum, *scaleSum;
-  float rows;
-  T *dx;
-  template <int Width> __device__ void at(int64_t i, int64_t c) const {
+  const float *biasMean, *scaleMean;
+  T *to;
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
     auto g = moments.arriving.template at<Width>(i, c);
     const auto h = moments.template normalised<Width>(i, c);
     const auto s = load<Width>(moments.arriving.image.scale + c),
                r = load<Width>(moments.arriving.image.inverse + c),
-               ofBias = load<Width>(biasSum + c), ofScale = load<Width>(scaleSum + c);
+               ofBias = load<Width>(biasMean + c), ofScale = load<Width>(scaleMean + c);
     for (int lane = 0; lane < Width; ++lane) {
-      const float centred =
-          g.at[lane] - ofBias.at[lane] / rows - h.at[lane] * (ofScale.at[lane] / rows);
+      const float centred = g.at[lane] - ofBias.at[lane] - h.at[lane] * ofScale.at[lane];
       g.at[lane] = s.at[lane] * r.at[lane] * centred;
     }
-    store(dx + i, g);
+    return g;
   }
 };
 
@@ -303,8 +307,9 @@ static Arriving<T> arrivingOf(const BatchNormalizationFields &fields,
 }
 
 /// Where several images make what arrives, or others want it, it is written while it is summed: the
-/// input's gradient, in whose place it may lie, then reads one image for it. It may take the place of
-/// a term, though not of one that is x or y as well: assign-homes shares no operand that occurs twice.
+/// input's gradient, in whose place it may lie, then reads one image for it. It may take the place
+/// of a term, though not of one that is x or y as well: assign-homes shares no operand that occurs
+/// twice.
 template <class T>
 void BatchNormalizationGradient::call(const Run &run,
                                       std::initializer_list<const void *> all) const {
@@ -316,9 +321,10 @@ void BatchNormalizationGradient::call(const Run &run,
   T *dx = static_cast<T *>(p.outputs[0]), *wanted = static_cast<T *>(p.outputs[3]);
   GradientMoments<T> moments{arrivingOf<T>(fields, p), shape.columns,
                              wanted || fields.terms == 1 ? wanted : dx};
-  float *biasSum = behindSums(run, shape, 0), *scaleSum = behindSums(run, shape, 1);
+  float *biasMean = behindSums(run, shape, 0), *scaleMean = behindSums(run, shape, 1);
   sumColumns<2>(run, shape.rows, shape.columns, moments,
-                FinishGradient{biasSum, scaleSum, p.output(1), p.output(2)});
+                FinishGradient{static_cast<float>(shape.rows), biasMean, scaleMean, p.output(1),
+                               p.output(2)});
   if (!dx)
     return;
   if (moments.kept) {
@@ -326,8 +332,7 @@ void BatchNormalizationGradient::call(const Run &run,
     moments.arriving = {{moments.kept}, 1, nullptr, image};
     moments.arriving.image.bias = nullptr;
   }
-  overChannels(run, shape,
-               InputGradient<T>{moments, biasSum, scaleSum, static_cast<float>(shape.rows), dx});
+  overChannels(run, shape, InputGradient<T>{moments, biasMean, scaleMean, dx});
 }
 
 #define PDC_NORMALISE(T)                                                                           \

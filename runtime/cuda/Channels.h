@@ -20,23 +20,37 @@ struct Channels {
 
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
 
-template <int Width, class Body>
-__global__ void channelKernel(int64_t elements, int64_t columns, Body body) {
+/// A thread per `Width` neighbours of `Rows` rows, a part of all rows from one to the next.
+template <int Width, int Rows, class Body>
+__global__ void channelKernel(int64_t part, int64_t columns, Body body) {
   const int64_t i = globalThread() * Width;
-  if (i < elements)
-    body.template at<Width>(i, i % columns);
+  if (i >= part)
+    return;
+  const int64_t c = i % columns;
+  Lanes<float, Width> made[Rows];
+  PDC_UNROLL
+  for (int row = 0; row < Rows; ++row)
+    made[row] = body.template at<Width>(i + row * part, c);
+  PDC_UNROLL
+  for (int row = 0; row < Rows; ++row)
+    store(body.to + i + row * part, made[row]);
 }
 
-/// body.at<Width>(element, its channel) for each `Width` neighbours of a row: all elements, four at
-/// a time where the channels come in fours. (A division per element would take longer than its
-/// memory.)
+/// body.to = body.at<Width>(element, its channel) for each `Width` neighbours of a row: all
+/// elements, four at a time where the channels come in fours. (A division per element would take
+/// longer than its memory.) Where it writes, it may read the same element.
 template <class Body> void overChannels(const Run &run, const Channels &shape, Body body) {
-  if (shape.columns % kLanes == 0)
-    launchOver(run, shape.elements() / kLanes, channelKernel<kLanes, Body>, shape.elements(),
-               shape.columns, body);
-  else
-    launchOver(run, shape.elements(), channelKernel<1, Body>, shape.elements(), shape.columns,
+  auto over = [&](int lanes, int64_t rows, auto kernel) {
+    launchOver(run, shape.elements() / rows / lanes, kernel, shape.elements() / rows, shape.columns,
                body);
+  };
+  const bool isTogether = shape.rows % kRowsTogether == 0;
+  if (shape.columns % kLanes == 0)
+    over(kLanes, isTogether ? kRowsTogether : 1,
+         isTogether ? channelKernel<kLanes, kRowsTogether, Body> : channelKernel<kLanes, 1, Body>);
+  else
+    over(1, isTogether ? kRowsTogether : 1,
+         isTogether ? channelKernel<1, kRowsTogether, Body> : channelKernel<1, 1, Body>);
 }
 
 #endif

@@ -11,9 +11,7 @@ namespace pdc::runtime::cuda {
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
 
 /// `Count` sums of each of `Width` columns that are made at once.
-template <int Count, int Width> struct Sums {
-  Lanes<float, Width> at[Count];
-};
+template <int Count, int Width> struct Sums { Lanes<float, Width> at[Count]; };
 
 /// Adds what the threads of a block hold, `together` of them and others each as far apart, in
 /// halves: what thread t < together is left with is the sum of threads t, t + together, ...
@@ -36,6 +34,23 @@ __device__ Lanes<float, Width> operator+(Lanes<float, Width> a, const Lanes<floa
   return a;
 }
 
+/// Adds `Rows` rows from `first` on, `apart` from one to the next, in their order.
+template <int Rows, int Count, int Width, class Value>
+__device__ void addRows(const Value &value, int64_t first, int64_t apart, int64_t column,
+                        Sums<Count, Width> &sums) {
+  Sums<Count, Width> rows[Rows];
+  PDC_UNROLL
+  for (int i = 0; i < Rows; ++i)
+    rows[i] = value.template at<Width>(first + i * apart, column);
+  PDC_UNROLL
+  for (int i = 0; i < Rows; ++i) {
+    if constexpr (requires { value.keep(first, column, rows[i]); })
+      value.keep(first + i * apart, column, rows[i]);
+    for (int k = 0; k < Count; ++k)
+      sums.at[k] = sums.at[k] + rows[i].at[k];
+  }
+}
+
 /// Thread (c, r) of a block, of `across` threads in a row, sums rows r, r + 256 / across, ... of
 /// its chunk in `Width` columns. parts[(chunk * Count + k) * columns + column]
 template <int Count, int Width, class Value>
@@ -49,11 +64,11 @@ __global__ void sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows
   Sums<Count, Width> sums = {};
   if (column < columns) {
     const int64_t end = chunkRows * (chunk + 1) < rows ? chunkRows * (chunk + 1) : rows;
-    for (int64_t r = chunkRows * chunk + thread / across; r < end; r += down) {
-      const Sums<Count, Width> next = value.template at<Width>(r, column);
-      for (int k = 0; k < Count; ++k)
-        sums.at[k] = sums.at[k] + next.at[k];
-    }
+    int64_t r = chunkRows * chunk + thread / across;
+    for (; r + (kRowsTogether - 1) * down < end; r += kRowsTogether * down)
+      addRows<kRowsTogether>(value, r, down, column, sums);
+    for (; r < end; r += down)
+      addRows<1>(value, r, down, column, sums);
   }
   for (int k = 0; k < Count; ++k)
     held[k][thread] = sums.at[k];
@@ -99,8 +114,9 @@ void sumChunksOfColumns(const Run &run, int64_t rows, int64_t columns, int64_t c
 }
 
 /// Calls finish(column, double sums[Count]) with the sums over rows of value.at<Width>(row,
-/// column), which returns Sums<Count, Width>: of so many columns from `column` on. The workspace
-/// has columnSumBytes.
+/// column), which returns Sums<Count, Width>: of so many columns from `column` on. It may have
+/// keep(row, column, Sums) as well, which writes what it likes of them. The workspace has
+/// columnSumBytes.
 template <int Count, class Value, class Finish>
 void sumColumns(const Run &run, int64_t rows, int64_t columns, Value value, Finish finish) {
   float *parts = reinterpret_cast<float *>(run.scratchBase);

@@ -23,13 +23,13 @@ __global__ void biasKernel(StridedWalk walk, const Bias *bias, bool relu, Y *y) 
 template <class Y> struct AddChannelBias {
   const float *bias;
   bool relu;
-  Y *y;
-  template <int Width> __device__ void at(int64_t i, int64_t c) const {
-    auto value = load<Width>(y + i);
+  Y *to;
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
+    auto value = load<Width>(to + i);
     const auto added = bias ? load<Width>(bias + c) : Lanes<float, Width>{};
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = rectified(bias ? value.at[lane] + added.at[lane] : value.at[lane], relu);
-    store(y + i, value);
+    return value;
   }
 };
 

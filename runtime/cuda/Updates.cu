@@ -18,8 +18,8 @@ struct Sgd {
   PDC_EITHER Step at(float scale, float rate, double) const { return {scale, rate}; }
   __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
     auto body = [&](float w, float g) { return w - s.rate * (g * s.scale + of.decay * w); };
-    detail::computeQuad(quad, of.count, body, detail::Sink1{of.nextW}, Elements{of.w},
-                        Elements{of.g});
+    detail::computeGroup<kLanes>(quad, of.count, body, detail::Sink1{of.nextW}, Elements{of.w},
+                                 Elements{of.g});
   }
 };
 
@@ -43,8 +43,8 @@ struct Momentum {
       const float next = s.kept * v + s.taken * gradient;
       return results(w - s.rate * (nesterov ? gradient + momentum * next : next), next);
     };
-    detail::computeQuad(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
-                        Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
+    detail::computeGroup<kLanes>(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
+                                 Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
   }
 };
 
@@ -65,8 +65,8 @@ struct Adagrad {
       const float next = h + gradient * gradient;
       return results(w - s.size * gradient / (sqrtf(next) + epsilon), next);
     };
-    detail::computeQuad(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
-                        Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
+    detail::computeGroup<kLanes>(quad, of.count, body, detail::Sink2{of.nextW, of.nextStates[0]},
+                                 Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
   }
 };
 
@@ -104,9 +104,9 @@ struct Adam {
       const float nextW = shrink * w - s.size * nextM / (sqrtf(nextV) / s.root + beside);
       return results(after * nextW, nextM, nextV);
     };
-    detail::computeQuad(quad, of.count, body,
-                        detail::Sink3{of.nextW, of.nextStates[0], of.nextStates[1]}, Elements{of.w},
-                        Elements{of.g}, Elements{of.states[0]}, Elements{of.states[1]});
+    detail::computeGroup<kLanes>(
+        quad, of.count, body, detail::Sink3{of.nextW, of.nextStates[0], of.nextStates[1]},
+        Elements{of.w}, Elements{of.g}, Elements{of.states[0]}, Elements{of.states[1]});
   }
 };
 

@@ -1,0 +1,76 @@
+#include "runtime/cuda/Loop.h"
+#include "testsuite/cuda/Rounding.h"
+
+/// Loops of generated code, by eight where any array has 16 bits: the bits of one element after the
+/// other.
+namespace pdc::narrow {
+
+namespace {
+
+namespace cuda = runtime::cuda;
+
+struct Fma {
+  PDC_EITHER float operator()(float a, float b, float c) const { return a * b + c; }
+};
+
+/// y[i][j] = a[i][j] b[j] + c[i], of which `Apart` elements of a are from one row to the next.
+template <class A, class Y, int64_t Rows, int64_t Columns, int64_t Apart> void expectBroadcast() {
+  const Both<A> a(Rows * Apart), b(Columns);
+  const Both<BFloat16> c(Rows);
+  std::vector<Y> y(size_t(Rows * Columns), Y(9.0f)), expected = y;
+  for (int64_t i = 0; i < Rows; ++i)
+    for (int64_t j = 0; j < Columns; ++j)
+      expected[size_t(i * Columns + j)] =
+          Y(Fma()(a.wide[size_t(i * Apart + j)], b.wide[size_t(j)], c.wide[size_t(i)]));
+  Scratch scratch;
+  cuda::broadcast(scratch.run, cuda::Extents<Rows, Columns>(), Fma(), cuda::into(y.data()),
+                  cuda::strided<Apart, 1>(a.narrow.data()), cuda::strided<0, 1>(b.narrow.data()),
+                  cuda::strided<1, 0>(c.wide.data()));
+  finish();
+  EXPECT_EQ(y, expected) << Rows << " x " << Columns << ", " << Apart << " apart";
+}
+
+} // namespace
+
+/// Rows of whole eights, of whole fours, and of neither; eights that do not begin at one.
+TYPED_TEST(Narrow, BroadcastsByGroups) {
+  expectBroadcast<TypeParam, TypeParam, 3, 16, 16>();
+  expectBroadcast<TypeParam, float, 3, 16, 24>();
+  expectBroadcast<TypeParam, TypeParam, 3, 16, 20>();
+  expectBroadcast<TypeParam, TypeParam, 5, 12, 12>();
+  expectBroadcast<TypeParam, TypeParam, 6, 12, 16>();
+  expectBroadcast<TypeParam, TypeParam, 5, 7, 7>();
+  expectBroadcast<TypeParam, TypeParam, 5, 16, 18>();
+}
+
+TYPED_TEST(Narrow, LoopsByGroups) {
+  for (int64_t count : {1, 3, 4, 7, 8, 9, 16, 17, 2047, 2048, 2052}) {
+    const Both<TypeParam> a(count), b(count), c(1);
+    std::vector<TypeParam> y(size_t(count) + 1, TypeParam(9.0f)), expected = y;
+    std::vector<float> wide(size_t(count) + 1, 9), expectedWide = wide;
+    for (size_t i = 0; i < size_t(count); ++i) {
+      expectedWide[i] = Fma()(a.wide[i], b.wide[i], c.wide[0]);
+      expected[i] = TypeParam(expectedWide[i]);
+    }
+    Scratch scratch;
+    cuda::loop(scratch.run, count, Fma(), cuda::into(y.data()), a.narrow.data(), b.wide.data(),
+               cuda::number(c.wide.data()));
+    cuda::loop(scratch.run, count, Fma(), cuda::into(wide.data()), a.wide.data(), b.wide.data(),
+               cuda::number(c.wide.data()));
+    std::vector<TypeParam> narrowSum = y;
+    std::vector<float> wideSum = wide;
+    cuda::loop(
+        scratch.run, count, [](float a, float b) { return cuda::results(a + b, a + b); },
+        cuda::into(wideSum.data(), narrowSum.data()), a.narrow.data(), b.wide.data());
+    finish();
+    for (size_t i = 0; i < size_t(count); ++i) {
+      EXPECT_EQ(wideSum[i], a.wide[i] + b.wide[i]);
+      EXPECT_EQ(narrowSum[i], TypeParam(wideSum[i]));
+    }
+    EXPECT_EQ(narrowSum.back(), TypeParam(9.0f)); // behind the last one
+    EXPECT_EQ(y, expected) << count;
+    EXPECT_EQ(wide, expectedWide) << count;
+  }
+}
+
+} // namespace pdc::narrow
