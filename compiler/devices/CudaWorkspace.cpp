@@ -2,7 +2,6 @@
 #include "compiler/operators/Rules.h"
 #include "runtime/cuda/Workspace.h"
 
-#include <algorithm>
 #include <map>
 
 /// Workspace on GPUs, in the words of the kernels themselves (runtime/cuda/Workspace.h).
@@ -87,17 +86,14 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
   const int64_t keyHeads = fields.integer("keyHeadsTogether", size("keyHeads"));
   const int64_t batch = fields.integer("batchTogether", size("batch")),
                 heads = size("heads") / size("keyHeads") * keyHeads;
-  const runtime::AttentionFields mask = attentionMaskFields(fields);
+  const runtime::AttentionFields whole = attentionMaskFields(fields);
+  runtime::AttentionFields part = whole;
+  part.batch = batch, part.heads = heads;
   const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
   const int64_t added =
-      runtime::AddedMask::isNeeded(mask) ? 4 * runtime::AddedMask(mask).elements() : 0;
-  const std::vector<int64_t> results =
-      isGradient ? fields.integers("results") : std::vector<int64_t>();
-  const int64_t ofMask = std::ranges::find(results, 3) == results.end()
-                             ? 0
-                             : cuda::kWorkspaceAlignment + 2 * (mask.maskStrides[0] ? batch : 1) *
-                                                               heads * size("queries") *
-                                                               size("keys");
+      runtime::AddedMask::isNeeded(whole) ? 4 * runtime::AddedMask(whole).elements() : 0;
+  const int64_t ofMask =
+      part.makesMaskGradient() ? cuda::kWorkspaceAlignment + 2 * part.maskGradients() : 0;
   // Each of the runtime's own pieces is rounded up; the library's begins behind them.
   return 5 * cuda::kWorkspaceAlignment + kept + added + ofMask +
          cuda::attentionBytes(isGradient, batch, heads, keyHeads, size("queries"), size("keys"),
@@ -114,6 +110,8 @@ runtime::AttentionFields attentionMaskFields(const Attributes &fields) {
   f.past = fields.integer("past", 0);
   if (fields.has("maskStrides"))
     f.maskStrides = fields.integers("maskStrides");
+  if (fields.has("results"))
+    f.results = fields.integers("results");
   return f;
 }
 

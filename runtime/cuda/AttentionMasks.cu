@@ -1,6 +1,7 @@
 #include "runtime/cuda/AttentionMasks.h"
 
-#include "runtime/cuda/Lanes.h"
+#include "runtime/cuda/Loop.h"
+#include "runtime/cuda/Team.h"
 
 namespace pdc::runtime::cuda {
 
@@ -23,7 +24,7 @@ __global__ void addedMask(AttentionFields f, AddedMask made, float hidden, const
     float value = j < seen ? 0 : hidden;
     if (mask && j < seen) {
       const int64_t at = first + j * apart;
-      value = !f.boolean                             ? static_cast<const float *>(mask)[at]
+      value = !f.boolean                               ? static_cast<const float *>(mask)[at]
               : static_cast<const uint8_t *>(mask)[at] ? 0
                                                        : hidden;
     }
@@ -31,9 +32,7 @@ __global__ void addedMask(AttentionFields f, AddedMask made, float hidden, const
   }
 }
 
-template <class T> struct alignas(16) StoredTogether {
-  T values[kStoredTogether];
-};
+template <class T> struct alignas(16) StoredTogether { T values[kStoredTogether]; };
 
 /// A block for each row: 1 for each share of a part that dropout keeps, else 0, as where no key is
 /// seen, whose share is 0 in any case.
@@ -60,20 +59,10 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   }
 }
 
-/// Of a part's elements, from which the whole's begin at `to`.
-template <int Width, class T>
-__global__ void takeMaskGradient(int64_t elements, const T *made, bool adds, float *to) {
-  const int64_t i = globalThread() * Width;
-  if (i >= elements)
-    return;
-  Lanes<float, Width> values = load<Width>(made + i);
-  if (adds) {
-    const Lanes<float, Width> before = load<Width>(to + i);
-    for (int lane = 0; lane < Width; ++lane)
-      values.at[lane] += before.at[lane];
-  }
-  store<Width>(to + i, values);
-}
+/// What 16 bits hold is written as it is.
+struct Same {
+  PDC_EITHER float operator()(float value) const { return value; }
+};
 
 } // namespace
 
@@ -107,15 +96,12 @@ AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &
     return {};
   return [&run, &f, place, gradient](const AttentionFields &part, int64_t b, int64_t head) {
     const bool isShared = f.maskStrides[0] == 0;
-    const int64_t ofHead = f.queries * f.keys;
-    const int64_t elements = (isShared ? 1 : part.batch) * part.heads * ofHead;
-    // A part has all heads of its samples, or is of one sample.
-    float *to = gradient + ((isShared ? 0 : b * f.heads) + head) * ofHead;
-    const bool adds = isShared && b > 0;
-    if (ofHead % kLanes == 0)
-      launchOver(run, elements / kLanes, takeMaskGradient<kLanes, T>, elements, place, adds, to);
+    // A part has all heads of its samples, or is of one sample, and begins at a multiple of four.
+    float *to = gradient + ((isShared ? 0 : b * f.heads) + head) * f.queries * f.keys;
+    if (isShared && b > 0)
+      loop(run, part.maskGradients(), Add(), into(to), to, place);
     else
-      launchOver(run, elements, takeMaskGradient<1, T>, elements, place, adds, to);
+      loop(run, part.maskGradients(), Same(), into(to), place);
   };
 }
 

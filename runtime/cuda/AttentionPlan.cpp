@@ -1,7 +1,6 @@
 #include "runtime/cuda/AttentionPlan.h"
 
 #include "runtime/ShapeText.h"
-#include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -62,10 +61,6 @@ int64_t maskBytesOf(const AttentionFields &f) {
   return AddedMask::isNeeded(f) ? aligned(AddedMask(f).elements() * 4) : 0;
 }
 
-bool makesMaskGradient(const AttentionFields &f, AttentionPlan::Use use) {
-  return use == AttentionPlan::Use::gradients && std::ranges::find(f.results, 3) != f.results.end();
-}
-
 /// What a plan depends on.
 std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
   constexpr const char *uses[] = {"attention", "attention with its sums", "gradients of attention"};
@@ -80,7 +75,7 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
        << f.keyHeadsTogether;
   if (f.joined != 0)
     text << ", in one tensor " << f.joined;
-  if (makesMaskGradient(f, use))
+  if (f.makesMaskGradient())
     text << ", and of the mask";
   return text.str();
 }
@@ -107,7 +102,7 @@ AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
     : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
       sumBytes(sumBytesOf(fields, use)), keptBytes(keptBytesOf(fields)),
       maskBytes(maskBytesOf(given)),
-      maskGradientBytes(makesMaskGradient(given, use) ? aligned(2 * product(ofMask(fields))) : 0),
+      maskGradientBytes(given.makesMaskGradient() ? aligned(2 * fields.maskGradients()) : 0),
       graph(given.name), plan(describe(target, use), target, beside(rules, ownBytes()), given.name,
                               tuning, problemOf(given, use)) {}
 

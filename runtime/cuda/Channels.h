@@ -36,21 +36,28 @@ __global__ void channelKernel(int64_t part, int64_t columns, Body body) {
     store(body.to + i + row * part, made[row]);
 }
 
+template <int Width, int Rows, class Body>
+void overParts(const Run &run, const Channels &shape, const Body &body) {
+  const int64_t part = shape.elements() / Rows;
+  launchOver(run, part / Width, channelKernel<Width, Rows, Body>, part, shape.columns, body);
+}
+
+template <int Width, class Body>
+void overRows(const Run &run, const Channels &shape, const Body &body) {
+  if (shape.rows % kRowsTogether == 0)
+    overParts<Width, kRowsTogether>(run, shape, body);
+  else
+    overParts<Width, 1>(run, shape, body);
+}
+
 /// body.to = body.at<Width>(element, its channel) for each `Width` neighbours of a row: all
 /// elements, four at a time where the channels come in fours. (A division per element would take
 /// longer than its memory.) Where it writes, it may read the same element.
-template <class Body> void overChannels(const Run &run, const Channels &shape, Body body) {
-  auto over = [&](int lanes, int64_t rows, auto kernel) {
-    launchOver(run, shape.elements() / rows / lanes, kernel, shape.elements() / rows, shape.columns,
-               body);
-  };
-  const bool isTogether = shape.rows % kRowsTogether == 0;
+template <class Body> void overChannels(const Run &run, const Channels &shape, const Body &body) {
   if (shape.columns % kLanes == 0)
-    over(kLanes, isTogether ? kRowsTogether : 1,
-         isTogether ? channelKernel<kLanes, kRowsTogether, Body> : channelKernel<kLanes, 1, Body>);
+    overRows<kLanes>(run, shape, body);
   else
-    over(1, isTogether ? kRowsTogether : 1,
-         isTogether ? channelKernel<1, kRowsTogether, Body> : channelKernel<1, 1, Body>);
+    overRows<1>(run, shape, body);
 }
 
 #endif

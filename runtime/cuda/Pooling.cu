@@ -1,9 +1,8 @@
 #include "runtime/cuda/Channels.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Windows.h"
+#include "runtime/kernels/StridedWalk.h"
 
-#include <functional>
-#include <numeric>
 #include <string_view>
 #include <type_traits>
 
@@ -130,9 +129,7 @@ void gather(const Run &run, const PoolingFields &f, const T *dy, const Position 
 }
 
 /// u8 holds a tap.
-bool hasBytes(const PoolingFields &f) {
-  return std::accumulate(f.kernel.begin(), f.kernel.end(), int64_t(1), std::multiplies<>()) < 256;
-}
+bool hasBytes(const PoolingFields &f) { return product(f.kernel) < 256; }
 
 } // namespace
 

@@ -43,6 +43,13 @@ struct AttentionFields {
   int64_t width = 1;
 
   constexpr int64_t headsOfSample() const { return batch * heads / samples; }
+  constexpr bool makesMaskGradient() const {
+    return std::find(results.begin(), results.end(), 3) != results.end();
+  }
+  /// Elements of the mask's gradient: samples that share the mask have one together.
+  constexpr int64_t maskGradients() const {
+    return (maskStrides[0] == 0 ? 1 : batch) * heads * queries * keys;
+  }
   constexpr int64_t visible(int64_t query) const {
     return causal ? std::min(keys, query + 1 + past) : keys;
   }

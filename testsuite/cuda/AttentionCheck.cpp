@@ -106,12 +106,8 @@ template <class T> struct AttentionComparison {
            : wide.boolean           ? static_cast<const void *>(static_cast<uint8_t *>(flags))
                                     : static_cast<float *>(numbers);
   }
-  bool hasTrainedMask() const { return std::ranges::find(wide.results, 3) != wide.results.end(); }
-  int64_t maskGradients() const {
-    if (!hasTrainedMask())
-      return 0;
-    return (wide.maskStrides[0] ? wide.batch : 1) * wide.heads * wide.queries * wide.keys;
-  }
+  bool hasTrainedMask() const { return wide.makesMaskGradient(); }
+  int64_t maskGradients() const { return hasTrainedMask() ? wide.maskGradients() : 0; }
   const int64_t *random() const { return wide.ratio > 0 ? static_cast<int64_t *>(drawn) : nullptr; }
 
   static double step() { return std::is_same_v<T, runtime::BFloat16> ? 0x1p-8 : 0x1p-11; }
