@@ -59,8 +59,10 @@ KernelChoice chooseCudaConvolution(const UnitReader &reader) {
   const std::string layout = layoutFor(reader, input);
   addArgument(choice, reader, node, 0, layout);
   addArgument(choice, reader, node, 1, layout);
-  if (reader.hasInput(node, 2))
+  if (reader.hasInput(node, 2)) {
+    choice.fields.set("bias", int64_t(1));
     addArgument(choice, reader, node, 2);
+  }
   if (reader.nodes.back()->op == "Relu")
     choice.fields.set("relu", int64_t(1));
   choice.outputLayouts = {layout};

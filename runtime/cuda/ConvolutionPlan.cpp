@@ -2,12 +2,15 @@
 
 #include "runtime/Error.h"
 #include "runtime/ShapeText.h"
+#include "runtime/cuda/OperationGraph.h"
 
 #include <sstream>
 
 namespace pdc::runtime::cuda {
 
 namespace {
+
+using Tensor = OperationGraph::Tensor;
 
 /// [n][c][w] is [n][c][1][w] to the library.
 std::vector<int64_t> withTwoDimensions(const Dimensions &given) {
@@ -63,6 +66,7 @@ Names namesOf(ConvolutionUse use) {
   switch (use) {
   case ConvolutionUse::forward:
   case ConvolutionUse::sums:
+  case ConvolutionUse::finished:
     return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
             CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
@@ -99,14 +103,15 @@ KernelRules rulesFor(KernelRules rules, bool adds) {
 } // namespace
 
 std::string ConvolutionPlan::problemOf(const ConvolutionFields &f, ConvolutionUse use) {
-  constexpr const char *uses[] = {"convolution", "gradient of a convolution's input",
-                                  "gradient of a convolution's weight",
-                                  "convolution with sums of its channels"};
+  constexpr const char *uses[] = {
+      "convolution", "gradient of a convolution's input", "gradient of a convolution's weight",
+      "convolution with sums of its channels", "convolution with its bias"};
+  const bool rectifies = use == ConvolutionUse::finished && f.relu;
   std::ostringstream text;
-  text << uses[size_t(use)] << " in " << f.compute << ": " << shapeText(f.input) << " with "
-       << shapeText(f.weight) << " to " << shapeText(f.output) << ", strides "
-       << shapeText(f.strides) << ", dilations " << shapeText(f.dilations) << ", pads "
-       << shapeText(f.padsBegin) << " and " << shapeText(f.padsEnd);
+  text << uses[size_t(use)] << (rectifies ? " and relu" : "") << " in " << f.compute << ": "
+       << shapeText(f.input) << " with " << shapeText(f.weight) << " to " << shapeText(f.output)
+       << ", strides " << shapeText(f.strides) << ", dilations " << shapeText(f.dilations)
+       << ", pads " << shapeText(f.padsBegin) << " and " << shapeText(f.padsEnd);
   return text.str();
 }
 
@@ -147,27 +152,15 @@ static cudnnDataType_t storedType(Factors factors) {
                                     : CUDNN_DATA_FLOAT;
 }
 
-Descriptor ConvolutionPlan::describeTensor(Tensor id, const Dimensions &given) const {
-  const std::vector<int64_t> shape = withTwoDimensions(given);
-  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fields.name);
-  const bool isSum = id == kSums || id == kSquares;
-  const cudnnDataType_t type = isSum ? CUDNN_DATA_FLOAT : storedType(factors);
-  tensor.setRaw(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-  tensor.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, shape);
-  tensor.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, channelsLastStrides(shape));
-  tensor.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, static_cast<int64_t>(id));
-  tensor.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t(16));
-  tensor.finish();
-  return tensor;
-}
-
-Descriptor ConvolutionPlan::describeConvolution() const {
+static Descriptor describeConvolution(const ConvolutionFields &fields, ConvolutionUse use,
+                                      bool adds, const OperationGraph &graph, Tensor image,
+                                      Tensor weight, Tensor result) {
   const Names names = namesOf(use);
   Descriptor operation(names.operation, fields.name);
   operation.set(names.window, describeWindow(fields));
-  operation.set(names.image, describeTensor(kImage, fields.input));
-  operation.set(names.weight, describeTensor(kWeight, fields.weight));
-  operation.set(names.result, describeTensor(kResult, fields.output));
+  operation.set(names.image, graph.at(image));
+  operation.set(names.weight, graph.at(weight));
+  operation.set(names.result, graph.at(result));
   operation.set(names.alpha, 1.0f);
   operation.set(names.beta, adds ? 1.0f : 0.0f);
   operation.finish();
@@ -175,36 +168,63 @@ Descriptor ConvolutionPlan::describeConvolution() const {
 }
 
 /// Over samples and pixels.
-Descriptor ConvolutionPlan::describeSums() const {
-  Dimensions perChannel = fields.output;
-  for (size_t d = 0; d < perChannel.size(); ++d)
-    perChannel[d] = d == 1 ? perChannel[d] : 1;
+static Descriptor describeSums(const char *unit, const OperationGraph &graph, Tensor image,
+                               Tensor sums, Tensor squares) {
   const cudnnGenStatsMode_t mode = CUDNN_GENSTATS_SUM_SQSUM;
   const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, fields.name);
+  Descriptor operation(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, unit);
   operation.setRaw(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_TYPE_GENSTATS_MODE, 1, &mode);
   operation.setRaw(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, describeTensor(kResult, fields.output));
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, describeTensor(kSums, perChannel));
-  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, describeTensor(kSquares, perChannel));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_XDESC, graph.at(image));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, graph.at(sums));
+  operation.set(CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, graph.at(squares));
   operation.finish();
   return operation;
 }
 
+/// The tensors in memory come first, in the order in which calls point to them.
 Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
-  std::vector<Descriptor> operations;
-  operations.push_back(describeConvolution());
-  if (use == ConvolutionUse::sums)
-    operations.push_back(describeSums());
-  return graphOf(operations, target, fields.name);
+  OperationGraph graph(fields.name);
+  auto inMemory = [&](const Dimensions &given, cudnnDataType_t type) {
+    const std::vector<int64_t> shape = withTwoDimensions(given);
+    return graph.inMemory(type, shape, channelsLastStrides(shape));
+  };
+  auto perChannel = [&] {
+    Dimensions shape = fields.output;
+    for (size_t d = 0; d < shape.size(); ++d)
+      shape[d] = d == 1 ? shape[d] : 1;
+    return inMemory(shape, CUDNN_DATA_FLOAT);
+  };
+  const cudnnDataType_t stored = storedType(factors);
+  const Tensor image = inMemory(fields.input, stored), weight = inMemory(fields.weight, stored),
+               result = inMemory(fields.output, stored);
+  auto convolve = [&](Tensor to) {
+    graph.add(describeConvolution(fields, use, adds, graph, image, weight, to));
+  };
+  if (use == ConvolutionUse::finished) {
+    const Tensor bias = perChannel();
+    auto between = [&] {
+      return graph.between(graph.sizesOf(result), graph.stridesOf(result), CUDNN_DATA_FLOAT);
+    };
+    const Tensor convolved = between(), biased = fields.relu ? between() : result;
+    convolve(convolved);
+    graph.apply(CUDNN_POINTWISE_ADD, {convolved, bias}, biased);
+    if (fields.relu)
+      graph.apply(CUDNN_POINTWISE_RELU_FWD, {biased}, result);
+    return graph.finish(target);
+  }
+  convolve(result);
+  if (use == ConvolutionUse::sums) {
+    const Tensor sums = perChannel(), squares = perChannel();
+    graph.add(describeSums(fields.name, graph, result, sums, squares));
+  }
+  return graph.finish(target);
 }
 
 void ConvolutionPlan::operator()(const Run &run, std::initializer_list<const void *> tensors) {
-  constexpr int64_t ids[] = {kImage, kWeight, kResult, kSums, kSquares};
+  constexpr int64_t ids[] = {1, 2, 3, 4, 5};
   const void *const *all = tensors.begin();
-  const bool mayRepeat = all[kImage - 1] != all[kWeight - 1] &&
-                         all[kWeight - 1] != all[kResult - 1] &&
-                         all[kResult - 1] != all[kImage - 1];
+  const bool mayRepeat = all[0] != all[1] && all[1] != all[2] && all[2] != all[0];
   (*plan)(run, std::span(ids, tensors.size()), std::span(all, tensors.size()),
           alignedWorkspace(run), mayRepeat);
 }

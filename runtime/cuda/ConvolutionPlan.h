@@ -9,7 +9,8 @@
 namespace pdc::runtime::cuda {
 
 /// `sums`: forward, which also makes each channel's sum over the result, and that of its squares.
-enum class ConvolutionUse { forward, inputGradient, weightGradient, sums };
+/// `finished`: forward, with the bias and, where the fields say so, the relu behind it.
+enum class ConvolutionUse { forward, inputGradient, weightGradient, sums, finished };
 
 /// A convolution or one of its gradients as a cuDNN plan. Tensors are channels-last; those of one
 /// spatial dimension get a second one of size 1, since the library knows none with one.
@@ -23,7 +24,7 @@ public:
                   Tuning *tuning = nullptr);
 
   /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy; sums: x, w, y, the
-  /// sums, those of squares.
+  /// sums, those of squares; finished: x, w, y, the bias in f32.
   void operator()(const Run &run, std::initializer_list<const void *> tensors);
 
   /// One that others may share, who have as much room; without a tuning it is new.
@@ -39,11 +40,6 @@ public:
   static std::string problemOf(const ConvolutionFields &fields, ConvolutionUse use);
 
 private:
-  enum Tensor : int64_t { kImage = 1, kWeight, kResult, kSums, kSquares };
-
-  Descriptor describeTensor(Tensor id, const Dimensions &shape) const;
-  Descriptor describeConvolution() const;
-  Descriptor describeSums() const;
   Descriptor describeGraph(const PlanTarget &target) const;
 
   const ConvolutionFields fields;

@@ -13,7 +13,8 @@
 /// statistics and whatever has one number per channel or row are f32.
 namespace pdc::runtime::cuda {
 
-/// cuDNN's convolution, then bias and relu in one pass over the result.
+/// cuDNN's convolution, then bias and relu in one pass over the result; or, with tensor cores and
+/// where that is measured to be faster, all of it in one of the library's kernels.
 class Convolution {
 public:
   Convolution(const Device &device, const ConvolutionFields &fields);
@@ -25,8 +26,7 @@ public:
   }
 
 private:
-  ConvolutionFields fields;
-  std::shared_ptr<class ConvolutionPlan> plan;
+  std::shared_ptr<class FinishedConvolution> plan;
 };
 
 class ConvolutionInputGradient {

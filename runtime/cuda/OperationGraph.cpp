@@ -10,7 +10,7 @@ std::vector<int64_t> packedStrides(const std::vector<int64_t> &sizes) {
   return strides;
 }
 
-OperationGraph::Tensor OperationGraph::add(Home home, cudnnDataType_t type, const Sizes &sizes,
+OperationGraph::Tensor OperationGraph::describe(Home home, cudnnDataType_t type, const Sizes &sizes,
                                            const Sizes &strides, float value) {
   const int64_t id = idOf(tensors.size());
   const bool isVirtual = home == Home::none, isByValue = home == Home::host;
@@ -29,11 +29,11 @@ OperationGraph::Tensor OperationGraph::add(Home home, cudnnDataType_t type, cons
 
 OperationGraph::Tensor OperationGraph::inMemory(cudnnDataType_t type, const Sizes &sizes,
                                                 const Sizes &strides) {
-  return add(Home::device, type, sizes, strides);
+  return describe(Home::device, type, sizes, strides);
 }
 
 OperationGraph::Tensor OperationGraph::number(float value) {
-  return add(Home::host, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, value);
+  return describe(Home::host, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}, value);
 }
 
 OperationGraph::Tensor OperationGraph::between(const Sizes &sizes, cudnnDataType_t type) {
@@ -42,7 +42,7 @@ OperationGraph::Tensor OperationGraph::between(const Sizes &sizes, cudnnDataType
 
 OperationGraph::Tensor OperationGraph::between(const Sizes &sizes, const Sizes &strides,
                                                cudnnDataType_t type) {
-  return add(Home::none, type, sizes, strides);
+  return describe(Home::none, type, sizes, strides);
 }
 
 void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {
@@ -56,7 +56,7 @@ void OperationGraph::multiply(Tensor a, Tensor b, Tensor product) {
   operation.set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, at(product));
   operation.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, kind);
   operation.finish();
-  operations.push_back(std::move(operation));
+  add(std::move(operation));
 }
 
 /// `axis`: -1 where the mode has none.
@@ -84,7 +84,7 @@ void OperationGraph::apply(cudnnPointwiseMode_t mode, const std::vector<Tensor> 
   if (operands.size() > 2)
     operation.set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, at(operands[2]));
   operation.finish();
-  operations.push_back(std::move(operation));
+  add(std::move(operation));
 }
 
 void OperationGraph::index(int64_t axis, Tensor x, Tensor y) {
@@ -94,7 +94,7 @@ void OperationGraph::index(int64_t axis, Tensor x, Tensor y) {
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, at(x));
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, at(y));
   operation.finish();
-  operations.push_back(std::move(operation));
+  add(std::move(operation));
 }
 
 void OperationGraph::reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
@@ -108,7 +108,7 @@ void OperationGraph::reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, at(y));
   operation.set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, kind);
   operation.finish();
-  operations.push_back(std::move(operation));
+  add(std::move(operation));
 }
 
 void OperationGraph::reshape(Tensor x, Tensor y) {
@@ -116,7 +116,7 @@ void OperationGraph::reshape(Tensor x, Tensor y) {
   operation.set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, at(x));
   operation.set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, at(y));
   operation.finish();
-  operations.push_back(std::move(operation));
+  add(std::move(operation));
 }
 
 OperationGraph::Tensor OperationGraph::made(cudnnPointwiseMode_t mode,

@@ -4,12 +4,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 namespace pdc::runtime::cuda {
 
 /// Operations of cuDNN's graph API that follow one another, as the library fuses them into one
-/// kernel. Tensors have four dimensions; those between operations are never in memory.
+/// kernel. Tensors between operations are never in memory.
 class OperationGraph {
 public:
   using Sizes = std::vector<int64_t>;
@@ -38,12 +39,17 @@ public:
   /// y is x, its dimensions read in the order of y's sizes and strides.
   void reshape(Tensor x, Tensor y);
 
+  /// Another operation, on tensors of this graph.
+  void add(Descriptor operation) { operations.push_back(std::move(operation)); }
+
   /// apply() into a new tensor between operations, of the first operand's sizes.
   Tensor made(cudnnPointwiseMode_t mode, const std::vector<Tensor> &operands,
               cudnnDataType_t type = CUDNN_DATA_FLOAT);
 
   Descriptor finish(const PlanTarget &target) const;
 
+  const Descriptor &at(Tensor tensor) const { return tensors[tensor].descriptor; }
+  /// Its place, from 1 on.
   int64_t idOf(Tensor tensor) const { return static_cast<int64_t>(tensor) + 1; }
   const Sizes &sizesOf(Tensor tensor) const { return tensors[tensor].sizes; }
   const Sizes &stridesOf(Tensor tensor) const { return tensors[tensor].strides; }
@@ -58,10 +64,9 @@ private:
     Descriptor descriptor;
   };
   enum class Home { device, host, none };
-  Tensor add(Home home, cudnnDataType_t type, const Sizes &sizes, const Sizes &strides,
-             float value = 0);
+  Tensor describe(Home home, cudnnDataType_t type, const Sizes &sizes, const Sizes &strides,
+                  float value = 0);
   Descriptor pointwise(cudnnPointwiseMode_t mode, cudnnDataType_t compute, int64_t axis) const;
-  const Descriptor &at(Tensor tensor) const { return tensors[tensor].descriptor; }
 
   const char *const unit;
   std::deque<Described> tensors;

@@ -11,10 +11,11 @@ namespace pdc::runtime {
 /// kernel reads or of the gradient it writes; row-major ones are packed per call.
 struct ConvolutionFields {
   const char *algorithm = "direct"; ///< or "winograd"
+  int64_t bias = 0;                 ///< on GPUs: whether the convolution has one
   /// Or "tf32": what f32 factors are rounded to; "bf16", "fp16": images and weights are stored so.
   const char *compute = "fp32";
-  Dimensions dilations;             ///< 1 is dense
-  const char *fallback = "none";    ///< slowest implementation that was agreed to; see Fallback
+  Dimensions dilations;          ///< 1 is dense
+  const char *fallback = "none"; ///< slowest implementation that was agreed to; see Fallback
   int64_t groups = 1;
   Dimensions input; ///< shape
   const char *inputLayout = "";
@@ -25,8 +26,8 @@ struct ConvolutionFields {
   Dimensions padsEnd;
   int64_t relu = 0; ///< the convolution only: applied to the result
   Dimensions strides;
-  int64_t threads = 0;         ///< of the library's kernel; 0: the program's
-  Dimensions weight;           ///< shape as ONNX has it
+  int64_t threads = 0; ///< of the library's kernel; 0: the program's
+  Dimensions weight;   ///< shape as ONNX has it
   const char *weightLayout = "";
 };
 

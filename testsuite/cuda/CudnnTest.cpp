@@ -1,7 +1,7 @@
-#include "compiler/devices/Rules.h"
 #include "compiler/operators/Rules.h"
 #include "runtime/Error.h"
 #include "runtime/cuda/ConvolutionPlan.h"
+#include "testsuite/cuda/AskedConvolutions.h"
 #include "testsuite/cuda/HostDevice.h"
 
 #include <gtest/gtest.h>
@@ -11,48 +11,12 @@ namespace pdc {
 
 namespace {
 
+using asked::boundOf, asked::fieldsOf, asked::kShapes, asked::Shape;
 using runtime::ConvolutionFields;
 using runtime::cuda::ConvolutionPlan;
 using runtime::cuda::ConvolutionUse;
 using runtime::cuda::Descriptor;
 using runtime::cuda::PlanTarget;
-
-struct Shape {
-  std::vector<int64_t> x, w, y, strides, pads;
-  int64_t groups = 1;
-};
-
-/// LeNet, VGG, ResNet's stem, its 3x3, strided and 1x1 layers, groups, one and three dimensions.
-const Shape kShapes[] = {
-    {{8, 1, 28, 28}, {6, 1, 5, 5}, {8, 6, 28, 28}, {1, 1}, {2, 2}},
-    {{8, 6, 14, 14}, {16, 6, 5, 5}, {8, 16, 10, 10}, {1, 1}, {0, 0}},
-    {{4, 3, 32, 32}, {64, 3, 3, 3}, {4, 64, 32, 32}, {1, 1}, {1, 1}},
-    {{32, 3, 224, 224}, {64, 3, 7, 7}, {32, 64, 112, 112}, {2, 2}, {3, 3}},
-    {{32, 64, 56, 56}, {64, 64, 3, 3}, {32, 64, 56, 56}, {1, 1}, {1, 1}},
-    {{32, 128, 56, 56}, {128, 128, 3, 3}, {32, 128, 28, 28}, {2, 2}, {1, 1}},
-    {{32, 64, 56, 56}, {128, 64, 1, 1}, {32, 128, 28, 28}, {2, 2}, {0, 0}},
-    {{32, 512, 7, 7}, {2048, 512, 1, 1}, {32, 2048, 7, 7}, {1, 1}, {0, 0}},
-    {{8, 32, 16, 16}, {32, 1, 3, 3}, {8, 32, 16, 16}, {1, 1}, {1, 1}, 32},
-    {{8, 16, 100}, {32, 16, 3}, {8, 32, 100}, {1}, {1}},
-    {{2, 8, 16, 16, 16}, {8, 8, 3, 3, 3}, {2, 8, 16, 16, 16}, {1, 1, 1}, {1, 1, 1}},
-};
-
-ConvolutionFields fieldsOf(const Shape &s) {
-  ConvolutionFields fields;
-  fields.name = "asked";
-  fields.input = s.x, fields.weight = s.w, fields.output = s.y;
-  fields.strides = s.strides, fields.padsBegin = fields.padsEnd = s.pads;
-  fields.dilations = std::vector<int64_t>(s.strides.size(), 1);
-  fields.groups = s.groups;
-  return fields;
-}
-
-int64_t boundOf(const Shape &s, const char *kernel = "Convolution") {
-  KernelChoice choice;
-  choice.kernel = kernel;
-  choice.fields = {{"input", s.x}, {"output", s.y}, {"weight", s.w}};
-  return cudaWorkspaceBytes(choice);
-}
 
 /// ResNet-50's 1x1 and 3x3 layers, strided ones among them, at microbatches of 32 and 256, and the
 /// fewest channels and widest windows; then what has no kernels: a stem of padded channels, other

@@ -48,9 +48,9 @@ bool lieAligned(const Described &operation, const Pointers &pointers) {
   return true;
 }
 
-/// HOST_CUDNN_REFUSES: "plans" are not made, or not the "plan of the best", or "plans of sums";
-/// "best" engines, the "others", those of "sums" or "all" fail when they run, or the best when they
-/// are "recorded"; each kind for a reason of its own.
+/// HOST_CUDNN_REFUSES: "plans" are not made, or not the "plan of the best", or "fused plans";
+/// "best" engines, the "others", those of "fused" convolutions or "all" fail when they run, or the
+/// best when they are "recorded"; each kind for a reason of its own.
 std::string_view refusedKind() {
   const char *given = std::getenv("HOST_CUDNN_REFUSES");
   return given ? given : "";
@@ -65,28 +65,32 @@ const std::vector<Described> &operationsOf(const Described &configuration) {
       .parts.at(CUDNN_ATTR_OPERATIONGRAPH_OPS);
 }
 
-/// A convolution that sums its channels.
-bool hasSums(const std::vector<Described> &operations) {
-  return operations.back().type == CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR;
+/// A convolution alone, or with what stands behind it.
+bool isConvolution(const Described &configuration) {
+  return operationsOf(configuration).front().type ==
+         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR;
 }
-bool hasSums(const Described &configuration) { return hasSums(operationsOf(configuration)); }
-
-/// The library has kernels of those for fp16 alone.
-bool canSum(const Described &configuration) {
-  const Described &x = operationsOf(configuration).back().part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC);
-  return x.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_HALF &&
-         refusedKind() != "plans of sums";
+bool isFused(const Described &configuration) {
+  return isConvolution(configuration) && operationsOf(configuration).size() > 1;
 }
 
-/// HOST_CUDNN_SLOW: the "best", the "others", those of "sums" or "plain" convolutions take 20
-/// milliseconds.
+/// The library has kernels that sum their channels for fp16 alone.
+bool hasFused(const Described &configuration) {
+  if (refusedKind() == "fused plans")
+    return false;
+  const Described &last = operationsOf(configuration).back();
+  return last.type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR ||
+         last.part(CUDNN_ATTR_OPERATION_GENSTATS_XDESC)
+                 .one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE) == CUDNN_DATA_HALF;
+}
+
+/// HOST_CUDNN_SLOW: the "best", the "others", "fused" or "plain" convolutions take 20 milliseconds.
 bool isSlow(const Described &configuration) {
   const char *given = std::getenv("HOST_CUDNN_SLOW");
   const std::string_view slow = given ? given : "";
-  return slow == (isBest(configuration) ? "best" : "others") ||
-         (slow == "sums" && hasSums(configuration)) ||
-         (slow == "plain" && operationsOf(configuration).back().type ==
-                                 CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR);
+  const bool fused = isFused(configuration);
+  return slow == (isBest(configuration) ? "best" : "others") || (slow == "fused" && fused) ||
+         (slow == "plain" && isConvolution(configuration) && !fused);
 }
 
 cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
@@ -95,7 +99,7 @@ cudnnStatus_t stateOf(const Described &configuration, cudaStream_t stream) {
   cudaStreamCaptureStatus status;
   cudaStreamIsCapturing(stream, &status);
   if (!(refused == "all" || refused == (best ? "best" : "others") ||
-        (refused == "sums" && hasSums(configuration)) ||
+        (refused == "fused" && isFused(configuration)) ||
         (refused == "recorded" && best && status != cudaStreamCaptureStatusNone)))
     return CUDNN_STATUS_SUCCESS;
   return best ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_NOT_SUPPORTED;
@@ -146,7 +150,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t raw) {
     return CUDNN_STATUS_SUCCESS;
   const Described &configuration = of(raw).part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (refusedKind() == "plans" || (refusedKind() == "plan of the best" && isBest(configuration)) ||
-      (hasSums(configuration) && !canSum(configuration)))
+      (isFused(configuration) && !hasFused(configuration)))
     return CUDNN_STATUS_NOT_SUPPORTED;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -205,22 +209,14 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   for (const Described &operation : operations)
     if (!lieAligned(operation, pointers))
       return CUDNN_STATUS_BAD_PARAM;
-  const cudnnBackendDescriptorType_t first = operations[0].type;
-  const bool isConvolution =
-      first == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
-      first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
-      first == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-  pdc::testing::enqueue(stream, [operations, pointers, isConvolution, scratch = workspace[0],
-                                 slow = isSlow(configuration)] {
-    if (slow)
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    std::memset(scratch, 0xff, kWorkspaceBytes);
-    isConvolution ? pdc::testing::convolve(operations[0], pointers)
-                  : pdc::testing::operate(operations, pointers);
-    if (hasSums(operations))
-      pdc::testing::sumChannels(operations[1], pointers);
-    std::memset(scratch, 0xff, kWorkspaceBytes);
-  });
+  pdc::testing::enqueue(
+      stream, [operations, pointers, scratch = workspace[0], slow = isSlow(configuration)] {
+        if (slow)
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::memset(scratch, 0xff, kWorkspaceBytes);
+        pdc::testing::operate(operations, pointers);
+        std::memset(scratch, 0xff, kWorkspaceBytes);
+      });
   return CUDNN_STATUS_SUCCESS;
 }
 

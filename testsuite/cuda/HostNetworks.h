@@ -9,8 +9,8 @@
 #include <vector>
 
 /// What cuDNN computes, written as plain loops from its documentation: the runtime's descriptions
-/// are executed as they stand. Whether the library itself takes them is asked of it in CudnnTest
-/// and CudnnAttentionTest.
+/// are executed as they stand. Whether the library itself takes them is asked of it in CudnnTest,
+/// CudnnAttentionTest and CudnnFinishedTest.
 namespace pdc::testing {
 
 /// A backend descriptor: attributes as bytes, other descriptors by value.
@@ -36,7 +36,7 @@ struct Described {
 /// By the ids of the tensors in memory.
 using Pointers = std::map<int64_t, void *>;
 
-/// A convolution or one of its gradients.
+/// A convolution or one of its gradients, on tensors in memory.
 void convolve(const Described &operation, const Pointers &pointers);
 /// Each channel's sum, and that of its squares.
 void sumChannels(const Described &operation, const Pointers &pointers);

@@ -4,18 +4,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <stdexcept>
 
-/// Graphs of matrix products, pointwise operations, reductions and reshapes, one operation after
-/// the other, each rounded to the type of its tensor.
+/// Graphs of convolutions, matrix products, pointwise operations, reductions and reshapes, one
+/// operation after the other, each rounded to the type of its tensor.
 namespace pdc::testing {
 
 namespace {
 
-using Index = std::array<int64_t, 4>;
+constexpr size_t kRank = 5;
+using Index = std::array<int64_t, kRank>;
 
-/// Four dimensions by strides, held in f32.
+/// Five dimensions by strides, the first of which may have been added; held in f32.
 struct Operand {
   Index sizes, strides;
   cudnnDataType_t type;
@@ -24,14 +26,14 @@ struct Operand {
 
   int64_t offset(const Index &index) const {
     int64_t at = 0;
-    for (size_t d = 0; d < 4; ++d)
+    for (size_t d = 0; d < kRank; ++d)
       at += index[d] * strides[d];
     return at;
   }
   float &at(const Index &index) { return values.at(size_t(offset(index))); }
   /// As an operand of something larger: dimensions of size 1 are repeated, heads serve groups.
   float &broadcast(Index index, const Index &within) {
-    for (size_t d = 0; d < 4; ++d)
+    for (size_t d = 0; d < kRank; ++d)
       index[d] = index[d] * sizes[d] / within[d];
     return at(index);
   }
@@ -48,7 +50,8 @@ template <class Visit> void forEach(const Index &sizes, Visit visit) {
     for (i[1] = 0; i[1] < sizes[1]; ++i[1])
       for (i[2] = 0; i[2] < sizes[2]; ++i[2])
         for (i[3] = 0; i[3] < sizes[3]; ++i[3])
-          visit(i);
+          for (i[4] = 0; i[4] < sizes[4]; ++i[4])
+            visit(i);
 }
 
 class Operations {
@@ -57,6 +60,13 @@ public:
 
   void run(const Described &operation) {
     switch (operation.type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR:
+      holdBetween(operation);
+      return convolve(operation, pointers);
+    case CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR:
+      return sumChannels(operation, pointers);
     case CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR:
       return multiply(operation);
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
@@ -71,6 +81,21 @@ public:
   }
 
 private:
+  /// Convolutions work on memory, also where their result lies between operations.
+  void holdBetween(const Described &operation) {
+    for (const auto &[name, parts] : operation.parts)
+      for (const Described &tensor : parts) {
+        if (tensor.type != CUDNN_BACKEND_TENSOR_DESCRIPTOR ||
+            !tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL))
+          continue;
+        int64_t elements = 1;
+        for (int64_t size : tensor.list<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS))
+          elements *= size;
+        pointers[tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)] =
+            held.emplace_back(size_t(elements)).data();
+      }
+  }
+
   Operand &operand(const Described &tensor) {
     const auto id = tensor.one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID);
     auto [found, isNew] = operands.try_emplace(id);
@@ -79,14 +104,15 @@ private:
       return made;
     const auto sizes = tensor.list<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS),
                strides = tensor.list<int64_t>(CUDNN_ATTR_TENSOR_STRIDES);
-    std::copy_n(sizes.begin(), 4, made.sizes.begin());
-    std::copy_n(strides.begin(), 4, made.strides.begin());
+    made.sizes.fill(1), made.strides.fill(0);
+    std::ranges::copy_backward(sizes, made.sizes.end());
+    std::ranges::copy_backward(strides, made.strides.end());
     made.type = tensor.one<cudnnDataType_t>(CUDNN_ATTR_TENSOR_DATA_TYPE);
     int64_t span = 1;
-    for (size_t d = 0; d < 4; ++d)
-      span += (sizes[d] - 1) * strides[d];
+    for (size_t d = 0; d < kRank; ++d)
+      span += (made.sizes[d] - 1) * made.strides[d];
     made.values.resize(size_t(span));
-    if (tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL))
+    if (tensor.one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && !pointers.contains(id))
       return made;
     made.memory = pointers.at(id);
     for (size_t i = 0; i < made.values.size(); ++i)
@@ -109,16 +135,17 @@ private:
     Operand &a = operand(operation.part(CUDNN_ATTR_OPERATION_MATMUL_ADESC)),
             &b = operand(operation.part(CUDNN_ATTR_OPERATION_MATMUL_BDESC)),
             &c = operand(operation.part(CUDNN_ATTR_OPERATION_MATMUL_CDESC));
-    const int64_t inner = a.sizes[3];
-    if (b.sizes[2] != inner || a.sizes[2] != c.sizes[2] || b.sizes[3] != c.sizes[3])
+    const int64_t inner = a.sizes[4];
+    if (b.sizes[3] != inner || a.sizes[3] != c.sizes[3] || b.sizes[4] != c.sizes[4])
       throw std::runtime_error("matrices of a product do not fit");
     forEach(c.sizes, [&](const Index &i) {
       float sum = 0;
-      const Index withinA = {c.sizes[0], c.sizes[1], c.sizes[2], inner},
-                  withinB = {c.sizes[0], c.sizes[1], inner, c.sizes[3]};
-      for (int64_t k = 0; k < inner; ++k)
-        sum += a.broadcast({i[0], i[1], i[2], k}, withinA) *
-               b.broadcast({i[0], i[1], k, i[3]}, withinB);
+      Index withinA = c.sizes, withinB = c.sizes, ofA = i, ofB = i;
+      withinA[4] = withinB[3] = inner;
+      for (int64_t k = 0; k < inner; ++k) {
+        ofA[4] = ofB[3] = k;
+        sum += a.broadcast(ofA, withinA) * b.broadcast(ofB, withinB);
+      }
       c.at(i) = sum;
     });
     keep(c);
@@ -134,6 +161,8 @@ private:
       return x * b;
     case CUDNN_POINTWISE_DIV:
       return x / b;
+    case CUDNN_POINTWISE_RELU_FWD:
+      return x > 0 ? x : 0;
     case CUDNN_POINTWISE_EXP:
       return std::exp(x);
     case CUDNN_POINTWISE_LOG:
@@ -157,9 +186,12 @@ private:
             &y = operand(operation.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC));
     Operand *b = optional(CUDNN_ATTR_OPERATION_POINTWISE_BDESC),
             *t = optional(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
+    const size_t added = kRank - operation.part(CUDNN_ATTR_OPERATION_POINTWISE_YDESC)
+                                     .list<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS)
+                                     .size();
     forEach(y.sizes, [&](const Index &i) {
       y.at(i) = mode == CUDNN_POINTWISE_GEN_INDEX
-                    ? float(i.at(size_t(kind.one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS))))
+                    ? float(i.at(size_t(kind.one<int64_t>(CUDNN_ATTR_POINTWISE_AXIS)) + added))
                     : applied(mode, x.broadcast(i, y.sizes), b ? b->broadcast(i, y.sizes) : 0,
                               t ? t->broadcast(i, y.sizes) : 0);
     });
@@ -192,7 +224,8 @@ private:
     keep(y);
   }
 
-  const Pointers &pointers;
+  Pointers pointers;                   ///< and those of what is held
+  std::deque<std::vector<float>> held; ///< what convolutions make for the operations behind them
   std::map<int64_t, Operand> operands; ///< by id
 };
 

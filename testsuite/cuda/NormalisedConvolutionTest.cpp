@@ -219,11 +219,11 @@ TEST_F(NormalisedConvolutionTest, TakesTheFasterWayAgain) {
               std::string::npos);
     tuning.emplace(together ? "a card" : "another", clock, folder.string(), 3);
     if (!together)
-      refuse("plans of sums"); // nor are they made
+      refuse("fused plans"); // nor are they made
     auto again = make(unit, &*tuning);
     EXPECT_EQ(found, call(*again, unit));
     EXPECT_EQ(timed, 6u);
-    refuse("sums");
+    refuse("fused");
     if (together)
       EXPECT_ANY_THROW(call(*again, unit));
     else
@@ -250,7 +250,7 @@ TEST_F(NormalisedConvolutionTest, KeepsWithinTheWorkspace) {
 TEST_F(NormalisedConvolutionTest, DoesWithoutKernelsOfSums) {
   const Unit unit(kShapes[0], false, kAllSlots);
   const Written apart = call(*make(unit, nullptr), unit);
-  for (const char *kind : {"plans of sums", "sums"}) {
+  for (const char *kind : {"fused plans", "fused"}) {
     tuning.emplace(kind, clock, folder.string(), 0);
     takeTogether();
     refuse(kind);

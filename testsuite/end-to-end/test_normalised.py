@@ -93,7 +93,7 @@ def test_sums_while_it_convolves(projects, data, expected, tmp_path):
         assert found.losses != apart.losses
         pipeline.expect_same_bits(found, kept, "normalised")
         files = {file.name: file.read_bytes() for file in (folder / name).iterdir()}
-        again = train(project, tmp_path / f"{name}-again", data, "--tune", folder / name, HOST_CUDNN_SLOW="sums")
+        again = train(project, tmp_path / f"{name}-again", data, "--tune", folder / name, HOST_CUDNN_SLOW="fused")
         pipeline.expect_same_bits(again, kept, "normalised")
         assert {file.name: file.read_bytes() for file in (folder / name).iterdir()} == files
 
@@ -102,7 +102,7 @@ def test_sums_while_it_convolves(projects, data, expected, tmp_path):
 @pytest.mark.parametrize("switch", ["slow", "refused"])
 def test_does_without(switch, projects, data, tmp_path):
     """Where it is slower, or the library has no such kernels: the bits of a run that measures nothing."""
-    environment = {"slow": {"HOST_CUDNN_SLOW": "sums"}, "refused": {"HOST_CUDNN_REFUSES": "plans of sums"}}[switch]
+    environment = {"slow": {"HOST_CUDNN_SLOW": "fused"}, "refused": {"HOST_CUDNN_REFUSES": "fused plans"}}[switch]
     plain, tuned = (train(projects["two"], tmp_path / name, data, *options, **environment)
                     for name, options in (("plain", []), ("tuned", ["--tune", tmp_path / "kernels"])))
     pipeline.expect_same_bits(tuned, {"normalised": (plain.losses, plain.weights())}, "normalised")

@@ -70,6 +70,28 @@ def test_takes_the_same_kernels_again(project, tmp_path):
 
 
 @test_cuda.on_host
+def test_convolves_with_bias_and_relu_in_one_kernel(models, tmp_path):
+    """Where that is faster: rounded once, so other bits than two kernels have, and the same ones however the model is split."""
+    data, losses = data_of(tmp_path), {}
+    for stages in ("1", "1-1"):
+        made = test_cuda.emit(models("lenet5"), tmp_path / f"cuda-{stages}", "--stages", stages, "--minibatch", 8, "--microbatches", 2,
+                              "--schedule", "1f1b", "--precision", "bf16", "--optimizer", "momentum,lr=0.05", workers=len(stages.split("-")))
+        test_cuda.build_for_host(made)
+        _, losses[f"apart {stages}"] = train(made, tmp_path / f"apart-{stages}", *data)
+        folder = tmp_path / f"kernels-{stages}"
+        _, losses[stages] = train(made, tmp_path / f"together-{stages}", *data, "--tune", folder, HOST_CUDNN_SLOW="plain")
+        choices = {}
+        for file in folder.iterdir():
+            choices |= json.loads(file.read_text())["choices"]
+        ways = [way for problem, way in choices.items() if "convolution with its bias and relu" in problem and "in one kernel or in two" in problem]
+        assert ways == [1, 1], choices
+        told, again = train(made, tmp_path / f"again-{stages}", *data, "--tune", folder, HOST_CUDNN_SLOW="fused")
+        assert "measured" not in told and again == losses[stages]
+    assert losses["1"] == losses["1-1"] and losses["apart 1"] == losses["apart 1-1"]
+    assert losses["1"] != losses["apart 1"] and losses["1"] == pytest.approx(losses["apart 1"], rel=2**-7)
+
+
+@test_cuda.on_host
 @pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges")])
 def test_measures_between_messages(stages, schedule, arrangement, models, tmp_path, monkeypatch):
     """Who measures waits for its GPU, where others wait for its messages."""

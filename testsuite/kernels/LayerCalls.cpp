@@ -36,9 +36,9 @@ namespace {
 
 ConvolutionFields convolution(const KernelChoice &choice) {
   ConvolutionFields f;
-  FieldReader{choice} FIELD(algorithm) FIELD(compute) FIELD(dilations) FIELD(fallback) FIELD(groups)
-      FIELD(input) FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout) FIELD(padsBegin)
-          FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
+  FieldReader{choice} FIELD(algorithm) FIELD(bias) FIELD(compute) FIELD(dilations) FIELD(fallback)
+      FIELD(groups) FIELD(input) FIELD(inputLayout) FIELD(name) FIELD(output) FIELD(outputLayout)
+          FIELD(padsBegin) FIELD(padsEnd) FIELD(relu) FIELD(strides) FIELD(threads) FIELD(weight)
               FIELD(weightLayout);
   return f;
 }
