@@ -18,6 +18,21 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
   }];
 }
 
+def JoinSlices : Pass<"join-slices", "::mlir::ModuleOp"> {
+  let summary = "makes one Split of slices that divide a tensor among them";
+  let description = [{
+    Slices of one tensor along one dimension, in steps of one, and Gathers of single constant indices become
+    the parts of one `Split` where together they take each element once (or the same part twice). The
+    gradient of a slice is as large as what it was cut from, that of a Split is one `Concat`; and a weight
+    whose gates an exporter reorders by three slices has one use, and one sum of gradients, not three.
+
+    What is made of weights alone is joined only where one node reads all parts: layers of several
+    stages may each take their own of a common weight.
+
+    Before: static shapes, no backward node. After: the same values, to the bit.
+  }];
+}
+
 def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
   let summary = "puts one node in the place of those that exporters write for an operator";
   let description = [{

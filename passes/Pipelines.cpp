@@ -11,6 +11,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before differentiating: no gradient for what does nothing, and names of forward nodes that
   // backward nodes point to stay.
   passes.addPass(mlir::createCanonicalizerPass());
+  // Before differentiating: parts have one gradient together. Before attention is recognised, which
+  // reads the parts of a Split as one tensor.
+  passes.addPass(createJoinSlices());
   // Before differentiating too: a whole operator has one gradient, its parts have many.
   passes.addPass(createRecogniseComposites());
   if (options.trains)

@@ -1,5 +1,6 @@
 #include "compiler/devices/UnitReader.h"
 #include "compiler/operators/Rules.h"
+#include "compiler/operators/Slice.h"
 
 #include <algorithm>
 
@@ -105,29 +106,18 @@ KernelChoice choosePad(const UnitReader &reader, bool gradient) {
   return chooseCopy(reader, 0, copy);
 }
 
-/// Inputs first.. are starts, ends, axes and steps, as ONNX's Slice has them.
 KernelChoice chooseSlice(const UnitReader &reader, bool gradient) {
   const UnitNode &node = reader.node(0);
-  size_t first = gradient ? 2 : 1;
   const std::vector<int64_t> &whole =
       gradient ? node.outputs[0].shape : reader.inputType(node, 0).shape;
   const std::vector<int64_t> &part =
       gradient ? reader.inputType(node, 0).shape : node.outputs[0].shape;
-  std::vector<int64_t> starts = reader.integers(node, first), axes, steps(starts.size(), 1);
-  for (size_t i = 0; i < starts.size(); ++i)
-    axes.push_back(static_cast<int64_t>(i));
-  if (reader.hasInput(node, first + 2))
-    axes = reader.integers(node, first + 2);
-  if (reader.hasInput(node, first + 3))
-    steps = reader.integers(node, first + 3);
-  axes = axesFromStart(reader.view(node), axes, static_cast<int64_t>(whole.size()));
-  std::vector<int64_t> strides = stridesOf(whole), own = strides;
+  const SliceRange range = resolveSlice(reader.view(node), whole, gradient ? 2 : 1);
+  std::vector<int64_t> strides = stridesOf(whole);
   int64_t offset = 0;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    int64_t size = whole[axes[i]], start = starts[i] < 0 ? starts[i] + size : starts[i];
-    start = std::clamp<int64_t>(start, 0, steps[i] > 0 ? size : size - 1);
-    offset += start * own[axes[i]];
-    strides[axes[i]] = steps[i] * own[axes[i]];
+  for (size_t d = 0; d < whole.size(); ++d) {
+    offset += std::max<int64_t>(range.start[d], 0) * strides[d]; // -1: before all, of none
+    strides[d] *= range.step[d];
   }
   Copy copy{part, offset, strides, 0, stridesOf(part)};
   if (gradient) {

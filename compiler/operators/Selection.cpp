@@ -6,14 +6,7 @@
 
 namespace pdc {
 
-/// A slice resolved: along dimension d, `count[d]` elements from `start[d]` in steps of `step[d]`.
-struct SliceRange {
-  std::vector<int64_t> start, step, count;
-};
-
-/// Inputs `first`..`first+3` are starts, ends, axes, steps.
-static SliceRange resolveSlice(const NodeView &node, const std::vector<int64_t> &shape,
-                               size_t first) {
+SliceRange resolveSlice(const NodeView &node, const std::vector<int64_t> &shape, size_t first) {
   std::vector<int64_t> starts = knownIntegers(node, first), ends = knownIntegers(node, first + 1);
   std::vector<int64_t> axes, steps(starts.size(), 1);
   for (size_t i = 0; i < starts.size(); ++i)
@@ -130,8 +123,8 @@ static void normaliseSlice(ImportedNode &node, int opset) {
 // Gather
 
 /// Counted from 0; refuses an index outside of the dimension.
-static int64_t indexFromStart(const NodeView &node, double number, const std::vector<int64_t> &shape,
-                              int64_t axis) {
+static int64_t indexFromStart(const NodeView &node, double number,
+                              const std::vector<int64_t> &shape, int64_t axis) {
   const int64_t index = toInteger(number);
   if (index < -shape[axis] || index >= shape[axis])
     refuse(node, "index " + std::to_string(index) + " is outside dimension " +

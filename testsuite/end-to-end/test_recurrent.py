@@ -1,6 +1,7 @@
 """Language models of LSTM and GRU layers, written out step by step, against PyTorch."""
 
 import copy
+import json
 import re
 
 import numpy
@@ -40,6 +41,9 @@ def test_gradients(cell, models, tmp_path):
     project = pipeline.compile_model(models("lstm", "--cell", cell, "--sequence", SEQUENCE), tmp_path / "project", "--minibatch", BATCH,
                                      "--microbatches", 2, "--optimizer", f"sgd,lr={RATE}")
     net = build(cell)
+    # One sum for each weight, of which the exporter has cut the gates.
+    summed = sum(stage["gradient_bytes"] for stage in json.loads((project / "plan.json").read_text())["stages"])
+    assert summed == 4 * sum(parameter.numel() for parameter in net.parameters())
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     for step in range(STEPS):
         inputs, data = draw(tmp_path, step)
