@@ -164,10 +164,15 @@ ElementType storedElement(Precision precision) {
 bool canPrepend(const UnitView &unit, const UnitNode &node, const UnitNode &hero, int input,
                 bool isKept, const DeviceOptions &options) {
   const Rule *rule = findRule(hero.op, options);
-  if (!rule || input != 0 || !contains(rule->prologues, node.op))
+  if (!rule || input != rule->prologueInput || !contains(rule->prologues, node.op))
     return false;
   if (isKept || node.op == "Conv")
     return isKept && node.op == "Conv" && canSumChannels(unit, node, hero, options);
+  auto isTerm = [&](const UnitValue &value) {
+    return value.kind == UnitValue::Kind::operand && *unit.type(value) == node.outputs[0];
+  };
+  if (node.op == "Sum")
+    return node.inputs.size() <= rule->mostTerms && std::ranges::all_of(node.inputs, isTerm);
   return node.op != "Cast" || isWidening(*unit.type(node.inputs.at(0)), node.outputs[0]);
 }
 

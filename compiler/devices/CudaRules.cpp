@@ -1,4 +1,5 @@
 #include "compiler/devices/Rules.h"
+#include "runtime/kernels/RecurrentCellFields.h"
 
 namespace pdc {
 
@@ -18,12 +19,26 @@ const std::vector<Rule> &cudaRules() {
        .epilogues = {"Add", "Relu"},
        .addsImages = true},
       {"BatchNormalizationGrad", chooseCudaNormalisationGradient, {}, {"ReluGrad"}},
+      {.op = "LstmCellGrad",
+       .choose = chooseRecurrentCell,
+       .prologues = {"Sum"},
+       .prologueInput = 3,
+       .mostTerms = runtime::RecurrentCellFields::kMostTerms},
+      {.op = "GruCellGrad",
+       .choose = chooseRecurrentCell,
+       .prologues = {"Sum"},
+       .prologueInput = 3,
+       .mostTerms = runtime::RecurrentCellFields::kMostTerms},
       {"ConvInputGrad", chooseCudaConvolutionInputGradient},
       {"ConvWeightGrad", chooseCudaConvolutionWeightGradient},
       {"SoftmaxAttention", chooseCudaAttention},
       {"SoftmaxAttentionGrad", chooseCudaAttentionGradient},
       {"SoftmaxCrossEntropyLoss", chooseLoss, {}, {"Cast"}},
-      {"SoftmaxCrossEntropyLossGrad", chooseLoss, {"Cast"}, {"Cast"}, true},
+      {.op = "SoftmaxCrossEntropyLossGrad",
+       .choose = chooseLoss,
+       .epilogues = {"Cast"},
+       .prologues = {"Cast"},
+       .rounds = true},
       {"CorrectPredictions", chooseLoss, {}, {"Cast"}},
   };
   return table;

@@ -12,12 +12,15 @@ struct Rule {
   /// Elementwise operators that the hero's kernel computes on its result 0. A Cast: from 16 bits to
   /// f32, of sums that it would round.
   std::vector<std::string_view> epilogues = {};
-  /// Operators that the hero's kernel computes on its input 0. A Cast: from 16 bits to f32. A Conv:
-  /// one whose result the kernel writes, too.
+  /// Operators that the hero's kernel computes on one of its inputs. A Cast: from 16 bits to f32. A
+  /// Conv: one whose result the kernel writes, too. A Sum: of at most `mostTerms` tensors of one
+  /// type.
   std::vector<std::string_view> prologues = {};
   bool rounds = false; ///< the Cast among its epilogues is from f32 to 16 bits
   /// The Add among its epilogues is of an image, not of a bias.
   bool addsImages = false;
+  int prologueInput = 0;
+  size_t mostTerms = 0;
 };
 
 /// The rules of one kind of device stand before those that all kinds share.

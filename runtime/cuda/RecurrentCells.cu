@@ -1,3 +1,4 @@
+#include "runtime/Error.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Lanes.h"
 #include "runtime/kernels/RecurrentCellElements.h"
@@ -43,6 +44,46 @@ __device__ Gru gruOf(const GateLanes<3, Width> &input, const GateLanes<3, Width>
 template <int Width, class T> __device__ Lanes<float, Width> loadOrZero(const T *from, int64_t i) {
   return from ? load<Width>(from + i) : Lanes<float, Width>{};
 }
+
+/// What arrives at a state: a sum is rounded as a kernel that stored it would.
+template <class T> struct Arriving {
+  static constexpr int kMost = RecurrentCellFields::kMostTerms;
+  const T *terms[kMost] = {};
+  int count = 1;
+
+  template <int Width> __device__ Lanes<float, Width> at(int64_t i) const {
+    auto sum = loadOrZero<Width>(terms[0], i);
+    PDC_UNROLL
+    for (int term = 1; term < kMost; ++term)
+      if (term < count) {
+        const auto added = load<Width>(terms[term] + i);
+        for (int lane = 0; lane < Width; ++lane)
+          sum.at[lane] += added.at[lane];
+      }
+    for (int lane = 0; lane < Width; ++lane)
+      sum.at[lane] = static_cast<float>(static_cast<T>(sum.at[lane]));
+    return sum;
+  }
+};
+
+/// What a gradient's call has behind its operands.
+template <class T> struct Others {
+  Arriving<T> arriving;
+  std::array<void *, 3> results = {};
+
+  Others(const RecurrentCellFields &f, const T *first, std::initializer_list<const void *> given) {
+    const size_t further = size_t(f.terms) - 1;
+    if (f.terms < 1 || f.terms > Arriving<T>::kMost || given.size() != further + f.results.size())
+      throw Error("recurrent cell: ", given.size(),
+                  " pointers behind the operands of a gradient of ", f.terms, " terms and ",
+                  f.results.size(), " results");
+    arriving.terms[0] = first, arriving.count = int(f.terms);
+    for (size_t i = 0; i < further; ++i)
+      arriving.terms[i + 1] = static_cast<const T *>(given.begin()[i]);
+    for (size_t i = 0; i < f.results.size(); ++i)
+      results.at(size_t(f.results[i])) = const_cast<void *>(given.begin()[further + i]);
+  }
+};
 template <int Width, class T>
 __device__ void storeWhereAsked(T *to, int64_t i, const Lanes<float, Width> &values) {
   if (to)
@@ -89,14 +130,14 @@ template <class T> struct LstmBackward {
   int64_t width;
   const T *gates;
   const float *cell, *next;
-  const T *ofState;
+  Arriving<T> ofState;
   const float *ofNext;
   T *ofGates;
   float *ofCell;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
     auto held = GateLanes<4, Width>::from(gates + g, width);
     auto cells = load<Width>(cell + i);
-    const auto after = load<Width>(next + i), dState = loadOrZero<Width>(ofState, i),
+    const auto after = load<Width>(next + i), dState = ofState.template at<Width>(i),
                dNext = loadOrZero<Width>(ofNext, i);
     for (int lane = 0; lane < Width; ++lane) {
       const Lstm::Gradient d =
@@ -127,13 +168,14 @@ template <class T> struct GruForward {
 
 template <class T> struct GruBackward {
   int64_t width;
-  const T *ofInput, *ofState, *state, *ofNext;
+  const T *ofInput, *ofState, *state;
+  Arriving<T> ofNext;
   T *dInput, *dState, *dBefore;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
     auto x = GateLanes<3, Width>::from(ofInput + g, width),
          s = GateLanes<3, Width>::from(ofState + g, width);
     auto states = load<Width>(state + i);
-    const auto dNext = load<Width>(ofNext + i);
+    const auto dNext = ofNext.template at<Width>(i);
     for (int lane = 0; lane < Width; ++lane) {
       const Gru::Gradient d = gruOf(x, s, lane).gradient(states.at[lane], dNext.at[lane]);
       x.gate[0].at[lane] = s.gate[0].at[lane] = d.update;
@@ -162,10 +204,11 @@ void LstmCell::call(const Run &run, const T *gates, const float *cell,
 template <class T>
 void LstmCellGradient::call(const Run &run, const T *gates, const float *cell, const float *next,
                             const T *ofState, const float *ofNext,
-                            const std::array<void *, 3> &results) const {
+                            std::initializer_list<const void *> others) const {
+  const Others<T> o(fields, ofState, others);
   overCells(run, fields, 4,
-            LstmBackward<T>{fields.width, gates, cell, next, ofState, ofNext,
-                            static_cast<T *>(results[0]), static_cast<float *>(results[1])});
+            LstmBackward<T>{fields.width, gates, cell, next, o.arriving, ofNext,
+                            static_cast<T *>(o.results[0]), static_cast<float *>(o.results[1])});
 }
 
 template <class T>
@@ -176,22 +219,23 @@ void GruCell::operator()(const Run &run, const T *ofInput, const T *ofState, con
 
 template <class T>
 void GruCellGradient::call(const Run &run, const T *ofInput, const T *ofState, const T *state,
-                           const T *ofNext, const std::array<void *, 3> &results) const {
+                           const T *ofNext, std::initializer_list<const void *> others) const {
+  const Others<T> o(fields, ofNext, others);
   overCells(run, fields, 3,
-            GruBackward<T>{fields.width, ofInput, ofState, state, ofNext,
-                           static_cast<T *>(results[0]), static_cast<T *>(results[1]),
-                           static_cast<T *>(results[2])});
+            GruBackward<T>{fields.width, ofInput, ofState, state, o.arriving,
+                           static_cast<T *>(o.results[0]), static_cast<T *>(o.results[1]),
+                           static_cast<T *>(o.results[2])});
 }
 
 #define PDC_CELLS(T)                                                                               \
   template void LstmCell::call(const Run &, const T *, const float *,                              \
                                const std::array<void *, 3> &) const;                               \
   template void LstmCellGradient::call(const Run &, const T *, const float *, const float *,       \
-                                       const T *, const float *, const std::array<void *, 3> &)    \
-      const;                                                                                       \
+                                       const T *, const float *,                                   \
+                                       std::initializer_list<const void *>) const;                 \
   template void GruCell::operator()(const Run &, const T *, const T *, const T *, T *) const;      \
   template void GruCellGradient::call(const Run &, const T *, const T *, const T *, const T *,     \
-                                      const std::array<void *, 3> &) const;
+                                      std::initializer_list<const void *>) const;
 PDC_CELLS(float)
 PDC_CELLS(BFloat16)
 PDC_CELLS(Float16)

@@ -26,20 +26,21 @@ private:
   RecurrentCellFields fields;
 };
 
+/// Others: further terms of T, then results.
 class LstmCellGradient {
 public:
   LstmCellGradient(const Device &, const RecurrentCellFields &fields) : fields(fields) {}
-  template <class T, class... Results>
+  template <class T, class... Others>
   void operator()(const Run &run, const T *gates, const float *cell, const float *next,
                   const std::type_identity_t<T> *ofState, const float *ofNext,
-                  Results *...results) const {
-    call(run, gates, cell, next, ofState, ofNext, cellResults(fields, {results...}));
+                  Others *...others) const {
+    call(run, gates, cell, next, ofState, ofNext, {others...});
   }
 
 private:
   template <class T>
   void call(const Run &run, const T *gates, const float *cell, const float *next, const T *ofState,
-            const float *ofNext, const std::array<void *, 3> &results) const;
+            const float *ofNext, std::initializer_list<const void *> others) const;
   RecurrentCellFields fields;
 };
 
@@ -54,19 +55,20 @@ private:
   RecurrentCellFields fields;
 };
 
+/// Others: further terms of T, then results.
 class GruCellGradient {
 public:
   GruCellGradient(const Device &, const RecurrentCellFields &fields) : fields(fields) {}
-  template <class T, class... Results>
+  template <class T, class... Others>
   void operator()(const Run &run, const T *ofInput, const T *ofState, const T *state,
-                  const T *ofNext, Results *...results) const {
-    call(run, ofInput, ofState, state, ofNext, cellResults(fields, {results...}));
+                  const T *ofNext, Others *...others) const {
+    call(run, ofInput, ofState, state, ofNext, {others...});
   }
 
 private:
   template <class T>
   void call(const Run &run, const T *ofInput, const T *ofState, const T *state, const T *ofNext,
-            const std::array<void *, 3> &results) const;
+            std::initializer_list<const void *> others) const;
   RecurrentCellFields fields;
 };
 

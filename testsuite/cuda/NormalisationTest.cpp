@@ -117,10 +117,6 @@ template <class T> std::vector<T> drawn(int64_t count, float from, float to) {
   return Both<T>(count, from, to).narrow;
 }
 
-template <class T> bool haveEqualBits(const std::vector<T> &a, const std::vector<T> &b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
 /// The image is positive where its normalisation, rounded and kept, was.
 TYPED_TEST(Beside, MasksAreThoseOfResults) {
   for (int64_t channels : {5, 12}) {

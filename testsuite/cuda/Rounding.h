@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 
 /// Kernels on 16 bits compute what they compute on f32 of the same values, and round it once. (What
@@ -49,6 +50,10 @@ void expectRounds(int64_t count, Call call, const Operands &...operands) {
   call(scratch.run, wide.data(), operands.wide.data()...);
   finish();
   expectRounded(narrow, wide);
+}
+
+template <class T> bool haveEqualBits(const std::vector<T> &a, const std::vector<T> &b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
 template <class T> struct Narrow : ::testing::Test {};

@@ -117,12 +117,12 @@ KernelCall made(const runtime::Device &device, Fields f, Call call) {
 #define CALL                                                                                       \
   [](auto &k, const runtime::Run &r, At p, [[maybe_unused]] size_t n, [[maybe_unused]] bool add)
 
-/// A call of a kernel that takes any number of pointers, up to `Most`.
-template <size_t Most, class Kernel>
+/// A call of a kernel that takes any number of pointers, from `Least` to `Most`.
+template <size_t Most, size_t Least = 1, class Kernel>
 void callWithAll(Kernel &kernel, const runtime::Run &run, At p, size_t count) {
-  if constexpr (Most > 1)
+  if constexpr (Most > Least)
     if (count < Most)
-      return callWithAll<Most - 1>(kernel, run, p, count);
+      return callWithAll<Most - 1, Least>(kernel, run, p, count);
   [&]<size_t... I>(std::index_sequence<I...>) { kernel(run, p[I]...); }
   (std::make_index_sequence<Most>());
 }

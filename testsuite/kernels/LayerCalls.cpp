@@ -85,7 +85,7 @@ LocalResponseFields response(const KernelChoice &choice) {
 }
 RecurrentCellFields cells(const KernelChoice &choice) {
   RecurrentCellFields f;
-  FieldReader{choice} FIELD(results) FIELD(rows) FIELD(width);
+  FieldReader{choice} FIELD(results) FIELD(rows) FIELD(terms) FIELD(width);
   return f;
 }
 
@@ -237,10 +237,7 @@ KernelMakers layerMakers() {
       {"LstmCellGradient",
        [](auto &c, auto &d) {
          return made<kernels::LstmCellGradient>(
-             d, cells(c), CALL {
-               n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5])
-                      : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
-             });
+             d, cells(c), CALL { (callWithAll<10, 6>(k, r, p, n)); });
        }},
       {"GruCell",
        [](auto &c, auto &d) {
@@ -250,11 +247,7 @@ KernelMakers layerMakers() {
       {"GruCellGradient",
        [](auto &c, auto &d) {
          return made<kernels::GruCellGradient>(
-             d, cells(c), CALL {
-               n == 5   ? k(r, p[0], p[1], p[2], p[3], p[4])
-               : n == 6 ? k(r, p[0], p[1], p[2], p[3], p[4], p[5])
-                        : k(r, p[0], p[1], p[2], p[3], p[4], p[5], p[6]);
-             });
+             d, cells(c), CALL { (callWithAll<10, 5>(k, r, p, n)); });
        }},
       {"Softmax",
        [](auto &c, auto &d) {
