@@ -20,6 +20,21 @@ bool isOfEveryScore(const Attributes &fields) {
   return true;
 }
 
+/// What cuDNN's gradients are known to be no numbers for, once a row's scores all lie below -88;
+/// empty: nothing. Where scores have something added, the last tile of keys counts 64 that are not
+/// there (pytorch#196678); where there is one query, rows that are not there
+/// (cudnn-frontend#1072).
+std::string knownOverflow(const Attributes &fields) {
+  constexpr int64_t kTile = 128;
+  const int64_t keys = fields.integer("keys", 1);
+  const bool adds = fields.has("maskStrides") && !fields.integers("maskStrides").empty();
+  if (keys % kTile == kTile / 2 &&
+      (adds || runtime::AddedMask::isNeeded(attentionMaskFields(fields))))
+    return "has a mask of " + std::to_string(keys) +
+           " keys, which may overflow in cuDNN's unless they are a multiple of 128";
+  return fields.integer("queries", 1) == 1 ? "has one query, which may overflow in cuDNN's" : "";
+}
+
 /// Why cuDNN does not compute an attention; empty where it does. `fields` are those of its kernel.
 std::string whyNotFused(const Attributes &fields, bool isGradient) {
   const int64_t width = fields.integer("width", 1);
@@ -27,6 +42,8 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
     return "has heads of " + std::to_string(width) + " and " +
            std::to_string(fields.integer("valueWidth", 1)) +
            " numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most";
+  if (std::string why = isGradient ? knownOverflow(fields) : ""; !why.empty())
+    return why;
   std::vector<int64_t> all(
       static_cast<size_t>(runtime::attentionTensors(fields.integer("joined", 0))));
   std::iota(all.begin(), all.end(), 0);

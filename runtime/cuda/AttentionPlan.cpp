@@ -80,8 +80,11 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
   return text.str();
 }
 
-/// 9.10.0 and 9.10.1 are known for wrong results of attention.
-bool isTrusted(size_t version) { return version != 91000 && version != 91001; }
+/// 9.10.0 and 9.10.1 are known for wrong results of attention; gradients of masks of any shape came
+/// with 9.18.
+bool isTrusted(size_t version, const AttentionFields &f) {
+  return version != 91000 && version != 91001 && (version >= 91800 || !f.makesMaskGradient());
+}
 
 /// What is left for the library.
 KernelRules beside(KernelRules rules, int64_t ownBytes) {
@@ -365,7 +368,7 @@ std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionF
   auto made = std::make_shared<AttentionPlan>(
       target, KernelRules{true, true, workspaceRoom(device), !device.exact}, fields, use,
       device.tuning);
-  if (*made && isTrusted(cudnnGetVersion()))
+  if (*made && isTrusted(cudnnGetVersion(), fields))
     return found->second = std::move(made);
   std::fprintf(
       stderr,

@@ -44,13 +44,14 @@ int64_t reachedMask(const AttentionFields &f) {
 }
 
 /// Hides an eighth of the keys, never the first, and all of the row `unseen`.
-template <class Value> std::vector<Value> checkedMask(const AttentionFields &f, int64_t unseen) {
+template <class Value>
+std::vector<Value> checkedMask(const AttentionFields &f, int64_t unseen, float added = 0) {
   std::vector<Value> mask(static_cast<size_t>(reachedMask(f)));
   for (size_t e = 0; e < mask.size(); ++e) {
     const auto at = static_cast<int64_t>(e);
     const bool isHidden = at % f.keys % 8 == 2 || at / f.keys % f.queries == unseen;
     if constexpr (std::is_same_v<Value, float>)
-      mask[e] = isHidden ? -1e9f : 0.5f + static_cast<float>(at % 97) / 64;
+      mask[e] = isHidden ? -1e9f : added + 0.5f + static_cast<float>(at % 97) / 64;
     else
       mask[e] = isHidden ? 0 : 1;
   }
@@ -63,6 +64,7 @@ template <class T> struct AttentionComparison {
   const cudaStream_t stream;
   const runtime::Device device;
   const int64_t unseen;
+  const float added;
   const int64_t queryCount = wide.batch * wide.heads * wide.queries;
   const int64_t keyCount = wide.batch * wide.keyHeads * wide.keys;
   /// Elements of the tensors of queries, keys and values, each with those that it holds besides.
@@ -70,7 +72,7 @@ template <class T> struct AttentionComparison {
   const BothWidths<T> q{stream, sizes[0]}, k{stream, sizes[1]}, v{stream, sizes[2]},
       dy{stream, queryCount *wide.valueWidth};
   const BothWidths<T> &keys = wide.joined == 3 ? q : k, &values = wide.joined ? keys : v;
-  const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen)};
+  const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen, added)};
   const DeviceTensor<uint8_t> flags{stream, checkedMask<uint8_t>(wide, unseen)};
   const DeviceTensor<int64_t> drawn{stream, seeds()};
   const DeviceTensor<uint8_t> scratch{stream,
@@ -78,8 +80,9 @@ template <class T> struct AttentionComparison {
   runtime::Run run;
   std::vector<std::string> differences;
 
-  AttentionComparison(const AttentionFields &f, cudaStream_t stream, int64_t bytes, int64_t unseen)
-      : wide(f), stream(stream), device{1, bytes}, unseen(unseen) {
+  AttentionComparison(const AttentionFields &f, cudaStream_t stream, int64_t bytes, int64_t unseen,
+                      float added)
+      : wide(f), stream(stream), device{1, bytes}, unseen(unseen), added(added) {
     narrow.compute = std::is_same_v<T, runtime::BFloat16> ? "bf16" : "fp16";
     narrow.name = "attention";
     run.queue = stream;
@@ -206,8 +209,8 @@ template <class T> struct AttentionComparison {
 
 template <class T>
 std::vector<std::string> attentionDifferences(const AttentionFields &fields, cudaStream_t stream,
-                                              int64_t workspaceBytes, int64_t unseen) {
-  AttentionComparison<T> comparison(fields, stream, workspaceBytes, unseen);
+                                              int64_t workspaceBytes, int64_t unseen, float added) {
+  AttentionComparison<T> comparison(fields, stream, workspaceBytes, unseen, added);
   const int64_t count = comparison.queryCount * fields.valueWidth;
   const DeviceTensor<T> y(stream, count);
   const DeviceTensor<float> sums(stream, comparison.queryCount), wideY(stream, count),
@@ -218,9 +221,11 @@ std::vector<std::string> attentionDifferences(const AttentionFields &fields, cud
   return comparison.differences;
 }
 
-template std::vector<std::string>
-attentionDifferences<runtime::BFloat16>(const AttentionFields &, cudaStream_t, int64_t, int64_t);
-template std::vector<std::string>
-attentionDifferences<runtime::Float16>(const AttentionFields &, cudaStream_t, int64_t, int64_t);
+template std::vector<std::string> attentionDifferences<runtime::BFloat16>(const AttentionFields &,
+                                                                          cudaStream_t, int64_t,
+                                                                          int64_t, float);
+template std::vector<std::string> attentionDifferences<runtime::Float16>(const AttentionFields &,
+                                                                         cudaStream_t, int64_t,
+                                                                         int64_t, float);
 
 } // namespace pdc::testing

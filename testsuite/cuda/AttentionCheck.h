@@ -15,12 +15,13 @@ namespace pdc::testing {
 /// the rows' sums, dq, dk and dv, and where the fields' results are {3} the mask's gradient. Empty:
 /// not at all. Needs a device, or the emulation of one.
 ///
+/// `added`: to all scores, of a mask of numbers.
 /// `unseen`: a query that sees no key, in all heads and samples, or -1. Of it nothing is promised
 /// (in ONNX's terms its shares are NaN), nor of the gradients of its heads; results of other rows
 /// are right.
 template <class T>
 std::vector<std::string> attentionDifferences(const runtime::AttentionFields &fields,
                                               cudaStream_t stream, int64_t workspaceBytes,
-                                              int64_t unseen = -1);
+                                              int64_t unseen = -1, float added = 0);
 
 } // namespace pdc::testing

@@ -16,6 +16,7 @@ struct NamedAttention {
   const char *name;
   AttentionFields fields;
   int64_t unseen = -1;
+  float added = 0;
 };
 
 AttentionFields attentionOf(int64_t batch, int64_t heads, int64_t length, int64_t width) {
@@ -53,7 +54,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
                            {"trained mask of each sample", ofSamples},
                            {"in one tensor", joined},
                            {"keys and values in one tensor", pair},
-                           {"a row that sees nothing", flags, 5}});
+                           {"a row that sees nothing", flags, 5},
+                           {"scores whose exponentials are zero", padding, -1, -120}});
   }
   // Parts begin at multiples of 16 bytes.
   AttentionFields samples = attentionOf(4, heads, length, width);
@@ -85,10 +87,10 @@ int checkAll(bool isSmall) {
                     static_cast<long long>(one.fields.keys), type, difference.c_str());
       different += !differences.empty();
     };
-    tell("bf16", pdc::testing::attentionDifferences<pdc::runtime::BFloat16>(one.fields, stream,
-                                                                            workspace, one.unseen));
-    tell("fp16", pdc::testing::attentionDifferences<pdc::runtime::Float16>(one.fields, stream,
-                                                                           workspace, one.unseen));
+    tell("bf16", pdc::testing::attentionDifferences<pdc::runtime::BFloat16>(
+                     one.fields, stream, workspace, one.unseen, one.added));
+    tell("fp16", pdc::testing::attentionDifferences<pdc::runtime::Float16>(
+                     one.fields, stream, workspace, one.unseen, one.added));
   }
   std::printf("%d attentions differ\n", different);
   return different ? 1 : 0;

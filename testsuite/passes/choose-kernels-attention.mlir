@@ -4,6 +4,9 @@
 pdc.memory @q input microbatch : tensor<2x6x32x64xbf16>
 pdc.memory @k input microbatch : tensor<2x3x32x64xbf16>
 pdc.memory @flags input microbatch : tensor<1x1x32x32xi1>
+pdc.memory @half_tile input microbatch : tensor<2x6x192x64xbf16>
+pdc.memory @half_mask input microbatch : tensor<1x1x1x192xf32>
+pdc.memory @half_tiles metric update : tensor<2x6x192x64xbf16>
 pdc.memory @narrow input microbatch : tensor<2x6x32x12xbf16>
 pdc.memory @random input microbatch : tensor<4xi64>
 pdc.memory @bias input microbatch : tensor<1x6x32x32xf32>
@@ -65,13 +68,40 @@ func.func @train() {
   }
   // CHECK: pdc.unit "/of_keys"
   // CHECK-NOT: compute
-  // CHECK: pdc.accumulate
+  // CHECK: pdc.unit "/half/sums"
   // WARNING: warning: attention's gradient is also that of a mask that heads, queries or keys share, which cuDNN does not sum: it runs on a kernel without tensor cores
   %of_keys = pdc.read @of_keys : tensor<1x1x1x32xf32>
   %o:4 = pdc.unit "/of_keys" origin "/of_keys" backward_input microbatch (%a = %q : tensor<2x6x32x64xbf16>, %s = %sums : tensor<2x6x32xf32>, %c = %of_keys : tensor<1x1x1x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>) {
     %0:4 = pdc.node "SoftmaxAttentionGrad" "/of_keys"(%a, %a, %a, %a, %a, %s, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>, tensor<1x1x1x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>)
     pdc.yield %0#0, %0#1, %0#2, %0#3 : tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<1x6x32x32xf32>
   }
+  // A gradient that the library is known to overflow; without a mask it is not.
+  // CHECK: pdc.unit "/half"
+  // CHECK-NOT: compute
+  // CHECK: pdc.unit "/half/causal"
+  // CHECK-SAME: compute = "bf16"
+  // WARNING: warning: attention's gradient has a mask of 192 keys, which may overflow in cuDNN's unless they are a multiple of 128: it runs on a kernel without tensor cores
+  %half_tile = pdc.read @half_tile : tensor<2x6x192x64xbf16>
+  %half_mask = pdc.read @half_mask : tensor<1x1x1x192xf32>
+  %half_sums:2 = pdc.unit "/half/sums" origin "/half/sums" forward microbatch (%a = %half_tile : tensor<2x6x192x64xbf16>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/half/sums"(%a, %a, %a) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>)
+    pdc.yield %0#0, %0#1 : tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>
+  }
+  %h:3 = pdc.unit "/half" origin "/half" backward_input microbatch (%a = %half_tile : tensor<2x6x192x64xbf16>, %s = %half_sums#1 : tensor<2x6x192xf32>, %c = %half_mask : tensor<1x1x1x192xf32>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>) {
+    %0:3 = pdc.node "SoftmaxAttentionGrad" "/half"(%a, %a, %a, %a, %a, %s, %c) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>, tensor<1x1x1x192xf32>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>)
+    pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>
+  }
+  %u:3 = pdc.unit "/half/causal" origin "/half/causal" backward_input microbatch (%a = %half_tile : tensor<2x6x192x64xbf16>, %s = %half_sums#1 : tensor<2x6x192xf32>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>) {
+    %0:3 = pdc.node "SoftmaxAttentionGrad" "/half/causal"(%a, %a, %a, %a, %a, %s) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>)
+    pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>
+  }
+  pdc.accumulate %half_sums#0 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %h#0 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %h#1 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %h#2 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %u#0 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %u#1 into @half_tiles : tensor<2x6x192x64xbf16>
+  pdc.accumulate %u#2 into @half_tiles : tensor<2x6x192x64xbf16>
   pdc.accumulate %t#0 into @sums : tensor<2x6x32x64xbf16>
   pdc.accumulate %t#1 into @sums : tensor<2x6x32x64xbf16>
   pdc.accumulate %t#2 into @sums : tensor<2x6x32x64xbf16>
