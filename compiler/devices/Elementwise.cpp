@@ -62,8 +62,26 @@ bool keepsPadding(const UnitReader &reader) {
   });
 }
 
+/// Whether an operand is one number for all elements of the result: the loop keeps it.
+bool isNumber(const UnitReader &reader, const TensorType &type) {
+  return type.elementCount() == 1 && reader.node(0).outputs[0].elementCount() > 1;
+}
+
+/// Whether all that lies in the loop's layout can be brought there, and from there to others.
+bool areReordered(const UnitReader &reader) {
+  auto mayMove = [&](const std::optional<TensorType> &type) {
+    return !type || isNumber(reader, *type) || areReordered(type->element);
+  };
+  return std::ranges::all_of(reader.unit.operands, mayMove) &&
+         std::ranges::all_of(reader.unit.results, [&](const UnitValue &result) {
+           return areReordered(reader.unit.type(result)->element);
+         });
+}
+
 /// The layout of the first image that arrives blocked; the others are brought to it.
 std::string chainLayout(const UnitReader &reader) {
+  if (!areReordered(reader))
+    return "";
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
     const auto &type = reader.unit.operands[i];
     std::string layout(reader.unit.layout(i));
@@ -74,11 +92,6 @@ std::string chainLayout(const UnitReader &reader) {
       return layout;
   }
   return "";
-}
-
-/// Whether an operand is one number for all elements of the result: the loop keeps it.
-bool isNumber(const UnitReader &reader, const TensorType &type) {
-  return type.elementCount() == 1 && reader.node(0).outputs[0].elementCount() > 1;
 }
 
 /// Integers divide by zero and have no functions.

@@ -42,8 +42,7 @@ KernelChoice chooseReorder(const UnitReader &reader) {
   const TensorType &x = reader.inputType(node, 0);
   std::string to = node.attributes->string("layout", "");
   std::string from(reader.layout(node, 0));
-  const bool isReal = x.element == ElementType::f32 || bytesPerElement(x.element) == 2;
-  if (!isReal || to.find(':') != to.npos || from.find(':') != from.npos)
+  if (!areReordered(x.element) || to.find(':') != to.npos || from.find(':') != from.npos)
     reader.refuse("no kernel reorders " + x.toString() + " from '" + from + "' to '" + to + "'");
   KernelChoice choice;
   choice.kernel = "Reorder";

@@ -134,4 +134,8 @@ std::string imageLayout(const UnitReader &reader, int64_t rank) {
   return "aB" + tagLetters(2, rank) + std::to_string(reader.options.vectorWidth) + "b";
 }
 
+bool areReordered(ElementType element) {
+  return element == ElementType::f32 || bytesPerElement(element) == 2;
+}
+
 } // namespace pdc

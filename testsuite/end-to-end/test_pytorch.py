@@ -54,10 +54,12 @@ class Corners(torch.nn.Module):
         self.norm = torch.nn.BatchNorm1d(21)
         self.last = torch.nn.Parameter(torch.randn(21, 10) / 4)
         self.shift = torch.nn.Parameter(torch.randn(10))
+        self.signs = torch.nn.Parameter(torch.randn(2) / 4)
 
     def forward(self, x):
         x = torch.relu(self.dilated(self.far(x)))
         x = self.maximum(x)
+        x = x + self.signs[(x.detach() > 1e-3).long()]
         x = x + torch.nn.functional.pad(torch.nn.functional.max_pool2d(x, 3, 1, padding=1, dilation=2), (1, 1, 1, 1))
         y, places = torch.nn.functional.max_pool2d(x, 2, 1, return_indices=True)
         x = x + torch.nn.functional.pad(torch.where(places > 20, y, -y / 2), (0, 1, 1, 0))
