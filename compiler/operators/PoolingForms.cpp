@@ -124,12 +124,18 @@ private:
   NodeValue chosen; ///< [channels, windows]: which row of the table, counted over all windows
 };
 
+/// Without holes the kernel of MaxPool makes the maxima, and their gradient.
 std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
-  if (!windowOf(b).hasHoles() && !b.attributes().integer("indices", 0))
+  const bool hasHoles = windowOf(b).hasHoles();
+  if (!hasHoles && !b.attributes().integer("indices", 0))
     return {};
   Windows windows(b);
-  NodeValue y = windows.elementsAt(windows.maxima());
-  return {y, windows.indices()};
+  const NodeValue maxima = windows.maxima();
+  if (hasHoles)
+    return {windows.elementsAt(maxima), windows.indices()};
+  Attributes plain = b.attributes();
+  plain.erase("indices");
+  return {b.node("MaxPool", {b.input(0)}, std::move(plain), 2).front(), windows.indices()};
 }
 
 /// The sum of each window, by a convolution of each channel with ones, over how many it counts.

@@ -1,6 +1,6 @@
 #include "runtime/cuda/Kernels.h"
+#include "runtime/cuda/PickedRow.h"
 #include "runtime/cuda/Strides.h"
-#include "runtime/cuda/Workspace.h"
 
 #include "runtime/Error.h"
 
@@ -55,163 +55,13 @@ template <class T> PDC_EITHER T nothing() {
     return static_cast<T>(std::numeric_limits<float>::quiet_NaN());
 }
 
-/// -1: outside.
-template <class Index> PDC_EITHER int64_t rowOf(const GatherFields &f, Index index) {
-  const int64_t row = index < 0 ? index + f.size : index;
-  return row < 0 || row >= f.size ? -1 : row;
-}
-
 template <class T, class Index>
 __global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T *y) {
   const int64_t i = globalThread();
   if (i >= f.outer * f.count * f.inner)
     return;
-  const int64_t slice = i / f.inner, row = rowOf(f, indices[slice % f.count]);
+  const int64_t slice = i / f.inner, row = pickedRow(f, indices[slice % f.count]);
   y[i] = row < 0 ? nothing<T>() : x[(slice / f.count * f.size + row) * f.inner + i % f.inner];
-}
-
-/// Columns that one thread sums, and slices that it reads before it adds them.
-constexpr int kOwnSums = 4, kReadTogether = 4;
-constexpr int64_t kBlockSums = int64_t(kOwnSums) * kBlockThreads;
-static_assert(kSegment == kBlockThreads, "a thread for each index of a segment");
-
-/// Which threads say yes, in ascending order; how many.
-__device__ int listOf(bool isListed, int (&list)[kBlockThreads]) {
-  constexpr int warps = kBlockThreads / kWarpThreads;
-  __shared__ unsigned votes[warps];
-  const int thread = int(threadIdx.x), warp = thread / kWarpThreads, lane = thread % kWarpThreads;
-  const unsigned vote = __ballot_sync(0xffffffffu, isListed);
-  if (lane == 0)
-    votes[warp] = vote;
-  __syncthreads(); // the last list has been read, too
-  int before = __popc(vote & ((1u << lane) - 1)), all = 0;
-  for (int other = 0; other < warps; ++other) {
-    const int count = __popc(votes[other]);
-    before += other < warp ? count : 0;
-    all += count;
-  }
-  if (isListed)
-    list[before] = thread;
-  __syncthreads();
-  return all;
-}
-
-/// Rows that many indices of one segment pick, and where their sums are.
-struct HeavyRows {
-  int64_t most;  ///< kHeavyRows of each segment, fewer of the last one
-  int64_t *rows; ///< of each segment ascending by their first pick, then -1
-  float *sums;   ///< [outer][most][inner]
-  HeavyRows(const GatherFields &f, std::byte *workspace)
-      : most(gatherHeavyRows(f.count)), rows(reinterpret_cast<int64_t *>(workspace)),
-        sums(reinterpret_cast<float *>(rows + most)) {}
-  __device__ float *sumOf(const GatherFields &f, int64_t outer, int64_t i) const {
-    return sums + (outer * most + i) * f.inner;
-  }
-  /// -1: the row is none of the segment's.
-  __device__ int64_t find(int64_t segment, int64_t row) const {
-    for (int64_t i = segment * kHeavyRows; i < most && i < (segment + 1) * kHeavyRows; ++i)
-      if (rows[i] == row)
-        return i;
-    return -1;
-  }
-};
-
-/// A block per segment.
-template <class Index>
-__global__ void findHeavyRows(GatherFields f, const Index *indices, HeavyRows heavy) {
-  __shared__ int list[kBlockThreads];
-  __shared__ int64_t rows[kBlockThreads];
-  const int thread = int(threadIdx.x);
-  const int64_t j = blockIdx.x * kSegment + thread;
-  rows[thread] = j < f.count ? rowOf(f, indices[j]) : -1;
-  __syncthreads();
-  int64_t picks = 0, before = 0;
-  for (int other = 0; other < kBlockThreads; ++other) {
-    picks += rows[other] == rows[thread];
-    before += other < thread && rows[other] == rows[thread];
-  }
-  const int listed = listOf(rows[thread] >= 0 && before == 0 && picks >= kHeavyPicks, list);
-  const int64_t i = blockIdx.x * kHeavyRows + thread;
-  if (thread < kHeavyRows && i < heavy.most)
-    heavy.rows[i] = thread < listed ? rows[list[thread]] : -1;
-}
-
-/// The columns of a row that a thread sums.
-struct OwnColumns {
-  int64_t first, inner;
-  float sums[kOwnSums];
-  __device__ OwnColumns(int64_t first, int64_t inner) : first(first), inner(inner), sums{} {}
-  __device__ bool has(int c) const { return first + c * kBlockThreads < inner; }
-  template <class T> __device__ void add(const T *row) {
-    for (int c = 0; c < kOwnSums; ++c)
-      if (has(c))
-        sums[c] += float(row[first + c * kBlockThreads]);
-  }
-  __device__ void store(float *row) const {
-    for (int c = 0; c < kOwnSums; ++c)
-      if (has(c))
-        row[first + c * kBlockThreads] = sums[c];
-  }
-  /// Of slices from `from` on, those of a list, in its order.
-  template <class T> __device__ void add(const T *from, const int *list, int listed) {
-    for (int at = 0; at < listed; at += kReadTogether) {
-      float read[kReadTogether][kOwnSums];
-      for (int s = 0; s < kReadTogether; ++s)
-        for (int c = 0; c < kOwnSums; ++c)
-          if (at + s < listed && has(c))
-            read[s][c] = float(from[list[at + s] * inner + first + c * kBlockThreads]);
-      for (int s = 0; s < kReadTogether && at + s < listed; ++s)
-        for (int c = 0; c < kOwnSums; ++c)
-          if (has(c))
-            sums[c] += read[s][c];
-    }
-  }
-};
-
-/// Block (c, i, o): the sum of heavy row i.
-template <class Index, class T>
-__global__ void sumHeavyRows(GatherFields f, const Index *indices, const T *dy, HeavyRows heavy) {
-  __shared__ int list[kBlockThreads];
-  const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x / chunks;
-  const int64_t i = block % heavy.most, outer = block / heavy.most, segment = i / kHeavyRows;
-  const int64_t row = heavy.rows[i], j = segment * kSegment + threadIdx.x;
-  if (row < 0)
-    return;
-  const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
-  OwnColumns own(blockIdx.x % chunks * kBlockSums + threadIdx.x, f.inner);
-  own.add(dy + (outer * f.count + segment * kSegment) * f.inner, list, listed);
-  own.store(heavy.sumOf(f, outer, i));
-}
-
-/// Block (c, k, o): where k is the first to pick its row, adds the slices of all indices that pick
-/// it, segment by segment, in columns from c * kBlockSums on.
-template <class Index, class T>
-__global__ void gatherGradientKernel(GatherFields f, const Index *indices, const T *dy,
-                                     HeavyRows heavy, float *dx) {
-  __shared__ int list[kBlockThreads];
-  const int64_t chunks = ceilDivide(f.inner, kBlockSums), block = blockIdx.x;
-  const int64_t k = block / chunks % f.count, outer = block / chunks / f.count;
-  const int64_t row = rowOf(f, indices[k]), first = k / kSegment * kSegment;
-  if (row < 0)
-    return;
-  for (int64_t begin = 0; begin < k; begin += kSegment) {
-    const int64_t j = begin + threadIdx.x;
-    if (__syncthreads_or(j < k && rowOf(f, indices[j]) == row))
-      return;
-  }
-  float *to = dx + (outer * f.size + row) * f.inner;
-  OwnColumns own(block % chunks * kBlockSums + threadIdx.x, f.inner);
-  own.add(to);
-  for (int64_t begin = first; begin < f.count; begin += kSegment) {
-    const int64_t i = heavy.find(begin / kSegment, row), j = begin + threadIdx.x;
-    if (i >= 0) {
-      own.add(heavy.sumOf(f, outer, i));
-      continue;
-    }
-    const int listed = listOf(j < f.count && rowOf(f, indices[j]) == row, list);
-    own.add(dy + (outer * f.count + begin) * f.inner, list, listed);
-  }
-  own.store(to);
 }
 
 } // namespace
@@ -245,26 +95,6 @@ void Gather::operator()(const Run &run, const T *x, const Index *indices, T *y) 
              indices, y);
 }
 
-template <class Index, class T>
-void GatherGradient::operator()(const Run &run, const Index *indices, const T *dy, float *dx,
-                                bool add) const {
-  if (!add)
-    require(cudaMemsetAsync(dx, 0,
-                            size_t(fields.outer * fields.size * fields.inner) * sizeof(float),
-                            streamOf(run)),
-            "cudaMemsetAsync");
-  const HeavyRows heavy(fields, run.scratchBase);
-  const int64_t chunks = fields.outer * ceilDivide(fields.inner, kBlockSums);
-  if (heavy.most > 0) {
-    launch(run, gatherSegments(fields.count), kBlockThreads, findHeavyRows<Index>, fields, indices,
-           heavy);
-    launch(run, heavy.most * chunks, kBlockThreads, sumHeavyRows<Index, T>, fields, indices, dy,
-           heavy);
-  }
-  launch(run, fields.count * chunks, kBlockThreads, gatherGradientKernel<Index, T>, fields, indices,
-         dy, heavy, dx);
-}
-
 #define PDC_MOVEMENT_KERNELS(T)                                                                    \
   template void StridedCopy::operator()(const Run &, const T *, T *) const;                        \
   template void Gather::operator()(const Run &, const T *, const int64_t *, T *) const;            \
@@ -279,14 +109,5 @@ PDC_MOVEMENT_KERNELS(uint8_t)
 template void Reorder::operator()(const Run &, const float *, float *) const;
 template void Reorder::operator()(const Run &, const BFloat16 *, BFloat16 *) const;
 template void Reorder::operator()(const Run &, const Float16 *, Float16 *) const;
-#define PDC_GATHER_GRADIENT(T)                                                                     \
-  template void GatherGradient::operator()(const Run &, const int64_t *, const T *, float *, bool) \
-      const;                                                                                       \
-  template void GatherGradient::operator()(const Run &, const int32_t *, const T *, float *, bool) \
-      const;
-PDC_GATHER_GRADIENT(float)
-PDC_GATHER_GRADIENT(BFloat16)
-PDC_GATHER_GRADIENT(Float16)
-#undef PDC_GATHER_GRADIENT
 
 } // namespace pdc::runtime::cuda

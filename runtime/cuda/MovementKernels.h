@@ -123,8 +123,8 @@ private:
   GatherFields fields;
 };
 
-/// Each row is summed by the block of its first index, and those that many indices pick by a block
-/// per segment of them before, all in ascending order: no atomics.
+/// The slices of a row are added up as a tree, in the order of their indices: no atomics. The
+/// workspace holds what gatherGradientBytes says.
 class GatherGradient {
 public:
   GatherGradient(const Device &, const GatherFields &fields) : fields(fields) {}

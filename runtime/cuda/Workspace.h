@@ -24,16 +24,22 @@ constexpr int64_t normalisationBytes(int64_t rows, int64_t columns) {
   return columnSumBytes(rows, columns, 2) + 2 * 4 * columns;
 }
 
-/// The gradient of a gather sums the slices of a row in segments of so many indices: a row that so
-/// many of a segment pick, of which there are few, by a block of its own.
-inline constexpr int64_t kSegment = 256, kHeavyPicks = 32, kHeavyRows = kSegment / kHeavyPicks;
+/// The gradient of a gather sorts its indices in tiles of so many, a block each, and adds up slices
+/// in segments of so many, a thread for each column.
+inline constexpr int64_t kPickTile = 2048, kPickSegment = 64;
 
-constexpr int64_t gatherSegments(int64_t count) { return (count + kSegment - 1) / kSegment; }
-/// How many such rows there can be, of all segments.
-constexpr int64_t gatherHeavyRows(int64_t count) { return count / kHeavyPicks; }
-/// Which rows those are, then their sums.
+constexpr int64_t pickTiles(int64_t count) { return (count + kPickTile - 1) / kPickTile; }
+/// Rows that segments of `count` may share with others, two each; none where there is one segment.
+constexpr int64_t openPicks(int64_t count) {
+  return count > kPickSegment ? 2 * ((count + kPickSegment - 1) / kPickSegment) : 0;
+}
+/// Rows and slices as they are and as a digit sorts them, how often each digit is there, and the
+/// sums of shared rows, which are added up in segments, too.
 constexpr int64_t gatherGradientBytes(int64_t outer, int64_t count, int64_t inner) {
-  return gatherHeavyRows(count) * (8 + outer * inner * 4);
+  int64_t numbers = 4 * count + 256 * (pickTiles(count) + 1);
+  for (int64_t open = openPicks(count); open > 0; open = openPicks(open))
+    numbers += open * (1 + outer * inner);
+  return 4 * numbers;
 }
 
 /// Blocks that each sum a part of a long array, one number in f64 apiece.

@@ -166,13 +166,7 @@ void Block::meet(State where, uint64_t value) {
 
 } // namespace
 
-bool meetBlock(bool value) {
-  block.meet(State::atBlock, value);
-  bool any = false;
-  for (unsigned t = 0; t < block.threads; ++t)
-    any |= block.fibers[t].heard != 0;
-  return any;
-}
+void meetBlock() { block.meet(State::atBlock, 0); }
 
 void exchange(const void *mine, void *theirs, size_t bytes, int mask) {
   uint64_t value = 0;

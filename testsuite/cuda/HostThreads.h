@@ -28,8 +28,8 @@ struct Index {
 };
 extern thread_local Index threadIndex, blockIndex, blockSize, gridSize;
 
-/// Waits for the block's threads; whether any of them said `value`.
-bool meetBlock(bool value);
+/// Waits for the block's threads.
+void meetBlock();
 /// Waits for the warp's threads, and gives what thread `lane ^ mask` of them said.
 void exchange(const void *mine, void *theirs, size_t bytes, int mask);
 /// The bits of those of the warp's threads that said true.
@@ -45,8 +45,8 @@ void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::functio
 #define blockDim pdc::testing::blockSize
 #define gridDim pdc::testing::gridSize
 
-inline void __syncthreads() { pdc::testing::meetBlock(false); }
-inline int __syncthreads_or(int value) { return pdc::testing::meetBlock(value != 0); }
+inline void __syncthreads() { pdc::testing::meetBlock(); }
+inline int atomicAdd(int *to, int value) { return std::exchange(*to, *to + value); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline unsigned __ballot_sync(unsigned, bool value) { return pdc::testing::meetWarp(value); }
 template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {

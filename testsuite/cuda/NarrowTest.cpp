@@ -296,34 +296,6 @@ TYPED_TEST(Narrow, SumsAreWhole) {
   expectSame(35, [&](auto *dy, float *dx) { gather(scratch.run, indices.data(), dy, dx, false); });
 }
 
-/// Segment by segment: more columns than one block sums, and two rows that many pick, but for the
-/// last segment, where few do.
-TEST(GatherGradient, AddsInAscendingOrder) {
-  const int64_t count = 531, inner = 1030, segment = runtime::cuda::kSegment;
-  const Both<BFloat16> dy(count * inner);
-  std::vector<int64_t> indices;
-  std::vector<float> expected(size_t(2 * inner), 0.5f), found = expected;
-  for (int64_t k = 0; k < count; ++k)
-    indices.push_back(k * k % 7 % 2);
-  for (int64_t begin = 0; begin < count; begin += segment) {
-    std::vector<float> sums(size_t(2 * inner), 0);
-    const bool isFull = begin + segment <= count;
-    for (int64_t k = begin; k < std::min(begin + segment, count); ++k)
-      for (int64_t i = 0; i < inner; ++i)
-        (isFull ? sums : expected)[size_t(indices[size_t(k)] * inner + i)] +=
-            dy.wide[size_t(k * inner + i)];
-    for (size_t i = 0; i < sums.size(); ++i)
-      expected[i] += sums[i];
-  }
-  Scratch scratch;
-  runtime::GatherFields f;
-  f.count = count, f.inner = inner, f.outer = 1, f.size = 2;
-  runtime::cuda::GatherGradient(device, f)(scratch.run, indices.data(), dy.narrow.data(),
-                                           found.data(), true);
-  finish();
-  EXPECT_EQ(found, expected);
-}
-
 /// Of a loss whose targets are numbers, not classes.
 TEST(LossWeight, CountsNumbers) {
   for (int64_t count : {7, 9000}) {
