@@ -46,6 +46,7 @@ class Corners(torch.nn.Module):
         super().__init__()
         self.far = torch.nn.Conv2d(3, 16, 3, padding=3)
         self.dilated = torch.nn.Conv2d(16, 16, 3, padding=2, dilation=2, groups=16)
+        self.back = torch.nn.ConvTranspose2d(16, 16, 2, padding=1, dilation=2, output_padding=1, groups=4)
         self.maximum = torch.nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)
         self.uneven = torch.nn.Conv2d(16, 12, (2, 5), stride=2, padding=(1, 4), dilation=(2, 1), groups=4)
         self.mean = torch.nn.AvgPool2d(3, 2, padding=1, count_include_pad=True)
@@ -58,7 +59,7 @@ class Corners(torch.nn.Module):
 
     def forward(self, x):
         x = torch.relu(self.dilated(self.far(x)))
-        x = self.maximum(x)
+        x = self.maximum(self.back(x)[:, :, 1:, :-1])
         x = x + self.signs[(x.detach() > 1e-3).long()]
         x = x + torch.nn.functional.pad(torch.nn.functional.max_pool2d(x, 3, 1, padding=1, dilation=2), (1, 1, 1, 1))
         y, places = torch.nn.functional.max_pool2d(x, 2, 1, return_indices=True)

@@ -281,6 +281,17 @@ TEST(Composition, ConvTranspose) {
   checkComposedGradient({"ConvTranspose", window, inputs, {0, 1, 2}});
 }
 
+/// Padding of the output makes room for one stride more, for two and for none.
+TEST(Composition, ConvTransposeIntoPaddedOutput) {
+  Draw draw;
+  Attributes window = {{"strides", std::vector<int64_t>{1, 1, 2}},
+                       {"dilations", std::vector<int64_t>{2, 3, 2}},
+                       {"output_padding", std::vector<int64_t>{1, 2, 1}}};
+  std::vector<Tensor> inputs = {draw.reals({1, 2, 2, 3, 2}), draw.reals({2, 1, 2, 2, 2}),
+                                draw.reals({1})};
+  checkComposedGradient({"ConvTranspose", window, inputs, {0, 1, 2}});
+}
+
 TEST(Composition, Resize) {
   Draw draw;
   Tensor sizes = Tensor::vector({1, 2, 5, 7});
