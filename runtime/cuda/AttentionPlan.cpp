@@ -312,7 +312,7 @@ int64_t AttentionPlan::advance(Kind kind, int64_t b, int64_t keyHead) const {
   }
 }
 
-void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers, bool mayRepeat,
+void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointers, FirstRun first,
                          const PartAction &before, const PartAction &after) {
   for (int64_t b = 0; b < whole.batch; b += fields.batch)
     for (int64_t keyHead = 0; keyHead < whole.keyHeads; keyHead += fields.keyHeads) {
@@ -323,7 +323,7 @@ void AttentionPlan::call(const Run &run, const std::vector<const void *> &pointe
       for (size_t i = 0; i < kinds.size(); ++i)
         part.push_back(static_cast<const std::byte *>(pointers[i]) + advance(kinds[i], b, keyHead));
       part.insert(part.end(), numberPointers.begin(), numberPointers.end());
-      plan(run, ids, part, own(run, ownBytes()), mayRepeat);
+      plan(run, ids, part, own(run, ownBytes()), first);
       if (after)
         after(fields, b, head);
     }
@@ -334,7 +334,7 @@ void AttentionPlan::results(const Run &run, const void *q, const void *k, const 
   std::vector<const void *> pointers = {q, k, v};
   const void *const others[] = {mask, keptPlace(run), y, logSums};
   std::ranges::copy_if(others, std::back_inserter(pointers), [](auto *next) { return next; });
-  call(run, pointers, y != q && y != k && y != v && y != mask, before);
+  call(run, pointers, firstRunWhere(y != q && y != k && y != v && y != mask), before);
 }
 
 void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *> operands,
@@ -343,7 +343,7 @@ void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *
                               const PartAction &after) {
   std::vector<const void *> pointers(operands);
   pointers.push_back(logSums);
-  const bool mayRepeat = std::ranges::none_of(made, [&](const void *result) {
+  const bool isApart = std::ranges::none_of(made, [&](const void *result) {
     return result == mask || std::ranges::find(pointers, result) != pointers.end();
   });
   const void *const others[] = {mask, keptPlace(run)};
@@ -352,7 +352,7 @@ void AttentionPlan::gradients(const Run &run, std::initializer_list<const void *
   pointers.push_back(own(run, 0));
   if (maskGradientBytes)
     pointers.push_back(maskGradientPlace(run));
-  call(run, pointers, mayRepeat, before, after);
+  call(run, pointers, firstRunWhere(isApart), before, after);
 }
 
 std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionFields &fields,

@@ -77,7 +77,7 @@ private:
   Tensor sumsOfRows();
   std::byte *own(const Run &run, int64_t offset) const;
   int64_t ownBytes() const { return sumBytes + keptBytes + maskBytes + maskGradientBytes; }
-  void call(const Run &run, const std::vector<const void *> &pointers, bool mayRepeat,
+  void call(const Run &run, const std::vector<const void *> &pointers, FirstRun first,
             const PartAction &before, const PartAction &after = {});
 
   const AttentionFields whole;  ///< in which operands lie, as the library is told

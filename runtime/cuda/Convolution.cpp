@@ -91,6 +91,8 @@ ConvolutionWeightGradient::~ConvolutionWeightGradient() = default;
 
 void ConvolutionWeightGradient::operator()(const Run &run, const void *dy, const void *x, void *dw,
                                            bool add) {
+  if (!add && adding)
+    adding->tryOut(run, {x, dw, dy});
   (add ? *adding : *fresh)(run, {x, dw, dy});
 }
 

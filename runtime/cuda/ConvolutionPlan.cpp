@@ -94,12 +94,6 @@ Names namesOf(ConvolutionUse use) {
   throw Error("unknown use of a convolution");
 }
 
-/// A kernel that fails may have added a part of its result already.
-KernelRules rulesFor(KernelRules rules, bool adds) {
-  rules.replaced = rules.replaced && !adds;
-  return rules;
-}
-
 } // namespace
 
 std::string ConvolutionPlan::problemOf(const ConvolutionFields &f, ConvolutionUse use) {
@@ -120,8 +114,8 @@ ConvolutionPlan::ConvolutionPlan(const PlanTarget &target, const KernelRules &ru
                                  Tuning *tuning)
     : fields(fields), use(use), adds(adds), room(rules.workspace),
       factors(factorsOf(fields.compute, fields.name)) {
-  plan.emplace(describeGraph(target), target, rulesFor(rules, adds), this->fields.name,
-               adds ? nullptr : tuning, problemOf(fields, use));
+  plan.emplace(describeGraph(target), target, rules, this->fields.name, tuning,
+               problemOf(fields, use) + (adds ? ", added" : ""));
   if (!*plan)
     throw Error("unit '", fields.name,
                 "': no kernel of cuDNN's that sums in f32 and a fixed order convolves ",
@@ -221,12 +215,32 @@ Descriptor ConvolutionPlan::describeGraph(const PlanTarget &target) const {
   return graph.finish(target);
 }
 
-void ConvolutionPlan::operator()(const Run &run, std::initializer_list<const void *> tensors) {
-  constexpr int64_t ids[] = {1, 2, 3, 4, 5};
+/// What a call may do with the results when the plan runs first.
+static FirstRun firstRunOver(std::initializer_list<const void *> tensors) {
   const void *const *all = tensors.begin();
-  const bool mayRepeat = all[0] != all[1] && all[1] != all[2] && all[2] != all[0];
-  (*plan)(run, std::span(ids, tensors.size()), std::span(all, tensors.size()),
-          alignedWorkspace(run), mayRepeat);
+  return firstRunWhere(all[0] != all[1] && all[1] != all[2] && all[2] != all[0]);
+}
+
+void ConvolutionPlan::run(const Run &run, std::initializer_list<const void *> tensors,
+                          FirstRun first) {
+  constexpr int64_t ids[] = {1, 2, 3, 4, 5};
+  (*plan)(run, std::span(ids, tensors.size()), std::span(tensors.begin(), tensors.size()),
+          alignedWorkspace(run), first);
+}
+
+/// A kernel that fails may have added a part of its result already.
+void ConvolutionPlan::operator()(const Run &run, std::initializer_list<const void *> tensors) {
+  this->run(run, tensors, adds ? FirstRun::plain : firstRunOver(tensors));
+}
+
+void ConvolutionPlan::tryOut(const Run &run, std::initializer_list<const void *> tensors) {
+  if (plan->isChosen() || isRecorded(run))
+    return;
+  try {
+    this->run(run, tensors, firstRunOver(tensors));
+  } catch (const Error &) {
+    // Who comes to need it is told.
+  }
 }
 
 } // namespace pdc::runtime::cuda

@@ -18,7 +18,7 @@ class ConvolutionPlan {
 public:
   /// Takes the first configuration that keeps the rules and fits into the device's workspace, or
   /// the one that `tuning` finds; throws Error naming the unit where there is none. `adds`: the
-  /// result is added to what lies there, once, so that nothing is measured.
+  /// result is added to what lies there, once, so that others are only tried where `tryOut` is.
   ConvolutionPlan(const PlanTarget &target, const KernelRules &rules,
                   const ConvolutionFields &fields, ConvolutionUse use, bool adds,
                   Tuning *tuning = nullptr);
@@ -26,6 +26,9 @@ public:
   /// Forward: x, w, y; input gradient: dx, w, dy; weight gradient: x, dw, dy; sums: x, w, y, the
   /// sums, those of squares; finished: x, w, y, the bias in f32.
   void operator()(const Run &run, std::initializer_list<const void *> tensors);
+
+  /// Before the first call, where the result does not matter: it is written over next.
+  void tryOut(const Run &run, std::initializer_list<const void *> tensors);
 
   /// One that others may share, who have as much room; without a tuning it is new.
   static std::shared_ptr<ConvolutionPlan> shared(const KernelRules &rules,
@@ -40,6 +43,7 @@ public:
   static std::string problemOf(const ConvolutionFields &fields, ConvolutionUse use);
 
 private:
+  void run(const Run &run, std::initializer_list<const void *> tensors, FirstRun first);
   Descriptor describeGraph(const PlanTarget &target) const;
 
   const ConvolutionFields fields;

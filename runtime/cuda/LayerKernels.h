@@ -39,7 +39,7 @@ private:
   std::shared_ptr<class ConvolutionPlan> plan;
 };
 
-/// A sum is cuDNN's beta = 1, of f32 alone.
+/// A sum is cuDNN's beta = 1, of f32 alone: what adds is chosen in the first call that does not.
 class ConvolutionWeightGradient {
 public:
   ConvolutionWeightGradient(const Device &device, const ConvolutionFields &fields);

@@ -132,12 +132,12 @@ bool LibraryPlan::tune(Tuning &by, const Pack &pack) {
 
 /// What fails while it is recorded as a graph runs kernel by kernel, and with the same bits. After
 /// an error of the device itself all others fail, too, and the first one is told.
-void LibraryPlan::runTaken(const Run &run, const Pack &pack) {
+void LibraryPlan::runTaken(const Run &run, const Pack &pack, bool mayReplace) {
   const cudnnStatus_t status = execute(*ranked[taken].engine, pack);
   if (status == CUDNN_STATUS_SUCCESS)
     return;
   const std::string why = reasonOf(status);
-  if (isFinal || !rules.replaced || isRecorded(run) || !replace(pack))
+  if (isFinal || !mayReplace || !rules.replaced || isRecorded(run) || !replace(pack))
     throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
   std::fprintf(
       stderr,
@@ -147,14 +147,14 @@ void LibraryPlan::runTaken(const Run &run, const Pack &pack) {
 
 void LibraryPlan::operator()(const Run &run, std::span<const int64_t> ids,
                              std::span<const void *const> pointers, const void *scratch,
-                             bool mayRepeat) {
+                             FirstRun first) {
   std::vector<const void *> all(pointers.begin(), pointers.end());
   all.push_back(scratch);
   const Pack &pack = packFor(ids, std::move(all));
   require(cudnnSetStream(networkHandle(), streamOf(run)), "cudnnSetStream", unit);
   Tuning *by = tuning && !isRecorded(run) ? std::exchange(tuning, nullptr) : nullptr;
-  if (!by || !mayRepeat || !tune(*by, pack))
-    runTaken(run, pack);
+  if (!by || first != FirstRun::measured || !tune(*by, pack))
+    runTaken(run, pack, first != FirstRun::plain);
   if (!tuning && !isFinal)
     settle();
 }

@@ -13,10 +13,18 @@
 
 namespace pdc::runtime::cuda {
 
+/// What may happen before a plan's choice is final. `plain`: it runs. `replaced`: one that fails
+/// gives way to the next. `measured`: that, and it may run more often than once: no result lies
+/// where an operand does.
+enum class FirstRun { plain, replaced, measured };
+constexpr FirstRun firstRunWhere(bool resultsLieApart) {
+  return resultsLieApart ? FirstRun::measured : FirstRun::replaced;
+}
+
 /// Of cuDNN's engine configurations for a graph that keep the rules, fit into the workspace and can
 /// be made, the first, or the fastest where they are measured: ready to run. One that fails when it
-/// runs first gives way to the next where the rules allow it; the choice is final once one has run,
-/// and where they are measured not only been recorded.
+/// runs first gives way to the next where rules and call allow it; the choice is final once one has
+/// run, and where they are measured not only been recorded.
 class LibraryPlan {
 public:
   /// `unit` is for errors and outlives the plan. `problem` says what the graph computes, for
@@ -34,9 +42,9 @@ public:
 
   /// Puts it into the run's queue; `pointers` belong to the tensors `ids` of the graph, those of
   /// numbers given by value to the host's memory. The library's workspace begins at `scratch`.
-  /// `mayRepeat`: no result lies where an operand does, so that kernels can be measured.
   void operator()(const Run &run, std::span<const int64_t> ids,
-                  std::span<const void *const> pointers, const void *scratch, bool mayRepeat);
+                  std::span<const void *const> pointers, const void *scratch, FirstRun first);
+  bool isChosen() const { return isFinal; }
 
 private:
   /// The pointers of a call as the library wants them; there are as many as slots and versions.
@@ -65,7 +73,7 @@ private:
   }
   cudnnStatus_t execute(const Engine &engine, const Pack &pack) const;
   bool tune(Tuning &by, const Pack &pack);
-  void runTaken(const Run &run, const Pack &pack);
+  void runTaken(const Run &run, const Pack &pack, bool mayReplace);
   bool replace(const Pack &pack);
   void settle();
   Pack &packFor(std::span<const int64_t> ids, std::vector<const void *> pointers);

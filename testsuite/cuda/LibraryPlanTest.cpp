@@ -123,7 +123,8 @@ TEST_F(LibraryPlanTest, KeepsTheFirstWhereBitsAreExact) {
   expectError(kernel, "the execution failed");
 }
 
-/// A kernel that fails may have added a part already.
+/// A kernel that fails may have added a part already: others are tried where the result is written
+/// over.
 TEST_F(LibraryPlanTest, KeepsTheFirstWhereItAdds) {
   ConvolutionWeightGradient kernel(device, onePixel());
   refuse("best");
@@ -131,6 +132,15 @@ TEST_F(LibraryPlanTest, KeepsTheFirstWhereItAdds) {
   ::testing::internal::CaptureStderr();
   expectRuns([&] { kernel(run, &x, &w, &y, false); });
   EXPECT_NE(::testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(LibraryPlanTest, TriesWhatAddsBeforeItDoes) {
+  ConvolutionWeightGradient kernel(device, onePixel());
+  refuse("best");
+  expectRuns([&] { kernel(run, &x, &w, &y, false); });
+  kernel(run, &x, &w, &y, true);
+  finish();
+  EXPECT_EQ(y, 12);
 }
 
 } // namespace

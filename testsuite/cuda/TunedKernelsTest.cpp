@@ -88,6 +88,20 @@ TEST_F(TunedKernelsTest, TakesTheFastestEngine) {
   expectError([&] { kernel(run, &x, &w, &y); });
 }
 
+/// Where the first microbatch's gradient is written over it.
+TEST_F(TunedKernelsTest, MeasuresWhatAdds) {
+  seconds = {2, 1, 1, 2};
+  ConvolutionWeightGradient kernel(device, onePixel());
+  expect(6, [&] { kernel(run, &x, &w, &y, false); });
+  EXPECT_EQ(timed, 4u);
+  expect(
+      10, [&] { kernel(run, &x, &w, &y, true); }, 4);
+  refuseEngines("best");
+  expect(
+      10, [&] { kernel(run, &x, &w, &y, true); }, 4);
+  expectError([&] { kernel(run, &x, &w, &y, false); });
+}
+
 /// Equal convolutions share their engines, which take long to make; those that add have others.
 TEST_F(TunedKernelsTest, MakesTheEnginesOfAProblemOnce) {
   Convolution one(device, onePixel()), other(device, onePixel());
