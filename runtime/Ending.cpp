@@ -59,6 +59,8 @@ std::string Executor::remedy(int64_t number) const {
   if (!program.asynchronous && options.clipNorm == 0)
     text << ", limit the gradient with --clip-norm";
   text << ", or check the data";
+  if (arena.isRemote())
+    text << ", of which a label or an index outside its range stops no kernel of a GPU";
   return text.str();
 }
 

@@ -310,6 +310,19 @@ def test_measures_links(models, tmp_path):
 
 
 @on_host
+def test_labels_outside_their_range(models, tmp_path):
+    """They stop no kernel: the loss is no number, and no weight has heard of it."""
+    project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--microbatches", 2)
+    images, labels = pipeline.draw_images(tmp_path, 8, (1, 28, 28), 10)
+    numbers = numpy.load(labels)
+    numbers[5] = 10
+    numpy.save(labels, numbers)
+    with pytest.raises(AssertionError, match="(?s)step 1: the loss is nan .*a label or an index outside its range") as error:
+        train_on_host(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
+    assert "exited with 1" in str(error.value)
+
+
+@on_host
 @pytest.mark.parametrize("width,dropout,text", [(64, 0, ""), (64, 0.1, ""), (48, 0.1, "\nwarning: attention has heads of 12 and 12 numbers")],
                          ids=["whole", "dropped", "narrow"])
 def test_plans_say_which_attention_is_slow(width, dropout, text, tmp_path):
