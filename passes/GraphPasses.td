@@ -79,8 +79,8 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
   let options = [Option<"scalesLoss", "scales-loss", "bool", "false", "for gradients that fp16 would lose">];
 }
 
-def MaskPooledGradients : Pass<"mask-pooled-gradients", "::mlir::ModuleOp"> {
-  let summary = "lets relus before max pooling mask what is pooled";
+def ReadPooledGradients : Pass<"read-pooled-gradients", "::mlir::ModuleOp"> {
+  let summary = "lets relus and biases before max pooling read the pooled gradient";
   let description = [{
     `ReluGrad(MaxPoolGrad(dY, Indices), Y)` becomes `MaxPoolGrad(ReluGrad(dY, P), Indices)` where P is what
     Y was pooled to: a gradient goes to maxima alone, and a maximum of a relu's result is positive
@@ -88,7 +88,10 @@ def MaskPooledGradients : Pass<"mask-pooled-gradients", "::mlir::ModuleOp"> {
     largest image. The mask is planned with the pooling. Left alone in front of a BatchNormalizationGrad,
     whose kernels mask what they read.
 
-    Before: differentiated. After: the same values, to the bit.
+    `ConvBiasGrad(MaxPoolGrad(dY, Indices))` becomes `ConvBiasGrad(dY)`: each element goes to one pixel of its
+    channel.
+
+    Before: differentiated. After: the same values, to the bit; sums rounded in another order.
   }];
 }
 

@@ -19,7 +19,7 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   if (options.trains)
     passes.addPass(createDifferentiate({options.precision == Precision::fp16}));
   if (options.trains)
-    passes.addPass(createMaskPooledGradients());
+    passes.addPass(createReadPooledGradients());
   // Needs the sums of gradients; before 16 bits, in which the products would each be rounded.
   if (options.trains)
     passes.addPass(createJoinProducts());

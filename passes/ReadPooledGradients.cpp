@@ -5,7 +5,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace pdc {
-#define GEN_PASS_DEF_MASKPOOLEDGRADIENTS
+#define GEN_PASS_DEF_READPOOLEDGRADIENTS
 #include "passes/Passes.h.inc"
 } // namespace pdc
 
@@ -43,16 +43,27 @@ void maskBeforePooling(NodeOp relu) {
   relu.erase();
 }
 
-struct MaskPooledGradients : pdc::impl::MaskPooledGradientsBase<MaskPooledGradients> {
+/// Each element of what is pooled goes to one of the image, so their sums over a channel are equal.
+void sumBeforePooling(NodeOp bias) {
+  if (NodeOp gradient = maker(bias.getOperand(0), "MaxPoolGrad"))
+    bias.setOperand(0, gradient.getOperand(0));
+}
+
+struct ReadPooledGradients : pdc::impl::ReadPooledGradientsBase<ReadPooledGradients> {
   void runOnOperation() override {
-    auto mask = [&] {
+    auto read = [&] {
       auto train = getOperation().lookupSymbol<func::FuncOp>("train");
-      for (NodeOp node : train ? llvm::to_vector(train.getOps<NodeOp>()) : SmallVector<NodeOp>())
+      if (!train)
+        return success();
+      for (NodeOp node : llvm::to_vector(train.getOps<NodeOp>()))
         if (node.getOp() == "ReluGrad")
           maskBeforePooling(node);
+      for (auto node : train.getOps<NodeOp>())
+        if (node.getOp() == "ConvBiasGrad")
+          sumBeforePooling(node);
       return success();
     };
-    if (failed(runChecked(getOperation(), mask)))
+    if (failed(runChecked(getOperation(), read)))
       signalPassFailure();
   }
 };

@@ -1,11 +1,12 @@
-// RUN: pdc-opt %s --mask-pooled-gradients --check-against=%s -o - | FileCheck %s
+// RUN: pdc-opt %s --read-pooled-gradients --check-against=%s -o - | FileCheck %s
 
-// A relu's mask is that of what is pooled, of windows that overlap, too; not where others read the gradient, the pooled
+// A relu's mask is that of what is pooled, of windows that overlap, too, and a bias's gradient its sum; not where others read the gradient, the pooled
 // image is another one, or a normalisation masks.
 
 pdc.memory @x input microbatch : tensor<2x3x5x5xf32>
 pdc.memory @dy input microbatch : tensor<2x3x3x3xf32>
 pdc.memory @n input microbatch : tensor<3xf32>
+pdc.memory @bias metric update : tensor<3xf32>
 pdc.memory @one metric update : tensor<2x3x5x5xf32>
 pdc.memory @two metric update : tensor<2x3x5x5xf32>
 pdc.memory @three metric update : tensor<2x3x5x5xf32>
@@ -27,6 +28,10 @@ func.func @train() {
   %d = pdc.node "MaxPoolGrad" "pool/grad"(%dy, %p#1) {input_shape = array<i64: 2, 3, 5, 5>, kernel_shape = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>} origin "pool" : (tensor<2x3x3x3xf32>, tensor<2x3x3x3xi64>) -> tensor<2x3x5x5xf32>
   %g = pdc.node "ReluGrad" "relu/grad"(%d, %y) {} origin "relu" : (tensor<2x3x5x5xf32>, tensor<2x3x5x5xf32>) -> tensor<2x3x5x5xf32>
   pdc.accumulate %g into @one : tensor<2x3x5x5xf32>
+  // CHECK: %[[S:.*]] = pdc.node "ConvBiasGrad" "bias/grad"(%[[M]]) {} origin "conv"
+  // CHECK: pdc.accumulate %[[S]] into @bias
+  %s = pdc.node "ConvBiasGrad" "bias/grad"(%g) {} origin "conv" : (tensor<2x3x5x5xf32>) -> tensor<3xf32>
+  pdc.accumulate %s into @bias : tensor<3xf32>
   // CHECK: pdc.node "ReluGrad" "shared/grad"(%[[E:[^,]*]], %{{.*}}) {} origin "relu" : (tensor<2x3x5x5xf32>
   %e = pdc.node "MaxPoolGrad" "pool/grad.1"(%dy, %p#1) {input_shape = array<i64: 2, 3, 5, 5>, kernel_shape = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 1, 1, 1, 1>} origin "pool" : (tensor<2x3x3x3xf32>, tensor<2x3x3x3xi64>) -> tensor<2x3x5x5xf32>
   %h = pdc.node "ReluGrad" "shared/grad"(%e, %y) {} origin "relu" : (tensor<2x3x5x5xf32>, tensor<2x3x5x5xf32>) -> tensor<2x3x5x5xf32>
