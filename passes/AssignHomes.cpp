@@ -68,6 +68,12 @@ private:
                 " but is given " + found + "; choose-kernels must give both one layout");
   }
 
+  /// Those of a unit's results that its kernel can add to.
+  static mlir::ResultRange addableResults(UnitOp unit) {
+    const bool lastAlone = unit.getKernel()->getAddsToLast();
+    return unit->getResults().take_back(lastAlone ? 1 : unit.getNumResults());
+  }
+
   /// A sum costs nothing where the kernel adds to its results, all of which are summed, or where
   /// there is nothing to add.
   void fuse(AccumulateOp accumulate) {
@@ -80,7 +86,7 @@ private:
         !accumulate.getValue().hasOneUse())
       return;
     const bool adds =
-        unit.getKernel()->getAccumulates() && llvm::all_of(unit.getResults(), [](Value result) {
+        unit.getKernel()->getAccumulates() && llvm::all_of(addableResults(unit), [](Value result) {
           return result.hasOneUse() && isa<AccumulateOp>(*result.user_begin());
         });
     if (adds || updatesEachMicrobatch(program))

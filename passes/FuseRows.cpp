@@ -61,6 +61,18 @@ bool isSumOfTwo(UnitOp unit) {
          llvm::all_of(unit.getOperandTypes(), [&](Type operand) { return operand == type; });
 }
 
+/// A loop that computes the gradient of a relu, and nothing else.
+bool isReluGradient(UnitOp unit) {
+  if (!hasKernel(unit, "Elementwise") || unit.getNumOperands() != 2 || unit.getNumResults() != 1)
+    return false;
+  SmallVector<NodeOp> nodes = computingNodes(unit);
+  const Type type = unit.getResult(0).getType();
+  return nodes.size() == 1 && nodes[0].getOp() == "ReluGrad" &&
+         nodes[0].getOperand(0) == unit.getBody().getArgument(0) &&
+         nodes[0].getOperand(1) == unit.getBody().getArgument(1) &&
+         llvm::all_of(unit.getOperandTypes(), [&](Type operand) { return operand == type; });
+}
+
 /// Fuses in one task. Of two units the fused one stands where the later stood.
 class RowFuser {
 public:
@@ -77,7 +89,7 @@ public:
       fuseBehindGradient(sum) || fuseBefore(sum, "LayerNormalization", addBefore) ||
           fuseBefore(sum, "LayerNormalizationInputGradient", addArriving);
     for (UnitOp sum : columns)
-      fuseWithScale(sum);
+      fuseWithRelu(sum) || fuseWithScale(sum);
   }
 
 private:
@@ -142,8 +154,30 @@ private:
     });
   }
 
+  /// The sum of a relu's gradient, with it.
+  bool fuseWithRelu(UnitOp sum) {
+    auto relu = sum.getOperand(0).getDefiningOp<UnitOp>();
+    if (!relu || relu->getBlock() != sum->getBlock() || !isReluGradient(relu))
+      return false;
+    std::optional<KernelChoice> kernel = sumRectified(choiceOf(sum));
+    if (!kernel || toTensorType(sum.getResult(0).getType()).element != ElementType::f32)
+      return false;
+    const SmallVector<Type> made = {relu.getResult(0).getType(), sum.getResult(0).getType()};
+    FusedUnit fused(relu, sum, relu, llvm::to_vector(relu.getOperands()), made);
+    SmallVector<Value> yielded = fused.take(relu);
+    yielded.append(fused.take(sum));
+    UnitOp unit = fused.finish(yielded);
+    applyChoice(unit, *kernel);
+    sumOf(sum)->moveAfter(unit);
+    sum.getResult(0).replaceAllUsesWith(unit.getResult(1));
+    sum.erase();
+    relu.getResult(0).replaceAllUsesWith(unit.getResult(0));
+    relu.erase();
+    return true;
+  }
+
   /// The sum of what arrives at a normalisation, with its scale's gradient.
-  void fuseWithScale(UnitOp sum) {
+  bool fuseWithScale(UnitOp sum) {
     for (auto gradient : task.getOps<UnitOp>()) {
       if (!isPlain(gradient, "LayerNormalizationScaleGradient") || !sumOf(gradient) ||
           sum.getNumOperands() != 1 || gradient.getOperand(0) != sum.getOperand(0) ||
@@ -160,8 +194,10 @@ private:
       yielded.append(fused.take(sum));
       UnitOp unit = fused.finish(yielded);
       applyChoice(unit, *kernel);
-      return replaceSummed(unit, {gradient, sum});
+      replaceSummed(unit, {gradient, sum});
+      return true;
     }
+    return false;
   }
 
   static bool areOfOneKind(UnitOp a, UnitOp b) {

@@ -78,6 +78,7 @@ KernelChoice choiceOf(UnitOp unit) {
   choice.kernel = unit.getKernel()->getName().str();
   choice.fields = toAttributes(unit.getKernel()->getFields());
   choice.accumulates = unit.getKernel()->getAccumulates();
+  choice.addsToLast = unit.getKernel()->getAddsToLast();
   choice.outputLayouts.assign(unit.getNumResults(), "");
   return choice;
 }

@@ -223,9 +223,9 @@ void applyChoice(UnitOp unit, const KernelChoice &choice) {
     result.setType(withLayout(result.getType(), layout));
   if (choice.kernel.empty())
     return;
-  unit.setKernelAttr(
-      KernelAttr::get(unit.getContext(), choice.kernel, toMlir(unit.getContext(), choice.fields),
-                      choice.workspaceBytes, choice.accumulates, choice.multipliesPlain));
+  unit.setKernelAttr(KernelAttr::get(
+      unit.getContext(), choice.kernel, toMlir(unit.getContext(), choice.fields),
+      choice.workspaceBytes, choice.accumulates, choice.multipliesPlain, choice.addsToLast));
   SmallVector<int64_t> pairs;
   for (auto [argument, result] : choice.inPlace)
     pairs.append({argument, result});

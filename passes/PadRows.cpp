@@ -111,7 +111,8 @@ void setField(UnitOp unit, StringRef name, int64_t value) {
   fields.set(name, builder.getI64IntegerAttr(value));
   unit.setKernelAttr(KernelAttr::get(unit.getContext(), kernel.getName(),
                                      fields.getDictionary(unit.getContext()), kernel.getWorkspace(),
-                                     kernel.getAccumulates(), kernel.getMultipliesPlain()));
+                                     kernel.getAccumulates(), kernel.getMultipliesPlain(),
+                                     kernel.getAddsToLast()));
 }
 
 /// A tensor under all shapes that views give it.

@@ -136,7 +136,8 @@ static mlir::Attribute described(KernelAttr kernel) {
   fields.erase("name");
   return KernelAttr::get(kernel.getContext(), kernel.getName(),
                          fields.getDictionary(kernel.getContext()), kernel.getWorkspace(),
-                         kernel.getAccumulates(), kernel.getMultipliesPlain());
+                         kernel.getAccumulates(), kernel.getMultipliesPlain(),
+                         kernel.getAddsToLast());
 }
 
 /// Loops are part of the source: there is no object of theirs.

@@ -123,16 +123,17 @@ def FuseProducts : Pass<"fuse-products", "::mlir::ModuleOp"> {
 }
 
 def FuseRows : Pass<"fuse-rows", "::mlir::ModuleOp"> {
-  let summary = "lets kernels that normalise rows add what stands beside them";
+  let summary = "lets kernels that pass over rows add what stands beside them";
   let description = [{
-    On GPUs, within a task. Rows of a transformer are added and normalised in turn; each pass over memory
-    that only adds is saved. Makes one unit of
+    On GPUs, within a task. Rows of a transformer are added and normalised in turn, those of a convolution's
+    image rectified and added up; each pass over memory that only adds is saved. Makes one unit of
 
     - a sum of two tensors and the LayerNormalization or RMSNormalization that reads it, which yields the
       sum, too, where others read it;
     - such a sum and the gradient of a normalisation's input that it arrives at;
     - that gradient and the sum that it is a term of;
-    - the gradients of a normalisation's scale and bias, where both are summed over microbatches.
+    - the gradients of a normalisation's scale and bias, where both are summed over microbatches;
+    - the gradient of a relu and that of the bias before it, which is its sum over microbatches.
 
     After the cut: between a sum and what normalises it a network is best divided. What is made is what two
     kernels make, to the bit, so that no bit depends on the cut. A module with `pdc.measures_units`, whose

@@ -122,6 +122,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"BatchNormalization", normalisationBytes},
       {"BatchNormalizationGradient", normalisationBytes},
       {"ColumnSum", biasGradientBytes},
+      {"ReluGradientSum", biasGradientBytes},
       {"Convolution", convolutionBytes},
       {"ConvolutionInputGradient", convolutionBytes},
       {"ConvolutionWeightGradient", convolutionBytes},

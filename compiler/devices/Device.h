@@ -103,6 +103,7 @@ struct KernelChoice {
   int64_t workspaceBytes = 0;
   /// The kernel takes a trailing `bool add`: its results are added to instead of overwritten.
   bool accumulates = false;
+  bool addsToLast = false; ///< of its results the last one, and makes the others
   /// It needs, on CPUs, oneDNN's products of plain matrices beside what each of its kind does.
   bool multipliesPlain = false;
   /// What the user should know, as that the kernel is a slow one; may be empty.

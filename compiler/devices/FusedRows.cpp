@@ -70,4 +70,16 @@ std::optional<KernelChoice> sumBias(const KernelChoice &gradient, const KernelCh
   return choice;
 }
 
+std::optional<KernelChoice> sumRectified(const KernelChoice &sum) {
+  if (sum.kernel != "ColumnSum" || sum.fields.has("pitch"))
+    return std::nullopt;
+  KernelChoice choice = sum;
+  choice.kernel = "ReluGradientSum";
+  choice.addsToLast = true;
+  choice.outputLayouts = {sum.fields.string("layout", ""), ""};
+  choice.inPlace = {{0, 0}, {1, 0}};
+  choice.workspaceBytes = cudaWorkspaceBytes(choice);
+  return choice;
+}
+
 } // namespace pdc

@@ -4,7 +4,8 @@
 
 #include <optional>
 
-/// What GPUs compute beside the normalisation of rows, in the pass over memory that it takes.
+/// What GPUs compute beside the normalisation of rows, or beside a relu's gradient, in the pass over
+/// memory that it takes.
 /// Kernels come as they were chosen, by name and fields; arguments are those of the fused unit as
 /// they stand. All of it has the bits of two kernels.
 namespace pdc {
@@ -21,5 +22,9 @@ std::optional<KernelChoice> addBehind(const KernelChoice &gradient);
 
 /// Its scale's gradient, and what `sum` makes as result 1: its bias's, of what arrives.
 std::optional<KernelChoice> sumBias(const KernelChoice &gradient, const KernelChoice &sum);
+
+/// The gradient of a relu, a loop of its own over two tensors, and as result 1 what `sum` makes of
+/// it: a bias's gradient.
+std::optional<KernelChoice> sumRectified(const KernelChoice &sum);
 
 } // namespace pdc

@@ -67,13 +67,15 @@ def Pdc_KernelAttr : Pdc_Attr<"Kernel", "kernel"> {
   let description = [{
     `name` is a class of runtime/kernels and `fields` are the members of its description, in order of
     their names; compiler/devices makes them and the printer prints them. `workspace` bounds the
-    library's scratch memory in bytes. `accumulates`: the kernel can add to its results.
+    library's scratch memory in bytes. `accumulates`: the kernel can add to its results; with
+    `adds_to_last` to the last one alone.
     `multiplies_plain`: on CPUs it needs oneDNN's products of plain matrices.
   }];
   let parameters = (ins StringRefParameter<"kernel">:$name, "::mlir::DictionaryAttr":$fields,
                         "int64_t":$workspace, "bool":$accumulates,
-                        DefaultValuedParameter<"bool", "false">:$multipliesPlain);
-  let assemblyFormat = "`<` $name `,` $fields `,` `workspace` `=` $workspace `,` `accumulates` `=` $accumulates (`multiplies_plain` `=` $multipliesPlain^)? `>`";
+                        DefaultValuedParameter<"bool", "false">:$multipliesPlain,
+                        DefaultValuedParameter<"bool", "false">:$addsToLast);
+  let assemblyFormat = "`<` $name `,` $fields `,` `workspace` `=` $workspace `,` `accumulates` `=` $accumulates (`multiplies_plain` `=` $multipliesPlain^)? (`adds_to_last` `=` $addsToLast^)? `>`";
 }
 
 def Pdc_HomeAttr : Pdc_Attr<"Home", "home"> {

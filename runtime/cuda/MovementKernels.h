@@ -19,6 +19,19 @@ private:
   ColumnSumFields fields;
 };
 
+/// The gradient of a relu, and its sum over each channel: the bits of a loop and a ColumnSum. dX may
+/// lie where dY or Y does.
+class ReluGradientSum {
+public:
+  ReluGradientSum(const Device &, const ColumnSumFields &fields) : fields(fields) {}
+  /// T: float, BFloat16, Float16.
+  template <class T>
+  void operator()(const Run &run, const T *dy, const T *y, T *dx, float *sum, bool add) const;
+
+private:
+  ColumnSumFields fields;
+};
+
 class ReduceSum {
 public:
   ReduceSum(const Device &, const ReduceSumFields &fields) : fields(fields) {}

@@ -17,6 +17,24 @@ template <class T> struct Column {
   }
 };
 
+template <class T> struct RectifiedColumn {
+  const T *dy, *y;
+  T *dx;
+  int64_t columns;
+  template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t column) const {
+    const int64_t i = row * columns + column;
+    Sums<1, Width> passed = {{load<Width>(dy + i)}};
+    const auto made = load<Width>(y + i);
+    for (int lane = 0; lane < Width; ++lane)
+      passed.at[0].at[lane] = made.at[lane] > 0 ? passed.at[0].at[lane] : 0;
+    return passed;
+  }
+  template <int Width>
+  __device__ void keep(int64_t row, int64_t column, const Sums<1, Width> &passed) const {
+    store(dx + row * columns + column, passed.at[0]);
+  }
+};
+
 template <class T> struct StoreColumn {
   T *sum;
   bool add;
@@ -82,6 +100,14 @@ void ColumnSum::operator()(const Run &run, const X *x, Y *sum, bool add) const {
                 StoreColumn<Y>{sum, add});
 }
 
+template <class T>
+void ReluGradientSum::operator()(const Run &run, const T *dy, const T *y, T *dx, float *sum,
+                                 bool add) const {
+  const Channels shape(fields.input);
+  sumColumns<1>(run, shape.rows, shape.columns, RectifiedColumn<T>{dy, y, dx, shape.columns},
+                StoreColumn<float>{sum, add});
+}
+
 template <class X, class Y>
 void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
   const StridedWalk kept(fields.keptShape, fields.keptStrides);
@@ -101,6 +127,14 @@ void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
                                        : reduceKernel<kBlockThreads, X, Y>,
          kept, summed, fields.scale, x, y, add);
 }
+
+#define PDC_RECTIFIED(T)                                                                           \
+  template void ReluGradientSum::operator()(const Run &, const T *, const T *, T *, float *, bool) \
+      const;
+PDC_RECTIFIED(float)
+PDC_RECTIFIED(BFloat16)
+PDC_RECTIFIED(Float16)
+#undef PDC_RECTIFIED
 
 #define PDC_SUMS(X, Y)                                                                             \
   template void ColumnSum::operator()(const Run &, const X *, Y *, bool) const;                    \

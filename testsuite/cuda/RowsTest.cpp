@@ -137,6 +137,36 @@ TYPED_TEST(Rows, ScaleAndBiasAreSummedTogether) {
   });
 }
 
+/// As a loop and a sum; also where the result takes the place of what it is made of.
+TYPED_TEST(Rows, ReluGradientsAreSummed) {
+  for (const int64_t columns : {8, 64, 7}) {
+    const int64_t rows = 300;
+    const auto dy = Both<TypeParam>(rows * columns, -2, 3).narrow,
+               y = Both<TypeParam>(rows * columns, -1, 1).narrow;
+    auto expected = dy;
+    for (size_t i = 0; i < expected.size(); ++i)
+      expected[i] = static_cast<float>(y[i]) > 0 ? dy[i] : TypeParam(0);
+    runtime::Run &run = this->scratch.run;
+    runtime::ColumnSumFields f;
+    f.input = {rows / 10, columns, 5, 2};
+    const runtime::cuda::ReluGradientSum kernel(device, f);
+    for (const bool add : {false, true}) {
+      std::vector<float> sum = numbers(columns);
+      auto sums = std::vector(3, sum);
+      runtime::cuda::ColumnSum(device, f)(run, expected.data(), sum.data(), add);
+      auto apart = std::vector<TypeParam>(dy.size()), ofGradient = dy, ofResult = y;
+      kernel(run, dy.data(), y.data(), apart.data(), sums[0].data(), add);
+      kernel(run, ofGradient.data(), y.data(), ofGradient.data(), sums[1].data(), add);
+      kernel(run, dy.data(), ofResult.data(), ofResult.data(), sums[2].data(), add);
+      finish();
+      for (const auto &found : {apart, ofGradient, ofResult})
+        this->expectEqual(found, expected);
+      for (const std::vector<float> &found : sums)
+        this->expectEqual(found, sum);
+    }
+  }
+}
+
 TEST(RowCalls, WithTooFewTensorsAreRefused) {
   LayerNormalizationFields f;
   f.rows = 1, f.size = 4, f.addend = 1;

@@ -57,7 +57,7 @@ struct Product {
     for (auto [name, value] : {std::pair("relu", relu), {"transA", transA}, {"transB", transB}})
       fields.set(name, builder.getI64IntegerAttr(value));
     return ir::KernelAttr::get(builder.getContext(), "MatrixProduct",
-                               fields.getDictionary(builder.getContext()), 0, !relu, false);
+                               fields.getDictionary(builder.getContext()), 0, !relu, false, false);
   }
 };
 

@@ -1,5 +1,5 @@
 // RUN: pdc-opt %s --fuse-rows | FileCheck %s
-// RUN: sed 's/^module {/module attributes {pdc.measures_units} {/' %s | pdc-opt --fuse-rows | FileCheck %s --check-prefix=APART --implicit-check-not addend --implicit-check-not keepsSum --implicit-check-not sumsBias --implicit-check-not "terms ="
+// RUN: sed 's/^module {/module attributes {pdc.measures_units} {/' %s | pdc-opt --fuse-rows | FileCheck %s --check-prefix=APART --implicit-check-not addend --implicit-check-not keepsSum --implicit-check-not sumsBias --implicit-check-not "terms =" --implicit-check-not ReluGradientSum
 
 #loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
 #rows = #pdc.kernel<"LayerNormalization", {epsilon = 1.000000e-05 : f64, rows = 3 : i64, size = 8 : i64}, workspace = 0, accumulates = false>
@@ -22,6 +22,8 @@ pdc.program @rank_0 ranks [0] {
   pdc.memory @z outbox microbatch : tensor<3x8xf32>
   pdc.memory @"s/gradient" gradient update : tensor<8xf32>
   pdc.memory @"t/gradient" gradient update : tensor<8xf32>
+  pdc.memory @"u/gradient" gradient update : tensor<8xf32>
+  pdc.memory @v outbox microbatch : tensor<3x8xf32>
   pdc.stage 0 {
     // The sum is stored, which waits for it. One that another unit reads before is left alone.
     // CHECK-LABEL: pdc.task forward
@@ -84,6 +86,10 @@ pdc.program @rank_0 ranks [0] {
     // CHECK-NEXT: pdc.accumulate %[[E]]#1 into @"t/gradient"
     // CHECK:      pdc.unit "again+behind" origin "a" backward_input microbatch (%{{.*}} = %[[D]]#1
     // CHECK-SAME: in_place = array<i64: 0, 0, 5, 0>, kernel = #pdc.kernel<"LayerNormalizationInputGradient", {addend = 1 : i64, epsilon
+    // CHECK:      %[[R:.*]]:2 = pdc.unit "relu/grad+u/grad" origin "relu" backward_weight microbatch (%{{.*}} = %{{.*}} : tensor<3x8xf32>, %{{.*}} = %{{.*}} : tensor<3x8xf32>) -> (tensor<3x8xf32>, tensor<8xf32>)
+    // CHECK-SAME: in_place = array<i64: 0, 0, 1, 0>, kernel = #pdc.kernel<"ReluGradientSum", {input = array<i64: 3, 8>, layout = ""}, workspace = 32, accumulates = true adds_to_last = true>
+    // CHECK:      pdc.accumulate %[[R]]#1 into @"u/gradient"
+    // CHECK:      pdc.write %[[R]]#0 to @v
     pdc.task backward {
       %a = pdc.read @a : tensor<3x8xf32>
       %b = pdc.read @b : tensor<3x8xf32>
@@ -119,6 +125,16 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %n : tensor<3x8xf32>
       }
       pdc.write %f to @z : tensor<3x8xf32>
+      %r = pdc.unit "relu/grad" origin "relu" backward_input microbatch (%0 = %a : tensor<3x8xf32>, %1 = %c : tensor<3x8xf32>) -> (tensor<3x8xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+        %n = pdc.node "ReluGrad" "relu/grad"(%0, %1) {} origin "relu" phase backward_input rate microbatch : (tensor<3x8xf32>, tensor<3x8xf32>) -> tensor<3x8xf32>
+        pdc.yield %n : tensor<3x8xf32>
+      }
+      pdc.write %r to @v : tensor<3x8xf32>
+      %u = pdc.unit "u/grad" origin "relu" backward_weight microbatch (%0 = %r : tensor<3x8xf32>) -> (tensor<8xf32>) attributes {kernel = #sum, stage = 0 : i64} {
+        %n = pdc.node "ConvBiasGrad" "u/grad"(%0) {} origin "relu" phase backward_weight rate microbatch : (tensor<3x8xf32>) -> tensor<8xf32>
+        pdc.yield %n : tensor<8xf32>
+      }
+      pdc.accumulate %u into @"u/gradient" : tensor<8xf32>
     }
   }
 }
