@@ -187,6 +187,15 @@ TEST_F(Levels, StagesAndRowsComputeTheGraph) {
   }
 }
 
+/// On GPUs, where the gradients of relus add up those of biases.
+TEST_F(Levels, RectifiedGradientsComputeTheGraph) {
+  int sums = 0;
+  stagedOnGpu("rectified.mlir")->walk([&](ir::UnitOp unit) {
+    sums += unit.getKernel() && unit.getKernel()->getName() == "ReluGradientSum";
+  });
+  EXPECT_EQ(sums, 2);
+}
+
 /// On GPUs, where products become units with what stands beside them.
 TEST_F(Levels, FusedProductsComputeTheGraph) {
   Module staged = stagedOnGpu("gelu.mlir");
