@@ -55,7 +55,7 @@ def test_takes_the_same_kernels_again(project, tmp_path):
         engines = [way for problem, way in choices.items() if problem.startswith("this host, cuDNN ")]
         assert all(way == 1 for way in engines) and others >= len(engines)
         convolutions += len(engines)
-    assert convolutions == 5  # two, with the gradients of their weights and of one input
+    assert convolutions == 7  # two, the gradients of their weights, made and added, and of one input
     assert first == plain
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert sorted(before) == ["rank-0.json", "rank-1.json"]
