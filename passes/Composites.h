@@ -23,9 +23,8 @@ struct Composite {
   llvm::SmallVector<mlir::Value> operands;
   Attributes attributes = {};
   size_t results = 1;
-  /// So many of the first operands, and the first result, get a first dimension of 1 that they do
-  /// not have in the pattern.
-  size_t widened = 0;
+  /// Under which the first operands are read; their own where there is none.
+  llvm::SmallVector<std::vector<int64_t>, 3> shapes = {};
 };
 
 /// Exporters hide a key by a score from here down, whose exponential is 0.

@@ -33,6 +33,18 @@ def JoinSlices : Pass<"join-slices", "::mlir::ModuleOp"> {
   }];
 }
 
+def HoistSplits : Pass<"hoist-splits", "::mlir::ModuleOp"> {
+  let summary = "divides tensors before they are transposed";
+  let description = [{
+    A `Split` of what transpositions and views have made of a tensor becomes a Split of that tensor, whose
+    parts are transposed each, where nobody else reads what lies between. Exporters write queries, keys and
+    values so: one product, its rows in three, the three in front, then apart. In the order of the product
+    they are read where they lie (recognise-composites).
+
+    Before: static shapes, no backward node. After: the same values, to the bit.
+  }];
+}
+
 def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
   let summary = "puts one node in the place of those that exporters write for an operator";
   let description = [{
@@ -45,12 +57,13 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     Softmax attention of several heads becomes SoftmaxAttention, which keeps no scores for the backward
     pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;
     a constant mask of what comes before is an attribute; transpositions to and from [batch, rows, heads,
-    width] and keys and values that several heads share are left to the kernel. Where another reads the
-    scores or the shares, nothing is recognised; nor where a second mask goes with a causal one whose
-    hidden number is finite, since a row that the two hide has shares all the same. Where batch and heads
-    are one dimension, as nn.MultiheadAttention writes them, they are the heads of one sample. Queries, keys
-    and values that are the parts of one `Split`, or keys and values alone, are read where they lie, and their
-    gradients are written there: nothing is divided or put together.
+    width] or [rows, batch, heads, width], by whatever views, and keys and values that several heads share are
+    left to the kernel. Where another reads the scores or the shares, nothing is recognised; nor where a second
+    mask goes with a causal one whose hidden number is finite, since a row that the two hide has shares all the
+    same. Where batch and heads are one dimension, as nn.MultiheadAttention writes them, they are the heads of
+    one sample. Queries, keys and values that are the parts of one `Split`, or keys and values alone, are read
+    where they lie, and their gradients are written there: nothing is divided or put together. Where such parts
+    are of each sample, heads that are of one sample become those of several again.
 
     A product of what is transposed in its last two dimensions becomes FusedMatMul, which reads it as it is:
     neither a weight nor its gradient is transposed.

@@ -37,44 +37,52 @@ OpResult partBehind(Value operand) {
   return {};
 }
 
-/// Where the heads of operands are: dimension 2 behind rows, or 1 before them.
-struct Joined {
-  NodeOp attention;
-  SmallVector<Value> operands; ///< the last two or all of queries, keys and values
-  int64_t headsAt;
-
-  Joined(NodeOp attention, size_t first) : attention(attention) {
-    const std::vector<int64_t> rowsFirst =
+/// The last two or all of queries, keys and values, as the parts of a Split.
+class Joined {
+public:
+  Joined(NodeOp attention, size_t first)
+      : first(first),
+        rowsFirst(toAttributes(attention.getOnnxAttributes()).integers("rows_first").at(first)) {
+    const std::vector<int64_t> all =
         toAttributes(attention.getOnnxAttributes()).integers("rows_first");
-    headsAt = rowsFirst.at(first) ? 2 : 1;
     for (size_t i = first; i < 3; ++i)
-      if (rowsFirst.at(i) == rowsFirst.at(first))
+      if (all.at(i) == rowsFirst)
         operands.push_back(attention.getOperand(i));
-    if (operands.size() != 3 - first)
-      operands.clear();
+    if (operands.size() == 3 - first)
+      find();
   }
 
-  /// All heads behind one another; null where they are no whole Split.
-  Value tensor(NodeNames &names) {
+  /// Null where they are no whole Split.
+  explicit operator bool() const { return whole != nullptr; }
+  Value tensor() const { return whole; }
+  ArrayRef<Value> parts() const { return operands; }
+  /// Of so many samples, which the heads are of, each has its own three parts:
+  /// nn.MultiheadAttention takes them together. 1: the attention's own samples.
+  int64_t samples() const { return samplesWithin; }
+  /// All heads behind one another.
+  std::vector<int64_t> shape() const {
+    std::vector<int64_t> shape(shapeOf(operands[0]));
+    for (Value operand : ArrayRef(operands).drop_front())
+      shape[headsAt()] += shapeOf(operand)[headsAt()];
+    return shape;
+  }
+  int64_t headsOfKeys() const { return shapeOf(operands[first == 0])[headsAt()]; }
+
+private:
+  size_t headsAt() const { return rowsFirst == 0 ? 1 : 2; }
+
+  void find() {
     NodeOp split = wholeSplit();
     if (!split || split.getNumOperands() == 0 || shapeOf(split.getOperand(0)).empty())
-      return {};
+      return;
     const int64_t rank = int64_t(shapeOf(split.getOperand(0)).size());
     int64_t axis = toAttributes(split.getOnnxAttributes()).integer("axis", 0);
     axis += axis < 0 ? rank : 0;
-    if (llvm::all_of(operands, asPart) && axis == headsAt)
-      return split.getOperand(0);
-    if (axis != rank - 1 || headsAt != 2 || !llvm::all_of(operands, [&](Value operand) {
-          ArrayRef<int64_t> part = shapeOf(partBehind(operand));
-          return !part.empty() && shapeOf(operand)[2] * shapeOf(operand)[3] == part.back();
-        }))
-      return {};
-    OpBuilder builder(attention);
-    return reshaped(builder, attention, names.unique(attention.getName() + "/joined"),
-                    split.getOperand(0), shape(), names);
+    const bool dividesHeads = llvm::all_of(operands, asPart) && axis == int64_t(headsAt());
+    if (dividesHeads || (axis == rank - 1 && rowsFirst != 0 && dividesRows()))
+      whole = split.getOperand(0);
   }
 
-private:
   NodeOp wholeSplit() const {
     NodeOp split;
     for (auto [i, operand] : llvm::enumerate(operands)) {
@@ -92,15 +100,30 @@ private:
 
   /// Equal in all but their heads.
   bool fits(ArrayRef<int64_t> a, ArrayRef<int64_t> b) const {
-    return a[0] == b[0] && a[3 - headsAt] == b[3 - headsAt] && a[3] == b[3];
+    return a[0] == b[0] && a[3 - headsAt()] == b[3 - headsAt()] && a[3] == b[3];
   }
 
-  std::vector<int64_t> shape() const {
-    std::vector<int64_t> whole(shapeOf(operands[0]));
-    for (Value operand : ArrayRef(operands).drop_front())
-      whole[headsAt] += shapeOf(operand)[headsAt];
-    return whole;
+  /// Whether a row of a part has all heads of a sample, or of one of several that are together.
+  bool dividesRows() {
+    samplesWithin = 0;
+    for (Value operand : operands) {
+      ArrayRef<int64_t> shape = shapeOf(operand), part = shapeOf(partBehind(operand));
+      const int64_t heads = shape[2];
+      if (part.empty() || part.back() == 0 || heads * shape[3] % part.back() != 0)
+        return false;
+      const int64_t samples = heads * shape[3] / part.back();
+      if (heads % samples != 0 || (samplesWithin != 0 && samples != samplesWithin))
+        return false;
+      samplesWithin = samples;
+    }
+    return samplesWithin == 1 || (rowsFirst == 1 && shapeOf(operands[0])[0] == 1);
   }
+
+  size_t first;
+  int64_t rowsFirst;
+  SmallVector<Value> operands;
+  Value whole;
+  int64_t samplesWithin = 1;
 };
 
 /// Erases the views and the Split behind operands that nobody reads any more.
@@ -121,6 +144,85 @@ void eraseUnread(ArrayRef<Value> operands) {
         op->erase();
 }
 
+/// Puts an attention that reads one tensor in an attention's place.
+class Joiner {
+public:
+  Joiner(NodeOp attention, const Joined &joined, size_t first, NodeNames &names)
+      : attention(attention), joined(joined), first(first), names(names), builder(attention),
+        operands(attention.getOperands()), attributes(toAttributes(attention.getOnnxAttributes())) {
+  }
+
+  void join() {
+    const int64_t samples = joined.samples();
+    std::vector<int64_t> rowsFirst = attributes.integers("rows_first");
+    if (first == 0)
+      attributes.set("key_heads", joined.headsOfKeys() / samples);
+    operands[first] = under(joined.tensor(), apart(joined.shape(), rowsFirst[first]), "/joined");
+    for (size_t i = first + 1; i < 3; ++i)
+      operands[i] = createAbsent(builder, attention.getLoc());
+    if (samples > 1) {
+      if (first == 1)
+        operands[0] = under(operands[0], apart(shapeOf(operands[0]), rowsFirst[0]), "/headed");
+      if (operands.size() > 3 && shapeOf(operands[3]).size() > 2)
+        operands[3] = under(operands[3], maskApart(shapeOf(operands[3])), "/headed");
+      for (int64_t &order : rowsFirst)
+        order = order == 0 ? 0 : 2;
+      attributes.set("rows_first", rowsFirst);
+    }
+    if (operands.size() == 3)
+      operands.truncate(first + 1);
+    replace();
+  }
+
+private:
+  /// The heads of one sample, or a mask's, as those of several.
+  std::vector<int64_t> apart(std::vector<int64_t> shape, int64_t rowsFirst) const {
+    const int64_t samples = joined.samples();
+    if (samples == 1)
+      return shape;
+    shape[rowsFirst == 0 ? 1 : 2] /= samples;
+    shape[0] = samples;
+    if (rowsFirst != 0)
+      std::swap(shape[0], shape[1]);
+    return shape;
+  }
+  std::vector<int64_t> maskApart(std::vector<int64_t> shape) const {
+    shape.insert(shape.begin(), 4 - shape.size(), 1);
+    return shape[1] == 1 ? shape : apart(shape, 0);
+  }
+
+  Value under(Value value, const std::vector<int64_t> &shape, StringRef suffix) {
+    if (shapeOf(value) == ArrayRef(shape))
+      return value;
+    return reshaped(builder, attention, names.unique(attention.getName() + suffix), value, shape,
+                    names);
+  }
+
+  void replace() {
+    const std::string name = attention.getName().str();
+    NodeOp made = createNode(builder, attention.getLoc(), attention.getOp(), name, operands,
+                             attributes, "", attention.getNumResults());
+    Value old = attention.getResult(0), result = made.getResult(0);
+    if (result.getType() != old.getType()) {
+      made.setName(names.unique(name + "/joined"));
+      result = reshaped(builder, attention, name, result, shapeOf(old).vec(), names);
+    }
+    old.replaceAllUsesWith(result);
+    if (joined.samples() == 1)
+      for (auto [of, by] : llvm::zip_equal(attention.getResults(), made.getResults()))
+        of.replaceAllUsesWith(by);
+    attention.erase();
+  }
+
+  NodeOp attention;
+  const Joined &joined;
+  size_t first;
+  NodeNames &names;
+  OpBuilder builder;
+  SmallVector<Value> operands;
+  Attributes attributes;
+};
+
 /// Whether it reads queries, keys and values each by itself.
 bool readsApart(NodeOp attention) {
   return attention.getNumOperands() >= 3 &&
@@ -135,25 +237,11 @@ void joinOperands(NodeOp attention, NodeNames &names) {
   if (!readsApart(attention))
     return;
   for (size_t first : {0, 1}) {
-    Joined joined(attention, first);
-    Value tensor = joined.operands.empty() ? Value() : joined.tensor(names);
-    if (!tensor)
+    const Joined joined(attention, first);
+    if (!joined || (joined.samples() > 1 && !attention.getResult(1).use_empty()))
       continue;
-    OpBuilder builder(attention);
-    Attributes attributes = toAttributes(attention.getOnnxAttributes());
-    if (first == 0)
-      attributes.set("key_heads", shapeOf(joined.operands[1])[joined.headsAt]);
-    SmallVector<Value> operands(attention.getOperands());
-    operands[first] = tensor;
-    for (size_t i = first + 1; i < 3; ++i)
-      operands[i] = createAbsent(builder, attention.getLoc());
-    if (operands.size() == 3)
-      operands.truncate(first + 1);
-    NodeOp made = createNode(builder, attention.getLoc(), attention.getOp(), attention.getName(),
-                             operands, attributes, "", attention.getNumResults());
-    attention->replaceAllUsesWith(made->getResults());
-    attention.erase();
-    eraseUnread(joined.operands);
+    Joiner(attention, joined, first, names).join();
+    eraseUnread(joined.parts());
     return;
   }
 }

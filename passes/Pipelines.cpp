@@ -12,8 +12,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // backward nodes point to stay.
   passes.addPass(mlir::createCanonicalizerPass());
   // Before differentiating: parts have one gradient together. Before attention is recognised, which
-  // reads the parts of a Split as one tensor.
+  // reads the parts of a Split as one tensor, where they lie in the tensor's own order.
   passes.addPass(createJoinSlices());
+  passes.addPass(createHoistSplits());
   // Before differentiating too: a whole operator has one gradient, its parts have many.
   passes.addPass(createRecogniseComposites());
   if (options.trains)

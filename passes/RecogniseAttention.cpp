@@ -1,5 +1,6 @@
 #include "compiler/operators/Random.h"
 #include "passes/Composites.h"
+#include "passes/DimensionFactors.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,48 +11,83 @@ using namespace pdc::ir;
 
 namespace {
 
-using Order = SmallVector<int64_t, 4>;
+using Sizes = DimensionFactors::Sizes;
 
-/// Whether the last three dimensions are heads, rows and width, after a batch or alone.
-bool isHeaded(const Order &order) { return std::is_sorted(order.begin(), order.end()); }
+/// The dimensions of queries, keys, values and results.
+enum : int64_t { kBatch, kHeads, kRows, kWidth };
 
-/// Whether they are rows, heads and width.
-bool isRowsFirst(Order order) {
-  std::swap(order[order.size() - 3], order[order.size() - 2]);
-  return isHeaded(order);
+/// The orders in which they lie, as attribute `rows_first` numbers them.
+constexpr int64_t kOrders[3][4] = {{kBatch, kHeads, kRows, kWidth},
+                                   {kBatch, kRows, kHeads, kWidth},
+                                   {kRows, kBatch, kHeads, kWidth}};
+
+/// Sizes of [batch, heads, rows, width] in one of the orders.
+std::vector<int64_t> inOrder(const Sizes &sizes, int64_t rowsFirst) {
+  std::vector<int64_t> shape;
+  for (int64_t d : kOrders[rowsFirst])
+    shape.push_back(sizes[static_cast<size_t>(d)]);
+  return shape;
 }
 
-/// Queries, keys or values as the operator reads them: [batch, heads, rows, width], or rows first.
-/// Without a batch where it and the heads are one dimension.
+/// Queries, keys or values as the operator reads them, whatever the value's own shape is.
 struct HeadedRows {
   Value value;
-  bool rowsFirst;
+  int64_t rowsFirst;
   double scale;
+  Sizes sizes; ///< of [batch, heads, rows, width]
+
+  std::vector<int64_t> shape() const { return inOrder(sizes, rowsFirst); }
+  bool isAsItIs() const { return shapeOf(value) == ArrayRef(shape()); }
 };
 
 /// Follows a value back through what only moves or scales its elements.
 class RowsBehind {
 public:
-  /// Dimension d of [batch, heads, rows, width], or of the last three, is dimension `order[d]` of
-  /// the value.
-  RowsBehind(Value value, Order order, bool sharesHeads)
-      : value(value), order(std::move(order)), sharesHeads(sharesHeads) {}
+  /// Its dimensions are the last of [batch, heads, rows, width]; `isTurned`: of the last two the
+  /// other comes first.
+  RowsBehind(Value value, bool isTurned, bool sharesHeads)
+      : value(value), factors(sizesOf(value, isTurned), dimensionsOf(value, isTurned)),
+        sharesHeads(sharesHeads) {}
 
-  /// The last that the operator can read; nothing where there is none.
+  /// The last that the operator can read, the nearest of its views; nothing where there is none.
   std::optional<HeadedRows> find() {
     std::optional<HeadedRows> found;
+    if (llvm::is_contained(factors.sizes(), 0))
+      return found;
     do {
-      if (shapeOf(value).size() != order.size())
-        return found;
-      if (isHeaded(order))
-        found = HeadedRows{value, false, scale};
-      if (isRowsFirst(order))
-        found = HeadedRows{value, true, scale};
-    } while (passScale() || passTransposition() || passFlatTransposition() || passSharing());
+      std::optional<HeadedRows> here = readable();
+      if (here && (!found || hasMoved || (here->isAsItIs() && !found->isAsItIs())))
+        found = here, hasMoved = false;
+    } while (passScale() || passTransposition() || passView() || passRepetition());
     return found;
   }
 
 private:
+  static SmallVector<int64_t, 4> dimensionsOf(Value value, bool isTurned) {
+    SmallVector<int64_t, 4> dimensions = {kBatch, kHeads, kRows, kWidth};
+    if (isTurned)
+      std::swap(dimensions[2], dimensions[3]);
+    dimensions.erase(dimensions.begin(), dimensions.end() - int64_t(shapeOf(value).size()));
+    return dimensions;
+  }
+
+  static Sizes sizesOf(Value value, bool isTurned) {
+    Sizes sizes(4, 1);
+    for (auto [d, size] : llvm::zip_equal(dimensionsOf(value, isTurned), shapeOf(value)))
+      sizes[static_cast<size_t>(d)] = size;
+    return sizes;
+  }
+
+  /// Where sizes of 1 leave a choice, as the value's own shape has it, or rows before heads.
+  std::optional<HeadedRows> readable() const {
+    std::optional<HeadedRows> found;
+    for (int64_t rowsFirst : {1, 0, 2})
+      if (factors.lieAs(kOrders[rowsFirst]))
+        if (HeadedRows rows{value, rowsFirst, scale, factors.sizes()}; !found || rows.isAsItIs())
+          found = rows;
+    return found;
+  }
+
   bool passScale() {
     NodeOp node = value.getDefiningOp<NodeOp>();
     if (!node || (node.getOp() != "Mul" && node.getOp() != "Div"))
@@ -63,65 +99,44 @@ private:
         continue;
       scale = divides ? scale / *number : scale * *number;
       value = node.getOperand(1 - i);
-      return true;
+      return hasMoved = true;
     }
     return false;
   }
 
   bool passTransposition() {
     NodeOp node = maker(value, "Transpose");
-    if (!node)
+    std::vector<int64_t> permutation =
+        node ? toAttributes(node.getOnnxAttributes()).integers("perm") : std::vector<int64_t>();
+    if (permutation.empty())
       return false;
-    std::vector<int64_t> permutation = toAttributes(node.getOnnxAttributes()).integers("perm");
-    if (permutation.size() != order.size())
+    factors.passTransposition(permutation);
+    value = node.getOperand(0);
+    return hasMoved = true;
+  }
+
+  bool passView() {
+    auto node = value.getDefiningOp<NodeOp>();
+    if (!isViewNode(node) || shapeOf(node.getOperand(0)).empty() ||
+        !factors.passView(shapeOf(node.getOperand(0))))
       return false;
-    for (int64_t &dimension : order)
-      dimension = permutation[dimension];
     value = node.getOperand(0);
     return true;
   }
 
-  /// Batch and heads taken together around a transposition of the other two.
-  bool passFlatTransposition() {
-    NodeOp outer = maker(value, "Reshape");
-    NodeOp node = outer ? maker(outer.getOperand(0), "Transpose") : NodeOp();
-    NodeOp inner = node ? maker(node.getOperand(0), "Reshape") : NodeOp();
-    if (!inner ||
-        toAttributes(node.getOnnxAttributes()).integers("perm") != std::vector<int64_t>{0, 2, 1})
+  /// A head that serves several.
+  bool passRepetition() {
+    NodeOp node = sharesHeads ? maker(value, "Expand") : NodeOp();
+    if (!node || !factors.passRepetition(shapeOf(node.getOperand(0)), kHeads))
       return false;
-    ArrayRef<int64_t> to = shapeOf(value), from = shapeOf(inner.getOperand(0));
-    ArrayRef<int64_t> flat = shapeOf(inner.getResult(0));
-    if (to.size() != 4 || from.size() != 4 || flat[0] != from[0] * from[1] || flat[1] != from[2] ||
-        to != ArrayRef<int64_t>{from[0], from[1], from[3], from[2]})
-      return false;
-    for (int64_t &dimension : order)
-      dimension = dimension == 2 ? 3 : dimension == 3 ? 2 : dimension;
-    value = inner.getOperand(0);
-    return true;
-  }
-
-  /// A head that serves several: [b, h, x, y] to [b, h, 1, x, y], repeated, and taken together.
-  bool passSharing() {
-    NodeOp together = sharesHeads ? maker(value, "Reshape") : NodeOp();
-    NodeOp repeated = together ? maker(together.getOperand(0), "Expand") : NodeOp();
-    auto apart = repeated ? repeated.getOperand(0).getDefiningOp<NodeOp>() : NodeOp();
-    if (!apart || (apart.getOp() != "Unsqueeze" && apart.getOp() != "Reshape"))
-      return false;
-    ArrayRef<int64_t> to = shapeOf(value), many = shapeOf(repeated.getResult(0));
-    ArrayRef<int64_t> from = shapeOf(apart.getOperand(0));
-    if (to.size() != 4 || from.size() != 4 || many.size() != 5 || order[0] != 0 || order[1] != 1 ||
-        shapeOf(repeated.getOperand(0)) !=
-            ArrayRef<int64_t>{from[0], from[1], 1, from[2], from[3]} ||
-        many != ArrayRef<int64_t>{from[0], from[1], many[2], from[2], from[3]} ||
-        to != ArrayRef<int64_t>{from[0], from[1] * many[2], from[2], from[3]})
-      return false;
-    value = apart.getOperand(0);
-    return true;
+    value = node.getOperand(0);
+    return hasMoved = true;
   }
 
   Value value;
-  Order order;
+  DimensionFactors factors;
   bool sharesHeads;
+  bool hasMoved = false; ///< other than as a view, since something was found
   double scale = 1;
 };
 
@@ -245,7 +260,6 @@ struct Shares {
   Attributes dropout;
 
   ArrayRef<int64_t> shape() { return shapeOf(softmax->getResult(0)); }
-  bool hasBatch() { return shape().size() == 4; }
   /// That dropout draws for, each of which has as many heads.
   int64_t samples() {
     return samplesAndElements(std::vector<int64_t>(shape()), toTensorType(random.getType()))[0];
@@ -271,42 +285,39 @@ std::optional<Shares> sharesBehind(Value value) {
   return axis == -1 || axis == rank - 1 ? std::optional(shares) : std::nullopt;
 }
 
-/// [batch, heads, rows, width].
-Order sizesOf(const HeadedRows &rows) {
-  Order sizes(shapeOf(rows.value));
-  if (sizes.size() == 3)
-    sizes.insert(sizes.begin(), 1);
-  if (rows.rowsFirst)
-    std::swap(sizes[1], sizes[2]);
-  return sizes;
-}
-
 /// Queries, keys and values; the heads of keys and values are shared or repeated alike.
 std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed,
                                                     bool sharesHeads) {
-  Order order = {0, 1, 2, 3}, turned = {0, 1, 3, 2};
-  if (shapeOf(mixed->getResult(0)).size() == 3)
-    order = {0, 1, 2}, turned = {0, 2, 1};
-  auto q = RowsBehind(product.getOperand(0), order, false).find();
-  auto k = RowsBehind(product.getOperand(1), turned, sharesHeads).find();
-  auto v = RowsBehind(mixed.getOperand(1), order, sharesHeads).find();
+  auto q = RowsBehind(product.getOperand(0), false, false).find();
+  auto k = RowsBehind(product.getOperand(1), true, sharesHeads).find();
+  auto v = RowsBehind(mixed.getOperand(1), false, sharesHeads).find();
   if (!q || !k || !v || v->scale != 1)
     return std::nullopt;
-  const bool fits = sizesOf(*q)[0] == sizesOf(*k)[0] && sizesOf(*k)[0] == sizesOf(*v)[0] &&
-                    sizesOf(*k)[1] == sizesOf(*v)[1] && sizesOf(*q)[1] % sizesOf(*k)[1] == 0;
+  const bool fits = q->sizes[kBatch] == k->sizes[kBatch] && k->sizes[kBatch] == v->sizes[kBatch] &&
+                    k->sizes[kHeads] == v->sizes[kHeads] &&
+                    q->sizes[kHeads] % k->sizes[kHeads] == 0;
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
 }
 
-/// The last product: its result is transposed to rows first, or not.
-NodeOp mixedBehind(NodeOp root) {
+/// The last product and the order of the result: `root`, or the product that it transposes.
+struct Mixed {
+  NodeOp product;
+  int64_t rowsFirst = 0;
+};
+
+Mixed mixedBehind(NodeOp root) {
   if (root.getOp() == "MatMul")
-    return root;
-  NodeOp mixed = maker(root.getOperand(0), "MatMul");
-  std::vector<int64_t> turned = toAttributes(root.getOnnxAttributes()).integers("perm");
-  if (!mixed || !mixed.getResult(0).hasOneUse() || turned.size() < 3 ||
-      !isRowsFirst(Order(turned.begin(), turned.end())))
+    return {root};
+  NodeOp product = maker(root.getOperand(0), "MatMul");
+  if (!product || !product.getResult(0).hasOneUse())
     return {};
-  return mixed;
+  const std::vector<int64_t> turned = toAttributes(root.getOnnxAttributes()).integers("perm");
+  if (turned == std::vector<int64_t>{1, 0, 2})
+    return {product, 1};
+  for (int64_t rowsFirst : {1, 2})
+    if (llvm::equal(turned, kOrders[rowsFirst]))
+      return {product, rowsFirst};
+  return {};
 }
 
 } // namespace
@@ -315,20 +326,25 @@ namespace pdc {
 
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
 std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
-  NodeOp mixed = mixedBehind(root);
-  std::optional<Shares> shares = mixed ? sharesBehind(mixed.getOperand(0)) : std::nullopt;
+  const Mixed mixed = mixedBehind(root);
+  NodeOp last = mixed.product;
+  std::optional<Shares> shares = last ? sharesBehind(last.getOperand(0)) : std::nullopt;
   std::optional<Scores> scores =
       shares ? ScoresBehind(masks).find(shares->softmax.getOperand(0)) : std::nullopt;
-  if (!scores || shapeOf(mixed->getResult(0)).size() != shares->shape().size())
+  const size_t rank = shares ? shares->shape().size() : 0;
+  if (!scores || shapeOf(last->getResult(0)).size() != rank ||
+      shapeOf(last.getOperand(1)).size() != rank ||
+      llvm::any_of(scores->product.getOperands(),
+                   [&](Value operand) { return shapeOf(operand).size() != rank; }))
     return std::nullopt;
-  auto operands = operandsOf(scores->product, mixed, true);
+  auto operands = operandsOf(scores->product, last, true);
   if (!operands)
-    operands = operandsOf(scores->product, mixed, false);
+    operands = operandsOf(scores->product, last, false);
   if (!operands)
     return std::nullopt;
   const auto &[q, k, v] = *operands;
   Attributes attributes = {
-      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, root != mixed}},
+      {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, mixed.rowsFirst}},
       {"scale", scores->scale * q.scale * k.scale}};
   if (scores->past) {
     attributes.set("is_causal", int64_t(1));
@@ -339,12 +355,11 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
     attributes.set("ratio", shares->dropout.number("ratio", 0.5));
     attributes.set("samples", shares->samples());
   }
-  const size_t withoutBatch = shares->hasBatch() ? 0 : 3;
   return Composite{"SoftmaxAttention",
                    {q.value, k.value, v.value, scores->mask, shares->random},
                    attributes,
                    2,
-                   withoutBatch};
+                   {q.shape(), k.shape(), v.shape()}};
 }
 
 } // namespace pdc

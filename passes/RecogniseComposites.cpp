@@ -337,7 +337,7 @@ std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks) {
   return std::nullopt;
 }
 
-/// The composite has the name of its last node, whose readers read it.
+/// The composite has the name of its last node, whose readers read it, or a view of it has.
 void replace(NodeOp root, const Composite &composite, NodeNames &names) {
   OpBuilder builder(root);
   std::string name = root.getName().str();
@@ -346,17 +346,16 @@ void replace(NodeOp root, const Composite &composite, NodeNames &names) {
     operands.pop_back();
   for (Value &operand : operands)
     operand = operand ? operand : createAbsent(builder, root.getLoc());
-  for (size_t i = 0; i < composite.widened; ++i) {
-    std::vector<int64_t> wide = typeOf(operands[i]).shape;
-    wide.insert(wide.begin(), 1);
-    operands[i] = reshaped(builder, root, names.unique(name + "/wide"), operands[i], wide, names);
-  }
-  NodeOp whole = createNode(builder, root.getLoc(), composite.op,
-                            composite.widened ? names.unique(name + "/" + composite.op) : name,
-                            operands, composite.attributes, "", composite.results);
+  for (auto [operand, shape] : llvm::zip(operands, composite.shapes))
+    if (shapeOf(operand) != ArrayRef(shape))
+      operand = reshaped(builder, root, names.unique(name + "/headed"), operand, shape, names);
+  NodeOp whole = createNode(builder, root.getLoc(), composite.op, name, operands,
+                            composite.attributes, "", composite.results);
   Value result = whole->getResult(0);
-  if (composite.widened)
+  if (result.getType() != root->getResult(0).getType()) {
+    whole.setName(names.unique(name + "/" + composite.op));
     result = reshaped(builder, root, name, result, typeOf(root->getResult(0)).shape, names);
+  }
   root->getResult(0).replaceAllUsesWith(result);
   root.erase();
 }

@@ -11,7 +11,8 @@ struct AttentionShape {
   int64_t batch, heads, keyHeads, queries, keys, width, valueWidth;
   /// How many of queries, keys and values are in one tensor: 0, 2 or 3.
   int64_t joined = 0;
-  /// For queries, keys, values and results: whether rows (the sequence) come before heads.
+  /// For queries, keys, values and results: 1 where rows (the sequence) come before heads, 2 where
+  /// they come before the batch, too.
   std::vector<int64_t> rowsFirst;
   /// Of one element of the mask to the next, by batch, head, query and key; empty without a mask.
   std::vector<int64_t> maskStrides;

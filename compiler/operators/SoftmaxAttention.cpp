@@ -14,9 +14,10 @@ namespace pdc {
 /// gradient computes them again.
 ///
 /// Attributes: `scale`; `is_causal` with `past`: query i sees keys up to i + past; `rows_first`,
-/// four numbers for queries, keys, values and results: 1 where they are [batch, rows, heads,
-/// width], 0 where they are [batch, heads, rows, width]; `ratio` and `key`, as Dropout has them,
-/// with input random. Heads of keys and values serve groups of neighbouring heads of queries.
+/// four numbers for queries, keys, values and results: 0 where they are [batch, heads, rows,
+/// width], 1 where rows come before heads, 2 where they are [rows, batch, heads, width]; `ratio`
+/// and `key`, as Dropout has them, with input random. Heads of keys and values serve groups of
+/// neighbouring heads of queries.
 ///
 /// Without V, K has the heads of keys and those of values behind one another; without K and V, Q
 /// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients, of
@@ -27,12 +28,14 @@ namespace {
 constexpr size_t kMask = 3, kRandom = 4, kGradMask = 6, kGradRandom = 7;
 
 /// [batch, heads, rows, width] of a tensor.
-std::vector<int64_t> inOrder(const NodeView &node, size_t input, bool rowsFirst) {
+std::vector<int64_t> inOrder(const NodeView &node, size_t input, int64_t rowsFirst) {
   std::vector<int64_t> shape = node.input(input).shape;
   if (shape.size() != 4)
     refuse(node, "input " + std::to_string(input) + " is " + node.input(input).toString() +
                      ", expected rank 4");
-  if (rowsFirst)
+  if (rowsFirst == 2)
+    std::swap(shape[0], shape[1]);
+  if (rowsFirst != 0)
     std::swap(shape[1], shape[2]);
   return shape;
 }
@@ -72,6 +75,9 @@ AttentionShape::AttentionShape(const NodeView &node, size_t first, size_t mask) 
   rowsFirst = node.attributes.integers("rows_first");
   if (rowsFirst.size() != 4)
     refuse(node, "attribute 'rows_first' " + shapeText(rowsFirst) + ", expected four numbers");
+  for (int64_t order : rowsFirst)
+    if (order < 0 || order > 2)
+      refuse(node, "attribute 'rows_first' " + shapeText(rowsFirst) + ", expected 0, 1 or 2 each");
   readSizes(node, first);
   if (node.attributes.integer("past", 0) < 0)
     refuse(node, "attribute 'past' is negative: the first queries would see nothing");
@@ -101,18 +107,22 @@ int64_t AttentionShape::headsBefore(size_t operand) const {
 }
 
 std::vector<int64_t> AttentionShape::result() const {
-  return rowsFirst[3] ? std::vector<int64_t>{batch, queries, heads, valueWidth}
-                      : std::vector<int64_t>{batch, heads, queries, valueWidth};
+  if (rowsFirst[3] == 2)
+    return {queries, batch, heads, valueWidth};
+  return rowsFirst[3] == 1 ? std::vector<int64_t>{batch, queries, heads, valueWidth}
+                           : std::vector<int64_t>{batch, heads, queries, valueWidth};
 }
 
 int64_t AttentionShape::rowStride(size_t operand) const {
-  return rowsFirst[operand] ? headsAcross(operand) * widthOf(operand) : widthOf(operand);
+  const int64_t order = rowsFirst[operand];
+  const int64_t samples = order == 2 ? batch : 1;
+  return (order == 0 ? 1 : headsAcross(operand) * samples) * widthOf(operand);
 }
 
 int64_t AttentionShape::offset(size_t operand, int64_t b, int64_t h) const {
-  const int64_t rows = rowsOf(operand), wide = widthOf(operand);
-  return b * headsAcross(operand) * rows * wide +
-         (headsBefore(operand) + h) * (rowsFirst[operand] ? wide : rows * wide);
+  const int64_t rows = rowsOf(operand), wide = widthOf(operand), order = rowsFirst[operand];
+  return b * headsAcross(operand) * (order == 2 ? 1 : rows) * wide +
+         (headsBefore(operand) + h) * (order == 0 ? rows * wide : wide);
 }
 
 int64_t AttentionShape::visible(const Attributes &attributes, int64_t query, int64_t keys) {

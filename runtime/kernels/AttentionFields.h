@@ -34,8 +34,8 @@ struct AttentionFields {
   /// For each result pointer of a call, what it takes: of a gradient dq, dk, dv or the mask's
   /// gradient; of a library's attention the result or the logarithms of its rows' sums.
   Dimensions results;
-  /// For queries, keys, values and results: 1 for [batch, rows, heads, width], 0 for
-  /// [batch, heads, rows, width].
+  /// For queries, keys, values and results: 0 for [batch, heads, rows, width], 1 for
+  /// [batch, rows, heads, width], 2 for [rows, batch, heads, width].
   Dimensions rowsFirst;
   int64_t samples = 1; ///< that the heads of the batch are of, which have random numbers each
   double scale = 1;
@@ -71,13 +71,13 @@ constexpr void shareJoined(const AttentionFields &f, const Pointer &dq, Pointer 
 struct AttentionRows {
   int64_t heads, rows, width;
   int64_t across, before; ///< heads of the tensor, and those before this operand's
-  bool rowsFirst;
+  int64_t batch, rowsFirst;
 
   constexpr AttentionRows(const AttentionFields &f, int operand)
       : heads(operand == 1 || operand == 2 ? f.keyHeads : f.heads),
         rows(operand == 1 || operand == 2 ? f.keys : f.queries),
-        width(operand < 2 ? f.width : f.valueWidth), across(heads), before(0),
-        rowsFirst(f.rowsFirst[operand] != 0) {
+        width(operand < 2 ? f.width : f.valueWidth), across(heads), before(0), batch(f.batch),
+        rowsFirst(f.rowsFirst[operand]) {
     if (operand == 3 || f.joined < 3 - operand)
       return;
     const int64_t ofQueries = f.joined == 3 ? f.heads : 0;
@@ -85,9 +85,11 @@ struct AttentionRows {
     before = operand == 0 ? 0 : ofQueries + (operand - 1) * f.keyHeads;
   }
 
-  constexpr int64_t stride() const { return rowsFirst ? across * width : width; }
-  constexpr int64_t headStride() const { return rowsFirst ? width : rows * width; }
-  constexpr int64_t sampleStride() const { return across * rows * width; }
+  constexpr int64_t stride() const {
+    return rowsFirst == 0 ? width : rowsFirst == 1 ? across * width : batch * across * width;
+  }
+  constexpr int64_t headStride() const { return rowsFirst == 0 ? rows * width : width; }
+  constexpr int64_t sampleStride() const { return across * width * (rowsFirst == 2 ? 1 : rows); }
   constexpr int64_t first(int64_t b, int64_t head) const {
     return b * sampleStride() + (before + head) * headStride();
   }

@@ -157,7 +157,7 @@ template <class T> struct AttentionComparison {
     own(run, static_cast<float *>(q.wide), static_cast<float *>(keys.wide),
         static_cast<float *>(values.wide), mask(), random(), static_cast<float *>(wideY),
         static_cast<float *>(wideSums));
-    const int64_t apart = wide.valueWidth * (wide.rowsFirst[3] ? wide.heads : 1);
+    const int64_t apart = runtime::AttentionRows(wide, 3).stride();
     const auto rowOfResult = [&](int64_t e) { return e / apart % wide.queries; };
     expectNear("y", y, wideY, 2 * step(), rowOfResult);
     expectNear("y without sums", alone, wideY, 2 * step(), rowOfResult);

@@ -44,6 +44,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     ofSamples.maskStrides = {heads * size * size, size * size, size, 1}, ofSamples.results = {3};
     AttentionFields joined = drops, pair = past;
     joined.joined = 3, pair.joined = 2;
+    AttentionFields inSteps = joined;
+    inSteps.rowsFirst = {2, 2, 2, 2};
     all.insert(all.end(), {{"plain", plain},
                            {"causal", causal},
                            {"causal, dropout 0.1", drops},
@@ -53,6 +55,7 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
                            {"trained mask, causal, dropout 0.1", trained},
                            {"trained mask of each sample", ofSamples},
                            {"in one tensor", joined},
+                           {"in one tensor, rows before the batch", inSteps},
                            {"keys and values in one tensor", pair},
                            {"a row that sees nothing", flags, 5},
                            {"scores whose exponentials are zero", padding, -1, -120}});

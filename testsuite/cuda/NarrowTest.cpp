@@ -190,8 +190,11 @@ std::vector<runtime::AttentionFields> fusedAttentions() {
   parts.maskStrides = {0, 56, 7, 1};
   for (runtime::AttentionFields *f : {&trained, &behind, &ofSamples, &parts})
     f->results = {3};
-  return {plain, causal, grouped, masked, all,     samples, heads,     both, drops,
-          flags, past,   every,   alone,  trained, behind,  ofSamples, parts};
+  // Rows before the batch.
+  runtime::AttentionFields steps = drops, stepsInParts = both;
+  steps.rowsFirst = {2, 2, 0, 2}, stepsInParts.rowsFirst = {2, 2, 2, 2};
+  return {plain, causal, grouped, masked,  all,    samples,   heads, both,  drops,       flags,
+          past,  every,  alone,   trained, behind, ofSamples, parts, steps, stepsInParts};
 }
 
 constexpr int64_t kRoomBytes = int64_t(1) << 20;

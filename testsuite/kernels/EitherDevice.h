@@ -118,8 +118,10 @@ struct AttentionCase {
                                : 0;
     std::vector<int64_t> shape = {batch, (isKey ? keyHeads : heads) + others,
                                   isKey ? keys : queries, operand < 2 ? width : valueWidth};
-    if (rowsFirst[operand])
+    if (rowsFirst[operand] != 0)
       std::swap(shape[1], shape[2]);
+    if (rowsFirst[operand] == 2)
+      std::swap(shape[0], shape[1]);
     return shape;
   }
   std::vector<UnitValue> operandsOf(UnitCase &u) const {
@@ -165,7 +167,10 @@ inline std::vector<AttentionCase> attentionCases() {
           {3, 2, 2, 10, 9, 3, 5, Sizes{0, 0, 0, 1}, {3, 1, 10, 1}},
           {2, 4, 2, 9, 9, 5, 5, Sizes{1, 1, 1, 1}, {}, false, true, true, 3},
           {2, 2, 2, 66, 66, 8, 8, Sizes{0, 0, 0, 1}, {2, 1, 66, 66}, false, false, false, 3},
-          {2, 4, 2, 7, 12, 3, 3, Sizes{0, 1, 1, 1}, {12}, true, false, true, 2}};
+          {2, 4, 2, 7, 12, 3, 3, Sizes{0, 1, 1, 1}, {12}, true, false, true, 2},
+          {3, 4, 2, 9, 9, 5, 5, Sizes{2, 2, 2, 2}, {3, 1, 1, 9}, true, true, true, 3},
+          {3, 2, 2, 9, 9, 4, 6, Sizes{2, 0, 2, 2}},
+          {3, 4, 2, 7, 12, 3, 3, Sizes{1, 2, 2, 2}, {12}, false, false, true, 2}};
 }
 
 /// The gradient reads what the forward reference kept.

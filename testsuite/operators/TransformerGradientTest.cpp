@@ -90,9 +90,10 @@ static Tensor joined(const std::vector<Tensor> &parts, size_t heads) {
 TEST(TransformerGradient, AttentionOfOneTensor) {
   Draw draw;
   const Tensor absent = {{ElementType::f64, {0}}, {}};
-  for (int64_t rowsFirst : {0, 1}) {
+  for (int64_t rowsFirst : {0, 1, 2}) {
     auto reals = [&](int64_t heads, int64_t rows) {
-      return draw.reals(rowsFirst ? Shape{2, rows, heads, 3} : Shape{2, heads, rows, 3});
+      const Shape shapes[] = {{2, heads, rows, 3}, {2, rows, heads, 3}, {rows, 2, heads, 3}};
+      return draw.reals(shapes[rowsFirst]);
     };
     const size_t heads = rowsFirst ? 2 : 1;
     Attributes apart = {

@@ -14,17 +14,31 @@ pdc.memory @three metric update : tensor<2x2x3x4xf32>
 pdc.memory @four metric update : tensor<2x3x2x4xf32>
 pdc.memory @five metric update : tensor<2x3x2x4xf32>
 pdc.memory @seen metric update : tensor<2x3x4xf32>
+pdc.memory @steps input microbatch : tensor<3x2x24xf32>
+pdc.memory @asked input microbatch : tensor<1x4x5x4xf32>
+pdc.memory @padding input microbatch : tensor<4x1x3xf32>
+pdc.memory @pairs input microbatch : tensor<3x2x16xf32>
+pdc.memory @six metric update : tensor<1x3x4x4xf32>
+pdc.memory @seven metric update : tensor<1x4x5x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-DAG: %[[X:.*]] = pdc.read @x
 // CHECK-DAG: %[[Y:.*]] = pdc.read @y
 // CHECK-DAG: %[[HEADS:.*]] = pdc.read @heads
 // CHECK-DAG: %[[MASK:.*]] = pdc.read @mask
+// CHECK-DAG: %[[STEPS:.*]] = pdc.read @steps
+// CHECK-DAG: %[[ASKED:.*]] = pdc.read @asked
+// CHECK-DAG: %[[PADDING:.*]] = pdc.read @padding
+// CHECK-DAG: %[[PAIRS:.*]] = pdc.read @pairs
 func.func @train() {
   %x = pdc.read @x : tensor<2x3x16xf32>
   %y = pdc.read @y : tensor<2x5x8xf32>
   %heads = pdc.read @heads : tensor<2x6x3x4xf32>
   %mask = pdc.read @mask : tensor<3x5xf32>
+  %steps = pdc.read @steps : tensor<3x2x24xf32>
+  %asked = pdc.read @asked : tensor<1x4x5x4xf32>
+  %padding = pdc.read @padding : tensor<4x1x3xf32>
+  %divided = pdc.read @pairs : tensor<3x2x16xf32>
   %three = pdc.node "Constant" "three"() {value = dense<[8, 4, 4]> : tensor<3xi64>} : () -> tensor<3xi64>
   %two = pdc.node "Constant" "two"() {value = dense<[4, 4]> : tensor<2xi64>} : () -> tensor<2xi64>
   %pairs = pdc.node "Constant" "pairs"() {value = dense<[2, 2, 2]> : tensor<3xi64>} : () -> tensor<3xi64>
@@ -78,5 +92,31 @@ func.func @train() {
   %v6 = pdc.node "Reshape" "v6"(%s6#1, %few) {} : (tensor<2x3x4xf32>, tensor<4xi64>) -> tensor<2x3x1x4xf32>
   %turned:2 = pdc.node "SoftmaxAttention" "turned"(%q6, %k6, %v6) {rows_first = array<i64: 1, 1, 1, 1>, scale = 0.5 : f64} : (tensor<2x3x2x4xf32>, tensor<2x3x1x4xf32>, tensor<2x3x1x4xf32>) -> (tensor<2x3x2x4xf32>, tensor<2x2x3xf32>)
   pdc.accumulate %turned#0 into @five : tensor<2x3x2x4xf32>
+
+  // Two heads of each of two samples, which are four heads of one: of each sample all three parts lie together.
+  // CHECK: %[[OF_EACH:.*]] = pdc.node "Reshape" "merged/joined"(%[[STEPS]], {{.*}} -> tensor<3x2x6x4xf32>
+  // CHECK: %[[HIDDEN:.*]] = pdc.node "Reshape" "merged/headed"(%[[PADDING]], {{.*}} -> tensor<2x2x1x3xf32>
+  // CHECK: %[[MERGED:.*]]:2 = pdc.node "SoftmaxAttention" "merged/joined.1"(%[[OF_EACH]], %{{.*}}, %{{.*}}, %[[HIDDEN]]) {key_heads = 2 : i64, rows_first = array<i64: 2, 2, 2, 2>, scale = 5.000000e-01 : f64}
+  // CHECK: pdc.node "Reshape" "merged"(%[[MERGED]]#0, {{.*}} -> tensor<1x3x4x4xf32>
+  %eights = pdc.node "Constant" "eights"() {value = dense<[8, 8, 8]> : tensor<3xi64>} : () -> tensor<3xi64>
+  %both = pdc.node "Constant" "both"() {value = dense<[8, 8]> : tensor<2xi64>} : () -> tensor<2xi64>
+  %four = pdc.node "Constant" "four"() {value = dense<[1, 3, 4, 4]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %s7:3 = pdc.node "Split" "s7"(%steps, %eights) {axis = 2 : i64} : (tensor<3x2x24xf32>, tensor<3xi64>) -> (tensor<3x2x8xf32>, tensor<3x2x8xf32>, tensor<3x2x8xf32>)
+  %q7 = pdc.node "Reshape" "q7"(%s7#0, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
+  %k7 = pdc.node "Reshape" "k7"(%s7#1, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
+  %v7 = pdc.node "Reshape" "v7"(%s7#2, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
+  %merged:2 = pdc.node "SoftmaxAttention" "merged"(%q7, %k7, %v7, %padding) {rows_first = array<i64: 1, 1, 1, 1>, scale = 0.5 : f64} : (tensor<1x3x4x4xf32>, tensor<1x3x4x4xf32>, tensor<1x3x4x4xf32>, tensor<4x1x3xf32>) -> (tensor<1x3x4x4xf32>, tensor<1x4x3xf32>)
+  pdc.accumulate %merged#0 into @six : tensor<1x3x4x4xf32>
+
+  // Queries of their own, heads first.
+  // CHECK: %[[KV:.*]] = pdc.node "Reshape" "cross/joined"(%[[PAIRS]], {{.*}} -> tensor<3x2x4x4xf32>
+  // CHECK: %[[OWN:.*]] = pdc.node "Reshape" "cross/headed"(%[[ASKED]], {{.*}} -> tensor<2x2x5x4xf32>
+  // CHECK: %[[CROSS:.*]]:2 = pdc.node "SoftmaxAttention" "cross/joined.1"(%[[OWN]], %[[KV]]) {rows_first = array<i64: 0, 2, 2, 0>, scale = 5.000000e-01 : f64}
+  // CHECK: pdc.node "Reshape" "cross"(%[[CROSS]]#0, {{.*}} -> tensor<1x4x5x4xf32>
+  %s8:2 = pdc.node "Split" "s8"(%divided, %both) {axis = 2 : i64} : (tensor<3x2x16xf32>, tensor<2xi64>) -> (tensor<3x2x8xf32>, tensor<3x2x8xf32>)
+  %k8 = pdc.node "Reshape" "k8"(%s8#0, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
+  %v8 = pdc.node "Reshape" "v8"(%s8#1, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
+  %cross:2 = pdc.node "SoftmaxAttention" "cross"(%asked, %k8, %v8) {rows_first = array<i64: 0, 1, 1, 0>, scale = 0.5 : f64} : (tensor<1x4x5x4xf32>, tensor<1x3x4x4xf32>, tensor<1x3x4x4xf32>) -> (tensor<1x4x5x4xf32>, tensor<1x4x5xf32>)
+  pdc.accumulate %cross#0 into @seven : tensor<1x4x5x4xf32>
   return
 }

@@ -30,9 +30,9 @@ func.func @train() {
   %upper = pdc.node "Constant" "upper"() {value = dense<[[[0.0, 0xFF800000, 0xFF800000, 0xFF800000, 0xFF800000], [0.0, 0.0, 0xFF800000, 0xFF800000, 0xFF800000], [0.0, 0.0, 0.0, 0xFF800000, 0xFF800000], [0.0, 0.0, 0.0, 0.0, 0xFF800000], [0.0, 0.0, 0.0, 0.0, 0.0]]]> : tensor<1x5x5xf32>} : () -> tensor<1x5x5xf32>
 
   // Queries of a decoder ask keys and values of an encoder, some of which are padding; shares are dropped.
-  // CHECK: %[[Q1:.*]] = pdc.node "Reshape" "cross/wide"(%[[Q]], {{.*}} -> tensor<1x3x4x2xf32>
-  // CHECK: %[[K1:.*]] = pdc.node "Reshape" "cross/wide.1"(%[[K]], {{.*}} -> tensor<1x5x4x2xf32>
-  // CHECK: %[[V1:.*]] = pdc.node "Reshape" "cross/wide.2"(%[[V]], {{.*}} -> tensor<1x5x4x2xf32>
+  // CHECK: %[[Q1:.*]] = pdc.node "Reshape" "cross/headed"(%[[Q]], {{.*}} -> tensor<1x3x4x2xf32>
+  // CHECK: %[[K1:.*]] = pdc.node "Reshape" "cross/headed.1"(%[[K]], {{.*}} -> tensor<1x5x4x2xf32>
+  // CHECK: %[[V1:.*]] = pdc.node "Reshape" "cross/headed.2"(%[[V]], {{.*}} -> tensor<1x5x4x2xf32>
   // CHECK: %[[Y1:.*]]:2 = pdc.node "SoftmaxAttention" "cross/SoftmaxAttention"(%[[Q1]], %[[K1]], %[[V1]], %[[PADDING]], %[[RANDOM]]) {key = 7 : i64, ratio = 2.500000e-01 : f64, rows_first = array<i64: 1, 1, 1, 1>, samples = 2 : i64, scale = {{0.7071.*}} : f64}
   // CHECK: pdc.node "Reshape" "cross"(%[[Y1]]#0, {{.*}} -> tensor<3x4x2xf32>
   %q1 = pdc.node "Transpose" "q1"(%q) {perm = array<i64: 1, 0, 2>} : (tensor<3x4x2xf32>) -> tensor<4x3x2xf32>

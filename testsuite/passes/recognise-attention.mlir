@@ -13,6 +13,9 @@ pdc.memory @five metric update : tensor<2x3x2x4xf32>
 pdc.memory @six metric update : tensor<2x3x2x4xf32>
 pdc.memory @three metric update : tensor<2x2x3x4xf32>
 pdc.memory @four metric update : tensor<2x2x3x4xf32>
+pdc.memory @steps input microbatch : tensor<3x2x8xf32>
+pdc.memory @seven metric update : tensor<3x2x2x4xf32>
+pdc.memory @eight metric update : tensor<2x2x3x4xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-DAG: %[[Q:.*]] = pdc.read @q :
@@ -22,6 +25,7 @@ pdc.memory @four metric update : tensor<2x2x3x4xf32>
 // CHECK-DAG: %[[KEPT:.*]] = pdc.read @kept :
 // CHECK-DAG: %[[SHARED:.*]] = pdc.read @shared :
 // CHECK-DAG: %[[RANDOM:.*]] = pdc.read @pdc.random :
+// CHECK-DAG: %[[STEPS:.*]] = pdc.read @steps :
 func.func @train() {
   %q = pdc.read @q : tensor<2x3x2x4xf32>
   %k = pdc.read @k : tensor<2x3x2x4xf32>
@@ -30,6 +34,7 @@ func.func @train() {
   %kept = pdc.read @kept : tensor<2x2x3x4xf32>
   %shared = pdc.read @shared : tensor<2x1x3x4xf32>
   %random = pdc.read @pdc.random : tensor<4xi64>
+  %steps_ = pdc.read @steps : tensor<3x2x8xf32>
   %two_ = pdc.node "Constant" "two_"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
   %root = pdc.node "Constant" "root"() {value = dense<0.707106769> : tensor<f32>} : () -> tensor<f32>
   %never = pdc.node "Constant" "never"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
@@ -110,6 +115,39 @@ func.func @train() {
   %y6 = pdc.node "MatMul" "y6"(%p6, %v1) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   %both = pdc.node "Transpose" "both"(%y6) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x2x3x4xf32>) -> tensor<2x3x2x4xf32>
   pdc.accumulate %both into @six : tensor<2x3x2x4xf32>
+
+  // nn.MultiheadAttention by the dynamo exporter: rows come before samples, heads are behind views.
+  // CHECK: %[[VIEW:.*]] = pdc.node "Reshape" "flat7"(%[[STEPS]], {{.*}} -> tensor<3x4x4xf32>
+  // CHECK: %[[HEADED:.*]] = pdc.node "Reshape" "steps/headed"(%[[VIEW]], {{.*}} -> tensor<3x2x2x4xf32>
+  // CHECK: pdc.node "SoftmaxAttention" "steps"(%[[HEADED]], %{{.*}}, %{{.*}}) {rows_first = array<i64: 2, 2, 2, 2>, scale = 2.000000e+00 : f64}
+  %merged = pdc.node "Constant" "merged"() {value = dense<[3, 4, 4]> : tensor<3xi64>} : () -> tensor<3xi64>
+  %flat7 = pdc.node "Reshape" "flat7"(%steps_, %merged) {} : (tensor<3x2x8xf32>, tensor<3xi64>) -> tensor<3x4x4xf32>
+  %t7 = pdc.node "Transpose" "t7"(%flat7) {perm = array<i64: 1, 0, 2>} : (tensor<3x4x4xf32>) -> tensor<4x3x4xf32>
+  %w7 = pdc.node "Reshape" "w7"(%t7, %whole) {} : (tensor<4x3x4xf32>, tensor<4xi64>) -> tensor<2x2x3x4xf32>
+  %f7 = pdc.node "Reshape" "f7"(%w7, %flat) {} : (tensor<2x2x3x4xf32>, tensor<3xi64>) -> tensor<4x3x4xf32>
+  %ft7 = pdc.node "Transpose" "ft7"(%f7) {perm = array<i64: 0, 2, 1>} : (tensor<4x3x4xf32>) -> tensor<4x4x3xf32>
+  %k7 = pdc.node "Reshape" "k7"(%ft7, %turned) {} : (tensor<4x4x3xf32>, tensor<4xi64>) -> tensor<2x2x4x3xf32>
+  %qk7 = pdc.node "MatMul" "qk7"(%w7, %k7) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %s7 = pdc.node "Mul" "s7"(%two_, %qk7) {} : (tensor<f32>, tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %p7 = pdc.node "Softmax" "p7"(%s7) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y7 = pdc.node "MatMul" "y7"(%p7, %w7) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  %steps = pdc.node "Transpose" "steps"(%y7) {perm = array<i64: 2, 0, 1, 3>} : (tensor<2x2x3x4xf32>) -> tensor<3x2x2x4xf32>
+  pdc.accumulate %steps into @seven : tensor<3x2x2x4xf32>
+
+  // A head that serves two, repeated where rows are first.
+  // CHECK: pdc.node "SoftmaxAttention" "rows"(%[[Q]], %[[SHARED]], %[[SHARED]]) {rows_first = array<i64: 1, 0, 0, 0>, scale = 1.000000e+00 : f64}
+  %apart8 = pdc.node "Constant" "apart8"() {value = dense<[2, 3, 1, 1, 4]> : tensor<5xi64>} : () -> tensor<5xi64>
+  %many8 = pdc.node "Constant" "many8"() {value = dense<[2, 3, 1, 2, 4]> : tensor<5xi64>} : () -> tensor<5xi64>
+  %pair8 = pdc.node "Constant" "pair8"() {value = dense<[2, 3, 2, 4]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %a8 = pdc.node "Reshape" "a8"(%shared, %apart8) {} : (tensor<2x1x3x4xf32>, tensor<5xi64>) -> tensor<2x3x1x1x4xf32>
+  %e8 = pdc.node "Expand" "e8"(%a8, %many8) {} : (tensor<2x3x1x1x4xf32>, tensor<5xi64>) -> tensor<2x3x1x2x4xf32>
+  %w8 = pdc.node "Reshape" "w8"(%e8, %pair8) {} : (tensor<2x3x1x2x4xf32>, tensor<4xi64>) -> tensor<2x3x2x4xf32>
+  %kt8 = pdc.node "Transpose" "kt8"(%w8) {perm = array<i64: 0, 2, 3, 1>} : (tensor<2x3x2x4xf32>) -> tensor<2x2x4x3xf32>
+  %v8 = pdc.node "Transpose" "v8"(%w8) {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x2x4xf32>) -> tensor<2x2x3x4xf32>
+  %qk8 = pdc.node "MatMul" "qk8"(%q1, %kt8) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %p8 = pdc.node "Softmax" "p8"(%qk8) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %rows = pdc.node "MatMul" "rows"(%p8, %v8) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %rows into @eight : tensor<2x2x3x4xf32>
   // CHECK: return
   return
 }
