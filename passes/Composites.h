@@ -58,6 +58,11 @@ mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef 
 /// parts of a Split that nobody else reads.
 void joinOperands(ir::NodeOp attention, NodeNames &names);
 
+/// Lets a SoftmaxAttention whose rows come before samples have samples first where a transposition
+/// put rows there, before the layers that its operands are made by, or takes them back behind those
+/// that read its result: nn.MultiheadAttention of batch_first transposes what it is given.
+void readSamplesFirst(ir::NodeOp attention, NodeNames &names);
+
 /// Softmax attention of several heads, from its last node: the product with the values, or a
 /// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch
 /// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.

@@ -63,7 +63,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     same. Where batch and heads are one dimension, as nn.MultiheadAttention writes them, they are the heads of
     one sample. Queries, keys and values that are the parts of one `Split`, or keys and values alone, are read
     where they lie, and their gradients are written there: nothing is divided or put together. Where such parts
-    are of each sample, heads that are of one sample become those of several again.
+    are of each sample, heads that are of one sample become those of several again. Transpositions of rows and
+    samples before the products that make its operands, or behind those that read its result, are left out:
+    the products work on rows in any order.
 
     A product of what is transposed in its last two dimensions becomes FusedMatMul, which reads it as it is:
     neither a weight nor its gradient is transposed.

@@ -373,6 +373,9 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
   for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
     if (node.getOp() == "SoftmaxAttention")
       joinOperands(node, names);
+  for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
+    if (node.getOp() == "SoftmaxAttention")
+      readSamplesFirst(node, names);
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {
