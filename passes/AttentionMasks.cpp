@@ -21,15 +21,16 @@ Seen seenBy(const Tensor &mask, double element) {
 /// By how many rows a query sees beyond its own, where a constant lets each see what is before it.
 std::optional<int64_t> causalPast(const Tensor &mask) {
   const std::vector<int64_t> &shape = mask.type.shape;
-  if (shape.size() < 2 || mask.type.elementCount() != shape.end()[-2] * shape.back())
+  if (shape.size() < 2 || mask.type.elementCount() == 0)
     return std::nullopt;
   const int64_t queries = shape.end()[-2], keys = shape.back();
   int64_t past = -1;
   while (past + 1 < keys && seenBy(mask, mask.data[past + 1]) == Seen::yes)
     ++past;
-  for (int64_t row = 0; row < queries; ++row)
+  for (int64_t row = 0; row < mask.type.elementCount() / keys; ++row)
     for (int64_t key = 0; key < keys; ++key)
-      if (seenBy(mask, mask.data[row * keys + key]) != (key <= row + past ? Seen::yes : Seen::no))
+      if (seenBy(mask, mask.data[row * keys + key]) !=
+          (key <= row % queries + past ? Seen::yes : Seen::no))
         return std::nullopt;
   return past >= 0 ? std::optional(past) : std::nullopt;
 }
@@ -45,10 +46,15 @@ bool hidesFinitely(const Tensor &mask) {
 bool everyRowSees(const Tensor &mask) {
   const int64_t size = mask.type.shape.empty() ? 1 : mask.type.shape.back();
   for (int64_t row = 0; row < mask.type.elementCount(); row += size)
-    if (std::none_of(mask.data.begin() + row, mask.data.begin() + row + size,
-                     [](double element) { return element != 0; }))
+    if (std::all_of(mask.data.begin() + row, mask.data.begin() + row + size,
+                    [&](double element) { return seenBy(mask, element) == Seen::no; }))
       return false;
   return true;
+}
+
+bool allSeen(const Tensor &mask) {
+  return llvm::all_of(mask.data,
+                      [&](double element) { return seenBy(mask, element) == Seen::yes; });
 }
 
 } // namespace
@@ -64,7 +70,8 @@ const MaskFacts *ConstantMasks::find(Value mask, bool isInverted) {
   if (isInverted)
     for (double &element : constant.data)
       element = element == 0;
-  found->second = {causalPast(constant), everyRowSees(constant), hidesFinitely(constant)};
+  found->second = {causalPast(constant), everyRowSees(constant), allSeen(constant),
+                   hidesFinitely(constant)};
   return &found->second;
 }
 

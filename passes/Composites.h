@@ -36,6 +36,7 @@ struct MaskFacts {
   /// and nothing else.
   std::optional<int64_t> past;
   bool everyRowSees = false;
+  bool allSeen = false; ///< hides and adds nothing
   /// Whether it hides a key by a finite number that it adds.
   bool hidesFinitely = false;
 };

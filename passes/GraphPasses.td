@@ -56,7 +56,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
 
     Softmax attention of several heads becomes SoftmaxAttention, which keeps no scores for the backward
     pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;
-    a constant mask of what comes before is an attribute; transpositions to and from [batch, rows, heads,
+    a constant mask of what comes before is an attribute, also where another mask goes with it, and one that
+    hides nothing is left out; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
     width] or [rows, batch, heads, width], by whatever views, and keys and values that several heads share are
     left to the kernel. Where another reads the scores or the shares, nothing is recognised; nor where a second
     mask goes with a causal one whose hidden number is finite, since a row that the two hide has shares all the

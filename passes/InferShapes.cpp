@@ -21,8 +21,9 @@ using namespace pdc::ir;
 
 namespace {
 
-/// Larger values stay computed: shapes, axes and masks are smaller, weights are not.
-constexpr int64_t kLargestEvaluated = 1 << 22;
+/// Larger values stay computed: shapes, axes and masks are smaller, weights are not. Of flags,
+/// which causal masks of long sequences are, there may be more.
+constexpr int64_t kLargestEvaluated = 1 << 22, kMostFlags = 1 << 24;
 
 /// What was computed of constants: the layers of a network ask for the same masks.
 class Evaluations {
@@ -93,8 +94,8 @@ public:
     for (NodeValue input : inputs)
       operands.push_back(input ? unwrap(input) : createAbsent(builder, composed.getLoc()));
     std::string name = inference.names.unique(composed.getName() + "/" + op);
-    NodeOp added = createNode(builder, composed.getLoc(), llvm::StringRef(op.data(), op.size()), name,
-                              operands, attributes, "", outputs);
+    NodeOp added = createNode(builder, composed.getLoc(), llvm::StringRef(op.data(), op.size()),
+                              name, operands, attributes, "", outputs);
     std::vector<NodeValue> results;
     for (Value result : inferNode(added, inference))
       results.push_back(wrap(result));
@@ -137,7 +138,8 @@ bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
   if (!facts.rules().evaluate)
     return false;
   if (llvm::any_of(outputs, [](const pdc::TensorType &type) {
-        return type.elementCount() > kLargestEvaluated;
+        return type.elementCount() >
+               (type.element == ElementType::boolean ? kMostFlags : kLargestEvaluated);
       }))
     return false;
   return facts.hasOnlyConstants() || facts.rules().name == "Shape" || facts.rules().name == "Size";

@@ -1,5 +1,5 @@
 #include "compiler/operators/Random.h"
-#include "passes/Composites.h"
+#include "passes/AttentionScores.h"
 #include "passes/DimensionFactors.h"
 
 #include <algorithm>
@@ -140,124 +140,13 @@ private:
   double scale = 1;
 };
 
-/// What is done to the products of queries and keys before their softmax.
-struct Scores {
-  NodeOp product;
-  double scale = 1;
-  Value mask; ///< null: none but that of causal attention
-  std::optional<int64_t> past;
-  /// Whether a constant hides keys by a finite number, which is exact where every row sees another:
-  /// not under a second mask, for the two may hide a row that the scores then spread over its keys.
-  bool hidesFinitely = false;
-
-  bool isExact() const { return !(hidesFinitely && past && mask); }
-};
-
-/// Reads scores from the softmax back to the product.
-class ScoresBehind {
-public:
-  explicit ScoresBehind(ConstantMasks &masks) : masks(masks) {}
-
-  std::optional<Scores> find(Value value) {
-    Scores scores;
-    return read(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
-  }
-
-private:
-  bool read(Value value, Scores &scores) {
-    auto node = value.getDefiningOp<NodeOp>();
-    if (!node || !value.hasOneUse() || shapeOf(value).empty())
-      return false;
-    if (node.getOp() == "MatMul") {
-      scores.product = node;
-      return true;
-    }
-    if (node.getOp() == "Mul" || node.getOp() == "Div")
-      return readScale(node, scores);
-    if (node.getOp() == "Add")
-      return readSum(node, scores);
-    return node.getOp() == "Where" && readChoice(node, scores);
-  }
-
-  bool readScale(NodeOp node, Scores &scores) {
-    for (int i : {0, 1}) {
-      std::optional<double> number = numberOf(node.getOperand(i));
-      const bool divides = node.getOp() == "Div";
-      if (!number || (divides && i == 0))
-        continue;
-      scores.scale = divides ? scores.scale / *number : scores.scale * *number;
-      return read(node.getOperand(1 - i), scores);
-    }
-    return false;
-  }
-
-  bool readSum(NodeOp node, Scores &scores) {
-    for (int i : {0, 1}) {
-      if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
-        continue;
-      Scores tried = scores;
-      if (takeMask(node.getOperand(1 - i), node.getResult(0), tried) &&
-          read(node.getOperand(i), tried)) {
-        scores = tried;
-        return true;
-      }
-    }
-    return false;
-  }
-
-  /// Where(seen, scores, hidden), or Where(Not(seen), hidden, scores).
-  bool readChoice(NodeOp node, Scores &scores) {
-    for (int i : {1, 2}) {
-      std::optional<double> hidden = numberOf(node.getOperand(3 - i));
-      Value seen = node.getOperand(0), inner = node.getOperand(i);
-      if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
-        continue;
-      const MaskFacts *constant = masks.find(seen, i == 2);
-      if (i == 2 && !constant) {
-        NodeOp inverted = maker(seen, "Not");
-        seen = inverted ? inverted.getOperand(0) : Value();
-      }
-      // A row without any key has shares all the same, unless what hides is infinite.
-      const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
-      const bool isSafe = !isFinite || (constant && constant->everyRowSees);
-      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, constant, i == 2)) {
-        scores.hidesFinitely |= isFinite;
-        return read(inner, scores);
-      }
-    }
-    return false;
-  }
-
-  bool takeMask(Value mask, Value result, Scores &scores) {
-    return takeMask(mask, result, scores, masks.find(mask, false), false);
-  }
-
-  /// Of a constant mask `isInverted` says that `constant` is not what `mask` holds.
-  bool takeMask(Value mask, Value result, Scores &scores, const MaskFacts *constant,
-                bool isInverted) {
-    if (scores.scale != 1)
-      return false; // the mask would be scaled too
-    ArrayRef<int64_t> shape = shapeOf(result);
-    if (constant && constant->past && !scores.past &&
-        shapeOf(mask).take_back(2) == shape.take_back(2)) {
-      scores.past = constant->past;
-      scores.hidesFinitely |= constant->hidesFinitely;
-      return true;
-    }
-    if (scores.mask || (constant && isInverted) || shapeOf(mask).size() > shape.size())
-      return false;
-    scores.mask = mask;
-    return true;
-  }
-
-  ConstantMasks &masks;
-};
-
 /// The shares, and what dropout draws from where they pass one.
 struct Shares {
   NodeOp softmax;
   Value random;
   Attributes dropout;
+  /// Whether rows of which nothing is seen, whose softmax is no number, become zeros.
+  bool isGuarded = false;
 
   ArrayRef<int64_t> shape() { return shapeOf(softmax->getResult(0)); }
   /// That dropout draws for, each of which has as many heads.
@@ -265,6 +154,18 @@ struct Shares {
     return samplesAndElements(std::vector<int64_t>(shape()), toTensorType(random.getType()))[0];
   }
 };
+
+/// What Where(IsNaN(x), 0, x) reads, as PyTorch exports its scaled_dot_product_attention, where
+/// nobody else does; else null.
+Value guardedBehind(Value value) {
+  NodeOp choice = value.hasOneUse() ? maker(value, "Where") : NodeOp();
+  NodeOp test = choice ? maker(choice.getOperand(0), "IsNaN") : NodeOp();
+  if (!test || !test->hasOneUse() || numberOf(choice.getOperand(1)) != 0.0 ||
+      test.getOperand(0) != choice.getOperand(2) ||
+      !llvm::hasNItems(test.getOperand(0).getUses(), 2))
+    return {};
+  return test.getOperand(0);
+}
 
 std::optional<Shares> sharesBehind(Value value) {
   Shares shares;
@@ -277,9 +178,15 @@ std::optional<Shares> sharesBehind(Value value) {
     shares.random = dropout.getOperand(1);
     value = dropout.getOperand(0);
   }
+  if (Value guarded = guardedBehind(value)) {
+    shares.isGuarded = true;
+    value = guarded;
+  } else if (!value.hasOneUse()) {
+    return std::nullopt;
+  }
   shares.softmax = maker(value, "Softmax");
   const auto rank = static_cast<int64_t>(shapeOf(value).size());
-  if (!shares.softmax || !value.hasOneUse() || (rank != 3 && rank != 4))
+  if (!shares.softmax || (rank != 3 && rank != 4))
     return std::nullopt;
   const int64_t axis = toAttributes(shares.softmax.getOnnxAttributes()).integer("axis", -1);
   return axis == -1 || axis == rank - 1 ? std::optional(shares) : std::nullopt;
@@ -330,7 +237,7 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   NodeOp last = mixed.product;
   std::optional<Shares> shares = last ? sharesBehind(last.getOperand(0)) : std::nullopt;
   std::optional<Scores> scores =
-      shares ? ScoresBehind(masks).find(shares->softmax.getOperand(0)) : std::nullopt;
+      shares ? scoresBehind(shares->softmax.getOperand(0), masks) : std::nullopt;
   const size_t rank = shares ? shares->shape().size() : 0;
   if (!scores || shapeOf(last->getResult(0)).size() != rank ||
       shapeOf(last.getOperand(1)).size() != rank ||
@@ -350,6 +257,8 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
     attributes.set("is_causal", int64_t(1));
     attributes.set("past", *scores->past);
   }
+  if (shares->isGuarded && scores->mayHideRows())
+    attributes.set("is_guarded", int64_t(1));
   if (shares->random) {
     attributes.set("key", shares->dropout.integer("key", 0));
     attributes.set("ratio", shares->dropout.number("ratio", 0.5));

@@ -23,6 +23,8 @@ KernelChoice attentionFields(const UnitReader &reader, const UnitNode &node, siz
                    {"width", shape.width}};
   if (shape.joined != 0)
     choice.fields.set("joined", shape.joined);
+  if (given.integer("is_guarded", 0) && first == 0)
+    choice.fields.set("guarded", int64_t(1));
   if (given.integer("is_causal", 0))
     choice.fields.set("causal", int64_t(1)), choice.fields.set("past", given.integer("past", 0));
   if (reader.hasInput(node, mask)) {

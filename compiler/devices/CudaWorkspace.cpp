@@ -94,8 +94,11 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
       runtime::AddedMask::isNeeded(whole) ? 4 * runtime::AddedMask(whole).elements() : 0;
   const int64_t ofMask =
       part.makesMaskGradient() ? cuda::kWorkspaceAlignment + 2 * part.maskGradients() : 0;
+  const int64_t sums = fields.has("guarded") && !isGradient
+                           ? 4 * size("batch") * size("heads") * size("queries")
+                           : 0;
   // Each of the runtime's own pieces is rounded up; the library's begins behind them.
-  return 5 * cuda::kWorkspaceAlignment + kept + added + ofMask +
+  return 5 * cuda::kWorkspaceAlignment + sums + kept + added + ofMask +
          cuda::attentionBytes(isGradient, batch, heads, keyHeads, size("queries"), size("keys"),
                               size("width"));
 }

@@ -17,7 +17,9 @@ namespace pdc {
 /// four numbers for queries, keys, values and results: 0 where they are [batch, heads, rows,
 /// width], 1 where rows come before heads, 2 where they are [rows, batch, heads, width]; `ratio`
 /// and `key`, as Dropout has them, with input random. Heads of keys and values serve groups of
-/// neighbouring heads of queries.
+/// neighbouring heads of queries. A row whose scores are all minus infinity has shares of 0, and
+/// infinity for its logarithm, as PyTorch's scaled_dot_product_attention has it; `is_guarded` says
+/// that such rows may be, so that no kernel may take that for what cannot happen.
 ///
 /// Without V, K has the heads of keys and those of values behind one another; without K and V, Q
 /// has the heads of all three, `key_heads` of keys and as many of values. So do the gradients, of
@@ -157,6 +159,11 @@ public:
     double most = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = 0; j < end; ++j)
       most = std::max(most, row.shares[j] = score(b, h, i, j));
+    if (isUnseen(row.shares, end)) {
+      std::fill(row.shares.begin(), row.shares.end(), 0);
+      row.logSum = std::numeric_limits<double>::infinity();
+      return row;
+    }
     for (int64_t j = 0; j < end; ++j)
       sum += row.shares[j] = std::exp(row.shares[j] - most);
     for (int64_t j = 0; j < end; ++j)
@@ -178,6 +185,11 @@ public:
   const Tensor &q, &k, &v;
 
 private:
+  static bool isUnseen(const std::vector<double> &scores, int64_t end) {
+    return std::all_of(scores.begin(), scores.begin() + end, [](double score) {
+      return score == -std::numeric_limits<double>::infinity();
+    });
+  }
   static const Tensor *given(std::span<const Tensor *const> inputs, size_t i) {
     return i < inputs.size() ? inputs[i] : nullptr;
   }

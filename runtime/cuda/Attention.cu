@@ -202,9 +202,11 @@ __global__ void attentionRows(AttentionFields f, const T *q, const T *k, const T
   }
   forOwn([&](int r) {
     const int64_t i = work.first + ownRow(r);
-    forOwn([&](int c) { results[r][c] /= rows[r].sum; });
+    const bool isSeen = rows[r].sum != 0; // where it is no number, too
+    forOwn([&](int c) { results[r][c] = isSeen ? results[r][c] / rows[r].sum : 0; });
     if (logSums && work.column == 0 && ownColumn(0) == 0 && i < f.queries)
-      logSums[(b * f.heads + head) * f.queries + i] = rows[r].most + logf(rows[r].sum);
+      logSums[(b * f.heads + head) * f.queries + i] =
+          isSeen ? rows[r].most + logf(rows[r].sum) : std::numeric_limits<float>::infinity();
   });
   store(f, 3, b, head, work.first, work.column, 1, results, y);
 }
@@ -324,10 +326,10 @@ __global__ void maskGradients(AttentionFields f, Operands<T> in, int64_t togethe
 } // namespace
 
 Attention::Attention(const Device &device, const AttentionFields &fields)
-    : fields(fields),
-      plan(sharedPlan(device, fields,
-                      fields.results.size() == 2 ? AttentionPlan::Use::resultsAndSums
-                                                 : AttentionPlan::Use::results)) {}
+    : fields(fields), plan(sharedPlan(device, fields,
+                                      fields.results.size() == 2 || fields.guarded
+                                          ? AttentionPlan::Use::resultsAndSums
+                                          : AttentionPlan::Use::results)) {}
 
 AttentionGradient::AttentionGradient(const Device &device, const AttentionFields &fields)
     : fields(fields), plan(sharedPlan(device, fields, AttentionPlan::Use::gradients)) {}
@@ -335,9 +337,14 @@ AttentionGradient::AttentionGradient(const Device &device, const AttentionFields
 template <class T>
 void Attention::operator()(const Run &run, const T *q, const T *k, const T *v, const void *mask,
                            const int64_t *random, T *y, float *logSums) const {
-  if (plan)
-    return plan->results(run, q, k, v, maskFor(run, fields, *plan, mask), y, logSums,
-                         keptFor<T>(run, fields, *plan, random));
+  if (plan) {
+    float *sums = logSums ? logSums : plan->sumsPlace(run);
+    plan->results(run, q, k, v, maskFor(run, fields, *plan, mask), y, sums,
+                  keptFor<T>(run, fields, *plan, random));
+    if (fields.guarded)
+      clearUnseen(run, fields, y, sums);
+    return;
+  }
   const AttentionFields &f = fields;
   launch(run, f.batch * f.heads * ceilDivide(f.queries, kTile) * ceilDivide(f.valueWidth, kTile),
          kBlockThreads, attentionRows<T>, f, q, k, v, mask, random, y, logSums);

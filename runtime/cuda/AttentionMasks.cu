@@ -3,6 +3,8 @@
 #include "runtime/cuda/Loop.h"
 #include "runtime/cuda/Team.h"
 
+#include <limits>
+
 namespace pdc::runtime::cuda {
 
 namespace {
@@ -59,6 +61,20 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   }
 }
 
+/// A thread for each row: hardly any has something to do.
+template <class T>
+__global__ void unseenRows(AttentionFields f, float hidden, T *y, float *logSums) {
+  const int64_t row = blockIdx.x * int64_t(kBlockThreads) + threadIdx.x;
+  if (row >= f.batch * f.heads * f.queries || logSums[row] > hidden)
+    return;
+  const AttentionRows results(f, 3);
+  const int64_t head = row / f.queries;
+  T *to = y + results.first(head / f.heads, head % f.heads) + row % f.queries * results.stride();
+  for (int64_t d = 0; d < results.width; ++d)
+    to[d] = T(0.0f);
+  logSums[row] = std::numeric_limits<float>::infinity();
+}
+
 /// What 16 bits hold is written as it is.
 struct Same {
   PDC_EITHER float operator()(float value) const { return value; }
@@ -105,11 +121,20 @@ AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &
   };
 }
 
+template <class T>
+void clearUnseen(const Run &run, const AttentionFields &f, T *y, float *logSums) {
+  // Where what hides is finite, so is the sum of a row of such scores.
+  const float hidden = AttentionPlan::hiddenScore() / 2;
+  launch(run, ceilDivide(f.batch * f.heads * f.queries, kBlockThreads), kBlockThreads,
+         unseenRows<T>, f, hidden, y, logSums);
+}
+
 #define PDC_MASKS(T)                                                                               \
   template AttentionPlan::PartAction keptFor<T>(const Run &, const AttentionFields &,              \
                                                 const AttentionPlan &, const int64_t *);           \
   template AttentionPlan::PartAction maskGradientTo<T>(const Run &, const AttentionFields &,       \
-                                                       const AttentionPlan &, float *);
+                                                       const AttentionPlan &, float *);            \
+  template void clearUnseen<T>(const Run &, const AttentionFields &, T *, float *);
 PDC_MASKS(float)
 PDC_MASKS(BFloat16)
 PDC_MASKS(Float16)

@@ -50,4 +50,8 @@ template <class T>
 AttentionPlan::PartAction maskGradientTo(const Run &run, const AttentionFields &f,
                                          const AttentionPlan &plan, float *gradient);
 
+/// Rows that see no key, whose sums a library may have made no numbers, become zeros with a sum of
+/// infinity. T: BFloat16, Float16.
+template <class T> void clearUnseen(const Run &run, const AttentionFields &f, T *y, float *logSums);
+
 } // namespace pdc::runtime::cuda

@@ -50,9 +50,15 @@ AttentionFields partOf(AttentionFields f) {
   return f;
 }
 
-/// The sums of dy * y, which the library wants in memory.
-int64_t sumBytesOf(const AttentionFields &f, AttentionPlan::Use use) {
-  return use == AttentionPlan::Use::gradients ? aligned(f.batch * f.heads * f.queries * 4) : 0;
+/// Whether sums are made that no result asks for: they tell which rows see nothing.
+bool keepsSums(const AttentionFields &f) { return f.guarded && f.results.size() == 1; }
+
+/// Those sums, or a part's of dy * y, which the library wants in memory.
+int64_t sumBytesOf(const AttentionFields &whole, const AttentionFields &part,
+                   AttentionPlan::Use use) {
+  if (use != AttentionPlan::Use::gradients)
+    return keepsSums(whole) ? aligned(whole.batch * whole.heads * whole.queries * 4) : 0;
+  return aligned(part.batch * part.heads * part.queries * 4);
 }
 int64_t keptBytesOf(const AttentionFields &f) {
   return f.ratio > 0 ? aligned(f.batch * f.heads * f.queries * f.keys * 2) : 0;
@@ -77,6 +83,8 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
     text << ", in one tensor " << f.joined;
   if (f.makesMaskGradient())
     text << ", and of the mask";
+  if (keepsSums(f))
+    text << ", with sums that are not asked for";
   return text.str();
 }
 
@@ -103,7 +111,7 @@ float AttentionPlan::hiddenScore() {
 AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
                              const AttentionFields &given, Use use, Tuning *tuning)
     : whole(asTold(given)), fields(partOf(whole)), type(storedTypeOf(given)),
-      sumBytes(sumBytesOf(fields, use)), keptBytes(keptBytesOf(fields)),
+      sumBytes(sumBytesOf(whole, fields, use)), keptBytes(keptBytesOf(fields)),
       maskBytes(maskBytesOf(given)),
       maskGradientBytes(given.makesMaskGradient() ? aligned(2 * fields.maskGradients()) : 0),
       graph(given.name), plan(describe(target, use), target, beside(rules, ownBytes()), given.name,
@@ -282,6 +290,10 @@ void AttentionPlan::describeGradients() {
 
 std::byte *AttentionPlan::own(const Run &run, int64_t offset) const {
   return static_cast<std::byte *>(alignedWorkspace(run)) + offset;
+}
+
+float *AttentionPlan::sumsPlace(const Run &run) const {
+  return keepsSums(whole) ? reinterpret_cast<float *>(own(run, 0)) : nullptr;
 }
 
 float *AttentionPlan::maskPlace(const Run &run) const {

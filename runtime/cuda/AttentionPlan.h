@@ -32,6 +32,8 @@ public:
 
   /// Where the mask is to be made that takes the kernel's place (AddedMask); null: nowhere.
   float *maskPlace(const Run &run) const;
+  /// Where the sums of rows are to be made that no result asks for; null: nowhere.
+  float *sumsPlace(const Run &run) const;
   /// Of a score that is not seen.
   static float hiddenScore();
   /// Where a 1 of the stored type is to be made for each share that dropout keeps in a part, else

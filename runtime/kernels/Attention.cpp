@@ -5,6 +5,7 @@
 #include "runtime/kernels/PackedProduct.h"
 #include "runtime/kernels/Random.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <omp.h>
@@ -67,6 +68,10 @@ public:
       most = score > most ? score : most;
     }
     const float shift = packed::largest(most);
+    if (shift == kNever && isUnseen()) {
+      std::fill_n(scores, vectors, 0.0f);
+      return -kNever;
+    }
     for (int64_t j = 0; j < vectors; j += kLanes) {
       const Vector power = packed::exponential(Values::load(scores + j) - shift);
       total += power;
@@ -112,6 +117,11 @@ public:
   float *const scores;
 
 private:
+  /// And no score is something else, such as no number.
+  bool isUnseen() const {
+    return std::all_of(scores, scores + vectors, [](float score) { return score == kNever; });
+  }
+
   /// Elements are numbered as those of scores [batch, heads, queries, keys] within their sample.
   struct Draws {
     uint64_t prefix, threshold;

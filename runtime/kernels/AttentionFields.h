@@ -9,7 +9,8 @@
 namespace pdc::runtime {
 
 /// Softmax attention: y = dropout(softmax(scale q k^T + mask)) v for each head; heads of keys and
-/// values serve groups of neighbouring heads of queries.
+/// values serve groups of neighbouring heads of queries. A row that sees no key has shares of 0,
+/// and infinity for the logarithm of its sum, from which the gradient makes shares of 0 again.
 struct AttentionFields {
   int64_t batch = 1;
   /// How many samples a library's gradient takes at once, since it holds their scores; 0: all.
@@ -18,6 +19,8 @@ struct AttentionFields {
   int64_t causal = 0;  ///< query i sees keys up to i + past
   /// Or "bf16", "fp16": what is stored so is multiplied as it is, by a library.
   const char *compute = "fp32";
+  /// Rows may see no key: their results are zeros. A library that does not say so is told.
+  int64_t guarded = 0;
   int64_t heads = 1;
   /// Of queries, keys and values so many are in one tensor, heads behind heads: 0, 2 or 3. Calls
   /// point to it as often; of its gradient there is one pointer.

@@ -16,9 +16,9 @@ namespace pdc::testing {
 /// not at all. Needs a device, or the emulation of one.
 ///
 /// `added`: to all scores, of a mask of numbers.
-/// `unseen`: a query that sees no key, in all heads and samples, or -1. Of it nothing is promised
-/// (in ONNX's terms its shares are NaN), nor of the gradients of its heads; results of other rows
-/// are right.
+/// `unseen`: a query that sees no key, in all heads and samples, or -1. Unless `guarded`, nothing
+/// is promised of it (in ONNX's terms its shares are NaN), nor of the gradients of its heads;
+/// results of other rows are right.
 template <class T>
 std::vector<std::string> attentionDifferences(const runtime::AttentionFields &fields,
                                               cudaStream_t stream, int64_t workspaceBytes,

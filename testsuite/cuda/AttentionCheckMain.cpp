@@ -46,6 +46,8 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
     joined.joined = 3, pair.joined = 2;
     AttentionFields inSteps = joined;
     inSteps.rowsFirst = {2, 2, 2, 2};
+    AttentionFields guarded = flags;
+    guarded.guarded = 1;
     all.insert(all.end(), {{"plain", plain},
                            {"causal", causal},
                            {"causal, dropout 0.1", drops},
@@ -58,6 +60,7 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
                            {"in one tensor, rows before the batch", inSteps},
                            {"keys and values in one tensor", pair},
                            {"a row that sees nothing", flags, 5},
+                           {"a row that sees nothing, whose result is zeros", guarded, 5},
                            {"scores whose exponentials are zero", padding, -1, -120}});
   }
   // Parts begin at multiples of 16 bytes.

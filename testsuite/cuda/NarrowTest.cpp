@@ -209,6 +209,13 @@ TYPED_TEST(Narrow, FusedAttentionIsAttention) {
   flags.boolean = 1, flags.maskStrides = {0, 0, 7, 1};
   EXPECT_EQ(testing::attentionDifferences<TypeParam>(flags, testStream(), kRoomBytes, 3),
             std::vector<std::string>());
+  flags.guarded = 1;
+  for (const runtime::Dimensions &order :
+       {runtime::Dimensions{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}}) {
+    flags.rowsFirst = order;
+    EXPECT_EQ(testing::attentionDifferences<TypeParam>(flags, testStream(), kRoomBytes, 3),
+              std::vector<std::string>());
+  }
 }
 
 /// Also by what tells them to be the same on a GPU.

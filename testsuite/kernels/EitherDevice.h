@@ -105,7 +105,8 @@ struct AttentionCase {
   std::vector<int64_t> rowsFirst;
   std::vector<int64_t> mask = {};
   bool isBoolean = false, isCausal = false, drops = false;
-  size_t joined = 0; ///< of queries, keys and values
+  size_t joined = 0;      ///< of queries, keys and values
+  bool isGuarded = false; ///< some rows see no key
 
   /// Each of the batch, or each head, as where exporters make heads a batch.
   int64_t samples() const { return isCausal ? batch * heads : batch; }
@@ -130,7 +131,7 @@ struct AttentionCase {
       all[tensor] = u.operand(shape(tensor));
     return all;
   }
-  /// Key 0 is always seen.
+  /// Key 0 is always seen, but by the rows that see none.
   UnitValue maskOf(UnitCase &u) const {
     if (mask.empty())
       return {};
@@ -138,7 +139,8 @@ struct AttentionCase {
       return u.operand(mask);
     Tensor seen = Tensor::zeros({ElementType::boolean, mask});
     for (size_t i = 0; i < seen.data.size(); ++i)
-      seen.data[i] = static_cast<double>(i % mask.back() == 0 || i * 7 % 5 != 0);
+      seen.data[i] = static_cast<double>((i % mask.back() == 0 || i * 7 % 5 != 0) &&
+                                         !(isGuarded && i / mask.back() % 3 == 1));
     return u.given(seen);
   }
   UnitValue randomOf(UnitCase &u) const {
@@ -148,6 +150,8 @@ struct AttentionCase {
     Attributes given = {{"rows_first", rowsFirst}, {"scale", 0.7}};
     if (joined == 3)
       given.set("key_heads", keyHeads);
+    if (isGuarded)
+      given.set("is_guarded", int64_t(1));
     if (isCausal)
       given.set("is_causal", int64_t(1)), given.set("past", std::max<int64_t>(0, keys - queries));
     if (drops)
@@ -170,6 +174,7 @@ inline std::vector<AttentionCase> attentionCases() {
           {2, 4, 2, 7, 12, 3, 3, Sizes{0, 1, 1, 1}, {12}, true, false, true, 2},
           {3, 4, 2, 9, 9, 5, 5, Sizes{2, 2, 2, 2}, {3, 1, 1, 9}, true, true, true, 3},
           {3, 2, 2, 9, 9, 4, 6, Sizes{2, 0, 2, 2}},
+          {2, 4, 2, 9, 20, 5, 6, Sizes{1, 0, 1, 1}, {2, 1, 9, 20}, true, false, true, 0, true},
           {3, 4, 2, 7, 12, 3, 3, Sizes{1, 2, 2, 2}, {12}, false, false, true, 2}};
 }
 

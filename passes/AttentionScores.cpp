@@ -1,0 +1,148 @@
+#include "passes/AttentionScores.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace pdc;
+using namespace pdc::ir;
+
+namespace {
+
+/// Reads scores from the softmax back to the product.
+class ScoresBehind {
+public:
+  explicit ScoresBehind(ConstantMasks &masks) : masks(masks) {}
+
+  std::optional<Scores> find(Value value) {
+    Scores scores;
+    return read(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
+  }
+
+private:
+  bool read(Value value, Scores &scores) {
+    auto node = value.getDefiningOp<NodeOp>();
+    if (!node || !value.hasOneUse() || shapeOf(value).empty())
+      return false;
+    if (node.getOp() == "MatMul") {
+      scores.product = node;
+      return true;
+    }
+    if (node.getOp() == "Mul" || node.getOp() == "Div")
+      return readScale(node, scores);
+    if (node.getOp() == "Add")
+      return readSum(node, scores);
+    return node.getOp() == "Where" && readChoice(node, scores);
+  }
+
+  bool readScale(NodeOp node, Scores &scores) {
+    for (int i : {0, 1}) {
+      std::optional<double> number = numberOf(node.getOperand(i));
+      const bool divides = node.getOp() == "Div";
+      if (!number || (divides && i == 0))
+        continue;
+      scores.scale = divides ? scores.scale / *number : scores.scale * *number;
+      return read(node.getOperand(1 - i), scores);
+    }
+    return false;
+  }
+
+  bool readSum(NodeOp node, Scores &scores) {
+    for (int i : {0, 1}) {
+      if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
+        continue;
+      Scores tried = scores;
+      if (takeMask(node.getOperand(1 - i), node.getResult(0), tried) &&
+          read(node.getOperand(i), tried)) {
+        scores = tried;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /// Where(seen, scores, hidden), or Where(Not(seen), hidden, scores).
+  bool readChoice(NodeOp node, Scores &scores) {
+    for (int i : {1, 2}) {
+      std::optional<double> hidden = numberOf(node.getOperand(3 - i));
+      Value seen = behind(node.getOperand(0)), inner = node.getOperand(i);
+      if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
+        continue;
+      const MaskFacts *constant = masks.find(seen, i == 2);
+      if (i == 2 && !constant) {
+        NodeOp inverted = maker(seen, "Not");
+        seen = inverted ? behind(inverted.getOperand(0)) : Value();
+      }
+      // A row without any key has shares all the same, unless what hides is infinite.
+      const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
+      const bool isSafe = !isFinite || (constant && constant->everyRowSees);
+      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, i == 2 && constant)) {
+        scores.hidesFinitely |= isFinite;
+        return read(inner, scores);
+      }
+    }
+    return false;
+  }
+
+  bool takeMask(Value mask, Value result, Scores &scores) {
+    return takeMask(behind(mask), result, scores, false);
+  }
+
+  /// What a mask says without being repeated, and of one that adds 0 or hides for good: what is
+  /// seen.
+  Value behind(Value mask) {
+    while (auto node = mask.getDefiningOp<NodeOp>()) {
+      if (node.getOp() == "Where" && numberOf(node.getOperand(1)) == 0.0 &&
+          numberOf(node.getOperand(2)) == -std::numeric_limits<double>::infinity())
+        mask = node.getOperand(0);
+      else if (node.getOp() == "Expand" && !shapeOf(node.getOperand(0)).empty())
+        mask = node.getOperand(0);
+      else
+        break;
+    }
+    return mask;
+  }
+
+  /// `isInverted`: a constant says what is hidden.
+  bool takeMask(Value mask, Value result, Scores &scores, bool isInverted) {
+    ArrayRef<int64_t> shape = shapeOf(result);
+    if (scores.scale != 1 || shapeOf(mask).size() > shape.size())
+      return false; // the mask would be scaled too
+    const MaskFacts *constant = masks.find(mask, isInverted);
+    if (constant && constant->allSeen)
+      return true;
+    if (constant && constant->past && !scores.past &&
+        shapeOf(mask).take_back(2) == shape.take_back(2)) {
+      scores.past = constant->past;
+      scores.hidesFinitely |= constant->hidesFinitely;
+      return true;
+    }
+    if (NodeOp both = maker(mask, "And"); both && takeBoth(both, result, scores))
+      return true;
+    if (scores.mask || (constant && isInverted))
+      return false;
+    scores.mask = mask;
+    scores.everyRowSees = constant && constant->everyRowSees;
+    return true;
+  }
+
+  bool takeBoth(NodeOp both, Value result, Scores &scores) {
+    Scores tried = scores;
+    for (Value mask : both.getOperands())
+      if (!takeMask(behind(mask), result, tried, false))
+        return false;
+    scores = tried;
+    return true;
+  }
+
+  ConstantMasks &masks;
+};
+
+} // namespace
+
+namespace pdc {
+
+std::optional<Scores> scoresBehind(Value value, ConstantMasks &masks) {
+  return ScoresBehind(masks).find(value);
+}
+
+} // namespace pdc
