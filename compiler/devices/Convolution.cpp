@@ -100,17 +100,12 @@ std::optional<Candidate> tryForm(const UnitReader &reader, const ConvolutionShap
   return candidate;
 }
 
-/// "acdb": channels innermost.
-std::string channelsLast(size_t rank) {
-  return "a" + tagLetters(2, static_cast<int64_t>(rank)) + "b";
-}
-
 /// The first form that the library runs fast, else the first of the least slow ones.
 Candidate chooseForm(const UnitReader &reader, const ConvolutionShape &g, ConvolutionUse use) {
   ConvolutionForm preferred = preferredForm(reader, g, use);
   if (!canAskLibrary(reader.options))
     return {preferred, Fallback::reference, 0, reader.options.threads};
-  std::string last = channelsLast(g.input.size());
+  std::string last = channelsLast(static_cast<int64_t>(g.input.size()));
   std::optional<Candidate> best;
   for (const ConvolutionForm &form :
        {preferred, ConvolutionForm{last, "", last, false}, ConvolutionForm{}}) {

@@ -105,26 +105,40 @@ void checkElements(const UnitReader &reader) {
   }
 }
 
-/// The dimensions of a result and the strides that its operands have along them.
+/// The dimensions of a result in its layout, and the strides that its operands have along them:
+/// those of its shape are in the same layout, the others row-major.
 struct Walk {
   std::vector<int64_t> extents;
   std::vector<std::vector<int64_t>> strides; ///< by operand of the unit
 
-  explicit Walk(const UnitReader &reader) {
-    const std::vector<int64_t> &shape = reader.node(0).outputs[0].shape;
+  Walk(const UnitReader &reader, std::string_view layout) {
+    const TensorType &result = reader.node(0).outputs[0];
+    const std::vector<StoredDimension> stored = storedDimensions(result, layout);
     std::vector<std::vector<int64_t>> all;
     for (const auto &operand : reader.unit.operands)
-      all.push_back(operand ? broadcastStrides(operand->shape, shape)
-                            : std::vector<int64_t>(shape.size(), 0));
+      all.push_back(stridesOf(operand, result.shape, stored));
     strides.resize(all.size());
-    for (size_t d = 0; d < shape.size(); ++d)
-      if (shape[d] != 1)
-        addDimension(shape[d], d, all);
+    for (size_t d = 0; d < stored.size(); ++d)
+      if (stored[d].size != 1)
+        addDimension(stored[d].size, d, all);
     if (extents.empty())
       addDimension(1, 0, std::vector(all.size(), std::vector<int64_t>{0}));
   }
 
 private:
+  static std::vector<int64_t> stridesOf(const std::optional<TensorType> &operand,
+                                        const std::vector<int64_t> &shape,
+                                        const std::vector<StoredDimension> &stored) {
+    std::vector<int64_t> strides(stored.size(), 0);
+    if (!operand)
+      return strides;
+    const std::vector<int64_t> repeated = broadcastStrides(operand->shape, shape);
+    int64_t step = 1;
+    for (size_t d = stored.size(); d-- > 0; step *= stored[d].size)
+      strides[d] = operand->shape == shape ? step : repeated[stored[d].dimension] * stored[d].step;
+    return strides;
+  }
+
   /// Dimensions that follow each other in every operand are one.
   void addDimension(int64_t size, size_t d, const std::vector<std::vector<int64_t>> &all) {
     bool merges = !extents.empty();
@@ -142,12 +156,27 @@ private:
   }
 };
 
-/// Operands that are repeated along dimensions; all row-major.
+/// The layout in which the first operand of the result's shape arrives, where no element is
+/// padding.
+std::string repeatedLayout(const UnitReader &reader) {
+  const TensorType &result = reader.node(0).outputs[0];
+  for (size_t i = 0; areReordered(reader) && i < reader.unit.operands.size(); ++i) {
+    const auto &type = reader.unit.operands[i];
+    std::string layout(reader.unit.layout(i));
+    if (type && type->shape == result.shape && !layout.empty() && layout.find(':') == layout.npos &&
+        elementsInLayout(*type, layout) == type->elementCount())
+      return layout;
+  }
+  return "";
+}
+
+/// Operands that are repeated along dimensions: they are row-major, the others lie as the result.
 KernelChoice chooseBroadcast(const UnitReader &reader) {
   const TensorType &result = reader.node(0).outputs[0];
   if (reader.unit.results.size() != 1 || result.elementCount() == 0)
     reader.refuse("a loop over repeated operands has one result with elements");
-  Walk walk(reader);
+  const std::string layout = repeatedLayout(reader);
+  Walk walk(reader, layout);
   std::vector<int64_t> strides;
   for (const auto &operand : walk.strides)
     strides.insert(strides.end(), operand.begin(), operand.end());
@@ -158,12 +187,12 @@ KernelChoice chooseBroadcast(const UnitReader &reader) {
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
     const auto &operand = reader.unit.operands[i];
     choice.arguments.push_back(operand ? static_cast<int>(i) : -1);
-    choice.inputLayouts.push_back("");
-    if (operand && operand->shape == result.shape &&
-        bytesPerElement(operand->element) == bytesPerElement(made))
+    const bool isWhole = operand && operand->shape == result.shape;
+    choice.inputLayouts.push_back(isWhole ? layout : "");
+    if (isWhole && bytesPerElement(operand->element) == bytesPerElement(made))
       choice.inPlace.push_back({static_cast<int>(i), 0});
   }
-  choice.outputLayouts = {""};
+  choice.outputLayouts = {layout};
   return choice;
 }
 

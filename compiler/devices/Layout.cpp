@@ -64,6 +64,27 @@ int64_t bytesInLayout(const TensorType &type, std::string_view layout) {
   return elementsInLayout(type, layout) * bytesOfElement(type, StoredAs(layout).element);
 }
 
+std::vector<StoredDimension> storedDimensions(const TensorType &type, std::string_view layout) {
+  std::vector<StoredDimension> stored;
+  std::vector<int64_t> blocks = blocksOf(type, layout);
+  for (size_t d = 0; layout.empty() && d < type.shape.size(); ++d)
+    stored.push_back({d, type.shape[d], 1});
+  size_t i = 0;
+  for (; i < layout.size() && !isDigit(layout[i]); ++i) {
+    const auto d = static_cast<size_t>(std::tolower(static_cast<unsigned char>(layout[i])) - 'a');
+    stored.push_back({d, type.shape.at(d) / blocks[d], blocks[d]});
+  }
+  while (i < layout.size()) {
+    int64_t size = 0;
+    for (; isDigit(layout[i]); ++i)
+      size = size * 10 + (layout[i] - '0');
+    const auto d = static_cast<size_t>(layout[i++] - 'a');
+    blocks[d] /= size;
+    stored.push_back({d, size, blocks[d]});
+  }
+  return stored;
+}
+
 bool isRowMajor(const TensorType &type, std::string_view layout) {
   StoredAs stored(layout);
   if (!stored.element.empty())

@@ -3,6 +3,7 @@
 #include "compiler/operators/Slice.h"
 
 #include <algorithm>
+#include <optional>
 
 /// Operators that move elements. Most are one strided copy: shape, and offset and strides on both
 /// sides.
@@ -45,6 +46,29 @@ KernelChoice chooseCopy(const UnitReader &reader, size_t input, const Copy &copy
   return choice;
 }
 
+/// A view, where what is transposed lies in memory as the result does: images with their channels
+/// innermost, which stand behind the other dimensions in one of the two.
+std::optional<KernelChoice> viewTransposed(const UnitReader &reader,
+                                           const std::vector<int64_t> &perm) {
+  const auto rank = static_cast<int64_t>(perm.size());
+  const UnitNode &node = reader.node(0);
+  if (rank < 3 || !areReordered(reader.inputType(node, 0).element))
+    return std::nullopt;
+  std::vector<int64_t> toLast = {0}, fromLast = {0, rank - 1};
+  for (int64_t d = 2; d < rank; ++d)
+    toLast.push_back(d), fromLast.push_back(d - 1);
+  toLast.push_back(1);
+  const std::string last = channelsLast(rank);
+  const bool arrivesLast = perm == toLast && reader.layout(node, 0) == last;
+  // Of three dimensions both are the transposition of two, and hardly any is an image.
+  if (!arrivesLast && (perm != fromLast || rank == 3 || !reader.layout(node, 0).empty()))
+    return std::nullopt;
+  KernelChoice choice;
+  addArgument(choice, reader, node, 0, arrivesLast ? last : "");
+  choice.outputLayouts = {arrivesLast ? "" : last};
+  return choice;
+}
+
 KernelChoice chooseTranspose(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
@@ -52,7 +76,10 @@ KernelChoice chooseTranspose(const UnitReader &reader) {
   if (perm.empty())
     for (size_t d = shape.size(); d-- > 0;)
       perm.push_back(static_cast<int64_t>(d));
-  for (int64_t d : axesFromStart(reader.view(node), perm, static_cast<int64_t>(shape.size())))
+  perm = axesFromStart(reader.view(node), perm, static_cast<int64_t>(shape.size()));
+  if (std::optional<KernelChoice> view = viewTransposed(reader, perm))
+    return *view;
+  for (int64_t d : perm)
     strides.push_back(own[d]);
   const std::vector<int64_t> &result = node.outputs[0].shape;
   return chooseCopy(reader, 0, {result, 0, strides, 0, stridesOf(result)});

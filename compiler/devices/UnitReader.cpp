@@ -128,9 +128,11 @@ std::string tagLetters(int64_t first, int64_t rank) {
   return letters;
 }
 
+std::string channelsLast(int64_t rank) { return "a" + tagLetters(2, rank) + "b"; }
+
 std::string imageLayout(const UnitReader &reader, int64_t rank) {
   if (reader.options.kind == DeviceKind::cuda)
-    return "a" + tagLetters(2, rank) + "b";
+    return channelsLast(rank);
   return "aB" + tagLetters(2, rank) + std::to_string(reader.options.vectorWidth) + "b";
 }
 

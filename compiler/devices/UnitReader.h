@@ -60,6 +60,8 @@ void setCompute(KernelChoice &choice, const UnitReader &reader);
 /// How the device stores images: in blocks of channels ("aBcd16b") on the CPU, channels innermost
 /// ("acdb") on GPUs, whose tensor cores want them so.
 std::string imageLayout(const UnitReader &reader, int64_t rank);
+/// "acdb": channels innermost.
+std::string channelsLast(int64_t rank);
 /// Whether a kernel brings tensors of such elements from one layout to another.
 bool areReordered(ElementType element);
 /// The letters of dimensions [first, rank).
