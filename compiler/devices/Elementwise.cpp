@@ -156,6 +156,15 @@ private:
   }
 };
 
+/// Whether nothing but numbers of channels is repeated over an image.
+bool makesImage(const UnitReader &reader) {
+  return areReordered(reader) &&
+         std::ranges::all_of(reader.unit.operands, [&](const std::optional<TensorType> &operand) {
+           return !operand || isNumber(reader, *operand) ||
+                  isImageOfChannels(reader, operand->shape);
+         });
+}
+
 /// The layout in which the first operand of the result's shape arrives, where no element is
 /// padding.
 std::string repeatedLayout(const UnitReader &reader) {
@@ -167,7 +176,7 @@ std::string repeatedLayout(const UnitReader &reader) {
         elementsInLayout(*type, layout) == type->elementCount())
       return layout;
   }
-  return "";
+  return makesImage(reader) ? imageLayout(reader, result.rank()) : "";
 }
 
 /// Operands that are repeated along dimensions: they are row-major, the others lie as the result.

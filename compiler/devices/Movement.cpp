@@ -85,11 +85,22 @@ KernelChoice chooseTranspose(const UnitReader &reader) {
   return chooseCopy(reader, 0, {result, 0, strides, 0, stridesOf(result)});
 }
 
-/// Expand and the gradient of a sum: the operand, with ones where it is repeated, over the result.
+/// Expand and the gradient of a sum: the operand, with ones where it is repeated, over the result,
+/// in whose layout the copy walks.
 KernelChoice chooseSpread(const UnitReader &reader, const std::vector<int64_t> &operand) {
-  const std::vector<int64_t> &result = reader.node(0).outputs[0].shape;
-  return chooseCopy(reader, 0,
-                    {result, 0, broadcastStrides(operand, result), 0, stridesOf(result)});
+  const TensorType &result = reader.node(0).outputs[0];
+  const std::string layout =
+      isImageOfChannels(reader, operand) ? imageLayout(reader, result.rank()) : "";
+  const std::vector<int64_t> strides = broadcastStrides(operand, result.shape);
+  Copy copy;
+  for (const StoredDimension &stored : storedDimensions(result, layout)) {
+    copy.shape.push_back(stored.size);
+    copy.inputStrides.push_back(strides[stored.dimension]);
+  }
+  copy.outputStrides = stridesOf(copy.shape);
+  KernelChoice choice = chooseCopy(reader, 0, copy);
+  choice.outputLayouts = {layout};
+  return choice;
 }
 
 KernelChoice chooseReduceSumGradient(const UnitReader &reader) {

@@ -69,16 +69,53 @@ KernelChoice chooseBiasGradient(const UnitReader &reader) {
   return choice;
 }
 
-/// Dimensions split into those that stay and those that are summed; all row-major.
+/// How a sum on GPUs, whose kernel reads by strides, takes an image: as it arrives.
+std::string summedLayout(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::string last = channelsLast(reader.inputType(node, 0).rank());
+  const bool isSum = node.op == "ReduceSum" || node.op == "ReduceMean";
+  return isSum && reader.options.kind == DeviceKind::cuda && reader.layout(node, 0) == last ? last
+                                                                                            : "";
+}
+
+/// The strides of a tensor's dimensions in a layout without blocks.
+std::vector<int64_t> stridesIn(const TensorType &type, const std::string &layout) {
+  std::vector<int64_t> strides(type.shape.size());
+  const std::vector<StoredDimension> stored = storedDimensions(type, layout);
+  int64_t step = 1;
+  for (size_t d = stored.size(); d-- > 0; step *= stored[d].size)
+    strides[stored[d].dimension] = step;
+  return strides;
+}
+
+/// Whether all that is summed comes before all that stays: the columns of a matrix.
+bool areColumns(const std::vector<int64_t> &sumShape, const std::vector<int64_t> &sumStrides,
+                const std::vector<int64_t> &keptShape, const std::vector<int64_t> &keptStrides) {
+  if (sumShape.empty() || keptShape.empty())
+    return false;
+  auto arePacked = [](const std::vector<int64_t> &shape, const std::vector<int64_t> &strides,
+                      int64_t step) {
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d])
+      if (shape[d] != 1 && strides[d] != step)
+        return false;
+    return true;
+  };
+  return arePacked(keptShape, keptStrides, 1) &&
+         arePacked(sumShape, sumStrides, product(keptShape));
+}
+
+/// Dimensions split into those that stay and those that are summed.
 KernelChoice chooseReduction(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
+  const std::string layout = summedLayout(reader);
   std::vector<int64_t> axes;
   if (reader.hasInput(node, 1))
     axes = reader.integers(node, 1);
   axes = axesFromStart(reader.view(node), axes, static_cast<int64_t>(shape.size()));
   bool all = axes.empty() && !node.attributes->integer("noop_with_empty_axes", 0);
-  std::vector<int64_t> strides = stridesOf(shape), keptShape, keptStrides, sumShape, sumStrides;
+  std::vector<int64_t> strides = stridesIn(reader.inputType(node, 0), layout), keptShape,
+                       keptStrides, sumShape, sumStrides;
   double count = 1;
   for (size_t d = 0; d < shape.size(); ++d) {
     bool summed = all || std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
@@ -91,7 +128,7 @@ KernelChoice chooseReduction(const UnitReader &reader) {
                   "; supported are f32, and of i32 and i64 sums, products, the least and the "
                   "largest; put a Cast to one of these before it");
   KernelChoice choice;
-  addArgument(choice, reader, node, 0);
+  addArgument(choice, reader, node, 0, layout);
   choice.outputLayouts = {""};
   if (node.op == "ReduceMax" || node.op == "ReduceProd") {
     choice.kernel = "Reduce";
@@ -103,10 +140,8 @@ KernelChoice chooseReduction(const UnitReader &reader) {
     return choice;
   }
   choice.accumulates = true;
-  // Summed dimensions that come first, kept ones behind them: the columns of a matrix.
-  bool isColumns = node.op == "ReduceSum" && !sumShape.empty() && !keptShape.empty() &&
-                   node.outputs[0].elementCount() == product(shape, sumShape.size()) &&
-                   (sumStrides.back() == product(keptShape) || product(sumShape) == 1);
+  const bool isColumns =
+      node.op == "ReduceSum" && areColumns(sumShape, sumStrides, keptShape, keptStrides);
   choice.kernel = isColumns ? "ColumnSum" : "ReduceSum";
   if (isColumns)
     choice.fields = {{"input", std::vector<int64_t>{product(sumShape), product(keptShape)}},

@@ -1,5 +1,7 @@
 #include "compiler/devices/UnitReader.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 const TensorType *UnitView::type(UnitValue value) const {
@@ -134,6 +136,13 @@ std::string imageLayout(const UnitReader &reader, int64_t rank) {
   if (reader.options.kind == DeviceKind::cuda)
     return channelsLast(rank);
   return "aB" + tagLetters(2, rank) + std::to_string(reader.options.vectorWidth) + "b";
+}
+
+bool isImageOfChannels(const UnitReader &reader, const std::vector<int64_t> &numbers) {
+  const TensorType &result = reader.node(0).outputs[0];
+  return reader.options.kind == DeviceKind::cuda && result.rank() > 3 &&
+         areReordered(result.element) && numbers.size() == result.shape.size() &&
+         std::all_of(numbers.begin() + 2, numbers.end(), [](int64_t size) { return size == 1; });
 }
 
 bool areReordered(ElementType element) {

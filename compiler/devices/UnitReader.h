@@ -62,6 +62,9 @@ void setCompute(KernelChoice &choice, const UnitReader &reader);
 std::string imageLayout(const UnitReader &reader, int64_t rank);
 /// "acdb": channels innermost.
 std::string channelsLast(int64_t rank);
+/// Whether the unit's result is an image of a GPU over which numbers of its channels are repeated,
+/// as the gradient of a mean is: it may then be made in the layout that its readers want.
+bool isImageOfChannels(const UnitReader &reader, const std::vector<int64_t> &numbers);
 /// Whether a kernel brings tensors of such elements from one layout to another.
 bool areReordered(ElementType element);
 /// The letters of dimensions [first, rank).

@@ -66,6 +66,39 @@ __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale,
   }
 }
 
+/// A lane per result, in f64: results whose elements lie side by side are read together. The warps
+/// of a block share what is summed.
+template <class X, class Y>
+__global__ void reduceBesideKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x,
+                                   Y *y, bool add) {
+  constexpr int kWarps = kBlockThreads / kWarpThreads;
+  __shared__ double sums[kWarps][kWarpThreads];
+  const int lane = static_cast<int>(threadIdx.x) % kWarpThreads,
+            warp = static_cast<int>(threadIdx.x) / kWarpThreads;
+  const int64_t result = blockIdx.x * int64_t(kWarpThreads) + lane;
+  double sum = 0;
+  if (result < kept.elements) {
+    const X *from = x + kept.from(result);
+    for (int64_t i = warp; i < summed.elements; i += kWarps)
+      sum += wide(from[summed.from(i)]);
+  }
+  sums[warp][lane] = sum;
+  __syncthreads();
+  if (warp != 0 || result >= kept.elements)
+    return;
+  for (int other = 1; other < kWarps; ++other)
+    sum += sums[other][lane];
+  const float value = static_cast<float>(sum * scale);
+  y[result] = Y(add ? float(y[result]) + value : value);
+}
+
+/// Whether neighbouring results have neighbouring elements, and one result has not.
+bool liesBeside(const StridedWalk &kept, const StridedWalk &summed) {
+  return kept.rank > 0 && kept.inputs[kept.rank - 1] == 1 &&
+         kept.sizes[kept.rank - 1] >= kWarpThreads / 2 && summed.rank > 0 &&
+         summed.inputs[summed.rank - 1] != 1;
+}
+
 /// Block `parts * result + part` sums that part of the result's elements, in f64.
 template <class X>
 __global__ void reducePartsKernel(StridedWalk kept, StridedWalk summed, int64_t parts, const X *x,
@@ -121,6 +154,9 @@ void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
            fields.scale, sums, y, add);
     return;
   }
+  if (liesBeside(kept, summed))
+    return launch(run, ceilDivide(kept.elements, kWarpThreads), kBlockThreads,
+                  reduceBesideKernel<X, Y>, kept, summed, fields.scale, x, y, add);
   const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
   launch(run, teams.blocks, kBlockThreads,
          teams.threads == kWarpThreads ? reduceKernel<kWarpThreads, X, Y>

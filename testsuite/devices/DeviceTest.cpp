@@ -185,6 +185,48 @@ TEST(Choice, LoopsFollowBlockedOperandsWherePaddingStaysZero) {
   EXPECT_EQ(chooseKernel(full.unit, kDevice).inputLayouts[0], "aBcd16b");
 }
 
+/// Gates of channels: what is repeated has a stride for each block of channels and for each of its
+/// channels, none for pixels.
+TEST(Choice, RepeatedOperandsFollowTheImage) {
+  const TensorType x = f32({2, 32, 4, 4}), odd = f32({2, 20, 4, 4});
+  using Layouts = std::vector<std::string>;
+  using Numbers = std::vector<int64_t>;
+  OneNode gate("Mul", {f32({2, 32, 1, 1}), x}, x);
+  gate.unit.operandLayouts = {"aBcd16b", "aBcd16b"};
+  KernelChoice choice = chooseKernel(gate.unit, kDevice);
+  EXPECT_EQ(choice.kernel, "Broadcast");
+  EXPECT_EQ(choice.inputLayouts, (Layouts{"", "aBcd16b"}));
+  EXPECT_EQ(choice.outputLayouts, (Layouts{"aBcd16b"}));
+  EXPECT_EQ(choice.fields.integers("extents"), (Numbers{4, 16, 16}));
+  EXPECT_EQ(choice.fields.integers("strides"), (Numbers{16, 0, 1, 256, 16, 1}));
+  gate.unit.operandLayouts = {"", "acdb"};
+  choice = chooseKernel(gate.unit, kDevice);
+  EXPECT_EQ(choice.outputLayouts, (Layouts{"acdb"}));
+  EXPECT_EQ(choice.fields.integers("extents"), (Numbers{2, 16, 32}));
+  EXPECT_EQ(choice.fields.integers("strides"), (Numbers{32, 0, 1, 512, 32, 1}));
+  OneNode padded("Mul", {odd, f32({20, 1, 1})}, odd);
+  padded.unit.operandLayouts = {"aBcd16b", ""};
+  EXPECT_EQ(chooseKernel(padded.unit, kDevice).inputLayouts, (Layouts{"", ""}));
+}
+
+TEST(Choice, TranspositionsOfChannelsAreViews) {
+  const Attributes last = {{"perm", std::vector<int64_t>{0, 2, 3, 1}}},
+                   second = {{"perm", std::vector<int64_t>{0, 3, 1, 2}}};
+  OneNode out("Transpose", {f32({2, 20, 4, 5})}, f32({2, 4, 5, 20}), last);
+  EXPECT_EQ(chooseKernel(out.unit, kDevice).kernel, "StridedCopy");
+  out.unit.operandLayouts = {"acdb"};
+  KernelChoice choice = chooseKernel(out.unit, kDevice);
+  EXPECT_EQ(choice.kernel + choice.inputLayouts[0] + choice.outputLayouts[0], "acdb");
+  OneNode back("Transpose", {f32({2, 4, 5, 20})}, f32({2, 20, 4, 5}), second);
+  choice = chooseKernel(back.unit, kDevice);
+  EXPECT_EQ(choice.kernel + choice.inputLayouts[0] + choice.outputLayouts[0], "acdb");
+  back.unit.operandLayouts = {"acdb"};
+  EXPECT_EQ(chooseKernel(back.unit, kDevice).kernel, "StridedCopy");
+  OneNode flags("Transpose", {{ElementType::boolean, {2, 4, 5, 20}}},
+                {ElementType::boolean, {2, 20, 4, 5}}, second);
+  EXPECT_EQ(chooseKernel(flags.unit, kDevice).kernel, "StridedCopy");
+}
+
 TEST(Choice, ViewsNeedRowMajorElements) {
   OneNode flatten("Flatten", {f32({2, 32, 4, 4})}, f32({2, 512}));
   flatten.unit.operandLayouts = {"aBcd16b"};

@@ -1,0 +1,50 @@
+"""Images that stay in their layout, through transpositions and repeated operands, and what is summed of them."""
+
+import re
+
+import numpy
+import pytest
+import torch
+
+import gated
+import pipeline
+import test_cuda
+from test_pytorch import check_gradients
+
+SHAPE, STEPS = (8, 6, 7), 3
+OPTIONS = ["--minibatch", 6, "--microbatches", 1, "--optimizer", "momentum,lr=0.05,momentum=0.9"]
+# Of losses, in steps of what factors are rounded to.
+ROUNDING = {"fp32": 2e-5, "bf16": 2 * 2**-8, "fp16": 2 * 2**-11}
+
+
+def test_gradients_are_pytorchs(models, tmp_path):
+    """On two stages; ours are made before the weights of the export are replaced."""
+    torch.manual_seed(1)
+    check_gradients(gated.Gated(), models("gated"), SHAPE, 6, False, tmp_path, 3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_images_are_not_reordered(precision, models):
+    """On GPUs, whose images have their channels innermost: neither by transpositions nor for gates and scales. Means over channels or
+    rows alone are no numbers of channels, and what is made of them comes row-major."""
+    program = pipeline.run(pipeline.BIN / "pdc", models("gated"), "--gpus", 1, *OPTIONS, "--precision", precision, "--stop-after", "scheduled").stdout
+    units = [line.strip() for line in program.split("evaluate microbatch")[0].splitlines() if " = pdc.unit " in line]
+    kernels = [(re.search(r'pdc.unit "([^"]*)"', line)[1], re.search(r'#pdc.kernel<"(\w+)"', line)) for line in units]
+    moved = {name for name, kernel in kernels if kernel and (kernel[1] == "Reorder" or kernel[1] == "StridedCopy" and "Transpose" in name)}
+    assert len(units) > 50 and any(name.startswith("input") for name in moved)
+    assert not [name for name in moved if name.startswith(("/layer", "/gate", "/odd", "/norm", "/Transpose"))]
+
+
+@test_cuda.on_host
+@pytest.mark.parametrize("precision", list(ROUNDING))
+def test_trains_like_the_processor(precision, models, tmp_path):
+    images, labels = pipeline.draw_images(tmp_path, 24, SHAPE, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    expected = pipeline.train(pipeline.compile_model(models("gated"), tmp_path / "processor", *OPTIONS), tmp_path / "expected", data=data, steps=STEPS)
+    kept = {}
+    for name, stages in (("one", "1"), ("two", "1-1")):
+        project = test_cuda.emit(models("gated"), tmp_path / name, *OPTIONS, "--precision", precision, "--stages", stages, "--schedule", "1f1b",
+                                 workers=stages.count("-") + 1)
+        found = test_cuda.train_on_host(project, tmp_path / f"work-{name}", data=data, steps=STEPS)
+        assert numpy.allclose(found.losses, expected.losses, rtol=ROUNDING[precision])
+        pipeline.expect_same_bits(found, kept, "gated")
