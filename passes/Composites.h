@@ -55,6 +55,10 @@ private:
 mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
                      mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
 
+/// Replaces a sum that is a rotary position embedding, x cos + (-x2, x1) sin of both halves of a
+/// width, by one RotateHalves; false where it is none.
+bool recogniseRotation(ir::NodeOp root, NodeNames &names);
+
 /// Lets a SoftmaxAttention read keys and values, or queries too, as one tensor where they are the
 /// parts of a Split that nobody else reads.
 void joinOperands(ir::NodeOp attention, NodeNames &names);

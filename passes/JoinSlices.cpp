@@ -75,7 +75,7 @@ std::vector<int64_t> sizesOf(const Parts &parts, int64_t whole) {
   for (const Part &part : parts) {
     if (!sizes.empty() && part.start == start && part.size == sizes.back())
       continue;
-    if (part.start != end || part.size == 0)
+    if (part.start != end)
       return {};
     start = part.start, end = part.start + part.size;
     sizes.push_back(part.size);
@@ -95,7 +95,8 @@ public:
       auto node = dyn_cast<NodeOp>(op);
       if (isPreparedFrom(op))
         prepared.insert(op.result_begin(), op.result_end());
-      if (std::optional<Part> part = node ? partOf(node) : std::nullopt)
+      // Empty ones divide nothing.
+      if (std::optional<Part> part = node ? partOf(node) : std::nullopt; part && part->size > 0)
         groups[{node.getOperand(0), part->axis}].push_back(*part);
     }
     for (auto &[place, parts] : groups)

@@ -363,6 +363,9 @@ void replace(NodeOp root, const Composite &composite, NodeNames &names) {
 /// From the end, so that a whole pattern is seen before parts of it.
 void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
   NodeNames names(function);
+  // Before attention, which then reads through what was transposed before it was turned.
+  for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
+    recogniseRotation(node, names);
   SmallVector<NodeOp> nodes(function.getOps<NodeOp>());
   for (NodeOp node : llvm::reverse(nodes)) {
     if (node.use_empty())

@@ -56,6 +56,7 @@ static constexpr NarrowKernel kernels[] = {
     {"ReduceSum", bits({0})},
     {"ReduceSumGrad", bits({0})},
     {"Reorder", bits({0})},
+    {"RotateHalves", bits({0})},
     {"Slice", bits({0})},
     {"SliceGrad", bits({0})},
     {"Softmax", bits({0})},

@@ -26,6 +26,7 @@ const std::vector<Rule> &sharedRules() {
       {"SoftmaxAttentionGrad", chooseAttentionGradient},
       {"LRN", chooseLocalResponse},
       {"LRNGrad", chooseLocalResponse},
+      {"RotateHalves", chooseRotation},
       {"Dropout", chooseDropout},
       {"DropoutGrad", chooseDropout},
       {"UniformRandom", chooseUniformRandom},

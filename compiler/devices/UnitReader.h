@@ -93,6 +93,7 @@ KernelChoice chooseAttentionGradient(const UnitReader &reader);
 KernelChoice chooseCudaAttention(const UnitReader &reader);
 KernelChoice chooseCudaAttentionGradient(const UnitReader &reader);
 KernelChoice chooseLocalResponse(const UnitReader &reader);
+KernelChoice chooseRotation(const UnitReader &reader);
 KernelChoice chooseElementwise(const UnitReader &reader);
 KernelChoice chooseView(const UnitReader &reader);
 KernelChoice chooseReorder(const UnitReader &reader);

@@ -11,6 +11,7 @@ std::span<const Operator> convolutionOperators();
 std::span<const Operator> poolingOperators();
 std::span<const Operator> normalisationOperators();
 std::span<const Operator> localResponseOperators();
+std::span<const Operator> rotationOperators();
 std::span<const Operator> dropoutOperators();
 std::span<const Operator> randomOperators();
 std::span<const Operator> recurrentCellOperators();

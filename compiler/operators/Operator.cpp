@@ -13,6 +13,7 @@ static std::vector<const Operator *> sortedOperators() {
                       poolingOperators,
                       normalisationOperators,
                       localResponseOperators,
+                      rotationOperators,
                       dropoutOperators,
                       randomOperators,
                       recurrentCellOperators,

@@ -22,6 +22,7 @@
 #include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/ReorderFields.h"
+#include "runtime/kernels/RotateHalvesFields.h"
 #include "runtime/kernels/SoftmaxFields.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"

@@ -232,6 +232,17 @@ private:
   LocalResponseFields fields;
 };
 
+class RotateHalves {
+public:
+  RotateHalves(const Device &, const RotateHalvesFields &fields) : fields(fields) {}
+  /// T: float, BFloat16, Float16.
+  template <class T>
+  void operator()(const Run &run, const T *x, const float *cosines, const float *sines, T *y) const;
+
+private:
+  RotateHalvesFields fields;
+};
+
 class Softmax {
 public:
   Softmax(const Device &, const SoftmaxFields &fields) : fields(fields) {}

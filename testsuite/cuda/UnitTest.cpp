@@ -364,6 +364,8 @@ TEST(CudaKernels, Updates) {
   }
 }
 
+TEST(CudaKernels, RotateHalves) { expectRotations<CudaCase>(); }
+
 TEST(CudaKernels, LocalResponse) {
   expectReference([](UnitCase &u) {
     u.node("LRN", {u.operand({2, 9, 3, 4})},

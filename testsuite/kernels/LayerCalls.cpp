@@ -23,6 +23,7 @@
 #include "runtime/kernels/MatrixProduct.h"
 #include "runtime/kernels/Pooling.h"
 #include "runtime/kernels/PoolingGradient.h"
+#include "runtime/kernels/RotateHalves.h"
 #include "runtime/kernels/Softmax.h"
 #include "runtime/kernels/SoftmaxGradient.h"
 #include "runtime/kernels/UniformRandom.h"
@@ -207,6 +208,13 @@ KernelMakers layerMakers() {
        [](auto &c, auto &d) {
          return made<kernels::LocalResponseGradient>(
              d, response(c), CALL { k(r, p[0], p[1], p[2], p[3]); });
+       }},
+      {"RotateHalves",
+       [](auto &c, auto &d) {
+         RotateHalvesFields f;
+         FieldReader{c} FIELD(inverse) FIELD(rows) FIELD(strides) FIELD(width);
+         return made<kernels::RotateHalves>(
+             d, f, CALL { k(r, p[0], p[1], p[2], p[3]); });
        }},
       {"ColumnSum",
        [](auto &c, auto &d) {

@@ -54,6 +54,8 @@ TEST(Kernels, BatchNormalizationGradient) {
     }
 }
 
+TEST(Kernels, RotateHalves) { expectRotations<UnitCase>(); }
+
 TEST(Kernels, LocalResponse) {
   for (int64_t size : {5, 4, 1})
     for (double beta : {0.75, 0.6}) {

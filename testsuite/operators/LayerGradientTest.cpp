@@ -120,6 +120,17 @@ TEST(Gradient, LocalResponse) {
                         {{"size", size}, {"alpha", 0.5}, {"beta", 0.75}, {"bias", 1.5}}));
 }
 
+/// Against differences: of what is turned and of the angles, which are repeated.
+TEST(Gradient, RotateHalves) {
+  Draw draw;
+  for (int64_t inverse : {0, 1})
+    for (const Shape &angles : {Shape{3, 1, 6}, {2, 3, 4, 6}, {6}})
+      checkGradient({"RotateHalves",
+                     {{"inverse", inverse}},
+                     {draw.reals({2, 3, 4, 6}), draw.reals(angles), draw.reals(angles)},
+                     {0, 1, 2}});
+}
+
 TEST(Gradient, Dropout) {
   Draw draw;
   checkGradient({"Dropout",

@@ -3,6 +3,8 @@
 pdc.memory @x input microbatch : tensor<4x6xf32>
 pdc.memory @random input microbatch : tensor<6xi64>
 pdc.memory @y metric update : tensor<4x6xf32>
+pdc.memory @nothing input microbatch : tensor<4x0xf32>
+pdc.memory @pair metric update : tensor<4x12xf32>
 
 // CHECK-LABEL: func.func @train
 func.func @train() {
@@ -15,6 +17,23 @@ func.func @train() {
   %unread = pdc.node "Relu" "/unread"(%c) {} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   // CHECK-NEXT: pdc.accumulate %[[X]] into @y
   pdc.accumulate %c into @y : tensor<4x6xf32>
+  return
+}
+
+// What has no elements adds nothing.
+// CHECK-LABEL: func.func @joined
+func.func @joined() {
+  // CHECK: %[[X:.*]] = pdc.read @x
+  // CHECK-NOT: "/alone"
+  // CHECK: %[[TWO:.*]] = pdc.node "Concat" "/two"(%[[X]], %{{.*}}, %[[X]])
+  // CHECK: pdc.accumulate %[[X]] into @y
+  // CHECK: pdc.accumulate %[[TWO]] into @pair
+  %x = pdc.read @x : tensor<4x6xf32>
+  %nothing = pdc.read @nothing : tensor<4x0xf32>
+  %a = pdc.node "Concat" "/alone"(%nothing, %x, %nothing) {axis = 1 : i64} : (tensor<4x0xf32>, tensor<4x6xf32>, tensor<4x0xf32>) -> tensor<4x6xf32>
+  %b = pdc.node "Concat" "/two"(%x, %nothing, %x) {axis = 1 : i64} : (tensor<4x6xf32>, tensor<4x0xf32>, tensor<4x6xf32>) -> tensor<4x12xf32>
+  pdc.accumulate %a into @y : tensor<4x6xf32>
+  pdc.accumulate %b into @pair : tensor<4x12xf32>
   return
 }
 

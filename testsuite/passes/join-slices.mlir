@@ -22,6 +22,7 @@ pdc.memory @left metric update : tensor<2x4xf32>
 pdc.memory @right metric update : tensor<2x3xf32>
 pdc.memory @even metric update : tensor<2x3xf32>
 pdc.memory @odd metric update : tensor<2x3xf32>
+pdc.memory @nothing metric update : tensor<2x0xf32>
 pdc.memory @gates metric update : tensor<6x2xf32>
 pdc.memory @upper metric update : tensor<1x4xf32>
 pdc.memory @lower metric update : tensor<1x4xf32>
@@ -43,13 +44,16 @@ func.func @train() {
   %end = pdc.node "Constant" "end"() {value = dense<9223372036854775807> : tensor<1xi64>} : () -> tensor<1xi64>
   %first = pdc.node "Constant" "first"() {value = dense<0> : tensor<i64>} : () -> tensor<i64>
 
-  // In any order, from either end, one of them twice.
+  // In any order, from either end, one of them twice; an empty one divides nothing.
+  // CHECK: pdc.node "Slice" "empty"
   // CHECK: %[[SIZES:.*]] = pdc.node "Constant" "back/sizes"() {value = dense<[2, 3, 1]> : tensor<3xi64>}
   // CHECK: %[[PARTS:.*]]:3 = pdc.node "Split" "back"(%[[X]], %[[SIZES]]) {axis = 1 : i64}
   // CHECK-DAG: pdc.accumulate %[[PARTS]]#0 into @one
   // CHECK-DAG: pdc.accumulate %[[PARTS]]#1 into @two
   // CHECK-DAG: pdc.accumulate %[[PARTS]]#2 into @three
   // CHECK-DAG: pdc.accumulate %[[PARTS]]#2 into @again
+  %empty = pdc.node "Slice" "empty"(%x, %c2, %c2, %c1) {} : (tensor<2x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x0xf32>
+  pdc.accumulate %empty into @nothing : tensor<2x0xf32>
   %back = pdc.node "Slice" "back"(%x, %last, %end, %c1, %c1) {} : (tensor<2x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x1xf32>
   %front = pdc.node "Slice" "front"(%x, %c0, %c2, %c1) {} : (tensor<2x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x2xf32>
   %middle = pdc.node "Slice" "middle"(%x, %c2, %last, %last) {} : (tensor<2x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x3xf32>
