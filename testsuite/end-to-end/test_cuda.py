@@ -108,7 +108,7 @@ def test_graphs_train_bit_for_bit(models, tmp_path):
 
 
 @on_host
-@pytest.mark.parametrize("network,stages", [("gpt2", 2)])
+@pytest.mark.parametrize("network,stages", [("gpt2", 2), ("seq2seq", 3)])
 def test_transformers_train_like_the_processor(network, stages, models, tmp_path):
     """Embeddings, attention, layer normalisation and Adam; a weight that both stages hold."""
     options = ["--minibatch", 4, "--microbatches", 2, "--optimizer", "adamw,lr=1e-3,weight_decay=0.1"]
