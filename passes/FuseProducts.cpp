@@ -99,7 +99,11 @@ private:
   static Viewed productBefore(UnitOp unit, NodeOp node) {
     Viewed found;
     Value read = operandBehind(unit, node.getOperand(0));
-    auto isPlainView = [](Operation *op) { return isView(op) && op->getNumOperands() == 1; };
+    // Not a transposition that a layout spares: what the unit makes would lie in another order.
+    auto isPlainView = [](Operation *op) {
+      return isView(op) && op->getNumOperands() == 1 &&
+             isViewNode(computingNodes(cast<UnitOp>(op)).front());
+    };
     for (; read && isPlainView(read.getDefiningOp()); read = read.getDefiningOp()->getOperand(0))
       found.views.insert(found.views.begin(), cast<UnitOp>(read.getDefiningOp()));
     auto product = read ? read.getDefiningOp<UnitOp>() : UnitOp();

@@ -181,9 +181,9 @@ private:
     if (samples == 1)
       return shape;
     shape[rowsFirst == 0 ? 1 : 2] /= samples;
-    shape[0] = samples;
-    if (rowsFirst != 0)
+    if (rowsFirst == 1)
       std::swap(shape[0], shape[1]);
+    shape[rowsFirst == 0 ? 0 : 1] = samples;
     return shape;
   }
   std::vector<int64_t> maskApart(std::vector<int64_t> shape) const {

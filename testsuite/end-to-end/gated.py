@@ -35,11 +35,13 @@ class Gated(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.layer, self.gate = nn.Conv2d(8, 16, 3, padding=1), LastChannels(16), Gate(16)
+        self.mix = nn.Linear(16, 16)
         self.second, self.odd = nn.Conv2d(16, 20, 3, 2, 1), Gate(20)
         self.norm, self.last = nn.LayerNorm(20), nn.Linear(20, 10)
 
     def forward(self, x):
         x = self.gate(self.layer(nn.functional.silu(self.first(x))))
+        x = nn.functional.gelu(self.mix(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), approximate="tanh")
         x = self.odd(nn.functional.silu(self.second(x)))
         x = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         x = x * torch.sigmoid(x.mean(1, keepdim=True)) + x.mean(2, keepdim=True) * x.mean((0, 3), keepdim=True)
