@@ -373,12 +373,15 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
     else if (std::optional<Composite> found = recognise(node, masks))
       replace(node, *found, names);
   }
-  for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
-    if (node.getOp() == "SoftmaxAttention")
-      joinOperands(node, names);
-  for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
-    if (node.getOp() == "SoftmaxAttention")
-      readSamplesFirst(node, names);
+  // What stands beside an attention may go with it, no other attention.
+  auto attentions = [&] {
+    return llvm::to_vector(llvm::make_filter_range(
+        function.getOps<NodeOp>(), [](NodeOp node) { return node.getOp() == "SoftmaxAttention"; }));
+  };
+  for (NodeOp node : attentions())
+    joinOperands(node, names);
+  for (NodeOp node : attentions())
+    readSamplesFirst(node, names);
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {
