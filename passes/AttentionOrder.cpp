@@ -96,8 +96,7 @@ public:
 private:
   /// Whether it swaps the first two dimensions, so that they are of these sizes.
   static bool turns(NodeOp node, std::array<int64_t, 2> sizes) {
-    return toAttributes(node.getOnnxAttributes()).integers("perm") ==
-               std::vector<int64_t>{1, 0, 2} &&
+    return permutationOf(node) == std::vector<int64_t>{1, 0, 2} &&
            shapeOf(node->getResult(0)).take_front(2) == ArrayRef(sizes);
   }
 

@@ -14,6 +14,9 @@ ir::NodeOp maker(mlir::Value value, llvm::StringRef op);
 /// Empty where it is not known.
 mlir::ArrayRef<int64_t> shapeOf(mlir::Value value);
 
+/// Dimension d of a Transpose's result is dimension [d] of its operand.
+std::vector<int64_t> permutationOf(ir::NodeOp transpose);
+
 /// A constant of one element.
 std::optional<double> numberOf(mlir::Value value);
 

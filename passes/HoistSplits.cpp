@@ -104,8 +104,7 @@ private:
     std::optional<Division> before;
     if (node.getOp() == "Transpose") {
       before = division;
-      before->axis =
-          size_t(toAttributes(node.getOnnxAttributes()).integers("perm").at(division.axis));
+      before->axis = size_t(permutationOf(node)[division.axis]);
       turns = true;
     } else if (isViewNode(node)) {
       before = beforeView(division, shapeOf(whole), shapeOf(node.getOperand(0)));

@@ -106,11 +106,9 @@ private:
 
   bool passTransposition() {
     NodeOp node = maker(value, "Transpose");
-    std::vector<int64_t> permutation =
-        node ? toAttributes(node.getOnnxAttributes()).integers("perm") : std::vector<int64_t>();
-    if (permutation.empty())
+    if (!node)
       return false;
-    factors.passTransposition(permutation);
+    factors.passTransposition(permutationOf(node));
     value = node.getOperand(0);
     return hasMoved = true;
   }
@@ -218,7 +216,7 @@ Mixed mixedBehind(NodeOp root) {
   NodeOp product = maker(root.getOperand(0), "MatMul");
   if (!product || !product.getResult(0).hasOneUse())
     return {};
-  const std::vector<int64_t> turned = toAttributes(root.getOnnxAttributes()).integers("perm");
+  const std::vector<int64_t> turned = permutationOf(root);
   if (turned == std::vector<int64_t>{1, 0, 2})
     return {product, 1};
   for (int64_t rowsFirst : {1, 2})

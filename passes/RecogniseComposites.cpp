@@ -16,28 +16,6 @@ using namespace mlir;
 using namespace pdc;
 using namespace pdc::ir;
 
-namespace pdc {
-
-NodeOp maker(Value value, StringRef op) {
-  auto node = value.getDefiningOp<NodeOp>();
-  return node && node.getOp() == op && node->getResult(0) == value ? node : NodeOp();
-}
-
-ArrayRef<int64_t> shapeOf(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.hasStaticShape() ? type.getShape() : ArrayRef<int64_t>();
-}
-
-std::optional<double> numberOf(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || type.getNumElements() != 1 ||
-      !isConstant(value.getDefiningOp()))
-    return std::nullopt;
-  return constantOf(value)->data.at(0);
-}
-
-} // namespace pdc
-
 namespace {
 
 /// Exporters write numbers as f32.
@@ -293,7 +271,7 @@ Value untransposed(Value value) {
   NodeOp node = maker(value, "Transpose");
   if (!node)
     return {};
-  std::vector<int64_t> order = toAttributes(node.getOnnxAttributes()).integers("perm");
+  std::vector<int64_t> order = permutationOf(node);
   if (order.size() < 2)
     return {};
   std::swap(order.end()[-1], order.end()[-2]);

@@ -83,8 +83,7 @@ void replace(NodeOp root, const Rotation &rotation, NodeNames &names) {
   const std::string name = root.getName().str();
   NodeOp transposed = maker(rotation.x, "Transpose");
   std::vector<int64_t> permutation =
-      transposed ? toAttributes(transposed.getOnnxAttributes()).integers("perm")
-                 : std::vector<int64_t>();
+      transposed ? permutationOf(transposed) : std::vector<int64_t>();
   std::optional<std::vector<int64_t>> angles;
   if (!permutation.empty() && permutation.back() == int64_t(permutation.size()) - 1)
     angles = anglesBefore(rotation.sines, permutation);

@@ -72,13 +72,10 @@ std::optional<KernelChoice> viewTransposed(const UnitReader &reader,
 KernelChoice chooseTranspose(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const std::vector<int64_t> &shape = reader.inputType(node, 0).shape;
-  std::vector<int64_t> perm = node.attributes->integers("perm"), own = stridesOf(shape), strides;
-  if (perm.empty())
-    for (size_t d = shape.size(); d-- > 0;)
-      perm.push_back(static_cast<int64_t>(d));
-  perm = axesFromStart(reader.view(node), perm, static_cast<int64_t>(shape.size()));
+  const std::vector<int64_t> perm = permutationOf(reader.view(node)), own = stridesOf(shape);
   if (std::optional<KernelChoice> view = viewTransposed(reader, perm))
     return *view;
+  std::vector<int64_t> strides;
   for (int64_t d : perm)
     strides.push_back(own[d]);
   const std::vector<int64_t> &result = node.outputs[0].shape;

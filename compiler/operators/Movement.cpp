@@ -16,10 +16,14 @@ static std::vector<int64_t> permutation(const NodeView &node, int64_t rank) {
   return axesFromStart(node, perm, rank);
 }
 
+std::vector<int64_t> permutationOf(const NodeView &node) {
+  return permutation(node, node.input(0).rank());
+}
+
 static std::vector<TensorType> inferTranspose(const NodeView &node) {
   const TensorType &x = node.input(0);
   TensorType y{x.element, {}};
-  for (int64_t d : permutation(node, x.rank()))
+  for (int64_t d : permutationOf(node))
     y.shape.push_back(x.shape[d]);
   return {y};
 }
@@ -29,7 +33,7 @@ static std::vector<Tensor> evaluateTranspose(const NodeView &node,
   const Tensor &x = *inputs[0];
   Tensor y = Tensor::zeros(inferTranspose(node)[0]);
   std::vector<int64_t> own = stridesOf(x.type.shape), strides, index(y.type.rank());
-  for (int64_t d : permutation(node, x.type.rank()))
+  for (int64_t d : permutationOf(node))
     strides.push_back(own[d]);
   for (double &element : y.data) {
     element = x.data[offsetOf(index, strides)];

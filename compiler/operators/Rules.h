@@ -30,6 +30,10 @@ int64_t onnxType(ElementType element);
 int64_t axisFromStart(const NodeView &node, int64_t axis, int64_t rank);
 std::vector<int64_t> axesFromStart(const NodeView &node, std::vector<int64_t> axes, int64_t rank);
 
+/// Dimension d of a Transpose's result is dimension [d] of its operand; left out, they are
+/// reversed.
+std::vector<int64_t> permutationOf(const NodeView &node);
+
 /// The value of an input that must be known at compile time, such as a shape.
 std::vector<int64_t> knownIntegers(const NodeView &node, size_t input);
 

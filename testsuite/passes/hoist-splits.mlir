@@ -13,6 +13,7 @@ pdc.memory @column metric update : tensor<1x2xf32>
 pdc.memory @rows metric update : tensor<4x4xf32>
 pdc.memory @one metric update : tensor<3x2xf32>
 pdc.memory @all metric update : tensor<6x2xf32>
+pdc.memory @reversed metric update : tensor<4x3x1xf32>
 
 // CHECK-LABEL: func.func @train
 // CHECK-DAG: %[[X:.*]] = pdc.read @x
@@ -81,5 +82,13 @@ func.func @train() {
   %s5:2 = pdc.node "Split" "s5"(%t5, %threes) {axis = 0 : i64} : (tensor<6x2xf32>, tensor<2xi64>) -> (tensor<3x2xf32>, tensor<3x2xf32>)
   pdc.accumulate %s5#0 into @one : tensor<3x2xf32>
   pdc.accumulate %t5 into @all : tensor<6x2xf32>
+
+  // Without a permutation dimensions are reversed.
+  // CHECK: %[[S6:.*]]:2 = pdc.node "Split" "s6"(%[[Z]], %{{.*}}) {axis = 0 : i64} : {{.*}} -> (tensor<1x3x4xf32>, tensor<1x3x4xf32>)
+  // CHECK: pdc.node "Transpose" "t6/part"(%[[S6]]#0)
+  %pair = pdc.node "Constant" "pair"() {value = dense<[1, 1]> : tensor<2xi64>} : () -> tensor<2xi64>
+  %t6 = pdc.node "Transpose" "t6"(%z) {} : (tensor<2x3x4xf32>) -> tensor<4x3x2xf32>
+  %s6:2 = pdc.node "Split" "s6"(%t6, %pair) {axis = 2 : i64} : (tensor<4x3x2xf32>, tensor<2xi64>) -> (tensor<4x3x1xf32>, tensor<4x3x1xf32>)
+  pdc.accumulate %s6#0 into @reversed : tensor<4x3x1xf32>
   return
 }
