@@ -1,8 +1,6 @@
 #include "passes/Composites.h"
 
-#include "llvm/ADT/STLExtras.h"
-
-#include <numeric>
+#include "compiler/operators/Rules.h"
 
 using namespace mlir;
 using namespace pdc;
@@ -12,9 +10,7 @@ namespace {
 
 int64_t rowsOf(Value value) {
   ArrayRef<int64_t> shape = shapeOf(value);
-  return shape.empty()
-             ? 0
-             : std::accumulate(shape.begin(), shape.end() - 1, int64_t(1), std::multiplies<>());
+  return shape.empty() ? 0 : product(shape.drop_back().vec());
 }
 
 /// Whether each row of the node's result is made of the same row of that operand, and of what is
@@ -32,16 +28,6 @@ bool isRowWise(NodeOp node, unsigned operand) {
          (!isGemm || node.getNumOperands() < 3 || rowsOf(node.getOperand(2)) == 1);
 }
 
-/// Erases views and transpositions that nobody reads any more, from the last one back.
-void eraseUnread(Value value) {
-  while (auto node = value.getDefiningOp<NodeOp>()) {
-    if (!node->use_empty() || (!isViewNode(node) && node.getOp() != "Transpose"))
-      return;
-    value = node.getOperand(0);
-    node.erase();
-  }
-}
-
 /// Layers that work on rows, one after another, whatever views lie between, and a transposition of
 /// rows and samples before or behind them. Nobody else reads what is made within.
 class RowLayers {
@@ -51,8 +37,10 @@ public:
   /// What the transposition before the layers that make `value` reads; null where there is none.
   Value behind(Value value) {
     while (auto node = value.getDefiningOp<NodeOp>()) {
-      if (node.getOp() == "Transpose")
+      if (node.getOp() == "Transpose") {
+        std::reverse(layers.begin(), layers.end());
         return turns(node, {rows, samples}) ? node.getOperand(0) : Value();
+      }
       const std::optional<unsigned> operand = value.hasOneUse() ? take(node, {}) : std::nullopt;
       if (!operand)
         break;
@@ -75,9 +63,7 @@ public:
   }
 
   /// Lets the layers read `value` and work in its order; what they make.
-  Value readFrom(Value value, bool isBackwards, NodeNames &names) {
-    if (isBackwards)
-      std::reverse(layers.begin(), layers.end());
+  Value readFrom(Value value, NodeNames &names) {
     for (auto [node, operand] : layers) {
       const int64_t width = shapeOf(node.getOperand(operand)).back();
       OpBuilder builder(node);
@@ -115,7 +101,7 @@ private:
   }
 
   int64_t samples, rows;
-  SmallVector<std::pair<NodeOp, unsigned>> layers;
+  SmallVector<std::pair<NodeOp, unsigned>> layers; ///< each reads the one before
 };
 
 /// Samples before rows, both before the heads: [samples, rows, heads, width].
@@ -149,7 +135,7 @@ private:
     Value source = layers.behind(operand);
     if (!source || !operand.hasOneUse())
       return;
-    Value made = layers.readFrom(source, true, names);
+    Value made = layers.readFrom(source, names);
     OpBuilder builder(attention);
     if (shapeOf(made) != ArrayRef(shape))
       made = reshaped(builder, attention, names.unique(attention.getName() + "/samples"), made,
@@ -177,7 +163,7 @@ private:
     Value last = turned.getOperand(0);
     rowsFirst[3] = 1;
     update();
-    Value made = layers.readFrom(result, false, names);
+    Value made = layers.readFrom(result, names);
     OpBuilder builder(turned);
     if (made.getType() != turned->getResult(0).getType())
       made = reshaped(builder, turned, names.unique(turned.getName() + "/samples"), made,

@@ -51,7 +51,7 @@ private:
       if (node.getNumOperands() != 2 || node.getOperand(i).getType() != node.getResult(0).getType())
         continue;
       Scores tried = scores;
-      if (takeMask(node.getOperand(1 - i), node.getResult(0), tried) &&
+      if (takeMask(behind(node.getOperand(1 - i)), node.getResult(0), tried, false) &&
           read(node.getOperand(i), tried)) {
         scores = tried;
         return true;
@@ -81,10 +81,6 @@ private:
       }
     }
     return false;
-  }
-
-  bool takeMask(Value mask, Value result, Scores &scores) {
-    return takeMask(behind(mask), result, scores, false);
   }
 
   /// What a mask says without being repeated, and of one that adds 0 or hides for good: what is

@@ -2,6 +2,8 @@
 
 #include "compiler/operators/Rules.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace pdc::ir;
 
@@ -27,6 +29,39 @@ std::optional<double> numberOf(Value value) {
 
 std::vector<int64_t> permutationOf(NodeOp transpose) {
   return permutationOf(NodeFacts(transpose).view());
+}
+
+int64_t axisOf(NodeOp node) {
+  const NodeFacts facts(node);
+  const NodeView view = facts.view();
+  return axisFromStart(view, view.attributes.integer("axis", 0), view.input(0).rank());
+}
+
+Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
+               const std::vector<int64_t> &shape, NodeNames &names) {
+  auto add = [&](StringRef op, const std::string &as, ValueRange operands, Attributes attributes) {
+    return createNode(builder, root.getLoc(), op, as, operands, attributes)->getResult(0);
+  };
+  Value sizes =
+      add("Constant", names.unique(name + "/shape"), {}, {{"value", pdc::Tensor::vector(shape)}});
+  return add("Reshape", name.str(), {value, sizes}, {});
+}
+
+void eraseUnread(ArrayRef<Value> values) {
+  auto moves = [](NodeOp node) {
+    return isViewNode(node) || node.getOp() == "Transpose" || node.getOp() == "Split";
+  };
+  llvm::SetVector<Operation *> nodes; // each behind all of its readers
+  for (Value value : values) {
+    auto node = value.getDefiningOp<NodeOp>();
+    for (; node && moves(node); node = node.getOperand(0).getDefiningOp<NodeOp>()) {
+      nodes.remove(node);
+      nodes.insert(node);
+    }
+  }
+  for (Operation *node : nodes)
+    if (node->use_empty())
+      node->erase();
 }
 
 } // namespace pdc

@@ -17,8 +17,19 @@ mlir::ArrayRef<int64_t> shapeOf(mlir::Value value);
 /// Dimension d of a Transpose's result is dimension [d] of its operand.
 std::vector<int64_t> permutationOf(ir::NodeOp transpose);
 
+/// Of a node whose `axis` is 0 where it is left out, counted from 0.
+int64_t axisOf(ir::NodeOp node);
+
 /// A constant of one element.
 std::optional<double> numberOf(mlir::Value value);
+
+/// A Reshape before `root`, with the constant that it reads.
+mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
+                     mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
+
+/// Erases the views, transpositions and Splits that nobody reads any more, from the makers of
+/// `values` back.
+void eraseUnread(mlir::ArrayRef<mlir::Value> values);
 
 /// What is written in a pattern's place. A null operand is one that is left out.
 struct Composite {
@@ -53,10 +64,6 @@ public:
 private:
   std::map<std::pair<const void *, bool>, MaskFacts> facts;
 };
-
-/// A Reshape before `root`, with the constant that it reads.
-mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
-                     mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
 
 /// Replaces a sum that is a rotary position embedding, x cos + (-x2, x1) sin of both halves of a
 /// width, by one RotateHalves; false where it is none.

@@ -3,9 +3,10 @@
 #include "passes/Refusal.h"
 #include "passes/Values.h"
 
+#include "compiler/operators/Rules.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-#include <numeric>
 #include <optional>
 
 namespace pdc {
@@ -18,10 +19,6 @@ using namespace pdc;
 using namespace pdc::ir;
 
 namespace {
-
-int64_t product(ArrayRef<int64_t> sizes) {
-  return std::accumulate(sizes.begin(), sizes.end(), int64_t(1), std::multiplies<>());
-}
 
 /// Where a value is divided: a dimension, and how many elements each part has of it.
 struct Division {
@@ -38,7 +35,7 @@ struct Division {
 /// The same division of what is viewed; nothing where a part is none of a single dimension there.
 std::optional<Division> beforeView(const Division &division, ArrayRef<int64_t> view,
                                    ArrayRef<int64_t> viewed) {
-  const int64_t before = product(view.take_front(division.axis)), size = view[division.axis];
+  const int64_t before = product(view.take_front(division.axis).vec()), size = view[division.axis];
   int64_t passed = 1;
   for (auto [d, of] : llvm::enumerate(viewed)) {
     if (passed == before && of != 1) {
@@ -87,8 +84,7 @@ private:
     whole = split.getOperand(0);
     if (llvm::is_contained(shapeOf(whole), 0) || shapeOf(whole).empty())
       return false;
-    int64_t axis = toAttributes(split.getOnnxAttributes()).integer("axis", 0);
-    division.axis = size_t(axis < 0 ? axis + int64_t(shapeOf(whole).size()) : axis);
+    division.axis = size_t(axisOf(split));
     for (Value part : split->getResults())
       division.sizes.push_back(shapeOf(part)[division.axis]);
     if (division.sizes.size() < 2)

@@ -50,9 +50,7 @@ std::optional<Part> partOfGather(NodeOp gather) {
   if (!index || index->data.size() != 1)
     return std::nullopt;
   const std::vector<int64_t> &shape = facts.view().input(0).shape;
-  const auto rank = static_cast<int64_t>(shape.size());
-  int64_t axis = toAttributes(gather.getOnnxAttributes()).integer("axis", 0);
-  axis += axis < 0 ? rank : 0;
+  const int64_t axis = axisOf(gather);
   const auto start = static_cast<int64_t>(index->data[0]);
   return Part{gather, axis, start < 0 ? start + shape[static_cast<size_t>(axis)] : start, 1};
 }

@@ -1,22 +1,10 @@
 #include "passes/Composites.h"
 
-#include "llvm/ADT/SetVector.h"
-
 using namespace mlir;
 using namespace pdc;
 using namespace pdc::ir;
 
 namespace pdc {
-
-Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
-               const std::vector<int64_t> &shape, NodeNames &names) {
-  auto add = [&](StringRef op, const std::string &as, ValueRange operands, Attributes attributes) {
-    return createNode(builder, root.getLoc(), op, as, operands, attributes)->getResult(0);
-  };
-  Value sizes =
-      add("Constant", names.unique(name + "/shape"), {}, {{"value", pdc::Tensor::vector(shape)}});
-  return add("Reshape", name.str(), {value, sizes}, {});
-}
 
 namespace {
 
@@ -76,8 +64,7 @@ private:
     if (!split || split.getNumOperands() == 0 || shapeOf(split.getOperand(0)).empty())
       return;
     const int64_t rank = int64_t(shapeOf(split.getOperand(0)).size());
-    int64_t axis = toAttributes(split.getOnnxAttributes()).integer("axis", 0);
-    axis += axis < 0 ? rank : 0;
+    const int64_t axis = axisOf(split);
     const bool dividesHeads = llvm::all_of(operands, asPart) && axis == int64_t(headsAt());
     if (dividesHeads || (axis == rank - 1 && rowsFirst != 0 && dividesRows()))
       whole = split.getOperand(0);
@@ -125,24 +112,6 @@ private:
   Value whole;
   int64_t samplesWithin = 1;
 };
-
-/// Erases the views and the Split behind operands that nobody reads any more.
-void eraseUnread(ArrayRef<Value> operands) {
-  llvm::SetVector<Operation *> views, splits;
-  for (Value operand : operands) {
-    NodeOp view = maker(operand, "Reshape");
-    for (; view; view = maker(view.getOperand(0), "Reshape")) {
-      views.insert(view);
-      operand = view.getOperand(0);
-    }
-    if (OpResult part = asPart(operand))
-      splits.insert(part.getOwner());
-  }
-  for (auto *behind : {&views, &splits})
-    for (Operation *op : *behind)
-      if (op->use_empty())
-        op->erase();
-}
 
 /// Puts an attention that reads one tensor in an attention's place.
 class Joiner {

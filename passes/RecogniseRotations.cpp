@@ -6,11 +6,6 @@ using namespace pdc::ir;
 
 namespace {
 
-int64_t lastAxis(NodeOp node, int64_t rank) {
-  const int64_t axis = toAttributes(node.getOnnxAttributes()).integer("axis", 0);
-  return axis < 0 ? axis + rank : axis;
-}
-
 /// What is turned where a value is (-x2, x1) of both halves of its width; else null.
 Value turnedBehind(Value value) {
   NodeOp joined = maker(value, "Concat");
@@ -21,12 +16,12 @@ Value turnedBehind(Value value) {
   auto first = dyn_cast<OpResult>(joined.getOperand(1));
   auto second = dyn_cast<OpResult>(negated.getOperand(0));
   const auto rank = static_cast<int64_t>(shapeOf(value).size());
-  if (!first || !second || first.getOwner() != second.getOwner() ||
-      lastAxis(joined, rank) != rank - 1 || first.getType() != second.getType())
+  if (!first || !second || first.getOwner() != second.getOwner() || axisOf(joined) != rank - 1 ||
+      first.getType() != second.getType())
     return {};
   auto split = cast<NodeOp>(first.getOwner());
   return split.getOp() == "Split" && split.getNumResults() == 2 && first.getResultNumber() == 0 &&
-                 lastAxis(split, rank) == rank - 1
+                 axisOf(split) == rank - 1
              ? split.getOperand(0)
              : Value();
 }
