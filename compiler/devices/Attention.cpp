@@ -1,5 +1,6 @@
 #include "compiler/devices/UnitReader.h"
 #include "compiler/operators/AttentionShape.h"
+#include "compiler/operators/Rules.h"
 #include "runtime/kernels/AttentionFields.h"
 
 namespace pdc {
@@ -80,6 +81,26 @@ KernelChoice chooseAttentionGradient(const UnitReader &reader) {
   choice.outputLayouts.assign(slots.size(), "");
   choice.workspaceBytes =
       4 * reader.options.threads * runtime::AttentionBlocks::backward(sizes(choice));
+  return choice;
+}
+
+/// Rows of one width, whose angles are repeated: the dimensions before the width.
+KernelChoice chooseRotation(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  std::vector<int64_t> shape = reader.inputType(node, 0).shape;
+  std::vector<int64_t> strides = broadcastStrides(reader.inputType(node, 1).shape, shape);
+  const int64_t width = shape.back();
+  shape.pop_back(), strides.pop_back();
+  KernelChoice choice;
+  choice.kernel = "RotateHalves";
+  choice.fields = {{"inverse", node.attributes->integer("inverse", 0)},
+                   {"rows", shape},
+                   {"strides", strides},
+                   {"width", width}};
+  for (size_t i = 0; i < 3; ++i)
+    addArgument(choice, reader, node, i);
+  choice.outputLayouts = {""};
+  choice.inPlace.push_back({0, 0});
   return choice;
 }
 

@@ -161,10 +161,11 @@ int64_t elementsInLayout(const TensorType &type, std::string_view layout);
 /// Whether the layout has the elements in row-major order without padding (as "aBcd16b" with 1x1
 /// images and whole channel blocks), so that views and row-major readers need no copy.
 bool isRowMajor(const TensorType &type, std::string_view layout);
-/// A dimension of memory: one element further there is `step` further along a tensor's dimension.
+/// A dimension of memory: one further there is `stride` elements further in memory and `step`
+/// further along a tensor's dimension.
 struct StoredDimension {
   size_t dimension;
-  int64_t size, step;
+  int64_t size, step, stride = 1;
 };
 /// The slowest first; of a layout that neither pads nor stores other elements.
 std::vector<StoredDimension> storedDimensions(const TensorType &type, std::string_view layout);

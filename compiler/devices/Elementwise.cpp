@@ -133,9 +133,9 @@ private:
     if (!operand)
       return strides;
     const std::vector<int64_t> repeated = broadcastStrides(operand->shape, shape);
-    int64_t step = 1;
-    for (size_t d = stored.size(); d-- > 0; step *= stored[d].size)
-      strides[d] = operand->shape == shape ? step : repeated[stored[d].dimension] * stored[d].step;
+    for (size_t d = 0; d < stored.size(); ++d)
+      strides[d] = operand->shape == shape ? stored[d].stride
+                                           : repeated[stored[d].dimension] * stored[d].step;
     return strides;
   }
 

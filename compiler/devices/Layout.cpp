@@ -1,6 +1,9 @@
 #include "compiler/devices/Device.h"
+#include "compiler/operators/Rules.h"
 
+#include <algorithm>
 #include <cctype>
+#include <ranges>
 
 namespace pdc {
 
@@ -82,6 +85,11 @@ std::vector<StoredDimension> storedDimensions(const TensorType &type, std::strin
     blocks[d] /= size;
     stored.push_back({d, size, blocks[d]});
   }
+  int64_t stride = 1;
+  for (StoredDimension &dimension : std::views::reverse(stored)) {
+    dimension.stride = stride;
+    stride *= dimension.size;
+  }
   return stored;
 }
 
@@ -93,26 +101,10 @@ bool isRowMajor(const TensorType &type, std::string_view layout) {
     return true;
   if (elementsInLayout(type, layout) != type.elementCount())
     return false;
-  // The outer order must keep every dimension longer than one in place, and an inner block may only
-  // split a dimension that nothing but ones follow.
-  size_t last = 0, blocked = type.shape.size(), blockCount = 0;
-  for (size_t i = 0; i < stored.tag.size(); ++i) {
-    char c = stored.tag[i];
-    if (isDigit(c)) {
-      while (isDigit(stored.tag[i]))
-        ++i;
-      blocked = static_cast<size_t>(stored.tag[i] - 'a');
-      ++blockCount;
-      continue;
-    }
-    size_t d = static_cast<size_t>(std::tolower(static_cast<unsigned char>(c)) - 'a');
-    if (type.shape[d] == 1)
-      continue;
-    if (d < last)
-      return false;
-    last = d;
-  }
-  return blockCount == 0 || (blockCount == 1 && blocked == last);
+  const std::vector<int64_t> strides = stridesOf(type.shape);
+  return std::ranges::all_of(storedDimensions(type, layout), [&](const StoredDimension &stored) {
+    return stored.size == 1 || stored.stride == stored.step * strides[stored.dimension];
+  });
 }
 
 } // namespace pdc

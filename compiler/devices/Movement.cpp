@@ -93,8 +93,8 @@ KernelChoice chooseSpread(const UnitReader &reader, const std::vector<int64_t> &
   for (const StoredDimension &stored : storedDimensions(result, layout)) {
     copy.shape.push_back(stored.size);
     copy.inputStrides.push_back(strides[stored.dimension]);
+    copy.outputStrides.push_back(stored.stride);
   }
-  copy.outputStrides = stridesOf(copy.shape);
   KernelChoice choice = chooseCopy(reader, 0, copy);
   choice.outputLayouts = {layout};
   return choice;

@@ -235,26 +235,6 @@ KernelChoice chooseCudaNormalisationGradient(const UnitReader &reader) {
   return choice;
 }
 
-/// Rows of one width, whose angles are repeated: the dimensions before the width.
-KernelChoice chooseRotation(const UnitReader &reader) {
-  const UnitNode &node = reader.node(0);
-  std::vector<int64_t> shape = reader.inputType(node, 0).shape;
-  std::vector<int64_t> strides = broadcastStrides(reader.inputType(node, 1).shape, shape);
-  const int64_t width = shape.back();
-  shape.pop_back(), strides.pop_back();
-  KernelChoice choice;
-  choice.kernel = "RotateHalves";
-  choice.fields = {{"inverse", node.attributes->integer("inverse", 0)},
-                   {"rows", shape},
-                   {"strides", strides},
-                   {"width", width}};
-  for (size_t i = 0; i < 3; ++i)
-    addArgument(choice, reader, node, i);
-  choice.outputLayouts = {""};
-  choice.inPlace.push_back({0, 0});
-  return choice;
-}
-
 /// The window runs over channels. On the CPU pixels are the vector: row-major.
 KernelChoice chooseLocalResponse(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);

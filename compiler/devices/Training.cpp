@@ -81,10 +81,8 @@ std::string summedLayout(const UnitReader &reader) {
 /// The strides of a tensor's dimensions in a layout without blocks.
 std::vector<int64_t> stridesIn(const TensorType &type, const std::string &layout) {
   std::vector<int64_t> strides(type.shape.size());
-  const std::vector<StoredDimension> stored = storedDimensions(type, layout);
-  int64_t step = 1;
-  for (size_t d = stored.size(); d-- > 0; step *= stored[d].size)
-    strides[stored[d].dimension] = step;
+  for (const StoredDimension &stored : storedDimensions(type, layout))
+    strides[stored.dimension] = stored.stride;
   return strides;
 }
 

@@ -1,6 +1,6 @@
 #include "runtime/kernels/RotateHalves.h"
 
-#include <omp.h>
+#include "runtime/kernels/StridedWalk.h"
 
 namespace pdc::runtime {
 
@@ -22,19 +22,15 @@ void rotate(int64_t half, const float *x, const float *cosines, const float *sin
 } // namespace
 
 RotateHalves::RotateHalves(const Device &device, const RotateHalvesFields &f)
-    : fields(f), threads(device.threads) {
-  for (int64_t size : f.rows)
-    rows *= size;
-}
+    : fields(f), rows(product(f.rows)), threads(device.threads) {}
 
 void RotateHalves::operator()(const Run &, const float *x, const float *cosines, const float *sines,
                               float *y) const {
   const auto turn = fields.inverse ? rotate<true> : rotate<false>;
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * fields.width >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {
-    int64_t at = 0, left = row;
-    for (size_t d = fields.rows.size(); d-- > 0; left /= fields.rows[d])
-      at += left % fields.rows[d] * fields.strides[d];
+    const int64_t at = offsetAt(row, fields.rows, fields.strides);
     turn(fields.width / 2, x + row * fields.width, cosines + at, sines + at,
          y + row * fields.width);
   }

@@ -14,7 +14,7 @@ public:
 
 private:
   RotateHalvesFields fields;
-  int64_t rows = 1;
+  int64_t rows;
   int threads;
 };
 
