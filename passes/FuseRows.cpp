@@ -7,8 +7,6 @@
 
 #include "compiler/devices/FusedRows.h"
 
-#include "llvm/ADT/DenseSet.h"
-
 #include <optional>
 
 namespace pdc {
@@ -35,19 +33,6 @@ bool isPlain(Operation *op, StringRef kernel) {
     return op->getNumOperands() == 3 && op->getNumResults() >= 1 && op->getNumResults() <= 3;
   return op->getNumResults() == 1 &&
          op->getNumOperands() == (kernel == "LayerNormalizationInputGradient" ? 5 : 4);
-}
-
-/// Whether a unit may run where another stands behind it: nothing between stores into a memory that
-/// it reads, since a value that is read is the memory's.
-bool canWaitUntil(UnitOp unit, Operation *place) {
-  llvm::SmallDenseSet<mlir::Attribute> read;
-  for (Value operand : unit.getOperands())
-    if (Operation *made = behindViews(operand).getDefiningOp(); made && isRead(made))
-      read.insert(memoryOf(made).getAttr());
-  for (Operation *op = unit->getNextNode(); op != place; op = op->getNextNode())
-    if (storedValue(op) && read.contains(memoryOf(op).getAttr()))
-      return false;
-  return true;
 }
 
 /// A loop that adds two tensors of equal types, and does nothing else.

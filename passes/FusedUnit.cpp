@@ -1,5 +1,6 @@
 #include "passes/FusedUnit.h"
 #include "passes/Nodes.h"
+#include "passes/Values.h"
 
 #include "compiler/ir/Conversion.h"
 
@@ -9,6 +10,13 @@ using namespace mlir;
 using namespace pdc::ir;
 
 namespace pdc {
+
+bool canWaitUntil(UnitOp unit, Operation *place) {
+  return llvm::all_of(unit.getOperands(), [&](Value operand) {
+    Operation *made = behindViews(operand).getDefiningOp();
+    return !isRead(made) || !isStoredBetween(memoryOf(made), unit, place);
+  });
+}
 
 /// What both cost together; null where neither says.
 static FloatAttr costOfBoth(Builder &builder, std::optional<APFloat> a, std::optional<APFloat> b) {

@@ -7,6 +7,10 @@
 
 namespace pdc {
 
+/// Whether a unit may run where another stands behind it: nothing between stores into a memory that
+/// it reads, since a value that is read is the memory's.
+bool canWaitUntil(ir::UnitOp unit, mlir::Operation *place);
+
 /// A unit that is to take the place of two, and of views between them.
 class FusedUnit {
 public:

@@ -204,7 +204,9 @@ def FormUnits : DevicePass<"form-units"> {
   let summary = "groups nodes into units, each of which becomes one kernel";
   let description = [{
     Puts each node into exactly one pdc.unit: a hero with the elementwise prologue and epilogue that the
-    device's kernel computes, a chain of elementwise nodes, or a view alone. On GPUs a convolution of fp16 is one
+    device's kernel computes, elementwise nodes that need one loop, or a view alone. What a loop of one
+    tensor makes for another one and for the backward pass's loops, as in a gate, those make again of what it
+    reads: then nobody keeps it. On GPUs a convolution of fp16 is one
     with the BatchNormInternal that reads it, whose sums it can make: its result, which the backward pass reads,
     is one of the unit's; and an image that is added to a normalised one is added as that is written. Only
     nodes of one phase and rate

@@ -81,6 +81,8 @@ void buildStagedPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan
     passes.addPass(createFuseProducts());
   if (plan && plan->device == "cuda")
     passes.addPass(createFuseRows());
+  // Takes what those have left.
+  passes.addPass(createFuseLoops());
 }
 
 void buildScheduledPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> plan) {

@@ -143,6 +143,21 @@ def FuseRows : Pass<"fuse-rows", "::mlir::ModuleOp"> {
   }];
 }
 
+def FuseLoops : Pass<"fuse-loops", "::mlir::ModuleOp"> {
+  let summary = "makes one loop of several that walk over the same tensor";
+  let description = [{
+    Within a task, loops over tensors of one shape and layout that read one of them together become one
+    with up to three results, where either can run at the other's place: the gradients of both factors of a
+    gate read what arrives once.
+
+    After the cut, so that nothing is tied to one stage. None reads what another one makes, so that 16 bits
+    are rounded as before, and no bit depends on the cut. A module with `pdc.measures_units`, whose units are
+    measured by themselves, is left as it is.
+
+    Before: backward tasks are divided. After: the same, and what is computed is the same.
+  }];
+}
+
 // Level 4.
 
 def BuildSchedule : Pass<"build-schedule", "::mlir::ModuleOp"> {

@@ -15,7 +15,7 @@ namespace pdc {
 static constexpr size_t kMostNodesOfUnit = 64;
 
 UnitGroups::UnitGroups(func::FuncOp function, UnitOrigins &origins, const DeviceOptions &options)
-    : function(function), origins(origins), options(options),
+    : function(function), names(function), origins(origins), options(options),
       isTrain(function.getSymName() == "train") {
   for (auto node : function.getOps<NodeOp>())
     nodeNamed[node.getName()] = node;
@@ -73,10 +73,22 @@ bool UnitGroups::append(NodeOp node) {
     return false;
   for (Value operand : node.getOperands()) {
     auto found = groupOf.find(operand.getDefiningOp());
-    if (found != groupOf.end() && operand.hasOneUse() && append(node, found->second))
+    if (found == groupOf.end())
+      continue;
+    const bool isAlone = isReader(operand, node);
+    if ((isAlone || canRemake(operand, node)) && append(node, found->second)) {
+      if (!isAlone)
+        remake(operand, node);
+      absorb(node);
       return true;
+    }
   }
   return false;
+}
+
+/// Whether the node, and no other, reads a value.
+bool UnitGroups::isReader(Value value, NodeOp node) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) { return user == node; });
 }
 
 /// The node as epilogue of a group whose last result it alone reads.
@@ -94,6 +106,73 @@ bool UnitGroups::append(NodeOp node, int target) {
   group.nodes.push_back(node);
   groupOf[node] = target;
   return true;
+}
+
+/// Loops whose last results the last node of a loop alone reads become one with it.
+void UnitGroups::absorb(NodeOp last) {
+  const int target = groupOf[last];
+  for (Value operand : last.getOperands()) {
+    auto found = groupOf.find(operand.getDefiningOp());
+    if (found == groupOf.end() || found->second == target || !isReader(operand, last))
+      continue;
+    Group &before = groups[found->second], &group = groups[target];
+    if (before.nodes.size() + group.nodes.size() > kMostNodesOfUnit ||
+        before.nodes.back() != operand.getDefiningOp() ||
+        !arePlannedTogether(before.nodes.back(), last) || !canWaitFor(before, last))
+      continue;
+    SmallVector<NodeOp> nodes(before.nodes);
+    nodes.append(group.nodes);
+    llvm::sort(nodes, [](NodeOp a, NodeOp b) { return a->isBeforeInBlock(b); });
+    if (!isLoop(UnitFacts(nodes, {}).view(), options))
+      continue;
+    for (NodeOp node : before.nodes)
+      groupOf[node] = target;
+    before.nodes.clear();
+    group.nodes = std::move(nodes);
+  }
+}
+
+/// Whether the backward pass may make a value again, that the node reads, where it reads it. Made
+/// by a loop of one tensor, which is kept in its place, and read by loops only, so that no memory
+/// is passed over to make it or to keep it.
+bool UnitGroups::canRemake(Value value, NodeOp reader) {
+  auto node = value.getDefiningOp<NodeOp>();
+  auto isTensor = [](Value operand) {
+    return !isConstant(operand.getDefiningOp()) && !operand.getDefiningOp<AbsentOp>();
+  };
+  if (!isTrain || node.getPhase() != ir::Phase::Forward ||
+      groups[groupOf[node]].nodes.size() != 1 || llvm::count_if(node.getOperands(), isTensor) != 1)
+    return false;
+  const TensorType made = toTensorType(value.getType()),
+                   kept = toTensorType((*llvm::find_if(node.getOperands(), isTensor)).getType());
+  if (kept.shape != made.shape || kept.bytes() > made.bytes())
+    return false;
+  return llvm::all_of(value.getUsers(), [&](Operation *op) {
+    auto user = dyn_cast<NodeOp>(op);
+    if (!user || user == reader)
+      return user == reader;
+    const StringRef origin = user.getOrigin().value_or("");
+    UnitFacts facts({node, user}, {});
+    return (origin == node.getName() || origin == reader.getName()) &&
+           isLoop(facts.view(), options);
+  });
+}
+
+/// Gives all readers of a value but one a node of their own that makes it.
+void UnitGroups::remake(Value value, NodeOp reader) {
+  auto node = value.getDefiningOp<NodeOp>();
+  llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
+  users.remove(reader);
+  for (Operation *op : llvm::reverse(users)) { // in the block's order, whose last use comes first
+    auto user = cast<NodeOp>(op);
+    OpBuilder builder(user);
+    auto again = cast<NodeOp>(builder.clone(*node));
+    again.setName(names.unique(node.getName() + "/again"));
+    again.setOrigin(node.getName());
+    again.setPhase(user.getPhase());
+    again.setRate(user.getRate());
+    user->replaceUsesOfWith(value, again->getResult(0));
+  }
 }
 
 /// Nodes that the hero reads, as its prologue.

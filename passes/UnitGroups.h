@@ -40,6 +40,10 @@ private:
   void place(ir::NodeOp node);
   bool append(ir::NodeOp node);
   bool append(ir::NodeOp node, int target);
+  static bool isReader(mlir::Value value, ir::NodeOp node);
+  void absorb(ir::NodeOp last);
+  bool canRemake(mlir::Value value, ir::NodeOp reader);
+  void remake(mlir::Value value, ir::NodeOp reader);
   void prepend(ir::NodeOp hero);
   bool arePlannedTogether(ir::NodeOp a, ir::NodeOp b);
   bool canWaitFor(const Group &group, ir::NodeOp node);
@@ -53,6 +57,7 @@ private:
   void planWithLatest(ir::NodeOp node, llvm::ArrayRef<mlir::Operation *> neighbours);
 
   mlir::func::FuncOp function;
+  NodeNames names;
   UnitOrigins &origins;
   const DeviceOptions &options;
   bool isTrain;

@@ -99,6 +99,13 @@ Value storedValue(Operation *op) {
   return isa<WriteOp, CommitOp, AccumulateOp>(op) ? op->getOperand(0) : Value();
 }
 
+bool isStoredBetween(FlatSymbolRefAttr memory, Operation *first, Operation *last) {
+  for (Operation *op = first->getNextNode(); op != last; op = op->getNextNode())
+    if (storedValue(op) && memoryOf(op) == memory)
+      return true;
+  return false;
+}
+
 bool isRead(Operation *op) { return isa_and_nonnull<ReadOp, WeightVersionOp>(op); }
 
 ir::Phase taskPhase(UnitOp unit) {

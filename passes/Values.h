@@ -40,6 +40,9 @@ bool isUsedBefore(mlir::Operation *store, mlir::Operation *place);
 /// Whether the operation gives a memory a value (write, commit, accumulate), and which.
 mlir::Value storedValue(mlir::Operation *op);
 
+/// Whether something between two operations of a block gives the memory a value.
+bool isStoredBetween(mlir::FlatSymbolRefAttr memory, mlir::Operation *first, mlir::Operation *last);
+
 /// Whether the operation's result is a memory's value (read, weight_version).
 bool isRead(mlir::Operation *op);
 

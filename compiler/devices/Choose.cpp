@@ -109,19 +109,27 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options) {
   return choice;
 }
 
+bool isLoop(const UnitView &unit, const DeviceOptions &options) {
+  UnitReader reader(unit, options);
+  return std::ranges::all_of(reader.nodes, [&](const UnitNode *node) {
+    return isLoop(node->op, options) && node->outputs.size() == 1 &&
+           node->outputs[0].shape == reader.nodes[0]->outputs[0].shape;
+  });
+}
+
+KernelChoice chooseLoop(const UnitView &unit) {
+  const DeviceOptions options;
+  return chooseElementwise(UnitReader(unit, options));
+}
+
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options) {
   UnitReader before(unit, options);
   if (before.nodes.empty() || classOf(node.op) != OperatorClass::elementwise)
     return false;
   const Rule *hero = heroOf(before);
   if (!hero) {
-    if (!isLoop(before.nodes.back()->op, options) || !isLoop(node.op, options))
-      return false;
     Extended extended(unit, node);
-    UnitReader after(extended.unit, options);
-    return std::all_of(after.nodes.begin(), after.nodes.end(), [&](const UnitNode *n) {
-      return n->outputs.size() == 1 && n->outputs[0].shape == after.nodes[0]->outputs[0].shape;
-    });
+    return isLoop(extended.unit, options);
   }
   if (!contains(hero->epilogues, node.op) || contains({"Cast", "Relu"}, before.nodes.back()->op))
     return false;

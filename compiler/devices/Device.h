@@ -121,6 +121,10 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options);
 /// become its last node. Elementwise chains of equal shapes, and the epilogues that hero kernels
 /// compute.
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options);
+/// Whether the nodes are elementwise, of one shape and without a kernel of their own: one loop.
+bool isLoop(const UnitView &unit, const DeviceOptions &options);
+/// The kernel of a loop over tensors that a kernel has been chosen for.
+KernelChoice chooseLoop(const UnitView &unit);
 
 /// Whether `node`, the only one of `unit`, which `hero` reads at input `input`, may run inside the
 /// hero's kernel before it (prologue). `hero` is the first node of its unit. `isKept`: others read
