@@ -35,15 +35,21 @@ bool isPlain(Operation *op, StringRef kernel) {
          op->getNumOperands() == (kernel == "LayerNormalizationInputGradient" ? 5 : 4);
 }
 
-/// A loop that adds two tensors of equal types, and does nothing else.
-bool isSumOfTwo(UnitOp unit) {
-  if (!hasKernel(unit, "Elementwise") || unit.getNumOperands() != 2 || unit.getNumResults() != 1)
+/// A loop that adds tensors of equal types, each once, and does nothing else.
+bool isSum(UnitOp unit) {
+  if (!hasKernel(unit, "Elementwise") || unit.getNumOperands() < 2 || unit.getNumResults() != 1)
     return false;
   SmallVector<NodeOp> nodes = computingNodes(unit);
   const Type type = unit.getResult(0).getType();
   return nodes.size() == 1 && (nodes[0].getOp() == "Add" || nodes[0].getOp() == "Sum") &&
-         nodes[0].getNumOperands() == 2 && nodes[0].getOperand(0) != nodes[0].getOperand(1) &&
+         llvm::equal(nodes[0].getOperands(), unit.getBody().getArguments()) &&
          llvm::all_of(unit.getOperandTypes(), [&](Type operand) { return operand == type; });
+}
+
+/// The gradient of a normalisation's input, to which nothing is added yet.
+bool isInputGradient(UnitOp unit) {
+  return hasKernel(unit, "LayerNormalizationInputGradient") &&
+         choiceOf(unit).fields.integer("addend", 0) == 0;
 }
 
 /// A loop that computes the gradient of a relu, and nothing else.
@@ -66,37 +72,71 @@ public:
   void fuse() {
     SmallVector<UnitOp> sums, columns;
     for (auto unit : task.getOps<UnitOp>())
-      if (isSumOfTwo(unit))
+      if (isSum(unit))
         sums.push_back(unit);
       else if (hasKernel(unit, "ColumnSum") && sumOf(unit))
         columns.push_back(unit);
     for (UnitOp sum : sums)
-      fuseBehindGradient(sum) || fuseBefore(sum, "LayerNormalization", addBefore) ||
-          fuseBefore(sum, "LayerNormalizationInputGradient", addArriving);
+      fuseBehindGradient(sum) || fuseBeforeRows(sum) || fuseBeforeGradient(sum);
     for (UnitOp sum : columns)
       fuseWithRelu(sum) || fuseWithScale(sum);
   }
 
 private:
-  using Rule = std::optional<KernelChoice>(const KernelChoice &, bool);
+  using Rule = llvm::function_ref<std::optional<KernelChoice>(const KernelChoice &, bool)>;
 
-  /// The sum with the one of its terms that is the gradient of a normalisation's input.
+  bool fuseBeforeRows(UnitOp sum) {
+    return sum.getNumOperands() == 2 && fuseBefore(sum, "LayerNormalization", addBefore);
+  }
+
+  bool fuseBeforeGradient(UnitOp sum) {
+    auto rule = [&](const KernelChoice &gradient, bool isKept) {
+      return addArriving(gradient, sum.getNumOperands(), isKept);
+    };
+    return fuseBefore(sum, "LayerNormalizationInputGradient", rule);
+  }
+
+  /// The sum with the one of its two terms that is the gradient of a normalisation's input.
   bool fuseBehindGradient(UnitOp sum) {
+    if (sum.getNumOperands() != 2)
+      return false;
     for (unsigned term : {0, 1}) {
       auto gradient = sum.getOperand(term).getDefiningOp<UnitOp>();
-      if (!isPlain(gradient, "LayerNormalizationInputGradient") || !areOfOneKind(gradient, sum) ||
-          !gradient.getResult(0).hasOneUse() || !canWaitUntil(gradient, sum))
+      if (!gradient || !isInputGradient(gradient) || !areOfOneKind(gradient, sum) ||
+          sum.getOperand(term) != gradient.getResults().back() || !sum.getOperand(term).hasOneUse())
         continue;
-      std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
-      if (!kernel)
+      Value addend = sum.getOperand(1 - term);
+      UnitOp place = placeOf(gradient, addend, sum);
+      if (!place)
         continue;
-      SmallVector<Value> operands(gradient.getOperands());
-      operands.push_back(sum.getOperand(1 - term));
-      applyChoice(fuseWithReader(gradient, {}, sum, sum, operands, false), *kernel);
-      gradient.erase();
+      fuseBehind(gradient, addend, sum, place);
       return true;
     }
     return false;
+  }
+
+  /// Where a gradient and the sum behind it may run together; null where nowhere. What arrives,
+  /// too, others may read before the sum.
+  static UnitOp placeOf(UnitOp gradient, Value addend, UnitOp sum) {
+    Operation *made = addend.getDefiningOp();
+    if (!made || made->isBeforeInBlock(gradient))
+      return gradient;
+    return gradient.getNumResults() == 1 && canWaitUntil(gradient, sum) ? sum : UnitOp();
+  }
+
+  static void fuseBehind(UnitOp gradient, Value addend, UnitOp sum, UnitOp place) {
+    const std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
+    SmallVector<Value> operands(gradient.getOperands());
+    operands.push_back(addend);
+    FusedUnit fused(gradient, sum, place, operands, gradient.getResultTypes());
+    SmallVector<Value> yielded = fused.take(gradient);
+    yielded.back() = fused.take(sum).front();
+    UnitOp unit = fused.finish(yielded);
+    applyChoice(unit, *kernel);
+    sum.getResult(0).replaceAllUsesWith(unit.getResults().back());
+    sum.erase();
+    gradient->replaceAllUsesWith(unit.getResults());
+    gradient.erase();
   }
 
   /// The sum with a normalisation, or a gradient of one, behind which its other readers stand.

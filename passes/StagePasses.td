@@ -130,8 +130,9 @@ def FuseRows : Pass<"fuse-rows", "::mlir::ModuleOp"> {
 
     - a sum of two tensors and the LayerNormalization or RMSNormalization that reads it, which yields the
       sum, too, where others read it;
-    - such a sum and the gradient of a normalisation's input that it arrives at;
-    - that gradient and the sum that it is a term of;
+    - a sum of up to four and the gradient of a normalisation's input that it arrives at, which yields the
+      sum, too, where others read it;
+    - that gradient and the sum of two that it is a term of, whatever has arrived;
     - the gradients of a normalisation's scale and bias, where both are summed over microbatches;
     - the gradient of a relu and that of the bias before it, which is its sum over microbatches.
 

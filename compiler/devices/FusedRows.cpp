@@ -1,5 +1,6 @@
 #include "compiler/devices/FusedRows.h"
 #include "compiler/devices/Rules.h"
+#include "runtime/kernels/LayerNormalizationFields.h"
 
 namespace pdc {
 
@@ -33,26 +34,26 @@ std::optional<KernelChoice> addBefore(const KernelChoice &normalisation, bool is
   return fused(choice, 2, normalisation.outputLayouts.size() + isKept);
 }
 
-std::optional<KernelChoice> addArriving(const KernelChoice &gradient, bool isKept) {
+std::optional<KernelChoice> addArriving(const KernelChoice &gradient, size_t terms, bool isKept) {
   if (gradient.kernel != "LayerNormalizationInputGradient" || has(gradient, "addend") ||
-      gradient.fields.integer("terms", 1) != 1)
+      gradient.fields.integer("terms", 1) != 1 ||
+      terms > size_t(runtime::LayerNormalizationFields::kMostTerms))
     return std::nullopt;
   KernelChoice choice = gradient;
-  choice.fields.set("terms", int64_t(2));
+  choice.fields.set("terms", static_cast<int64_t>(terms));
   if (isKept)
     choice.fields.set("keepsSum", int64_t(1));
-  return fused(choice, 2, 1 + isKept);
+  return fused(choice, static_cast<int>(terms), 1 + isKept);
 }
 
 std::optional<KernelChoice> addBehind(const KernelChoice &gradient) {
-  if (gradient.kernel != "LayerNormalizationInputGradient" || has(gradient, "addend") ||
-      gradient.fields.integer("terms", 1) != 1)
+  if (gradient.kernel != "LayerNormalizationInputGradient" || has(gradient, "addend"))
     return std::nullopt;
-  constexpr int kAddend = 5;
+  const int terms = static_cast<int>(gradient.fields.integer("terms", 1)), addend = terms + 4;
   KernelChoice choice = gradient;
   choice.fields.set("addend", int64_t(1));
-  choice = fused(choice, 1, 1);
-  choice.inPlace.push_back({kAddend, 0});
+  choice = fused(choice, terms, gradient.outputLayouts.size());
+  choice.inPlace.push_back({addend, static_cast<int>(gradient.outputLayouts.size()) - 1});
   return choice;
 }
 

@@ -52,11 +52,17 @@ private:
   typename Walk::Chunk held[Held > 0 ? Held : 1];
 };
 
-/// The sum of two, as it is stored: what is made of it does not depend on where it is added up.
-template <class T, int Width>
-__device__ Lanes<float, Width> addStored(Lanes<float, Width> a, const Lanes<float, Width> &b) {
+/// As it is stored: what is made of a sum does not depend on where it is added up.
+template <class T, int Width> __device__ Lanes<float, Width> stored(Lanes<float, Width> values) {
   for (int lane = 0; lane < Width; ++lane)
-    a.at[lane] = static_cast<float>(static_cast<T>(a.at[lane] + b.at[lane]));
+    values.at[lane] = static_cast<float>(static_cast<T>(values.at[lane]));
+  return values;
+}
+
+template <int Width>
+__device__ Lanes<float, Width> add(Lanes<float, Width> a, const Lanes<float, Width> &b) {
+  for (int lane = 0; lane < Width; ++lane)
+    a.at[lane] += b.at[lane];
   return a;
 }
 
@@ -79,7 +85,7 @@ __global__ void normaliseRows(LayerNormalizationFields f, NormalisedRows<T> in) 
   T *const sum = in.sum ? in.sum + row * size : nullptr;
   auto read = [&](int64_t k) {
     const Chunk value = load<Width>(x + k);
-    return addend ? addStored<T>(value, load<Width>(addend + k)) : value;
+    return addend ? stored<T>(add(value, load<Width>(addend + k))) : value;
   };
   const Walk walk{size};
   const HeldRow<Threads, Width, Held, decltype(read)> rowOf(walk, read);
@@ -117,8 +123,10 @@ __global__ void normaliseRows(LayerNormalizationFields f, NormalisedRows<T> in) 
     in.inverse[row] = factor;
 }
 
+constexpr int kMostTerms = LayerNormalizationFields::kMostTerms;
+
 template <class T> struct RowGradients {
-  const T *dy, *other; ///< what arrives is the sum of both; the latter may be null
+  const T *terms[kMostTerms]; ///< what arrives is the sum of those that are there
   const T *x;
   const float *scale, *mean, *inverse;
   const T *addend;  ///< to the gradient; may be null
@@ -135,11 +143,17 @@ __global__ void rowGradients(int64_t rows, int64_t size, RowGradients<T> in) {
   if (row >= rows)
     return;
   const float center = in.mean ? in.mean[row] : 0, factor = in.inverse[row];
-  const T *dy = in.dy + first, *other = in.other ? in.other + first : nullptr;
   T *const arriving = in.arriving ? in.arriving + first : nullptr;
+  bool isStored = false; // the sum, where it is kept
   auto readGradient = [&](int64_t k) {
-    const Chunk value = load<Width>(dy + k);
-    return other ? addStored<T>(value, load<Width>(other + k)) : value;
+    if (isStored)
+      return load<Width>(static_cast<const T *>(arriving) + k);
+    Chunk value = load<Width>(in.terms[0] + first + k);
+    PDC_UNROLL
+    for (int t = 1; t < kMostTerms; ++t)
+      if (in.terms[t])
+        value = add(value, load<Width>(in.terms[t] + first + k));
+    return in.terms[1] ? stored<T>(value) : value;
   };
   auto readRow = [&](int64_t k) {
     Chunk value = load<Width>(in.x + first + k);
@@ -160,21 +174,18 @@ __global__ void rowGradients(int64_t rows, int64_t size, RowGradients<T> in) {
       sum += scaled, product += scaled * h.at[lane];
     }
   });
-  // Where the row is read again the sum may have taken its place.
-  if (arriving)
-    dy = arriving, other = nullptr;
+  // Where the row is read again the sum may have taken a term's place.
+  isStored = arriving != nullptr;
   sum = Walk::Row::sum(sum);
   sum = in.mean ? sum / static_cast<float>(size) : 0;
   product = Walk::Row::sum(product) / static_cast<float>(size);
   walk.each([&](int j, int64_t k) {
     const Chunk g = gradientOf(j, k), h = rowOf(j, k), scale = load<Width>(in.scale + k);
     Chunk dx;
-    for (int lane = 0; lane < Width; ++lane) {
-      const float value = factor * (g.at[lane] * scale.at[lane] - sum - h.at[lane] * product);
-      dx.at[lane] = static_cast<float>(static_cast<T>(value));
-    }
+    for (int lane = 0; lane < Width; ++lane)
+      dx.at[lane] = factor * (g.at[lane] * scale.at[lane] - sum - h.at[lane] * product);
     if (in.addend)
-      dx = addStored<T>(dx, load<Width>(in.addend + first + k));
+      dx = add(stored<T>(dx), load<Width>(in.addend + first + k));
     store(in.dx + first + k, dx);
   });
 }
@@ -268,15 +279,15 @@ void LayerNormalization::call(const Run &run, std::initializer_list<const void *
   });
 }
 
-/// What arrives or the two that it is the sum of, x, scale, mean, inverse, the addend; that sum,
+/// What arrives or the terms that it is the sum of, x, scale, mean, inverse, the addend; that sum,
 /// dx.
 template <class T>
 void LayerNormalizationInputGradient::call(const Run &run,
                                            std::initializer_list<const void *> all) const {
   Pointers next(all);
   RowGradients<T> in = {};
-  in.dy = next.take<const T>();
-  in.other = fields.terms > 1 ? next.take<const T>() : nullptr;
+  for (int64_t term = 0; term < fields.terms; ++term)
+    in.terms[term] = next.take<const T>();
   in.x = next.take<const T>();
   in.scale = next.take<const float>();
   in.mean = next.take<const float>();

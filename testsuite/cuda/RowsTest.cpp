@@ -26,10 +26,12 @@ template <class T> struct Rows : ::testing::Test {
     return f;
   }
   static Values drawn(int64_t size) { return Both<T>(kRows * size, -1, 1).narrow; }
-  static Values sumOf(const Values &a, const Values &b) {
+  /// Rounded once.
+  template <class... More>
+  static Values sumOf(const Values &a, const Values &b, const More &...more) {
     Values sum(a.size());
     for (size_t i = 0; i < a.size(); ++i)
-      sum[i] = T(float(a[i]) + float(b[i]));
+      sum[i] = T(((float(a[i]) + float(b[i])) + ... + float(more[i])));
     return sum;
   }
   template <class Value>
@@ -111,6 +113,17 @@ TYPED_TEST(Rows, GradientsAreAdded) {
          made.data());
     this->expectEqual(kept, sum);
     this->expectEqual(made, expected);
+    // 3. Before, of as many as there may be, and behind.
+    const auto c = this->drawn(size), all = this->sumOf(a, b, c, x);
+    auto ofAll = all;
+    f.terms = 1, f.keepsSum = 0;
+    call(all.data(), x.data(), scale.data(), mean, inverse.data(), ofAll.data());
+    f.terms = LayerNormalizationFields::kMostTerms, f.keepsSum = 1, f.addend = 1;
+    auto keptAll = c, both = b;
+    call(a.data(), b.data(), keptAll.data(), x.data(), x.data(), scale.data(), mean, inverse.data(),
+         both.data(), keptAll.data(), both.data());
+    this->expectEqual(keptAll, all);
+    this->expectEqual(both, this->sumOf(ofAll, b));
   });
 }
 

@@ -24,6 +24,8 @@ pdc.program @rank_0 ranks [0] {
   pdc.memory @"t/gradient" gradient update : tensor<8xf32>
   pdc.memory @"u/gradient" gradient update : tensor<8xf32>
   pdc.memory @v outbox microbatch : tensor<3x8xf32>
+  pdc.memory @w outbox microbatch : tensor<3x8xf32>
+  pdc.memory @o outbox microbatch : tensor<3x8xf32>
   pdc.stage 0 {
     // The sum is stored, which waits for it. One that another unit reads before is left alone.
     // CHECK-LABEL: pdc.task forward
@@ -90,6 +92,15 @@ pdc.program @rank_0 ranks [0] {
     // CHECK-SAME: in_place = array<i64: 0, 0, 1, 0>, kernel = #pdc.kernel<"ReluGradientSum", {input = array<i64: 3, 8>, layout = ""}, workspace = 32, accumulates = true adds_to_last = true>
     // CHECK:      pdc.accumulate %[[R]]#1 into @"u/gradient"
     // CHECK:      pdc.write %[[R]]#0 to @v
+    // Both: several terms arrive, whose sum is kept, and a sum stands behind the gradient.
+    // CHECK:      %[[F:.*]]:2 = pdc.unit "three+third+skip" origin "a" backward_input microbatch (%{{.*}} = %[[A:.*]] : tensor<3x8xf32>, %{{.*}} = %{{.*}} : tensor<3x8xf32>, %{{.*}} = %{{.*}} : tensor<3x8xf32>, %{{.*}}, %{{.*}} = %[[A]] : tensor<3x8xf32>) -> (tensor<3x8xf32>, tensor<3x8xf32>)
+    // CHECK-SAME: in_place = array<i64: 0, 0, 0, 1, 1, 0, 1, 1, 2, 0, 2, 1, 7, 1>, kernel = #pdc.kernel<"LayerNormalizationInputGradient", {addend = 1 : i64, epsilon = 1.000000e-05 : f64, keepsSum = 1 : i64, rows = 3 : i64, size = 8 : i64, terms = 3 : i64}
+    // CHECK-NEXT:   %[[T:.*]] = pdc.node "Sum" "three"
+    // CHECK-NEXT:   %[[H:.*]] = pdc.node "LayerNormalizationInputGrad" "third"(%[[T]],
+    // CHECK-NEXT:   %[[L:.*]] = pdc.node "Sum" "skip"(%{{.*}}, %[[H]])
+    // CHECK-NEXT:   pdc.yield %[[T]], %[[L]]
+    // CHECK:      pdc.write %[[F]]#0 to @o
+    // CHECK:      pdc.write %[[F]]#1 to @w
     pdc.task backward {
       %a = pdc.read @a : tensor<3x8xf32>
       %b = pdc.read @b : tensor<3x8xf32>
@@ -135,6 +146,20 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %n : tensor<8xf32>
       }
       pdc.accumulate %u into @"u/gradient" : tensor<8xf32>
+      %t = pdc.unit "three" origin "a" backward_input microbatch (%0 = %a : tensor<3x8xf32>, %1 = %b : tensor<3x8xf32>, %2 = %c : tensor<3x8xf32>) -> (tensor<3x8xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+        %n = pdc.node "Sum" "three"(%0, %1, %2) {} origin "a" phase backward_input rate microbatch : (tensor<3x8xf32>, tensor<3x8xf32>, tensor<3x8xf32>) -> tensor<3x8xf32>
+        pdc.yield %n : tensor<3x8xf32>
+      }
+      pdc.write %t to @o : tensor<3x8xf32>
+      %h = pdc.unit "third" origin "a" backward_input microbatch (%0 = %t : tensor<3x8xf32>, %1 = %c : tensor<3x8xf32>, %2 = %s : tensor<8xf32>, %3 = %m : tensor<3x1xf32>, %4 = %i : tensor<3x1xf32>) -> (tensor<3x8xf32>) attributes {kernel = #input, stage = 0 : i64} {
+        %n = pdc.node "LayerNormalizationInputGrad" "third"(%0, %1, %2, %3, %4) {axis = -1 : i64} origin "a" phase backward_input rate microbatch : (tensor<3x8xf32>, tensor<3x8xf32>, tensor<8xf32>, tensor<3x1xf32>, tensor<3x1xf32>) -> tensor<3x8xf32>
+        pdc.yield %n : tensor<3x8xf32>
+      }
+      %k = pdc.unit "skip" origin "a" backward_input microbatch (%0 = %a : tensor<3x8xf32>, %1 = %h : tensor<3x8xf32>) -> (tensor<3x8xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+        %n = pdc.node "Sum" "skip"(%0, %1) {} origin "a" phase backward_input rate microbatch : (tensor<3x8xf32>, tensor<3x8xf32>) -> tensor<3x8xf32>
+        pdc.yield %n : tensor<3x8xf32>
+      }
+      pdc.write %k to @w : tensor<3x8xf32>
     }
   }
 }
