@@ -21,6 +21,8 @@ UnitFacts::UnitFacts(UnitOp op) : name(op.getName()) {
   unit.name = name;
   unit.isSummed = op.getNumResults() > 0 && op.getResults().back().hasOneUse() &&
                   isa<ir::AccumulateOp>(*op.getResults().back().user_begin());
+  unit.isWritten =
+      llvm::any_of(op->getUsers(), [](Operation *user) { return isa<ir::WriteOp>(user); });
 }
 
 UnitFacts::UnitFacts(ArrayRef<NodeOp> nodes, NodeOp candidate)

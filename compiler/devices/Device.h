@@ -76,6 +76,8 @@ struct UnitView {
   std::vector<UnitValue> results;
   /// Whether the last result goes into a sum over microbatches, which a kernel may add to.
   bool isSummed = true;
+  /// Whether a memory takes its result, which then lies in a place of its own.
+  bool isWritten = false;
 
   /// The type of a value; null for an absent one.
   const TensorType *type(UnitValue value) const;

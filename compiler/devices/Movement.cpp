@@ -52,7 +52,7 @@ std::optional<KernelChoice> viewTransposed(const UnitReader &reader,
                                            const std::vector<int64_t> &perm) {
   const auto rank = static_cast<int64_t>(perm.size());
   const UnitNode &node = reader.node(0);
-  if (rank < 3 || !areReordered(reader.inputType(node, 0).element))
+  if (rank < 3 || reader.unit.isWritten || !areReordered(reader.inputType(node, 0).element))
     return std::nullopt;
   std::vector<int64_t> toLast = {0}, fromLast = {0, rank - 1};
   for (int64_t d = 2; d < rank; ++d)

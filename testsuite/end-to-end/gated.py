@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What is done to images besides convolving: gates of channels, as squeeze-and-excitation has them, layers that work on channels
-behind the other dimensions, as ConvNeXt's do, and means over channels, rows and columns."""
+behind the other dimensions, as ConvNeXt's do, means over channels, rows and columns, and weights with their channels last."""
 import torch
 from torch import nn
 
@@ -38,9 +38,11 @@ class Gated(nn.Module):
         self.mix = nn.Linear(16, 16)
         self.second, self.odd = nn.Conv2d(16, 20, 3, 2, 1), Gate(20)
         self.norm, self.last = nn.LayerNorm(20), nn.Linear(20, 10)
+        self.places, self.kernel = nn.Parameter(torch.randn(1, 6, 7, 16) / 4), nn.Parameter(torch.randn(16, 1, 1, 16) / 4)
 
     def forward(self, x):
-        x = self.gate(self.layer(nn.functional.silu(self.first(x))))
+        x = nn.functional.conv2d(self.first(x) + self.places.permute(0, 3, 1, 2), self.kernel.permute(0, 3, 1, 2))
+        x = self.gate(self.layer(nn.functional.silu(x)))
         x = nn.functional.gelu(self.mix(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2), approximate="tanh")
         x = self.odd(nn.functional.silu(self.second(x)))
         x = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
