@@ -21,7 +21,7 @@ Value turnedBehind(Value value) {
     return {};
   auto split = cast<NodeOp>(first.getOwner());
   return split.getOp() == "Split" && split.getNumResults() == 2 && first.getResultNumber() == 0 &&
-                 axisOf(split) == rank - 1
+                 second.getResultNumber() == 1 && axisOf(split) == rank - 1
              ? split.getOperand(0)
              : Value();
 }

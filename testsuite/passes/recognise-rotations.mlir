@@ -74,5 +74,15 @@ func.func @train() {
   %a4 = pdc.node "Mul" "a4"(%t4, %cos) {} : (tensor<2x2x3x4xf32>, tensor<1x1x3x4xf32>) -> tensor<2x2x3x4xf32>
   %four = pdc.node "Add" "four"(%a4, %b4) {} : (tensor<2x2x3x4xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %four into @four : tensor<2x2x3x4xf32>
+
+  // The same half twice.
+  // CHECK: pdc.node "Add" "five"
+  %s5:2 = pdc.node "Split" "s5"(%x, %halves) {axis = 3 : i64} : (tensor<2x3x2x4xf32>, tensor<2xi64>) -> (tensor<2x3x2x2xf32>, tensor<2x3x2x2xf32>)
+  %n5 = pdc.node "Neg" "n5"(%s5#0) {} : (tensor<2x3x2x2xf32>) -> tensor<2x3x2x2xf32>
+  %j5 = pdc.node "Concat" "j5"(%n5, %s5#0) {axis = 3 : i64} : (tensor<2x3x2x2xf32>, tensor<2x3x2x2xf32>) -> tensor<2x3x2x4xf32>
+  %b5 = pdc.node "Mul" "b5"(%j5, %d2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %a5 = pdc.node "Mul" "a5"(%x, %c2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %five = pdc.node "Add" "five"(%a5, %b5) {} : (tensor<2x3x2x4xf32>, tensor<2x3x2x4xf32>) -> tensor<2x3x2x4xf32>
+  pdc.accumulate %five into @two : tensor<2x3x2x4xf32>
   return
 }
