@@ -1,4 +1,5 @@
 #include "compiler/operators/Random.h"
+#include "compiler/operators/Rules.h"
 #include "passes/AttentionScores.h"
 #include "passes/DimensionFactors.h"
 
@@ -196,11 +197,14 @@ std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed
   auto q = RowsBehind(product.getOperand(0), false, false).find();
   auto k = RowsBehind(product.getOperand(1), true, sharesHeads).find();
   auto v = RowsBehind(mixed.getOperand(1), false, sharesHeads).find();
+  // Of all samples: a query that is the same for all heads may be one.
+  const int64_t heads = pdc::product(shapeOf(mixed.getResult(0)).drop_back(2).vec());
   if (!q || !k || !v || v->scale != 1)
     return std::nullopt;
   const bool fits = q->sizes[kBatch] == k->sizes[kBatch] && k->sizes[kBatch] == v->sizes[kBatch] &&
                     k->sizes[kHeads] == v->sizes[kHeads] &&
-                    q->sizes[kHeads] % k->sizes[kHeads] == 0;
+                    q->sizes[kHeads] % k->sizes[kHeads] == 0 &&
+                    q->sizes[kBatch] * q->sizes[kHeads] == heads;
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
 }
 

@@ -14,6 +14,8 @@ pdc.memory @six metric update : tensor<2x2x3x4xf32>
 pdc.memory @seven metric update : tensor<2x2x3x4xf32>
 pdc.memory @eight metric update : tensor<2x2x3x4xf32>
 pdc.memory @nine metric update : tensor<2x2x3x4xf32>
+pdc.memory @ten metric update : tensor<2x2x3x4xf32>
+pdc.memory @single input microbatch : tensor<2x1x3x4xf32>
 pdc.memory @shares metric update : tensor<2x2x3x3xf32>
 pdc.memory @scores metric update : tensor<2x2x3x3xf32>
 
@@ -92,5 +94,14 @@ func.func @train() {
   %p9 = pdc.node "Softmax" "p9"(%n9) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %y9 = pdc.node "MatMul" "y9"(%p9, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %y9 into @nine : tensor<2x2x3x4xf32>
+  // Queries of one head, keys and values that are repeated for several.
+  %single = pdc.read @single : tensor<2x1x3x4xf32>
+  %heads = pdc.node "Constant" "heads"() {value = dense<[2, 2, 3, 4]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %repeated = pdc.node "Expand" "repeated"(%single, %heads) {} : (tensor<2x1x3x4xf32>, tensor<4xi64>) -> tensor<2x2x3x4xf32>
+  %kt10 = pdc.node "Transpose" "kt10"(%repeated) {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x2x3x4xf32>) -> tensor<2x2x4x3xf32>
+  %qk10 = pdc.node "MatMul" "qk10"(%single, %kt10) {} : (tensor<2x1x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
+  %p10 = pdc.node "Softmax" "p10"(%qk10) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
+  %y10 = pdc.node "MatMul" "y10"(%p10, %repeated) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
+  pdc.accumulate %y10 into @ten : tensor<2x2x3x4xf32>
   return
 }
