@@ -172,10 +172,9 @@ private:
     NodeOp made = createNode(builder, attention.getLoc(), attention.getOp(), name, operands,
                              attributes, "", attention.getNumResults());
     Value old = attention.getResult(0), result = made.getResult(0);
-    if (result.getType() != old.getType()) {
-      made.setName(names.unique(name + "/joined"));
-      result = reshaped(builder, attention, name, result, shapeOf(old).vec(), names);
-    }
+    if (result.getType() != old.getType())
+      result = reshaped(builder, attention, names.unique(name + "/Reshape"), result,
+                        shapeOf(old).vec(), names);
     old.replaceAllUsesWith(result);
     if (joined.samples() == 1)
       for (auto [of, by] : llvm::zip_equal(attention.getResults(), made.getResults()))

@@ -315,7 +315,7 @@ std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks) {
   return std::nullopt;
 }
 
-/// The composite has the name of its last node, whose readers read it, or a view of it has.
+/// The composite has the name of its last node, whose readers read it, or a view of it.
 void replace(NodeOp root, const Composite &composite, NodeNames &names) {
   OpBuilder builder(root);
   std::string name = root.getName().str();
@@ -331,8 +331,8 @@ void replace(NodeOp root, const Composite &composite, NodeNames &names) {
                             composite.attributes, "", composite.results);
   Value result = whole->getResult(0);
   if (result.getType() != root->getResult(0).getType()) {
-    whole.setName(names.unique(name + "/" + composite.op));
-    result = reshaped(builder, root, name, result, typeOf(root->getResult(0)).shape, names);
+    const std::vector<int64_t> shape = typeOf(root->getResult(0)).shape;
+    result = reshaped(builder, root, names.unique(name + "/Reshape"), result, shape, names);
   }
   root->getResult(0).replaceAllUsesWith(result);
   root.erase();

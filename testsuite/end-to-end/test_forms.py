@@ -1,6 +1,7 @@
 """The forms in which a training graph comes give the training that the command line gives a forward graph."""
 
 import json
+import re
 
 import numpy
 import onnx
@@ -197,6 +198,39 @@ def test_annotated_stages(tmp_path):
     pipeline.compile_model(annotated, tmp_path / "both", "--minibatch", 8, "--microbatches", 2, "--annotated", annotated, workers=2)
     result = pipeline.run(pipeline.BIN / "pdc", annotated, "--gpus", 2, "--device", "cpu", "--minibatch", 8, check=False)
     assert result.returncode == 1 and "are both of 2 devices; say which stages are wanted with --stages" in result.stderr
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True), 2)
+        self.last = torch.nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.last(self.layers(x).mean(1))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_annotated_attention(tmp_path):
+    """What has become one node, and that one other nodes, has its stage in the file under a name that the file has."""
+    model = tmp_path / "encoder.onnx"
+    torch.onnx.export(Encoder().train(), torch.randn(2, 6, 16), model, training=torch.onnx.TrainingMode.TRAINING, opset_version=14,
+                      do_constant_folding=False, input_names=["x"], output_names=["y"])
+    options = ["--loss", "mse:y", "--minibatch", 4, "--microbatches", 2]
+    whole = pipeline.compile_model(model, tmp_path / "whole", *options)
+    nodes = pipeline.nodes_of(whole)
+    attentions = re.findall(r'pdc.node "SoftmaxAttention" "([^"]*)"', pipeline.run(
+        pipeline.BIN / "pdc", model, *options, "--gpus", 1, "--device", "cpu", "--stop-after", "graph").stdout.split("@evaluate")[0])
+    assert len(attentions) == 2 and set(attentions) <= {node.name for node in onnx.load(model).graph.node}
+    for number, attention in enumerate(attentions):
+        for first in (nodes.index(attention), nodes.index(attention) + 1):
+            folder = tmp_path / f"{number}-{first}"
+            cut, annotated = pipeline.write_cut(nodes, first, tmp_path / "cut.json"), tmp_path / "annotated.onnx"
+            by_hand = pipeline.compile_model(model, folder / "first", *options, "--stages", cut, "--annotated", annotated, workers=2)
+            again = pipeline.compile_model(annotated, folder / "again", *options, workers=2)
+            stages = [json.loads((project / "plan.json").read_text())["stages"] for project in (by_hand, again)]
+            where = [[attention in stage["nodes"] for stage in plan] for plan in stages]
+            assert where[0] == where[1] == [first > nodes.index(attention), first <= nodes.index(attention)]
 
 
 def test_onnx_runtime_artifacts(tmp_path):

@@ -96,8 +96,8 @@ func.func @train() {
   // Two heads of each of two samples, which are four heads of one: of each sample all three parts lie together.
   // CHECK: %[[OF_EACH:.*]] = pdc.node "Reshape" "merged/joined"(%[[STEPS]], {{.*}} -> tensor<3x2x6x4xf32>
   // CHECK: %[[HIDDEN:.*]] = pdc.node "Reshape" "merged/headed"(%[[PADDING]], {{.*}} -> tensor<2x2x1x3xf32>
-  // CHECK: %[[MERGED:.*]]:2 = pdc.node "SoftmaxAttention" "merged/joined.1"(%[[OF_EACH]], %{{.*}}, %{{.*}}, %[[HIDDEN]]) {key_heads = 2 : i64, rows_first = array<i64: 2, 2, 2, 2>, scale = 5.000000e-01 : f64}
-  // CHECK: pdc.node "Reshape" "merged"(%[[MERGED]]#0, {{.*}} -> tensor<1x3x4x4xf32>
+  // CHECK: %[[MERGED:.*]]:2 = pdc.node "SoftmaxAttention" "merged"(%[[OF_EACH]], %{{.*}}, %{{.*}}, %[[HIDDEN]]) {key_heads = 2 : i64, rows_first = array<i64: 2, 2, 2, 2>, scale = 5.000000e-01 : f64}
+  // CHECK: pdc.node "Reshape" "merged/Reshape"(%[[MERGED]]#0, {{.*}} -> tensor<1x3x4x4xf32>
   %eights = pdc.node "Constant" "eights"() {value = dense<[8, 8, 8]> : tensor<3xi64>} : () -> tensor<3xi64>
   %both = pdc.node "Constant" "both"() {value = dense<[8, 8]> : tensor<2xi64>} : () -> tensor<2xi64>
   %four = pdc.node "Constant" "four"() {value = dense<[1, 3, 4, 4]> : tensor<4xi64>} : () -> tensor<4xi64>
@@ -111,8 +111,8 @@ func.func @train() {
   // Queries of their own, heads first.
   // CHECK: %[[KV:.*]] = pdc.node "Reshape" "cross/joined"(%[[PAIRS]], {{.*}} -> tensor<3x2x4x4xf32>
   // CHECK: %[[OWN:.*]] = pdc.node "Reshape" "cross/headed"(%[[ASKED]], {{.*}} -> tensor<2x2x5x4xf32>
-  // CHECK: %[[CROSS:.*]]:2 = pdc.node "SoftmaxAttention" "cross/joined.1"(%[[OWN]], %[[KV]]) {rows_first = array<i64: 0, 2, 2, 0>, scale = 5.000000e-01 : f64}
-  // CHECK: pdc.node "Reshape" "cross"(%[[CROSS]]#0, {{.*}} -> tensor<1x4x5x4xf32>
+  // CHECK: %[[CROSS:.*]]:2 = pdc.node "SoftmaxAttention" "cross"(%[[OWN]], %[[KV]]) {rows_first = array<i64: 0, 2, 2, 0>, scale = 5.000000e-01 : f64}
+  // CHECK: pdc.node "Reshape" "cross/Reshape"(%[[CROSS]]#0, {{.*}} -> tensor<1x4x5x4xf32>
   %s8:2 = pdc.node "Split" "s8"(%divided, %both) {axis = 2 : i64} : (tensor<3x2x16xf32>, tensor<2xi64>) -> (tensor<3x2x8xf32>, tensor<3x2x8xf32>)
   %k8 = pdc.node "Reshape" "k8"(%s8#0, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
   %v8 = pdc.node "Reshape" "v8"(%s8#1, %four) {} : (tensor<3x2x8xf32>, tensor<4xi64>) -> tensor<1x3x4x4xf32>
