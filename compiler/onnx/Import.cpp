@@ -213,10 +213,17 @@ private:
            !parameters.contains(initializer.name);
   }
 
+  /// So do flags and masks, so that attention knows what they let be seen.
+  bool isMask(const Initializer &initializer) {
+    return !parameters.contains(initializer.name) && !statistics.contains(initializer.name) &&
+           kindOfMask(initializer) != MaskKind::none;
+  }
+
   void addTensor(const std::string &name) {
     auto found = model.initializers.find(name);
     if (found == model.initializers.end() || names.contains(name) ||
-        !isFloatingPoint(found->second.type.element) || isNumber(found->second))
+        !isFloatingPoint(found->second.type.element) || isNumber(found->second) ||
+        isMask(found->second))
       return;
     const Initializer &initializer = found->second;
     if (parameters.contains(name))

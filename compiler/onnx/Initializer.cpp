@@ -1,6 +1,7 @@
 #include "compiler/onnx/Model.h"
 #include "compiler/onnx/TensorProto.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -120,6 +121,23 @@ Tensor readTensor(const Initializer &initializer) {
     tensor.data.push_back(elementAt(initializer.type.element, bytes.data() + i * width,
                                     "initializer '" + initializer.name + "'"));
   return tensor;
+}
+
+MaskKind kindOfMask(const Initializer &initializer) {
+  constexpr double kHidden = -1e4;
+  const TensorType &type = initializer.type;
+  if (!isFloatingPoint(type.element) || type.rank() < 2 || type.shape.back() < 2 ||
+      type.elementCount() > maximumConstantElements || initializer.fill || initializer.draw)
+    return MaskKind::none;
+  const std::vector<double> held = readTensor(initializer).data;
+  const auto zeros = std::ranges::count(held, 0.0), ones = std::ranges::count(held, 1.0),
+             hidden = std::ranges::count_if(held, [](double value) { return value <= kHidden; });
+  const auto all = static_cast<int64_t>(held.size());
+  if (zeros == 0 || zeros == all)
+    return MaskKind::none;
+  return zeros + ones == all     ? MaskKind::flags
+         : zeros + hidden == all ? MaskKind::hides
+                                 : MaskKind::none;
 }
 
 } // namespace pdc

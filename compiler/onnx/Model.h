@@ -132,6 +132,11 @@ std::string readBytes(const Initializer &initializer);
 /// elements than such a value ever has.
 Tensor readTensor(const Initializer &initializer);
 
+/// What a table of at least two dimensions holds beside zeros, if nothing else: ones, or numbers
+/// that hide what they are added to from a softmax.
+enum class MaskKind { none, flags, hides };
+MaskKind kindOfMask(const Initializer &initializer);
+
 /// Binds every symbolic dimension of that name.
 void bindDimension(Model &model, const std::string &symbol, int64_t value);
 

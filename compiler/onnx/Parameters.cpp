@@ -161,6 +161,8 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
+  if (isTerm && kindOfMask(initializer) == MaskKind::hides)
+    return "a mask, by what it holds";
   const std::vector<int64_t> &shape = initializer.type.shape;
   if (operands.states.contains(name) && shape.size() == 3 && shape[1] != 1)
     return "a state of each sample";

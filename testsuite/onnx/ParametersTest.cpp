@@ -1,6 +1,8 @@
 #include "compiler/onnx/Parameters.h"
 #include "testsuite/onnx/ModelText.h"
 
+#include <limits>
+
 using namespace pdc;
 using namespace pdc::testing;
 
@@ -46,6 +48,28 @@ TEST(Parameters, exportersMetadata) {
       << "f and w were folded, w a factor of a product";
   declareKind(model, "c", "PARAMETER");
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"})) << "integers are not trained";
+}
+
+/// Whatever it is called: nobody trains what hides keys. Flags are constants too, unless they are trained.
+TEST(Parameters, masksByWhatTheyHold) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 2] x) => (float[2, 2] y) {
+      a = Add(x, hides)
+      b = Add(a, flags)
+      c = Add(b, row)
+      y = Add(c, weight) })");
+  const float never = -std::numeric_limits<float>::infinity();
+  addInitializer(model, "hides", {2, 2}, {0, never, 0, -1e9f});
+  addInitializer(model, "flags", {2, 2}, {1, 0, 1, 1});
+  addInitializer(model, "row", {2}, {0, never});
+  addInitializer(model, "weight", {2, 2}, {0, 1, -2, -1e9f});
+  const Model found = read(model);
+  EXPECT_EQ(trainedOf(found), (NameSet{"flags", "row", "weight"}));
+  auto kind = [&](const char *name) { return kindOfMask(found.initializers.at(name)); };
+  EXPECT_EQ(kind("hides"), MaskKind::hides);
+  EXPECT_EQ(kind("flags"), MaskKind::flags);
+  EXPECT_EQ(kind("row"), MaskKind::none);
+  EXPECT_EQ(kind("weight"), MaskKind::none);
 }
 
 /// A decay as RWKV and Mamba have it, a mixture of layers and positions that are made larger, all

@@ -1,0 +1,24 @@
+"""Masks that a file holds as tables: attention knows what they hide, and nobody trains them."""
+
+import re
+
+import torch
+
+import masks
+import pipeline
+from test_pytorch import check_gradients
+
+SHAPE = (6, 16)
+
+
+def test_gradients_are_pytorchs(models, tmp_path):
+    torch.manual_seed(1)
+    check_gradients(masks.Masked(), models("masks"), SHAPE, 6, False, tmp_path, 2)
+
+
+def test_attention_is_causal(models):
+    """It reads no mask, and so none is in memory."""
+    graph = pipeline.run(pipeline.BIN / "pdc", models("masks"), "--gpus", 1, "--minibatch", 6, "--stop-after", "graph").stdout
+    assert "@layers.0.bias" not in graph and "@layers.1.bias" not in graph
+    attentions = re.findall(r'pdc.node "SoftmaxAttention" "[^"]*"\(([^)]*)\) {([^}]*)}', graph.split("@evaluate")[0])
+    assert [(operands.count("%"), "is_causal = 1" in attributes) for operands, attributes in attentions] == [(1, True)] * 2
