@@ -17,10 +17,29 @@ OPTIONS = ["--minibatch", 6, "--microbatches", 1, "--optimizer", "momentum,lr=0.
 ROUNDING = {"fp32": 2e-5, "bf16": 2 * 2**-8, "fp16": 2 * 2**-11}
 
 
-def test_gradients_are_pytorchs(models, tmp_path):
+def expect_gradients(network, model, tmp_path):
     """On two stages; ours are made before the weights of the export are replaced."""
     torch.manual_seed(1)
-    check_gradients(gated.Gated(), models("gated"), SHAPE, 6, False, tmp_path, 3)
+    check_gradients(network(), model, SHAPE, 6, False, tmp_path, 3)
+
+
+def expect_losses(model, precision, tmp_path):
+    """Those of the processor in f32, on the emulation of a GPU, to the bit however the model is split."""
+    images, labels = pipeline.draw_images(tmp_path, 24, SHAPE, 10)
+    data = [f"input={images}", f"labels={labels}"]
+    expected = pipeline.train(pipeline.compile_model(model, tmp_path / "processor", *OPTIONS), tmp_path / "expected", data=data, steps=STEPS)
+    kept = {}
+    for name, stages, options in (("one", "1", []), ("two", "1-1", ["--schedule", "1f1b"]),
+                                  ("again", "1-1", ["--schedule", "zb-h1", "--recompute", "all"])):
+        project = test_cuda.emit(model, tmp_path / name, *OPTIONS, "--precision", precision, "--stages", stages, *options,
+                                 workers=stages.count("-") + 1)
+        found = test_cuda.train_on_host(project, tmp_path / f"work-{name}", data=data, steps=STEPS)
+        assert numpy.allclose(found.losses, expected.losses, rtol=ROUNDING[precision])
+        pipeline.expect_same_bits(found, kept, model.stem)
+
+
+def test_gradients_are_pytorchs(models, tmp_path):
+    expect_gradients(gated.Gated, models("gated"), tmp_path)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -39,13 +58,4 @@ def test_images_are_not_reordered(precision, models):
 @test_cuda.on_host
 @pytest.mark.parametrize("precision", list(ROUNDING))
 def test_trains_like_the_processor(precision, models, tmp_path):
-    images, labels = pipeline.draw_images(tmp_path, 24, SHAPE, 10)
-    data = [f"input={images}", f"labels={labels}"]
-    expected = pipeline.train(pipeline.compile_model(models("gated"), tmp_path / "processor", *OPTIONS), tmp_path / "expected", data=data, steps=STEPS)
-    kept = {}
-    for name, stages in (("one", "1"), ("two", "1-1")):
-        project = test_cuda.emit(models("gated"), tmp_path / name, *OPTIONS, "--precision", precision, "--stages", stages, "--schedule", "1f1b",
-                                 workers=stages.count("-") + 1)
-        found = test_cuda.train_on_host(project, tmp_path / f"work-{name}", data=data, steps=STEPS)
-        assert numpy.allclose(found.losses, expected.losses, rtol=ROUNDING[precision])
-        pipeline.expect_same_bits(found, kept, "gated")
+    expect_losses(models("gated"), precision, tmp_path)
