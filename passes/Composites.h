@@ -66,7 +66,7 @@ private:
 };
 
 /// Replaces a sum that is a rotary position embedding, x cos + (-x2, x1) sin of both halves of a
-/// width, by one RotateHalves; false where it is none.
+/// width or of neighbours in it, by one RotateHalves; false where it is none.
 bool recogniseRotation(ir::NodeOp root, NodeNames &names);
 
 /// Lets a SoftmaxAttention read keys and values, or queries too, as one tensor where they are the

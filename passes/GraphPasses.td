@@ -54,8 +54,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
-    Rotary position embeddings of both halves of a width become RotateHalves, before a transposition of what
-    they turn.
+    Rotary position embeddings, of both halves of a width or of neighbours in it, become RotateHalves, before
+    a transposition of what they turn.
 
     Softmax attention of several heads becomes SoftmaxAttention, which keeps no scores for the backward
     pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;

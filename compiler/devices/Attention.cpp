@@ -97,6 +97,8 @@ KernelChoice chooseRotation(const UnitReader &reader) {
                    {"rows", shape},
                    {"strides", strides},
                    {"width", width}};
+  if (node.attributes->integer("interleaved", 0))
+    choice.fields.set("interleaved", int64_t(1));
   for (size_t i = 0; i < 3; ++i)
     addArgument(choice, reader, node, i);
   choice.outputLayouts = {""};

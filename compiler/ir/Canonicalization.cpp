@@ -3,6 +3,7 @@
 #include "mlir/IR/PatternMatch.h"
 
 using namespace mlir;
+using pdc::ir::AbsentOp;
 using pdc::ir::NodeOp;
 
 namespace {
@@ -23,6 +24,18 @@ Value onlyOperand(NodeOp concat) {
   return only && only.getType() == concat.getResult(0).getType() ? only : Value();
 }
 
+/// Whether a Slice goes through each dimension in its order: it may have steps, its input 4.
+bool goesForward(NodeOp slice) {
+  if (slice.getNumOperands() < 5 || slice.getOperand(4).getDefiningOp<AbsentOp>())
+    return true;
+  auto steps = slice.getOperand(4).getDefiningOp<NodeOp>();
+  auto values = steps && steps.getOp() == "Constant"
+                    ? dyn_cast_or_null<DenseIntElementsAttr>(steps.getOnnxAttributes().get("value"))
+                    : DenseIntElementsAttr();
+  return values && llvm::all_of(values.getValues<APInt>(),
+                                [](const APInt &step) { return step.isStrictlyPositive(); });
+}
+
 /// Whether result 0 is operand 0, element for element and under the same type.
 bool isIdentity(NodeOp node) {
   if (node.getNumOperands() == 0 || node.getOperand(0).getType() != node.getResult(0).getType() ||
@@ -32,10 +45,13 @@ bool isIdentity(NodeOp node) {
   // What stops a gradient does that until the gradient is made.
   if (!rules || rules->stopsGradient)
     return false;
-  if (rules->kind == pdc::OperatorClass::view || node.getOp() == "Cast" || node.getOp() == "Expand")
+  if (rules->kind == pdc::OperatorClass::view || node.getOp() == "Cast" ||
+      node.getOp() == "Expand" || node.getOp() == "Tile")
     return true;
   if (node.getOp() == "Sum")
     return node.getNumOperands() == 1;
+  if (node.getOp() == "Slice")
+    return goesForward(node);
   // Without a key it is ONNX's form, which only @evaluate has.
   auto ratio = dyn_cast_or_null<FloatAttr>(node.getOnnxAttributes().get("ratio"));
   bool isKeyed = static_cast<bool>(node.getOnnxAttributes().get("key"));

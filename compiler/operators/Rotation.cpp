@@ -8,16 +8,23 @@ namespace pdc {
 /// Rotary position embedding as networks write it: with both halves of a row's width, y = x cos +
 /// (-x2, x1) sin. `inverse`: y = x cos + ((x sin)2, -(x sin)1), the transposed, which is its
 /// gradient. cos and sin have the width, and are repeated along what comes before it.
+/// `interleaved`: x1 and x2 are not halves but every second element, from the first on and from the
+/// second on, as in RotaryEmbedding (ONNX, opset 23).
 namespace {
 
 struct Rotation {
   int64_t half;
-  bool isInverse;
+  bool isInverse, isInterleaved;
   std::vector<int64_t> strides; ///< of cos and sin, by dimension of x
 
   explicit Rotation(const NodeView &node)
       : half(node.input(0).shape.back() / 2), isInverse(node.attributes.integer("inverse", 0) != 0),
+        isInterleaved(node.attributes.integer("interleaved", 0) != 0),
         strides(broadcastStrides(node.input(1).shape, node.input(0).shape)) {}
+
+  bool isFirst(int64_t element) const { return isInterleaved ? element % 2 == 0 : element < half; }
+  /// From the first of two that are turned together to the second.
+  int64_t step() const { return isInterleaved ? 1 : half; }
 };
 
 std::vector<TensorType> inferRotation(const NodeView &node) {
@@ -38,8 +45,8 @@ std::vector<Tensor> evaluateRotation(const NodeView &node, std::span<const Tenso
   Tensor y = Tensor::zeros(x.type);
   std::vector<int64_t> index(x.type.shape.size());
   for (int64_t i = 0; i < x.type.elementCount(); ++i, advance(index, x.type.shape)) {
-    const bool isFirst = index.back() < rotation.half;
-    const int64_t step = isFirst ? rotation.half : -rotation.half;
+    const bool isFirst = rotation.isFirst(index.back());
+    const int64_t step = isFirst ? rotation.step() : -rotation.step();
     const int64_t at = offsetOf(index, rotation.strides);
     const double other = x.data[i + step] * sines.data[rotation.isInverse ? at + step : at];
     y.data[i] = x.data[i] * cosines.data[at] + (isFirst == rotation.isInverse ? other : -other);
@@ -50,12 +57,17 @@ std::vector<Tensor> evaluateRotation(const NodeView &node, std::span<const Tenso
 void differentiateRotation(GradientBuilder &b) {
   const GradientValue dy = b.outputGradient(0), x = b.input(0);
   const bool isInverse = b.attributes().integer("inverse", 0) != 0;
+  auto turning = [&](bool isInverse) {
+    Attributes attributes = b.attributes();
+    attributes.set("inverse", int64_t(isInverse));
+    return attributes;
+  };
   auto give = [&](size_t i, GradientValue of, GradientValue factor) {
     b.setInputGradient(i, reducedTo(b, add(b, "Mul", {of, factor}), b.type(b.input(i)).shape));
   };
   if (b.wants(0))
-    b.setInputGradient(0, add(b, "RotateHalves", {dy, b.input(1), b.input(2)},
-                              {{"inverse", int64_t(!isInverse)}}));
+    b.setInputGradient(0,
+                       add(b, "RotateHalves", {dy, b.input(1), b.input(2)}, turning(!isInverse)));
   if (b.wants(1))
     give(1, dy, x);
   if (!b.wants(2))
@@ -66,7 +78,7 @@ void differentiateRotation(GradientBuilder &b) {
   std::fill(ones.data.begin(), ones.data.end(), 1);
   give(2, isInverse ? x : dy,
        add(b, "RotateHalves", {isInverse ? dy : x, b.constant(zeros), b.constant(ones)},
-           {{"inverse", int64_t(0)}}));
+           turning(false)));
 }
 
 } // namespace

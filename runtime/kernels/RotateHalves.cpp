@@ -7,16 +7,21 @@ namespace pdc::runtime {
 namespace {
 
 /// Of one row; all halves are apart, or y is x.
-template <bool IsInverse>
+template <bool IsInverse, bool IsInterleaved>
 void rotate(int64_t half, const float *x, const float *cosines, const float *sines, float *y) {
 #pragma omp simd
   for (int64_t j = 0; j < half; ++j) {
-    const float first = x[j], second = x[j + half];
-    const float toFirst = second * sines[IsInverse ? j + half : j],
-                toSecond = first * sines[IsInverse ? j : j + half];
-    y[j] = first * cosines[j] + (IsInverse ? toFirst : -toFirst);
-    y[j + half] = second * cosines[j + half] + (IsInverse ? -toSecond : toSecond);
+    const int64_t a = IsInterleaved ? 2 * j : j, b = IsInterleaved ? a + 1 : a + half;
+    const float first = x[a], second = x[b];
+    const float toFirst = second * sines[IsInverse ? b : a],
+                toSecond = first * sines[IsInverse ? a : b];
+    y[a] = first * cosines[a] + (IsInverse ? toFirst : -toFirst);
+    y[b] = second * cosines[b] + (IsInverse ? -toSecond : toSecond);
   }
+}
+
+template <bool IsInterleaved> auto rotationOf(bool isInverse) {
+  return isInverse ? rotate<true, IsInterleaved> : rotate<false, IsInterleaved>;
 }
 
 } // namespace
@@ -26,7 +31,8 @@ RotateHalves::RotateHalves(const Device &device, const RotateHalvesFields &f)
 
 void RotateHalves::operator()(const Run &, const float *x, const float *cosines, const float *sines,
                               float *y) const {
-  const auto turn = fields.inverse ? rotate<true> : rotate<false>;
+  const auto turn = fields.interleaved ? rotationOf<true>(fields.inverse != 0)
+                                       : rotationOf<false>(fields.inverse != 0);
 #pragma omp parallel for schedule(static)                                                          \
     num_threads(threads) if (rows * fields.width >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {

@@ -99,15 +99,17 @@ template <class Case> void expectAlongAnAxis() {
     }
 }
 
-/// Halves of four neighbours and others; angles that rows of a sample share, or all, or none.
+/// Halves of four neighbours and others, and neighbours; angles that rows of a sample share, or
+/// all, or none.
 template <class Case> void expectRotations() {
   for (int64_t width : {2, 6, 16})
     for (const std::vector<int64_t> &angles :
          {std::vector<int64_t>{7, 1, width}, {width}, {2, 7, 3, width}, {2, 1, 1, width}})
-      for (int64_t inverse : {0, 1}) {
+      for (int64_t form : {0, 1, 2, 3}) {
         Case u;
         const UnitValue x = u.operand({2, 7, 3, width});
-        u.node("RotateHalves", {x, u.operand(angles), u.operand(angles)}, {{"inverse", inverse}});
+        u.node("RotateHalves", {x, u.operand(angles), u.operand(angles)},
+               {{"inverse", form % 2}, {"interleaved", form / 2}});
         u.check();
       }
 }

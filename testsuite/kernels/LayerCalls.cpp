@@ -212,7 +212,7 @@ KernelMakers layerMakers() {
       {"RotateHalves",
        [](auto &c, auto &d) {
          RotateHalvesFields f;
-         FieldReader{c} FIELD(inverse) FIELD(rows) FIELD(strides) FIELD(width);
+         FieldReader{c} FIELD(interleaved) FIELD(inverse) FIELD(rows) FIELD(strides) FIELD(width);
          return made<kernels::RotateHalves>(
              d, f, CALL { k(r, p[0], p[1], p[2], p[3]); });
        }},

@@ -123,10 +123,10 @@ TEST(Gradient, LocalResponse) {
 /// Against differences: of what is turned and of the angles, which are repeated.
 TEST(Gradient, RotateHalves) {
   Draw draw;
-  for (int64_t inverse : {0, 1})
+  for (int64_t form : {0, 1, 2, 3})
     for (const Shape &angles : {Shape{3, 1, 6}, {2, 3, 4, 6}, {6}})
       checkGradient({"RotateHalves",
-                     {{"inverse", inverse}},
+                     {{"inverse", form % 2}, {"interleaved", form / 2}},
                      {draw.reals({2, 3, 4, 6}), draw.reals(angles), draw.reals(angles)},
                      {0, 1, 2}});
 }

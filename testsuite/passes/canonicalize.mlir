@@ -20,6 +20,31 @@ func.func @train() {
   return
 }
 
+// A part that is all there is, in its order.
+// CHECK-LABEL: func.func @parts
+func.func @parts() {
+  // CHECK: %[[X:.*]] = pdc.read @x
+  // CHECK-NOT: "/all"
+  // CHECK-NOT: "/once"
+  // CHECK: %[[TURNED:.*]] = pdc.node "Slice" "/turned"(%[[X]],
+  // CHECK: pdc.accumulate %[[X]] into @y
+  // CHECK: pdc.accumulate %[[TURNED]] into @y
+  %x = pdc.read @x : tensor<4x6xf32>
+  %zero = pdc.node "Constant" "/zero"() {value = dense<0> : tensor<1xi64>} : () -> tensor<1xi64>
+  %one = pdc.node "Constant" "/one"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %end = pdc.node "Constant" "/end"() {value = dense<9223372036854775807> : tensor<1xi64>} : () -> tensor<1xi64>
+  %back = pdc.node "Constant" "/back"() {value = dense<-1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %least = pdc.node "Constant" "/least"() {value = dense<-9223372036854775807> : tensor<1xi64>} : () -> tensor<1xi64>
+  %ones = pdc.node "Constant" "/ones"() {value = dense<1> : tensor<2xi64>} : () -> tensor<2xi64>
+  %a = pdc.node "Slice" "/all"(%x, %zero, %end, %one, %one) {} : (tensor<4x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4x6xf32>
+  %b = pdc.node "Slice" "/all_axes"(%a, %zero, %end) {} : (tensor<4x6xf32>, tensor<1xi64>, tensor<1xi64>) -> tensor<4x6xf32>
+  %c = pdc.node "Tile" "/once"(%b, %ones) {} : (tensor<4x6xf32>, tensor<2xi64>) -> tensor<4x6xf32>
+  %d = pdc.node "Slice" "/turned"(%c, %back, %least, %one, %back) {} : (tensor<4x6xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4x6xf32>
+  pdc.accumulate %c into @y : tensor<4x6xf32>
+  pdc.accumulate %d into @y : tensor<4x6xf32>
+  return
+}
+
 // What has no elements adds nothing.
 // CHECK-LABEL: func.func @joined
 func.func @joined() {

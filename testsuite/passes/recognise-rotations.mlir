@@ -84,5 +84,38 @@ func.func @train() {
   %a5 = pdc.node "Mul" "a5"(%x, %c2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
   %five = pdc.node "Add" "five"(%a5, %b5) {} : (tensor<2x3x2x4xf32>, tensor<2x3x2x4xf32>) -> tensor<2x3x2x4xf32>
   pdc.accumulate %five into @two : tensor<2x3x2x4xf32>
+
+  // Neighbours are turned; and the second of each where the first one should be.
+  // CHECK: pdc.node "RotateHalves" "six"(%[[X]], %[[C2]], %[[S2]]) {interleaved = 1 : i64, inverse = 0 : i64}
+  // CHECK: pdc.node "Add" "seven"
+  %none = pdc.node "Constant" "none"() {value = dense<0> : tensor<1xi64>} : () -> tensor<1xi64>
+  %single = pdc.node "Constant" "single"() {value = dense<1> : tensor<1xi64>} : () -> tensor<1xi64>
+  %every = pdc.node "Constant" "every"() {value = dense<2> : tensor<1xi64>} : () -> tensor<1xi64>
+  %last = pdc.node "Constant" "last"() {value = dense<3> : tensor<1xi64>} : () -> tensor<1xi64>
+  %behind = pdc.node "Constant" "behind"() {value = dense<4> : tensor<1xi64>} : () -> tensor<1xi64>
+  %end = pdc.node "Constant" "end"() {value = dense<9223372036854775807> : tensor<1xi64>} : () -> tensor<1xi64>
+  %flat = pdc.node "Constant" "flat"() {value = dense<[2, 3, 2, 4]> : tensor<4xi64>} : () -> tensor<4xi64>
+  %e6 = pdc.node "Slice" "e6"(%x, %none, %end, %last, %every) {} : (tensor<2x3x2x4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x3x2x2xf32>
+  %o6 = pdc.node "Slice" "o6"(%x, %single, %end, %last, %every) {} : (tensor<2x3x2x4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x3x2x2xf32>
+  %n6 = pdc.node "Neg" "n6"(%o6) {} : (tensor<2x3x2x2xf32>) -> tensor<2x3x2x2xf32>
+  %u6 = pdc.node "Unsqueeze" "u6"(%n6, %behind) {} : (tensor<2x3x2x2xf32>, tensor<1xi64>) -> tensor<2x3x2x2x1xf32>
+  %v6 = pdc.node "Unsqueeze" "v6"(%e6, %behind) {} : (tensor<2x3x2x2xf32>, tensor<1xi64>) -> tensor<2x3x2x2x1xf32>
+  %j6 = pdc.node "Concat" "j6"(%u6, %v6) {axis = -1 : i64} : (tensor<2x3x2x2x1xf32>, tensor<2x3x2x2x1xf32>) -> tensor<2x3x2x2x2xf32>
+  %f6 = pdc.node "Reshape" "f6"(%j6, %flat) {} : (tensor<2x3x2x2x2xf32>, tensor<4xi64>) -> tensor<2x3x2x4xf32>
+  %b6 = pdc.node "Mul" "b6"(%f6, %d2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %a6 = pdc.node "Mul" "a6"(%x, %c2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %six = pdc.node "Add" "six"(%a6, %b6) {} : (tensor<2x3x2x4xf32>, tensor<2x3x2x4xf32>) -> tensor<2x3x2x4xf32>
+  pdc.accumulate %six into @two : tensor<2x3x2x4xf32>
+  %e7 = pdc.node "Slice" "e7"(%x, %single, %end, %last, %every) {} : (tensor<2x3x2x4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x3x2x2xf32>
+  %o7 = pdc.node "Slice" "o7"(%x, %none, %end, %last, %every) {} : (tensor<2x3x2x4xf32>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<2x3x2x2xf32>
+  %n7 = pdc.node "Neg" "n7"(%o7) {} : (tensor<2x3x2x2xf32>) -> tensor<2x3x2x2xf32>
+  %u7 = pdc.node "Unsqueeze" "u7"(%n7, %behind) {} : (tensor<2x3x2x2xf32>, tensor<1xi64>) -> tensor<2x3x2x2x1xf32>
+  %v7 = pdc.node "Unsqueeze" "v7"(%e7, %behind) {} : (tensor<2x3x2x2xf32>, tensor<1xi64>) -> tensor<2x3x2x2x1xf32>
+  %j7 = pdc.node "Concat" "j7"(%u7, %v7) {axis = -1 : i64} : (tensor<2x3x2x2x1xf32>, tensor<2x3x2x2x1xf32>) -> tensor<2x3x2x2x2xf32>
+  %f7 = pdc.node "Reshape" "f7"(%j7, %flat) {} : (tensor<2x3x2x2x2xf32>, tensor<4xi64>) -> tensor<2x3x2x4xf32>
+  %b7 = pdc.node "Mul" "b7"(%f7, %d2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %a7 = pdc.node "Mul" "a7"(%x, %c2) {} : (tensor<2x3x2x4xf32>, tensor<1x3x1x4xf32>) -> tensor<2x3x2x4xf32>
+  %seven = pdc.node "Add" "seven"(%a7, %b7) {} : (tensor<2x3x2x4xf32>, tensor<2x3x2x4xf32>) -> tensor<2x3x2x4xf32>
+  pdc.accumulate %seven into @two : tensor<2x3x2x4xf32>
   return
 }
