@@ -147,23 +147,22 @@ static std::vector<NodeValue> splitLast(CompositionBuilder &b, NodeValue x,
                 sizes.size());
 }
 
+/// The angles of both of two numbers that are turned together: of half a width, for the whole.
+static NodeValue ofBoth(CompositionBuilder &b, NodeValue angles, bool areNeighbours) {
+  std::vector<int64_t> half = b.type(angles).shape, width = half;
+  width.back() *= 2;
+  half.push_back(1);
+  if (areNeighbours)
+    angles = reshaped(b, angles, half);
+  return reshaped(b, add(b, "Concat", {angles, angles}, {{"axis", int64_t(-1)}}), width);
+}
+
 /// Pairs of numbers turned by the angle: those of both halves, or neighbours with `interleaved`.
 static NodeValue turned(CompositionBuilder &b, NodeValue x, NodeValue cosine, NodeValue sine) {
-  const std::vector<int64_t> shape = b.type(x).shape;
-  const int64_t half = shape.back() / 2;
-  const bool neighbours = b.attributes().integer("interleaved", 0) != 0;
-  std::vector<int64_t> halved = shape, apart = shape;
-  halved.back() = apart.back() = half;
-  apart.push_back(2);
-  std::vector<NodeValue> parts =
-      neighbours ? splitLast(b, reshaped(b, x, apart), {1, 1}) : splitLast(b, x, {half, half});
-  NodeValue first = reshaped(b, parts[0], halved), second = reshaped(b, parts[1], halved);
-  NodeValue real = add(b, "Sub", {add(b, "Mul", {cosine, first}), add(b, "Mul", {sine, second})});
-  NodeValue other = add(b, "Add", {add(b, "Mul", {sine, first}), add(b, "Mul", {cosine, second})});
-  apart.back() = 1;
-  if (neighbours)
-    real = reshaped(b, real, apart), other = reshaped(b, other, apart);
-  return reshaped(b, add(b, "Concat", {real, other}, {{"axis", int64_t(-1)}}), shape);
+  const bool areNeighbours = b.attributes().integer("interleaved", 0) != 0;
+  return add(b, "RotateHalves",
+             {x, ofBoth(b, cosine, areNeighbours), ofBoth(b, sine, areNeighbours)},
+             {{"inverse", int64_t(0)}, {"interleaved", int64_t(areNeighbours)}});
 }
 
 static std::vector<NodeValue> composeRotary(CompositionBuilder &b) {
