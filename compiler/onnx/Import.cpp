@@ -7,6 +7,7 @@
 #include "compiler/operators/Random.h"
 
 #include <algorithm>
+#include <map>
 
 using namespace mlir;
 using namespace pdc::ir;
@@ -215,8 +216,12 @@ private:
 
   /// So do flags and masks, so that attention knows what they let be seen.
   bool isMask(const Initializer &initializer) {
-    return !parameters.contains(initializer.name) && !statistics.contains(initializer.name) &&
-           kindOfMask(initializer) != MaskKind::none;
+    auto [known, isNew] = masks.try_emplace(initializer.name, false);
+    if (isNew) // layers share masks, which are large
+      known->second = !parameters.contains(initializer.name) &&
+                      !statistics.contains(initializer.name) &&
+                      kindOfMask(initializer) != MaskKind::none;
+    return known->second;
   }
 
   void addTensor(const std::string &name) {
@@ -285,6 +290,7 @@ private:
   std::vector<int64_t> positions; ///< [samples, positions...] where the loss reads rows of them
   std::set<std::string> parameters;
   std::set<std::string> statistics;
+  std::map<std::string, bool> masks; ///< initializers that were looked at
   std::vector<const ModelNode *> nodes;
   OpBuilder builder;
   Names names;
