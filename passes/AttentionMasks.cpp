@@ -1,5 +1,7 @@
 #include "passes/Composites.h"
 
+#include "compiler/operators/AttentionShape.h"
+
 #include <algorithm>
 #include <limits>
 

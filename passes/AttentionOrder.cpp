@@ -137,10 +137,7 @@ private:
       return;
     Value made = layers.readFrom(source, names);
     OpBuilder builder(attention);
-    if (shapeOf(made) != ArrayRef(shape))
-      made = reshaped(builder, attention, names.unique(attention.getName() + "/samples"), made,
-                      shape, names);
-    attention->setOperand(number, made);
+    attention->setOperand(number, inShape(builder, attention, "/samples", made, shape, names));
     for (unsigned i = number; i < 3 && (i == number || isWith(i)); ++i)
       rowsFirst[i] = 1;
     update();
@@ -165,10 +162,8 @@ private:
     update();
     Value made = layers.readFrom(result, names);
     OpBuilder builder(turned);
-    if (made.getType() != turned->getResult(0).getType())
-      made = reshaped(builder, turned, names.unique(turned.getName() + "/samples"), made,
-                      shapeOf(turned->getResult(0)).vec(), names);
-    turned->getResult(0).replaceAllUsesWith(made);
+    turned->getResult(0).replaceAllUsesWith(
+        inShape(builder, turned, "/samples", made, shapeOf(turned->getResult(0)).vec(), names));
     turned.erase();
     eraseUnread(last);
   }

@@ -1,5 +1,7 @@
 #include "passes/AttentionScores.h"
 
+#include "compiler/operators/AttentionShape.h"
+
 #include <limits>
 
 using namespace mlir;

@@ -47,6 +47,13 @@ Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
   return add("Reshape", name.str(), {value, sizes}, {});
 }
 
+Value inShape(OpBuilder &builder, NodeOp root, StringRef suffix, Value value,
+              const std::vector<int64_t> &shape, NodeNames &names) {
+  return shapeOf(value) == ArrayRef(shape)
+             ? value
+             : reshaped(builder, root, names.unique(root.getName() + suffix), value, shape, names);
+}
+
 void eraseUnread(ArrayRef<Value> values) {
   auto moves = [](NodeOp node) {
     return isViewNode(node) || node.getOp() == "Transpose" || node.getOp() == "Split";

@@ -27,6 +27,10 @@ std::optional<double> numberOf(mlir::Value value);
 mlir::Value reshaped(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef name,
                      mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
 
+/// The value under a shape: itself, or a Reshape before `root` with its name and the suffix.
+mlir::Value inShape(mlir::OpBuilder &builder, ir::NodeOp root, llvm::StringRef suffix,
+                    mlir::Value value, const std::vector<int64_t> &shape, NodeNames &names);
+
 /// Erases the views, transpositions and Splits that nobody reads any more, from the makers of
 /// `values` back.
 void eraseUnread(mlir::ArrayRef<mlir::Value> values);
@@ -40,9 +44,6 @@ struct Composite {
   /// Under which the first operands are read; their own where there is none.
   llvm::SmallVector<std::vector<int64_t>, 3> shapes = {};
 };
-
-/// Exporters hide a key by a score from here down, whose exponential is 0.
-constexpr double kHidden = -1e4;
 
 /// What attention asks of a constant mask.
 struct MaskFacts {

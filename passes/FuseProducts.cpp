@@ -2,7 +2,6 @@
 #include "passes/LayoutChanges.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
-#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "compiler/devices/FusedProducts.h"
@@ -174,7 +173,7 @@ private:
     Value sums = sumOfRows(fused, node, product.getOperand(factor));
     UnitOp unit = fused.finish({sums, fused.take(product).front()});
     applyChoice(unit, kernel);
-    replaceSummed(unit, {sum, product});
+    replaceSummed(sum, product, unit);
   }
 
   /// The node's sum, of the factor as the product has it: a matrix.
@@ -200,17 +199,12 @@ private:
 
 struct FuseProducts : impl::FuseProductsBase<FuseProducts> {
   void runOnOperation() override {
-    if (getOperation()->hasAttr(kMeasuresUnitsAttribute))
-      return;
-    auto fuse = [&] {
-      getOperation().walk([](StageOp stage) {
-        const UnitNames repeated = repeatedUnits(stage);
-        for (auto task : stage.getOps<TaskOp>())
-          ProductFuser(task, repeated).fuse();
-      });
-      return success();
+    auto fuse = [](StageOp stage) {
+      const UnitNames repeated = repeatedUnits(stage);
+      for (auto task : stage.getOps<TaskOp>())
+        ProductFuser(task, repeated).fuse();
     };
-    if (failed(runChecked(getOperation(), fuse)))
+    if (failed(fuseInStages(getOperation(), fuse)))
       signalPassFailure();
   }
 };

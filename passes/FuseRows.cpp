@@ -2,7 +2,6 @@
 #include "passes/LayoutChanges.h"
 #include "passes/Nodes.h"
 #include "passes/Passes.h"
-#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "compiler/devices/FusedRows.h"
@@ -44,12 +43,6 @@ bool isSum(UnitOp unit) {
   return nodes.size() == 1 && (nodes[0].getOp() == "Add" || nodes[0].getOp() == "Sum") &&
          llvm::equal(nodes[0].getOperands(), unit.getBody().getArguments()) &&
          llvm::all_of(unit.getOperandTypes(), [&](Type operand) { return operand == type; });
-}
-
-/// The gradient of a normalisation's input, to which nothing is added yet.
-bool isInputGradient(UnitOp unit) {
-  return hasKernel(unit, "LayerNormalizationInputGradient") &&
-         choiceOf(unit).fields.integer("addend", 0) == 0;
 }
 
 /// A loop that computes the gradient of a relu, and nothing else.
@@ -102,14 +95,18 @@ private:
       return false;
     for (unsigned term : {0, 1}) {
       auto gradient = sum.getOperand(term).getDefiningOp<UnitOp>();
-      if (!gradient || !isInputGradient(gradient) || !areOfOneKind(gradient, sum) ||
+      if (!hasKernel(gradient, "LayerNormalizationInputGradient") || !areOfOneKind(gradient, sum) ||
           sum.getOperand(term) != gradient.getResults().back() || !sum.getOperand(term).hasOneUse())
         continue;
       Value addend = sum.getOperand(1 - term);
       UnitOp place = placeOf(gradient, addend, sum);
-      if (!place)
+      std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
+      if (!place || !kernel)
         continue;
-      fuseBehind(gradient, addend, sum, place);
+      SmallVector<Value> operands(gradient.getOperands());
+      operands.push_back(addend);
+      applyChoice(fuseWithReader(gradient, {}, sum, place, operands, false), *kernel);
+      gradient.erase();
       return true;
     }
     return false;
@@ -122,21 +119,6 @@ private:
     if (!made || made->isBeforeInBlock(gradient))
       return gradient;
     return gradient.getNumResults() == 1 && canWaitUntil(gradient, sum) ? sum : UnitOp();
-  }
-
-  static void fuseBehind(UnitOp gradient, Value addend, UnitOp sum, UnitOp place) {
-    const std::optional<KernelChoice> kernel = addBehind(choiceOf(gradient));
-    SmallVector<Value> operands(gradient.getOperands());
-    operands.push_back(addend);
-    FusedUnit fused(gradient, sum, place, operands, gradient.getResultTypes());
-    SmallVector<Value> yielded = fused.take(gradient);
-    yielded.back() = fused.take(sum).front();
-    UnitOp unit = fused.finish(yielded);
-    applyChoice(unit, *kernel);
-    sum.getResult(0).replaceAllUsesWith(unit.getResults().back());
-    sum.erase();
-    gradient->replaceAllUsesWith(unit.getResults());
-    gradient.erase();
   }
 
   /// The sum with a normalisation, or a gradient of one, behind which its other readers stand.
@@ -187,17 +169,11 @@ private:
     std::optional<KernelChoice> kernel = sumRectified(choiceOf(sum));
     if (!kernel || toTensorType(sum.getResult(0).getType()).element != ElementType::f32)
       return false;
-    const SmallVector<Type> made = {relu.getResult(0).getType(), sum.getResult(0).getType()};
-    FusedUnit fused(relu, sum, relu, llvm::to_vector(relu.getOperands()), made);
-    SmallVector<Value> yielded = fused.take(relu);
-    yielded.append(fused.take(sum));
-    UnitOp unit = fused.finish(yielded);
+    AccumulateOp accumulate = sumOf(sum);
+    UnitOp unit = fuseBeside(relu, sum, relu, llvm::to_vector(relu.getOperands()));
     applyChoice(unit, *kernel);
-    sumOf(sum)->moveAfter(unit);
-    sum.getResult(0).replaceAllUsesWith(unit.getResult(1));
-    sum.erase();
-    relu.getResult(0).replaceAllUsesWith(unit.getResult(0));
-    relu.erase();
+    replace(relu, sum, unit);
+    accumulate->moveAfter(unit);
     return true;
   }
 
@@ -213,13 +189,9 @@ private:
       UnitOp place = isSumFirst ? gradient : sum;
       if (!kernel || !canWaitUntil(isSumFirst ? sum : gradient, place))
         continue;
-      FusedUnit fused(gradient, sum, place, llvm::to_vector(gradient.getOperands()),
-                      {gradient.getResult(0).getType(), sum.getResult(0).getType()});
-      SmallVector<Value> yielded = fused.take(gradient);
-      yielded.append(fused.take(sum));
-      UnitOp unit = fused.finish(yielded);
+      UnitOp unit = fuseBeside(gradient, sum, place, llvm::to_vector(gradient.getOperands()));
       applyChoice(unit, *kernel);
-      replaceSummed(unit, {gradient, sum});
+      replaceSummed(gradient, sum, unit);
       return true;
     }
     return false;
@@ -235,13 +207,11 @@ private:
 
 struct FuseRows : pdc::impl::FuseRowsBase<FuseRows> {
   void runOnOperation() override {
-    if (getOperation()->hasAttr(kMeasuresUnitsAttribute))
-      return;
-    auto fuse = [&] {
-      getOperation().walk([](TaskOp task) { RowFuser(task).fuse(); });
-      return success();
+    auto fuse = [](StageOp stage) {
+      for (auto task : stage.getOps<TaskOp>())
+        RowFuser(task).fuse();
     };
-    if (failed(runChecked(getOperation(), fuse)))
+    if (failed(fuseInStages(getOperation(), fuse)))
       signalPassFailure();
   }
 };

@@ -1,10 +1,9 @@
 #include "passes/FusedUnit.h"
 #include "passes/Nodes.h"
+#include "passes/Refusal.h"
 #include "passes/Values.h"
 
 #include "compiler/ir/Conversion.h"
-
-#include <utility>
 
 using namespace mlir;
 using namespace pdc::ir;
@@ -65,20 +64,37 @@ SmallVector<Value> FusedUnit::take(UnitOp part) {
 
 UnitOp fuseWithReader(UnitOp first, ArrayRef<UnitOp> views, UnitOp reader, Operation *place,
                       ArrayRef<Value> operands, bool isKept) {
-  SmallVector<Type> types(reader.getResultTypes());
-  if (isKept)
-    types.insert(types.begin(), first.getResult(0).getType());
+  const size_t kept = first.getNumResults() - (isKept ? 0 : 1);
+  SmallVector<Type> types(first->getResults().take_front(kept).getTypes());
+  llvm::append_range(types, reader.getResultTypes());
   FusedUnit fused(first, reader, place, operands, types);
   SmallVector<Value> yielded = fused.take(first);
+  yielded.truncate(kept);
   for (UnitOp view : views)
     fused.take(view);
   yielded.append(fused.take(reader));
-  UnitOp unit = fused.finish(ArrayRef(yielded).drop_front(isKept ? 0 : 1));
+  UnitOp unit = fused.finish(yielded);
   reader->replaceAllUsesWith(unit.getResults().take_back(reader.getNumResults()));
   reader.erase();
-  if (isKept)
-    first.getResult(0).replaceAllUsesWith(unit.getResult(0));
+  for (size_t i = 0; i < kept; ++i)
+    first.getResult(i).replaceAllUsesWith(unit.getResult(i));
   return unit;
+}
+
+UnitOp fuseBeside(UnitOp first, UnitOp second, Operation *place, ArrayRef<Value> operands) {
+  SmallVector<Type> types(first.getResultTypes());
+  llvm::append_range(types, second.getResultTypes());
+  FusedUnit fused(first, second, place, operands, types);
+  SmallVector<Value> yielded = fused.take(first);
+  yielded.append(fused.take(second));
+  return fused.finish(yielded);
+}
+
+void replace(UnitOp first, UnitOp second, UnitOp fused) {
+  first->replaceAllUsesWith(fused.getResults().take_front(first.getNumResults()));
+  second->replaceAllUsesWith(fused.getResults().take_back(second.getNumResults()));
+  first.erase();
+  second.erase();
 }
 
 KernelChoice choiceOf(UnitOp unit) {
@@ -97,20 +113,25 @@ AccumulateOp sumOf(UnitOp unit) {
   return dyn_cast<AccumulateOp>(*unit.getResult(0).user_begin());
 }
 
-void replaceSummed(UnitOp fused, ArrayRef<UnitOp> parts) {
-  Operation *last = fused;
-  for (auto [part, result] : llvm::zip_equal(parts, fused.getResults())) {
-    Operation *accumulate = sumOf(part);
-    accumulate->moveAfter(std::exchange(last, accumulate));
-    UnitOp replaced = part;
-    replaced.getResult(0).replaceAllUsesWith(result);
-    replaced.erase();
-  }
+void replaceSummed(UnitOp first, UnitOp second, UnitOp fused) {
+  AccumulateOp sum = sumOf(first);
+  sumOf(second)->moveAfter(fused);
+  sum->moveAfter(fused);
+  replace(first, second, fused);
 }
 
 UnitOp FusedUnit::finish(ValueRange yielded) {
   builder.create<YieldOp>(unit.getLoc(), yielded);
   return unit;
+}
+
+LogicalResult fuseInStages(ModuleOp module, llvm::function_ref<void(StageOp)> fuse) {
+  if (module->hasAttr(kMeasuresUnitsAttribute))
+    return success();
+  return runChecked(module, [&] {
+    module.walk(fuse);
+    return success();
+  });
 }
 
 } // namespace pdc

@@ -32,13 +32,23 @@ private:
   mlir::IRMapping known;
 };
 
-/// Makes one unit, behind `place`, of a unit and of another that reads its only result, directly or
-/// through views, and takes the place of the latter's results. `isKept`: others read that result,
-/// too, and read the unit's first one instead. What is left of `first` and of the views is the
-/// caller's to erase.
+/// Makes one unit, behind `place`, of a unit and of another that reads its last result, directly or
+/// through views, and takes the place of the latter's results and of the former's others, which
+/// come first. `isKept`: others read that last result, too, and read the unit's instead. What is
+/// left of `first` and of the views is the caller's to erase.
 ir::UnitOp fuseWithReader(ir::UnitOp first, mlir::ArrayRef<ir::UnitOp> views, ir::UnitOp reader,
                           mlir::Operation *place, mlir::ArrayRef<mlir::Value> operands,
                           bool isKept);
+
+/// Makes one unit, behind `place`, whose results are those of both. The second one may read the
+/// first one's.
+ir::UnitOp fuseBeside(ir::UnitOp first, ir::UnitOp second, mlir::Operation *place,
+                      mlir::ArrayRef<mlir::Value> operands);
+
+/// Puts such a unit into the place of both.
+void replace(ir::UnitOp first, ir::UnitOp second, ir::UnitOp fused);
+/// The same where their only results go into sums, which then stand behind it.
+void replaceSummed(ir::UnitOp first, ir::UnitOp second, ir::UnitOp fused);
 
 /// As it was chosen, but for layouts and places, which the fused kernel's rule gives.
 KernelChoice choiceOf(ir::UnitOp unit);
@@ -46,8 +56,7 @@ KernelChoice choiceOf(ir::UnitOp unit);
 /// The sum over microbatches that a unit's only result goes into; null where it goes elsewhere.
 ir::AccumulateOp sumOf(ir::UnitOp unit);
 
-/// Puts a fused unit into the place of such units, whose results are its results in their order:
-/// the sums that they go into stand behind it.
-void replaceSummed(ir::UnitOp fused, mlir::ArrayRef<ir::UnitOp> parts);
+/// Fuses units in each stage, but where the module's units are measured by themselves.
+mlir::LogicalResult fuseInStages(mlir::ModuleOp module, llvm::function_ref<void(ir::StageOp)> fuse);
 
 } // namespace pdc

@@ -161,21 +161,15 @@ private:
   }
 
   Value under(Value value, const std::vector<int64_t> &shape, StringRef suffix) {
-    if (shapeOf(value) == ArrayRef(shape))
-      return value;
-    return reshaped(builder, attention, names.unique(attention.getName() + suffix), value, shape,
-                    names);
+    return inShape(builder, attention, suffix, value, shape, names);
   }
 
   void replace() {
     const std::string name = attention.getName().str();
     NodeOp made = createNode(builder, attention.getLoc(), attention.getOp(), name, operands,
                              attributes, "", attention.getNumResults());
-    Value old = attention.getResult(0), result = made.getResult(0);
-    if (result.getType() != old.getType())
-      result = reshaped(builder, attention, names.unique(name + "/Reshape"), result,
-                        shapeOf(old).vec(), names);
-    old.replaceAllUsesWith(result);
+    Value old = attention.getResult(0);
+    old.replaceAllUsesWith(under(made.getResult(0), shapeOf(old).vec(), "/Reshape"));
     if (joined.samples() == 1)
       for (auto [of, by] : llvm::zip_equal(attention.getResults(), made.getResults()))
         of.replaceAllUsesWith(by);

@@ -325,16 +325,12 @@ void replace(NodeOp root, const Composite &composite, NodeNames &names) {
   for (Value &operand : operands)
     operand = operand ? operand : createAbsent(builder, root.getLoc());
   for (auto [operand, shape] : llvm::zip(operands, composite.shapes))
-    if (shapeOf(operand) != ArrayRef(shape))
-      operand = reshaped(builder, root, names.unique(name + "/headed"), operand, shape, names);
+    operand = inShape(builder, root, "/headed", operand, shape, names);
   NodeOp whole = createNode(builder, root.getLoc(), composite.op, name, operands,
                             composite.attributes, "", composite.results);
-  Value result = whole->getResult(0);
-  if (result.getType() != root->getResult(0).getType()) {
-    const std::vector<int64_t> shape = typeOf(root->getResult(0)).shape;
-    result = reshaped(builder, root, names.unique(name + "/Reshape"), result, shape, names);
-  }
-  root->getResult(0).replaceAllUsesWith(result);
+  const std::vector<int64_t> shape = typeOf(root->getResult(0)).shape;
+  root->getResult(0).replaceAllUsesWith(
+      inShape(builder, root, "/Reshape", whole->getResult(0), shape, names));
   root.erase();
 }
 

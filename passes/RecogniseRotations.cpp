@@ -151,9 +151,7 @@ void replace(NodeOp root, const Rotation &rotation, NodeNames &names) {
   Value made;
   if (angles) {
     auto seen = [&](Value value) {
-      return shapeOf(value) == ArrayRef(*angles)
-                 ? value
-                 : reshaped(builder, root, names.unique(name + "/angles"), value, *angles, names);
+      return inShape(builder, root, "/angles", value, *angles, names);
     };
     Value before = turned(names.unique(name + "/RotateHalves"),
                           {transposed.getOperand(0), seen(rotation.cosines), seen(rotation.sines)});

@@ -1,7 +1,7 @@
 #include "compiler/onnx/Model.h"
 #include "compiler/onnx/TensorProto.h"
+#include "compiler/operators/AttentionShape.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -124,20 +124,24 @@ Tensor readTensor(const Initializer &initializer) {
 }
 
 MaskKind kindOfMask(const Initializer &initializer) {
-  constexpr double kHidden = -1e4;
   const TensorType &type = initializer.type;
   if (!isFloatingPoint(type.element) || type.rank() < 2 || type.shape.back() < 2 ||
       type.elementCount() > maximumConstantElements || initializer.fill || initializer.draw)
     return MaskKind::none;
-  const std::vector<double> held = readTensor(initializer).data;
-  const auto zeros = std::ranges::count(held, 0.0), ones = std::ranges::count(held, 1.0),
-             hidden = std::ranges::count_if(held, [](double value) { return value <= kHidden; });
-  const auto all = static_cast<int64_t>(held.size());
-  if (zeros == 0 || zeros == all)
+  const std::string bytes = readBytes(initializer);
+  const int64_t width = bytesPerElement(type.element);
+  bool hasZeros = false, hasOnes = false, hides = false;
+  for (int64_t i = 0; i < type.elementCount(); ++i) {
+    const double value = elementAt(type.element, bytes.data() + i * width, initializer.name);
+    hasZeros |= value == 0;
+    hasOnes |= value == 1;
+    hides |= value <= kHidden;
+    if (!(value == 0 || value == 1 || value <= kHidden))
+      return MaskKind::none;
+  }
+  if (!hasZeros || hasOnes == hides)
     return MaskKind::none;
-  return zeros + ones == all     ? MaskKind::flags
-         : zeros + hidden == all ? MaskKind::hides
-                                 : MaskKind::none;
+  return hasOnes ? MaskKind::flags : MaskKind::hides;
 }
 
 } // namespace pdc

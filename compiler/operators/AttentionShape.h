@@ -4,6 +4,9 @@
 
 namespace pdc {
 
+/// Exporters hide a key by a score from here down, whose exponential is 0.
+inline constexpr double kHidden = -1e4;
+
 /// The sizes that a SoftmaxAttention has and its gradient shares; `first` is the input that holds
 /// the queries. Keys, values, mask and random numbers follow. Without values the keys' tensor holds
 /// them behind the heads of keys; without keys, too, the queries' tensor holds all.
