@@ -3,6 +3,8 @@
 #include "runtime/SmallFloats.h"
 #include "runtime/cuda/Launch.h"
 
+#include <bit>
+
 /// Neighbours that a thread reads and writes with one access, of at most 16 bytes. What is stored
 /// in 16 bits is computed with in f32.
 namespace pdc::runtime::cuda {
@@ -20,12 +22,36 @@ inline constexpr int kLanes = 4;
 /// KiB under way, which is what 4.8 TB/s bring in 700 ns; 2,048 threads with 8 bytes each have 16.)
 inline constexpr int kRowsTogether = 4;
 
-template <int Count, class T> PDC_EITHER Lanes<float, Count> load(const T *from) {
-  const auto stored = *reinterpret_cast<const Lanes<T, Count> *>(from);
+/// Lanes as they lie in memory, in words: numbers of 16 bits would be taken apart where they
+/// arrive, which waits for them, and not where they are used.
+template <class T, int Count> struct Packed {
+  using Word = std::conditional_t<sizeof(T) * Count % 4 == 0, uint32_t, T>;
+  Lanes<Word, int(sizeof(T) * Count / sizeof(Word))> words;
+};
+
+template <int Count, class T> PDC_EITHER Packed<T, Count> fetch(const T *from) {
+  return *reinterpret_cast<const Packed<T, Count> *>(from);
+}
+
+template <int Count, class T>
+PDC_EITHER Lanes<float, Count> widened(const Packed<T, Count> &packed) {
+  const auto stored = std::bit_cast<Lanes<T, Count>>(packed);
   Lanes<float, Count> values;
   for (int lane = 0; lane < Count; ++lane)
     values.at[lane] = static_cast<float>(stored.at[lane]);
   return values;
+}
+
+template <class T, int Count>
+PDC_EITHER Packed<T, Count> packed(const Lanes<float, Count> &values) {
+  Lanes<T, Count> stored;
+  for (int lane = 0; lane < Count; ++lane)
+    stored.at[lane] = static_cast<T>(values.at[lane]);
+  return std::bit_cast<Packed<T, Count>>(stored);
+}
+
+template <int Count, class T> PDC_EITHER Lanes<float, Count> load(const T *from) {
+  return widened(fetch<Count>(from));
 }
 
 template <int Count, class T, class Value>

@@ -16,14 +16,16 @@ namespace {
 template <int Threads, int Width, int Held> struct RowWalk {
   using Chunk = Lanes<float, Width>;
   using Row = Team<Threads>;
+  static constexpr int kWidth = Width, kHeld = Held;
   int64_t size;
 
+  __device__ static int64_t firstOf(int j) { return (Row::thread() + j * Threads) * Width; }
   /// use(number of the thread's chunk, its first element).
   template <class Use> __device__ void each(Use use) const {
     if constexpr (Held > 0) {
       PDC_UNROLL
       for (int j = 0; j < Held; ++j)
-        if (const int64_t k = (Row::thread() + j * Threads) * Width; k < size)
+        if (const int64_t k = firstOf(j); k < size)
           use(j, k);
     } else {
       for (int64_t k = Row::thread() * Width; k < size; k += Threads * Width)
@@ -32,42 +34,91 @@ template <int Threads, int Width, int Held> struct RowWalk {
   }
 };
 
-/// What read(first element) gives for a thread's chunks: held in registers, or read each time.
-template <int Threads, int Width, int Held, class Read> class HeldRow {
-public:
-  using Walk = RowWalk<Threads, Width, Held>;
-  __device__ HeldRow(const Walk &walk, const Read &read) : read(read) {
-    if constexpr (Held > 0)
-      walk.each([&](int j, int64_t k) { held[j] = read(k); });
-  }
-  __device__ typename Walk::Chunk operator()(int j, int64_t k) const {
-    if constexpr (Held > 0)
-      return held[j];
-    else
-      return read(k);
-  }
+/// A row that is the sum of those of some tensors, as it would be stored: what is made of a sum
+/// does not depend on where it is added up. Those that are there come first; of none there is no
+/// row.
+template <class T, int Most> struct SummedRow {
+  const T *terms[Most];
 
-private:
-  const Read &read;
-  typename Walk::Chunk held[Held > 0 ? Held : 1];
+  __device__ SummedRow behind(int64_t elements) const {
+    SummedRow row = {};
+    for (int t = 0; t < Most; ++t)
+      row.terms[t] = terms[t] ? terms[t] + elements : nullptr;
+    return row;
+  }
+  template <int Width> __device__ Lanes<float, Width> at(int64_t k) const {
+    Lanes<float, Width> value = load<Width>(terms[0] + k);
+    if (Most == 1 || !terms[1])
+      return value;
+    PDC_UNROLL
+    for (int t = 1; t < Most; ++t)
+      if (terms[t])
+        value = value + load<Width>(terms[t] + k);
+    return widened(packed<T>(value));
+  }
 };
 
-/// As it is stored: what is made of a sum does not depend on where it is added up.
-template <class T, int Width> __device__ Lanes<float, Width> stored(Lanes<float, Width> values) {
-  for (int lane = 0; lane < Width; ++lane)
-    values.at[lane] = static_cast<float>(static_cast<T>(values.at[lane]));
-  return values;
-}
+/// What a thread has of a row that it uses more than once: held in registers, or read each time.
+template <class Walk, class T, int Most = 1> class HeldRow {
+public:
+  __device__ HeldRow(const Walk &walk, const SummedRow<T, Most> &row) : row(row) {
+    if constexpr (Walk::kHeld > 0)
+      hold(walk);
+  }
+  __device__ typename Walk::Chunk operator()(int j, int64_t k) const {
+    if constexpr (Walk::kHeld > 0)
+      return widened(held[j]);
+    else
+      return row.template at<Walk::kWidth>(k);
+  }
+  /// What is read each time is there from now on, and may have taken a term's place.
+  __device__ void liesAt(const T *sum) { row = {{sum}}; }
 
-template <int Width>
-__device__ Lanes<float, Width> add(Lanes<float, Width> a, const Lanes<float, Width> &b) {
-  for (int lane = 0; lane < Width; ++lane)
-    a.at[lane] += b.at[lane];
-  return a;
-}
+private:
+  using Stored = Packed<T, Walk::kWidth>;
+
+  /// All chunks of a term are under way before one is used, of the first two terms together: a
+  /// branch or arithmetic between them would let each wait for the one before.
+  __device__ void hold(const Walk &walk) {
+    if (row.terms[0])
+      fetchTerm(walk, 0, held);
+    if constexpr (Most > 1)
+      if (row.terms[1])
+        addTerms(walk);
+  }
+  __device__ void addTerms(const Walk &walk) {
+    Stored term[Walk::kHeld];
+    typename Walk::Chunk sums[Walk::kHeld];
+    fetchTerm(walk, 1, term);
+    PDC_UNROLL
+    for (int j = 0; j < Walk::kHeld; ++j)
+      sums[j] = widened(held[j]) + widened(term[j]);
+    PDC_UNROLL
+    for (int t = 2; t < Most; ++t)
+      if (row.terms[t]) {
+        fetchTerm(walk, t, term);
+        PDC_UNROLL
+        for (int j = 0; j < Walk::kHeld; ++j)
+          sums[j] = sums[j] + widened(term[j]);
+      }
+    PDC_UNROLL
+    for (int j = 0; j < Walk::kHeld; ++j)
+      held[j] = packed<T>(sums[j]);
+  }
+  __device__ void fetchTerm(const Walk &walk, int t, Stored (&to)[Walk::kHeld]) const {
+    PDC_UNROLL
+    for (int j = 0; j < Walk::kHeld; ++j) {
+      const int64_t k = Walk::firstOf(j);
+      to[j] = fetch<Walk::kWidth>(row.terms[t] + (k < walk.size ? k : 0));
+    }
+  }
+
+  SummedRow<T, Most> row;
+  Stored held[Walk::kHeld > 0 ? Walk::kHeld : 1];
+};
 
 template <class T> struct NormalisedRows {
-  const T *x, *addend; ///< the latter null where x is no sum
+  SummedRow<T, 2> x;
   const float *scale, *bias;
   T *sum, *y; ///< the former null where nobody wants it
   float *mean, *inverse;
@@ -78,28 +129,22 @@ template <int Threads, int Width, int Held, class T>
 __global__ void normaliseRows(LayerNormalizationFields f, NormalisedRows<T> in) {
   using Walk = RowWalk<Threads, Width, Held>;
   using Chunk = typename Walk::Chunk;
-  const int64_t row = Walk::Row::index(), size = f.size;
+  const int64_t row = Walk::Row::index(), size = f.size, first = row * size;
   if (row >= f.rows)
     return;
-  const T *x = in.x + row * size, *addend = in.addend ? in.addend + row * size : nullptr;
-  T *const sum = in.sum ? in.sum + row * size : nullptr;
-  auto read = [&](int64_t k) {
-    const Chunk value = load<Width>(x + k);
-    return addend ? stored<T>(add(value, load<Width>(addend + k))) : value;
-  };
+  T *const kept = in.sum ? in.sum + first : nullptr;
   const Walk walk{size};
-  const HeldRow<Threads, Width, Held, decltype(read)> rowOf(walk, read);
+  HeldRow<Walk, T, 2> rowOf(walk, in.x.behind(first));
   float total = 0, squares = 0;
   walk.each([&](int j, int64_t k) {
     const Chunk value = rowOf(j, k);
-    if (sum)
-      store(sum + k, value);
+    if (kept)
+      store(kept + k, value);
     for (int lane = 0; lane < Width; ++lane)
       total += value.at[lane];
   });
-  // Where the row is read again the sum may have taken its place.
-  if (sum)
-    x = sum, addend = nullptr;
+  if (kept)
+    rowOf.liesAt(kept);
   total = Walk::Row::sum(total);
   const float center = f.centred ? total / static_cast<float>(size) : 0;
   walk.each([&](int j, int64_t k) {
@@ -109,13 +154,13 @@ __global__ void normaliseRows(LayerNormalizationFields f, NormalisedRows<T> in) 
   });
   const double variance = Walk::Row::sum(squares) / static_cast<double>(size);
   const float factor = static_cast<float>(1 / sqrt(variance + f.epsilon));
+  const HeldRow<Walk, float> scaleOf(walk, {{in.scale}});
   walk.each([&](int j, int64_t k) {
     Chunk value = rowOf(j, k);
-    const Chunk scale = load<Width>(in.scale + k),
-                bias = in.bias ? load<Width>(in.bias + k) : Chunk{};
+    const Chunk scale = scaleOf(j, k), bias = in.bias ? load<Width>(in.bias + k) : Chunk{};
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = (value.at[lane] - center) * factor * scale.at[lane] + bias.at[lane];
-    store(in.y + row * size + k, value);
+    store(in.y + first + k, value);
   });
   if (in.mean && Walk::Row::thread() == 0)
     in.mean[row] = center;
@@ -126,11 +171,11 @@ __global__ void normaliseRows(LayerNormalizationFields f, NormalisedRows<T> in) 
 constexpr int kMostTerms = LayerNormalizationFields::kMostTerms;
 
 template <class T> struct RowGradients {
-  const T *terms[kMostTerms]; ///< what arrives is the sum of those that are there
+  SummedRow<T, kMostTerms> dy;
   const T *x;
   const float *scale, *mean, *inverse;
   const T *addend;  ///< to the gradient; may be null
-  T *arriving, *dx; ///< the former null where nobody wants that sum
+  T *arriving, *dx; ///< the former null where nobody wants the sum of what arrives
 };
 
 /// With g = dy scale and h the normalised row: dx = inverse (g - mean(g) - h mean(g h)), without
@@ -142,50 +187,44 @@ __global__ void rowGradients(int64_t rows, int64_t size, RowGradients<T> in) {
   const int64_t row = Walk::Row::index(), first = row * size;
   if (row >= rows)
     return;
-  const float center = in.mean ? in.mean[row] : 0, factor = in.inverse[row];
   T *const arriving = in.arriving ? in.arriving + first : nullptr;
-  bool isStored = false; // the sum, where it is kept
-  auto readGradient = [&](int64_t k) {
-    if (isStored)
-      return load<Width>(static_cast<const T *>(arriving) + k);
-    Chunk value = load<Width>(in.terms[0] + first + k);
-    PDC_UNROLL
-    for (int t = 1; t < kMostTerms; ++t)
-      if (in.terms[t])
-        value = add(value, load<Width>(in.terms[t] + first + k));
-    return in.terms[1] ? stored<T>(value) : value;
-  };
-  auto readRow = [&](int64_t k) {
-    Chunk value = load<Width>(in.x + first + k);
+  const Walk walk{size};
+  const HeldRow<Walk, T> rowOf(walk, {{in.x + first}});
+  HeldRow<Walk, T, kMostTerms> gradientOf(walk, in.dy.behind(first));
+  const HeldRow<Walk, T> addendOf(walk, {{in.addend ? in.addend + first : nullptr}});
+  const float center = in.mean ? in.mean[row] : 0, factor = in.inverse[row];
+  auto normalised = [&](int j, int64_t k) {
+    Chunk value = rowOf(j, k);
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = (value.at[lane] - center) * factor;
     return value;
   };
-  const Walk walk{size};
-  const HeldRow<Threads, Width, Held, decltype(readGradient)> gradientOf(walk, readGradient);
-  const HeldRow<Threads, Width, Held, decltype(readRow)> rowOf(walk, readRow);
   float sum = 0, product = 0;
-  walk.each([&](int j, int64_t k) {
-    const Chunk g = gradientOf(j, k), h = rowOf(j, k), scale = load<Width>(in.scale + k);
-    if (arriving)
-      store(arriving + k, g);
-    for (int lane = 0; lane < Width; ++lane) {
-      const float scaled = g.at[lane] * scale.at[lane];
-      sum += scaled, product += scaled * h.at[lane];
-    }
-  });
-  // Where the row is read again the sum may have taken a term's place.
-  isStored = arriving != nullptr;
+  {
+    const HeldRow<Walk, float> scaleOf(walk, {{in.scale}});
+    walk.each([&](int j, int64_t k) {
+      const Chunk g = gradientOf(j, k), h = normalised(j, k), scale = scaleOf(j, k);
+      if (arriving)
+        store(arriving + k, g);
+      for (int lane = 0; lane < Width; ++lane) {
+        const float scaled = g.at[lane] * scale.at[lane];
+        sum += scaled, product += scaled * h.at[lane];
+      }
+    });
+  }
+  if (arriving)
+    gradientOf.liesAt(arriving);
   sum = Walk::Row::sum(sum);
   sum = in.mean ? sum / static_cast<float>(size) : 0;
   product = Walk::Row::sum(product) / static_cast<float>(size);
+  const HeldRow<Walk, float> scaleOf(walk, {{in.scale}});
   walk.each([&](int j, int64_t k) {
-    const Chunk g = gradientOf(j, k), h = rowOf(j, k), scale = load<Width>(in.scale + k);
+    const Chunk g = gradientOf(j, k), h = normalised(j, k), scale = scaleOf(j, k);
     Chunk dx;
     for (int lane = 0; lane < Width; ++lane)
       dx.at[lane] = factor * (g.at[lane] * scale.at[lane] - sum - h.at[lane] * product);
     if (in.addend)
-      dx = add(stored<T>(dx), load<Width>(in.addend + first + k));
+      dx = widened(packed<T>(dx)) + addendOf(j, k);
     store(in.dx + first + k, dx);
   });
 }
@@ -263,8 +302,8 @@ template <class T>
 void LayerNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
   Pointers next(all);
   NormalisedRows<T> in = {};
-  in.x = next.take<const T>();
-  in.addend = fields.addend ? next.take<const T>() : nullptr;
+  in.x.terms[0] = next.take<const T>();
+  in.x.terms[1] = fields.addend ? next.take<const T>() : nullptr;
   in.scale = next.take<const float>();
   in.bias = next.take<const float>();
   in.sum = fields.keepsSum ? next.take<T>() : nullptr;
@@ -287,7 +326,7 @@ void LayerNormalizationInputGradient::call(const Run &run,
   Pointers next(all);
   RowGradients<T> in = {};
   for (int64_t term = 0; term < fields.terms; ++term)
-    in.terms[term] = next.take<const T>();
+    in.dy.terms[term] = next.take<const T>();
   in.x = next.take<const T>();
   in.scale = next.take<const float>();
   in.mean = next.take<const float>();
