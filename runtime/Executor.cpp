@@ -136,30 +136,31 @@ void Executor::beginRun(int64_t microbatches) {
 
 // Rows.
 
-void Executor::walk(std::span<const Step> rows, int64_t base) {
+void Executor::walk(std::span<const Step> rows, int64_t from) {
+  firstMicrobatch = from;
   auto transfers = [&](size_t i) {
     return rows[i].kind == StepKind::send || rows[i].kind == StepKind::receive;
   };
   for (size_t i = 0; i < rows.size();) {
     size_t end = i + 1;
+    rowsAhead = rows.subspan(end);
     if (transfers(i)) {
       while (end < rows.size() && transfers(end))
         ++end;
-      postGroup(rows.subspan(i, end - i), base);
+      postGroup(rows.subspan(i, end - i));
     } else if (rows[i].kind == StepKind::allReduce) {
       if (!reduced)
         reduceTraining();
     } else if (rows[i].kind == StepKind::reduceGradients) {
-      reduceGradients(stageOf(rows[i].stage), rows[i].microbatch + base);
-    } else {
-      runTask(rows[i], rows[i].microbatch + base);
-    }
+      reduceGradients(stageOf(rows[i].stage), rows[i].microbatch + firstMicrobatch);
+    } else
+      runTask(rows[i], rows[i].microbatch + firstMicrobatch);
     i = end;
   }
 }
 
 /// Sends first: a receive into a slot that a send of the same group leaves may have to wait for it.
-void Executor::postGroup(std::span<const Step> rows, int64_t base) {
+void Executor::postGroup(std::span<const Step> rows) {
   if (pending.size() + rows.size() > kOpenTransfers)
     finishTransfers();
   if (options.rendezvous && options.delaySeed) {
@@ -167,19 +168,19 @@ void Executor::postGroup(std::span<const Step> rows, int64_t base) {
     std::this_thread::sleep_for(std::chrono::microseconds((drawn >> 40) % 300));
   }
   transport.beginGroup();
-  postAll(rows, base, StepKind::send);
-  postAll(rows, base, StepKind::receive);
+  postAll(rows, StepKind::send);
+  postAll(rows, StepKind::receive);
   transport.endGroup();
   ++groups;
   if (options.rendezvous)
     finishTransfers();
 }
 
-void Executor::postAll(std::span<const Step> rows, int64_t base, StepKind kind) {
+void Executor::postAll(std::span<const Step> rows, StepKind kind) {
   bool send = kind == StepKind::send;
   group.clear();
   for (const Step &row : rows) {
-    int64_t microbatch = row.microbatch + base;
+    int64_t microbatch = row.microbatch + firstMicrobatch;
     if (row.kind != kind || microbatch >= limit)
       continue;
     const Transfer &edge = program.transfers[row.transfer];
@@ -260,7 +261,7 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   stage.ended += phase != Phase::backwardInput;
   if (phase != Phase::backwardInput && endsSums(stage, microbatch)) {
     replicaSums.begin(stage.info->id, participants(stage, lastOfUpdate(stage, microbatch)));
-    run.sums = &replicaSums;
+    run.sums = maySumEarly(stage) ? &replicaSums : nullptr;
   }
   Seconds begin = now();
   runKernels(stage, phase, run);

@@ -41,11 +41,11 @@ struct Totals {
 
 struct ExecutorOptions {
   Seconds timeout = 300;
-  double clipNorm = 0;     ///< 0: none
-  bool graphs = true;      ///< on a device tasks are recorded once and run again
-  bool rendezvous = false; ///< block until each group of messages is done
-  uint64_t delaySeed = 0;  ///< rendezvous: draw a delay before each group
-  size_t timelineRoom = 0; ///< events kept
+  double clipNorm = 0;       ///< 0: none
+  bool graphs = true;        ///< on a device tasks are recorded once and run again
+  bool rendezvous = false;   ///< block until each group of messages is done
+  uint64_t delaySeed = 0;    ///< rendezvous: draw a delay before each group
+  size_t timelineRoom = 0;   ///< events kept
   bool recordsCalls = false; ///< among them what a library was told to move
   /// Floats that replicas sum at once.
   int64_t bucketElements = int64_t(1) << 20;
@@ -119,9 +119,9 @@ private:
   using Uses = std::vector<const Memory *>;
 
   // Rows.
-  void walk(std::span<const Step> rows, int64_t base);
-  void postGroup(std::span<const Step> group, int64_t base);
-  void postAll(std::span<const Step> group, int64_t base, StepKind kind);
+  void walk(std::span<const Step> rows, int64_t from);
+  void postGroup(std::span<const Step> group);
+  void postAll(std::span<const Step> group, StepKind kind);
   void runTask(const Step &row, int64_t microbatch);
   void runForward(Stage &stage, int64_t microbatch);
   void fillInput(const Memory &input, std::byte *to, int64_t microbatch);
@@ -148,6 +148,10 @@ private:
   int64_t lastOfUpdate(const Stage &stage, int64_t microbatch) const;
   /// Whether this replica has no later microbatch in the same update, and its sum may begin.
   bool endsSums(const Stage &stage, int64_t microbatch) const;
+  /// Whether that sum may begin within the task, before the row that waits for it. A library that
+  /// starts all messages of an accelerator in the order of the calls would hold up those between,
+  /// which other replicas may need to get that far: the proof has them all at their rows.
+  bool maySumEarly(const Stage &stage) const;
   /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
   bool hasBegun(const Stage &stage, int64_t last) const;
   std::string remedy(int64_t number) const;
@@ -212,6 +216,8 @@ private:
   Timeline events;
 
   // The run in progress.
+  std::span<const Step> rowsAhead; ///< of the walk, behind the task that runs
+  int64_t firstMicrobatch = 0;     ///< of the walk: added to those of its rows
   int64_t step = 0, limit = 0, groups = 0;
   bool reduced = false;
   bool readsAhead = false; ///< the first inputs of the next one

@@ -52,6 +52,19 @@ bool Executor::endsSums(const Stage &stage, int64_t microbatch) const {
   return stages.size() == 1 && (next >= limit || next > lastOfUpdate(stage, microbatch));
 }
 
+bool Executor::maySumEarly(const Stage &stage) const {
+  if (!arena.isRemote())
+    return true;
+  for (const Step &row : rowsAhead) {
+    if (row.kind == StepKind::reduceGradients && row.stage == stage.info->id)
+      return true;
+    const bool crosses = row.kind == StepKind::send || row.kind == StepKind::receive;
+    if (crosses && row.microbatch + firstMicrobatch < limit)
+      return false;
+  }
+  return false;
+}
+
 bool Executor::hasBegun(const Stage &stage, int64_t last) const { return summed(stage, last) > 0; }
 
 bool Executor::startsSums(Stage &stage, Phase phase, int64_t microbatch) {

@@ -1,8 +1,10 @@
 /// NCCL between processes of one host, for runtime/cuda/NcclTransport.cpp on HostStreams. As the
 /// real one it promises nothing that NCCL does not: a send ends when its receiver has taken the
 /// last byte, a group is one operation of its stream, messages of two ranks of a communicator meet
-/// in the order of the calls, and a message that nobody meets waits for ever. HOST_NCCL_LOSES=N: as
-/// the N-th group of this process does.
+/// in the order of the calls, and a message that nobody meets waits for ever. With
+/// NCCL_LAUNCH_ORDER_IMPLICIT=1 a group starts when all that this process has called before have
+/// started, of whatever communicator and stream. HOST_NCCL_LOSES=N: the N-th group of this process
+/// waits for ever.
 #include "testsuite/cuda/HostStreams.h"
 
 #include <fcntl.h>
@@ -18,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -116,6 +119,8 @@ bool Side::proceed(ncclComm &comm) {
   return moved == bytes && (!send || channel.taken == channel.written);
 }
 
+using Started = std::shared_ptr<std::atomic<bool>>;
+
 /// What a group has for one communicator: one kernel. Sides of one peer and direction take turns.
 struct Group {
   ncclComm_t comm;
@@ -123,12 +128,14 @@ struct Group {
   std::vector<Side> sides;
 
   bool lost = false;
+  Started started, before; ///< the latter of the group called before; null: in any order
 
   bool proceed() {
     if (comm->state != ncclSuccess)
       return comm->state == ncclInternalError; // aborted
-    if (lost)
+    if (lost || (before && !*before))
       return false;
+    *started = true;
     std::map<std::pair<bool, int>, bool> blocked;
     std::erase_if(sides, [&](Side &side) {
       bool &waits = blocked[{side.send, side.peer}];
@@ -148,6 +155,12 @@ int64_t lostGroup() {
 thread_local int depth = 0;
 thread_local int64_t issued = 0;
 thread_local std::vector<Group> groups;
+thread_local Started newest;
+
+bool keepsOrder() {
+  const char *order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  return order && std::string_view(order) == "1";
+}
 
 ncclResult_t add(const Side &side, ncclComm_t comm, cudaStream_t stream) {
   if (comm->state != ncclSuccess || side.peer < 0 || side.peer >= comm->ranks)
@@ -156,7 +169,7 @@ ncclResult_t add(const Side &side, ncclComm_t comm, cudaStream_t stream) {
   auto same = [&](const Group &group) { return group.comm == comm && group.stream == stream; };
   auto group = std::ranges::find_if(groups, same);
   if (group == groups.end())
-    group = groups.insert(groups.end(), {comm, stream, {}, false});
+    group = groups.insert(groups.end(), {.comm = comm, .stream = stream});
   group->sides.push_back(side);
   return ncclGroupEnd();
 }
@@ -221,6 +234,9 @@ ncclResult_t ncclGroupEnd() {
     ++group.comm->open;
     pdc::testing::countMessages(1);
     group.lost = ++issued == lostGroup();
+    group.started = std::make_shared<std::atomic<bool>>(false);
+    group.before = keepsOrder() ? newest : nullptr;
+    newest = group.started;
     auto shared = std::make_shared<Group>(std::move(group));
     pdc::testing::enqueueUntilTrue(shared->stream, [shared] {
       const bool ended = shared->proceed();

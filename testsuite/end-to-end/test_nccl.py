@@ -57,6 +57,19 @@ def test_trains_over_nccl(stages, schedule, arrangement, models, tmp_path):
         expect_refusal_of_old_drivers(project, data)
 
 
+@on_host
+def test_sums_hold_up_no_message(models, tmp_path):
+    """Where sums of replicas began within the backward pass, the library's order of the calls had its gradient wait for them, and
+    them for a replica that waited for that gradient."""
+    project = emit_for_nccl(models("mlp", "--hidden", 64, 32, 16, 8), tmp_path / "cuda", "--schedule", "interleaved", "--stages", "1-2",
+                            "--minibatch", 48, "--microbatches", 3, workers=3, arrangement="edges")
+    images, labels = pipeline.draw_images(tmp_path, 192, (784,), 10)
+    data = [f"input={images}", f"labels={labels}"]
+    threads = pipeline.train(project, tmp_path / "threads", data=data, steps=4)
+    processes = pipeline.train(project, tmp_path / "processes", "--timeout", 60, data=data, steps=4, transport="nccl")
+    assert processes.losses == threads.losses
+
+
 def expect_calls_proven(project, record, folder):
     """As they were recorded; not with a call less, two calls swapped or one by another communicator."""
     def prove(text):
