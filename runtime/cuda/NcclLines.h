@@ -24,9 +24,10 @@ struct Line {
 
 class NcclTransport : public Transport {
 public:
-  /// Connects what `receivers` of all ranks say.
+  /// Connects what `receivers` of all ranks say. `summedWith`: the ranks that another transport of
+  /// this process exchanges sums with.
   NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
-                const std::string &receivers);
+                const std::string &receivers, int64_t summedWith = 0);
   ~NcclTransport() override;
   int rank() const override { return self; }
   int ranks() const override { return size; }
@@ -47,7 +48,7 @@ private:
   static constexpr size_t kRequests = 4096;
 
   void makeLines(const std::vector<std::vector<int>> &edges);
-  void requireQueues() const;
+  void requireQueues(int64_t summedWith) const;
   void shareIds();
   void connect();
   void warmUp();

@@ -17,8 +17,9 @@ class TransportWithSums : public NcclTransport {
 public:
   TransportWithSums(Accelerator &accelerator, Control &control, const Program &program,
                     Arrangement arrangement)
-      : NcclTransport(accelerator, control, arrangement, receivers(program)), tasks(accelerator),
-        queue(accelerator.beside()) {
+      : NcclTransport(accelerator, control, arrangement, receivers(program),
+                      countOtherReplicas(program)),
+        tasks(accelerator), queue(accelerator.beside()) {
     queue->whileWaiting = accelerator.whileWaiting;
     sums.emplace(*queue, control, Arrangement::pairs, otherReplicas(program));
   }
@@ -42,6 +43,10 @@ public:
   }
 
 private:
+  static int64_t countOtherReplicas(const Program &program) {
+    return int64_t(edgesOf({otherReplicas(program)}).front().size());
+  }
+
   Accelerator &tasks;
   const std::unique_ptr<Accelerator> queue;
   std::optional<NcclTransport> sums;

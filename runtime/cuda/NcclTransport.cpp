@@ -16,7 +16,7 @@ namespace pdc::runtime::cuda {
 static constexpr int kChannels = 4;
 
 NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrangement arrangement,
-                             const std::string &receivers)
+                             const std::string &receivers, int64_t summedWith)
     : accelerator(accelerator), control(control), self(control.rank()), size(control.ranks()),
       arrangement(arrangement) {
   cuda::require(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming),
@@ -25,7 +25,7 @@ NcclTransport::NcclTransport(Accelerator &accelerator, Control &control, Arrange
   std::vector<std::string> all;
   control.gather(receivers, all);
   makeLines(edgesOf(all));
-  requireQueues();
+  requireQueues(summedWith);
   shareIds();
   connect();
   // The room of a step, and every edge: the first message of a pair takes most of a second.
@@ -57,12 +57,15 @@ void NcclTransport::makeLines(const std::vector<std::vector<int>> &edges) {
   }
 }
 
-void NcclTransport::requireQueues() const {
-  if (int64_t(streams.size()) > kMostEdges)
+void NcclTransport::requireQueues(int64_t summedWith) const {
+  if (arrangement == Arrangement::edges && !haveQueues(int64_t(lines.size()), summedWith))
     throw Error(
-        "rank ", self, " exchanges tensors over ", streams.size(),
-        " directed edges, each of which needs a queue of the GPU, and beside others there are ",
-        kMostEdges, "; plan with fewer ranks or another schedule");
+        "rank ", self, " exchanges tensors over ", lines.size(),
+        " directed edges and sums gradients with ", summedWith,
+        " other ranks: each edge needs three queues of the GPU and each of those ranks two, "
+        "beside ",
+        kQueuesOfEachRank, " others, and there are ", kMostQueues,
+        "; plan with fewer ranks or another schedule");
 }
 
 /// The lower rank of a pair, and the sender of an edge, makes its id and tells it behind its key.

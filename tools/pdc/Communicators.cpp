@@ -62,29 +62,40 @@ static std::optional<double> stallOfPairs(const Plan &plan, const TaggedEdges &e
   return apart > 0 ? std::max(0.0, together / apart - 1) : 0;
 }
 
-/// Whether each edge of a rank can have a queue of its own.
-static bool haveQueues(const Plan &plan, const std::set<RankEdge> &edges) {
-  for (int rank = 0; rank < plan.topology.workers(); ++rank)
-    if (llvm::count_if(edges, [&](RankEdge edge) {
-          return edge.first == rank || edge.second == rank;
-        }) > runtime::cuda::kMostEdges)
+/// Those that sum gradients with a rank.
+static int64_t countOtherReplicas(const Schedule &schedule, int rank) {
+  std::set<int> others;
+  for (const std::vector<int> &ranks : schedule.ranksOfStage)
+    if (llvm::is_contained(ranks, rank))
+      others.insert(ranks.begin(), ranks.end());
+  others.erase(rank);
+  return static_cast<int64_t>(others.size());
+}
+
+/// Whether what each rank exchanges over edges can have queues of its own.
+static bool haveQueues(const Schedule &schedule, const std::set<RankEdge> &edges) {
+  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
+    const int64_t count = llvm::count_if(
+        edges, [&](RankEdge edge) { return edge.first == rank || edge.second == rank; });
+    if (!runtime::cuda::haveQueues(count, countOtherReplicas(schedule, rank)))
       return false;
+  }
   return true;
 }
 
 /// `edges` is proven by whole groups, as the rows are; `pairs` has more waits.
-static Arrangement chooseArrangement(const Plan &plan, const std::set<RankEdge> &edges) {
-  const std::optional<double> &stall = plan.communicators.stallOfPairs;
-  if (stall && (*stall <= noise || !haveQueues(plan, edges)))
+static Arrangement chooseArrangement(std::optional<double> stallOfPairs, const Schedule &schedule,
+                                     const std::set<RankEdge> &edges) {
+  const bool canHaveEdges = haveQueues(schedule, edges);
+  if (stallOfPairs && (*stallOfPairs <= noise || !canHaveEdges))
     return Arrangement::pairs;
-  if (haveQueues(plan, edges))
+  if (canHaveEdges)
     return Arrangement::edges;
-  throw Error(
-      "the messages between GPUs are not proven with a communicator per pair of ranks, and a "
-      "rank exchanges tensors over more than " +
-      std::to_string(runtime::cuda::kMostEdges) +
-      " directed edges, each of which would need a queue of the GPU; what would help: another "
-      "schedule, or fewer ranks");
+  throw Error("the messages between GPUs are not proven with a communicator per pair of ranks, and "
+              "a GPU has too few queues for one per directed edge (" +
+              std::to_string(runtime::cuda::kMostQueues) +
+              ", of which a rank needs three for each edge and two for each other replica); what "
+              "would help: another schedule, or fewer ranks");
 }
 
 void setCommunicators(Plan &plan, ModuleOp programs) {
@@ -100,7 +111,7 @@ void setCommunicators(Plan &plan, ModuleOp programs) {
   addEdgesOfTiedWeights(programs, tensors);
   PlanCommunicators &chosen = plan.communicators;
   chosen.stallOfPairs = stallOfPairs(plan, edges, training, evaluation);
-  chosen.arrangement = chooseArrangement(plan, tensors);
+  chosen.arrangement = chooseArrangement(chosen.stallOfPairs, training, tensors);
   const bool pairs = chosen.arrangement == Arrangement::pairs;
   chosen.count = static_cast<int>((pairs ? withoutDirection(tensors) : tensors).size() +
                                   countReplicaPairs(training.ranksOfStage));
