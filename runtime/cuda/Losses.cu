@@ -1,12 +1,11 @@
 #include "runtime/cuda/Kernels.h"
-#include "runtime/cuda/Team.h"
-#include "runtime/cuda/Workspace.h"
+#include "runtime/cuda/Lanes.h"
+#include "runtime/cuda/Totals.h"
 
-#include "runtime/Error.h"
-
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
-#include <string_view>
 
 namespace pdc::runtime::cuda {
 
@@ -52,50 +51,69 @@ PDC_EITHER float lossOf(Labelled found, const float *weights, float logProbabili
   return -(weights ? weights[found.label] : 1.0f) * logProbability;
 }
 
-/// Scores that a thread reads before it uses them: a store would hold up the loads behind it.
+/// Accesses of a thread that are under way before it uses one: a store would hold up the loads
+/// behind it.
 constexpr int kReadTogether = 4;
 
-/// Calls use(class, read(class)) for each of a thread's classes.
-template <int Threads, class Read, class Use>
-__device__ void overClasses(int64_t classes, Read read, Use use) {
-  for (int64_t c = Team<Threads>::thread(); c < classes; c += Threads * kReadTogether) {
-    float values[kReadTogether] = {};
+/// Calls use(class, scores of it and its neighbours, how many there are) for a thread's share of a
+/// row. Several are read at once where they lie side by side; behind the last class, the row's
+/// padding.
+template <int Threads, int Width, class T, class Use>
+__device__ void overClasses(const LabelledFields &f, const T *scores, Use use) {
+  constexpr int kStep = Threads * Width;
+  const int64_t apart = Width > 1 ? 1 : f.pixels;
+  for (int64_t c = Team<Threads>::thread() * Width; c < f.classes; c += kReadTogether * kStep) {
+    Packed<T, Width> read[kReadTogether];
+    PDC_UNROLL
+    for (int s = 0; s < kReadTogether; ++s) {
+      const int64_t k = c + s * kStep;
+      read[s] = fetch<Width>(scores + (k < f.classes ? k : c) * apart);
+    }
+    PDC_UNROLL
     for (int s = 0; s < kReadTogether; ++s)
-      if (c + s * Threads < classes)
-        values[s] = read(c + s * Threads);
-    for (int s = 0; s < kReadTogether; ++s)
-      if (c + s * Threads < classes)
-        use(c + s * Threads, values[s]);
+      if (const int64_t k = c + s * kStep; k < f.classes)
+        use(k, widened(read[s]), k + Width <= f.classes ? Width : int(f.classes - k));
   }
 }
 
 /// The largest of the scores that a thread has seen, and the sum of exponentials relative to it.
 struct Growing {
-  float most = -std::numeric_limits<float>::infinity(), sum = 0;
-  __device__ void add(float score) {
-    if (score > most) {
-      sum *= expf(most - score);
-      most = score;
+  static constexpr float kNone = -std::numeric_limits<float>::infinity();
+  float most = kNone, sum = 0;
+
+  template <int Width> __device__ void add(Lanes<float, Width> scores, int count) {
+    float largest = most;
+    for (int lane = 0; lane < Width; ++lane) {
+      scores.at[lane] = lane < count ? scores.at[lane] : kNone;
+      largest = scores.at[lane] > largest ? scores.at[lane] : largest;
     }
-    // Of scores that are masked, -infinity, the difference is none.
-    sum += score == most ? 1.0f : expf(score - most);
+    if (largest > most) {
+      sum *= expf(most - largest);
+      most = largest;
+    }
+    // Where all scores are masked, minus infinity, none adds anything.
+    const float base = most == kNone ? 0 : most;
+    for (int lane = 0; lane < Width; ++lane)
+      sum += expf(scores.at[lane] - base);
   }
 };
 
 /// A team per row: the losses of rows, and what else of them somebody keeps.
-template <int Threads, class T, class Label>
+template <int Threads, int Width, class T, class Label>
 __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label *labels,
                                  const float *weights, float *losses, float *logProbabilities,
                                  float *scales) {
   using Row = Team<Threads>;
+  using Scores = Lanes<float, Width>;
   const int64_t row = Row::index();
   if (row >= rowsOf(f))
     return;
-  const int64_t first = firstOf(f, row), firstScore = firstOf(f, row, f.pitch);
-  auto scoreOf = [&](int64_t c) { return float(scores[firstScore + c * f.pixels]); };
+  const int64_t first = firstOf(f, row);
+  const T *of = scores + firstOf(f, row, f.pitch);
   // 1. In one pass the largest score and the sum of exponentials relative to it.
   Growing seen;
-  overClasses<Threads>(f.classes, scoreOf, [&](int64_t, float score) { seen.add(score); });
+  overClasses<Threads, Width>(
+      f, of, [&](int64_t, const Scores &read, int count) { seen.add(read, count); });
   const float most = Row::most(seen.most);
   // A thread may have seen no score.
   const float sum = Row::sum(seen.sum == 0 ? 0 : seen.sum * expf(seen.most - most));
@@ -103,7 +121,7 @@ __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label 
   const RowScale scale{most, logf(sum)};
   if (Row::thread() == 0) {
     const Labelled found = labelOf(f, labels, row);
-    const float score = found.counts && found.isClass ? scoreOf(found.label) : 0;
+    const float score = found.counts && found.isClass ? float(of[found.label * f.pixels]) : 0;
     losses[row] = lossOf(found, weights, scale.logProbability(score));
     if (scales) {
       float *to = scales + RowScale::placeOf(f, row);
@@ -111,14 +129,14 @@ __global__ void crossEntropyRows(LabelledFields f, const T *scores, const Label 
     }
   }
   if (logProbabilities)
-    overClasses<Threads>(f.classes, scoreOf, [&](int64_t c, float score) {
-      logProbabilities[first + c * f.pixels] = scale.logProbability(score);
+    overClasses<Threads, 1>(f, of, [&](int64_t c, const Lanes<float, 1> &read, int) {
+      logProbabilities[first + c * f.pixels] = scale.logProbability(read.at[0]);
     });
 }
 
 /// A team per row: a division for each element would take longer than its memory. Each thread reads
 /// a score before it writes the gradient of it, which may take its place.
-template <int Threads, class T, class Label, class Gradient>
+template <int Threads, int Width, class T, class Label, class Gradient>
 __global__ void crossEntropyGradientRows(LabelledFields f, const T *scores, const float *scales,
                                          const Label *labels, const float *dy, const float *weights,
                                          Gradient *dx) {
@@ -131,14 +149,41 @@ __global__ void crossEntropyGradientRows(LabelledFields f, const T *scores, cons
   const float factor = !counts ? 0 : weights ? *dy * weights[found.label] : *dy;
   const float *of = scales + RowScale::placeOf(f, row);
   const RowScale scale{of[0], of[f.pixels]};
-  const int64_t from = firstOf(f, row, f.pitch), to = firstOf(f, row, f.gradientPitch);
-  overClasses<Threads>(
-      f.classes, [&](int64_t c) { return float(scores[from + c * f.pixels]); },
-      [&](int64_t c, float score) {
-        const float hit = c == found.label ? 1.0f : 0.0f;
-        const float probability = expf(scale.logProbability(score));
-        dx[to + c * f.pixels] = Gradient(counts ? factor * (probability - hit) : 0.0f);
-      });
+  Gradient *to = dx + firstOf(f, row, f.gradientPitch);
+  const int64_t apart = Width > 1 ? 1 : f.pixels;
+  auto write = [&](int64_t c, const Lanes<float, Width> &read, int count) {
+    Lanes<float, Width> made;
+    PDC_UNROLL
+    for (int lane = 0; lane < Width; ++lane) {
+      const float hit = c + lane == found.label ? 1.0f : 0.0f;
+      const float probability = expf(scale.logProbability(read.at[lane]));
+      made.at[lane] = counts ? factor * (probability - hit) : 0.0f;
+    }
+    if (Width > 1 && count == Width)
+      return store(to + c, made);
+    PDC_UNROLL
+    for (int lane = 0; lane < Width; ++lane)
+      if (lane < count)
+        to[(c + lane) * apart] = Gradient(made.at[lane]);
+  };
+  overClasses<Threads, Width>(f, scores + firstOf(f, row, f.pitch), write);
+}
+
+/// start(Threads, Width) for the team of a row, whose threads read 16 bytes at a time where rows of
+/// all pitches begin at multiples of them.
+template <class T, class Start>
+void forRows(const LabelledFields &f, std::initializer_list<int64_t> pitches, Start start) {
+  constexpr int kWide = 16 / sizeof(T);
+  bool isWide = f.pixels == 1;
+  for (int64_t pitch : pitches)
+    isWide = isWide && (pitch ? pitch : f.classes) % kWide == 0;
+  const TeamShape teams = TeamShape::of(rowsOf(f), f.classes, f.pixels);
+  teams.choose([&](auto threads) {
+    if constexpr (threads() > 1)
+      if (isWide)
+        return start(teams.blocks, threads, std::integral_constant<int, kWide>());
+    start(teams.blocks, threads, std::integral_constant<int, 1>());
+  });
 }
 
 template <class Label>
@@ -172,22 +217,37 @@ template <class Label> struct Likelihood {
   }
 };
 
-/// The first of equal scores wins.
-template <class T, class Label> struct IsCorrect {
-  LabelledFields f;
-  const T *scores;
-  const Label *labels;
-  __device__ double operator()(int64_t row) const {
-    const Labelled found = labelOf(f, labels, row);
-    const int64_t first = firstOf(f, row, f.pitch);
-    float most = float(scores[first]);
-    int64_t best = 0;
-    for (int64_t c = 1; c < f.classes; ++c)
-      if (const float score = float(scores[first + c * f.pixels]); score > most)
-        best = c, most = score;
-    return found.counts && best == found.label ? 1 : 0;
-  }
+struct Least {
+  template <class T> PDC_EITHER T operator()(T a, T b) const { return a < b ? a : b; }
 };
+
+/// parts[b] = the rows of block b whose label has the largest score; the first of equal ones wins.
+template <int Threads, int Width, class T, class Label>
+__global__ void correctParts(LabelledFields f, const T *scores, const Label *labels,
+                             double *parts) {
+  using Row = Team<Threads>;
+  double correct = 0;
+  for (int64_t row = Row::index(); row < rowsOf(f);
+       row += int64_t(gridDim.x) * (kBlockThreads / Threads)) {
+    const T *of = scores + firstOf(f, row, f.pitch);
+    float most = float(*of);
+    int64_t best = 0;
+    overClasses<Threads, Width>(f, of, [&](int64_t c, const Lanes<float, Width> &read, int count) {
+      for (int lane = 0; lane < Width; ++lane)
+        if (lane < count && read.at[lane] > most)
+          best = c + lane, most = read.at[lane];
+    });
+    const float largest = Row::most(most);
+    best = Row::reduce(most == largest ? best : f.classes, Least());
+    const Labelled found = labelOf(f, labels, row);
+    // Where the first score is no number, none is larger.
+    if (Row::thread() == 0 && found.counts && best % f.classes == found.label)
+      ++correct;
+  }
+  correct = Team<kBlockThreads>::sum(correct);
+  if (threadIdx.x == 0)
+    parts[blockIdx.x] = correct;
+}
 
 /// Labels outside the classes weigh nothing here; the loss refuses them.
 template <class Label> struct WeightOf {
@@ -204,58 +264,6 @@ template <class Label> struct WeightOf {
   }
 };
 
-struct Squared {
-  static PDC_EITHER double loss(double x, double t) { return (x - t) * (x - t); }
-  static PDC_EITHER float gradient(float x, float t) { return 2 * (x - t); }
-};
-struct Absolute {
-  static PDC_EITHER double loss(double x, double t) { return fabs(x - t); }
-  static PDC_EITHER float gradient(float x, float t) { return x > t ? 1.0f : x < t ? -1.0f : 0.0f; }
-};
-/// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) without overflow.
-struct BinaryCrossEntropy {
-  static PDC_EITHER double loss(double x, double t) {
-    return fmax(x, 0.0) - x * t + log1p(exp(-fabs(x)));
-  }
-  static PDC_EITHER float gradient(float x, float t) { return 1 / (1 + expf(-x)) - t; }
-};
-
-template <class Pair> struct LossOfPair {
-  const float *prediction, *target;
-  __device__ double operator()(int64_t i) const { return Pair::loss(prediction[i], target[i]); }
-};
-
-template <class Pair>
-__global__ void pairGradientKernel(int64_t count, const float *prediction, const float *target,
-                                   const float *dy, float *dx) {
-  const int64_t i = globalThread();
-  if (i < count)
-    dx[i] = *dy * Pair::gradient(prediction[i], target[i]);
-}
-
-/// *total = the sum of value(i), in f64 and in fixed order. Long sums take two stages over
-/// kPartialSums numbers at `workspace`.
-template <class Value>
-void sumAll(const Run &run, int64_t count, Value value, float *total, std::byte *workspace) {
-  if (count <= 16 * kBlockThreads)
-    return launch(run, 1, kBlockThreads, sumKernel<Value>, count, value, total);
-  double *parts = reinterpret_cast<double *>(workspace);
-  launch(run, kPartialSums, kBlockThreads, sumParts<Value>, count, value, parts);
-  launch(run, 1, kBlockThreads, sumKernel<Loaded>, kPartialSums, Loaded{parts}, total);
-}
-
-template <class Choose> void chooseKind(const char *kind, Choose choose) {
-  std::string_view name = kind;
-  if (name == "MeanSquaredError")
-    choose(Squared());
-  else if (name == "MeanAbsoluteError")
-    choose(Absolute());
-  else if (name == "BinaryCrossEntropyWithLogits")
-    choose(BinaryCrossEntropy());
-  else
-    throw Error("no kernel for loss '", name, "'");
-}
-
 } // namespace
 
 /// Workspace: partial sums, then one loss per row.
@@ -264,10 +272,9 @@ void SoftmaxCrossEntropy::call(const Run &run, const T *scores, const Label *lab
                                const float *weights, const CrossEntropyResults &results) const {
   const int64_t rows = rowsOf(fields);
   float *losses = reinterpret_cast<float *>(run.scratchBase + kPartialSums * sizeof(double));
-  const TeamShape teams = TeamShape::of(rows, fields.classes, fields.pixels);
-  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
-    launch(run, teams.blocks, kBlockThreads, crossEntropyRows<Threads, T, Label>, fields, scores,
-           labels, weights, losses, results.logProbabilities, results.scales);
+  forRows<T>(fields, {fields.pitch}, [&](int64_t blocks, auto threads, auto width) {
+    launch(run, blocks, kBlockThreads, crossEntropyRows<threads(), width(), T, Label>, fields,
+           scores, labels, weights, losses, results.logProbabilities, results.scales);
   });
   if (results.loss)
     sumAll(run, rows, RowLoss{losses}, results.loss, run.scratchBase);
@@ -277,11 +284,12 @@ template <class T, class Label, class Gradient>
 void SoftmaxCrossEntropyGradient::operator()(const Run &run, const T *scores, const float *scales,
                                              const Label *labels, const float *dy,
                                              const float *weights, Gradient *dx) const {
-  const TeamShape teams = TeamShape::of(rowsOf(fields), fields.classes, fields.pixels);
-  teams.choose([&]<int Threads>(std::integral_constant<int, Threads>) {
-    launch(run, teams.blocks, kBlockThreads, crossEntropyGradientRows<Threads, T, Label, Gradient>,
-           fields, scores, scales, labels, dy, weights, dx);
-  });
+  forRows<T>(fields, {fields.pitch, fields.gradientPitch},
+             [&](int64_t blocks, auto threads, auto width) {
+               launch(run, blocks, kBlockThreads,
+                      crossEntropyGradientRows<threads(), width(), T, Label, Gradient>, fields,
+                      scores, scales, labels, dy, weights, dx);
+             });
 }
 
 template <class Label>
@@ -302,29 +310,19 @@ void NegativeLogLikelihoodGradient::operator()(const Run &run, const float *dy, 
 template <class T, class Label>
 void CorrectPredictions::operator()(const Run &run, const T *scores, const Label *labels,
                                     float *correct) const {
-  sumAll(run, rowsOf(fields), IsCorrect<T, Label>{fields, scores, labels}, correct,
-         run.scratchBase);
+  double *parts = reinterpret_cast<double *>(run.scratchBase);
+  forRows<T>(fields, {fields.pitch}, [&](int64_t blocks, auto threads, auto width) {
+    blocks = std::min(blocks, kPartialSums);
+    launch(run, blocks, kBlockThreads, correctParts<threads(), width(), T, Label>, fields, scores,
+           labels, parts);
+    launch(run, 1, kBlockThreads, sumKernel<Loaded>, blocks, Loaded{parts}, correct);
+  });
 }
 
 template <class Label>
 void LossWeight::operator()(const Run &run, const Label *labels, const float *weights,
                             float *weight) const {
   sumAll(run, fields.count, WeightOf<Label>{fields, labels, weights}, weight, run.scratchBase);
-}
-
-void PairLoss::operator()(const Run &run, const float *prediction, const float *target,
-                          float *loss) const {
-  chooseKind(fields.kind, [&]<class Pair>(Pair) {
-    sumAll(run, fields.count, LossOfPair<Pair>{prediction, target}, loss, run.scratchBase);
-  });
-}
-
-void PairLossGradient::operator()(const Run &run, const float *prediction, const float *target,
-                                  const float *dy, float *dx) const {
-  chooseKind(fields.kind, [&]<class Pair>(Pair) {
-    launchOver(run, fields.count, pairGradientKernel<Pair>, fields.count, prediction, target, dy,
-               dx);
-  });
 }
 
 #define PDC_GRADIENT(Label, T, Gradient)                                                           \

@@ -83,31 +83,6 @@ template <int Threads> struct Team {
   template <class T> __device__ static T most(T value) { return reduce(value, Most()); }
 };
 
-/// *total = the sum of value(0) to value(count - 1), by one block, in f64.
-template <class Value> __global__ void sumKernel(int64_t count, Value value, float *total) {
-  double sum = 0;
-  for (int64_t i = threadIdx.x; i < count; i += kBlockThreads)
-    sum += value(i);
-  sum = Team<kBlockThreads>::sum(sum);
-  if (threadIdx.x == 0)
-    *total = static_cast<float>(sum);
-}
-
-/// parts[b] = the sum over elements b, b + blocks, ... of groups of kBlockThreads.
-template <class Value> __global__ void sumParts(int64_t count, Value value, double *parts) {
-  double sum = 0;
-  for (int64_t i = globalThread(); i < count; i += int64_t(gridDim.x) * kBlockThreads)
-    sum += value(i);
-  sum = Team<kBlockThreads>::sum(sum);
-  if (threadIdx.x == 0)
-    parts[blockIdx.x] = sum;
-}
-
-struct Loaded {
-  const double *parts;
-  __device__ double operator()(int64_t i) const { return parts[i]; }
-};
-
 #endif
 
 } // namespace pdc::runtime::cuda

@@ -185,7 +185,7 @@ def test_tells_the_causes_of_both_ranks(tmp_path, monkeypatch):
     (tmp_path / "build").mkdir()
     monkeypatch.setattr(tools, "command_of", lambda *_: ["sh", "-c", "echo the cause of $RANK; exit 1"])
     with pytest.raises(RuntimeError) as raised:
-        tools.check_nccl({"reference": "none", "steps": 6}, 60)
+        tools.check_nccl({"project": "none", "reference": "none", "steps": 6, "ranks": 2}, 60)
     assert "the cause of 0" in str(raised.value) and "the cause of 1" in str(raised.value)
 
 
@@ -212,6 +212,7 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     monkeypatch.setattr(tools, "NETWORKS", [network for network in tools.NETWORKS if network[0] == chosen])
     for splits in ("SPLITS", "SPLITS_OF_WORDS"):
         monkeypatch.setattr(tools, splits, [(1, "1f1b", precision)])
+    monkeypatch.setattr(tools, "REPLICAS", [])
     tools.prepare(folder, ["none of the rows"])
     assert (folder / "CMakeLists.txt").read_text().count("add_executable") == 3
     assert (folder / "testsuite" / "cuda" / "AttentionCheckMain.cpp").exists()

@@ -38,12 +38,15 @@ NETWORKS = [
 SPLITS = [(1, "1f1b", "fp32"), (2, "1f1b", "fp32"), (2, "gpipe", "fp32"), (4, "1f1b", "fp32"), (4, "zb-h1", "fp32"),
           (2, "pipedream", "fp32"), (1, "1f1b", "tf32"), (1, "1f1b", "bf16"), (2, "1f1b", "bf16"),
           (1, "1f1b", "fp16")]
+# With replicas, over NCCL alone, for LeNet: ranks of each stage, schedule, microbatches. Sums of interleaved stages beside messages
+# that other replicas wait for; a communicator for each directed edge.
+REPLICAS = [("1-2", "interleaved", 3), ("2-1", "1f1b", 4)]
 SPLITS_OF_WORDS = [(1, "1f1b", "fp32"), (2, "1f1b", "fp32"), (1, "1f1b", "bf16"), (2, "1f1b", "bf16"), (1, "1f1b", "fp16")]
 
 
-def reference_of(network, stages, schedule):
+def reference_of(network, stages, schedule, microbatches):
     """Asynchronous schedules are compared with the CPU's of the same depth, others with one stage's."""
-    return (network, stages, schedule) if schedule == "pipedream" else (network, 1, "1f1b")
+    return (network, stages, schedule) if schedule == "pipedream" else (network, 1, f"1f1b-{microbatches}")
 
 
 def train_on_cpu(folder, model, reference, inputs, options):
@@ -71,19 +74,28 @@ def prepare_network(folder, name, script, inputs, size, optimizer):
     gpu_rows.run(["/usr/bin/python3", SOURCES / "tools" / "models" / f"{script[0]}.py", model, *script[1:]])
     for tensor, (shape, what) in inputs.items():
         gpu_rows.draw_data(data / f"{tensor}.npy", [size * MICROBATCHES * 3, *shape], what)
-    for stages, schedule, precision in SPLITS_OF_WORDS if script[0] in ("gpt2", "bert") else SPLITS:
-        microbatches = [] if schedule == "pipedream" else ["--microbatches", MICROBATCHES]
-        samples = size * (MICROBATCHES if microbatches else 1)
-        options = ["--minibatch", samples, *microbatches, "--schedule", schedule, "--optimizer", optimizer, *gpu_rows.loss_of(script)]
-        reference = reference_of(name, stages, schedule)
+    splits = [(stages, schedule, precision, MICROBATCHES)
+              for stages, schedule, precision in (SPLITS_OF_WORDS if script[0] in ("gpt2", "bert") else SPLITS)]
+    if name == "lenet5":
+        splits += [(stages, schedule, "fp32", microbatches) for stages, schedule, microbatches in REPLICAS]
+    for stages, schedule, precision, microbatches in splits:
+        asynchronous = schedule == "pipedream"
+        samples = size * (1 if asynchronous else microbatches)
+        options = ["--minibatch", samples, "--optimizer", optimizer, *gpu_rows.loss_of(script)]
+        rows = ["--schedule", schedule, *([] if asynchronous else ["--microbatches", microbatches])]
+        reference = reference_of(name, stages, schedule, microbatches)
         log = data / ("-".join(map(str, reference)) + ".jsonl")
         if not log.exists():
-            train_on_cpu(folder, model, reference, inputs, options)
+            train_on_cpu(folder, model, reference, inputs,
+                         [*options, *(rows if asynchronous else ["--schedule", "1f1b", "--microbatches", microbatches])])
         project = f"{name}-{stages}-{schedule}" + ("" if precision == "fp32" else f"-{precision}")
-        gpu_rows.run([PDC / "pdc", model, "--gpus", stages, "--precision", precision, "-o", folder / project, *options])
+        replicated = isinstance(stages, str)
+        ranks = sum(map(int, stages.split("-"))) if replicated else stages
+        gpu_rows.run([PDC / "pdc", model, "--gpus", ranks, "--precision", precision, "-o", folder / project, *options, *rows,
+                      *(["--stages", stages] if replicated else [])])
         (folder / project / "weights.safetensors").unlink()
-        cases.append({"project": project, "network": name, "inputs": [*inputs], "precision": precision, "steps": STEPS,
-                      "reference": str(log.relative_to(folder)), "samples": samples})
+        cases.append({"project": project, "network": name, "inputs": [*inputs], "precision": precision, "steps": STEPS, "ranks": ranks,
+                      "replicated": replicated, "reference": str(log.relative_to(folder)), "samples": samples})
         print("prepared", project)
     model.unlink()
     (folder / f"{name}.safetensors").unlink()
