@@ -258,7 +258,8 @@ def waiting(tmp_path):
     (folder / "bench" / "spec.json").write_text("{}")
     (folder / "lenet5" / "weights.json").write_text(json.dumps({"w": [2]}))
     (folder / "cases.json").write_text(json.dumps([{"project": project, "network": "lenet5", "inputs": [], "precision": "fp32",
-                                                    "steps": 6, "reference": "lenet5/none.jsonl", "samples": 1} for project in projects]))
+                                                    "steps": 6, "ranks": int(project[7]), "replicated": False, "reference": "lenet5/none.jsonl",
+                                                    "samples": 1} for project in projects]))
     (path / "cmake").write_text(CMAKE)
     (path / "cmake").chmod(0o755)
     (tmp_path / "wheels" / "nvidia" / "cudnn" / "include").mkdir(parents=True)

@@ -46,7 +46,9 @@ SPLITS_OF_WORDS = [(1, "1f1b", "fp32"), (2, "1f1b", "fp32"), (1, "1f1b", "bf16")
 
 def reference_of(network, stages, schedule, microbatches):
     """Asynchronous schedules are compared with the CPU's of the same depth, others with one stage's."""
-    return (network, stages, schedule) if schedule == "pipedream" else (network, 1, f"1f1b-{microbatches}")
+    if schedule == "pipedream":
+        return network, stages, schedule
+    return network, 1, "1f1b" if microbatches == MICROBATCHES else f"1f1b-{microbatches}"
 
 
 def train_on_cpu(folder, model, reference, inputs, options):
