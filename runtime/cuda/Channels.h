@@ -27,13 +27,14 @@ __global__ void channelKernel(int64_t part, int64_t columns, Body body) {
   if (i >= part)
     return;
   const int64_t c = i % columns;
-  Lanes<float, Width> made[Rows];
+  decltype(body.template fetched<Width>(i)) elements[Rows];
   PDC_UNROLL
   for (int row = 0; row < Rows; ++row)
-    made[row] = body.template at<Width>(i + row * part, c);
+    elements[row] = body.template fetched<Width>(i + row * part);
+  const auto numbers = numbersOf<Width>(body, c);
   PDC_UNROLL
   for (int row = 0; row < Rows; ++row)
-    store(body.to + i + row * part, made[row]);
+    store(body.to + i + row * part, body.of(elements[row], numbers));
 }
 
 template <int Width, int Rows, class Body>
@@ -50,9 +51,10 @@ void overRows(const Run &run, const Channels &shape, const Body &body) {
     overParts<Width, 1>(run, shape, body);
 }
 
-/// body.to = body.at<Width>(element, its channel) for each `Width` neighbours of a row: all
-/// elements, four at a time where the channels come in fours. (A division per element would take
-/// longer than its memory.) Where it writes, it may read the same element.
+/// For each `Width` neighbours of a row, body.to = body.of(body.fetched<Width>(element), numbersOf
+/// the channel), where `fetched` only reads: all elements, four at a time where the channels come
+/// in fours. (A division per element would take longer than its memory.) Where it writes, it may
+/// read the same element.
 template <class Body> void overChannels(const Run &run, const Channels &shape, const Body &body) {
   if (shape.columns % kLanes == 0)
     overRows<kLanes>(run, shape, body);

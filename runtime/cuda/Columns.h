@@ -27,35 +27,35 @@ __device__ void addHalves(T (&held)[Count][kBlockThreads], int together) {
   }
 }
 
-template <int Width>
-__device__ Lanes<float, Width> operator+(Lanes<float, Width> a, const Lanes<float, Width> &b) {
-  for (int lane = 0; lane < Width; ++lane)
-    a.at[lane] += b.at[lane];
-  return a;
-}
-
-/// Adds `Rows` rows from `first` on, `apart` from one to the next, in their order.
-template <int Rows, int Count, int Width, class Value>
-__device__ void addRows(const Value &value, int64_t first, int64_t apart, int64_t column,
-                        Sums<Count, Width> &sums) {
-  Sums<Count, Width> rows[Rows];
+/// Adds `Rows` rows from `first` on, `apart` from one to the next, in their order. All are fetched
+/// before one is used.
+template <int Rows, int Count, int Width, class Value, class Numbers>
+__device__ void addRows(const Value &value, const Numbers &numbers, int64_t first, int64_t apart,
+                        int64_t column, Sums<Count, Width> &sums) {
+  decltype(value.template fetched<Width>(first, column)) rows[Rows];
   PDC_UNROLL
   for (int i = 0; i < Rows; ++i)
-    rows[i] = value.template at<Width>(first + i * apart, column);
+    rows[i] = value.template fetched<Width>(first + i * apart, column);
   PDC_UNROLL
   for (int i = 0; i < Rows; ++i) {
-    if constexpr (requires { value.keep(first, column, rows[i]); })
-      value.keep(first + i * apart, column, rows[i]);
+    const Sums<Count, Width> row = value.of(rows[i], numbers);
+    if constexpr (requires { value.keep(first, column, row); })
+      value.keep(first + i * apart, column, row);
     for (int k = 0; k < Count; ++k)
-      sums.at[k] = sums.at[k] + rows[i].at[k];
+      sums.at[k] = sums.at[k] + row.at[k];
   }
 }
+
+/// Blocks that a processor has at once, at least. Told nothing, the compiler saves registers for
+/// more of them, and has one fetch wait for another.
+constexpr int kFewBlocks = 2, kSomeBlocks = 4;
 
 /// Thread (c, r) of a block, of `across` threads in a row, sums rows r, r + 256 / across, ... of
 /// its chunk in `Width` columns. parts[(chunk * Count + k) * columns + column]
 template <int Count, int Width, class Value>
-__global__ void sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows, int across,
-                                Value value, float *parts) {
+__global__ void __launch_bounds__(kBlockThreads, Count > 1 ? kFewBlocks : kSomeBlocks)
+    sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows, int across, Value value,
+                    float *parts) {
   __shared__ Lanes<float, Width> held[Count][kBlockThreads];
   const int thread = int(threadIdx.x), down = kBlockThreads / across;
   const int64_t groups = ceilDivide(columns, across * Width);
@@ -65,10 +65,11 @@ __global__ void sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows
   if (column < columns) {
     const int64_t end = chunkRows * (chunk + 1) < rows ? chunkRows * (chunk + 1) : rows;
     int64_t r = chunkRows * chunk + thread / across;
+    const auto numbers = numbersOf<Width>(value, column);
     for (; r + (kRowsTogether - 1) * down < end; r += kRowsTogether * down)
-      addRows<kRowsTogether>(value, r, down, column, sums);
+      addRows<kRowsTogether>(value, numbers, r, down, column, sums);
     for (; r < end; r += down)
-      addRows<1>(value, r, down, column, sums);
+      addRows<1>(value, numbers, r, down, column, sums);
   }
   for (int k = 0; k < Count; ++k)
     held[k][thread] = sums.at[k];
@@ -113,10 +114,10 @@ void sumChunksOfColumns(const Run &run, int64_t rows, int64_t columns, int64_t c
          value, parts);
 }
 
-/// Calls finish(column, double sums[Count]) with the sums over rows of value.at<Width>(row,
-/// column), which returns Sums<Count, Width>: of so many columns from `column` on. It may have
-/// keep(row, column, Sums) as well, which writes what it likes of them. The workspace has
-/// columnSumBytes.
+/// Calls finish(column, double sums[Count]) with the sums over rows of what `value` makes of them,
+/// of `Width` columns from `column` on: fetched<Width>(row, column) only reads, of(that, numbersOf
+/// the column) returns Sums<Count, Width>. It may have keep(row, column, Sums) as well, which
+/// writes what it likes of them. The workspace has columnSumBytes.
 template <int Count, class Value, class Finish>
 void sumColumns(const Run &run, int64_t rows, int64_t columns, Value value, Finish finish) {
   float *parts = reinterpret_cast<float *>(run.scratchBase);

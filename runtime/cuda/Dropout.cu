@@ -1,44 +1,80 @@
+#include "runtime/Error.h"
+#include "runtime/cuda/Divisor.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Lanes.h"
 #include "runtime/kernels/Random.h"
 
+#include <limits>
 #include <numeric>
 
 namespace pdc::runtime::cuda {
 
-/// A thread per `Width` neighbours of one sample: of one pixel where the channels are innermost.
-/// Elements are numbered in row-major order within their sample, whatever the layout.
+/// Elements of a sample, where channels are innermost of its pixels; else of one pixel whose
+/// channels are all.
+struct DroppedSample {
+  int64_t size, pixels;
+  Divisor<int32_t> channels;
+};
+
+/// Chunks of `Width` neighbours that a thread has of one sample: what is drawn for the sample is
+/// drawn once for them.
+constexpr int kChunks = 4;
+
+/// Elements are numbered in row-major order within their sample, whatever the layout. `pieces`: the
+/// blocks of a sample.
 template <int Width, class T>
-static __global__ void dropoutKernel(int64_t samples, int64_t channels, int64_t pixels,
-                                     bool channelsLast, uint64_t key, uint64_t threshold,
-                                     float scale, const T *x, const int64_t *random, T *y) {
-  const int64_t i = globalThread() * Width, size = channels * pixels;
-  if (i >= samples * size)
+static __global__ void dropoutKernel(DroppedSample of, unsigned pieces, uint64_t key,
+                                     uint64_t threshold, float scale, const T *x,
+                                     const int64_t *random, T *y) {
+  constexpr int kStep = kBlockThreads * Width;
+  const int64_t sample = blockIdx.x / pieces, piece = blockIdx.x - sample * pieces;
+  const int64_t begin = piece * kChunks * kStep + int64_t(threadIdx.x) * Width;
+  if (begin >= of.size)
     return;
-  const int64_t sample = i / size, within = i - sample * size;
-  const int64_t pixel = channelsLast ? within / channels : 0, apart = channelsLast ? pixels : 1;
-  const int64_t first = channelsLast ? (within - pixel * channels) * pixels + pixel : within;
+  x += sample * of.size, y += sample * of.size;
+  Packed<T, Width> read[kChunks];
+  PDC_UNROLL
+  for (int j = 0; j < kChunks; ++j) {
+    const int64_t within = begin + j * kStep;
+    read[j] = fetch<Width>(x + (within < of.size ? within : begin));
+  }
   const uint64_t prefix = samplePrefix(random[0], random[1], random[2 + sample], key);
-  auto values = load<Width>(x + i);
-  for (int lane = 0; lane < Width; ++lane)
-    values.at[lane] = drawBits(prefix, first + lane * apart) >= threshold
-                          ? values.at[lane] * scale
-                          : 0.0f;
-  store(y + i, values);
+  PDC_UNROLL
+  for (int j = 0; j < kChunks; ++j) {
+    const int64_t within = begin + j * kStep;
+    if (within >= of.size)
+      return;
+    int64_t first = within;
+    if (of.pixels > 1) {
+      const int32_t pixel = of.channels.quotient(int32_t(within));
+      first = (within - int64_t(pixel) * of.channels.value()) * of.pixels + pixel;
+    }
+    auto values = widened(read[j]);
+    for (int lane = 0; lane < Width; ++lane)
+      values.at[lane] =
+          drawBits(prefix, first + lane * of.pixels) >= threshold ? values.at[lane] * scale : 0.0f;
+    store(y + within, values);
+  }
 }
 
 template <class T>
 void Dropout::operator()(const Run &run, const T *x, const int64_t *random, T *y) const {
   const Dimensions &shape = fields.input;
-  const bool channelsLast = fields.layout[0] != 0;
-  const int64_t samples = shape[0], channels = channelsLast ? shape[1] : 1;
-  const int64_t pixels = std::accumulate(shape.begin() + (channelsLast ? 2 : 1), shape.end(),
-                                         int64_t(1), std::multiplies<int64_t>());
-  const bool inFours = (channelsLast ? channels : pixels) % kLanes == 0;
-  launchOver(run, samples * channels * pixels / (inFours ? kLanes : 1),
-             inFours ? dropoutKernel<kLanes, T> : dropoutKernel<1, T>, samples, channels, pixels,
-             channelsLast, fields.key, static_cast<uint64_t>(fields.ratio * 4294967296.0),
-             static_cast<float>(1 / (1 - fields.ratio)), x, random, y);
+  const int64_t samples = shape[0];
+  const int64_t size =
+      std::accumulate(shape.begin() + 1, shape.end(), int64_t(1), std::multiplies<int64_t>());
+  const int64_t channels = fields.layout[0] != 0 ? shape[1] : size;
+  if (samples * size == 0)
+    return;
+  if (size > std::numeric_limits<int32_t>::max())
+    throw Error("dropout: a sample has ", size, " elements, expected less than 2^31");
+  const int width = channels % kLanes == 0 ? kLanes : 1;
+  const int64_t pieces = ceilDivide(size, int64_t(kChunks) * kBlockThreads * width);
+  launch(run, samples * pieces, kBlockThreads,
+         width == kLanes ? dropoutKernel<kLanes, T> : dropoutKernel<1, T>,
+         DroppedSample{size, size / channels, Divisor<int32_t>(channels)}, unsigned(pieces),
+         fields.key, static_cast<uint64_t>(fields.ratio * 4294967296.0),
+         static_cast<float>(1 / (1 - fields.ratio)), x, random, y);
 }
 
 template void Dropout::operator()(const Run &, const float *, const int64_t *, float *) const;

@@ -24,9 +24,16 @@ template <class Y> struct AddChannelBias {
   const float *bias;
   bool relu;
   Y *to;
-  template <int Width> __device__ Lanes<float, Width> at(int64_t i, int64_t c) const {
-    auto value = load<Width>(to + i);
-    const auto added = bias ? load<Width>(bias + c) : Lanes<float, Width>{};
+  template <int Width> __device__ Packed<Y, Width> fetched(int64_t i) const {
+    return fetch<Width>(to + i);
+  }
+  template <int Width> __device__ Lanes<float, Width> numbers(int64_t c) const {
+    return bias ? load<Width>(bias + c) : Lanes<float, Width>{};
+  }
+  template <int Width>
+  __device__ Lanes<float, Width> of(const Packed<Y, Width> &element,
+                                    const Lanes<float, Width> &added) const {
+    auto value = widened(element);
     for (int lane = 0; lane < Width; ++lane)
       value.at[lane] = rectified(bias ? value.at[lane] + added.at[lane] : value.at[lane], relu);
     return value;

@@ -62,4 +62,27 @@ PDC_EITHER void store(T *to, const Lanes<Value, Count> &values) {
   *reinterpret_cast<Lanes<T, Count> *>(to) = stored;
 }
 
+template <int Count>
+PDC_EITHER Lanes<float, Count> operator+(Lanes<float, Count> a, const Lanes<float, Count> &b) {
+  for (int lane = 0; lane < Count; ++lane)
+    a.at[lane] += b.at[lane];
+  return a;
+}
+template <int Count>
+PDC_EITHER Lanes<float, Count> operator*(Lanes<float, Count> a, const Lanes<float, Count> &b) {
+  for (int lane = 0; lane < Count; ++lane)
+    a.at[lane] *= b.at[lane];
+  return a;
+}
+
+/// What a column, or a channel, has of its own: body.numbers<Width>(column), read once for all rows
+/// that a thread has.
+template <int Width, class Body> PDC_EITHER auto numbersOf(const Body &body, int64_t column) {
+  struct None {};
+  if constexpr (requires { body.template numbers<Width>(column); })
+    return body.template numbers<Width>(column);
+  else
+    return None();
+}
+
 } // namespace pdc::runtime::cuda

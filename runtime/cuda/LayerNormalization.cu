@@ -255,13 +255,20 @@ template <class T, int Count> struct ScaleMoments {
   const T *dy, *x;
   const float *mean, *inverse;
   int64_t size;
-  template <int Width> __device__ Sums<Count, Width> at(int64_t row, int64_t k) const {
-    const auto gradient = load<Width>(dy + row * size + k);
+  template <int Width> struct Fetched {
+    Packed<T, Width> dy, x;
+    float center, factor;
+  };
+  template <int Width> __device__ Fetched<Width> fetched(int64_t row, int64_t k) const {
+    const int64_t i = row * size + k;
+    return {fetch<Width>(dy + i), fetch<Width>(x + i), mean ? mean[row] : 0, inverse[row]};
+  }
+  template <int Width, class None>
+  __device__ Sums<Count, Width> of(const Fetched<Width> &row, None) const {
+    const auto gradient = widened(row.dy), value = widened(row.x);
     Sums<Count, Width> sums = {{gradient}};
-    const auto value = load<Width>(x + row * size + k);
-    const float center = mean ? mean[row] : 0, factor = inverse[row];
     for (int lane = 0; lane < Width; ++lane)
-      sums.at[0].at[lane] *= (value.at[lane] - center) * factor;
+      sums.at[0].at[lane] *= (value.at[lane] - row.center) * row.factor;
     if constexpr (Count > 1)
       sums.at[1] = gradient;
     return sums;

@@ -12,8 +12,12 @@ namespace {
 template <class T> struct Column {
   const T *x;
   int64_t pitch;
-  template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t column) const {
-    return {{load<Width>(x + row * pitch + column)}};
+  template <int Width> __device__ Packed<T, Width> fetched(int64_t row, int64_t column) const {
+    return fetch<Width>(x + row * pitch + column);
+  }
+  template <int Width, class None>
+  __device__ Sums<1, Width> of(const Packed<T, Width> &row, None) const {
+    return {{widened(row)}};
   }
 };
 
@@ -21,10 +25,15 @@ template <class T> struct RectifiedColumn {
   const T *dy, *y;
   T *dx;
   int64_t columns;
-  template <int Width> __device__ Sums<1, Width> at(int64_t row, int64_t column) const {
+  template <int Width> struct Fetched { Packed<T, Width> dy, y; };
+  template <int Width> __device__ Fetched<Width> fetched(int64_t row, int64_t column) const {
     const int64_t i = row * columns + column;
-    Sums<1, Width> passed = {{load<Width>(dy + i)}};
-    const auto made = load<Width>(y + i);
+    return {fetch<Width>(dy + i), fetch<Width>(y + i)};
+  }
+  template <int Width, class None>
+  __device__ Sums<1, Width> of(const Fetched<Width> &row, None) const {
+    Sums<1, Width> passed = {{widened(row.dy)}};
+    const auto made = widened(row.y);
     for (int lane = 0; lane < Width; ++lane)
       passed.at[0].at[lane] = made.at[lane] > 0 ? passed.at[0].at[lane] : 0;
     return passed;

@@ -10,10 +10,12 @@
 #undef __device__
 #undef __host__
 #undef __shared__
+#undef __launch_bounds__
 #define __global__
 #define __device__
 #define __host__
 #define __shared__ static thread_local
+#define __launch_bounds__(...)
 
 #include <cmath>
 #include <cstring>
