@@ -4,6 +4,7 @@
 
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -19,10 +20,21 @@ template <class T> __global__ void fillKernel(int64_t count, T value, T *y) {
     y[i] = value;
 }
 
+/// Elements that a thread has, a block's threads apart.
+constexpr int kCopied = 4;
+
 template <class T> __global__ void copyKernel(StridedWalk walk, const T *x, T *y) {
-  const int64_t i = globalThread();
-  if (i < walk.elements)
-    y[walk.to(i)] = x[walk.from(i)];
+  const int64_t begin = int64_t(blockIdx.x) * kCopied * kBlockThreads + threadIdx.x;
+  T read[kCopied];
+  PDC_UNROLL
+  for (int j = 0; j < kCopied; ++j) {
+    const int64_t i = begin + j * kBlockThreads;
+    read[j] = x[walk.from(i < walk.elements ? i : 0)];
+  }
+  PDC_UNROLL
+  for (int j = 0; j < kCopied; ++j)
+    if (const int64_t i = begin + j * kBlockThreads; i < walk.elements)
+      y[walk.to(i)] = read[j];
 }
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -45,6 +57,13 @@ __global__ void transposeKernel(int64_t rows, int64_t columns, const T *x, T *y)
   for (int c = line; c < kTile; c += kTileRows)
     if (left + c < columns && top + lane < rows)
       to[(left + c) * rows + top + lane] = tile[lane][c];
+}
+
+template <class T>
+void transpose(const Run &run, int64_t rows, int64_t columns, int64_t elements, const T *x, T *y) {
+  const int64_t matrices = elements / std::max<int64_t>(rows * columns, 1);
+  launch(run, matrices * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
+         transposeKernel<T>, rows, columns, x, y);
 }
 
 /// What stands for a row that an index outside the table picks.
@@ -71,8 +90,12 @@ template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y
     launchOver(run, fields.outputElements, fillKernel<T>, fields.outputElements,
                static_cast<T>(fields.fill), y);
   const StridedWalk walk(fields.shape, fields.inputStrides, fields.outputStrides);
-  launchOver(run, walk.elements, copyKernel<T>, walk, x + fields.inputOffset,
-             y + fields.outputOffset);
+  x += fields.inputOffset, y += fields.outputOffset;
+  if (walk.transposes())
+    transpose(run, walk.sizes[walk.rank - 1], walk.sizes[walk.rank - 2], walk.elements, x, y);
+  else
+    launch(run, ceilDivide(walk.elements, int64_t(kCopied) * kBlockThreads), kBlockThreads,
+           copyKernel<T>, walk, x, y);
 }
 
 /// Pixels of a sample by channels, or channels by pixels, whichever it comes from.
@@ -85,8 +108,7 @@ template <class T> void Reorder::operator()(const Run &run, const T *x, T *y) co
   const int64_t pixels = std::accumulate(fields.shape.begin() + 2, fields.shape.end(), int64_t(1),
                                          std::multiplies<int64_t>());
   const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;
-  launch(run, samples * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
-         transposeKernel<T>, rows, columns, x, y);
+  transpose(run, rows, columns, samples * rows * columns, x, y);
 }
 
 template <class T, class Index>

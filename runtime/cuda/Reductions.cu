@@ -56,6 +56,28 @@ template <class T> struct StoreColumn {
 __device__ double wide(double x) { return x; }
 template <class X> __device__ double wide(X x) { return float(x); }
 
+/// The sum of elements begin, begin + apart, ... before `end`, in their order; some are read before
+/// one is added.
+template <class X>
+__device__ double sumOf(const StridedWalk &walk, const X *from, int64_t begin, int64_t end,
+                        int64_t apart) {
+  constexpr int kRead = 4;
+  double sum = 0;
+  int64_t i = begin;
+  for (; i + (kRead - 1) * apart < end; i += kRead * apart) {
+    X read[kRead];
+    PDC_UNROLL
+    for (int j = 0; j < kRead; ++j)
+      read[j] = from[walk.from(i + j * apart)];
+    PDC_UNROLL
+    for (int j = 0; j < kRead; ++j)
+      sum += wide(read[j]);
+  }
+  for (; i < end; i += apart)
+    sum += wide(from[walk.from(i)]);
+  return sum;
+}
+
 /// A team per result, in f64.
 template <int Threads, class X, class Y>
 __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x, Y *y,
@@ -65,10 +87,7 @@ __global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale,
   if (result >= kept.elements)
     return;
   const X *from = x + kept.from(result);
-  double sum = 0;
-  for (int64_t i = Row::thread(); i < summed.elements; i += Threads)
-    sum += wide(from[summed.from(i)]);
-  sum = Row::sum(sum);
+  const double sum = Row::sum(sumOf(summed, from, Row::thread(), summed.elements, Threads));
   if (Row::thread() == 0) {
     const float value = static_cast<float>(sum * scale);
     y[result] = Y(add ? float(y[result]) + value : value);
@@ -88,8 +107,7 @@ __global__ void reduceBesideKernel(StridedWalk kept, StridedWalk summed, double 
   double sum = 0;
   if (result < kept.elements) {
     const X *from = x + kept.from(result);
-    for (int64_t i = warp; i < summed.elements; i += kWarps)
-      sum += wide(from[summed.from(i)]);
+    sum = sumOf(summed, from, warp, summed.elements, kWarps);
   }
   sums[warp][lane] = sum;
   __syncthreads();
@@ -115,10 +133,8 @@ __global__ void reducePartsKernel(StridedWalk kept, StridedWalk summed, int64_t 
   const int64_t part = blockIdx.x % parts, size = ceilDivide(summed.elements, parts);
   const int64_t end = size * (part + 1) < summed.elements ? size * (part + 1) : summed.elements;
   const X *from = x + kept.from(blockIdx.x / parts);
-  double sum = 0;
-  for (int64_t i = size * part + threadIdx.x; i < end; i += kBlockThreads)
-    sum += wide(from[summed.from(i)]);
-  sum = Team<kBlockThreads>::sum(sum);
+  const double sum =
+      Team<kBlockThreads>::sum(sumOf(summed, from, size * part + threadIdx.x, end, kBlockThreads));
   if (threadIdx.x == 0)
     sums[blockIdx.x] = sum;
 }
