@@ -211,7 +211,7 @@ static int64_t bytesOfSums(const Plan &plan, ArrayRef<StageOp> stages) {
   int64_t most = 0;
   for (StageOp stage : stages)
     if (stage.getId() < plan.stages.size())
-      most = std::max(most, reductionBytes(plan.stages[stage.getId()]));
+      most = std::max(most, reductionBytes(plan.device, plan.stages[stage.getId()]));
   return most ? most + sumsThreadBytes : 0;
 }
 

@@ -57,6 +57,7 @@ ReplicaSums::~ReplicaSums() { stop(); }
 /// For a bucket on its way out and one on its way back where a thread moves them.
 void ReplicaSums::makeRoom(int64_t bucketElements) {
   size_t most = 0, replicas = 0;
+  bucketElements *= arena.isRemote() ? kRemoteBuckets : 1;
   for (const Stage &stage : stages) {
     most = std::max(most, size_t(stage.elements));
     replicas = std::max(replicas, stage.info->ranks.size());

@@ -29,6 +29,10 @@ namespace pdc::runtime {
 /// backward pass.
 class ReplicaSums {
 public:
+  /// Times so many floats are summed at once on an accelerator, where each bucket is some calls of
+  /// a library.
+  static constexpr int64_t kRemoteBuckets = 8;
+
   ReplicaSums(const Program &program, const Arena &arena, Transport &transport, Control &control,
               Seconds timeout, int64_t bucketElements);
   ~ReplicaSums();

@@ -48,7 +48,7 @@ public:
       whole.stateBytes += stage.stateBytes;
     }
     return ofWhole("data_parallel", plan.dataParallelSecondsPerMinibatch,
-                   reductionBytes(whole) + connections,
+                   reductionBytes(plan.device, whole) + connections,
                    count * forwardOf(plan) / plan.topology.workersAtOnce(plan.threads),
                    plan.topology.memoryBytes);
   }

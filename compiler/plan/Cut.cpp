@@ -250,19 +250,21 @@ double ringSeconds(const Link &slowest, double replicas, int64_t bytes) {
          std::min(way, handling) / countBuckets("cpu", bytes);
 }
 
-/// What the runtime has room for (ExecutorOptions::bucketElements, of which the compiler includes
-/// nothing).
-static constexpr int64_t kBytesOfBuckets = 4 << 20;
+/// What the runtime has room for (ExecutorOptions::bucketElements, ReplicaSums::kRemoteBuckets, of
+/// which the compiler includes nothing).
+static int64_t roomOfSums(std::string_view device) {
+  return int64_t{device == "cuda" ? 32 : 4} << 20;
+}
 
 /// On processors the room is two buckets, of which one goes out while the other comes back; on
 /// GPUs, where no thread moves them, one.
 int64_t bucketBytes(std::string_view device) {
-  return device == "cuda" ? kBytesOfBuckets : kBytesOfBuckets / 2;
+  return device == "cuda" ? roomOfSums(device) : roomOfSums(device) / 2;
 }
 
-int64_t reductionBytes(const PlanStage &stage) {
-  const int64_t bytes = stage.gradientBytes + stage.stateBytes;
-  return stage.replicas > 1 ? 2 * std::min(bytes, kBytesOfBuckets) + 16 * (stage.replicas + 1) : 0;
+int64_t reductionBytes(std::string_view device, const PlanStage &stage) {
+  const int64_t bytes = std::min(stage.gradientBytes + stage.stateBytes, roomOfSums(device));
+  return stage.replicas > 1 ? 2 * bytes + 16 * (stage.replicas + 1) : 0;
 }
 
 int countBuckets(std::string_view device, int64_t gradientBytes) {

@@ -100,7 +100,7 @@ double sumHandlingSeconds(const Topology &topology, const PlanStage &stage);
 
 /// Bytes that a replica of a stage keeps for these sums and the means of running statistics:
 /// buckets and what comes in for them.
-int64_t reductionBytes(const PlanStage &stage);
+int64_t reductionBytes(std::string_view device, const PlanStage &stage);
 
 /// Bytes of gradients that the runtime of a device ("cpu", "cuda") sums at a time.
 int64_t bucketBytes(std::string_view device);

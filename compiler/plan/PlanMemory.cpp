@@ -93,7 +93,7 @@ static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) 
     bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage, edges);
   }
   for (const PlanStage &stage : plan.stages)
-    bytes[stage.id] += reductionBytes(stage);
+    bytes[stage.id] += reductionBytes(plan.device, stage);
   return bytes;
 }
 

@@ -26,23 +26,6 @@ double sumSeconds(const Topology &topology) {
   return topology.sumSeconds > 0 ? topology.sumSeconds : kSumSeconds;
 }
 
-/// By row of a rank: the sum over replicas that its backward pass makes the last gradients of.
-std::vector<const Step *> findSumsBehind(const std::vector<Step> &rows) {
-  std::vector<const Step *> sums(rows.size());
-  std::map<int, size_t> last; ///< by stage, since its last sum
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const Task &task = rows[i].task;
-    bool isRun = rows[i].kind == StepKind::run;
-    if (isRun && (task.phase == Phase::backward || task.phase == Phase::backwardWeight))
-      last[task.stage] = i;
-    if (rows[i].kind != StepKind::reduceGradients || !last.contains(task.stage))
-      continue;
-    sums[last[task.stage]] = &rows[i];
-    last.erase(task.stage);
-  }
-  return sums;
-}
-
 /// Makes the simulator's program of a plan and its results the plan's again.
 class PlanPlayer {
 public:
@@ -77,6 +60,7 @@ private:
   int64_t messageOf(const Edge &edge, int64_t microbatch) const {
     return edge.id * microbatches + microbatch;
   }
+  std::vector<const Step *> sumsWithinRuns(int rank) const;
   Span addRun(int rank, const Step &step, const Step *sum);
   void addSum(int rank, const Step &step, bool overlaps);
   std::vector<int> sumsOf(const Step &step);
@@ -189,6 +173,24 @@ std::vector<int> PlanPlayer::sumsOf(const Step &step) {
   return numbers;
 }
 
+/// By row: the sum over replicas that begins within it. Between GPUs none does that messages of its
+/// rank come before: they would wait for it (Executor::maySumEarly).
+std::vector<const Step *> PlanPlayer::sumsWithinRuns(int rank) const {
+  std::vector<const Step *> found = findSumsBehind(rows[rank]);
+  auto comesBehindMessages = [&](const Step *first, const Step *sum) {
+    for (const Step *step = first; step != sum; ++step)
+      if (step->kind == StepKind::run) {
+        const SimulatedOperation run = playedRun(rank, *step).operation;
+        if (!run.sends.empty() || (step != first && !run.needs.empty()))
+          return true;
+      }
+    return false;
+  };
+  for (size_t i = 0; plan.device == "cuda" && i < found.size(); ++i)
+    found[i] = found[i] && !comesBehindMessages(&rows[rank][i], found[i]) ? found[i] : nullptr;
+  return found;
+}
+
 /// Where a sum over replicas follows, the backward pass makes the gradients of one bucket after the
 /// other and joins each when it is made. What the rank spends on moving a bucket slows the next
 /// part; measured seconds have that in them.
@@ -233,7 +235,7 @@ void PlanPlayer::addSum(int rank, const Step &step, bool overlaps) {
 void PlanPlayer::addRank(int rank) {
   std::vector<int> all(rows.size());
   std::iota(all.begin(), all.end(), 0);
-  std::vector<const Step *> sumBehind = findSumsBehind(rows[rank]);
+  std::vector<const Step *> sumBehind = sumsWithinRuns(rank);
   int64_t round = 0;
   for (size_t i = 0; i < rows[rank].size(); ++i) {
     const Step &step = rows[rank][i];

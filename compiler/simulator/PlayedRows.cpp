@@ -1,5 +1,7 @@
 #include "compiler/simulator/PlayedRows.h"
 
+#include <map>
+
 #include "compiler/Error.h"
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/schedule/Replicas.h"
@@ -139,6 +141,22 @@ PlayedRows rowsOfRun(const Plan &plan, const TaskTimes &measured) {
     checkOrder(rank, played.ranks[rank], measured[rank]);
   }
   return played;
+}
+
+std::vector<const Step *> findSumsBehind(const std::vector<Step> &rows) {
+  std::vector<const Step *> sums(rows.size());
+  std::map<int, size_t> last; ///< by stage, since its last sum
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Task &task = rows[i].task;
+    bool isRun = rows[i].kind == StepKind::run;
+    if (isRun && (task.phase == Phase::backward || task.phase == Phase::backwardWeight))
+      last[task.stage] = i;
+    if (rows[i].kind != StepKind::reduceGradients || !last.contains(task.stage))
+      continue;
+    sums[last[task.stage]] = &rows[i];
+    last.erase(task.stage);
+  }
+  return sums;
 }
 
 } // namespace pdc

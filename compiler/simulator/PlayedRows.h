@@ -31,4 +31,7 @@ PlayedRows rowsToPlay(const Plan &plan, int64_t iterations);
 /// names the rank and the first task that is not in the order of the plan.
 PlayedRows rowsOfRun(const Plan &plan, const TaskTimes &measured);
 
+/// By row of a rank: the sum over replicas that its backward pass makes the last gradients of.
+std::vector<const Step *> findSumsBehind(const std::vector<Step> &rows);
+
 } // namespace pdc

@@ -180,14 +180,13 @@ TEST(CudaKernels, MaxPoolGradient) {
 
 /// Of matrices by tiles, of others element by element.
 TEST(CudaKernels, Transpositions) {
-  using Shape = std::vector<int64_t>;
-  for (auto [shape, order] : std::vector<std::pair<Shape, Shape>>{{{5, 3, 4}, {2, 0, 1}},
-                                                                  {{37, 70}, {1, 0}},
-                                                                  {{3, 70, 37}, {0, 2, 1}},
-                                                                  {{2, 3, 40, 8}, {0, 2, 1, 3}},
-                                                                  {{5, 6, 7, 8}, {3, 1, 0, 2}}})
-    expectReference(
-        [&](UnitCase &u) { u.node("Transpose", {u.operand(shape)}, {{"perm", order}}); });
+  const std::vector<std::array<std::vector<int64_t>, 2>> cases = {{{{5, 3, 4}, {2, 0, 1}}},
+                                                                  {{{37, 70}, {1, 0}}},
+                                                                  {{{3, 70, 37}, {0, 2, 1}}},
+                                                                  {{{2, 3, 40, 8}, {0, 2, 1, 3}}},
+                                                                  {{{5, 6, 7, 8}, {3, 1, 0, 2}}}};
+  for (const auto &[shape, order] : cases)
+    expectReference([&](UnitCase &u) { u.node("Transpose", {u.operand(shape)}, {{"perm", order}}); });
 }
 
 TEST(CudaKernels, Movement) {

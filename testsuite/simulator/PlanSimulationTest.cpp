@@ -117,15 +117,15 @@ TEST(PlanSimulation, SumsOverReplicasOverlapTheBackwardPass) {
       }
 }
 
-/// The same with buckets of 4 MiB, which no rank's hands move: behind the pass is the last of them.
+/// The same with buckets of 32 MiB, which no rank's hands move: behind the pass is the last of them.
 TEST(PlanSimulation, SumsBetweenGpusGoInTheirOwnBuckets) {
   constexpr double mib = 1 << 20, forward = 2, backward = 4;
   for (int buckets : {1, 2, 5, 16})
     for (double link : {0.01, 0.25, 1.0, 40.0}) {
       Plan plan = replicated({2}, {forward + backward});
       plan.device = "cuda";
-      plan.topology.levels[0].link = {4 * mib / link, 0};
-      plan.stages[0].gradientBytes = buckets * (int64_t(4) << 20);
+      plan.topology.levels[0].link = {32 * mib / link, 0};
+      plan.stages[0].gradientBytes = buckets * (int64_t(32) << 20);
       const double made = forward + backward / buckets + buckets * link;
       SCOPED_TRACE(testing::Message() << buckets << ' ' << link);
       EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), std::max(made, forward + backward + link) / 2,

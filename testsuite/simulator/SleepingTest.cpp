@@ -23,10 +23,11 @@ using nlohmann::json;
 /// The compiler includes nothing of the runtime's room for sums, and plays it: as one bucket
 /// between GPUs, as two of halves where a thread moves them (ReplicaSums::makeRoom).
 TEST(SumsOverReplicas, AreCutAsTheRuntimeCutsThem) {
-  const auto room = int64_t(sizeof(float)) * runtime::ExecutorOptions().bucketElements;
-  EXPECT_EQ(bucketBytes("cuda"), room);
+  const int64_t room = int64_t(sizeof(float)) * runtime::ExecutorOptions().bucketElements,
+                remote = room * runtime::ReplicaSums::kRemoteBuckets;
+  EXPECT_EQ(bucketBytes("cuda"), remote);
   EXPECT_EQ(bucketBytes("cpu"), room / 2);
-  EXPECT_EQ(countBuckets("cuda", 2 * room + 1), 3);
+  EXPECT_EQ(countBuckets("cuda", 2 * remote + 1), 3);
   EXPECT_EQ(countBuckets("cpu", 2 * room + 1), 5);
 }
 
