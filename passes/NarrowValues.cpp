@@ -40,6 +40,12 @@ public:
       else if (!isConstant(node) && node.getOp() != "Cast")
         narrow(node);
     }
+    // Gradients name the view that they come from.
+    for (auto [view, shorter] : llvm::reverse(shortened))
+      if (view.use_empty()) {
+        shorter.setName(view.getName());
+        view.erase();
+      }
   }
 
 private:
@@ -63,7 +69,8 @@ private:
   const ElementType stored;
   NodeNames names;
   llvm::DenseMap<Value, Value> copies;
-  llvm::DenseSet<Value> ofInputs; ///< alone
+  SmallVector<std::pair<NodeOp, NodeOp>> shortened; ///< views, and those of short copies
+  llvm::DenseSet<Value> ofInputs;                   ///< alone
   std::map<std::pair<void *, std::string>, Value> wide;
 };
 
@@ -212,6 +219,7 @@ Value Narrowing::narrowed(Value value) {
     shorter->setOperand(0, narrowed(view->getOperand(0)));
     shorter.setName(names.unique(view.getName() + "/" + llvm::StringRef(toString(stored))));
     shorter->getResult(0).setType(toMlir(value.getContext(), NodeFacts(shorter).infer()[0]));
+    shortened.push_back({view, shorter});
     copy = shorter->getResult(0);
   } else {
     copy = cast(builder, value, stored, originOf(view));

@@ -73,18 +73,29 @@ bool StageOutliner::belongs(UnitOp unit, TaskBody &task) const {
   return phase == task.op.getPhase();
 }
 
+/// What evaluation makes of weights alone it makes where it reads it, but for what it keeps and
+/// what crosses to another stage.
+bool StageOutliner::isRepeated(UnitOp unit, TaskBody &task) const {
+  return task.op.getPhase() == ir::Phase::Prepare &&
+         unit->getParentOfType<func::FuncOp>().getSymName() == "evaluate" &&
+         llvm::none_of(unit.getResults(), [&](Value result) { return crossings.contains(result); });
+}
+
 void StageOutliner::addOperations(TaskBody &task, func::FuncOp function) {
   for (Operation &op : function.getOps()) {
     if (auto unit = dyn_cast<UnitOp>(op)) {
-      if (belongs(unit, task))
+      if (belongs(unit, task) && !isRepeated(unit, task))
         addUnit(task, unit);
     } else if (Value stored = storedValue(&op)) {
       auto producer = stored.getDefiningOp<UnitOp>();
       if (!producer)
         throw Error("memory '" + memoryOf(&op).getValue().str() + "' is given '" +
                     tensorName(stored) + "', which no unit makes: a write is never a copy");
-      if (belongs(producer, task))
-        addStore(task, &op);
+      if (!belongs(producer, task))
+        continue;
+      if (isRepeated(producer, task) && !prepared.contains(producer.getName()))
+        valueIn(task, stored);
+      addStore(task, &op);
     }
   }
 }
@@ -139,7 +150,8 @@ Value StageOutliner::valueIn(TaskBody &task, Value value) {
   auto producer = dyn_cast<UnitOp>(definer);
   if (!producer)
     throw Error("'" + tensorName(value) + "' is made outside of a unit; run form-units first");
-  bool repeats = isView(producer) || taskPhase(producer) == ir::Phase::Prepare;
+  bool repeats = isView(producer) || taskPhase(producer) == ir::Phase::Prepare ||
+                 producer.getRate() == Rate::Once;
   if (repeats && !crossings.count(value)) {
     Operation *clone = cloneInto(task, producer);
     for (auto [result, copy] : llvm::zip(producer.getResults(), clone->getResults()))

@@ -68,6 +68,7 @@ private:
 
   void addOperations(TaskBody &task, mlir::func::FuncOp function);
   bool belongs(ir::UnitOp unit, TaskBody &task) const;
+  bool isRepeated(ir::UnitOp unit, TaskBody &task) const;
   void addUnit(TaskBody &task, ir::UnitOp unit);
   void addStore(TaskBody &task, mlir::Operation *store);
   mlir::Value valueIn(TaskBody &task, mlir::Value value);
