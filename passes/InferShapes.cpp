@@ -133,6 +133,12 @@ SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose c
   return values;
 }
 
+/// Whether a sum over microbatches reads the node: each of them is to make a value for it, as the
+/// weight of a loss whose labels are constants.
+bool isSummed(NodeOp node) {
+  return llvm::any_of(node->getUsers(), [](Operation *user) { return isa<AccumulateOp>(user); });
+}
+
 /// Whether the node's value is known now: it depends on constants, or on a shape alone.
 bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
   if (!facts.rules().evaluate)
@@ -190,7 +196,8 @@ SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
     return replaceGradient(node, inference.names);
   for (auto [result, type] : llvm::zip(node.getResults(), outputs))
     result.setType(toMlir(node.getContext(), type));
-  bool isEvaluated = !isConstant(node) && node.getNumResults() > 0 && isKnown(facts, outputs);
+  bool isEvaluated =
+      !isConstant(node) && !isSummed(node) && node.getNumResults() > 0 && isKnown(facts, outputs);
   if (Compose compose = isEvaluated ? nullptr : findComposition(facts.rules().name))
     if (SmallVector<Value> values = composeInPlace(node, facts, compose, inference);
         !values.empty())

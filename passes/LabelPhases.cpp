@@ -22,7 +22,7 @@ public:
       : function(function), module(function->getParentOfType<ModuleOp>()), symbols(module) {}
 
   LogicalResult labelRates();
-  void addGradientsOfWeights();
+  void addWhatIsTheSame();
   void labelTrainPhases();
   void labelEvaluatePhases();
   void hoistPreparation();
@@ -81,9 +81,10 @@ LogicalResult Labels::labelRate(NodeOp node) {
   return success();
 }
 
-/// What is added to a sum is made for each microbatch: where a gradient is the same for all of
-/// them, as that of a penalty on weights, its sum with zero is.
-void Labels::addGradientsOfWeights() {
+/// What is added to a sum is made for each microbatch: where it is the same for all of them, as the
+/// gradient of a penalty on weights, or the weight of a loss with constant labels, its sum with
+/// zero is.
+void Labels::addWhatIsTheSame() {
   NodeNames names(function);
   std::string loss;
   for (auto sum : llvm::make_early_inc_range(function.getOps<AccumulateOp>())) {
@@ -92,9 +93,12 @@ void Labels::addGradientsOfWeights() {
     if (sum.getMemory() == "pdc.loss" && maker)
       loss = maker.getName().str();
     auto memory = symbols.lookup<MemoryOp>(sum.getMemory());
-    if (memory.getRole() != Role::Gradient || rateOf(value) > Rate::Version)
+    if (rateOf(value) > Rate::Version)
       continue;
-    const std::string origin = maker && maker.getOrigin() ? maker.getOrigin()->str() : loss;
+    const bool isGradient = memory.getRole() == Role::Gradient;
+    const std::string origin = maker && maker.getOrigin() ? maker.getOrigin()->str()
+                               : isGradient               ? loss
+                                                          : "";
     OpBuilder builder(sum);
     std::string name = memory.getSymName().str();
     auto type = RankedTensorType::get({}, cast<RankedTensorType>(value.getType()).getElementType());
@@ -238,7 +242,7 @@ private:
       labels.labelEvaluatePhases();
       return success();
     }
-    labels.addGradientsOfWeights();
+    labels.addWhatIsTheSame();
     labels.labelTrainPhases();
     labels.hoistPreparation();
     return success();
