@@ -34,15 +34,14 @@ class Window(torch.nn.Module):
 
 
 class Stacked(torch.nn.Module):
-    """A view that has 16 bits where what it is put beside has."""
+    """The view of a word's row is of 16 bits where what it is put beside is; its gradient has its name."""
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.last = torch.nn.Linear(12, 8), torch.nn.Linear(9, 8), torch.nn.Linear(8, 8)
+        self.rows, self.second, self.last = torch.nn.Embedding(12, 8), torch.nn.Linear(9, 8), torch.nn.Linear(8, 8)
 
-    def forward(self, x, other):
-        stacked = torch.stack([self.first(x).sigmoid() + 1, self.second(other)], 1)
-        return self.last(stacked).pow(2).mean()
+    def forward(self, words, other):
+        return self.last(torch.stack([self.rows(words), self.second(other)], 1)).pow(2).mean()
 
 
 NETWORKS = [InBatch, Window, Stacked]
@@ -52,7 +51,8 @@ def write(network, folder):
     """The network, its samples, and options of pdc."""
     torch.manual_seed(1)
     net = network().train()
-    examples = {"x": torch.randn(8, 12), "other": torch.randn(8, 9)}
+    first = {"words": torch.randint(12, (8,))} if network is Stacked else {"x": torch.randn(8, 12)}
+    examples = {**first, "other": torch.randn(8, 9)}
     export.export_inputs(net, examples, {"loss": False}, folder / "model.onnx")
     frozen = ["--freeze", "times"] if network is Window else []
     return net, examples, ["--minibatch", 8, "--microbatches", 2, "--loss", "output", *frozen]
@@ -61,7 +61,7 @@ def write(network, folder):
 def gradients(net, examples):
     """Of two microbatches, in double."""
     net.double()
-    parts = zip(*(value.double().chunk(2) for value in examples.values()))
+    parts = zip(*((value.double() if value.is_floating_point() else value).chunk(2) for value in examples.values()))
     loss = sum(net(*part) for part in parts) / 2
     loss.backward()
     return loss.item(), {name: parameter.grad.numpy() for name, parameter in net.named_parameters()}
