@@ -109,7 +109,7 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
     walk(program.evaluation.repeat, i);
   finishTransfers();
   inputs = training;
-  double sums[3] = {};
+  double sums[4] = {0, 0, 0, scalar("pdc.evaluation_correct") ? 1.0 : 0.0};
   const char *names[3] = {"pdc.evaluation_loss", "pdc.evaluation_loss_weight",
                           "pdc.evaluation_correct"};
   // A replica without a microbatch has sums of an earlier run.
@@ -120,7 +120,7 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
       sums[i] = arena.load(value);
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
-  return {sums[0], sums[1], sums[2]};
+  return {sums[0], sums[1], sums[2], 0, sums[3] > 0};
 }
 
 void Executor::beginRun(int64_t microbatches) {

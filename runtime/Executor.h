@@ -35,8 +35,10 @@ public:
 /// Sums over a minibatch or an evaluation, the same on every rank.
 struct Totals {
   double loss = 0, weight = 0, correct = 0;
-  double stops = 0; ///< ranks that were asked to end early
+  double stops = 0;        ///< ranks that were asked to end early
+  bool hasClasses = false; ///< the loss is of labels, of which `correct` were predicted
   double meanLoss() const { return weight > 0 ? loss / weight : 0; }
+  double accuracy() const { return weight > 0 ? correct / weight : 0; }
 };
 
 struct ExecutorOptions {

@@ -21,7 +21,7 @@ struct Options {
   std::optional<double> learningRate;
   std::string schedule = "constant";
   double clipNorm = 0;
-  std::string metric = "accuracy";
+  std::string metric; ///< none: accuracy where the loss has classes
   std::string order = "shuffled";
   double timeout = 0; ///< 0: start-up 600, step 300
   std::string progress = "auto";

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <unistd.h>
+#include <utility>
 
 namespace pdc::runtime {
 
@@ -28,6 +29,12 @@ std::string clockText(Seconds seconds) {
   return text;
 }
 
+std::string fixed(double value, int digits) {
+  char text[400];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 std::string jsonNumber(double value) {
   char text[40] = "null";
   if (std::isfinite(value))
@@ -35,10 +42,11 @@ std::string jsonNumber(double value) {
   return text;
 }
 
-Progress::Progress(const std::string &mode, const std::string &logFile, int64_t firstStep,
+Progress::Progress(const std::string &mode, const std::string &log, int64_t firstStep,
                    int64_t totalSteps)
     : terminal(mode == "terminal" || (mode == "auto" && isatty(STDOUT_FILENO))),
-      quiet(mode == "none"), firstStep(firstStep), totalSteps(totalSteps), last(now()) {
+      quiet(mode == "none"), logFile(log), firstStep(firstStep), totalSteps(totalSteps),
+      last(now()) {
   seconds.reserve(size_t(std::clamp<int64_t>(totalSteps - firstStep, 0, 10'000'000)));
   if (logFile.empty())
     return;
@@ -71,6 +79,7 @@ void Progress::step(int64_t step, int64_t epoch, double meanLoss, int64_t sample
     if (gradientNorm > 0)
       std::fprintf(file, ", \"gradient_norm\": %.9g", gradientNorm);
     std::fprintf(file, "}\n");
+    checkLog();
   }
   if (!quiet && (at - shown > (terminal ? 0.1 : 5) || step == totalSteps)) {
     shown = at;
@@ -101,6 +110,28 @@ void Progress::log(const std::string &json) {
     return;
   std::fprintf(file, "%s\n", json.c_str());
   std::fflush(file);
+  checkLog();
+}
+
+void Progress::checkLog() {
+  if (!std::ferror(file))
+    return;
+  failure = "--log " + logFile + ": cannot be written: " + std::strerror(errno);
+  std::fclose(std::exchange(file, nullptr));
+  line(failure + "; training goes on without it");
+}
+
+bool Progress::isLogged() {
+  if (file) {
+    std::fflush(file);
+    checkLog();
+  }
+  return file != nullptr;
+}
+
+void Progress::finish() const {
+  if (!failure.empty())
+    throw Error(failure, "; all else is done");
 }
 
 double Progress::medianSeconds() const {

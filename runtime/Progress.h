@@ -13,6 +13,8 @@ std::string grouped(int64_t number);
 std::string clockText(Seconds seconds);
 /// All digits; null where JSON has no number for it.
 std::string jsonNumber(double value);
+/// With so many digits behind the point.
+std::string fixed(double value, int digits);
 
 /// What rank 0 tells while it trains: a line that rewrites itself on a terminal, a line now and
 /// then elsewhere, and one JSON object per step in the log.
@@ -37,10 +39,19 @@ public:
   double lastLoss() const { return loss; }
   Seconds trainingSeconds() const { return spent; }
   int64_t samples() const { return samplesSeen; }
+  /// Whether all that was said is in the log.
+  bool isLogged();
+  /// At the end of all else: throws Error where the log could not be written.
+  void finish() const;
 
 private:
   void show(int64_t step);
   bool terminal, quiet;
+  /// Says once where the log cannot be written, and does without.
+  void checkLog();
+
+  const std::string logFile;
+  std::string failure; ///< of the log
   FILE *file = nullptr;
   const int64_t firstStep, totalSteps;
   int64_t samplesSeen = 0;

@@ -126,7 +126,7 @@ std::vector<std::string> Trainer::describeMemory(std::string &json) {
 void Trainer::nameFiles() {
   for (const auto &[what, where] : {std::pair<std::string, std::string>{"trace", options.trace},
                                     {"checkpoint", checkpoint},
-                                    {"log", options.log}})
+                                    {"log", progress->isLogged() ? options.log : ""}})
     if (!where.empty())
       progress->line(what + ": " + where);
   std::string plan = fromHere(findBeside("plan.json"));
@@ -152,13 +152,13 @@ void Trainer::summarise() {
     json += ", \"loss\": " + jsonNumber(progress->lastLoss());
   }
   if (evaluatedAt >= 0) {
-    double share = evaluated.weight > 0 ? evaluated.correct / evaluated.weight : 0;
-    std::snprintf(text, sizeof text, "evaluation: accuracy %.2f %% of %s samples, loss %.4f",
-                  100 * share, grouped(std::llround(evaluated.weight)).c_str(),
-                  evaluated.meanLoss());
-    progress->line(text);
-    std::snprintf(text, sizeof text, ", \"accuracy\": %.9g", share);
-    json += text;
+    std::string text = "evaluation: ", loss = "loss " + fixed(evaluated.meanLoss(), 4);
+    if (evaluated.hasClasses) {
+      text += "accuracy " + fixed(100 * evaluated.accuracy(), 2) + " % of " +
+              grouped(std::llround(evaluated.weight)) + " samples, ";
+      json += ", \"accuracy\": " + jsonNumber(evaluated.accuracy());
+    }
+    progress->line(text + loss);
   }
   if (trained) {
     progress->line("a minibatch took " + milliseconds(measured) + " (median), predicted " +

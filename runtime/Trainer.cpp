@@ -110,6 +110,8 @@ bool Trainer::run() {
   tellTheEnd();
   control.setActivity({"ends"});
   control.finish();
+  if (progress)
+    progress->finish();
   return !stopped;
 }
 
@@ -262,20 +264,20 @@ void Trainer::evaluate() {
   evaluatedAt = state.step;
   if (!tells)
     return;
-  char text[200];
-  double share = evaluated.weight > 0 ? evaluated.correct / evaluated.weight : 0;
+  std::string text = "evaluation after step " + std::to_string(state.step) + ": ";
+  std::string json = "{\"step\": " + std::to_string(state.step) +
+                     ", \"evaluation_loss\": " + jsonNumber(evaluated.meanLoss());
   if (options.metric == "perplexity")
-    std::snprintf(text, sizeof text, "perplexity %.3f", std::exp(evaluated.meanLoss()));
-  else
-    std::snprintf(text, sizeof text, "accuracy %.2f %%", 100 * share);
-  progress->line("evaluation after step " + std::to_string(state.step) + ": " + text + ", loss " +
-                 std::to_string(evaluated.meanLoss()));
-  std::snprintf(text, sizeof text,
-                "{\"step\": %lld, \"evaluation_loss\": %s, \"accuracy\": %.9g, \"samples\": "
-                "%.0f, \"seconds\": %.6f}",
-                (long long)state.step, jsonNumber(evaluated.meanLoss()).c_str(), share,
-                evaluated.weight, now() - begin);
-  progress->log(text);
+    text += "perplexity " + fixed(std::exp(evaluated.meanLoss()), 3) + ", ";
+  else if (options.metric == "accuracy" && !evaluated.hasClasses)
+    text += "no accuracy, since the loss has no classes, ";
+  else if (evaluated.hasClasses)
+    text += "accuracy " + fixed(100 * evaluated.accuracy(), 2) + " %, ";
+  if (evaluated.hasClasses)
+    json += ", \"accuracy\": " + jsonNumber(evaluated.accuracy()) +
+            ", \"samples\": " + std::to_string(std::llround(evaluated.weight));
+  progress->line(text + "loss " + std::to_string(evaluated.meanLoss()));
+  progress->log(json + ", \"seconds\": " + fixed(now() - begin, 6) + "}");
   progress->resume();
 }
 

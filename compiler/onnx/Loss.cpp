@@ -153,7 +153,15 @@ Loss lossOfOption(const Model &model, const std::string &option) {
   if (colon != std::string::npos)
     std::tie(loss.prediction, loss.labels) = splitNames(model, option.substr(colon + 1));
   const ModelNode *node = producerOf(model, loss.prediction);
-  return isLossNode(node) ? lossOfNode(*node) : loss;
+  if (!isLossNode(node))
+    return loss;
+  Loss own = lossOfNode(*node);
+  const bool isOwn = loss.kind == LossKind::output || loss.kind == own.kind;
+  if (!isOwn || (!loss.labels.empty() && loss.labels != own.labels))
+    throw Error("--loss " + option + ": '" + loss.prediction + "' is a loss already, " +
+                toString(own) + " (node '" + node->name + "'); say --loss output to train it, or " +
+                option.substr(0, colon) + ":SCORES:LABELS for a loss of other values");
+  return own;
 }
 
 } // namespace

@@ -20,7 +20,9 @@ struct LabelledRows {
 static void checkLabels(const NodeView &node, const std::vector<int64_t> &scores,
                         const TensorType &labels) {
   if (scores.size() < 2)
-    refuse(node, "scores " + shapeText(scores) + ", expected batch and classes at least");
+    refuse(node, "scores " + shapeText(scores) +
+                     ", expected batch and classes at least; an output "
+                     "that is a loss itself is trained with --loss output");
   std::vector<int64_t> expected = scores;
   expected.erase(expected.begin() + 1);
   if (labels.shape != expected || isFloatingPoint(labels.element))

@@ -6,6 +6,7 @@ import numpy
 import pytest
 import torch
 
+import export
 import pipeline
 
 
@@ -34,3 +35,45 @@ def test_matches_pytorch(stages, transport, models, tmp_path):
     assert evaluation["accuracy"] == pytest.approx(accuracy, abs=1e-6)
     assert evaluation["evaluation_loss"] == pytest.approx(loss, rel=1e-4)
     assert re.search(r"accuracy", run.output)
+
+
+class Error(torch.nn.Module):
+    """A loss of its own, which has no classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(12, 9)
+
+    def forward(self, x, other):
+        return (self.layer(x) - other).pow(2).mean()
+
+
+class Told(Error):
+    """A loss that names its labels."""
+
+    def forward(self, x, labels):
+        return torch.nn.functional.cross_entropy(self.layer(x), labels)
+
+
+def test_own_loss_has_no_accuracy(tmp_path):
+    """And a log that cannot be written is told, at the end by the exit code; what there is to save is saved."""
+    examples = {"x": torch.randn(8, 12), "other": torch.randn(8, 9)}
+    export.export_inputs(Error(), examples, {"loss": False}, tmp_path / "model.onnx")
+    project = pipeline.compile_model(tmp_path / "model.onnx", tmp_path / "project", "--minibatch", 4, "--loss", "output")
+    data = pipeline.save_inputs(examples, tmp_path)
+    evaluated = [word for entry in data for word in ("--eval-data", entry)]
+    result = pipeline.train(project, tmp_path / "run", *evaluated, data=data, steps=2)
+    assert "accuracy" not in result.output and "evaluation: loss " in result.output
+    assert all("accuracy" not in record for record in pipeline.read_log(tmp_path / "run" / "log.jsonl"))
+    told = pipeline.run(pipeline.BIN / "pdc-run", project, *(word for entry in data for word in ("--data", entry)), "--steps", 2, "--log", "/dev/full",
+                        "--save", tmp_path / "saved", check=False)
+    assert told.returncode == 1 and told.stderr == "error: --log /dev/full: cannot be written: No space left on device; all else is done\n"
+    assert "log: " not in told.stdout and list((tmp_path / "saved").glob("step-*"))
+
+
+def test_a_loss_of_the_file_is_no_other(tmp_path):
+    export.export_inputs(Told(), {"x": torch.randn(8, 12), "labels": torch.randint(9, (8,))}, {"loss": False}, tmp_path / "model.onnx")
+    for option in ("mse", "cross_entropy:loss:others"):
+        refused = pipeline.run(pipeline.BIN / "pdc", tmp_path / "model.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", 4, "--loss", option, "-o",
+                               tmp_path / "project", check=False)
+        assert refused.returncode == 1 and f"--loss {option}: 'loss' is a loss already" in refused.stderr
