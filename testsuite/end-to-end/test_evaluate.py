@@ -63,7 +63,7 @@ def test_own_loss_has_no_accuracy(tmp_path):
     data = pipeline.save_inputs(examples, tmp_path)
     evaluated = [word for entry in data for word in ("--eval-data", entry)]
     result = pipeline.train(project, tmp_path / "run", *evaluated, data=data, steps=2)
-    assert "accuracy" not in result.output and "evaluation: loss " in result.output
+    assert "accuracy " not in result.output and "evaluation: loss " in result.output
     assert all("accuracy" not in record for record in pipeline.read_log(tmp_path / "run" / "log.jsonl"))
     told = pipeline.run(pipeline.BIN / "pdc-run", project, *(word for entry in data for word in ("--data", entry)), "--steps", 2, "--log", "/dev/full",
                         "--save", tmp_path / "saved", check=False)

@@ -303,6 +303,19 @@ TEST(Parameters, initialStates) {
             (std::map<std::string, std::string>{{"own", "a state of each sample"}}));
 }
 
+/// Behind what repeats and joins them, as the tokens that stand for hidden patches (MAE).
+TEST(Parameters, pickedRows) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3, 4] x, int64[2, 3, 4] i, int64[2, 1] n) => (float[2, 3, 4] y) {
+      all = Concat <axis = 1> (x, token)
+      picked = GatherElements <axis = 1> (all, i)
+      row = GatherND (rows, n)
+      y = Add(picked, row) })");
+  addInitializer(model, "token", {2, 3, 4}, std::vector<float>(24, 1));
+  addInitializer(model, "rows", {5, 4}, std::vector<float>(20, 2));
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"rows", "token"}));
+}
+
 /// A layer may be called a mask; what it trains is no mask.
 TEST(Parameters, layersNamedAsMasks) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
