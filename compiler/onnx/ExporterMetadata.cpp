@@ -44,6 +44,22 @@ std::string argumentsOf(const onnx::NodeProto &node, const std::string &function
   return call.substr(first, call.find(')', first) - first);
 }
 
+/// Whether the node makes the result of a call that writes into a value: by `out`, or in its place.
+bool writesInto(const onnx::NodeProto &node, const std::string &value) {
+  const std::string call = entryOf(node, ofNode, "pkg.torch.onnx.fx_node"),
+                    trace = entryOf(node, ofNode, "pkg.torch.onnx.stack_trace");
+  if (node.output_size() == 0 || !call.starts_with("%" + node.output(0) + " :"))
+    return false;
+  auto isCalledWith = [&](const std::string &before) {
+    const size_t at = trace.find(before + value);
+    const size_t end = at + before.size() + value.size();
+    return at != std::string::npos && end < trace.size() &&
+           (trace[end] == ',' || trace[end] == ')');
+  };
+  return isCalledWith("out = ") || isCalledWith("_.default(") || isCalledWith("_.Tensor(") ||
+         isCalledWith("_.Scalar(");
+}
+
 bool isRewritten(const onnx::NodeProto &node) {
   return !entryOf(node, ofNode, "pkg.onnxscript.rewriter.rule_name").empty();
 }
@@ -81,7 +97,8 @@ public:
     readKinds();
     readNextBuffers();
     if (std::ranges::none_of(metadata.isParameter, [](const auto &known) { return known.second; }))
-      return {.nextBuffers = std::move(metadata.nextBuffers)};
+      return {.changedBuffers = std::move(metadata.changedBuffers),
+              .nextBuffers = std::move(metadata.nextBuffers)};
     std::vector<std::string> missing;
     for (const SignatureLine &line : signature)
       if (line.kind == "PARAMETER" && !initializers.contains(line.target))
@@ -110,11 +127,19 @@ private:
         metadata.isParameter.emplace(line.target, line.kind == "PARAMETER");
   }
 
-  /// Lines such as add_3: BUFFER_MUTATION target='mean'.
+  /// Lines such as add_3: BUFFER_MUTATION target='mean' name the last values; of those before it,
+  /// where a layer is called more than once, the program tells that they are written there.
   void readNextBuffers() {
     for (const SignatureLine &line : signature)
-      if (line.kind == "BUFFER_MUTATION")
+      if (line.kind == "BUFFER_MUTATION") {
         metadata.nextBuffers.insert(line.value);
+        metadata.changedBuffers.insert(line.target);
+      }
+    for (const SignatureLine &line : signature)
+      if (line.kind == "BUFFER" && metadata.changedBuffers.contains(line.target))
+        for (const onnx::NodeProto &node : graph.node())
+          if (writesInto(node, line.value))
+            metadata.nextBuffers.insert(node.output(0));
   }
 
   /// A tensor that the exporter says nothing of is one that it folded, or was added later, with

@@ -84,8 +84,8 @@ struct ExporterMetadata {
   std::set<std::string> folded;
   /// Parameters of the network that are no initializers any more, of a graph that was optimized.
   std::vector<std::string> lostParameters;
-  /// Values that become the next ones of buffers.
-  std::set<std::string> nextBuffers;
+  /// Buffers that a step of the network changes, and the values that become their next ones.
+  std::set<std::string> changedBuffers, nextBuffers;
 };
 
 struct ConditionGraph;

@@ -158,7 +158,10 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const bool isTerm = operands.terms.contains(name);
   const ExporterMetadata &metadata = model.metadata;
   if (auto known = metadata.isParameter.find(name); known != metadata.isParameter.end())
-    return known->second ? "" : "a buffer, by its exporter";
+    return known->second                            ? ""
+           : metadata.changedBuffers.contains(name) ? "a buffer, which PyTorch's step changes and "
+                                                      "pdc leaves as the file has it"
+                                                    : "a buffer, by its exporter";
   if (metadata.folded.contains(name) && isTerm)
     return "made by its exporter";
   if (initializer.literal || isConstantName(name))

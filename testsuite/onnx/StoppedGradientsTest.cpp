@@ -54,6 +54,33 @@ TEST(StoppedGradients, nextBuffers) {
   EXPECT_EQ(makersOf(imported).at("n/flowing"), "Mul");
 }
 
+/// Nor is one between, of a layer that is called twice: the program tells where it is written.
+TEST(StoppedGradients, buffersOfSeveralCalls) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x) => (float[2, 3] y) {
+      m = Mul(s, w)
+      n = Mul(m, w)
+      a = Mul(x, m)
+      y = Mul(a, n) })");
+  for (const char *name : {"w", "s"})
+    addInitializer(model, name, {3}, {1, 2, 3});
+  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
+              "p_w: PARAMETER target='w'\nb_s: BUFFER target='s' persistent=True\n\n# outputs\n"
+              "n: BUFFER_MUTATION target='s'\ny: USER_OUTPUT\n");
+  auto makerOf = [&](const std::string &trace) {
+    onnx::ModelProto said = model;
+    onnx::NodeProto &node = *said.mutable_graph()->mutable_node(0);
+    addMetadata(node, 9, "pkg.torch.onnx.fx_node", "%m : [num_users=2] = call_function[...]");
+    addMetadata(node, 9, "pkg.torch.onnx.stack_trace", "File \"forward\"\n    " + trace);
+    return makersOf(read(said)).at("m");
+  };
+  EXPECT_EQ(makerOf("mul = torch.ops.aten.mul.out(b_s, w, out = b_s);  w = None"),
+            "pdc.StopGradient");
+  EXPECT_EQ(makerOf("mul_ = torch.ops.aten.mul_.Tensor(b_s, w);  w = None"), "pdc.StopGradient");
+  EXPECT_EQ(makerOf("mul = torch.ops.aten.mul.Tensor(b_s, w);  w = None"), "Mul");
+  EXPECT_EQ(makerOf("mul = torch.ops.aten.mul.out(b_s, w, out = b_s_1)"), "Mul");
+}
+
 /// The row for padding is read, and not trained.
 TEST(StoppedGradients, paddingRow) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
