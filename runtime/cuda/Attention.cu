@@ -85,7 +85,8 @@ __device__ void multiplyRows(const Rows<T> &a, int64_t firstA, const Rows<T> &b,
     for (int x = 0; x < kDepth; ++x)
       forOwn([&](int r) {
         forOwn([&](int c) {
-          products[r][c] += tiles.left[ownRow(r)][x] * tiles.right[ownColumn(c)][x];
+          products[r][c] =
+              fmaf(tiles.left[ownRow(r)][x], tiles.right[ownColumn(c)][x], products[r][c]);
         });
       });
   }
@@ -103,7 +104,7 @@ __device__ void addProduct(const Rows<T> &rows, int64_t first, int64_t column, b
   for (int x = 0; x < kTile; ++x)
     forOwn([&](int r) {
       const float score = isTurned ? tiles.scores[x][ownRow(r)] : tiles.scores[ownRow(r)][x];
-      forOwn([&](int c) { sums[r][c] += score * tiles.columns[x][ownColumn(c)]; });
+      forOwn([&](int c) { sums[r][c] = fmaf(score, tiles.columns[x][ownColumn(c)], sums[r][c]); });
     });
 }
 

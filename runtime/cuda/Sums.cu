@@ -10,9 +10,21 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
+/// Elements that a thread has, a block's threads apart: all are read before one is written.
+constexpr int kAdded = 4;
+
 __global__ void addKernel(float *to, const float *from, int64_t count) {
-  if (int64_t i = globalThread(); i < count)
-    to[i] += from[i];
+  const int64_t begin = int64_t(blockIdx.x) * kAdded * kBlockThreads + threadIdx.x;
+  float sums[kAdded];
+  PDC_UNROLL
+  for (int j = 0; j < kAdded; ++j) {
+    const int64_t i = begin + j * kBlockThreads, read = i < count ? i : 0;
+    sums[j] = to[read] + from[read];
+  }
+  PDC_UNROLL
+  for (int j = 0; j < kAdded; ++j)
+    if (const int64_t i = begin + j * kBlockThreads; i < count)
+      to[i] = sums[j];
 }
 
 __global__ void divideKernel(float *values, float by, int64_t count) {
@@ -42,7 +54,7 @@ __global__ void testKernel(const __grid_constant__ Tested tensors, float *result
   const int64_t count = left < kTestedElements ? left : kTestedElements;
   bool allFinite = true;
   for (int64_t e = threadIdx.x; e < count; e += kBlockThreads)
-    allFinite = allFinite && std::isfinite(tensors.values[i][begin + e]);
+    allFinite &= std::isfinite(tensors.values[i][begin + e]);
   if (!allFinite)
     *result = 0;
 }
@@ -56,7 +68,8 @@ Run runIn(cudaStream_t stream) {
 } // namespace
 
 void addTo(cudaStream_t stream, float *to, const float *from, int64_t count) {
-  launchOver(runIn(stream), count, addKernel, to, from, count);
+  launch(runIn(stream), ceilDivide(count, int64_t(kAdded) * kBlockThreads), kBlockThreads,
+         addKernel, to, from, count);
 }
 
 void divideBy(cudaStream_t stream, float *values, float by, int64_t count) {
