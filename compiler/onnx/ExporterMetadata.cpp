@@ -51,10 +51,8 @@ bool writesInto(const onnx::NodeProto &node, const std::string &value) {
   if (node.output_size() == 0 || !call.starts_with("%" + node.output(0) + " :"))
     return false;
   auto isCalledWith = [&](const std::string &before) {
-    const size_t at = trace.find(before + value);
-    const size_t end = at + before.size() + value.size();
-    return at != std::string::npos && end < trace.size() &&
-           (trace[end] == ',' || trace[end] == ')');
+    return trace.find(before + value + ',') != std::string::npos ||
+           trace.find(before + value + ')') != std::string::npos;
   };
   return isCalledWith("out = ") || isCalledWith("_.default(") || isCalledWith("_.Tensor(") ||
          isCalledWith("_.Scalar(");

@@ -22,8 +22,6 @@ const WeightOperands weightOperands[] = {
     {"Div", {0, 1}},
     {"Einsum", {0, 1, 2}},
     {"Gather", {0}},
-    {"GatherElements", {0}},
-    {"GatherND", {0}},
     {"Gemm", {0, 1, 2}},
     {"GroupNormalization", {1, 2}},
     {"InstanceNormalization", {1, 2}},
@@ -38,8 +36,6 @@ const WeightOperands weightOperands[] = {
     {"Pow", {0, 1}},
     {"RMSNormalization", {1}},
     {"RNN", {1, 2, 3, 5}},
-    {"ScatterElements", {0, 2}},
-    {"ScatterND", {0, 2}},
     {"Sub", {0, 1}},
     {"Sum", {}},
     {"Where", {1, 2}},
@@ -115,15 +111,21 @@ bool isInitialState(const ModelNode &node, size_t operand) {
 /// terms and factors of arithmetic, of which some are settings.
 struct Operands {
   std::set<std::string> layers, states, terms, settings;
+  /// Elements are picked from tables (the factors of a diffusion's steps) as often as from weights.
+  std::set<std::string> picked;
 
   /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
   /// often as a weight, and a triangle is cut from masks.
   void add(const ModelNode &node) {
     if (leadsToItsInput(node)) {
-      move(node, layers);
+      move(node, layers, layers);
       if (node.op != "Dropout" && node.op != "Trilu")
-        move(node, terms);
+        move(node, terms, terms);
     }
+    if (picksElements(node))
+      picked.insert(node.inputs.at(0));
+    else if (leadsToItsInput(node))
+      move(node, repeatsOrJoins(node) ? layers : picked, picked);
     for (const WeightOperands &row : weightOperands)
       for (size_t operand = 0; row.op == node.op && operand < node.inputs.size(); ++operand)
         if (row.operands.empty() || std::ranges::count(row.operands, operand) > 0)
@@ -139,13 +141,21 @@ private:
     if (isInitialState(node, operand))
       states.insert(name);
   }
-  static void move(const ModelNode &node, std::set<std::string> &operands) {
+  static bool picksElements(const ModelNode &node) {
+    return node.op == "GatherElements" || node.op == "GatherND";
+  }
+  /// What is repeated for each sample, or put beside what is computed, is a weight.
+  static bool repeatsOrJoins(const ModelNode &node) {
+    return node.op == "Concat" || node.op == "Expand" || node.op == "Tile";
+  }
+  static void move(const ModelNode &node, std::set<std::string> &to,
+                   const std::set<std::string> &operands) {
     if (std::ranges::none_of(node.outputs,
                              [&](const std::string &name) { return operands.contains(name); }))
       return;
     const size_t moved = node.op == "Concat" ? node.inputs.size() : 1;
     for (size_t i = 0; i < std::min(moved, node.inputs.size()); ++i)
-      operands.insert(node.inputs[i]);
+      to.insert(node.inputs[i]);
   }
 };
 
@@ -173,6 +183,8 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const std::vector<int64_t> &shape = initializer.type.shape;
   if (operands.states.contains(name) && shape.size() == 3 && shape[1] != 1)
     return "a state of each sample";
+  if (!isTerm && !operands.layers.contains(name) && operands.picked.contains(name))
+    return "a table that elements are picked from";
   const bool isNumber =
       shape.empty() || (initializer.type.elementCount() == 1 && operands.settings.contains(name));
   if (isNumber && !operands.layers.contains(name))
@@ -198,7 +210,8 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
   for (const auto &[name, initializer] : model.initializers) {
     auto known = model.metadata.isParameter.find(name);
     const bool isParameter = known != model.metadata.isParameter.end() && known->second;
-    const bool isOperand = operands.layers.contains(name) || operands.terms.contains(name);
+    const bool isOperand = operands.layers.contains(name) || operands.terms.contains(name) ||
+                           operands.picked.contains(name);
     if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
         !(isOperand || (isParameter && read.contains(name))))
       continue;

@@ -283,10 +283,13 @@ double sumHandlingSeconds(const Topology &topology, const PlanStage &stage) {
 
 /// What is left of a sum over replicas behind the backward pass that makes its buckets one after
 /// the other: at least the last of them. What the rank spends on moving the others makes the pass
-/// longer.
+/// longer. Between GPUs nothing of it is hidden where the pass ends in a message to the stage
+/// before (Executor::maySumEarly).
 static double exposedSeconds(const Plan &plan, const PlanStage &stage, bool split) {
   const Topology &topology = plan.topology;
   double sum = reductionSeconds(topology, stage.ranks, stage.gradientBytes);
+  if (plan.device == "cuda" && !split && stage.id > 0)
+    return sum;
   double pass = split ? stage.backwardWeightSeconds : stage.backwardSeconds;
   const int count = countBuckets(plan.device, stage.gradientBytes);
   double buckets = count, hidden = (buckets - 1) / buckets;

@@ -303,17 +303,20 @@ TEST(Parameters, initialStates) {
             (std::map<std::string, std::string>{{"own", "a state of each sample"}}));
 }
 
-/// Behind what repeats and joins them, as the tokens that stand for hidden patches (MAE).
-TEST(Parameters, pickedRows) {
+/// A weight is repeated for the samples or put beside them, as the tokens that stand for hidden patches
+/// (MAE); what is picked from as it is may be a table (of a diffusion's steps) that nobody trains.
+TEST(Parameters, pickedElements) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 3, 4] x, int64[2, 3, 4] i, int64[2, 1] n) => (float[2, 3, 4] y) {
-      all = Concat <axis = 1> (x, token)
+      moved = Transpose <perm = [0, 2, 1]> (token)
+      all = Concat <axis = 1> (x, moved)
       picked = GatherElements <axis = 1> (all, i)
       row = GatherND (rows, n)
       y = Add(picked, row) })");
-  addInitializer(model, "token", {2, 3, 4}, std::vector<float>(24, 1));
+  addInitializer(model, "token", {2, 4, 3}, std::vector<float>(24, 1));
   addInitializer(model, "rows", {5, 4}, std::vector<float>(20, 2));
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"rows", "token"}));
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"token"}));
+  EXPECT_EQ(reasonsOf(read(model)).at("rows"), "a table that elements are picked from");
 }
 
 /// A layer may be called a mask; what it trains is no mask.

@@ -117,6 +117,19 @@ TEST(PlanSimulation, SumsOverReplicasOverlapTheBackwardPass) {
       }
 }
 
+/// Between GPUs a sum does not begin within a pass that ends in a message, which would wait for it.
+TEST(PlanSimulation, SumsBetweenGpusWaitForMessages) {
+  constexpr double mib = 1 << 20;
+  for (const char *device : {"cpu", "cuda"}) {
+    Plan plan = replicated({1, 2}, {1, 6});
+    plan.device = device;
+    plan.topology.levels[0].link = {64 * mib, 0};
+    plan.stages[1].gradientBytes = int64_t(64) << 20; // a second, of 32 MiB there and back
+    const double left = plan.device == "cuda" ? 1 : 2 / 32.0; // of 32 buckets
+    EXPECT_NEAR(simulatedSecondsPerMinibatch(plan), (6 + left) / 2, 1e-6) << device;
+  }
+}
+
 /// The same with buckets of 32 MiB, which no rank's hands move: behind the pass is the last of them.
 TEST(PlanSimulation, SumsBetweenGpusGoInTheirOwnBuckets) {
   constexpr double mib = 1 << 20, forward = 2, backward = 4;
