@@ -3,6 +3,7 @@
 #include "codegen/CppText.h"
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/ir/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
@@ -116,7 +117,9 @@ Places::Places(ir::ProgramOp program) {
     add(home, requireText(memory, "variable"), memory.getTensorType(), memory.getSymName());
   });
   program.walk([&](ir::UnitOp unit) {
-    for (unsigned i = 0; unit.getKernel() && i < unit.getNumResults(); ++i)
+    const std::optional<ir::Partition> partition = ir::placedPartitionOf(unit);
+    const bool hasPlaces = unit.getKernel() || (partition && partition->joins);
+    for (unsigned i = 0; hasPlaces && i < unit.getNumResults(); ++i)
       add(requireHome(unit, i), resultName(unit, i), unit.getResult(i).getType(), "");
   });
 }

@@ -5,7 +5,7 @@
 #include "codegen/MeasuredUnits.h"
 #include "codegen/Places.h"
 #include "codegen/PrintTables.h"
-#include "codegen/PrintTasks.h"
+#include "codegen/PrintStage.h"
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
 #include "compiler/devices/Contract.h"

@@ -9,6 +9,7 @@
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
+#include "compiler/ir/Partition.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,10 +26,7 @@ namespace names = pdc::runtime_names;
 
 namespace pdc {
 
-static constexpr unsigned kIndent = 4; ///< of a statement in a member function
 static constexpr unsigned kCommentColumn = 60;
-
-std::string stageClass(ir::StageOp stage) { return "Stage" + std::to_string(stage.getId()); }
 
 /// Whether a statement and the comment behind it fit on a line.
 static bool fitsLine(StringRef statement, StringRef comment) {
@@ -99,7 +97,8 @@ private:
     std::string name;
     std::string expression; ///< empty: nothing to declare
     std::string comment;
-    Value viewed; ///< of a view: the value whose pointer it shares
+    Value viewed;       ///< of a view: the value whose pointer it shares
+    int64_t behind = 0; ///< of a part of that: elements before it
   };
 
   void printOperation(Operation &op) {
@@ -108,7 +107,7 @@ private:
     else if (auto weight = dyn_cast<ir::WeightVersionOp>(op))
       bindMemory(weight.getValue(), weight.getMemoryAttr(), weight.getVersion());
     else if (auto unit = dyn_cast<ir::UnitOp>(op))
-      unit.getKernel() ? printUnit(unit) : bindView(unit);
+      unit.getKernel() ? printUnit(unit) : bindWithoutKernel(unit);
     else if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
       printAccumulate(accumulate);
     else if (auto absent = dyn_cast<ir::AbsentOp>(op))
@@ -162,7 +161,8 @@ private:
   std::string use(Value value) {
     Pointer pointer = pointers[value];
     if (pointer.viewed)
-      pointer.expression = use(pointer.viewed);
+      pointer.expression =
+          use(pointer.viewed) + (pointer.behind ? " + " + std::to_string(pointer.behind) : "");
     if (pointer.expression.empty() || pointer.expression == pointer.name)
       return pointer.name;
     auto [declared, isNew] = declarations.try_emplace(pointer.name, pointer.expression);
@@ -243,11 +243,22 @@ private:
 
   void printLoop(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results);
 
-  /// The same memory under another shape.
-  void bindView(ir::UnitOp unit) {
+  /// The same memory under another shape, some of it, or what has been put together there.
+  void bindWithoutKernel(ir::UnitOp unit) {
+    if (std::optional<ir::Partition> partition = ir::placedPartitionOf(unit))
+      return partition->joins ? bindResults(unit) : bindParts(unit, *partition);
     pointers[unit.getResult(0)] = {resultName(unit, 0).str(), "",
                                    shapeText(unit.getResult(0).getType()) + ", " + nodeNames(unit),
                                    unit.getOperand(0)};
+  }
+
+  void bindParts(ir::UnitOp unit, const ir::Partition &partition) {
+    for (auto [number, part] : llvm::enumerate(partition.parts)) {
+      const int64_t width = bytesPerElement(toTensorType(part.getType()).element);
+      pointers[part] = {resultName(unit, number).str(), "",
+                        shapeText(part.getType()) + ", " + nodeNames(unit), partition.whole,
+                        partition.offsets[number] / width};
+    }
   }
 
   void printAccumulate(ir::AccumulateOp accumulate);
@@ -327,69 +338,8 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
             commentText(sum.getSymName()));
 }
 
-static void printConstructor(raw_indented_ostream &os, StringRef name,
-                             ArrayRef<KernelMember> members) {
-  os << "explicit " << name << "(const Device &" << (members.empty() ? ")" : "device)");
-  for (auto [i, member] : llvm::enumerate(members))
-    os << '\n'
-       << memberInitialiser(i == 0 ? "    : " : "      ", member.name, member.kernel,
-                            i + 1 == members.size() ? ") {}" : "),");
-  os << (members.empty() ? " {}\n\n" : "\n\n");
-}
-
-static StringRef taskFunction(ir::Phase phase) {
-  switch (phase) {
-  case ir::Phase::Prepare:
-    return "prepare";
-  case ir::Phase::Forward:
-    return "forward";
-  case ir::Phase::Backward:
-    return "backward";
-  case ir::Phase::BackwardInput:
-    return "backwardInput";
-  case ir::Phase::BackwardWeight:
-    return "backwardWeight";
-  case ir::Phase::Update:
-    return "update";
-  case ir::Phase::Evaluate:
-    return "evaluate";
-  }
-  throw Error("unknown phase");
-}
-
-static void printTask(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops) {
-  StringRef function = taskFunction(task.getPhase());
-  bool isEmpty = !llvm::any_of(task.getBody().front(),
-                               [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
-  if (isEmpty)
-    return;
-  os << "void " << function << "(const Run &run) override {\n";
-  os.indent();
+void printTaskBody(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops) {
   TaskPrinter(os, task, loops).print();
-  os.unindent();
-  os << "}\n\n";
-}
-
-void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops) {
-  std::vector<KernelMember> kernels = kernelMembers(stage);
-  os << "class " << stageClass(stage) << " final : public Tasks {\npublic:\n";
-  os.indent();
-  printConstructor(os, stageClass(stage), kernels);
-  for (auto task : stage.getBody().getOps<ir::TaskOp>())
-    printTask(os, task, loops);
-  os.unindent();
-  os << "private:\n";
-  os.indent();
-  for (const KernelMember &member : kernels) {
-    std::string text = (loops ? names::kCudaPrefix : "") + member.kernel.getName().str() + " " +
-                       member.name + "_;";
-    if (kIndent / 2 + text.size() + 4 + member.nodes.size() <= kColumns)
-      os << text << " // " << member.nodes << '\n';
-    else
-      os << commentBlock(member.nodes, kIndent / 2) << text << '\n';
-  }
-  os.unindent();
-  os << "};\n\n";
 }
 
 } // namespace pdc

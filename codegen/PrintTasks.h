@@ -5,16 +5,12 @@
 
 #include "mlir/Support/IndentedOstream.h"
 
-#include <string>
-#include <vector>
-
 namespace pdc {
 
-/// The class `StageK` of one stage: its tasks with one line per unit, its kernels as members.
-/// `loops` takes the loops of a program for a GPU; null: the CPU, whose loops stand where they run.
-void printStageClass(mlir::raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops);
+/// Columns before a statement of a member function.
+inline constexpr unsigned kIndent = 4;
 
-/// `Stage0`.
-std::string stageClass(ir::StageOp stage);
+/// The statements of a task: a line per unit, and a pointer for each tensor where it is first used.
+void printTaskBody(mlir::raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops);
 
 } // namespace pdc

@@ -1,4 +1,6 @@
 #include "passes/Buffers.h"
+#include "passes/PackIntervals.h"
+#include "passes/Partitions.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 #include "passes/ScheduleRows.h"
@@ -33,6 +35,8 @@ public:
     // 2. What the kernels could do in place becomes what they do.
     llvm::DenseMap<Operation *, SmallVector<int64_t>> offers = takeOffers();
     Buffers buffers(program);
+    if (!program->getParentOp()->hasAttr(kMeasuresUnitsAttribute))
+      program.walk([&](UnitOp unit) { placeParts(unit, buffers); });
     program.walk([&](TaskOp task) {
       for (auto unit : task.getOps<UnitOp>())
         if (unit.getKernel())
@@ -110,6 +114,52 @@ private:
     return offers;
   }
 
+  /// Parts that can lie in the whole do: then nothing is left to compute.
+  static void placeParts(UnitOp unit, Buffers &buffers) {
+    std::optional<Partition> partition = partitionOf(unit);
+    if (!unit.getKernel() || !partition || !canLieTogether(unit, *partition, buffers))
+      return;
+    for (auto [part, offset] : llvm::zip_equal(partition->parts, partition->offsets))
+      buffers.join(partition->whole, part, offset);
+    unit.setParts(partition->offsets);
+    unit.removeKernelAttr();
+  }
+
+  static bool isAlone(Value value, const Buffers &buffers) {
+    return buffers.of(value).bytes() == bytesOf(value.getType());
+  }
+
+  /// Whether nothing changes what is read of these bytes while a task runs.
+  static bool isSteady(const Buffer &buffer) {
+    return llvm::all_of(buffer.memories, [](MemoryOp memory) {
+      return !isPersistent(memory) || memory.getRole() == Role::Weight ||
+             memory.getRole() == Role::Derived || memory.getRole() == Role::Constant;
+    });
+  }
+
+  /// Each part has a buffer to itself, of its own size, that has not to be elsewhere, and begins
+  /// where kernels want it. What is kept for the backward pass grows by an eighth at most.
+  static bool canLieTogether(UnitOp unit, const Partition &partition, const Buffers &buffers) {
+    const Buffer &whole = buffers.of(partition.whole);
+    if (partition.joins ? whole.persistent() || whole.has(Role::Input)
+                        : !isSteady(whole) || unit.getPhase() == ir::Phase::Update)
+      return false;
+    int64_t kept = whole.memories.empty() ? 0 : whole.bytes();
+    bool keeps = kept > 0;
+    llvm::SmallPtrSet<const Buffer *, 8> seen{&whole};
+    for (auto [part, offset] : llvm::zip_equal(partition.parts, partition.offsets)) {
+      const Buffer &buffer = buffers.of(part);
+      if (!seen.insert(&buffer).second || !isAlone(part, buffers) || buffer.persistent() ||
+          buffer.has(Role::Input) || offset != aligned(offset))
+        return false;
+      if (whole.persistent() && !buffer.memories.empty())
+        return false;
+      keeps = keeps || !buffer.memories.empty();
+      kept += buffer.memories.empty() ? 0 : buffer.bytes();
+    }
+    return !keeps || whole.bytes() <= kept + kept / 8;
+  }
+
   void choosePairs(UnitOp unit, ArrayRef<int64_t> offers, Buffers &buffers) {
     SmallVector<int64_t> chosen;
     llvm::SmallDenseSet<int64_t> done;
@@ -160,18 +210,24 @@ private:
   bool mayShare(UnitOp unit, Value operand, Value result, const Buffers &buffers) {
     if (isa<NoneType>(operand.getType()) || bytesOf(operand.getType()) != bytesOf(result.getType()))
       return false;
-    if (buffers.same(operand, result))
-      return isForced(operand, result, buffers);
-    if (buffers.of(result).persistent() || !dies(unit, operand, buffers))
+    if (buffers.areTogether(operand, result))
+      return buffers.same(operand, result) && isForced(operand, result, buffers);
+    // A part of one whole is never one of another.
+    const bool isOfTwo = !isAlone(operand, buffers) && !isAlone(result, buffers);
+    if (buffers.of(result).persistent() || isOfTwo || !dies(unit, operand, buffers))
       return false;
     for (Value other : unit.getResults())
-      if (buffers.same(operand, other))
+      if (buffers.overlap(operand, other))
         return false;
     // The same bytes under another operand may be read in another order.
     bool elementwise = unit.getKernel()->getName() == "Elementwise";
-    return elementwise || llvm::count_if(unit.getOperands(), [&](Value other) {
-                            return !isa<NoneType>(other.getType()) && buffers.same(operand, other);
-                          }) == 1;
+    int64_t readers = 0;
+    for (Value other : unit.getOperands())
+      if (!isa<NoneType>(other.getType()) && buffers.overlap(operand, other)) {
+        ++readers;
+        elementwise = elementwise && buffers.same(operand, other);
+      }
+    return elementwise || readers == 1;
   }
 
   /// Whether the buffer's content is of no use after the unit, in this task or another.
@@ -182,7 +238,7 @@ private:
     auto task = unit->getParentOfType<TaskOp>();
     for (Value value : buffer.values) {
       auto other = value.getDefiningOp()->getParentOfType<TaskOp>();
-      if (other != task && task->isBeforeInBlock(other))
+      if (other != task && task->isBeforeInBlock(other) && buffers.overlap(value, operand))
         return false;
     }
     return !readLater(unit, operand, buffers);
@@ -190,7 +246,8 @@ private:
 
   static bool readLater(UnitOp unit, Value operand, const Buffers &buffers) {
     return llvm::any_of(buffers.of(operand).values, [&](Value value) {
-      return value.getDefiningOp() != unit && isReadBehind(unit, value, buffers);
+      return value.getDefiningOp() != unit && buffers.overlap(value, operand) &&
+             isReadBehind(unit, value, buffers);
     });
   }
 

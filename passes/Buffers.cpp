@@ -1,6 +1,7 @@
 #include "passes/Buffers.h"
 
 #include "compiler/Error.h"
+#include "compiler/ir/Partition.h"
 #include "passes/Values.h"
 
 #include <algorithm>
@@ -33,15 +34,6 @@ bool Buffer::has(Role role) const {
   return std::ranges::any_of(memories, [&](MemoryOp memory) { return memory.getRole() == role; });
 }
 
-int64_t Buffer::bytes() const {
-  int64_t most = 0;
-  for (Value value : values)
-    most = std::max(most, bytesOf(value.getType()));
-  for (MemoryOp memory : memories)
-    most = std::max(most, bytesOf(memory.getType()));
-  return most;
-}
-
 FirstTasks::FirstTasks(ProgramOp program) {
   program.walk([&](Operation *op) {
     if (FlatSymbolRefAttr name = memoryOf(op))
@@ -54,15 +46,17 @@ Buffers::Buffers(ProgramOp program) : firstTasks(program) {
   joinStores(program);
 }
 
-int Buffers::add(Buffer buffer) {
-  parents.push_back(static_cast<int>(parents.size()));
+int Buffers::add(Buffer buffer, Type type) {
+  const int id = static_cast<int>(parents.size());
+  parents.push_back({id, 0});
+  buffer.end = bytesOf(type);
   buffers.push_back(std::move(buffer));
-  return parents.back();
+  return id;
 }
 
 void Buffers::addMembers(ProgramOp program) {
   for (auto memory : program.getOps<MemoryOp>()) {
-    memories[memory] = add({{}, {memory}});
+    memories[memory] = add({{}, {memory}}, memory.getType());
     names[memory.getSymNameAttr()] = memory;
   }
   for (auto stage : program.getOps<StageOp>())
@@ -70,7 +64,7 @@ void Buffers::addMembers(ProgramOp program) {
       for (Operation &op : task.getOps())
         for (Value result : op.getResults())
           if (!isa<NoneType>(result.getType()))
-            values[result] = add({{result}, {}});
+            values[result] = add({{result}, {}}, result.getType());
 }
 
 void Buffers::joinStores(ProgramOp program) {
@@ -88,6 +82,7 @@ void Buffers::joinStores(ProgramOp program) {
       for (ArrayRef<int64_t> pairs = *unit.getInPlace(); !pairs.empty();
            pairs = pairs.drop_front(2))
         join(unit.getOperand(pairs[0]), unit.getResult(pairs[1]));
+    joinParts(&op);
   };
   for (auto stage : program.getOps<StageOp>())
     for (auto task : stage.getOps<TaskOp>())
@@ -95,32 +90,59 @@ void Buffers::joinStores(ProgramOp program) {
         joinOp(op);
 }
 
-int Buffers::root(int id) const {
-  while (parents[id] != id)
-    id = parents[id];
-  return id;
+void Buffers::joinParts(Operation *op) {
+  if (std::optional<Partition> partition = placedPartitionOf(op))
+    for (auto [part, offset] : llvm::zip_equal(partition->parts, partition->offsets))
+      join(partition->whole, part, offset);
 }
 
-void Buffers::join(int a, int b) {
-  a = root(a);
-  b = root(b);
-  if (a == b)
+Buffers::Place Buffers::placeOf(int id) const {
+  Place place{id, 0};
+  while (parents[place.root].root != place.root)
+    place = {parents[place.root].root, place.behind + parents[place.root].behind};
+  return place;
+}
+
+int64_t Buffers::offsetOf(int id) const {
+  const Place place = placeOf(id);
+  return place.behind - buffers[place.root].begin;
+}
+
+bool Buffers::overlap(Value a, Value b) const {
+  const Place first = placeOf(idOf(a)), second = placeOf(idOf(b));
+  return first.root == second.root && first.behind < second.behind + bytesOf(b.getType()) &&
+         second.behind < first.behind + bytesOf(a.getType());
+}
+
+void Buffers::join(int one, int other, int64_t behind) {
+  const Place first = placeOf(one), second = placeOf(other);
+  int a = first.root, b = second.root;
+  // How far the root of b lies behind that of a.
+  int64_t shift = first.behind + behind - second.behind;
+  if (a == b) {
+    if (shift != 0)
+      throw Error("a value has two places in one buffer");
     return;
-  MemoryOp first = buffers[a].persistent(), second = buffers[b].persistent();
+  }
+  MemoryOp kept = buffers[a].persistent(), also = buffers[b].persistent();
   auto isSlot = [](const Buffer &buffer) {
     return std::ranges::any_of(buffer.memories, [](MemoryOp m) { return !isPersistent(m); });
   };
-  if (first && second)
-    throw Error("memories '" + first.getSymName().str() + "' and '" + second.getSymName().str() +
+  if (kept && also)
+    throw Error("memories '" + kept.getSymName().str() + "' and '" + also.getSymName().str() +
                 "' are given the same value, and a write is never a copy");
-  if ((first && isSlot(buffers[b])) || (second && isSlot(buffers[a])))
-    throw Error("memory '" + (first ? first : second).getSymName().str() +
+  if ((kept && isSlot(buffers[b])) || (also && isSlot(buffers[a])))
+    throw Error("memory '" + (kept ? kept : also).getSymName().str() +
                 "' would have to be copied into '" +
-                (first ? buffers[b] : buffers[a]).memories[0].getSymName().str() +
+                (kept ? buffers[b] : buffers[a]).memories[0].getSymName().str() +
                 "', and a write is never a copy");
-  if (b < a)
+  if (b < a) {
     std::swap(a, b);
-  parents[b] = a;
+    shift = -shift;
+  }
+  parents[b] = {a, shift};
+  buffers[a].begin = std::min(buffers[a].begin, buffers[b].begin + shift);
+  buffers[a].end = std::max(buffers[a].end, buffers[b].end + shift);
   llvm::append_range(buffers[a].values, buffers[b].values);
   llvm::append_range(buffers[a].memories, buffers[b].memories);
   buffers[b] = {};
@@ -133,7 +155,7 @@ MemoryOp Buffers::memory(FlatSymbolRefAttr name) const {
 std::vector<const Buffer *> Buffers::all() const {
   std::vector<const Buffer *> found;
   for (size_t id = 0; id < buffers.size(); ++id)
-    if (parents[id] == static_cast<int>(id))
+    if (parents[id].root == static_cast<int>(id))
       found.push_back(&buffers[id]);
   return found;
 }

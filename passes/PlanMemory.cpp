@@ -216,21 +216,22 @@ private:
     regions.push_back({"scratch", bytes, 1});
   }
 
-  HomeAttr placed(HomeAttr home, const Buffer &buffer) {
+  HomeAttr placed(HomeAttr home, const Buffer &buffer, int64_t behind) {
     auto offset = offsets.find(&buffer);
     if (offset == offsets.end())
       throw Error("a value of " + std::to_string(home.getBytes()) + " bytes in region '" +
                   home.getRegion().str() + "' lies in no task; run assign-homes again");
-    return HomeAttr::get(program.getContext(), home.getRegion(), offset->second, home.getBytes());
+    return HomeAttr::get(program.getContext(), home.getRegion(), offset->second + behind,
+                         home.getBytes());
   }
 
   void writeHomes() {
     for (auto memory : program.getOps<MemoryOp>())
-      memory.setHomeAttr(placed(*memory.getHome(), buffers.of(memory)));
+      memory.setHomeAttr(placed(*memory.getHome(), buffers.of(memory), buffers.offsetOf(memory)));
     program.walk([&](UnitOp unit) {
       SmallVector<mlir::Attribute> homes;
       for (auto [home, result] : llvm::zip(*unit.getHomes(), unit.getResults()))
-        homes.push_back(placed(cast<HomeAttr>(home), buffers.of(result)));
+        homes.push_back(placed(cast<HomeAttr>(home), buffers.of(result), buffers.offsetOf(result)));
       unit.setHomesAttr(ArrayAttr::get(program.getContext(), homes));
     });
   }

@@ -1,6 +1,7 @@
 #include "passes/ReplayMemory.h"
 
 #include "compiler/Error.h"
+#include "compiler/ir/Partition.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Slots.h"
 #include "compiler/schedule/Versions.h"
@@ -240,6 +241,8 @@ private:
     auto unit = dyn_cast<UnitOp>(op);
     if (!unit)
       return;
+    if (std::optional<Partition> partition = placedPartitionOf(unit))
+      return lookAt(unit, *partition, copies);
     if (!isView(unit))
       return runUnit(unit, copies);
     Located viewed = values[unit.getOperand(0)];
@@ -249,6 +252,35 @@ private:
       refuse("view '" + unit.getName().str() + "' would have to move bytes");
     viewed.bytes = result.bytes;
     values[unit.getResult(0)] = viewed;
+  }
+
+  /// Parts of the whole, or the whole of parts, which lie where they are to.
+  void lookAt(UnitOp unit, const Partition &partition, const Copies &copies) {
+    auto expectAt = [&](const Located &found, int64_t address) {
+      if (found.address != address)
+        refuse("unit '" + unit.getName().str() + "' would have to move bytes");
+    };
+    if (!partition.joins) {
+      const Located whole = values[partition.whole];
+      for (auto [number, part] : llvm::enumerate(partition.parts)) {
+        const int64_t behind = partition.offsets[number];
+        Located located = locate(unit, number, copies, whole.version);
+        expectAt(located, whole.address + behind);
+        located.content = bytes.partOf(whole.content, behind, located.bytes);
+        values[part] = located;
+      }
+      return;
+    }
+    Located whole = locate(unit, 0, copies, copies.next);
+    std::vector<ShadowBytes::Part> parts;
+    for (auto [part, behind] : llvm::zip_equal(partition.parts, partition.offsets)) {
+      const Located &located = values[part];
+      expect(located, "unit '" + unit.getName().str() + "', reading '" + tensorName(part) + "',");
+      expectAt(located, whole.address + behind);
+      parts.push_back({behind, located.bytes, located.content});
+    }
+    whole.content = bytes.joined("'" + tensorName(partition.whole) + "'", std::move(parts));
+    values[partition.whole] = whole;
   }
 
   void read(Operation *op, const Copies &copies) {

@@ -1,5 +1,7 @@
 #include "passes/ShadowBytes.h"
 
+#include <algorithm>
+
 namespace pdc {
 
 int64_t ShadowBytes::newContent(std::string text) {
@@ -29,7 +31,34 @@ void ShadowBytes::write(int64_t offset, int64_t bytes, int64_t content) {
   pieces[offset] = {offset + bytes, content};
 }
 
+int64_t ShadowBytes::joined(std::string text, std::vector<Part> parts) {
+  const int64_t content = newContent(std::move(text));
+  joints[content] = std::move(parts);
+  return content;
+}
+
+int64_t ShadowBytes::partOf(int64_t content, int64_t offset, int64_t bytes) {
+  auto joint = joints.find(content);
+  if (joint == joints.end())
+    return content;
+  std::vector<Part> parts;
+  for (const Part &part : joint->second) {
+    const int64_t begin = std::max(offset, part.offset);
+    const int64_t end = std::min(offset + bytes, part.offset + part.bytes);
+    if (begin < end)
+      parts.push_back(
+          {begin - offset, end - begin, partOf(part.content, begin - part.offset, end - begin)});
+  }
+  return joined("a part of " + text(content), std::move(parts));
+}
+
 int64_t ShadowBytes::findOther(int64_t offset, int64_t bytes, int64_t content) const {
+  if (auto joint = joints.find(content); joint != joints.end()) {
+    for (const Part &part : joint->second)
+      if (int64_t other = findOther(offset + part.offset, part.bytes, part.content); other >= 0)
+        return other;
+    return -1;
+  }
   int64_t next = offset, end = offset + bytes;
   auto piece = pieces.upper_bound(offset);
   if (piece != pieces.begin())

@@ -11,7 +11,8 @@ namespace pdc {
 
 bool isView(Operation *op) {
   auto unit = dyn_cast_or_null<UnitOp>(op);
-  return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1;
+  return unit && !unit.getKernel() && unit.getNumOperands() > 0 && unit.getNumResults() == 1 &&
+         !unit.getParts();
 }
 
 Value behindViews(Value value) {

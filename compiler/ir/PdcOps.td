@@ -111,8 +111,9 @@ def Pdc_UnitOp : Pdc_Op<"unit", [IsolatedFromAbove, Pure, SingleBlock]> {
     `origin` is the forward unit that this unit is planned with (its own name for forward units).
     `kernel` and layouts in the types are set by choose-kernels, costs by estimate-cost, `stage` by
     assign-stages, `homes` (one per result) by assign-homes. A unit without kernel is a view: its
-    result is its first operand under another shape. `in_place` lists pairs (operand, result) that
-    may share memory. `variable` is the C++ name of the kernel, `result_variables` those of the
+    result is its first operand under another shape. One with `parts`, set by assign-homes, is a Split or
+    Concat that moves nothing: they say how many bytes behind the whole's begin each result of the
+    one, or operand of the other, lies in it. `in_place` lists pairs (operand, result) that may share memory. `variable` is the C++ name of the kernel, `result_variables` those of the
     results.
   }];
   let arguments = (ins Variadic<Pdc_Value>:$operands, StrAttr:$name, StrAttr:$origin,
@@ -120,6 +121,7 @@ def Pdc_UnitOp : Pdc_Op<"unit", [IsolatedFromAbove, Pure, SingleBlock]> {
                        OptionalAttr<F64Attr>:$flops, OptionalAttr<F64Attr>:$bytes,
                        OptionalAttr<F64Attr>:$seconds, OptionalAttr<I64Attr>:$stage,
                        OptionalAttr<ArrayAttr>:$homes, OptionalAttr<DenseI64ArrayAttr>:$in_place,
+                       OptionalAttr<DenseI64ArrayAttr>:$parts,
                        OptionalAttr<StrAttr>:$variable, OptionalAttr<ArrayAttr>:$result_variables);
   let results = (outs Variadic<AnyTensor>:$results);
   let regions = (region SizedRegion<1>:$body);

@@ -25,7 +25,8 @@ protected:
         location, mlir::TypeRange{result}, mlir::ValueRange{operand}, name, name,
         ir::Phase::Forward, ir::Rate::Microbatch, ir::KernelAttr(), mlir::FloatAttr(),
         mlir::FloatAttr(), mlir::FloatAttr(), mlir::IntegerAttr(), mlir::ArrayAttr(),
-        mlir::DenseI64ArrayAttr(), mlir::StringAttr(), mlir::ArrayAttr());
+        mlir::DenseI64ArrayAttr(), mlir::DenseI64ArrayAttr(), mlir::StringAttr(),
+        mlir::ArrayAttr());
     mlir::Block &body = unit.getBody().emplaceBlock();
     mlir::Value argument = body.addArgument(operand.getType(), location);
     mlir::OpBuilder inside = mlir::OpBuilder::atBlockEnd(&body);

@@ -72,7 +72,8 @@ protected:
         mlir::TypeRange{mlir::RankedTensorType::get({1}, builder.getF32Type())}, mlir::ValueRange{},
         "unit", "unit", ir::Phase::Forward, ir::Rate::Microbatch, product.kernel(builder),
         mlir::FloatAttr(), mlir::FloatAttr(), mlir::FloatAttr(), mlir::IntegerAttr(),
-        mlir::ArrayAttr(), mlir::DenseI64ArrayAttr(), mlir::StringAttr(), mlir::ArrayAttr());
+        mlir::ArrayAttr(), mlir::DenseI64ArrayAttr(), mlir::DenseI64ArrayAttr(), mlir::StringAttr(),
+        mlir::ArrayAttr());
     use.add(*unit);
   }
 

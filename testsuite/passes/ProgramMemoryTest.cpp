@@ -18,7 +18,7 @@ static int64_t bytesOfProcess(llvm::StringRef kernel) {
       builder.getUnknownLoc(), mlir::TypeRange{type}, mlir::ValueRange{}, "unit", "unit",
       ir::Phase::Forward, ir::Rate::Microbatch, parsed, mlir::FloatAttr(), mlir::FloatAttr(),
       mlir::FloatAttr(), mlir::IntegerAttr(), mlir::ArrayAttr(), mlir::DenseI64ArrayAttr(),
-      mlir::StringAttr(), mlir::ArrayAttr());
+      mlir::DenseI64ArrayAttr(), mlir::StringAttr(), mlir::ArrayAttr());
   LibraryUse use;
   use.add(*unit);
   return use.bytesOfProcess();
