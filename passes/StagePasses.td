@@ -205,11 +205,15 @@ def GatherUpdates : Pass<"gather-updates", "::mlir::ModuleOp"> {
 }
 
 def AssignHomes : Pass<"assign-homes", "::mlir::ModuleOp"> {
-  let summary = "decides the buffer of each value: views, in-place results, sums, regions";
+  let summary = "decides the buffer of each value: views, parts, in-place results, sums, regions";
   let description = [{
     Decides which values share a buffer and in which region of the arena it lies: `in_place` of a
     unit keeps the pairs that do share, `fused` marks sums that the producing kernel adds to in
     place, and `homes` and `home` name the region with an offset of -1.
+
+    A Split or Concat whose parts are whole pieces of one value's bytes moves nothing: its kernel goes, and
+    `parts` says where each lies, unless one has to be elsewhere or what is kept for the backward pass
+    would grow by more than an eighth.
 
     A result may overwrite an operand that nobody reads afterwards, in no task; never an input and
     never an outbox, which may still be on its way. An update overwrites what it updates, unless

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -131,6 +132,58 @@ template <class T> void expectNarrowLosses(runtime::LabelledFields f) {
   std::vector<float> ofNarrowScores(wide.size());
   gradientOf(scores.data(), ofNarrowScores.data());
   EXPECT_EQ(ofNarrowScores, wide);
+}
+
+/// The first of the largest scores; a first one that is no number is as the largest.
+template <class T>
+float countCorrect(const runtime::LabelledFields &f, const std::vector<T> &scores,
+                   const std::vector<int64_t> &labels) {
+  const int64_t pitch = f.pitch ? f.pitch : f.classes;
+  float correct = 0;
+  for (int64_t row = 0; row < f.samples * f.pixels; ++row) {
+    const int64_t first =
+        f.pixels > 1 ? row / f.pixels * f.classes * f.pixels + row % f.pixels : row * pitch;
+    int64_t best = 0;
+    for (int64_t c = 1; c < f.classes; ++c)
+      if (float(scores[size_t(first + c * f.pixels)]) >
+          float(scores[size_t(first + best * f.pixels)]))
+        best = c;
+    correct += best == labels[size_t(row)];
+  }
+  return correct;
+}
+
+template <class T> void expectCorrect(runtime::LabelledFields f, bool hasNoNumbers) {
+  const int64_t rows = f.samples * f.pixels;
+  const int64_t size = f.pixels > 1 ? rows * f.classes : rows * (f.pitch ? f.pitch : f.classes);
+  std::vector<T> scores;
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < size; ++i)
+    scores.push_back(T(hasNoNumbers && i % 29 == 0 ? NAN : float(i * 7919 % 31)));
+  for (int64_t i = 0; i < rows; ++i)
+    labels.push_back(i * 5 % std::min<int64_t>(f.classes, 9));
+  std::vector<float> scratch(1 << 20);
+  runtime::Run run = started({});
+  run.scratchBase = reinterpret_cast<std::byte *>(scratch.data());
+  float found = -1;
+  runtime::cuda::CorrectPredictions({1, 0}, f)(run, scores.data(), labels.data(), &found);
+  finish();
+  EXPECT_EQ(found, countCorrect(f, scores, labels))
+      << f.classes << " classes, " << rows << " rows, pitch " << f.pitch;
+  EXPECT_GT(found, 0);
+}
+
+/// Also of more rows than there are blocks, of padded ones, and of ties.
+TEST(CudaLosses, CountCorrectPredictions) {
+  for (bool hasNoNumbers : {false, true})
+    for (const runtime::LabelledFields &f :
+         std::vector<runtime::LabelledFields>{{.classes = 10, .samples = 700},
+                                              {.classes = 61, .pitch = 64, .samples = 300},
+                                              {.classes = 1501, .pitch = 1504, .samples = 600},
+                                              {.classes = 5, .pixels = 1024, .samples = 132}}) {
+      expectCorrect<float>(f, hasNoNumbers);
+      expectCorrect<runtime::BFloat16>(f, hasNoNumbers);
+    }
 }
 
 TEST(CudaLosses, Of16Bits) {

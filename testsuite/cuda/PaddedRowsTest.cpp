@@ -141,6 +141,8 @@ TEST(PaddedRows, Losses) {
     EXPECT_NEAR(loss, packedLoss, 1e-6 * packedLoss);
     for (size_t i = 0; i < logs.size(); ++i)
       ASSERT_NEAR(logs[i], packedLogs[i], 2e-6 * std::abs(packedLogs[i])) << i;
+    for (size_t i = 0; i < scales.size(); ++i)
+      ASSERT_NEAR(scales[i], packedScales[i], 2e-6 * std::abs(packedScales[i])) << i;
     EXPECT_EQ(correct, packedCorrect);
     for (int64_t r = 0; r < 6; ++r)
       for (int64_t c = 0; c < classes; ++c)
