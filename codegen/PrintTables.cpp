@@ -44,18 +44,14 @@ static bool isListed(ir::MemoryOp memory) {
   }
 }
 
-/// Samples are rows of what the runtime can read from files.
+/// What the runtime can read from files.
 static void checkInput(ir::MemoryOp memory) {
-  const TensorType type = toTensorType(memory.getType());
-  const std::string what =
-      formatv("input '{0}' holds {1}", commentText(memory.getSymName()), shapeText(memory.getType()));
-  if (type.element == ElementType::f64 || type.element == ElementType::i8)
-    throw Error(what + ", which no data file gives; expected f32, f16, bf16, i64, i32, u8 or bool: "
-                       "convert it where the model is exported, as by x.float()");
-  if (memory.getRate() == ir::Rate::Microbatch && type.rank() == 0)
-    throw Error(what +
-                ", one number for all samples; expected a first dimension of samples: give it "
-                "one where the model is exported, or make the number a constant");
+  const ElementType element = toTensorType(memory.getType()).element;
+  if (element == ElementType::f64 || element == ElementType::i8)
+    throw Error(formatv("input '{0}' holds {1}, which no data file gives; expected f32, f16, bf16, "
+                        "i64, i32, u8 or bool: convert it where the model is exported, as by "
+                        "x.float()",
+                        commentText(memory.getSymName()), shapeText(memory.getType())));
 }
 
 static StringRef elementName(ir::MemoryOp memory) {

@@ -5,6 +5,7 @@
 #include "compiler/Error.h"
 #include "compiler/cost/ClosedForm.h"
 #include "compiler/devices/Device.h"
+#include "compiler/ir/Conversion.h"
 #include "compiler/ir/Pdc.h"
 #include "compiler/onnx/Annotate.h"
 #include "compiler/onnx/Binding.h"
@@ -116,6 +117,18 @@ void Lowering::readSchedule() {
 
 static constexpr size_t kMostVerifiedNodes = 1'000;
 
+/// Samples are rows.
+static void checkInputs(ModuleOp module) {
+  for (auto memory : module.getOps<ir::MemoryOp>())
+    if (memory.getRole() == ir::Role::Input && memory.getRate() == ir::Rate::Microbatch &&
+        toTensorType(memory.getType()).rank() == 0)
+      throw Error(
+          "input '" + memory.getSymName().str() + "' holds " +
+          toTensorType(memory.getType()).toString() +
+          ", one number for all samples; expected a first dimension of samples: give it one "
+          "where the model is exported, or make the number a constant");
+}
+
 PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
@@ -125,6 +138,7 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
   import.parameters = {options.train, options.freeze};
   PlannedGraph made;
   made.module = importModel(context, model, import);
+  checkInputs(*made.module);
   if (isAsynchronous)
     (*made.module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
