@@ -44,19 +44,7 @@ static bool isListed(ir::MemoryOp memory) {
   }
 }
 
-/// What the runtime can read from files.
-static void checkInput(ir::MemoryOp memory) {
-  const ElementType element = toTensorType(memory.getType()).element;
-  if (element == ElementType::f64 || element == ElementType::i8)
-    throw Error(formatv("input '{0}' holds {1}, which no data file gives; expected f32, f16, bf16, "
-                        "i64, i32, u8 or bool: convert it where the model is exported, as by "
-                        "x.float()",
-                        commentText(memory.getSymName()), shapeText(memory.getType())));
-}
-
 static StringRef elementName(ir::MemoryOp memory) {
-  if (memory.getRole() == ir::Role::Input)
-    checkInput(memory);
   switch (toTensorType(memory.getType()).element) {
   case ElementType::f32:
     return "f32";
@@ -72,6 +60,11 @@ static StringRef elementName(ir::MemoryOp memory) {
   case ElementType::bf16:
     return "bf16";
   default:
+    if (memory.getRole() == ir::Role::Input)
+      throw Error(formatv("input '{0}' holds {1}, which no data file gives; expected f32, f16, "
+                          "bf16, i64, i32, u8 or bool: convert it where the model is exported, as "
+                          "by x.float()",
+                          commentText(memory.getSymName()), shapeText(memory.getType())));
     throw Error(formatv("memory {0} holds {1}, which the runtime does not load, save or send",
                         commentText(memory.getSymName()), shapeText(memory.getType())));
   }

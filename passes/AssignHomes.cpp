@@ -119,10 +119,9 @@ private:
     std::optional<Partition> partition = partitionOf(unit);
     if (!unit.getKernel() || !partition || !canLieTogether(unit, *partition, buffers))
       return;
-    for (auto [part, offset] : llvm::zip_equal(partition->parts, partition->offsets))
-      buffers.join(partition->whole, part, offset);
     unit.setParts(partition->offsets);
     unit.removeKernelAttr();
+    buffers.joinParts(unit);
   }
 
   static bool isAlone(Value value, const Buffers &buffers) {

@@ -93,7 +93,7 @@ void Buffers::joinStores(ProgramOp program) {
 void Buffers::joinParts(Operation *op) {
   if (std::optional<Partition> partition = placedPartitionOf(op))
     for (auto [part, offset] : llvm::zip_equal(partition->parts, partition->offsets))
-      join(partition->whole, part, offset);
+      join(idOf(partition->whole), idOf(part), offset);
 }
 
 Buffers::Place Buffers::placeOf(int id) const {

@@ -41,9 +41,10 @@ class Buffers {
 public:
   explicit Buffers(ir::ProgramOp program);
 
-  /// Makes one buffer of two, where `b` lies so many bytes behind `a`. Throws Error when that would
-  /// mix two memories that must stay apart.
-  void join(mlir::Value a, mlir::Value b, int64_t behind = 0) { join(idOf(a), idOf(b), behind); }
+  /// Makes one buffer of two. Throws Error when that would mix two memories that must stay apart.
+  void join(mlir::Value a, mlir::Value b) { join(idOf(a), idOf(b)); }
+  /// The same of a whole and its parts, where the operation says where these lie in it.
+  void joinParts(mlir::Operation *op);
   /// Whether both begin at the same byte of one buffer.
   bool same(mlir::Value a, mlir::Value b) const { return placeOf(idOf(a)) == placeOf(idOf(b)); }
   bool areTogether(mlir::Value a, mlir::Value b) const { return &of(a) == &of(b); }
@@ -76,11 +77,11 @@ private:
 
   void addMembers(ir::ProgramOp program);
   void joinStores(ir::ProgramOp program);
-  void joinParts(mlir::Operation *op);
   int add(Buffer buffer, mlir::Type type);
   int idOf(mlir::Value value) const { return values.lookup(value); }
   Place placeOf(int id) const;
   int64_t offsetOf(int id) const;
+  /// `b` lies so many bytes behind `a`.
   void join(int a, int b, int64_t behind = 0);
 
   FirstTasks firstTasks;

@@ -96,7 +96,8 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--lr-schedule", options.schedule, "constant|step|cosine|linear[,warmup=N]");
   app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient (0: any)")
       ->check(number(0, 1e30, "a finite number of at least 0"));
-  app.add_option("--metric", options.metric, "accuracy or perplexity (accuracy, where the loss has classes)")
+  app.add_option("--metric", options.metric,
+                 "accuracy or perplexity (accuracy, where the loss has classes)")
       ->check(oneOf({"accuracy", "perplexity"}));
   app.add_option("--seed", options.seed, "of sample order and dropout (0)")->check(wholeNumber(0));
   app.add_option("--order", options.order, "of samples: shuffled or file")

@@ -46,10 +46,10 @@ public:
 
 private:
   void show(int64_t step);
-  bool terminal, quiet;
   /// Says once where the log cannot be written, and does without.
   void checkLog();
 
+  bool terminal, quiet;
   const std::string logFile;
   std::string failure; ///< of the log
   FILE *file = nullptr;

@@ -55,8 +55,8 @@ public:
   /// `listener` hears of each message in the order of the calls, where these are not those of post.
   virtual void whenIssued(std::function<void(const Issue &)>) {}
   /// A transport whose messages wait for the queue of `sums` alone, and neither for those of this
-  /// one nor for the queue of `tasks`; none where a wait holds the thread. Messages of both may start
-  /// in the order of all their calls.
+  /// one nor for the queue of `tasks`; none where a wait holds the thread. Messages of both may
+  /// start in the order of all their calls.
   struct Beside {
     Transport *transport = nullptr;
     Accelerator *tasks = nullptr, *sums = nullptr;

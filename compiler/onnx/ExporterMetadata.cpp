@@ -44,18 +44,20 @@ std::string argumentsOf(const onnx::NodeProto &node, const std::string &function
   return call.substr(first, call.find(')', first) - first);
 }
 
-/// Whether the node makes the result of a call that writes into a value: by `out`, or in its place.
-bool writesInto(const onnx::NodeProto &node, const std::string &value) {
-  const std::string call = entryOf(node, ofNode, "pkg.torch.onnx.fx_node"),
-                    trace = entryOf(node, ofNode, "pkg.torch.onnx.stack_trace");
+/// The values that the node's call writes into, by `out` or in their place, where the node makes
+/// its result.
+std::set<std::string> writtenBy(const onnx::NodeProto &node) {
+  std::set<std::string> written;
+  const std::string call = entryOf(node, ofNode, "pkg.torch.onnx.fx_node");
   if (node.output_size() == 0 || !call.starts_with("%" + node.output(0) + " :"))
-    return false;
-  auto isCalledWith = [&](const std::string &before) {
-    return trace.find(before + value + ',') != std::string::npos ||
-           trace.find(before + value + ')') != std::string::npos;
-  };
-  return isCalledWith("out = ") || isCalledWith("_.default(") || isCalledWith("_.Tensor(") ||
-         isCalledWith("_.Scalar(");
+    return written;
+  const std::string trace = entryOf(node, ofNode, "pkg.torch.onnx.stack_trace");
+  for (std::string_view before : {"out = ", "_.default(", "_.Tensor(", "_.Scalar("})
+    for (size_t at = trace.find(before); at != std::string::npos; at = trace.find(before, at + 1)) {
+      const size_t begin = at + before.size();
+      written.insert(trace.substr(begin, trace.find_first_of(",)", begin) - begin));
+    }
+  return written;
 }
 
 bool isRewritten(const onnx::NodeProto &node) {
@@ -133,11 +135,14 @@ private:
         metadata.nextBuffers.insert(line.value);
         metadata.changedBuffers.insert(line.target);
       }
+    std::set<std::string> changed;
     for (const SignatureLine &line : signature)
       if (line.kind == "BUFFER" && metadata.changedBuffers.contains(line.target))
-        for (const onnx::NodeProto &node : graph.node())
-          if (writesInto(node, line.value))
-            metadata.nextBuffers.insert(node.output(0));
+        changed.insert(line.value);
+    for (size_t i = 0; !changed.empty() && i < size_t(graph.node_size()); ++i)
+      if (const onnx::NodeProto &node = graph.node(int(i));
+          std::ranges::any_of(writtenBy(node), [&](auto &name) { return changed.contains(name); }))
+        metadata.nextBuffers.insert(node.output(0));
   }
 
   /// A tensor that the exporter says nothing of is one that it folded, or was added later, with

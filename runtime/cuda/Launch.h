@@ -55,6 +55,17 @@ void launch(const Run &run, int64_t blocks, int threads, void (*kernel)(Paramete
 }
 #endif
 
+/// Elements that a thread of overSpread has.
+inline constexpr int kSpread = 4;
+
+/// A thread per kSpread elements, of a kernel that calls overSpread.
+template <class... Parameters, class... Arguments>
+void launchSpread(const Run &run, int64_t elements, void (*kernel)(Parameters...),
+                  Arguments... arguments) {
+  launch(run, ceilDivide(elements, int64_t(kSpread) * kBlockThreads), kBlockThreads, kernel,
+         arguments...);
+}
+
 /// One thread per element.
 template <class... Parameters, class... Arguments>
 void launchOver(const Run &run, int64_t elements, void (*kernel)(Parameters...),
@@ -65,6 +76,23 @@ void launchOver(const Run &run, int64_t elements, void (*kernel)(Parameters...),
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
 __device__ inline int64_t globalThread() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+/// write(i, read(i)) for the thread's elements, a block's threads apart: all are read before one is
+/// written.
+template <class Read, class Write>
+__device__ void overSpread(int64_t elements, Read read, Write write) {
+  const int64_t begin = int64_t(blockIdx.x) * kSpread * kBlockThreads + threadIdx.x;
+  decltype(read(begin)) values[kSpread];
+  PDC_UNROLL
+  for (int j = 0; j < kSpread; ++j) {
+    const int64_t i = begin + j * kBlockThreads;
+    values[j] = read(i < elements ? i : 0);
+  }
+  PDC_UNROLL
+  for (int j = 0; j < kSpread; ++j)
+    if (const int64_t i = begin + j * kBlockThreads; i < elements)
+      write(i, values[j]);
 }
 #endif
 

@@ -20,21 +20,10 @@ template <class T> __global__ void fillKernel(int64_t count, T value, T *y) {
     y[i] = value;
 }
 
-/// Elements that a thread has, a block's threads apart.
-constexpr int kCopied = 4;
-
 template <class T> __global__ void copyKernel(StridedWalk walk, const T *x, T *y) {
-  const int64_t begin = int64_t(blockIdx.x) * kCopied * kBlockThreads + threadIdx.x;
-  T read[kCopied];
-  PDC_UNROLL
-  for (int j = 0; j < kCopied; ++j) {
-    const int64_t i = begin + j * kBlockThreads;
-    read[j] = x[walk.from(i < walk.elements ? i : 0)];
-  }
-  PDC_UNROLL
-  for (int j = 0; j < kCopied; ++j)
-    if (const int64_t i = begin + j * kBlockThreads; i < walk.elements)
-      y[walk.to(i)] = read[j];
+  overSpread(
+      walk.elements, [&](int64_t i) { return x[walk.from(i)]; },
+      [&](int64_t i, T value) { y[walk.to(i)] = value; });
 }
 
 constexpr int kTile = 32, kTileRows = 8;
@@ -94,8 +83,7 @@ template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y
   if (walk.transposes())
     transpose(run, walk.sizes[walk.rank - 1], walk.sizes[walk.rank - 2], walk.elements, x, y);
   else
-    launch(run, ceilDivide(walk.elements, int64_t(kCopied) * kBlockThreads), kBlockThreads,
-           copyKernel<T>, walk, x, y);
+    launchSpread(run, walk.elements, copyKernel<T>, walk, x, y);
 }
 
 /// Pixels of a sample by channels, or channels by pixels, whichever it comes from.

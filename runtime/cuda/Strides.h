@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-
 #include <span>
 #include <vector>
 
@@ -44,8 +43,9 @@ struct StridedWalk {
   bool transposes() const {
     constexpr int64_t least = 8;
     const int64_t rows = rank > 1 ? sizes[rank - 1] : 0, columns = rank > 1 ? sizes[rank - 2] : 0;
-    return isPacked && rows >= least && columns >= least && (rank == 2 || (rank == 3 && inputs[0] == rows * columns)) &&
-           inputs[rank - 2] == 1 && inputs[rank - 1] == columns;
+    return isPacked && rows >= least && columns >= least &&
+           (rank == 2 || (rank == 3 && inputs[0] == rows * columns)) && inputs[rank - 2] == 1 &&
+           inputs[rank - 1] == columns;
   }
 
 private:

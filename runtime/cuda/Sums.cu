@@ -10,21 +10,10 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-/// Elements that a thread has, a block's threads apart: all are read before one is written.
-constexpr int kAdded = 4;
-
 __global__ void addKernel(float *to, const float *from, int64_t count) {
-  const int64_t begin = int64_t(blockIdx.x) * kAdded * kBlockThreads + threadIdx.x;
-  float sums[kAdded];
-  PDC_UNROLL
-  for (int j = 0; j < kAdded; ++j) {
-    const int64_t i = begin + j * kBlockThreads, read = i < count ? i : 0;
-    sums[j] = to[read] + from[read];
-  }
-  PDC_UNROLL
-  for (int j = 0; j < kAdded; ++j)
-    if (const int64_t i = begin + j * kBlockThreads; i < count)
-      to[i] = sums[j];
+  overSpread(
+      count, [&](int64_t i) { return to[i] + from[i]; },
+      [&](int64_t i, float sum) { to[i] = sum; });
 }
 
 __global__ void divideKernel(float *values, float by, int64_t count) {
@@ -68,8 +57,7 @@ Run runIn(cudaStream_t stream) {
 } // namespace
 
 void addTo(cudaStream_t stream, float *to, const float *from, int64_t count) {
-  launch(runIn(stream), ceilDivide(count, int64_t(kAdded) * kBlockThreads), kBlockThreads,
-         addKernel, to, from, count);
+  launchSpread(runIn(stream), count, addKernel, to, from, count);
 }
 
 void divideBy(cudaStream_t stream, float *values, float by, int64_t count) {
