@@ -195,7 +195,8 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   field("evaluation", "evaluation");
   field("stages", "kStages");
   field("createTasks", "createTasks");
-  field("secondsPerMinibatch", secondsLiteral(plan.secondsPerMinibatch));
+  // In full: a run prints it rounded, and rounded twice it would differ from the plan's text.
+  field("secondsPerMinibatch", doubleLiteral(plan.secondsPerMinibatch));
   if (isForCuda(plan))
     field("device", plan.communicators.arrangement == Arrangement::edges
                         ? names::kCudaSupportOfEdges

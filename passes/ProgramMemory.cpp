@@ -253,10 +253,10 @@ static int64_t bytesOfEdges(const Plan &plan, ArrayRef<StageOp> stages) {
   return bytes;
 }
 
-/// The first inputs of the next step, which are read beside the arena. Random numbers are not read.
-static int64_t bytesOfInputsAhead(const Plan &plan, ProgramOp program) {
+/// Those of one microbatch, through which inputs come to the arena. Random numbers are not read.
+static int64_t bytesOfInputsBeside(const Plan &plan, ProgramOp program) {
   int64_t bytes = 0;
-  if (readsInputsAhead(plan.device, plan.schedule.asynchronous))
+  if (holdsInputsBeside(plan.device))
     for (auto memory : program.getOps<MemoryOp>())
       if (memory.getRole() == Role::Input && memory.getHome()->getRegion().starts_with("slots.") &&
           !memory.getSymName().starts_with("pdc."))
@@ -280,7 +280,7 @@ void setMemory(Plan &plan, ModuleOp programs) {
     const int64_t once =
         onHost ? use.bytesOfProcess() + bytesOfEdges(plan, stages) + bytesOfShares(plan, stages)
                : 0;
-    int64_t rest = arena + bytesOfSums(plan, stages) + bytesOfInputsAhead(plan, program) + once;
+    int64_t rest = arena + bytesOfSums(plan, stages) + bytesOfInputsBeside(plan, program) + once;
     if (onHost)
       rest += spreadBytes(arena) + use.bytesOfRank() + bytesOfOwners(program);
     for (StageOp stage : stages)

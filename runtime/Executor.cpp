@@ -14,7 +14,7 @@ constexpr size_t kOpenTransfers = 2048;
 Executor::Executor(const Program &program, const Arena &arena, Transport &transport,
                    Control &control, Inputs &inputs, const ExecutorOptions &options)
     : program(program), arena(arena), transport(transport), control(control), inputs(&inputs),
-      nextInputs(program, arena), options(options),
+      deviceInputs(program, arena), options(options),
       replicaSums(program, arena, transport, control, options.timeout, options.bucketElements),
       events(options.timelineRoom) {
   for (const StageInfo &info : program.stages) {
@@ -247,7 +247,7 @@ void Executor::runForward(Stage &stage, int64_t microbatch) {
 }
 
 void Executor::fillInput(const Memory &input, std::byte *to, int64_t microbatch) {
-  if (!nextInputs.put(*inputs, input, microbatch, to))
+  if (!deviceInputs.put(*inputs, input, microbatch, to))
     arena.put(to, input.bytes, [&](std::byte *at) { inputs->fill(input, at, microbatch); });
 }
 

@@ -5,7 +5,7 @@
 #include "runtime/Error.h"
 #include "runtime/LearningRate.h"
 #include "runtime/LossScale.h"
-#include "runtime/NextInputs.h"
+#include "runtime/DeviceInputs.h"
 #include "runtime/ReplicaSums.h"
 #include "runtime/Timeline.h"
 #include "runtime/Transport.h"
@@ -199,7 +199,7 @@ private:
   Transport &transport;
   Control &control;
   Inputs *inputs;
-  NextInputs nextInputs;
+  DeviceInputs deviceInputs;
   const ExecutorOptions options;
   std::vector<Stage> stages;
   std::vector<Pending> pending;

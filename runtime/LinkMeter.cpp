@@ -2,6 +2,7 @@
 
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
+#include "runtime/QuantityText.h"
 
 #include <algorithm>
 #include <array>
@@ -256,14 +257,14 @@ nlohmann::ordered_json topologyOf(const std::vector<std::string> &hosts,
 
 void print(const std::vector<MeasuredLink> &links, double sumSeconds) {
   for (const MeasuredLink &link : links) {
-    std::printf("rank %d to rank %d: %.3g bytes per second, latency %.3g us", link.first,
-                link.second, link.bytesPerSecond, 1e6 * link.latencySeconds);
+    std::printf("rank %d to rank %d: %.3g bytes per second, latency %s", link.first, link.second,
+                link.bytesPerSecond, secondsText(link.latencySeconds).c_str());
     if (link.sendBytesPerSecond > 0)
       std::printf("; ranks hand over %.3g and take %.3g bytes per second", link.sendBytesPerSecond,
                   link.receiveBytesPerSecond);
     std::printf("\n");
   }
-  std::printf("a sum over all ranks: %.4g us\n", 1e6 * sumSeconds);
+  std::printf("a sum over all ranks: %s\n", secondsText(sumSeconds).c_str());
 }
 
 } // namespace

@@ -32,7 +32,7 @@ void Executor::reduceGradients(Stage &stage, int64_t last) {
 void Executor::reduceTraining() {
   // A device still works on what the losses are of.
   if (std::exchange(readsAhead, false))
-    nextInputs.read(*inputs, limit);
+    deviceInputs.readNext(*inputs, limit);
   control.setActivity({"sums losses with all ranks", "", -1, stages.front().info->id, Phase::update,
                        step, limit - 1});
   Seconds begin = now();

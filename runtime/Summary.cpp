@@ -1,3 +1,4 @@
+#include "runtime/QuantityText.h"
 #include "runtime/Trainer.h"
 
 #include <algorithm>
@@ -12,12 +13,6 @@
 namespace pdc::runtime {
 
 static std::string megabytes(double bytes) { return grouped(std::llround(bytes / 1e6)) + " MB"; }
-
-static std::string milliseconds(double seconds) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.3g ms", seconds * 1e3);
-  return text;
-}
 
 /// What the plan beside the program says that some ranks need in one process; 0 where there is
 /// none. In floats, which no number in a damaged file overflows.
@@ -161,8 +156,8 @@ void Trainer::summarise() {
     progress->line(text + loss);
   }
   if (trained) {
-    progress->line("a minibatch took " + milliseconds(measured) + " (median), predicted " +
-                   milliseconds(program.secondsPerMinibatch));
+    progress->line("a minibatch took " + secondsText(measured) + " (median), predicted " +
+                   secondsText(program.secondsPerMinibatch));
     std::snprintf(text, sizeof text,
                   ", \"samples_per_second\": %.3f, \"median_step_seconds\": %.9f", rateNow,
                   measured);

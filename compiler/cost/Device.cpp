@@ -77,8 +77,8 @@ Precision precisionNamed(std::string_view name) {
 
 std::span<const DevicePeaks> devicePeaks() { return peaks; }
 
-/// Estimated, not measured: a context takes half a GiB, and the runtime reads ahead only where half
-/// a GiB stays free.
+/// Estimated, not measured: a context takes half a GiB, and the runtime takes memory for inputs on
+/// their way only where half a GiB stays free.
 static constexpr int64_t kKeptBytes = 2 * kGiB;
 
 int64_t bytesForPrograms(const DevicePeaks &device) {

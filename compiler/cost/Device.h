@@ -37,8 +37,8 @@ struct DevicePeaks {
 };
 
 /// What is left of a device's memory for programs; 0: not known. Of a GPU's, CUDA and its libraries
-/// take some for themselves, all kernels loaded at the start among it, and what is recorded and
-/// read ahead comes later.
+/// take some for themselves, all kernels loaded at the start among it, and what is recorded
+/// comes later.
 int64_t bytesForPrograms(const DevicePeaks &device);
 
 /// What a kernel computes and moves.

@@ -61,7 +61,7 @@ private:
                    int64_t deviceBytes) const {
     int64_t limit = parts.memoryBytes ? parts.memoryBytes : deviceBytes;
     StageDepth depth;
-    depth.readsAhead = readsInputsAhead(plan.device, false);
+    depth.inputsBeside = holdsInputsBeside(plan.device);
     StageHolding held =
         holdStage(parts.whole, depth, beside, limit, parts.recompute.kind == RecomputeChoice::all,
                   parts.recompute.may(0));

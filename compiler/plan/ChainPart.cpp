@@ -102,7 +102,7 @@ std::vector<StageTerms> termsOf(const ChainRequest &request) {
     own.replicas = static_cast<double>(own.ranks.size());
     own.microbatches = static_cast<double>(request.microbatches(stage));
     own.depth = {request.versions(stage), request.slots(stage), request.split, stage > 0,
-                 request.readsAhead};
+                 request.inputsBeside};
     own.memoryBytes = request.memoryBytes(stage);
     own.mustRecompute = request.recompute.must(stage);
     own.mayRecompute = request.recompute.may(stage);

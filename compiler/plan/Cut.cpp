@@ -127,7 +127,7 @@ int64_t StageMemory::total(const StageDepth &depth, bool recompute) const {
   bool keeps = !recompute || (depth.split && depth.sendsGradients);
   int64_t perSlot = slot + (keeps ? stash : 0) + (depth.split ? halfway : 0);
   return weights * depth.versions + fixed + (recompute ? stash : 0) + perSlot * depth.slots +
-         (depth.readsAhead ? inputs : 0);
+         (depth.inputsBeside ? inputs : 0);
 }
 
 std::vector<int64_t> findTemporaries(const PlanGraph &graph) {

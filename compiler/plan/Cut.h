@@ -36,7 +36,7 @@ struct StageDepth {
   int64_t versions = 1, slots = 1;
   bool split = false; ///< input and weight gradients run apart
   bool sendsGradients = true;
-  bool readsAhead = false; ///< the next step's first inputs lie beside the slots
+  bool inputsBeside = false; ///< those of one microbatch lie beside the slots, too
 };
 
 /// Bytes of a stage apart from what depends on the schedule.

@@ -36,8 +36,8 @@ struct ChainRequest {
   /// What a device of the stage has; 0: not limited.
   std::function<int64_t(int stage)> memoryBytes;
   std::function<int64_t(int stage)> slots, versions;
-  bool split = false;      ///< input and weight gradients run apart
-  bool readsAhead = false; ///< StageDepth
+  bool split = false;        ///< input and weight gradients run apart
+  bool inputsBeside = false; ///< StageDepth
   RecomputeChoice recompute;
 };
 

@@ -43,13 +43,11 @@ CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
   return cut;
 }
 
-bool readsInputsAhead(std::string_view device, bool asynchronous) {
-  return device == "cuda" && !asynchronous;
-}
+bool holdsInputsBeside(std::string_view device) { return device == "cuda"; }
 
 std::vector<StageDepth> findDepths(const Plan &plan) {
   std::vector<StageDepth> depths;
-  const bool readsAhead = readsInputsAhead(plan.device, plan.schedule.asynchronous);
+  const bool inputsBeside = holdsInputsBeside(plan.device);
   std::vector<bool> split = findSplitStages(plan.schedule);
   for (const PlanStage &stage : plan.stages)
     depths.push_back({plan.schedule.versions[stage.id], plan.schedule.slots[stage.id],
@@ -59,7 +57,7 @@ std::vector<StageDepth> findDepths(const Plan &plan) {
                                             return edge.fromStage == stage.id &&
                                                    edge.producer == Phase::backward;
                                           }),
-                      readsAhead});
+                      inputsBeside});
   return depths;
 }
 

@@ -15,9 +15,9 @@ struct CutMemory {
 CutMemory sumMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit,
                     std::span<const Edge> edges);
 
-/// Whether the runtime reads the first inputs of the next step while a step runs, to memory that is
-/// no arena's (runtime/NextInputs.h).
-bool readsInputsAhead(std::string_view device, bool asynchronous);
+/// Whether the runtime copies inputs to the device while that computes, to memory that is no
+/// arena's (runtime/DeviceInputs.h).
+bool holdsInputsBeside(std::string_view device);
 
 /// What the plan's schedule asks of each stage.
 std::vector<StageDepth> findDepths(const Plan &plan);

@@ -4,6 +4,7 @@
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
+#include "runtime/QuantityText.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -15,25 +16,13 @@ namespace pdc {
 
 namespace {
 
+using runtime::bytesText;
+using runtime::secondsText;
+
 template <class... Values> std::string format(const char *pattern, Values... values) {
   char text[256];
   std::snprintf(text, sizeof text, pattern, values...);
   return text;
-}
-
-std::string seconds(double value) {
-  if (value >= 1)
-    return format("%.3g s", value);
-  return value >= 1e-3 ? format("%.3g ms", value * 1e3) : format("%.3g us", value * 1e6);
-}
-
-std::string bytes(int64_t value) {
-  double number = static_cast<double>(value);
-  const char *units[] = {"B", "KB", "MB", "GB", "TB"};
-  int unit = 0;
-  for (; number >= 1000 && unit < 4; ++unit)
-    number /= 1000;
-  return format("%.3g %s", number, units[unit]);
 }
 
 /// Seconds of one microbatch; its replicas share the microbatches.
@@ -93,7 +82,7 @@ void describeSends(const PlanStage &stage, std::ostream &out) {
   for (size_t i = 0; i < stage.sends.size(); ++i) {
     const PlanSend &send = stage.sends[i];
     if (i < kMostNamed) {
-      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytes(send.bytes)
+      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytesText(send.bytes)
           << " per microbatch\n";
       continue;
     }
@@ -101,7 +90,7 @@ void describeSends(const PlanStage &stage, std::ostream &out) {
     rest[send.to].bytes += send.bytes;
   }
   for (const auto &[stageTo, others] : rest)
-    out << "  sends " << others.count << " more to stage " << stageTo << ", " << bytes(others.bytes)
+    out << "  sends " << others.count << " more to stage " << stageTo << ", " << bytesText(others.bytes)
         << " per microbatch (plan.json names them)\n";
 }
 
@@ -111,9 +100,9 @@ void describeStages(const Plan &plan, std::ostream &out) {
          "versions\n";
   for (const PlanStage &stage : plan.stages)
     out << format("%5d %8s  %5zu  %8s  %8s   %3.0f%%  %10s  %8s  %9d  %8d\n", stage.id,
-                  ranks(stage).c_str(), stage.nodes.size(), seconds(stage.forwardSeconds).c_str(),
-                  seconds(stage.backwardSeconds).c_str(), total > 0 ? 100 * work(stage) / total : 0,
-                  bytes(stage.parameterBytes).c_str(), bytes(stage.memoryBytes).c_str(),
+                  ranks(stage).c_str(), stage.nodes.size(), secondsText(stage.forwardSeconds).c_str(),
+                  secondsText(stage.backwardSeconds).c_str(), total > 0 ? 100 * work(stage) / total : 0,
+                  bytesText(stage.parameterBytes).c_str(), bytesText(stage.memoryBytes).c_str(),
                   stage.inFlight, stage.weightVersions);
   out << "\n";
   std::vector<bool> split = findSplitStages(plan.schedule);
@@ -124,11 +113,11 @@ void describeStages(const Plan &plan, std::ostream &out) {
           << (stage.nodes.size() > 1 ? " ... " + stage.nodes.back() : std::string());
     out << "\n";
     if (split[stage.id])
-      out << "  of the backward pass " << seconds(stage.backwardWeightSeconds)
+      out << "  of the backward pass " << secondsText(stage.backwardWeightSeconds)
           << " are weight gradients that no other stage waits for\n";
     if (stage.recompute)
       out << "  keeps its inputs alone and runs the forward pass again: "
-          << seconds(stage.forwardSeconds) << " of the backward pass\n";
+          << secondsText(stage.forwardSeconds) << " of the backward pass\n";
     describeSends(stage, out);
   }
 }
@@ -155,7 +144,7 @@ void describeBounds(const Plan &plan, std::ostream &out) {
     // Closed forms leave out what happens beside the work.
     double above = std::max(0.0, plan.secondsPerMinibatch / row.seconds - 1);
     // What is far below holds nothing back.
-    printLine(out, std::string("  ") + row.name, seconds(row.seconds),
+    printLine(out, std::string("  ") + row.name, secondsText(row.seconds),
               row.reason + (above < 10 ? format("; the plan takes %.1f%% more", 100 * above)
                                        : std::string()));
   }
@@ -181,10 +170,10 @@ void describeBaseline(const Plan &plan, const Baseline &baseline, std::ostream &
       name = words.printed;
       note += words.note;
     }
-  note += "; " + bytes(baseline.memoryBytes) + " a device";
+  note += "; " + bytesText(baseline.memoryBytes) + " a device";
   note += baseline.recompute ? ", with recomputation" : "";
   note += baseline.fits ? "" : ", which does not fit";
-  printLine(out, name, seconds(baseline.secondsPerMinibatch), note);
+  printLine(out, name, secondsText(baseline.secondsPerMinibatch), note);
 }
 
 std::string describeBound(const Plan &plan) {
@@ -200,7 +189,7 @@ std::string describeCandidates(const Plan &plan) {
   std::string text;
   for (const PlanCandidate &candidate : plan.candidates)
     text += (text.empty() ? "" : ", ") + candidate.name + " " +
-            (candidate.refusal.empty() ? seconds(candidate.secondsPerMinibatch) : "refused");
+            (candidate.refusal.empty() ? secondsText(candidate.secondsPerMinibatch) : "refused");
   return text;
 }
 
@@ -208,9 +197,9 @@ void describeTimes(const Plan &plan, std::ostream &out) {
   bool steady = plan.schedule.asynchronous;
   printLine(out,
             plan.schedule.sumsMicrobatches() ? "seconds per minibatch" : "seconds per microbatch",
-            seconds(plan.secondsPerMinibatch),
+            secondsText(plan.secondsPerMinibatch),
             steady ? "in steady state, predicted" : "bubble included, predicted");
-  printLine(out, "bound", seconds(plan.boundSecondsPerMinibatch), describeBound(plan));
+  printLine(out, "bound", secondsText(plan.boundSecondsPerMinibatch), describeBound(plan));
   describeBounds(plan, out);
   if (plan.candidates.size() > 1)
     printLine(out, "tried", std::to_string(plan.candidates.size()) + " ways",
@@ -318,8 +307,8 @@ void describeExcess(const Plan &plan, std::ostream &out) {
   for (const PlanStage &stage : plan.stages) {
     int64_t limit = plan.topology.memoryOf(stage.ranks);
     if (limit > 0 && stage.memoryBytes > limit)
-      out << "does not fit: stage " << stage.id << " takes " << bytes(stage.memoryBytes)
-          << ", a device has " << bytes(limit) << ", " << bytes(stage.memoryBytes - limit)
+      out << "does not fit: stage " << stage.id << " takes " << bytesText(stage.memoryBytes)
+          << ", a device has " << bytesText(limit) << ", " << bytesText(stage.memoryBytes - limit)
           << " too few; " << plan.costModel
           << " goes by the released optimizer's rule, --cost-model overlap by what stages hold\n";
   }

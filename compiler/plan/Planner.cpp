@@ -186,7 +186,7 @@ std::vector<std::vector<int>> Planner::findCuts() const {
   search.recompute = request.recompute;
   search.slots = [&](int stage) { return rows.slots[stage]; };
   search.split = splitsBackward(rows);
-  search.readsAhead = readsInputsAhead(request.device, rows.asynchronous);
+  search.inputsBeside = holdsInputsBeside(request.device);
   search.versions = [&](int stage) { return rows.versions[stage]; };
   std::optional<Partition> found = findChain(graph, search);
   const bool fits = found.has_value();

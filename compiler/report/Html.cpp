@@ -68,13 +68,6 @@ template <class... Values> std::string formatted(const char *pattern, Values... 
   return text;
 }
 
-/// Three digits, never as a power of ten.
-std::string threeDigits(double value) {
-  return value >= 99.95   ? formatted("%.0f", value)
-         : value >= 9.995 ? formatted("%.1f", value)
-                          : formatted("%.2f", value);
-}
-
 } // namespace
 
 std::string htmlText(std::string_view text, size_t most) {
@@ -87,26 +80,6 @@ std::string htmlText(std::string_view text, size_t most) {
     text.remove_prefix(std::max<size_t>(length, 1));
   }
   return result;
-}
-
-std::string secondsText(double seconds) {
-  if (seconds == 0)
-    return "0";
-  if (seconds >= 0.9995)
-    return threeDigits(seconds) + " s";
-  return seconds >= 0.9995e-3 ? threeDigits(seconds * 1e3) + " ms"
-                              : threeDigits(seconds * 1e6) + " µs";
-}
-
-std::string bytesText(int64_t bytes) {
-  if (bytes < 1000)
-    return std::to_string(bytes) + " B";
-  double number = static_cast<double>(bytes);
-  const char *units[] = {"B", "KB", "MB", "GB", "TB", "PB"};
-  int unit = 0;
-  for (; number >= 999.5 && unit < 5; ++unit)
-    number /= 1000;
-  return threeDigits(number) + " " + units[unit];
 }
 
 std::string percentText(double share) { return formatted("%.0f %%", 100 * share); }

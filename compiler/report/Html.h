@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/QuantityText.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,9 +13,10 @@ namespace pdc {
 /// rest.
 std::string htmlText(std::string_view text, size_t most = 200);
 
-/// "15.9 ms", "2.1 GB", "37 %".
-std::string secondsText(double seconds);
-std::string bytesText(int64_t bytes);
+using runtime::bytesText;
+using runtime::secondsText;
+
+/// "37 %"
 std::string percentText(double share);
 
 /// A coordinate of a drawing to a tenth of a pixel, as short as can be.

@@ -43,6 +43,8 @@ def test_short(tree):
         assert path.exists(), path
     records = pipeline.read_log(tree / "fashion.pdc" / "log.jsonl")
     assert len(pipeline.step_losses(records)) == steps
+    plan = json.loads((tree / "fashion.pdc" / "plan.json").read_text())
+    assert records[-1]["predicted_step_seconds"] == pytest.approx(plan["seconds_per_minibatch"], rel=0, abs=1e-9)
     assert json.loads((tree / "fashion.pdc" / "measured-trace.json").read_text())["traceEvents"]
 
 
