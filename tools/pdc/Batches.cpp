@@ -96,6 +96,18 @@ static std::vector<int64_t> openInputReplicas(const Options &options) {
   return replicas;
 }
 
+/// For who took the replicas of a single stage for the number of stages.
+static std::string hintAtStages(const Options &options) {
+  const int64_t count = inputReplicas(options);
+  if (options.plan.replicas.size() != 1 || count < 2 || count > 8)
+    return "";
+  std::string each = "1";
+  for (int64_t stage = 1; stage < count; ++stage)
+    each += "-1";
+  return "; --stages " + number(count) + " is one stage of them, " + each + " are " +
+         number(count) + " stages";
+}
+
 static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &options,
                                              int64_t mostMicrobatches) {
   int64_t replicas = inputReplicas(options), ofReplica = minibatch / replicas;
@@ -104,7 +116,8 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
     throw UsageError(
         "--minibatch " + number(minibatch) + ": cannot be cut into " + number(pieces) +
         " equal microbatches" +
-        (replicas > 1 ? ", as " + number(replicas) + " replicas of the first stage need" : ""));
+        (replicas > 1 ? ", as " + number(replicas) + " replicas of the first stage need" : "") +
+        hintAtStages(options));
   std::vector<Batch> batches;
   if (options.microbatches) {
     batches.push_back({minibatch / pieces, *options.microbatches, replicas});
