@@ -4,6 +4,7 @@
 #include "compiler/onnx/Loops.h"
 #include "compiler/onnx/ReadNodes.h"
 #include "compiler/onnx/ReadTraining.h"
+#include "compiler/onnx/Sequences.h"
 #include "compiler/onnx/ShapeWalk.h"
 
 #include <algorithm>
@@ -55,6 +56,8 @@ public:
         needed.insert(node.proto.input(0));
       if (node.body) // of which anything may decide how it ends
         needed.insert(node.proto.input().begin(), node.proto.input().end());
+      if (const std::string *place = SequenceReplacement::placeOf(node.proto))
+        needed.insert(*place);
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
       if (isNeeded(*node))
@@ -163,7 +166,8 @@ namespace {
 
 class Decider {
 public:
-  Decider(ConditionWalk &walk, Names &values) : walk(walk), values(values) {}
+  Decider(ConditionWalk &walk, SequenceReplacement &sequences, Names &values)
+      : walk(walk), sequences(sequences), values(values) {}
 
   /// `isNeeded` for a condition.
   void add(FlatNode node, bool isNeeded) {
@@ -190,9 +194,14 @@ public:
 
 private:
   void put(FlatNode node, bool isNeeded) {
-    if (isNeeded)
-      walk.add(node);
-    decided.push_back(std::move(node));
+    auto known = [this](const FlatNode &reader, const std::string &name) {
+      return walk.decide(reader, name);
+    };
+    for (FlatNode &made : sequences.replace(std::move(node), known)) {
+      if (isNeeded)
+        walk.add(made);
+      decided.push_back(std::move(made));
+    }
   }
 
   /// Bags are kept whole, however many: their rows are found and reduced at once.
@@ -253,6 +262,7 @@ private:
   }
 
   ConditionWalk &walk;
+  SequenceReplacement &sequences;
   Names &values;
   size_t repeated = 0;
   std::map<const LoopBody *, std::string> endless; ///< why
@@ -262,13 +272,22 @@ private:
 
 void decideConditions(std::vector<FlatNode> &nodes, Names &values,
                       const std::filesystem::path &folder,
-                      const std::map<std::string, int64_t> &dimensions, Model &model) {
+                      const std::map<std::string, int64_t> &dimensions,
+                      SequenceReplacement &sequences, Model &model) {
   auto isOpen = [](const FlatNode &node) { return node.selects || node.body; };
-  if (std::ranges::none_of(nodes, isOpen))
+  auto asks = [&](const FlatNode &node) {
+    return isOpen(node) || SequenceReplacement::placeOf(node.proto);
+  };
+  if (std::ranges::none_of(nodes, asks)) {
+    std::vector<FlatNode> replaced;
+    for (FlatNode &node : nodes)
+      std::ranges::move(sequences.replace(std::move(node)), std::back_inserter(replaced));
+    nodes = std::move(replaced);
     return;
+  }
   // 1. What each If takes, and how often each Loop goes round.
   ConditionWalk walk(nodes, values, folder, dimensions, model);
-  Decider decider(walk, values);
+  Decider decider(walk, sequences, values);
   for (FlatNode &node : nodes) {
     const bool isNeeded = walk.isNeeded(node);
     decider.add(std::move(node), isNeeded);

@@ -6,6 +6,7 @@
 namespace pdc {
 
 struct FlatNode;
+class SequenceReplacement;
 
 /// What the decisions between the branches of a model's Ifs, and how often its Loops are repeated,
 /// were made by.
@@ -19,12 +20,14 @@ struct ConditionGraph {
 };
 
 /// Leaves of each If the branch that shapes and constants decide, and of each Loop as many copies
-/// of its body as they do. `nodes` are sorted; `dimensions` are numbers of named dimensions; those
-/// without one are taken for numbers that no network has, and what depends on them is held in
-/// `model.conditions`. Throws Error, naming the node, for what is known only when the network runs.
+/// of its body as they do; sequences become tensors on the way. `nodes` are sorted; `dimensions`
+/// are numbers of named dimensions; those without one are taken for numbers that no network has,
+/// and what depends on them is held in `model.conditions`. Throws Error, naming the node, for what
+/// is known only when the network runs.
 void decideConditions(std::vector<FlatNode> &nodes, Names &values,
                       const std::filesystem::path &folder,
-                      const std::map<std::string, int64_t> &dimensions, Model &model);
+                      const std::map<std::string, int64_t> &dimensions,
+                      SequenceReplacement &sequences, Model &model);
 
 /// Throws Error where these dimensions decide otherwise.
 void checkConditions(const Model &model, const Binding &binding);

@@ -140,8 +140,11 @@ Loss defaultLoss(const Model &model) {
   for (const ModelValue &output : model.outputs)
     if (const ModelNode *node = producerOf(model, output.name); isLossNode(node))
       return lossOfNode(*node);
+  const ModelValue &first = model.outputs.at(0);
   Loss loss;
-  loss.prediction = model.outputs.at(0).name;
+  if (first.isNumber && isFloatingPoint(first.element))
+    loss.kind = LossKind::output;
+  loss.prediction = first.name;
   return loss;
 }
 

@@ -25,8 +25,8 @@ struct Loss {
 
 /// Reads `KIND[:OUTPUT[:LABELS]]`. Empty: what the file's training_info minimises, else the graph's
 /// own SoftmaxCrossEntropyLoss or NegativeLogLikelihoodLoss where an output is one, else
-/// cross_entropy on the first output. A Softmax or LogSoftmax before a cross_entropy that is attached
-/// is part of it and left out.
+/// the first output where that is a number, or cross_entropy on it. A Softmax or LogSoftmax before
+/// a cross_entropy that is attached is part of it and left out.
 Loss chooseLoss(const Model &model, const std::string &option);
 
 /// The model's integer inputs that are labels only: the prediction does not depend on them.

@@ -20,6 +20,7 @@ struct ModelValue {
   std::string name;
   ElementType element = ElementType::f32;
   std::vector<Dimension> shape;
+  bool isNumber = false; ///< it is said that there are no dimensions
 };
 
 /// As in "f32[batch,10]".

@@ -76,6 +76,7 @@ ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
   if (isInput && !tensor.has_shape())
     throw Error(where + ": has no shape; export it with one (dimensions may be names)");
   checkRank(tensor.shape().dim_size(), where);
+  value.isNumber = tensor.has_shape() && tensor.shape().dim_size() == 0;
   for (int i = 0; i < tensor.shape().dim_size(); ++i)
     value.shape.push_back(readDimension(tensor.shape().dim(i), proto.name(), i));
   return value;
@@ -137,8 +138,8 @@ public:
       readTrainingInfo(nodes, model);
     if (artifacts)
       readArtifacts(nodes, model);
-    replaceSequences(nodes, values, graph, model);
-    decideConditions(nodes, values, folder, dimensions, model);
+    SequenceReplacement sequences(values, graph, model);
+    decideConditions(nodes, values, folder, dimensions, sequences, model);
     NodeReader reader(values, folder, model);
     for (FlatNode &node : nodes)
       reader.read(node);

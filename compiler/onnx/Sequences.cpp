@@ -11,16 +11,6 @@ namespace pdc {
 
 namespace {
 
-/// The elements where their number is known and small; else equal parts of a tensor, one after the
-/// other, which are sliced where they are read.
-struct Sequence {
-  std::vector<std::string> elements;
-  std::optional<int64_t> count;
-  std::string whole;
-  int64_t axis = 0, size = 0;
-  bool isSqueezed = false;
-};
-
 /// An operator set that has Split, Slice, Squeeze and Unsqueeze with their numbers as inputs.
 constexpr int writtenOpset = 13;
 
@@ -32,31 +22,64 @@ int64_t integerAttribute(const onnx::NodeProto &node, std::string_view name, int
   return attribute ? attribute->i() : otherwise;
 }
 
-class SequenceReplacer {
+} // namespace
+
+class SequenceReplacement::Sequences {
 public:
-  SequenceReplacer(Names &values, const onnx::GraphProto &graph, const Model &model)
+  Sequences(Names &values, const onnx::GraphProto &graph, const Model &model)
       : values(values), model(model) {
     for (const auto *list : {&graph.value_info(), &graph.input()})
       for (const onnx::ValueInfoProto &value : *list)
         declared[value.name()] = &value;
   }
 
-  void add(FlatNode node) {
-    const onnx::NodeProto &proto = node.proto;
-    noteConstant(proto);
-    const std::string &op = proto.op_type();
-    const bool isTaken =
-        proto.domain().empty() && ((op == "SplitToSequence" && addSplit(node)) ||
-                                   (op == "SequenceConstruct" && addConstruct(proto)) ||
-                                   (op == "SequenceAt" && addElement(node)) ||
-                                   (op == "ConcatFromSequence" && addConcat(node)));
-    if (!isTaken)
+  std::vector<FlatNode> replace(FlatNode node, const Known &known) {
+    nodes.clear();
+    knownElsewhere = known ? &known : nullptr;
+    noteConstant(node.proto);
+    if (!node.proto.domain().empty() || node.proto.output_size() != 1 || !isTaken(node))
       nodes.push_back(std::move(node));
+    return std::move(nodes);
   }
 
-  std::vector<FlatNode> nodes;
-
 private:
+  /// The elements where their number is known and small; else equal parts of a tensor, one after
+  /// the other, which are sliced where they are read.
+  struct Sequence {
+    std::vector<std::string> elements;
+    std::optional<int64_t> count;
+    std::string whole;
+    int64_t axis = 0, size = 0;
+    bool isSqueezed = false;
+  };
+
+  bool isTaken(const FlatNode &node) {
+    const std::string &op = node.proto.op_type();
+    if (op == "SequenceEmpty")
+      return addConstruct(node.proto);
+    if (node.proto.input_size() < 1)
+      return false;
+    if (op == "SplitToSequence")
+      return addSplit(node);
+    if (op == "SequenceConstruct")
+      return addConstruct(node.proto);
+    auto found = sequences.find(node.proto.input(0));
+    if (found == sequences.end())
+      return false;
+    const Sequence sequence = found->second;
+    if (op == "Identity")
+      return sequences[node.proto.output(0)] = sequence, true;
+    if (op == "SequenceAt")
+      return addElement(node, sequence);
+    if (op == "SequenceInsert")
+      return addInsertion(node, sequence);
+    if (op == "SequenceErase")
+      return addErasure(node, sequence);
+    if (op == "SequenceLength")
+      return addLength(node, sequence);
+    return op == "ConcatFromSequence" && addConcat(node, sequence);
+  }
+
   void noteConstant(const onnx::NodeProto &proto) {
     if (!proto.domain().empty() || proto.op_type() != "Constant" || proto.output_size() != 1)
       return;
@@ -113,17 +136,22 @@ private:
     return outputs;
   }
 
+  onnx::AttributeProto &addConstant(const FlatNode &like, const std::string &output,
+                                    const char *attribute) {
+    FlatNode &made = nodes.emplace_back(FlatNode{{}, writtenOpset, like.stages});
+    made.proto.set_op_type("Constant");
+    made.proto.add_output(output);
+    onnx::AttributeProto &value = *made.proto.add_attribute();
+    value.set_name(attribute);
+    return value;
+  }
+
   std::string vector(const FlatNode &like, const std::vector<int64_t> &elements) {
     std::string name = values.fresh(like.proto.output(0) + "/constant");
-    FlatNode made{{}, writtenOpset, like.stages};
-    made.proto.set_op_type("Constant");
-    made.proto.add_output(name);
-    onnx::AttributeProto &value = *made.proto.add_attribute();
-    value.set_name("value_ints");
+    onnx::AttributeProto &value = addConstant(like, name, "value_ints");
     value.set_type(onnx::AttributeProto::INTS);
     for (int64_t element : elements)
       value.add_ints(element);
-    nodes.push_back(std::move(made));
     return name;
   }
 
@@ -148,8 +176,6 @@ private:
 
   bool addSplit(const FlatNode &node) {
     const onnx::NodeProto &proto = node.proto;
-    if (proto.input_size() < 1 || proto.output_size() != 1)
-      return false;
     const bool hasSizes = proto.input_size() > 1 && !proto.input(1).empty();
     std::optional<Integers> sizes = hasSizes ? integersOf(proto.input(1)) : Integers{{}, {1}};
     if (!sizes || sizes->shape.size() > 1)
@@ -183,36 +209,104 @@ private:
   }
 
   bool addConstruct(const onnx::NodeProto &proto) {
-    if (proto.output_size() != 1)
-      return false;
     Sequence &sequence = sequences[proto.output(0)];
     sequence.elements.assign(proto.input().begin(), proto.input().end());
     sequence.count = proto.input_size();
     return true;
   }
 
-  bool addElement(const FlatNode &node) {
-    const onnx::NodeProto &proto = node.proto;
-    auto found = proto.input_size() == 2 ? sequences.find(proto.input(0)) : sequences.end();
-    std::optional<Integers> index =
-        found == sequences.end() ? std::nullopt : integersOf(proto.input(1));
-    if (!index || index->elements.size() != 1 || proto.output_size() != 1)
-      return false;
-    const Sequence &sequence = found->second;
+  std::optional<int64_t> integerOf(const FlatNode &reader, const std::string &name) const {
+    if (std::optional<Integers> found = integersOf(name))
+      return found->elements.size() == 1 ? std::optional(found->elements[0]) : std::nullopt;
+    std::optional<double> found = knownElsewhere ? (*knownElsewhere)(reader, name) : std::nullopt;
+    return found ? std::optional(static_cast<int64_t>(*found)) : std::nullopt;
+  }
+
+  /// The number of the element that the node asks for, from the end where it is negative; nothing
+  /// where it is not known. `behind` is as far as it may be beyond the last one.
+  std::optional<int64_t> placeIn(const FlatNode &node, const Sequence &sequence,
+                                 int64_t behind = 0) const {
+    std::optional<int64_t> at = integerOf(node, *placeOf(node.proto));
+    if (!at)
+      return std::nullopt;
     const std::optional<int64_t> &count = sequence.count;
-    int64_t at = index->elements[0];
     // Behind the most elements that there can be lies no number.
     const int64_t end = count ? *count : std::numeric_limits<int64_t>::max() / sequence.size;
-    if (at < (count ? -end : 0) || at >= end)
-      throw Error(describe(proto) + ": reads element " + std::to_string(at) + " of " +
+    if (*at < (count ? -end : 0) || *at >= end + behind)
+      throw Error(describe(node.proto) + ": reads element " + std::to_string(*at) + " of " +
                   (count ? std::to_string(end) : "a sequence of unknown length"));
-    at += at < 0 ? end : 0;
-    std::string element = sequence.elements.empty() ? slice(node, sequence, at)
-                                                    : sequence.elements[static_cast<size_t>(at)];
+    return *at < 0 ? *at + end : *at;
+  }
+
+  bool addElement(const FlatNode &node, const Sequence &sequence) {
+    std::optional<int64_t> at = placeOf(node.proto) ? placeIn(node, sequence) : std::nullopt;
+    if (!at)
+      return false;
+    std::string element = sequence.elements.empty() ? slice(node, sequence, *at)
+                                                    : sequence.elements[static_cast<size_t>(*at)];
     if (sequence.isSqueezed)
-      make(node, "Squeeze", {element, vector(node, {sequence.axis})}, {proto.output(0)});
+      make(node, "Squeeze", {element, vector(node, {sequence.axis})}, {node.proto.output(0)});
     else
-      make(node, "Identity", {element}, {proto.output(0)});
+      make(node, "Identity", {element}, {node.proto.output(0)});
+    return true;
+  }
+
+  /// Tensors as they are read; nothing where it is not known how many.
+  std::optional<std::vector<std::string>> elementsOf(const FlatNode &node,
+                                                     const Sequence &sequence) {
+    if (sequence.count != static_cast<int64_t>(sequence.elements.size()))
+      return std::nullopt;
+    std::vector<std::string> elements = sequence.elements;
+    if (sequence.isSqueezed)
+      for (std::string &element : elements)
+        element = make(node, "Squeeze", {element, vector(node, {sequence.axis})}, {fresh(node)})[0];
+    return elements;
+  }
+
+  void addSequence(const FlatNode &node, std::vector<std::string> elements) {
+    Sequence &sequence = sequences[node.proto.output(0)] = {};
+    sequence.count = static_cast<int64_t>(elements.size());
+    sequence.elements = std::move(elements);
+  }
+
+  bool addInsertion(const FlatNode &node, const Sequence &sequence) {
+    const onnx::NodeProto &proto = node.proto;
+    std::optional<int64_t> at = placeOf(proto) ? placeIn(node, sequence, 1) : sequence.count;
+    if (!at || proto.input_size() < 2)
+      return false;
+    std::optional<std::vector<std::string>> elements = elementsOf(node, sequence);
+    if (!elements)
+      return false;
+    elements->insert(elements->begin() + *at, proto.input(1));
+    addSequence(node, std::move(*elements));
+    return true;
+  }
+
+  bool addErasure(const FlatNode &node, const Sequence &sequence) {
+    if (sequence.count == 0)
+      throw Error(describe(node.proto) + ": takes an element out of an empty sequence");
+    std::optional<int64_t> at = sequence.count;
+    if (placeOf(node.proto))
+      at = placeIn(node, sequence);
+    else if (at)
+      *at -= 1;
+    if (!at)
+      return false;
+    std::optional<std::vector<std::string>> elements = elementsOf(node, sequence);
+    if (!elements)
+      return false;
+    elements->erase(elements->begin() + *at);
+    addSequence(node, std::move(*elements));
+    return true;
+  }
+
+  bool addLength(const FlatNode &node, const Sequence &sequence) {
+    if (!sequence.count)
+      return false;
+    onnx::AttributeProto &value = addConstant(node, node.proto.output(0), "value_int");
+    value.set_type(onnx::AttributeProto::INT);
+    value.set_i(*sequence.count);
+    constants[node.proto.output(0)] = {{}, {*sequence.count}};
     return true;
   }
 
@@ -225,21 +319,17 @@ private:
                 {kRefusesEmpty, 1})[0];
   }
 
-  bool addConcat(const FlatNode &node) {
-    const onnx::NodeProto &proto = node.proto;
-    auto found = proto.input_size() == 1 ? sequences.find(proto.input(0)) : sequences.end();
-    if (found == sequences.end() || found->second.elements.empty() || proto.output_size() != 1)
+  bool addConcat(const FlatNode &node, const Sequence &sequence) {
+    if (sequence.count == 0)
+      throw Error(describe(node.proto) + ": joins a sequence without elements");
+    const int64_t axis = integerAttribute(node.proto, "axis", 0);
+    std::optional<std::vector<std::string>> elements = elementsOf(node, sequence);
+    if (!elements)
       return false;
-    const Sequence &sequence = found->second;
-    const int64_t axis = integerAttribute(proto, "axis", 0);
-    std::vector<std::string> elements = sequence.elements;
-    for (std::string &element : elements) {
-      if (sequence.isSqueezed)
-        element = make(node, "Squeeze", {element, vector(node, {sequence.axis})}, {fresh(node)})[0];
-      if (integerAttribute(proto, "new_axis", 0))
+    if (integerAttribute(node.proto, "new_axis", 0))
+      for (std::string &element : *elements)
         element = make(node, "Unsqueeze", {element, vector(node, {axis})}, {fresh(node)})[0];
-    }
-    make(node, "Concat", elements, {proto.output(0)}, {"axis", axis});
+    make(node, "Concat", *elements, {node.proto.output(0)}, {"axis", axis});
     return true;
   }
 
@@ -248,22 +338,26 @@ private:
   std::map<std::string, const onnx::ValueInfoProto *> declared;
   std::map<std::string, Integers> constants;
   std::map<std::string, Sequence> sequences;
+  const Known *knownElsewhere = nullptr;
+  std::vector<FlatNode> nodes; ///< in the place of the present one
 };
 
-} // namespace
+SequenceReplacement::SequenceReplacement(Names &values, const onnx::GraphProto &graph,
+                                         const Model &model)
+    : sequences(std::make_unique<Sequences>(values, graph, model)) {}
 
-void replaceSequences(std::vector<FlatNode> &nodes, Names &values, const onnx::GraphProto &graph,
-                      const Model &model) {
-  auto isOfSequences = [](const FlatNode &node) {
-    const std::string &op = node.proto.op_type();
-    return node.proto.domain().empty() && (op == "SplitToSequence" || op == "SequenceConstruct");
-  };
-  if (std::ranges::none_of(nodes, isOfSequences))
-    return;
-  SequenceReplacer replacer(values, graph, model);
-  for (FlatNode &node : nodes)
-    replacer.add(std::move(node));
-  nodes = std::move(replacer.nodes);
+SequenceReplacement::~SequenceReplacement() = default;
+
+const std::string *SequenceReplacement::placeOf(const onnx::NodeProto &node) {
+  const std::string &op = node.op_type();
+  const int operand = op == "SequenceInsert" ? 2 : 1;
+  const bool may = op == "SequenceInsert" || op == "SequenceAt" || op == "SequenceErase";
+  const bool has = may && node.domain().empty() && operand < node.input_size();
+  return has && !node.input(operand).empty() ? &node.input(operand) : nullptr;
+}
+
+std::vector<FlatNode> SequenceReplacement::replace(FlatNode node, const Known &known) {
+  return sequences->replace(std::move(node), known);
 }
 
 } // namespace pdc

@@ -3,14 +3,33 @@
 #include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/Model.h"
 
+#include <functional>
+#include <optional>
+
 namespace pdc {
 
-/// Exporters write a split whose parts are taken one by one, and tensors that are joined, as
-/// sequences. Sequences of which a graph says how long they are, and which element is read where,
-/// become tensors: Split or Slice, and Concat. `nodes` are sorted; others stay as they are. Throws
-/// Error, naming the node, where an element is read that is not there; where only shapes can tell,
-/// the Slice in its place refuses to be empty.
-void replaceSequences(std::vector<FlatNode> &nodes, Names &values, const onnx::GraphProto &graph,
-                      const Model &model);
+/// Exporters write a split whose parts are taken one by one, tensors that are joined, and what the
+/// iterations of a Loop append to a list, as sequences. Sequences of which a graph says how long
+/// they are, and which element is read where, become tensors: Split or Slice, and Concat.
+class SequenceReplacement {
+public:
+  /// A number that a node reads, where shapes and constants say it.
+  using Known = std::function<std::optional<double>(const FlatNode &, const std::string &)>;
+
+  SequenceReplacement(Names &values, const onnx::GraphProto &graph, const Model &model);
+  ~SequenceReplacement();
+
+  /// What takes the place of a node behind those before; itself where it is of no sequence that is
+  /// known. Throws Error, naming the node, where an element is read that is not there; where only
+  /// shapes can tell, the Slice in its place refuses to be empty.
+  std::vector<FlatNode> replace(FlatNode node, const Known &known = {});
+
+  /// What says which element the node reads, inserts or takes out; null where nothing does.
+  static const std::string *placeOf(const onnx::NodeProto &node);
+
+private:
+  class Sequences;
+  std::unique_ptr<Sequences> sequences;
+};
 
 } // namespace pdc

@@ -1,5 +1,7 @@
 """Ifs and Loops of exported networks against PyTorch."""
 
+from typing import List
+
 import onnx
 import pytest
 import torch
@@ -54,6 +56,32 @@ def test_embedding_bags(mode, weighted, opset, tmp_path):
                       output_names=["scores"], dynamic_axes={name: {0: "batch"} for name in inputs})
     assert "Loop" in [node.op_type for node in onnx.load(tmp_path / "bags.onnx").graph.node]
     check_step(net, tmp_path / "bags.onnx", inputs, tmp_path)
+
+
+class Steps(torch.nn.Module):
+    """Steps that a script writes, which appends to a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.stay, self.leave = torch.nn.Linear(6, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 10)
+
+    def forward(self, x):
+        states: List[torch.Tensor] = []
+        state = torch.zeros(x.size(0), 8, dtype=x.dtype)
+        for step in range(x.size(1)):
+            state = torch.tanh(self.enter(x[:, step]) + self.stay(state))
+            states.append(state)
+        return self.leave(torch.stack(states, 1).max(1)[0])
+
+
+def test_lists_of_loops(tmp_path):
+    torch.manual_seed(1)
+    net, inputs = Steps().train(), {"x": torch.randn(BATCH, 5, 6)}
+    torch.onnx.export(torch.jit.script(net), tuple(inputs.values()), str(tmp_path / "steps.onnx"), opset_version=13,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=["x"],
+                      output_names=["scores"], dynamic_axes={"x": {0: "batch"}})
+    assert {"Loop", "SequenceEmpty"} <= {node.op_type for node in onnx.load(tmp_path / "steps.onnx").graph.node}
+    check_step(net, tmp_path / "steps.onnx", inputs, tmp_path)
 
 
 def test_weights_of_branches(tmp_path):

@@ -110,11 +110,67 @@ TEST(Sequences, singleElementsAndJoins) {
             "Unsqueeze(x y/constant ) Unsqueeze(x y/constant_2 ) Concat(y/element y/element_2 ) ");
 }
 
+TEST(Sequences, grownAndShrunk) {
+  EXPECT_EQ(nodesOf(splitInto(R"(
+    none = SequenceEmpty()
+    a = Relu(x)
+    b = Neg(x)
+    c = Abs(x)
+    first = SequenceInsert(none, a)
+    second = SequenceInsert(first, b)
+    third = SequenceInsert(second, c, one)
+    fewer = SequenceErase(third, zero)
+    y = ConcatFromSequence<axis = 1>(fewer))")),
+            "Neg(x ) Abs(x ) Concat(c b ) ");
+  EXPECT_EQ(nodesOf(splitInto(R"(
+    parts = SplitToSequence<axis = 0, keepdims = 0>(x)
+    more = SequenceInsert(parts, x)
+    fewer = SequenceErase(more)
+    count = SequenceLength(fewer)
+    y = Expand(x, count))")),
+            "Expand(x count ) ")
+      << "what nobody reads is left out";
+}
+
+/// What iterations append, at places that are computed.
+TEST(Sequences, appendedInLoops) {
+  const char *loop = R"(
+    none = SequenceEmpty()
+    three = Constant<value = int64 {3}>()
+    true = Constant<value = bool {1}>()
+    h, states = Loop(three, true, x, none) <body = step
+      (int64 i, bool goes_on, before, list) => (again, after, longer) {
+        after = Tanh(before)
+        longer = SequenceInsert(list, after)
+        again = Identity(goes_on)
+      }>
+    count = SequenceLength(states)
+    at = Sub(count, one)
+    end = SequenceAt(states, at)
+    all = ConcatFromSequence<axis = 0, new_axis = 1>(states)
+    y = Add(all, end))";
+  EXPECT_EQ(nodesOf(splitInto(loop)),
+            "Tanh(x ) Tanh(after_2 ) Tanh(after_3 ) Identity(after_4 ) "
+            "Unsqueeze(after_2 all/constant ) Unsqueeze(after_3 all/constant_2 ) "
+            "Unsqueeze(after_4 all/constant_3 ) "
+            "Concat(all/element all/element_2 all/element_3 ) Add(all end ) ");
+}
+
 TEST(Sequences, refusals) {
+  std::string none = refusal(splitInto("s = SequenceEmpty()  y = ConcatFromSequence<axis = 0>(s)"));
+  EXPECT_NE(none.find("(ConcatFromSequence): joins a sequence without elements"), std::string::npos)
+      << none;
+  none = refusal(splitInto("s = SequenceEmpty()  t = SequenceErase(s)  y = SequenceAt(t, zero)"));
+  EXPECT_NE(none.find("(SequenceErase): takes an element out of an empty sequence"),
+            std::string::npos)
+      << none;
   std::string beyond = refusal(splitInto("s = SequenceConstruct(x, x)  y = SequenceAt(s, size)"));
   EXPECT_NE(beyond.find("(SequenceAt): reads element 2 of 2"), std::string::npos) << beyond;
   std::string computed =
-      refusal(splitInto("s = SequenceConstruct(x)  i = Size(x)  y = SequenceAt(s, i)"));
+      refusal(splitInto("s = SequenceConstruct(x)  m = ReduceMax<keepdims = 0>(x)  "
+                        "i = Cast<to = 7>(m)  y = SequenceAt(s, i)"));
+  beyond = refusal(splitInto("s = SequenceConstruct(x)  i = Size(x)  y = SequenceAt(s, i)"));
+  EXPECT_NE(beyond.find("(SequenceAt): reads element 10 of 1"), std::string::npos) << beyond;
   EXPECT_NE(computed.find("SequenceAt, opset 17): this operator is not supported"),
             std::string::npos)
       << computed;
