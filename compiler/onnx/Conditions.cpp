@@ -166,8 +166,8 @@ namespace {
 
 class Decider {
 public:
-  Decider(ConditionWalk &walk, SequenceReplacement &sequences, Names &values)
-      : walk(walk), sequences(sequences), values(values) {}
+  Decider(ConditionWalk &walk, SequenceReplacement &sequences, Names &values, bool mayDepend)
+      : walk(walk), sequences(sequences), values(values), mayDepend(mayDepend) {}
 
   /// `isNeeded` for a condition.
   void add(FlatNode node, bool isNeeded) {
@@ -205,13 +205,17 @@ private:
   }
 
   /// Bags are kept whole, however many: their rows are found and reduced at once.
-  bool keepBags(const FlatNode &loop, bool isNeeded) {
-    std::optional<EmbeddingBagLoop> found = embeddingBagOf(loop);
-    if (!found || !std::ranges::all_of(found->expected, [&](const auto &value) {
-          return walk.decide(loop, value.first) == value.second;
-        }))
+  bool keepBags(const FlatNode &loop, std::optional<EmbeddingBagLoop> found, bool isNeeded) {
+    auto isThere = [&](const std::pair<std::string, double> &value) {
+      return walk.decide(loop, value.first) == value.second;
+    };
+    if (!found || !std::ranges::all_of(found->expected, isThere) ||
+        (!found->list.empty() && !sequences.isEmpty(found->list)))
       return false;
-    put(std::move(found->bag), isNeeded);
+    for (FlatNode &node : found->nodes)
+      put(std::move(node), isNeeded);
+    if (!found->appended.empty())
+      sequences.addRows(found->appended, found->bags);
     return true;
   }
 
@@ -219,7 +223,9 @@ private:
   bool replaceLoop(const FlatNode &loop, bool isNeeded) {
     const size_t before = decided.size();
     try {
-      if (!keepBags(loop, isNeeded))
+      auto known = [&](const std::string &name) { return walk.decide(loop, name); };
+      if (!keepBags(loop, stackedBagsOf(loop), isNeeded) &&
+          !keepBags(loop, appendedBagsOf(loop, known, values), isNeeded))
         repeat(loop);
       return true;
     } catch (const Error &error) {
@@ -252,7 +258,10 @@ private:
     for (double iteration = 0; goesOn && iteration < times; ++iteration) {
       for (FlatNode &node : unrolling.next()) {
         if ((repeated += sizeOf(node)) > most)
-          throw Error("the model's loops are more than " + std::to_string(most) + " nodes");
+          throw Error("the model's loops are more than " + std::to_string(most) + " nodes" +
+                      (mayDepend ? ", where dimensions that have names are taken to be large: give "
+                                   "theirs with --bind"
+                                 : ""));
         add(std::move(node), true);
       }
       goesOn = known(loop, unrolling.condition()) != 0;
@@ -264,6 +273,7 @@ private:
   ConditionWalk &walk;
   SequenceReplacement &sequences;
   Names &values;
+  const bool mayDepend; ///< on dimensions that have names
   size_t repeated = 0;
   std::map<const LoopBody *, std::string> endless; ///< why
 };
@@ -287,7 +297,7 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values,
   }
   // 1. What each If takes, and how often each Loop goes round.
   ConditionWalk walk(nodes, values, folder, dimensions, model);
-  Decider decider(walk, sequences, values);
+  Decider decider(walk, sequences, values, hasFreeDimension(model, dimensions));
   for (FlatNode &node : nodes) {
     const bool isNeeded = walk.isNeeded(node);
     decider.add(std::move(node), isNeeded);
@@ -308,20 +318,37 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values,
     model.conditions = std::make_shared<const ConditionGraph>(std::move(walk.graph));
 }
 
+/// Nothing where it is not known what the condition is now.
+static std::optional<bool> stillHolds(const ConditionGraph::Decision &decision, ShapeWalk &walk) {
+  try {
+    walk.typeOf(decision.condition);
+  } catch (const Error &) {
+    return std::nullopt;
+  }
+  const Tensor *value = walk.constantOf(decision.condition);
+  return value && value->data.at(0) == decision.value;
+}
+
 void checkConditions(const Model &model, const Binding &binding) {
   if (!model.conditions)
     return;
   ShapeWalk walk(model.conditions->model, binding);
+  std::optional<Error> failure;
   for (const ModelNode &node : model.conditions->model.nodes)
-    walk.add(node);
-  for (const ConditionGraph::Decision &decision : model.conditions->decisions) {
-    walk.typeOf(decision.condition);
-    const Tensor *value = walk.constantOf(decision.condition);
-    if (!value || value->data.at(0) != decision.value)
+    try {
+      walk.add(node);
+    } catch (const Error &error) {
+      // Behind a decision that would be another one now, shapes need not fit.
+      failure = error;
+      break;
+    }
+  for (const ConditionGraph::Decision &decision : model.conditions->decisions)
+    if (stillHolds(decision, walk) == false)
       throw Error(decision.node + ": its condition '" + decision.condition +
                   "' depends on a dimension that has a name; write its number into the file, or "
                   "give it with --bind");
-  }
+  if (failure)
+    throw *failure;
 }
 
 } // namespace pdc

@@ -44,7 +44,7 @@ public:
       return std::nullopt;
     if (!readRows(reduction->input(0)))
       return std::nullopt;
-    return EmbeddingBagLoop{bag(), std::move(expected)};
+    return EmbeddingBagLoop{{bag()}, std::move(expected)};
   }
 
 private:
@@ -155,7 +155,7 @@ private:
 
 } // namespace
 
-std::optional<EmbeddingBagLoop> embeddingBagOf(const FlatNode &loop) {
+std::optional<EmbeddingBagLoop> stackedBagsOf(const FlatNode &loop) {
   return BodyMatch(loop).find();
 }
 

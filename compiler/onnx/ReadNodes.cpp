@@ -316,7 +316,7 @@ private:
                   (variadic ? "any number of" : std::to_string(parameters.size())) + " " +
                   std::string(what) + ", found " + std::to_string(found.size()));
     for (size_t i = 0; i < needed; ++i)
-      if (found[i].empty())
+      if (found[i].empty() && !parameters[i].optional)
         throw Error(where + ": '" + std::string(parameters[i].name) + "' is left out but needed");
   }
 

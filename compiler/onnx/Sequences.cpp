@@ -42,6 +42,17 @@ public:
     return std::move(nodes);
   }
 
+  bool isEmpty(const std::string &name) const {
+    auto found = sequences.find(name);
+    return found != sequences.end() && found->second.count == 0;
+  }
+
+  void addRows(const std::string &name, const std::string &tensor) {
+    Sequence &sequence = sequences[name] = {};
+    sequence.whole = tensor;
+    sequence.size = 1;
+  }
+
 private:
   /// The elements where their number is known and small; else equal parts of a tensor, one after
   /// the other, which are sliced where they are read.
@@ -323,10 +334,13 @@ private:
     if (sequence.count == 0)
       throw Error(describe(node.proto) + ": joins a sequence without elements");
     const int64_t axis = integerAttribute(node.proto, "axis", 0);
+    const bool isNewAxis = integerAttribute(node.proto, "new_axis", 0);
+    if (sequence.elements.empty() && !sequence.isSqueezed && !isNewAxis && axis == sequence.axis)
+      return make(node, "Identity", {sequence.whole}, {node.proto.output(0)}), true;
     std::optional<std::vector<std::string>> elements = elementsOf(node, sequence);
     if (!elements)
       return false;
-    if (integerAttribute(node.proto, "new_axis", 0))
+    if (isNewAxis)
       for (std::string &element : *elements)
         element = make(node, "Unsqueeze", {element, vector(node, {axis})}, {fresh(node)})[0];
     make(node, "Concat", *elements, {node.proto.output(0)}, {"axis", axis});
@@ -347,6 +361,14 @@ SequenceReplacement::SequenceReplacement(Names &values, const onnx::GraphProto &
     : sequences(std::make_unique<Sequences>(values, graph, model)) {}
 
 SequenceReplacement::~SequenceReplacement() = default;
+
+bool SequenceReplacement::isEmpty(const std::string &sequence) const {
+  return sequences->isEmpty(sequence);
+}
+
+void SequenceReplacement::addRows(const std::string &sequence, const std::string &tensor) {
+  sequences->addRows(sequence, tensor);
+}
 
 const std::string *SequenceReplacement::placeOf(const onnx::NodeProto &node) {
   const std::string &op = node.op_type();

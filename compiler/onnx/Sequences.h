@@ -24,6 +24,10 @@ public:
   /// shapes can tell, the Slice in its place refuses to be empty.
   std::vector<FlatNode> replace(FlatNode node, const Known &known = {});
 
+  bool isEmpty(const std::string &sequence) const;
+  /// A sequence of the rows of a tensor, each a tensor of one row.
+  void addRows(const std::string &sequence, const std::string &tensor);
+
   /// What says which element the node reads, inserts or takes out; null where nothing does.
   static const std::string *placeOf(const onnx::NodeProto &node);
 

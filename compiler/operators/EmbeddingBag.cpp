@@ -6,7 +6,8 @@
 
 /// pdc.EmbeddingBag: sums, means or maxima over bags of a table's rows, as torch.nn.EmbeddingBag
 /// has them and exporters write as a Loop over the bags. Bag i holds the rows that
-/// indices[starts[i]] to before indices[ends[i]] name; one without rows gives zeros.
+/// indices[starts[i]] to before indices[ends[i]] name, without indices those of these numbers; one
+/// without rows gives zeros.
 namespace pdc {
 
 namespace {
@@ -24,12 +25,13 @@ public:
     const std::vector<int64_t> counts = knownIntegers(b, kCount);
     if (mode != "sum" && mode != "mean" && mode != "max")
       b.refuse("mode '" + mode + "', expected sum, mean or max");
-    if (b.type(b.input(kTable)).rank() != 2 || b.type(b.input(kIndices)).rank() != 1 ||
-        counts.size() != 1)
-      b.refuse("table " + b.type(b.input(kTable)).toString() + ", indices " +
-               b.type(b.input(kIndices)).toString() + " and " + std::to_string(counts.size()) +
+    const TensorType &table = b.type(b.input(kTable));
+    const TensorType &found = b.input(kIndices) ? b.type(b.input(kIndices)) : table;
+    if (table.rank() != 2 || (b.input(kIndices) && found.rank() != 1) || counts.size() != 1)
+      b.refuse("table " + table.toString() + ", indices " + found.toString() + " and " +
+               std::to_string(counts.size()) +
                " counts, expected a matrix, a vector and one number");
-    count = counts[0], rows = b.type(b.input(kIndices)).shape[0];
+    count = counts[0], rows = found.shape[0];
     for (size_t bounds : {kStarts, kEnds})
       if (TensorType type = b.type(b.input(bounds));
           type.rank() != 1 || count < 1 || type.shape[0] < count)
@@ -68,8 +70,10 @@ private:
       return reshaped(b, values, shape);
     };
     NodeValue found =
-        add(b, "Gather", {b.input(kTable), inBags(b.input(kIndices), {count, bags.size})},
-            {{"axis", int64_t(0)}});
+        b.input(kIndices)
+            ? add(b, "Gather", {b.input(kTable), inBags(b.input(kIndices), {count, bags.size})},
+                  {{"axis", int64_t(0)}})
+            : inBags(b.input(kTable), {count, bags.size, b.type(b.input(kTable)).shape[1]});
     if (NodeValue weights = b.input(kWeights))
       found = add(b, "Mul", {found, inBags(weights, {count, bags.size, 1})});
     const char *reduction = mode == "sum"    ? "ReduceSum"
@@ -80,8 +84,9 @@ private:
 
   /// The rows one after the other, each with its weight.
   NodeValue found() const {
-    NodeValue gathered =
-        add(b, "Gather", {b.input(kTable), b.input(kIndices)}, {{"axis", int64_t(0)}});
+    NodeValue gathered = b.input(kIndices) ? add(b, "Gather", {b.input(kTable), b.input(kIndices)},
+                                                 {{"axis", int64_t(0)}})
+                                           : b.input(kTable);
     NodeValue weights = b.input(kWeights);
     return weights ? add(b, "Mul", {gathered, reshaped(b, weights, {rows, 1})}) : gathered;
   }
@@ -143,7 +148,7 @@ std::span<const ComposedOperator> bagForms() {
         .firstOpset = 1,
         .lastOpset = 1,
         .inputs = {{"table"},
-                   {"indices"},
+                   {.name = "indices", .optional = true},
                    {"starts"},
                    {"ends"},
                    {.name = "count", .known = true},

@@ -3,6 +3,7 @@
 from typing import List
 
 import onnx
+import onnx.parser
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -55,6 +56,95 @@ def test_embedding_bags(mode, weighted, opset, tmp_path):
                       training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, input_names=list(inputs),
                       output_names=["scores"], dynamic_axes={name: {0: "batch"} for name in inputs})
     assert "Loop" in [node.op_type for node in onnx.load(tmp_path / "bags.onnx").graph.node]
+    check_step(net, tmp_path / "bags.onnx", inputs, tmp_path)
+
+
+REDUCTIONS = {"sum": "row = ReduceSum(found, zeros)", "max": "row = ReduceMax(found, zeros)",
+              "mean": """last = Sub(count, one)
+                is_last = Equal(i, last)
+                row = If(is_last) <then_branch = end () => (mean) {
+                    sum = ReduceSum(found, zeros)
+                    size = Sub(count_of_rows, start)
+                    zero = Constant<value = int64 {0}>()
+                    has = Greater(size, zero)
+                    mean = If(has) <then_branch = some () => (quotient) {
+                        divisor = CastLike(size, sum)
+                        quotient = Div(sum, divisor)
+                    }, else_branch = none () => (same) { same = Identity(sum) }>
+                }, else_branch = middle () => (mean2) { mean2 = ReduceMean(found, zeros) }>"""}
+
+
+def appended_bags(mode):
+    """A Loop over bags whose rows are found before it, as PyTorch's newer exporter writes EmbeddingBag."""
+    network = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        net (int64[batch, 4] picked, float[batch, 4] weights) => (float[batch, 10] scores) {
+            flat = Constant<value_ints = [-1]>()
+            one = Constant<value = int64 {1}>()
+            two = Constant<value = int64 {2}>()
+            first = Constant<value = int64 {0}>()
+            zeros = Constant<value = int64[1] {0}>()
+            ones = Constant<value = int64[1] {1}>()
+            four = Constant<value = int64 {4}>()
+            names = Reshape(picked, flat)
+            factors = Reshape(weights, flat)
+            found_rows = Gather(bags_weight, names)
+            column = Unsqueeze(factors, ones)
+            rows = Mul(found_rows, column)
+            count_of_rows = Shape(names)
+            all = Size(names)
+            starts = Range(first, all, four)
+            offsets = Concat<axis = 0>(starts, count_of_rows)
+            count = Size(starts)
+            goes_on = Less(first, count)
+            none = SequenceEmpty()
+            listed, counted = Loop(endless, goes_on, none, first) <body = bag
+                (int64 iteration, bool before, list, int64 i) => (again, longer, next) {
+                    at = Reshape(i, flat)
+                    begin = Add(at, one)
+                    start = Slice(offsets, at, begin)
+                    begin2 = Add(at, one)
+                    behind = Add(at, two)
+                    end = Slice(offsets, begin2, behind)
+                    is_empty = Equal(start, end)
+                    appended = If(is_empty) <then_branch = empty () => (nothing) {
+                        filler = Constant<value_floats = [0.0]>()
+                        width = Constant<value_ints = [1, 16]>()
+                        nothing = Expand(filler, width)
+                    }, else_branch = full () => (row) {
+                        found = Slice(rows, start, end)
+                        REDUCTION
+                    }>
+                    longer = SequenceInsert(list, appended)
+                    next = Add(i, one)
+                    again = Less(next, count)
+                }>
+            kinds = ConcatFromSequence<axis = 0>(listed)
+            scores = Gemm<transB = 1>(kinds, top_weight, top_bias)
+        }""".replace("REDUCTION", REDUCTIONS[mode]))
+    for node in network.graph.node:
+        node.input[:] = [name.replace("_weight", ".weight").replace("_bias", ".bias").replace("endless", "") for name in node.input]
+    return network
+
+
+class WeightedBags(torch.nn.Module):
+    def __init__(self, mode):
+        super().__init__()
+        self.mode, self.bags, self.top = mode, torch.nn.Embedding(30, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, picked, weights):
+        rows = self.bags(picked) * weights[:, :, None]
+        kinds = rows.sum(1) if self.mode == "sum" else rows.mean(1) if self.mode == "mean" else rows.max(1)[0]
+        return self.top(kinds)
+
+
+@pytest.mark.parametrize("mode", REDUCTIONS)
+def test_appended_bags(mode, tmp_path):
+    torch.manual_seed(1)
+    net, network = WeightedBags(mode).train(), appended_bags(mode)
+    network.graph.initializer.extend(numpy_helper.from_array(value.detach().numpy(), name)
+                                     for name, value in net.named_parameters())
+    onnx.save(network, tmp_path / "bags.onnx")
+    inputs = {"picked": torch.randint(0, 30, (BATCH, 4)), "weights": torch.rand(BATCH, 4)}
     check_step(net, tmp_path / "bags.onnx", inputs, tmp_path)
 
 

@@ -275,6 +275,87 @@ TEST(Loops, otherBodiesAreNoBags) {
   }
 }
 
+/// What PyTorch's newer exporter writes of EmbeddingBag, once `changed` reads `instead`.
+static onnx::ModelProto appendedBags(const std::string &changed = "",
+                                     const std::string &instead = "") {
+  std::string text = R"(
+    net (float[n, 4] rows, int64[bags] begun) => (float[bags, 4] y) {
+    flat = Constant<value_ints = [-1]>()
+    zeros = Constant<value_ints = [0]>()
+    one = Constant<value_int = 1>()
+    two = Constant<value_int = 2>()
+    first = Constant<value_int = 0>()
+    size = Shape<end = 1>(rows)
+    offsets = Concat<axis = 0>(begun, size)
+    count = Size(begun)
+    goes_on = Less(first, count)
+    none = SequenceEmpty()
+    all, counted = Loop(endless, goes_on, none, first) <body = bag
+      (int64 iteration, bool before, list, int64 i) => (again, longer, next) {
+        at = Reshape(i, flat)
+        begin = Add(at, one)
+        start = Slice(offsets, at, begin)
+        behind = Add(at, two)
+        end = Slice(offsets, begin, behind)
+        empty = Equal(start, end)
+        appended = If(empty) <then_branch = a () => (nothing) {
+          filler = Constant<value_floats = [0.0]>()
+          width = Constant<value_ints = [1, 4]>()
+          nothing = Expand(filler, width)
+        }, else_branch = b () => (row) {
+          last = Sub(count, one)
+          is_last = Equal(i, last)
+          found = If(is_last) <then_branch = c () => (rest) { rest = Slice(rows, start, size) },
+                               else_branch = d () => (some) { some = Slice(rows, start, end) }>
+          row = ReduceMax(found, zeros)
+        }>
+        longer = SequenceInsert(list, appended)
+        next = Add(i, one)
+        again = Less(next, count)
+      }>
+    y = ConcatFromSequence<axis = 0>(all) })";
+  if (const size_t at = text.find(changed); !changed.empty() && at != std::string::npos)
+    text.replace(at, changed.size(), instead);
+  onnx::ModelProto proto = protoOf("<ir_version: 8, opset_import: [\"\" : 18]>\n" + text);
+  for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
+    if (node.op_type() == "Loop")
+      node.set_input(0, "");
+  return proto;
+}
+
+TEST(Loops, appendedBagsAreKept) {
+  Model model = read(appendedBags());
+  const ModelNode &bag = model.nodes.at(model.nodes.size() - 2);
+  EXPECT_EQ(bag.op, "pdc.EmbeddingBag");
+  EXPECT_EQ(bag.inputs.at(0), "rows");
+  EXPECT_EQ(bag.inputs.at(2), "offsets");
+  EXPECT_EQ(bag.attributes.string("mode", ""), "max");
+  EXPECT_NO_THROW(checkConditions(model, Binding(model, 4, {{"n", 9}, {"bags", 4}})));
+}
+
+/// Where rows, bounds or what is appended are others.
+TEST(Loops, otherBodiesAppendNoBags) {
+  const std::pair<const char *, const char *> changes[] = {
+      {"end = Slice(offsets, begin, behind)", "end = Slice(offsets, begin, begin)"},
+      {"behind = Add(at, two)", "behind = Add(at, one)"},
+      {"start = Slice(offsets, at, begin)", "start = Slice(begun, at, begin)"},
+      {"some = Slice(rows, start, end)", "some = Slice(rows, end, start)"},
+      {"rest = Slice(rows, start, size)", "rest = Slice(rows, end, size)"},
+      {"last = Sub(count, one)", "last = Sub(count, two)"},
+      {"empty = Equal(start, end)", "empty = Equal(start, start)"},
+      {"value_floats = [0.0]", "value_floats = [1.0]"},
+      {"ReduceMax(found, zeros)", "ReduceProd(found, zeros)"},
+      {"ReduceMax(found, zeros)", "ReduceMax<keepdims = 0>(found, zeros)"},
+      {"next = Add(i, one)", "next = Add(i, two)"},
+      {"again = Less(next, count)", "again = Less(i, count)"},
+      {"none, first)", "none, one)"},
+      {"SequenceInsert(list, appended)", "SequenceInsert(list, appended, first)"}};
+  for (auto [changed, instead] : changes) {
+    const std::string found = refusal(appendedBags(changed, instead));
+    EXPECT_TRUE(says(found, "(Loop)") || says(found, "(If)")) << instead << ": " << found;
+  }
+}
+
 TEST(Loops, refusals) {
   auto expect = [](const onnx::ModelProto &proto, const std::string &part) {
     const std::string found = refusal(proto);
