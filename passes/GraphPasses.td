@@ -141,7 +141,7 @@ def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
     microbatch), sums of gradients, losses, statistics, running statistics, and what is made of inputs and
     constants alone. So do loops with a finite constant that 16 bits would make infinite, those that add
     or pick numbers made of inputs alone, which may mask, and with fp16 powers, exponentials and
-    reciprocals. Where a product's only reader is a Cast to f32, its kernel writes the f32 sums
+    reciprocals, and products with constants that 16 bits would round, such as the sines of a DFT. Where a product's only reader is a Cast to f32, its kernel writes the f32 sums
     themselves. What only products, and sums beside them, read through a view is cast before the view, and
     cross entropies read and round 16 bits themselves. With fp32 and tf32 nothing changes.
 

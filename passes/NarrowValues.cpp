@@ -51,6 +51,7 @@ public:
 private:
   void narrow(NodeOp node);
   bool needsRange(NodeOp node) const;
+  bool needsDigits(NodeOp node) const;
   void noteInputs(Operation &op);
   bool isFused(OpOperand &operand);
   void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
@@ -82,9 +83,9 @@ void Narrowing::narrow(NodeOp node) {
   auto isTaken = [&](OpOperand &operand) {
     return mixes || (kernel && kernel->takes(operand.getOperandNumber()));
   };
-  bool isNarrow = kernel && kernel->narrows;
+  bool isNarrow = kernel && kernel->narrows && !needsDigits(node);
   for (OpOperand &operand : node->getOpOperands())
-    isNarrow |= isTaken(operand) && has(operand.get(), stored);
+    isNarrow |= isTaken(operand) && has(operand.get(), stored) && !needsDigits(node);
   widenOperands(node, [&](OpOperand &operand) { return isNarrow && isTaken(operand); });
   if (!isNarrow)
     return;
@@ -117,6 +118,24 @@ bool Narrowing::needsRange(NodeOp node) const {
       return std::isfinite(value) && std::abs(value) >= infinite;
     });
   });
+}
+
+/// Whether it is a product with numbers that 16 bits would round, such as the sines of a Fourier
+/// transform, whose sums have as many digits as these.
+bool Narrowing::needsDigits(NodeOp node) const {
+  static const std::set<StringRef> products = {"MatMul", "FusedMatMul", "Gemm"};
+  const llvm::fltSemantics &format =
+      stored == ElementType::f16 ? llvm::APFloat::IEEEhalf() : llvm::APFloat::BFloat();
+  auto isRounded = [&](double value) {
+    bool loses = false;
+    llvm::APFloat number(value);
+    number.convert(format, llvm::APFloat::rmNearestTiesToEven, &loses);
+    return loses;
+  };
+  return products.contains(node.getOp()) && llvm::any_of(node->getOperands(), [&](Value operand) {
+           return has(operand, ElementType::f32) && isConstant(operand.getDefiningOp()) &&
+                  llvm::any_of(constantOf(operand)->data, isRounded);
+         });
 }
 
 /// What comes from inputs and constants alone; nobody knows how large it is.

@@ -99,7 +99,7 @@ struct Compositions {
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms, gridForms,
-                        lpPoolForms, unpoolForms, randomForms, bagForms, blockForms})
+                        lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;

@@ -44,6 +44,33 @@ def test_samples(tmp_path):
     expect_gradients(FORMS, tmp_path)
 
 
+def numbers(x):
+    return torch.view_as_complex(x.contiguous())
+
+
+def parts(x):
+    return torch.view_as_real(x)
+
+
+def frames(x, window):
+    return parts(torch.stft(x[..., 0], 4, 3, 4, window, center=False, return_complex=True)).transpose(1, 2)
+
+
+AT, EIGHT = numpy.array(1), numpy.array(8)
+FOURIER = [
+    Form("DFT", [[BATCH, 6, 2], None, AT], lambda x, *_: parts(torch.fft.fft(numbers(x), dim=1))),
+    Form("DFT", [[BATCH, 6, 2], EIGHT, AT], lambda x, *_: parts(torch.fft.ifft(numbers(x), 8, 1)), {"inverse": 1}),
+    Form("DFT", [[BATCH, 3, 4, 1], None, numpy.array(-3)], lambda x, *_: parts(torch.fft.fft(x[..., 0], dim=1))),
+    Form("DFT", [[BATCH, 6, 1], EIGHT, AT], lambda x, *_: parts(torch.fft.rfft(x[..., 0], 8, 1)), {"onesided": 1}),
+    Form("DFT", [[BATCH, 4, 2]], lambda x: torch.fft.irfft(numbers(x), dim=1).unsqueeze(2), {"onesided": 1, "inverse": 1}),
+    Form("STFT", [[BATCH, 10, 1], numpy.array(3), (4,), numpy.array(4)], lambda x, step, window, length: frames(x, window)),
+]
+
+
+def test_fourier(tmp_path):
+    expect_gradients(FOURIER, tmp_path)
+
+
 class SpatialTransformer(torch.nn.Module):
     """Starts with the same transform of all images. Sizes and transforms are such that no position is rounded, so that those
     on whole numbers and on borders are there in any precision."""

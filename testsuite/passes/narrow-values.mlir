@@ -172,3 +172,16 @@ func.func @losses() {
   %dr = pdc.node "SoftmaxCrossEntropyLossGrad" "/rows/loss/grad"(%r, %k#2, %labels, %k#0) {reduction = "sum"} origin "/rows/loss" : (tensor<4x3xf32>, tensor<4x2xf32>, tensor<4xi64>, tensor<f32>) -> tensor<4x3xf32>
   return
 }
+
+// A product with numbers that 16 bits would round, such as sines, stays f32; with others it does not.
+// CHECK-LABEL: func.func @transforms
+// CHECK: pdc.node "MatMul" "/sines"(%{{.*}}, %{{.*}}) {} : (tensor<4x6xf32>, tensor<6x2xf32>) -> tensor<4x2xf32>
+// CHECK: pdc.node "MatMul" "/halves"(%{{.*}}, %{{.*}}) {} : (tensor<4x6xbf16>, tensor<6x2xbf16>) -> tensor<4x2xbf16>
+func.func @transforms() {
+  %x = pdc.read @x : tensor<4x6xf32>
+  %s = pdc.node "Constant" "/sine"() {value = dense<0.1> : tensor<6x2xf32>} : () -> tensor<6x2xf32>
+  %a = pdc.node "MatMul" "/sines"(%x, %s) {} : (tensor<4x6xf32>, tensor<6x2xf32>) -> tensor<4x2xf32>
+  %h = pdc.node "Constant" "/half"() {value = dense<0.5> : tensor<6x2xf32>} : () -> tensor<6x2xf32>
+  %b = pdc.node "MatMul" "/halves"(%x, %h) {} : (tensor<4x6xf32>, tensor<6x2xf32>) -> tensor<4x2xf32>
+  return
+}
