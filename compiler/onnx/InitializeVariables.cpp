@@ -165,6 +165,7 @@ private:
       throw Error("training_info: " + describeNode(node) + ": draws " + result.type.toString() +
                   ", expected f32 or f64");
     checkDraw(node, numbers);
+    result.type.element = computedElement(result.type.element);
     result.length = checkedLength(result.type, describeNode(node));
     result.draw = numbers;
     return result;

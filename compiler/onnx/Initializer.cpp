@@ -83,11 +83,11 @@ double drawnAt(const Draw &draw, uint64_t element) {
 }
 
 /// The elements from byte `offset` on.
-template <typename Stored> std::string drawBytes(const Initializer &initializer) {
+std::string drawBytes(const Initializer &initializer) {
   std::string bytes(initializer.length, '\0');
-  uint64_t begin = initializer.offset / sizeof(Stored), count = bytes.size() / sizeof(Stored);
+  uint64_t begin = initializer.offset / sizeof(float), count = bytes.size() / sizeof(float);
   for (uint64_t i = 0; i < count; ++i) {
-    auto value = static_cast<Stored>(drawnAt(*initializer.draw, begin + i));
+    auto value = static_cast<float>(drawnAt(*initializer.draw, begin + i));
     std::memcpy(bytes.data() + i * sizeof value, &value, sizeof value);
   }
   return bytes;
@@ -95,12 +95,38 @@ template <typename Stored> std::string drawBytes(const Initializer &initializer)
 
 } // namespace
 
+ElementType computedElement(ElementType element) {
+  return isFloatingPoint(element) ? ElementType::f32 : element;
+}
+
+void makeComputed(Initializer &initializer) {
+  const ElementType element = initializer.type.element;
+  initializer.type.element = computedElement(element);
+  if (initializer.type.element != element)
+    initializer.stored = element;
+}
+
+static std::string converted(const std::string &bytes, ElementType from, const std::string &where) {
+  const int64_t width = bytesPerElement(from);
+  std::string result(bytes.size() / width * sizeof(float), '\0');
+  for (size_t i = 0; i < result.size() / sizeof(float); ++i) {
+    const auto value = static_cast<float>(elementAt(from, bytes.data() + i * width, where));
+    std::memcpy(result.data() + i * sizeof value, &value, sizeof value);
+  }
+  return result;
+}
+
 std::string readBytes(const Initializer &initializer) {
+  if (initializer.stored) {
+    Initializer asStored = initializer;
+    asStored.type.element = *initializer.stored;
+    asStored.stored.reset();
+    return converted(readBytes(asStored), *initializer.stored, initializer.name);
+  }
   if (initializer.fill)
     throw Error("initializer '" + initializer.name + "' is one repeated value and has no bytes");
   if (initializer.draw)
-    return initializer.type.element == ElementType::f64 ? drawBytes<double>(initializer)
-                                                        : drawBytes<float>(initializer);
+    return drawBytes(initializer);
   return initializer.file.empty() ? initializer.bytes : readFile(initializer);
 }
 

@@ -39,7 +39,8 @@ struct Initializer {
   std::string name;
   TensorType type;
   std::optional<double> fill;
-  /// Little-endian bytes in the file `file` (model or external data) or held here.
+  /// Little-endian bytes in the file `file` (model or external data) or held here, of `stored`
+  /// elements where these are not the type's.
   std::string bytes;
   std::filesystem::path file;
   uint64_t offset = 0;
@@ -47,6 +48,7 @@ struct Initializer {
   /// Written as a Constant node or made from an attribute: never trained unless asked for.
   bool literal = false;
   std::optional<Draw> draw = {};
+  std::optional<ElementType> stored = {};
 };
 
 struct ModelNode {
@@ -102,6 +104,7 @@ struct Model {
   std::optional<ModelTraining> training = {};
   std::vector<ModelPartition> partitions = {};
   ExporterMetadata metadata = {};
+  std::set<ElementType> widths = {}; ///< of floating-point numbers in the file, all f32 here
   std::string sharded = {}; ///< a node whose sharding_spec is not followed, where there is one
   /// Where numbers of named dimensions may decide otherwise which branches were taken.
   std::shared_ptr<const ConditionGraph> conditions = {};
@@ -125,6 +128,12 @@ Model readModel(const std::filesystem::path &path, const ArtifactFiles &files = 
 /// lies, and without it external data is refused.
 Model parseModel(std::string_view bytes, const std::string &name,
                  const std::filesystem::path &folder = {});
+
+/// What numbers of this type are computed in: floating-point ones in f32.
+ElementType computedElement(ElementType element);
+
+/// Makes it a tensor of what its elements are computed in. Of no other width than the type's so far.
+void makeComputed(Initializer &initializer);
 
 /// The initializer's elements; throws Error when the file does not hold them.
 std::string readBytes(const Initializer &initializer);

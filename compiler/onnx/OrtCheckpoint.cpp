@@ -176,6 +176,7 @@ private:
     if (outside < 0 ? held != parameter.length : held < parameter.length)
       throw Error(where + ": " + parameter.type.toString() + " needs " +
                   std::to_string(parameter.length) + " bytes, found " + std::to_string(held));
+    makeComputed(parameter);
     return parameter;
   }
 

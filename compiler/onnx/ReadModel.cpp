@@ -72,7 +72,7 @@ ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
     return value;
   }
   const onnx::TypeProto::Tensor &tensor = proto.type().tensor_type();
-  value.element = toElementType(tensor.elem_type(), where);
+  value.element = computedElement(toElementType(tensor.elem_type(), where));
   if (isInput && !tensor.has_shape())
     throw Error(where + ": has no shape; export it with one (dimensions may be names)");
   checkRank(tensor.shape().dim_size(), where);
@@ -145,6 +145,9 @@ public:
       reader.read(node);
     reader.checkOutputs();
     dropUnused(model);
+    for (const auto &[name, initializer] : model.initializers)
+      if (initializer.stored)
+        model.widths.insert(*initializer.stored);
   }
 
 private:
@@ -203,7 +206,7 @@ private:
     checkRank(tensor.dims_size(), where);
     Initializer place;
     place.name = tensor.name();
-    place.type.element = toElementType(tensor.data_type(), where);
+    place.type.element = computedElement(toElementType(tensor.data_type(), where));
     place.type.shape.assign(tensor.dims().begin(), tensor.dims().end());
     checkedElementCount(place.type, where);
     return place;

@@ -109,7 +109,7 @@ private:
   Attribute readAttribute(AttributeProto &attribute) {
     switch (kindOf(attribute)) {
     case AttributeProto::INT:
-      return attribute.i();
+      return namesElement(attribute.name()) ? computedType(attribute.i()) : attribute.i();
     case AttributeProto::FLOAT:
       return number(attribute.name(), attribute.f());
     case AttributeProto::STRING:
@@ -130,6 +130,19 @@ private:
         where + ": attribute '" + attribute.name() +
         "' is a graph, a type or a sparse tensor; supported are numbers, strings, tensors and "
         "lists of numbers or strings");
+  }
+
+  static bool namesElement(const std::string &attribute) {
+    return attribute == "to" || attribute == "dtype" || attribute == "output_datatype";
+  }
+
+  /// An ONNX data type, f32 where it is another floating-point one.
+  int64_t computedType(int64_t type) {
+    if (type != onnx::TensorProto::DOUBLE && type != onnx::TensorProto::FLOAT16 &&
+        type != onnx::TensorProto::BFLOAT16)
+      return type;
+    model.widths.insert(toElementType(static_cast<int>(type), where));
+    return onnx::TensorProto::FLOAT;
   }
 
   /// NaN is a value of elements, and a seed that says nothing.
@@ -185,8 +198,6 @@ private:
     switch (element) {
     case ElementType::f32:
       return append(bytes, static_cast<float>(value));
-    case ElementType::f64:
-      return append(bytes, value);
     case ElementType::i64:
       return append(bytes, toInteger(value));
     case ElementType::i32:
@@ -196,11 +207,11 @@ private:
     case ElementType::u8:
     case ElementType::boolean:
       return append(bytes, static_cast<uint8_t>(toInteger(value)));
+    case ElementType::f64:
     case ElementType::f16:
     case ElementType::bf16:
-      break;
+      break; // computed in f32
     }
-    throw Error(where + ": a constant of half precision made from an attribute is not supported");
   }
 
   bool becomesInitializer(FlatNode &flat, const std::string &name) {

@@ -59,8 +59,8 @@ std::string headerOf(const Model &model) {
       throw Error("initializer '" + name + "': this name is reserved in weights files");
     header[name] = {{"dtype", nameOf(tensor->type.element)},
                     {"shape", tensor->type.shape},
-                    {"data_offsets", {offset, offset + tensor->length}}};
-    offset += tensor->length;
+                    {"data_offsets", {offset, offset + tensor->type.bytes()}}};
+    offset += tensor->type.bytes();
   }
   std::string text;
   try {
@@ -73,7 +73,7 @@ std::string headerOf(const Model &model) {
 }
 
 void copyBytes(const Initializer &initializer, std::ostream &out) {
-  if (initializer.file.empty() && !initializer.draw) {
+  if (initializer.file.empty() && !initializer.draw && !initializer.stored) {
     out.write(initializer.bytes.data(), static_cast<std::streamsize>(initializer.bytes.size()));
     return;
   }

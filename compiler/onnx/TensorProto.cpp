@@ -82,6 +82,7 @@ public:
       takeRawData();
     else
       packTypedData();
+    makeComputed(initializer);
     return std::move(initializer);
   }
 

@@ -32,6 +32,33 @@ TEST(Safetensors, writesWhatItReads) {
   EXPECT_EQ(tensors.at("b").type.toString(), "f32[2]");
 }
 
+/// Those of other widths as f32, held or in a file that is read in pieces.
+TEST(Safetensors, writesF32) {
+  const size_t count = 300'000;
+  std::vector<double> doubles(count);
+  std::vector<float> floats(count);
+  for (size_t i = 0; i < count; ++i)
+    floats[i] = static_cast<float>(doubles[i] = 1.0 / static_cast<double>(i + 1));
+  const std::string bytes(reinterpret_cast<const char *>(doubles.data()), 8 * count),
+      expected(reinterpret_cast<const char *>(floats.data()), 4 * count);
+  std::filesystem::path beside = temporary("weights.data");
+  std::ofstream(beside, std::ios::binary) << "12" << bytes;
+  Initializer held = stored("held", {int64_t(count)}, bytes), away = held;
+  held.type.element = away.type.element = ElementType::f64;
+  away.name = "away", away.bytes.clear(), away.file = beside, away.offset = 2;
+  Model model;
+  for (Initializer *initializer : {&held, &away}) {
+    makeComputed(*initializer);
+    model.initializers[initializer->name] = *initializer;
+  }
+  std::filesystem::path path = temporary("weights.safetensors");
+  writeWeights(model, path);
+  for (const auto &[name, tensor] : readSafetensors(path)) {
+    EXPECT_EQ(tensor.type.toString(), "f32[300000]");
+    EXPECT_TRUE(readBytes(path, tensor) == expected) << name;
+  }
+}
+
 static std::string refusal(const std::string &header, const std::string &data = "12345678") {
   std::filesystem::path path = temporary("damaged.safetensors");
   std::ofstream out(path, std::ios::binary);

@@ -53,6 +53,17 @@ static void describeLost(const std::vector<std::string> &lost, std::ostream &out
   out << "; to train the network as it is, export it with optimize=False\n";
 }
 
+/// What the file has in another width than pdc computes in.
+static void describeWidths(const std::set<ElementType> &widths, std::ostream &out) {
+  for (ElementType width : widths) {
+    out << "note: what the file holds in " << toString(width) << " is computed in f32";
+    if (bytesPerElement(width) == 2)
+      out << "; --precision " << (width == ElementType::bf16 ? "bf16" : "fp16")
+          << " has GPUs store it in 16 bits";
+    out << '\n';
+  }
+}
+
 /// Gradients that PyTorch's own would send elsewhere.
 static void describeUndone(const std::vector<std::string> &nodes, std::ostream &out) {
   if (nodes.empty())
@@ -80,6 +91,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeUntrained(reasonsAgainstTraining(model, loss, {options.train, options.freeze}), out);
   describeLost(model.metadata.lostParameters, out);
   describeUndone(undoneDifferences(model), out);
+  describeWidths(model.widths, out);
   out << '\n';
 }
 
