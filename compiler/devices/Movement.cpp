@@ -199,23 +199,26 @@ KernelChoice chooseSplit(const UnitReader &reader) {
   return choice;
 }
 
-KernelChoice chooseGather(const UnitReader &reader, bool gradient) {
+KernelChoice chooseGather(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
-  const TensorType &data = gradient ? node.outputs[0] : reader.inputType(node, 0);
+  const bool gathers = node.op == "Gather";
+  const TensorType &data = gathers ? reader.inputType(node, 0) : node.outputs[0];
   checkMoves(reader, data);
-  if (gradient && !isFloatingPoint(data.element))
-    reader.refuse("the kernel adds floating-point elements, found " + data.toString());
+  if (!gathers && !isFloatingPoint(data.element))
+    reader.refuse("the kernel takes floating-point elements, found " + data.toString());
   int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
   KernelChoice choice;
-  choice.kernel = gradient ? "GatherGradient" : "Gather";
+  choice.kernel = gathers                  ? "Gather"
+                  : node.op == "ScatterMax" ? "ScatterMaximum"
+                                            : "GatherGradient";
   choice.fields = {{"count", reader.inputType(node, 1).elementCount()},
                    {"inner", product(data.shape, axis + 1)},
                    {"outer", product(data.shape, 0, axis)},
                    {"size", data.shape[axis]}};
-  addArgument(choice, reader, node, gradient ? 1 : 0);
-  addArgument(choice, reader, node, gradient ? 2 : 1);
+  addArgument(choice, reader, node, gathers ? 0 : 1);
+  addArgument(choice, reader, node, gathers ? 1 : 2);
   choice.outputLayouts = {""};
-  choice.accumulates = gradient;
+  choice.accumulates = node.op == "GatherGrad";
   return choice;
 }
 
@@ -235,7 +238,7 @@ KernelChoice chooseMovement(const UnitReader &reader) {
     return chooseSlice(reader, op == "SliceGrad");
   if (op == "Split")
     return chooseSplit(reader);
-  return op == "Concat" ? chooseConcat(reader) : chooseGather(reader, op == "GatherGrad");
+  return op == "Concat" ? chooseConcat(reader) : chooseGather(reader);
 }
 
 } // namespace pdc

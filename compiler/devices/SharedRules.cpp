@@ -73,6 +73,7 @@ const std::vector<Rule> &sharedRules() {
       {"ReduceSumGrad", chooseMovement},
       {"Gather", chooseMovement},
       {"GatherGrad", chooseMovement},
+      {"ScatterMax", chooseMovement},
   };
   return table;
 }

@@ -130,11 +130,54 @@ static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
                   b.type(b.input(0)).shape);
 }
 
-/// The data with the updates of input 2 put into its rows, or added to them.
+/// The largest of the data and the updates of its rows, or the smallest. Each of several that are
+/// the largest has an equal share in it and in its gradient, as in torch.scatter_reduce.
+static NodeValue scatteredMost(CompositionBuilder &b, const Rows &rows, bool isLeast) {
+  const TensorType data = b.type(b.input(0));
+  if (!isFloatingPoint(data.element))
+    b.refuse("reduction of " + data.toString() + ", expected floating-point elements");
+  auto signedFor = [&](NodeValue x) { return isLeast ? add(b, "Neg", {x}) : x; };
+  auto atUpdates = [&](NodeValue x) {
+    return add(b, "Gather", {x, rows.indices}, {{"axis", int64_t(0)}});
+  };
+  auto sumOfUpdates = [&](NodeValue x) {
+    return add(b, "GatherGrad", {b.constant(Tensor::vector(rows.flatShape())), rows.indices, x},
+               {{"axis", int64_t(0)}});
+  };
+  std::vector<int64_t> updated = b.type(rows.indices).shape;
+  updated.insert(updated.end(), rows.inner.begin(), rows.inner.end());
+  NodeValue one = number(b, data.element, 1), none = number(b, data.element, 0);
+
+  // 1. Which are the largest, and how many.
+  NodeValue flat = signedFor(reshaped(b, b.input(0), rows.flatShape())),
+            updates = signedFor(reshaped(b, b.input(2), updated));
+  NodeValue most =
+      add(b, "Max",
+          {flat, add(b, "ScatterMax",
+                     {b.constant(Tensor::vector(rows.flatShape())), rows.indices, updates},
+                     {{"axis", int64_t(0)}})});
+  NodeValue isData = add(b, "Equal", {flat, most});
+  NodeValue isUpdate = add(b, "Equal", {updates, atUpdates(most)});
+  NodeValue count = add(
+      b, "Add",
+      {add(b, "Where", {isData, one, none}), sumOfUpdates(add(b, "Where", {isUpdate, one, none}))});
+
+  // 2. Their mean.
+  NodeValue ofData = add(b, "Where", {isData, add(b, "Div", {flat, count}), none});
+  NodeValue ofUpdates =
+      add(b, "Where", {isUpdate, add(b, "Div", {updates, atUpdates(count)}), none});
+  NodeValue mean = add(b, "Add", {ofData, sumOfUpdates(ofUpdates)});
+  return reshaped(b, signedFor(mean), data.shape);
+}
+
+/// The data with the updates of input 2 put into its rows, added to them, or compared with them.
 static NodeValue scattered(CompositionBuilder &b, const Rows &rows) {
   std::string reduction = b.attributes().string("reduction", "none");
+  if (reduction == "max" || reduction == "min")
+    return scatteredMost(b, rows, reduction == "min");
   if (reduction != "none" && reduction != "add")
-    b.refuse("reduction '" + reduction + "' is not supported; supported are none and add");
+    b.refuse("reduction '" + reduction +
+             "' is not supported; supported are none, add, max and min");
   TensorType data = b.type(b.input(0));
   if (!isFloatingPoint(data.element) && reduction == "none")
     return scatteredWhole(b, rows);

@@ -195,6 +195,23 @@ static void differentiateGatherGrad(GradientBuilder &b) {
     b.setInputGradient(2, add(b, "Gather", {b.outputGradient(0), b.input(1)}, b.attributes()));
 }
 
+static std::vector<TensorType> inferScatterMax(const NodeView &node) {
+  return {{node.input(2).element, knownIntegers(node, 0)}};
+}
+
+/// The largest of the values that each row is named for, NaN if one is; -infinity where none is.
+static std::vector<Tensor> evaluateScatterMax(const NodeView &node,
+                                              std::span<const Tensor *const> inputs) {
+  Tensor y = Tensor::zeros(typesFrom(node, inputs)[0]);
+  std::fill(y.data.begin(), y.data.end(), -std::numeric_limits<double>::infinity());
+  forEachGathered(node, y.type.shape, *inputs[1], [&](int64_t i, int64_t o) {
+    const double value = inputs[2]->data.at(o);
+    if (value > y.data[i] || std::isnan(value))
+      y.data[i] = value;
+  });
+  return {y};
+}
+
 static constexpr Parameter kShape = {.name = "shape", .known = true};
 static constexpr Parameter kRange[] = {{.name = "starts", .known = true},
                                        {.name = "ends", .known = true},
@@ -234,6 +251,11 @@ std::span<const Operator> selectionOperators() {
        .infer = inferGatherGrad,
        .evaluate = evaluateGatherGrad,
        .differentiate = differentiateGatherGrad},
+      {.name = "ScatterMax",
+       .inputs = {kShape, {"indices"}, {"values"}},
+       .outputs = {{"largest"}},
+       .infer = inferScatterMax,
+       .evaluate = evaluateScatterMax},
   };
   return operators;
 }

@@ -72,6 +72,31 @@ __global__ void gatherKernel(GatherFields f, const T *x, const Index *indices, T
   y[i] = row < 0 ? nothing<T>() : x[(slice / f.count * f.size + row) * f.inner + i % f.inner];
 }
 
+/// By the bits of the numbers, which as integers have the order of positive ones, and the opposite
+/// of that of negative ones. NaN without a sign is the largest of all; a zero has none here.
+__device__ void raiseTo(float *y, float value) {
+  const float unsignedZero = value + 0.0f;
+  const float given = value != value ? std::numeric_limits<float>::quiet_NaN() : unsignedZero;
+  int bits;
+  memcpy(&bits, &given, sizeof bits);
+  if (bits >= 0)
+    atomicMax(reinterpret_cast<int *>(y), bits);
+  else
+    atomicMin(reinterpret_cast<unsigned *>(y), static_cast<unsigned>(bits));
+}
+
+/// An index outside makes a number NaN.
+template <class Index>
+__global__ void scatterMaximumKernel(GatherFields f, const Index *indices, const float *x,
+                                     float *y) {
+  const int64_t i = globalThread();
+  if (i >= f.outer * f.count * f.inner)
+    return;
+  const int64_t slice = i / f.inner, row = pickedRow(f, indices[slice % f.count]);
+  raiseTo(y + (slice / f.count * f.size + (row < 0 ? 0 : row)) * f.inner + i % f.inner,
+          row < 0 ? nothing<float>() : x[i]);
+}
+
 } // namespace
 
 template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y) const {
@@ -105,6 +130,15 @@ void Gather::operator()(const Run &run, const T *x, const Index *indices, T *y) 
              indices, y);
 }
 
+template <class Index>
+void ScatterMaximum::operator()(const Run &run, const Index *indices, const float *x,
+                                float *y) const {
+  const int64_t results = fields.outer * fields.size * fields.inner;
+  launchOver(run, results, fillKernel<float>, results, -std::numeric_limits<float>::infinity(), y);
+  launchOver(run, fields.outer * fields.count * fields.inner, scatterMaximumKernel<Index>, fields,
+             indices, x, y);
+}
+
 #define PDC_MOVEMENT_KERNELS(T)                                                                    \
   template void StridedCopy::operator()(const Run &, const T *, T *) const;                        \
   template void Gather::operator()(const Run &, const T *, const int64_t *, T *) const;            \
@@ -116,6 +150,8 @@ PDC_MOVEMENT_KERNELS(int64_t)
 PDC_MOVEMENT_KERNELS(int32_t)
 PDC_MOVEMENT_KERNELS(uint8_t)
 #undef PDC_MOVEMENT_KERNELS
+template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
+template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
 template void Reorder::operator()(const Run &, const float *, float *) const;
 template void Reorder::operator()(const Run &, const BFloat16 *, BFloat16 *) const;
 template void Reorder::operator()(const Run &, const Float16 *, Float16 *) const;

@@ -149,6 +149,18 @@ private:
   GatherFields fields;
 };
 
+/// By atomics, which no order changes: the largest of some numbers is the same in any.
+class ScatterMaximum {
+public:
+  ScatterMaximum(const Device &, const GatherFields &fields) : fields(fields) {}
+  /// Index: int64_t, int32_t.
+  template <class Index>
+  void operator()(const Run &run, const Index *indices, const float *x, float *y) const;
+
+private:
+  GatherFields fields;
+};
+
 /// sum[i] = value[i], or sum[i] += value[i] where `add`.
 void accumulate(const Run &run, int64_t count, float *sum, const float *value, bool add);
 

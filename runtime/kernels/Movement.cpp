@@ -3,6 +3,7 @@
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
 #include "runtime/kernels/ReduceSum.h"
+#include "runtime/kernels/ScatterMaximum.h"
 #include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
 #include "runtime/kernels/StridedWalk.h"
@@ -150,28 +151,46 @@ void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) con
                 inner, y + s * inner);
 }
 
-/// Each thread adds its own columns, all indices in order.
-template <class Index>
-void GatherGradient::operator()(const Run &, const Index *indices, const float *dy, float *dx,
-                                bool add) const {
+/// `combine(row of the result, slice, elements)` for each index in order; each thread has columns of
+/// its own.
+template <class Index, class Combine>
+static void forEachSlice(const GatherFields &fields, int threads, const Index *indices,
+                         const float *slices, float *rows, Combine combine) {
   constexpr int64_t kColumns = 64;
   requireInside(fields, indices);
   const int64_t inner = fields.inner, blocks = (inner + kColumns - 1) / kColumns;
-  if (!add)
-    std::fill_n(dx, fields.outer * fields.size * inner, 0.0f);
 #pragma omp parallel for schedule(static) num_threads(threads)                                     \
     collapse(2) if (fields.outer * fields.count * inner >= kParallelWalk)
   for (int64_t o = 0; o < fields.outer; ++o)
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t first = block * kColumns, columns = std::min(kColumns, inner - first);
-      for (int64_t k = 0; k < fields.count; ++k) {
-        float *to = dx + (o * fields.size + rowOf(fields, indices[k])) * inner + first;
-        const float *from = dy + (o * fields.count + k) * inner + first;
-#pragma omp simd
-        for (int64_t i = 0; i < columns; ++i)
-          to[i] += from[i];
-      }
+      for (int64_t k = 0; k < fields.count; ++k)
+        combine(rows + (o * fields.size + rowOf(fields, indices[k])) * inner + first,
+                slices + (o * fields.count + k) * inner + first, columns);
     }
+}
+
+template <class Index>
+void GatherGradient::operator()(const Run &, const Index *indices, const float *dy, float *dx,
+                                bool add) const {
+  if (!add)
+    std::fill_n(dx, fields.outer * fields.size * fields.inner, 0.0f);
+  forEachSlice(fields, threads, indices, dy, dx, [](float *to, const float *from, int64_t columns) {
+#pragma omp simd
+    for (int64_t i = 0; i < columns; ++i)
+      to[i] += from[i];
+  });
+}
+
+template <class Index>
+void ScatterMaximum::operator()(const Run &, const Index *indices, const float *x, float *y) const {
+  std::fill_n(y, fields.outer * fields.size * fields.inner,
+              -std::numeric_limits<float>::infinity());
+  forEachSlice(fields, threads, indices, x, y, [](float *to, const float *from, int64_t columns) {
+#pragma omp simd
+    for (int64_t i = 0; i < columns; ++i)
+      to[i] = from[i] > to[i] || from[i] != from[i] ? from[i] : to[i];
+  });
 }
 
 #define PDC_MOVEMENT_KERNELS(T)                                                                    \
@@ -187,6 +206,8 @@ template void GatherGradient::operator()(const Run &, const int64_t *, const flo
                                          bool) const;
 template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
                                          bool) const;
+template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
+template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
 
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
     : fields(f), threads(device.threads) {}

@@ -49,6 +49,8 @@ void launch(cudaStream_t stream, unsigned blocks, unsigned threads, std::functio
 
 inline void __syncthreads() { pdc::testing::meetBlock(); }
 inline int atomicAdd(int *to, int value) { return std::exchange(*to, *to + value); }
+template <class T> T atomicMax(T *to, T value) { return std::exchange(*to, std::max(*to, value)); }
+template <class T> T atomicMin(T *to, T value) { return std::exchange(*to, std::min(*to, value)); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline unsigned __ballot_sync(unsigned, bool value) { return pdc::testing::meetWarp(value); }
 template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {

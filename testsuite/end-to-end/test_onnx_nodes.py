@@ -82,8 +82,8 @@ def operators_in(tests):
 
 def operators_compared_with_pytorch():
     """And with random numbers that are drawn again in numpy."""
-    forms = [*test_sampling.FORMS, *(form for forms in test_operators.FORMS.values() for form in forms)]
-    return {form.op for form in forms} | test_sampling.RANDOM | test_control_flow.COMPOSED | test_stopped_gradients.STOPPING
+    forms = [*test_sampling.FORMS, *test_sampling.FOURIER, *(form for forms in test_operators.FORMS.values() for form in forms)]
+    return {form.op for form in forms} | test_sampling.RANDOM | set(test_sampling.WINDOWS) | test_control_flow.COMPOSED | test_stopped_gradients.STOPPING
 
 
 def adam_of_its_values(folder):

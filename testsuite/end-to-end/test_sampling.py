@@ -10,10 +10,13 @@ from torch.nn import functional
 
 import export
 import pipeline
+import test_control_flow
+from test_control_flow import check_step
 from test_operators import BATCH, PIXELS, Form, expect_gradients
 from test_pytorch import check_gradients
 
 CORNERS = numpy.array([0, 3, 13, 10, 20, 18, 28, 26, 36, 34, 40, 43, 49, 54, 56, 63]).reshape(BATCH, 2, 1, 2)
+PLACES = numpy.array([[0, 2, 1], [0, 1, 0], [1, 1, 2], [1, 0, 2]])
 GRID = numpy.random.default_rng(4).uniform(-1.5, 1.5, (BATCH, 3, 2, 2)).astype(numpy.float32)
 
 
@@ -36,6 +39,8 @@ FORMS = [
     Form("LpPool", [PIXELS], lambda x: functional.lp_pool2d(x, 2, (2, 3), (1, 1)), {"kernel_shape": [2, 3]}),
     Form("LpPool", [PIXELS], lambda x: functional.lp_pool2d(x.abs(), 3, 2, 1), {"kernel_shape": [2, 2], "p": 3}),
     Form("GlobalLpPool", [PIXELS], lambda x: x.pow(2).sum((2, 3), keepdim=True).sqrt()),
+    *(Form("ScatterElements", [[BATCH, 24], PLACES, (BATCH, 3)], lambda x, at, y, how=how: x.scatter_reduce(1, at, y, "a" + how),
+           {"axis": 1, "reduction": how}) for how in ("max", "min")),
     Form("MaxUnpool", [[BATCH, 2, 1, 2], CORNERS], unpooled, {"kernel_shape": [2, 2], "strides": [2, 2]}),
 ]
 
@@ -69,6 +74,35 @@ FOURIER = [
 
 def test_fourier(tmp_path):
     expect_gradients(FOURIER, tmp_path)
+
+
+WINDOWS = {"HannWindow": torch.hann_window, "HammingWindow": lambda size, periodic: torch.hamming_window(size, periodic, 25 / 46, 21 / 46),
+           "BlackmanWindow": torch.blackman_window}
+
+
+class Windowed(torch.nn.Module):
+    def __init__(self, periodic):
+        super().__init__()
+        self.top = torch.nn.Linear(24, 10)
+        self.factors = torch.cat([window(8, periodic).double() for window in WINDOWS.values()])
+
+    def forward(self, x):
+        return self.top(x * self.factors)
+
+
+@pytest.mark.parametrize("periodic", [0, 1])
+def test_windows(periodic, tmp_path):
+    torch.manual_seed(1)
+    net = Windowed(bool(periodic))
+    nodes = [helper.make_node("Constant", [], ["size"], value_int=8),
+             *(helper.make_node(op, ["size"], [op], periodic=periodic) for op in WINDOWS),
+             helper.make_node("Concat", list(WINDOWS), ["factors"], axis=0), helper.make_node("Mul", ["x", "factors"], ["y"]),
+             helper.make_node("Gemm", ["y", "top.weight", "top.bias"], ["scores"], transB=1)]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in (("x", 24), ("scores", 10))]
+    weights = [numpy_helper.from_array(value.detach().numpy(), name) for name, value in net.named_parameters()]
+    graph = helper.make_graph(nodes, "windows", values[:1], values[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "windows.onnx")
+    check_step(net, tmp_path / "windows.onnx", {"x": torch.randn(test_control_flow.BATCH, 24)}, tmp_path)
 
 
 class SpatialTransformer(torch.nn.Module):

@@ -9,6 +9,7 @@
 #include "runtime/kernels/Reduce.h"
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/Reorder.h"
+#include "runtime/kernels/ScatterMaximum.h"
 #include "runtime/kernels/StridedCopy.h"
 #include "runtime/kernels/TopK.h"
 #endif
@@ -60,6 +61,11 @@ KernelMakers movementMakers() {
        [](auto &c, auto &d) {
          return made<kernels::GatherGradient>(
              d, gather(c), CALL { k(r, p.labels(0), p[1], p[2], add); });
+       }},
+      {"ScatterMaximum",
+       [](auto &c, auto &d) {
+         return made<kernels::ScatterMaximum>(
+             d, gather(c), CALL { k(r, p.labels(0), p[1], p[2]); });
        }},
       {"ReduceSum",
        [](auto &c, auto &d) {

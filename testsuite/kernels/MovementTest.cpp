@@ -131,4 +131,12 @@ TEST(Kernels, GatherGradient) {
   unit.check();
 }
 
+/// Some rows have none, some several.
+TEST(Kernels, ScatterMaximum) {
+  UnitCase unit;
+  UnitValue shape = unit.constant(Tensor::vector({9, 70})), indices = unit.integers({12}, -9, 8);
+  unit.node("ScatterMax", {shape, indices, unit.operand({12, 70})});
+  unit.check();
+}
+
 } // namespace pdc

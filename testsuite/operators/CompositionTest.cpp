@@ -238,10 +238,37 @@ TEST(Composition, Indexing) {
                          {{"axis", int64_t(1)}},
                          {draw.reals({3, 3}), distinct, draw.reals({2, 3})},
                          {0, 2}});
+  for (const char *reduction : {"max", "min"}) {
+    const Attributes most = {{"axis", int64_t(1)}, {"reduction", std::string(reduction)}};
+    const Tensor repeated = integers({3, 4}, {0, 2, 1, 1, 0, 2, 2, 2, -1, 0, 0, 1});
+    checkComposedGradient(
+        {"ScatterElements", most, {draw.reals({3, 3}), repeated, draw.reals({3, 4})}, {0, 2}});
+  }
+  checkComposedGradient({"ScatterND",
+                         {{"reduction", std::string("max")}},
+                         {draw.reals({3, 4, 2}), pairs, draw.reals({3, 2})},
+                         {0, 2}});
   checkComposedGradient({"OneHot",
                          {{"axis", int64_t(1)}},
                          {integers({2, 2}, {0, 3, -1, 1}), Tensor::vector({4}), draw.reals({2})},
                          {2}});
+}
+
+/// Each of the largest has an equal part of the gradient; of a row without updates the data has all.
+TEST(Composition, LargestUpdatesShareTheirGradient) {
+  auto row = [](std::vector<double> values) {
+    const auto count = static_cast<int64_t>(values.size());
+    return Tensor{{ElementType::f32, {count}}, std::move(values)};
+  };
+  const double lowest = -std::numeric_limits<double>::infinity();
+  const Case test = {"ScatterElements",
+                     {{"reduction", std::string("max")}},
+                     {row({2, lowest, 5, 1}), integers({5}, {0, 0, 1, 0, 1}), row({2, 2, 7, 1, 3})},
+                     {0, 2}};
+  EXPECT_EQ(tapeValue(test).data, (std::vector<double>{2, 7, 5, 1}));
+  const std::vector<Tensor> found = tapeGradients(test, row({3, 1, 1, 1}));
+  EXPECT_EQ(found[0].data, (std::vector<double>{1, 0, 1, 1}));
+  EXPECT_EQ(found[1].data, (std::vector<double>{1, 1, 1, 0, 0}));
 }
 
 TEST(Composition, Normalisations) {
