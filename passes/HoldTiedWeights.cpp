@@ -105,8 +105,12 @@ private:
   }
 
   /// Copies a unit, what it stores (once per rank) and the units of its task that it is made from to a
-  /// stage.
+  /// stage. A stage has one of them, whichever stage's it would be a copy of.
   UnitOp copyTo(int64_t stage, UnitOp unit) {
+    if (UnitOp origin = origins.lookup(unit))
+      unit = origin;
+    if (static_cast<int64_t>(*unit.getStage()) == stage)
+      return unit;
     UnitOp &copy = copies[{unit.getOperation(), stage}];
     if (copy)
       return copy;
@@ -123,6 +127,7 @@ private:
     made.setName((unit.getName() + "/stage." + Twine(stage)).str());
     made.setStage(stage);
     copy = made;
+    origins[made] = unit;
     for (auto [value, copied] : llvm::zip(unit.getResults(), made.getResults()))
       for (Operation *user : llvm::to_vector(value.getUsers()))
         if (storedValue(user) && isFirstStore(memoryOf(user), unit, stage)) {
@@ -151,6 +156,7 @@ private:
   /// By memory: what reads or stores it, each function's in their order.
   llvm::DenseMap<StringAttr, SmallVector<Operation *>> touching;
   std::map<std::pair<Operation *, int64_t>, UnitOp> copies;
+  llvm::DenseMap<Operation *, UnitOp> origins; ///< of copies
   std::set<std::pair<std::string, std::vector<int>>> stores;
 };
 

@@ -1,5 +1,6 @@
 // RUN: pdc-opt %s --split-input-file --hold-tied-weights | FileCheck %s
 // RUN: pdc-opt %s --split-input-file --hold-tied-weights | FileCheck %s --check-prefix=VIEWS
+// RUN: pdc-opt %s --split-input-file --hold-tied-weights | FileCheck %s --check-prefix=COPIES
 // RUN: pdc-opt %s --split-input-file --hold-tied-weights --insert-cuts --outline-programs | FileCheck %s --check-prefix=PROGRAMS
 
 // Stages 0 and 2 read @tied: both make its next version from the gradients of both uses. Stage 1 has
@@ -97,6 +98,53 @@ func.func @train() {
   %b = pdc.unit "b" origin "b" forward microbatch (%0 = %a : tensor<2x2xf32>, %1 = %view : tensor<2x2xf32>) -> (tensor<2x2xf32>) attributes {kernel = #loops, stage = 1 : i64} {
     %2 = pdc.node "Mul" "b"(%0, %1) {} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
     pdc.yield %2 : tensor<2x2xf32>
+  }
+  return
+}
+
+// -----
+
+// What stages 0 and 1 prepare of one view, stage 2 prepares of one copy of it, too.
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+pdc.memory @w weight version : tensor<4xf32>
+pdc.memory @x input microbatch : tensor<4xf32>
+pdc.memory @p derived version : tensor<4xf32>
+pdc.memory @q derived version : tensor<4xf32>
+
+// COPIES: pdc.unit "base" {{.*}}stage = 0 : i64}
+// COPIES: %[[THIRD:.*]] = pdc.unit "base/stage.2" {{.*}}stage = 2 : i64}
+// COPIES: %[[SECOND:.*]] = pdc.unit "base/stage.1" {{.*}}stage = 1 : i64}
+// COPIES-NOT: pdc.unit "base
+// COPIES: pdc.unit "first/stage.2" {{.*}} = %[[THIRD]] {{.*}}stage = 2 : i64}
+// COPIES-NOT: pdc.unit "base
+// COPIES: pdc.unit "second/stage.2" {{.*}} = %[[THIRD]] {{.*}}stage = 2 : i64}
+// COPIES-NOT: pdc.unit "base
+// COPIES: return
+func.func @train() {
+  %x = pdc.read @x : tensor<4xf32>
+  %w = pdc.weight_version @w latest : tensor<4xf32>
+  %base = pdc.unit "base" origin "a" prepare version (%0 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Neg" "base"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  %first = pdc.unit "first" origin "a" prepare version (%0 = %base : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+    %2 = pdc.node "Cos" "first"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  pdc.write %first to @p : tensor<4xf32>
+  %second = pdc.unit "second" origin "b" prepare version (%0 = %base : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 1 : i64} {
+    %2 = pdc.node "Sin" "second"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
+  pdc.write %second to @q : tensor<4xf32>
+  %p = pdc.weight_version @p latest : tensor<4xf32>
+  %q = pdc.weight_version @q latest : tensor<4xf32>
+  %c = pdc.unit "c" origin "c" forward microbatch (%0 = %x : tensor<4xf32>, %1 = %p : tensor<4xf32>, %2 = %q : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 2 : i64} {
+    %3 = pdc.node "Mul" "c"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    %4 = pdc.node "Mul" "c2"(%3, %2) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %4 : tensor<4xf32>
   }
   return
 }
