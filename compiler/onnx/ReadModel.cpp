@@ -3,6 +3,7 @@
 #include "compiler/onnx/FlattenFunctions.h"
 #include "compiler/onnx/GradientNodes.h"
 #include "compiler/onnx/InitializeVariables.h"
+#include "compiler/onnx/MaskedPlaces.h"
 #include "compiler/onnx/OrtArtifacts.h"
 #include "compiler/onnx/OrtOperators.h"
 #include "compiler/onnx/PipelineStages.h"
@@ -144,6 +145,7 @@ public:
     for (FlatNode &node : nodes)
       reader.read(node);
     reader.checkOutputs();
+    replaceMaskedPlaces(model);
     dropUnused(model);
     for (const auto &[name, initializer] : model.initializers)
       if (initializer.stored)

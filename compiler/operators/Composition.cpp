@@ -99,7 +99,8 @@ struct Compositions {
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms, gridForms,
-                        lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms})
+                        lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms,
+                        maskedForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;

@@ -89,6 +89,7 @@ std::span<const ComposedOperator> randomForms();
 std::span<const ComposedOperator> bagForms();
 std::span<const ComposedOperator> blockForms();
 std::span<const ComposedOperator> fourierForms();
+std::span<const ComposedOperator> maskedForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
