@@ -13,6 +13,7 @@
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/StoppedGradients.h"
 #include "compiler/onnx/TensorProto.h"
+#include "compiler/onnx/ZeroBiases.h"
 
 #include <algorithm>
 #include <fstream>
@@ -146,6 +147,7 @@ public:
       reader.read(node);
     reader.checkOutputs();
     replaceMaskedPlaces(model);
+    dropZeroBiases(model);
     dropUnused(model);
     for (const auto &[name, initializer] : model.initializers)
       if (initializer.stored)
