@@ -32,6 +32,8 @@ public:
   }
 
   NodeValue result() {
+    if (data.elementCount() == 0)
+      return add(b, "Identity", {b.input(kData)});
     const std::string kind = b.attributes().string("kind", "rows");
     NodeValue source = b.input(kSource);
     if (kind == "chosen" && b.type(source).shape != data.shape)
