@@ -34,11 +34,14 @@ def test_large_graphs_plan_the_sizes_that_promise_most(device, schedule, workers
 
 
 def test_sizes_that_cannot_be_made_are_tried_once(tmp_path):
-    """float64 has no kernel for CumSum."""
-    x, y = (helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["batch", 4]) for name in "xy")
-    axis, w = numpy_helper.from_array(numpy.array(1), "axis"), numpy_helper.from_array(numpy.ones((4, 4)), "w")
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("CumSum", ["h", "axis"], ["y"])]
-    graph = helper.make_graph(nodes, "net", [x], [y], [axis, w])
+    """int8 has no kernel for Slice."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy")
+    one, two = (numpy_helper.from_array(numpy.array([value]), name) for name, value in (("one", 1), ("two", 2)))
+    w = numpy_helper.from_array(numpy.ones((4, 4), numpy.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Cast", ["h"], ["short"], to=TensorProto.INT8),
+             helper.make_node("Slice", ["short", "one", "two", "one"], ["column"]),
+             helper.make_node("Cast", ["column"], ["c"], to=TensorProto.FLOAT), helper.make_node("Add", ["h", "c"], ["y"])]
+    graph = helper.make_graph(nodes, "net", [x], [y], [one, two, w])
     model = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
     refused = subprocess.run([pipeline.BIN / "pdc", model, "--gpus", "4", "--minibatch", "32", "--loss", "mse:y", "-o",

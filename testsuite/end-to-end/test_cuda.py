@@ -362,10 +362,9 @@ def test_plans_name_no_warnings_of_other_sizes(tmp_path):
     assert warned == [("", "4"), ("'s gradient", "4")]
 
 
-@pytest.mark.parametrize("schedule,ahead", [("1f1b", 4 * (4 * 28 * 28 + 8)), ("pipedream", 0)])
-def test_plans_count_what_is_read_ahead(schedule, ahead, models, tmp_path):
-    """Beside the arena: a microbatch of four images and labels, where steps end and the next one's first inputs are read. What
-    libraries hold of the host's memory is not the device's."""
+@pytest.mark.parametrize("schedule,ahead", [("1f1b", 4 * (4 * 28 * 28 + 8)), ("pipedream", 8 * (4 * 28 * 28 + 8))])
+def test_plans_count_inputs_on_their_way(schedule, ahead, models, tmp_path):
+    """Beside the arena: the images and labels of a microbatch. What libraries hold of the host's memory is not the device's."""
     split = ["--microbatches", 2] if schedule == "1f1b" else []
     project = emit(models("lenet5"), tmp_path / "cuda", "--minibatch", 8, "--schedule", schedule, *split)
     arena = int(re.search(r"arenaBytes = (\d+)", (project / "stage_0.cpp").read_text())[1])

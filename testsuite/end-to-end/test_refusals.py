@@ -99,7 +99,7 @@ def test_options(options, status, says, models, project):
 
 
 @pytest.mark.parametrize("element,shape,says", [
-    (onnx.TensorProto.DOUBLE, ["batch"], "input 'scale' holds f64[4], which no data file gives"),
+    (onnx.TensorProto.INT8, ["batch"], "input 'scale' holds i8[4], which no data file gives"),
     (onnx.TensorProto.FLOAT, [], "input 'scale' holds f32[], one number for all samples"),
 ])
 def test_inputs_that_no_file_gives(element, shape, says, project, tmp_path):
