@@ -64,22 +64,26 @@ private:
   /// By the number of places before each one, which are counted within the last of the dimensions
   /// that the mask has, and then among the others. Places beyond the rows are indices outside.
   NodeValue rowsOf(NodeValue source) {
-    if (b.type(source).elementCount() % product(data.shape, lead) != 0) {
-      mask = add(b, "Expand", {reshaped(b, mask, shape), b.constant(Tensor::vector(data.shape))});
-      shape = data.shape, lead = data.rank();
-    }
+    if (b.type(source).elementCount() % product(data.shape, lead) != 0)
+      lead = data.rank();
+    // Each place counts, also those that the mask was repeated for.
+    std::vector<int64_t> counted = data.shape;
+    std::fill(counted.begin() + lead, counted.end(), 1);
+    if (shape != counted)
+      mask = add(b, "Expand", {reshaped(b, mask, shape), b.constant(Tensor::vector(counted))});
+    shape = counted;
     const int64_t inner = product(data.shape, lead), places = product(shape, 0, lead),
                   line = lead ? shape[lead - 1] : 1;
-    auto counted = [&](NodeValue x, int64_t axis, int64_t exclusive) {
+    auto sum = [&](NodeValue x, int64_t axis, int64_t exclusive) {
       return add(b, "CumSum", {x, number(b, ElementType::i64, static_cast<double>(axis))},
                  {{"exclusive", exclusive}});
     };
     NodeValue lines = reshaped(b, mask, {places / line, line});
-    NodeValue within = counted(add(b, "Cast", {lines}, {{"to", onnxType(ElementType::i64)}}), 1, 0);
+    NodeValue within = sum(add(b, "Cast", {lines}, {{"to", onnxType(ElementType::i64)}}), 1, 0);
     NodeValue totals = add(b, "Slice",
                            {within, b.constant(Tensor::vector({line - 1})),
                             b.constant(Tensor::vector({line})), b.constant(Tensor::vector({1}))});
-    NodeValue upTo = add(b, "Add", {within, counted(totals, 0, 1)});
+    NodeValue upTo = add(b, "Add", {within, sum(totals, 0, 1)});
     NodeValue indices = add(b, "Where",
                             {lines, add(b, "Sub", {upTo, number(b, ElementType::i64, 1)}),
                              number(b, ElementType::i64, 0)});
@@ -87,9 +91,7 @@ private:
     NodeValue found =
         add(b, "Gather", {reshaped(b, source, {rows, inner}), reshaped(b, indices, {places})},
             {{"axis", int64_t(0)}});
-    std::vector<int64_t> spread(shape.begin(), shape.begin() + lead);
-    spread.insert(spread.end(), data.shape.begin() + lead, data.shape.end());
-    return reshaped(b, found, spread);
+    return reshaped(b, found, data.shape);
   }
 
   CompositionBuilder &b;

@@ -36,6 +36,16 @@ TEST(MaskedScatter, TakesTheSourceAsItGoes) {
   EXPECT_EQ(tapeValue(of("rows", {data, spread, odd, compact})).data, masked(data, spread, odd));
   EXPECT_EQ(tapeValue(of("repeated", {data, spread, source, compact})).data,
             masked(data, spread, source));
+  // One for all samples, for all rows of each, or for all of both: their places count as often.
+  const std::pair<Tensor, Tensor> repetitions[] = {
+      {flags({1, 3, 1}, {1, 0, 1}), flags({2, 3, 2}, {1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1})},
+      {flags({2, 1, 2}, {1, 0, 0, 1}), flags({2, 3, 2}, {1, 0, 1, 0, 1, 0, 0, 1, 0, 1, 0, 1})},
+      {flags({2, 1, 1}, {0, 1}), flags({2, 3, 2}, {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1})},
+      {flags({1, 1, 2}, {0, 1}), flags({2, 3, 2}, {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1})},
+      {flags({1, 1, 1}, {1}), flags({2, 3, 2}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})}};
+  for (const auto &[once, repeated] : repetitions)
+    EXPECT_EQ(tapeValue(of("rows", {data, repeated, source, once})).data,
+              masked(data, repeated, source));
   EXPECT_EQ(tapeValue(of("chosen", {data, all, draw.reals({2, 3, 2})})).type, data.type);
   const Tensor row = draw.reals({2});
   std::vector<double> repeated;
