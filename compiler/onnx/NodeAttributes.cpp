@@ -14,6 +14,11 @@ const onnx::AttributeProto *attributeOf(const onnx::NodeProto &node, std::string
   return nullptr;
 }
 
+int64_t integerOf(const onnx::NodeProto &node, std::string_view name, int64_t otherwise) {
+  const onnx::AttributeProto *attribute = attributeOf(node, name);
+  return attribute ? attribute->i() : otherwise;
+}
+
 double numberOf(const onnx::NodeProto &node, std::string_view name,
                 std::optional<double> otherwise) {
   const onnx::AttributeProto *attribute = attributeOf(node, name);

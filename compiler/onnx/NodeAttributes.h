@@ -11,6 +11,9 @@ namespace pdc {
 /// The attribute of that name, or nullptr.
 const onnx::AttributeProto *attributeOf(const onnx::NodeProto &node, std::string_view name);
 
+/// A whole number, or `otherwise` where it is left out.
+int64_t integerOf(const onnx::NodeProto &node, std::string_view name, int64_t otherwise);
+
 /// A number, or `otherwise` where it is left out; throws Error, naming the node, for anything else.
 double numberOf(const onnx::NodeProto &node, std::string_view name,
                 std::optional<double> otherwise);

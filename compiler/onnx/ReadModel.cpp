@@ -140,7 +140,7 @@ public:
       readTrainingInfo(nodes, model);
     if (artifacts)
       readArtifacts(nodes, model);
-    SequenceReplacement sequences(values, graph, model);
+    SequenceReplacement sequences(nodes, values, graph, model);
     decideConditions(nodes, values, folder, dimensions, sequences, model);
     NodeReader reader(values, folder, model);
     for (FlatNode &node : nodes)

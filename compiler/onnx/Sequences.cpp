@@ -17,17 +17,13 @@ constexpr int writtenOpset = 13;
 /// Of parts that are written out.
 constexpr int64_t mostParts = 4096;
 
-int64_t integerAttribute(const onnx::NodeProto &node, std::string_view name, int64_t otherwise) {
-  const onnx::AttributeProto *attribute = attributeOf(node, name);
-  return attribute ? attribute->i() : otherwise;
-}
-
 } // namespace
 
 class SequenceReplacement::Sequences {
 public:
-  Sequences(Names &values, const onnx::GraphProto &graph, const Model &model)
-      : values(values), model(model) {
+  /// Without any, nothing is looked at.
+  Sequences(Names &values, const onnx::GraphProto &graph, const Model &model, bool areThere)
+      : values(values), model(model), areThere(areThere) {
     for (const auto *list : {&graph.value_info(), &graph.input()})
       for (const onnx::ValueInfoProto &value : *list)
         declared[value.name()] = &value;
@@ -36,8 +32,10 @@ public:
   std::vector<FlatNode> replace(FlatNode node, const Known &known) {
     nodes.clear();
     knownElsewhere = known ? &known : nullptr;
-    noteConstant(node.proto);
-    if (!node.proto.domain().empty() || node.proto.output_size() != 1 || !isTaken(node))
+    if (areThere)
+      noteConstant(node.proto);
+    if (!areThere || !node.proto.domain().empty() || node.proto.output_size() != 1 ||
+        !isTaken(node))
       nodes.push_back(std::move(node));
     return std::move(nodes);
   }
@@ -193,8 +191,8 @@ private:
       return false;
     Sequence sequence;
     sequence.whole = proto.input(0);
-    sequence.axis = integerAttribute(proto, "axis", 0);
-    sequence.isSqueezed = !hasSizes && integerAttribute(proto, "keepdims", 1) == 0;
+    sequence.axis = integerOf(proto, "axis", 0);
+    sequence.isSqueezed = !hasSizes && integerOf(proto, "keepdims", 1) == 0;
     if (sizes->shape.empty()) {
       sequence.size = sizes->elements.at(0);
       if (sequence.size < 1)
@@ -226,7 +224,7 @@ private:
     return true;
   }
 
-  std::optional<int64_t> integerOf(const FlatNode &reader, const std::string &name) const {
+  std::optional<int64_t> placeNamed(const FlatNode &reader, const std::string &name) const {
     if (std::optional<Integers> found = integersOf(name))
       return found->elements.size() == 1 ? std::optional(found->elements[0]) : std::nullopt;
     std::optional<double> found = knownElsewhere ? (*knownElsewhere)(reader, name) : std::nullopt;
@@ -237,7 +235,7 @@ private:
   /// where it is not known. `behind` is as far as it may be beyond the last one.
   std::optional<int64_t> placeIn(const FlatNode &node, const Sequence &sequence,
                                  int64_t behind = 0) const {
-    std::optional<int64_t> at = integerOf(node, *placeOf(node.proto));
+    std::optional<int64_t> at = placeNamed(node, *placeOf(node.proto));
     if (!at)
       return std::nullopt;
     const std::optional<int64_t> &count = sequence.count;
@@ -333,8 +331,8 @@ private:
   bool addConcat(const FlatNode &node, const Sequence &sequence) {
     if (sequence.count == 0)
       throw Error(describe(node.proto) + ": joins a sequence without elements");
-    const int64_t axis = integerAttribute(node.proto, "axis", 0);
-    const bool isNewAxis = integerAttribute(node.proto, "new_axis", 0);
+    const int64_t axis = integerOf(node.proto, "axis", 0);
+    const bool isNewAxis = integerOf(node.proto, "new_axis", 0);
     if (sequence.elements.empty() && !sequence.isSqueezed && !isNewAxis && axis == sequence.axis)
       return make(node, "Identity", {sequence.whole}, {node.proto.output(0)}), true;
     std::optional<std::vector<std::string>> elements = elementsOf(node, sequence);
@@ -349,6 +347,7 @@ private:
 
   Names &values;
   const Model &model;
+  const bool areThere;
   std::map<std::string, const onnx::ValueInfoProto *> declared;
   std::map<std::string, Integers> constants;
   std::map<std::string, Sequence> sequences;
@@ -356,9 +355,16 @@ private:
   std::vector<FlatNode> nodes; ///< in the place of the present one
 };
 
-SequenceReplacement::SequenceReplacement(Names &values, const onnx::GraphProto &graph,
-                                         const Model &model)
-    : sequences(std::make_unique<Sequences>(values, graph, model)) {}
+static bool haveSequences(const std::vector<FlatNode> &nodes) {
+  return std::ranges::any_of(nodes, [](const FlatNode &node) {
+    return node.proto.op_type().find("Sequence") != std::string::npos ||
+           (node.body && haveSequences(node.body->nodes));
+  });
+}
+
+SequenceReplacement::SequenceReplacement(const std::vector<FlatNode> &nodes, Names &values,
+                                         const onnx::GraphProto &graph, const Model &model)
+    : sequences(std::make_unique<Sequences>(values, graph, model, haveSequences(nodes))) {}
 
 SequenceReplacement::~SequenceReplacement() = default;
 

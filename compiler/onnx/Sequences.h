@@ -16,7 +16,9 @@ public:
   /// A number that a node reads, where shapes and constants say it.
   using Known = std::function<std::optional<double>(const FlatNode &, const std::string &)>;
 
-  SequenceReplacement(Names &values, const onnx::GraphProto &graph, const Model &model);
+  /// For these nodes, which may have none.
+  SequenceReplacement(const std::vector<FlatNode> &nodes, Names &values,
+                      const onnx::GraphProto &graph, const Model &model);
   ~SequenceReplacement();
 
   /// What takes the place of a node behind those before; itself where it is of no sequence that is

@@ -110,6 +110,18 @@ TEST(Sequences, singleElementsAndJoins) {
             "Unsqueeze(x y/constant ) Unsqueeze(x y/constant_2 ) Concat(y/element y/element_2 ) ");
 }
 
+/// Whole numbers that no sequence is split or read by may be any number of them.
+TEST(Sequences, othersStayUnread) {
+  onnx::ModelProto proto = splitInto("t = Constant<value = int64[1] {0}>()  y = Gather(x, t)");
+  for (onnx::NodeProto &node : *proto.mutable_graph()->mutable_node())
+    if (node.output(0) == "t") {
+      onnx::TensorProto &table = *node.mutable_attribute(0)->mutable_t();
+      table.set_dims(0, (int64_t(1) << 22) + 1);
+      table.mutable_int64_data()->Resize((1 << 22) + 1, 0);
+    }
+  EXPECT_EQ(nodesOf(proto), "Gather(x t ) ");
+}
+
 TEST(Sequences, grownAndShrunk) {
   EXPECT_EQ(nodesOf(splitInto(R"(
     none = SequenceEmpty()
