@@ -52,6 +52,7 @@ private:
   void narrow(NodeOp node);
   bool needsRange(NodeOp node) const;
   bool needsDigits(NodeOp node) const;
+  bool readsNumber(NodeOp node, llvm::function_ref<bool(double)> isOne) const;
   void noteInputs(Operation &op);
   bool isFused(OpOperand &operand);
   void widenOperands(Operation *op, llvm::function_ref<bool(OpOperand &)> except);
@@ -83,9 +84,10 @@ void Narrowing::narrow(NodeOp node) {
   auto isTaken = [&](OpOperand &operand) {
     return mixes || (kernel && kernel->takes(operand.getOperandNumber()));
   };
-  bool isNarrow = kernel && kernel->narrows && !needsDigits(node);
+  bool isNarrow = kernel && kernel->narrows;
   for (OpOperand &operand : node->getOpOperands())
-    isNarrow |= isTaken(operand) && has(operand.get(), stored) && !needsDigits(node);
+    isNarrow |= isTaken(operand) && has(operand.get(), stored);
+  isNarrow = isNarrow && !needsDigits(node);
   widenOperands(node, [&](OpOperand &operand) { return isNarrow && isTaken(operand); });
   if (!isNarrow)
     return;
@@ -111,12 +113,8 @@ bool Narrowing::needsRange(NodeOp node) const {
       }))
     return true;
   const double infinite = stored == ElementType::f16 ? 65520 : 0x1.ffp127;
-  return llvm::any_of(node->getOperands(), [&](Value operand) {
-    if (!has(operand, ElementType::f32) || !isConstant(operand.getDefiningOp()))
-      return false;
-    return llvm::any_of(constantOf(operand)->data, [&](double value) {
-      return std::isfinite(value) && std::abs(value) >= infinite;
-    });
+  return readsNumber(node, [&](double value) {
+    return std::isfinite(value) && std::abs(value) >= infinite;
   });
 }
 
@@ -132,10 +130,15 @@ bool Narrowing::needsDigits(NodeOp node) const {
     number.convert(format, llvm::APFloat::rmNearestTiesToEven, &loses);
     return loses;
   };
-  return products.contains(node.getOp()) && llvm::any_of(node->getOperands(), [&](Value operand) {
-           return has(operand, ElementType::f32) && isConstant(operand.getDefiningOp()) &&
-                  llvm::any_of(constantOf(operand)->data, isRounded);
-         });
+  return products.contains(node.getOp()) && readsNumber(node, isRounded);
+}
+
+/// Whether one of the f32 constants that it reads holds such a number.
+bool Narrowing::readsNumber(NodeOp node, llvm::function_ref<bool(double)> isOne) const {
+  return llvm::any_of(node->getOperands(), [&](Value operand) {
+    return has(operand, ElementType::f32) && isConstant(operand.getDefiningOp()) &&
+           llvm::any_of(constantOf(operand)->data, isOne);
+  });
 }
 
 /// What comes from inputs and constants alone; nobody knows how large it is.

@@ -7,7 +7,7 @@
 
 namespace pdc::runtime {
 
-/// Three digits, of a whole number all that a double holds exactly: "17.3", "0.25", "1234". Never a
+/// Three digits, or the nearest whole number where that has more: "17.3", "0.25", "1234". Never a
 /// power of ten between 1e-4 and 1e15.
 inline std::string threeDigits(double value) {
   char text[64];

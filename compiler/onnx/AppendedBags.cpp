@@ -1,11 +1,9 @@
-#include "compiler/onnx/EmbeddingBags.h"
-
+#include "compiler/onnx/BagMatch.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
 
 namespace pdc {
 
@@ -19,14 +17,10 @@ namespace {
 ///
 /// Means and maxima have another branch for the last bag, which goes on to the end of all rows:
 /// that is where PyTorch wants the last of the offsets.
-class AppendedBagMatch {
+class AppendedBagMatch : BagMatch {
 public:
   AppendedBagMatch(const FlatNode &loop, const KnownNumbers &known, Names &values)
-      : body(*loop.body), loop(loop), known(known), values(values) {
-    for (const FlatNode &node : body.nodes)
-      for (const std::string &output : node.proto.output())
-        makers[output] = &node;
-  }
+      : BagMatch(loop), known(known), values(values) {}
 
   std::optional<EmbeddingBagLoop> find() {
     // A list and a counter are carried.
@@ -49,29 +43,15 @@ public:
   }
 
 private:
-  const onnx::NodeProto *maker(const std::string &name) const {
-    auto found = makers.find(name);
-    return found == makers.end() ? nullptr : &found->second->proto;
-  }
-
-  const onnx::NodeProto *maker(const std::string &name, const char *op, int inputs) const {
-    const onnx::NodeProto *node = maker(name);
-    return node && node->op_type() == op && node->input_size() >= inputs ? node : nullptr;
-  }
-
-  bool isOutside(const std::string &name) const {
-    return !name.empty() && !maker(name) && std::ranges::count(body.inputs, name) == 0;
-  }
-
   /// The condition, and the values of both branches.
   struct Choice {
     std::string condition, then, otherwise;
   };
   std::optional<Choice> choiceOf(const std::string &name) const {
-    auto found = makers.find(name);
-    if (found == makers.end() || !found->second->selects)
+    const FlatNode *select = nodeOf(name);
+    if (!select || !select->selects)
       return std::nullopt;
-    const onnx::NodeProto &node = found->second->proto;
+    const onnx::NodeProto &node = select->proto;
     const auto place =
         static_cast<int>(std::ranges::find(node.output(), name) - node.output().begin());
     return Choice{node.input(0), node.input(1 + place), node.input(1 + place + node.output_size())};
@@ -199,14 +179,9 @@ private:
 
   bool readReduction(const std::string &name) {
     const onnx::NodeProto *reduction = maker(name);
-    static const std::map<std::string, std::string> modes = {
-        {"ReduceSum", "sum"}, {"ReduceMean", "mean"}, {"ReduceMax", "max"}};
-    auto found = reduction ? modes.find(reduction->op_type()) : modes.end();
-    const onnx::AttributeProto *keeps = reduction ? attributeOf(*reduction, "keepdims") : nullptr;
-    if (found == modes.end() || (keeps && keeps->i() == 0) || reduction->input_size() != 2 ||
-        !isNumber(reduction->input(1), 0))
+    if (!reduction || !readMode(*reduction) || integerOf(*reduction, "keepdims", 1) == 0 ||
+        reduction->input_size() != 2 || !isNumber(reduction->input(1), 0))
       return false;
-    mode = found->second;
     const onnx::NodeProto *slice = maker(withoutLast(reduction->input(0)), "Slice", 3);
     if (!slice || slice->input_size() != 3 || !isOutside(slice->input(0)) ||
         !isBound(slice->input(1), 0) || !isBound(slice->input(2), 1))
@@ -230,9 +205,9 @@ private:
   /// `counted` is how often the Loop went round.
   std::vector<FlatNode> nodesOf(const std::string &bags, const std::string &counted) {
     std::vector<FlatNode> nodes;
-    auto make = [&](const char *op, int opset, const std::vector<std::string> &inputs,
+    auto make = [&](const char *op, const std::vector<std::string> &inputs,
                     const std::string &output) -> onnx::NodeProto & {
-      FlatNode &node = nodes.emplace_back(FlatNode{{}, opset, loop.stages});
+      FlatNode &node = nodes.emplace_back(FlatNode{{}, 13, loop.stages});
       node.proto.set_op_type(op);
       for (const std::string &input : inputs)
         node.proto.add_input(input);
@@ -241,7 +216,7 @@ private:
     };
     auto number = [&](int64_t value) {
       const std::string name = values.fresh(bags + "/constant");
-      onnx::AttributeProto &attribute = *make("Constant", 13, {}, name).add_attribute();
+      onnx::AttributeProto &attribute = *make("Constant", {}, name).add_attribute();
       attribute.set_name("value_ints");
       attribute.set_type(onnx::AttributeProto::INTS);
       attribute.add_ints(value);
@@ -249,26 +224,16 @@ private:
     };
     const std::string first = number(1), last = number(std::numeric_limits<int64_t>::max()),
                       ends = values.fresh(bags + "/ends");
-    make("Slice", 13, {offsets, first, last}, ends);
-    onnx::NodeProto &node = make("EmbeddingBag", 1, {rows, "", offsets, ends, count}, bags);
-    node.set_domain("pdc");
-    node.set_name(loop.proto.name());
-    onnx::AttributeProto &attribute = *node.add_attribute();
-    attribute.set_name("mode");
-    attribute.set_type(onnx::AttributeProto::STRING);
-    attribute.set_s(mode);
-    make("Identity", 13, {count}, counted);
+    make("Slice", {offsets, first, last}, ends);
+    nodes.push_back(bag({rows, "", offsets, ends, count}, bags));
+    make("Identity", {count}, counted);
     return nodes;
   }
 
-  const LoopBody &body;
-  const FlatNode &loop;
   const KnownNumbers &known;
   Names &values;
-  std::map<std::string, const FlatNode *> makers;
-  std::vector<std::pair<std::string, double>> expected;
   std::vector<std::string> lasts; ///< values of branches for the last bag
-  std::string index, count, offsets, rows, mode;
+  std::string index, count, offsets, rows;
 };
 
 } // namespace

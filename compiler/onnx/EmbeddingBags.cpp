@@ -1,30 +1,18 @@
-#include "compiler/onnx/EmbeddingBags.h"
-
+#include "compiler/onnx/BagMatch.h"
 #include "compiler/onnx/NodeAttributes.h"
-
-#include <map>
 
 namespace pdc {
 
 namespace {
-
-int64_t wholeOf(const onnx::NodeProto &node, std::string_view name, int64_t otherwise) {
-  const onnx::AttributeProto *attribute = attributeOf(node, name);
-  return attribute ? attribute->i() : otherwise;
-}
 
 /// Follows the body of a Loop from the row that it stacks to what it begins with:
 ///
 ///     start = Unsqueeze(Gather(starts, i))      end = Unsqueeze(Gather(ends, i))
 ///     found = Gather(table, Slice(indices, start, end))
 ///     row = Reduce(found), or Reduce(Mul(found, Unsqueeze(Slice(weights, start, end))))
-class BodyMatch {
+class StackedBagMatch : BagMatch {
 public:
-  explicit BodyMatch(const FlatNode &loop) : body(*loop.body), loop(loop) {
-    for (const FlatNode &node : body.nodes)
-      for (const std::string &output : node.proto.output())
-        makers[output] = &node.proto;
-  }
+  explicit StackedBagMatch(const FlatNode &loop) : BagMatch(loop) {}
 
   std::optional<EmbeddingBagLoop> find() {
     // Nothing is carried, and one row is stacked.
@@ -32,36 +20,15 @@ public:
         loop.proto.input(0).empty() || !goesOn())
       return std::nullopt;
     const onnx::NodeProto *reduction = maker(body.outputs[1]);
-    if (!reduction || !isOver(*reduction, 0) || wholeOf(*reduction, "keepdims", 1) != 0)
+    if (!reduction || !isOver(*reduction, 0) || integerOf(*reduction, "keepdims", 1) != 0 ||
+        !readMode(*reduction) || !readRows(reduction->input(0)))
       return std::nullopt;
-    if (reduction->op_type() == "ReduceSum")
-      mode = "sum";
-    else if (reduction->op_type() == "ReduceMean")
-      mode = "mean";
-    else if (reduction->op_type() == "ReduceMax")
-      mode = "max";
-    else
-      return std::nullopt;
-    if (!readRows(reduction->input(0)))
-      return std::nullopt;
-    return EmbeddingBagLoop{{bag()}, std::move(expected)};
+    return EmbeddingBagLoop{
+        {bag({table, indices, starts, ends, loop.proto.input(0), weights}, loop.proto.output(0))},
+        std::move(expected)};
   }
 
 private:
-  const onnx::NodeProto *maker(const std::string &name) const {
-    auto found = makers.find(name);
-    return found == makers.end() ? nullptr : found->second;
-  }
-
-  const onnx::NodeProto *maker(const std::string &name, const char *op, int inputs) const {
-    const onnx::NodeProto *node = maker(name);
-    return node && node->op_type() == op && node->input_size() >= inputs ? node : nullptr;
-  }
-
-  bool isOutside(const std::string &name) const {
-    return !name.empty() && !maker(name) && name != body.inputs[0] && name != body.inputs[1];
-  }
-
   /// Whether it is said outside that there is an iteration, and that another follows each.
   bool goesOn() {
     std::string last = body.outputs[0];
@@ -94,7 +61,7 @@ private:
     if (!vector || !isOver(*vector, 0))
       return "";
     const onnx::NodeProto *element = maker(vector->input(0), "Gather", 2);
-    if (!element || element->input(1) != body.inputs[0] || wholeOf(*element, "axis", 0) != 0 ||
+    if (!element || element->input(1) != body.inputs[0] || integerOf(*element, "axis", 0) != 0 ||
         !isOutside(element->input(0)))
       return "";
     return element->input(0);
@@ -125,38 +92,19 @@ private:
       name = product->input(0);
     }
     const onnx::NodeProto *rows = maker(name, "Gather", 2);
-    if (!rows || wholeOf(*rows, "axis", 0) != 0 || !isOutside(rows->input(0)))
+    if (!rows || integerOf(*rows, "axis", 0) != 0 || !isOutside(rows->input(0)))
       return false;
     table = rows->input(0);
     return !(indices = readSlice(rows->input(1))).empty();
   }
 
-  FlatNode bag() const {
-    FlatNode node{{}, 1, loop.stages};
-    node.proto.set_domain("pdc");
-    node.proto.set_op_type("EmbeddingBag");
-    node.proto.set_name(loop.proto.name());
-    for (const std::string &input : {table, indices, starts, ends, loop.proto.input(0), weights})
-      node.proto.add_input(input);
-    *node.proto.mutable_output() = loop.proto.output();
-    onnx::AttributeProto &attribute = *node.proto.add_attribute();
-    attribute.set_name("mode");
-    attribute.set_type(onnx::AttributeProto::STRING);
-    attribute.set_s(mode);
-    return node;
-  }
-
-  const LoopBody &body;
-  const FlatNode &loop;
-  std::map<std::string, const onnx::NodeProto *> makers;
-  std::vector<std::pair<std::string, double>> expected;
-  std::string mode, table, indices, starts, ends, weights;
+  std::string table, indices, starts, ends, weights;
 };
 
 } // namespace
 
 std::optional<EmbeddingBagLoop> stackedBagsOf(const FlatNode &loop) {
-  return BodyMatch(loop).find();
+  return StackedBagMatch(loop).find();
 }
 
 } // namespace pdc

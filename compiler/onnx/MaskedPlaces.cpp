@@ -1,7 +1,6 @@
 #include "compiler/onnx/MaskedPlaces.h"
 
-#include <optional>
-#include <unordered_map>
+#include "compiler/onnx/Makers.h"
 
 namespace pdc {
 
@@ -9,11 +8,7 @@ namespace {
 
 class MaskedPlaces {
 public:
-  explicit MaskedPlaces(Model &model) : model(model) {
-    for (const ModelNode &node : model.nodes)
-      for (const std::string &output : node.outputs)
-        makers[output] = &node;
-  }
+  explicit MaskedPlaces(Model &model) : model(model), makers(model) {}
 
   void replace() {
     for (ModelNode &node : model.nodes)
@@ -23,25 +18,10 @@ public:
   }
 
 private:
-  const ModelNode *maker(const std::string &value, std::string_view op) const {
-    auto found = makers.find(value);
-    return found != makers.end() && found->second->op == op && !found->second->inputs.empty()
-               ? found->second
-               : nullptr;
-  }
-
-  /// What `op` makes the value of, or the value.
-  const std::string &before(const std::string &value, std::string_view op) const {
-    const std::string *name = &value;
-    while (const ModelNode *node = maker(*name, op))
-      name = &node->inputs[0];
-    return *name;
-  }
-
   /// The mask whose places these are, row by row; empty for other indices.
   std::string maskOf(const std::string &indices) const {
-    const ModelNode *transposed = maker(indices, "Transpose");
-    const ModelNode *places = transposed ? maker(transposed->inputs[0], "NonZero") : nullptr;
+    const ModelNode *transposed = makers.of(indices, "Transpose");
+    const ModelNode *places = transposed ? makers.of(transposed->inputs[0], "NonZero") : nullptr;
     if (!places || transposed->attributes.integers("perm", {1, 0}) != std::vector<int64_t>{1, 0})
       return "";
     return places->inputs[0];
@@ -49,16 +29,12 @@ private:
 
   /// Of a constant, and of a vector of it alone.
   std::optional<double> numberOf(const std::string &value) const {
-    const std::string &name = before(value, "Unsqueeze");
-    auto found = model.initializers.find(name);
-    if (found == model.initializers.end() || found->second.type.elementCount() != 1)
-      return std::nullopt;
-    return readTensor(found->second).data[0];
+    return numberNamed(model, makers.before(value, {"Unsqueeze"}));
   }
 
   /// The value that is made a vector.
   const std::string *flattened(const std::string &vector) const {
-    const ModelNode *node = maker(vector, "Reshape");
+    const ModelNode *node = makers.of(vector, "Reshape");
     return node && node->inputs.size() == 2 && numberOf(node->inputs[1]) == -1 ? &node->inputs[0]
                                                                                : nullptr;
   }
@@ -69,17 +45,17 @@ private:
   };
 
   std::optional<Source> sourceOf(const std::string &updates, const std::string &mask) const {
-    if (const ModelNode *chosen = maker(updates, "GatherND"))
+    if (const ModelNode *chosen = makers.of(updates, "GatherND"))
       return chosen->attributes.integer("batch_dims", 0) == 0 && maskOf(chosen->inputs[1]) == mask
                  ? std::optional<Source>({chosen->inputs[0], "chosen"})
                  : std::nullopt;
     // As many of the source's elements as the mask has.
-    const ModelNode *first = maker(updates, "Slice");
+    const ModelNode *first = makers.of(updates, "Slice");
     const std::string *all = first && begins(*first) ? flattened(first->inputs[0]) : nullptr;
     if (first)
       return all ? std::optional<Source>({*all, "rows"}) : std::nullopt;
     const std::string *values = flattened(updates);
-    const ModelNode *repeated = maker(values ? *values : updates, "Expand");
+    const ModelNode *repeated = makers.of(values ? *values : updates, "Expand");
     if (repeated)
       return Source{repeated->inputs[0], "repeated"};
     return values ? std::optional<Source>({*values, "rows"}) : std::nullopt;
@@ -94,8 +70,8 @@ private:
     node.attributes = {{"kind", source->kind}};
     node.inputs = {node.inputs[0], mask, source->name};
     // Before it was repeated for each element of a row.
-    if (const ModelNode *expanded = maker(mask, "Expand"))
-      node.inputs.push_back(before(expanded->inputs[0], "Expand"));
+    if (const ModelNode *expanded = makers.of(mask, "Expand"))
+      node.inputs.push_back(makers.before(expanded->inputs[0], {"Expand"}));
   }
 
   /// A slice of one dimension from 0 on.
@@ -104,7 +80,7 @@ private:
   }
 
   Model &model;
-  std::unordered_map<std::string, const ModelNode *> makers;
+  const Makers makers;
 };
 
 } // namespace

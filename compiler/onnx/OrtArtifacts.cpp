@@ -44,8 +44,7 @@ std::set<std::string> takeAccumulators(onnx::GraphProto &graph) {
 /// `steps`: updates that were made before.
 std::string adamOf(const onnx::NodeProto &node, double learningRate, int64_t steps) {
   auto integer = [&](std::string_view name, int64_t otherwise) {
-    const onnx::AttributeProto *attribute = attributeOf(node, name);
-    return attribute ? attribute->i() : otherwise;
+    return integerOf(node, name, otherwise);
   };
   std::string text = "adamw,lr=" + textOf(learningRate) +
                      ",weight_decay=" + textOf(numberOf(node, "weight_decay", 1e-2)) +

@@ -1,4 +1,5 @@
 #include "compiler/onnx/Parameters.h"
+#include "compiler/onnx/Makers.h"
 
 #include <fnmatch.h>
 
@@ -339,18 +340,11 @@ std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, co
 }
 
 std::vector<std::string> undoneDifferences(const Model &model) {
-  std::map<std::string_view, const ModelNode *> makers;
-  for (const ModelNode &node : model.nodes)
-    for (const std::string &output : node.outputs)
-      makers[output] = &node;
-  auto maker = [&](const std::string &value) {
-    auto found = makers.find(value);
-    return found == makers.end() ? nullptr : found->second;
-  };
+  const Makers makers(model);
   std::vector<std::string> names;
   for (const ModelNode &node : model.nodes)
-    if (node.op == "Add" && (isDifference(maker(node.inputs[0]), node.inputs[1]) ||
-                             isDifference(maker(node.inputs[1]), node.inputs[0])))
+    if (node.op == "Add" && (isDifference(makers.of(node.inputs[0]), node.inputs[1]) ||
+                             isDifference(makers.of(node.inputs[1]), node.inputs[0])))
       names.push_back(node.name);
   return names;
 }

@@ -210,8 +210,10 @@ private:
     case ElementType::f64:
     case ElementType::f16:
     case ElementType::bf16:
-      break; // computed in f32
+      break;
     }
+    throw Error(where + ": a constant of " + std::string(toString(element)) +
+                " made from an attribute is not supported");
   }
 
   bool becomesInitializer(FlatNode &flat, const std::string &name) {

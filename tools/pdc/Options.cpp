@@ -311,7 +311,8 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
                "pipedream: one version at all stages");
   add("--recompute", typed.recompute, "WHAT",
       "none, auto (where memory asks for it), all, or stages: 0,2");
-  add("--stages", typed.stages, "R-R|FILE", "replicas per stage (1-1 are two stages), or node -> stage");
+  add("--stages", typed.stages, "R-R|FILE",
+      "replicas per stage (1-1 are two stages), or node -> stage");
   add("--annotated", options.annotated, "FILE", "also the model with its stages (for Netron)");
   add("--profile", options.profile, "FILE", "measured costs (analytic)");
   add("--cost-model", typed.costModel, "NAME",
