@@ -325,9 +325,12 @@ private:
         needed = i + 1;
     bool variadic = !parameters.empty() && parameters.back().variadic;
     if (found.size() < needed || (!variadic && found.size() > parameters.size()))
-      throw Error(where + ": expected " + std::to_string(needed) + " to " +
-                  (variadic ? "any number of" : std::to_string(parameters.size())) + " " +
-                  std::string(what) + ", found " + std::to_string(found.size()));
+      throw Error(where + ": expected " +
+                  (variadic                      ? "at least " + std::to_string(needed)
+                   : needed == parameters.size() ? std::to_string(needed)
+                                                 : std::to_string(needed) + " to " +
+                                                       std::to_string(parameters.size())) +
+                  " " + std::string(what) + ", found " + std::to_string(found.size()));
     for (size_t i = 0; i < needed; ++i)
       if (found[i].empty() && !parameters[i].optional)
         throw Error(where + ": '" + std::string(parameters[i].name) + "' is left out but needed");

@@ -1,9 +1,7 @@
 """Forms of operators that ONNX's node tests of Debian lack, and gradients of composed ones, by the kernels of compiled
 programs against PyTorch in double precision."""
 
-import dataclasses
 import math
-import typing
 
 import numpy
 import onnx
@@ -14,25 +12,13 @@ from torch.nn import functional
 
 import ort_artifacts
 import pipeline
-import safetensors
+from operator_network import BATCH, CLASSES, WIDTH, Form, Network, expect_gradients
 from test_pytorch import distance
 
-BATCH, WIDTH, CLASSES, RATE, IGNORED = 4, 24, 5, 64.0, -1
+IGNORED = -1
 IDS = numpy.array([[0, 2, 4], [3, 1, 0], [1, 1, 2], [4, 3, 2]])
 SEEN = numpy.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1]], bool)
 PLACES = numpy.array([[0, 1], [3, -1], [2, 0], [1, 3]])
-
-
-@dataclasses.dataclass
-class Form:
-    """One node of the hidden layer, and what PyTorch says it computes. Its operands are columns of the hidden layer under
-    another shape (a list), a trained weight (a tuple, its shape), a constant, or absent."""
-
-    op: str
-    operands: list
-    twin: typing.Callable
-    attributes: dict = dataclasses.field(default_factory=dict)
-    outputs: int = 1
 
 
 def attention(q, k, v, mask=None, scale=None, cap=None, causal=False):
@@ -106,8 +92,16 @@ def increased(x, places, updates):
     return x.index_put((places[:, 0], places[:, 1]), updates, accumulate=True)
 
 
-def resized(**options):
-    return lambda x, *_: functional.interpolate(x, size=(5, 3), **options)
+def resized(size=(5, 3), **options):
+    return lambda x, *_: functional.interpolate(x, size=size, **options)
+
+
+def cropped(x, *_):
+    """The part CROP of x; a grid reaches from -1 to 1, and elements that lie outside are 2."""
+    rows, columns = (torch.linspace(2 * CROP[d] - 1, 2 * CROP[4 + d] - 1, SIZES[d]).to(x.dtype) for d in (2, 3))
+    grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"), 2).expand(len(x), -1, -1, -1)
+    inside = functional.grid_sample(x, grid, padding_mode="border", align_corners=True)
+    return torch.where((grid.abs() <= 1).all(3)[:, None], inside, 2.0)
 
 
 def einsum(equation, *operands):
@@ -116,6 +110,7 @@ def einsum(equation, *operands):
 
 PIXELS = [BATCH, 2, 3, 4]
 SIZES = numpy.array([BATCH, 2, 5, 3])
+CROP = numpy.array([0, 0, 0.1, -0.2, 1, 1, 0.8, 0.9], numpy.float32)
 LAST, FIRST = numpy.array(-1), numpy.array(1)
 
 FORMS = {
@@ -159,6 +154,16 @@ FORMS = {
         Form("Resize", [PIXELS, None, None, SIZES], resized(mode="bilinear", align_corners=True),
              {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
         Form("Resize", [PIXELS, None, None, SIZES], resized(mode="bicubic"), {"mode": "cubic"}),
+        Form("Resize", [PIXELS, None, None, numpy.array([2, 3])], resized((2, 3), mode="bilinear", antialias=True),
+             {"mode": "linear", "antialias": 1, "exclude_outside": 1, "axes": [2, -1]}),
+        Form("Resize", [[BATCH, 1, 3, 7], None, None, numpy.array([3, 2])], resized((2, 3), mode="bicubic", antialias=True),
+             {"mode": "cubic", "antialias": 1, "cubic_coeff_a": -0.5, "exclude_outside": 1, "axes": [3, 2]}),
+        Form("Resize", [[BATCH, 1, 3, 6], None, None, numpy.array([2, 6])], resized((2, 4), mode="bilinear"),
+             {"mode": "linear", "keep_aspect_ratio_policy": "not_larger", "axes": [2, 3]}),
+        Form("Resize", [[BATCH, 1, 3, 6], None, None, numpy.array([2, 6])], resized((3, 6), mode="bilinear"),
+             {"mode": "linear", "keep_aspect_ratio_policy": "not_smaller", "axes": [2, 3]}),
+        Form("Resize", [PIXELS, CROP, None, SIZES], cropped,
+             {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 2.0}),
     ],
     "places": [
         einsum("bij,bkj->bki", [BATCH, 4, 6], [BATCH, 2, 6]),
@@ -178,103 +183,6 @@ FORMS = {
         Form("CumSum", [[BATCH, 4, 6], FIRST], from_the_end(exclusive, 1), {"reverse": 1, "exclusive": 1}),
     ],
 }
-
-
-class Network:
-    """x -> hidden layer -> each form -> scores of the classes: as an ONNX file, and as PyTorch computes it."""
-
-    def __init__(self, forms):
-        self.forms, self.random = forms, numpy.random.default_rng(1)
-        self.nodes, self.weights, self.constants = [], {}, {}
-        self.hidden = self.node("MatMul", ["x", self.weight("first", (WIDTH, WIDTH))])
-        scores = self.node("MatMul", [self.hidden, self.weight("direct", (WIDTH, CLASSES))])
-        with torch.no_grad():
-            made = self.compute(torch.zeros(BATCH, WIDTH))
-        for number, form in enumerate(forms):
-            operands = [self.operand(name, operand) for name, operand in self.named(number)]
-            outputs = [f"{number}.output{i}" for i in range(form.outputs)]
-            self.nodes.append(helper.make_node(form.op, operands, outputs, f"{number}.{form.op}", **form.attributes))
-            for name, value in zip(outputs, made[number], strict=True):
-                shape = self.constant(f"{name}.shape", numpy.array([BATCH, -1]))
-                readout = self.weight(f"{name}.readout", (value.numel() // BATCH, CLASSES))
-                part = self.node("MatMul", [self.node("Reshape", [name, shape]), readout])
-                scores = self.node("Add", [scores, part])
-        self.nodes[-1].output[0] = "scores"
-
-    def node(self, op, inputs):
-        self.nodes.append(helper.make_node(op, inputs, [f"value{len(self.nodes)}"], f"node{len(self.nodes)}"))
-        return self.nodes[-1].output[0]
-
-    def weight(self, name, shape):
-        if name not in self.weights:
-            self.weights[name] = (self.random.standard_normal(shape) / 3).astype(numpy.float32)
-        return name
-
-    def constant(self, name, value):
-        self.constants[name] = value
-        return name
-
-    def named(self, number):
-        return [(f"{number}.{i}", operand) for i, operand in enumerate(self.forms[number].operands)]
-
-    def operand(self, name, operand):
-        if operand is None:
-            return ""
-        if isinstance(operand, tuple):
-            return self.weight(name, operand)
-        if not isinstance(operand, list):
-            return self.constant(name, operand)
-        numbers = {"from": [WIDTH - math.prod(operand) // BATCH], "to": [WIDTH], "axis": [1], "shape": operand}
-        start, end, axis, shape = (self.constant(f"{name}.{key}", numpy.array(value)) for key, value in numbers.items())
-        return self.node("Reshape", [self.node("Slice", [self.hidden, start, end, axis]), shape])
-
-    def save(self, path):
-        tensors = [numpy_helper.from_array(value, name) for name, value in (self.weights | self.constants).items()]
-        graph = helper.make_graph(self.nodes, "forms", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [BATCH, WIDTH])],
-                                  [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [BATCH, CLASSES])], tensors)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=8), path)
-
-    def trained(self):
-        return {name: torch.from_numpy(value).double().requires_grad_() for name, value in self.weights.items()}
-
-    def compute(self, hidden, weights=None):
-        """What each form makes of the hidden layer, by PyTorch."""
-        def value(name, operand):
-            if isinstance(operand, list):
-                return hidden[:, WIDTH - math.prod(operand) // BATCH:].reshape(operand)
-            if isinstance(operand, tuple):
-                return weights[name] if weights else torch.zeros(operand)
-            return operand if operand is None else torch.from_numpy(operand)
-        results = [form.twin(*(value(*named) for named in self.named(number))) for number, form in enumerate(self.forms)]
-        return [result if isinstance(result, tuple) else (result,) for result in results]
-
-    def scores(self, x, weights):
-        hidden = x @ weights["first"]
-        scores = hidden @ weights["direct"]
-        for number, outputs in enumerate(self.compute(hidden, weights)):
-            for i, output in enumerate(outputs):
-                scores = scores + output.reshape(BATCH, -1) @ weights[f"{number}.output{i}.readout"]
-        return scores
-
-
-def expect_gradients(forms, tmp_path):
-    """The gradient is what an update with lr 64 subtracts."""
-    network = Network(forms)
-    network.save(tmp_path / "forms.onnx")
-    project = pipeline.compile_model(tmp_path / "forms.onnx", tmp_path / "project", "--minibatch", 2 * BATCH,
-                                     "--stages", "1-1", "--optimizer", f"sgd,lr={RATE}", "--train", "*", workers=2)
-    images, labels = pipeline.draw_images(tmp_path, 2 * BATCH, (WIDTH,), CLASSES)
-    data = [f"x={images}", f"labels={labels}"]
-    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=1)
-    weights = network.trained()
-    halves = zip(*(torch.from_numpy(numpy.load(path)).split(BATCH) for path in (images, labels)), strict=True)
-    loss = sum(functional.cross_entropy(network.scores(x.double(), weights), y) for x, y in halves) / 2
-    loss.backward()
-    assert result.losses == [pytest.approx(loss.item(), rel=1e-4)]
-    before, after = safetensors.load(project / "weights.safetensors"), result.weights()
-    for name, weight in weights.items():
-        found = (before[name].astype(numpy.float64) - after[name]) / RATE
-        assert distance(found, weight.grad.numpy()) <= 1e-3, name
 
 
 @pytest.mark.parametrize("group", FORMS)

@@ -12,7 +12,8 @@ import export
 import pipeline
 import test_control_flow
 from test_control_flow import check_step
-from test_operators import BATCH, PIXELS, Form, expect_gradients
+from operator_network import BATCH, Form, expect_gradients
+from test_operators import PIXELS
 from test_pytorch import check_gradients
 
 CORNERS = numpy.array([0, 3, 13, 10, 20, 18, 28, 26, 36, 34, 40, 43, 49, 54, 56, 63]).reshape(BATCH, 2, 1, 2)

@@ -327,6 +327,11 @@ TEST(Composition, Resize) {
                            {{"mode", std::string(mode)}},
                            {draw.reals({1, 2, 3, 4}), kAbsent, kAbsent, sizes},
                            {0}});
+  checkComposedGradient({"Resize",
+                         {{"mode", std::string("linear")}, {"antialias", int64_t(1)},
+                          {"axes", std::vector<int64_t>{-2, 3}}},
+                         {draw.reals({1, 2, 5, 7}), kAbsent, kAbsent, Tensor::vector({2, 3})},
+                         {0}});
 }
 
 TEST(Composition, Einsum) {

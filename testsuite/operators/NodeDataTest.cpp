@@ -94,7 +94,7 @@ static void runFolder(const std::string &kind, int least) {
   EXPECT_GE(ran, least);
 }
 
-TEST(NodeData, Node) { runFolder("node", 740); }
+TEST(NodeData, Node) { runFolder("node", 752); }
 TEST(NodeData, PytorchConverted) { runFolder("pytorch-converted", 7); }
 
 } // namespace pdc::test
