@@ -91,9 +91,16 @@ std::map<std::string, TensorView> readSafetensors(const FileBytes &file) {
     throw Error(file.path(), ": not a safetensors file: its header is not a JSON object; it is ",
                 "damaged: take another copy");
   std::map<std::string, TensorView> tensors;
+  std::span<const std::byte> data = bytes.subspan(8 + length);
+  int64_t end = 0;
   for (const auto &[name, entry] : header.items())
-    if (name != "__metadata__")
-      tensors[name] = readEntry(file.path(), name, entry, bytes.subspan(8 + length));
+    if (name != "__metadata__") {
+      const TensorView &view = tensors[name] = readEntry(file.path(), name, entry, data);
+      end = std::max(end, view.data - data.data() + view.bytes);
+    }
+  if (end != int64_t(data.size()))
+    throw Error(file.path(), ": has ", int64_t(data.size()) - end,
+                " bytes behind the last tensor of its header; it is damaged: take another copy");
   return tensors;
 }
 

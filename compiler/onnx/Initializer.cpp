@@ -2,10 +2,12 @@
 #include "compiler/onnx/TensorProto.h"
 #include "compiler/operators/AttentionShape.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 
 namespace pdc {
 
@@ -106,11 +108,21 @@ void makeComputed(Initializer &initializer) {
     initializer.stored = element;
 }
 
+/// The nearest number of f32 that is finite, and zero, only where this is: bounds such as the least
+/// number of f64 are multiplied by zeros, and divided by.
+static float narrowed(double value) {
+  constexpr double most = std::numeric_limits<float>::max(),
+                   least = std::numeric_limits<float>::min();
+  if (!std::isfinite(value) || value == 0)
+    return static_cast<float>(value);
+  return static_cast<float>(std::copysign(std::clamp(std::abs(value), least, most), value));
+}
+
 static std::string converted(const std::string &bytes, ElementType from, const std::string &where) {
   const int64_t width = bytesPerElement(from);
   std::string result(bytes.size() / width * sizeof(float), '\0');
   for (size_t i = 0; i < result.size() / sizeof(float); ++i) {
-    const auto value = static_cast<float>(elementAt(from, bytes.data() + i * width, where));
+    const float value = narrowed(elementAt(from, bytes.data() + i * width, where));
     std::memcpy(result.data() + i * sizeof value, &value, sizeof value);
   }
   return result;
@@ -147,6 +159,12 @@ Tensor readTensor(const Initializer &initializer) {
     tensor.data.push_back(elementAt(initializer.type.element, bytes.data() + i * width,
                                     "initializer '" + initializer.name + "'"));
   return tensor;
+}
+
+Tensor readAsStored(Initializer initializer) {
+  initializer.type.element = initializer.stored.value_or(initializer.type.element);
+  initializer.stored.reset();
+  return readTensor(initializer);
 }
 
 MaskKind kindOfMask(const Initializer &initializer) {

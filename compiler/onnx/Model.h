@@ -142,6 +142,9 @@ std::string readBytes(const Initializer &initializer);
 /// elements than such a value ever has.
 Tensor readTensor(const Initializer &initializer);
 
+/// The same of the width that it has in the file.
+Tensor readAsStored(Initializer initializer);
+
 /// What a table of at least two dimensions holds beside zeros, if nothing else: ones, or numbers
 /// that hide what they are added to from a softmax.
 enum class MaskKind { none, flags, hides };

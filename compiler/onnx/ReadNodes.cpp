@@ -222,6 +222,8 @@ private:
       return addConstantNode(flat, name), true;
     if (proto.op_type() == "ConstantOfShape")
       return addFill(proto);
+    if (proto.op_type() == "Range" && addRange(proto))
+      return true;
     return proto.op_type() == "Identity" && addAlias(proto);
   }
 
@@ -274,6 +276,27 @@ private:
     fill.type.shape = readShape(shape->second);
     checkedElementCount(fill.type, where);
     model.initializers.emplace(fill.name, std::move(fill));
+    return true;
+  }
+
+  /// A Range of f64, whose length the bounds in f32 may tell otherwise.
+  bool addRange(const onnx::NodeProto &proto) {
+    double bounds[3];
+    for (int i = 0; i < 3; ++i) {
+      auto bound = proto.input_size() == 3 ? model.initializers.find(resolve(proto.input(i)))
+                                           : model.initializers.end();
+      if (bound == model.initializers.end() || bound->second.stored != ElementType::f64 ||
+          bound->second.type.elementCount() != 1)
+        return false;
+      bounds[i] = readAsStored(bound->second).data[0];
+    }
+    const double count = std::ceil((bounds[1] - bounds[0]) / bounds[2]);
+    if (!(count >= 1 && count <= 1 << 22))
+      return false;
+    Tensor range = Tensor::zeros({ElementType::f32, {static_cast<int64_t>(count)}});
+    for (size_t i = 0; i < range.data.size(); ++i)
+      range.data[i] = bounds[0] + static_cast<double>(i) * bounds[2];
+    addConstant(outputOf(proto), range);
     return true;
   }
 

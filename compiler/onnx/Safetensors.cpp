@@ -73,8 +73,11 @@ std::string headerOf(const Model &model) {
 }
 
 void copyBytes(const Initializer &initializer, std::ostream &out) {
-  if (initializer.file.empty() && !initializer.draw && !initializer.stored) {
-    out.write(initializer.bytes.data(), static_cast<std::streamsize>(initializer.bytes.size()));
+  // What is held is no large file, and is converted whole.
+  if (initializer.file.empty() && !initializer.draw) {
+    const std::string converted = initializer.stored ? readBytes(initializer) : "";
+    const std::string &bytes = initializer.stored ? converted : initializer.bytes;
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return;
   }
   constexpr uint64_t chunk = uint64_t(1) << 20;
@@ -151,6 +154,12 @@ std::map<std::string, StoredTensor> readSafetensors(const std::filesystem::path 
     throw Error(name +
                 ": not a safetensors file: its header is no valid JSON of the expected form");
   }
+  uint64_t end = 8 + header.size();
+  for (const auto &[key, tensor] : tensors)
+    end = std::max(end, tensor.offset + tensor.length);
+  if (end != size)
+    throw Error(name + ": has " + std::to_string(size - end) +
+                " bytes behind the last tensor of its header; it is damaged: take another copy");
   return tensors;
 }
 

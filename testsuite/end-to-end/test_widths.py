@@ -29,3 +29,14 @@ def test_other_widths(width, tmp_path):
     kinds = {tensor.data_type for tensor in onnx.load(tmp_path / "narrow.onnx").graph.initializer}
     assert kinds == {TensorProto.DOUBLE if width == torch.float64 else TensorProto.BFLOAT16}
     check_step(net.double(), tmp_path / "narrow.onnx", inputs, tmp_path)
+
+
+def test_weights_of_a_mebibyte(tmp_path):
+    """Each begins at its own numbers, also behind one that is large."""
+    torch.manual_seed(2)
+    net = torch.nn.Sequential(torch.nn.Linear(40, 4000), torch.nn.Tanh(), torch.nn.Linear(4000, 10)).double().train()
+    inputs = {"x": torch.randn(BATCH, 40, dtype=torch.float64)}
+    torch.onnx.export(net, tuple(inputs.values()), str(tmp_path / "wide.onnx"), opset_version=17, input_names=["x"],
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, output_names=["scores"],
+                      dynamic_axes={"x": {0: "batch"}})
+    check_step(net, tmp_path / "wide.onnx", inputs, tmp_path)

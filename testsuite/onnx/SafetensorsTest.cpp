@@ -46,8 +46,10 @@ TEST(Safetensors, writesF32) {
   Initializer held = stored("held", {int64_t(count)}, bytes), away = held;
   held.type.element = away.type.element = ElementType::f64;
   away.name = "away", away.bytes.clear(), away.file = beside, away.offset = 2;
+  Initializer last = held;
+  last.name = "last";
   Model model;
-  for (Initializer *initializer : {&held, &away}) {
+  for (Initializer *initializer : {&held, &away, &last}) {
     makeComputed(*initializer);
     model.initializers[initializer->name] = *initializer;
   }
@@ -87,6 +89,9 @@ TEST(Safetensors, refusesDamagedFiles) {
         R"({"w":{"dtype":"F32","shape":"2","data_offsets":[0,8]}})"})
     EXPECT_NE(refusal(header), "") << header;
   EXPECT_NE(refusal(std::string(100000, '[')), "");
+  EXPECT_TRUE(refusal(R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})")
+                  .ends_with(": has 4 bytes behind the last tensor of its header; it is damaged: "
+                             "take another copy"));
   std::ofstream(temporary("short.safetensors")) << "abc";
   EXPECT_THROW(readSafetensors(temporary("short.safetensors")), Error);
   EXPECT_THROW(readSafetensors(temporary("absent.safetensors")), Error);

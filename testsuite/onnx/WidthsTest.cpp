@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 using namespace pdc;
 using namespace pdc::testing;
@@ -43,4 +44,25 @@ TEST(Widths, areF32) {
     EXPECT_EQ(readBytes(initializer),
               std::string(reinterpret_cast<const char *>(floats.data()), 8));
   }
+}
+
+/// Bounds of f64 stay numbers that zeros are multiplied by, and ones divided by.
+TEST(Widths, boundsStayFinite) {
+  const Model model = read(protoOf(std::string(header) + R"(
+    net (double[4] x) => (double[4] y) <double[4] bounds = {-1.7976931348623157e308, 3e-308, 0, 3}> {
+      y = Add(x, bounds)
+    })"));
+  const std::vector<double> expected = {-std::numeric_limits<float>::max(),
+                                        std::numeric_limits<float>::min(), 0, 3};
+  EXPECT_EQ(readTensor(model.initializers.at("bounds")).data, expected);
+}
+
+/// In f32 a quotient of 3 is a little more, and there would be four elements.
+TEST(Widths, rangesOfF64) {
+  const Model model = read(protoOf(std::string(header) + R"(
+    net (double[3] x) => (double[3] y) <double start = {0}, double limit = {0.3}, double step = {0.1}> {
+      r = Range(start, limit, step)
+      y = Add(x, r)
+    })"));
+  EXPECT_EQ(readTensor(model.initializers.at("r")).data, (std::vector<double>{0, 0.1f, 0.2f}));
 }
