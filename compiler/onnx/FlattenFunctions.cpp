@@ -5,6 +5,7 @@
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/PipelineStages.h"
 #include "compiler/onnx/ProtoFields.h"
+#include "compiler/onnx/Scans.h"
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/TrainingInfo.h"
 
@@ -85,6 +86,8 @@ private:
     if (domain.empty() && hasBody(node))
       return addLoop(node, imported, stages, depth + 1);
     auto version = imported.find(domain);
+    if (domain.empty() && version != imported.end() && hasScannedBody(node, version->second))
+      return addScan(node, imported, stages, depth + 1);
     // Files of IR 1 and 2 name no operator sets: all of it is version 1.
     int64_t opset = version != imported.end() ? version->second : model.ir_version() < 3 ? 1 : 0;
     if (opset < 0 || opset > 1000000)
@@ -152,6 +155,17 @@ private:
     addCaptured(loop.proto, *body);
     loop.body = std::move(body);
     nodes.push_back(std::move(loop));
+  }
+
+  void addScan(const onnx::NodeProto &node, const Opsets &imported, const Stages &stages,
+               int depth) {
+    ScanAsLoop scan =
+        loopOfScan(node, [this](const std::string &name) { return values.fresh(name); });
+    for (onnx::NodeProto &before : scan.before)
+      nodes.push_back({std::move(before), 13, stages});
+    addLoop(scan.loop, imported, stages, depth);
+    for (onnx::NodeProto &after : scan.after)
+      nodes.push_back({std::move(after), 13, stages});
   }
 
   static void checkLoop(const onnx::NodeProto &node, const onnx::GraphProto &body) {

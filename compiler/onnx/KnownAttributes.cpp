@@ -27,9 +27,10 @@ struct Change {
   bool isRemoved = false;     ///< it is an input from then on
 };
 
-/// To operator set 23, but for new operators that are not supported.
+/// To operator set 28, but for new operators that are not supported.
 std::span<const Change> changes() {
   static constexpr Change changes[] = {
+      {18, "CenterCropPad", "axes"},
       {18, "Col2Im", "dilations"},
       {18, "Col2Im", "pads"},
       {18, "Col2Im", "strides"},
@@ -46,6 +47,7 @@ std::span<const Change> changes() {
       {19, "Cast", "saturate"},
       {19, "CastLike", "saturate"},
       {19, "QuantizeLinear", "saturate"},
+      {20, "AffineGrid", "align_corners"},
       {20, "DFT", "axis", true},
       {20, "Gelu", "approximate"},
       {21, "DequantizeLinear", "block_size"},
@@ -67,6 +69,19 @@ std::span<const Change> changes() {
       {23, "RotaryEmbedding", "interleaved"},
       {23, "RotaryEmbedding", "num_heads"},
       {23, "RotaryEmbedding", "rotary_embedding_dim"},
+      {24, "Cast", "round_mode"},
+      {24, "CastLike", "round_mode"},
+      {24, "Swish", "alpha"},
+      {24, "TensorScatter", "axis"},
+      {24, "TensorScatter", "mode"},
+      {25, "Attention", "left_window_size"},
+      {25, "Attention", "right_window_size"},
+      {26, "CumProd", "exclusive"},
+      {26, "CumProd", "reverse"},
+      {27, "CausalConvWithState", "activation"},
+      {27, "Range", "stash_type"},
+      {28, "SpaceToDepth", "mode"},
+      {28, "SwiGLU", "alpha"},
   };
   return changes;
 }

@@ -27,7 +27,7 @@ namespace {
 /// Up to this one all is known that the reader's message classes may be too old for: device configurations
 /// are read by their numbers, element types and overloads of functions are refused. Newer files may say
 /// things that these classes drop without a word.
-constexpr int64_t newestIrVersion = 13;
+constexpr int64_t newestIrVersion = 14;
 
 onnx::ModelProto parse(google::protobuf::io::ZeroCopyInputStream &stream) {
   google::protobuf::LogSilencer silence;

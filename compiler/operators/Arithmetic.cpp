@@ -168,7 +168,9 @@ std::vector<ElementwiseRow> arithmeticRows() {
       {"Mod",
        10,
        two,
-       {PDC_EXPRESSION($fmod ? std::fmod($0, $1) : $0 - $1 * std::floor($0 / $1))},
+       {PDC_EXPRESSION(!$fmod && std::fmod($0, $1) != 0 && (std::fmod($0, $1) < 0) != ($1 < 0)
+                           ? std::fmod($0, $1) + $1
+                           : std::fmod($0, $1))},
        differentiateMod,
        normaliseMod},
       {"Sum", 7, many, {PDC_EXPRESSION($0 + $1)}, differentiateAdd},

@@ -3,10 +3,13 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
-/// ONNX's Attention and RotaryEmbedding of opset 23, written as matrix products, softmax and
-/// elementwise nodes.
+/// ONNX's Attention (opset 23 to 25, with the errata of ONNX 1.23) and RotaryEmbedding, written as
+/// matrix products, softmax and elementwise nodes.
 namespace pdc {
+
+static constexpr size_t kMask = 3, kPastKey = 4, kPastValue = 5, kKeyCounts = 6;
 
 /// [batch, heads, sequence, width]: as it is, or [batch, sequence, heads * width] taken apart.
 static NodeValue inHeads(CompositionBuilder &b, size_t input, int64_t heads) {
@@ -53,17 +56,79 @@ static NodeValue masked(CompositionBuilder &b, NodeValue scores, NodeValue mask)
   return add(b, "Where", {mask, scores, never});
 }
 
-/// A query sees the keys before it, those of the cache included.
-static NodeValue causalMask(CompositionBuilder &b, int64_t queries, int64_t keys, int64_t past) {
-  Tensor sees = Tensor::zeros({ElementType::boolean, {queries, keys}});
-  for (int64_t i = 0; i < queries * keys; ++i)
-    sees.data[i] = i % keys <= i / keys + past;
-  return b.constant(std::move(sees));
+/// A mask for fewer keys than there are leaves out the last.
+static NodeValue forKeys(CompositionBuilder &b, NodeValue mask, int64_t keys) {
+  const TensorType type = b.type(mask);
+  const int64_t missing = type.rank() ? keys - type.shape.back() : 0;
+  if (missing <= 0 || type.shape.back() == 1)
+    return mask;
+  std::vector<int64_t> pads(2 * type.shape.size(), 0);
+  pads.back() = missing;
+  const double never =
+      type.element == ElementType::boolean ? 0 : -std::numeric_limits<double>::infinity();
+  return add(b, "Pad", {mask, b.constant(Tensor::vector(pads)), number(b, type.element, never)});
 }
+
+/// Which keys a query sees by their places, where the first query is at place `offset`.
+class Places {
+public:
+  explicit Places(CompositionBuilder &b)
+      : b(b), left(b.attributes().integer("left_window_size", -1)),
+        right(b.attributes().integer("right_window_size", -1)) {
+    if (left < -1 || right < -1)
+      b.refuse("windows of " + std::to_string(left) + " keys to the left and " +
+               std::to_string(right) + " to the right, expected -1 or more");
+    if (b.attributes().integer("is_causal", 0) != 0)
+      right = 0;
+  }
+
+  /// Whether a query may be too far from all keys.
+  bool mayBeFar() const { return left >= 0; }
+
+  /// bool[queries, keys]; null where each is seen.
+  NodeValue behind(int64_t queries, int64_t keys, int64_t offset) const {
+    if (left < 0 && right < 0)
+      return {};
+    Tensor sees = Tensor::zeros({ElementType::boolean, {queries, keys}});
+    for (int64_t i = 0; i < queries * keys; ++i) {
+      const int64_t before = i / keys + offset - i % keys;
+      sees.data[i] = (left < 0 || before <= left) && (right < 0 || -before <= right);
+    }
+    return b.constant(std::move(sees));
+  }
+
+  /// bool[batch, 1, queries, keys]: of each sample, that many keys are there (i64[batch]), the
+  /// queries' own the last.
+  NodeValue among(NodeValue count, int64_t queries, int64_t keys) const {
+    NodeValue counts = reshaped(b, count, {b.type(count).elementCount(), 1, 1, 1});
+    Tensor places = Tensor::zeros({ElementType::i64, {keys}});
+    std::iota(places.data.begin(), places.data.end(), 0);
+    Tensor distances = Tensor::zeros({ElementType::i64, {queries, keys}});
+    for (int64_t i = 0; i < queries * keys; ++i)
+      distances.data[i] = static_cast<double>(i % keys - i / keys);
+    NodeValue sees = add(b, "Less", {b.constant(std::move(places)), counts});
+    NodeValue steps = b.constant(std::move(distances));
+    if (right >= 0)
+      sees = add(b, "And",
+                 {sees, add(b, "LessOrEqual", {steps, shifted(counts, right - queries)})});
+    if (left >= 0)
+      sees = add(b, "And",
+                 {sees, add(b, "GreaterOrEqual", {steps, shifted(counts, -left - queries)})});
+    return sees;
+  }
+
+private:
+  NodeValue shifted(NodeValue counts, int64_t by) const {
+    return add(b, "Add", {counts, number(b, ElementType::i64, static_cast<double>(by))});
+  }
+
+  CompositionBuilder &b;
+  int64_t left, right;
+};
 
 /// The stages of the scores, in the order in which attribute `qk_matmul_output_mode` counts them.
 struct Scores {
-  NodeValue products, masked, capped, shares;
+  NodeValue products, capped, masked, shares;
 };
 
 static Scores scoresOf(CompositionBuilder &b, NodeValue queries, NodeValue keys) {
@@ -72,29 +137,38 @@ static Scores scoresOf(CompositionBuilder &b, NodeValue queries, NodeValue keys)
   NodeValue scaled = add(b, "Mul", {queries, number(b, q.element, scale)});
   Scores scores;
   scores.products = add(b, "MatMul", {scaled, transposed(b, keys, {0, 1, 3, 2})});
-  scores.masked = scores.products;
-  const int64_t count = b.type(keys).shape[2];
-  const int64_t past = b.input(4) ? b.type(b.input(4)).shape.at(2) : 0;
-  if (b.attributes().integer("is_causal", 0))
-    scores.masked = masked(b, scores.masked, causalMask(b, q.shape[2], count, past));
-  if (b.input(3))
-    scores.masked = masked(b, scores.masked, b.input(3));
-  scores.capped = scores.masked;
-  if (const double cap = b.attributes().number("softcap", 0); cap != 0) {
+  scores.capped = scores.products;
+  if (const double cap = b.attributes().number("softcap", 0); cap > 0) {
     NodeValue limit = number(b, q.element, cap);
-    NodeValue share = add(b, "Tanh", {add(b, "Div", {scores.masked, limit})});
+    NodeValue share = add(b, "Tanh", {add(b, "Div", {scores.products, limit})});
     scores.capped = add(b, "Mul", {share, limit});
   }
-  scores.shares = add(b, "Softmax", {scores.capped}, {{"axis", int64_t(-1)}});
+  const int64_t count = b.type(keys).shape[2];
+  const int64_t past = b.input(kPastKey) ? b.type(b.input(kPastKey)).shape.at(2) : 0;
+  const Places places(b);
+  NodeValue seen = b.input(kKeyCounts) ? places.among(b.input(kKeyCounts), q.shape[2], count)
+                                       : places.behind(q.shape[2], count, past);
+  scores.masked = seen ? masked(b, scores.capped, seen) : scores.capped;
+  if (b.input(kMask))
+    scores.masked = masked(b, scores.masked, forKeys(b, b.input(kMask), count));
+  scores.shares = add(b, "Softmax", {scores.masked}, {{"axis", int64_t(-1)}});
+  // A query that sees no key has shares of zero.
+  if (b.input(kMask) || b.input(kKeyCounts) || places.mayBeFar())
+    scores.shares = add(b, "Where", {add(b, "IsNaN", {scores.shares}), number(b, q.element, 0),
+                                     scores.shares});
   return scores;
 }
 
 static std::vector<NodeValue> composeAttention(CompositionBuilder &b) {
+  if (!b.input(kPastKey) != !b.input(kPastValue))
+    b.refuse("has one of past_key and past_value, expected both or neither");
+  if (b.input(kKeyCounts) && b.input(kPastKey))
+    b.refuse("has nonpad_kv_seqlen and past_key, expected one of them");
   const int64_t queryHeads = b.attributes().integer("q_num_heads", 0);
   const int64_t keyHeads = b.attributes().integer("kv_num_heads", 0);
   NodeValue queries = inHeads(b, 0, queryHeads);
-  NodeValue keys = behindPast(b, 4, inHeads(b, 1, keyHeads));
-  NodeValue values = behindPast(b, 5, inHeads(b, 2, keyHeads));
+  NodeValue keys = behindPast(b, kPastKey, inHeads(b, 1, keyHeads));
+  NodeValue values = behindPast(b, kPastValue, inHeads(b, 2, keyHeads));
   const std::vector<int64_t> shape = b.type(queries).shape;
   Scores scores = scoresOf(b, queries, forHeads(b, keys, shape[1]));
   NodeValue y = add(b, "MatMul", {scores.shares, forHeads(b, values, shape[1])});
@@ -104,7 +178,7 @@ static std::vector<NodeValue> composeAttention(CompositionBuilder &b) {
   const int64_t mode = b.attributes().integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3)
     b.refuse("qk_matmul_output_mode is " + std::to_string(mode) + ", expected 0 to 3");
-  const NodeValue seen[] = {scores.products, scores.masked, scores.capped, scores.shares};
+  const NodeValue seen[] = {scores.products, scores.capped, scores.masked, scores.shares};
   return {y, keys, values, seen[mode]};
 }
 
@@ -189,16 +263,21 @@ std::span<const ComposedOperator> attentionForms() {
   static const ComposedOperator operators[] = {
       {{.name = "Attention",
         .firstOpset = 23,
-        .lastOpset = 23,
-        .inputs =
-            {{"Q"}, {"K"}, {"V"}, {"attn_mask", true}, {"past_key", true}, {"past_value", true}},
+        .lastOpset = kLastOpset,
+        .inputs = {{"Q"},
+                   {"K"},
+                   {"V"},
+                   {"attn_mask", true},
+                   {"past_key", true},
+                   {"past_value", true},
+                   {"nonpad_kv_seqlen", true}},
         .outputs =
             {{"Y"}, {"present_key", true}, {"present_value", true}, {"qk_matmul_output", true}},
         .elements = floatElements()},
        composeAttention},
       {{.name = "RotaryEmbedding",
         .firstOpset = 23,
-        .lastOpset = 23,
+        .lastOpset = kLastOpset,
         .inputs = {{"X"}, {"cos_cache"}, {"sin_cache"}, {"position_ids", true}},
         .outputs = {{"Y"}},
         .elements = floatElements()},

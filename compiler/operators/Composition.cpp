@@ -94,13 +94,13 @@ struct Compositions {
 
   Compositions() {
     for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms,
-                        alongAxisForms, integerReductionForms})
+                        alongAxisForms, integerReductionForms, swishForms})
       parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms, gridForms,
                         lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms,
-                        maskedForms})
+                        maskedForms, cumulativeForms, causalForms, sampleStepForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;
@@ -158,6 +158,13 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
   if (std::is_sorted(order.begin(), order.end()))
     return value;
   return add(builder, "Transpose", {value}, {{"perm", order}});
+}
+
+NodeValue rootOf(CompositionBuilder &b, NodeValue square) {
+  const ElementType element = b.type(square).element;
+  NodeValue zero = number(b, element, 0), isZero = add(b, "Equal", {square, zero});
+  NodeValue safe = add(b, "Where", {isZero, number(b, element, 1), square});
+  return add(b, "Where", {isZero, zero, add(b, "Sqrt", {safe})});
 }
 
 NodeValue number(CompositionBuilder &builder, ElementType element, double value) {

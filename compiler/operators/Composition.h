@@ -61,6 +61,8 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
                      const std::vector<int64_t> &order);
 /// A number that any tensor of this element type is combined with.
 NodeValue number(CompositionBuilder &builder, ElementType element, double value);
+/// The square root, which is flat at zero: a norm of zeros has a gradient of zeros there.
+NodeValue rootOf(CompositionBuilder &builder, NodeValue square);
 /// The integers of an input that must be known; throws Error.
 std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input);
 
@@ -90,6 +92,9 @@ std::span<const ComposedOperator> bagForms();
 std::span<const ComposedOperator> blockForms();
 std::span<const ComposedOperator> fourierForms();
 std::span<const ComposedOperator> maskedForms();
+std::span<const ComposedOperator> cumulativeForms();
+std::span<const ComposedOperator> causalForms();
+std::span<const ComposedOperator> sampleStepForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();
@@ -97,5 +102,6 @@ std::span<const ComposedForm> integerReductionForms();
 std::span<const ComposedForm> matrixForms();
 std::span<const ComposedForm> arithmeticForms();
 std::span<const ComposedForm> alongAxisForms();
+std::span<const ComposedForm> swishForms();
 
 } // namespace pdc

@@ -129,9 +129,12 @@ static std::vector<Tensor> evaluateCast(const NodeView &node,
   return {result};
 }
 
-/// Since opset 19 `saturate` says what happens to numbers too large for 8-bit floats, which are
-/// refused.
-static void normaliseCast(ImportedNode &node, int) { node.attributes.erase("saturate"); }
+/// `saturate` (opset 19) and `round_mode` (opset 24) say what becomes of numbers that floats of 8
+/// bits, which are refused, do not have.
+static void normaliseCast(ImportedNode &node, int) {
+  node.attributes.erase("saturate");
+  node.attributes.erase("round_mode");
+}
 
 static void differentiateCast(GradientBuilder &b) {
   ElementType from = b.type(b.input(0)).element;

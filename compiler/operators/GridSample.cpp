@@ -196,10 +196,48 @@ void normaliseGridSample(ImportedNode &node, int opset) {
 
 std::vector<NodeValue> composeGridSample(CompositionBuilder &b) { return {GridSampling(b).run()}; }
 
+/// Where each pixel of an image lies before the affine map theta: [batch, ..., x, y(, z)]. The
+/// pixels' own places, from -1 to 1, are constants: [pixels, x, y(, z), 1].
+std::vector<NodeValue> composeAffineGrid(CompositionBuilder &b) {
+  const TensorType theta = b.type(b.input(0));
+  const std::vector<int64_t> size = knownIntegers(b, 1);
+  const auto spatial = static_cast<int64_t>(size.size()) - 2;
+  if ((spatial != 2 && spatial != 3) ||
+      theta.shape != std::vector<int64_t>{size[0], spatial, spatial + 1})
+    b.refuse("theta " + theta.toString() + " for size " + shapeText(size) +
+             ", expected [N, 2, 3] for [N, C, H, W], or [N, 3, 4] for [N, C, D, H, W]");
+  const bool alignsCorners = b.attributes().integer("align_corners", 0) != 0;
+  const std::vector<int64_t> sizes(size.begin() + 2, size.end());
+  const int64_t pixels = product(sizes);
+  Tensor places = Tensor::zeros({theta.element, {spatial + 1, pixels}});
+  std::vector<int64_t> index(sizes.size());
+  for (int64_t pixel = 0; pixel < pixels; ++pixel, advance(index, sizes)) {
+    for (int64_t d = 0; d < spatial; ++d) {
+      const double i = static_cast<double>(index[d]), count = static_cast<double>(sizes[d]);
+      const double place = alignsCorners ? (count > 1 ? 2 * i / (count - 1) - 1 : -1)
+                                         : (2 * i + 1) / count - 1;
+      places.data[(spatial - 1 - d) * pixels + pixel] = place;
+    }
+    places.data[spatial * pixels + pixel] = 1;
+  }
+  NodeValue moved = add(b, "MatMul", {b.input(0), b.constant(std::move(places))});
+  std::vector<int64_t> result = {size[0]};
+  result.insert(result.end(), sizes.begin(), sizes.end());
+  result.push_back(spatial);
+  return {reshaped(b, transposed(b, moved, {0, 2, 1}), result)};
+}
+
 } // namespace
 
 std::span<const ComposedOperator> gridForms() {
   static const ComposedOperator operators[] = {
+      {{.name = "AffineGrid",
+        .firstOpset = 20,
+        .lastOpset = kLastOpset,
+        .inputs = {{"theta"}, {.name = "size", .known = true}},
+        .outputs = {{"grid"}},
+        .elements = floatElements()},
+       composeAffineGrid},
       {{.name = "GridSample",
         .firstOpset = 16,
         .lastOpset = kLastOpset,

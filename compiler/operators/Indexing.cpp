@@ -7,20 +7,42 @@
 /// rows of a flat tensor.
 namespace pdc {
 
+/// Added to indices outside of their dimension: no tensor has so many rows, and no dimension so many
+/// elements that the sum could be inside.
+static constexpr double kOutsideRows = 0x1p40;
+
 static Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
   Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
   tensor.data.assign(values.begin(), values.end());
   return tensor;
 }
 
+static NodeValue wholeIndices(CompositionBuilder &b) {
+  NodeValue indices = b.input(1);
+  return b.type(indices).element == ElementType::i64
+             ? indices
+             : add(b, "Cast", {indices}, {{"to", int64_t(7)}});
+}
+
 /// Negative indices count from the end: `sizes` broadcasts over the indices.
-static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, Tensor sizes) {
-  if (b.type(indices).element != ElementType::i64)
-    indices = add(b, "Cast", {indices}, {{"to", int64_t(7)}});
-  NodeValue zero = number(b, ElementType::i64, 0);
-  NodeValue isNegative = add(b, "Less", {indices, zero});
-  NodeValue shifted = add(b, "Add", {indices, b.constant(std::move(sizes))});
+static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, const Tensor &sizes) {
+  NodeValue isNegative = add(b, "Less", {indices, number(b, ElementType::i64, 0)});
+  NodeValue shifted = add(b, "Add", {indices, b.constant(sizes)});
   return add(b, "Where", {isNegative, shifted, indices});
+}
+
+/// Rows of a flat tensor where indices lie inside `sizes`. The others, which would name what
+/// belongs to others, become rows outside of all, from which Gather tells which they were.
+static NodeValue insideOf(CompositionBuilder &b, NodeValue indices, const Tensor &sizes,
+                          NodeValue rows) {
+  Tensor least = sizes;
+  for (double &size : least.data)
+    size = -size;
+  NodeValue isInside = add(b, "And",
+                           {add(b, "GreaterOrEqual", {indices, b.constant(std::move(least))}),
+                            add(b, "Less", {indices, b.constant(sizes)})});
+  NodeValue outside = add(b, "Add", {indices, number(b, ElementType::i64, kOutsideRows)});
+  return add(b, "Where", {isInside, rows, outside});
 }
 
 /// Where indices point to: rows of a tensor that is seen as [rows, inner...].
@@ -51,8 +73,10 @@ static Rows rowsOfTuples(CompositionBuilder &b, size_t batch) {
                              data.begin() + static_cast<int64_t>(end));
   const int64_t size = static_cast<int64_t>(width);
   NodeValue steps = b.constant(integersOf({size}, stridesOf(sizes)));
-  NodeValue weighted =
-      add(b, "Mul", {fromStart(b, b.input(1), integersOf({size}, sizes)), steps});
+  NodeValue indices = wholeIndices(b);
+  const Tensor bounds = integersOf({size}, sizes);
+  NodeValue weighted = insideOf(b, indices, bounds,
+                                add(b, "Mul", {fromStart(b, indices, bounds), steps}));
   shape.pop_back();
   // One number per tuple.
   NodeValue sum = weighted;
@@ -85,11 +109,14 @@ static Rows rowsOfElements(CompositionBuilder &b) {
   std::vector<int64_t> index(indices.shape.size());
   for (int64_t i = 0; i < indices.elementCount(); ++i, advance(index, indices.shape))
     bases.push_back(offsetOf(index, along));
-  NodeValue place = fromStart(b, b.input(1), integersOf({}, {data.shape[axis]}));
-  NodeValue moved = add(b, "Mul", {place, number(b, ElementType::i64, double(strides[axis]))});
+  NodeValue given = wholeIndices(b);
+  const Tensor size = integersOf({}, {data.shape[axis]});
+  NodeValue moved = add(b, "Mul", {fromStart(b, given, size),
+                                   number(b, ElementType::i64, double(strides[axis]))});
   Rows rows;
   rows.count = data.elementCount();
-  rows.indices = add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))});
+  rows.indices =
+      insideOf(b, given, size, add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))}));
   return rows;
 }
 
@@ -130,8 +157,17 @@ static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
                   b.type(b.input(0)).shape);
 }
 
+/// `value`, with the gradient of another that differs by rounding alone; none where that is not
+/// finite.
+static NodeValue withGradientOf(CompositionBuilder &b, NodeValue value, NodeValue other) {
+  value = add(b, "pdc.StopGradient", {value});
+  NodeValue nothing = add(b, "Sub", {other, add(b, "pdc.StopGradient", {other})});
+  NodeValue isFinite = add(b, "Equal", {nothing, number(b, b.type(other).element, 0)});
+  return add(b, "Where", {isFinite, add(b, "Add", {value, nothing}), value});
+}
+
 /// The largest of the data and the updates of its rows, or the smallest. Each of several that are
-/// the largest has an equal share in it and in its gradient, as in torch.scatter_reduce.
+/// the largest has an equal share in its gradient, as in torch.scatter_reduce.
 static NodeValue scatteredMost(CompositionBuilder &b, const Rows &rows, bool isLeast) {
   const TensorType data = b.type(b.input(0));
   if (!isFloatingPoint(data.element))
@@ -162,12 +198,12 @@ static NodeValue scatteredMost(CompositionBuilder &b, const Rows &rows, bool isL
       b, "Add",
       {add(b, "Where", {isData, one, none}), sumOfUpdates(add(b, "Where", {isUpdate, one, none}))});
 
-  // 2. Their mean.
+  // 2. Their mean has their gradients.
   NodeValue ofData = add(b, "Where", {isData, add(b, "Div", {flat, count}), none});
   NodeValue ofUpdates =
       add(b, "Where", {isUpdate, add(b, "Div", {updates, atUpdates(count)}), none});
   NodeValue mean = add(b, "Add", {ofData, sumOfUpdates(ofUpdates)});
-  return reshaped(b, signedFor(mean), data.shape);
+  return reshaped(b, signedFor(withGradientOf(b, most, mean)), data.shape);
 }
 
 /// The data with the updates of input 2 put into its rows, added to them, or compared with them.
@@ -268,8 +304,39 @@ static std::vector<NodeValue> composeHardmax(CompositionBuilder &b) {
   return {oneHot(b, most, x.shape[axis], axis, number(b, x.element, 1), number(b, x.element, 0))};
 }
 
+/// The elements, or the slices along an axis, that a constant condition names.
+static std::vector<NodeValue> composeCompress(CompositionBuilder &b) {
+  const std::vector<int64_t> condition = knownIntegers(b, 1);
+  const TensorType x = b.type(b.input(0));
+  NodeValue data = b.input(0);
+  int64_t axis = 0;
+  if (!b.attributes().has("axis"))
+    data = reshaped(b, data, {x.elementCount()});
+  else
+    axis = b.attributes().integer("axis", 0);
+  const std::vector<int64_t> shape = b.type(data).shape;
+  if (axis < -x.rank() || axis >= static_cast<int64_t>(shape.size()))
+    b.refuse("axis " + std::to_string(axis) + " of input " + x.toString());
+  axis += axis < 0 ? x.rank() : 0;
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < condition.size(); ++i)
+    if (condition[i] != 0)
+      places.push_back(static_cast<int64_t>(i));
+  if (places.empty() || static_cast<int64_t>(condition.size()) > shape[axis])
+    b.refuse("chooses " + std::to_string(places.size()) + " of " +
+             std::to_string(condition.size()) + " along " + std::to_string(shape[axis]) +
+             ", expected at least one");
+  return {add(b, "Gather", {data, b.constant(Tensor::vector(places))}, {{"axis", axis}})};
+}
+
 std::span<const ComposedOperator> indexingForms() {
   static const ComposedOperator operators[] = {
+      {{.name = "Compress",
+       .firstOpset = 9,
+       .lastOpset = kLastOpset,
+       .inputs = {{"input"}, {.name = "condition", .known = true}},
+       .outputs = {{"output"}}},
+       composeCompress},
       {{.name = "GatherElements",
        .firstOpset = 11,
        .lastOpset = kLastOpset,

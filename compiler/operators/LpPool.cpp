@@ -28,15 +28,16 @@ NodeValue powerOf(CompositionBuilder &b, NodeValue x, int64_t p) {
 }
 
 /// A window of zeros has a norm of zero and gets no gradient, where a root's slope is infinite.
-NodeValue rootOf(CompositionBuilder &b, NodeValue sum, int64_t p) {
+NodeValue normOf(CompositionBuilder &b, NodeValue sum, int64_t p) {
   if (p == 1)
     return sum;
+  if (p == 2)
+    return rootOf(b, sum);
   const ElementType element = b.type(sum).element;
-  NodeValue zero = number(b, element, 0), positive = add(b, "Greater", {sum, zero});
-  NodeValue base = add(b, "Where", {positive, sum, number(b, element, 1)});
-  NodeValue root = p == 2 ? add(b, "Sqrt", {base})
-                          : add(b, "Pow", {base, number(b, element, 1 / static_cast<double>(p))});
-  return add(b, "Where", {positive, root, zero});
+  NodeValue zero = number(b, element, 0), isZero = add(b, "Equal", {sum, zero});
+  NodeValue base = add(b, "Where", {isZero, number(b, element, 1), sum});
+  NodeValue root = add(b, "Pow", {base, number(b, element, 1 / static_cast<double>(p))});
+  return add(b, "Where", {isZero, zero, root});
 }
 
 /// The input with zeros around it, so that each window lies inside and the mean over it divides by
@@ -46,7 +47,8 @@ NodeValue padded(CompositionBuilder &b, NodeValue x, const Window &window) {
   const size_t rank = shape.size();
   std::vector<int64_t> pads(2 * rank, 0);
   for (size_t d = 0; d + 2 < rank; ++d) {
-    const int64_t needed = (window.output[d] - 1) * window.strides[d] + window.kernel[d];
+    const int64_t needed = (window.output[d] - 1) * window.strides[d] +
+                           (window.kernel[d] - 1) * window.dilations[d] + 1;
     pads[d + 2] = window.padsBegin[d];
     pads[d + 2 + rank] = std::max<int64_t>(0, needed - shape[d + 2] - window.padsBegin[d]);
   }
@@ -62,17 +64,12 @@ std::vector<NodeValue> composeLpPool(CompositionBuilder &b) {
   Window window = resolveWindow({"LpPool", text, b.attributes(), {}, {}, 1}, shape);
   NodeValue powers = padded(b, powerOf(b, b.input(0), p), window);
   NodeValue means = add(b, "AveragePool", {powers},
-                        {{"kernel_shape", window.kernel}, {"strides", window.strides}});
+                        {{"kernel_shape", window.kernel},
+                         {"strides", window.strides},
+                         {"dilations", window.dilations}});
   // What lies behind the last window is of none.
   const double size = static_cast<double>(product(window.kernel));
-  return {rootOf(b, add(b, "Mul", {means, number(b, b.type(means).element, size)}), p)};
-}
-
-/// Windows with holes came with opset 18; AveragePool has none.
-void normaliseLpPool(ImportedNode &node, int opset) {
-  for (int64_t dilation : node.attributes.integers("dilations"))
-    if (dilation != 1)
-      refuse(node, opset, "dilations other than 1 are not supported");
+  return {normOf(b, add(b, "Mul", {means, number(b, b.type(means).element, size)}), p)};
 }
 
 std::vector<NodeValue> composeGlobalLpPool(CompositionBuilder &b) {
@@ -83,7 +80,7 @@ std::vector<NodeValue> composeGlobalLpPool(CompositionBuilder &b) {
   NodeValue sums =
       add(b, "ReduceSum", {powerOf(b, b.input(0), p), b.constant(Tensor::vector(axes))},
           {{"keepdims", int64_t(1)}});
-  return {rootOf(b, sums, p)};
+  return {normOf(b, sums, p)};
 }
 
 } // namespace
@@ -95,8 +92,7 @@ std::span<const ComposedOperator> lpPoolForms() {
         .lastOpset = kLastOpset,
         .inputs = {{"X"}},
         .outputs = {{"Y"}},
-        .elements = floatElements(),
-        .normalise = normaliseLpPool},
+        .elements = floatElements()},
        composeLpPool},
       {{.name = "GlobalLpPool",
         .firstOpset = 2,

@@ -78,9 +78,12 @@ static std::vector<NodeValue> composeLp(CompositionBuilder &b) {
   int64_t p = b.attributes().integer("p", 2);
   if (p != 1 && p != 2)
     b.refuse("p is " + std::to_string(p) + ", expected 1 or 2");
+  NodeValue x = b.input(0), one = number(b, b.type(x).element, 1);
   NodeValue norm = add(b, p == 1 ? "ReduceL1" : "ReduceL2",
-                       {b.input(0), b.constant(Tensor::vector({axis}))}, {{"keepdims", int64_t(1)}});
-  return {add(b, "Div", {b.input(0), norm})};
+                       {x, b.constant(Tensor::vector({axis}))}, {{"keepdims", int64_t(1)}});
+  // What is zero stays zero.
+  NodeValue isZero = add(b, "Equal", {norm, number(b, b.type(x).element, 0)});
+  return {add(b, "Div", {x, add(b, "Where", {isZero, one, norm})})};
 }
 
 /// The deviation, not the variance, is kept from zero.

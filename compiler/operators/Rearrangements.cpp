@@ -52,11 +52,14 @@ static std::vector<NodeValue> composeSpaceToDepth(CompositionBuilder &b) {
   Blocks blocks(b);
   const int64_t n = blocks.shape[0], c = blocks.shape[1], h = blocks.shape[2], w = blocks.shape[3];
   const int64_t k = blocks.size;
-  if (h % k != 0 || w % k != 0)
-    b.refuse("input " + b.type(b.input(0)).toString() + " has no whole blocks of " +
-             std::to_string(k));
+  const std::string mode = b.attributes().string("mode", "DCR");
+  if (h % k != 0 || w % k != 0 || (mode != "DCR" && mode != "CRD"))
+    b.refuse("mode '" + mode + "' of input " + b.type(b.input(0)).toString() + " in blocks of " +
+             std::to_string(k) + ", expected DCR or CRD and whole blocks");
   NodeValue x = reshaped(b, b.input(0), {n, c, h / k, k, w / k, k});
-  return {reshaped(b, transposed(b, x, {0, 3, 5, 1, 2, 4}), {n, c * k * k, h / k, w / k})};
+  const std::vector<int64_t> order = mode == "DCR" ? std::vector<int64_t>{0, 3, 5, 1, 2, 4}
+                                                   : std::vector<int64_t>{0, 1, 3, 5, 2, 4};
+  return {reshaped(b, transposed(b, x, order), {n, c * k * k, h / k, w / k})};
 }
 
 std::span<const ComposedOperator> rearrangements() {

@@ -26,7 +26,7 @@ static std::vector<NodeValue> composeSumSquare(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeL2(CompositionBuilder &b) {
-  return {add(b, "Sqrt", composeSumSquare(b))};
+  return {rootOf(b, composeSumSquare(b)[0])};
 }
 
 static std::vector<NodeValue> composeLogSum(CompositionBuilder &b) {

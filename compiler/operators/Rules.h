@@ -7,7 +7,7 @@ namespace pdc {
 
 /// Opsets of ONNX that are read.
 inline constexpr int kFirstOpset = 7;
-inline constexpr int kLastOpset = 23;
+inline constexpr int kLastOpset = 28;
 
 [[noreturn]] void refuse(const NodeView &node, const std::string &what);
 [[noreturn]] void refuse(const ImportedNode &node, int opset, const std::string &what);

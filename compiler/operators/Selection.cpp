@@ -3,6 +3,8 @@
 #include "compiler/operators/Slice.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace pdc {
 

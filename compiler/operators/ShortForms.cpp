@@ -1,11 +1,10 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Rules.h"
 
-#include <limits>
 #include <numeric>
 
-/// Operators that a few nodes replace: ArgMin, CastLike, Clip by one bound, EyeLike, GlobalMaxPool,
-/// Mean, Shrink.
+/// Operators that a few nodes replace: ArgMin, CastLike, CenterCropPad, Clip by one bound, EyeLike,
+/// GlobalMaxPool, Mean, Shrink, SwiGLU, Swish with an alpha.
 namespace pdc {
 
 static std::vector<NodeValue> composeArgMin(CompositionBuilder &b) {
@@ -59,24 +58,64 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   return {add(b, "Where", {above, lowered, inner})};
 }
 
-/// The bound that is left out is the end of the floating-point numbers; integers need none.
+/// At the bound it has the gradient of what lies inside, as PyTorch's clamp_min and clamp_max.
 static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
   NodeValue x = b.input(0), least = b.inputCount() > 1 ? b.input(1) : NodeValue(),
             most = b.inputCount() > 2 ? b.input(2) : NodeValue();
-  const ElementType element = b.type(x).element;
   for (size_t i : {1, 2})
     if (NodeValue bound = i < b.inputCount() ? b.input(i) : NodeValue();
         bound && (b.type(bound).elementCount() != 1 || b.type(bound).rank() > b.type(x).rank()))
       b.refuse(std::string(i == 1 ? "min " : "max ") + b.type(bound).toString() +
                ", expected one number; use the operators Max and Min where bounds differ");
-  const double end = std::numeric_limits<float>::max();
-  if (isFloatingPoint(element))
-    return {
-        add(b, "Clip",
-            {x, least ? least : number(b, element, -end), most ? most : number(b, element, end)})};
   if (!least && !most)
     return {add(b, "Identity", {x})};
-  return {least ? add(b, "Max", {x, least}) : add(b, "Min", {x, most})};
+  NodeValue isOutside = least ? add(b, "Less", {x, least}) : add(b, "Greater", {x, most});
+  return {add(b, "Where", {isOutside, least ? least : most, x})};
+}
+
+/// The middle of each axis, or zeros around it; of an odd rest the end has one more.
+static std::vector<NodeValue> composeCenterCropPad(CompositionBuilder &b) {
+  const std::vector<int64_t> shape = b.type(b.input(0)).shape, wanted = knownIntegers(b, 1);
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  std::vector<int64_t> axes = b.attributes().integers("axes");
+  if (axes.empty()) {
+    axes.resize(shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  if (axes.size() != wanted.size())
+    b.refuse("shape " + shapeText(wanted) + " for " + std::to_string(axes.size()) + " axes");
+  std::vector<int64_t> pads(2 * shape.size(), 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axes[i] + (axes[i] < 0 ? rank : 0);
+    if (axis < 0 || axis >= rank || wanted[i] < 1)
+      b.refuse("gives axis " + std::to_string(axes[i]) + " of input " +
+               b.type(b.input(0)).toString() + " " + std::to_string(wanted[i]) + " elements");
+    const int64_t missing = wanted[i] - shape[axis];
+    pads[axis] = missing / 2;
+    pads[rank + axis] = missing - missing / 2;
+  }
+  return {add(b, "Pad", {b.input(0), b.constant(Tensor::vector(pads))})};
+}
+
+/// x sigmoid(alpha x), where the operator as it is has no alpha.
+static std::vector<NodeValue> composeScaledSwish(CompositionBuilder &b) {
+  const double alpha = b.attributes().number("alpha", 1);
+  if (alpha == 1)
+    return {};
+  NodeValue scaled = add(b, "Mul", {b.input(0), number(b, b.type(b.input(0)).element, alpha)});
+  return {add(b, "Mul", {b.input(0), add(b, "Sigmoid", {scaled})})};
+}
+
+static std::vector<NodeValue> composeSwiGlu(CompositionBuilder &b) {
+  if (b.type(b.input(0)) != b.type(b.input(1)))
+    b.refuse("gates " + b.type(b.input(1)).toString() + " by " + b.type(b.input(0)).toString() +
+             ", expected the same type of both");
+  return {add(b, "Mul", {add(b, "Swish", {b.input(0)}, b.attributes()), b.input(1)})};
+}
+
+std::span<const ComposedForm> swishForms() {
+  static const ComposedForm forms[] = {{"Swish", composeScaledSwish}};
+  return forms;
 }
 
 std::span<const ComposedOperator> shortForms() {
@@ -94,6 +133,12 @@ std::span<const ComposedOperator> shortForms() {
         .inputs = {{"input"}, {"target_type"}},
         .outputs = {{"output"}}},
        composeCastLike},
+      {{.name = "CenterCropPad",
+        .firstOpset = 18,
+        .lastOpset = kLastOpset,
+        .inputs = {{"input_data"}, {.name = "shape", .known = true}},
+        .outputs = {{"output_data"}}},
+       composeCenterCropPad},
       {{.name = "EyeLike",
         .firstOpset = 9,
         .lastOpset = kLastOpset,
@@ -125,6 +170,13 @@ std::span<const ComposedOperator> shortForms() {
         .outputs = {{"output"}},
         .elements = floatElements()},
        composeShrink},
+      {{.name = "SwiGLU",
+        .firstOpset = 28,
+        .lastOpset = kLastOpset,
+        .inputs = {{"A"}, {"B"}},
+        .outputs = {{"Y"}},
+        .elements = floatElements()},
+       composeSwiGlu},
   };
   return operators;
 }

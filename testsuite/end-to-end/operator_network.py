@@ -82,7 +82,7 @@ class Network:
         tensors = [numpy_helper.from_array(value, name) for name, value in (self.weights | self.constants).items()]
         graph = helper.make_graph(self.nodes, "forms", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [BATCH, WIDTH])],
                                   [helper.make_tensor_value_info("scores", TensorProto.FLOAT, [BATCH, CLASSES])], tensors)
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=8), path)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 28)], ir_version=8), path)
 
     def trained(self):
         return {name: torch.from_numpy(value).double().requires_grad_() for name, value in self.weights.items()}

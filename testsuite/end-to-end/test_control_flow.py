@@ -2,6 +2,7 @@
 
 from typing import List
 
+import numpy
 import onnx
 import onnx.parser
 import pytest
@@ -172,6 +173,65 @@ def test_lists_of_loops(tmp_path):
                       output_names=["scores"], dynamic_axes={"x": {0: "batch"}})
     assert {"Loop", "SequenceEmpty"} <= {node.op_type for node in onnx.load(tmp_path / "steps.onnx").graph.node}
     check_step(net, tmp_path / "steps.onnx", inputs, tmp_path)
+
+
+class Cells(torch.nn.Module):
+    """A cell along the steps, and one from the last step to the first that reads what the other made."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.stay, self.back, self.leave = (torch.nn.Linear(*sizes) for sizes in ((6, 8), (8, 8), (8, 8), (8, 10)))
+
+    def forward(self, x):
+        state, states, total = x.new_zeros(len(x), 8), [], x.new_zeros(len(x), 8)
+        for step in x.unbind(1):
+            state = torch.tanh(self.enter(step) + self.stay(state))
+            states.append(state)
+        rows = []
+        for row in reversed(states):
+            total = torch.sigmoid(self.back(row) * total)
+            rows.insert(0, total)
+        return self.leave((torch.stack(rows) * torch.stack(states)).sum(0) + total)
+
+
+def scanned_cells():
+    """Cells as two Scans, which stack their rows along the batch's axis and the first one."""
+    def scan(inputs, outputs, body, **attributes):
+        return helper.make_node("Scan", inputs, outputs, body=body, num_scan_inputs=1, **attributes)
+
+    def value(name, *shape):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    layer = lambda x, y, name: helper.make_node("Gemm", [x, f"{name}.weight", f"{name}.bias"], [y], transB=1)
+    node = lambda op, *names: helper.make_node(op, names[:-1], names[-1:])
+    first = helper.make_graph(
+        [layer("step", "entered", "enter"), layer("state", "stayed", "stay"), node("Add", "entered", "stayed", "sum"),
+         node("Tanh", "sum", "next"), node("Identity", "next", "row")],
+        "first", [value("state", "batch", 8), value("step", "batch", 6)], [value("next", "batch", 8), value("row", "batch", 8)])
+    second = helper.make_graph(
+        [layer("element", "turned", "back"), node("Mul", "turned", "total", "product"), node("Sigmoid", "product", "more"),
+         node("Identity", "more", "line")],
+        "second", [value("total", "batch", 8), value("element", "batch", 8)], [value("more", "batch", 8), value("line", "batch", 8)])
+    nodes = [node("Slice", "x", "zero", "one", "one", "columns"), helper.make_node("ReduceSum", ["columns", "one"], ["flat"], keepdims=0),
+             node("Mul", "flat", "nothing", "zeros"), node("MatMul", "zeros", "ones", "start"),
+             scan(["start", "x"], ["end", "states"], first, scan_input_axes=[1], scan_output_axes=[1]),
+             scan(["start", "states"], ["all", "rows"], second, scan_input_axes=[1], scan_input_directions=[1],
+                  scan_output_directions=[1]),
+             helper.make_node("Transpose", ["states"], ["by step"], perm=[1, 0, 2]), node("Mul", "rows", "by step", "products"),
+             helper.make_node("ReduceSum", ["products", "zero"], ["summed"], keepdims=0), node("Add", "summed", "all", "last"),
+             layer("last", "scores", "leave")]
+    constants = {"zero": numpy.array([0]), "one": numpy.array([1]), "nothing": numpy.zeros(1, numpy.float32),
+                 "ones": numpy.ones((6, 8), numpy.float32)}
+    return helper.make_graph(nodes, "cells", [value("x", "batch", 5, 6)], [value("scores", "batch", 10)],
+                             [numpy_helper.from_array(tensor, name) for name, tensor in constants.items()])
+
+
+def test_scans(tmp_path):
+    torch.manual_seed(1)
+    net, graph = Cells().train(), scanned_cells()
+    graph.initializer.extend(numpy_helper.from_array(tensor.detach().numpy(), name) for name, tensor in net.named_parameters())
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "cells.onnx")
+    check_step(net, tmp_path / "cells.onnx", {"x": torch.randn(BATCH, 5, 6)}, tmp_path)
 
 
 def test_weights_of_branches(tmp_path):

@@ -22,17 +22,19 @@ PLACES = numpy.array([[0, 1], [3, -1], [2, 0], [1, 3]])
 
 
 def attention(q, k, v, mask=None, scale=None, cap=None, causal=False):
-    """ONNX's Attention of four dimensions: a mask of numbers is added, and the cap bends what it leaves."""
+    """ONNX's Attention of four dimensions: a mask of numbers is added to what the cap has bent; a query that sees nothing
+    gets nothing."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     scores = q @ k.transpose(2, 3) * (1 / math.sqrt(q.shape[3]) if scale is None else scale)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     if causal:
         past = k.shape[2] - q.shape[2]
         scores = scores.masked_fill(~torch.ones(scores.shape[2:], dtype=torch.bool).tril(past), -math.inf)
-    if cap is not None:
-        scores = cap * torch.tanh(scores / cap)
-    return torch.softmax(scores, 3) @ v
+    unseen = (scores == -math.inf).all(3, keepdim=True)
+    return torch.where(unseen, 0.0, torch.softmax(scores.masked_fill(unseen, 0), 3)) @ v
 
 
 def heads(x, count):

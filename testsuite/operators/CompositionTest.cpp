@@ -6,12 +6,6 @@
 /// of ONNX's node tests.
 namespace pdc::test {
 
-namespace {
-
-const Tensor kAbsent = {{ElementType::f64, {0}}, {}};
-
-} // namespace
-
 TEST(Composition, Reductions) {
   Draw draw;
   for (const char *op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMin",

@@ -3,10 +3,6 @@
 /// pdc.MaskedScatter against a plain walk.
 namespace pdc::test {
 
-static Tensor flags(Shape shape, std::vector<double> values) {
-  return {{ElementType::boolean, std::move(shape)}, std::move(values)};
-}
-
 /// By a plain walk over all elements, which takes the source's as it goes.
 static std::vector<double> masked(const Tensor &data, const Tensor &mask, const Tensor &source) {
   std::vector<double> found = data.data;

@@ -6,6 +6,13 @@
 /// Composed operators, computed and differentiated through what they are made of.
 namespace pdc::test {
 
+/// An input that is left out.
+inline const Tensor kAbsent = {{ElementType::f64, {0}}, {}};
+
+inline Tensor flags(std::vector<int64_t> shape, std::vector<double> values) {
+  return {{ElementType::boolean, std::move(shape)}, std::move(values)};
+}
+
 /// Nodes in the order in which a composition adds them, computed in double as they come.
 class Tape {
 public:

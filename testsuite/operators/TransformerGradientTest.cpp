@@ -1,3 +1,4 @@
+#include "compiler/operators/Rules.h"
 #include "testsuite/operators/Tape.h"
 
 namespace pdc::test {

@@ -7,11 +7,14 @@ pdc.memory @x input microbatch : tensor<2x3xf32>
 func.func @train() {
   // CHECK: %[[X:.*]] = pdc.read @x
   %x = pdc.read @x : tensor<2x3xf32>
-  // CHECK: %[[AXES:.*]] = pdc.node "Constant" "/Norm/Constant"() {value = dense<1> : tensor<1xi64>}
+  // CHECK: %[[AXES:.*]] = pdc.node "Constant" "/Norm/Constant.1"() {value = dense<1> : tensor<1xi64>}
   // CHECK: %[[SQUARE:.*]] = pdc.node "Mul" "/Norm/ReduceL2/Mul"(%[[X]], %[[X]])
   // CHECK: %[[SUM:.*]] = pdc.node "ReduceSum" "/Norm/ReduceL2/ReduceSum"(%[[SQUARE]], %[[AXES]]) {keepdims = 1 : i64}
-  // CHECK: %[[ROOT:.*]] = pdc.node "Sqrt" "/Norm/ReduceL2/Sqrt"(%[[SUM]])
-  // CHECK: %[[Y:.*]] = pdc.node "Div" "/Norm/Div"(%[[X]], %[[ROOT]]) {} : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+  // CHECK: %[[SAFE:.*]] = pdc.node "Where" "/Norm/ReduceL2/Where"(%{{.*}}, %{{.*}}, %[[SUM]])
+  // CHECK: %[[ROOT:.*]] = pdc.node "Sqrt" "/Norm/ReduceL2/Sqrt"(%[[SAFE]])
+  // CHECK: %[[NORM:.*]] = pdc.node "Where" "/Norm/ReduceL2/Where.1"(%{{.*}}, %{{.*}}, %[[ROOT]])
+  // CHECK: %[[DIVISOR:.*]] = pdc.node "Where" "/Norm/Where"(%{{.*}}, %{{.*}}, %[[NORM]])
+  // CHECK: %[[Y:.*]] = pdc.node "Div" "/Norm/Div"(%[[X]], %[[DIVISOR]]) {} : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
   %y = pdc.node "LpNormalization" "/Norm"(%x) {axis = 1 : i64, p = 2 : i64} : (tensor<2x3xf32>) -> tensor<*xf32>
   // CHECK: pdc.node "Relu" "/Relu"(%[[Y]])
   %z = pdc.node "Relu" "/Relu"(%y) {} : (tensor<*xf32>) -> tensor<*xf32>

@@ -1,0 +1,197 @@
+#include "compiler/onnx/Scans.h"
+
+#include "compiler/Error.h"
+#include "compiler/onnx/FlattenFunctions.h"
+#include "compiler/onnx/NodeAttributes.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace pdc {
+
+bool hasScannedBody(const onnx::NodeProto &node, int64_t opset) {
+  const onnx::AttributeProto *body = attributeOf(node, "body");
+  return node.op_type() == "Scan" && opset >= 9 && body && body->has_g();
+}
+
+namespace {
+
+class ScanRewriting {
+public:
+  ScanRewriting(const onnx::NodeProto &scan, const Renaming &rename)
+      : scan(scan), rename(rename), body(attributeOf(scan, "body")->g()),
+        scanned(static_cast<int>(integerOf(scan, "num_scan_inputs", 0))),
+        states(scan.input_size() - scanned) {
+    if (scanned < 1 || states < 0 || body.input_size() != scan.input_size() ||
+        body.output_size() < states || scan.output_size() > body.output_size())
+      refuse("its body has " + std::to_string(body.input_size()) + " inputs and " +
+             std::to_string(body.output_size()) + " outputs, the node " +
+             std::to_string(scan.input_size()) + ", of which it scans " + std::to_string(scanned) +
+             ", and " + std::to_string(scan.output_size()) + ", which do not fit");
+  }
+
+  ScanAsLoop run() {
+    result.loop.set_op_type("Loop");
+    result.loop.set_name(scan.name());
+    result.loop.add_input(length());
+    result.loop.add_input("");
+    *looped.mutable_name() = body.name();
+    index = addBodyInput();
+    const std::string goesOn = addBodyInput();
+    for (int i = 0; i < states; ++i) {
+      result.loop.add_input(scan.input(i));
+      *looped.add_input() = body.input(i);
+    }
+    for (int i = 0; i < scanned; ++i)
+      readElement(i);
+    looped.mutable_node()->MergeFrom(body.node());
+    *looped.mutable_initializer() = body.initializer();
+    *looped.mutable_sparse_initializer() = body.sparse_initializer();
+    looped.add_output()->set_name(goesOn);
+    for (int i = 0; i < body.output_size(); ++i) {
+      *looped.add_output() = body.output(i);
+      const std::string output = i < scan.output_size() ? scan.output(i) : "";
+      result.loop.add_output(i < states || output.empty() ? output : stacked(i - states, output));
+    }
+    onnx::AttributeProto &attribute = *result.loop.add_attribute();
+    attribute.set_name("body");
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    *attribute.mutable_g() = std::move(looped);
+    return std::move(result);
+  }
+
+private:
+  [[noreturn]] void refuse(const std::string &what) const {
+    throw Error(describe(scan) + ": " + what);
+  }
+
+  std::string addBodyInput() {
+    looped.add_input()->set_name(rename(scan.name() + "/step"));
+    return looped.input(looped.input_size() - 1).name();
+  }
+
+  int64_t listed(const char *attribute, int place) const {
+    const onnx::AttributeProto *list = attributeOf(scan, attribute);
+    return list && place < list->ints_size() ? list->ints(place) : 0;
+  }
+
+  onnx::NodeProto node(const char *op, const std::vector<std::string> &inputs,
+                       const std::string &output) const {
+    onnx::NodeProto made;
+    made.set_op_type(op);
+    made.set_name(scan.name() + "/" + op);
+    for (const std::string &input : inputs)
+      made.add_input(input);
+    made.add_output(output);
+    return made;
+  }
+
+  static void setAxis(onnx::NodeProto &node, int64_t axis) {
+    onnx::AttributeProto &attribute = *node.add_attribute();
+    attribute.set_name("axis");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(axis);
+  }
+
+  /// A value before the Loop.
+  std::string made(const char *op, const std::vector<std::string> &inputs) {
+    result.before.push_back(node(op, inputs, rename(scan.name() + "/" + op)));
+    return result.before.back().output(0);
+  }
+
+  std::string constant(const std::vector<int64_t> &numbers, bool isVector) {
+    const std::string name = made("Constant", {});
+    onnx::AttributeProto &value = *result.before.back().add_attribute();
+    value.set_name("value");
+    value.set_type(onnx::AttributeProto::TENSOR);
+    value.mutable_t()->set_data_type(onnx::TensorProto::INT64);
+    if (isVector)
+      value.mutable_t()->add_dims(static_cast<int64_t>(numbers.size()));
+    for (int64_t number : numbers)
+      value.mutable_t()->add_int64_data(number);
+    return name;
+  }
+
+  /// How often the body is repeated.
+  std::string length() {
+    const std::string shape = made("Shape", {scan.input(states)});
+    return made("Gather", {shape, constant({listed("scan_input_axes", 0)}, false)});
+  }
+
+  /// Element i of what is scanned, or the i-th from the end. The tensor gets a name that the body
+  /// cannot have.
+  void readElement(int place) {
+    const std::string whole = made("Identity", {scan.input(states + place)});
+    std::string at = index;
+    if (listed("scan_input_directions", place) != 0) {
+      if (last.empty())
+        last = made("Sub", {result.loop.input(0), constant({1}, false)});
+      at = rename(scan.name() + "/from the end");
+      *looped.add_node() = node("Sub", {last, index}, at);
+    }
+    onnx::NodeProto &gather = *looped.add_node();
+    gather = node("Gather", {whole, at}, body.input(states + place).name());
+    setAxis(gather, listed("scan_input_axes", place));
+  }
+
+  /// What the Loop stacks along the first axis, the first iteration first, where it becomes the
+  /// output by other nodes.
+  std::string stacked(int place, const std::string &output) {
+    const bool isTurned = listed("scan_output_directions", place) != 0;
+    const int64_t axis = listed("scan_output_axes", place);
+    std::string name = output;
+    if (axis != 0)
+      result.after.insert(result.after.begin(), moved(states + place, axis, name));
+    if (isTurned) {
+      const std::string end = constant({std::numeric_limits<int64_t>::min()}, true),
+                        minusOne = constant({-1}, true), first = constant({0}, true),
+                        stack = rename(output + "/stack");
+      result.after.insert(result.after.begin(),
+                          node("Slice", {stack, minusOne, end, first, minusOne}, name));
+      name = stack;
+    }
+    return name;
+  }
+
+  /// Transposes the stack, whose name becomes `name`.
+  onnx::NodeProto moved(int place, int64_t axis, std::string &name) {
+    const onnx::TypeProto &type = body.output(place).type();
+    if (!type.has_tensor_type() || !type.tensor_type().has_shape())
+      refuse("its output '" + name + "' is stacked along axis " + std::to_string(axis) +
+             ", and output '" + body.output(place).name() +
+             "' of its body says no shape; export the model with shapes");
+    const int64_t rank = type.tensor_type().shape().dim_size() + 1;
+    axis += axis < 0 ? rank : 0;
+    if (axis < 0 || axis >= rank)
+      refuse("its output '" + name + "' of rank " + std::to_string(rank) + " has no axis " +
+             std::to_string(axis));
+    const std::string stack = rename(name + "/stack");
+    onnx::NodeProto transpose = node("Transpose", {stack}, name);
+    onnx::AttributeProto &perm = *transpose.add_attribute();
+    perm.set_name("perm");
+    perm.set_type(onnx::AttributeProto::INTS);
+    for (int64_t d = 1; d < rank; ++d)
+      perm.add_ints(d);
+    perm.mutable_ints()->Add(0);
+    std::rotate(perm.mutable_ints()->begin() + axis, perm.mutable_ints()->end() - 1,
+                perm.mutable_ints()->end());
+    name = stack;
+    return transpose;
+  }
+
+  const onnx::NodeProto &scan;
+  const Renaming &rename;
+  const onnx::GraphProto &body;
+  const int scanned, states;
+  onnx::GraphProto looped;
+  std::string index, last;
+  ScanAsLoop result;
+};
+
+} // namespace
+
+ScanAsLoop loopOfScan(const onnx::NodeProto &scan, const Renaming &rename) {
+  return ScanRewriting(scan, rename).run();
+}
+
+} // namespace pdc

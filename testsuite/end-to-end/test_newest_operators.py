@@ -1,0 +1,128 @@
+"""Operators of ONNX's operator sets 18 to 28 that Debian's node tests lack: by the kernels of compiled programs against
+PyTorch in double precision."""
+
+import numpy
+import pytest
+import torch
+from torch.nn import functional
+
+from operator_network import BATCH, Form, expect_gradients
+from test_operators import attention, heads, merged
+
+COUNTS = numpy.array([3, 5, 1, 4])
+UNSEEN = numpy.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
+STARTS = numpy.array([0, 2, 1, 3])
+WIDE = numpy.array([1, 0, 1, 1, 0, 1], bool)
+
+
+def sees(queries, keys, counts, left, right):
+    """The queries stand behind the other keys that are there; bounds of -1 are none."""
+    counts = torch.from_numpy(counts).reshape(-1, 1, 1, 1)
+    query, key = torch.arange(queries).reshape(-1, 1) + counts - queries, torch.arange(keys)
+    near = torch.ones_like(key - query, dtype=torch.bool)
+    if left >= 0:
+        near &= key >= query - left
+    if right >= 0:
+        near &= key <= query + right
+    return near & (key < counts)
+
+
+def windowed(queries, keys, counts, left=-1, right=-1):
+    return lambda q, k, v, *_: attention(q, k, v, sees(queries, keys, counts, left, right))
+
+
+def cached(x, update, starts, circular):
+    places = torch.from_numpy(starts)[:, None] + torch.arange(update.shape[2])
+    places = places % x.shape[2] if circular else places
+    return x.scatter(2, places[:, None, :, None].expand_as(update), update)
+
+
+def reversed_steps(x, lengths):
+    """x: steps, samples, width."""
+    return torch.stack([torch.cat([x[:n, i].flip(0), x[n:, i]]) for i, n in enumerate(lengths.tolist())], 1)
+
+
+def causal(x, weight, bias=None, past=None):
+    before = weight.shape[2] - 1
+    x = functional.pad(x, (before, 0)) if past is None else torch.cat([past, x], 2)
+    return functional.conv1d(x, weight, bias, groups=x.shape[1]), x[:, :, x.shape[2] - before:]
+
+
+def causal_silu(*operands):
+    y, state = causal(*operands)
+    return functional.silu(y), state
+
+
+def products(axis, exclusive=False, backwards=False):
+    def run(x, _):
+        x = x.flip(axis) if backwards else x
+        y = torch.cumprod(x, axis)
+        if exclusive:
+            y = torch.cat([torch.ones_like(x.narrow(axis, 0, 1)), y.narrow(axis, 0, x.shape[axis] - 1)], axis)
+        return y.flip(axis) if backwards else y
+    return run
+
+
+def norm_of_windows(x):
+    """Of order 2, windows of 2 by 2 with a hole between the columns."""
+    squares = x * x
+    return torch.sqrt(squares[:, :, :-1, :-2] + squares[:, :, 1:, :-2] + squares[:, :, :-1, 2:] + squares[:, :, 1:, 2:])
+
+
+FORMS = {
+    "attention": [
+        Form("Attention", [[BATCH, 2, 3, 3], [BATCH, 2, 4, 3], [BATCH, 2, 4, 2], UNSEEN], attention),
+        Form("Attention", [[BATCH, 2, 3, 3], [BATCH, 2, 4, 3], [BATCH, 2, 4, 3], UNSEEN],
+             lambda *x: attention(*x, cap=0.5), {"softcap": 0.5}),
+        Form("Attention", [[BATCH, 2, 3, 4], [BATCH, 1, 4, 4], [BATCH, 1, 4, 2], UNSEEN[:, :3]],
+             lambda q, k, v, mask: attention(q, k, v, functional.pad(mask, (0, 1)))),
+        Form("Attention", [[BATCH, 1, 2, 4], [BATCH, 1, 5, 4], [BATCH, 1, 5, 3], None, None, None, COUNTS],
+             windowed(2, 5, COUNTS)),
+        Form("Attention", [[BATCH, 1, 2, 4], [BATCH, 1, 5, 4], [BATCH, 1, 5, 3], None, None, None, COUNTS],
+             windowed(2, 5, COUNTS, right=0), {"is_causal": 1}),
+        Form("Attention", [[BATCH, 1, 3, 4], [BATCH, 1, 5, 4], [BATCH, 1, 5, 3], None, None, None, COUNTS],
+             windowed(3, 5, COUNTS, 1, 1), {"left_window_size": 1, "right_window_size": 1}),
+        Form("Attention", [[BATCH, 1, 5, 4], [BATCH, 1, 3, 4], [BATCH, 1, 3, 3]],
+             windowed(5, 3, numpy.full(BATCH, 5), 1, 0), {"is_causal": 1, "left_window_size": 1}),
+        Form("Attention", [[BATCH, 3, 8], [BATCH, 3, 4], [BATCH, 3, 6], None, (BATCH, 2, 2, 2), (BATCH, 2, 2, 3)],
+             lambda q, k, v, _, past_k, past_v: merged(attention(
+                 heads(q, 4), torch.cat([past_k, heads(k, 2)], 2), torch.cat([past_v, heads(v, 2)], 2),
+                 sees(3, 5, numpy.full(1, 5), 2, 1))),
+             {"q_num_heads": 4, "kv_num_heads": 2, "left_window_size": 2, "right_window_size": 1}),
+    ],
+    "layers": [
+        Form("Swish", [[BATCH, 24]], functional.silu, {"alpha": 1.0}),
+        Form("Swish", [[BATCH, 24]], lambda x: x * torch.sigmoid(1.7 * x), {"alpha": 1.7}),
+        Form("SwiGLU", [[BATCH, 24], (BATCH, 24)], lambda a, b: functional.silu(a) * b),
+        Form("SwiGLU", [[BATCH, 24], (BATCH, 24)], lambda a, b: a * torch.sigmoid(0.5 * a) * b, {"alpha": 0.5}),
+        Form("CausalConvWithState", [[BATCH, 3, 8], (3, 1, 4), (3,)], causal, {}, 2),
+        Form("CausalConvWithState", [[BATCH, 3, 8], (3, 1, 3), None, (BATCH, 3, 2)],
+             lambda x, w, _, past: causal_silu(x, w, None, past), {"activation": "silu"}, 2),
+        Form("LpPool", [[BATCH, 2, 3, 4]], norm_of_windows, {"kernel_shape": [2, 2], "dilations": [1, 2]}),
+        Form("AffineGrid", [[BATCH, 2, 3], numpy.array([BATCH, 1, 4, 3])],
+             lambda theta, _: functional.affine_grid(theta, (BATCH, 1, 4, 3), align_corners=False)),
+        Form("AffineGrid", [[BATCH, 3, 4], numpy.array([BATCH, 2, 2, 4, 3])],
+             lambda theta, _: functional.affine_grid(theta, (BATCH, 2, 2, 4, 3), align_corners=True), {"align_corners": 1}),
+        Form("Mod", [[BATCH, 24], numpy.array(-0.3, numpy.float32)], torch.remainder),
+    ],
+    "places": [
+        Form("CumProd", [[BATCH, 4, 6], numpy.array(1)], products(1)),
+        Form("CumProd", [[BATCH, 3, 7], numpy.array(-1)], products(2, exclusive=True), {"exclusive": 1}),
+        Form("CumProd", [[BATCH, 3, 7], numpy.array(2)], products(2, backwards=True), {"reverse": 1}),
+        Form("CumProd", [[BATCH, 5, 3], numpy.array(1)], products(1, True, True), {"reverse": 1, "exclusive": 1}),
+        Form("CenterCropPad", [[BATCH, 4, 6], numpy.array([3, 9])], lambda x, _: functional.pad(x[:, :3], (1, 2)), {"axes": [1, -1]}),
+        Form("Compress", [[BATCH, 4, 6], WIDE], lambda x, chosen: x[:, :, chosen], {"axis": -1}),
+        Form("ReverseSequence", [[6, BATCH, 4], COUNTS], reversed_steps),
+        Form("ReverseSequence", [[BATCH, 6, 4], COUNTS], lambda x, n: reversed_steps(x.transpose(0, 1), n).transpose(0, 1),
+             {"batch_axis": 0, "time_axis": 1}),
+        Form("TensorScatter", [[BATCH, 1, 6, 4], (BATCH, 1, 3, 4), STARTS], lambda x, y, _: cached(x, y, STARTS, False)),
+        Form("TensorScatter", [[BATCH, 2, 4, 3], (BATCH, 2, 3, 3), STARTS], lambda x, y, _: cached(x, y, STARTS, True),
+             {"mode": "circular"}),
+        Form("SpaceToDepth", [[BATCH, 2, 2, 4]], lambda x: functional.pixel_unshuffle(x, 2), {"mode": "CRD", "blocksize": 2}),
+    ],
+}
+
+
+@pytest.mark.parametrize("group", FORMS)
+def test_forms(group, tmp_path):
+    expect_gradients(FORMS[group], tmp_path)
