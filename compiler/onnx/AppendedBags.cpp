@@ -43,6 +43,11 @@ public:
   }
 
 private:
+  /// The value of a branch for the last bag.
+  struct LastBag {
+    std::string value;
+    bool isReduced;
+  };
   /// The condition, and the values of both branches.
   struct Choice {
     std::string condition, then, otherwise;
@@ -162,44 +167,62 @@ private:
     if (!isEmpty || !isBound(isEmpty->input(0), 0) || !isBound(isEmpty->input(1), 1) || !zeros ||
         !isNumber(zeros->input(0), 0))
       return false;
-    return readReduction(withoutLast(choice->otherwise));
+    return readReduction(withoutLast(choice->otherwise, true));
   }
 
-  /// The value of all bags but the last, where there is a branch for that.
-  std::string withoutLast(const std::string &given) {
+  /// The value of all bags but the last, where there is a branch for that; before or behind the
+  /// reduction.
+  std::string withoutLast(const std::string &given, bool isReduced) {
     std::optional<Choice> choice = choiceOf(plain(given));
     const onnx::NodeProto *equal = choice ? maker(plain(choice->condition), "Equal", 2) : nullptr;
     const onnx::NodeProto *last = equal ? maker(plain(equal->input(1)), "Sub", 2) : nullptr;
     if (!last || plain(equal->input(0)) != index || plain(last->input(0)) != count ||
         !isNumber(last->input(1), 1))
       return plain(given);
-    lasts.push_back(choice->then);
+    lasts.push_back({choice->then, isReduced});
     return plain(choice->otherwise);
   }
 
   bool readReduction(const std::string &name) {
-    const onnx::NodeProto *reduction = maker(name);
-    if (!reduction || !readMode(*reduction) || integerOf(*reduction, "keepdims", 1) == 0 ||
-        reduction->input_size() != 2 || !isNumber(reduction->input(1), 0))
+    const onnx::NodeProto *reduction = reductionOf(name);
+    if (!reduction)
       return false;
-    const onnx::NodeProto *slice = maker(withoutLast(reduction->input(0)), "Slice", 3);
+    const onnx::NodeProto *slice = maker(withoutLast(reduction->input(0), false), "Slice", 3);
     if (!slice || slice->input_size() != 3 || !isOutside(slice->input(0)) ||
         !isBound(slice->input(1), 0) || !isBound(slice->input(2), 1))
       return false;
     rows = slice->input(0);
-    return std::ranges::all_of(lasts, [&](const std::string &last) { return beginsThere(last); });
+    return std::ranges::all_of(lasts, [&](const LastBag &last) { return goesToTheEnd(last); });
   }
 
-  /// Whether the value of the last bag is made of the same rows from its start on.
-  bool beginsThere(const std::string &given) {
-    std::string name = plain(given);
-    for (const onnx::NodeProto *node = maker(name); node; node = maker(name)) {
-      if (node->op_type() == "Slice")
-        return node->input(0) == rows && isBound(node->input(1), 0);
-      std::optional<Choice> choice = choiceOf(name);
-      name = plain(choice ? choice->then : node->input_size() ? node->input(0) : "");
+  /// What reduces rows along the first axis, and keeps it; as all others that were asked for.
+  const onnx::NodeProto *reductionOf(const std::string &name) {
+    const std::string before = mode;
+    const onnx::NodeProto *reduction = maker(name);
+    return reduction && readMode(*reduction) && (before.empty() || mode == before) &&
+                   integerOf(*reduction, "keepdims", 1) != 0 && reduction->input_size() == 2 &&
+                   isNumber(reduction->input(1), 0)
+               ? reduction
+               : nullptr;
+  }
+
+  /// Whether the value of the last bag is made of the same rows from its start to their end, in the
+  /// same way.
+  bool goesToTheEnd(const LastBag &last) {
+    std::string name = plain(last.value);
+    if (last.isReduced) {
+      const onnx::NodeProto *reduction = reductionOf(name);
+      if (!reduction)
+        return false;
+      name = plain(reduction->input(0));
     }
-    return false;
+    const onnx::NodeProto *slice = maker(name, "Slice", 3);
+    if (!slice || slice->input_size() != 3 || slice->input(0) != rows ||
+        !isBound(slice->input(1), 0))
+      return false;
+    const std::string end = plain(slice->input(2));
+    std::optional<double> number = isOutside(end) ? std::nullopt : numberOf(end);
+    return isOutside(end) || (number && *number >= std::numeric_limits<int32_t>::max());
   }
 
   /// `counted` is how often the Loop went round.
@@ -214,7 +237,7 @@ private:
       node.proto.add_output(output);
       return node.proto;
     };
-    auto number = [&](int64_t value) {
+    auto constant = [&](int64_t value) {
       const std::string name = values.fresh(bags + "/constant");
       onnx::AttributeProto &attribute = *make("Constant", {}, name).add_attribute();
       attribute.set_name("value_ints");
@@ -222,9 +245,30 @@ private:
       attribute.add_ints(value);
       return name;
     };
-    const std::string first = number(1), last = number(std::numeric_limits<int64_t>::max()),
+    const std::string zero = constant(0), one = constant(1), all = constant(-1),
+                      most = constant(std::numeric_limits<int64_t>::max()),
                       ends = values.fresh(bags + "/ends");
-    make("Slice", {offsets, first, last}, ends);
+    std::string bounds = offsets;
+    if (!lasts.empty()) {
+      // The last bag ends where the rows do, unless it is empty.
+      auto made = [&](const char *op, const std::vector<std::string> &inputs) {
+        const std::string output = values.fresh(bags + "/" + op);
+        make(op, inputs, output);
+        return output;
+      };
+      const std::string number = made("Reshape", {count, all}),
+                        begin = made("Slice", {offsets, made("Sub", {number, one}), number}),
+                        end = made("Slice", {offsets, number, made("Add", {number, one})}),
+                        size = made("Slice", {made("Shape", {rows}), zero, one}),
+                        last = made("Where", {made("Equal", {begin, end}), end, size}),
+                        others = made("Slice", {offsets, zero, number});
+      bounds = values.fresh(bags + "/bounds");
+      onnx::AttributeProto &axis = *make("Concat", {others, last}, bounds).add_attribute();
+      axis.set_name("axis");
+      axis.set_type(onnx::AttributeProto::INT);
+      axis.set_i(0);
+    }
+    make("Slice", {bounds, one, most}, ends);
     nodes.push_back(bag({rows, "", offsets, ends, count}, bags));
     make("Identity", {count}, counted);
     return nodes;
@@ -232,7 +276,7 @@ private:
 
   const KnownNumbers &known;
   Names &values;
-  std::vector<std::string> lasts; ///< values of branches for the last bag
+  std::vector<LastBag> lasts;
   std::string index, count, offsets, rows;
 };
 

@@ -182,7 +182,13 @@ public:
     put(std::move(node), isNeeded);
   }
 
-  [[noreturn]] void refuse(const FlatNode &node) const {
+  /// Of a node that is needed, and that was left as it is.
+  void expectDecided(const FlatNode &node) const {
+    if (node.proto.output_size())
+      if (auto failure = failures.find(node.proto.output(0)); failure != failures.end())
+        throw Error(failure->second);
+    if (!node.selects && !node.body)
+      return;
     if (node.selects)
       throw Error(describe(node.proto) + ": " + walk.undecided(node.proto.input(0)) +
                   "; export the model with the branch that training takes");
@@ -197,7 +203,15 @@ private:
     auto known = [this](const FlatNode &reader, const std::string &name) {
       return walk.decide(reader, name);
     };
-    for (FlatNode &made : sequences.replace(std::move(node), known)) {
+    std::vector<FlatNode> nodes;
+    try {
+      nodes = sequences.replace(node, known);
+    } catch (const Error &error) {
+      // In a branch that is not taken it does not matter.
+      failures[node.proto.output(0)] = error.what();
+      nodes.assign(1, std::move(node));
+    }
+    for (FlatNode &made : nodes) {
       if (isNeeded)
         walk.add(made);
       decided.push_back(std::move(made));
@@ -207,7 +221,11 @@ private:
   /// Bags are kept whole, however many: their rows are found and reduced at once.
   bool keepBags(const FlatNode &loop, std::optional<EmbeddingBagLoop> found, bool isNeeded) {
     auto isThere = [&](const std::pair<std::string, double> &value) {
-      return walk.decide(loop, value.first) == value.second;
+      try {
+        return walk.decide(loop, value.first) == value.second;
+      } catch (const Error &) {
+        return false; // several elements
+      }
     };
     if (!found || !std::ranges::all_of(found->expected, isThere) ||
         (!found->list.empty() && !sequences.isEmpty(found->list)))
@@ -276,6 +294,7 @@ private:
   const bool mayDepend; ///< on dimensions that have names
   size_t repeated = 0;
   std::map<const LoopBody *, std::string> endless; ///< why
+  std::map<std::string, std::string> failures;     ///< why the node of this output stays
 };
 
 } // namespace
@@ -310,8 +329,7 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values,
     wanted.insert(output.name);
   keepAncestors(nodes, wanted);
   for (const FlatNode &node : nodes)
-    if (isOpen(node))
-      decider.refuse(node);
+    decider.expectDecided(node);
 
   // 3. What may come out otherwise when the dimensions are known.
   if (hasFreeDimension(model, dimensions))

@@ -13,8 +13,8 @@ namespace pdc {
 
 namespace {
 
-/// A value that the compiler itself looks at (a shape, axes, a ratio) is small.
-constexpr int64_t maximumConstantElements = int64_t(1) << 22;
+/// What the compiler itself looks at: shapes, masks, tables of whole numbers.
+constexpr int64_t maximumConstantElements = int64_t(1) << 26;
 
 double halfToDouble(uint16_t bits) {
   int exponent = (bits >> 10) & 31;

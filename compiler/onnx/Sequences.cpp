@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace pdc {
 
@@ -356,9 +357,10 @@ private:
 };
 
 static bool haveSequences(const std::vector<FlatNode> &nodes) {
+  static const std::set<std::string> makers = {"SequenceConstruct", "SequenceEmpty",
+                                               "SplitToSequence"};
   return std::ranges::any_of(nodes, [](const FlatNode &node) {
-    return node.proto.op_type().find("Sequence") != std::string::npos ||
-           (node.body && haveSequences(node.body->nodes));
+    return makers.contains(node.proto.op_type()) || (node.body && haveSequences(node.body->nodes));
   });
 }
 

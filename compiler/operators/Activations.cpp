@@ -82,14 +82,15 @@ static std::vector<ElementwiseRow> forwardRows() {
                           floatElements()};
   };
   return {
-      row("Relu", 7, PDC_EXPRESSION($0 > 0 ? $0 : 0), differentiateRelu),
-      row("LeakyRelu", 6, PDC_EXPRESSION($0 >= 0 ? $0 : $alpha * $0), differentiateLeakyRelu,
+      // What is not a number stays so, and a loss that it reaches is refused.
+      row("Relu", 7, PDC_EXPRESSION($0 < 0 ? 0 : $0), differentiateRelu),
+      row("LeakyRelu", 6, PDC_EXPRESSION($0 > 0 ? $0 : $alpha * $0), differentiateLeakyRelu,
           normaliseLeakyRelu),
       row("Sigmoid", 7, PDC_EXPRESSION(1 / (1 + std::exp(-$0))), differentiateSigmoid),
       row("HardSigmoid", 6,
           PDC_EXPRESSION(1 < $alpha * $0 + $beta   ? 1
-                         : 0 < $alpha * $0 + $beta ? $alpha * $0 + $beta
-                                                   : 0),
+                         : $alpha * $0 + $beta < 0 ? 0
+                                                   : $alpha * $0 + $beta),
           differentiateHardSigmoid, normaliseHardSigmoid),
       row("HardSwish", 14,
           PDC_EXPRESSION($0 <= -3  ? 0
@@ -110,7 +111,7 @@ static std::vector<ElementwiseRow> gradientRows() {
   const std::vector<Parameter> fromX = {{"dY"}, {"X"}}, fromY = {{"dY"}, {"Y"}};
   return {
       {"ReluGrad", 0, fromY, {PDC_EXPRESSION($1 > 0 ? $0 : 0)}},
-      {"LeakyReluGrad", 0, fromX, {PDC_EXPRESSION($1 >= 0 ? $0 : $alpha * $0)}},
+      {"LeakyReluGrad", 0, fromX, {PDC_EXPRESSION($1 > 0 ? $0 : $alpha * $0)}},
       {"SigmoidGrad", 0, fromY, {PDC_EXPRESSION($0 * $1 * (1 - $1))}},
       {"HardSigmoidGrad", 0, fromY, {PDC_EXPRESSION($1 > 0 && $1 < 1 ? $0 * $alpha : 0)}},
       {"HardSwishGrad",
@@ -130,10 +131,11 @@ static std::vector<ElementwiseRow> gradientRows() {
       // 2 / sqrt(pi)
       {"ErfGrad", 0, fromX, {PDC_EXPRESSION($0 * 1.1283791671f * std::exp(-$1 * $1))}},
       {"ReciprocalGrad", 0, fromY, {PDC_EXPRESSION(-$0 * $1 * $1)}},
+      // At both bounds none, as PyTorch's relu6 and hardtanh have it.
       {"ClipGrad",
        0,
        {{"dY"}, {"X"}, {"min"}, {"max"}},
-       {PDC_EXPRESSION($1 >= $2 && $1 <= $3 ? $0 : 0)}},
+       {PDC_EXPRESSION($1 > $2 && $1 < $3 ? $0 : 0)}},
   };
 }
 

@@ -93,9 +93,10 @@ Tensor Interpolation::matrix(const ResizedAxis &axis, ElementType element) const
                last = static_cast<double>(axis.from - 1);
   for (int64_t i = 0; i < axis.to; ++i) {
     double position = source(axis, i), sum = 0;
-    // A linear step beyond the border stays on it.
-    if (mode == "linear" && shrunk == 1)
-      position = std::clamp(position, 0.0, last);
+    // A linear step beyond the border stays on it, and so does what lies far from it.
+    position = mode == "linear" && shrunk == 1
+                   ? std::clamp(position, 0.0, last)
+                   : std::clamp(position, -width - 1, last + width + 1);
     double *row = &weights.data[i * axis.from];
     for (double place = std::floor(position - width); place <= std::ceil(position + width);
          ++place) {
@@ -104,7 +105,7 @@ Tensor Interpolation::matrix(const ResizedAxis &axis, ElementType element) const
       row[inside(axis, place)] += weight;
       sum += weight;
     }
-    for (int64_t k = 0; k < axis.from; ++k)
+    for (int64_t k = 0; sum != 0 && k < axis.from; ++k)
       row[k] /= sum;
   }
   return weights;

@@ -22,7 +22,8 @@ public:
 
   /// The element that each of the result is, for mode nearest.
   std::vector<int64_t> places(const ResizedAxis &axis) const;
-  /// [to, from]: the weights of each row add up to 1.
+  /// [to, from]: the weights of each row add up to 1, or are zeros where all they are for is
+  /// excluded.
   Tensor matrix(const ResizedAxis &axis, ElementType element) const;
   /// bool [to]: whether each of the result lies on the axis; a crop may reach beyond it.
   Tensor onAxis(const ResizedAxis &axis) const;

@@ -58,7 +58,16 @@ private:
     bool isRow = rank <= inner;
     for (int64_t i = 0; i < rank && isRow; ++i)
       isRow = fits(i);
-    return isRow ? reshaped(b, source, row) : rowsOf(source);
+    if (isRow)
+      return reshaped(b, source, row);
+    // Of several, each may be one number for its whole row.
+    std::vector<int64_t> whole = row;
+    for (int64_t i = std::max<int64_t>(0, rank - inner); i < rank; ++i)
+      if (row[i] == 1)
+        whole[i] = data.shape[data.rank() - rank + i];
+    if (whole != row)
+      source = add(b, "Expand", {reshaped(b, source, row), b.constant(Tensor::vector(whole))});
+    return rowsOf(source);
   }
 
   /// By the number of places before each one, which are counted within the last of the dimensions

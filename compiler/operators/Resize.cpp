@@ -46,6 +46,8 @@ private:
         b.refuse("attribute axes names dimension " + std::to_string(axis) + " of input " +
                  b.type(b.input(0)).toString());
       axis += axis < 0 ? rank : 0;
+      if (std::ranges::count(axes, axis) > 1)
+        b.refuse("attribute axes names dimension " + std::to_string(axis) + " twice");
     }
     return axes;
   }
@@ -73,6 +75,11 @@ private:
       const double to = shared  ? std::floor(from * *shared + 0.5)
                         : sizes ? sizes->data[i]
                                 : std::floor(from * (axis.end - axis.start) * axis.scale);
+      if (!(axis.scale >= 0x1p-24 && axis.scale <= 0x1p24 && std::abs(axis.start) < 1 << 24 &&
+            std::abs(axis.end) < 1 << 24))
+        b.refuse("dimension " + std::to_string(axis.dimension) + " has scale " +
+                 std::to_string(axis.scale) + " and region " + std::to_string(axis.start) + " to " +
+                 std::to_string(axis.end) + ", expected numbers below 2^24");
       if (!(to >= 1 && to < 1 << 24))
         b.refuse("dimension " + std::to_string(axis.dimension) + " would have " +
                  std::to_string(to) + " elements");

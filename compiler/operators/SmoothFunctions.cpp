@@ -95,7 +95,7 @@ std::vector<Function> activations() {
                                                 $1 * 0.39894228040f * std::exp(-$1 * $1 / 2))),
                            normaliseGelu),
       function<"SwishGrad">(
-          "Swish", 0, PDC_EXPRESSION($0 / (1 + std::exp(-$0))),
+          "Swish", 24, PDC_EXPRESSION($0 / (1 + std::exp(-$0))),
           PDC_EXPRESSION($0 / (1 + std::exp(-$1)) * (1 + $1 / (1 + std::exp($1))))),
       // sqrt(2 / pi), and three times 0.044715
       function<"FastGeluGrad">(
@@ -152,12 +152,12 @@ std::vector<ElementwiseRow> smoothFunctionRows() {
       {"PRelu",
        7,
        {{"X"}, {"slope"}},
-       {PDC_EXPRESSION($0 < 0 ? $0 * $1 : $0)},
+       {PDC_EXPRESSION($0 > 0 ? $0 : $0 * $1)},
        differentiatePRelu,
        nullptr,
        ElementwiseResult::likeFirst,
        floatElements()},
-      {"PReluGrad", 0, {{"dY"}, {"X"}, {"slope"}}, {PDC_EXPRESSION($1 < 0 ? $0 * $2 : $0)}},
+      {"PReluGrad", 0, {{"dY"}, {"X"}, {"slope"}}, {PDC_EXPRESSION($1 > 0 ? $0 : $0 * $2)}},
       {"PReluSlopeGrad", 0, {{"dY"}, {"X"}}, {PDC_EXPRESSION($1 < 0 ? $0 * $1 : 0)}},
   };
   for (auto family : {activations, trigonometry})

@@ -130,7 +130,7 @@ template <class T, class Image> struct Finished {
     if (addend)
       value = value + widened(element.addend);
     for (int lane = 0; lane < Width; ++lane)
-      value.at[lane] = relu && !(value.at[lane] > 0) ? 0 : value.at[lane];
+      value.at[lane] = relu && value.at[lane] < 0 ? 0 : value.at[lane];
     return value;
   }
 };

@@ -10,7 +10,7 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-PDC_EITHER float rectified(float value, bool relu) { return relu && !(value > 0) ? 0 : value; }
+PDC_EITHER float rectified(float value, bool relu) { return relu && value < 0 ? 0 : value; }
 
 template <class Bias, class Y>
 __global__ void biasKernel(StridedWalk walk, const Bias *bias, bool relu, Y *y) {

@@ -22,12 +22,16 @@ struct Picks {
   uint32_t *rows, *slices;
 };
 
-/// The indices as they come. `size` is the row of those outside the table.
+/// The indices as they come. `size` is the row of those outside the table, which make the first
+/// sum NaN: what scatters by them ends in a loss that is refused.
 template <class Index> struct GivenPicks {
   GatherFields f;
   const Index *indices;
+  float *dx;
   __device__ uint32_t row(int64_t k) const {
     const int64_t row = pickedRow(f, indices[k]);
+    if (row < 0)
+      *dx = std::numeric_limits<float>::quiet_NaN();
     return static_cast<uint32_t>(row < 0 ? f.size : row);
   }
   __device__ uint32_t slice(int64_t k) const { return static_cast<uint32_t>(k); }
@@ -277,8 +281,9 @@ void sortByDigit(const Run &run, const Parts &parts, int64_t count, int shift, F
 }
 
 template <class Index>
-Picks sorted(const Run &run, const Parts &parts, const GatherFields &f, const Index *indices) {
-  sortByDigit(run, parts, f.count, 0, GivenPicks<Index>{f, indices}, parts.sorted[0]);
+Picks sorted(const Run &run, const Parts &parts, const GatherFields &f, const Index *indices,
+             float *dx) {
+  sortByDigit(run, parts, f.count, 0, GivenPicks<Index>{f, indices, dx}, parts.sorted[0]);
   int side = 0;
   for (int shift = kDigitBits; f.size >> shift > 0; shift += kDigitBits) {
     sortByDigit(run, parts, f.count, shift, SortedPicks{parts.sorted[side]},
@@ -317,7 +322,7 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const T *d
   if (f.outer * f.count * f.inner == 0)
     return;
   const Parts parts(f, run.scratchBase);
-  sumRows(run, f, PickedSlices<T>{f, sorted(run, parts, f, indices), dy}, f.count, parts.open, dx);
+  sumRows(run, f, PickedSlices<T>{f, sorted(run, parts, f, indices, dx), dy}, f.count, parts.open, dx);
 }
 
 #define PDC_GATHER_GRADIENT(T)                                                                     \

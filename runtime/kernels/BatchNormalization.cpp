@@ -103,7 +103,7 @@ private:
 
 template <class V> V relu(V v) {
   V zero = {};
-  return v > zero ? v : zero;
+  return v < zero ? zero : v;
 }
 
 /// y = (x - center) * factor + offset [relu] for all images of a slab.

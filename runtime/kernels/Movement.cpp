@@ -127,12 +127,21 @@ void Split::call(const void *x, std::span<void *const> parts) const {
   }
 }
 
+/// Rows of tensors that are seen as one dimension are computed from indices of several, and are
+/// moved so far behind it where one of these is outside of its own.
+constexpr int64_t kOutsideRows = int64_t(1) << 40;
+
 /// Before threads start: none may throw.
 template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
-  for (int64_t k = 0; k < f.count; ++k)
-    if (indices[k] < -f.size || indices[k] >= f.size)
-      throw Error("gather: index ", indices[k], " is outside a dimension of ", f.size,
-                  "; check the data of the input that it comes from");
+  const char *const advice = "; check the data of the input that it comes from";
+  for (int64_t k = 0; k < f.count; ++k) {
+    const int64_t index = indices[k];
+    if (index >= -f.size && index < f.size)
+      continue;
+    if (index < kOutsideRows / 2)
+      throw Error("gather: index ", index, " is outside a dimension of ", f.size, advice);
+    throw Error("gather: index ", index - kOutsideRows, " is outside of its dimension", advice);
+  }
 }
 
 template <class Index> static int64_t rowOf(const GatherFields &f, Index index) {

@@ -329,6 +329,9 @@ TEST(Loops, appendedBagsAreKept) {
   EXPECT_EQ(bag.op, "pdc.EmbeddingBag");
   EXPECT_EQ(bag.inputs.at(0), "rows");
   EXPECT_EQ(bag.inputs.at(2), "offsets");
+  // The last bag ends where the rows do, whatever the last of the offsets is.
+  EXPECT_TRUE(says(operatorsRead(model), "Equal Where Slice Concat Slice pdc.EmbeddingBag"))
+      << operatorsRead(model);
   EXPECT_EQ(bag.attributes.string("mode", ""), "max");
   EXPECT_NO_THROW(checkConditions(model, Binding(model, 4, {{"n", 9}, {"bags", 4}})));
 }
@@ -341,6 +344,7 @@ TEST(Loops, otherBodiesAppendNoBags) {
       {"start = Slice(offsets, at, begin)", "start = Slice(begun, at, begin)"},
       {"some = Slice(rows, start, end)", "some = Slice(rows, end, start)"},
       {"rest = Slice(rows, start, size)", "rest = Slice(rows, end, size)"},
+      {"rest = Slice(rows, start, size)", "most = Slice(rows, start, size)  rest = Neg(most)"},
       {"last = Sub(count, one)", "last = Sub(count, two)"},
       {"empty = Equal(start, end)", "empty = Equal(start, start)"},
       {"value_floats = [0.0]", "value_floats = [1.0]"},

@@ -144,6 +144,22 @@ TEST(Sequences, grownAndShrunk) {
       << "what nobody reads is left out";
 }
 
+/// What cannot be read matters only where it is needed.
+TEST(Sequences, unneededElementsAreNotRead) {
+  auto text = [](const std::string &condition) {
+    return R"(
+      none = SequenceEmpty()
+      two = Constant<value_int = 2>()
+      is_there = )" +
+           condition + R"((one, two)
+      y = If<then_branch = a () => (float[2, 5] r) { r = SequenceAt(none, one) },
+             else_branch = b () => (float[2, 5] r) { r = Neg(x) }>(is_there))";
+  };
+  EXPECT_EQ(nodesOf(splitInto(text("Greater"))), "Neg(x ) Identity(r_2 ) ");
+  EXPECT_NE(refusal(splitInto(text("Less"))).find("reads element 1 of 0"), std::string::npos)
+      << refusal(splitInto(text("Less")));
+}
+
 /// What iterations append, at places that are computed.
 TEST(Sequences, appendedInLoops) {
   const char *loop = R"(

@@ -49,6 +49,13 @@ TEST(MaskedScatter, TakesTheSourceAsItGoes) {
     repeated.insert(repeated.end(), row.data.begin(), row.data.end());
   EXPECT_EQ(tapeValue(of("repeated", {data, spread, row, compact})).data,
             masked(data, spread, Tensor{{ElementType::f32, {12}}, repeated}));
+  // One number for each row.
+  const Tensor column = draw.reals({4, 1});
+  std::vector<double> spreadColumn;
+  for (double value : column.data)
+    spreadColumn.insert(spreadColumn.end(), 2, value);
+  EXPECT_EQ(tapeValue(of("repeated", {data, spread, column, compact})).data,
+            masked(data, spread, Tensor{{ElementType::f32, {8}}, spreadColumn}));
 
   checkComposedGradient(of("rows", {data, all, draw.reals({8})}));
   checkComposedGradient(of("rows", {data, spread, source, compact}));
