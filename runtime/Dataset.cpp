@@ -340,28 +340,41 @@ void Dataset::refuse(const Source &source, int64_t sample, int64_t element) cons
               "; correct the file");
 }
 
-/// A kernel knows the value and the sample, not the input: it is the one that holds the value
-/// there.
+/// A kernel knows the value and at most its place, not the input: it is the first that holds the
+/// value there.
 std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
-  int64_t sample = sampleAt(microbatch, error.sample);
-  for (const Source &source : sources) {
-    if (source.memory->element == ElementType::f32 || sample >= count)
-      continue;
-    std::vector<std::byte> bytes(size_t(source.elements * elementBytes(source.memory->element)));
-    source.convert(source,
-                   source.data.tensor.data +
-                       sample * source.elements * scalarBytes(source.data.tensor.type),
-                   bytes.data());
-    for (int64_t i = 0; i < source.elements; ++i)
-      if (integerAt(bytes.data(), source.memory->element, i) == error.value) {
-        std::ostringstream text;
-        text << source.data.file->path() << ": sample " << sample << " (counted from 0) of input '"
-             << source.memory->name << "' holds " << error.value << ", expected " << error.least
-             << " to " << error.most << "; correct the file, or the ignored label of the model";
-        return text.str();
-      }
-  }
-  return error.what();
+  const int64_t size = program.microbatchSize,
+                begin = error.parts ? error.part * size / error.parts : 0,
+                end = error.parts ? begin + 1 : size;
+  for (const Source &source : sources)
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t sample = sampleAt(microbatch, i);
+      if (source.memory->element == ElementType::f32 || sample >= count ||
+          !holds(source, sample, error.value))
+        continue;
+      std::ostringstream text;
+      text << source.data.file->path() << ": sample " << sample << " (counted from 0) of input '"
+           << source.memory->name << "' holds " << error.value << ", expected " << error.expected
+           << "; " << error.remedy;
+      return text.str();
+    }
+  std::ostringstream text;
+  text << "what is computed from the data holds " << error.value << ", expected " << error.expected
+       << "; check the data of whole numbers";
+  return text.str();
+}
+
+bool Dataset::holds(const Source &source, int64_t sample, int64_t value) const {
+  const ElementType element = source.memory->element;
+  std::vector<std::byte> bytes(size_t(source.elements * elementBytes(element)));
+  source.convert(source,
+                 source.data.tensor.data +
+                     sample * source.elements * scalarBytes(source.data.tensor.type),
+                 bytes.data());
+  for (int64_t i = 0; i < source.elements; ++i)
+    if (integerAt(bytes.data(), element, i) == value)
+      return true;
+  return false;
 }
 
 /// Labels of a padded sample are the one that the loss ignores; others hold zeros.

@@ -67,6 +67,7 @@ private:
   void agree(const std::vector<DataSpec> &specs, Control &control);
   int64_t sampleAt(int64_t microbatch, int64_t index) const;
   void fillRandom(const Memory &memory, std::byte *to, int64_t microbatch);
+  bool holds(const Source &source, int64_t sample, int64_t value) const;
   [[noreturn]] void refuse(const Source &source, int64_t sample, int64_t element) const;
   void pad(const Source &source, std::byte *to) const;
   template <class From> static Convert conversionFrom(ElementType to);

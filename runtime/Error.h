@@ -22,14 +22,16 @@ private:
   }
 };
 
-/// What a kernel finds in the data of a microbatch and cannot use: `value` of a sample, counted
-/// from the microbatch's first, is not in `least` to `most`. Who reads the data knows its file.
+/// What a kernel finds in the data of a microbatch and cannot use. Who reads the data knows its
+/// file.
 struct DataError : Error {
-  DataError(int64_t sample, int64_t value, int64_t least, int64_t most)
-      : Error("sample ", sample, " of a microbatch holds ", value, ", expected ", least, " to ",
-              most),
-        sample(sample), value(value), least(least), most(most) {}
-  const int64_t sample, value, least, most;
+  /// `part` of `parts` equal ones of the microbatch holds `value`; without parts one that is not
+  /// known. `expected` and `remedy` are parts of a sentence.
+  DataError(int64_t part, int64_t parts, int64_t value, std::string expected, std::string remedy)
+      : Error("the data hold ", value, ", expected ", expected, "; ", remedy), part(part),
+        parts(parts), value(value), expected(std::move(expected)), remedy(std::move(remedy)) {}
+  const int64_t part, parts, value;
+  const std::string expected, remedy;
 };
 
 } // namespace pdc::runtime

@@ -30,7 +30,8 @@ void forEachLabel(const LabelledFields &f, const Label *labels, Visit visit) {
     if (f.ignores && label == f.ignoreIndex)
       continue;
     if (label < 0 || label >= f.classes)
-      throw DataError(i / f.pixels, label, 0, f.classes - 1);
+      throw DataError(i, f.samples * f.pixels, label, "0 to " + std::to_string(f.classes - 1),
+                      "correct the file, or the ignored label of the model");
     visit(LabelPlace(f, i), label);
   }
 }

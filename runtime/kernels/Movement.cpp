@@ -133,14 +133,15 @@ constexpr int64_t kOutsideRows = int64_t(1) << 40;
 
 /// Before threads start: none may throw.
 template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
-  const char *const advice = "; check the data of the input that it comes from";
   for (int64_t k = 0; k < f.count; ++k) {
     const int64_t index = indices[k];
     if (index >= -f.size && index < f.size)
       continue;
     if (index < kOutsideRows / 2)
-      throw Error("gather: index ", index, " is outside a dimension of ", f.size, advice);
-    throw Error("gather: index ", index - kOutsideRows, " is outside of its dimension", advice);
+      throw DataError(0, 0, index,
+                      "an index of " + std::to_string(-f.size) + " to " + std::to_string(f.size - 1),
+                      "correct the file");
+    throw DataError(0, 0, index - kOutsideRows, "an index of its dimension", "correct the file");
   }
 }
 

@@ -308,3 +308,29 @@ def test_losses_of_weighted_classes(op, shape, tmp_path):
     assert result.losses == [pytest.approx(loss.item(), rel=1e-4)]
     found = weights.astype(numpy.float64) - result.weights()["product"]
     assert distance(found, product.grad.numpy()) <= 1e-3
+
+
+@pytest.mark.parametrize("element", [False, True])
+def test_indices_outside(element, tmp_path):
+    """Where an index has no row, in a table or along the last of two dimensions: the file, the sample and the number."""
+    nodes = [helper.make_node("GatherElements", ["h", "ids"], ["found"], axis=1) if element else
+             helper.make_node("Gather", ["table", "ids"], ["found"])]
+    nodes = [helper.make_node("MatMul", ["x", "table"], ["h"]), *nodes, helper.make_node("Mul", ["found", "found"], ["squares"]),
+             helper.make_node("ReduceMean", ["squares", ], ["mean"], keepdims=0), helper.make_node("ReduceMean", ["h"], ["rest"], keepdims=0),
+             helper.make_node("Add", ["mean", "rest"], ["loss"])]
+    table = numpy.random.default_rng(2).standard_normal((11, 3)).astype(numpy.float32)
+    graph = helper.make_graph(nodes, "outside", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 11]),
+                                                 helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 2])],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])], [numpy_helper.from_array(table, "table")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "outside.onnx")
+    project = pipeline.compile_model(tmp_path / "outside.onnx", tmp_path / "project", "--minibatch", 6, "--loss", "output", "--microbatches", 2)
+    numpy.save(tmp_path / "x.npy", numpy.ones((6, 11), numpy.float32))
+    rows = 3 if element else 11
+    for index in (rows, -rows - 1, -100, 1 << 35):
+        ids = numpy.full((6, 2), rows - 1)
+        ids[4, 1] = index
+        numpy.save(tmp_path / "ids.npy", ids)
+        expected = "an index of its dimension" if element else "an index of -11 to 10"
+        with pytest.raises(AssertionError, match=rf"ids.npy: sample 4 \(counted from 0\) of input 'ids' holds {index}, "
+                           rf"expected {expected}; correct the file \(microbatch 1 of 2 of epoch 0\)"):
+            pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"x={tmp_path}/x.npy", f"ids={tmp_path}/ids.npy"], steps=1)
