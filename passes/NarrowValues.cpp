@@ -105,7 +105,9 @@ void Narrowing::narrow(NodeOp node) {
 bool Narrowing::needsRange(NodeOp node) const {
   static const std::set<StringRef> growing = {
       "Exp", "Pow", "PowGrad", "PowExponentGrad", "Reciprocal", "ReciprocalGrad", "WholePower"};
-  if (stored == ElementType::f16 && growing.contains(node.getOp()))
+  const bool isSquare = node.getOp() == "Mul" && node->getNumOperands() == 2 &&
+                        node->getOperand(0) == node->getOperand(1);
+  if (stored == ElementType::f16 && (isSquare || growing.contains(node.getOp())))
     return true;
   static const std::set<StringRef> masking = {"Add", "Sub", "Where"};
   if (masking.contains(node.getOp()) && llvm::any_of(node->getOperands(), [&](Value operand) {
@@ -113,9 +115,8 @@ bool Narrowing::needsRange(NodeOp node) const {
       }))
     return true;
   const double infinite = stored == ElementType::f16 ? 65520 : 0x1.ffp127;
-  return readsNumber(node, [&](double value) {
-    return std::isfinite(value) && std::abs(value) >= infinite;
-  });
+  return readsNumber(
+      node, [&](double value) { return std::isfinite(value) && std::abs(value) >= infinite; });
 }
 
 /// Whether it is a product with numbers that 16 bits would round, such as the sines of a Fourier

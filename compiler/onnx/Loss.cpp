@@ -1,5 +1,7 @@
 #include "compiler/onnx/Loss.h"
 
+#include "compiler/onnx/Makers.h"
+
 #include <algorithm>
 
 namespace pdc {
@@ -239,6 +241,28 @@ std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss)
     for (const ModelValue &output : model.outputs)
       needed.insert(output.name);
   return nodesBehind(model, needed);
+}
+
+bool isSum(const Model &model, const Loss &loss) {
+  if (loss.kind != LossKind::output)
+    return false;
+  static const std::set<std::string> sums = {"ReduceSum", "ReduceSumSquare", "ReduceL1"},
+                                     kept = {"Identity", "Cast", "Neg", "Reshape", "Squeeze",
+                                             "Unsqueeze"};
+  const Makers makers(model);
+  std::string value = loss.prediction;
+  for (const ModelNode *node = makers.of(value); node; node = makers.of(value)) {
+    const bool isScaled = (node->op == "Mul" || node->op == "Div") && node->inputs.size() == 2;
+    if (isScaled && numberNamed(model, node->inputs[1]))
+      value = node->inputs[0];
+    else if (isScaled && node->op == "Mul" && numberNamed(model, node->inputs[0]))
+      value = node->inputs[1];
+    else if (kept.contains(node->op) && !node->inputs.empty())
+      value = node->inputs[0];
+    else
+      return sums.contains(node->op) || node->attributes.string("reduction", "") == "sum";
+  }
+  return false;
 }
 
 } // namespace pdc

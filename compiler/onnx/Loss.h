@@ -35,6 +35,10 @@ std::set<std::string> labelInputs(const Model &model, const Loss &loss);
 /// As in "cross_entropy of 'logits' with labels 'labels'".
 std::string toString(const Loss &loss);
 
+/// Whether it is a sum over what the samples have, perhaps times a number, and no mean: then it
+/// depends on how a minibatch is cut.
+bool isSum(const Model &model, const Loss &loss);
+
 /// Whether labels are class numbers, so that predictions can be counted as correct.
 inline bool hasClasses(const Loss &loss) {
   return loss.kind == LossKind::crossEntropy || loss.kind == LossKind::nll;

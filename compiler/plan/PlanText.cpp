@@ -337,7 +337,12 @@ std::string describePlan(const Plan &plan) {
     out << " of " << plan.microbatchSize << " samples each";
   if (plan.precision != Precision::fp32)
     out << ", " << toString(plan.precision);
-  out << (plan.exact ? ", exact" : "") << "\n\n";
+  if (plan.exact)
+    out << ", exact";
+  // Behind another number of stages gradients are of weights of another age.
+  if (plan.exact && plan.scheduleName == "pipedream")
+    out << " for this number of stages";
+  out << "\n\n";
   describeStages(plan, out);
   if (!plan.schedule.ranks.empty())
     out << "\n" << drawGrid(plan.schedule, plan.edges, iterationsToDraw(plan.schedule));

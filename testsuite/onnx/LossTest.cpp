@@ -20,3 +20,19 @@ TEST(Losses, areTheFirstOutputWhereThatIsANumber) {
   EXPECT_EQ(lossOf("net (int64[2, 5] x) => (int64 n) { n = ReduceMax<keepdims = 0>(x) }"),
             "cross_entropy of 'n' with labels 'labels'");
 }
+
+/// What a cut into microbatches changes.
+TEST(Losses, areSumsWhereNoMeanIsTaken) {
+  auto isSumOf = [](const std::string &body) {
+    const Model model = read(protoOf(header + ("net (float[2, 5] x) => (float n) {" + body + "}")));
+    return isSum(model, chooseLoss(model, "output:n"));
+  };
+  EXPECT_TRUE(isSumOf("n = ReduceSum<keepdims = 0>(x)"));
+  EXPECT_TRUE(isSumOf("s = ReduceSumSquare<keepdims = 0>(x)  c = Constant<value_float = 0.5>()  "
+                      "h = Mul(c, s)  n = Neg(h)"));
+  EXPECT_TRUE(isSumOf("s = ReduceSum(x)  c = Constant<value_float = 8.0>()  h = Div(s, c)  "
+                      "n = Squeeze(h)"));
+  EXPECT_FALSE(isSumOf("n = ReduceMean<keepdims = 0>(x)"));
+  EXPECT_FALSE(isSumOf("s = ReduceSum<keepdims = 0>(x)  a = Abs(x)  c = ReduceSum<keepdims = 0>(a)  "
+                       "n = Div(s, c)"));
+}

@@ -63,6 +63,10 @@ func.func @train() {
   // CHECK-NEXT: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xbf16>
   // FP16: pdc.node "Exp" "/range"({{.*}} -> tensor<4x3xf32>
   %range = pdc.node "Exp" "/range"(%m) {} : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  // And squares, which variances are sums of.
+  // CHECK-NEXT: pdc.node "Mul" "/square"({{.*}} -> tensor<4x3xbf16>
+  // FP16: pdc.node "Mul" "/square"({{.*}} -> tensor<4x3xf32>
+  %square = pdc.node "Mul" "/square"(%m, %m) {} : (tensor<4x3xf32>, tensor<4x3xf32>) -> tensor<4x3xf32>
   // Normalisations take narrow rows; their statistics and scales are f32.
   // CHECK-NEXT: %[[N:.*]]:2 = pdc.node "RMSNormalization" "/norm"(%[[M]], %[[SCALE]]) {} : (tensor<4x3xbf16>, tensor<3xf32>) -> (tensor<4x3xbf16>, tensor<4x1xf32>)
   %n:2 = pdc.node "RMSNormalization" "/norm"(%m, %scale) {} : (tensor<4x3xf32>, tensor<3xf32>) -> (tensor<4x3xf32>, tensor<4x1xf32>)

@@ -75,6 +75,12 @@ static void describeUndone(const std::vector<std::string> &nodes, std::ostream &
          "to x, export with dynamo=True, which keeps it\n";
 }
 
+static void describeSum(const Model &model, const Loss &loss, std::ostream &out) {
+  if (isSum(model, loss))
+    out << "note: the loss is a sum; that of a minibatch is the mean of its microbatches' sums, and "
+           "changes with their number: divide by the number of samples where the model is exported\n";
+}
+
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
   Loss loss = chooseLoss(model, options.loss);
   std::set<std::string> parameters = chooseParameters(model, loss, {options.train, options.freeze});
@@ -92,6 +98,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeLost(model.metadata.lostParameters, out);
   describeUndone(undoneDifferences(model), out);
   describeWidths(model.widths, out);
+  describeSum(model, loss, out);
   out << '\n';
 }
 
