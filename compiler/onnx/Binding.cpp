@@ -63,6 +63,13 @@ std::map<std::string, int64_t> sizesByWeights(const Model &model) {
   return sizes;
 }
 
+/// As in "s17": of a dimension that the user has given none, which PyTorch's exporter does for each
+/// input anew (Dim.DYNAMIC).
+bool isDrawnName(std::string_view name) {
+  return name.size() > 1 && name[0] == 's' &&
+         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
+}
+
 } // namespace
 
 Binding::Binding(const Model &model, int64_t microbatchSize,
@@ -77,6 +84,7 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
       throw Error(model.name + ": a microbatch has " + std::to_string(batch) +
                   " samples in the file and cannot have " + std::to_string(microbatchSize) +
                   "; export the model with a named first dimension");
+    bindSamples(model);
     return;
   }
   if (microbatchSize)
@@ -86,14 +94,24 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
     throw Error(model.name + ": the first dimension '" + dimension->symbol +
                 "' of the inputs has no size; give the samples per update, as in --minibatch 64");
   batch = number->second;
-  batchName = dimension->symbol;
+  batchNames.insert(dimension->symbol);
+  bindSamples(model);
+}
+
+void Binding::bindSamples(const Model &model) {
+  for (const ModelValue &input : model.inputs)
+    if (!input.shape.empty() && !input.shape[0].value && isDrawnName(input.shape[0].symbol) &&
+        numbers.emplace(input.shape[0].symbol, batch).second && !batchNames.empty())
+      batchNames.insert(input.shape[0].symbol);
 }
 
 std::optional<Binding> Binding::withAnotherSample() const {
-  if (batchName.empty())
+  if (batchNames.empty())
     return std::nullopt;
   Binding another = *this;
-  another.numbers[batchName] = ++another.batch;
+  ++another.batch;
+  for (const std::string &name : batchNames)
+    another.numbers[name] = another.batch;
   return another;
 }
 

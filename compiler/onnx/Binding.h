@@ -8,8 +8,9 @@ namespace pdc {
 /// one. Empty when that dimension is a name, which the plan then binds.
 std::optional<int64_t> fixedMicrobatchSize(const Model &model);
 
-/// Gives numbers to the named dimensions of inputs and outputs: those of options, and those that
-/// weights beside inputs leave no other size.
+/// Gives numbers to the named dimensions of inputs and outputs: those of options, those that
+/// weights beside inputs leave no other size, and the microbatch's where an exporter has made up
+/// the name of an input's first dimension.
 class Binding {
 public:
   /// `microbatchSize` is for the name that is the inputs' first dimension, 0 when the file fixes
@@ -26,8 +27,10 @@ public:
   TensorType typeOf(const ModelValue &value) const;
 
 private:
+  void bindSamples(const Model &model);
+
   int64_t batch = 0;
-  std::string batchName; ///< empty where the file fixes the number of samples
+  std::set<std::string> batchNames; ///< empty where the file fixes the number of samples
   std::map<std::string, int64_t> numbers;
 };
 

@@ -336,8 +336,8 @@ private:
     const Operator *op = findOperator(node.op);
     if (!op || (op->inputs.empty() && op->outputs.empty()))
       return;
-    checkCount("inputs", node.inputs, op->inputs);
-    checkCount("outputs", node.outputs, op->outputs);
+    checkCount("input", node.inputs, op->inputs);
+    checkCount("output", node.outputs, op->outputs);
   }
 
   void checkCount(std::string_view what, const std::vector<std::string> &found,
@@ -353,7 +353,8 @@ private:
                    : needed == parameters.size() ? std::to_string(needed)
                                                  : std::to_string(needed) + " to " +
                                                        std::to_string(parameters.size())) +
-                  " " + std::string(what) + ", found " + std::to_string(found.size()));
+                  " " + std::string(what) + (!variadic && parameters.size() == 1 ? "" : "s") +
+                  ", found " + std::to_string(found.size()));
     for (size_t i = 0; i < needed; ++i)
       if (found[i].empty() && !parameters[i].optional)
         throw Error(where + ": '" + std::string(parameters[i].name) + "' is left out but needed");

@@ -71,6 +71,13 @@ double idleShare(const Plan &plan) {
 
 namespace {
 
+/// A name, which may have any bytes, for a line.
+std::string shown(std::string name) {
+  std::ranges::replace_if(name, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; },
+                          '?');
+  return name;
+}
+
 /// By their names what fits into view; a sequence that is cut in time sends hundreds.
 void describeSends(const PlanStage &stage, std::ostream &out) {
   constexpr size_t kMostNamed = 8;
@@ -82,7 +89,7 @@ void describeSends(const PlanStage &stage, std::ostream &out) {
   for (size_t i = 0; i < stage.sends.size(); ++i) {
     const PlanSend &send = stage.sends[i];
     if (i < kMostNamed) {
-      out << "  sends " << send.tensor << " to stage " << send.to << ", " << bytesText(send.bytes)
+      out << "  sends " << shown(send.tensor) << " to stage " << send.to << ", " << bytesText(send.bytes)
           << " per microbatch\n";
       continue;
     }
@@ -109,8 +116,8 @@ void describeStages(const Plan &plan, std::ostream &out) {
   for (const PlanStage &stage : plan.stages) {
     out << "stage " << stage.id << ": ";
     if (!stage.nodes.empty())
-      out << stage.nodes.front()
-          << (stage.nodes.size() > 1 ? " ... " + stage.nodes.back() : std::string());
+      out << shown(stage.nodes.front())
+          << (stage.nodes.size() > 1 ? " ... " + shown(stage.nodes.back()) : std::string());
     out << "\n";
     if (split[stage.id])
       out << "  of the backward pass " << secondsText(stage.backwardWeightSeconds)

@@ -2,7 +2,10 @@
 
 import re
 
+import numpy
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import pipeline
 
@@ -51,3 +54,19 @@ def test_rows_and_records(schedule, stages, size, microbatches, transport, model
     assert damaged.returncode == 1 and "damaged.txt:2: expected a number, found 'many'" in damaged.stderr
     first, second = (f"    run 0F{number}\n" for number in (0, 1))
     refused(project, tmp_path, held.replace(second, first, 1))
+
+
+def test_names_with_quotes(tmp_path):
+    """Names of tensors may hold what stands around them."""
+    layer = lambda x, y, w: helper.make_node("MatMul", [x, w], [y], f"it's '{w}' to 1")
+    weights = [numpy_helper.from_array(numpy.ones((6, 6), numpy.float32), name) for name in ("first", "second")]
+    graph = helper.make_graph([layer("x", "h", "first"), layer("h", "y", "second")], "quotes",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 6])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 6])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "quotes.onnx")
+    project = pipeline.compile_model(tmp_path / "quotes.onnx", tmp_path / "project", "--stages", "1-1", "--minibatch", 8, workers=2)
+    images, labels = pipeline.draw_images(tmp_path, 8, (6,), 6)
+    record = tmp_path / "record.txt"
+    pipeline.train(project, tmp_path / "run", "--record", record, data=[f"x={images}", f"labels={labels}"], steps=1)
+    assert "it's" in record.read_text()
+    assert prove(project, record).stdout == "step 1: proven, 2 ranks\n"

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 
 import numpy
 import onnx
@@ -382,3 +383,12 @@ def test_damaged_checkpoint(name, built, tmp_path):
     text = refused(project / "build" / "all_stages", "--transport", "local", "--data", f"input={images}", "--data",
                    f"labels={labels}", "--steps", 2, "--resume", checkpoint, says=says)
     assert text.count("error: ") == 1, text
+
+
+def test_a_build_that_failed_is_begun_again(models, tmp_path):
+    project = pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / "project", "--minibatch", 8)
+    environment = {**os.environ, "CXX": "/nonexistent/compiler"}
+    first = subprocess.run([pipeline.BIN / "pdc-run", project, "--build-only"], env=environment, capture_output=True, check=False)
+    assert first.returncode == 1
+    assert not (project / "build").exists()
+    pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")

@@ -295,6 +295,17 @@ TEST(Import, labelsOfPositions) {
             "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128");
 }
 
+/// Each input's samples by a name that the exporter has made up.
+TEST(Import, samplesOfManyNames) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[s17, 4] x, float[s203, 4] z) => (float[s17, 4] y) {
+      v = Mul(w, x)  y = Add(v, z) })");
+  addInitializer(proto, "w", {4}, {1, 1, 1, 1});
+  expectLines(import(read(proto), {.microbatchSize = 6}),
+              {"pdc.memory @x input microbatch : tensor<6x4xf32>",
+               "pdc.memory @z input microbatch : tensor<6x4xf32>"});
+}
+
 /// As in ONNX Runtime's training graphs, whose labels have a name of their own for the samples; a
 /// weight says how many features there are.
 TEST(Import, dimensionsThatTheGraphLeavesNoChoice) {

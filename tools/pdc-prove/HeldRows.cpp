@@ -220,11 +220,16 @@ int64_t HeldRows::number(std::istream &words, const std::string &before) const {
 
 /// Between quotes; names may hold spaces.
 std::string HeldRows::tensor(std::istream &words) const {
-  std::string rest, name;
-  std::getline(words, rest, '\'');
-  if (!std::getline(words, name, '\''))
+  // Names may have quotes themselves, what follows has none.
+  const auto begin = words.tellg();
+  std::string rest;
+  std::getline(words, rest);
+  const size_t first = rest.find('\''), last = rest.rfind('\'');
+  if (first == last)
     refuse("a tensor in quotes");
-  return name;
+  words.clear();
+  words.seekg(begin + static_cast<std::streamoff>(last + 1));
+  return rest.substr(first + 1, last - first - 1);
 }
 
 Edge &HeldRows::edgeOf(int64_t tag, const std::string &tensor, bool sends, const Task &task) {

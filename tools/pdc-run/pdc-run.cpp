@@ -138,7 +138,13 @@ void build(const Request &request) {
     std::vector<std::string> configure = {"cmake", "-S", request.folder, "-B", folder};
     if (waitForProgram(startProgram({"ninja", "--version"}, "/dev/null")) == 0)
       configure.insert(configure.end(), {"-G", "Ninja"});
-    buildStep(configure, log);
+    try {
+      buildStep(configure, log);
+    } catch (const Error &) {
+      // What is left of it would fail another time, whatever has been mended.
+      fs::remove_all(folder);
+      throw;
+    }
   }
   std::vector<std::string> words = {"cmake", "--build", folder, "--parallel",
                                     std::to_string(pdc::runtime::usableCores())};

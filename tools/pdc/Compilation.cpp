@@ -7,7 +7,24 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace pdc {
+
+/// As a shell reads it as one word.
+static std::string shellWord(const std::string &text) {
+  const auto isPlain = [](unsigned char c) {
+    return std::isalnum(c) || c >= 0x80 ||
+           std::string_view("_-./:@%+=,~").find(c) != std::string::npos;
+  };
+  if (std::ranges::all_of(text, isPlain))
+    return text;
+  std::string word = "'";
+  for (char c : text)
+    word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
 
 static void print(mlir::ModuleOp module, std::ostream &out) {
   std::string text;
@@ -42,7 +59,7 @@ void compile(const Options &options, std::ostream &out, std::ostream &progress) 
   lowering.write(graph, options.output);
   out << describePlan(*graph.plan) << "\nsources: " << options.output.string()
       << "\nreport: " << (options.output / "report.html").string() << "\nnext: pdc-run "
-      << options.output.string() << '\n';
+      << shellWord(options.output.string()) << '\n';
 }
 
 } // namespace pdc

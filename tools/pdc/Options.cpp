@@ -188,6 +188,16 @@ void checkModelOptions(const std::vector<std::string> &dimensions, Options &opti
   }
 }
 
+/// CMake and the build tools that it writes for read these characters otherwise.
+static void checkOutputPath(const std::filesystem::path &output) {
+  const std::string path = std::filesystem::absolute(output).string();
+  const size_t at = path.find_first_of("\"$;\\\n\r");
+  if (at != std::string::npos)
+    throw UsageError("-o '" + output.string() + "': a folder whose path holds " +
+                     (path[at] < ' ' ? std::string("a line break") : std::string(1, path[at])) +
+                     " cannot be built; name another");
+}
+
 /// A topology says the number of workers; --gpus may say it again.
 static void chooseWorkers(const std::string &gpus, Options &options) {
   if (!gpus.empty())
@@ -271,6 +281,8 @@ static void interpret(const Typed &typed, Options &options) {
     readRows(options);
   if (options.output.empty())
     options.output = std::filesystem::path(options.model).replace_extension(".pdc");
+  if (options.stopAfter == StopAfter::sources)
+    checkOutputPath(options.output);
   if (!options.annotated.empty())
     checkAnnotatedPath(options);
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
