@@ -268,7 +268,7 @@ std::string dataParallelAdvice(const Plan &plan) {
     return "; " + options + " --microbatches " + std::to_string(microbatches / replicas) +
            " is that plan";
   if (plan.minibatch % replicas == 0)
-    return " if its smaller microbatches take no longer for each sample: " + options;
+    return " at most, where its smaller microbatches take no longer for each sample: " + options;
   int64_t unit = microbatches > replicas ? replicas * plan.microbatchSize : replicas;
   int64_t nearest = std::max<int64_t>(1, (2 * plan.minibatch + unit) / (2 * unit)) * unit;
   return "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
@@ -288,7 +288,13 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   double data = parallel ? parallel->secondsPerMinibatch : plan.dataParallelSecondsPerMinibatch;
   if (own <= 0 || plan.topology.workers() == 1)
     return;
-  if (plan.stages.size() == 1)
+  if (plan.stages.size() == 1 && plan.stages[0].replicas == 1)
+    out << "\nthe plan leaves all devices but one idle"
+        << (own / data > 1.005 ? format(": data parallelism is %.1f%% faster", 100 * (own / data - 1)) +
+                                     dataParallelAdvice(plan)
+                               : std::string())
+        << "\n";
+  else if (plan.stages.size() == 1)
     out << "\npipelining does not pay: the plan is data parallelism\n";
   else if (parallel && !parallel->fits)
     out << "\npipelining pays: data parallelism does not fit the memory of a device\n";
