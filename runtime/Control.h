@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/QuantityText.h"
 
 #include <atomic>
 #include <chrono>
@@ -121,7 +122,8 @@ void Control::waitFor(std::condition_variable &changed, std::unique_lock<std::mu
     lock.unlock();
     check();
     if (now() - begin > timeout) {
-      fail("rank " + std::to_string(self) + " has waited for the other ranks longer than allowed",
+      fail("rank " + std::to_string(self) + " has waited for the other ranks longer than the " +
+               secondsText(timeout) + " of --timeout",
            true);
       check();
     }

@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace pdc::runtime {
@@ -205,6 +206,21 @@ static std::vector<int64_t> sampleShape(std::span<const int64_t> shape) {
   return kept;
 }
 
+/// As in ", nor have 'b', 'c'"; empty where there are none.
+std::string Dataset::othersWithout(const std::vector<DataSpec> &specs,
+                                   const std::string &name) const {
+  std::set<std::string> names;
+  for (const Memory &memory : program.memories)
+    if (memory.role == Role::input && std::strncmp(memory.name, "pdc.", 4) != 0 &&
+        memory.name != name &&
+        std::ranges::find(specs, memory.name, &DataSpec::input) == specs.end())
+      names.insert(memory.name);
+  std::string text;
+  for (const std::string &other : names)
+    text += (text.empty() ? ", nor have '" : ", '") + other + "'";
+  return text;
+}
+
 void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
   const char *option = evaluation ? "--eval-data" : "--data";
   const DataSpec *spec = nullptr;
@@ -213,8 +229,8 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
       spec = &candidate;
   std::vector<int64_t> wanted(memory.shape.begin(), memory.shape.end());
   if (!spec)
-    throw Error("input '", memory.name, "' ", shapeText(wanted), " has no data; give ", option, " ",
-                memory.name, "=FILE");
+    throw Error("input '", memory.name, "' ", shapeText(wanted), " has no data",
+                othersWithout(specs, memory.name), "; give ", option, " ", memory.name, "=FILE");
   if (wanted.empty() || wanted[0] != program.microbatchSize || *memory.layout)
     throw Error("input '", memory.name, "' ", shapeText(wanted), ": expected a row-major tensor ",
                 "whose first dimension is the microbatch of ", program.microbatchSize);

@@ -63,6 +63,7 @@ private:
     float mean, deviation;
     std::vector<float> byteValues; ///< what each byte becomes, for images fed to floats
   };
+  std::string othersWithout(const std::vector<DataSpec> &specs, const std::string &name) const;
   void open(const Memory &memory, const std::vector<DataSpec> &specs);
   void agree(const std::vector<DataSpec> &specs, Control &control);
   int64_t sampleAt(int64_t microbatch, int64_t index) const;
