@@ -100,7 +100,8 @@ struct Compositions {
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms, gridForms,
                         lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms,
-                        maskedForms, cumulativeForms, causalForms, sampleStepForms})
+                        maskedForms, cumulativeForms, causalForms, sampleStepForms,
+                        linearAttentionForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);
         operators.back().infer = composedTypes;

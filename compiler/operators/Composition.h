@@ -95,6 +95,7 @@ std::span<const ComposedOperator> maskedForms();
 std::span<const ComposedOperator> cumulativeForms();
 std::span<const ComposedOperator> causalForms();
 std::span<const ComposedOperator> sampleStepForms();
+std::span<const ComposedOperator> linearAttentionForms();
 std::span<const ComposedForm> lossForms();
 std::span<const ComposedForm> padForms();
 std::span<const ComposedForm> poolingForms();

@@ -53,6 +53,23 @@ def causal_silu(*operands):
     return functional.silu(y), state
 
 
+def remembered(q, k, v, state=None, decay=None, beta=None, heads=2, scale=None):
+    """One step after the other; each input: batch, steps, heads and width. A group of queries shares keys."""
+    size, steps = q.shape[:2]
+    q, k, v = q.view(size, steps, heads, -1, k.shape[2] // heads), k.view(size, steps, heads, -1), v.view(size, steps, heads, -1)
+    state = q.new_zeros(size, heads, k.shape[3], v.shape[3]) if state is None else state
+    found = []
+    for t in range(steps):
+        if decay is not None:
+            state = state * decay[:, t].view(size, heads, -1).exp()[..., None]
+        value = v[:, t]
+        if beta is not None:
+            value = beta[:, t][..., None] * (value - torch.einsum("bhkv,bhk->bhv", state, k[:, t]))
+        state = state + k[:, t][..., None] * value[:, :, None]
+        found.append(torch.einsum("bhgk,bhkv->bhgv", q[:, t], state) * (scale or k.shape[3] ** -0.5))
+    return torch.stack(found, 1).flatten(2), state
+
+
 def products(axis, exclusive=False, backwards=False):
     def run(x, _):
         x = x.flip(axis) if backwards else x
@@ -98,6 +115,14 @@ FORMS = {
         Form("CausalConvWithState", [[BATCH, 3, 8], (3, 1, 4), (3,)], causal, {}, 2),
         Form("CausalConvWithState", [[BATCH, 3, 8], (3, 1, 3), None, (BATCH, 3, 2)],
              lambda x, w, _, past: causal_silu(x, w, None, past), {"activation": "silu"}, 2),
+        Form("LinearAttention", [[BATCH, 4, 6], [BATCH, 4, 6], [BATCH, 4, 4]], remembered,
+             {"update_rule": "linear", "q_num_heads": 2, "kv_num_heads": 2, "chunk_size": 3}, 2),
+        Form("LinearAttention", [[BATCH, 3, 8], [BATCH, 3, 4], [BATCH, 3, 6], (BATCH, 2, 2, 3), (BATCH, 3, 4)],
+             lambda q, k, v, state, decay: remembered(q, k, v, state, decay, scale=0.5),
+             {"update_rule": "gated", "q_num_heads": 4, "kv_num_heads": 2, "scale": 0.5}, 2),
+        Form("LinearAttention", [[BATCH, 6, 4], [BATCH, 6, 4], [BATCH, 6, 4], None, (BATCH, 6, 2), (BATCH, 6, 2)],
+             lambda q, k, v, _, decay, beta: remembered(q, k, v, None, decay, beta),
+             {"q_num_heads": 2, "kv_num_heads": 2, "chunk_size": 4}, 2),
         Form("LpPool", [[BATCH, 2, 3, 4]], norm_of_windows, {"kernel_shape": [2, 2], "dilations": [1, 2]}),
         Form("AffineGrid", [[BATCH, 2, 3], numpy.array([BATCH, 1, 4, 3])],
              lambda theta, _: functional.affine_grid(theta, (BATCH, 1, 4, 3), align_corners=False)),

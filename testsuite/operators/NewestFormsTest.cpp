@@ -62,6 +62,37 @@ TEST(NewestForms, CausalConvolution) {
     }
 }
 
+/// Chunks that divide the steps or not, groups of queries, decays of a head or of each element.
+TEST(NewestForms, LinearAttention) {
+  Draw draw;
+  const int64_t batch = 2, steps = 7, heads = 2, width = 3, across = 2;
+  for (const char *rule : {"linear", "gated", "delta", "gated_delta"})
+    for (int64_t group : {1, 2})
+      for (int64_t chunk : {3, 8}) {
+        const bool decays = std::string_view(rule).starts_with("gated"),
+                   corrects = std::string_view(rule).ends_with("delta"),
+                   isEach = group == chunk % 3;
+        const Attributes attributes = {{"update_rule", std::string(rule)},
+                                       {"q_num_heads", heads * group},
+                                       {"kv_num_heads", heads},
+                                       {"chunk_size", chunk}};
+        std::vector<Tensor> inputs = {
+            draw.reals({batch, steps, heads * group * width}),
+            draw.reals({batch, steps, heads * width}),
+            draw.reals({batch, steps, heads * across}),
+            draw.reals({batch, heads, width, across}),
+            decays ? draw.reals({batch, steps, heads * (isEach ? width : 1)}, -1, 0) : kAbsent,
+            corrects ? draw.reals({batch, steps, chunk == 3 ? heads : 1}, 0, 1) : kAbsent};
+        std::vector<size_t> wanted = {0, 1, 2, 3};
+        if (decays)
+          wanted.push_back(4);
+        if (corrects)
+          wanted.push_back(5);
+        SCOPED_TRACE(rule);
+        checkComposedGradient({"LinearAttention", attributes, inputs, wanted}, 1e-5);
+      }
+}
+
 /// With zeros, of which quotients would know nothing.
 TEST(NewestForms, Products) {
   Draw draw;
