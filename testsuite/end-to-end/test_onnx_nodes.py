@@ -11,6 +11,7 @@ import pytest
 
 import pipeline
 import test_control_flow
+import test_newest_operators
 import test_operators
 import test_sampling
 import test_stopped_gradients
@@ -82,7 +83,9 @@ def operators_in(tests):
 
 def operators_compared_with_pytorch():
     """And with random numbers that are drawn again in numpy."""
-    forms = [*test_sampling.FORMS, *test_sampling.FOURIER, *(form for forms in test_operators.FORMS.values() for form in forms)]
+    forms = [*test_sampling.FORMS, *test_sampling.FOURIER]
+    for groups in (test_operators.FORMS, test_newest_operators.FORMS):
+        forms += [form for group in groups.values() for form in group]
     return {form.op for form in forms} | test_sampling.RANDOM | set(test_sampling.WINDOWS) | test_control_flow.COMPOSED | test_stopped_gradients.STOPPING
 
 
