@@ -184,45 +184,63 @@ private:
   }
 
   bool readReduction(const std::string &name) {
-    const onnx::NodeProto *reduction = reductionOf(name);
-    if (!reduction)
+    const onnx::NodeProto *reduction = maker(name);
+    if (!reduction || !readMode(*reduction) || !reducesRows(*reduction))
       return false;
     const onnx::NodeProto *slice = maker(withoutLast(reduction->input(0), false), "Slice", 3);
     if (!slice || slice->input_size() != 3 || !isOutside(slice->input(0)) ||
         !isBound(slice->input(1), 0) || !isBound(slice->input(2), 1))
       return false;
     rows = slice->input(0);
-    return std::ranges::all_of(lasts, [&](const LastBag &last) { return goesToTheEnd(last); });
+    return std::ranges::all_of(lasts, [&](const LastBag &last) {
+      return last.isReduced ? dividesByTheRest(last.value) : goesToTheEnd(last.value);
+    });
   }
 
-  /// What reduces rows along the first axis, and keeps it; as all others that were asked for.
-  const onnx::NodeProto *reductionOf(const std::string &name) {
-    const std::string before = mode;
-    const onnx::NodeProto *reduction = maker(name);
-    return reduction && readMode(*reduction) && (before.empty() || mode == before) &&
-                   integerOf(*reduction, "keepdims", 1) != 0 && reduction->input_size() == 2 &&
-                   isNumber(reduction->input(1), 0)
-               ? reduction
+  /// Whether it reduces rows along the first axis, and keeps that.
+  bool reducesRows(const onnx::NodeProto &reduction) {
+    return integerOf(reduction, "keepdims", 1) != 0 && reduction.input_size() == 2 &&
+           isNumber(reduction.input(1), 0);
+  }
+
+  /// The rows from the bag's start on.
+  const onnx::NodeProto *rowsFrom(const std::string &name) {
+    const onnx::NodeProto *slice = maker(plain(name), "Slice", 3);
+    return slice && slice->input_size() == 3 && slice->input(0) == rows &&
+                   isBound(slice->input(1), 0)
+               ? slice
                : nullptr;
   }
 
-  /// Whether the value of the last bag is made of the same rows from its start to their end, in the
-  /// same way.
-  bool goesToTheEnd(const LastBag &last) {
-    std::string name = plain(last.value);
-    if (last.isReduced) {
-      const onnx::NodeProto *reduction = reductionOf(name);
-      if (!reduction)
-        return false;
-      name = plain(reduction->input(0));
-    }
-    const onnx::NodeProto *slice = maker(name, "Slice", 3);
-    if (!slice || slice->input_size() != 3 || slice->input(0) != rows ||
-        !isBound(slice->input(1), 0))
+  /// What is known outside, or the shape of what is.
+  bool isLength(const std::string &given) const {
+    const std::string name = plain(given);
+    const onnx::NodeProto *shape = maker(name, "Shape", 1);
+    return isOutside(shape ? shape->input(0) : name);
+  }
+
+  bool goesToTheEnd(const std::string &value) {
+    const onnx::NodeProto *slice = rowsFrom(value);
+    if (!slice)
       return false;
     const std::string end = plain(slice->input(2));
     std::optional<double> number = isOutside(end) ? std::nullopt : numberOf(end);
     return isOutside(end) || (number && *number >= std::numeric_limits<int32_t>::max());
+  }
+
+  /// A mean whose divisor is how many rows there are from the start on, or the sum where there are
+  /// none: the bag's own where the offsets end at the number of rows, as PyTorch wants it.
+  bool dividesByTheRest(const std::string &value) {
+    std::optional<Choice> choice = choiceOf(plain(value));
+    const onnx::NodeProto *some = choice ? maker(plain(choice->condition), "Greater", 2) : nullptr,
+                          *rest = some ? maker(plain(some->input(0)), "Sub", 2) : nullptr,
+                          *mean = rest ? maker(plain(choice->then), "Div", 2) : nullptr,
+                          *sum = mean ? maker(plain(mean->input(0)), "ReduceSum", 2) : nullptr,
+                          *slice = sum ? rowsFrom(sum->input(0)) : nullptr;
+    return mode == "mean" && slice && isBound(slice->input(2), 1) && reducesRows(*sum) &&
+           plain(mean->input(1)) == plain(some->input(0)) && isNumber(some->input(1), 0) &&
+           plain(choice->otherwise) == plain(mean->input(0)) && isLength(rest->input(0)) &&
+           isBound(rest->input(1), 0);
   }
 
   /// `counted` is how often the Loop went round.
@@ -249,7 +267,7 @@ private:
                       most = constant(std::numeric_limits<int64_t>::max()),
                       ends = values.fresh(bags + "/ends");
     std::string bounds = offsets;
-    if (!lasts.empty()) {
+    if (!std::ranges::all_of(lasts, &LastBag::isReduced)) {
       // The last bag ends where the rows do, unless it is empty.
       auto made = [&](const char *op, const std::vector<std::string> &inputs) {
         const std::string output = values.fresh(bags + "/" + op);
