@@ -17,13 +17,17 @@ public:
 
   std::optional<Scores> find(Value value) {
     Scores scores;
-    return read(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
+    return readUsed(value, scores) && scores.isExact() ? std::optional(scores) : std::nullopt;
   }
 
 private:
   bool read(Value value, Scores &scores) {
+    return value.hasOneUse() && readUsed(value, scores);
+  }
+
+  bool readUsed(Value value, Scores &scores) {
     auto node = value.getDefiningOp<NodeOp>();
-    if (!node || !value.hasOneUse() || shapeOf(value).empty())
+    if (!node || shapeOf(value).empty())
       return false;
     if (node.getOp() == "MatMul") {
       scores.product = node;
@@ -139,8 +143,8 @@ private:
 
 namespace pdc {
 
-std::optional<Scores> scoresBehind(Value value, ConstantMasks &masks) {
-  return ScoresBehind(masks).find(value);
+std::optional<Scores> scoresBehind(Value value, unsigned uses, ConstantMasks &masks) {
+  return llvm::hasNItems(value.getUses(), uses) ? ScoresBehind(masks).find(value) : std::nullopt;
 }
 
 } // namespace pdc

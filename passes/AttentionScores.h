@@ -19,7 +19,8 @@ struct Scores {
   bool mayHideRows() const { return mask && (!everyRowSees || past); }
 };
 
-/// Reads scores from the softmax back to the product; nothing where something else is done to them.
-std::optional<Scores> scoresBehind(mlir::Value value, ConstantMasks &masks);
+/// Reads scores, which so many uses read, back to the product; nothing where something else is done
+/// to them.
+std::optional<Scores> scoresBehind(mlir::Value value, unsigned uses, ConstantMasks &masks);
 
 } // namespace pdc

@@ -142,6 +142,8 @@ private:
 /// The shares, and what dropout draws from where they pass one.
 struct Shares {
   NodeOp softmax;
+  Value scores;        ///< what the softmax is of, before a guard
+  unsigned readers = 1; ///< uses of the scores
   Value random;
   Attributes dropout;
   /// Whether rows of which nothing is seen, whose softmax is no number, become zeros.
@@ -166,6 +168,29 @@ Value guardedBehind(Value value) {
   return test.getOperand(0);
 }
 
+/// The softmax of Where(hidden, 0, Softmax(Where(hidden, 0, scores))), where no score of a row is
+/// more than minus infinity; sets its scores.
+Value guardedScoresBehind(Value value, Value &scores) {
+  NodeOp choice = value.hasOneUse() ? maker(value, "Where") : NodeOp();
+  NodeOp hidden = choice ? maker(choice.getOperand(0), "Equal") : NodeOp(),
+         most = hidden ? maker(hidden.getOperand(0), "ReduceMax") : NodeOp(),
+         softmax = choice ? maker(choice.getOperand(2), "Softmax") : NodeOp(),
+         seen = softmax ? maker(softmax.getOperand(0), "Where") : NodeOp();
+  if (!most || !seen || most->getNumOperands() != 2)
+    return {};
+  scores = seen.getOperand(2);
+  const std::optional<pdc::Tensor> axes = constantOf(most.getOperand(1));
+  const bool isOfRows = axes && axes->data == std::vector<double>{-1} &&
+                        shapeOf(most->getResult(0)).back() == 1 && most.getOperand(0) == scores;
+  const bool isGuard = seen.getOperand(0) == choice.getOperand(0) &&
+                       numberOf(choice.getOperand(1)) == 0.0 &&
+                       numberOf(seen.getOperand(1)) == 0.0 &&
+                       numberOf(hidden.getOperand(1)) == -std::numeric_limits<double>::infinity();
+  const bool areUnread = most->hasOneUse() && seen->hasOneUse() && softmax->hasOneUse() &&
+                         llvm::hasNItems(hidden->getUses(), 2);
+  return isOfRows && isGuard && areUnread ? choice.getOperand(2) : Value();
+}
+
 std::optional<Shares> sharesBehind(Value value) {
   Shares shares;
   if (!value.hasOneUse())
@@ -180,6 +205,10 @@ std::optional<Shares> sharesBehind(Value value) {
   if (Value guarded = guardedBehind(value)) {
     shares.isGuarded = true;
     value = guarded;
+  } else if (Value guardedScores = guardedScoresBehind(value, shares.scores)) {
+    shares.isGuarded = true;
+    shares.readers = 2;
+    value = guardedScores;
   } else if (!value.hasOneUse()) {
     return std::nullopt;
   }
@@ -187,6 +216,8 @@ std::optional<Shares> sharesBehind(Value value) {
   const auto rank = static_cast<int64_t>(shapeOf(value).size());
   if (!shares.softmax || (rank != 3 && rank != 4))
     return std::nullopt;
+  if (shares.readers == 1)
+    shares.scores = shares.softmax.getOperand(0);
   const int64_t axis = toAttributes(shares.softmax.getOnnxAttributes()).integer("axis", -1);
   return axis == -1 || axis == rank - 1 ? std::optional(shares) : std::nullopt;
 }
@@ -239,7 +270,7 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   NodeOp last = mixed.product;
   std::optional<Shares> shares = last ? sharesBehind(last.getOperand(0)) : std::nullopt;
   std::optional<Scores> scores =
-      shares ? scoresBehind(shares->softmax.getOperand(0), masks) : std::nullopt;
+      shares ? scoresBehind(shares->scores, shares->readers, masks) : std::nullopt;
   const size_t rank = shares ? shares->shape().size() : 0;
   if (!scores || shapeOf(last->getResult(0)).size() != rank ||
       shapeOf(last.getOperand(1)).size() != rank ||

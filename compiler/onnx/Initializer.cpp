@@ -113,9 +113,10 @@ void makeComputed(Initializer &initializer) {
 static float narrowed(double value) {
   constexpr double most = std::numeric_limits<float>::max(),
                    least = std::numeric_limits<float>::min();
-  if (!std::isfinite(value) || value == 0)
+  if (!std::isfinite(value))
     return static_cast<float>(value);
-  return static_cast<float>(std::copysign(std::clamp(std::abs(value), least, most), value));
+  const auto nearest = static_cast<float>(std::clamp(value, -most, most));
+  return nearest == 0 && value != 0 ? static_cast<float>(std::copysign(least, value)) : nearest;
 }
 
 static std::string converted(const std::string &bytes, ElementType from, const std::string &where) {

@@ -1,5 +1,6 @@
 #include "compiler/onnx/Loss.h"
 
+#include "compiler/onnx/Binding.h"
 #include "compiler/onnx/Makers.h"
 
 #include <algorithm>
@@ -243,16 +244,27 @@ std::vector<const ModelNode *> nodesOfLoss(const Model &model, const Loss &loss)
   return nodesBehind(model, needed);
 }
 
+/// A sum, and not of means.
+static bool addsUp(const Makers &makers, const ModelNode &node) {
+  static const std::set<std::string> sums = {"ReduceSum", "ReduceSumSquare", "ReduceL1"};
+  const ModelNode *before = node.inputs.empty() ? nullptr : makers.of(node.inputs[0]);
+  return node.attributes.string("reduction", "") == "sum" ||
+         (sums.contains(node.op) && !(before && before->op == "ReduceMean"));
+}
+
 bool isSum(const Model &model, const Loss &loss) {
   if (loss.kind != LossKind::output)
     return false;
-  static const std::set<std::string> sums = {"ReduceSum", "ReduceSumSquare", "ReduceL1"},
-                                     kept = {"Identity", "Cast", "Neg", "Reshape", "Squeeze",
-                                             "Unsqueeze"};
+  static const std::set<std::string> kept = {"Identity", "Cast",    "Neg",
+                                             "Reshape",  "Squeeze", "Unsqueeze"};
   const Makers makers(model);
+  // A number that divides may be that of the samples, where the file says how many they are.
+  const bool mayDivide = fixedMicrobatchSize(model).has_value();
+  bool isDivided = false;
   std::string value = loss.prediction;
   for (const ModelNode *node = makers.of(value); node; node = makers.of(value)) {
     const bool isScaled = (node->op == "Mul" || node->op == "Div") && node->inputs.size() == 2;
+    isDivided = isDivided || isScaled;
     if (isScaled && numberNamed(model, node->inputs[1]))
       value = node->inputs[0];
     else if (isScaled && node->op == "Mul" && numberNamed(model, node->inputs[0]))
@@ -260,7 +272,7 @@ bool isSum(const Model &model, const Loss &loss) {
     else if (kept.contains(node->op) && !node->inputs.empty())
       value = node->inputs[0];
     else
-      return sums.contains(node->op) || node->attributes.string("reduction", "") == "sum";
+      return !(mayDivide && isDivided) && addsUp(makers, *node);
   }
   return false;
 }

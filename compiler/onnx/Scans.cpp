@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 namespace pdc {
 
@@ -20,8 +21,11 @@ class ScanRewriting {
 public:
   ScanRewriting(const onnx::NodeProto &scan, const Renaming &rename)
       : scan(scan), rename(rename), body(attributeOf(scan, "body")->g()),
-        scanned(static_cast<int>(integerOf(scan, "num_scan_inputs", 0))),
+        scanned(static_cast<int>(
+            std::clamp<int64_t>(integerOf(scan, "num_scan_inputs", 0), 0, scan.input_size() + 1))),
         states(scan.input_size() - scanned) {
+    for (const onnx::NodeProto &node : body.node())
+      own.insert(node.output().begin(), node.output().end());
     if (scanned < 1 || states < 0 || body.input_size() != scan.input_size() ||
         body.output_size() < states || scan.output_size() > body.output_size())
       refuse("its body has " + std::to_string(body.input_size()) + " inputs and " +
@@ -66,8 +70,16 @@ private:
   }
 
   std::string addBodyInput() {
-    looped.add_input()->set_name(rename(scan.name() + "/step"));
+    looped.add_input()->set_name(inBody("step"));
     return looped.input(looped.input_size() - 1).name();
+  }
+
+  /// A name that the body has not.
+  std::string inBody(const char *what) const {
+    std::string name = rename(scan.name() + "/" + what);
+    while (own.contains(name))
+      name = rename(name);
+    return name;
   }
 
   int64_t listed(const char *attribute, int place) const {
@@ -126,7 +138,7 @@ private:
     if (listed("scan_input_directions", place) != 0) {
       if (last.empty())
         last = made("Sub", {result.loop.input(0), constant({1}, false)});
-      at = rename(scan.name() + "/from the end");
+      at = inBody("from the end");
       *looped.add_node() = node("Sub", {last, index}, at);
     }
     onnx::NodeProto &gather = *looped.add_node();
@@ -184,6 +196,7 @@ private:
   const onnx::GraphProto &body;
   const int scanned, states;
   onnx::GraphProto looped;
+  std::set<std::string> own; ///< what the body's nodes make
   std::string index, last;
   ScanAsLoop result;
 };

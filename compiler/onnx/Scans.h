@@ -15,7 +15,7 @@ struct ScanAsLoop {
 };
 
 /// `rename` gives names that nothing has. Throws Error where inputs, outputs, axes and the body do
-/// not fit (ONNX Scan, opset 9 to 25).
+/// not fit (ONNX Scan, opset 9 to 28).
 ScanAsLoop loopOfScan(const onnx::NodeProto &scan, const Renaming &rename);
 
 } // namespace pdc

@@ -1,6 +1,7 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Rules.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -78,6 +79,9 @@ public:
     if (left < -1 || right < -1)
       b.refuse("windows of " + std::to_string(left) + " keys to the left and " +
                std::to_string(right) + " to the right, expected -1 or more");
+    // Far from where sums of places would overflow.
+    left = std::min<int64_t>(left, int64_t(1) << 40);
+    right = std::min<int64_t>(right, int64_t(1) << 40);
     if (b.attributes().integer("is_causal", 0) != 0)
       right = 0;
   }
@@ -100,7 +104,11 @@ public:
   /// bool[batch, 1, queries, keys]: of each sample, that many keys are there (i64[batch]), the
   /// queries' own the last.
   NodeValue among(NodeValue count, int64_t queries, int64_t keys) const {
-    NodeValue counts = reshaped(b, count, {b.type(count).elementCount(), 1, 1, 1});
+    const int64_t samples = b.type(b.input(0)).shape[0];
+    if (b.type(count) != TensorType{ElementType::i64, {samples}})
+      b.refuse("nonpad_kv_seqlen is " + b.type(count).toString() + ", expected i64[" +
+               std::to_string(samples) + "]");
+    NodeValue counts = reshaped(b, count, {samples, 1, 1, 1});
     Tensor places = Tensor::zeros({ElementType::i64, {keys}});
     std::iota(places.data.begin(), places.data.end(), 0);
     Tensor distances = Tensor::zeros({ElementType::i64, {queries, keys}});
@@ -131,6 +139,19 @@ struct Scores {
   NodeValue products, capped, masked, shares;
 };
 
+/// A query that sees no key has shares of zero, and no gradient; what is no number stays so.
+static NodeValue guardedShares(CompositionBuilder &b, NodeValue scores) {
+  const ElementType element = b.type(scores).element;
+  NodeValue zero = number(b, element, 0);
+  NodeValue most = add(b, "ReduceMax", {scores, b.constant(Tensor::vector({-1}))},
+                       {{"keepdims", int64_t(1)}});
+  NodeValue isUnseen =
+      add(b, "Equal", {most, number(b, element, -std::numeric_limits<double>::infinity())});
+  NodeValue seen = add(b, "Where", {isUnseen, zero, scores});
+  return add(b, "Where",
+             {isUnseen, zero, add(b, "Softmax", {seen}, {{"axis", int64_t(-1)}})});
+}
+
 static Scores scoresOf(CompositionBuilder &b, NodeValue queries, NodeValue keys) {
   const TensorType q = b.type(queries);
   const double scale = b.attributes().number("scale", 1 / std::sqrt(double(q.shape[3])));
@@ -151,11 +172,9 @@ static Scores scoresOf(CompositionBuilder &b, NodeValue queries, NodeValue keys)
   scores.masked = seen ? masked(b, scores.capped, seen) : scores.capped;
   if (b.input(kMask))
     scores.masked = masked(b, scores.masked, forKeys(b, b.input(kMask), count));
-  scores.shares = add(b, "Softmax", {scores.masked}, {{"axis", int64_t(-1)}});
-  // A query that sees no key has shares of zero.
-  if (b.input(kMask) || b.input(kKeyCounts) || places.mayBeFar())
-    scores.shares = add(b, "Where", {add(b, "IsNaN", {scores.shares}), number(b, q.element, 0),
-                                     scores.shares});
+  const bool mayBeUnseen = b.input(kMask) || b.input(kKeyCounts) || places.mayBeFar();
+  scores.shares = mayBeUnseen ? guardedShares(b, scores.masked)
+                              : add(b, "Softmax", {scores.masked}, {{"axis", int64_t(-1)}});
   return scores;
 }
 

@@ -16,6 +16,9 @@ static std::vector<NodeValue> composeCausalConvolution(CompositionBuilder &b) {
     b.refuse("activation '" + activation +
              "' is not supported; supported are none, silu and swish");
   const int64_t before = weight.shape[2] - 1;
+  const std::vector<int64_t> past = {x.shape[0], x.shape[1], before};
+  if (b.input(3) && b.type(b.input(3)).shape != past)
+    b.refuse("past_state " + b.type(b.input(3)).toString() + ", expected " + shapeText(past));
   NodeValue padded;
   if (b.input(3) && before > 0)
     padded = add(b, "Concat", {b.input(3), b.input(0)}, {{"axis", int64_t(2)}});

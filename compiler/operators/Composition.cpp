@@ -2,6 +2,7 @@
 
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
+#include "runtime/kernels/OutsideRows.h"
 
 #include <algorithm>
 #include <deque>
@@ -159,6 +160,14 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
   if (std::is_sorted(order.begin(), order.end()))
     return value;
   return add(builder, "Transpose", {value}, {{"perm", order}});
+}
+
+NodeValue outsideOf(CompositionBuilder &b, NodeValue indices) {
+  const double outside = runtime::kOutsideRows, most = outside / 2;
+  NodeValue near = add(b, "Max",
+                       {add(b, "Min", {indices, number(b, ElementType::i64, most)}),
+                        number(b, ElementType::i64, -most)});
+  return add(b, "Add", {near, number(b, ElementType::i64, outside)});
 }
 
 NodeValue rootOf(CompositionBuilder &b, NodeValue square) {

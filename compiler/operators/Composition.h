@@ -63,6 +63,9 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
 NodeValue number(CompositionBuilder &builder, ElementType element, double value);
 /// The square root, which is flat at zero: a norm of zeros has a gradient of zeros there.
 NodeValue rootOf(CompositionBuilder &builder, NodeValue square);
+/// Of indices (int64) that are outside of their dimension: rows outside of any tensor
+/// (runtime/kernels/OutsideRows.h).
+NodeValue outsideOf(CompositionBuilder &builder, NodeValue indices);
 /// The integers of an input that must be known; throws Error.
 std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input);
 

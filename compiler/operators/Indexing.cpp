@@ -7,10 +7,6 @@
 /// rows of a flat tensor.
 namespace pdc {
 
-/// Added to indices outside of their dimension: no tensor has so many rows, and no dimension so many
-/// elements that the sum could be inside.
-static constexpr double kOutsideRows = 0x1p40;
-
 static Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
   Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
   tensor.data.assign(values.begin(), values.end());
@@ -32,17 +28,22 @@ static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, const Tenso
 }
 
 /// Rows of a flat tensor where indices lie inside `sizes`. The others, which would name what
-/// belongs to others, become rows outside of all, from which Gather tells which they were.
+/// belongs to others, become rows outside of all (runtime/kernels/OutsideRows.h).
 static NodeValue insideOf(CompositionBuilder &b, NodeValue indices, const Tensor &sizes,
                           NodeValue rows) {
+  if (const Tensor *known = b.known(indices))
+    for (size_t i = 0; i < known->data.size(); ++i)
+      if (const double size = sizes.data[i % sizes.data.size()];
+          known->data[i] < -size || known->data[i] >= size)
+        b.refuse("index " + std::to_string(toInteger(known->data[i])) +
+                 " is outside a dimension of " + std::to_string(toInteger(size)));
   Tensor least = sizes;
   for (double &size : least.data)
     size = -size;
   NodeValue isInside = add(b, "And",
                            {add(b, "GreaterOrEqual", {indices, b.constant(std::move(least))}),
                             add(b, "Less", {indices, b.constant(sizes)})});
-  NodeValue outside = add(b, "Add", {indices, number(b, ElementType::i64, kOutsideRows)});
-  return add(b, "Where", {isInside, rows, outside});
+  return add(b, "Where", {isInside, rows, outsideOf(b, indices)});
 }
 
 /// Where indices point to: rows of a tensor that is seen as [rows, inner...].

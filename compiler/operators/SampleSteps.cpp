@@ -39,6 +39,12 @@ static std::vector<NodeValue> composeReverseSequence(CompositionBuilder &b) {
   if (time == 0)
     turned = add(b, "Mul", {turned, number(b, ElementType::i64, static_cast<double>(samples))});
   NodeValue places = add(b, "Add", {turned, b.constant(integersOf(both, sample))});
+  // A length that the steps have not would take rows of another sample.
+  NodeValue fits = add(
+      b, "And",
+      {add(b, "GreaterOrEqual", {lengths, number(b, ElementType::i64, 0)}),
+       add(b, "LessOrEqual", {lengths, number(b, ElementType::i64, static_cast<double>(steps))})});
+  places = add(b, "Where", {fits, places, outsideOf(b, lengths)});
   NodeValue rows = reshaped(b, b.input(0), {steps * samples, product(x.shape, 2)});
   NodeValue found = add(b, "Gather", {rows, places}, {{"axis", int64_t(0)}});
   return {reshaped(b, found, x.shape)};
@@ -67,8 +73,9 @@ static std::vector<NodeValue> composeTensorScatter(CompositionBuilder &b) {
   if (b.input(2))
     places = add(b, "Add", {places, reshaped(b, b.input(2), starts)});
   if (mode == "circular")
-    places = add(b, "Mod",
-                 {places, number(b, ElementType::i64, static_cast<double>(cache.shape[axis]))});
+    places =
+        add(b, "Mod", {places, number(b, ElementType::i64, static_cast<double>(cache.shape[axis]))},
+            {{"fmod", int64_t(0)}});
   NodeValue indices = add(b, "Expand", {places, b.constant(Tensor::vector(update.shape))});
   return {add(b, "ScatterElements", {b.input(0), indices, b.input(1)}, {{"axis", axis}})};
 }

@@ -54,11 +54,12 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   NodeValue below = add(b, "Less", {x, number(b, element, -limit)});
   NodeValue lowered = add(b, "Sub", {x, number(b, element, bias)});
   NodeValue raised = add(b, "Add", {x, number(b, element, bias)});
-  NodeValue inner = add(b, "Where", {below, raised, number(b, element, 0)});
+  // Zero, but of what is no number.
+  NodeValue inner = add(b, "Where", {below, raised, add(b, "Mul", {x, number(b, element, 0)})});
   return {add(b, "Where", {above, lowered, inner})};
 }
 
-/// At the bound it has the gradient of what lies inside, as PyTorch's clamp_min and clamp_max.
+/// At the bound it has no gradient, as PyTorch's clamp_min and clamp_max (2.15).
 static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
   NodeValue x = b.input(0), least = b.inputCount() > 1 ? b.input(1) : NodeValue(),
             most = b.inputCount() > 2 ? b.input(2) : NodeValue();
@@ -69,7 +70,8 @@ static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
                ", expected one number; use the operators Max and Min where bounds differ");
   if (!least && !most)
     return {add(b, "Identity", {x})};
-  NodeValue isOutside = least ? add(b, "Less", {x, least}) : add(b, "Greater", {x, most});
+  NodeValue isOutside = least ? add(b, "LessOrEqual", {x, least})
+                                : add(b, "GreaterOrEqual", {x, most});
   return {add(b, "Where", {isOutside, least ? least : most, x})};
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/kernels/Concat.h"
 #include "runtime/kernels/Gather.h"
 #include "runtime/kernels/GatherGradient.h"
+#include "runtime/kernels/OutsideRows.h"
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/ScatterMaximum.h"
 #include "runtime/kernels/Split.h"
@@ -127,10 +128,6 @@ void Split::call(const void *x, std::span<void *const> parts) const {
   }
 }
 
-/// Rows of tensors that are seen as one dimension are computed from indices of several, and are
-/// moved so far behind it where one of these is outside of its own.
-constexpr int64_t kOutsideRows = int64_t(1) << 40;
-
 /// Before threads start: none may throw.
 template <class Index> static void requireInside(const GatherFields &f, const Index *indices) {
   for (int64_t k = 0; k < f.count; ++k) {
@@ -141,7 +138,10 @@ template <class Index> static void requireInside(const GatherFields &f, const In
       throw DataError(0, 0, index,
                       "an index of " + std::to_string(-f.size) + " to " + std::to_string(f.size - 1),
                       "correct the file");
-    throw DataError(0, 0, index - kOutsideRows, "an index of its dimension", "correct the file");
+    const int64_t found = index - kOutsideRows;
+    // Of several indices the sum says no more than that one is outside.
+    throw DataError(0, 0, std::clamp(found, -kOutsideRows / 2, kOutsideRows / 2),
+                    "an index of its dimension", "correct the file");
   }
 }
 

@@ -2,12 +2,16 @@
 PyTorch in double precision."""
 
 import numpy
+import onnx
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional
 
+import pipeline
 from operator_network import BATCH, Form, expect_gradients
 from test_operators import attention, heads, merged
+from test_pytorch import distance
 
 COUNTS = numpy.array([3, 5, 1, 4])
 UNSEEN = numpy.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
@@ -151,3 +155,37 @@ FORMS = {
 @pytest.mark.parametrize("group", FORMS)
 def test_forms(group, tmp_path):
     expect_gradients(FORMS[group], tmp_path)
+
+
+def test_steps_that_are_data(tmp_path):
+    """How many steps each sample has, where it writes and how many keys it sees, as inputs."""
+    random = numpy.random.default_rng(2)
+    weight, x = (random.standard_normal(shape).astype(numpy.float32) for shape in ((4, 4), (6, 5, 4)))
+    counts, starts = random.integers(1, 6, 6), random.integers(0, 5, 6)
+    nodes = [helper.make_node("MatMul", ["x", "weight"], ["h"]),
+             helper.make_node("ReverseSequence", ["h", "counts"], ["turned"], batch_axis=0, time_axis=1),
+             helper.make_node("Slice", ["h", "zero", "two", "one"], ["update"]),
+             helper.make_node("TensorScatter", ["turned", "update", "starts"], ["cache"], mode="circular"),
+             helper.make_node("Attention", ["update", "cache", "h", "", "", "", "counts"], ["y"], q_num_heads=2, kv_num_heads=2, is_causal=1),
+             helper.make_node("Mul", ["y", "y"], ["squares"]), helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0)]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5, 4])]
+    inputs += [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch"]) for name in ("counts", "starts")]
+    constants = {"weight": weight, "zero": numpy.array([0]), "one": numpy.array([1]), "two": numpy.array([2])}
+    graph = helper.make_graph(nodes, "steps", inputs, [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)], ir_version=10), tmp_path / "steps.onnx")
+    for name, values in (("x", x), ("counts", counts), ("starts", starts)):
+        numpy.save(tmp_path / f"{name}.npy", values)
+    project = pipeline.compile_model(tmp_path / "steps.onnx", tmp_path / "project", "--minibatch", 6, "--microbatches", 1,
+                                     "--optimizer", "sgd,lr=1")
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", steps=1,
+                            data=[f"{name}={tmp_path}/{name}.npy" for name in ("x", "counts", "starts")])
+    twin = torch.from_numpy(weight).double().requires_grad_()
+    h = torch.from_numpy(x).double() @ twin
+    turned = reversed_steps(h.transpose(0, 1), torch.from_numpy(counts)).transpose(0, 1)
+    cache = cached(turned[:, None], h[:, None, :2], starts, True)[:, 0]
+    y = merged(windowed(2, 5, counts, right=0)(heads(h[:, :2], 2), heads(cache, 2), heads(h, 2)))
+    loss = (y ** 2).mean()
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]
+    assert distance(weight.astype(numpy.float64) - result.weights()["weight"], twin.grad.numpy()) <= 1e-4

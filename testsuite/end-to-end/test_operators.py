@@ -332,5 +332,5 @@ def test_indices_outside(element, tmp_path):
         numpy.save(tmp_path / "ids.npy", ids)
         expected = "an index of its dimension" if element else "an index of -11 to 10"
         with pytest.raises(AssertionError, match=rf"ids.npy: sample 4 \(counted from 0\) of input 'ids' holds {index}, "
-                           rf"expected {expected}; correct the file \(microbatch 1 of 2 of epoch 0\)"):
+                           rf"expected {expected} where it is one; correct the file \(microbatch 1 of 2 of epoch 0\)"):
             pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"x={tmp_path}/x.npy", f"ids={tmp_path}/ids.npy"], steps=1)

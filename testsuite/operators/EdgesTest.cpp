@@ -38,10 +38,10 @@ TEST(Edges, SlopesAtKinks) {
   EXPECT_EQ(slopes("Relu", {x}), (Slopes{0, 0, 1}));
   EXPECT_EQ(slopes("LeakyRelu", {x}, {{"alpha", 0.25}}), (Slopes{0.25, 0.25, 1}));
   EXPECT_EQ(slopes("PRelu", {x, row({0.25})}), (Slopes{0.25, 0.25, 1}));
-  // relu6 and hardtanh are flat at both bounds, clamp_min and clamp_max are not.
+  // relu6, hardtanh, clamp_min and clamp_max.
   EXPECT_EQ(slopes("Clip", {row({-1, 0, 3, 6, 7}), number(0), number(6)}), (Slopes{0, 0, 1, 0, 0}));
-  EXPECT_EQ(slopes("OneSidedClip", {x, number(0)}), (Slopes{0, 1, 1}));
-  EXPECT_EQ(slopes("OneSidedClip", {x, kAbsent, number(0)}), (Slopes{1, 1, 0}));
+  EXPECT_EQ(slopes("OneSidedClip", {x, number(0)}), (Slopes{0, 0, 1}));
+  EXPECT_EQ(slopes("OneSidedClip", {x, kAbsent, number(0)}), (Slopes{1, 0, 0}));
 }
 
 /// torch.linalg.vector_norm of zeros, and what is divided by it.
@@ -68,6 +68,7 @@ TEST(Edges, NoNumberStaysNone) {
       {"HardSwish", {}, {x}, {}},
       {"Clip", {}, {x, number(0), number(6)}, {}},
       {"OneSidedClip", {}, {x, number(0)}, {}},
+      {"Shrink", {}, {x}, {}},
       {"PRelu", {}, {x, row({0.1})}, {}},
       {"LpNormalization", {{"axis", int64_t(0)}}, {x}, {}},
       {"ReduceL2", {{"keepdims", int64_t(0)}}, {x, Tensor::vector({0})}, {}}};

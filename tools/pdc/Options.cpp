@@ -191,7 +191,7 @@ void checkModelOptions(const std::vector<std::string> &dimensions, Options &opti
 /// CMake and the build tools that it writes for read these characters otherwise.
 static void checkOutputPath(const std::filesystem::path &output) {
   const std::string path = std::filesystem::absolute(output).string();
-  const size_t at = path.find_first_of("\"$;\\\n\r");
+  const size_t at = path.find_first_of("\"$;|<>\\\n\r");
   if (at != std::string::npos)
     throw UsageError("-o '" + output.string() + "': a folder whose path holds " +
                      (path[at] < ' ' ? std::string("a line break") : std::string(1, path[at])) +
