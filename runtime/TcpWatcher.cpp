@@ -88,8 +88,9 @@ void TcpControl::handle(ControlPeer &peer, ControlKind kind, std::string_view te
 }
 
 void TcpControl::lost(ControlPeer &peer) {
-  std::string why = "rank " + std::to_string(peer.rank) + " has ended without a word (killed, perhaps for memory)" +
-                    "; --resume goes on from the last checkpoint, where one was saved";
+  std::string why = "rank " + std::to_string(peer.rank) +
+                    " has ended without a word (killed, perhaps for memory); --resume goes on from "
+                    "the last checkpoint, where one was saved";
   if (self != 0 && !ended) {
     end(why + "\n  " + describeActivity());
     std::fprintf(stderr, "error: %s\n", endReport.c_str());

@@ -116,8 +116,8 @@ static Rows rowsOfElements(CompositionBuilder &b) {
                                    number(b, ElementType::i64, double(strides[axis]))});
   Rows rows;
   rows.count = data.elementCount();
-  rows.indices =
-      insideOf(b, given, size, add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))}));
+  NodeValue places = add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))});
+  rows.indices = insideOf(b, given, size, places);
   return rows;
 }
 

@@ -11,7 +11,8 @@ struct ResizedAxis {
   double start = 0, end = 1; ///< of the part that is read (tf_crop_and_resize)
 };
 
-/// Which elements of an axis make one of the result, with which weights (ONNX Resize, opset 10 to 28).
+/// Which elements of an axis make one of the result, with which weights (ONNX Resize, opset 10 to
+/// 28).
 /// Throws Error for a mode that ONNX does not name.
 class Interpolation {
 public:

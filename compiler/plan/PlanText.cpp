@@ -73,8 +73,8 @@ namespace {
 
 /// A name, which may have any bytes, for a line.
 std::string shown(std::string name) {
-  std::ranges::replace_if(name, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; },
-                          '?');
+  const auto isControl = [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 127; };
+  std::ranges::replace_if(name, isControl, '?');
   return name;
 }
 
@@ -89,8 +89,8 @@ void describeSends(const PlanStage &stage, std::ostream &out) {
   for (size_t i = 0; i < stage.sends.size(); ++i) {
     const PlanSend &send = stage.sends[i];
     if (i < kMostNamed) {
-      out << "  sends " << shown(send.tensor) << " to stage " << send.to << ", " << bytesText(send.bytes)
-          << " per microbatch\n";
+      out << "  sends " << shown(send.tensor) << " to stage " << send.to << ", "
+          << bytesText(send.bytes) << " per microbatch\n";
       continue;
     }
     ++rest[send.to].count;
@@ -290,9 +290,10 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
     return;
   if (plan.stages.size() == 1 && plan.stages[0].replicas == 1)
     out << "\nthe plan leaves all devices but one idle"
-        << (own / data > 1.005 ? format(": data parallelism is %.1f%% faster", 100 * (own / data - 1)) +
-                                     dataParallelAdvice(plan)
-                               : std::string())
+        << (own / data > 1.005
+                ? format(": data parallelism is %.1f%% faster", 100 * (own / data - 1)) +
+                      dataParallelAdvice(plan)
+                : std::string())
         << "\n";
   else if (plan.stages.size() == 1)
     out << "\npipelining does not pay: the plan is data parallelism\n";

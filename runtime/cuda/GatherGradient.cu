@@ -322,7 +322,8 @@ void GatherGradient::operator()(const Run &run, const Index *indices, const T *d
   if (f.outer * f.count * f.inner == 0)
     return;
   const Parts parts(f, run.scratchBase);
-  sumRows(run, f, PickedSlices<T>{f, sorted(run, parts, f, indices, dx), dy}, f.count, parts.open, dx);
+  const PickedSlices<T> slices{f, sorted(run, parts, f, indices, dx), dy};
+  sumRows(run, f, slices, f.count, parts.open, dx);
 }
 
 #define PDC_GATHER_GRADIENT(T)                                                                     \
