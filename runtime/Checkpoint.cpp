@@ -69,17 +69,6 @@ static std::vector<const Memory *> ownMemories(const Program &program, Control &
   return own;
 }
 
-/// What training writes: optimizer state, running statistics, and weights that have a gradient.
-static bool isTrained(const Program &program, const Memory &memory) {
-  if (memory.role == Role::optimizer || memory.role == Role::state)
-    return true;
-  return memory.role == Role::weight &&
-         std::any_of(program.memories.begin(), program.memories.end(), [&](const Memory &other) {
-           return other.role == Role::gradient &&
-                  std::string_view(other.name).starts_with(std::string(memory.name) + "/gradient");
-         });
-}
-
 template <class T> static bool areFinite(const std::byte *from, int64_t bytes) {
   const auto *values = reinterpret_cast<const T *>(from);
   return std::all_of(values, values + bytes / int64_t(sizeof(T)),

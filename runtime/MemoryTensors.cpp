@@ -5,6 +5,8 @@
 #include "runtime/SmallFloats.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <memory>
 
 namespace pdc::runtime {
@@ -32,6 +34,27 @@ const std::byte *look(const Executor &executor, const Memory &memory,
   return executor.memory().look(executor.newest(memory), memory.bytes, copy);
 }
 
+bool isTrained(const Program &program, const Memory &memory) {
+  if (memory.role == Role::optimizer || memory.role == Role::state)
+    return true;
+  return memory.role == Role::weight &&
+         std::any_of(program.memories.begin(), program.memories.end(), [&](const Memory &other) {
+           return other.role == Role::gradient &&
+                  std::string_view(other.name).starts_with(std::string(memory.name) + "/gradient");
+         });
+}
+
+/// Of a tensor in f32; -1 where there is none.
+static int64_t firstNotFinite(const TensorView &tensor) {
+  for (int64_t i = 0; tensor.type == Scalar::f32 && i < tensor.bytes / 4; ++i) {
+    float value = 0;
+    std::memcpy(&value, tensor.data + 4 * i, 4);
+    if (!std::isfinite(value))
+      return i;
+  }
+  return -1;
+}
+
 void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
                 const std::map<std::string, TensorView> &tensors, const std::string &path,
                 const char *remedy) {
@@ -46,6 +69,10 @@ void loadTensor(const Program &program, const Memory &memory, const Executor &ex
     throw Error(path, ": tensor '", memory.name, "' is ", scalarName(tensor.type),
                 shapeText(tensor.shape), ", expected ", scalarName(type), shapeText(shape), "; ",
                 remedy);
+  if (const int64_t i = isTrained(program, memory) ? firstNotFinite(tensor) : -1; i >= 0)
+    throw Error(path, ": tensor '", memory.name, "' holds at element ", i,
+                " nan or infinity, with which no training begins; correct what the model was "
+                "exported with");
   put(executor, memory,
       [&](std::byte *to) { layoutOf(memory).pack(tensor.data, to, elementBytes(memory.element)); });
 }

@@ -18,7 +18,10 @@ Layout layoutOf(const Memory &memory);
 /// The newest version; `copy` holds it where the host cannot look at it in its place.
 const std::byte *look(const Executor &executor, const Memory &memory, std::vector<std::byte> &copy);
 
-/// `path` and `remedy` are what errors say.
+/// What training writes: optimizer state, running statistics, and weights that have a gradient.
+bool isTrained(const Program &program, const Memory &memory);
+
+/// `path` and `remedy` are what errors say. Numbers that training cannot begin with are refused.
 void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
                 const std::map<std::string, TensorView> &tensors, const std::string &path,
                 const char *remedy);

@@ -61,3 +61,16 @@ def test_checkpoint_of_another_model_is_refused(models, tmp_path):
     result = pipeline.train(other, tmp_path / "other", "--resume", run.checkpoint, steps=1, check=False,
                             data=[f"input={images}", f"labels={labels}"])
     assert result.returncode == 1 and "error: " in result.stderr, result.stderr
+
+
+def test_weights_that_are_no_numbers(models, tmp_path):
+    """No training begins with them."""
+    project = pipeline.compile_model(models("mlp", "--hidden", 8), tmp_path / "project", "--minibatch", 8)
+    images, labels = pipeline.draw_images(tmp_path, 8, (784,), 10)
+    weights = bytearray((project / "weights.safetensors").read_bytes())
+    begin = 8 + int.from_bytes(weights[:8], "little")
+    weights[begin + 8:begin + 12] = numpy.float32("nan").tobytes()
+    (tmp_path / "broken.safetensors").write_bytes(weights)
+    with pytest.raises(AssertionError, match="broken.safetensors: tensor '.*' holds at element 2 nan or infinity"):
+        pipeline.train(project, tmp_path / "run", "--weights", tmp_path / "broken.safetensors", steps=1,
+                       data=[f"input={images}", f"labels={labels}"])
