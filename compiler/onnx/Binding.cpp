@@ -99,10 +99,17 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
 }
 
 void Binding::bindSamples(const Model &model) {
+  // A name that also stands elsewhere counts something else.
+  std::set<std::string> others;
   for (const ModelValue &input : model.inputs)
-    if (!input.shape.empty() && !input.shape[0].value && isDrawnName(input.shape[0].symbol) &&
-        numbers.emplace(input.shape[0].symbol, batch).second && !batchNames.empty())
-      batchNames.insert(input.shape[0].symbol);
+    for (size_t d = 1; d < input.shape.size(); ++d)
+      others.insert(input.shape[d].symbol);
+  for (const ModelValue &input : model.inputs) {
+    const std::string name = input.shape.empty() ? "" : input.shape[0].symbol;
+    if (isDrawnName(name) && !others.contains(name) && numbers.emplace(name, batch).second &&
+        !batchNames.empty())
+      batchNames.insert(name);
+  }
 }
 
 std::optional<Binding> Binding::withAnotherSample() const {

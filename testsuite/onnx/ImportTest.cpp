@@ -304,6 +304,10 @@ TEST(Import, samplesOfManyNames) {
   expectLines(import(read(proto), {.microbatchSize = 6}),
               {"pdc.memory @x input microbatch : tensor<6x4xf32>",
                "pdc.memory @z input microbatch : tensor<6x4xf32>"});
+  proto.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()
+      ->mutable_dim(1)->set_dim_param("s203");
+  EXPECT_EQ(import(read(proto), {.microbatchSize = 6}),
+            "'x': dimension 's203' has no size; give one, as in --bind s203=128");
 }
 
 /// As in ONNX Runtime's training graphs, whose labels have a name of their own for the samples; a
