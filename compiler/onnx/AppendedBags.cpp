@@ -257,10 +257,7 @@ private:
     };
     auto constant = [&](int64_t value) {
       const std::string name = values.fresh(bags + "/constant");
-      onnx::AttributeProto &attribute = *make("Constant", {}, name).add_attribute();
-      attribute.set_name("value_ints");
-      attribute.set_type(onnx::AttributeProto::INTS);
-      attribute.add_ints(value);
+      setIntegers(make("Constant", {}, name), "value_ints", {value});
       return name;
     };
     const std::string zero = constant(0), one = constant(1), all = constant(-1),
@@ -281,10 +278,7 @@ private:
                         last = made("Where", {made("Equal", {begin, end}), end, size}),
                         others = made("Slice", {offsets, zero, number});
       bounds = values.fresh(bags + "/bounds");
-      onnx::AttributeProto &axis = *make("Concat", {others, last}, bounds).add_attribute();
-      axis.set_name("axis");
-      axis.set_type(onnx::AttributeProto::INT);
-      axis.set_i(0);
+      setInteger(make("Concat", {others, last}, bounds), "axis", 0);
     }
     make("Slice", {bounds, one, most}, ends);
     nodes.push_back(bag({rows, "", offsets, ends, count}, bags));

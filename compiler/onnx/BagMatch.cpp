@@ -1,5 +1,7 @@
 #include "compiler/onnx/BagMatch.h"
 
+#include "compiler/onnx/NodeAttributes.h"
+
 #include <algorithm>
 
 namespace pdc {
@@ -47,10 +49,7 @@ FlatNode BagMatch::bag(const std::vector<std::string> &inputs, const std::string
   for (const std::string &input : inputs)
     node.proto.add_input(input);
   node.proto.add_output(output);
-  onnx::AttributeProto &attribute = *node.proto.add_attribute();
-  attribute.set_name("mode");
-  attribute.set_type(onnx::AttributeProto::STRING);
-  attribute.set_s(mode);
+  setText(node.proto, "mode", mode);
   return node;
 }
 

@@ -1,5 +1,7 @@
 #include "compiler/onnx/Loops.h"
 
+#include "compiler/onnx/NodeAttributes.h"
+
 namespace pdc {
 
 using NewNames = std::map<std::string, std::string>;
@@ -82,16 +84,6 @@ std::vector<FlatNode> LoopUnrolling::next() {
   return nodes;
 }
 
-static void setAttribute(onnx::NodeProto &node, const char *name, bool isList) {
-  onnx::AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(isList ? onnx::AttributeProto::INTS : onnx::AttributeProto::INT);
-  if (isList)
-    attribute.add_ints(0);
-  else
-    attribute.set_i(0);
-}
-
 std::vector<FlatNode> LoopUnrolling::finish() {
   std::vector<FlatNode> nodes;
   for (int i = 0; i < loop.proto.output_size(); ++i) {
@@ -110,10 +102,10 @@ std::vector<FlatNode> LoopUnrolling::finish() {
         FlatNode &row = nodes.emplace_back(node("Unsqueeze", ""));
         row.proto.add_input(value);
         row.proto.add_output(values.fresh(output + "/row"));
-        setAttribute(row.proto, "axes", true);
+        setIntegers(row.proto, "axes", {0});
         last.proto.add_input(row.proto.output(0));
       }
-      setAttribute(last.proto, "axis", false);
+      setInteger(last.proto, "axis", 0);
     }
     nodes.push_back(std::move(last));
   }

@@ -36,6 +36,27 @@ std::vector<std::string> namesOf(const onnx::NodeProto &node, std::string_view n
   return {attribute->strings().begin(), attribute->strings().end()};
 }
 
+static onnx::AttributeProto &newAttribute(onnx::NodeProto &node, const char *name,
+                                          onnx::AttributeProto::AttributeType type) {
+  onnx::AttributeProto &attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(type);
+  return attribute;
+}
+
+void setInteger(onnx::NodeProto &node, const char *name, int64_t value) {
+  newAttribute(node, name, onnx::AttributeProto::INT).set_i(value);
+}
+
+void setIntegers(onnx::NodeProto &node, const char *name, const std::vector<int64_t> &values) {
+  onnx::AttributeProto &list = newAttribute(node, name, onnx::AttributeProto::INTS);
+  list.mutable_ints()->Assign(values.begin(), values.end());
+}
+
+void setText(onnx::NodeProto &node, const char *name, const std::string &value) {
+  newAttribute(node, name, onnx::AttributeProto::STRING).set_s(value);
+}
+
 double asWritten(float number) {
   char text[32];
   auto end = std::to_chars(text, text + sizeof text, number).ptr;

@@ -21,6 +21,11 @@ double numberOf(const onnx::NodeProto &node, std::string_view name,
 /// A list of strings; empty where it is left out.
 std::vector<std::string> namesOf(const onnx::NodeProto &node, std::string_view name);
 
+// Gives the node an attribute that it has not.
+void setInteger(onnx::NodeProto &node, const char *name, int64_t value);
+void setIntegers(onnx::NodeProto &node, const char *name, const std::vector<int64_t> &values);
+void setText(onnx::NodeProto &node, const char *name, const std::string &value);
+
 /// The double that is written like the float: 0.1, not 0.10000000149. It rounds to the same float.
 double asWritten(float number);
 

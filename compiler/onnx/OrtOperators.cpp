@@ -33,20 +33,6 @@ template <class List> void keepFirst(List &list, int count) {
     list.RemoveLast();
 }
 
-void setInteger(onnx::NodeProto &node, const char *name, int64_t value) {
-  onnx::AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
-}
-
-void setText(onnx::NodeProto &node, const char *name, const std::string &value) {
-  onnx::AttributeProto &attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::STRING);
-  attribute.set_s(value);
-}
-
 void removeAttribute(onnx::NodeProto &node, std::string_view name) {
   auto &list = *node.mutable_attribute();
   list.erase(std::remove_if(list.begin(), list.end(),

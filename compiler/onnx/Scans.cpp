@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <set>
 
 namespace pdc {
@@ -98,36 +99,28 @@ private:
     return made;
   }
 
-  static void setAxis(onnx::NodeProto &node, int64_t axis) {
-    onnx::AttributeProto &attribute = *node.add_attribute();
-    attribute.set_name("axis");
-    attribute.set_type(onnx::AttributeProto::INT);
-    attribute.set_i(axis);
-  }
-
   /// A value before the Loop.
   std::string made(const char *op, const std::vector<std::string> &inputs) {
     result.before.push_back(node(op, inputs, rename(scan.name() + "/" + op)));
     return result.before.back().output(0);
   }
 
-  std::string constant(const std::vector<int64_t> &numbers, bool isVector) {
+  std::string number(int64_t value) {
     const std::string name = made("Constant", {});
-    onnx::AttributeProto &value = *result.before.back().add_attribute();
-    value.set_name("value");
-    value.set_type(onnx::AttributeProto::TENSOR);
-    value.mutable_t()->set_data_type(onnx::TensorProto::INT64);
-    if (isVector)
-      value.mutable_t()->add_dims(static_cast<int64_t>(numbers.size()));
-    for (int64_t number : numbers)
-      value.mutable_t()->add_int64_data(number);
+    setInteger(result.before.back(), "value_int", value);
+    return name;
+  }
+
+  std::string vectorOf(int64_t value) {
+    const std::string name = made("Constant", {});
+    setIntegers(result.before.back(), "value_ints", {value});
     return name;
   }
 
   /// How often the body is repeated.
   std::string length() {
     const std::string shape = made("Shape", {scan.input(states)});
-    return made("Gather", {shape, constant({listed("scan_input_axes", 0)}, false)});
+    return made("Gather", {shape, number(listed("scan_input_axes", 0))});
   }
 
   /// Element i of what is scanned, or the i-th from the end. The tensor gets a name that the body
@@ -137,13 +130,13 @@ private:
     std::string at = index;
     if (listed("scan_input_directions", place) != 0) {
       if (last.empty())
-        last = made("Sub", {result.loop.input(0), constant({1}, false)});
+        last = made("Sub", {result.loop.input(0), number(1)});
       at = inBody("from the end");
       *looped.add_node() = node("Sub", {last, index}, at);
     }
     onnx::NodeProto &gather = *looped.add_node();
     gather = node("Gather", {whole, at}, body.input(states + place).name());
-    setAxis(gather, listed("scan_input_axes", place));
+    setInteger(gather, "axis", listed("scan_input_axes", place));
   }
 
   /// What the Loop stacks along the first axis, the first iteration first, where it becomes the
@@ -155,8 +148,8 @@ private:
     if (axis != 0)
       result.after.insert(result.after.begin(), moved(states + place, axis, name));
     if (isTurned) {
-      const std::string end = constant({std::numeric_limits<int64_t>::min()}, true),
-                        minusOne = constant({-1}, true), first = constant({0}, true),
+      const std::string end = vectorOf(std::numeric_limits<int64_t>::min()),
+                        minusOne = vectorOf(-1), first = vectorOf(0),
                         stack = rename(output + "/stack");
       result.after.insert(result.after.begin(),
                           node("Slice", {stack, minusOne, end, first, minusOne}, name));
@@ -179,14 +172,10 @@ private:
              std::to_string(axis));
     const std::string stack = rename(name + "/stack");
     onnx::NodeProto transpose = node("Transpose", {stack}, name);
-    onnx::AttributeProto &perm = *transpose.add_attribute();
-    perm.set_name("perm");
-    perm.set_type(onnx::AttributeProto::INTS);
-    for (int64_t d = 1; d < rank; ++d)
-      perm.add_ints(d);
-    perm.mutable_ints()->Add(0);
-    std::rotate(perm.mutable_ints()->begin() + axis, perm.mutable_ints()->end() - 1,
-                perm.mutable_ints()->end());
+    std::vector<int64_t> perm(static_cast<size_t>(rank - 1));
+    std::iota(perm.begin(), perm.end(), 1);
+    perm.insert(perm.begin() + axis, 0);
+    setIntegers(transpose, "perm", perm);
     name = stack;
     return transpose;
   }

@@ -136,32 +136,22 @@ private:
       made.proto.add_input(input);
     for (const std::string &output : outputs)
       made.proto.add_output(output);
-    if (attribute.first) {
-      onnx::AttributeProto &axis = *made.proto.add_attribute();
-      axis.set_name(attribute.first);
-      axis.set_type(onnx::AttributeProto::INT);
-      axis.set_i(attribute.second);
-    }
+    if (attribute.first)
+      setInteger(made.proto, attribute.first, attribute.second);
     nodes.push_back(std::move(made));
     return outputs;
   }
 
-  onnx::AttributeProto &addConstant(const FlatNode &like, const std::string &output,
-                                    const char *attribute) {
+  onnx::NodeProto &addConstant(const FlatNode &like, const std::string &output) {
     FlatNode &made = nodes.emplace_back(FlatNode{{}, writtenOpset, like.stages});
     made.proto.set_op_type("Constant");
     made.proto.add_output(output);
-    onnx::AttributeProto &value = *made.proto.add_attribute();
-    value.set_name(attribute);
-    return value;
+    return made.proto;
   }
 
   std::string vector(const FlatNode &like, const std::vector<int64_t> &elements) {
     std::string name = values.fresh(like.proto.output(0) + "/constant");
-    onnx::AttributeProto &value = addConstant(like, name, "value_ints");
-    value.set_type(onnx::AttributeProto::INTS);
-    for (int64_t element : elements)
-      value.add_ints(element);
+    setIntegers(addConstant(like, name), "value_ints", elements);
     return name;
   }
 
@@ -313,9 +303,7 @@ private:
   bool addLength(const FlatNode &node, const Sequence &sequence) {
     if (!sequence.count)
       return false;
-    onnx::AttributeProto &value = addConstant(node, node.proto.output(0), "value_int");
-    value.set_type(onnx::AttributeProto::INT);
-    value.set_i(*sequence.count);
+    setInteger(addConstant(node, node.proto.output(0)), "value_int", *sequence.count);
     constants[node.proto.output(0)] = {{}, {*sequence.count}};
     return true;
   }
