@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 
 namespace pdc {
 
@@ -160,6 +161,34 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
   if (std::is_sorted(order.begin(), order.end()))
     return value;
   return add(builder, "Transpose", {value}, {{"perm", order}});
+}
+
+int64_t axisFromStart(const CompositionBuilder &b, int64_t axis) {
+  const TensorType x = b.type(b.input(0));
+  const int64_t found = axis < 0 ? axis + x.rank() : axis;
+  if (found < 0 || found >= x.rank())
+    b.refuse("axis " + std::to_string(axis) + " is outside input " + x.toString());
+  return found;
+}
+
+std::vector<int64_t> namedAxes(const CompositionBuilder &b) {
+  std::vector<int64_t> axes = b.attributes().integers("axes");
+  if (axes.empty()) {
+    axes.resize(static_cast<size_t>(b.type(b.input(0)).rank()));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  for (int64_t &axis : axes) {
+    axis = axisFromStart(b, axis);
+    if (std::ranges::count(axes, axis) > 1)
+      b.refuse("attribute axes names dimension " + std::to_string(axis) + " twice");
+  }
+  return axes;
+}
+
+Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
+  Tensor tensor = Tensor::vector(values);
+  tensor.type.shape = std::move(shape);
+  return tensor;
 }
 
 NodeValue outsideOf(CompositionBuilder &b, NodeValue indices) {

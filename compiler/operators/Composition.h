@@ -66,6 +66,13 @@ NodeValue rootOf(CompositionBuilder &builder, NodeValue square);
 /// Of indices (int64) that are outside of their dimension: rows outside of any tensor
 /// (runtime/kernels/OutsideRows.h).
 NodeValue outsideOf(CompositionBuilder &builder, NodeValue indices);
+/// A dimension of input 0, counted from the start; refuses one that it has not.
+int64_t axisFromStart(const CompositionBuilder &builder, int64_t axis);
+/// Attribute axes, of input 0, counted from the start: all where it is left out. Refuses one that is
+/// named twice.
+std::vector<int64_t> namedAxes(const CompositionBuilder &builder);
+/// i64 of any shape.
+Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values);
 /// The integers of an input that must be known; throws Error.
 std::vector<int64_t> knownIntegers(const CompositionBuilder &builder, size_t input);
 

@@ -11,9 +11,9 @@ public:
   explicit Products(CompositionBuilder &b)
       : b(b), type(b.type(b.input(0))), isReversed(b.attributes().integer("reverse", 0) != 0) {
     const std::vector<int64_t> axes = knownIntegers(b, 1);
-    if (axes.size() != 1 || axes[0] < -type.rank() || axes[0] >= type.rank())
-      b.refuse("axis " + shapeText(axes) + " of input " + type.toString());
-    axis = axes[0] + (axes[0] < 0 ? type.rank() : 0);
+    if (axes.size() != 1)
+      b.refuse("axis " + shapeText(axes) + " of input " + type.toString() + ", expected one number");
+    axis = axisFromStart(b, axes[0]);
     size = type.shape[axis];
   }
 

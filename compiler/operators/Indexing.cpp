@@ -7,12 +7,6 @@
 /// rows of a flat tensor.
 namespace pdc {
 
-static Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values) {
-  Tensor tensor = Tensor::zeros({ElementType::i64, std::move(shape)});
-  tensor.data.assign(values.begin(), values.end());
-  return tensor;
-}
-
 static NodeValue wholeIndices(CompositionBuilder &b) {
   NodeValue indices = b.input(1);
   return b.type(indices).element == ElementType::i64
@@ -297,10 +291,7 @@ static void normaliseHardmax(ImportedNode &node, int opset) {
 
 static std::vector<NodeValue> composeHardmax(CompositionBuilder &b) {
   TensorType x = b.type(b.input(0));
-  int64_t axis = b.attributes().integer("axis", -1);
-  axis = axis < 0 ? axis + x.rank() : axis;
-  if (axis < 0 || axis >= x.rank())
-    b.refuse("axis " + std::to_string(axis) + " is outside input " + x.toString());
+  const int64_t axis = axisFromStart(b, b.attributes().integer("axis", -1));
   NodeValue most = add(b, "ArgMax", {b.input(0)}, {{"axis", axis}, {"keepdims", int64_t(0)}});
   return {oneHot(b, most, x.shape[axis], axis, number(b, x.element, 1), number(b, x.element, 0))};
 }
@@ -311,14 +302,11 @@ static std::vector<NodeValue> composeCompress(CompositionBuilder &b) {
   const TensorType x = b.type(b.input(0));
   NodeValue data = b.input(0);
   int64_t axis = 0;
-  if (!b.attributes().has("axis"))
-    data = reshaped(b, data, {x.elementCount()});
+  if (b.attributes().has("axis"))
+    axis = axisFromStart(b, b.attributes().integer("axis", 0));
   else
-    axis = b.attributes().integer("axis", 0);
+    data = reshaped(b, data, {x.elementCount()});
   const std::vector<int64_t> shape = b.type(data).shape;
-  if (axis < -x.rank() || axis >= static_cast<int64_t>(shape.size()))
-    b.refuse("axis " + std::to_string(axis) + " of input " + x.toString());
-  axis += axis < 0 ? x.rank() : 0;
   std::vector<int64_t> places;
   for (size_t i = 0; i < condition.size(); ++i)
     if (condition[i] != 0)

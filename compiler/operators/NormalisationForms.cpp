@@ -16,14 +16,6 @@ static std::vector<int64_t> axesFrom(int64_t first, int64_t rank) {
   return axes;
 }
 
-static int64_t positiveAxis(CompositionBuilder &b, int64_t axis) {
-  TensorType x = b.type(b.input(0));
-  int64_t found = axis < 0 ? axis + x.rank() : axis;
-  if (found < 0 || found >= x.rank())
-    b.refuse("axis " + std::to_string(axis) + " is outside input " + x.toString());
-  return found;
-}
-
 /// (x - mean) / sqrt(variance + epsilon) over the axes.
 static NodeValue standardised(CompositionBuilder &b, NodeValue x, const std::vector<int64_t> &axes,
                               double epsilon) {
@@ -74,7 +66,7 @@ static std::vector<NodeValue> composeGroup(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeLp(CompositionBuilder &b) {
-  int64_t axis = positiveAxis(b, b.attributes().integer("axis", -1));
+  int64_t axis = axisFromStart(b, b.attributes().integer("axis", -1));
   int64_t p = b.attributes().integer("p", 2);
   if (p != 1 && p != 2)
     b.refuse("p is " + std::to_string(p) + ", expected 1 or 2");

@@ -34,26 +34,8 @@ private:
     return value && !value->data.empty() ? value : nullptr;
   }
 
-  /// The dimensions that scales, sizes and the region are given for.
-  std::vector<int64_t> givenAxes() const {
-    std::vector<int64_t> axes = b.attributes().integers("axes");
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    if (axes.empty())
-      for (int64_t d = 0; d < rank; ++d)
-        axes.push_back(d);
-    for (int64_t &axis : axes) {
-      if (axis < -rank || axis >= rank)
-        b.refuse("attribute axes names dimension " + std::to_string(axis) + " of input " +
-                 b.type(b.input(0)).toString());
-      axis += axis < 0 ? rank : 0;
-      if (std::ranges::count(axes, axis) > 1)
-        b.refuse("attribute axes names dimension " + std::to_string(axis) + " twice");
-    }
-    return axes;
-  }
-
   std::vector<ResizedAxis> changedAxes() const {
-    const std::vector<int64_t> dimensions = givenAxes();
+    const std::vector<int64_t> dimensions = namedAxes(b);
     const Tensor *scales = given(2), *sizes = given(3);
     const Tensor *factors = sizes ? sizes : scales;
     if (!factors || factors->data.size() != dimensions.size())

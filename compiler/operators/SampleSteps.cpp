@@ -6,12 +6,6 @@
 /// What depends on how many steps each sample has, or had: ReverseSequence, TensorScatter.
 namespace pdc {
 
-static Tensor integersOf(const std::vector<int64_t> &shape, const std::vector<int64_t> &values) {
-  Tensor tensor = Tensor::vector(values);
-  tensor.type.shape = shape;
-  return tensor;
-}
-
 /// Of each sample the first steps, so many as it has, in the other order.
 static std::vector<NodeValue> composeReverseSequence(CompositionBuilder &b) {
   const TensorType x = b.type(b.input(0));
@@ -53,11 +47,10 @@ static std::vector<NodeValue> composeReverseSequence(CompositionBuilder &b) {
 /// Writes the update behind the place that each sample names, as caches of keys and values grow.
 static std::vector<NodeValue> composeTensorScatter(CompositionBuilder &b) {
   const TensorType cache = b.type(b.input(0)), update = b.type(b.input(1));
-  int64_t axis = b.attributes().integer("axis", -2);
-  axis += axis < 0 ? cache.rank() : 0;
+  const int64_t axis = axisFromStart(b, b.attributes().integer("axis", -2));
   const std::string mode = b.attributes().string("mode", "linear");
   std::vector<int64_t> fits = update.shape;
-  if (axis >= 1 && axis < cache.rank() && update.rank() == cache.rank())
+  if (update.rank() == cache.rank())
     fits[axis] = cache.shape[axis];
   if (fits != cache.shape || axis < 1 || update.shape[axis] > cache.shape[axis] ||
       (mode != "linear" && mode != "circular"))

@@ -78,23 +78,17 @@ static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
 /// The middle of each axis, or zeros around it; of an odd rest the end has one more.
 static std::vector<NodeValue> composeCenterCropPad(CompositionBuilder &b) {
   const std::vector<int64_t> shape = b.type(b.input(0)).shape, wanted = knownIntegers(b, 1);
-  const int64_t rank = static_cast<int64_t>(shape.size());
-  std::vector<int64_t> axes = b.attributes().integers("axes");
-  if (axes.empty()) {
-    axes.resize(shape.size());
-    std::iota(axes.begin(), axes.end(), 0);
-  }
+  const std::vector<int64_t> axes = namedAxes(b);
   if (axes.size() != wanted.size())
     b.refuse("shape " + shapeText(wanted) + " for " + std::to_string(axes.size()) + " axes");
   std::vector<int64_t> pads(2 * shape.size(), 0);
   for (size_t i = 0; i < axes.size(); ++i) {
-    const int64_t axis = axes[i] + (axes[i] < 0 ? rank : 0);
-    if (axis < 0 || axis >= rank || wanted[i] < 1)
+    if (wanted[i] < 1)
       b.refuse("gives axis " + std::to_string(axes[i]) + " of input " +
                b.type(b.input(0)).toString() + " " + std::to_string(wanted[i]) + " elements");
-    const int64_t missing = wanted[i] - shape[axis];
-    pads[axis] = missing / 2;
-    pads[rank + axis] = missing - missing / 2;
+    const int64_t missing = wanted[i] - shape[axes[i]];
+    pads[axes[i]] = missing / 2;
+    pads[shape.size() + axes[i]] = missing - missing / 2;
   }
   return {add(b, "Pad", {b.input(0), b.constant(Tensor::vector(pads))})};
 }

@@ -173,4 +173,17 @@ TEST(NewestForms, RemaindersOfInfinity) {
     EXPECT_DOUBLE_EQ(found[i], expected[i]);
 }
 
+TEST(NewestForms, AxesThatAreNotThere) {
+  Draw draw;
+  const Tensor cache = draw.reals({2, 3, 4, 2});
+  for (int64_t axis : {4, -5, 0})
+    EXPECT_THROW(tapeValue({"TensorScatter", {{"axis", axis}}, {cache, cache}, {}}), Error);
+  for (const std::vector<int64_t> &axes : {std::vector<int64_t>{0, -4}, {1, 4}})
+    EXPECT_THROW(
+        tapeValue({"CenterCropPad", {{"axes", axes}}, {cache, Tensor::vector({2, 3})}, {}}), Error);
+  EXPECT_THROW(tapeValue({"CumProd", {}, {cache, Tensor::scalar(ElementType::i64, 4)}, {}}), Error);
+  const Tensor chosen = flags({2}, {1, 0});
+  EXPECT_THROW(tapeValue({"Compress", {{"axis", int64_t(-5)}}, {cache, chosen}, {}}), Error);
+}
+
 } // namespace pdc::test
