@@ -189,14 +189,15 @@ private:
                   std::to_string(initializer.length) + " bytes, but its external data has length " +
                   std::to_string(length));
     std::error_code error;
-    uint64_t size = std::filesystem::is_regular_file(initializer.file, error)
-                        ? std::filesystem::file_size(initializer.file, error)
-                        : 0;
+    const bool isFile = std::filesystem::is_regular_file(initializer.file, error);
+    uint64_t size = isFile ? std::filesystem::file_size(initializer.file, error) : 0;
     if (error || initializer.offset > size || length > size - initializer.offset)
       throw Error(where + ": external data needs bytes " + std::to_string(initializer.offset) +
                   " to " + std::to_string(initializer.offset + length) + " of " +
                   initializer.file.string() + ", which " +
-                  (size ? "has " + std::to_string(size) + " bytes" : "cannot be read"));
+                  (error    ? "cannot be read: " + error.message()
+                   : isFile ? "has " + std::to_string(size) + " bytes"
+                            : "is no file"));
   }
 
   onnx::TensorProto &proto;

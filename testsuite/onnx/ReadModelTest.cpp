@@ -322,6 +322,12 @@ TEST(ReadModel, readsExternalDataLazily) {
     location.set_value(outside);
     EXPECT_THROW(parseModel(proto.SerializeAsString(), "m", folder), Error) << outside;
   }
+  std::ofstream(folder / "empty.bin");
+  for (auto [file, reason] : {std::pair("none.bin", "cannot be read: No such"), {"empty.bin", "has 0 bytes"}})
+    try {
+      location.set_value(file);
+      FAIL() << parseModel(proto.SerializeAsString(), "m", folder).name;
+    } catch (const Error &error) { EXPECT_TRUE(has(error.what(), reason)) << error.what(); }
   std::filesystem::remove(folder / "link.bin");
   std::filesystem::create_symlink("/etc/passwd", folder / "link.bin");
   location.set_value("link.bin");
