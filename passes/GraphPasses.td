@@ -13,6 +13,11 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
     that is computed is known before the node that needs it is reached. An operator that is composed of
     others (compiler/operators/Composition.h) is replaced by their nodes, so that no later pass meets it.
 
+    Rows of which data select some (`pdc.SelectedRows`, `pdc.SelectedPlaces`) are all computed. The walk follows
+    them, and what stands for rows that are not selected counts for nothing where rows come together:
+    in sums, means, largest values, products along them, updates of rows, losses and numbers that count
+    them. Nodes that bring rows together otherwise are refused.
+
     Before: results may be unranked; memories have their types. After: every type is static, and what a
     rule asks for (shapes, axes, pads) is a Constant node.
   }];

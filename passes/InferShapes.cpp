@@ -2,6 +2,7 @@
 #include "passes/GradientNode.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
+#include "passes/SelectedRows.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
@@ -60,6 +61,8 @@ private:
 struct Inference {
   NodeNames names;
   Evaluations &evaluations;
+  SelectedRows rows = {};
+  bool followsRows = true; ///< not through the parts of what says itself what becomes of them
 };
 
 SmallVector<Value> inferNode(NodeOp node, Inference &inference);
@@ -117,13 +120,11 @@ private:
   mutable std::deque<Tensor> values;
 };
 
-/// The values that take the node's place; none where it stays as it is.
-SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose compose,
-                                  Inference &inference) {
-  Composition composition(node, facts, inference);
+/// Puts values in the node's place; none where it stays as it is.
+SmallVector<Value> putInPlace(NodeOp node, ArrayRef<NodeValue> made) {
   SmallVector<Value> values;
-  for (NodeValue output : compose(composition))
-    values.push_back(Composition::unwrap(output));
+  for (NodeValue value : made)
+    values.push_back(Composition::unwrap(value));
   if (values.empty())
     return values;
   values.truncate(node.getNumResults());
@@ -131,6 +132,32 @@ SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose c
     result.replaceAllUsesWith(value);
   node.erase();
   return values;
+}
+
+/// The values that take the node's place; none where it stays as it is.
+SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose compose,
+                                  Inference &inference) {
+  Composition composition(node, facts, inference);
+  const bool followed = inference.followsRows;
+  inference.followsRows = followed && !inference.rows.hidesParts(node);
+  std::vector<NodeValue> made = compose(composition);
+  inference.followsRows = followed;
+  if (!made.empty() && followed) {
+    SmallVector<Value> values;
+    for (NodeValue value : made)
+      values.push_back(Composition::unwrap(value));
+    inference.rows.begin(node, values);
+  }
+  return putInPlace(node, made);
+}
+
+/// What takes the place of a node that reads rows of which data select some, where it would read
+/// others too.
+SmallVector<Value> followInPlace(NodeOp node, const NodeFacts &facts, Inference &inference) {
+  if (!inference.followsRows || !inference.rows.concern(node))
+    return {};
+  Composition composition(node, facts, inference);
+  return putInPlace(node, inference.rows.follow(facts, node, composition));
 }
 
 /// Whether a sum over microbatches reads the node: each of them is to make a value for it, as the
@@ -153,13 +180,14 @@ bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
 
 /// Puts one Constant node per result in the node's place.
 SmallVector<Value> replaceByConstants(NodeOp node, ArrayRef<DenseElementsAttr> values,
-                                      NodeNames &names) {
+                                      Inference &inference) {
   OpBuilder builder(node);
   SmallVector<Value> constants;
   for (auto [i, result] : llvm::enumerate(node.getResults())) {
-    std::string name = i == 0 ? node.getName().str() : names.unique(node.getName());
+    std::string name = i == 0 ? node.getName().str() : inference.names.unique(node.getName());
     NodeOp constant = createConstant(builder, node.getLoc(), name, values[i]);
     result.replaceAllUsesWith(constant.getResult(0));
+    inference.rows.move(result, constant.getResult(0));
     constants.push_back(constant.getResult(0));
   }
   node.erase();
@@ -202,11 +230,13 @@ SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
     if (SmallVector<Value> values = composeInPlace(node, facts, compose, inference);
         !values.empty())
       return values;
+  if (SmallVector<Value> values = followInPlace(node, facts, inference); !values.empty())
+    return values;
   if (!isEvaluated)
     return node.getResults();
   if (!inference.evaluations.find(node))
     inference.evaluations.add(node, evaluateNode(node, facts));
-  return replaceByConstants(node, *inference.evaluations.find(node), inference.names);
+  return replaceByConstants(node, *inference.evaluations.find(node), inference);
 }
 
 LogicalResult inferFunction(func::FuncOp function, Evaluations &evaluations) {

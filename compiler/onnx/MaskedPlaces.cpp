@@ -1,6 +1,9 @@
 #include "compiler/onnx/MaskedPlaces.h"
 
 #include "compiler/onnx/Makers.h"
+#include "compiler/operators/Random.h"
+
+#include <unordered_set>
 
 namespace pdc {
 
@@ -15,6 +18,12 @@ public:
       if (node.op == "ScatterND" && node.inputs.size() == 3 &&
           node.attributes.string("reduction", "none") == "none")
         replace(node);
+    for (ModelNode &node : model.nodes)
+      if (const std::string mask = maskOfRows(node); !mask.empty() && isOfData(mask))
+        node = {node.name, "pdc.SelectedRows", {}, {node.inputs[0], mask}, node.outputs};
+    for (ModelNode &node : model.nodes)
+      if (node.op == "NonZero" && isOfData(node.inputs[0]))
+        node.op = "pdc.SelectedPlaces";
   }
 
 private:
@@ -25,6 +34,44 @@ private:
     if (!places || transposed->attributes.integers("perm", {1, 0}) != std::vector<int64_t>{1, 0})
       return "";
     return places->inputs[0];
+  }
+
+  /// The mask whose elements say which rows the node takes of its first input; empty for others.
+  std::string maskOfRows(const ModelNode &node) const {
+    if (node.op == "GatherND" && node.attributes.integer("batch_dims", 0) == 0)
+      return maskOf(node.inputs[1]);
+    if (node.op == "Compress" && node.attributes.integer("axis", -1) == 0)
+      return node.inputs[1];
+    return "";
+  }
+
+  /// Whether it is another in each microbatch. Shapes and constants alone are known when it is
+  /// compiled.
+  bool isOfData(const std::string &value) const {
+    std::unordered_set<std::string> seen;
+    std::vector<std::string> open = {value};
+    while (!open.empty()) {
+      const std::string name = std::move(open.back());
+      open.pop_back();
+      if (name.empty() || !seen.insert(name).second)
+        continue;
+      const ModelNode *node = makers.of(name);
+      if (!node && !isConstant(name))
+        return true;
+      if (!node || node->op == "Shape" || node->op == "Size")
+        continue;
+      if (drawsNumbers(node->op))
+        return true;
+      open.insert(open.end(), node->inputs.begin(), node->inputs.end());
+    }
+    return false;
+  }
+
+  /// As the importer decides: floating-point tensors are read where the program runs.
+  bool isConstant(const std::string &name) const {
+    auto found = model.initializers.find(name);
+    return found != model.initializers.end() &&
+           (found->second.literal || !isFloatingPoint(found->second.type.element));
   }
 
   /// Of a constant, and of a vector of it alone.

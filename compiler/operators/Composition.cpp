@@ -102,7 +102,7 @@ struct Compositions {
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,
                         triangleForms, attentionForms, topForms, trainingForms, gridForms,
                         lpPoolForms, unpoolForms, randomForms, bagForms, blockForms, fourierForms,
-                        maskedForms, cumulativeForms, causalForms, sampleStepForms,
+                        maskedForms, selectedForms, cumulativeForms, causalForms, sampleStepForms,
                         linearAttentionForms})
       for (const ComposedOperator &composed : family()) {
         operators.push_back(composed.op);

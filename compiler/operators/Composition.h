@@ -102,6 +102,7 @@ std::span<const ComposedOperator> bagForms();
 std::span<const ComposedOperator> blockForms();
 std::span<const ComposedOperator> fourierForms();
 std::span<const ComposedOperator> maskedForms();
+std::span<const ComposedOperator> selectedForms();
 std::span<const ComposedOperator> cumulativeForms();
 std::span<const ComposedOperator> causalForms();
 std::span<const ComposedOperator> sampleStepForms();

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 import pipeline
 
 BATCH, RATE = 8, 64.0
-# What is compared with PyTorch here, and in test_masked.py, and stands for other nodes.
-COMPOSED = {"pdc.EmbeddingBag", "pdc.MaskedScatter"}
+# What is compared with PyTorch here, in test_masked.py and in test_selected_rows.py, and stands for other nodes.
+COMPOSED = {"pdc.EmbeddingBag", "pdc.MaskedScatter", "pdc.SelectedPlaces", "pdc.SelectedRows"}
 
 
 def check_step(net, model, inputs, tmp_path):

@@ -47,3 +47,29 @@ TEST(MaskedPlaces, othersStay) {
   EXPECT_EQ(kindOf(lastOf("updates = Slice(source, zero, count, zero)")), "ScatterND");
   EXPECT_EQ(kindOf(lastOf("updates = Relu(source)")), "ScatterND");
 }
+
+/// What a mask selects is known when it is compiled only where the mask is.
+TEST(MaskedPlaces, areSelected) {
+  auto lastOf = [](const std::string &nodes) {
+    const Model model = read(protoOf(std::string(header) + R"(
+      net (float[2, 3, 4] data, bool[2, 3] mask) => (float[n, 4] y)
+        <float[2, 3] one = {1, 0, 1, 1, 0, 1}> {
+        given = NonZero(mask)
+        places = Transpose<perm = [1, 0]>(given)
+        size = Shape(data)
+        zeros = ConstantOfShape(size)
+        known = Cast<to = 9>(zeros)
+        )" + nodes + " }"));
+    return model.nodes.back();
+  };
+  const ModelNode rows = lastOf("y = GatherND(data, places)");
+  EXPECT_EQ(rows.op, "pdc.SelectedRows");
+  EXPECT_EQ(rows.inputs, (std::vector<std::string>{"data", "mask"}));
+  EXPECT_EQ(lastOf("y = Compress<axis = 0>(data, mask)").op, "pdc.SelectedRows");
+  EXPECT_EQ(lastOf("y = Compress<axis = 1>(data, mask)").op, "Compress");
+  EXPECT_EQ(lastOf("y = GatherND<batch_dims = 1>(data, places)").op, "GatherND");
+  EXPECT_EQ(lastOf("y = NonZero(mask)").op, "pdc.SelectedPlaces");
+  EXPECT_EQ(lastOf("y = NonZero(known)").op, "NonZero");
+  EXPECT_EQ(lastOf("there = NonZero(known)  at = Transpose<perm = [1, 0]>(there)  y = GatherND(data, at)").op,
+            "GatherND");
+}

@@ -27,7 +27,8 @@ static const OperatorNames kWithoutGradient = {"ArgMax",
                                                "Upsample",
                                                "ai.onnx.preview.training.Adagrad",
                                                "ai.onnx.preview.training.Adam",
-                                               "ai.onnx.preview.training.Momentum"};
+                                               "ai.onnx.preview.training.Momentum",
+                                               "pdc.SelectedPlaces"};
 
 /// A rule without a test would be a belief.
 class EveryRuleIsTested : public testing::Environment {

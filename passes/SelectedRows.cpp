@@ -1,0 +1,158 @@
+#include "passes/RowStep.h"
+
+#include "compiler/operators/Rules.h"
+
+#include <algorithm>
+
+using namespace mlir;
+using namespace pdc::ir;
+
+namespace pdc {
+
+/// Nodes that compute the same of the same.
+static bool areSame(Value a, Value b, int depth = 32) {
+  if (a == b)
+    return true;
+  if (auto read = a.getDefiningOp<ReadOp>()) {
+    auto other = b.getDefiningOp<ReadOp>();
+    return other && read.getMemory() == other.getMemory();
+  }
+  auto left = a.getDefiningOp<NodeOp>(), right = b.getDefiningOp<NodeOp>();
+  if (depth == 0 || !left || !right || left.getOp() != right.getOp() ||
+      left.getOnnxAttributes() != right.getOnnxAttributes() ||
+      left->getResultTypes() != right->getResultTypes() ||
+      left.getNumOperands() != right.getNumOperands() ||
+      cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber())
+    return false;
+  return llvm::all_of(llvm::zip(left.getOperands(), right.getOperands()), [&](auto pair) {
+    auto [x, y] = pair;
+    return isa<NoneType>(x.getType()) ? isa<NoneType>(y.getType()) : areSame(x, y, depth - 1);
+  });
+}
+
+bool haveSameMask(const RowSelection &a, const RowSelection &b) {
+  return a.count == b.count && a.inner == b.inner && areSame(a.mask, b.mask);
+}
+
+void refuseRows(NodeOp node, const RowSelection &rows, const std::string &what) {
+  NodeOp mask = rows.mask.getDefiningOp<NodeOp>();
+  throw Error(
+      "node '" + node.getName().str() + "' (" + node.getOp().str() + ") " + what +
+      " rows of which data select some" + (mask ? " (by '" + mask.getName().str() + "')" : "") +
+      ", and how many is not known when it is compiled; expected are nodes that compute each "
+      "row for itself, and sums, means, largest values and losses of all of them");
+}
+
+/// Composed operators whose parts say themselves what becomes of each row.
+static bool hasFollowedParts(const Operator &op) {
+  static constexpr std::string_view names[] = {"ArgMax",
+                                               "ArgMin",
+                                               "Bernoulli",
+                                               "CastLike",
+                                               "DepthToSpace",
+                                               "Einsum",
+                                               "GatherND",
+                                               "GlobalLpPool",
+                                               "GlobalMaxPool",
+                                               "GroupNormalization",
+                                               "Hardmax",
+                                               "InstanceNormalization",
+                                               "LpNormalization",
+                                               "MatMul",
+                                               "Mean",
+                                               "MeanVarianceNormalization",
+                                               "NegativeLogLikelihoodLoss",
+                                               "OneHot",
+                                               "OneSidedClip",
+                                               "RandomNormalLike",
+                                               "RandomUniformLike",
+                                               "ReduceL1",
+                                               "ReduceL2",
+                                               "ReduceLogSum",
+                                               "ReduceLogSumExp",
+                                               "ReduceMax",
+                                               "ReduceMean",
+                                               "ReduceMin",
+                                               "ReduceSum",
+                                               "ReduceSumSquare",
+                                               "ScatterElements",
+                                               "ScatterND",
+                                               "Shrink",
+                                               "SoftmaxCrossEntropyLoss",
+                                               "SpaceToDepth",
+                                               "SwiGLU",
+                                               "Swish"};
+  return op.kind == OperatorClass::elementwise || std::ranges::count(names, op.name) > 0;
+}
+
+/// Composed operators that go by positions along one axis.
+static bool isAlongAxis(llvm::StringRef op) { return op == "GatherElements" || op == "TopK"; }
+
+static bool isSelection(llvm::StringRef op) {
+  return op == "pdc.SelectedRows" || op == "pdc.SelectedPlaces";
+}
+
+bool SelectedRows::concern(NodeOp node) const {
+  return llvm::any_of(node.getOperands(), [&](Value operand) {
+    return selections.contains(operand) || counts.contains(operand);
+  });
+}
+
+bool SelectedRows::hidesParts(NodeOp node) const {
+  return isSelection(node.getOp()) || (isAlongAxis(node.getOp()) && concern(node));
+}
+
+void SelectedRows::begin(NodeOp composed, ValueRange values) {
+  if (isSelection(composed.getOp())) {
+    if (concern(composed))
+      refuseRows(composed, selections.lookup(composed.getOperand(0)), "selects once more of");
+    const bool isOfPlaces = composed.getOp() == "pdc.SelectedPlaces";
+    Value mask = composed.getOperand(isOfPlaces ? 0 : 1);
+    selections[values[0]] = {mask, toTensorType(mask.getType()).elementCount(), isOfPlaces, 1};
+    if (auto filled = values[0].getDefiningOp<NodeOp>(); filled && filled.getOp() == "Where")
+      unfilled[values[0]] = filled.getOperand(1);
+    return;
+  }
+  if (!concern(composed))
+    return;
+  if (isAlongAxis(composed.getOp()))
+    return beginAlongRows(composed, values);
+  if (hasFollowedParts(*findOperator(composed.getOp())))
+    return;
+  for (Value operand : composed.getOperands())
+    if (auto found = selections.find(operand); found != selections.end())
+      refuseRows(composed, found->second, "does not compute for itself each of");
+    else if (auto number = counts.find(operand); number != counts.end())
+      refuseRows(composed, number->second.rows, "computes with the number of");
+}
+
+/// Along another dimension each row is computed for itself.
+void SelectedRows::beginAlongRows(NodeOp composed, ValueRange values) {
+  const NodeFacts facts(composed);
+  const bool hasIndices = composed.getOp() == "GatherElements";
+  const int64_t axis =
+      axisFromStart(facts.view(), facts.view().attributes.integer("axis", hasIndices ? 0 : -1),
+                    facts.view().input(0).rank());
+  const RowSelection data = selections.lookup(composed.getOperand(0)),
+                     indices = hasIndices ? selections.lookup(composed.getOperand(1)) : data;
+  if (!data.mask || !indices.mask || data.axis != indices.axis || axis == data.axis ||
+      !haveSameMask(data, indices))
+    refuseRows(composed, data.mask ? data : indices, "takes some by their places of");
+  for (Value value : values)
+    selections[value] = data;
+}
+
+std::vector<NodeValue> SelectedRows::follow(const NodeFacts &facts, NodeOp node,
+                                            CompositionBuilder &builder) {
+  return RowStep(*this, facts, node, builder).run();
+}
+
+void SelectedRows::move(Value from, Value to) {
+  if (auto found = counts.find(from); found != counts.end()) {
+    RowCount count = std::move(found->second);
+    counts.erase(found);
+    counts[to] = std::move(count);
+  }
+}
+
+} // namespace pdc

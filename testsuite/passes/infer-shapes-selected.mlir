@@ -1,0 +1,41 @@
+// RUN: pdc-opt %s -infer-shapes | FileCheck %s
+
+pdc.memory @scores input microbatch : tensor<2x3x4xf32>
+pdc.memory @labels input microbatch : tensor<2x3xi64>
+pdc.memory @mask input microbatch : tensor<2x3xi1>
+pdc.memory @loss metric update : tensor<f32>
+
+// Cross entropy of selected rows reads all rows as they are; the labels of the others are ignored.
+// CHECK-LABEL: func.func @train
+func.func @train() {
+  // CHECK: %[[SCORES:.*]] = pdc.read @scores
+  // CHECK: %[[LABELS:.*]] = pdc.read @labels
+  // CHECK: %[[MASK:.*]] = pdc.read @mask
+  %scores = pdc.read @scores : tensor<2x3x4xf32>
+  %labels = pdc.read @labels : tensor<2x3xi64>
+  %mask = pdc.read @mask : tensor<2x3xi1>
+  // CHECK: %[[ROWS:.*]] = pdc.node "Reshape" "/Rows/Reshape"(%[[SCORES]], %{{.*}}) {{.*}} -> tensor<6x4xf32>
+  // CHECK: %[[FIRST:.*]] = pdc.node "pdc.StopGradient" "/Rows/pdc.StopGradient"
+  // CHECK: %[[FILLED:.*]] = pdc.node "Where" "/Rows/Where"(%{{.*}}, %[[ROWS]], %[[FIRST]])
+  %rows = pdc.node "pdc.SelectedRows" "/Rows"(%scores, %mask) {} : (tensor<2x3x4xf32>, tensor<2x3xi1>) -> tensor<*xf32>
+  // CHECK: %[[TARGETS:.*]] = pdc.node "Reshape" "/Targets/Reshape"(%[[LABELS]], %{{.*}}) {{.*}} -> tensor<6xi64>
+  %targets = pdc.node "pdc.SelectedRows" "/Targets"(%labels, %mask) {} : (tensor<2x3xi64>, tensor<2x3xi1>) -> tensor<*xi64>
+  // CHECK: %[[KNOWN:.*]] = pdc.node "Where" "/Loss/Where"(%{{.*}}, %[[TARGETS]], %{{.*}})
+  // CHECK: pdc.node "SoftmaxCrossEntropyLoss" "/Loss/SoftmaxCrossEntropyLoss"(%[[ROWS]], %[[KNOWN]]) {ignore_index = -100 : i64, reduction = "sum"}
+  %loss = pdc.node "SoftmaxCrossEntropyLoss" "/Loss"(%rows, %targets) {ignore_index = -100 : i64, reduction = "sum"} : (tensor<*xf32>, tensor<*xi64>) -> tensor<*xf32>
+  pdc.accumulate %loss into @loss : tensor<*xf32>
+  // A mean is the sum of what is selected by how much that is.
+  // CHECK: %[[SINE:.*]] = pdc.node "Sin" "/Sin"(%[[FILLED]])
+  %sine = pdc.node "Sin" "/Sin"(%rows) {} : (tensor<*xf32>) -> tensor<*xf32>
+  // CHECK: %[[ZEROED:.*]] = pdc.node "Where" "/Mean/Where"(%{{.*}}, %[[SINE]], %{{.*}})
+  // CHECK: %[[SUM:.*]] = pdc.node "ReduceSum" "/Mean/ReduceSum"(%[[ZEROED]])
+  // CHECK: %[[COUNT:.*]] = pdc.node "ReduceSum" "/Mean/ReduceSum.1"
+  // CHECK: %[[NUMBERS:.*]] = pdc.node "Mul" "/Mean/Mul"(%[[COUNT]], %{{.*}})
+  // CHECK: pdc.node "Div" "/Mean/Div"(%[[SUM]], %[[NUMBERS]])
+  %mean = pdc.node "ReduceMean" "/Mean"(%sine) {keepdims = 0 : i64} : (tensor<*xf32>) -> tensor<*xf32>
+  // Along the other dimension nothing changes.
+  // CHECK: pdc.node "ReduceMean" "/Rows_mean"(%[[SINE]], %{{.*}}) {keepdims = 0 : i64} {{.*}} -> tensor<6xf32>
+  %axis = pdc.node "Constant" "/axis"() {value = dense<1> : tensor<1xi64>} : () -> tensor<*xi64>
+  %means = pdc.node "ReduceMean" "/Rows_mean"(%sine, %axis) {keepdims = 0 : i64} : (tensor<*xf32>, tensor<*xi64>) -> tensor<*xf32>
+  return
+}
