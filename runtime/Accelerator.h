@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace pdc::runtime {
 
@@ -27,9 +28,15 @@ struct TaskRun {
   auto operator<=>(const TaskRun &) const = default;
 };
 
+/// Tensors of as many elements that are added up, in this order: the gradients of a weight's uses.
+struct AddedTensors {
+  std::vector<const float *> terms;
+  int64_t count = 0;
+};
+
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
-/// into a queue and run in its order, later; nothing but `read`, `areFinite` and `secondsOf` waits
-/// for them.
+/// into a queue and run in its order, later; nothing but `read`, `areFinite`,
+/// `sumSquares` and `secondsOf` waits for them.
 class Accelerator {
 public:
   /// A point in a queue, which other queues of the same process may wait for. Lives as long as the
@@ -77,6 +84,9 @@ public:
   virtual void divide(float *values, float by, int64_t count) = 0;
   /// Whether all are finite numbers; waits as `read` does.
   virtual bool areFinite(std::span<const std::span<const float>> tensors) = 0;
+  /// The sum of the squares of each, in f64 and in an order that depends on its size alone; waits as
+  /// `read` does.
+  virtual void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) = 0;
 
   /// What the device takes for what `work` puts into the queue: the least seconds of a few runs,
   /// without those in which it waits for the host, and while no other rank of the process measures.

@@ -112,6 +112,25 @@ bool Arena::areFinite(std::span<const std::span<const float>> tensors) const {
   });
 }
 
+/// Eight interleaved sums, then their sum.
+static double sumOfSquares(const AddedTensors &tensors) {
+  double sums[8] = {};
+  for (int64_t i = 0; i < tensors.count; ++i) {
+    float sum = 0;
+    for (const float *term : tensors.terms)
+      sum += term[i];
+    sums[i % 8] += double(sum) * double(sum);
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+void Arena::sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) const {
+  if (accelerator)
+    accelerator->sumSquares(tensors, sums);
+  else
+    std::ranges::transform(tensors, sums.begin(), sumOfSquares);
+}
+
 float *Arena::beside(int64_t count, std::vector<float> &here) const {
   if (accelerator)
     return reinterpret_cast<float *>(accelerator->allocate(count * int64_t(sizeof(float))));

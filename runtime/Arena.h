@@ -72,6 +72,8 @@ public:
   void divide(float *values, float by, int64_t count) const;
   /// Waits for what is computed.
   bool areFinite(std::span<const std::span<const float>> tensors) const;
+  /// The sum of the squares of each, in an order that depends on its size alone. Waits too.
+  void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) const;
   /// Floats beside the arena, of the same device: those of `here` on the CPU.
   float *beside(int64_t count, std::vector<float> &here) const;
   float load(const float *from) const;

@@ -65,7 +65,7 @@ std::string Executor::remedy(int64_t number) const {
 }
 
 /// Seen before the backward pass of its microbatch starts: no weight has heard of it.
-/// Where looking would stop a device, the sum is looked at before the update (`requireFiniteSum`).
+/// Where looking would stop a device, sums are looked at (`requireFiniteSum`).
 void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
   if (!loss || &stage != &stages.back() || arena.isRemote() || std::isfinite(*loss))
     return;
@@ -75,12 +75,12 @@ void Executor::requireFiniteLoss(const Stage &stage, int64_t microbatch) const {
               "; expected a finite number; ", remedy(number));
 }
 
-/// The sum of a minibatch: what is not finite in one microbatch is not finite here.
-void Executor::requireFiniteSum(double sum) const {
+/// The sum over microbatches: what is not finite in one of them is not finite here.
+void Executor::requireFiniteSum(double sum, int64_t number, int64_t first, int64_t last) const {
   if (!std::isfinite(sum))
-    throw Error("step ", step, ": the loss is ", nameOf(sum), " over ", inputs->describe(0), " to ",
-                inputs->describe(limit - 1), " on rank ", program.rank,
-                "; expected a finite number; ", remedy(step));
+    throw Error("step ", number, ": the loss is ", nameOf(sum), " over ", inputs->describe(first),
+                " to ", inputs->describe(last), " on rank ", program.rank,
+                "; expected a finite number; ", remedy(number));
 }
 
 void Executor::requireFiniteNorm() const {

@@ -117,8 +117,6 @@ private:
     bool send;
     int peer, tag;
   };
-  /// The gradients of the uses of one weight, whose sum is the weight's.
-  using Uses = std::vector<const Memory *>;
 
   // Rows.
   void walk(std::span<const Step> rows, int64_t from);
@@ -159,7 +157,7 @@ private:
   std::string remedy(int64_t number) const;
   template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
-  void requireFiniteSum(double sum) const;
+  void requireFiniteSum(double sum, int64_t number, int64_t first, int64_t last) const;
   void requireFiniteNorm() const;
   void beginRun(int64_t microbatches);
   void finishTransfers();
@@ -191,7 +189,6 @@ private:
   void endScaledStep(bool hasOverflow);
   double lossFactor() const { return scalesLoss ? lossScale.factor() : 1; }
   double clipFactor();
-  double sumOfSquares(const Uses &uses);
   void agreeOnGradients();
 
   const Program &program;
@@ -204,12 +201,11 @@ private:
   std::vector<Stage> stages;
   std::vector<Pending> pending;
   std::vector<Message> group;
-  std::vector<Uses> ownGradients; ///< by weight, of all ranks: empty where another rank speaks
+  /// By weight, of all ranks: those of its uses, none where another rank speaks.
+  std::vector<AddedTensors> ownGradients;
   std::vector<Exchange> exchanges;
   std::vector<double> squaresByName;
   std::vector<std::span<const float>> gradients; ///< of this rank, where the loss is scaled
-  std::vector<float> usesSum;
-  std::vector<std::byte> looked; ///< what the host looks at of a remote arena
   std::vector<Message> exchangeMessages;
   ReplicaSums replicaSums;
   float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale,

@@ -72,10 +72,10 @@ void Progress::step(int64_t step, int64_t epoch, double meanLoss, int64_t sample
   seconds.push_back(float(took));
   if (file) {
     std::fprintf(file,
-                 "{\"step\": %lld, \"epoch\": %lld, \"loss\": %.17g, \"seconds\": %.6f, "
+                 "{\"step\": %lld, \"epoch\": %lld, \"loss\": %s, \"seconds\": %.6f, "
                  "\"samples\": %lld, \"lr\": %.9g",
-                 (long long)step, (long long)epoch, meanLoss, took, (long long)samples,
-                 learningRate);
+                 (long long)step, (long long)epoch, jsonNumber(meanLoss).c_str(), took,
+                 (long long)samples, learningRate);
     if (gradientNorm > 0)
       std::fprintf(file, ", \"gradient_norm\": %.9g", gradientNorm);
     std::fprintf(file, "}\n");

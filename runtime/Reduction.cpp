@@ -42,7 +42,7 @@ void Executor::reduceTraining() {
                     lossWeight && hasLoss ? arena.load(lossWeight) : 0.0, stopSignal ? 1.0 : 0.0,
                     scalesLoss && !arena.areFinite(gradients) ? 1.0 : 0.0};
   if (arena.isRemote())
-    requireFiniteSum(sums[0]);
+    requireFiniteSum(sums[0], step, 0, limit - 1);
   control.sum(sums);
   totals = {sums[0], sums[1], 0, sums[2]};
   exchangeGradients();
@@ -97,31 +97,11 @@ void Executor::endScaledStep(bool hasOverflow) {
     arena.store(lossScaleHere, float(lossScale.factor()));
 }
 
-/// Always the same order, whoever holds the gradient: eight interleaved sums, then their sum.
-static double sumOfSquares(const float *values, int64_t count) {
-  double sums[8] = {};
-  for (int64_t i = 0; i < count; ++i)
-    sums[i % 8] += double(values[i]) * double(values[i]);
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-/// Of the sum over the uses, added in their order.
-double Executor::sumOfSquares(const Uses &uses) {
-  usesSum.assign(size_t(uses.front()->bytes / 4), 0);
-  for (const Memory *use : uses) {
-    const std::byte *there = arena.look(arena.at(use->place), use->bytes, looked);
-    const auto *values = reinterpret_cast<const float *>(there);
-    std::transform(usesSum.begin(), usesSum.end(), values, usesSum.begin(), std::plus());
-  }
-  return runtime::sumOfSquares(usesSum.data(), int64_t(usesSum.size()));
-}
-
 double Executor::clipFactor() {
   if (options.clipNorm <= 0)
     return 1;
   // 1. One sum per weight from the one rank that speaks for it, so that no split changes a bit.
-  for (size_t i = 0; i < ownGradients.size(); ++i)
-    squaresByName[i] = ownGradients[i].empty() ? 0 : sumOfSquares(ownGradients[i]);
+  arena.sumSquares(ownGradients, squaresByName);
   control.sum(squaresByName);
   // 2. Added in the order of their names.
   double total = 0;
@@ -186,14 +166,15 @@ void Executor::agreeOnGradients() {
   }
   // 2. For each that gathers, one that sums: replicas take turns.
   int tag = kFirstExchangeTag;
-  std::map<std::string, Uses> ownByWeight;
+  std::map<std::string, AddedTensors> ownByWeight;
   for (const auto &[name, holder] : holders) {
     if (holder.summing.empty())
       throw Error("no rank sums gradient '", name, "'; build all stages from one plan");
-    if (holder.first() == program.rank)
-      ownByWeight[weightOf(name)].push_back(here.at(name));
-    else
-      ownByWeight[weightOf(name)];
+    AddedTensors &own = ownByWeight[weightOf(name)];
+    if (holder.first() == program.rank) {
+      own.terms.push_back(reinterpret_cast<const float *>(arena.at(here.at(name)->place)));
+      own.count = holder.elements;
+    }
     for (size_t i = 0; i < holder.gathering.size(); ++i) {
       int from = holder.summing[i % holder.summing.size()], to = holder.gathering[i];
       if (from == program.rank || to == program.rank)

@@ -74,6 +74,8 @@ bool Executor::startsSums(Stage &stage, Phase phase, int64_t microbatch) {
 }
 
 /// The owner of the loss tells rank 0: of each microbatch its own step, or of all that a step sums.
+/// A device is waited for here in any case, so that the sum is looked at behind the update: what it
+/// has spoilt is never saved.
 void Executor::reportLoss(const Stage &stage, int64_t last) {
   if (!program.asynchronous || !loss || &stage != &stages.back())
     return;
@@ -82,8 +84,13 @@ void Executor::reportLoss(const Stage &stage, int64_t last) {
     return;
   bool shared = stepsPerUpdate(stage) == 1;
   int64_t own = last - int64_t(stage.info->ranks.size()) + 1 + stage.replica;
-  control.report({shared ? stepOf(stage, last) : step + own, shared ? stage.replica : 0,
-                  shared ? present : 1, arena.load(loss), lossWeight ? arena.load(lossWeight) : 1});
+  const int64_t number = shared ? stepOf(stage, last) : step + own;
+  const double sum = arena.load(loss);
+  if (arena.isRemote())
+    requireFiniteSum(sum, number, shared ? std::max<int64_t>(0, last - microbatchesPerUpdate(stage) + 1) : own,
+                     shared ? std::min(last, limit - 1) : own);
+  control.report({number, shared ? stage.replica : 0, shared ? present : 1, sum,
+                  lossWeight ? arena.load(lossWeight) : 1});
 }
 
 std::byte *Executor::newest(const Memory &memory) const {

@@ -71,6 +71,11 @@ bool beginAligned(const Attributes &fields, int64_t samples, int64_t keyHeads) {
          (isWhole || mask[1] * group * keyHeads % 4 == 0);
 }
 
+/// What grows with the samples and heads that are computed together.
+int64_t dividedBytes(const KernelChoice &choice) {
+  return cudaWorkspaceBytes(choice) - cudaMaskBytes(choice.fields);
+}
+
 /// The largest parts within the bound, or the smallest there are: whole samples, or
 /// of each sample some heads of keys.
 void divide(KernelChoice &choice) {
@@ -82,7 +87,7 @@ void divide(KernelChoice &choice) {
       return false;
     choice.fields.set("batchTogether", samples);
     choice.fields.set("keyHeadsTogether", heads);
-    return cudaWorkspaceBytes(choice) <= runtime::cuda::kAttentionPartBytes;
+    return dividedBytes(choice) <= runtime::cuda::kAttentionPartBytes;
   };
   for (int64_t samples = batch - 1; samples > 0; --samples)
     if (isEnough(samples, keyHeads))
@@ -103,7 +108,7 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   }
   KernelChoice fused = choice;
   fused.fields.set("compute", std::string(toString(reader.options.precision)));
-  if (cudaWorkspaceBytes(fused) > runtime::cuda::kAttentionPartBytes)
+  if (dividedBytes(fused) > runtime::cuda::kAttentionPartBytes)
     divide(fused);
   if (const int64_t bytes = cudaWorkspaceBytes(fused); bytes > runtime::cuda::kMostAttentionBytes) {
     choice.remark = (first == 1 ? "attention's gradient" : "attention") +

@@ -90,8 +90,7 @@ int64_t attentionBytes(const Fields &fields, bool isGradient) {
   runtime::AttentionFields part = whole;
   part.batch = batch, part.heads = heads;
   const int64_t kept = fields.has("ratio") ? 2 * batch * heads * size("queries") * size("keys") : 0;
-  const int64_t added =
-      runtime::AddedMask::isNeeded(whole) ? 4 * runtime::AddedMask(whole).elements() : 0;
+  const int64_t added = cudaMaskBytes(fields);
   const int64_t ofMask =
       part.makesMaskGradient() ? cuda::kWorkspaceAlignment + 2 * part.maskGradients() : 0;
   const int64_t sums = fields.has("guarded") && !isGradient
@@ -116,6 +115,11 @@ runtime::AttentionFields attentionMaskFields(const Attributes &fields) {
   if (fields.has("results"))
     f.results = fields.integers("results");
   return f;
+}
+
+int64_t cudaMaskBytes(const Attributes &fields) {
+  const runtime::AttentionFields f = attentionMaskFields(fields);
+  return runtime::AddedMask::isNeeded(f) ? 4 * runtime::AddedMask(f).elements() : 0;
 }
 
 int64_t cudaWorkspaceBytes(const KernelChoice &choice) {

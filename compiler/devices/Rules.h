@@ -39,5 +39,7 @@ void checkNarrow(const UnitReader &reader);
 runtime::AttentionFields attentionMaskFields(const Attributes &fields);
 /// What the CUDA kernel of a choice takes of the workspace at most.
 int64_t cudaWorkspaceBytes(const KernelChoice &choice);
+/// Of these, an attention's mask, which is whole where its samples and heads are divided.
+int64_t cudaMaskBytes(const Attributes &fields);
 
 } // namespace pdc

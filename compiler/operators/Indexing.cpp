@@ -120,6 +120,12 @@ static NodeValue gathered(CompositionBuilder &b, const Rows &rows) {
   return add(b, "Gather", {flat, rows.indices}, {{"axis", int64_t(0)}});
 }
 
+/// Whether a row is hit, by a sum over its updates. GPUs say by NaN that an index is outside, which
+/// is not to be lost here.
+static NodeValue isNotZero(CompositionBuilder &b, NodeValue sum) {
+  return add(b, "Not", {add(b, "Equal", {sum, number(b, b.type(sum).element, 0)})});
+}
+
 /// Of whole numbers: the places of updates are summed, not they themselves, which are exact.
 static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
   const int64_t updates = b.type(rows.indices).elementCount();
@@ -136,7 +142,7 @@ static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
           {{"axis", int64_t(0)}});
   NodeValue place =
       add(b, "Min", {sum, number(b, ElementType::f32, static_cast<double>(updates))});
-  NodeValue isHit = add(b, "Greater", {place, number(b, ElementType::f32, 0)});
+  NodeValue isHit = isNotZero(b, place);
   NodeValue before =
       add(b, "Max",
           {add(b, "Sub", {place, number(b, ElementType::f32, 1)}), number(b, ElementType::f32, 0)});
@@ -223,7 +229,7 @@ static NodeValue scattered(CompositionBuilder &b, const Rows &rows) {
                         {{"axis", int64_t(0)}});
   std::vector<int64_t> broadcast = {rows.count};
   broadcast.resize(1 + rows.inner.size(), 1);
-  NodeValue isHit = add(b, "Greater", {count, number(b, data.element, 0)});
+  NodeValue isHit = isNotZero(b, count);
   NodeValue flat = reshaped(b, b.input(0), rows.flatShape());
   return reshaped(b, add(b, "Where", {reshaped(b, isHit, broadcast), sums, flat}), data.shape);
 }

@@ -53,6 +53,7 @@ public:
     divideBy(stream, values, by, count);
   }
   bool areFinite(std::span<const std::span<const float>> tensors) override;
+  void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) override;
   void reserve(int64_t mostWritten) override;
   void reserveAhead(size_t place, int64_t bytes) override;
   std::byte *stageAhead(size_t place) override;
@@ -113,7 +114,7 @@ private:
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
   std::vector<cudaEvent_t> clock; ///< around each timed run; none before the first
-  std::byte *answer = nullptr;    ///< to areFinite
+  std::byte *answer = nullptr;    ///< to areFinite, and what sumSquares works in
 };
 
 CudaAccelerator::CudaAccelerator(int device) : device(device) {
@@ -124,7 +125,7 @@ CudaAccelerator::CudaAccelerator(int device) : device(device) {
   for (Chunk &chunk : chunks)
     events.push_back(chunk.copied = makeEvent());
   events.push_back(readDone = makeEvent());
-  answer = allocate(sizeof(float));
+  answer = allocate(squaresBytes());
   readMemory.room(kReadBytes);
 }
 
@@ -263,6 +264,15 @@ bool CudaAccelerator::areFinite(std::span<const std::span<const float>> tensors)
   float found;
   read(reinterpret_cast<std::byte *>(&found), answer, sizeof found);
   return found != 0;
+}
+
+void CudaAccelerator::sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) {
+  for (size_t first = 0, count = 0; first < tensors.size(); first += count) {
+    count = squaredTogether(tensors.subspan(first));
+    addSquares(stream, tensors.subspan(first, count), reinterpret_cast<double *>(answer));
+    read(reinterpret_cast<std::byte *>(&sums[first]), answer,
+         static_cast<int64_t>(count * sizeof(double)));
+  }
 }
 
 /// Polls, so that a peer's failure or the timeout ends the wait.

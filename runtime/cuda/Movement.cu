@@ -3,6 +3,7 @@
 #include "runtime/cuda/Strides.h"
 
 #include "runtime/Error.h"
+#include "runtime/kernels/OutsideRows.h"
 
 #include <algorithm>
 #include <limits>
@@ -55,9 +56,14 @@ void transpose(const Run &run, int64_t rows, int64_t columns, int64_t elements, 
          transposeKernel<T>, rows, columns, x, y);
 }
 
-/// What stands for a row that an index outside the table picks.
+/// What stands for a row that an index outside the table picks: as an index of other tables, it is
+/// outside of them.
 template <class T> PDC_EITHER T nothing() {
-  if constexpr (std::is_integral_v<T>)
+  if constexpr (std::is_same_v<T, int64_t>)
+    return kOutsideRows;
+  else if constexpr (std::is_same_v<T, int32_t>)
+    return std::numeric_limits<int32_t>::max();
+  else if constexpr (std::is_integral_v<T>)
     return T(0);
   else
     return static_cast<T>(std::numeric_limits<float>::quiet_NaN());

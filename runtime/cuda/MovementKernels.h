@@ -124,7 +124,8 @@ private:
   SplitFields fields;
 };
 
-/// An index outside its dimension gives NaN (integers: 0), which ends in a loss that is refused.
+/// An index outside its dimension gives NaN, which ends in a loss that is refused. Whole numbers
+/// become an index outside of any table, or a label of no class; flags and bytes 0.
 class Gather {
 public:
   Gather(const Device &, const GatherFields &fields) : fields(fields) {}

@@ -67,7 +67,7 @@ template <class Index, class T, class Position> struct Pool {
       const auto value = load<Width>(x + pixel * channels + c);
       for (int lane = 0; lane < Width; ++lane) {
         sum.at[lane] += value.at[lane];
-        if (isFirst || value.at[lane] > most.at[lane]) {
+        if (isFirst || value.at[lane] > most.at[lane] || value.at[lane] != value.at[lane]) {
           most.at[lane] = value.at[lane];
           best.at[lane] = static_cast<Position>(tap);
         }

@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -141,6 +144,40 @@ TEST(Gradients, AreTestedTogether) {
       tensors[tensor][element] = 0;
     }
   EXPECT_EQ(areFinite(), 1);
+}
+
+/// More tensors than one kernel takes, none, short ones and long ones, some of several terms.
+TEST(Gradients, AreSquaredTogether) {
+  std::vector<std::vector<float>> terms;
+  std::vector<AddedTensors> tensors;
+  std::vector<double> expected;
+  std::minstd_rand random(5);
+  for (int n = 0; n < 300; ++n) {
+    const int64_t count = n % 97 == 5 ? 3'000'001 : n % 7;
+    AddedTensors tensor{{}, count};
+    std::vector<float> sum(static_cast<size_t>(count));
+    for (int term = 0; term < n % 3 + (n == 103 ? 3000 : 0); ++term) {
+      std::vector<float> &values = terms.emplace_back(sum.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        sum[i] += values[i] = float(random() % 2001) / 1000 - 1;
+      tensor.terms.push_back(values.data());
+    }
+    tensors.push_back(tensor);
+    expected.push_back(std::transform_reduce(sum.begin(), sum.end(), 0.0, std::plus(),
+                                             [](float x) { return double(x) * x; }));
+  }
+  std::vector<double> workspace(size_t(cuda::squaresBytes()) / sizeof(double));
+  size_t first = 0, calls = 0;
+  for (size_t count = 0; first < tensors.size(); first += count, ++calls) {
+    count = cuda::squaredTogether(std::span(tensors).subspan(first));
+    cuda::addSquares(cuda::streamOf(started(runtime::Run())),
+                     std::span(tensors).subspan(first, count), workspace.data());
+    finish();
+    for (size_t i = 0; i < count; ++i)
+      EXPECT_NEAR(workspace[i], expected[first + i], 1e-12 * (1 + expected[first + i]))
+          << "tensor " << first + i;
+  }
+  EXPECT_EQ(calls, 3u);
 }
 
 } // namespace pdc::runtime
