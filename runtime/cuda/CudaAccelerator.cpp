@@ -270,8 +270,7 @@ void CudaAccelerator::sumSquares(std::span<const AddedTensors> tensors, std::spa
   for (size_t first = 0, count = 0; first < tensors.size(); first += count) {
     count = squaredTogether(tensors.subspan(first));
     addSquares(stream, tensors.subspan(first, count), reinterpret_cast<double *>(answer));
-    read(reinterpret_cast<std::byte *>(&sums[first]), answer,
-         static_cast<int64_t>(count * sizeof(double)));
+    read(reinterpret_cast<std::byte *>(&sums[first]), answer, int64_t(count * sizeof(double)));
   }
 }
 
