@@ -152,6 +152,9 @@ std::string gradientName(StringRef weight, size_t use) {
 ir::MemoryOp createMemory(OpBuilder &builder, Location location, StringRef name, ir::Role role,
                           ir::Rate rate, Type type, mlir::Attribute initial) {
   MLIRContext *context = builder.getContext();
+  if (SymbolTable::lookupSymbolIn(builder.getInsertionBlock()->getParentOp(), name))
+    throw Error("'" + name.str() +
+                "': this name is needed for something of pdc's own; rename the tensor");
   NamedAttrList attributes;
   attributes.set("sym_name", builder.getStringAttr(name));
   attributes.set("role", ir::RoleAttr::get(context, role));

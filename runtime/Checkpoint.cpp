@@ -22,9 +22,14 @@ namespace fs = std::filesystem;
 
 constexpr const char *kIndex = "model.safetensors.index.json";
 
+/// Of the network, but not trained: frozen weights and buffers.
+static bool isKept(const Memory &memory) {
+  return memory.role == Role::constant && memory.initial == Initial::file;
+}
+
 static bool isSaved(const Memory &memory) {
   return memory.role == Role::weight || memory.role == Role::optimizer ||
-         memory.role == Role::state;
+         memory.role == Role::state || isKept(memory);
 }
 
 // Saving.
@@ -126,7 +131,7 @@ static void writePart(const Program &program, const Executor &executor, const fs
 
 static void writeIndexAndState(const Program &program, const fs::path &folder,
                                const std::vector<std::vector<std::string>> &names,
-                               const TrainingState &state) {
+                               const std::vector<int64_t> &updates, const TrainingState &state) {
   Json index = {{"metadata", Json::object()}, {"weight_map", Json::object()}};
   for (int rank = 0; rank < int(names.size()); ++rank)
     for (const std::string &name : names[rank])
@@ -142,6 +147,10 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
                {"microbatch_size", program.microbatchSize},
                {"model", program.model},
                {"schedule", program.schedule}};
+  // Of the weights in each part, where these are not the steps.
+  for (int rank = 0; rank < int(names.size()); ++rank)
+    if (!names[rank].empty() && updates[rank] != state.step - state.lossScale.leftOut)
+      json["updates"][partName(rank, program.ranks)] = updates[rank];
   const LossScale &scale = state.lossScale;
   if (scale.divisor > 0)
     json.update({{"loss_scale", scale.value},
@@ -180,9 +189,12 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
     // 2. Every rank's part, then the index.
     if (!own.empty() || program.rank == 0)
       writePart(program, executor, partial, own);
-    control.gather("", all);
+    control.gather(std::to_string(state.updates), all);
+    std::vector<int64_t> updates;
+    for (const std::string &made : all)
+      updates.push_back(std::stoll(made));
     if (program.rank == 0) {
-      writeIndexAndState(program, partial, names, state);
+      writeIndexAndState(program, partial, names, updates, state);
       syncFolder(partial);
       // 3. Its name, last.
       fs::remove_all(old);
@@ -257,6 +269,7 @@ static TrainingState readState(const Program &program, const fs::path &path) {
     state.lossScale.value = scaleOf(path, json, "loss_scale");
     state.lossScale.divisor = scaleOf(path, json, "loss_divisor");
   }
+  state.updates = std::max<int64_t>(0, state.step - state.lossScale.leftOut);
   // Who writes a checkpoint by hand may leave it out.
   if (!json.contains("microbatch_size"))
     return state;
@@ -266,6 +279,16 @@ static TrainingState readState(const Program &program, const fs::path &path) {
                 program.microbatchSize, " as the program has; run pdc with microbatches of ", size,
                 " samples");
   return state;
+}
+
+/// How often the weights in each part were updated, where that is not the number of steps.
+static std::map<std::string, int64_t> readUpdates(const fs::path &path) {
+  const Json json = readJson(path);
+  std::map<std::string, int64_t> updates;
+  if (auto parts = json.find("updates"); parts != json.end() && parts->is_object())
+    for (const auto &part : parts->items())
+      updates[part.key()] = int64_t(counter(path, *parts, part.key().c_str()));
+  return updates;
 }
 
 /// Which file of its own folder holds each tensor.
@@ -309,16 +332,21 @@ static fs::path newestCheckpoint(const fs::path &path) {
 }
 
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &given) {
+                             const std::string &given,
+                             std::map<std::string, std::string> &fingerprints) {
   fs::path path = newestCheckpoint(given);
   TrainingState state = readState(program, path / "state.json");
   std::map<std::string, std::string> files = readIndex(path / kIndex);
   std::map<std::string, std::unique_ptr<FileBytes>> opened;
   std::map<std::string, std::map<std::string, TensorView>> tensors;
+  const std::map<std::string, int64_t> updates = readUpdates(path / "state.json");
   for (const Memory &memory : program.memories) {
     if (!isSaved(memory))
       continue;
     auto file = files.find(memory.name);
+    // Of another split it may be no more than part of a constant.
+    if (file == files.end() && isKept(memory))
+      continue;
     if (file == files.end())
       throw Error((path / kIndex).string(), ": names no file for tensor '", memory.name,
                   "', which rank ", program.rank, " needs; ", kOtherCheckpoint);
@@ -328,8 +356,16 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
     }
     loadTensor(program, memory, executor, tensors[file->second], path / file->second,
                kOtherCheckpoint);
+    if (auto made = updates.find(file->second); made != updates.end() && isTrained(program, memory))
+      state.updates = made->second;
     opened[file->second]->release();
   }
+  // The first is one that all ranks know.
+  if (!files.empty() && fs::exists(path / files.begin()->second))
+    opened[files.begin()->second];
+  for (const auto &[name, unused] : opened)
+    fingerprints[name] = fingerprintOf(path / name);
+  fingerprints["state.json"] = fingerprintOf(path / "state.json");
   return state;
 }
 

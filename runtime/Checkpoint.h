@@ -2,6 +2,7 @@
 
 #include "runtime/Executor.h"
 
+#include <map>
 #include <string>
 
 namespace pdc::runtime {
@@ -12,7 +13,10 @@ inline constexpr int64_t kMostCounted = int64_t(1) << 40;
 
 /// Where a run stands. `epoch` and `cursor` (microbatches into it) say what is read next.
 struct TrainingState {
-  int64_t step = 0; ///< updates made
+  int64_t step = 0; ///< minibatches trained on
+  /// That this rank's weights have had: one for each step, or fewer where an asynchronous stage's
+  /// replicas sum theirs.
+  int64_t updates = 0;
   int64_t epoch = 0;
   int64_t cursor = 0;
   uint64_t seed = 0;
@@ -25,8 +29,9 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
                            const std::string &directory, const TrainingState &state);
 
 /// `path`: a checkpoint, or a folder of them, of which the newest is taken. Loads this rank's
-/// part, whatever number of ranks wrote it.
+/// part, whatever number of ranks wrote it, and adds the fingerprints of its files by their names.
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &path);
+                             const std::string &path,
+                             std::map<std::string, std::string> &fingerprints);
 
 } // namespace pdc::runtime

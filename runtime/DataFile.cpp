@@ -103,7 +103,7 @@ static TensorView readNpy(const FileBytes &file) {
   TensorView view;
   std::string type = npyField(header, "descr", file.path()).substr(0, 5);
   static constexpr std::pair<const char *, Scalar> kTypes[] = {
-      {"u1", Scalar::u8},  {"b1", Scalar::u8},  {"i1", Scalar::i8},
+      {"u1", Scalar::u8},  {"b1", Scalar::flag},  {"i1", Scalar::i8},
       {"i2", Scalar::i16}, {"i4", Scalar::i32}, {"i8", Scalar::i64},
       {"f2", Scalar::f16}, {"f4", Scalar::f32}, {"f8", Scalar::f64}};
   auto known = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto &pair) {
@@ -111,7 +111,7 @@ static TensorView readNpy(const FileBytes &file) {
   });
   if (known == std::end(kTypes) || !std::strchr("<>|=", type[1]))
     throw Error(file.path(), ": the NPY element type ", type,
-                " is not supported; write u1, i1, i2, i4, i8, f2, f4 or f8");
+                " is not supported; write b1, u1, i1, i2, i4, i8, f2, f4 or f8");
   view.type = known->second;
   view.bigEndian = type[1] == '>' && scalarBytes(view.type) > 1;
   view.shape = npyShape(npyField(header, "shape", file.path()), file.path());

@@ -145,6 +145,7 @@ template <class From> Dataset::Convert Dataset::conversionFrom(ElementType to) {
 
 Dataset::Convert Dataset::conversion(Scalar from, ElementType to) {
   switch (from) {
+  case Scalar::flag:
   case Scalar::u8:
     return conversionFrom<uint8_t>(to);
   case Scalar::i8:
@@ -230,8 +231,9 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
   source.scaled = spec->mean != 0 || spec->deviation != 1;
   source.unit = tensor.type == Scalar::u8 && memory.element == ElementType::f32 ? 255 : 1;
   for (int byte = 0; byte < 256; ++byte)
-    source.byteValues.push_back(
-        scaledValue(float(byte), source.unit, source.scaled, source.mean, source.deviation));
+    source.byteValues.push_back(scaledValue(tensor.type == Scalar::flag ? byte != 0 : float(byte),
+                                            source.unit, source.scaled, source.mean,
+                                            source.deviation));
   source.elements = elementCount(wanted) / program.microbatchSize;
   sources.push_back(std::move(source));
 }

@@ -303,10 +303,9 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
     reduceTraining();
   if (learningRate)
     arena.store(learningRate, float(rate->at(number)));
-  // An asynchronous stage with r replicas may have made one update for every r steps.
-  int64_t steps = stepsPerUpdate(stage);
+  // Fewer than the steps where an asynchronous stage's replicas sum theirs, or fp16 left some out.
   if (stepNumber)
-    arena.store(stepNumber, float((number - lossScale.leftOut + steps - 1) / steps));
+    arena.store(stepNumber, float(stage.made + 1));
   if (program.asynchronous && gradientScale)
     arena.store(gradientScale, 1 / float(summed(stage, microbatch)));
   // 2. The update writes the next version; nobody may still read what lay there. Without a ring no
@@ -325,6 +324,7 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   Seconds begin = now();
   if (!lossScale.overflowed)
     runKernels(stage, Phase::update, run);
+  stage.made += lossScale.overflowed ? 0 : 1;
   stage.version = next;
   ++stage.updates;
   runPrepare(stage);

@@ -65,6 +65,11 @@ public:
   /// are loaded, before the first step.
   void start();
 
+  /// The updates that this rank's weights have had before, of which optimizers correct their
+  /// averages' bias; and those since then too.
+  void goOnAfter(int64_t updates);
+  int64_t updatesMade() const { return stages.front().made; }
+
   /// One update from `microbatches` of them (at most the program's). `goesOn`: the microbatch
   /// behind them is the first of another such run.
   Totals trainSynchronous(int64_t microbatches, int64_t step, const LearningRate &rate,
@@ -99,6 +104,7 @@ private:
     std::vector<const Memory *> inputs, evaluationInputs;
     int version = 0;     ///< ring copy that is the newest
     int64_t updates = 0; ///< of the run in progress
+    int64_t made = 0;    ///< of all runs, with those before a checkpoint
     int64_t ended = 0;   ///< microbatches of it whose weight gradients are made, or being made
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};

@@ -6,12 +6,35 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 namespace pdc::runtime {
+
+std::string fingerprintOf(const std::string &path) {
+  constexpr int64_t kPieces = 64, kPieceBytes = 4096;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const int64_t size = file.tellg();
+  if (!file)
+    throw Error(path, ": cannot be read: ", std::strerror(errno));
+  // FNV-1a.
+  uint64_t hash = 0xCBF29CE484222325;
+  char piece[kPieceBytes];
+  for (int64_t i = 0; i < kPieces; ++i) {
+    file.seekg(std::max<int64_t>(0, size - kPieceBytes) * i / (kPieces - 1));
+    file.read(piece, kPieceBytes);
+    for (int64_t k = 0; k < file.gcount(); ++k)
+      hash = (hash ^ uint8_t(piece[k])) * 0x100000001B3;
+    file.clear();
+  }
+  std::ostringstream text;
+  text << size << ":" << std::hex << hash;
+  return text.str();
+}
 
 FileBytes::FileBytes(const std::string &path) : name(path) {
   file = open(path.c_str(), O_RDONLY | O_CLOEXEC);

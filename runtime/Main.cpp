@@ -208,6 +208,18 @@ static int runNccl(std::span<const Program *const> programs, const Options &opti
   }
 }
 
+/// What is written is not what is read.
+static void requireNoInput(const char *option, const std::string &path, const Options &options) {
+  std::vector<std::string> inputs = {options.weights};
+  for (const std::vector<std::string> &data : {options.data, options.evaluationData})
+    for (const std::string &text : data)
+      inputs.push_back(parseDataSpec(text).file);
+  std::error_code ignored;
+  for (const std::string &input : inputs)
+    if (!input.empty() && std::filesystem::equivalent(path, input, ignored))
+      throw Error(option, path, ": would be written over '", input, "', which is read; give another");
+}
+
 /// What is written at the end is tried at the start: a long run is not lost to a wrong path.
 static void requireWritable(const Options &options) {
   namespace fs = std::filesystem;
@@ -220,12 +232,21 @@ static void requireWritable(const Options &options) {
     if (problem || access(folder.c_str(), W_OK) != 0)
       throw Error(option, folder, ": cannot be written; give a folder that can");
   }
-  for (const std::string &path : {options.trace, options.record})
-    if (!path.empty()) {
-      fs::path folder = fs::path(path).parent_path();
-      if (access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-        throw Error(path, ": cannot be written; give a file in a folder that can");
-    }
+  for (const auto &[option, path] : {std::pair("--trace ", options.trace),
+                                     std::pair("--record ", options.record),
+                                     std::pair("--log ", options.log)}) {
+    if (path.empty())
+      continue;
+    std::error_code ignored;
+    const fs::path folder = fs::path(path).parent_path();
+    // A log is written as it comes, anywhere; the others take the place of a file.
+    const bool isElsewhere = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+    if (path == options.log ? fs::is_directory(path, ignored) : isElsewhere)
+      throw Error(option, path, ": is no file; give one, or a name that nothing has");
+    if (!isElsewhere && access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+      throw Error(path, ": cannot be written; give a file in a folder that can");
+    requireNoInput(option, path, options);
+  }
 }
 
 /// A kernel that is chosen because it is fast may have other bits than the library's first.
@@ -258,6 +279,9 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
   }
   for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2})
     std::signal(signal, onSignal);
+  // Writing says so itself: to a reader that has gone, or beyond what a file may have.
+  for (int signal : {SIGPIPE, SIGXFSZ})
+    std::signal(signal, SIG_IGN);
   bool isPart = startedByMpi() || int(programs.size()) < programs[0]->ranks;
   std::string transport = options.transport;
   if (transport.empty())
@@ -268,6 +292,8 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
 }
 
 int main(int argc, char **argv, std::span<const Programs> sources) {
+  if (const char *sign = std::getenv(kBeganSign))
+    unlink(sign);
   std::vector<const Program *> programs;
   for (const Programs &source : sources)
     for (int i = 0; i < source.count; ++i)

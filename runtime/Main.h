@@ -13,6 +13,10 @@ struct Programs {
   int count;
 };
 
+/// In the environment, a file that the first rank to begin removes: what starts ranks and says
+/// nothing itself is told so.
+inline constexpr const char *kBeganSign = "PDC_RANK_BEGAN";
+
 /// Runs one rank of the programs (all of them as threads under the local transport). The command
 /// line is that of pdc-run; returns the exit code.
 int main(int argc, char **argv, std::span<const Programs> sources);

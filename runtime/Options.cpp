@@ -80,7 +80,8 @@ static void checkTogether(const Options &options) {
 
 static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--data", options.data,
-                 "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too")
+                 "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too; bytes that are to be "
+                 "floating-point numbers are divided by 255")
       ->allow_extra_args(false)
       ->check(dataSpec);
   app.add_option("--eval-data", options.evaluationData, "the same, for evaluation after each epoch")

@@ -42,15 +42,15 @@ std::string jsonNumber(double value) {
   return text;
 }
 
-Progress::Progress(const std::string &mode, const std::string &log, int64_t firstStep,
-                   int64_t totalSteps)
+Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,
+                   int64_t firstStep, int64_t totalSteps)
     : terminal(mode == "terminal" || (mode == "auto" && isatty(STDOUT_FILENO))),
       quiet(mode == "none"), logFile(log), firstStep(firstStep), totalSteps(totalSteps),
       last(now()) {
   seconds.reserve(size_t(std::clamp<int64_t>(totalSteps - firstStep, 0, 10'000'000)));
   if (logFile.empty())
     return;
-  file = std::fopen(logFile.c_str(), "we");
+  file = std::fopen(logFile.c_str(), goesOn ? "ae" : "we");
   if (!file)
     throw Error("--log ", logFile, ": cannot be written: ", std::strerror(errno));
 }
@@ -79,6 +79,11 @@ void Progress::step(int64_t step, int64_t epoch, double meanLoss, int64_t sample
     if (gradientNorm > 0)
       std::fprintf(file, ", \"gradient_norm\": %.9g", gradientNorm);
     std::fprintf(file, "}\n");
+    // A run that is killed leaves what came before its last second.
+    if (at - flushed > 1) {
+      flushed = at;
+      std::fflush(file);
+    }
     checkLog();
   }
   if (!quiet && (at - shown > (terminal ? 0.1 : 5) || step == totalSteps)) {

@@ -21,7 +21,8 @@ std::string fixed(double value, int digits);
 class Progress {
 public:
   /// `mode`: auto, terminal, plain or none. `logFile`: "" for none.
-  Progress(const std::string &mode, const std::string &logFile, int64_t firstStep,
+  /// `goesOn`: what the log file holds stays.
+  Progress(const std::string &mode, const std::string &logFile, bool goesOn, int64_t firstStep,
            int64_t totalSteps);
   ~Progress();
   Progress(const Progress &) = delete;
@@ -56,7 +57,7 @@ private:
   const int64_t firstStep, totalSteps;
   int64_t samplesSeen = 0;
   double loss = 0;
-  Seconds last, spent = 0, shown = -1e9;
+  Seconds last, spent = 0, shown = -1e9, flushed = -1e9;
   std::vector<float> seconds;
   bool lineOpen = false;
 };

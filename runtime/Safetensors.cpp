@@ -15,14 +15,14 @@ namespace pdc::runtime {
 using Json = nlohmann::json;
 
 int64_t scalarBytes(Scalar type) {
-  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8, 2, 2};
+  static constexpr int64_t kBytes[] = {1, 1, 2, 4, 8, 4, 8, 2, 2, 1};
   return kBytes[int(type)];
 }
 
 static constexpr std::pair<const char *, Scalar> kTypes[] = {
     {"U8", Scalar::u8},     {"I8", Scalar::i8},   {"I16", Scalar::i16}, {"I32", Scalar::i32},
     {"I64", Scalar::i64},   {"F32", Scalar::f32}, {"F64", Scalar::f64}, {"F16", Scalar::f16},
-    {"BF16", Scalar::bf16}, {"BOOL", Scalar::u8}};
+    {"BF16", Scalar::bf16}, {"BOOL", Scalar::flag}};
 
 const char *scalarName(Scalar type) {
   return std::ranges::find(kTypes, type, &std::pair<const char *, Scalar>::second)->first;

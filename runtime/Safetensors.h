@@ -11,7 +11,7 @@
 
 namespace pdc::runtime {
 
-enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64, f16, bf16 };
+enum class Scalar : uint8_t { u8, i8, i16, i32, i64, f32, f64, f16, bf16, flag };
 int64_t scalarBytes(Scalar type);
 /// As safetensors files spell it.
 const char *scalarName(Scalar type);

@@ -78,11 +78,15 @@ bool Trainer::run() {
   std::string weights =
       options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
   std::string constants = findBeside("constants.safetensors");
+  // A program that reads none may be told of any.
+  if (std::error_code ignored; std::filesystem::exists(weights, ignored))
+    loaded["weights"] = fingerprintOf(weights);
   loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights,
               constants.empty() ? "constants.safetensors" : constants);
   state.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
-    state = loadCheckpoint(program, executor, options.resume);
+    state = loadCheckpoint(program, executor, options.resume, loaded);
+    executor.goOnAfter(state.updates);
     if (options.seed.value_or(state.seed) != state.seed)
       throw Error("--seed ", *options.seed, ": the checkpoint was made with seed ", state.seed,
                   "; leave --seed out");
@@ -99,11 +103,11 @@ bool Trainer::run() {
   if (progress)
     progress->resume();
   train();
-  // 3. The end: what has not been done at the last step.
-  if (evaluationData && evaluatedAt != state.step && !stopped)
-    evaluate();
+  // 3. The end: what has not been done at the last step. What evaluation refuses loses no weights.
   if (!options.save.empty() && savedAt != state.step)
     save();
+  if (evaluationData && evaluatedAt != state.step && !stopped)
+    evaluate();
   keepTuning();
   writeTimelines();
   summarise();
@@ -118,10 +122,10 @@ bool Trainer::run() {
 void Trainer::train() {
   while (state.step < totalSteps && !stopped) {
     program.asynchronous ? trainSegment() : trainStep();
-    if (state.cursor == 0 && evaluationData && !stopped)
-      evaluate();
     if (options.saveEvery > 0 && !options.save.empty() && state.step % options.saveEvery == 0)
       save();
+    if (state.cursor == 0 && evaluationData && state.step < totalSteps && !stopped)
+      evaluate();
   }
 }
 
@@ -140,11 +144,17 @@ void Trainer::planSteps() {
   if (state.cursor >= perEpoch)
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
                 " of an epoch and the data has ", perEpoch, "; give the data it was made with");
-  if (__builtin_mul_overflow(std::max<int64_t>(options.epochs, 1), stepsPerEpoch, &totalSteps))
+  // A checkpoint may be of another number of microbatches per step: what is left of its epoch counts.
+  const int64_t left = std::max<int64_t>(options.epochs, 1) - state.epoch;
+  if (__builtin_mul_overflow(std::max<int64_t>(left - 1, 0), stepsPerEpoch, &totalSteps) ||
+      __builtin_add_overflow(totalSteps, state.step + stepsPerEpoch, &totalSteps))
     throw Error("--epochs ", options.epochs, ": makes more steps than can be counted");
+  totalSteps -= left > 0 ? stepsPerEpoch - (perEpoch - state.cursor + perUpdate - 1) / perUpdate
+                         : stepsPerEpoch;
   if (options.steps > 0)
     totalSteps = options.steps;
   firstStep = told = state.step;
+  toldEpoch = state.epoch, toldCursor = state.cursor;
   double base = 0.01;
   for (const Memory &memory : program.memories)
     if (std::string_view(memory.name) == "pdc.learning_rate" && memory.initial == Initial::fill)
@@ -152,7 +162,8 @@ void Trainer::planSteps() {
   rate = LearningRate(options.learningRate.value_or(base), options.schedule, totalSteps);
   if (!tells)
     return;
-  progress = std::make_unique<Progress>(options.progress, options.log, state.step, totalSteps);
+  progress = std::make_unique<Progress>(options.progress, options.log, !options.resume.empty(),
+                                        state.step, totalSteps);
   if (!options.resume.empty())
     progress->line("resumed at step " + std::to_string(state.step));
   if (state.step >= totalSteps)
@@ -184,6 +195,26 @@ void Trainer::agree() {
     if (all[rank] != all[0])
       throw Error("rank ", rank, " and rank 0 are not of one run: (", all[rank], ") and (", all[0],
                   "); start all ranks from the same build with the same options and files");
+  agreeOnFiles();
+}
+
+/// Ranks may have copies of their own, and not all of them.
+void Trainer::agreeOnFiles() {
+  std::string mine;
+  for (const auto &[name, fingerprint] : loaded)
+    mine += name + '\0' + fingerprint + '\0';
+  std::vector<std::string> all;
+  control.gather(mine, all);
+  std::map<std::string, std::pair<std::string, size_t>> first;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    std::istringstream fields(all[rank]);
+    for (std::string name, found;
+         std::getline(fields, name, '\0') && std::getline(fields, found, '\0');)
+      if (auto [known, isNew] = first.try_emplace(name, found, rank);
+          !isNew && known->second.first != found)
+        throw Error("ranks ", known->second.second, " and ", rank, " have read different files '",
+                    name, "'; give all ranks the same --weights and --resume");
+  }
 }
 
 void Trainer::trainStep() {
@@ -240,7 +271,6 @@ void Trainer::takeReports() {
   control.takeReports(reports);
   std::ranges::sort(reports, std::greater{},
                     [](const LossReport &report) { return std::pair(report.step, report.part); });
-  int64_t size = program.microbatches, stepsPerEpoch = (perEpoch + size - 1) / size;
   while (!reports.empty() && reports.back().step == told + 1) {
     size_t parts = size_t(reports.back().parts);
     if (reports.size() < parts || reports[reports.size() - parts].step != told + 1)
@@ -250,9 +280,13 @@ void Trainer::takeReports() {
       loss += reports.back().loss;
       weight += reports.back().weight;
     }
-    int64_t position = told++ % stepsPerEpoch * size;
-    progress->step(told, (told - 1) / stepsPerEpoch, weight > 0 ? loss / weight : 0,
-                   std::min(size, perEpoch - position) * program.microbatchSize, rate.at(told), 0);
+    const int64_t count = std::min(program.microbatches, perEpoch - toldCursor);
+    ++told;
+    progress->step(told, toldEpoch, weight > 0 ? loss / weight : 0,
+                   count * program.microbatchSize, rate.at(told), 0);
+    toldCursor += count;
+    toldEpoch += toldCursor / perEpoch;
+    toldCursor %= perEpoch;
   }
 }
 
@@ -284,6 +318,7 @@ void Trainer::evaluate() {
 void Trainer::save() {
   control.setActivity({"writes a checkpoint"});
   state.lossScale = executor.lossScale;
+  state.updates = executor.updatesMade();
   checkpoint = saveCheckpoint(program, executor, control, options.save, state);
   savedAt = state.step;
   if (progress) {
@@ -325,8 +360,9 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
   file << end;
   file.close();
   std::error_code failed;
+  // A link stays one, to the new file.
   if (tells && file)
-    std::filesystem::rename(unfinished, path, failed);
+    std::filesystem::rename(unfinished, std::filesystem::weakly_canonical(path, failed), failed);
   if (tells && (!file || failed))
     throw Error(path, ": cannot be written");
 }

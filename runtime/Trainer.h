@@ -8,6 +8,7 @@
 #include "runtime/Tuning.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 
 namespace pdc::runtime {
@@ -33,6 +34,7 @@ private:
   void evaluate();
   void save();
   void keepTuning();
+  void agreeOnFiles();
   void writeTimeline(const std::string &path, const char *begin, const char *separator,
                      const char *end, const std::function<std::string(size_t)> &textOf);
   void writeTimelines();
@@ -57,6 +59,8 @@ private:
   TrainingState state;
   int64_t perEpoch = 0, totalSteps = 0, firstStep = 0;
   int64_t told = 0;     ///< asynchronous: the last step whose loss was told
+  int64_t toldEpoch = 0, toldCursor = 0; ///< where the step behind it begins
+  std::map<std::string, std::string> loaded; ///< fingerprints of the files that were read, by name
   bool stopped = false; ///< by a signal, agreed by all ranks
   int64_t evaluatedAt = -1, savedAt = -1;
   Totals evaluated;

@@ -18,6 +18,11 @@ int64_t Executor::stepsPerUpdate(const Stage &stage) const {
   return program.asynchronous ? microbatchesPerUpdate(stage) / program.microbatches : 1;
 }
 
+void Executor::goOnAfter(int64_t updates) {
+  for (Stage &stage : stages)
+    stage.made = updates;
+}
+
 int64_t Executor::summed(const Stage &stage, int64_t last) const {
   int64_t most = microbatchesPerUpdate(stage);
   return program.asynchronous ? std::clamp<int64_t>(limit - (last - most + 1), 0, most) : limit;

@@ -143,10 +143,16 @@ private:
 
   void addInputs() {
     std::set<std::string> labels = labelInputs(model, loss);
-    for (const ModelValue &input : model.inputs)
-      if (isUsed(input.name))
-        addMemory(input.name, Role::Input, Rate::Microbatch, typeOf(input),
-                  labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
+    for (const ModelValue &input : model.inputs) {
+      if (!isUsed(input.name))
+        continue;
+      if (input.name.starts_with("pdc.") || input.name.find('=') != std::string::npos)
+        throw Error("input '" + input.name +
+                    "': no data could be given to it by that name; rename it so that it does not "
+                    "begin with 'pdc.' and holds no '='");
+      addMemory(input.name, Role::Input, Rate::Microbatch, typeOf(input),
+                labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
+    }
   }
 
   void addOutputs() {

@@ -1,6 +1,7 @@
 #include "runtime/Control.h"
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
+#include "runtime/Main.h"
 #include "runtime/Options.h"
 #include "tools/Programs.h"
 #include "tools/pdc-run/Processes.h"
@@ -205,6 +206,24 @@ std::vector<std::string> mpirunCommand(const Request &request, int ranks) {
   return words;
 }
 
+/// mpirun keeps quiet, for ranks say what goes wrong: where none has begun, nobody has.
+int superviseMpi(const std::vector<std::string> &words) {
+  std::string sign = (fs::temp_directory_path() / "pdc-run-XXXXXX").string();
+  const int file = mkstemp(sign.data());
+  if (file >= 0)
+    close(file);
+  const int code = supervise({{words, {{pdc::runtime::kBeganSign, sign}}}});
+  const bool hasBegun = unlink(sign.c_str()) != 0;
+  if (code == 1 && !hasBegun) {
+    std::string command;
+    for (const std::string &word : words)
+      if (word != "--quiet")
+        command += " " + word;
+    throw Error("mpirun ended before a rank began on this host; to see why, run", command);
+  }
+  return code;
+}
+
 int run(const Request &request) {
   const int ranks = numberOfRanks(request.folder);
   if (isRank(request)) {
@@ -217,7 +236,7 @@ int run(const Request &request) {
   if (request.buildOnly)
     return 0;
   if (request.transport == "mpi")
-    return supervise({{mpirunCommand(request, ranks), {}}});
+    return superviseMpi(mpirunCommand(request, ranks));
   std::vector<std::string> words = {binary(request, kAllStages)};
   append(words, programOptions(request));
   return request.transport == "nccl" ? supervise(ranksOfThisHost(words, ranks)) : become(words);
