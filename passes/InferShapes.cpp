@@ -138,11 +138,15 @@ SmallVector<Value> putInPlace(NodeOp node, ArrayRef<NodeValue> made) {
 SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose compose,
                                   Inference &inference) {
   Composition composition(node, facts, inference);
-  const bool followed = inference.followsRows;
+  const bool followed = std::exchange(inference.followsRows, false);
+  std::vector<NodeValue> made =
+      followed ? inference.rows.prepare(node, composition) : std::vector<NodeValue>();
+  const bool isPrepared = !made.empty();
   inference.followsRows = followed && !inference.rows.hidesParts(node);
-  std::vector<NodeValue> made = compose(composition);
+  if (!isPrepared)
+    made = compose(composition);
   inference.followsRows = followed;
-  if (!made.empty() && followed) {
+  if (!made.empty() && followed && !isPrepared) {
     SmallVector<Value> values;
     for (NodeValue value : made)
       values.push_back(Composition::unwrap(value));
@@ -251,19 +255,35 @@ LogicalResult inferFunction(func::FuncOp function, Evaluations &evaluations) {
   return success();
 }
 
+/// A loss of one element is that number.
+void showAsNumber(AccumulateOp sum, NodeNames &names) {
+  const pdc::TensorType type = toTensorType(sum.getValue().getType());
+  if (type.rank() == 0 || type.elementCount() != 1)
+    return;
+  OpBuilder builder(sum);
+  NodeOp shape = createNode(builder, sum.getLoc(), "Constant", names.unique("loss/Constant"), {},
+                            {{"value", Tensor::vector({})}});
+  NodeOp number = createNode(builder, sum.getLoc(), "Reshape", names.unique("loss/Reshape"),
+                             {sum.getValue(), shape.getResult(0)}, {});
+  sum.getValueMutable().assign(number.getResult(0));
+}
+
 /// What a memory sums has its type; a loss is one number.
 LogicalResult checkSums(func::FuncOp function, SymbolTable &memories) {
+  NodeNames names(function);
   for (auto sum : function.getOps<AccumulateOp>()) {
+    const bool isLoss = sum.getMemory() == "pdc.loss" || sum.getMemory() == "pdc.evaluation_loss";
+    if (isLoss)
+      showAsNumber(sum, names);
     auto memory = memories.lookup<MemoryOp>(sum.getMemory());
     pdc::TensorType expected = toTensorType(memory.getType());
     pdc::TensorType found = toTensorType(sum.getValue().getType());
     if (found == expected)
       continue;
-    bool isLoss = sum.getMemory() == "pdc.loss" || sum.getMemory() == "pdc.evaluation_loss";
     if (isLoss)
       return sum.emitError() << "the loss must be a scalar: expected " << expected.toString()
                              << ", found " << found.toString()
-                             << "; choose a scalar output or a loss that makes one of it";
+                             << "; choose a scalar output, or export its mean";
     return sum.emitError() << "memory '" << sum.getMemory() << "' sums " << expected.toString()
                            << ", but is given " << found.toString();
   }

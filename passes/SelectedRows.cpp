@@ -102,6 +102,31 @@ bool SelectedRows::hidesParts(NodeOp node) const {
   return isSelection(node.getOp()) || (isAlongAxis(node.getOp()) && concern(node));
 }
 
+/// Under views and repetitions, which do not change which rows a mask selects.
+static Value withoutViews(Value mask) {
+  auto node = mask.getDefiningOp<NodeOp>();
+  while (node && (isViewNode(node) || node.getOp() == "Expand" || node.getOp() == "Cast")) {
+    mask = node.getOperand(0);
+    node = mask.getDefiningOp<NodeOp>();
+  }
+  return mask;
+}
+
+std::vector<NodeValue> SelectedRows::prepare(NodeOp node, CompositionBuilder &b) {
+  const bool isScatter = node.getOp() == "pdc.MaskedScatter" && concern(node);
+  const RowSelection rows = isScatter ? selections.lookup(node.getOperand(2)) : RowSelection();
+  if (!rows.mask || rows.axis != 0 || selections.contains(node.getOperand(0)) ||
+      !areSame(withoutViews(rows.mask), withoutViews(node.getOperand(1))) ||
+      b.type(b.input(0)).elementCount() != b.type(b.input(2)).elementCount())
+    return {};
+  // Each row goes back to where it was selected.
+  const std::vector<int64_t> shape = b.type(b.input(0)).shape;
+  std::vector<int64_t> flags = toTensorType(node.getOperand(1).getType()).shape;
+  flags.resize(shape.size(), 1);
+  return {add(b, "Where",
+              {reshaped(b, b.input(1), flags), reshaped(b, b.input(2), shape), b.input(0)})};
+}
+
 void SelectedRows::begin(NodeOp composed, ValueRange values) {
   if (isSelection(composed.getOp())) {
     if (concern(composed))

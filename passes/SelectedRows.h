@@ -31,6 +31,9 @@ public:
   /// Whether the node is one whose parts look into rows by their position, which is right for each
   /// row: they are not followed, and `begin` says what its results are.
   bool hidesParts(ir::NodeOp node) const;
+  /// Before a node is composed. The values are to take the place of its results; without any it is
+  /// composed. The nodes that make them are not to be followed.
+  std::vector<NodeValue> prepare(ir::NodeOp node, CompositionBuilder &builder);
   /// Before a composed node is erased: what its parts made takes its place. Throws Error.
   void begin(ir::NodeOp composed, mlir::ValueRange values);
   /// Follows the rows through a node whose results have their types. The values are to take the

@@ -258,7 +258,8 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
         throw Error(option, ": '", names[0], "' has ", count, " samples and '", name, "' has ",
                     here, "; give each input the same number of samples");
       count = here;
-      names.push_back(name);
+      if (std::ranges::count(names, name) == 0)
+        names.push_back(name);
       labelled = labelled || told.starts_with("l");
     }
   for (const DataSpec &spec : specs)

@@ -119,8 +119,9 @@ private:
                 entryOf(value, ofValue, "pkg.torch.export.graph_signature.InputSpec.kind");
             !kind.empty())
           metadata.isParameter[value.name()] = kind == "PARAMETER";
-        if (!entryOf(value, ofValue, "pkg.onnxscript.optimizer.folded_from").empty())
-          declaredFolded.insert(value.name());
+        if (std::string from = entryOf(value, ofValue, "pkg.onnxscript.optimizer.folded_from");
+            !from.empty())
+          declaredFolded[value.name()] = std::move(from);
       }
     for (const SignatureLine &line : signature)
       if (initializers.contains(line.target))
@@ -159,11 +160,16 @@ private:
           !metadata.isParameter.contains(name) &&
           (areAllFolded || declaredFolded.contains(name) || readByExported.contains(name)))
         metadata.folded.insert(name);
+    for (const auto &[name, from] : declaredFolded)
+      for (const auto &[parameter, isParameter] : metadata.isParameter)
+        if (isParameter && from.find('\'' + parameter + '\'') != std::string::npos)
+          metadata.foldedFrom[name] = parameter;
   }
 
   const onnx::GraphProto &graph;
   std::vector<SignatureLine> signature;
-  std::set<std::string> initializers, declaredFolded;
+  std::set<std::string> initializers;
+  std::map<std::string, std::string> declaredFolded; ///< and of what, as in "['weight', 'val_3']"
   ExporterMetadata metadata;
 };
 

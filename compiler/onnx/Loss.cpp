@@ -34,8 +34,39 @@ const ModelNode *producerOf(const Model &model, const std::string &value) {
   return nullptr;
 }
 
-bool isLossNode(const ModelNode *node) {
-  return node && (node->op == "SoftmaxCrossEntropyLoss" || node->op == "NegativeLogLikelihoodLoss");
+const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
+  auto found = std::find_if(values.begin(), values.end(),
+                            [&](const ModelValue &value) { return value.name == name; });
+  return found == values.end() ? nullptr : &*found;
+}
+
+/// Whether a value is of floating-point numbers, as far as the nodes before it say.
+bool isReal(const Model &model, const std::string &name, int depth = 0) {
+  static constexpr std::string_view passed[] = {
+      "Add",       "Concat", "Div",   "Expand",  "Flatten", "Gather",    "Identity", "Mul",
+      "Neg",       "Reshape", "Slice", "Squeeze", "Sub",     "Transpose", "Unsqueeze"};
+  if (const ModelValue *input = valueNamed(model.inputs, name))
+    return isFloatingPoint(input->element);
+  if (auto tensor = model.initializers.find(name); tensor != model.initializers.end())
+    return isFloatingPoint(tensor->second.type.element);
+  const ModelNode *node = producerOf(model, name);
+  if (!node || depth > 32)
+    return false;
+  if (node->op == "Cast")
+    return node->attributes.integer("to", 0) == 1;
+  if (node->op == "Softmax" || node->op == "Sigmoid" || node->op == "Exp")
+    return true;
+  const bool isChoice = node->op == "Where" || node->op == "OneHot" || node->op == "CastLike";
+  if (isChoice || std::ranges::count(passed, node->op) > 0)
+    return isReal(model, node->inputs.at(isChoice ? node->inputs.size() - 1 : 0), depth + 1);
+  return false;
+}
+
+/// What is summed by classes; labels that are shares of them make an output like any other.
+bool isLossNode(const Model &model, const ModelNode *node) {
+  return node &&
+         (node->op == "SoftmaxCrossEntropyLoss" || node->op == "NegativeLogLikelihoodLoss") &&
+         !isReal(model, node->inputs.at(1));
 }
 
 /// The graph's own mean over samples, taken apart into sum and weight.
@@ -60,12 +91,6 @@ std::string withoutSoftmax(const Model &model, const std::string &prediction) {
   bool normalises = node && (node->op == "Softmax" || node->op == "LogSoftmax");
   int64_t axis = normalises ? node->attributes.integer("axis", -1) : 0;
   return axis == 1 || axis == -1 ? node->inputs.at(0) : prediction;
-}
-
-const ModelValue *valueNamed(const std::vector<ModelValue> &values, const std::string &name) {
-  auto found = std::find_if(values.begin(), values.end(),
-                            [&](const ModelValue &value) { return value.name == name; });
-  return found == values.end() ? nullptr : &*found;
 }
 
 /// The shape of labels where dimension `classes` of the prediction holds the classes.
@@ -129,7 +154,7 @@ std::pair<std::string, std::string> splitNames(const Model &model, const std::st
 }
 
 Loss lossOfFile(const Model &model, const std::string &value) {
-  if (const ModelNode *node = producerOf(model, value); isLossNode(node))
+  if (const ModelNode *node = producerOf(model, value); isLossNode(model, node))
     return lossOfNode(*node);
   Loss loss;
   loss.kind = LossKind::output;
@@ -141,7 +166,7 @@ Loss defaultLoss(const Model &model) {
   if (model.training)
     return lossOfFile(model, model.training->loss);
   for (const ModelValue &output : model.outputs)
-    if (const ModelNode *node = producerOf(model, output.name); isLossNode(node))
+    if (const ModelNode *node = producerOf(model, output.name); isLossNode(model, node))
       return lossOfNode(*node);
   const ModelValue &first = model.outputs.at(0);
   Loss loss;
@@ -159,7 +184,7 @@ Loss lossOfOption(const Model &model, const std::string &option) {
   if (colon != std::string::npos)
     std::tie(loss.prediction, loss.labels) = splitNames(model, option.substr(colon + 1));
   const ModelNode *node = producerOf(model, loss.prediction);
-  if (!isLossNode(node))
+  if (!isLossNode(model, node))
     return loss;
   Loss own = lossOfNode(*node);
   const bool isOwn = loss.kind == LossKind::output || loss.kind == own.kind;

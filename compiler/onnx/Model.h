@@ -85,6 +85,8 @@ struct ExporterMetadata {
   std::map<std::string, bool> isParameter;
   /// Initializers that the exporter made itself, by folding constants.
   std::set<std::string> folded;
+  /// Of those, and of single numbers, a parameter that they were computed from.
+  std::map<std::string, std::string> foldedFrom;
   /// Parameters of the network that are no initializers any more, of a graph that was optimized.
   std::vector<std::string> lostParameters;
   /// Buffers that a step of the network changes, and the values that become their next ones.

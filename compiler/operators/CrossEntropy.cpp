@@ -73,12 +73,18 @@ static TensorType rowScalesOf(TensorType scores) {
 
 static std::vector<TensorType> inferLoss(const NodeView &node) {
   const TensorType &scores = node.input(0), &labels = node.input(1);
-  checkLabels(node, scores.shape, labels);
+  // Shares of the classes, of which the loss is composed.
+  const bool hasShares = node.op == "SoftmaxCrossEntropyLoss" && isFloatingPoint(labels.element) &&
+                         labels.shape == scores.shape && scores.rank() > 1;
+  if (!hasShares)
+    checkLabels(node, scores.shape, labels);
   if (node.hasInput(2) && node.input(2).shape != std::vector<int64_t>{scores.shape[1]})
     refuse(node, "weights are " + node.input(2).toString() + ", expected one per class");
   TensorType loss{scores.element, {}};
   if (reductionOf(node) == "none")
     loss.shape = labels.shape;
+  if (hasShares && !loss.shape.empty())
+    loss.shape.erase(loss.shape.begin() + 1);
   std::vector<TensorType> types = {loss, scores, rowScalesOf(scores)};
   types.resize(std::min<size_t>(node.op == "SoftmaxCrossEntropyLoss" ? 3 : 1, node.outputCount));
   return types;
@@ -87,6 +93,7 @@ static std::vector<TensorType> inferLoss(const NodeView &node) {
 /// -sum of weight * log probability of the label, reduced.
 static Tensor reducedLoss(const NodeView &node, const Tensor &logProbabilities,
                           const Tensor &labels, const Tensor *classWeights) {
+  checkLabels(node, logProbabilities.type.shape, labels.type);
   LabelledRows rows(logProbabilities.type.shape);
   std::vector<double> weights = labelWeights(node, labels, classWeights, rows.classes);
   Tensor loss = Tensor::zeros({logProbabilities.type.element, labels.type.shape});

@@ -32,6 +32,25 @@ static LabelledLoss lossOfLabels(CompositionBuilder &b, NodeValue scores) {
   return loss;
 }
 
+/// Labels that are shares of the classes, as PyTorch has them and its exporters write them though ONNX knows
+/// none: of each label the sum of its classes' losses, by their weights; their mean is over labels.
+static NodeValue lossOfShares(CompositionBuilder &b, NodeValue logarithms) {
+  const TensorType scores = b.type(logarithms);
+  NodeValue parts = add(b, "Mul", {logarithms, b.input(1)});
+  if (b.input(2)) {
+    std::vector<int64_t> column(static_cast<size_t>(scores.rank() - 1), 1);
+    column[0] = scores.shape[1];
+    parts = add(b, "Mul", {parts, reshaped(b, b.input(2), column)});
+  }
+  NodeValue losses = add(b, "Neg", {add(b, "ReduceSum", {parts, b.constant(Tensor::vector({1}))},
+                                        {{"keepdims", int64_t(0)}})});
+  const std::string reduction = b.attributes().string("reduction", "mean");
+  if (reduction == "none")
+    return losses;
+  return add(b, reduction == "sum" ? "ReduceSum" : "ReduceMean", {losses},
+             {{"keepdims", int64_t(0)}});
+}
+
 static NodeValue reducedLoss(CompositionBuilder &b, NodeValue scores) {
   LabelledLoss loss = lossOfLabels(b, scores);
   if (b.attributes().string("reduction", "mean") == "none")
@@ -48,6 +67,11 @@ static std::vector<NodeValue> composeNll(CompositionBuilder &b) {
 }
 
 static std::vector<NodeValue> composeCrossEntropy(CompositionBuilder &b) {
+  if (isFloatingPoint(b.type(b.input(1)).element)) {
+    NodeValue logarithms = add(b, "LogSoftmax", {b.input(0)}, {{"axis", int64_t(1)}});
+    // In place of the rows' scales, which nobody reads of this form.
+    return {lossOfShares(b, logarithms), logarithms, logarithms};
+  }
   if (b.attributes().string("reduction", "mean") == "sum")
     return {};
   NodeValue logarithms = add(b, "LogSoftmax", {b.input(0)}, {{"axis", int64_t(1)}});

@@ -1,4 +1,5 @@
 #include "compiler/operators/Operator.h"
+
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
 
@@ -76,18 +77,11 @@ Cost costOf(const Operator &op, const NodeView &node, std::span<const TensorType
   return op.cost ? op.cost(node, outputs) : defaultCost(node, outputs);
 }
 
-static std::string supportedNames() {
-  std::string names;
-  for (const Operator *op : allOperators())
-    if (op->lastOpset)
-      names += (names.empty() ? "" : ", ") + std::string(op->name);
-  return names;
-}
-
 void normaliseNode(ImportedNode &node, int opset) {
   const Operator *op = findOperator(node.op);
   if (!op || !op->lastOpset)
-    refuse(node, opset, "this operator is not supported; supported are " + supportedNames());
+    refuse(node, opset, "this operator is not supported; compiler/operators/README.md lists those that are: "
+           "write it with these where the model is exported");
   if (opset < op->firstOpset || opset > op->lastOpset)
     refuse(node, opset,
            "supported from opset " + std::to_string(op->firstOpset) + " to " +

@@ -73,6 +73,13 @@ def counted_words(net, rows, labels, mask):
     return sums.pow(2).mean()
 
 
+def written_back(net, rows, labels, mask):
+    """The exporter has no mask of fewer dimensions than what is written to."""
+    written = rows.clone()
+    written[mask.unsqueeze(-1).expand_as(rows)] = net.norm(rows[mask]).reshape(-1)
+    return (written ** 3).mean()
+
+
 def spread(net, rows, labels, mask):
     return torch.masked_select(rows, mask.unsqueeze(-1)).pow(2).mean() + rows[labels > 9].sin().mean()
 
@@ -103,7 +110,8 @@ def train(loss, folder, *options):
     pipeline.expect_gradients(result, net, RATE)
 
 
-@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, spread],
+@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, written_back,
+                                  spread],
                          ids=lambda loss: loss.__name__)
 def test_losses(loss, tmp_path):
     train(loss, tmp_path, "--microbatches", 1)

@@ -172,7 +172,7 @@ TEST(ReadModel, refusesWhatItDoesNotKnow) {
   EXPECT_TRUE(has(refusal(protoOf(std::string(header) + R"(
     net (float[2] x) => (float[2] y) { y = Frobnicate(x) })")),
                   "test.onnx: node 'Frobnicate' (Frobnicate, opset 17): this operator is not "
-                  "supported; supported are "));
+                  "supported; compiler/operators/README.md lists those that are"));
   EXPECT_TRUE(has(refusal(protoOf(R"(<ir_version: 8, opset_import: ["" : 17, "other" : 1]>
     net (float[2] x) => (float[2] y) { y = other.Relu(x) })")),
                   "operators of domain 'other' are not supported"));

@@ -37,7 +37,7 @@ pdc.memory @pdc.loss metric update : tensor<f32>
 func.func @train() {
   %x = pdc.read @x : tensor<4x6xf32>
   %y = pdc.node "Relu" "/Relu"(%x) {} : (tensor<4x6xf32>) -> tensor<*xf32>
-  // expected-error@+1 {{the loss must be a scalar: expected f32[], found f32[4,6]; choose a scalar output or a loss that makes one of it}}
+  // expected-error@+1 {{the loss must be a scalar: expected f32[], found f32[4,6]; choose a scalar output, or export its mean}}
   pdc.accumulate %y into @pdc.loss : tensor<*xf32>
   return
 }

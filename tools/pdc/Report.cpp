@@ -53,6 +53,37 @@ static void describeLost(const std::vector<std::string> &lost, std::ostream &out
   out << "; to train the network as it is, export it with optimize=False\n";
 }
 
+/// What the network computes of a parameter stays as it was at first, while the parameter is trained.
+static void describeFolded(const Model &model, const std::map<std::string, std::string> &untrained,
+                           std::ostream &out) {
+  for (const auto &[name, parameter] : model.metadata.foldedFrom)
+    if (untrained.contains(name))
+      out << "note: the exporter computed " << commentText(name) << " of the parameter "
+          << commentText(parameter)
+          << " once and for all; to train the network as it is, export it with optimize=False\n";
+}
+
+/// Files of PyTorch's older exporter name parameters and buffers alike. Layers call theirs so, or the exporter
+/// what it made of them.
+static void describeUnsure(const Model &model, const std::set<std::string> &parameters,
+                           std::ostream &out) {
+  auto isOfLayer = [](const std::string &name) {
+    const std::string last = name.substr(name.rfind('.') + 1);
+    return last.starts_with("weight") || last.starts_with("bias") || name.find("::") != name.npos;
+  };
+  std::vector<std::string> unsure;
+  for (const std::string &name : parameters)
+    if (!isOfLayer(name))
+      unsure.push_back(name);
+  const bool isOfTorch = std::ranges::any_of(
+      parameters, [](const std::string &name) { return name.ends_with(".weight"); });
+  if (unsure.empty() || !isOfTorch || model.training || !model.metadata.isParameter.empty())
+    return;
+  out << "note: the file does not tell parameters from buffers, and trained are, too:";
+  listSome(unsure, out);
+  out << "; --freeze PATTERN leaves what is a buffer\n";
+}
+
 /// What the file has in another width than pdc computes in.
 static void describeWidths(const std::set<ElementType> &widths, std::ostream &out) {
   for (ElementType width : widths) {
@@ -65,14 +96,16 @@ static void describeWidths(const std::set<ElementType> &widths, std::ostream &ou
 }
 
 /// Gradients that PyTorch's own would send elsewhere.
-static void describeUndone(const std::vector<std::string> &nodes, std::ostream &out) {
+static void describeUndone(const std::vector<std::string> &nodes, bool isOptimized,
+                           std::ostream &out) {
   if (nodes.empty())
     return;
   out << "note: x + (y - x) stands at";
   listSome(nodes, out);
   out << ": trained as y alone, since the file has no detach; where the gradient is to go straight "
          "through "
-         "to x, export with dynamo=True, which keeps it\n";
+         "to x, export with "
+      << (isOptimized ? "optimize=False" : "dynamo=True, optimize=False") << ", which keeps it\n";
 }
 
 static void describeSum(const Model &model, const Loss &loss, std::ostream &out) {
@@ -94,9 +127,13 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
       << "\nparameters: " << parameters.size() << " tensors, " << values << " values\n";
   for (const std::string &name : parameters)
     out << "  " << commentText(name) << ' ' << model.initializers.at(name).type.toString() << '\n';
-  describeUntrained(reasonsAgainstTraining(model, loss, {options.train, options.freeze}), out);
+  const std::map<std::string, std::string> untrained =
+      reasonsAgainstTraining(model, loss, {options.train, options.freeze});
+  describeUntrained(untrained, out);
+  describeFolded(model, untrained, out);
+  describeUnsure(model, parameters, out);
   describeLost(model.metadata.lostParameters, out);
-  describeUndone(undoneDifferences(model), out);
+  describeUndone(undoneDifferences(model), !model.metadata.isParameter.empty(), out);
   describeWidths(model.widths, out);
   describeSum(model, loss, out);
   out << '\n';

@@ -1,0 +1,73 @@
+"""Losses that networks compute in forms of their own, against PyTorch; and what pdc says of files that hold less than the network."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import pipeline
+
+SAMPLES, WIDTH, CLASSES, RATE = 8, 6, 5, 32.0
+
+
+class Network(torch.nn.Module):
+    def __init__(self, loss):
+        super().__init__()
+        self.hidden, self.scores = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, CLASSES)
+        self.register_buffer("kernel", torch.linspace(0.5, 1.5, WIDTH))
+        self.loss = loss
+
+    def forward(self, x, labels):
+        return self.loss(self, self.scores(torch.tanh(self.hidden(x)) * self.kernel), labels)
+
+
+def mixed(net, scores, labels):
+    """As mixup has them: shares of two classes, and weights of classes."""
+    shares = 0.3 * functional.one_hot(labels, CLASSES).to(scores) + 0.7 * functional.one_hot(labels.flip(0), CLASSES).to(scores)
+    return functional.cross_entropy(scores, shares, weight=torch.linspace(0.5, 1.5, CLASSES).to(scores))
+
+
+def taught(net, scores, labels):
+    """Shares that have a gradient."""
+    return functional.cross_entropy(scores, torch.softmax(scores * net.kernel[:CLASSES], 1)) + functional.cross_entropy(
+        scores, torch.softmax(scores.detach() / 2, 1), reduction="sum") / SAMPLES
+
+
+def of_one_element(net, scores, labels):
+    return functional.cross_entropy(scores, labels, reduction="none").mean(0, keepdim=True)
+
+
+@pytest.mark.parametrize("loss", [mixed, taught, of_one_element], ids=lambda loss: loss.__name__)
+def test_losses(loss, tmp_path):
+    torch.manual_seed(5)
+    net = Network(loss).train()
+    inputs = {"x": torch.randn(SAMPLES, WIDTH), "labels": torch.randint(0, CLASSES, (SAMPLES,))}
+    torch.onnx.export(net, tuple(inputs.values()), str(tmp_path / "net.onnx"), opset_version=16, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=list(inputs), output_names=["loss"],
+                      dynamic_axes={name: {0: "batch"} for name in inputs})
+    if loss is taught:
+        del inputs["labels"]
+    data = pipeline.save_inputs(inputs, tmp_path / "data")
+    said = pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 2, "--device", "cpu", "--minibatch", SAMPLES,
+                        "--microbatches", 1, "--stages", "1-1", "--optimizer", f"sgd,lr={RATE}", "--loss", "output", "-o",
+                        tmp_path / "project", "--freeze", "kernel")
+    assert "does not tell parameters from buffers" not in said.stdout
+    result = pipeline.train(tmp_path / "project", tmp_path / "run", "--order", "file", data=data, steps=1)
+    net = net.double()
+    expected = net(inputs["x"].double(), inputs.get("labels"))
+    # The older exporter drops `detach`.
+    if loss is not taught:
+        expected.sum().backward()
+        pipeline.expect_gradients(result, net, RATE)
+    assert result.losses[0] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_buffers_that_are_trained_are_named(tmp_path):
+    """Files of the older exporter do not tell them from parameters."""
+    net = Network(of_one_element).train()
+    inputs = (torch.randn(SAMPLES, WIDTH), torch.randint(0, CLASSES, (SAMPLES,)))
+    torch.onnx.export(net, inputs, str(tmp_path / "net.onnx"), opset_version=16, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=["x", "labels"], output_names=["loss"],
+                      dynamic_axes={name: {0: "batch"} for name in ("x", "labels")})
+    said = pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", SAMPLES, "--loss",
+                        "output", "-o", tmp_path / "project").stdout
+    assert "note: the file does not tell parameters from buffers, and trained are, too: kernel; --freeze PATTERN leaves" in said
