@@ -32,8 +32,9 @@ static LabelledLoss lossOfLabels(CompositionBuilder &b, NodeValue scores) {
   return loss;
 }
 
-/// Labels that are shares of the classes, as PyTorch has them and its exporters write them though ONNX knows
-/// none: of each label the sum of its classes' losses, by their weights; their mean is over labels.
+/// Labels that are shares of the classes, as PyTorch has them and its exporters write them though
+/// ONNX knows none: of each label the sum of its classes' losses, by their weights; their mean is
+/// over labels.
 static NodeValue lossOfShares(CompositionBuilder &b, NodeValue logarithms) {
   const TensorType scores = b.type(logarithms);
   NodeValue parts = add(b, "Mul", {logarithms, b.input(1)});

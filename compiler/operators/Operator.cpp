@@ -80,7 +80,8 @@ Cost costOf(const Operator &op, const NodeView &node, std::span<const TensorType
 void normaliseNode(ImportedNode &node, int opset) {
   const Operator *op = findOperator(node.op);
   if (!op || !op->lastOpset)
-    refuse(node, opset, "this operator is not supported; compiler/operators/README.md lists those that are: "
+    refuse(node, opset,
+           "this operator is not supported; compiler/operators/README.md lists those that are: "
            "write it with these where the model is exported");
   if (opset < op->firstOpset || opset > op->lastOpset)
     refuse(node, opset,

@@ -53,7 +53,7 @@ static void describeLost(const std::vector<std::string> &lost, std::ostream &out
   out << "; to train the network as it is, export it with optimize=False\n";
 }
 
-/// What the network computes of a parameter stays as it was at first, while the parameter is trained.
+/// What the network computes of a parameter stays as it was at first, while that is trained.
 static void describeFolded(const Model &model, const std::map<std::string, std::string> &untrained,
                            std::ostream &out) {
   for (const auto &[name, parameter] : model.metadata.foldedFrom)
@@ -63,8 +63,8 @@ static void describeFolded(const Model &model, const std::map<std::string, std::
           << " once and for all; to train the network as it is, export it with optimize=False\n";
 }
 
-/// Files of PyTorch's older exporter name parameters and buffers alike. Layers call theirs so, or the exporter
-/// what it made of them.
+/// Files of PyTorch's older exporter name parameters and buffers alike. Layers call theirs weights
+/// and biases; what the exporter made of them has colons.
 static void describeUnsure(const Model &model, const std::set<std::string> &parameters,
                            std::ostream &out) {
   auto isOfLayer = [](const std::string &name) {
@@ -114,6 +114,17 @@ static void describeSum(const Model &model, const Loss &loss, std::ostream &out)
            "changes with their number: divide by the number of samples where the model is exported\n";
 }
 
+/// A network that computes its loss behind its scores.
+static void describeNumbers(const Model &model, const Loss &loss, std::ostream &out) {
+  if (!loss.node.empty() || loss.kind == LossKind::output)
+    return;
+  for (const ModelValue &output : model.outputs)
+    if (output.isNumber && isFloatingPoint(output.element) && output.name != loss.prediction)
+      out << "note: output '" << commentText(output.name)
+          << "' is a number: if that is the loss, --loss output:" << commentText(output.name)
+          << " trains it\n";
+}
+
 void describeTraining(const Model &model, const Options &options, std::ostream &out, bool print) {
   Loss loss = chooseLoss(model, options.loss);
   std::set<std::string> parameters = chooseParameters(model, loss, {options.train, options.freeze});
@@ -136,6 +147,8 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeUndone(undoneDifferences(model), !model.metadata.isParameter.empty(), out);
   describeWidths(model.widths, out);
   describeSum(model, loss, out);
+  if (options.loss.empty())
+    describeNumbers(model, loss, out);
   out << '\n';
 }
 
