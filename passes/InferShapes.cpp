@@ -247,6 +247,8 @@ LogicalResult inferFunction(func::FuncOp function, Evaluations &evaluations) {
   Inference inference{NodeNames(function), evaluations};
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     auto node = dyn_cast<NodeOp>(op);
+    if (!node && !refuseAt(&op, [&] { inference.rows.keepInside(&op); }))
+      return failure();
     if (!node)
       continue;
     if (!refuseAt(node, [&] { inferNode(node, inference); }))

@@ -133,6 +133,8 @@ void SelectedRows::begin(NodeOp composed, ValueRange values) {
       refuseRows(composed, selections.lookup(composed.getOperand(0)), "selects once more of");
     const bool isOfPlaces = composed.getOp() == "pdc.SelectedPlaces";
     Value mask = composed.getOperand(isOfPlaces ? 0 : 1);
+    if (isConstant(mask.getDefiningOp()))
+      return; // nothing but what is selected
     selections[values[0]] = {mask, toTensorType(mask.getType()).elementCount(), isOfPlaces, 1};
     if (auto filled = values[0].getDefiningOp<NodeOp>(); filled && filled.getOp() == "Where")
       unfilled[values[0]] = filled.getOperand(1);
@@ -170,6 +172,12 @@ void SelectedRows::beginAlongRows(NodeOp composed, ValueRange values) {
 std::vector<NodeValue> SelectedRows::follow(const NodeFacts &facts, NodeOp node,
                                             CompositionBuilder &builder) {
   return RowStep(*this, facts, node, builder).run();
+}
+
+void SelectedRows::keepInside(Operation *op) const {
+  for (Value operand : op->getOperands())
+    if (auto found = selections.find(operand); found != selections.end())
+      refuseRows(operand.getDefiningOp<NodeOp>(), found->second, "makes an output of");
 }
 
 void SelectedRows::move(Value from, Value to) {

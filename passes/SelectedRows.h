@@ -40,6 +40,8 @@ public:
   /// place of its results; without any it stays as it is. Throws Error.
   std::vector<NodeValue> follow(const NodeFacts &facts, ir::NodeOp node,
                                 CompositionBuilder &builder);
+  /// Refuses to let rows that data select out of the function. Throws Error.
+  void keepInside(mlir::Operation *op) const;
   /// A constant took the place of a value.
   void move(mlir::Value from, mlir::Value to);
 

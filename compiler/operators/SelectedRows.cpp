@@ -16,6 +16,15 @@ static NodeValue flagsOf(CompositionBuilder &b, NodeValue mask) {
              : add(b, "Cast", {mask}, {{"to", onnxType(ElementType::boolean)}});
 }
 
+/// Where a mask that is known holds.
+static std::vector<int64_t> placesIn(const Tensor &mask) {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < mask.data.size(); ++i)
+    if (mask.data[i] != 0)
+      places.push_back(static_cast<int64_t>(i));
+  return places;
+}
+
 /// Of a value that has rows along an axis. `flags`: along that axis alone.
 static NodeValue filled(CompositionBuilder &b, NodeValue rows, NodeValue flags, int64_t axis) {
   const std::vector<int64_t> shape = b.type(rows).shape;
@@ -37,6 +46,9 @@ static std::vector<NodeValue> composeSelectedRows(CompositionBuilder &b) {
   std::vector<int64_t> shape(data.shape.begin() + mask.rank(), data.shape.end());
   shape.insert(shape.begin(), mask.elementCount());
   NodeValue rows = reshaped(b, b.input(0), shape);
+  if (const Tensor *known = b.known(b.input(1)))
+    return {add(b, "Gather", {rows, b.constant(Tensor::vector(placesIn(*known)))},
+                {{"axis", int64_t(0)}})};
   if (mask.elementCount() == 0)
     return {rows};
   return {filled(b, rows, flagsOf(b, b.input(1)), 0)};
@@ -52,6 +64,9 @@ static std::vector<NodeValue> composeSelectedPlaces(CompositionBuilder &b) {
     for (int64_t d = 0; d < mask.rank(); ++d)
       places[static_cast<size_t>(d * count + i)] = index[static_cast<size_t>(d)];
   NodeValue all = b.constant(integersOf({mask.rank(), count}, places));
+  if (const Tensor *known = b.known(b.input(0)))
+    return {add(b, "Gather", {all, b.constant(Tensor::vector(placesIn(*known)))},
+                {{"axis", int64_t(1)}})};
   if (count == 0 || mask.rank() == 0)
     return {all};
   return {filled(b, all, flagsOf(b, b.input(0)), 1)};

@@ -33,6 +33,8 @@ static std::set<std::string> knownValues(const Model &model) {
                     std::any_of(node->outputs.begin(), node->outputs.end(), isNeeded);
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       bool isKnown = i < rules->inputs.size() && rules->inputs[i].known;
+      // Of a mask that is not known all rows are computed, and none may be an output.
+      isKnown = isKnown || (i + 1 == node->inputs.size() && node->op.starts_with("pdc.Selected"));
       if (needsAll || isKnown || (rules->name == "Dropout" && i > 0))
         known.insert(node->inputs[i]);
     }
