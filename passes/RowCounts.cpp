@@ -46,22 +46,44 @@ std::vector<NodeValue> RowStep::followCounts() {
   const std::string_view op = view.op;
   static constexpr std::string_view moving[] = {"Concat",  "Gather", "Identity", "Mul",
                                                 "Reshape", "Slice",  "Squeeze",  "Unsqueeze"};
-  const bool isShape = (op == "Reshape" || op == "Expand") && countIn(1);
-  if (isShape || op == "ConstantOfShape") {
-    // Of a value that has all rows.
-    if (isShape && rowsOf(0))
-      keep(op == "Expand" ? aligned() : reshapedRows());
+  if (op == "Reshape" && countIn(1) && rowsOf(0)) {
+    keep(reshapedRows());
     return {};
   }
-  if (op == "Cast" && isFloatingPoint(typeOfResult().element))
+  if ((op == "Expand" && countIn(1)) || op == "ConstantOfShape") {
+    keepShape(from);
+    return {};
+  }
+  const ElementType made = typeOfResult().element;
+  if (op == "Cast" && isFloatingPoint(made))
     return {counted(from, typeOfResult())};
+  const bool isWhole = made == ElementType::i64 || made == ElementType::i32;
   if (op == "ReduceProd" && !view.hasInput(1))
     count(from.rows, factorOfProduct(from));
-  else if (std::ranges::count(moving, op) > 0 || op == "Cast")
+  else if ((std::ranges::count(moving, op) > 0 || op == "Cast") && isWhole &&
+           (first == 0 || op == "Concat" || op == "Mul"))
     count(from.rows, movedFactors(from));
   else
     refuseRows(node, from.rows, "computes with the number of");
   return {};
+}
+
+/// What is made in the shape of selected rows is as many rows.
+void RowStep::keepShape(const RowCount &from) {
+  const std::vector<double> &factors = from.factors.data;
+  const auto isCount = [](double factor) { return factor != 0; };
+  if (std::ranges::count_if(factors, isCount) != 1)
+    refuseRows(node, from.rows, "combines each with each of");
+  const auto found = std::ranges::find_if(factors, isCount);
+  RowSelection result = from.rows;
+  result.axis = typeOfResult().rank() - (factors.end() - found);
+  result.inner = static_cast<int64_t>(*found);
+  if (const RowSelection *data = rowsOf(0)) {
+    const RowSelection kept = aligned();
+    if (kept.axis != result.axis || !haveSameMask(*data, result))
+      refuseRows(node, from.rows, "combines each with each of");
+  }
+  keep(result);
 }
 
 /// By the node itself, done with the factors.
@@ -72,6 +94,10 @@ Tensor RowStep::movedFactors(const RowCount &from) const {
   for (size_t i = 0; i < node.getNumOperands(); ++i) {
     std::optional<Tensor> value = constantOf(node.getOperand(i));
     if (const RowCount *mine = countIn(i)) {
+      RowSelection others = mine->rows;
+      others.inner = from.rows.inner;
+      if (!haveSameMask(from.rows, others))
+        refuseRows(node, from.rows, "computes, by two masks, with the number of");
       value = mine->factors;
       ++scaled;
     } else if (value && view.op == "Concat") {

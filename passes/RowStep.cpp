@@ -75,7 +75,11 @@ RowSelection RowStep::axisOfResults() const {
     return transposedRows();
   if (op == "Gather")
     return gatheredRows();
-  if (std::ranges::count(batched, op) > 0 && rowsOf(0) && rowsOf(0)->axis == 0)
+  // Of all but Concat the first operand is what is looked at by rows.
+  for (size_t i = 1; op != "Concat" && i < node.getNumOperands(); ++i)
+    if (rowsOf(i))
+      refuse("takes as parameters");
+  if (std::ranges::count(batched, op) > 0 && rows().axis == 0)
     return rows();
   return besideAxes();
 }

@@ -57,6 +57,7 @@ private:
   std::vector<NodeValue> followCounts();
   void count(const RowSelection &selected, Tensor factors);
   const RowCount *countIn(size_t operand) const;
+  void keepShape(const RowCount &from);
   Tensor movedFactors(const RowCount &from) const;
   Tensor factorOfProduct(const RowCount &from) const;
   NodeValue counted(const RowCount &from, const TensorType &type);

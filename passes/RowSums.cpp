@@ -142,8 +142,10 @@ int64_t RowStep::placeInProduct(size_t operand) const {
   const int64_t shown = isTurned ? 3 - place : place;
   if (shown == (operand == 0 ? 1 : 2))
     return 0;
-  // A vector as the other operand has no dimension in the result.
-  return view.op == "MatMul" && rankOf(1 - operand) == 1 ? shown - 1 : shown;
+  // A vector as the other operand has no dimension in the result: columns move, or what is before
+  // rows.
+  const bool moves = view.op == "MatMul" && rankOf(1 - operand) == 1 && (operand == 0 || shown > 2);
+  return moves ? shown - 1 : shown;
 }
 
 std::vector<NodeValue> RowStep::multiply() {

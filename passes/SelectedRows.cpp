@@ -129,8 +129,9 @@ std::vector<NodeValue> SelectedRows::prepare(NodeOp node, CompositionBuilder &b)
 
 void SelectedRows::begin(NodeOp composed, ValueRange values) {
   if (isSelection(composed.getOp())) {
-    if (concern(composed))
-      refuseRows(composed, selections.lookup(composed.getOperand(0)), "selects once more of");
+    for (Value operand : composed.getOperands())
+      if (auto found = selections.find(operand); found != selections.end())
+        refuseRows(composed, found->second, "selects once more of");
     const bool isOfPlaces = composed.getOp() == "pdc.SelectedPlaces";
     Value mask = composed.getOperand(isOfPlaces ? 0 : 1);
     if (isConstant(mask.getDefiningOp()))
@@ -185,6 +186,11 @@ void SelectedRows::move(Value from, Value to) {
     RowCount count = std::move(found->second);
     counts.erase(found);
     counts[to] = std::move(count);
+  }
+  if (auto found = selections.find(from); found != selections.end()) {
+    const RowSelection rows = found->second;
+    selections.erase(found);
+    selections[to] = rows;
   }
 }
 

@@ -64,7 +64,7 @@ def statistics(net, rows, labels, mask):
 
 def products(net, rows, labels, mask):
     chosen, others = rows[mask], net.words(labels[mask])
-    return (chosen.T @ others).abs().mean() + functional.cosine_similarity(chosen, others).mean()
+    return (chosen.T @ others).abs().mean() + torch.exp(net.hidden.bias @ chosen.T).mean() + functional.cosine_similarity(chosen, others).mean()
 
 
 def counted_words(net, rows, labels, mask):
@@ -78,6 +78,13 @@ def written_back(net, rows, labels, mask):
     written = rows.clone()
     written[mask.unsqueeze(-1).expand_as(rows)] = net.norm(rows[mask]).reshape(-1)
     return (written ** 3).mean()
+
+
+def of_their_shape(net, rows, labels, mask):
+    """What is made as large as what is selected has as many rows."""
+    chosen = rows[mask]
+    shares = torch.full((chosen.shape[0], WORDS), 0.01).to(rows).scatter(1, labels[mask].unsqueeze(1), 0.8)
+    return chosen.sum() / torch.ones_like(chosen).sum() - (shares * functional.log_softmax(net.scores(chosen), -1)).sum(1).mean()
 
 
 def spread(net, rows, labels, mask):
@@ -110,7 +117,7 @@ def train(loss, folder, *options):
     pipeline.expect_gradients(result, net, RATE)
 
 
-@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, written_back,
+@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, of_their_shape, written_back,
                                   spread],
                          ids=lambda loss: loss.__name__)
 def test_losses(loss, tmp_path):
@@ -139,6 +146,25 @@ def numbered(net, rows, labels, mask):
     return (chosen * torch.arange(chosen.shape[0]).unsqueeze(1)).mean()
 
 
+def sliced(net, rows, labels, mask):
+    chosen = rows[mask]
+    return (chosen * torch.arange(500)[:chosen.shape[0]].unsqueeze(1)).mean()
+
+
+def as_a_kernel(net, rows, labels, mask):
+    chosen = rows[mask].unsqueeze(1)
+    return functional.conv1d(chosen, chosen).pow(2).mean()
+
+
+def selected_again(net, rows, labels, mask):
+    chosen = rows[mask]
+    return chosen[chosen[:, 0] > 0].mean()
+
+
+def is_any(net, rows, labels, mask):
+    return rows[mask].sum() * torch._shape_as_tensor(rows[mask])[0].bool().to(rows)
+
+
 def of_two_masks(net, rows, labels, mask):
     return (rows[mask] - net.words(labels[mask & (labels > -200)])).mean()
 
@@ -146,6 +172,8 @@ def of_two_masks(net, rows, labels, mask):
 @pytest.mark.parametrize("loss, node, what", [
     (each_with_each, "MatMul", "combines each with each of rows"), (summed_up, "CumSum", "brings together, or takes by their places, rows"),
     (first, "Gather", "takes some by their places of rows"), (numbered, "Range", "computes with the number of rows"),
+    (sliced, "Slice", "computes with the number of rows"), (is_any, "Cast", "computes with the number of rows"),
+    (as_a_kernel, "Conv", "takes as parameters rows"), (selected_again, "pdc.SelectedRows", "selects once more of rows"),
     (of_two_masks, "Sub", "brings together, by two masks, rows")], ids=lambda value: getattr(value, "__name__", ""))
 def test_refusals(loss, node, what, tmp_path):
     words = torch.randint(0, WORDS, (SAMPLES, LENGTH))
