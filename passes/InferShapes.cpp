@@ -63,6 +63,7 @@ struct Inference {
   Evaluations &evaluations;
   SelectedRows rows = {};
   bool followsRows = true; ///< not through the parts of what says itself what becomes of them
+  int composing = 0;       ///< compositions that the node is part of
 };
 
 SmallVector<Value> inferNode(NodeOp node, Inference &inference);
@@ -143,8 +144,10 @@ SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose c
       followed ? inference.rows.prepare(node, composition) : std::vector<NodeValue>();
   const bool isPrepared = !made.empty();
   inference.followsRows = followed && !inference.rows.hidesParts(node);
+  ++inference.composing;
   if (!isPrepared)
     made = compose(composition);
+  --inference.composing;
   inference.followsRows = followed;
   if (!made.empty() && followed && !isPrepared) {
     SmallVector<Value> values;
@@ -161,7 +164,11 @@ SmallVector<Value> followInPlace(NodeOp node, const NodeFacts &facts, Inference 
   if (!inference.followsRows || !inference.rows.concern(node))
     return {};
   Composition composition(node, facts, inference);
-  return putInPlace(node, inference.rows.follow(facts, node, composition));
+  const bool isPart = inference.composing > 0;
+  ++inference.composing;
+  std::vector<NodeValue> made = inference.rows.follow(facts, node, composition, isPart);
+  --inference.composing;
+  return putInPlace(node, made);
 }
 
 /// Whether a sum over microbatches reads the node: each of them is to make a value for it, as the

@@ -98,6 +98,8 @@ RowSelection RowStep::aligned() const {
     checkSame(result);
     found = result;
   }
+  if (typeOfResult().shape[found->axis] != found->count * found->inner)
+    refuse("repeats");
   return *found;
 }
 
@@ -114,6 +116,9 @@ RowSelection RowStep::reshapedRows() const {
                          inner <= result.inner * behind;
     if (product(after, 0, i) != leading || !isWhole)
       continue;
+    // A number that the network writes is another one than that of its rows.
+    if (view.op == "Reshape" && !isPart && !countIn(1) && knownIntegers(view, 1).at(i) > 0)
+      break;
     result.axis = static_cast<int64_t>(i);
     result.inner = inner;
     return result;

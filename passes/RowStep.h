@@ -13,8 +13,9 @@ bool haveSameMask(const RowSelection &a, const RowSelection &b);
 /// What rows that data select become at one node.
 class RowStep {
 public:
-  RowStep(SelectedRows &all, const NodeFacts &facts, ir::NodeOp node, CompositionBuilder &builder)
-      : all(all), facts(facts), view(facts.view()), node(node), b(builder) {}
+  RowStep(SelectedRows &all, const NodeFacts &facts, ir::NodeOp node, CompositionBuilder &builder,
+          bool isPart)
+      : all(all), facts(facts), view(facts.view()), node(node), b(builder), isPart(isPart) {}
 
   /// The values that take the place of the node's results; none where it stays as it is.
   std::vector<NodeValue> run();
@@ -72,6 +73,7 @@ private:
   const NodeView view;
   mutable ir::NodeOp node; ///< accessors of operations are not const
   CompositionBuilder &b;
+  const bool isPart;
 };
 
 } // namespace pdc

@@ -215,12 +215,19 @@ std::vector<NodeValue> RowStep::ignoreLabels() {
     refuse("has a loss without classes of");
   const int64_t ignored = attributes.integer("ignore_index", -1);
   attributes.set("ignore_index", ignored);
+  // The logarithms of probabilities are rows too.
+  const bool givesRows = view.op == "SoftmaxCrossEntropyLoss" && node.getNumResults() > 1 &&
+                         !node.getResult(1).use_empty();
   std::vector<NodeValue> inputs;
   for (size_t i = 0; i < node.getNumOperands(); ++i)
-    inputs.push_back(i == labels
-                         ? maskedBy(selected, unwrap(asTheyWere(i)), static_cast<double>(ignored))
-                         : asTheyWere(i));
-  return b.node(view.op, inputs, attributes, node.getNumResults());
+    if (i == labels)
+      inputs.push_back(maskedBy(selected, unwrap(asTheyWere(i)), static_cast<double>(ignored)));
+    else
+      inputs.push_back(givesRows ? b.input(i) : asTheyWere(i));
+  std::vector<NodeValue> made = b.node(view.op, inputs, attributes, node.getNumResults());
+  if (givesRows)
+    all.selections[unwrap(made[1])] = selected;
+  return made;
 }
 
 } // namespace pdc

@@ -9,25 +9,32 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-/// Nodes that compute the same of the same.
-static bool areSame(Value a, Value b, int depth = 32) {
+/// Nodes that compute the same of the same, as far as so many comparisons tell.
+static bool areSame(Value a, Value b, int &left) {
   if (a == b)
     return true;
+  if (--left <= 0)
+    return false;
   if (auto read = a.getDefiningOp<ReadOp>()) {
     auto other = b.getDefiningOp<ReadOp>();
     return other && read.getMemory() == other.getMemory();
   }
-  auto left = a.getDefiningOp<NodeOp>(), right = b.getDefiningOp<NodeOp>();
-  if (depth == 0 || !left || !right || left.getOp() != right.getOp() ||
-      left.getOnnxAttributes() != right.getOnnxAttributes() ||
-      left->getResultTypes() != right->getResultTypes() ||
-      left.getNumOperands() != right.getNumOperands() ||
+  auto one = a.getDefiningOp<NodeOp>(), other = b.getDefiningOp<NodeOp>();
+  if (!one || !other || one.getOp() != other.getOp() ||
+      one.getOnnxAttributes() != other.getOnnxAttributes() ||
+      one->getResultTypes() != other->getResultTypes() ||
+      one.getNumOperands() != other.getNumOperands() ||
       cast<OpResult>(a).getResultNumber() != cast<OpResult>(b).getResultNumber())
     return false;
-  return llvm::all_of(llvm::zip(left.getOperands(), right.getOperands()), [&](auto pair) {
+  return llvm::all_of(llvm::zip(one.getOperands(), other.getOperands()), [&](auto pair) {
     auto [x, y] = pair;
-    return isa<NoneType>(x.getType()) ? isa<NoneType>(y.getType()) : areSame(x, y, depth - 1);
+    return isa<NoneType>(x.getType()) ? isa<NoneType>(y.getType()) : areSame(x, y, left);
   });
+}
+
+static bool areSame(Value a, Value b) {
+  int left = 4096;
+  return areSame(a, b, left);
 }
 
 bool haveSameMask(const RowSelection &a, const RowSelection &b) {
@@ -64,8 +71,6 @@ static bool hasFollowedParts(const Operator &op) {
                                                "NegativeLogLikelihoodLoss",
                                                "OneHot",
                                                "OneSidedClip",
-                                               "RandomNormalLike",
-                                               "RandomUniformLike",
                                                "ReduceL1",
                                                "ReduceL2",
                                                "ReduceLogSum",
@@ -102,10 +107,23 @@ bool SelectedRows::hidesParts(NodeOp node) const {
   return isSelection(node.getOp()) || (isAlongAxis(node.getOp()) && concern(node));
 }
 
-/// Under views and repetitions, which do not change which rows a mask selects.
+/// Whether each element is repeated for others that are its neighbours.
+static bool repeatsNeighbours(NodeOp expand) {
+  const std::vector<int64_t> before = toTensorType(expand.getOperand(0).getType()).shape,
+                             after = toTensorType(expand.getResult(0).getType()).shape;
+  if (before.size() != after.size())
+    return false;
+  size_t kept = 0;
+  while (kept < before.size() && before[kept] == after[kept])
+    ++kept;
+  return std::all_of(before.begin() + static_cast<int64_t>(kept), before.end(),
+                     [](int64_t size) { return size == 1; });
+}
+
+/// Under views and repetitions that do not change which rows a mask selects.
 static Value withoutViews(Value mask) {
   auto node = mask.getDefiningOp<NodeOp>();
-  while (node && (isViewNode(node) || node.getOp() == "Expand" || node.getOp() == "Cast")) {
+  while (node && (isViewNode(node) || (node.getOp() == "Expand" && repeatsNeighbours(node)))) {
     mask = node.getOperand(0);
     node = mask.getDefiningOp<NodeOp>();
   }
@@ -143,15 +161,20 @@ void SelectedRows::begin(NodeOp composed, ValueRange values) {
   }
   if (!concern(composed))
     return;
+  refuseParameters(composed);
   if (isAlongAxis(composed.getOp()))
     return beginAlongRows(composed, values);
+  // Numbers are drawn for each row.
+  if (composed.getOp() == "RandomNormalLike" || composed.getOp() == "RandomUniformLike") {
+    const RowSelection rows = selections.lookup(composed.getOperand(0));
+    selections[values[0]] = rows;
+    return;
+  }
   if (hasFollowedParts(*findOperator(composed.getOp())))
     return;
   for (Value operand : composed.getOperands())
     if (auto found = selections.find(operand); found != selections.end())
       refuseRows(composed, found->second, "does not compute for itself each of");
-    else if (auto number = counts.find(operand); number != counts.end())
-      refuseRows(composed, number->second.rows, "computes with the number of");
 }
 
 /// Along another dimension each row is computed for itself.
@@ -170,9 +193,15 @@ void SelectedRows::beginAlongRows(NodeOp composed, ValueRange values) {
     selections[value] = data;
 }
 
+void SelectedRows::refuseParameters(NodeOp composed) const {
+  for (Value operand : composed.getOperands())
+    if (auto number = counts.find(operand); number != counts.end())
+      refuseRows(composed, number->second.rows, "computes with the number of");
+}
+
 std::vector<NodeValue> SelectedRows::follow(const NodeFacts &facts, NodeOp node,
-                                            CompositionBuilder &builder) {
-  return RowStep(*this, facts, node, builder).run();
+                                            CompositionBuilder &builder, bool isPart) {
+  return RowStep(*this, facts, node, builder, isPart).run();
 }
 
 void SelectedRows::keepInside(Operation *op) const {

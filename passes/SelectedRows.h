@@ -37,9 +37,10 @@ public:
   /// Before a composed node is erased: what its parts made takes its place. Throws Error.
   void begin(ir::NodeOp composed, mlir::ValueRange values);
   /// Follows the rows through a node whose results have their types. The values are to take the
-  /// place of its results; without any it stays as it is. Throws Error.
+  /// place of its results; without any it stays as it is. Throws Error. `isPart`: the node is part
+  /// of a composition, which writes numbers of rows as if all were selected.
   std::vector<NodeValue> follow(const NodeFacts &facts, ir::NodeOp node,
-                                CompositionBuilder &builder);
+                                CompositionBuilder &builder, bool isPart);
   /// Refuses to let rows that data select out of the function. Throws Error.
   void keepInside(mlir::Operation *op) const;
   /// A constant took the place of a value.
@@ -49,6 +50,7 @@ private:
   friend class RowStep;
 
   void beginAlongRows(ir::NodeOp composed, mlir::ValueRange values);
+  void refuseParameters(ir::NodeOp composed) const;
 
   llvm::DenseMap<mlir::Value, RowSelection> selections;
   llvm::DenseMap<mlir::Value, RowCount> counts;

@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 #include <utility>
 
@@ -42,6 +45,27 @@ std::string jsonNumber(double value) {
   return text;
 }
 
+/// A run that goes on from a step tells anew what an earlier one told of those behind it.
+static void keepUntil(const std::string &log, int64_t step) {
+  std::ifstream before(log);
+  std::string kept, line;
+  bool leavesOut = false;
+  while (std::getline(before, line)) {
+    const auto record = nlohmann::json::parse(line, nullptr, false);
+    const bool isLater = record.is_object() && record.contains("step") &&
+                         record["step"].is_number_integer() &&
+                         record["step"].get<int64_t>() > step;
+    leavesOut = leavesOut || isLater;
+    kept += isLater ? "" : line + "\n";
+  }
+  if (!leavesOut)
+    return;
+  const std::string unfinished = log + ".part";
+  std::ofstream(unfinished, std::ios::binary) << kept;
+  std::error_code failed;
+  std::filesystem::rename(unfinished, log, failed);
+}
+
 Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,
                    int64_t firstStep, int64_t totalSteps)
     : terminal(mode == "terminal" || (mode == "auto" && isatty(STDOUT_FILENO))),
@@ -50,6 +74,8 @@ Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,
   seconds.reserve(size_t(std::clamp<int64_t>(totalSteps - firstStep, 0, 10'000'000)));
   if (logFile.empty())
     return;
+  if (std::error_code ignored; goesOn && std::filesystem::is_regular_file(logFile, ignored))
+    keepUntil(logFile, firstStep);
   file = std::fopen(logFile.c_str(), goesOn ? "ae" : "we");
   if (!file)
     throw Error("--log ", logFile, ": cannot be written: ", std::strerror(errno));

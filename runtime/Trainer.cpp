@@ -247,7 +247,7 @@ void Trainer::trainSegment() {
   if (options.saveEvery > 0 && !options.save.empty())
     steps = std::min(steps, options.saveEvery - state.step % options.saveEvery);
   int64_t count = steps * size;
-  if (evaluationData || perEpoch % size != 0)
+  if (evaluationData || perEpoch % size != 0 || state.cursor % size != 0)
     count = std::min(count, perEpoch - state.cursor);
   data.startAt(state.epoch * perEpoch + state.cursor, state.step + 1);
   count = executor.trainAsynchronous(count, state.step + 1, rate, [this] {

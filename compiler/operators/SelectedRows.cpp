@@ -32,6 +32,11 @@ static NodeValue filled(CompositionBuilder &b, NodeValue rows, NodeValue flags, 
       add(b, "Cast", {reshaped(b, flags, {shape[axis]})}, {{"to", onnxType(ElementType::f32)}});
   NodeValue place = add(b, "ArgMax", {order}, {{"axis", int64_t(0)}, {"keepdims", int64_t(1)}});
   NodeValue first = add(b, "pdc.StopGradient", {add(b, "Gather", {rows, place}, {{"axis", axis}})});
+  // Where none is selected, whole numbers may be no index at all.
+  if (const ElementType element = b.type(rows).element; !isFloatingPoint(element)) {
+    NodeValue isAny = add(b, "Gather", {reshaped(b, flags, {shape[axis]}), place});
+    first = add(b, "Where", {reshaped(b, isAny, {}), first, number(b, element, 0)});
+  }
   std::vector<int64_t> column(shape.size(), 1);
   column[axis] = shape[axis];
   return add(b, "Where", {reshaped(b, flags, column), rows, first});

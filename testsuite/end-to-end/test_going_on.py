@@ -95,6 +95,10 @@ def test_logs_go_on(tmp_path):
     train(tmp_path, project, "run", data, "--resume", tmp_path / "run/checkpoints", steps=4)
     records = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
     assert [record["step"] for record in records if "epoch" in record] == [1, 2, 3, 4]
+    # From an earlier step on: what was told of those behind it is told anew.
+    train(tmp_path, project, "run", data, "--resume", tmp_path / "run/checkpoints/step-000002", steps=3)
+    records = [json.loads(line) for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records if "epoch" in record] == [1, 2, 3]
 
 
 def test_what_evaluation_refuses_loses_no_weights(tmp_path):

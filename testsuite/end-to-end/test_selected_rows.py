@@ -84,7 +84,8 @@ def of_their_shape(net, rows, labels, mask):
     """What is made as large as what is selected has as many rows."""
     chosen = rows[mask]
     shares = torch.full((chosen.shape[0], WORDS), 0.01).to(rows).scatter(1, labels[mask].unsqueeze(1), 0.8)
-    return chosen.sum() / torch.ones_like(chosen).sum() - (shares * functional.log_softmax(net.scores(chosen), -1)).sum(1).mean()
+    noise = torch.rand_like(chosen) * 0 + 1
+    return chosen.sum() / torch.ones_like(chosen).sum() / noise.mean() - (shares * functional.log_softmax(net.scores(chosen), -1)).sum(1).mean()
 
 
 def spread(net, rows, labels, mask):
@@ -165,6 +166,23 @@ def is_any(net, rows, labels, mask):
     return rows[mask].sum() * torch._shape_as_tensor(rows[mask])[0].bool().to(rows)
 
 
+def of_so_many_rows(net, rows, labels, mask):
+    return rows[mask].reshape(SAMPLES * LENGTH, -1).softmax(1).pow(2).mean()
+
+
+def repeated(net, rows, labels, mask):
+    return rows[mask].sum() + functional.one_hot(labels[mask].clamp(min=0), rows[mask].shape[0]).to(rows).mean()
+
+
+def turned(net, rows, labels, mask):
+    """Rows selected by columns are written to lines."""
+    scores, seen = rows[:, :, :LENGTH], labels[:, :LENGTH] > 9
+    columns, lines = seen.unsqueeze(1).expand_as(scores), seen.unsqueeze(2).expand_as(scores)
+    written = scores.clone()
+    written[lines] = scores[columns].sin()
+    return written.sum()
+
+
 def of_two_masks(net, rows, labels, mask):
     return (rows[mask] - net.words(labels[mask & (labels > -200)])).mean()
 
@@ -174,6 +192,8 @@ def of_two_masks(net, rows, labels, mask):
     (first, "Gather", "takes some by their places of rows"), (numbered, "Range", "computes with the number of rows"),
     (sliced, "Slice", "computes with the number of rows"), (is_any, "Cast", "computes with the number of rows"),
     (as_a_kernel, "Conv", "takes as parameters rows"), (selected_again, "pdc.SelectedRows", "selects once more of rows"),
+    (of_so_many_rows, "Reshape", "changes the shape of rows"), (repeated, "OneHot", "computes with the number of rows"),
+    (turned, "Reshape", "changes the shape of rows"),
     (of_two_masks, "Sub", "brings together, by two masks, rows")], ids=lambda value: getattr(value, "__name__", ""))
 def test_refusals(loss, node, what, tmp_path):
     words = torch.randint(0, WORDS, (SAMPLES, LENGTH))
