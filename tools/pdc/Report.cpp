@@ -69,7 +69,8 @@ static void describeUnsure(const Model &model, const std::set<std::string> &para
                            std::ostream &out) {
   auto isOfLayer = [](const std::string &name) {
     const std::string last = name.substr(name.rfind('.') + 1);
-    return last.starts_with("weight") || last.starts_with("bias") || name.find("::") != name.npos;
+    return last.find("weight") != last.npos || last.find("bias") != last.npos ||
+           name.find("::") != name.npos;
   };
   std::vector<std::string> unsure;
   for (const std::string &name : parameters)
