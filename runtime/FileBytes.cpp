@@ -37,7 +37,8 @@ std::string fingerprintOf(const std::string &path) {
 }
 
 FileBytes::FileBytes(const std::string &path) : name(path) {
-  file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe would keep it waiting for a writer.
+  file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
   if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
     int reason = errno;

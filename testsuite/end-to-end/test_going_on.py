@@ -144,6 +144,7 @@ def test_files_in_the_way(tmp_path):
     command = [pipeline.BIN / "pdc-run", project, "--steps", 1, *(f"--data={entry}" for entry in data)]
     os.mkfifo(tmp_path / "pipe")
     refused(*command, "--trace", tmp_path / "pipe", says=["--trace", "is no file"])
+    refused(*command[:-1], f"--data=labels={tmp_path / 'pipe'}", says=["pipe: cannot be read: not a file"])
     refused(*command, "--record", tmp_path, says=["--record", "is no file"])
     labels = tmp_path / "data/labels.npy"
     before = labels.read_bytes()
