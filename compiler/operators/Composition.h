@@ -66,6 +66,8 @@ NodeValue rootOf(CompositionBuilder &builder, NodeValue square);
 /// Of indices (int64) that are outside of their dimension: rows outside of any tensor
 /// (runtime/kernels/OutsideRows.h).
 NodeValue outsideOf(CompositionBuilder &builder, NodeValue indices);
+/// Rows along an axis, the first for which a flag holds in place of those for which none does.
+NodeValue filledRows(CompositionBuilder &builder, NodeValue rows, NodeValue flags, int64_t axis);
 /// A dimension of input 0, counted from the start; refuses one that it has not.
 int64_t axisFromStart(const CompositionBuilder &builder, int64_t axis);
 /// Attribute axes, of input 0, counted from the start: all where it is left out. Refuses one that is

@@ -25,8 +25,7 @@ static std::vector<int64_t> placesIn(const Tensor &mask) {
   return places;
 }
 
-/// Of a value that has rows along an axis. `flags`: along that axis alone.
-static NodeValue filled(CompositionBuilder &b, NodeValue rows, NodeValue flags, int64_t axis) {
+NodeValue filledRows(CompositionBuilder &b, NodeValue rows, NodeValue flags, int64_t axis) {
   const std::vector<int64_t> shape = b.type(rows).shape;
   NodeValue order =
       add(b, "Cast", {reshaped(b, flags, {shape[axis]})}, {{"to", onnxType(ElementType::f32)}});
@@ -56,7 +55,7 @@ static std::vector<NodeValue> composeSelectedRows(CompositionBuilder &b) {
                 {{"axis", int64_t(0)}})};
   if (mask.elementCount() == 0)
     return {rows};
-  return {filled(b, rows, flagsOf(b, b.input(1)), 0)};
+  return {filledRows(b, rows, flagsOf(b, b.input(1)), 0)};
 }
 
 /// [dimensions of the mask, its elements].
@@ -74,7 +73,7 @@ static std::vector<NodeValue> composeSelectedPlaces(CompositionBuilder &b) {
                 {{"axis", int64_t(1)}})};
   if (count == 0 || mask.rank() == 0)
     return {all};
-  return {filled(b, all, flagsOf(b, b.input(0)), 1)};
+  return {filledRows(b, all, flagsOf(b, b.input(0)), 1)};
 }
 
 std::span<const ComposedOperator> selectedForms() {
