@@ -119,12 +119,8 @@ std::vector<NodeValue> RowStep::softmaxOfRows() {
   const RowSelection selected = rows();
   NodeValue shares =
       add(b, "Softmax", {maskedOperand(0, lowest(view.input(0).element))}, view.attributes);
-  NodeValue order =
-      add(b, "Cast", {column(selected, selected.axis + 1)}, {{"to", onnxType(ElementType::f32)}});
-  NodeValue place = add(b, "ArgMax", {order}, {{"axis", int64_t(0)}, {"keepdims", int64_t(1)}});
-  NodeValue first =
-      add(b, "pdc.StopGradient", {add(b, "Gather", {shares, place}, {{"axis", selected.axis}})});
-  NodeValue filled = add(b, "Where", {column(selected, rankOf(0)), shares, first});
+  NodeValue filled =
+      filledRows(b, shares, column(selected, selected.axis + 1), selected.axis);
   all.selections[unwrap(filled)] = selected;
   return {filled};
 }
