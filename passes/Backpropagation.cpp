@@ -41,9 +41,6 @@ public:
   }
 
 private:
-  static GradientValue wrap(Value value) { return {value.getAsOpaquePointer()}; }
-  static Value unwrap(GradientValue value) { return Value::getFromOpaquePointer(value.handle); }
-
   Backpropagation &pass;
   mutable NodeOp forward; // accessors of operations are not const
   int position;

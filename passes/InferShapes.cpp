@@ -109,11 +109,7 @@ public:
     return node("Constant", {}, {{"value", std::move(value)}}, 1)[0];
   }
 
-  static Value unwrap(NodeValue value) { return Value::getFromOpaquePointer(value.handle); }
-
 private:
-  static NodeValue wrap(Value value) { return {value.getAsOpaquePointer()}; }
-
   mutable NodeOp composed; ///< MLIR's accessors are not const
   NodeView view;
   Inference &inference;
@@ -125,7 +121,7 @@ private:
 SmallVector<Value> putInPlace(NodeOp node, ArrayRef<NodeValue> made) {
   SmallVector<Value> values;
   for (NodeValue value : made)
-    values.push_back(Composition::unwrap(value));
+    values.push_back(unwrap(value));
   if (values.empty())
     return values;
   values.truncate(node.getNumResults());
@@ -152,7 +148,7 @@ SmallVector<Value> composeInPlace(NodeOp node, const NodeFacts &facts, Compose c
   if (!made.empty() && followed && !isPrepared) {
     SmallVector<Value> values;
     for (NodeValue value : made)
-      values.push_back(Composition::unwrap(value));
+      values.push_back(unwrap(value));
     inference.rows.begin(node, values);
   }
   return putInPlace(node, made);

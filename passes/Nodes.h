@@ -8,6 +8,12 @@
 
 namespace pdc {
 
+/// How rules and compositions hold a value.
+inline GradientValue wrap(mlir::Value value) { return {value.getAsOpaquePointer()}; }
+inline mlir::Value unwrap(GradientValue value) {
+  return mlir::Value::getFromOpaquePointer(value.handle);
+}
+
 /// The value of a `Constant` node; nothing for any other value.
 std::optional<Tensor> constantOf(mlir::Value value);
 /// The same as the node holds it; null for any other value.

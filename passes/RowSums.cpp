@@ -12,9 +12,6 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-static NodeValue wrap(Value value) { return {value.getAsOpaquePointer()}; }
-static Value unwrap(NodeValue value) { return Value::getFromOpaquePointer(value.handle); }
-
 /// Flags that stand along the rows' dimension of a value of that many dimensions.
 NodeValue RowStep::column(const RowSelection &rows, int64_t rank) {
   NodeValue mask = wrap(rows.mask);
@@ -119,8 +116,7 @@ std::vector<NodeValue> RowStep::softmaxOfRows() {
   const RowSelection selected = rows();
   NodeValue shares =
       add(b, "Softmax", {maskedOperand(0, lowest(view.input(0).element))}, view.attributes);
-  NodeValue filled =
-      filledRows(b, shares, column(selected, selected.axis + 1), selected.axis);
+  NodeValue filled = filledRows(b, shares, column(selected, selected.axis + 1), selected.axis);
   all.selections[unwrap(filled)] = selected;
   return {filled};
 }

@@ -256,8 +256,7 @@ static double scaleOf(const fs::path &path, const Json &json, const char *name) 
   return field->get<double>();
 }
 
-static TrainingState readState(const Program &program, const fs::path &path) {
-  const Json json = readJson(path);
+static TrainingState readState(const Program &program, const fs::path &path, const Json &json) {
   TrainingState state;
   state.step = int64_t(counter(path, json, "step"));
   state.epoch = int64_t(counter(path, json, "epoch"));
@@ -282,8 +281,7 @@ static TrainingState readState(const Program &program, const fs::path &path) {
 }
 
 /// How often the weights in each part were updated, where that is not the number of steps.
-static std::map<std::string, int64_t> readUpdates(const fs::path &path) {
-  const Json json = readJson(path);
+static std::map<std::string, int64_t> readUpdates(const fs::path &path, const Json &json) {
   std::map<std::string, int64_t> updates;
   if (auto parts = json.find("updates"); parts != json.end() && parts->is_object())
     for (const auto &part : parts->items())
@@ -333,13 +331,15 @@ static fs::path newestCheckpoint(const fs::path &path) {
 
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
                              const std::string &given,
-                             std::map<std::string, std::string> &fingerprints) {
+                             std::map<std::string, int64_t> &fingerprints) {
   fs::path path = newestCheckpoint(given);
-  TrainingState state = readState(program, path / "state.json");
+  const fs::path statePath = path / "state.json";
+  const Json json = readJson(statePath);
+  TrainingState state = readState(program, statePath, json);
+  const std::map<std::string, int64_t> updates = readUpdates(statePath, json);
   std::map<std::string, std::string> files = readIndex(path / kIndex);
   std::map<std::string, std::unique_ptr<FileBytes>> opened;
   std::map<std::string, std::map<std::string, TensorView>> tensors;
-  const std::map<std::string, int64_t> updates = readUpdates(path / "state.json");
   for (const Memory &memory : program.memories) {
     if (!isSaved(memory))
       continue;
@@ -360,12 +360,14 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
       state.updates = made->second;
     opened[file->second]->release();
   }
-  // The first is one that all ranks know.
+  // Of the parts the first, too, which all ranks know.
+  std::set<std::string> read = {"state.json"};
   if (!files.empty() && fs::exists(path / files.begin()->second))
-    opened[files.begin()->second];
+    read.insert(files.begin()->second);
   for (const auto &[name, unused] : opened)
+    read.insert(name);
+  for (const std::string &name : read)
     fingerprints[name] = fingerprintOf(path / name);
-  fingerprints["state.json"] = fingerprintOf(path / "state.json");
   return state;
 }
 

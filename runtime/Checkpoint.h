@@ -32,6 +32,6 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
 /// part, whatever number of ranks wrote it, and adds the fingerprints of its files by their names.
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
                              const std::string &path,
-                             std::map<std::string, std::string> &fingerprints);
+                             std::map<std::string, int64_t> &fingerprints);
 
 } // namespace pdc::runtime

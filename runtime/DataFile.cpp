@@ -103,9 +103,9 @@ static TensorView readNpy(const FileBytes &file) {
   TensorView view;
   std::string type = npyField(header, "descr", file.path()).substr(0, 5);
   static constexpr std::pair<const char *, Scalar> kTypes[] = {
-      {"u1", Scalar::u8},  {"b1", Scalar::flag},  {"i1", Scalar::i8},
-      {"i2", Scalar::i16}, {"i4", Scalar::i32}, {"i8", Scalar::i64},
-      {"f2", Scalar::f16}, {"f4", Scalar::f32}, {"f8", Scalar::f64}};
+      {"u1", Scalar::u8},  {"b1", Scalar::flag}, {"i1", Scalar::i8},
+      {"i2", Scalar::i16}, {"i4", Scalar::i32},  {"i8", Scalar::i64},
+      {"f2", Scalar::f16}, {"f4", Scalar::f32},  {"f8", Scalar::f64}};
   auto known = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto &pair) {
     return type.size() == 5 && type.substr(2, 2) == pair.first && type[4] == type[0];
   });

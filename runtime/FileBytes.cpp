@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
-#include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,14 +14,14 @@
 
 namespace pdc::runtime {
 
-std::string fingerprintOf(const std::string &path) {
+int64_t fingerprintOf(const std::string &path) {
   constexpr int64_t kPieces = 64, kPieceBytes = 4096;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const int64_t size = file.tellg();
   if (!file)
     throw Error(path, ": cannot be read: ", std::strerror(errno));
-  // FNV-1a.
-  uint64_t hash = 0xCBF29CE484222325;
+  // FNV-1a, begun with the length.
+  uint64_t hash = 0xCBF29CE484222325 ^ uint64_t(size);
   char piece[kPieceBytes];
   for (int64_t i = 0; i < kPieces; ++i) {
     file.seekg(std::max<int64_t>(0, size - kPieceBytes) * i / (kPieces - 1));
@@ -31,9 +30,7 @@ std::string fingerprintOf(const std::string &path) {
       hash = (hash ^ uint8_t(piece[k])) * 0x100000001B3;
     file.clear();
   }
-  std::ostringstream text;
-  text << size << ":" << std::hex << hash;
-  return text.str();
+  return int64_t(hash >> 1);
 }
 
 FileBytes::FileBytes(const std::string &path) : name(path) {

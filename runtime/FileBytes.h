@@ -11,7 +11,7 @@ namespace pdc::runtime {
 
 /// Tells files apart by their length and by pieces from their beginning to their end. Throws Error
 /// when the file cannot be read.
-std::string fingerprintOf(const std::string &path);
+int64_t fingerprintOf(const std::string &path);
 
 /// The bytes of a file: mapped, or inflated when the file is gzipped.
 class FileBytes {

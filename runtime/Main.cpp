@@ -220,6 +220,22 @@ static void requireNoInput(const char *option, const std::string &path, const Op
       throw Error(option, path, ": would be written over '", input, "', which is read; give another");
 }
 
+/// `takesPlace`: a whole file is to take the place of what has its name.
+static void requireFile(const char *option, const std::string &path, bool takesPlace,
+                        const Options &options) {
+  namespace fs = std::filesystem;
+  if (path.empty())
+    return;
+  std::error_code ignored;
+  const bool isOther = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  if (isOther && (takesPlace || fs::is_directory(path, ignored)))
+    throw Error(option, path, ": is no file; give one, or a name that nothing has");
+  const fs::path folder = fs::path(path).parent_path();
+  if (!isOther && access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    throw Error(path, ": cannot be written; give a file in a folder that can");
+  requireNoInput(option, path, options);
+}
+
 /// What is written at the end is tried at the start: a long run is not lost to a wrong path.
 static void requireWritable(const Options &options) {
   namespace fs = std::filesystem;
@@ -232,21 +248,10 @@ static void requireWritable(const Options &options) {
     if (problem || access(folder.c_str(), W_OK) != 0)
       throw Error(option, folder, ": cannot be written; give a folder that can");
   }
-  for (const auto &[option, path] : {std::pair("--trace ", options.trace),
-                                     std::pair("--record ", options.record),
-                                     std::pair("--log ", options.log)}) {
-    if (path.empty())
-      continue;
-    std::error_code ignored;
-    const fs::path folder = fs::path(path).parent_path();
-    // A log is written as it comes, anywhere; the others take the place of a file.
-    const bool isElsewhere = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-    if (path == options.log ? fs::is_directory(path, ignored) : isElsewhere)
-      throw Error(option, path, ": is no file; give one, or a name that nothing has");
-    if (!isElsewhere && access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
-      throw Error(path, ": cannot be written; give a file in a folder that can");
-    requireNoInput(option, path, options);
-  }
+  requireFile("--trace ", options.trace, true, options);
+  requireFile("--record ", options.record, true, options);
+  // Written as it comes, to anything that can be written to.
+  requireFile("--log ", options.log, false, options);
 }
 
 /// A kernel that is chosen because it is fast may have other bits than the library's first.

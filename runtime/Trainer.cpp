@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 #include "runtime/MemoryTensors.h"
+#include "runtime/NamedNumbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -135,8 +136,9 @@ void Trainer::planSteps() {
   perEpoch = data.microbatches();
   if (perEpoch == 0)
     perEpoch = program.microbatches; // a model without data inputs
-  int64_t perUpdate = program.microbatches;
-  int64_t stepsPerEpoch = (perEpoch + perUpdate - 1) / perUpdate;
+  auto stepsOf = [size = program.microbatches](int64_t microbatches) {
+    return (microbatches + size - 1) / size;
+  };
   if (state.epoch > kMostCounted / perEpoch)
     throw Error("--resume: the checkpoint stands in epoch ", state.epoch, " of ", perEpoch,
                 " microbatches each, expected at most ", kMostCounted,
@@ -145,12 +147,13 @@ void Trainer::planSteps() {
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
                 " of an epoch and the data has ", perEpoch, "; give the data it was made with");
   // A checkpoint may be of another number of microbatches per step: what is left of its epoch counts.
-  const int64_t left = std::max<int64_t>(options.epochs, 1) - state.epoch;
-  if (__builtin_mul_overflow(std::max<int64_t>(left - 1, 0), stepsPerEpoch, &totalSteps) ||
-      __builtin_add_overflow(totalSteps, state.step + stepsPerEpoch, &totalSteps))
+  const int64_t epochsLeft = std::max<int64_t>(options.epochs, 1) - state.epoch;
+  totalSteps = state.step;
+  if (epochsLeft > 0 &&
+      (__builtin_mul_overflow(epochsLeft - 1, stepsOf(perEpoch), &totalSteps) ||
+       __builtin_add_overflow(totalSteps, state.step + stepsOf(perEpoch - state.cursor),
+                              &totalSteps)))
     throw Error("--epochs ", options.epochs, ": makes more steps than can be counted");
-  totalSteps -= left > 0 ? stepsPerEpoch - (perEpoch - state.cursor + perUpdate - 1) / perUpdate
-                         : stepsPerEpoch;
   if (options.steps > 0)
     totalSteps = options.steps;
   firstStep = told = state.step;
@@ -202,19 +205,16 @@ void Trainer::agree() {
 void Trainer::agreeOnFiles() {
   std::string mine;
   for (const auto &[name, fingerprint] : loaded)
-    mine += name + '\0' + fingerprint + '\0';
+    mine += namedNumber(name, fingerprint);
   std::vector<std::string> all;
   control.gather(mine, all);
-  std::map<std::string, std::pair<std::string, size_t>> first;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    std::istringstream fields(all[rank]);
-    for (std::string name, found;
-         std::getline(fields, name, '\0') && std::getline(fields, found, '\0');)
+  std::map<std::string, std::pair<int64_t, int>> first;
+  for (int rank = 0; rank < int(all.size()); ++rank)
+    for (const auto &[name, found] : namedNumbers(all[rank], rank))
       if (auto [known, isNew] = first.try_emplace(name, found, rank);
           !isNew && known->second.first != found)
         throw Error("ranks ", known->second.second, " and ", rank, " have read different files '",
                     name, "'; give all ranks the same --weights and --resume");
-  }
 }
 
 void Trainer::trainStep() {
@@ -230,14 +230,15 @@ void Trainer::trainStep() {
     progress->line("step " + std::to_string(number) +
                    ": a gradient overflowed, so its update is left out and the loss scale halved");
   state.step = number;
-  advance(count);
+  advance(state.epoch, state.cursor, count);
   stopped = totals.stops > 0 && state.step < totalSteps;
 }
 
-void Trainer::advance(int64_t microbatches) {
-  int64_t stream = state.epoch * perEpoch + state.cursor + microbatches;
-  state.epoch = stream / perEpoch;
-  state.cursor = stream % perEpoch;
+/// `epoch` and `cursor` are where so many microbatches begin; afterwards, where they end.
+void Trainer::advance(int64_t &epoch, int64_t &cursor, int64_t microbatches) const {
+  const int64_t stream = epoch * perEpoch + cursor + microbatches;
+  epoch = stream / perEpoch;
+  cursor = stream % perEpoch;
 }
 
 /// Asynchronous: as many microbatches as lie before the next drain. An epoch that is not whole
@@ -260,7 +261,7 @@ void Trainer::trainSegment() {
   control.sum(stops);
   takeReports();
   state.step += (count + size - 1) / size;
-  advance(count);
+  advance(state.epoch, state.cursor, count);
   stopped = (stops[0] > 0 || control.lastStep() == state.step) && state.step < totalSteps;
 }
 
@@ -284,9 +285,7 @@ void Trainer::takeReports() {
     ++told;
     progress->step(told, toldEpoch, weight > 0 ? loss / weight : 0,
                    count * program.microbatchSize, rate.at(told), 0);
-    toldCursor += count;
-    toldEpoch += toldCursor / perEpoch;
-    toldCursor %= perEpoch;
+    advance(toldEpoch, toldCursor, count);
   }
 }
 

@@ -30,7 +30,7 @@ private:
   void trainStep();
   void trainSegment();
   void takeReports();
-  void advance(int64_t microbatches);
+  void advance(int64_t &epoch, int64_t &cursor, int64_t microbatches) const;
   void evaluate();
   void save();
   void keepTuning();
@@ -58,9 +58,9 @@ private:
   LearningRate rate;
   TrainingState state;
   int64_t perEpoch = 0, totalSteps = 0, firstStep = 0;
-  int64_t told = 0;     ///< asynchronous: the last step whose loss was told
+  int64_t told = 0; ///< asynchronous: the last step whose loss was told
   int64_t toldEpoch = 0, toldCursor = 0; ///< where the step behind it begins
-  std::map<std::string, std::string> loaded; ///< fingerprints of the files that were read, by name
+  std::map<std::string, int64_t> loaded; ///< fingerprints of the files that were read, by name
   bool stopped = false; ///< by a signal, agreed by all ranks
   int64_t evaluatedAt = -1, savedAt = -1;
   Totals evaluated;

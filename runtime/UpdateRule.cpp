@@ -91,9 +91,10 @@ void Executor::reportLoss(const Stage &stage, int64_t last) {
   int64_t own = last - int64_t(stage.info->ranks.size()) + 1 + stage.replica;
   const int64_t number = shared ? stepOf(stage, last) : step + own;
   const double sum = arena.load(loss);
-  if (arena.isRemote())
-    requireFiniteSum(sum, number, shared ? std::max<int64_t>(0, last - microbatchesPerUpdate(stage) + 1) : own,
-                     shared ? std::min(last, limit - 1) : own);
+  if (arena.isRemote()) {
+    const int64_t begin = std::max<int64_t>(0, last - microbatchesPerUpdate(stage) + 1);
+    requireFiniteSum(sum, number, shared ? begin : own, shared ? std::min(last, limit - 1) : own);
+  }
   control.report({number, shared ? stage.replica : 0, shared ? present : 1, sum,
                   lossWeight ? arena.load(lossWeight) : 1});
 }

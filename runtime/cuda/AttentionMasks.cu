@@ -61,7 +61,8 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   }
 }
 
-/// A thread for each row: hardly any has something to do. That of an unseen row of infinities is NaN.
+/// A thread for each row: hardly any has something to do. That of an unseen row of infinities is
+/// NaN.
 template <class T>
 __global__ void unseenRows(AttentionFields f, float hidden, T *y, float *logSums) {
   const int64_t row = blockIdx.x * int64_t(kBlockThreads) + threadIdx.x;
