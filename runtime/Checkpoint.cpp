@@ -146,7 +146,8 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
                {"versions", state.step},
                {"microbatch_size", program.microbatchSize},
                {"model", program.model},
-               {"schedule", program.schedule}};
+               {"schedule", program.schedule},
+               {"options", state.options}};
   // Of the weights in each part, where these are not the steps.
   for (int rank = 0; rank < int(names.size()); ++rank)
     if (!names[rank].empty() && updates[rank] != state.step - state.lossScale.leftOut)
@@ -309,10 +310,11 @@ static std::map<std::string, std::string> readIndex(const fs::path &path) {
   return files;
 }
 
-static fs::path newestCheckpoint(const fs::path &path) {
+std::string newestCheckpoint(const std::string &given) {
+  const fs::path path = given;
   std::error_code ignored;
   if (fs::exists(path / "state.json", ignored))
-    return path;
+    return given;
   fs::path best;
   int64_t bestStep = -1;
   for (const auto &entry : fs::directory_iterator(path, ignored)) {
@@ -326,13 +328,34 @@ static fs::path newestCheckpoint(const fs::path &path) {
   if (bestStep < 0)
     throw Error(path.string(), ": holds no checkpoint, expected a folder step-NNNNNN with ",
                 "state.json, or one that holds such folders; give what --save wrote");
-  return best;
+  return best.string();
+}
+
+std::map<std::string, std::string> optionsOf(const std::string &checkpoint) {
+  const fs::path path = fs::path(checkpoint) / "state.json";
+  const Json json = readJson(path);
+  std::map<std::string, std::string> options;
+  // Who writes a checkpoint by hand may leave them out.
+  auto found = json.find("options");
+  if (found == json.end())
+    return options;
+  if (!found->is_object())
+    throw Error(path.string(), ": 'options' is ", valueText(*found), ", expected an object; ",
+                kOtherCheckpoint);
+  for (const auto &[name, value] : found->items()) {
+    const auto *text = value.get_ptr<const std::string *>();
+    if (!text)
+      throw Error(path.string(), ": option '", name, "' is ", valueText(value),
+                  ", expected a string; ", kOtherCheckpoint);
+    options[name] = *text;
+  }
+  return options;
 }
 
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &given,
+                             const std::string &checkpoint,
                              std::map<std::string, int64_t> &fingerprints) {
-  fs::path path = newestCheckpoint(given);
+  const fs::path path = checkpoint;
   const fs::path statePath = path / "state.json";
   const Json json = readJson(statePath);
   TrainingState state = readState(program, statePath, json);

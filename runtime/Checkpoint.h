@@ -21,6 +21,7 @@ struct TrainingState {
   int64_t cursor = 0;
   uint64_t seed = 0;
   LossScale lossScale;
+  std::map<std::string, std::string> options; ///< the run was told (Options::decisive)
 };
 
 /// Writes DIR/step-NNNNNN: what each rank owns, an index, state.json; it appears under its name
@@ -28,10 +29,16 @@ struct TrainingState {
 std::string saveCheckpoint(const Program &program, const Executor &executor, Control &control,
                            const std::string &directory, const TrainingState &state);
 
-/// `path`: a checkpoint, or a folder of them, of which the newest is taken. Loads this rank's
-/// part, whatever number of ranks wrote it, and adds the fingerprints of its files by their names.
+/// `path`, or of a folder of checkpoints the newest.
+std::string newestCheckpoint(const std::string &path);
+
+/// Of the state alone.
+std::map<std::string, std::string> optionsOf(const std::string &checkpoint);
+
+/// Loads this rank's part, whatever number of ranks wrote it, and adds the fingerprints of the
+/// checkpoint's files by their names.
 TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &path,
+                             const std::string &checkpoint,
                              std::map<std::string, int64_t> &fingerprints);
 
 } // namespace pdc::runtime

@@ -78,6 +78,24 @@ static void checkTogether(const Options &options) {
     throw Error("--delays ", options.delaySeed, ": needs --rendezvous");
 }
 
+/// Of all that --resume does not say, what the training of weights depends on.
+static void addDecisiveOptions(CLI::App &app, Options &options) {
+  auto noted = [&options](CLI::Option *option) {
+    option->each([&options, name = option->get_name()](const std::string &text) {
+      options.decisive[name] = text;
+    });
+    return option;
+  };
+  noted(app.add_option("--lr", options.learningRate, "learning rate"))
+      ->check(number(0, 1e30, "a finite number of at least 0"));
+  noted(app.add_option("--lr-schedule", options.schedule,
+                       "constant|step|cosine|linear[,warmup=N]"));
+  noted(app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient (0: any)"))
+      ->check(number(0, 1e30, "a finite number of at least 0"));
+  noted(app.add_option("--order", options.order, "of samples: shuffled or file"))
+      ->check(oneOf({"shuffled", "file"}));
+}
+
 static void addTrainingOptions(CLI::App &app, Options &options) {
   app.add_option("--data", options.data,
                  "INPUT=FILE[,mean=M][,std=S]: IDX, NPY or safetensors, .gz too; bytes that are to be "
@@ -92,17 +110,11 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
       ->check(wholeNumber(1));
   app.add_option("--transport", options.transport, "local: threads; mpi, nccl: processes")
       ->check(oneOf({"local", "mpi", "nccl"}));
-  app.add_option("--lr", options.learningRate, "learning rate")
-      ->check(number(0, 1e30, "a finite number of at least 0"));
-  app.add_option("--lr-schedule", options.schedule, "constant|step|cosine|linear[,warmup=N]");
-  app.add_option("--clip-norm", options.clipNorm, "largest 2-norm of a gradient (0: any)")
-      ->check(number(0, 1e30, "a finite number of at least 0"));
+  addDecisiveOptions(app, options);
   app.add_option("--metric", options.metric,
                  "accuracy or perplexity (accuracy, where the loss has classes)")
       ->check(oneOf({"accuracy", "perplexity"}));
   app.add_option("--seed", options.seed, "of sample order and dropout (0)")->check(wholeNumber(0));
-  app.add_option("--order", options.order, "of samples: shuffled or file")
-      ->check(oneOf({"shuffled", "file"}));
   app.add_option("--weights", options.weights,
                  "initial weights (weights.safetensors of the model)");
 }
@@ -113,7 +125,8 @@ static void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--save-every", options.saveEvery, "steps between checkpoints")
       ->check(wholeNumber(1));
   app.add_option("--resume", options.resume,
-                 "continue from a checkpoint or the newest of a folder");
+                 "continue from a checkpoint or the newest of a folder, with its run's --lr, "
+                 "--lr-schedule, --clip-norm and --order where none is given");
   app.add_option("--log", options.log, "one JSON object per step");
   app.add_option("--trace", options.trace, "Chrome trace of what each rank did");
   app.add_option("--record", options.record, "every operation issued, in order, for pdc's checker");
@@ -152,6 +165,25 @@ std::optional<int> parse(CLI::App &app, int argc, const char *const *argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   return std::nullopt;
+}
+
+std::string takeOver(Options &options, const std::map<std::string, std::string> &earlier) {
+  CLI::App app;
+  addDecisiveOptions(app, options);
+  std::vector<std::string> words;
+  std::string told;
+  for (const auto &[name, text] : earlier)
+    if (!options.decisive.contains(name)) {
+      words.insert(words.begin(), name + "=" + text); // the last one is parsed first
+      told += (told.empty() ? "" : " ") + name + " " + text;
+    }
+  try {
+    app.parse(words);
+    LearningRate(1, options.schedule, 1);
+  } catch (const CLI::ParseError &error) {
+    throw Error(error.what());
+  }
+  return told;
 }
 
 std::string findBeside(const std::string &file) {

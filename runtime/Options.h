@@ -3,6 +3,7 @@
 #include "runtime/Dataset.h"
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct Options {
   std::string progress = "auto";
   uint64_t delaySeed = 0;
   bool rendezvous = false, check = false, noGraphs = false;
+  /// What was said of the options that decide how weights are trained, by name: --lr, --order, ...
+  std::map<std::string, std::string> decisive;
 };
 
 /// Every option checks its text; `parse` also what several of them say together.
@@ -35,6 +38,11 @@ void addOptions(CLI::App &app, Options &options);
 /// The exit code where the process ends here: 0 after --help, 2 after telling what is wrong with
 /// the usage.
 std::optional<int> parse(CLI::App &app, int argc, const char *const *argv);
+
+/// As if `earlier`, what an earlier run was told of such options, stood before this command line.
+/// Returns what is new by it, as it would be written. Throws Error where it is no such option, or
+/// not what the option takes.
+std::string takeOver(Options &options, const std::map<std::string, std::string> &earlier);
 
 /// Beside or above this executable; "" where it is not.
 std::string findBeside(const std::string &file);

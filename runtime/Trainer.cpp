@@ -44,9 +44,23 @@ static ExecutorOptions executorOptions(const Options &options, Tuning *tuning) {
   return result;
 }
 
-Trainer::Trainer(const Program &program, const Options &options, Transport &transport,
+/// What a run that goes on is told by its checkpoint.
+static std::string goOn(Options &options) {
+  if (options.resume.empty())
+    return "";
+  options.resume = newestCheckpoint(options.resume);
+  const std::map<std::string, std::string> earlier = optionsOf(options.resume);
+  try {
+    return takeOver(options, earlier);
+  } catch (const Error &error) {
+    throw Error(options.resume, "/state.json: its options are not taken over: ", error.what());
+  }
+}
+
+Trainer::Trainer(const Program &program, const Options &given, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : started(memoryInUse()), program(program), options(options), control(control),
+    : started(memoryInUse()), program(program), options(given), takenOver(goOn(options)),
+      control(control),
       tells(program.rank == 0), arena(program, accelerator),
       data(program, specs(options.data), false, control),
       tuning(makeTuning(options, accelerator, program.rank)),
@@ -168,7 +182,8 @@ void Trainer::planSteps() {
   progress = std::make_unique<Progress>(options.progress, options.log, !options.resume.empty(),
                                         state.step, totalSteps);
   if (!options.resume.empty())
-    progress->line("resumed at step " + std::to_string(state.step));
+    progress->line("resumed at step " + std::to_string(state.step) +
+                   (takenOver.empty() ? "" : ", as before with " + takenOver));
   if (state.step >= totalSteps)
     progress->line("nothing is left to train: the checkpoint stands at step " +
                    std::to_string(state.step) + " and the run ends at step " +
@@ -318,6 +333,7 @@ void Trainer::save() {
   control.setActivity({"writes a checkpoint"});
   state.lossScale = executor.lossScale;
   state.updates = executor.updatesMade();
+  state.options = options.decisive;
   checkpoint = saveCheckpoint(program, executor, control, options.save, state);
   savedAt = state.step;
   if (progress) {

@@ -17,7 +17,7 @@ namespace pdc::runtime {
 class Trainer {
 public:
   /// `accelerator`: null on the CPU.
-  Trainer(const Program &program, const Options &options, Transport &transport, Control &control,
+  Trainer(const Program &program, const Options &given, Transport &transport, Control &control,
           Accelerator *accelerator);
   /// Returns whether all steps were made: not where a signal asked for an early end.
   bool run();
@@ -46,7 +46,9 @@ private:
   /// Before this rank has made anything: what an empty program holds.
   const MemoryInUse started;
   const Program &program;
-  const Options &options;
+  Options options;
+  /// Of which the checkpoint has told it, as they would be written.
+  const std::string takenOver;
   Control &control;
   const bool tells; ///< rank 0
   Arena arena;

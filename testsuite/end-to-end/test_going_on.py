@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import pipeline
+import safetensors
 from test_refusals import refused
 
 SAMPLES, SIZE = 24, 4
@@ -53,6 +54,32 @@ def test_frozen_weights_are_the_checkpoint_s(tmp_path):
         losses.append(loss.item())
     assert first.losses + second.losses + third.losses == pytest.approx(losses, rel=1e-5)
     assert set(third.weights()) == {name for name, _ in net.named_parameters()}
+
+
+def test_a_run_goes_on_as_it_was_told(tmp_path):
+    """Without an option that decides how it trains a resumed run has the earlier one's, and says so; what it is given counts."""
+    *_, data = draw(tmp_path)
+    project = compile_model(tmp_path, "project", "--optimizer", "sgd,lr=0.1")
+    told = ["--order", "file", "--lr", "0.7", "--lr-schedule", "linear,warmup=2", "--clip-norm", "0.5"]
+    whole = pipeline.train(project, tmp_path / "whole", *told, data=data, steps=6)
+    pipeline.train(project, tmp_path / "parts", *told, "--save-every", 2, data=data, steps=6)
+    second, fourth = (tmp_path / f"parts/checkpoints/step-{step:06}" for step in (2, 4))
+    rest = pipeline.train(project, tmp_path / "rest", "--resume", second, "--save-every", 2, data=data, steps=6)
+    assert rest.losses == whole.losses[2:]
+    assert "resumed at step 2, as before with --clip-norm 0.5 --lr 0.7 --lr-schedule linear,warmup=2 --order file\n" in rest.output
+    # A checkpoint of a resumed run, too.
+    last = pipeline.train(project, tmp_path / "last", "--resume", tmp_path / "rest/checkpoints/step-000004", data=data, steps=6)
+    assert last.losses == whole.losses[4:]
+    still = pipeline.train(project, tmp_path / "still", "--resume", fourth, "--lr", 0, "--clip-norm", 0, data=data, steps=6)
+    assert "as before with --lr-schedule linear,warmup=2 --order file\n" in still.output
+    weights = still.weights()
+    assert all((value == weights[name]).all() for name, value in safetensors.load_folder(fourth).items())
+    state = json.loads((fourth / "state.json").read_text())
+    for options, message in (({"--lr": "fast"}, "--lr: found 'fast', expected a finite number"), ({"--steps": "9"}, "--steps"),
+                             ({"--lr": 0.1}, "option '--lr' is 0.1, expected a string"), ([1], "expected an object")):
+        (fourth / "state.json").write_text(json.dumps(state | {"options": options}))
+        refused(pipeline.BIN / "pdc-run", project, "--resume", fourth, "--steps", 6, *(f"--data={entry}" for entry in data),
+                says=["state.json", message])
 
 
 @pytest.mark.parametrize("first, second, left", [((2, "1f1b"), (3, "1f1b"), 2), ((3, "1f1b"), (1, "1f1b"), 6),
