@@ -47,6 +47,11 @@ static auto oneOf(std::vector<std::string> names) {
   };
 }
 
+/// Of a file or folder: a variable of a shell that is not set is no name.
+static std::string named(const std::string &text) {
+  return text.empty() ? refusal(text, "a name; give one, or leave the option out") : "";
+}
+
 static auto dataSpec(const std::string &text) -> std::string {
   try {
     parseDataSpec(text);
@@ -116,20 +121,24 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
       ->check(oneOf({"accuracy", "perplexity"}));
   app.add_option("--seed", options.seed, "of sample order and dropout (0)")->check(wholeNumber(0));
   app.add_option("--weights", options.weights,
-                 "initial weights (weights.safetensors of the model)");
+                 "initial weights (weights.safetensors of the model)")
+      ->check(named);
 }
 
 static void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--save", options.save,
-                 "checkpoints go to DIR/step-NNNNNN; always one at the end");
+                 "checkpoints go to DIR/step-NNNNNN; always one at the end")
+      ->check(named);
   app.add_option("--save-every", options.saveEvery, "steps between checkpoints")
       ->check(wholeNumber(1));
   app.add_option("--resume", options.resume,
                  "continue from a checkpoint or the newest of a folder, with its run's --lr, "
-                 "--lr-schedule, --clip-norm and --order where none is given");
-  app.add_option("--log", options.log, "one JSON object per step");
-  app.add_option("--trace", options.trace, "Chrome trace of what each rank did");
-  app.add_option("--record", options.record, "every operation issued, in order, for pdc's checker");
+                 "--lr-schedule, --clip-norm and --order where none is given")
+      ->check(named);
+  app.add_option("--log", options.log, "one JSON object per step")->check(named);
+  app.add_option("--trace", options.trace, "Chrome trace of what each rank did")->check(named);
+  app.add_option("--record", options.record, "every operation issued, in order, for pdc's checker")
+      ->check(named);
 }
 
 void addOptions(CLI::App &app, Options &options) {
@@ -144,7 +153,8 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(wholeNumber(1));
   app.add_flag("--no-graphs", options.noGraphs, "GPUs: start each kernel, record no CUDA graphs");
   app.add_option("--tune", options.tune,
-                 "GPUs: measure which of the libraries' kernels are the fastest; kept in DIR");
+                 "GPUs: measure which of the libraries' kernels are the fastest; kept in DIR")
+      ->check(named);
   app.add_flag("--check", options.check, "print the rows each rank holds, and end");
   app.final_callback([&options] {
     try {

@@ -204,6 +204,7 @@ def test_wrong_data(built, tmp_path):
     (["--steps", "99999999999999999999"], ["--steps", "'99999999999999999999'"]),
     (["--epochs", "-3"], ["--epochs", "'-3'"]),
     (["--seed", "-1"], ["--seed", "'-1'"]),
+    (["--save", ""], ["--save: found '', expected a name"]), (["--resume", "", "--steps", "3"], ["--resume: found '', expected a name"]),
     (["--save-every", "0", "--save", "x"], ["--save-every", "'0'"]),
     (["--save-every", "5"], ["--save-every 5", "--save DIR"]),
     (["--delays", "5"], ["--delays 5", "--rendezvous"]),
