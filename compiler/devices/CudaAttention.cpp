@@ -82,7 +82,7 @@ void divide(KernelChoice &choice) {
   const int64_t batch = choice.fields.integer("batch", 1),
                 keyHeads = choice.fields.integer("keyHeads", 1);
   auto isEnough = [&](int64_t samples, int64_t heads) {
-    if (batch % samples != 0 || keyHeads % heads != 0 ||
+    if (samples > runtime::cuda::kMostBatch || batch % samples != 0 || keyHeads % heads != 0 ||
         !beginAligned(choice.fields, samples, heads))
       return false;
     choice.fields.set("batchTogether", samples);
@@ -108,8 +108,15 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   }
   KernelChoice fused = choice;
   fused.fields.set("compute", std::string(toString(reader.options.precision)));
-  if (dividedBytes(fused) > runtime::cuda::kAttentionPartBytes)
+  const int64_t batch = fused.fields.integer("batch", 1);
+  if (dividedBytes(fused) > runtime::cuda::kAttentionPartBytes || batch > runtime::cuda::kMostBatch)
     divide(fused);
+  if (fused.fields.integer("batchTogether", batch) > runtime::cuda::kMostBatch) {
+    choice.remark = std::string(first == 1 ? "attention's gradient" : "attention") + " has " +
+                    std::to_string(batch) + " samples, which cannot be divided for cuDNN, whose " +
+                    "kernels take 65535 at most: it runs on a kernel without tensor cores";
+    return;
+  }
   if (const int64_t bytes = cudaWorkspaceBytes(fused); bytes > runtime::cuda::kMostAttentionBytes) {
     choice.remark = (first == 1 ? "attention's gradient" : "attention") +
                     (" would hold " + std::to_string(bytes >> 20)) +

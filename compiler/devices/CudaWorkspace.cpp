@@ -69,8 +69,9 @@ int64_t scaleGradientBytes(const Fields &fields) {
 }
 
 int64_t reductionBytes(const Fields &fields) {
+  const char *reduced = fields.has("sumShape") ? "sumShape" : "reducedShape";
   return cuda::reductionBytes(product(fields.integers("keptShape")),
-                              product(fields.integers("sumShape")));
+                              product(fields.integers(reduced)));
 }
 
 int64_t gatherGradientBytes(const Fields &fields) {
@@ -143,6 +144,7 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"NegativeLogLikelihood", partialSums},
       {"NormalisedConvolution", normalisedConvolutionBytes},
       {"PairLoss", partialSums},
+      {"Reduce", reductionBytes},
       {"ReduceSum", reductionBytes},
       {"SoftmaxCrossEntropy", labelledBytes},
       {"SummedProduct", summedProductBytes},

@@ -66,13 +66,14 @@ void Dropout::operator()(const Run &run, const T *x, const int64_t *random, T *y
   const int64_t channels = fields.layout[0] != 0 ? shape[1] : size;
   if (samples * size == 0)
     return;
-  if (size > std::numeric_limits<int32_t>::max())
-    throw Error("dropout: a sample has ", size, " elements, expected less than 2^31");
+  if (size != channels && size > std::numeric_limits<int32_t>::max())
+    throw Error("dropout: an image has ", size, " elements, expected less than 2^31");
   const int width = channels % kLanes == 0 ? kLanes : 1;
   const int64_t pieces = ceilDivide(size, int64_t(kChunks) * kBlockThreads * width);
   launch(run, samples * pieces, kBlockThreads,
          width == kLanes ? dropoutKernel<kLanes, T> : dropoutKernel<1, T>,
-         DroppedSample{size, size / channels, Divisor<int32_t>(channels)}, unsigned(pieces),
+         DroppedSample{size, size / channels, Divisor<int32_t>(size == channels ? 1 : channels)},
+         unsigned(pieces),
          fields.key, static_cast<uint64_t>(fields.ratio * 4294967296.0),
          static_cast<float>(1 / (1 - fields.ratio)), x, random, y);
 }

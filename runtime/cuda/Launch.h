@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 
 /// How kernels are started, and the arithmetic of grids. What decides which element a thread reads
@@ -42,16 +41,16 @@ void launch(const Run &run, int64_t blocks, int threads, void (*kernel)(Paramete
             Arguments... arguments) {
   if (blocks <= 0)
     return;
-  // Its own error: the last one may be of what a library tried and gave up.
-  std::tuple<std::remove_cv_t<Parameters>...> values(static_cast<Parameters>(arguments)...);
-  std::apply(
-      [&](auto &...value) {
-        void *addresses[] = {&value..., nullptr};
-        require(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
-                                 dim3(static_cast<unsigned>(threads)), addresses, 0, streamOf(run)),
-                "the launch of a kernel");
-      },
-      values);
+  // The values are parameters, since instances of std::tuple go too deep for nvcc where a loop
+  // reads a hundred tensors. Its own error: the last one may be of what a library tried and gave
+  // up.
+  auto start = [&](std::remove_cv_t<Parameters>... values) {
+    void *addresses[] = {&values..., nullptr};
+    require(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
+                             dim3(static_cast<unsigned>(threads)), addresses, 0, streamOf(run)),
+            "the launch of a kernel");
+  };
+  start(static_cast<Parameters>(arguments)...);
 }
 #endif
 

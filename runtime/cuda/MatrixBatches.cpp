@@ -1,5 +1,9 @@
 #include "runtime/cuda/MatrixBatches.h"
 
+#include "runtime/cuda/Workspace.h"
+
+#include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace pdc::runtime::cuda {
@@ -56,11 +60,13 @@ MatrixBatches::MatrixBatches(const MatrixProductFields &f)
     rows *= dimensions.back().size;
     dimensions.pop_back();
   }
-  // 2. The innermost dimension is the library's batch.
-  if (!dimensions.empty()) {
-    const Dimension &batch = dimensions.back();
-    count = batch.size, strideA = batch.a, strideB = batch.b, strideY = batch.y;
-    dimensions.pop_back();
+  // 2. The largest dimension, of equal ones the innermost, is the library's batch, or as much of it
+  // as that takes.
+  std::ranges::reverse_view inward(dimensions);
+  if (auto batch = std::ranges::max_element(inward, {}, &Dimension::size); batch != inward.end()) {
+    count = largestBatch(batch->size);
+    strideA = batch->a, strideB = batch->b, strideY = batch->y;
+    *batch = {batch->size / count, count * strideA, count * strideB, count * strideY};
   }
   // 3. The others are walked.
   for (const Dimension &d : dimensions) {

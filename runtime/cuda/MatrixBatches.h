@@ -9,7 +9,8 @@
 namespace pdc::runtime::cuda {
 
 /// A matrix product y = op(a) op(b) over broadcast leading dimensions, as strided batches: `count`
-/// products lie equally far apart, and that again for each of `starts`. Strides and starts are in
+/// products lie equally far apart, no more than the library takes, and that again for each of
+/// `starts`. Strides and starts are in
 /// elements; a stride of 0 repeats an operand.
 struct MatrixBatches {
   struct Start {

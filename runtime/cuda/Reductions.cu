@@ -5,6 +5,9 @@
 #include "runtime/cuda/Strides.h"
 #include "runtime/cuda/Team.h"
 
+#include <limits>
+#include <string_view>
+
 namespace pdc::runtime::cuda {
 
 namespace {
@@ -56,13 +59,28 @@ template <class T> struct StoreColumn {
 __device__ double wide(double x) { return x; }
 template <class X> __device__ double wide(X x) { return float(x); }
 
-/// The sum of elements begin, begin + apart, ... before `end`, in their order; some are read before
-/// one is added.
-template <class X>
-__device__ double sumOf(const StridedWalk &walk, const X *from, int64_t begin, int64_t end,
-                        int64_t apart) {
+/// How elements become one: in f64, and in an order that the sizes fix.
+struct Added {
+  static constexpr double kNone = 0;
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+struct Multiplied {
+  static constexpr double kNone = 1;
+  __device__ double operator()(double a, double b) const { return a * b; }
+};
+/// NaN if one is.
+struct Largest {
+  static constexpr double kNone = -std::numeric_limits<double>::infinity();
+  __device__ double operator()(double a, double b) const { return a >= b || a != a ? a : b; }
+};
+
+/// Elements begin, begin + apart, ... before `end`, in their order; some are read before one is
+/// joined.
+template <class Join, class X>
+__device__ double joined(const StridedWalk &walk, const X *from, int64_t begin, int64_t end,
+                         int64_t apart) {
   constexpr int kRead = 4;
-  double sum = 0;
+  double result = Join::kNone;
   int64_t i = begin;
   for (; i + (kRead - 1) * apart < end; i += kRead * apart) {
     X read[kRead];
@@ -71,75 +89,99 @@ __device__ double sumOf(const StridedWalk &walk, const X *from, int64_t begin, i
       read[j] = from[walk.from(i + j * apart)];
     PDC_UNROLL
     for (int j = 0; j < kRead; ++j)
-      sum += wide(read[j]);
+      result = Join()(result, wide(read[j]));
   }
   for (; i < end; i += apart)
-    sum += wide(from[walk.from(i)]);
-  return sum;
+    result = Join()(result, wide(from[walk.from(i)]));
+  return result;
 }
 
-/// A team per result, in f64.
-template <int Threads, class X, class Y>
-__global__ void reduceKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x, Y *y,
+/// A team per result.
+template <class Join, int Threads, class X, class Y>
+__global__ void reduceKernel(StridedWalk kept, StridedWalk reduced, double scale, const X *x, Y *y,
                              bool add) {
   using Row = Team<Threads>;
   const int64_t result = Row::index();
   if (result >= kept.elements)
     return;
   const X *from = x + kept.from(result);
-  const double sum = Row::sum(sumOf(summed, from, Row::thread(), summed.elements, Threads));
+  const double all =
+      Row::reduce(joined<Join>(reduced, from, Row::thread(), reduced.elements, Threads), Join());
   if (Row::thread() == 0) {
-    const float value = static_cast<float>(sum * scale);
+    const float value = static_cast<float>(all * scale);
     y[result] = Y(add ? float(y[result]) + value : value);
   }
 }
 
-/// A lane per result, in f64: results whose elements lie side by side are read together. The warps
-/// of a block share what is summed.
-template <class X, class Y>
-__global__ void reduceBesideKernel(StridedWalk kept, StridedWalk summed, double scale, const X *x,
+/// A lane per result: results whose elements lie side by side are read together. The warps of a
+/// block share what is reduced.
+template <class Join, class X, class Y>
+__global__ void reduceBesideKernel(StridedWalk kept, StridedWalk reduced, double scale, const X *x,
                                    Y *y, bool add) {
   constexpr int kWarps = kBlockThreads / kWarpThreads;
-  __shared__ double sums[kWarps][kWarpThreads];
+  __shared__ double parts[kWarps][kWarpThreads];
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads,
             warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int64_t result = blockIdx.x * int64_t(kWarpThreads) + lane;
-  double sum = 0;
+  double all = Join::kNone;
   if (result < kept.elements) {
     const X *from = x + kept.from(result);
-    sum = sumOf(summed, from, warp, summed.elements, kWarps);
+    all = joined<Join>(reduced, from, warp, reduced.elements, kWarps);
   }
-  sums[warp][lane] = sum;
+  parts[warp][lane] = all;
   __syncthreads();
   if (warp != 0 || result >= kept.elements)
     return;
   for (int other = 1; other < kWarps; ++other)
-    sum += sums[other][lane];
-  const float value = static_cast<float>(sum * scale);
+    all = Join()(all, parts[other][lane]);
+  const float value = static_cast<float>(all * scale);
   y[result] = Y(add ? float(y[result]) + value : value);
 }
 
 /// Whether neighbouring results have neighbouring elements, and one result has not.
-bool liesBeside(const StridedWalk &kept, const StridedWalk &summed) {
+bool liesBeside(const StridedWalk &kept, const StridedWalk &reduced) {
   return kept.rank > 0 && kept.inputs[kept.rank - 1] == 1 &&
-         kept.sizes[kept.rank - 1] >= kWarpThreads / 2 && summed.rank > 0 &&
-         summed.inputs[summed.rank - 1] != 1;
+         kept.sizes[kept.rank - 1] >= kWarpThreads / 2 && reduced.rank > 0 &&
+         reduced.inputs[reduced.rank - 1] != 1;
 }
 
-/// Block `parts * result + part` sums that part of the result's elements, in f64.
-template <class X>
-__global__ void reducePartsKernel(StridedWalk kept, StridedWalk summed, int64_t parts, const X *x,
-                                  double *sums) {
-  const int64_t part = blockIdx.x % parts, size = ceilDivide(summed.elements, parts);
-  const int64_t end = size * (part + 1) < summed.elements ? size * (part + 1) : summed.elements;
+/// Block `parts * result + part` reduces that part of the result's elements.
+template <class Join, class X>
+__global__ void reducePartsKernel(StridedWalk kept, StridedWalk reduced, int64_t parts, const X *x,
+                                  double *results) {
+  const int64_t part = blockIdx.x % parts, size = ceilDivide(reduced.elements, parts);
+  const int64_t end = size * (part + 1) < reduced.elements ? size * (part + 1) : reduced.elements;
   const X *from = x + kept.from(blockIdx.x / parts);
-  const double sum =
-      Team<kBlockThreads>::sum(sumOf(summed, from, size * part + threadIdx.x, end, kBlockThreads));
+  const double all = Team<kBlockThreads>::reduce(
+      joined<Join>(reduced, from, size * part + threadIdx.x, end, kBlockThreads), Join());
   if (threadIdx.x == 0)
-    sums[blockIdx.x] = sum;
+    results[blockIdx.x] = all;
 }
 
 StridedWalk walk(int64_t elements, int64_t stride) { return {{&elements, 1}, {&stride, 1}}; }
+
+/// y: what the elements of each result become, times `scale`.
+template <class Join, class X, class Y>
+void reduce(const Run &run, const StridedWalk &kept, const StridedWalk &reduced, double scale,
+            const X *x, Y *y, bool add) {
+  if (const int64_t parts = reductionParts(kept.elements, reduced.elements); parts > 1) {
+    auto *results = reinterpret_cast<double *>(run.scratchBase);
+    launch(run, kept.elements * parts, kBlockThreads, reducePartsKernel<Join, X>, kept, reduced,
+           parts, x, results);
+    launch(run, ceilDivide(kept.elements, kBlockThreads / kWarpThreads), kBlockThreads,
+           reduceKernel<Join, kWarpThreads, double, Y>, walk(kept.elements, parts), walk(parts, 1),
+           scale, results, y, add);
+    return;
+  }
+  if (liesBeside(kept, reduced))
+    return launch(run, ceilDivide(kept.elements, kWarpThreads), kBlockThreads,
+                  reduceBesideKernel<Join, X, Y>, kept, reduced, scale, x, y, add);
+  const TeamShape teams = TeamShape::of(kept.elements, reduced.elements);
+  launch(run, teams.blocks, kBlockThreads,
+         teams.threads == kWarpThreads ? reduceKernel<Join, kWarpThreads, X, Y>
+                                       : reduceKernel<Join, kBlockThreads, X, Y>,
+         kept, reduced, scale, x, y, add);
+}
 
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -168,25 +210,17 @@ void ReluGradientSum::operator()(const Run &run, const T *dy, const T *y, T *dx,
 
 template <class X, class Y>
 void ReduceSum::operator()(const Run &run, const X *x, Y *y, bool add) const {
+  reduce<Added>(run, {fields.keptShape, fields.keptStrides}, {fields.sumShape, fields.sumStrides},
+                fields.scale, x, y, add);
+}
+
+void Reduce::operator()(const Run &run, const float *x, float *y) const {
   const StridedWalk kept(fields.keptShape, fields.keptStrides);
-  const StridedWalk summed(fields.sumShape, fields.sumStrides);
-  if (const int64_t parts = reductionParts(kept.elements, summed.elements); parts > 1) {
-    auto *sums = reinterpret_cast<double *>(run.scratchBase);
-    launch(run, kept.elements * parts, kBlockThreads, reducePartsKernel<X>, kept, summed, parts, x,
-           sums);
-    launch(run, ceilDivide(kept.elements, kBlockThreads / kWarpThreads), kBlockThreads,
-           reduceKernel<kWarpThreads, double, Y>, walk(kept.elements, parts), walk(parts, 1),
-           fields.scale, sums, y, add);
-    return;
-  }
-  if (liesBeside(kept, summed))
-    return launch(run, ceilDivide(kept.elements, kWarpThreads), kBlockThreads,
-                  reduceBesideKernel<X, Y>, kept, summed, fields.scale, x, y, add);
-  const TeamShape teams = TeamShape::of(kept.elements, summed.elements);
-  launch(run, teams.blocks, kBlockThreads,
-         teams.threads == kWarpThreads ? reduceKernel<kWarpThreads, X, Y>
-                                       : reduceKernel<kBlockThreads, X, Y>,
-         kept, summed, fields.scale, x, y, add);
+  const StridedWalk reduced(fields.reducedShape, fields.reducedStrides);
+  if (std::string_view(fields.operation) == "maximum")
+    reduce<Largest>(run, kept, reduced, 1, x, y, false);
+  else
+    reduce<Multiplied>(run, kept, reduced, 1, x, y, false);
 }
 
 #define PDC_RECTIFIED(T)                                                                           \

@@ -13,7 +13,7 @@ namespace pdc::runtime::cuda {
 /// A row-major walk over a shape, with the offsets that its elements have under one or two lists of
 /// strides. Passed to kernels by value; dimensions that follow each other in both lists are one.
 struct StridedWalk {
-  static constexpr int kMost = 8;
+  static constexpr int kMost = 16;
   int rank = 0;
   int64_t elements = 1;
   int64_t sizes[kMost] = {}, inputs[kMost] = {}, outputs[kMost] = {};

@@ -78,6 +78,18 @@ inline constexpr int64_t kAttentionPartBytes = int64_t(256) << 20;
 /// Where the smallest part takes more, the kernel that holds no scores takes its place.
 inline constexpr int64_t kMostAttentionBytes = int64_t(1) << 30;
 
+/// The most products of one call of cuBLASLt's, and samples of one of cuDNN's attention: some of
+/// their kernels number them by a grid's second or third dimension (pytorch#181235,
+/// tensorflow#44175), and not all are refused before they run.
+inline constexpr int64_t kMostBatch = 65535;
+
+constexpr int64_t largestBatch(int64_t samples) {
+  int64_t calls = (samples + kMostBatch - 1) / kMostBatch;
+  while (samples % calls != 0)
+    ++calls;
+  return samples / calls;
+}
+
 /// What cuBLASLt may take for a product; more than its kernels for Hopper ask for (32 MiB).
 inline constexpr int64_t kMatrixWorkspaceBytes = int64_t(32) << 20;
 

@@ -13,7 +13,7 @@ struct TopKFields {
 };
 
 /// y: where along the axis the largest elements are, in descending order; of equal ones the first
-/// comes first, and NaN is the largest. Each is searched among those behind the one before it.
+/// comes first, and NaN is the largest. It works in the result's memory.
 class TopK {
 public:
   TopK(const Device &device, const TopKFields &fields) : fields(fields), threads(device.threads) {}

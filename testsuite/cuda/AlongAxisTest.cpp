@@ -28,6 +28,13 @@ TEST(CudaKernels, UniformRandom) { expectUniformRandom<CudaCase>(); }
 
 TEST(CudaKernels, AlongAnAxis) { expectAlongAnAxis<CudaCase>(); }
 
+TEST(CudaKernels, MovementOfManyDimensions) {
+  expectReference([](UnitCase &u) { // no two dimensions become one
+    UnitValue x = u.operand({2, 2, 2, 3, 2, 2, 2, 2, 2, 2, 2});
+    u.node("Transpose", {x}, {{"perm", std::vector<int64_t>{10, 8, 6, 4, 2, 0, 9, 7, 5, 3, 1}}});
+  });
+}
+
 /// Few rows are reduced by many threads each, however they lie.
 TEST(CudaTeams, FillTheDevice) {
   auto threads = [](int64_t rows, int64_t size, int64_t apart) {

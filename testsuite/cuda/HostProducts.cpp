@@ -271,7 +271,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 
 /// Refuses shapes that do not fit each other, as the library does, and has no kernel for addresses
-/// between two elements. Of several results the first says that it is none.
+/// between two elements, nor for 65536 products. Of several results the first says that it is none.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
@@ -294,7 +294,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const uint32_t elements[] = {bytesOf(ma.type), bytesOf(mb.type), bytesOf(md.type),
                                bytesOf(md.type)};
   const bool lies = std::ranges::equal(wanted.alignments, elements, std::greater_equal());
-  *count = fits && lies && canFinish(*p, md)
+  *count = fits && lies && md.batches < 65536 && canFinish(*p, md)
                ? std::min(asked, 1 + given("HOST_CUBLASLT_KERNELS", 1))
                : 0;
   for (int i = 0; i < *count; ++i) {

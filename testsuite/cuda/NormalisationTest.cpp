@@ -1,3 +1,4 @@
+#include "runtime/Error.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/Workspace.h"
 #include "testsuite/cuda/CudaCase.h"

@@ -40,6 +40,12 @@ TEST(CudaKernels, LongReductions) {
       UnitValue x = u.operand({4, 3, 50, 61});
       u.node("ReduceSum", {x, u.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(0)}});
     });
+  for (const char *op : {"ReduceMax", "ReduceProd"})
+    for (std::vector<int64_t> axes : {std::vector<int64_t>{0, 2}, {0, 1, 2}, {1}})
+      expectReference([&](UnitCase &u) {
+        UnitValue x = u.operand({90, 2, 101}, 0.9999, 1.0001);
+        u.node(op, {x, u.constant(Tensor::vector(axes))});
+      });
   expectReference([](UnitCase &u) { u.node("ReduceMean", {u.operand({7, 5003})}); });
   expectReference([](UnitCase &u) { u.node("ReduceMean", {u.operand({3, 721'003})}); });
 }

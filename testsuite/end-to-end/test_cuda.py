@@ -5,10 +5,8 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import onnx
@@ -17,49 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import pipeline
 import transformers
-
-HOST = pipeline.SOURCE / "build" / "testsuite" / "cuda"
-NVCC = shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
-
-on_host = pytest.mark.skipif(not (HOST / "link.txt").exists(), reason="no headers of CUDA and cuDNN")
-with_nvcc = pytest.mark.skipif(not NVCC, reason="no nvcc")
-
-
-def emit(model, folder, *options, workers=1):
-    pipeline.run(pipeline.BIN / "pdc", model, "--gpus", workers, "-o", folder, *options)
-    return pathlib.Path(folder)
-
-
-def build_for_host(project, main="all_stages"):
-    """all_stages, its kernels as functions of the host, or a program of the project that has no stages."""
-    flags = ["-std=c++20", "-O1", "-ffp-contract=off", f"-I{pipeline.SOURCE}", *(HOST / "include.txt").read_text().split()]
-    # A GPU faults where four neighbours are read from an address that is no multiple of their size.
-    kernels = ["-x", "c++", "-include", str(pipeline.SOURCE / "testsuite" / "cuda" / "HostThreads.h"), "-fsanitize=alignment",
-               "-fsanitize-undefined-trap-on-error"]
-    sources = [s for s in sorted(project.glob("stage_*.c*")) if not s.stem.endswith("_main")] if main == "all_stages" else []
-
-    def compile_one(source):
-        compiled = source.with_suffix(source.suffix + ".o")
-        pipeline.run("g++", *flags, *(kernels if source.suffix == ".cu" else []), "-c", source, "-o", compiled)
-        return compiled
-
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compile_one, [*sources, project / f"{main}_main.cpp"]))
-    program = project / ("on_host" if main == "all_stages" else f"{main}_on_host")
-    pipeline.run("g++", *objects, "-o", program, *(HOST / "link.txt").read_text().split())
-    return program
-
-
-def train_on_host(project, work, *options, data, steps, env=None):
-    work.mkdir(parents=True, exist_ok=True)
-    program = project / "on_host"
-    command = [program if program.exists() else build_for_host(project), "--seed", 1, "--steps", steps, "--log", work / "log.jsonl", "--save", work / "save",
-               "--weights", project / "weights.safetensors"]
-    for entry in data:
-        command += ["--data", entry]
-    pipeline.run(*command, *options, cwd=project, env=env)
-    return pipeline.Training(work / "log.jsonl", work / "save", "")
-
+from emulation import NVCC, build_for_host, emit, on_host, train_on_host, with_nvcc
 
 NETWORKS = {"lenet5": ((1, 28, 28), 2, 4), "fashion": ((1, 28, 28), 2, 4)}
 
@@ -160,12 +116,12 @@ def test_stages_in_16_bits_train_bit_for_bit(network, precision, models, tmp_pat
 
 def expect_scaled_loss(project, folder, data, trained):
     """A scale at which gradients overflow leaves updates out on all stages, and halves each time, as PyTorch's GradScaler does."""
-    state = next((folder / "found-1-1" / "save").glob("step-000003")) / "state.json"
+    state = next((folder / "found-1-1" / "checkpoints").glob("step-000003")) / "state.json"
     before = json.loads(state.read_text())
     assert before["loss_scale"] == 65536 and before["loss_scale_steps"] == 3 and before["steps_left_out"] == 0
     state.write_text(json.dumps(before | {"loss_scale": 2.0 ** 60}))
     left_out = train_on_host(project, folder / "left-out", "--clip-norm", "1", "--resume", state.parent, data=data, steps=5)
-    after = json.loads(next((folder / "left-out" / "save").glob("step-000005")).joinpath("state.json").read_text())
+    after = json.loads(next((folder / "left-out" / "checkpoints").glob("step-000005")).joinpath("state.json").read_text())
     assert after["loss_scale"] == 2.0 ** 58 and after["loss_scale_steps"] == 0 and after["steps_left_out"] == 2
     assert "gradient_norm" not in (folder / "left-out" / "log.jsonl").read_text()
     weights = trained.weights()
@@ -340,6 +296,23 @@ def attention_of_as_many_numbers_as_samples(path):
     return path
 
 
+def test_attention_of_many_samples(tmp_path):
+    """cuDNN has kernels for 65,535 at most (pytorch#181235)."""
+    nodes = [helper.make_node("MatMul", ["input", "w"], ["h"]),
+             helper.make_node("Attention", ["h", "h", "h"], ["a"], q_num_heads=1, kv_num_heads=1), helper.make_node("Flatten", ["a"], ["output"])]
+    graph = helper.make_graph(nodes, "samples", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["N", 2, 8])],
+                              [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 16])],
+                              [numpy_helper.from_array(numpy.ones((8, 8), numpy.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=11), tmp_path / "model.onnx")
+    for samples, together in ((65535, None), (65536, {"32768"}), (131074, {"2"})):
+        project = emit(tmp_path / "model.onnx", tmp_path / f"{samples}", "--precision", "bf16", "--minibatch", samples, "--microbatches", 1,
+                       "--loss", "cross_entropy")
+        source = (project / "stage_0.cpp").read_text()
+        assert source.count('.compute = "bf16"') >= 2
+        found = {int(number) for number in re.findall(r"batchTogether = (\d+)", source)}
+        assert all(number < 65536 and samples % number == 0 for number in found) and (max(found, default=0) == 32768) == (samples == 65536)
+
+
 def test_plans_name_no_warnings_of_other_sizes(tmp_path):
     """All are shown while sizes are tried; behind the plan stand those of the size that was chosen."""
     model = attention_of_as_many_numbers_as_samples(tmp_path / "samples.onnx")
@@ -364,6 +337,25 @@ def test_plans_count_inputs_on_their_way(schedule, ahead, models, tmp_path):
     assert not plan.get("library_bytes") and not plan["stages"][0]["library_bytes"]
 
 
+def compile_loops(source, folder):
+    pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode", "arch=compute_90,code=sm_90", "-I",
+                 pipeline.SOURCE, "-c", source, "-o", folder / f"{source.stem}.o")
+
+
+@with_nvcc
+def test_long_sums_compile(tmp_path):
+    """As a weight's gradients of 150 steps: nvcc follows fewer instances of templates than the host's compiler."""
+    names = [f"w{i}" for i in range(150)]
+    nodes = [helper.make_node("Sum", names, ["sum"]), helper.make_node("Add", ["x", "sum"], ["output"])]
+    graph = helper.make_graph(nodes, "sums", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 16])],
+                              [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["N", 16])],
+                              [numpy_helper.from_array(numpy.ones(16, numpy.float32), name) for name in names])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
+    project = emit(tmp_path / "model.onnx", tmp_path / "cuda", "--minibatch", 8, "--microbatches", 1, "--precision", "fp32")
+    assert "float x149) -> float" in re.sub(r"\s+", " ", (project / "stage_0.cu").read_text())
+    compile_loops(project / "stage_0.cu", tmp_path)
+
+
 @with_nvcc
 def test_compiles(models, tmp_path):
     """nvcc takes the loops, the host's compiler the rest. (tools/check --cuda also compiles the runtime, and links.)"""
@@ -371,8 +363,7 @@ def test_compiles(models, tmp_path):
                    workers=2)
     assert (loops := list(project.glob("stage_?.cu")))
     for source in loops:
-        pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode", "arch=compute_90,code=sm_90", "-I",
-                     pipeline.SOURCE, "-c", source, "-o", tmp_path / f"{source.stem}.o")
+        compile_loops(source, tmp_path)
     for number in (0, 1):
         pipeline.run("g++", "-std=c++20", "-fsyntax-only", "-I", pipeline.SOURCE, project / f"stage_{number}.cpp")
 
@@ -383,8 +374,7 @@ def test_measuring_program_compiles(models, tmp_path):
     """(tools/check --cuda links it, and its program for links.)"""
     project = tmp_path / "project"
     name = measuring_project(models("lenet5"), project)
-    pipeline.run(NVCC, "-std=c++20", "--extended-lambda", "--expt-relaxed-constexpr", "-gencode", "arch=compute_90,code=sm_90", "-I",
-                 pipeline.SOURCE, "-c", project / "stage_0.cu", "-o", tmp_path / "stage_0.o")
+    compile_loops(project / "stage_0.cu", tmp_path)
     includes = [pipeline.SOURCE, pathlib.Path(NVCC).resolve().parents[1] / "include"]
     for source in ("stage_0.cpp", f"{name}_main.cpp"):
         pipeline.run("g++", "-std=c++20", "-fsyntax-only", *[f"-I{folder}" for folder in includes], project / source)

@@ -97,6 +97,14 @@ template <class Case> void expectAlongAnAxis() {
                {{"axis", axis}, {"count", int64_t(3)}, {"largest", other}});
       top.check();
     }
+  // Few lines; many of one element that is wanted.
+  for (const std::vector<int64_t> &shape : {std::vector<int64_t>{2, 600}, {300, 2, 2}, {70, 941}})
+    for (int64_t count : shape[0] == 70 ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 5, 300}) {
+      Case top;
+      top.node("TopKIndices", {top.operand(shape, -1, 1)},
+               {{"axis", int64_t(shape[0] == 300 ? 0 : 1)}, {"count", count}, {"largest", count % 2}});
+      top.check();
+    }
 }
 
 /// Halves of four neighbours and others, and neighbours; angles that rows of a sample share, or

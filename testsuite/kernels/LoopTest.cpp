@@ -126,13 +126,14 @@ TEST(Kernels, ArgMaxTakesFirstOrLastAndNaN) {
 TEST(Kernels, TopKTakesNaNAndTheFirstOfEqualOnes) {
   const float nan = NAN;
   std::vector<float> x = {2, nan, 5, 5, nan, 1};
-  std::vector<int64_t> y(4);
-  TopKFields fields{.count = 4, .size = 6};
-  TopK(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
-  EXPECT_EQ(y, (std::vector<int64_t>{1, 4, 2, 3}));
-  fields.largest = 0;
-  TopK(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
-  EXPECT_EQ(y, (std::vector<int64_t>{5, 0, 2, 3}));
+  for (const auto &[largest, order] : {std::pair(1, std::vector<int64_t>{1, 4, 2, 3, 0, 5}),
+                                       std::pair(0, std::vector<int64_t>{5, 0, 2, 3, 1, 4})})
+    for (int64_t count = 0; count <= 6; ++count) {
+      std::vector<int64_t> y(count);
+      TopKFields fields{.count = count, .largest = largest, .size = 6};
+      TopK(Device{1, 0}, fields)(runtime::Run(), x.data(), y.data());
+      EXPECT_EQ(y, std::vector<int64_t>(order.begin(), order.begin() + count));
+    }
 }
 
 TEST(Random, IsTheCompilersFunction) {
