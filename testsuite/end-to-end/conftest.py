@@ -6,10 +6,19 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools" / "models"))
 
+import emulation  # noqa: E402
 import pipeline  # noqa: E402
 
 
+def pytest_addoption(parser):
+    parser.addoption("--device", choices=["cpu", "cuda"], default="cpu",
+                     help="cuda: networks that pipeline compiles and trains run as sources for GPUs, emulated")
+
+
 def pytest_configure(config):
+    if config.getoption("device") == "cuda":
+        pipeline.compile_model, pipeline.train = emulation.compile_model, emulation.train
+    config.addinivalue_line("markers", "processor: what it expects is the processor's, with --device cuda too")
     config.addinivalue_line("markers", "long: long.txt lists it, and tools/check --fast leaves it out; others like it stay")
     config.addinivalue_line("markers", "schedules: a cell of the table that tools/check --schedules trains, and a plain check does not")
     config.addinivalue_line("markers", "models: a network that tools/check --models trains or --cuda compiles, and a plain check does not")
@@ -23,6 +32,8 @@ def pytest_collection_modifyitems(config, items):
     stale = [name for name in listed if name.split("::")[0] in files and name not in known]
     if stale:
         raise pytest.UsageError(f"long.txt lists tests that do not exist: {' '.join(stale)}")
+    if config.getoption("device") == "cuda":
+        items[:] = [item for item in items if not item.get_closest_marker("processor")]
     for item in items:
         if f"{item.path.name}::{item.name}" in listed:
             item.add_marker(pytest.mark.long)

@@ -93,17 +93,22 @@ class Training:
         return safetensors.load_folder(self.checkpoint)
 
 
-def train(project, work, *options, data=(), steps=None, transport="local", seed=1, check=True):
+def train(project, work, *options, transport="local", **given):
+    """Trains as train_by does, by pdc-run."""
+    return train_by([BIN / "pdc-run", project, "--transport", transport], work, *options, **given)
+
+
+def train_by(starter, work, *options, data=(), steps=None, seed=1, check=True, cwd=None, env=None):
     """Trains and saves at the end. `data` holds INPUT=FILE strings."""
     work = pathlib.Path(work)
     work.mkdir(parents=True, exist_ok=True)
     log, checkpoints = work / "log.jsonl", work / "checkpoints"
-    command = [BIN / "pdc-run", project, "--transport", transport, "--seed", seed, "--log", log, "--save", checkpoints]
+    command = [*starter, "--seed", seed, "--log", log, "--save", checkpoints]
     for entry in data:
         command += ["--data", entry]
     if steps is not None:
         command += ["--steps", steps]
-    result = run(*command, *options, check=check)
+    result = run(*command, *options, check=check, cwd=cwd, env=env)
     return Training(log, checkpoints, result.stdout + result.stderr) if check else result
 
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import export
+import emulation
 import pipeline
-import test_cuda
 
 
 class InBatch(torch.nn.Module):
@@ -83,12 +83,12 @@ def test_gradients_are_pytorchs(network, stages, tmp_path):
         numpy.testing.assert_allclose(found, gradient, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("network", NETWORKS)
 def test_trains_in_16_bits(network, tmp_path):
     net, examples, options = write(network, tmp_path)
-    project = test_cuda.emit(tmp_path / "model.onnx", tmp_path / "project", *options, "--optimizer", "sgd,lr=0.05", "--precision", "bf16")
-    result = test_cuda.train_on_host(project, tmp_path / "run", "--order", "file", data=pipeline.save_inputs(examples, tmp_path), steps=1)
+    project = emulation.emit(tmp_path / "model.onnx", tmp_path / "project", *options, "--optimizer", "sgd,lr=0.05", "--precision", "bf16")
+    result = emulation.train_on_host(project, tmp_path / "run", "--order", "file", data=pipeline.save_inputs(examples, tmp_path), steps=1)
     assert result.losses[0] == pytest.approx(gradients(net, examples)[0], rel=2**-6)
 
 

@@ -2,8 +2,8 @@
 
 import os
 
+import emulation
 import pipeline
-import test_cuda
 
 PROJECT = """cmake_minimum_required(VERSION 3.25)
 set(CMAKE_CUDA_ARCHITECTURES 90-real)
@@ -14,7 +14,7 @@ target_link_libraries(program PRIVATE PdcRuntime)
 """
 
 
-@test_cuda.with_nvcc
+@emulation.with_nvcc
 def test_libraries_are_found_as_they_are_used(tmp_path):
     """Each from the folder of its headers, such as pip's wheels, which have no names without versions. Of what cuDNN compiles
     with, both libraries are loaded with the program: it opens them by names that the system's folders need not have."""
@@ -24,7 +24,7 @@ def test_libraries_are_found_as_they_are_used(tmp_path):
     (tmp_path / "CMakeLists.txt").write_text(PROJECT.format(package=pipeline.BIN.parent / "lib/cmake/PdcCudaRuntime"))
     build = tmp_path / "build"
     pipeline.run("cmake", "-G", "Ninja", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={tmp_path / 'wheel'}",
-                 env=os.environ | {"CUDACXX": str(test_cuda.NVCC)})
+                 env=os.environ | {"CUDACXX": str(emulation.NVCC)})
     cache = (build / "CMakeCache.txt").read_text().splitlines()
     assert f"PDC_CUDNN:FILEPATH={tmp_path}/wheel/lib/libcudnn.so.9" in cache
     assert f"PDC_CUDNN_INCLUDE:PATH={tmp_path}/wheel/include" in cache

@@ -9,6 +9,7 @@ import shutil
 
 import pytest
 
+import emulation
 import pipeline
 import test_cuda
 from test_models import MODELS, OPTIONS, words
@@ -59,25 +60,25 @@ def build(request, tmp_path_factory):
         for target in (name, f"{name}-bf16") if not refused[name] else ():
             text += TARGET.format(name=target, sources=" ".join(sources(folder / target)))
     (folder / "CMakeLists.txt").write_text(text)
-    compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or test_cuda.NVCC
+    compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or emulation.NVCC
     pipeline.run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", env=os.environ | {"CUDACXX": str(compiler)})
     return folder / "build", refused
 
 
 @pytest.mark.models
-@test_cuda.with_nvcc
+@emulation.with_nvcc
 def test_measuring_programs_link(models, tmp_path):
     """Of pdc-profile: that of the units and that of the links, by the project's own CMake lists."""
     project = tmp_path / "project"
     test_cuda.measuring_project(models("lenet5"), project)
-    compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or test_cuda.NVCC
+    compiler = os.environ.get("CUDACXX") or shutil.which("nvcc") or emulation.NVCC
     pipeline.run("cmake", "-G", "Ninja", "-S", project, "-B", project / "build", "-DCMAKE_CUDA_ARCHITECTURES=90-real",
                  env=os.environ | {"CUDACXX": str(compiler)})
     pipeline.run("cmake", "--build", project / "build", "--target", "all_stages", "links", timeout=3600)
 
 
 @pytest.mark.models
-@test_cuda.with_nvcc
+@emulation.with_nvcc
 @pytest.mark.parametrize("network", NETWORKS)
 def test_links(network, build):
     folder, refused = build

@@ -7,7 +7,7 @@ import pytest
 from onnx import numpy_helper
 
 import pipeline
-from test_cuda import emit, on_host, train_on_host
+from emulation import emit, on_host, train_on_host
 
 
 @on_host
@@ -22,7 +22,7 @@ def test_labels_outside_their_range(schedule, models, tmp_path):
     numpy.save(labels, numbers)
     with pytest.raises(AssertionError, match="(?s)step 1: the loss is nan .*a label or an index outside its range") as error:
         train_on_host(project, tmp_path / "run", data=[f"input={images}", f"labels={labels}"], steps=1)
-    assert "exited with 1" in str(error.value) and not list((tmp_path / "run" / "save").glob("step-*"))
+    assert "exited with 1" in str(error.value) and not list((tmp_path / "run" / "checkpoints").glob("step-*"))
 
 
 PLACES = {"put": """flat = Reshape(h, whole)

@@ -8,8 +8,8 @@ import re
 import numpy
 import pytest
 
+import emulation
 import pipeline
-import test_cuda
 
 STEPS = 3
 OPTIONS = ["--minibatch", 8, "--microbatches", 2, "--optimizer", "momentum,lr=0.02,momentum=0.9"]
@@ -44,7 +44,7 @@ def evaluated(data):
 
 
 def train(project, work, data, *options, **environment):
-    return test_cuda.train_on_host(project, work, *evaluated(data), *options, data=data, steps=STEPS, env=os.environ | environment)
+    return emulation.train_on_host(project, work, *evaluated(data), *options, data=data, steps=STEPS, env=os.environ | environment)
 
 
 def losses(training):
@@ -57,18 +57,18 @@ def counts(project):
 
 
 def emit(model, folder, stages, *options, precision="fp32"):
-    return test_cuda.emit(model, folder, *OPTIONS, "--precision", precision, "--stages", stages, *options,
+    return emulation.emit(model, folder, *OPTIONS, "--precision", precision, "--stages", stages, *options,
                           workers=2 if stages != "1" else 1)
 
 
 def cut_before_gelu(model, folder):
     """Between the second layer's product and its GELU."""
-    staged = test_cuda.emit(model, folder / "whole", *OPTIONS)
+    staged = emulation.emit(model, folder / "whole", *OPTIONS)
     nodes = pipeline.nodes_of(staged)
     return pipeline.write_cut(nodes, nodes.index("/layers.1/feed_forward/feed_forward.1/Mul_3"), folder / "cut.json")
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_trains_like_the_processor(model, data, expected, tmp_path):
     """However the model is split, and where stages run their forward pass again: the bits of kernels by themselves."""
     kept = {}
@@ -86,7 +86,7 @@ def test_trains_like_the_processor(model, data, expected, tmp_path):
     assert counts(exact) == dict.fromkeys(CLASSES, 0)
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("precision,rounding", [("fp32", 2e-5), ("bf16", 2**-7)])
 def test_computes_in_one_kernel(precision, rounding, model, data, expected, tmp_path):
     """Where that is faster, which another run knows; where it is slower or the library has none, the bits of a run that measures

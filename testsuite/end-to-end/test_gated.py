@@ -6,9 +6,9 @@ import numpy
 import pytest
 import torch
 
+import emulation
 import gated
 import pipeline
-import test_cuda
 from test_pytorch import check_gradients
 
 SHAPE, STEPS = (8, 6, 7), 3
@@ -31,9 +31,9 @@ def expect_losses(model, precision, tmp_path):
     kept = {}
     for name, stages, options in (("one", "1", []), ("two", "1-1", ["--schedule", "1f1b"]),
                                   ("again", "1-1", ["--schedule", "zb-h1", "--recompute", "all"])):
-        project = test_cuda.emit(model, tmp_path / name, *OPTIONS, "--precision", precision, "--stages", stages, *options,
+        project = emulation.emit(model, tmp_path / name, *OPTIONS, "--precision", precision, "--stages", stages, *options,
                                  workers=stages.count("-") + 1)
-        found = test_cuda.train_on_host(project, tmp_path / f"work-{name}", data=data, steps=STEPS)
+        found = emulation.train_on_host(project, tmp_path / f"work-{name}", data=data, steps=STEPS)
         assert numpy.allclose(found.losses, expected.losses, rtol=ROUNDING[precision])
         pipeline.expect_same_bits(found, kept, model.stem)
 
@@ -55,7 +55,7 @@ def test_images_are_not_reordered(precision, models):
     assert not [name for name in moved if name.startswith(("/layer", "/gate", "/odd", "/norm", "/Transpose"))]
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("precision", list(ROUNDING))
 def test_trains_like_the_processor(precision, models, tmp_path):
     expect_losses(models("gated"), precision, tmp_path)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+import emulation
 import gates
 import pipeline
-import test_cuda
 import test_gated
 
 
@@ -26,7 +26,7 @@ def test_gates_take_one_loop_each_way(device, models):
         assert forward.startswith(f"/units.{number}/{function}+") and f"/{function}/again" in backward and results == "2"
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("precision", list(test_gated.ROUNDING))
 def test_trains_like_the_processor(precision, models, tmp_path):
     """However the model is split, and where stages run their forward pass again."""

@@ -13,9 +13,9 @@ import time
 import numpy
 import pytest
 
+import emulation
 import pipeline
 import safetensors
-import test_cuda
 
 TOOLS = pipeline.SOURCE / "tools" / "bench"
 
@@ -28,7 +28,7 @@ def load(folder, name="gpu_rows.py"):
     return module
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_rows_train_with_what_is_drawn(tmp_path):
     """An untrained model of V words guesses each with 1 / V: the first loss is log V, but for its small weights."""
     folder, work, binaries = tmp_path / "bench", tmp_path / "work", tmp_path / "build"
@@ -42,7 +42,7 @@ def test_rows_train_with_what_is_drawn(tmp_path):
     assert weights["tokens.weight"] == [512, 64] and weights["layers.2.attention.inputs.weight"] == [192, 64], weights
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1e6
     binaries.mkdir()
-    test_cuda.build_for_host(folder / "gpt2-bf16").rename(binaries / "gpt2-bf16")
+    emulation.build_for_host(folder / "gpt2-bf16").rename(binaries / "gpt2-bf16")
     found = {}
     bench = load(folder)
     bench.torch_lacks = lambda script: {"missing": "No module named 'torch'"}
@@ -204,7 +204,7 @@ def test_says_what_failed_and_what_there_was_no_time_for(tmp_path):
     assert reports[0] == ("gpt2-bf16", "pdc", None)
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("network,precision", [("lenet5", "fp32"), ("gpt2", "fp32"), ("bert", "bf16")])
 def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, monkeypatch):
     """The losses and weights of the CPU, whose weights were drawn on another machine; another weight is told."""
@@ -218,7 +218,7 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     assert (folder / "testsuite" / "cuda" / "AttentionCheckMain.cpp").exists()
     (folder / "build").mkdir()
     project = f"{network}-1-1f1b" + ("" if precision == "fp32" else f"-{precision}")
-    test_cuda.build_for_host(folder / project).rename(folder / "build" / project)
+    emulation.build_for_host(folder / project).rename(folder / "build" / project)
     there = load(folder, "gpu-check")
     case, = json.loads((folder / "cases.json").read_text())
     assert there.check(case) < {"fp32": 1e-4, "bf16": 5e-2}[precision]

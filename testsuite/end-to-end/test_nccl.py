@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import pipeline
-from test_cuda import build_for_host, emit, on_host
+from emulation import build_for_host, emit, on_host
 
 
 def emit_for_nccl(model, folder, *options, workers, arrangement):

@@ -8,8 +8,8 @@ import re
 import numpy
 import pytest
 
+import emulation
 import pipeline
-import test_cuda
 
 SHAPE, STEPS = (8, 6, 7), 4
 OPTIONS = ["--minibatch", 12, "--microbatches", 2, "--optimizer", "momentum,lr=0.05,momentum=0.9"]
@@ -36,9 +36,9 @@ def of_all_kinds(models, tmp_path_factory):
     folder, made = tmp_path_factory.mktemp("normalised"), {}
     for name, stages, options in (("one", "1", ["--schedule", "gpipe"]), ("two", "1-1", ["--schedule", "1f1b"]),
                                   ("again", "1-1", ["--schedule", "zb-h1", "--recompute", "all"])):
-        made[name] = test_cuda.emit(models("normalised"), folder / name, *OPTIONS, "--precision", "fp16", "--stages", stages, *options,
+        made[name] = emulation.emit(models("normalised"), folder / name, *OPTIONS, "--precision", "fp16", "--stages", stages, *options,
                                     workers=stages.count("-") + 1)
-        test_cuda.build_for_host(made[name])
+        emulation.build_for_host(made[name])
     return made
 
 
@@ -47,7 +47,7 @@ def evaluated(data):
 
 
 def train(project, work, data, *options, **environment):
-    return test_cuda.train_on_host(project, work, *evaluated(data), *options, data=data, steps=STEPS, env=os.environ | environment)
+    return emulation.train_on_host(project, work, *evaluated(data), *options, data=data, steps=STEPS, env=os.environ | environment)
 
 
 def expect_near(found, expected):
@@ -66,7 +66,7 @@ def fused(project):
     return sum(len(re.findall(r"cuda::NormalisedConvolution \w+;", stage.read_text())) for stage in project.glob("stage_?.cpp"))
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_trains_like_the_processor(projects, data, expected, tmp_path):
     """However the model is split, and where stages run their forward pass again."""
     kept = {}
@@ -77,7 +77,7 @@ def test_trains_like_the_processor(projects, data, expected, tmp_path):
         pipeline.expect_same_bits(found, kept, "normalised")
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_sums_while_it_convolves(projects, data, expected, tmp_path):
     """Where that is faster, which another run knows. Running statistics change once per microbatch, though kernels were measured."""
     kept, folder = {}, tmp_path / "kernels"
@@ -98,7 +98,7 @@ def test_sums_while_it_convolves(projects, data, expected, tmp_path):
         assert {file.name: file.read_bytes() for file in (folder / name).iterdir()} == files
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("switch", ["slow", "refused"])
 def test_does_without(switch, projects, data, tmp_path):
     """Where it is slower, or the library has no such kernels: the bits of a run that measures nothing."""

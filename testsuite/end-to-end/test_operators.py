@@ -310,6 +310,7 @@ def test_losses_of_weighted_classes(op, shape, tmp_path):
     assert distance(found, product.grad.numpy()) <= 1e-3
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("element", [False, True])
 def test_indices_outside(element, tmp_path):
     """Where an index has no row, in a table or along the last of two dimensions: the file, the sample and the number."""

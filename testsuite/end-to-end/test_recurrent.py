@@ -10,9 +10,9 @@ import torch
 
 import export
 import lstm
+import emulation
 import pipeline
 import safetensors
-import test_cuda
 
 BATCH, RATE, STEPS, SEQUENCE = 8, 64.0, 3, 4
 
@@ -199,7 +199,7 @@ def test_loops(cell, tmp_path):
         assert numpy.array_equal(after[name], again[name]), name
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("cell,precision", [("LSTM", "bf16"), ("GRU", "fp16")])
 def test_steps_on_gpus(cell, precision, models, tmp_path):
     """A step is a product and a kernel forward, backward and where the model is evaluated: what a longer sequence adds. Losses
@@ -208,15 +208,15 @@ def test_steps_on_gpus(cell, precision, models, tmp_path):
     calls = []
     for sequence in (SEQUENCE + 1, SEQUENCE):
         model = models("lstm", "--cell", cell, "--layers", 1, "--sequence", sequence)
-        project = test_cuda.emit(model, tmp_path / f"{sequence}", *options, "--precision", precision)
+        project = emulation.emit(model, tmp_path / f"{sequence}", *options, "--precision", precision)
         source = (project / "stage_0.cpp").read_text()
         calls.append(len(re.findall(r"^  cuda::\w+ ", source, re.MULTILINE)))
     assert calls[0] - calls[1] == 3 * 2
     _, data = draw(tmp_path, 0)
     processor = pipeline.compile_model(model, tmp_path / "cpu", *options)
     expected = pipeline.train(processor, tmp_path / "expected", data=data, steps=3)
-    one = test_cuda.train_on_host(project, tmp_path / "one", data=data, steps=3)
-    two = test_cuda.train_on_host(test_cuda.emit(model, tmp_path / "two", *options, "--precision", precision, "--stages", "1-1", workers=2),
+    one = emulation.train_on_host(project, tmp_path / "one", data=data, steps=3)
+    two = emulation.train_on_host(emulation.emit(model, tmp_path / "two", *options, "--precision", precision, "--stages", "1-1", workers=2),
                                   tmp_path / "found", data=data, steps=3)
     rounding = {"bf16": 2 * 2**-8, "fp16": 2 * 2**-10}[precision]
     assert numpy.allclose(one.losses, expected.losses, rtol=rounding)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import export
+import emulation
 import pipeline
 import safetensors
-import test_cuda
 
 BATCH, RATE, MICROBATCHES = 8, 4.0, 2
 OPTIONS = ["--minibatch", BATCH, "--microbatches", MICROBATCHES, "--optimizer", f"sgd,lr={RATE}"]
@@ -114,12 +114,12 @@ def test_stages(reused, tmp_path):
         pipeline.expect_same_bits(pipeline.train(project, tmp_path / f"run-{name}", data=data, steps=1), kept, "reused")
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_on_gpus(reused, tmp_path):
     _, model, _, data = reused
     expected = pipeline.train(pipeline.compile_model(model, tmp_path / "cpu", *OPTIONS), tmp_path / "expected", data=data, steps=1)
-    project = test_cuda.emit(model, tmp_path / "gpu", *OPTIONS, "--precision", "fp16", "--stages", "1-1", workers=2)
-    found = test_cuda.train_on_host(project, tmp_path / "found", data=data, steps=1)
+    project = emulation.emit(model, tmp_path / "gpu", *OPTIONS, "--precision", "fp16", "--stages", "1-1", workers=2)
+    found = emulation.train_on_host(project, tmp_path / "found", data=data, steps=1)
     rounding = 2 * 2**-10
     assert numpy.allclose(found.losses, expected.losses, rtol=rounding)
     for name, value in expected.weights().items():

@@ -4,7 +4,7 @@ import numpy
 
 import pipeline
 import safetensors
-from test_cuda import emit, on_host, train_on_host
+from emulation import emit, on_host, train_on_host
 
 
 @on_host

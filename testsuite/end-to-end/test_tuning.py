@@ -7,8 +7,8 @@ import re
 
 import pytest
 
+import emulation
 import pipeline
-import test_cuda
 import test_nccl
 
 LINE = r"rank (\d) measured (\d+) kernels in [\d.]+ s: for (\d+) of (\d+) problems it takes another than the library's first; kept in (\S+)\n"
@@ -29,13 +29,13 @@ def train(project, work, *options, check=True, **environment):
 
 @pytest.fixture(name="project", scope="module")
 def two_stages(models, tmp_path_factory):
-    project = test_cuda.emit(models("lenet5"), tmp_path_factory.mktemp("tuning") / "cuda", "--stages", "1-1", "--minibatch", 8,
+    project = emulation.emit(models("lenet5"), tmp_path_factory.mktemp("tuning") / "cuda", "--stages", "1-1", "--minibatch", 8,
                              "--microbatches", 2, "--optimizer", "momentum,lr=0.05", workers=2)
-    test_cuda.build_for_host(project)
+    emulation.build_for_host(project)
     return project
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_takes_the_same_kernels_again(project, tmp_path):
     """Both ranks have their own file; another run and a rank with no file of its own measure nothing."""
     data, folder = data_of(tmp_path), tmp_path / "kernels"
@@ -69,14 +69,14 @@ def test_takes_the_same_kernels_again(project, tmp_path):
         "rank-7.json" if name == "rank-0.json" else name: text for name, text in before.items()}
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_convolves_with_bias_and_relu_in_one_kernel(models, tmp_path):
     """Where that is faster: rounded once, so other bits than two kernels have, and the same ones however the model is split."""
     data, losses = data_of(tmp_path), {}
     for stages in ("1", "1-1"):
-        made = test_cuda.emit(models("lenet5"), tmp_path / f"cuda-{stages}", "--stages", stages, "--minibatch", 8, "--microbatches", 2,
+        made = emulation.emit(models("lenet5"), tmp_path / f"cuda-{stages}", "--stages", stages, "--minibatch", 8, "--microbatches", 2,
                               "--schedule", "1f1b", "--precision", "bf16", "--optimizer", "momentum,lr=0.05", workers=len(stages.split("-")))
-        test_cuda.build_for_host(made)
+        emulation.build_for_host(made)
         _, losses[f"apart {stages}"] = train(made, tmp_path / f"apart-{stages}", *data)
         folder = tmp_path / f"kernels-{stages}"
         _, losses[stages] = train(made, tmp_path / f"together-{stages}", *data, "--tune", folder, HOST_CUDNN_SLOW="plain")
@@ -91,7 +91,7 @@ def test_convolves_with_bias_and_relu_in_one_kernel(models, tmp_path):
     assert losses["1"] != losses["apart 1"] and losses["1"] == pytest.approx(losses["apart 1"], rel=2**-7)
 
 
-@test_cuda.on_host
+@emulation.on_host
 @pytest.mark.parametrize("stages,schedule,arrangement", [("1-1-1", "1f1b", "pairs"), ("2-1", "pipedream", "edges")])
 def test_measures_between_messages(stages, schedule, arrangement, models, tmp_path, monkeypatch):
     """Who measures waits for its GPU, where others wait for its messages."""
@@ -109,7 +109,7 @@ def test_measures_between_messages(stages, schedule, arrangement, models, tmp_pa
     assert "measured" not in again.output and again.losses == plain.losses
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_says_what_is_wrong_with_the_folder(project, tmp_path):
     data, folder = data_of(tmp_path), tmp_path / "kernels"
     folder.mkdir()
@@ -120,10 +120,10 @@ def test_says_what_is_wrong_with_the_folder(project, tmp_path):
     assert told == f"error: --tune {folder}/rank-1.json: cannot be written; give a folder that can\n"
 
 
-@test_cuda.on_host
+@emulation.on_host
 def test_is_refused_where_bits_are_exact(models, tmp_path):
-    project = test_cuda.emit(models("lenet5"), tmp_path / "exact", "--exact", "--minibatch", 8, "--microbatches", 2)
-    test_cuda.build_for_host(project)
+    project = emulation.emit(models("lenet5"), tmp_path / "exact", "--exact", "--minibatch", 8, "--microbatches", 2)
+    emulation.build_for_host(project)
     told, _ = train(project, tmp_path / "work", *data_of(tmp_path), "--tune", tmp_path / "kernels", check=False)
     assert told == (f"error: --tune {tmp_path}/kernels: these programs were compiled with --exact, whose bits do not depend on how the "
                     "model is split, and a kernel that is faster has other bits; leave it out, or run pdc again without --exact\n")
