@@ -1,6 +1,7 @@
 #include "passes/PlanGraph.h"
 
 #include "compiler/Error.h"
+#include "passes/Nodes.h"
 #include "passes/PlanValues.h"
 #include "passes/ProgramMemory.h"
 #include "passes/SharedStates.h"
@@ -64,10 +65,13 @@ private:
       addNodes(unit, indices.lookup(findHost(unit).getName()));
   }
 
+  /// Constants, which each kernel that reads one has of its own, stand for no place in the plan.
   void addNodes(UnitOp unit, int index) {
     indices[unit.getName()] = index;
+    std::vector<std::string> &nodes = graph.units[index].nodes;
     for (NodeOp node : unit.getBody().getOps<NodeOp>())
-      graph.units[index].nodes.push_back(node.getName().str());
+      if (!isConstant(node) || llvm::hasSingleElement(unit.getBody().getOps<NodeOp>()))
+        nodes.push_back(node.getName().str());
   }
 
   static bool isForward(Operation *op) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "compiler/cost/Device.h"
+
 #include <nlohmann/json.hpp>
 
 #include <initializer_list>
@@ -54,6 +56,9 @@ double toSlowdown(const Fields &fields, const char *name);
 
 /// A device with a row in the table of peaks; "" stands for none.
 std::string toDevice(const Fields &fields, std::optional<std::string> fallback = {});
+
+/// One that kernels of the device compute in; fp32 where there is none.
+Precision toPrecision(const Fields &fields, const std::string &field, const std::string &device);
 
 struct Topology;
 /// The topology that an object describes, in a file of its own or inside of another.

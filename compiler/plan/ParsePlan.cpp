@@ -81,17 +81,6 @@ Edge toEdge(const Fields &fields, int id, int64_t stages) {
   return edge;
 }
 
-Precision toPrecision(const Fields &fields, const std::string &field, const std::string &device) {
-  try {
-    Precision precision = precisionNamed(fields.string(field, "fp32"));
-    if (precision != Precision::fp32)
-      requirePrecision(device, precision);
-    return precision;
-  } catch (const Error &error) {
-    fields.refuse(field, error.what());
-  }
-}
-
 void readHead(const Fields &top, Plan &plan) {
   plan.model = top.string("model");
   plan.device = toDevice(top);

@@ -129,6 +129,7 @@ double toSlowdown(const Fields &fields, const char *name) {
 std::string printProfile(const Profile &profile) {
   ordered_json json = {{"model", profile.model},
                        {"device", profile.device},
+                       {"precision", toString(profile.precision.value_or(Precision::fp32))},
                        {"threads", profile.threads},
                        {"microbatch_size", profile.microbatchSize},
                        {"units", ordered_json::array()}};
@@ -149,6 +150,8 @@ Profile parseProfile(std::string_view text, const std::string &file) {
   Profile profile;
   profile.model = top.string("model", "");
   profile.device = toDevice(top, "cpu");
+  if (top.has("precision"))
+    profile.precision = toPrecision(top, "precision", profile.device);
   profile.threads = static_cast<int>(top.integer("threads", 1, 4096, 1));
   profile.microbatchSize = top.integer("microbatch_size", 0, INT32_MAX, 0);
   std::set<std::string> names;

@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Plan.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,7 @@ namespace pdc {
 /// profile.json: what planning needs of a model on a device, so that a plan can be made from it
 /// alone.
 ///
-///     {"model": "...", "device": "cpu", "threads": 1, "microbatch_size": 32,
+///     {"model": "...", "device": "cpu", "precision": "fp32", "threads": 1, "microbatch_size": 32,
 ///      "units": [{"name": "...", "nodes": ["..."], "forward_seconds": 0, "backward_input_seconds":
 ///      0,
 ///                 "backward_weight_seconds": 0, "update_seconds": 0, "parameter_bytes": 0,
@@ -33,6 +34,7 @@ namespace pdc {
 struct Profile {
   std::string model;
   std::string device = "cpu";
+  std::optional<Precision> precision; ///< that the seconds were measured in, where it is known
   int threads = 1;
   int64_t microbatchSize = 0;
   PlanGraph graph;

@@ -175,6 +175,17 @@ void readMemory(const Fields &top, Topology &topology) {
 
 } // namespace
 
+Precision toPrecision(const Fields &fields, const std::string &field, const std::string &device) {
+  try {
+    Precision precision = precisionNamed(fields.string(field, "fp32"));
+    if (precision != Precision::fp32)
+      requirePrecision(device, precision);
+    return precision;
+  } catch (const Error &error) {
+    fields.refuse(field, error.what());
+  }
+}
+
 std::string toDevice(const Fields &fields, std::optional<std::string> fallback) {
   std::string device = fields.string("device", std::move(fallback));
   try {

@@ -67,7 +67,7 @@ std::vector<TextFile> textFiles() {
          Schedule read = parseSchedule(text, "f");
          completeSchedule(read, chainEdges(read.stages()));
        }},
-      {"profile.json", printProfile({"m.onnx", "cpu", 2, 32, graph}),
+      {"profile.json", printProfile({"m.onnx", "cpu", Precision::fp32, 2, 32, graph}),
        [](const std::string &text) { makePlan(parseProfile(text, "f").graph, twoWorkers()); }},
       {"graph.txt",
        "node1 -- Input0 -- forward_compute_time=0, backward_compute_time=0, activation_size=1, "

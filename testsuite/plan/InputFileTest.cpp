@@ -156,7 +156,7 @@ TEST(ProfileFile, PipeDreamRefusals) {
 }
 
 TEST(ProfileFile, RoundTripAndApply) {
-  Profile profile{"m.onnx", "cpu", 2, 32, chainGraph({1, 2})};
+  Profile profile{"m.onnx", "cpu", Precision::fp32, 2, 32, chainGraph({1, 2})};
   profile.graph.tied = {{{0, 1}, 300, 200, 100}};
   profile.graph.units[1].slowdown = 1.25;
   profile.graph.units[1].updateSlowdown = 1.5;

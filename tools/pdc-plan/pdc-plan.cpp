@@ -161,6 +161,7 @@ void run(const Options &options) {
   request.compression = options.compression;
   request.model = profile.model;
   request.device = profile.device;
+  request.precision = profile.precision.value_or(Precision::fp32);
   request.threads = profile.threads;
   request.microbatchSize = profile.microbatchSize;
   takeStages(options.stages, request);

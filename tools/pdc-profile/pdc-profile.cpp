@@ -29,7 +29,7 @@ namespace {
 
 struct Request {
   Options compile;
-  std::string device = "cpu", output = "profile.json", sources, links, times, kernels;
+  std::string device = "cpu", precision = "fp32", output = "profile.json", sources, links, times, kernels;
   std::vector<std::string> dimensions;
   int64_t steps = 20;
 };
@@ -72,6 +72,7 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   add("-o", request.output, "FILE", "where the profile goes (profile.json)");
   addModelOptions(app, request.compile, request.dimensions);
   add("--device", request.device, "KIND", "cpu, or cuda: writes a program to build and run there");
+  add("--precision", request.precision, "TYPE", "fp32; with --device cuda also tf32, bf16, fp16");
   add("--steps", request.steps, "N", "updates to measure (20)");
   add("--sources", request.sources, "DIR", "keep the measuring program there");
   add("--kernels", request.kernels, "FILE",
@@ -93,6 +94,7 @@ std::optional<int> parse(int argc, char **argv, Request &request) {
   if (!request.times.empty() && request.device != "cuda")
     throw UsageError("--times: expected with --device cuda, found --device " + request.device);
   request.compile.plan.device = request.device;
+  request.compile.plan.precision = parsePrecision(request.precision, request.device);
   if (request.steps < 1 || request.steps > 1000000)
     throw UsageError("--steps " + std::to_string(request.steps) + ": expected 1 to 1000000");
   request.compile.plan.workers = request.compile.plan.stages = 1;
@@ -194,8 +196,12 @@ std::unique_ptr<MeasuringProgram> makeVersioned(Options options, const fs::path 
 Profile profileOf(const Request &request, const MeasuringProgram &program, const UnitTimes &times) {
   mlir::OwningOpRef<ModuleOp> measured(program.units().clone());
   applyTimes(*measured, times);
-  Profile profile{program.model(), request.device, request.compile.plan.threads,
-                  program.microbatchSize(), makePlanGraph(*measured)};
+  Profile profile{program.model(),
+                  request.device,
+                  request.compile.plan.precision,
+                  request.compile.plan.threads,
+                  program.microbatchSize(),
+                  makePlanGraph(*measured)};
   addAccumulation(profile.graph, program.units(), times);
   return profile;
 }

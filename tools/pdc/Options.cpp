@@ -227,7 +227,7 @@ static void checkStages(const std::string &text, const Options &options) {
                      std::to_string(options.plan.workers));
 }
 
-static Precision parsePrecision(const std::string &text, const std::string &device) {
+Precision parsePrecision(const std::string &text, const std::string &device) {
   checkChoice("--precision", text, precisionNames(), {});
   Precision precision = precisionNamed(text);
   try {
@@ -236,6 +236,20 @@ static Precision parsePrecision(const std::string &text, const std::string &devi
     throw Error("--" + std::string(error.what()));
   }
   return precision;
+}
+
+/// Seconds of another device or precision are none of the plan's.
+static void checkProfile(const Options &options) {
+  if (options.profile.empty())
+    return;
+  const Profile profile = readProfile(options.profile);
+  const PlanRequest &plan = options.plan;
+  if (profile.precision && (profile.device != plan.device || *profile.precision != plan.precision))
+    throw Error("--profile " + options.profile + ": was measured for --device " + profile.device +
+                " --precision " + std::string(toString(*profile.precision)) +
+                ", expected one for --device " + plan.device + " --precision " +
+                std::string(toString(plan.precision)) +
+                "; give pdc-profile these, or pdc those");
 }
 
 /// PipeDream's cost models choose the stages of its schedule, and their replicas.
@@ -288,6 +302,7 @@ static void interpret(const Typed &typed, Options &options) {
   checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
   options.plan.device = typed.device;
   options.plan.precision = parsePrecision(typed.precision, typed.device);
+  checkProfile(options);
 }
 
 void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions) {

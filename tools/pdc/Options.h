@@ -49,6 +49,8 @@ std::optional<int> parseOptions(int argc, char **argv, Options &options);
 /// The options that say what is trained and how it is compiled, for every command that compiles a
 /// model. `dimensions` takes the texts of --bind, which are checked with the others.
 void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &dimensions);
+/// Throws Error where no kernels of the device compute in it.
+Precision parsePrecision(const std::string &text, const std::string &device);
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options);
 
 } // namespace pdc
