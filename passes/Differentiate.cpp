@@ -30,6 +30,7 @@ private:
   LogicalResult findActiveValues();
   LogicalResult seed();
   Value seedValue(NodeOp loss);
+  double expectedLossWeight();
   Value readNumber(NodeOp loss, StringRef name, double value);
   void accumulateWeights();
   void accumulate(MemoryOp weight, const GradientTerm &term, size_t use);
@@ -87,7 +88,8 @@ LogicalResult BackwardPass::seed() {
 
 Value BackwardPass::seedValue(NodeOp loss) {
   if (!module->hasAttr("pdc.asynchronous"))
-    return scalesLoss ? readNumber(loss, "pdc.loss_scale", 65536) : readNumber(loss, "pdc.one", 1);
+    return scalesLoss ? readNumber(loss, "pdc.loss_scale", 65536 / expectedLossWeight())
+                      : readNumber(loss, "pdc.one", 1);
   if (scalesLoss)
     throw Error(
         "precision fp16 scales the loss by a number that all stages agree on at each update, "
@@ -99,6 +101,16 @@ Value BackwardPass::seedValue(NodeOp loss) {
                         loss.getName())
           .getResult(0);
   return {};
+}
+
+/// Of a microbatch: each label counts.
+double BackwardPass::expectedLossWeight() {
+  for (auto sum : train.getOps<AccumulateOp>())
+    if (auto weight = sum.getValue().getDefiningOp<NodeOp>();
+        weight && sum.getMemory() == "pdc.loss_weight" && weight.getNumOperands() > 0)
+      return static_cast<double>(std::max<int64_t>(
+          1, cast<RankedTensorType>(weight.getOperand(0).getType()).getNumElements()));
+  return 1;
 }
 
 /// A number as a memory: kernels of losses read their gradient from memory, and the runtime changes

@@ -16,6 +16,7 @@ struct LossScale {
   int64_t goodSteps = 0;   ///< since it last changed
   int64_t leftOut = 0;     ///< updates, in all
   bool overflowed = false; ///< in the last step
+  bool halved = false;     ///< behind it
   /// About the loss weight of a minibatch: what is differentiated is the sum of the losses, and the
   /// weight is known behind it only. A power of two, which rounds nothing; 0: not known yet.
   double divisor = 0;
@@ -23,20 +24,23 @@ struct LossScale {
   /// By what the sum of the losses is multiplied.
   double factor() const { return divisor > 0 ? value / divisor : value; }
 
+  /// The factor that a program begins with is kFirst over the weight of a microbatch whose labels
+  /// all count.
   void expectWeight(double weight) {
     if (weight > 0)
       divisor = std::exp2(std::ceil(std::log2(weight)));
   }
 
-  /// Where less weight was expected than came (samples, of tokens), what overflowed was larger than
-  /// the value means.
+  /// Where less weight was expected than came (by class weights, say), what overflowed was larger
+  /// than the value means.
   void endStep(bool hasOverflow, double weight) {
     const double before = divisor;
     expectWeight(weight);
     overflowed = hasOverflow;
     leftOut += hasOverflow;
     goodSteps = hasOverflow ? 0 : goodSteps + 1;
-    if (hasOverflow && before >= divisor)
+    halved = hasOverflow && before >= divisor;
+    if (halved)
       value /= 2;
     if (goodSteps == kGrowthSteps)
       value = value < kLargest ? 2 * value : value, goodSteps = 0;

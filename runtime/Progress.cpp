@@ -128,6 +128,13 @@ void Progress::show(int64_t step) {
   lineOpen = terminal;
 }
 
+void Progress::leftOut(int64_t step, bool halved, double lossScale) {
+  line("step " + std::to_string(step) + ": a gradient overflowed, so its update is left out" +
+       (halved ? " and the loss scale halved, to " + jsonNumber(lossScale) : ""));
+  log("{\"step\": " + std::to_string(step) +
+      ", \"left_out\": true, \"loss_scale\": " + jsonNumber(lossScale) + "}");
+}
+
 void Progress::line(const std::string &text) {
   if (quiet)
     return;

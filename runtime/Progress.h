@@ -30,6 +30,8 @@ public:
 
   void step(int64_t step, int64_t epoch, double loss, int64_t samples, double learningRate,
             double gradientNorm);
+  /// The step's update, since a gradient overflowed.
+  void leftOut(int64_t step, bool halved, double lossScale);
   /// A line of its own between the others.
   void line(const std::string &text);
   void log(const std::string &json);

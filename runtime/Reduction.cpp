@@ -76,11 +76,14 @@ void Executor::exchangeGradients() {
 
 /// Whether the loss is scaled is known where it is computed.
 void Executor::agreeOnLossScale() {
-  double scaling[1] = {lossScaleHere ? 1.0 : 0.0};
+  double scaling[2] = {0, 0}; // ranks that scale it, and the weight that they expect in all
+  for (const Memory &memory : program.memories)
+    if (lossScaleHere && std::string_view(memory.name) == "pdc.loss_scale")
+      scaling[0] = 1, scaling[1] = LossScale::kFirst / memory.fill;
   control.sum(scaling);
   scalesLoss = scaling[0] > 0;
   if (scalesLoss && lossScale.divisor == 0)
-    lossScale.expectWeight(double(program.microbatches * program.microbatchSize));
+    lossScale.expectWeight(double(program.microbatches) * scaling[1] / scaling[0]);
   if (lossScaleHere)
     arena.store(lossScaleHere, float(lossScale.factor()));
   for (const Memory &memory : program.memories)

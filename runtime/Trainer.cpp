@@ -242,8 +242,7 @@ void Trainer::trainStep() {
     progress->step(number, state.epoch, totals.meanLoss(), count * program.microbatchSize,
                    rate.at(number), executor.gradientNorm());
   if (progress && executor.lossScale.overflowed)
-    progress->line("step " + std::to_string(number) +
-                   ": a gradient overflowed, so its update is left out and the loss scale halved");
+    progress->leftOut(number, executor.lossScale.halved, executor.lossScale.value);
   state.step = number;
   advance(state.epoch, state.cursor, count);
   stopped = totals.stops > 0 && state.step < totalSteps;

@@ -82,7 +82,7 @@ def test_transformers_train_like_the_processor(network, stages, models, tmp_path
 
 
 @on_host
-@pytest.mark.parametrize("network,precision", [("gpt2", "bf16"), ("fashion", "bf16"), ("lenet5", "fp16")])
+@pytest.mark.parametrize("network,precision", [("gpt2", "bf16"), ("fashion", "bf16"), ("lenet5", "fp16"), ("gpt2", "fp16")])
 def test_stages_in_16_bits_train_bit_for_bit(network, precision, models, tmp_path):
     """What crosses has 16 bits on one stage too; losses are those of f32 to two steps of 16 bits (2^-8, 2^-10):
     each value on the way is rounded by half a step, and an average of many is off by less than one of them. Dropout's random
