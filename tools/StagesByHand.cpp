@@ -21,6 +21,7 @@ static void takeFile(const std::string &file, PlanRequest &request) {
     throw UsageError("--stages '" + file + "': neither replicas per stage such as 1-1 nor a file");
   const std::string text = readTextFile(file);
   request.assignment = parseAssignment(text, file);
+  request.assignedForOther = isPlannedForOther(text, file, request);
   request.assignedBy = "--stages " + file;
   request.replicas = parseReplicas(text, file);
   for (const auto &[node, stage] : request.assignment)

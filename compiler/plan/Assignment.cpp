@@ -28,6 +28,14 @@ std::map<std::string, int> parseAssignment(std::string_view text, const std::str
   return assignment;
 }
 
+bool isPlannedForOther(std::string_view text, const std::string &file, const PlanRequest &request) {
+  const Fields top = parseFields(text, file);
+  if (!top.has("stages"))
+    return false;
+  const std::string device = toDevice(top, request.device);
+  return device != request.device || toPrecision(top, "precision", device) != request.precision;
+}
+
 std::vector<int> parseReplicas(std::string_view text, const std::string &file) {
   Fields top = parseFields(text, file);
   std::vector<int> replicas;

@@ -28,6 +28,10 @@ Plan parsePlan(std::string_view text, const std::string &file);
 
 /// `--stages FILE`: `{"node": stage, ...}`, or a plan.json, whose stages list their nodes.
 std::map<std::string, int> parseAssignment(std::string_view text, const std::string &file);
+
+/// Whether that is a plan.json of another device or precision than the request's, for which pdc
+/// makes other nodes of its own.
+bool isPlannedForOther(std::string_view text, const std::string &file, const PlanRequest &request);
 /// Replicas of the stages of a plan.json, of each place once where several share their ranks; none
 /// where all have one.
 std::vector<int> parseReplicas(std::string_view text, const std::string &file);

@@ -304,6 +304,7 @@ struct PlanRequest : PlanSubject {
   double compression = 1;
   /// Node name -> stage, by hand; empty: planned.
   std::map<std::string, int> assignment;
+  bool assignedForOther = false; ///< nodes that the model has not are left out (isPlannedForOther)
   /// What gave it, for refusals: a file or the model.
   std::string assignedBy;
 };

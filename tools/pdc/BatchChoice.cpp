@@ -31,6 +31,16 @@ BatchChoice::BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::
     topology = readTopology(options.topology);
 }
 
+/// Nodes that the units have not; all stay where none is known, which an error then names.
+static void leaveOutOthers(const PlanGraph &graph, std::map<std::string, int> &assignment) {
+  std::set<std::string> names;
+  for (const PlanUnit &unit : graph.units)
+    names.insert(unit.nodes.begin(), unit.nodes.end());
+  auto isOther = [&](const auto &entry) { return !names.contains(entry.first); };
+  if (!std::ranges::all_of(assignment, isOther))
+    std::erase_if(assignment, isOther);
+}
+
 PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) const {
   PlanRequest request = options.plan;
   request.topology = topology;
@@ -38,13 +48,8 @@ PlanRequest BatchChoice::request(const Batch &batch, const PlanGraph &units) con
   request.cores = isClosedForm(request.costModel) ? 0 : runtime::usableCores();
   request.microbatches = batch.microbatches;
   // Annotations name each node of the file, also those that are computed here or become others.
-  if (subject.hasPartition) {
-    std::set<std::string> names;
-    for (const PlanUnit &unit : units.units)
-      names.insert(unit.nodes.begin(), unit.nodes.end());
-    std::erase_if(request.assignment,
-                  [&](const auto &entry) { return !names.contains(entry.first); });
-  }
+  if (subject.hasPartition || request.assignedForOther)
+    leaveOutOthers(units, request.assignment);
   // A given number of microbatches counts those of a replica: batches say then how many there are.
   request.openReplicas = opensReplicas(options) && !options.microbatches;
   if (request.openReplicas && !subject.sums)

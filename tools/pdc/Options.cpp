@@ -289,6 +289,9 @@ static void interpret(const Typed &typed, Options &options) {
   if (!typed.memory.empty())
     options.plan.memoryBytes = parseBytes(typed.memory);
   checkModelOptions(typed.dimensions, options);
+  checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
+  options.plan.device = typed.device;
+  options.plan.precision = parsePrecision(typed.precision, typed.device);
   takeStages(typed.stages, options.plan);
   checkStages(typed.stages, options);
   if (isFileOfRows(options.plan.schedule))
@@ -299,9 +302,6 @@ static void interpret(const Typed &typed, Options &options) {
     checkOutputPath(options.output);
   if (!options.annotated.empty())
     checkAnnotatedPath(options);
-  checkChoice("--device", typed.device, {"cuda", "cpu"}, {});
-  options.plan.device = typed.device;
-  options.plan.precision = parsePrecision(typed.precision, typed.device);
   checkProfile(options);
 }
 
