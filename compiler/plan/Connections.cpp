@@ -1,5 +1,7 @@
 #include "compiler/plan/Connections.h"
 
+#include "compiler/devices/Queues.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -53,6 +55,45 @@ void addTiedEdges(const std::vector<std::vector<int>> &ranksOfStage, const std::
 /// Stages of one rank have the same replicas.
 static std::set<std::vector<int>> replicaGroups(const std::vector<std::vector<int>> &ranksOfStage) {
   return {ranksOfStage.begin(), ranksOfStage.end()};
+}
+
+std::set<RankEdge> rankEdges(const Plan &plan, std::span<const std::vector<int>> tied) {
+  const Schedule &rows = plan.schedule;
+  std::set<RankEdge> edges = rankEdges(rows.ranksOfStage, plan.edges);
+  for (const std::vector<int> &stages : tied)
+    addTiedEdges(rows.ranksOfStage, stages, rows.asynchronous, edges);
+  return edges;
+}
+
+/// Those that sum gradients with a rank.
+static int64_t countOtherReplicas(const std::vector<std::vector<int>> &ranksOfStage, int rank) {
+  std::set<int> others;
+  for (const std::vector<int> &ranks : ranksOfStage)
+    if (std::ranges::find(ranks, rank) != ranks.end())
+      others.insert(ranks.begin(), ranks.end());
+  others.erase(rank);
+  return static_cast<int64_t>(others.size());
+}
+
+bool haveQueues(const std::vector<std::vector<int>> &ranksOfStage,
+                const std::set<RankEdge> &edges) {
+  std::map<int, int64_t> ends; ///< of edges, by rank
+  for (auto [from, to] : edges) {
+    ++ends[from];
+    ++ends[to];
+  }
+  return std::ranges::all_of(ends, [&](const auto &rank) {
+    return haveQueues(rank.second, countOtherReplicas(ranksOfStage, rank.first));
+  });
+}
+
+std::string whyNotConnected() {
+  return "the messages between GPUs are not proven with a communicator per pair of ranks, and a "
+         "GPU "
+         "has too few queues for one per directed edge (" +
+         std::to_string(kMostQueues) +
+         ", of which a rank needs three for each edge and two for each other replica); what would "
+         "help: another schedule, or fewer ranks";
 }
 
 int64_t countReplicaPairs(const std::vector<std::vector<int>> &ranksOfStage) {

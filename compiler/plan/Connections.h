@@ -3,6 +3,7 @@
 #include "compiler/plan/Plan.h"
 
 #include <set>
+#include <string>
 #include <utility>
 
 namespace pdc {
@@ -29,6 +30,16 @@ void addTiedEdges(const std::vector<std::vector<int>> &ranksOfStage, const std::
 /// it.
 void addGatherEdges(std::vector<int> summing, std::vector<int> gathering,
                     std::set<RankEdge> &edges);
+
+/// Of the values and gradients of a plan, and of what tied weights exchange: for each weight, the
+/// stages that use it.
+std::set<RankEdge> rankEdges(const Plan &plan, std::span<const std::vector<int>> tied);
+
+/// Whether what each rank exchanges over directed edges can have queues of its own.
+bool haveQueues(const std::vector<std::vector<int>> &ranksOfStage, const std::set<RankEdge> &edges);
+
+/// Why messages that are not proven in pairs, and have no queues of their own, cannot be sent.
+std::string whyNotConnected();
 
 /// How many pairs of ranks are replicas of each other: sums over them go by communicators of their
 /// own.

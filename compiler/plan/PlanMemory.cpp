@@ -85,10 +85,8 @@ static int64_t heldByOthers(const Plan &plan, const PlanStage &stage) {
 static std::vector<int64_t> besideBytes(const Plan &plan, const CutMemory &cut) {
   std::vector<int64_t> bytes(plan.stages.size());
   if (plan.device == "cuda") {
-    std::set<RankEdge> edges = rankEdges(plan.schedule.ranksOfStage, plan.edges);
-    for (const std::vector<int> &stages : cut.tied)
-      addTiedEdges(plan.schedule.ranksOfStage, stages, plan.schedule.asynchronous, edges);
-    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage, edges);
+    bytes = connectionBytesOfStages(plan.device, plan.schedule.ranksOfStage,
+                                    rankEdges(plan, cut.tied));
   }
   for (const PlanStage &stage : plan.stages)
     bytes[stage.id] += reductionBytes(plan.device, stage);

@@ -12,6 +12,7 @@
 #include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/PlannedRows.h"
 #include "compiler/plan/RankBalance.h"
+#include "compiler/schedule/Arrangement.h"
 #include "compiler/schedule/Proof.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
@@ -247,9 +248,21 @@ Planned Planner::makeWith(std::vector<int> stageOfUnit, const Schedule &rows) co
   return makeOf(std::move(stageOfUnit), withDepths(rows), false);
 }
 
+/// Where NCCL moves the messages, in an order that is proven.
+static void requireConnections(const Planned &planned) {
+  const Plan &plan = planned.plan;
+  if (plan.device == "cuda" &&
+      !haveQueues(plan.schedule.ranksOfStage, rankEdges(plan, planned.memory.tied)) &&
+      findDeadlockOfPairs(plan.schedule))
+    throw Error(whyNotConnected());
+}
+
 Planned Planner::complete(const Planned &planned) const {
-  if (!planned.plan.schedule.ranks.empty())
-    return makeOf(planned.stageOfUnit, planned.plan.schedule, true);
+  if (!planned.plan.schedule.ranks.empty()) {
+    Planned whole = makeOf(planned.stageOfUnit, planned.plan.schedule, true);
+    requireConnections(whole);
+    return whole;
+  }
   Schedule rows = planned.plan.schedule;
   if (!isChain(planned.plan.edges, rows.stages())) // which it was planned for
     assignUnwrittenSlots(rows, planned.plan.edges);

@@ -1,6 +1,7 @@
 #include "compiler/plan/Connections.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/schedule/Arrangement.h"
 #include "compiler/schedule/Schedules.h"
 #include "testsuite/Refusal.h"
 #include "testsuite/plan/ExamplePlans.h"
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 
 namespace pdc {
 
@@ -121,6 +123,33 @@ TEST(Connections, CountAgainstTheLimit) {
   EXPECT_EQ(makePlan(graph, request).stages[1].memoryBytes, request.memoryBytes);
   request.memoryBytes -= 1;
   EXPECT_THAT(refusal([&] { makePlan(graph, request); }), testing::HasSubstr("1 bytes too few"));
+}
+
+/// Values that many later stages read: NCCL has too few queues for an edge each, and not every
+/// schedule is proven with the waits of pairs. Another is taken where it is free to be.
+TEST(Connections, OfWhatIsChosenCanBeMade) {
+  int unconnected = 0;
+  for (unsigned seed = 0; seed < 12; ++seed) {
+    std::mt19937 random(seed);
+    const PlanGraph graph = randomGraph(24, random);
+    PlanRequest request;
+    request.workers = 8;
+    request.device = "cuda";
+    request.microbatches = 16;
+    auto isConnected = [](const Plan &plan) {
+      return haveQueues(plan.schedule.ranksOfStage, rankEdges(plan, {})) ||
+             !findDeadlockOfPairs(plan.schedule);
+    };
+    request.schedule = "auto";
+    EXPECT_TRUE(isConnected(makePlanOfPrograms(graph, request))) << seed;
+    for (const char *schedule : {"1f1b", "zb-h2", "gpipe"}) {
+      request.schedule = schedule;
+      const std::string why = refusal([&] { makePlanOfPrograms(graph, request); });
+      unconnected += why == whyNotConnected();
+      EXPECT_TRUE(why == whyNotConnected() || why == "accepted") << why;
+    }
+  }
+  EXPECT_GT(unconnected, 0);
 }
 
 /// On GPUs those of a microbatch are on their way beside the slots.

@@ -4,7 +4,6 @@
 #include "compiler/plan/Connections.h"
 #include "compiler/plan/Cut.h"
 #include "passes/ScheduleRows.h"
-#include "runtime/cuda/Queues.h"
 
 #include <algorithm>
 
@@ -62,40 +61,15 @@ static std::optional<double> stallOfPairs(const Plan &plan, const TaggedEdges &e
   return apart > 0 ? std::max(0.0, together / apart - 1) : 0;
 }
 
-/// Those that sum gradients with a rank.
-static int64_t countOtherReplicas(const Schedule &schedule, int rank) {
-  std::set<int> others;
-  for (const std::vector<int> &ranks : schedule.ranksOfStage)
-    if (llvm::is_contained(ranks, rank))
-      others.insert(ranks.begin(), ranks.end());
-  others.erase(rank);
-  return static_cast<int64_t>(others.size());
-}
-
-/// Whether what each rank exchanges over edges can have queues of its own.
-static bool haveQueues(const Schedule &schedule, const std::set<RankEdge> &edges) {
-  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
-    const int64_t count = llvm::count_if(
-        edges, [&](RankEdge edge) { return edge.first == rank || edge.second == rank; });
-    if (!runtime::cuda::haveQueues(count, countOtherReplicas(schedule, rank)))
-      return false;
-  }
-  return true;
-}
-
 /// `edges` is proven by whole groups, as the rows are; `pairs` has more waits.
 static Arrangement chooseArrangement(std::optional<double> stallOfPairs, const Schedule &schedule,
                                      const std::set<RankEdge> &edges) {
-  const bool canHaveEdges = haveQueues(schedule, edges);
+  const bool canHaveEdges = haveQueues(schedule.ranksOfStage, edges);
   if (stallOfPairs && (*stallOfPairs <= noise || !canHaveEdges))
     return Arrangement::pairs;
   if (canHaveEdges)
     return Arrangement::edges;
-  throw Error("the messages between GPUs are not proven with a communicator per pair of ranks, and "
-              "a GPU has too few queues for one per directed edge (" +
-              std::to_string(runtime::cuda::kMostQueues) +
-              ", of which a rank needs three for each edge and two for each other replica); what "
-              "would help: another schedule, or fewer ranks");
+  throw Error(whyNotConnected());
 }
 
 void setCommunicators(Plan &plan, ModuleOp programs) {
