@@ -5,6 +5,10 @@ using namespace pdc::ir;
 
 namespace pdc {
 
+/// Consumers of a value that lie further apart than so many nodes add up their gradients on their
+/// own: more than stand between the two ends of a layer's residual connection.
+static constexpr int kApart = 32;
+
 /// How the rule of one forward node sees the graph.
 class RuleBuilder : public GradientBuilder {
 public:
@@ -56,7 +60,7 @@ void RuleBuilder::setInputGradient(size_t i, GradientValue gradient) {
     throw Error("the gradient of input " + std::to_string(i) + " of node '" +
                 forward.getName().str() + "' has type " + type(gradient).toString() +
                 ", expected " + toTensorType(value.getType()).toString());
-  pass.terms[value].push_back({position, static_cast<int>(i), unwrap(gradient)});
+  pass.addTerm(value, {position, static_cast<int>(i), unwrap(gradient)});
 }
 
 std::vector<GradientValue> RuleBuilder::node(std::string_view op, std::vector<GradientValue> inputs,
@@ -108,6 +112,26 @@ void Backpropagation::differentiate(int position) {
                 ", but operator '" + node.getOp().str() + "' has no gradient");
   RuleBuilder rule(*this, node, position, gradients);
   rules->differentiate(rule);
+}
+
+/// Consumers come in descending order. Those before the term are summed where they lie, so that one
+/// sum goes on to the next and, where stages lie between, is sent instead of its terms; these need
+/// not wait for the value's producer. The order of additions follows from the graph alone.
+void Backpropagation::addTerm(Value value, GradientTerm term) {
+  SmallVector<GradientTerm> &found = terms[value];
+  auto isOpen = [](const GradientTerm &other) { return !other.isClosed; };
+  // Uses of a weight have a sum each.
+  if (auto latest = llvm::find_if(found, isOpen);
+      value.getDefiningOp<NodeOp>() && latest != found.end() &&
+      latest->consumer - term.consumer > kApart)
+    closeTerms(value);
+  found.push_back(term);
+}
+
+void Backpropagation::closeTerms(Value value) {
+  const int last = terms[value].back().consumer;
+  NodeOp consumer = forward[std::min<size_t>(last, forward.size() - 1)];
+  terms[value] = {{last, 0, gradientOf(value, consumer), true}};
 }
 
 SmallVector<GradientTerm> Backpropagation::termsOf(Value value) const {

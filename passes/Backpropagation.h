@@ -13,6 +13,7 @@ struct GradientTerm {
   int consumer; ///< position in the forward graph
   int operand;
   mlir::Value gradient;
+  bool isClosed = false; ///< of later consumers, all of which have added theirs
   bool operator<(const GradientTerm &other) const {
     return std::tie(consumer, operand) < std::tie(other.consumer, other.operand);
   }
@@ -37,7 +38,8 @@ public:
   void markActive(ir::NodeOp node);
   void seed(mlir::Value value, mlir::Value gradient);
   void differentiate(int position);
-  /// In the order of the consumers in the forward graph.
+  /// In the order of the consumers in the forward graph. Consumers that lie far behind others have
+  /// become one term.
   llvm::SmallVector<GradientTerm> termsOf(mlir::Value value) const;
   /// The sum of the terms, named after the node that asks; null when there are none.
   mlir::Value gradientOf(mlir::Value value, ir::NodeOp asks);
@@ -46,6 +48,9 @@ public:
 
 private:
   friend class RuleBuilder;
+
+  void addTerm(mlir::Value value, GradientTerm term);
+  void closeTerms(mlir::Value value);
 
   llvm::SmallVector<ir::NodeOp> forward;
   mlir::OpBuilder builder;

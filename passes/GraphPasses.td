@@ -90,7 +90,9 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     the gradient of each node that lies between a weight and the loss, and of no other: the first layer
     has no input gradient. A backward node is named `FORWARD/grad/...` and its `origin` is the
     forward node. Gradients that meet at a value are one `Sum`, planned with the value's producer,
-    its terms in the order of the consumers.
+    its terms in the order of the consumers. Consumers more than 32 nodes before others have a `Sum` of
+    their own, planned with the first of them, which takes in that of the later ones: so one gradient goes back from
+    stage to stage for what many layers read, and waits in memory.
     No gradient goes through a pdc.StopGradient, which is then removed.
 
     Each use of a weight has a sum of its own (`NAME/gradient`, `NAME/gradient.1`, ... in the order of
