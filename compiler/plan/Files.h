@@ -18,6 +18,11 @@ void writeTextFile(const std::filesystem::path &path, const std::string &text);
 /// with that many servers. Throws pdc::Error with the known names.
 Topology readTopology(const std::filesystem::path &path);
 
+/// What is planned for where nobody says how devices are linked: so many servers of so many each,
+/// with the links and the network of the device's data sheets (README.md). `cores`: of this
+/// machine, where all devices are its processes.
+Topology assumedTopology(std::string_view device, int servers, int devices, int cores = 0);
+
 /// The parsers throw pdc::Error that names `file` and the field.
 Topology parseTopology(std::string_view text, const std::string &file);
 

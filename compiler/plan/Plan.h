@@ -116,6 +116,8 @@ struct Topology {
   std::vector<OwnLink> links;
   /// To sum a few numbers over all ranks, as ends a minibatch; 0: not known.
   double sumSeconds = 0;
+  /// What pdc took for granted where nobody said it, in words; empty: it was given.
+  std::string assumption;
 
   int workers() const;
   /// Of all workers, with so many threads each, how many compute at the same time: workers that

@@ -356,6 +356,8 @@ std::string describePlan(const Plan &plan) {
   // Behind another number of stages gradients are of weights of another age.
   if (plan.exact && plan.scheduleName == "pipedream")
     out << " for this number of stages";
+  if (!plan.topology.assumption.empty())
+    out << "\nassumed: " << shown(plan.topology.assumption) << "; --topology FILE says otherwise";
   out << "\n\n";
   describeStages(plan, out);
   if (!plan.schedule.ranks.empty())

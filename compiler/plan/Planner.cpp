@@ -32,13 +32,8 @@ namespace {
 Topology chooseTopology(const PlanRequest &request) {
   if (request.topology)
     return *request.topology;
-  const DevicePeaks &peaks = findDevicePeaks(request.device);
-  Topology topology;
-  topology.levels = {{request.workers, {peaks.linkBytesPerSecond, peaks.linkSeconds}}};
-  topology.memoryBytes = bytesForPrograms(peaks);
-  topology.device = peaks.name;
-  topology.cores = request.device == "cpu" ? request.cores : 0;
-  return topology;
+  const int cores = request.device == "cpu" ? request.cores : 0;
+  return assumedTopology(request.device, 1, request.workers, cores);
 }
 
 /// Compute rows with the slots and versions of a chain of that length.

@@ -109,6 +109,8 @@ ordered_json toJson(const Topology &topology) {
                        {"cores", topology.cores}};
   if (topology.sumSeconds > 0)
     json["sum_seconds"] = topology.sumSeconds;
+  if (!topology.assumption.empty())
+    json["assumption"] = topology.assumption;
   return json;
 }
 

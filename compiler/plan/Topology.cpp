@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 namespace pdc {
 
@@ -25,7 +26,7 @@ struct Preset {
 
 // The clusters of PipeDream's paper, with the bandwidths it quotes: 16 V100 of Azure's NC24 v3
 // (shared PCIe, 10 Gb/s), 16 V100 of AWS's p3.16xlarge (NVLink, 25 Gb/s), 4 servers with a Titan X
-// (40 Gb/s). A pod of the DGX data sheets: NVSwitch inside, a network port of 200 or 400 Gb/s per
+// (40 Gb/s). Pods of the DGX data sheets: NVSwitch inside, a network port of 200 or 400 Gb/s per
 // GPU outside.
 constexpr Preset presets[] = {
     {"cluster-a", "v100", 4, 4, {10e9, 1e-5}, {1.25e9, 5e-5}, 1},
@@ -33,7 +34,11 @@ constexpr Preset presets[] = {
     {"cluster-c", "titanx", 4, 1, {}, {5e9, 2e-5}, 1},
     {"dgx-a100", "a100", 20, 8, {250e9, 4e-6}, {25e9, 1e-5}, 8},
     {"dgx-h100", "h100", 32, 8, {370e9, 3e-6}, {50e9, 1e-5}, 8},
+    {"dgx-h200", "h200", 32, 8, {370e9, 3e-6}, {50e9, 1e-5}, 8},
 };
+
+// Between servers of which nothing is known: Ethernet of 10 Gb/s.
+constexpr Link kUsualNetwork = {1.25e9, 5e-5};
 
 Topology makePreset(const Preset &preset, int servers) {
   Topology topology;
@@ -43,6 +48,36 @@ Topology makePreset(const Preset &preset, int servers) {
   topology.memoryBytes = bytesForPrograms(findDevicePeaks(preset.device));
   topology.device = preset.device;
   return topology;
+}
+
+/// Servers of that device on the network of its pod, where there is one, with a port per device.
+Level networkOf(std::string_view device, int servers, int devices) {
+  for (const Preset &preset : presets)
+    if (preset.device == device && preset.ports > 1)
+      return {servers, preset.network, devices};
+  return {servers, kUsualNetwork, 1};
+}
+
+std::string bandwidthText(const Link &link) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g GB/s", link.bytesPerSecond / 1e9);
+  return text;
+}
+
+/// Of one server or several, which have a level of their own where they have several devices.
+std::string assumptionOf(const Topology &topology, int servers, int devices) {
+  const Level &lowest = topology.levels.front(), &highest = topology.levels.back();
+  if (servers * devices == 1)
+    return "one device";
+  if (servers == 1)
+    return (topology.cores > 0 ? std::to_string(devices) + " processes of this machine, "
+                               : "one server of " + std::to_string(devices) + " devices, ") +
+           bandwidthText(lowest.link) + " between them";
+  return std::to_string(servers) + " servers of " + std::to_string(devices) +
+         (devices > 1 ? " devices, " + bandwidthText(lowest.link) + " in a server and "
+                      : " device, ") +
+         bandwidthText(highest.link) + " between servers through " +
+         (highest.ports > 1 ? "a port per device" : "one port each");
 }
 
 /// "dgx-a100:4" -> 4; nothing behind the name: the preset's own number.
@@ -75,6 +110,22 @@ Topology readTopology(const std::filesystem::path &path) {
     known += (known.empty() ? "" : ", ") + std::string(preset.name);
   }
   throw Error(name + ": no such file, and no known cluster; known clusters: " + known);
+}
+
+Topology assumedTopology(std::string_view device, int servers, int devices, int cores) {
+  const DevicePeaks &peaks = findDevicePeaks(device);
+  Topology topology;
+  if (devices > 1 || servers == 1)
+    topology.levels.push_back({devices, {peaks.linkBytesPerSecond, peaks.linkSeconds}});
+  if (servers > 1)
+    topology.levels.push_back(networkOf(peaks.name, servers, devices));
+  topology.memoryBytes = bytesForPrograms(peaks);
+  topology.device = peaks.name;
+  topology.cores = cores;
+  topology.assumption = assumptionOf(topology, servers, devices) +
+                        "; costs that no profile measures are those of " + std::string(peaks.name) +
+                        " (" + std::string(peaks.text) + ")";
+  return topology;
 }
 
 int Topology::workers() const {
@@ -200,7 +251,7 @@ std::string toDevice(const Fields &fields, std::optional<std::string> fallback) 
 Topology toTopology(const Fields &top) {
   Topology topology;
   int64_t product = 1;
-  top.expectOnly({"levels", "memory", "links", "device", "cores", "sum_seconds"});
+  top.expectOnly({"levels", "memory", "links", "device", "cores", "sum_seconds", "assumption"});
   for (Fields level : top.list("levels")) {
     level.expectOnly(
         {"workers", "bandwidth", "latency", "ports", "send_bandwidth", "receive_bandwidth"});
@@ -220,6 +271,7 @@ Topology toTopology(const Fields &top) {
   topology.device = toDevice(top, "");
   topology.cores = static_cast<int>(top.integer("cores", 0, kMostWorkers, 0));
   topology.sumSeconds = top.seconds("sum_seconds", 0);
+  topology.assumption = top.string("assumption", "");
   return topology;
 }
 

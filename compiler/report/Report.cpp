@@ -66,7 +66,10 @@ void Page::head() {
   if (plan.microbatchSize)
     text += " of " + plural(plan.microbatchSize, "sample") + " each";
   text += ", cost model " + htmlText(plan.costModel) + ", " +
-          std::string(toString(plan.precision)) + (plan.exact ? ", exact" : "") + "</p></header>\n";
+          std::string(toString(plan.precision)) + (plan.exact ? ", exact" : "");
+  if (!plan.topology.assumption.empty())
+    text += "<br>Assumed: " + htmlText(plan.topology.assumption);
+  text += "</p></header>\n";
 }
 
 void Page::card(const char *name, const std::string &value, const std::string &note) {

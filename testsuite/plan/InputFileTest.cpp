@@ -100,7 +100,7 @@ TEST(TopologyFile, KnownClusters) {
             "topology 'dgx-h100:x': expected 1 to 8192 servers behind the colon");
   EXPECT_EQ(refusal([] { readTopology("cluster-d"); }),
             "cluster-d: no such file, and no known cluster; known clusters: cluster-a, cluster-b, "
-            "cluster-c, dgx-a100, dgx-h100");
+            "cluster-c, dgx-a100, dgx-h100, dgx-h200");
 }
 
 TEST(ProfileFile, PipeDream) {

@@ -4,6 +4,7 @@
 #include "testsuite/Refusal.h"
 #include "testsuite/plan/ExamplePlans.h"
 
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,6 +65,55 @@ TEST(UnevenTopology, TwoRanksWithALinkOfTheirOwnShareItWithNobody) {
       simulate(program, parse(R"("links": [{"from": 0, "to": 1, "bandwidth": 10, "latency": 3}])"));
   EXPECT_NEAR(own.transfers[0].end, 10 + 3, 1e-9);
   EXPECT_NEAR(own.transfers[1].end, 1 + 1, 1e-9);
+}
+
+std::vector<std::array<double, 4>> levelsOf(const Topology &topology) {
+  std::vector<std::array<double, 4>> levels;
+  for (const Level &level : topology.levels)
+    levels.push_back({double(level.workers), level.link.bytesPerSecond, level.link.latencySeconds,
+                      double(level.ports)});
+  return levels;
+}
+
+using Levels = std::vector<std::array<double, 4>>;
+
+TEST(AssumedTopology, ServersStandOnTheNetworkOfTheirPod) {
+  // The data sheet of DGX H100: NVSwitch, and a port of 400 Gb/s for each of eight GPUs.
+  const Topology servers = assumedTopology("cuda", 2, 8);
+  EXPECT_EQ(levelsOf(servers), (Levels{{8, 370e9, 3e-6, 1}, {2, 50e9, 1e-5, 8}}));
+  EXPECT_EQ(levelsOf(servers), levelsOf(readTopology("dgx-h100:2")));
+  EXPECT_EQ(servers.memoryBytes, readTopology("dgx-h100:2").memoryBytes);
+  EXPECT_EQ(servers.device, "h100");
+  EXPECT_EQ(servers.assumption,
+            "2 servers of 8 devices, 370 GB/s in a server and 50 GB/s between servers through a "
+            "port per device; costs that no profile measures are those of h100 (H100 SXM5 80 GB, "
+            "NVLink 4)");
+  EXPECT_EQ(levelsOf(assumedTopology("a100", 3, 4)),
+            (Levels{{4, 250e9, 4e-6, 1}, {3, 25e9, 1e-5, 4}}));
+  // Ethernet of 10 Gb/s, one port per server.
+  EXPECT_EQ(levelsOf(assumedTopology("cpu", 2, 3)),
+            (Levels{{3, 4e9, 2e-6, 1}, {2, 1.25e9, 5e-5, 1}}));
+  EXPECT_EQ(levelsOf(assumedTopology("cpu", 4, 1)), (Levels{{4, 1.25e9, 5e-5, 1}}));
+}
+
+TEST(AssumedTopology, FlatNumbersAreOneServer) {
+  EXPECT_EQ(levelsOf(assumedTopology("cuda", 1, 16)), (Levels{{16, 370e9, 3e-6, 1}}));
+  EXPECT_THAT(assumedTopology("cuda", 1, 16).assumption,
+              HasSubstr("one server of 16 devices, 370 GB/s between them; "));
+  EXPECT_THAT(assumedTopology("cpu", 1, 2, 2).assumption,
+              HasSubstr("2 processes of this machine, 4 GB/s between them; "));
+}
+
+TEST(AssumedTopology, IsSaidByThePlanAndKeptInItsFile) {
+  PlanRequest request = automatic(4, 4);
+  request.topology = assumedTopology("cuda", 2, 2);
+  const Plan plan = makePlan(chainGraph({1, 1, 1, 1}), request);
+  const std::string said = "\nassumed: " + request.topology->assumption + "; --topology FILE";
+  EXPECT_THAT(describePlan(plan), HasSubstr(said));
+  EXPECT_THAT(describePlan(parsePlan(printPlan(plan), "plan.json")), HasSubstr(said));
+  request.topology = parseTopology(R"({"levels": [{"workers": 4, "bandwidth": 1e9}]})", "t");
+  EXPECT_THAT(describePlan(makePlan(chainGraph({1, 1, 1, 1}), request)),
+              Not(HasSubstr("assumed: ")));
 }
 
 PlanRequest threeWorkers(const Topology &topology) {

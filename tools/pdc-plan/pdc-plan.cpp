@@ -59,8 +59,14 @@ std::optional<Topology> chooseTopology(const Options &options, const Profile &pr
   if (!options.topology.empty())
     return readTopology(options.topology);
   std::vector<double> bandwidth = options.bandwidth;
-  if (bandwidth.empty() && !profile.device.empty())
+  const size_t levels = options.workers.size();
+  if (bandwidth.empty() && !profile.device.empty() && levels == 1)
     return std::nullopt;
+  if (bandwidth.empty() && !profile.device.empty() && levels == 2)
+    return assumedTopology(profile.device, options.workers[1], options.workers[0]);
+  if (bandwidth.empty() && !profile.device.empty())
+    throw UsageError("--workers: has " + std::to_string(levels) + " levels, and the links of " +
+                     profile.device + " are known of two; give --bandwidth for each");
   // A PipeDream profile names no device; its optimizer assumes this much.
   if (bandwidth.empty())
     bandwidth.assign(options.workers.size(), 1e9);
@@ -189,7 +195,7 @@ void addOptions(CLI::App &app, Options &options) {
       ->delimiter(',');
   app.add_option("--topology", options.topology,
                  "levels of workers and links as JSON, or a known cluster: "
-                 "cluster-a, cluster-b, cluster-c, dgx-a100, dgx-h100[:SERVERS]")
+                 "cluster-a, cluster-b, cluster-c, dgx-a100, dgx-h100, dgx-h200[:SERVERS]")
       ->excludes("--workers")
       ->excludes("--bandwidth");
   app.add_option("--schedule", options.schedule, "auto, " + scheduleNames() + " or a file of rows");

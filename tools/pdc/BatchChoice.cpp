@@ -24,11 +24,20 @@ namespace pdc {
 /// schedules together the best is expected, which plans hardly beat.
 static constexpr double kLeastOfExpectation = 0.95;
 
+/// GPUs in one server, with NVLink between all of them.
+static constexpr int kUsualOfServer = 8;
+
 BatchChoice::BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress)
     : subject(subject), options(subject.options), makeGraph(std::move(makeGraph)),
       progress(progress) {
+  const int workers = options.plan.workers;
   if (!options.topology.empty())
     topology = readTopology(options.topology);
+  else if (options.servers > 1)
+    topology = assumedTopology(options.plan.device, options.servers, workers / options.servers);
+  else if (!options.servers && options.plan.device != "cpu" && workers > kUsualOfServer)
+    progress << "pdc: --gpus " << workers << ": are planned as one server with NVLink between all; "
+             << "for several servers give --gpus SxG, as in 2x8, or --topology" << std::endl;
 }
 
 /// Nodes that the units have not; all stay where none is known, which an error then names.

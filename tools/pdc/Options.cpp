@@ -45,7 +45,7 @@ void checkChoice(const std::string &option, const std::string &value,
 }
 
 /// `8` or `2x4`.
-static int parseWorkers(const std::string &text) {
+static void parseWorkers(const std::string &text, Options &options) {
   size_t cross = text.find('x');
   std::optional<int64_t> servers = 1, devices;
   if (cross == std::string::npos) {
@@ -59,7 +59,8 @@ static int parseWorkers(const std::string &text) {
       *devices > most / *servers)
     throw UsageError("--gpus '" + text +
                      "': expected a number of devices from 1 to 4096, as in 4 or 2x4");
-  return static_cast<int>(*servers * *devices);
+  options.plan.workers = static_cast<int>(*servers * *devices);
+  options.servers = cross == std::string::npos ? 0 : static_cast<int>(*servers);
 }
 
 /// Bytes with an optional suffix K, M or G (powers of 1024).
@@ -201,7 +202,7 @@ static void checkOutputPath(const std::filesystem::path &output) {
 /// A topology says the number of workers; --gpus may say it again.
 static void chooseWorkers(const std::string &gpus, Options &options) {
   if (!gpus.empty())
-    options.plan.workers = parseWorkers(gpus);
+    parseWorkers(gpus, options);
   if (options.topology.empty())
     return;
   int workers = readTopology(options.topology).workers();
@@ -327,8 +328,10 @@ static void addPlanOptions(CLI::App &app, Options &options, Typed &typed) {
   auto add = [&](const char *name, auto &value, const char *kind, const char *text) {
     app.add_option(name, value, text)->type_name(kind)->allow_extra_args(false);
   };
-  add("--gpus,--workers", typed.gpus, "N|SxG", "N devices, or S servers of G devices");
-  add("--topology", options.topology, "FILE", "levels of workers and links, instead of --gpus");
+  add("--gpus,--workers", typed.gpus, "N|SxG",
+      "N devices of one server, or S servers of G devices");
+  add("--topology", options.topology, "FILE",
+      "levels of workers and links, or a cluster: dgx-h100:2");
   add("--device", typed.device, "KIND", "cuda (the default) or cpu");
   add("-o", options.output, "DIR", "where the sources go (MODEL.pdc)");
   add("--schedule", options.plan.schedule, "NAME|FILE", schedules.c_str());

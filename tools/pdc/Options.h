@@ -27,6 +27,7 @@ struct Options {
   /// What the plan is asked for, as far as no model says it: --gpus, --schedule, --stages, ...
   PlanRequest plan;
   std::string topology;
+  int servers = 0; ///< of --gpus SxG; 0: it says a number of devices
   std::string loss;
   ArtifactFiles artifacts; ///< --checkpoint, and --optimizer where it names a file
   std::string optimizer; ///< empty: the file's, else sgd,lr=0.01
