@@ -17,10 +17,6 @@
 
 namespace pdc::runtime {
 
-bool startedByMpi() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK");
-}
-
 #ifdef PDC_RUNTIME_MPI
 
 bool hasMpi() { return true; }

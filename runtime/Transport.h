@@ -83,8 +83,6 @@ private:
 
 /// MPI, where the runtime was built with it.
 bool hasMpi();
-/// Whether mpirun or srun with PMI started this process.
-bool startedByMpi();
 /// Initialises MPI; the destructor finalises it. `threads`: those that this rank computes with.
 std::unique_ptr<Transport> makeMpiTransport(int threads);
 

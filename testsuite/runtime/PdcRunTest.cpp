@@ -31,10 +31,10 @@ endforeach()
   }
   void TearDown() override { fs::remove_all(folder); }
 
-  int run(const std::string &options) {
-    std::string line = PDC_RUN " " + folder.string() + " --data x=" + folder.string() +
-                       "/x.npy --data y=" + folder.string() + "/y.npy " + options + " > " +
-                       (folder / "output").string() + " 2>&1";
+  int run(const std::string &options, const std::string &environment = "") {
+    std::string line = environment + PDC_RUN " " + folder.string() +
+                       " --data x=" + folder.string() + "/x.npy --data y=" + folder.string() +
+                       "/y.npy " + options + " > " + (folder / "output").string() + " 2>&1";
     int status = std::system(line.c_str());
     std::ifstream file(folder / "output");
     output.assign(std::istreambuf_iterator<char>(file), {});
@@ -62,6 +62,26 @@ TEST_F(PdcRun, BuildsAndTrainsOnBothTransports) {
   fs::resize_file(stage, 0);
   EXPECT_EQ(run("--steps 3"), 0) << output;
   EXPECT_GT(fs::file_size(stage), 0u);
+}
+
+/// The variables of sbatch's script and of srun's tasks, as in RankPlaceTest.
+TEST_F(PdcRun, BuildsInABatchScriptAndNotAsARank) {
+  const std::string batch = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=2 ",
+                    task = batch + "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 ";
+  EXPECT_EQ(run("--transport nccl", task), 1);
+  EXPECT_NE(output.find("all_stages: is not built, and this is one of several ranks, which build "
+                        "nothing; build before they start: pdc-run " +
+                        folder.string() + " --build-only"),
+            std::string::npos)
+      << output;
+  EXPECT_FALSE(fs::exists(folder / "build"));
+  EXPECT_EQ(run("--steps 3", batch), 0) << output;
+  EXPECT_NE(output.find("trained to step 3"), std::string::npos) << output;
+  for (const std::string &environment : {batch, task}) {
+    fs::remove_all(folder / "build");
+    EXPECT_EQ(run("--build-only", environment), 0) << output;
+    EXPECT_TRUE(fs::exists(folder / "build" / "stage_0"));
+  }
 }
 
 class PdcRunSignal : public PdcRun {

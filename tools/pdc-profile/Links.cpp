@@ -4,6 +4,7 @@
 #include "compiler/plan/Files.h"
 #include "runtime/Control.h"
 #include "runtime/LinkMeter.h"
+#include "runtime/RankPlace.h"
 #include "runtime/Transport.h"
 #include "tools/Command.h"
 

@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/Main.h"
 #include "runtime/Options.h"
+#include "runtime/RankPlace.h"
 #include "tools/Programs.h"
 #include "tools/pdc-run/Processes.h"
 
@@ -20,7 +21,8 @@
 
 namespace fs = std::filesystem;
 using pdc::become, pdc::ranksOfThisHost, pdc::startProgram, pdc::supervise, pdc::waitForProgram;
-using pdc::runtime::Error;
+using pdc::runtime::Error, pdc::runtime::Launcher, pdc::runtime::launcherOfThis,
+    pdc::runtime::startedByMpi;
 using Json = nlohmann::json;
 
 namespace {
@@ -35,11 +37,6 @@ struct Request {
   std::vector<std::string> forwarded; ///< options of the stage programs
   std::vector<std::string> launcher;  ///< words behind "--"
 };
-
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
 
 /// From plan.json.
 int numberOfRanks(const fs::path &folder) {
@@ -156,22 +153,21 @@ void build(const Request &request) {
   buildStep(words, log);
 }
 
-std::string binary(const Request &request, const std::string &name) {
-  fs::path path = request.folder / "build" / name;
-  if (!fs::exists(path))
-    throw Error(path.string(), ": is not there after the build; run pdc again");
-  return path.string();
-}
-
-bool startedByMpi() {
-  return !environment("OMPI_COMM_WORLD_RANK").empty() || !environment("PMI_RANK").empty() ||
-         !environment("SLURM_PROCID").empty();
-}
-
 /// Whether a launcher has started this process, which is then a rank.
 bool isRank(const Request &request) {
   return (request.transport == "mpi" && startedByMpi()) ||
-         (request.transport == "nccl" && (startedByMpi() || !environment("RANK").empty()));
+         (request.transport == "nccl" && launcherOfThis() != Launcher::none);
+}
+
+std::string binary(const Request &request, const std::string &name) {
+  fs::path path = request.folder / "build" / name;
+  if (!fs::exists(path))
+    throw Error(path.string(), isRank(request)
+                                   ? ": is not built, and this is one of several ranks, which "
+                                     "build nothing; build before they start: pdc-run " +
+                                         request.folder.string() + " --build-only"
+                                   : ": is not there after the build; run pdc again");
+  return path.string();
 }
 
 /// The words behind a stage program's name.
@@ -226,7 +222,7 @@ int superviseMpi(const std::vector<std::string> &words) {
 
 int run(const Request &request) {
   const int ranks = numberOfRanks(request.folder);
-  if (isRank(request)) {
+  if (isRank(request) && !request.buildOnly) {
     // Its binary was built before.
     std::vector<std::string> words = {binary(request, kAllStages)};
     append(words, programOptions(request));
