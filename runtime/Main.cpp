@@ -131,16 +131,17 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   return stopped ? stoppedCode() : 0;
 }
 
-static const Program &programOf(int rank, int ranks, std::span<const Program *const> programs) {
+static const Program &programOf(int rank, int ranks, std::span<const Program *const> programs,
+                                bool mpi) {
   if (ranks != programs[0]->ranks)
-    throw Error("started as ", ranks, " processes; the plan has ", programs[0]->ranks,
-                " ranks: mpirun -n ", programs[0]->ranks);
+    throw Error("started as ", ranks, ranks == 1 ? " process" : " processes", "; the plan has ",
+                programs[0]->ranks, " ranks: ", commandFor(programs[0]->ranks, mpi));
   for (const Program *program : programs)
     if (program->rank == rank)
       return *program;
   throw Error(
       "process ", rank, " was started with the binary of rank ", programs[0]->rank,
-      "; give mpirun the binaries in the order of the stages, each for as many processes as "
+      "; give the launcher the binaries in the order of the stages, each for as many processes as "
       "the stage has replicas");
 }
 
@@ -172,7 +173,7 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
   speaks = transport->rank() == 0;
   try {
     control = connectRanks(transport->rank(), transport->ranks(), true, startTimeout(options));
-    trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs), options,
+    trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs, true), options,
                           *transport, *control, nullptr);
     return trainer->run() ? 0 : stoppedCode();
   } catch (const std::exception &error) {
@@ -189,14 +190,15 @@ static int runNccl(std::span<const Program *const> programs, const Options &opti
         "local or mpi");
   if (!place)
     throw Error("--transport nccl: this process does not know its rank; start one per GPU with "
-                "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, as torchrun does");
+                "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, as torchrun does, "
+                "or by srun or mpirun");
   std::unique_ptr<Control> control;
   std::unique_ptr<Accelerator> accelerator;
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Trainer> trainer;
   speaks = place->rank == 0;
   try {
-    const Program &program = programOf(place->rank, place->ranks, programs);
+    const Program &program = programOf(place->rank, place->ranks, programs, false);
     control = connectRanks(place->rank, place->ranks, false, startTimeout(options));
     control->timeout = startTimeout(options);
     accelerator = openAccelerator(program, place->local, *control);
@@ -287,7 +289,7 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
   // Writing says so itself: to a reader that has gone, or beyond what a file may have.
   for (int signal : {SIGPIPE, SIGXFSZ})
     std::signal(signal, SIG_IGN);
-  bool isPart = startedByMpi() || int(programs.size()) < programs[0]->ranks;
+  bool isPart = startedByMpi() || isOneOfSeveral() || int(programs.size()) < programs[0]->ranks;
   std::string transport = options.transport;
   if (transport.empty())
     transport = !isPart ? "local" : programs[0]->device ? "nccl" : "mpi";

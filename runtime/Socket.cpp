@@ -2,6 +2,7 @@
 
 #include "runtime/Control.h"
 #include "runtime/Error.h"
+#include "runtime/RankPlace.h"
 #include "runtime/Transport.h"
 
 #include <algorithm>
@@ -178,8 +179,8 @@ std::unique_ptr<Control> connectRanks(int rank, int ranks, bool mpi, Seconds tim
     std::istringstream shared(shareOverMpi(text));
     shared >> rendezvous.secret >> rendezvous.port >> rendezvous.address;
   } else if (ranks > 1) {
-    throw Error("rank ", rank, " of ", ranks,
-                " does not know rank 0; set MASTER_ADDR and MASTER_PORT or start with mpirun");
+    throw Error("rank ", rank, " of ", ranks, " does not know where rank 0 listens; ",
+                rendezvousAdvice());
   }
   return connectOverTcp(rendezvous, listener.get());
 }

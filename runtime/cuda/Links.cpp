@@ -17,7 +17,8 @@ static RankPlace requirePlace() {
   if (std::optional<RankPlace> place = placeFromEnvironment())
     return *place;
   throw Error("this process does not know its rank; start one per GPU with RANK, WORLD_SIZE, "
-              "LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, as torchrun does");
+              "LOCAL_RANK, MASTER_ADDR and MASTER_PORT set, as torchrun does, or by srun or "
+              "mpirun");
 }
 
 static void measureAs(const RankPlace &place, Control &control, const char *output) {
