@@ -1,6 +1,7 @@
 #include "runtime/Main.h"
 #include "runtime/Error.h"
 #include "runtime/RankPlace.h"
+#include "runtime/SharedFolder.h"
 #include "runtime/Trainer.h"
 
 #include <algorithm>
@@ -173,6 +174,7 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
   speaks = transport->rank() == 0;
   try {
     control = connectRanks(transport->rank(), transport->ranks(), true, startTimeout(options));
+    requireSharedFolder(options.save, transport->rank(), *control);
     trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs, true), options,
                           *transport, *control, nullptr);
     return trainer->run() ? 0 : stoppedCode();
@@ -201,6 +203,7 @@ static int runNccl(std::span<const Program *const> programs, const Options &opti
     const Program &program = programOf(place->rank, place->ranks, programs, false);
     control = connectRanks(place->rank, place->ranks, false, startTimeout(options));
     control->timeout = startTimeout(options);
+    requireSharedFolder(options.save, place->rank, *control);
     accelerator = openAccelerator(program, place->local, *control);
     transport = program.device->connect(*accelerator, *control, program);
     trainer = makeTrainer(program, options, *transport, *control, accelerator.get());

@@ -127,7 +127,7 @@ static void addTrainingOptions(CLI::App &app, Options &options) {
 
 static void addFileOptions(CLI::App &app, Options &options) {
   app.add_option("--save", options.save,
-                 "checkpoints go to DIR/step-NNNNNN; always one at the end")
+                 "checkpoints go to DIR/step-NNNNNN, which all hosts share; always one at the end")
       ->check(named);
   app.add_option("--save-every", options.saveEvery, "steps between checkpoints")
       ->check(wholeNumber(1));

@@ -1,4 +1,6 @@
 #include "runtime/Control.h"
+#include "runtime/Error.h"
+#include "runtime/SharedFolder.h"
 
 #include <filesystem>
 #include <functional>
@@ -7,6 +9,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace pdc::runtime;
 
@@ -49,6 +52,46 @@ uint64_t connected(const std::function<void(Control &)> &rank) {
   for (std::thread &thread : threads)
     thread.join();
   return bytes;
+}
+
+/// What each rank is refused with that saves to its own of these folders.
+std::vector<std::string> refusalsOf(const std::vector<std::string> &folders) {
+  std::vector<std::string> refusals(kRanks, "accepted");
+  connected([&](Control &control) {
+    try {
+      requireSharedFolder(folders[size_t(control.rank())], control.rank(), control);
+    } catch (const Error &error) {
+      refusals[size_t(control.rank())] = error.what();
+    }
+  });
+  return refusals;
+}
+
+TEST(SharedFolder, IsLookedForByAllRanks) {
+  namespace fs = std::filesystem;
+  const fs::path here = fs::temp_directory_path() / ("pdc-shared-" + std::to_string(getpid()));
+  const std::string one = here / "one", two = here / "two", link = here / "link";
+  fs::create_directories(one);
+  fs::create_directories(two);
+  fs::create_directory_symlink(one, link);
+  const std::vector<std::string> accepted(kRanks, "accepted");
+  EXPECT_EQ(refusalsOf({one, one, link}), accepted);
+  EXPECT_EQ(refusalsOf({"", "", ""}), accepted);
+  // Ranks of other options are refused later, by all.
+  EXPECT_EQ(refusalsOf({one, "", one}), accepted);
+  EXPECT_EQ(refusalsOf({"", two, two}), accepted);
+  char host[256] = "";
+  gethostname(host, sizeof host);
+  const std::string refused = std::string(": is not the same folder on all hosts: rank 1 on ") +
+                              host + " does not see there what rank 0 on " + host +
+                              " writes; give one that is shared, as on NFS";
+  EXPECT_EQ(refusalsOf({one, two, one}),
+            (std::vector{"--save " + one + refused, "--save " + two + refused,
+                         "--save " + one + refused}));
+  // Nothing is left of it.
+  EXPECT_TRUE(fs::is_empty(one));
+  EXPECT_TRUE(fs::is_empty(two));
+  fs::remove_all(here);
 }
 
 std::string textOf(int rank) { return std::string(1 << 20, char('a' + rank)); }

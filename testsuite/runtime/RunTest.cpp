@@ -171,6 +171,29 @@ TEST_F(ToyProcesses, RefusalIsToldOnce) {
   EXPECT_EQ(errors.find("error: --data", first + 1), std::string::npos) << errors;
 }
 
+/// Each in a folder of its own, as on hosts that share none.
+TEST_F(ToyProcesses, RefuseAFolderThatIsNotShared) {
+  writeData(folder, 64);
+  const Shape shape = {.stages = 2};
+  std::string line = "timeout 60 mpirun --allow-run-as-root --oversubscribe --bind-to none";
+  for (const char *host : {"a", "b"}) {
+    fs::create_directories(folder / host);
+    line += std::string(*host == 'a' ? "" : " :") + " -n 1 --wdir " + (folder / host).string() +
+            " " PDC_TOY_MAIN " '" + shapeText(shape) + "'";
+    const std::vector<std::string> words = command({"--steps", "4", "--save", "saved"});
+    for (size_t i = 1; i < words.size(); ++i)
+      line += " " + words[i];
+  }
+  const int status = std::system((line + " 2> " + (folder / "errors").string()).c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  std::ifstream file(folder / "errors");
+  errors.assign(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(errors.find("error: --save saved: is not the same folder on all hosts: rank 1 on "),
+            std::string::npos)
+      << errors;
+  EXPECT_FALSE(fs::exists(folder / "a" / "saved" / "step-000004"));
+}
+
 #else
 
 TEST(ToyProcesses, RunUnderMpirun) { GTEST_SKIP() << "the runtime was built without MPI"; }
