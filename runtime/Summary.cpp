@@ -147,13 +147,10 @@ void Trainer::summarise() {
     json += ", \"loss\": " + jsonNumber(progress->lastLoss());
   }
   if (evaluatedAt >= 0) {
-    std::string text = "evaluation: ", loss = "loss " + fixed(evaluated.meanLoss(), 4);
-    if (evaluated.hasClasses) {
-      text += "accuracy " + fixed(100 * evaluated.accuracy(), 2) + " % of " +
-              grouped(std::llround(evaluated.weight)) + " samples, ";
-      json += ", \"accuracy\": " + jsonNumber(evaluated.accuracy());
-    }
-    progress->line(text + loss);
+    const std::string metric = evaluated.text(true);
+    progress->line("evaluation: " + metric + (metric.empty() ? "" : ", ") + "loss " +
+                   fixed(evaluated.totals.meanLoss(), 4));
+    json += evaluated.json();
   }
   if (trained) {
     progress->line("a minibatch took " + secondsText(measured) + " (median), predicted " +

@@ -5,7 +5,6 @@
 #include "runtime/NamedNumbers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -307,24 +306,18 @@ void Trainer::evaluate() {
   Seconds begin = now();
   evaluationData->startAt(0, state.step);
   evaluationData->seed = state.seed;
-  evaluated = executor.evaluate(evaluationData->microbatches(), *evaluationData);
+  evaluated = {executor.evaluate(evaluationData->microbatches(), *evaluationData), options.metric,
+               evaluationData->samples() - std::max<int64_t>(evaluationData->remainder(), 0)};
   evaluatedAt = state.step;
   if (!tells)
     return;
   std::string text = "evaluation after step " + std::to_string(state.step) + ": ";
   std::string json = "{\"step\": " + std::to_string(state.step) +
-                     ", \"evaluation_loss\": " + jsonNumber(evaluated.meanLoss());
-  if (options.metric == "perplexity")
-    text += "perplexity " + fixed(std::exp(evaluated.meanLoss()), 3) + ", ";
-  else if (options.metric == "accuracy" && !evaluated.hasClasses)
-    text += "no accuracy, since the loss has no classes, ";
-  else if (evaluated.hasClasses)
-    text += "accuracy " + fixed(100 * evaluated.accuracy(), 2) + " %, ";
-  if (evaluated.hasClasses)
-    json += ", \"accuracy\": " + jsonNumber(evaluated.accuracy()) +
-            ", \"samples\": " + std::to_string(std::llround(evaluated.weight));
-  progress->line(text + "loss " + std::to_string(evaluated.meanLoss()));
-  progress->log(json + ", \"seconds\": " + fixed(now() - begin, 6) + "}");
+                     ", \"evaluation_loss\": " + jsonNumber(evaluated.totals.meanLoss());
+  if (const std::string metric = evaluated.text(false); !metric.empty())
+    text += metric + ", ";
+  progress->line(text + "loss " + std::to_string(evaluated.totals.meanLoss()));
+  progress->log(json + evaluated.json() + ", \"seconds\": " + fixed(now() - begin, 6) + "}");
   progress->resume();
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/Checkpoint.h"
 #include "runtime/Dataset.h"
+#include "runtime/EvaluationText.h"
 #include "runtime/MemoryInUse.h"
 #include "runtime/Options.h"
 #include "runtime/Progress.h"
@@ -65,7 +66,7 @@ private:
   std::map<std::string, int64_t> loaded; ///< fingerprints of the files that were read, by name
   bool stopped = false; ///< by a signal, agreed by all ranks
   int64_t evaluatedAt = -1, savedAt = -1;
-  Totals evaluated;
+  Evaluation evaluated;
   std::string checkpoint;
   std::vector<LossReport> reports; ///< not told yet, the earliest last
   Seconds zero = 0;

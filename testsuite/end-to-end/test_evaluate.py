@@ -1,5 +1,6 @@
 """Evaluation uses running statistics, no dropout, and counts each sample of a padded last batch once."""
 
+import math
 import re
 
 import numpy
@@ -69,6 +70,36 @@ def test_own_loss_has_no_accuracy(tmp_path):
                         "--save", tmp_path / "saved", check=False)
     assert told.returncode == 1 and told.stderr == "error: --log /dev/full: cannot be written: No space left on device; all else is done\n"
     assert "log: " not in told.stdout and list((tmp_path / "saved").glob("step-*"))
+
+
+class Tokens(torch.nn.Module):
+    """The next token of each, five of a sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = torch.nn.Embedding(7, 6)
+        self.layer = torch.nn.Linear(6, 7)
+
+    def forward(self, tokens):
+        return self.layer(self.embedding(tokens)).transpose(1, 2)
+
+
+def test_perplexity_is_of_predictions(tmp_path):
+    torch.manual_seed(1)
+    network, tokens, labels = Tokens(), torch.randint(7, (11, 5)), torch.randint(7, (11, 5))
+    export.export_inputs(network, {"tokens": tokens}, {"output": True}, tmp_path / "model.onnx")
+    project = pipeline.compile_model(tmp_path / "model.onnx", tmp_path / "project", "--minibatch", 4)
+    data = pipeline.save_inputs({"tokens": tokens, "labels": labels}, tmp_path)
+    run = pipeline.train(project, tmp_path / "run", *(word for entry in data for word in ("--eval-data", entry)), "--metric", "perplexity",
+                         "--lr", 0, data=data, steps=2)
+    loss = torch.nn.functional.cross_entropy(network(tokens), labels).item()
+    accuracy = (network(tokens).argmax(1) == labels).double().mean().item()
+    found, summary = ([record for record in run.records if name in record][-1] for name in ("evaluation_loss", "summary"))
+    for record in found, summary:
+        assert record["perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
+        assert record["accuracy"] == pytest.approx(accuracy, abs=1e-6)
+        assert record["samples"] == 11 and record["predictions"] == 55
+    assert re.search(rf"^evaluation: perplexity {math.exp(loss):.3f} over 55 predictions, loss {loss:.4f}$", run.output, re.M), run.output
 
 
 def test_a_loss_of_the_file_is_no_other(tmp_path):
