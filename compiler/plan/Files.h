@@ -41,6 +41,10 @@ bool isPlannedForOther(std::string_view text, const std::string &file, const Pla
 /// where all have one.
 std::vector<int> parseReplicas(std::string_view text, const std::string &file);
 
+/// " and replica of stage 0 (16 in all)", behind a number of microbatches per update; empty where
+/// it has none.
+std::string replicasText(const Plan &plan);
+
 /// plan.txt: what was decided and why, for people.
 std::string describePlan(const Plan &plan);
 

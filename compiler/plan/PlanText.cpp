@@ -340,13 +340,20 @@ void describeHints(const Plan &plan, std::ostream &out) {
 
 } // namespace
 
+std::string replicasText(const Plan &plan) {
+  const int64_t replicas = plan.stages[0].replicas;
+  return replicas == 1 ? ""
+                       : " and replica of stage 0 (" +
+                             std::to_string(plan.microbatches * replicas) + " in all)";
+}
+
 std::string describePlan(const Plan &plan) {
   std::ostringstream out;
   out << "plan of " << plan.model << " for " << plan.topology.workers() << " x "
       << (plan.device.empty() ? "worker" : plan.device) << ", schedule " << plan.scheduleName
       << (plan.schedule.weightRule == WeightRule::atEntry ? " with vertical sync" : "") << ", "
       << plan.microbatches << (plan.microbatches == 1 ? " microbatch" : " microbatches")
-      << " per update" << (plan.stages[0].replicas > 1 ? " and replica of stage 0" : "");
+      << " per update" << replicasText(plan);
   if (plan.microbatchSize)
     out << " of " << plan.microbatchSize << " samples each";
   if (plan.precision != Precision::fp32)

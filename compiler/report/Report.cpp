@@ -62,7 +62,7 @@ void Page::head() {
           (plan.device.empty() ? "worker" : htmlText(plan.device)) + ", schedule " +
           htmlText(plan.scheduleName) + ", " + std::to_string(plan.microbatches) +
           (plan.microbatches == 1 ? " microbatch" : " microbatches");
-  text += plan.stages[0].replicas > 1 ? " per update and replica of stage 0" : " per update";
+  text += " per update" + replicasText(plan);
   if (plan.microbatchSize)
     text += " of " + plural(plan.microbatchSize, "sample") + " each";
   text += ", cost model " + htmlText(plan.costModel) + ", " +

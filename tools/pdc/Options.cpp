@@ -318,7 +318,8 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
   add("--no-decay", options.noDecay, "PATTERN", "weights without decay (once per pattern)");
   add("--bind", dimensions, "DIM=N", "a named dimension's size (once per dimension)");
   add("--minibatch", options.minibatch, "B", "samples per update");
-  add("--microbatches", options.microbatches, "M", "microbatches per update, of each replica (planned)");
+  add("--microbatches", options.microbatches, "M",
+      "microbatches per update, of each replica that --stages gives (planned)");
   app.add_flag("--exact", options.plan.exact, "the same bits at any number of stages (not pipedream)");
   add("--threads", options.plan.threads, "T", "CPU threads per rank (1)");
 }
