@@ -140,14 +140,23 @@ SmallVector<GradientTerm> Backpropagation::termsOf(Value value) const {
   return found;
 }
 
+/// Whether a node's gradient begins with no loop that would take in the sum of what arrives.
+static bool passesOn(NodeOp node) {
+  return llvm::is_contained({"Add", "LayerNormalization", "RMSNormalization"}, node.getOp());
+}
+
 Value Backpropagation::gradientOf(Value value, NodeOp asks) {
+  const SmallVector<GradientTerm> found = termsOf(value);
+  if (found.size() < 2)
+    return found.empty() ? Value() : found.front().gradient;
   SmallVector<Value> gradients;
-  for (const GradientTerm &term : termsOf(value))
+  for (const GradientTerm &term : found)
     gradients.push_back(term.gradient);
-  if (gradients.size() < 2)
-    return gradients.empty() ? Value() : gradients.front();
+  const int first = found.front().consumer;
+  NodeOp planned =
+      passesOn(asks) && first < static_cast<int>(forward.size()) ? forward[first] : asks;
   return createNode(builder, asks.getLoc(), "Sum", names.unique(asks.getName() + "/grad/sum"),
-                    gradients, {}, originOf(asks))
+                    gradients, {}, originOf(planned))
       .getResult(0);
 }
 

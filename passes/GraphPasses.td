@@ -89,8 +89,9 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     Walks the nodes of @train in reverse from the value that is accumulated into @pdc.loss and adds
     the gradient of each node that lies between a weight and the loss, and of no other: the first layer
     has no input gradient. A backward node is named `FORWARD/grad/...` and its `origin` is the
-    forward node. Gradients that meet at a value are one `Sum`, planned with the value's producer,
-    its terms in the order of the consumers. Consumers more than 32 nodes before others have a `Sum` of
+    forward node. Gradients that meet at a value are one `Sum`, its terms in the order of the consumers. It is
+    planned with the value's producer, whose gradient may take it in; that of an addition or a normalisation of rows with the
+    first consumer, so that one gradient crosses a cut. Consumers more than 32 nodes before others have a `Sum` of
     their own, planned with the first of them, which takes in that of the later ones: so one gradient goes back from
     stage to stage for what many layers read, and waits in memory.
     No gradient goes through a pdc.StopGradient, which is then removed.
