@@ -186,7 +186,8 @@ std::unique_ptr<Control> connectOverTcp(const Rendezvous &rendezvous, const List
 std::string hostAddresses();
 std::string hostName();
 
-/// Finds the others: MASTER_ADDR and MASTER_PORT, else rank 0's address over MPI.
+/// Finds the others: MASTER_ADDR and MASTER_PORT (under torchrun the port behind it), else rank 0's
+/// address over MPI.
 std::unique_ptr<Control> connectRanks(int rank, int ranks, bool mpi, Seconds timeout);
 
 /// SIGINT or SIGTERM once either was asked for: training ends behind the step in progress.

@@ -156,12 +156,20 @@ static int portNumber(const std::string &text) {
   return port;
 }
 
+/// torchrun listens on MASTER_PORT itself, for its processes' store: rank 0 takes the port beside.
+static int portOfRankZero(const std::string &text) {
+  const int port = portNumber(text);
+  const char *store = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  const bool isTaken = store && std::string_view(store) == "True";
+  return !isTaken ? port : port < 65535 ? port + 1 : port - 1;
+}
+
 std::unique_ptr<Control> connectRanks(int rank, int ranks, bool mpi, Seconds timeout) {
   Rendezvous rendezvous{rank, ranks, "", 0, "pdc", timeout};
   const char *address = std::getenv("MASTER_ADDR"), *port = std::getenv("MASTER_PORT");
   std::unique_ptr<Listener> listener;
   if (address && port) {
-    rendezvous.port = portNumber(port);
+    rendezvous.port = portOfRankZero(port);
     rendezvous.address = rank == 0 ? "" : address;
     if (rank == 0)
       listener = std::make_unique<Listener>(rendezvous);

@@ -54,6 +54,30 @@ uint64_t connected(const std::function<void(Control &)> &rank) {
   return bytes;
 }
 
+/// torchrun's agent holds MASTER_PORT and says so (PyTorch 2.15: TORCHELASTIC_USE_AGENT_STORE).
+TEST(ConnectRanks, BesideTheStoreOfTorchrun) {
+  const Listener store({.rank = 0, .ranks = 2, .address = "127.0.0.1"});
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
+  setenv("MASTER_PORT", std::to_string(store.port()).c_str(), 1);
+  EXPECT_THROW(connectRanks(0, 2, false, 1), Error);
+  setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
+  std::vector<std::string> told(2);
+  std::vector<std::thread> threads;
+  for (int rank : {0, 1})
+    threads.emplace_back([&told, rank] {
+      std::vector<std::string> all;
+      std::unique_ptr<Control> control = connectRanks(rank, 2, false, 10);
+      control->gather(std::to_string(rank), all);
+      told[size_t(rank)] = all[0] + all[1];
+      control->finish();
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(told, (std::vector<std::string>{"01", "01"}));
+  for (const char *name : {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"})
+    unsetenv(name);
+}
+
 /// What each rank is refused with that saves to its own of these folders.
 std::vector<std::string> refusalsOf(const std::vector<std::string> &folders) {
   std::vector<std::string> refusals(kRanks, "accepted");
