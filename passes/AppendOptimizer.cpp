@@ -158,7 +158,7 @@ Value Updates::readInput(StringRef name) {
   if (!known) {
     OpBuilder outside(module.getBodyRegion());
     outside.setInsertionPoint(train);
-    createMemory(outside, module.getLoc(), name, Role::Input, Rate::Update, type);
+    createMemory(symbols, outside, module.getLoc(), name, Role::Input, Rate::Update, type);
   }
   return builder.create<ReadOp>(train.getLoc(), type, name);
 }
@@ -184,7 +184,7 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
     initial = builder.getStringAttr("file");
     used.insert(name);
   }
-  return createMemory(outside, weight.getLoc(), name, Role::Optimizer, Rate::Update,
+  return createMemory(symbols, outside, weight.getLoc(), name, Role::Optimizer, Rate::Update,
                       weight.getType(), initial);
 }
 

@@ -118,8 +118,8 @@ double BackwardPass::expectedLossWeight() {
 Value BackwardPass::readNumber(NodeOp loss, StringRef name, double value) {
   auto type = cast<RankedTensorType>(loss.getResult(0).getType());
   OpBuilder outside(train);
-  if (!module.lookupSymbol(name))
-    createMemory(outside, loss.getLoc(), name, Role::Constant, Rate::Once, type,
+  if (!symbols.lookup(name))
+    createMemory(symbols, outside, loss.getLoc(), name, Role::Constant, Rate::Once, type,
                  builder.getF64FloatAttr(value));
   return builder.create<ReadOp>(loss.getLoc(), type, name);
 }
@@ -148,7 +148,8 @@ void BackwardPass::accumulate(MemoryOp weight, const GradientTerm &term, size_t 
   while (outside.getInsertionPoint() != outside.getBlock()->end() &&
          isGradient(*outside.getInsertionPoint()))
     outside.setInsertionPointAfter(&*outside.getInsertionPoint());
-  createMemory(outside, weight.getLoc(), name, Role::Gradient, Rate::Update, weight.getType());
+  createMemory(symbols, outside, weight.getLoc(), name, Role::Gradient, Rate::Update,
+               weight.getType());
   builder.setInsertionPointAfterValue(term.gradient);
   builder.create<AccumulateOp>(term.gradient.getLoc(), term.gradient, name);
 }

@@ -66,6 +66,13 @@ void fillBody(UnitOp unit, const Group &group, ArrayRef<Value> operands, ArrayRe
   builder.create<YieldOp>(unit.getLoc(), yielded);
 }
 
+/// After Operation::moveAfter a block numbers all of its operations anew to tell which of two comes
+/// first; of what is taken out and put in again it numbers that alone.
+void moveAfter(Operation *op, Operation *place) {
+  op->remove();
+  place->getBlock()->getOperations().insertAfter(place->getIterator(), op);
+}
+
 /// The unit stands where the group's last node stood; what reads its other results follows it.
 void makeUnit(const Group &group) {
   SmallVector<Value> operands = operandsOf(group), results = resultsOf(group);
@@ -80,7 +87,7 @@ void makeUnit(const Group &group) {
   for (auto [old, result] : llvm::zip(results, unit.getResults())) {
     for (Operation *user : llvm::to_vector(old.getUsers()))
       if (isa<WriteOp, AccumulateOp>(user) && user->isBeforeInBlock(unit)) {
-        user->moveAfter(last);
+        moveAfter(user, last);
         last = user;
       }
     old.replaceAllUsesWith(result);

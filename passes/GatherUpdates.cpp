@@ -33,6 +33,15 @@ DenseMap<mlir::Attribute, Operation *> lastReads(ir::TaskOp task) {
   return reads;
 }
 
+/// By memory the operations of a task that give it a next value.
+DenseMap<mlir::Attribute, SmallVector<Operation *, 1>> findWrites(ir::TaskOp task) {
+  DenseMap<mlir::Attribute, SmallVector<Operation *, 1>> writes;
+  for (Operation &op : task.getBody().front())
+    if (FlatSymbolRefAttr memory = updatedMemory(&op))
+      writes[memory].push_back(&op);
+  return writes;
+}
+
 /// The memory that a value was read from; null where a unit made it.
 FlatSymbolRefAttr readMemory(Value value) {
   if (auto weight = value.getDefiningOp<ir::WeightVersionOp>())
@@ -43,11 +52,13 @@ FlatSymbolRefAttr readMemory(Value value) {
 }
 
 /// Whether another than the unit writes, later in its task, a memory that the unit reads.
-bool readsWhatIsWrittenLater(ir::UnitOp unit) {
-  return llvm::any_of(*unit->getBlock(), [&](Operation &op) {
-    FlatSymbolRefAttr memory = updatedMemory(&op);
-    return memory && unit->isBeforeInBlock(&op) && !llvm::is_contained(unit->getUsers(), &op) &&
-           llvm::is_contained(llvm::map_range(unit->getOperands(), readMemory), memory);
+bool readsWhatIsWrittenLater(ir::UnitOp unit,
+                             const DenseMap<mlir::Attribute, SmallVector<Operation *, 1>> &writes) {
+  return llvm::any_of(unit->getOperands(), [&](Value operand) {
+    auto found = writes.find(readMemory(operand));
+    return found != writes.end() && llvm::any_of(found->second, [&](Operation *write) {
+             return unit->isBeforeInBlock(write) && !llvm::is_contained(unit->getUsers(), write);
+           });
   });
 }
 
@@ -66,6 +77,7 @@ using Update = SmallVector<Operation *, 4>;
 
 SmallVector<Update> findUpdates(ir::TaskOp task) {
   const DenseMap<mlir::Attribute, Operation *> reads = lastReads(task);
+  const auto writes = findWrites(task);
   auto isOver = [&](Operation *user) {
     FlatSymbolRefAttr memory = updatedMemory(user);
     Operation *read = memory ? reads.lookup(memory) : nullptr;
@@ -74,7 +86,7 @@ SmallVector<Update> findUpdates(ir::TaskOp task) {
   SmallVector<Update> updates;
   for (auto unit : task.getBody().getOps<ir::UnitOp>()) {
     if (!unit.getKernel() || unit->use_empty() || !llvm::all_of(unit->getUsers(), isOver) ||
-        readsWhatIsWrittenLater(unit) || continuesAnUpdate(unit))
+        readsWhatIsWrittenLater(unit, writes) || continuesAnUpdate(unit))
       continue;
     Update &update = updates.emplace_back(1, unit);
     llvm::append_range(update, unit->getUsers());

@@ -133,7 +133,8 @@ bool pays(const Candidate &candidate, int64_t copies) {
 class Joining {
 public:
   explicit Joining(func::FuncOp function)
-      : function(function), module(function->getParentOfType<ModuleOp>()), names(function) {}
+      : function(function), module(function->getParentOfType<ModuleOp>()), symbols(module),
+        names(function) {}
 
   void run() {
     for (auto accumulate : function.getOps<AccumulateOp>())
@@ -157,6 +158,7 @@ private:
 
   func::FuncOp function;
   ModuleOp module;
+  SymbolTable symbols;
   NodeNames names;
   llvm::StringMap<AccumulateOp> into; ///< by memory
 };
@@ -220,7 +222,7 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
       left[number].setMemory(sum);
       into[sum] = left[number];
     } else {
-      module.lookupSymbol(sum)->erase();
+      symbols.erase(symbols.lookup(sum));
       into.erase(sum);
     }
   }

@@ -210,8 +210,8 @@ void Labels::keepInMemory(Value value) {
     name += "_" + std::to_string(number + 1);
   OpBuilder outside(module.getBodyRegion());
   outside.setInsertionPoint(function);
-  auto memory =
-      createMemory(outside, node.getLoc(), name, Role::Derived, *node.getRate(), value.getType());
+  auto memory = createMemory(symbols, outside, node.getLoc(), name, Role::Derived, *node.getRate(),
+                             value.getType());
   OpBuilder builder(node->getBlock(), std::next(node->getIterator()));
   builder.create<WriteOp>(node.getLoc(), value, memory.getSymName());
   auto read = builder.create<WeightVersionOp>(node.getLoc(), value.getType(), memory.getSymName(),

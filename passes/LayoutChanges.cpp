@@ -7,7 +7,7 @@ using namespace pdc::ir;
 namespace pdc {
 
 LayoutChanges::LayoutChanges(ModuleOp module, const DeviceOptions &options)
-    : module(module), train(module.lookupSymbol<func::FuncOp>("train")), options(options) {
+    : symbols(module), train(module.lookupSymbol<func::FuncOp>("train")), options(options) {
   for (auto memory : module.getOps<MemoryOp>()) {
     memories[memory.getSymName()].memory = memory;
     if (memory.getRole() == Role::Gradient || memory.getRole() == Role::Optimizer)
@@ -20,13 +20,16 @@ LayoutChanges::LayoutChanges(ModuleOp module, const DeviceOptions &options)
         memories[op.getAttrOfType<FlatSymbolRefAttr>("memory").getValue()].reads.push_back(
             op.getResult(0));
   }
+  if (train)
+    for (auto write : train.getOps<WriteOp>())
+      memories[write.getMemory()].written = write;
 }
 
 MemoryOp LayoutChanges::memoryNamed(StringRef name) { return memories.lookup(name).memory; }
 
 std::string LayoutChanges::unusedName(const Twine &base) {
   std::string name = base.str();
-  for (int i = 1; module.lookupSymbol(name); ++i)
+  for (int i = 1; symbols.lookup(name); ++i)
     name = (base + "." + Twine(i)).str();
   return name;
 }
@@ -158,18 +161,19 @@ MemoryOp LayoutChanges::makeDerived(MemoryOp memory, StringRef layout, StringRef
   Rate rate = memory.getRate() == Rate::Once ? Rate::Once : Rate::Version;
   OpBuilder outside(memory->getContext());
   outside.setInsertionPointAfter(memory);
-  auto copy = createMemory(outside, memory.getLoc(), unusedName(memory.getSymName() + "/packed"),
-                           Role::Derived, rate, withLayout(memory.getType(), layout));
+  auto copy =
+      createMemory(symbols, outside, memory.getLoc(), unusedName(memory.getSymName() + "/packed"),
+                   Role::Derived, rate, withLayout(memory.getType(), layout));
   memories[copy.getSymName()].memory = copy;
   fixed.insert(copy);
 
   OpBuilder builder = OpBuilder::atBlockBegin(&train.getBody().front());
-  for (auto write : train.getOps<WriteOp>())
-    if (write.getMemory() == memory.getSymName())
-      builder.setInsertionPointAfter(write);
+  if (WriteOp write = memories[memory.getSymName()].written)
+    builder.setInsertionPointAfter(write);
   Value source = readLatest(memory, builder);
   UnitOp unit = reorder(source, layout, {origin, ir::Phase::Prepare, rate}, builder);
-  builder.create<WriteOp>(memory.getLoc(), unit.getResult(0), copy.getSymName());
+  memories[copy.getSymName()].written =
+      builder.create<WriteOp>(memory.getLoc(), unit.getResult(0), copy.getSymName());
   return copy;
 }
 

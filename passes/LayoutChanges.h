@@ -33,6 +33,7 @@ private:
     ir::MemoryOp memory;
     llvm::SmallVector<mlir::Value, 2> reads;      ///< in all functions
     llvm::SmallVector<ir::MemoryOp, 2> followers; ///< a weight's gradients and optimizer state
+    ir::WriteOp written;                          ///< the last one in @train
   };
   mlir::Value readLatest(ir::MemoryOp memory, mlir::OpBuilder &builder);
   ir::MemoryOp memoryNamed(llvm::StringRef name);
@@ -48,7 +49,7 @@ private:
   ir::UnitOp reorder(mlir::Value value, llvm::StringRef layout, const UnitPlace &place,
                      mlir::OpBuilder &builder);
 
-  mlir::ModuleOp module;
+  mlir::SymbolTable symbols;
   mlir::func::FuncOp train;
   llvm::StringMap<Named> memories;
   /// Of each function.

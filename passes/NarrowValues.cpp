@@ -29,7 +29,8 @@ namespace {
 class Narrowing {
 public:
   Narrowing(func::FuncOp function, ElementType stored)
-      : function(function), stored(stored), names(function) {}
+      : function(function), stored(stored), symbols(function->getParentOfType<ModuleOp>()),
+        names(function) {}
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
@@ -69,6 +70,7 @@ private:
 
   func::FuncOp function;
   const ElementType stored;
+  const SymbolTable symbols;
   NodeNames names;
   llvm::DenseMap<Value, Value> copies;
   SmallVector<std::pair<NodeOp, NodeOp>> shortened; ///< views, and those of short copies
@@ -146,7 +148,7 @@ bool Narrowing::readsNumber(NodeOp node, llvm::function_ref<bool(double)> isOne)
 void Narrowing::noteInputs(Operation &op) {
   bool isOfInputs = false;
   if (auto read = dyn_cast<ReadOp>(op)) {
-    auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(&op, memoryOf(&op));
+    auto memory = symbols.lookup<MemoryOp>(read.getMemory());
     isOfInputs = memory && memory.getRole() == Role::Input;
   } else if (isa<NodeOp>(op)) {
     auto comesFromThem = [&](Value operand) { return ofInputs.contains(operand); };

@@ -149,10 +149,11 @@ std::string gradientName(StringRef weight, size_t use) {
   return (weight + "/gradient").str() + (use > 0 ? "." + std::to_string(use) : "");
 }
 
-ir::MemoryOp createMemory(OpBuilder &builder, Location location, StringRef name, ir::Role role,
-                          ir::Rate rate, Type type, mlir::Attribute initial) {
+ir::MemoryOp createMemory(SymbolTable &symbols, OpBuilder &builder, Location location,
+                          StringRef name, ir::Role role, ir::Rate rate, Type type,
+                          mlir::Attribute initial) {
   MLIRContext *context = builder.getContext();
-  if (SymbolTable::lookupSymbolIn(builder.getInsertionBlock()->getParentOp(), name))
+  if (symbols.lookup(name))
     throw Error("'" + name.str() +
                 "': this name is needed for something of pdc's own; rename the tensor");
   NamedAttrList attributes;
@@ -162,7 +163,10 @@ ir::MemoryOp createMemory(OpBuilder &builder, Location location, StringRef name,
   attributes.set("type", TypeAttr::get(type));
   if (initial)
     attributes.set("initial", initial);
-  return builder.create<ir::MemoryOp>(location, TypeRange(), ValueRange(), attributes.getAttrs());
+  auto memory =
+      builder.create<ir::MemoryOp>(location, TypeRange(), ValueRange(), attributes.getAttrs());
+  symbols.insert(memory);
+  return memory;
 }
 
 ir::UnitOp createUnit(OpBuilder &builder, Location location, StringRef name, const UnitPlace &place,

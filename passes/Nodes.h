@@ -73,9 +73,11 @@ ir::NodeOp createNode(mlir::OpBuilder &builder, mlir::Location location, llvm::S
 ir::NodeOp createConstant(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
                           mlir::DenseElementsAttr value);
 
-ir::MemoryOp createMemory(mlir::OpBuilder &builder, mlir::Location location, llvm::StringRef name,
-                          ir::Role role, ir::Rate rate, mlir::Type type,
-                          mlir::Attribute initial = {});
+/// `symbols`: of the module, kept by the caller for all that it adds, as a lookup in the module
+/// would go through all memories. Throws Error for a name that is taken.
+ir::MemoryOp createMemory(mlir::SymbolTable &symbols, mlir::OpBuilder &builder,
+                          mlir::Location location, llvm::StringRef name, ir::Role role,
+                          ir::Rate rate, mlir::Type type, mlir::Attribute initial = {});
 
 /// The memory in which the gradients of a weight's use are summed; uses are numbered from 0.
 std::string gradientName(llvm::StringRef weight, size_t use);

@@ -41,12 +41,13 @@ private:
     // 1. Which ranks run which stages.
     std::map<std::vector<int>, std::vector<int>> stagesOfRanks = placeStages();
     // 2. What crosses, under one name and tag on both sides.
+    const SymbolTable symbols(module);
     MemoryNames names(module);
     Crossings crossings = findCrossings(module, names);
     // 3. One program per rank, or per group of ranks that are each other's replicas.
     OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
     for (auto &[ranks, stages] : stagesOfRanks)
-      addProgram(builder, ranks, stages, crossings, names);
+      addProgram(builder, ranks, stages, symbols, crossings, names);
     // 4. The graph is gone.
     for (Operation &op : llvm::make_early_inc_range(module.getOps()))
       if (isa<func::FuncOp, MemoryOp>(op))
@@ -82,7 +83,7 @@ private:
   }
 
   void addProgram(OpBuilder &builder, const std::vector<int> &ranks, const std::vector<int> &stages,
-                  const Crossings &crossings, MemoryNames &names) {
+                  const SymbolTable &symbols, const Crossings &crossings, MemoryNames &names) {
     Location loc = getOperation().getLoc();
     SmallVector<int64_t> numbers(ranks.begin(), ranks.end());
     auto program =
@@ -90,13 +91,14 @@ private:
                                   IntegerAttr(), IntegerAttr(), ArrayAttr());
     program.getBody().emplaceBlock();
     OpBuilder inside = OpBuilder::atBlockEnd(&program.getBody().front());
+    llvm::DenseSet<StringAttr> added;
     for (int stage : stages) {
       auto op = inside.create<StageOp>(loc, stage, DenseI64ArrayAttr(), IntegerAttr());
       op.getBody().emplaceBlock();
       std::string prefix = "stage_" + std::to_string(stage) + "/";
-      StageOutliner outliner(stage, stages.size() > 1 ? prefix : "", crossings, names);
+      StageOutliner outliner(stage, stages.size() > 1 ? prefix : "", symbols, crossings, names);
       outliner.outline(op, train, evaluate);
-      addMemories(op, outliner);
+      addMemories(op, outliner, added);
     }
     // A program adds to a gradient, or it reads what another one has summed.
     llvm::DenseSet<StringAttr> summed;
@@ -107,14 +109,13 @@ private:
   }
 
   /// The model's memories in the order of the module, then what staging adds. Stages of a rank
-  /// share what does not change with the microbatch.
-  void addMemories(StageOp stage, const StageOutliner &outliner) {
+  /// share what does not change with the microbatch. `added`: the names that the program has.
+  void addMemories(StageOp stage, const StageOutliner &outliner,
+                   llvm::DenseSet<StringAttr> &added) {
     OpBuilder builder(stage);
-    Operation *program = stage->getParentOp();
     for (auto memory : getOperation().getOps<MemoryOp>()) {
       StringAttr name = outliner.nameHere(memory);
-      if (!outliner.touched().contains(memory.getSymNameAttr()) ||
-          SymbolTable::lookupSymbolIn(program, name))
+      if (!outliner.touched().contains(memory.getSymNameAttr()) || !added.insert(name).second)
         continue;
       auto copy = cast<MemoryOp>(builder.clone(*memory));
       if (name != memory.getSymNameAttr())
@@ -124,9 +125,10 @@ private:
     for (const NewMemory &memory : outliner.added()) {
       ArrayAttr transfers =
           memory.transfers.empty() ? ArrayAttr() : builder.getArrayAttr(memory.transfers);
-      builder.create<MemoryOp>(stage.getLoc(), memory.name, memory.role, Rate::Microbatch,
-                               cast<mlir::TensorType>(memory.type), mlir::Attribute(),
-                               IntegerAttr(), HomeAttr(), transfers, StringAttr());
+      auto op = builder.create<MemoryOp>(stage.getLoc(), memory.name, memory.role, Rate::Microbatch,
+                                         cast<mlir::TensorType>(memory.type), mlir::Attribute(),
+                                         IntegerAttr(), HomeAttr(), transfers, StringAttr());
+      added.insert(op.getSymNameAttr());
     }
   }
 

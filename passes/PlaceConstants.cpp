@@ -61,11 +61,9 @@ private:
     if (name)
       return name;
     OpBuilder outside(constant->getParentOfType<func::FuncOp>());
-    MemoryOp memory = createMemory(outside, constant.getLoc(), constant.getName(), Role::Constant,
-                                   Rate::Once, constant.getResult(0).getType(), elements);
-    // Another symbol may have the node's name: insert makes it unique.
-    memory->remove();
-    symbols.insert(memory, Block::iterator(constant->getParentOfType<func::FuncOp>()));
+    MemoryOp memory =
+        createMemory(symbols, outside, constant.getLoc(), constant.getName(), Role::Constant,
+                     Rate::Once, constant.getResult(0).getType(), elements);
     return name = memory.getSymNameAttr();
   }
 

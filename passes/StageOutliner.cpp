@@ -173,7 +173,7 @@ Value StageOutliner::readCopy(TaskBody &task, Operation *read) {
   OpBuilder builder(task.op.getBody().front().getTerminator());
   Operation *clone = builder.clone(*read);
   if (auto input = dyn_cast<ReadOp>(clone))
-    if (auto memory = SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, input.getMemoryAttr()))
+    if (auto memory = symbols.lookup<MemoryOp>(input.getMemory()))
       input.setMemoryAttr(FlatSymbolRefAttr::get(nameHere(memory)));
   task.values.map(read->getResult(0), clone->getResult(0));
   return clone->getResult(0);

@@ -46,8 +46,11 @@ struct NewMemory {
 class StageOutliner {
 public:
   /// `prefix`: of its inboxes and inputs, where other stages of the program may have them too.
-  StageOutliner(int64_t stage, std::string prefix, const Crossings &crossings, MemoryNames &names)
-      : stage(stage), prefix(std::move(prefix)), crossings(crossings), names(names) {}
+  /// `symbols`: of the module, before any program is there.
+  StageOutliner(int64_t stage, std::string prefix, const mlir::SymbolTable &symbols,
+                const Crossings &crossings, MemoryNames &names)
+      : stage(stage), prefix(std::move(prefix)), symbols(symbols), crossings(crossings),
+        names(names) {}
 
   /// Fills `target` with the five tasks; throws Error.
   void outline(ir::StageOp target, mlir::func::FuncOp train, mlir::func::FuncOp evaluate);
@@ -81,6 +84,7 @@ private:
 
   int64_t stage;
   std::string prefix;
+  const mlir::SymbolTable &symbols;
   const Crossings &crossings;
   MemoryNames &names;
   std::vector<TaskBody> tasks;
