@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace pdc {
@@ -43,11 +44,20 @@ static UnrolledRows splitGroups(const UnrolledRows &rows,
 
 UnrolledRows splitByPeers(const UnrolledRows &rows) { return splitGroups(rows, partsOf); }
 
-/// Whether a receive takes the slot that a send leaves.
-static bool takesSlot(const Schedule &schedule, const Step &receive, const Step &send) {
-  const Task &in = receive.task, &out = send.task;
-  return in.stage == out.stage && in.microbatch != out.microbatch &&
-         slotOf(schedule, in.stage, in.microbatch) == slotOf(schedule, out.stage, out.microbatch);
+/// Whether a receive takes the slot that a send leaves. Groups may have thousands of steps: none is
+/// compared with all others.
+static bool takeSlots(const Schedule &schedule, const Action &receives, const Action &sends) {
+  auto placeOf = [&](const Task &task) {
+    return std::pair(task.stage, slotOf(schedule, task.stage, task.microbatch));
+  };
+  std::map<std::pair<int, int>, std::set<int64_t>> leaving; // microbatches by stage and slot
+  for (const Step &send : sends.steps)
+    leaving[placeOf(send.task)].insert(send.task.microbatch);
+  return std::ranges::any_of(receives.steps, [&](const Step &receive) {
+    auto found = leaving.find(placeOf(receive.task));
+    return found != leaving.end() &&
+           (found->second.size() > 1 || !found->second.contains(receive.task.microbatch));
+  });
 }
 
 UnrolledRows splitAtSlots(const Schedule &schedule, const UnrolledRows &rows) {
@@ -58,11 +68,7 @@ UnrolledRows splitAtSlots(const Schedule &schedule, const UnrolledRows &rows) {
     Action sends, receives;
     for (const Step &step : group.steps)
       (step.kind == StepKind::send ? sends : receives).steps.push_back(step);
-    const bool waits = std::ranges::any_of(receives.steps, [&](const Step &receive) {
-      return std::ranges::any_of(
-          sends.steps, [&](const Step &send) { return takesSlot(schedule, receive, send); });
-    });
-    return waits ? std::vector{sends, receives} : std::vector{group};
+    return takeSlots(schedule, receives, sends) ? std::vector{sends, receives} : std::vector{group};
   });
 }
 

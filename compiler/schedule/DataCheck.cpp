@@ -11,6 +11,7 @@
 #include "compiler/schedule/Versions.h"
 
 #include <algorithm>
+#include <deque>
 #include <set>
 
 namespace pdc {
@@ -33,6 +34,9 @@ struct StageState {
   GradientSums sums;
 };
 
+/// By stage and slot a send of a group from there; all are of the microbatch that holds the slot.
+using SlotsSentFrom = std::map<std::pair<int, int>, const Step *>;
+
 class Replay {
 public:
   Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> rounds);
@@ -44,12 +48,12 @@ private:
   void begin(int rank, const Action &action);
   void end(int rank, const Action &action);
   void send(int rank, const Step &step);
-  void receive(int rank, const Step &step, const Action &group);
+  void receive(int rank, const Step &step, const SlotsSentFrom &sent);
   void compute(int rank, const Step &step);
   void handOver(int rank, const Step &step, const Edge &edge);
   void findInputs(int rank, const Step &step, const Occupant &self) const;
   void forward(int rank, const Step &step, Occupant &self);
-  void requireKept(int rank, const Step &step, const Occupant &self) const;
+  void requireKept(int rank, const Step &step, const Occupant &self);
   void backward(int rank, const Step &step, const Occupant &self);
   void checkGradients(int rank, const Step &step);
   void reduceGradients(int rank, const Step &step);
@@ -57,9 +61,6 @@ private:
   void update(int rank, const Step &step);
 
   StageState &stateOf(int rank, int stage) { return stages[stage][replicas[rank][stage]]; }
-  const StageState &stateOf(int rank, int stage) const {
-    return stages[stage][replicas[rank][stage]];
-  }
   Occupant &take(int rank, const Step &step);
   Occupant &find(int rank, const Step &step);
   bool hasEnded(int stage, const Occupant &occupant) const;
@@ -73,9 +74,9 @@ private:
   UnrolledRows rows;
   std::vector<int64_t> roundStarts;
   std::vector<bool> split;
-  std::vector<std::vector<int>> replicas;                    ///< by rank and stage
-  std::vector<std::vector<StageState>> stages;               ///< by stage and replica
-  std::map<std::pair<int, int>, std::vector<Step>> messages; ///< on their way, by ranks
+  std::vector<std::vector<int>> replicas;                   ///< by rank and stage
+  std::vector<std::vector<StageState>> stages;              ///< by stage and replica
+  std::map<std::pair<int, int>, std::deque<Step>> messages; ///< on their way, by ranks
 };
 
 Replay::Replay(const Schedule &schedule, std::span<const Edge> edges, std::vector<int64_t> counts)
@@ -169,17 +170,15 @@ void Replay::send(int rank, const Step &step) {
   messages[{rank, step.peer}].push_back(step);
 }
 
-void Replay::receive(int rank, const Step &step, const Action &group) {
-  for (const Step &other : group.steps)
-    if (other.kind == StepKind::send && other.task.stage == step.task.stage &&
-        other.task.microbatch != step.task.microbatch &&
-        slotOf(schedule, step.task.stage, other.task.microbatch) ==
-            slotOf(schedule, step.task.stage, step.task.microbatch))
-      refuse(rank, step, "its slot is being sent from by " + toString(other));
+void Replay::receive(int rank, const Step &step, const SlotsSentFrom &sent) {
+  const Task &task = step.task;
+  auto other = sent.find({task.stage, slotOf(schedule, task.stage, task.microbatch)});
+  if (other != sent.end() && other->second->task.microbatch != task.microbatch)
+    refuse(rank, step, "its slot is being sent from by " + toString(*other->second));
   Occupant &self = take(rank, step);
-  std::vector<Step> &line = messages[{step.peer, rank}];
+  std::deque<Step> &line = messages[{step.peer, rank}];
   Step message = line.front();
-  line.erase(line.begin());
+  line.pop_front();
   if (message.edge != step.edge || message.task.microbatch != step.task.microbatch)
     refuse(rank, step, "rank " + text(step.peer) + " has sent " + toString(message) + " instead");
   if (!self.received.insert(step.edge).second)
@@ -222,7 +221,7 @@ void Replay::forward(int rank, const Step &step, Occupant &self) {
   requireKept(rank, step, self);
 }
 
-void Replay::requireKept(int rank, const Step &step, const Occupant &self) const {
+void Replay::requireKept(int rank, const Step &step, const Occupant &self) {
   int64_t latest = stateOf(rank, step.task.stage).version;
   int kept = schedule.versions[step.task.stage];
   if (latest - self.version >= kept)
@@ -336,9 +335,15 @@ void Replay::begin(int rank, const Action &action) {
 }
 
 void Replay::end(int rank, const Action &action) {
+  // A group may have thousands of steps, of as many edges: none looks for another.
+  SlotsSentFrom sent;
+  for (const Step &step : action.steps)
+    if (step.kind == StepKind::send)
+      sent.try_emplace({step.task.stage, slotOf(schedule, step.task.stage, step.task.microbatch)},
+                       &step);
   for (const Step &step : action.steps) {
     if (step.kind == StepKind::receive)
-      receive(rank, step, action);
+      receive(rank, step, sent);
     if (step.kind == StepKind::run)
       compute(rank, step);
     if (step.kind == StepKind::reduceGradients)

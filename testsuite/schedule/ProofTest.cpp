@@ -75,6 +75,21 @@ TEST(Proof, WrongSlot) {
                         "0\nstage 0  F0  F1  !F2"));
 }
 
+/// Until a group ends, its sends may be on their way.
+TEST(Proof, SlotThatIsBeingSentFrom) {
+  Schedule schedule =
+      parseSchedule("schedule mine\nmicrobatches 2\nstages 0 1 2\n"
+                    "rank 0: 0F0 0F0>1#0 0F1 0F1>1#0 allreduce 0U1\n"
+                    "rank 1: 1F0<0#0 1F0 1F0>2#2 1F1<0#0 1F1 1F1>2#2 allreduce 1U1\n"
+                    "rank 2: 2F0<1#2 2F0 2F1<1#2 2F1 allreduce 2U1\n",
+                    "mine");
+  schedule.slotTable = {{0, 1}, {0}, {0, 1}};
+  schedule.slots = {2, 1, 2};
+  schedule.versions = {1, 1, 1};
+  EXPECT_THAT(refusal([&] { checkData(schedule, chainEdges(3)); }),
+              HasSubstr("rank 1 at 1F1<0#0: its slot is being sent from by 1F0>2#2\n"));
+}
+
 /// What stays on a rank needs its consumer's slot as soon as it is made.
 TEST(Proof, WrongSlotOfWhatStaysOnItsRank) {
   Schedule schedule = parseSchedule("schedule mine\nmicrobatches 2\nstages 0 0\n"
