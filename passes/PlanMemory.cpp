@@ -272,9 +272,12 @@ struct PlanMemory : impl::PlanMemoryBase<PlanMemory> {
 
 private:
   LogicalResult run() {
-    for (auto program : getOperation().getOps<ProgramOp>())
-      if (!refuseAt(program, [&] { ArenaPlanner(program, findEarlyArrivals(program)).plan(); }))
+    const std::vector<llvm::StringSet<>> early = findEarlyArrivals(getOperation());
+    for (auto [number, op] : llvm::enumerate(getOperation().getOps<ProgramOp>())) {
+      ProgramOp program = op;
+      if (!refuseAt(program, [&, number = number] { ArenaPlanner(program, early[number]).plan(); }))
         return failure();
+    }
     return success();
   }
 };

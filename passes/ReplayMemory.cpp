@@ -29,7 +29,8 @@ struct StageState {
 
 class Replay : ReplayedArena {
 public:
-  explicit Replay(ProgramOp program) : ReplayedArena(program) {
+  Replay(ProgramOp program, const ReadRows &training, const ReadRows &evaluation)
+      : ReplayedArena(program), training(training), evaluation(evaluation) {
     for (auto op : program.getOps<StageOp>())
       stages[op.getId()] = {.op = op};
   }
@@ -81,9 +82,7 @@ private:
 
   // Rows.
   void replayTraining() {
-    auto module = program->getParentOfType<ModuleOp>();
-    TaggedEdges edges = findEdges(module, Rows::training);
-    Schedule schedule = readSchedule(module, Rows::training, edges);
+    const auto &[edges, schedule] = training;
     for (auto &[id, stage] : stages)
       stage.owners.assign(schedule.slots[id], -1);
     int64_t iterations = 3 * static_cast<int64_t>(stages.begin()->second.owners.size()) + 6;
@@ -192,9 +191,7 @@ private:
   }
 
   void replayEvaluation() {
-    auto module = program->getParentOfType<ModuleOp>();
-    TaggedEdges edges = findEdges(module, Rows::evaluation);
-    Schedule schedule = readSchedule(module, Rows::evaluation, edges);
+    const auto &[edges, schedule] = evaluation;
     int64_t count = regions["evaluation"].copies;
     for (int64_t microbatch = 0; microbatch < 2 * count; ++microbatch)
       for (auto &[id, stage] : stages) {
@@ -371,12 +368,15 @@ private:
     write(into, at, bytes.newContent("the sum " + who));
   }
 
+  const ReadRows &training, &evaluation;
   std::map<int, StageState> stages;
   llvm::DenseMap<Value, Located> values;
 };
 
 } // namespace
 
-void replayMemory(ProgramOp program) { Replay(program).run(); }
+void replayMemory(ProgramOp program, const ReadRows &training, const ReadRows &evaluation) {
+  Replay(program, training, evaluation).run();
+}
 
 } // namespace pdc

@@ -121,8 +121,9 @@ static Step readStep(Operation &op, const TaggedEdges &edges) {
   if (isa<AllReduceOp>(op))
     return {.kind = StepKind::allReduce};
   auto transfer = [&](StepKind kind, auto row) {
-    auto at = llvm::find(edges.tags, static_cast<int64_t>(row.getTag()));
-    if (at == edges.tags.end())
+    const auto tag = static_cast<int64_t>(row.getTag());
+    auto at = llvm::lower_bound(edges.tags, tag);
+    if (at == edges.tags.end() || *at != tag)
       throw Error("a row names tag " + std::to_string(row.getTag()) + ", which no memory has");
     const Edge &edge = edges.edges[at - edges.tags.begin()];
     return Step{kind,
@@ -193,33 +194,41 @@ Schedule readSchedule(ModuleOp module, Rows rows, const TaggedEdges &edges) {
   return schedule;
 }
 
-/// Whether a step fills the inbox of an edge.
-static bool arrivesAt(const Schedule &schedule, const Step &step, const Edge &edge) {
-  if (step.kind == StepKind::receive)
-    return step.edge == edge.id;
-  return step.kind == StepKind::run && handsOver(schedule, step.task, edge);
+ReadRows readRows(ModuleOp module, Rows rows) {
+  TaggedEdges edges = findEdges(module, rows);
+  Schedule schedule = readSchedule(module, rows, edges);
+  return {std::move(edges), std::move(schedule)};
 }
 
-llvm::StringSet<> findEarlyArrivals(ProgramOp program) {
-  auto module = program->getParentOfType<ModuleOp>();
-  TaggedEdges edges = findEdges(module, Rows::training);
-  Schedule schedule = readSchedule(module, Rows::training, edges);
+std::vector<llvm::StringSet<>> findEarlyArrivals(ModuleOp module) {
+  const auto [edges, schedule] = readRows(module, Rows::training);
+  const StageEdges ofStages(edges.edges, schedule.stages());
   std::vector<int64_t> rounds = {iterationsToSettle(schedule)};
-  std::set<std::pair<int, int64_t>> forwarded;
-  llvm::StringSet<> early;
   UnrolledRows rows = unroll(schedule, rounds);
-  for (int64_t rank : program.getRanks())
-    for (const Action &action : rows.ranks[rank])
-      for (const Step &step : action.steps) {
-        std::pair<int, int64_t> microbatch{step.task.stage, step.task.microbatch};
-        if (step.kind == StepKind::run && step.task.phase == Phase::forward)
-          forwarded.insert(microbatch);
-        for (const Edge &edge : edges.edges)
-          if (arrivesAt(schedule, step, edge) &&
-              !forwarded.contains({edge.toStage, step.task.microbatch}))
-            early.insert(edges.inboxes[edge.id]);
-      }
-  return early;
+  std::vector<llvm::StringSet<>> all;
+  for (auto program : module.getOps<ProgramOp>()) {
+    std::set<std::pair<int, int64_t>> forwarded;
+    llvm::StringSet<> &early = all.emplace_back();
+    auto arrive = [&](const Edge &edge, int64_t microbatch) {
+      if (!forwarded.contains({edge.toStage, microbatch}))
+        early.insert(edges.inboxes[edge.id]);
+    };
+    for (int64_t rank : program.getRanks())
+      for (const Action &action : rows.ranks[rank])
+        for (const Step &step : action.steps) {
+          const Task &task = step.task;
+          if (step.kind == StepKind::receive)
+            arrive(edges.edges[step.edge], task.microbatch);
+          if (step.kind != StepKind::run)
+            continue;
+          if (task.phase == Phase::forward)
+            forwarded.insert({task.stage, task.microbatch});
+          for (const Edge *edge : ofStages.leaving(task.stage))
+            if (handsOver(schedule, task, *edge))
+              arrive(*edge, task.microbatch);
+        }
+  }
+  return all;
 }
 
 /// What the sum over all ranks brings to this program: the metrics that its tasks of training

@@ -15,8 +15,8 @@ namespace pdc {
 enum class Rows { training, evaluation };
 
 /// The tensors that cross stages in training or in evaluation. Ids are positions, as the schedule
-/// library wants them and `tensor` is the outbox; `tags` holds the tag of each in the IR, `inboxes`
-/// the memory where it arrives.
+/// library wants them and `tensor` is the outbox; `tags` holds the ascending tag of each in the IR,
+/// `inboxes` the memory where it arrives.
 struct TaggedEdges {
   std::vector<Edge> edges;
   std::vector<int64_t> tags;
@@ -27,6 +27,13 @@ TaggedEdges findEdges(mlir::ModuleOp module, Rows rows);
 /// The schedule as the programs hold it, with slots and versions where stages have them. Its rows
 /// have been checked by checkRows.
 Schedule readSchedule(mlir::ModuleOp module, Rows rows, const TaggedEdges &edges);
+
+/// The rows of all programs, for those who look at one program after the other.
+struct ReadRows {
+  TaggedEdges edges;
+  Schedule schedule;
+};
+ReadRows readRows(mlir::ModuleOp module, Rows rows);
 
 /// Replaces the rows in the programs.
 void writeSchedule(mlir::ModuleOp module, const Schedule &schedule, Rows rows,
@@ -39,8 +46,9 @@ ir::ScheduleOp findScheduleOp(ir::ProgramOp program, Rows rows,
 /// Whether each microbatch is its own update, or would be as well: one per update.
 bool updatesEachMicrobatch(ir::ProgramOp program);
 
-/// The inboxes of a program that its rows fill before the forward pass of the same microbatch.
-llvm::StringSet<> findEarlyArrivals(ir::ProgramOp program);
+/// Per program, in order: the inboxes that its rows fill before the forward pass of the same
+/// microbatch.
+std::vector<llvm::StringSet<>> findEarlyArrivals(mlir::ModuleOp module);
 
 Phase toPhase(ir::Phase phase);
 ir::Phase toPhase(Phase phase);

@@ -24,19 +24,18 @@ struct VerifySchedule : impl::VerifyScheduleBase<VerifySchedule> {
 
 private:
   LogicalResult run() {
-    prove(Rows::training);
-    prove(Rows::evaluation);
+    const ReadRows training = prove(Rows::training), evaluation = prove(Rows::evaluation);
     for (auto program : getOperation().getOps<ProgramOp>())
-      if (!refuseAt(program, [&] { replayMemory(program); }))
+      if (!refuseAt(program, [&] { replayMemory(program, training, evaluation); }))
         return failure();
     return success();
   }
 
-  void prove(Rows rows) {
-    TaggedEdges edges = findEdges(getOperation(), rows);
-    Schedule schedule = readSchedule(getOperation(), rows, edges);
-    proveNoDeadlock(schedule, edges.edges);
-    checkData(schedule, edges.edges);
+  ReadRows prove(Rows which) {
+    ReadRows rows = readRows(getOperation(), which);
+    proveNoDeadlock(rows.schedule, rows.edges.edges);
+    checkData(rows.schedule, rows.edges.edges);
+    return rows;
   }
 };
 
