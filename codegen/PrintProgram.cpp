@@ -242,7 +242,7 @@ ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::
   // 3. When, and what goes where.
   printRegions(os, program);
   printMemories(os, program);
-  printTransfers(os, transfers);
+  printTransfers(os, program, transfers);
   bool hasMoves = printMoves(os, program);
   printRows(os, program, transfers);
   printStages(os, program, plan);

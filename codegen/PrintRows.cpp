@@ -61,6 +61,8 @@ class RowPrinter {
 public:
   RowPrinter(llvm::raw_ostream &os, ir::ProgramOp program, ArrayRef<TransferRow> transfers)
       : os(os), program(program), transfers(transfers) {
+    for (const TransferRow &transfer : transfers)
+      names[{transfer.tag, transfer.sends}] = transfer.name;
     isSingleStage = llvm::range_size(program.getBody().getOps<ir::StageOp>()) == 1;
   }
 
@@ -152,16 +154,13 @@ private:
   }
 
   StringRef transferName(uint64_t tag, bool sends) {
-    return llvm::find_if(transfers,
-                         [&](const TransferRow &t) {
-                           return t.tag == static_cast<int64_t>(tag) && t.sends == sends;
-                         })
-        ->name;
+    return names.at({static_cast<int64_t>(tag), sends});
   }
 
   llvm::raw_ostream &os;
   ir::ProgramOp program;
   ArrayRef<TransferRow> transfers;
+  std::map<std::pair<int64_t, bool>, StringRef> names; ///< by tag and whether it sends
   bool isSingleStage = true;
 };
 

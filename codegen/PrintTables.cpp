@@ -9,7 +9,11 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+#include <set>
 
 using namespace mlir;
 using llvm::formatv;
@@ -121,13 +125,14 @@ void printMemories(llvm::raw_ostream &os, ir::ProgramOp program) {
   os << "};\n\n";
 }
 
-/// The ranks of a stage, in the order of its replicas; none where no program has it.
-static std::vector<int64_t> ranksOfStage(ir::ProgramOp program, int64_t stage) {
-  for (auto other : program->getParentOfType<ModuleOp>().getOps<ir::ProgramOp>())
-    for (auto op : other.getBody().getOps<ir::StageOp>())
-      if (static_cast<int64_t>(op.getId()) == stage)
-        return {other.getRanks().begin(), other.getRanks().end()};
-  return {};
+/// The ranks of each stage of all programs, in the order of its replicas.
+static std::map<int64_t, std::vector<int64_t>> ranksOfStages(ModuleOp module) {
+  std::map<int64_t, std::vector<int64_t>> ranks;
+  for (auto program : module.getOps<ir::ProgramOp>())
+    for (auto stage : program.getBody().getOps<ir::StageOp>())
+      ranks.try_emplace(static_cast<int64_t>(stage.getId()), program.getRanks().begin(),
+                        program.getRanks().end());
+  return ranks;
 }
 
 static std::string listText(ArrayRef<int64_t> numbers, StringRef separator) {
@@ -135,72 +140,98 @@ static std::string listText(ArrayRef<int64_t> numbers, StringRef separator) {
                     separator);
 }
 
-static ir::MemoryOp memoryOf(Operation *row, FlatSymbolRefAttr symbol) {
-  auto memory = SymbolTable::lookupNearestSymbolFrom<ir::MemoryOp>(row, symbol);
-  if (!memory)
-    throw Error(formatv("a row moves {0}, which is no memory of its program",
-                        commentText(symbol.getValue())));
-  return memory;
-}
+namespace {
 
-template <class Row> static TransferRow transferRow(Row row) {
-  bool sends = std::is_same_v<Row, ir::SendOp>;
-  ir::MemoryOp memory = memoryOf(row, row.getMemoryAttr());
-  auto tag = static_cast<int64_t>(row.getTag());
-  std::vector<int64_t> peers;
-  if (memory.getTransfers())
-    for (auto transfer : memory.getTransfersAttr().getAsRange<ir::TransferAttr>())
-      if (transfer.getTag() == tag)
-        peers = ranksOfStage(row->template getParentOfType<ir::ProgramOp>(),
-                             sends ? transfer.getTo() : transfer.getFrom());
-  if (peers.empty())
-    peers = {static_cast<int64_t>(row.getPeer())};
-  std::string name = formatv("{0}_{1}_{2}", requireText(memory, "variable"), sends ? "to" : "from",
-                             listText(peers, "_"));
-  return {name, memory, static_cast<int64_t>(row.getStage()), peers, tag, sends};
-}
+/// Collects the transfers of a program from its rows, which are many: each transfer has one per
+/// microbatch.
+class TransferCollector {
+public:
+  explicit TransferCollector(ir::ProgramOp program)
+      : symbols(program), ranks(ranksOfStages(program->getParentOfType<ModuleOp>())) {}
+
+  template <class Row> void add(Row row) {
+    const bool sends = std::is_same_v<Row, ir::SendOp>;
+    const auto tag = static_cast<int64_t>(row.getTag());
+    if (!known.insert({tag, sends}).second)
+      return;
+    auto memory = symbols.lookup<ir::MemoryOp>(row.getMemory());
+    if (!memory)
+      throw Error(formatv("a row moves {0}, which is no memory of its program",
+                          commentText(row.getMemory())));
+    std::vector<int64_t> peers = peersOf(memory, tag, sends);
+    if (peers.empty())
+      peers = {static_cast<int64_t>(row.getPeer())};
+    std::string name = formatv("{0}_{1}_{2}", requireText(memory, "variable"),
+                               sends ? "to" : "from", listText(peers, "_"));
+    // One tensor may have two ways to a rank that runs two stages.
+    if (!taken.insert(name).second)
+      taken.insert(name += "_tag_" + std::to_string(tag));
+    transfers.push_back({name, memory, static_cast<int64_t>(row.getStage()), peers, tag, sends});
+  }
+
+  std::vector<TransferRow> transfers;
+
+private:
+  /// The ranks of the stage at the other end; none where no program has it.
+  std::vector<int64_t> peersOf(ir::MemoryOp memory, int64_t tag, bool sends) const {
+    if (memory.getTransfers())
+      for (auto transfer : memory.getTransfersAttr().getAsRange<ir::TransferAttr>())
+        if (transfer.getTag() == tag)
+          if (auto found = ranks.find(sends ? transfer.getTo() : transfer.getFrom());
+              found != ranks.end())
+            return found->second;
+    return {};
+  }
+
+  const SymbolTable symbols;
+  const std::map<int64_t, std::vector<int64_t>> ranks;
+  std::set<std::pair<int64_t, bool>> known; ///< tags, and whether they are sent
+  llvm::StringSet<> taken;                  ///< names
+};
+
+/// Which tasks of a program write outboxes and first read inboxes.
+class TouchingTasks {
+public:
+  explicit TouchingTasks(ir::ProgramOp program) {
+    for (auto stage : program.getBody().getOps<ir::StageOp>())
+      for (auto task : stage.getBody().getOps<ir::TaskOp>())
+        for (Operation &op : task.getBody().front()) {
+          const auto id = static_cast<int64_t>(stage.getId());
+          if (auto write = dyn_cast<ir::WriteOp>(op))
+            written.try_emplace({write.getMemoryAttr().getAttr(), id}, task.getPhase());
+          else if (auto read = dyn_cast<ir::ReadOp>(op))
+            readFirst.try_emplace({read.getMemoryAttr().getAttr(), id}, task.getPhase());
+        }
+  }
+
+  /// Of a stage, for what it sends or receives.
+  ir::Phase phaseOf(ir::MemoryOp memory, int64_t stage, bool sends) const {
+    const Phases &phases = sends ? written : readFirst;
+    auto found = phases.find({memory.getSymNameAttr(), stage});
+    if (found == phases.end())
+      throw Error(formatv("no task of stage {0} {1} {2}, which its rows move", stage,
+                          sends ? "writes" : "reads", commentText(memory.getSymName())));
+    return found->second;
+  }
+
+private:
+  using Phases = llvm::DenseMap<std::pair<StringAttr, int64_t>, ir::Phase>;
+  Phases written, readFirst; ///< by memory and stage
+};
+
+} // namespace
 
 std::vector<TransferRow> transferRows(ir::ProgramOp program) {
-  std::vector<TransferRow> transfers;
-  auto add = [&](TransferRow row) {
-    bool sameName = false;
-    for (const TransferRow &other : transfers) {
-      if (other.tag == row.tag && other.sends == row.sends)
-        return;
-      sameName |= other.name == row.name;
-    }
-    // One tensor may have two ways to a rank that runs two stages.
-    if (sameName)
-      row.name += "_tag_" + std::to_string(row.tag);
-    transfers.push_back(row);
-  };
+  TransferCollector collector(program);
   for (bool evaluation : {false, true})
     for (int64_t rank : program.getRanks())
       scheduleOf(program, evaluation, rank).walk([&](Operation *op) {
         if (auto send = dyn_cast<ir::SendOp>(op))
-          add(transferRow(send));
+          collector.add(send);
         else if (auto receive = dyn_cast<ir::RecvOp>(op))
-          add(transferRow(receive));
+          collector.add(receive);
       });
-  return transfers;
-}
-
-/// The phase of the task of a stage that writes an outbox or first reads an inbox.
-static ir::Phase phaseOf(ir::MemoryOp memory, int64_t stageId, bool sends) {
-  auto program = memory->getParentOfType<ir::ProgramOp>();
-  auto touches = [&](Operation *op) {
-    if (auto write = dyn_cast<ir::WriteOp>(op))
-      return sends && write.getMemory() == memory.getSymName();
-    auto read = dyn_cast<ir::ReadOp>(op);
-    return read && !sends && read.getMemory() == memory.getSymName();
-  };
-  for (auto stage : program.getBody().getOps<ir::StageOp>())
-    for (auto task : stage.getBody().getOps<ir::TaskOp>())
-      if (static_cast<int64_t>(stage.getId()) == stageId &&
-          llvm::any_of(task.getBody().front(), [&](Operation &op) { return touches(&op); }))
-        return task.getPhase();
-  throw Error(formatv("no task of stage {0} {1} {2}, which its rows move", stageId,
-                      sends ? "writes" : "reads", commentText(memory.getSymName())));
+  return std::move(collector.transfers);
 }
 
 static StringRef phaseName(ir::Phase phase) {
@@ -223,9 +254,10 @@ static StringRef phaseName(ir::Phase phase) {
   throw Error("unknown phase");
 }
 
-void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
+void printTransfers(llvm::raw_ostream &os, ir::ProgramOp program, ArrayRef<TransferRow> transfers) {
   if (transfers.empty())
     return;
+  const TouchingTasks tasks(program);
   os << "// Tensors that cross ranks, once per microbatch: microbatch k goes to peers[k % size].\n"
      << "enum TransferIndex : int {\n";
   for (const TransferRow &transfer : transfers)
@@ -237,34 +269,38 @@ void printTransfers(llvm::raw_ostream &os, ArrayRef<TransferRow> transfers) {
         "     .element = ElementType::{2}, .peers = ranks<{3}>, .tag = {4}, .stage = {5},\n"
         "     .phase = {6}, .place = {7}, .bytes = {8}},\n",
         stringLiteral(t.memory.getSymName()), shapeText(t.memory.getType()), elementName(t.memory),
-        listText(t.peers, ", "), t.tag, t.stage, phaseName(phaseOf(t.memory, t.stage, t.sends)),
-        placeText(t.memory), requireHome(t.memory).getBytes());
+        listText(t.peers, ", "), t.tag, t.stage,
+        phaseName(tasks.phaseOf(t.memory, t.stage, t.sends)), placeText(t.memory),
+        requireHome(t.memory).getBytes());
   os << "};\n\n";
 }
 
-/// The inbox of a program at the end of a transfer; null: another program has it.
-static ir::MemoryOp findInbox(ir::ProgramOp program, ir::TransferAttr transfer) {
+/// The inboxes of a program by the transfers that end there.
+static llvm::DenseMap<mlir::Attribute, ir::MemoryOp> findInboxes(ir::ProgramOp program) {
+  llvm::DenseMap<mlir::Attribute, ir::MemoryOp> inboxes;
   for (auto memory : program.getBody().getOps<ir::MemoryOp>())
-    if (memory.getRole() == ir::Role::Inbox && memory.getTransfers() &&
-        llvm::is_contained(memory.getTransfersAttr(), transfer))
-      return memory;
-  return {};
+    if (memory.getRole() == ir::Role::Inbox && memory.getTransfers())
+      for (mlir::Attribute transfer : memory.getTransfersAttr())
+        inboxes.try_emplace(transfer, memory);
+  return inboxes;
 }
 
 bool printMoves(llvm::raw_ostream &os, ir::ProgramOp program) {
+  const TouchingTasks tasks(program);
+  const llvm::DenseMap<mlir::Attribute, ir::MemoryOp> inboxes = findInboxes(program);
   std::string rows;
   for (auto outbox : program.getBody().getOps<ir::MemoryOp>()) {
     if (outbox.getRole() != ir::Role::Outbox || !outbox.getTransfers())
       continue;
     for (auto transfer : outbox.getTransfersAttr().getAsRange<ir::TransferAttr>())
-      if (ir::MemoryOp inbox = findInbox(program, transfer))
-        rows += formatv("    {{.tensor = {0}, // {1}\n"
-                        "     .fromStage = {2}, .phase = {3}, .from = {4},\n"
-                        "     .toStage = {5}, .to = {6}, .bytes = {7}},\n",
-                        stringLiteral(outbox.getSymName()), shapeText(outbox.getType()),
-                        transfer.getFrom(), phaseName(phaseOf(outbox, transfer.getFrom(), true)),
-                        placeText(outbox), transfer.getTo(), placeText(inbox),
-                        requireHome(outbox).getBytes());
+      if (ir::MemoryOp inbox = inboxes.lookup(transfer))
+        rows += formatv(
+            "    {{.tensor = {0}, // {1}\n"
+            "     .fromStage = {2}, .phase = {3}, .from = {4},\n"
+            "     .toStage = {5}, .to = {6}, .bytes = {7}},\n",
+            stringLiteral(outbox.getSymName()), shapeText(outbox.getType()), transfer.getFrom(),
+            phaseName(tasks.phaseOf(outbox, transfer.getFrom(), true)), placeText(outbox),
+            transfer.getTo(), placeText(inbox), requireHome(outbox).getBytes());
   }
   if (!rows.empty())
     os << "// Tensors that stages of this rank give each other, copied once they are made.\n"

@@ -31,7 +31,8 @@ struct TransferRow {
 std::vector<TransferRow> transferRows(ir::ProgramOp program);
 /// What stages of the program give each other. False: nothing, and no table.
 bool printMoves(llvm::raw_ostream &os, ir::ProgramOp program);
-void printTransfers(llvm::raw_ostream &os, llvm::ArrayRef<TransferRow> transfers);
+void printTransfers(llvm::raw_ostream &os, ir::ProgramOp program,
+                    llvm::ArrayRef<TransferRow> transfers);
 
 /// The rows of training and evaluation and the short functions that spell them.
 void printRows(llvm::raw_ostream &os, ir::ProgramOp program, llvm::ArrayRef<TransferRow> transfers);
