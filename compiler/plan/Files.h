@@ -51,9 +51,19 @@ std::string describePlan(const Plan &plan);
 /// Part of the devices' time that is neither forward, backward nor update.
 double idleShare(const Plan &plan);
 
+/// Events up to which a viewer opens a trace at once: some 35 MB.
+constexpr int64_t kMostTracedEvents = 250'000;
+
+struct PredictedTrace {
+  std::string text;
+  std::string leftOut; ///< so that the trace stays small, as the text says; empty: nothing
+};
+
 /// Chrome trace of `iterations` minibatches (or microbatches of an asynchronous schedule) as they
-/// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends and receives.
-std::string predictTrace(const Plan &plan, int64_t iterations);
+/// are predicted to run; pid is the rank, tid 0 computes and tid 1 sends and receives. Of many
+/// events the earliest.
+PredictedTrace predictTrace(const Plan &plan, int64_t iterations,
+                            int64_t mostEvents = kMostTracedEvents);
 
 inline Plan readPlan(const std::filesystem::path &path) {
   return parsePlan(readTextFile(path), path.string());

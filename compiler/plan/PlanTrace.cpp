@@ -3,7 +3,9 @@
 #include "compiler/schedule/Text.h"
 #include "compiler/simulator/PlanSimulation.h"
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace pdc {
 
@@ -52,24 +54,50 @@ ordered_json nameOf(int rank, int stream, const char *kind, const std::string &n
   return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", stream}, {"args", {{"name", name}}}};
 }
 
+/// How many iterations hold about so many events; at least one.
+int64_t iterationsOf(const Plan &plan, int64_t events) {
+  const size_t ofMicrobatch = 2 * (plan.stages.size() + plan.edges.size());
+  const int64_t microbatches = plan.schedule.asynchronous ? 1 : plan.schedule.microbatches;
+  return std::max<int64_t>(1, events / (static_cast<int64_t>(ofMicrobatch) * microbatches));
+}
+
+std::string whatIsLeftOut(const Plan &plan, int64_t iterations, int64_t shown,
+                          std::span<const Event> later) {
+  std::string text;
+  if (shown < iterations)
+    text = std::to_string(iterations - shown) + " of " + std::to_string(iterations) +
+           (plan.schedule.asynchronous ? " microbatches" : " minibatches");
+  if (!later.empty())
+    text += (text.empty() ? "" : " and ") + std::to_string(later.size()) + " events from " +
+            std::to_string(later.front().start) + " s on";
+  return text;
+}
+
 } // namespace
 
-std::string predictTrace(const Plan &plan, int64_t iterations) {
+PredictedTrace predictTrace(const Plan &plan, int64_t iterations, int64_t mostEvents) {
   std::string text = "{\"traceEvents\": [";
   const char *separator = "\n";
   auto add = [&](const ordered_json &event) {
     text += separator + event.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
     separator = ",\n";
   };
-  PlanSimulation simulation = simulate(plan, iterations);
+  const int64_t shown = std::min(iterations, iterationsOf(plan, mostEvents));
+  const PlanSimulation simulation = simulate(plan, shown);
   for (int rank = 0; rank < static_cast<int>(simulation.busySeconds.size()); ++rank) {
     add(nameOf(rank, 0, "process_name", "rank " + std::to_string(rank) + " (predicted)"));
     add(nameOf(rank, 0, "thread_name", "compute"));
     add(nameOf(rank, 1, "thread_name", "transfers"));
   }
-  for (const Event &event : simulation.events)
+  const std::span<const Event> events = simulation.events;
+  const size_t count = std::min(events.size(), static_cast<size_t>(mostEvents));
+  for (const Event &event : events.first(count))
     add(toJson(plan, event));
-  return text + "\n]}\n";
+  text += "\n]";
+  const std::string leftOut = whatIsLeftOut(plan, iterations, shown, events.subspan(count));
+  if (!leftOut.empty())
+    text += ", \"otherData\": " + ordered_json{{"left out", leftOut}}.dump();
+  return {text + "}\n", leftOut};
 }
 
 } // namespace pdc

@@ -367,18 +367,6 @@ TEST(StagesFile, Refusals) {
               "their nodes");
 }
 
-TEST(Trace, OneBarPerRun) {
-  Plan plan = examplePlan();
-  json trace = json::parse(predictTrace(plan, 1));
-  int forward = 0, sends = 0;
-  for (const json &event : trace["traceEvents"]) {
-    forward += event.value("cat", "") == "forward";
-    sends += event.value("cat", "") == "send";
-  }
-  EXPECT_EQ(forward, 8);
-  EXPECT_EQ(sends, static_cast<int>(4 * plan.edges.size()));
-}
-
 TEST(PlanText, ShowsStagesGridAndTimes) {
   std::string text = describePlan(examplePlan());
   for (const char *part :

@@ -148,7 +148,10 @@ void simulatePlan(const Plan &plan, const std::string &trace) {
             << " s per " << (plan.schedule.sumsMicrobatches() ? "minibatch" : "microbatch")
             << (plan.schedule.asynchronous ? " in steady state" : "") << "\ntrace of " << iterations
             << (plan.schedule.asynchronous ? " microbatches: " : " minibatches: ") << trace << "\n";
-  writeTextFile(trace, predictTrace(plan, iterations));
+  const PredictedTrace predicted = predictTrace(plan, iterations);
+  if (!predicted.leftOut.empty())
+    std::cout << "left out of the trace: " << predicted.leftOut << "\n";
+  writeTextFile(trace, predicted.text);
 }
 
 void run(const Options &options) {

@@ -216,7 +216,10 @@ void Lowering::write(const PlannedGraph &graph, const std::filesystem::path &fol
   std::vector<ProjectFile> files = printProject(*graph.module, plan, runtimePackage());
   files.push_back({"plan.json", printPlan(plan)});
   files.push_back({"plan.txt", withWarnings(describePlan(plan), graph.warnings)});
-  files.push_back({"trace.json", predictTrace(plan, 3)});
+  PredictedTrace trace = predictTrace(plan, 3);
+  if (!trace.leftOut.empty())
+    progress << "pdc: trace.json leaves out " << trace.leftOut << std::endl;
+  files.push_back({"trace.json", std::move(trace.text)});
   files.push_back({"report.html", printReport(plan, *graph.units)});
   writeFolder(folder, [&](const std::filesystem::path &filled) {
     for (const ProjectFile &file : files)
