@@ -129,7 +129,8 @@ std::vector<Batch> BatchChoice::batches() const {
 PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
   if (auto known = made.find(microbatchSize); known != made.end())
     return known->second;
-  PlannedGraph graph = makeGraph(microbatchSize);
+  const std::string which = std::to_string(++begun) + " of " + std::to_string(sizeCount) + " sizes";
+  PlannedGraph graph = makeGraph(microbatchSize, sizeCount > 1 ? " (" + which + ")" : "");
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
@@ -193,6 +194,7 @@ void BatchChoice::planBatch(PlannedGraph &graph, const Batch &batch) const {
 void BatchChoice::plan(const Size &size) {
   graphOf(sizeOf(size));
   PlannedGraph graph = std::move(made.extract(sizeOf(size)).mapped());
+  progress << "pdc: planning microbatches of " << sizeOf(size) << std::endl;
   Tries ofBatches;
   for (const Batch &batch : size)
     ofBatches.make([&] { planBatch(graph, batch); });
@@ -215,6 +217,7 @@ void BatchChoice::tellUnplanned(std::vector<int64_t> sizes) const {
 
 PlannedGraph BatchChoice::choose() {
   std::vector<Size> sizes = bySize(batches(), options.plan.workers);
+  sizeCount = sizes.size();
   if (sizes.size() > 1)
     orderByExpectation(sizes);
   std::vector<int64_t> unplanned;

@@ -25,8 +25,9 @@ struct BatchSubject {
 /// Chooses how the samples of an update are cut, by planning what is left open.
 class BatchChoice {
 public:
-  /// The training graph for microbatches of so many samples.
-  using MakeGraph = std::function<PlannedGraph(int64_t microbatchSize)>;
+  /// The training graph for microbatches of so many samples; `which`: of several sizes, for those
+  /// who wait.
+  using MakeGraph = std::function<PlannedGraph(int64_t microbatchSize, const std::string &which)>;
 
   BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress);
 
@@ -56,6 +57,7 @@ private:
   std::ostream &progress;
   std::optional<Topology> topology;
   Tries tries;
+  size_t sizeCount = 0, begun = 0;      ///< sizes
   std::map<int64_t, PlannedGraph> made; ///< by microbatch size, not planned yet
   /// By microbatch size, seconds per sample. Empty: all sizes are planned.
   std::map<int64_t, double> expected;

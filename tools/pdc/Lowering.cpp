@@ -129,7 +129,7 @@ static void checkInputs(ModuleOp module) {
           "where the model is exported, or make the number a constant");
 }
 
-PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
+PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &which) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
     import.microbatchSize = microbatchSize;
@@ -151,7 +151,8 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
     graph.vectorWidth = detectDevice().vectorWidth;
   graph.profile = options.profile;
   graph.microbatchSize = microbatchSize;
-  lower(made, "making the training graph for microbatches of " + std::to_string(microbatchSize),
+  lower(made,
+        "making the training graph for microbatches of " + std::to_string(microbatchSize) + which,
         [&](PassManager &passes) {
           // That takes as long as what is verified. Graphs of other batches have the same nodes,
           // and all is verified again when it is cut: of a large graph that has to do.
@@ -163,7 +164,9 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize) {
 }
 
 PlannedGraph Lowering::chooseGraph() {
-  auto make = [&](int64_t microbatchSize) { return makeGraph(microbatchSize); };
+  auto make = [&](int64_t microbatchSize, const std::string &which) {
+    return makeGraph(microbatchSize, which);
+  };
   return BatchChoice({model, options, sumsMicrobatches, hasPartition}, make, progress).choose();
 }
 

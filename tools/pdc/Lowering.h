@@ -43,7 +43,7 @@ private:
   void lower(PlannedGraph &graph, const std::string &what,
              const std::function<void(mlir::PassManager &)> &build);
   void readSchedule();
-  PlannedGraph makeGraph(int64_t microbatchSize);
+  PlannedGraph makeGraph(int64_t microbatchSize, const std::string &which);
   void checkMemory(const Plan &plan) const;
   void annotate(const Plan &plan);
 
