@@ -3,6 +3,7 @@
 #include "compiler/ir/Conversion.h"
 #include "compiler/onnx/Conditions.h"
 #include "compiler/onnx/ImportFunction.h"
+#include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/Shapes.h"
 #include "compiler/operators/Random.h"
 
@@ -22,7 +23,9 @@ public:
       : model(model), binding(model, options.microbatchSize, options.dimensions),
         loss(chooseLoss(model, options.loss)),
         parameters(chooseParameters(model, loss, options.parameters)),
-        statistics(runningStatistics(model)), nodes(nodesOfLoss(model, loss)), builder(&context) {
+        frozen(chooseNormalisations(model, options.parameters.freeze).frozen),
+        statistics(runningStatistics(model, frozen)), nodes(nodesOfLoss(model, loss)),
+        builder(&context) {
     checkConditions(model, binding);
     splitPositions();
   }
@@ -287,7 +290,7 @@ private:
         builder.create<func::FuncOp>(locationOf(name), name, builder.getFunctionType({}, {}));
     OpBuilder body = OpBuilder::atBlockEnd(function.addEntryBlock());
     body.create<func::ReturnOp>(function.getLoc());
-    FunctionImporter(function, model, loss, entry).run();
+    FunctionImporter(function, model, loss, entry, frozen).run();
   }
 
   const Model &model;
@@ -295,7 +298,8 @@ private:
   Loss loss;
   std::vector<int64_t> positions; ///< [samples, positions...] where the loss reads rows of them
   std::set<std::string> parameters;
-  std::set<std::string> statistics;
+  std::set<std::string> frozen;      ///< nodes that keep their running statistics
+  std::set<std::string> statistics;  ///< of the others
   std::map<std::string, bool> masks; ///< initializers that were looked at
   std::vector<const ModelNode *> nodes;
   OpBuilder builder;

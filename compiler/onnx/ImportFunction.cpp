@@ -24,8 +24,8 @@ static int64_t keyOf(const std::string &name) {
 }
 
 FunctionImporter::FunctionImporter(func::FuncOp function, const Model &model, const Loss &loss,
-                                   Entry entry)
-    : function(function), model(model), loss(loss), entry(entry),
+                                   Entry entry, const std::set<std::string> &frozen)
+    : function(function), model(model), loss(loss), entry(entry), frozen(frozen),
       builder(function.getBody().front().getTerminator()),
       memories(function->getParentOfType<ModuleOp>()) {
   for (const ModelNode &node : model.nodes)
@@ -58,11 +58,11 @@ void FunctionImporter::importGeneric(const ModelNode &node, Attributes attribute
     values[node.outputs[i]] = outputs[i];
 }
 
-/// Training uses the batch's statistics whatever the file says, and keeps the running ones.
+/// Training uses the batch's statistics and keeps the running ones, unless the node is frozen.
 void FunctionImporter::importBatchNormalization(const ModelNode &node) {
   Attributes attributes = {{"epsilon", node.attributes.number("epsilon", 1e-5)},
                            {"momentum", node.attributes.number("momentum", 0.9)}};
-  bool trains = entry == Entry::train ||
+  bool trains = (entry == Entry::train && !frozen.contains(node.name)) ||
                 (entry == Entry::forward && node.attributes.integer("training_mode", 0));
   if (!trains) {
     attributes.set("training_mode", int64_t(0));

@@ -15,7 +15,9 @@ enum class Entry : uint8_t { train, evaluate, forward };
 /// there already, under the names of their tensors.
 class FunctionImporter {
 public:
-  FunctionImporter(mlir::func::FuncOp function, const Model &model, const Loss &loss, Entry entry);
+  /// `frozen` are the BatchNormalization nodes that training leaves their running statistics.
+  FunctionImporter(mlir::func::FuncOp function, const Model &model, const Loss &loss, Entry entry,
+                   const std::set<std::string> &frozen);
   void run();
 
 private:
@@ -56,6 +58,7 @@ private:
   const Model &model;
   const Loss &loss;
   Entry entry;
+  const std::set<std::string> &frozen;
   mlir::OpBuilder builder;
   mlir::SymbolTable memories;
   std::map<std::string, mlir::Value> values;

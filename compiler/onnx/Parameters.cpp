@@ -1,5 +1,6 @@
 #include "compiler/onnx/Parameters.h"
 #include "compiler/onnx/Makers.h"
+#include "compiler/onnx/Normalisations.h"
 
 #include <fnmatch.h>
 
@@ -228,16 +229,14 @@ bool matches(const std::string &pattern, const std::string &name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-std::set<std::string> matching(const Model &model, const std::string &pattern) {
-  std::set<std::string> names, statistics = runningStatistics(model);
-  for (const auto &[name, initializer] : model.initializers)
-    if (matches(pattern, name) && isFloatingPoint(initializer.type.element) &&
-        !statistics.contains(name))
-      names.insert(name);
+std::set<std::string> trainable(const Model &model, const std::string &pattern) {
+  std::set<std::string> names = initializersMatching(model, pattern);
+  for (const std::string &statistic : runningStatistics(model))
+    names.erase(statistic);
   if (names.empty())
     throw Error("pattern '" + pattern +
-                "' matches no floating-point initializer that can be a "
-                "parameter; `--stop-after=import` lists them");
+                "' matches running statistics alone, which are no parameters; "
+                "`--stop-after=import` lists what there is");
   return names;
 }
 
@@ -266,13 +265,14 @@ bool isDifference(const ModelNode *node, const std::string &value) {
 
 } // namespace
 
-std::set<std::string> runningStatistics(const Model &model) {
+std::set<std::string> initializersMatching(const Model &model, const std::string &pattern) {
   std::set<std::string> names;
-  for (const ModelNode &node : model.nodes)
-    if (node.op == "BatchNormalization")
-      for (size_t i = 3; i < node.inputs.size(); ++i)
-        if (model.initializers.contains(node.inputs[i]))
-          names.insert(node.inputs[i]);
+  for (const auto &[name, initializer] : model.initializers)
+    if (matches(pattern, name) && isFloatingPoint(initializer.type.element))
+      names.insert(name);
+  if (names.empty())
+    throw Error("pattern '" + pattern +
+                "' matches no floating-point initializer; `--stop-after=import` lists them");
   return names;
 }
 
@@ -315,9 +315,9 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
   if (!nameAll(patterns.train))
     parameters = model.training ? model.training->parameters : chooseByRule(model, loss).parameters;
   for (const std::string &pattern : patterns.train)
-    parameters.merge(matching(model, pattern.starts_with('+') ? pattern.substr(1) : pattern));
+    parameters.merge(trainable(model, pattern.starts_with('+') ? pattern.substr(1) : pattern));
   for (const std::string &pattern : patterns.freeze)
-    for (const std::string &name : matching(model, pattern))
+    for (const std::string &name : initializersMatching(model, pattern))
       parameters.erase(name);
   if (patterns.train.empty() && model.training)
     checkTrained(model, loss, parameters);

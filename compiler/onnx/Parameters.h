@@ -21,6 +21,9 @@ struct ParameterPatterns {
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
 
+/// Floating-point initializers; throws where there is none.
+std::set<std::string> initializersMatching(const Model &model, const std::string &pattern);
+
 /// Initializers that stand where weights do and that no pattern and no training_info leaves out,
 /// each with why it is not trained.
 std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, const Loss &loss,
@@ -34,9 +37,6 @@ std::string chooseOptimizer(const Model &model, const std::string &option);
 std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
                                          const std::set<std::string> &parameters,
                                          std::vector<std::string> patterns);
-
-/// Means and variances that BatchNormalization keeps.
-std::set<std::string> runningStatistics(const Model &model);
 
 /// Nodes x + (y - x), which are y: so reads a gradient that goes straight through to x once an
 /// exporter has dropped its `detach`.

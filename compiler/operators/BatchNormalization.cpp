@@ -96,9 +96,37 @@ static std::vector<Tensor> evaluateBatchNormalization(const NodeView &node,
   return results;
 }
 
-static void differentiateInference(GradientBuilder &) {
-  throw Error("BatchNormalization has no gradient here; training uses BatchNormInternal, which "
-              "normalises by the batch's statistics");
+/// One value per channel, as it stands beside X.
+static GradientValue besideInput(GradientBuilder &b, GradientValue channels) {
+  std::vector<int64_t> shape(b.type(b.input(0)).shape.size(), 1);
+  shape[1] = b.type(channels).shape[0];
+  return reshaped(b, channels, shape);
+}
+
+/// Of a node that keeps its running statistics, which are constants: Y = (X - mean) inverse scale +
+/// B. The scale's gradient sums what is centred, since sums of X cancel where the mean is large.
+static void differentiateInference(GradientBuilder &b) {
+  if (b.wants(3) || b.wants(4))
+    throw Error("BatchNormalization has no gradient of its mean and variance; expected are tensors "
+                "that are not trained");
+  const GradientValue dy = b.outputGradient(0), x = b.input(0), scale = b.input(1);
+  const TensorType channels = b.type(scale);
+  auto toChannels = [&](GradientValue value) {
+    std::vector<int64_t> shape(b.type(x).shape.size(), 1);
+    shape[1] = channels.shape[0];
+    return reshaped(b, reducedTo(b, value, shape), channels.shape);
+  };
+  const Tensor epsilon = Tensor::scalar(channels.element, b.attributes().number("epsilon", 1e-5));
+  const GradientValue inverse =
+      add(b, "Reciprocal", {add(b, "Sqrt", {add(b, "Add", {b.input(4), b.constant(epsilon)})})});
+  if (b.wants(0))
+    b.setInputGradient(0, add(b, "Mul", {dy, besideInput(b, add(b, "Mul", {scale, inverse}))}));
+  if (b.wants(1)) {
+    GradientValue centred = add(b, "Sub", {x, besideInput(b, b.input(3))});
+    b.setInputGradient(1, add(b, "Mul", {toChannels(add(b, "Mul", {dy, centred})), inverse}));
+  }
+  if (b.wants(2))
+    b.setInputGradient(2, toChannels(dy));
 }
 
 static std::vector<TensorType> inferBatchNormInternal(const NodeView &node) {

@@ -1,4 +1,4 @@
-#include "compiler/onnx/Parameters.h"
+#include "compiler/onnx/Normalisations.h"
 #include "testsuite/onnx/ModelText.h"
 
 #include <cstring>

@@ -83,17 +83,21 @@ TEST(Gradient, BatchNormalization) {
   }
 }
 
-/// Training normalises by the batch's statistics; the rule of the other kind only says so.
-TEST(Gradient, BatchNormalizationByRunningStatisticsIsRefused) {
+TEST(Gradient, BatchNormalizationByRunningStatistics) {
   Draw draw;
-  Case test{"BatchNormalization",
-            {},
-            {draw.reals({4, 3}), draw.reals({3}, 0.5, 2), draw.reals({3}), draw.reals({3}),
-             draw.reals({3}, 0.5, 2)},
-            {0}};
-  EagerGradientBuilder builder(test, run(test), {draw.reals({4, 3})});
-  EXPECT_THROW(findOperator(test.op)->differentiate(builder), Error);
-  checkedRules().insert(test.op);
+  for (Shape shape : {Shape{4, 3}, Shape{2, 3, 4, 2}, Shape{3, 2, 5}, Shape{1, 1, 1}}) {
+    Shape channels = {shape[1]};
+    Case test{"BatchNormalization",
+              {{"epsilon", 1e-3}},
+              {draw.reals(shape), draw.reals(channels, 0.5, 2), draw.reals(channels),
+               draw.reals(channels, 5, 9), draw.reals(channels, 0.5, 2)},
+              {0, 1, 2}};
+    test.hasAllOutputs = false;
+    checkGradient(test);
+    test.wanted = {3};
+    EagerGradientBuilder builder(test, run(test), {draw.reals(shape)});
+    EXPECT_THROW(findOperator(test.op)->differentiate(builder), Error);
+  }
 }
 
 /// Either result's gradient alone, too.

@@ -314,7 +314,8 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
   add("--optimizer", options.optimizer, "KIND,...", "as in momentum,lr=0.1,weight_decay=1e-4, or a file");
   add("--checkpoint", options.artifacts.checkpoint, "FILE", "weights of an ONNX Runtime graph");
   add("--train", options.train, "PATTERN", "what to train; +PATTERN: that, too (once per pattern)");
-  add("--freeze", options.freeze, "PATTERN", "initializers not to train (once per pattern)");
+  add("--freeze", options.freeze, "PATTERN",
+      "what not to train, running statistics too (once per pattern)");
   add("--no-decay", options.noDecay, "PATTERN", "weights without decay (once per pattern)");
   add("--bind", dimensions, "DIM=N", "a named dimension's size (once per dimension)");
   add("--minibatch", options.minibatch, "B", "samples per update");

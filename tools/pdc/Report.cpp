@@ -1,6 +1,7 @@
 #include "tools/pdc/Report.h"
 
 #include "codegen/CppText.h"
+#include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/Parameters.h"
 #include "passes/OptimizerSpec.h"
 
@@ -96,6 +97,26 @@ static void describeWidths(const std::set<ElementType> &widths, std::ostream &ou
   }
 }
 
+/// Statistics of a microbatch and running ones train to different networks.
+static void describeNormalisations(const Model &model, const Normalisations &chosen,
+                                   std::ostream &out) {
+  const size_t all = chosen.active.size() + chosen.frozen.size();
+  if (!chosen.frozen.empty())
+    out << "note: " << chosen.frozen.size() << " of " << all
+        << " BatchNormalization nodes are frozen: they train with their running statistics, which "
+           "stay as they are\n";
+  if (chosen.areTold || chosen.active.empty())
+    return;
+  auto first = std::ranges::find_if(
+      model.nodes, [&](const ModelNode &node) { return chosen.active.contains(node.name); });
+  out << "note: the file does not say that BatchNormalization trains (training_mode), and "
+      << chosen.active.size() << " of " << all
+      << " nodes train with the statistics of each microbatch; --freeze PATTERN freezes those "
+         "whose "
+         "running mean it matches, such as "
+      << commentText(first->inputs.at(3)) << '\n';
+}
+
 /// Gradients that PyTorch's own would send elsewhere.
 static void describeUndone(const std::vector<std::string> &nodes, bool isOptimized,
                            std::ostream &out) {
@@ -146,6 +167,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   describeUnsure(model, parameters, out);
   describeLost(model.metadata.lostParameters, out);
   describeUndone(undoneDifferences(model), !model.metadata.isParameter.empty(), out);
+  describeNormalisations(model, chooseNormalisations(model, options.freeze), out);
   describeWidths(model.widths, out);
   describeSum(model, loss, out);
   if (options.loss.empty())

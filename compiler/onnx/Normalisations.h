@@ -1,0 +1,24 @@
+#pragma once
+
+#include "compiler/onnx/Model.h"
+
+namespace pdc {
+
+/// Names of a model's BatchNormalization nodes, by what training normalises with.
+struct Normalisations {
+  std::set<std::string> active; ///< the statistics of each microbatch, and keep the running ones
+  std::set<std::string> frozen; ///< the running ones, which stay as they are
+  /// Whether the file says which train. Where it says of none that it does, it was exported for
+  /// inference or drops the attribute, and all of them train.
+  bool areTold = false;
+};
+
+/// As the file says, and frozen beside those where one of the patterns (`--freeze`) matches the
+/// running mean.
+Normalisations chooseNormalisations(const Model &model, const std::vector<std::string> &freeze);
+
+/// Means and variances that BatchNormalization keeps, but not those of nodes in `frozen` alone.
+std::set<std::string> runningStatistics(const Model &model,
+                                        const std::set<std::string> &frozen = {});
+
+} // namespace pdc

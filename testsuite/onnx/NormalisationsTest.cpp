@@ -1,0 +1,83 @@
+#include "compiler/onnx/Normalisations.h"
+#include "compiler/onnx/Import.h"
+#include "testsuite/onnx/ModelText.h"
+
+using namespace pdc;
+using namespace pdc::testing;
+
+using NameSet = std::set<std::string>;
+
+/// Two that say of themselves what is in the angle brackets.
+static onnx::ModelProto twoNormalised(const std::string &first, const std::string &second) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[4, 3] x) => (float[4, 3] y) {
+      a = BatchNormalization)" + first +
+                                   R"((x, scale1, shift1, mean1, var1)
+      y = BatchNormalization)" + second +
+                                   R"((a, scale2, shift2, mean2, var2) })");
+  for (const char *name : {"scale", "shift", "mean", "var"})
+    for (const char *number : {"1", "2"})
+      addInitializer(model, std::string(name) + number, {3}, {1, 2, 3});
+  model.mutable_graph()->mutable_node(0)->set_name("first");
+  model.mutable_graph()->mutable_node(1)->set_name("second");
+  return model;
+}
+
+static NameSet frozenOf(const onnx::ModelProto &model,
+                        const std::vector<std::string> &freeze = {}) {
+  return chooseNormalisations(read(model), freeze).frozen;
+}
+
+TEST(Normalisations, thoseThatTheFileFreezes) {
+  const char *trains = "<training_mode = 1>", *stays = "<training_mode = 0>";
+  EXPECT_EQ(frozenOf(twoNormalised(stays, trains)), NameSet{"first"});
+  EXPECT_EQ(frozenOf(twoNormalised("", trains)), NameSet{"first"});
+  EXPECT_EQ(frozenOf(twoNormalised(trains, trains)), NameSet{});
+  EXPECT_TRUE(chooseNormalisations(read(twoNormalised(trains, stays)), {}).areTold);
+}
+
+/// A file for inference, and of an exporter that drops the attribute.
+TEST(Normalisations, allTrainWhereTheFileSaysOfNone) {
+  for (const char *said : {"", "<training_mode = 0>"}) {
+    const Model model = read(twoNormalised(said, said));
+    const Normalisations chosen = chooseNormalisations(model, {});
+    EXPECT_FALSE(chosen.areTold);
+    EXPECT_EQ(chosen.active, (NameSet{"first", "second"}));
+    EXPECT_EQ(runningStatistics(model), (NameSet{"mean1", "mean2", "var1", "var2"}));
+    EXPECT_EQ(runningStatistics(model, {"first"}), (NameSet{"mean2", "var2"}));
+  }
+}
+
+/// PyTorch's newer exporter drops the attribute and says which buffers a step changes.
+TEST(Normalisations, buffersThatAStepChanges) {
+  onnx::ModelProto model = twoNormalised("", "");
+  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
+              "b_mean1: BUFFER target='mean1' persistent=True\n"
+              "getitem_7: BUFFER_MUTATION target='mean2'\n");
+  EXPECT_EQ(frozenOf(model), NameSet{"first"});
+}
+
+TEST(Normalisations, thoseThatAPatternFreezes) {
+  const onnx::ModelProto model = twoNormalised("<training_mode = 1>", "<training_mode = 1>");
+  EXPECT_EQ(frozenOf(model, {"mean2"}), NameSet{"second"});
+  EXPECT_EQ(frozenOf(model, {"scale1", "*2"}), NameSet{"second"}) << "a scale alone is a parameter";
+  const Model parsed = read(model);
+  EXPECT_EQ(chooseParameters(parsed, chooseLoss(parsed, ""), {{}, {"mean2", "*1"}}),
+            (NameSet{"scale2", "shift2"}));
+  EXPECT_THROW(chooseParameters(parsed, chooseLoss(parsed, ""), {{"mean2"}, {}}), Error);
+}
+
+/// Frozen statistics are constants, which are in checkpoints too, and nothing writes them.
+TEST(Normalisations, frozenOnesInTheModule) {
+  mlir::MLIRContext context;
+  auto module =
+      importModel(context, read(twoNormalised("<training_mode = 0>", "<training_mode = 1>")), {});
+  std::string text;
+  llvm::raw_string_ostream(text) << *module;
+  const std::string train = text.substr(0, text.find("@evaluate"));
+  for (const char *part : {"@mean1 constant once", "@var1 constant once", "@mean2 state microbatch",
+                           "\"BatchNormalization\" \"first\"", "\"BatchNormInternal\" \"second\"",
+                           "to @mean2", "to @var2"})
+    EXPECT_NE(train.find(part), std::string::npos) << part << "\nis not in\n" << train;
+  EXPECT_EQ(train.find("to @mean1"), std::string::npos);
+}
