@@ -45,8 +45,7 @@ namespace {
 /// made of it: it may stand in a branch that is not taken.
 class ConditionWalk {
 public:
-  ConditionWalk(const std::vector<FlatNode> &nodes, Names &values,
-                const std::filesystem::path &folder,
+  ConditionWalk(const std::vector<FlatNode> &nodes, Names &values, const ModelFolder &folder,
                 const std::map<std::string, int64_t> &dimensions, const Model &model)
       : graph{{model.name, model.inputs, {}, {}, {}}, {}},
         binding(model, 0, withNumbers(model, dimensions)), reader(values, folder, graph.model),
@@ -299,8 +298,7 @@ private:
 
 } // namespace
 
-void decideConditions(std::vector<FlatNode> &nodes, Names &values,
-                      const std::filesystem::path &folder,
+void decideConditions(std::vector<FlatNode> &nodes, Names &values, const ModelFolder &folder,
                       const std::map<std::string, int64_t> &dimensions,
                       SequenceReplacement &sequences, Model &model) {
   auto isOpen = [](const FlatNode &node) { return node.selects || node.body; };

@@ -24,8 +24,7 @@ struct ConditionGraph {
 /// are numbers of named dimensions; those without one are taken for numbers that no network has,
 /// and what depends on them is held in `model.conditions`. Throws Error, naming the node, for what
 /// is known only when the network runs.
-void decideConditions(std::vector<FlatNode> &nodes, Names &values,
-                      const std::filesystem::path &folder,
+void decideConditions(std::vector<FlatNode> &nodes, Names &values, const ModelFolder &folder,
                       const std::map<std::string, int64_t> &dimensions,
                       SequenceReplacement &sequences, Model &model);
 

@@ -14,7 +14,7 @@ namespace {
 /// The values of the initialization graph that its nodes make without reading others.
 class InitialValues {
 public:
-  InitialValues(const TrainingInfo &info, const std::filesystem::path &folder) : folder(folder) {
+  InitialValues(const TrainingInfo &info, const ModelFolder &folder) : folder(folder) {
     for (const onnx::TensorProto &tensor : info.initial.initializer())
       tensors[tensor.name()] = &tensor;
     for (const onnx::NodeProto &node : info.initial.node())
@@ -171,15 +171,14 @@ private:
     return result;
   }
 
-  const std::filesystem::path &folder;
+  const ModelFolder &folder;
   std::map<std::string, const onnx::TensorProto *> tensors;
   std::map<std::string, const onnx::NodeProto *> producers;
 };
 
 } // namespace
 
-void initializeVariables(const TrainingInfo &info, const std::filesystem::path &folder,
-                         Model &model) {
+void initializeVariables(const TrainingInfo &info, const ModelFolder &folder, Model &model) {
   InitialValues values(info, folder);
   for (const auto &[variable, value] : info.initialization) {
     auto found = model.initializers.find(variable);

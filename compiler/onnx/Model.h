@@ -120,16 +120,22 @@ struct ArtifactFiles {
   bool needsOptimizer = true; ///< no other optimizer is given
 };
 
+/// Where external data may lie.
+struct ModelFolder {
+  std::filesystem::path path = {}; ///< empty: of a model that is in no file, whose data is refused
+  /// Of a model that is a link, the folder that the file lies in: links beside it may lead there,
+  /// too. So does Hugging Face's cache keep models.
+  std::filesystem::path linked = {};
+};
+
 /// Reads and checks a model. `dimensions` are numbers of named dimensions, which may decide between
 /// branches. Throws Error for anything unreadable, malformed or not supported, naming the node, the
 /// operator, the opset and what is supported.
 Model readModel(const std::filesystem::path &path, const ArtifactFiles &files = {},
                 const std::map<std::string, int64_t> &dimensions = {});
 
-/// The same for a model held in memory. `name` stands in messages; `folder` is where external data
-/// lies, and without it external data is refused.
-Model parseModel(std::string_view bytes, const std::string &name,
-                 const std::filesystem::path &folder = {});
+/// The same for a model held in memory. `name` stands in messages.
+Model parseModel(std::string_view bytes, const std::string &name, const ModelFolder &folder = {});
 
 /// What numbers of this type are computed in: floating-point ones in f32.
 ElementType computedElement(ElementType element);

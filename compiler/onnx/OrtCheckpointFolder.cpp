@@ -149,7 +149,7 @@ private:
   }
 
   Initializer take(onnx::TensorProto &tensor, const std::string &where) const {
-    Initializer taken = takeInitializer(tensor, where, folder);
+    Initializer taken = takeInitializer(tensor, where, {folder});
     taken.name = tensor.name();
     return taken;
   }

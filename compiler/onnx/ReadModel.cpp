@@ -110,15 +110,16 @@ void dropUnused(Model &model) {
 
 class ModelReader {
 public:
-  ModelReader(onnx::ModelProto &proto, const std::filesystem::path &folder,
-              const ArtifactFiles &files, const std::map<std::string, int64_t> &dimensions)
+  ModelReader(onnx::ModelProto &proto, const ModelFolder &folder, const ArtifactFiles &files,
+              const std::map<std::string, int64_t> &dimensions)
       : proto(proto), graph(*proto.mutable_graph()), folder(folder), files(files),
         dimensions(dimensions) {}
 
   void read(Model &model) {
     info = takeTrainingInfo(proto);
     model.metadata = readExporterMetadata(graph);
-    artifacts = takeOrtArtifacts(graph, folder.empty() ? folder : folder / model.name, files);
+    artifacts = takeOrtArtifacts(
+        graph, folder.path.empty() ? folder.path : folder.path / model.name, files);
     readInitializers(model);
     readInputs(model);
     for (const onnx::ValueInfoProto &output : graph.output())
@@ -280,7 +281,7 @@ private:
 
   onnx::ModelProto &proto;
   onnx::GraphProto &graph;
-  const std::filesystem::path &folder;
+  const ModelFolder &folder;
   const ArtifactFiles &files;
   const std::map<std::string, int64_t> &dimensions;
   std::optional<TrainingInfo> info;
@@ -290,7 +291,7 @@ private:
 };
 
 Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::string &name,
-                 const std::filesystem::path &folder, const ArtifactFiles &files,
+                 const ModelFolder &folder, const ArtifactFiles &files,
                  const std::map<std::string, int64_t> &dimensions) {
   try {
     onnx::ModelProto proto = parse(stream);
@@ -306,8 +307,7 @@ Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::s
 
 } // namespace
 
-Model parseModel(std::string_view bytes, const std::string &name,
-                 const std::filesystem::path &folder) {
+Model parseModel(std::string_view bytes, const std::string &name, const ModelFolder &folder) {
   if (bytes.size() > size_t(std::numeric_limits<int>::max()))
     throw Error(name + ": larger than 2 GiB; store its weights as external data");
   google::protobuf::io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
@@ -337,8 +337,10 @@ Model readModel(const std::filesystem::path &path, const ArtifactFiles &files,
     throw Error(name + ": in ONNX Runtime's own format, expected ONNX's; give the .onnx file that "
                        "it was made from");
   google::protobuf::io::IstreamInputStream stream(&file);
-  std::filesystem::path folder = path.parent_path();
-  return readStream(stream, name, folder.empty() ? "." : folder, files, dimensions);
+  ModelFolder folder{path.has_parent_path() ? path.parent_path() : "."};
+  if (std::filesystem::is_symlink(path, error))
+    folder.linked = std::filesystem::canonical(path, error).parent_path();
+  return readStream(stream, name, folder, files, dimensions);
 }
 
 void bindDimension(Model &model, const std::string &symbol, int64_t value) {

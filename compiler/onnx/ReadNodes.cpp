@@ -11,7 +11,7 @@ using onnx::AttributeProto;
 
 class NodeReader::Reading {
 public:
-  Reading(Names &values, const std::filesystem::path &folder, Model &model)
+  Reading(Names &values, const ModelFolder &folder, Model &model)
       : values(values), folder(folder), model(model) {}
 
   void read(FlatNode &flat) {
@@ -361,7 +361,7 @@ private:
   }
 
   Names &values;
-  const std::filesystem::path &folder;
+  const ModelFolder &folder;
   Model &model;
   Names names;
   std::unordered_map<std::string, std::string> aliases;
@@ -369,7 +369,7 @@ private:
   std::string where;
 };
 
-NodeReader::NodeReader(Names &values, const std::filesystem::path &folder, Model &model)
+NodeReader::NodeReader(Names &values, const ModelFolder &folder, Model &model)
     : reading(std::make_unique<Reading>(values, folder, model)) {}
 
 NodeReader::~NodeReader() = default;

@@ -13,7 +13,7 @@ namespace pdc {
 /// `model.nodes`.
 class NodeReader {
 public:
-  NodeReader(Names &values, const std::filesystem::path &folder, Model &model);
+  NodeReader(Names &values, const ModelFolder &folder, Model &model);
   ~NodeReader();
 
   /// Takes what it needs of the node.

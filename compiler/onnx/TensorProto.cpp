@@ -69,8 +69,7 @@ namespace {
 /// Reads the elements of one TensorProto, wherever the format puts them.
 class TensorTaker {
 public:
-  TensorTaker(onnx::TensorProto &proto, const std::string &where,
-              const std::filesystem::path &folder)
+  TensorTaker(onnx::TensorProto &proto, const std::string &where, const ModelFolder &folder)
       : proto(proto), where(where), folder(folder) {}
 
   Initializer take() {
@@ -162,21 +161,35 @@ private:
     return value;
   }
 
-  /// The file, which must lie in the model's folder whatever its name or links say.
+  static bool isInside(const std::filesystem::path &file, const std::filesystem::path &root) {
+    const std::filesystem::path inside = file.lexically_relative(root);
+    return !inside.empty() && *inside.begin() != ".." && *inside.begin() != ".";
+  }
+
+  /// The file, which must lie in the model's folder by its name. A link there may lead to the
+  /// folder that the model's own link leads to, and no further: else a file could name any other.
   std::filesystem::path externalFile() {
     std::string location = externalField("location");
     if (location.empty())
       throw Error(where + ": external data without a location");
-    if (folder.empty())
+    if (folder.path.empty())
       throw Error(where + ": external data '" + location +
                   "' of a model that is not read from a file");
     std::error_code error;
-    auto root = std::filesystem::weakly_canonical(folder, error);
-    auto file =
-        error ? std::filesystem::path() : std::filesystem::weakly_canonical(root / location, error);
-    auto inside = file.lexically_relative(root);
-    if (error || inside.empty() || *inside.begin() == ".." || *inside.begin() == ".")
+    const auto root = std::filesystem::weakly_canonical(folder.path, error);
+    const auto place = root / location;
+    const auto named =
+        (std::filesystem::weakly_canonical(place.parent_path(), error) / place.filename())
+            .lexically_normal();
+    if (error || !isInside(named, root))
       throw Error(where + ": external data '" + location + "' lies outside of the model's folder");
+    auto file = std::filesystem::weakly_canonical(named, error);
+    const bool isBesideModel = !folder.linked.empty() && file.parent_path() == folder.linked;
+    if (error || (!isInside(file, root) && !isBesideModel))
+      throw Error(
+          where + ": external data '" + location + "' is a link to " + file.string() +
+          ", outside of the model's folder and of the one that the model is a link into; put "
+          "the file there in the link's place, as cp -rL copies a folder");
     return file;
   }
 
@@ -202,7 +215,7 @@ private:
 
   onnx::TensorProto &proto;
   const std::string &where;
-  const std::filesystem::path &folder;
+  const ModelFolder &folder;
   Initializer initializer;
   int64_t elements = 0;
 };
@@ -210,7 +223,7 @@ private:
 } // namespace
 
 Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
-                            const std::filesystem::path &folder) {
+                            const ModelFolder &folder) {
   return TensorTaker(proto, where, folder).take();
 }
 

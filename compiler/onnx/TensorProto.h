@@ -18,7 +18,7 @@ int64_t checkedElementCount(const TensorType &type, const std::string &where);
 /// Takes the bytes out of the message (it is empty afterwards) or notes where they lie outside.
 /// `folder` is the model's; empty: external data is refused.
 Initializer takeInitializer(onnx::TensorProto &proto, const std::string &where,
-                            const std::filesystem::path &folder);
+                            const ModelFolder &folder);
 
 /// An integer as an element of a Tensor. Throws Error when a double cannot hold it: beyond 2^53,
 /// except for bounds that mean "to the end", which are the largest integers of either sign.

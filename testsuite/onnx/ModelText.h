@@ -23,6 +23,10 @@ inline Model read(const onnx::ModelProto &proto) {
 
 inline const char *header = "<ir_version: 8, opset_import: [\"\" : 17]>\n";
 
+inline bool has(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// The text of the refusal, empty when nothing is refused.
 inline std::string refusal(const onnx::ModelProto &proto) {
   try {

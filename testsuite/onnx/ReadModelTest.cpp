@@ -2,16 +2,11 @@
 #include "testsuite/onnx/ModelText.h"
 
 #include <cstring>
-#include <fstream>
 #include <random>
 
 using namespace pdc;
 using namespace pdc::testing;
 using ::testing::TempDir;
-
-static bool has(const std::string &text, const std::string &part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(ReadModel, inputsNodesAndOutputs) {
   Model model = read(protoOf(std::string(header) + R"(
@@ -290,49 +285,6 @@ TEST(ReadModel, integersThatADoubleCannotHoldAreRefused) {
     net (float[5] x) => (float[5] y) { y = Reshape(x, shape) })");
   addShape(proto, "shape", {int64_t(1) << 53, -INT64_MAX, INT64_MIN});
   EXPECT_EQ(readTensor(read(proto).initializers.at("shape")).data[0], 0x1p53);
-}
-
-TEST(ReadModel, readsExternalDataLazily) {
-  std::filesystem::path folder = std::filesystem::path(TempDir()) / "external";
-  std::filesystem::create_directories(folder);
-  onnx::ModelProto proto = protoOf(std::string(header) + R"(
-    net (float[2] x) => (float[2] y) { y = Add(x, w) })");
-  onnx::TensorProto &w = addInitializer(proto, "w", {2}, {});
-  w.set_data_location(onnx::TensorProto::EXTERNAL);
-  auto &location = *w.add_external_data();
-  location.set_key("location");
-  location.set_value("w.bin");
-  auto &offset = *w.add_external_data();
-  offset.set_key("offset");
-  offset.set_value("4");
-  float values[] = {9, 5, 6};
-  std::ofstream(folder / "w.bin", std::ios::binary)
-      .write(reinterpret_cast<char *>(values), sizeof values);
-  std::ofstream(folder / "model.onnx", std::ios::binary) << proto.SerializeAsString();
-  Model model = readModel(folder / "model.onnx");
-  EXPECT_TRUE(model.initializers.at("w").bytes.empty());
-  EXPECT_EQ(readTensor(model.initializers.at("w")).data, (std::vector<double>{5, 6}));
-
-  offset.set_value("5");
-  EXPECT_THROW(parseModel(proto.SerializeAsString(), "m", folder), Error);
-  offset.set_value("18446744073709551615");
-  EXPECT_THROW(parseModel(proto.SerializeAsString(), "m", folder), Error);
-  for (const char *outside : {"../w.bin", "/etc/passwd", "a/../../w.bin", ".", ""}) {
-    offset.set_value("0");
-    location.set_value(outside);
-    EXPECT_THROW(parseModel(proto.SerializeAsString(), "m", folder), Error) << outside;
-  }
-  std::ofstream(folder / "empty.bin");
-  for (auto [file, reason] : {std::pair("none.bin", "cannot be read: No such"), {"empty.bin", "has 0 bytes"}})
-    try {
-      location.set_value(file);
-      FAIL() << parseModel(proto.SerializeAsString(), "m", folder).name;
-    } catch (const Error &error) { EXPECT_TRUE(has(error.what(), reason)) << error.what(); }
-  std::filesystem::remove(folder / "link.bin");
-  std::filesystem::create_symlink("/etc/passwd", folder / "link.bin");
-  location.set_value("link.bin");
-  EXPECT_THROW(parseModel(proto.SerializeAsString(), "m", folder), Error);
-  EXPECT_TRUE(has(refusal(proto), "of a model that is not read from a file"));
 }
 
 TEST(ReadModel, refusesDamagedFiles) {
