@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+
 namespace pdc {
 namespace {
 
@@ -46,6 +48,8 @@ std::vector<json> barsOf(const PredictedTrace &trace) {
 TEST(Trace, OfManyEventsTheEarliest) {
   Plan plan = tracedPlan();
   const std::vector<json> all = barsOf(predictTrace(plan, 1));
+  EXPECT_TRUE(
+      std::ranges::is_sorted(all, {}, [](const json &bar) { return bar["ts"].get<double>(); }));
   const PredictedTrace few = predictTrace(plan, 1, 10);
   EXPECT_EQ(barsOf(few), std::vector<json>(all.begin(), all.begin() + 10));
   EXPECT_EQ(few.leftOut, "26 events from 18.000002 s on");
