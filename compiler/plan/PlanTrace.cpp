@@ -54,9 +54,12 @@ ordered_json nameOf(int rank, int stream, const char *kind, const std::string &n
   return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", stream}, {"args", {{"name", name}}}};
 }
 
-/// How many iterations hold about so many events; at least one.
+/// How many iterations hold about so many events; at least one. What stays on its rank is no event.
 int64_t iterationsOf(const Plan &plan, int64_t events) {
-  const size_t ofMicrobatch = 2 * (plan.stages.size() + plan.edges.size());
+  const size_t crossing = std::ranges::count_if(plan.edges, [&](const Edge &edge) {
+    return !plan.schedule.shareRanks(edge.fromStage, edge.toStage);
+  });
+  const size_t ofMicrobatch = 2 * (plan.stages.size() + crossing);
   const int64_t microbatches = plan.schedule.asynchronous ? 1 : plan.schedule.microbatches;
   return std::max<int64_t>(1, events / (static_cast<int64_t>(ofMicrobatch) * microbatches));
 }
