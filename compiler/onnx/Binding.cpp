@@ -63,11 +63,17 @@ std::map<std::string, int64_t> sizesByWeights(const Model &model) {
   return sizes;
 }
 
-/// As in "s17": of a dimension that the user has given none, which PyTorch's exporter does for each
-/// input anew (Dim.DYNAMIC).
-bool isDrawnName(std::string_view name) {
-  return name.size() > 1 && name[0] == 's' &&
-         name.find_first_not_of("0123456789", 1) == std::string_view::npos;
+/// Of a first dimension that the user has given no name, for which exporters draw one for each
+/// input anew: PyTorch's s17 (Dim.DYNAMIC) and, where dynamic_axes lists numbers alone,
+/// x_dynamic_axes_1; tf2onnx's unk__6. Where the file has none at all it is x_dim0.
+bool isDrawnName(const ModelValue &input) {
+  const std::string &name = input.shape[0].symbol;
+  auto isNumberBehind = [&](std::string_view beginning) {
+    return name.starts_with(beginning) && name.size() > beginning.size() &&
+           name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
+  };
+  return isNumberBehind("s") || isNumberBehind("unk__") ||
+         isNumberBehind(input.name + "_dynamic_axes_") || name == unnamedDimension(input.name, 0);
 }
 
 } // namespace
@@ -105,9 +111,10 @@ void Binding::bindSamples(const Model &model) {
     for (size_t d = 1; d < input.shape.size(); ++d)
       others.insert(input.shape[d].symbol);
   for (const ModelValue &input : model.inputs) {
-    const std::string name = input.shape.empty() ? "" : input.shape[0].symbol;
-    if (isDrawnName(name) && !others.contains(name) && numbers.emplace(name, batch).second &&
-        !batchNames.empty())
+    if (input.shape.empty() || !isDrawnName(input))
+      continue;
+    const std::string &name = input.shape[0].symbol;
+    if (!others.contains(name) && numbers.emplace(name, batch).second && !batchNames.empty())
       batchNames.insert(name);
   }
 }
@@ -134,7 +141,11 @@ TensorType Binding::typeOf(const ModelValue &value) const {
     auto number = numbers.find(dimension.symbol);
     if (!knows(dimension))
       throw Error("'" + value.name + "': dimension '" + dimension.symbol +
-                  "' has no size; give one, as in --bind " + dimension.symbol + "=128");
+                  "' has no size; give one, as in --bind " + dimension.symbol + "=128" +
+                  (&dimension == &value.shape[0]
+                       ? ", or, if it counts samples, export the model with one name for the first "
+                         "dimension of all inputs"
+                       : ""));
     type.shape.push_back(dimension.value ? *dimension.value : number->second);
     count *= static_cast<double>(type.shape.back());
   }

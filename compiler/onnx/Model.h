@@ -23,6 +23,11 @@ struct ModelValue {
   bool isNumber = false; ///< it is said that there are no dimensions
 };
 
+/// What a dimension is called that the file has no name for: x_dim0.
+inline std::string unnamedDimension(const std::string &value, int index) {
+  return value + "_dim" + std::to_string(index);
+}
+
 /// As in "f32[batch,10]".
 std::string typeText(const ModelValue &value);
 

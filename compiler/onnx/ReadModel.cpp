@@ -61,7 +61,7 @@ Dimension readDimension(const onnx::TensorShapeProto::Dimension &proto, const st
     return {proto.dim_value(), ""};
   }
   std::string symbol = proto.dim_param();
-  return {std::nullopt, symbol.empty() ? value + "_dim" + std::to_string(index) : symbol};
+  return {std::nullopt, symbol.empty() ? unnamedDimension(value, index) : symbol};
 }
 
 ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {

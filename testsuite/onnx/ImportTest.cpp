@@ -270,6 +270,9 @@ TEST(Import, classesOfMatrixProductsAreLast) {
                "pdc.node \"Flatten\"", "pdc.node \"Reshape\""});
 }
 
+static const char *unknownTokens =
+    "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128";
+
 /// Scores of all tokens as rows: the labels of each sample stay together.
 TEST(Import, labelsOfPositions) {
   auto tokens = [](const std::string &body) {
@@ -291,20 +294,7 @@ TEST(Import, labelsOfPositions) {
   std::string others = scores; // rows of other things than positions of samples
   others.replace(others.find("Reshape(x, rows)"), 16,
                  "Reshape(z, rows)  z = Transpose<perm = [1, 0, 2]>(x)");
-  EXPECT_EQ(tokens(others),
-            "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128");
-}
-
-/// Each input's samples by a name that the exporter has made up, which stands nowhere else.
-TEST(Import, samplesOfManyNames) {
-  auto module = [](const std::string &last) {
-    onnx::ModelProto proto = protoOf(header + ("net (float[s17, 4] x, float[s203, " + last +
-                                               "] z) => (float[s17, 4] y) { v = Mul(w, x)  y = Add(v, z) }"));
-    addInitializer(proto, "w", {4}, {1, 1, 1, 1});
-    return import(read(proto), {.microbatchSize = 6});
-  };
-  expectLines(module("4"), {"@x input microbatch : tensor<6x4xf32>", "@z input microbatch : tensor<6x4xf32>"});
-  EXPECT_EQ(module("s203"), "'z': dimension 's203' has no size; give one, as in --bind s203=128");
+  EXPECT_TRUE(tokens(others).starts_with(unknownTokens)) << tokens(others);
 }
 
 /// As in ONNX Runtime's training graphs, whose labels have a name of their own for the samples; a
@@ -336,11 +326,10 @@ TEST(Import, labelsOfAsManyPositionsAsSamples) {
     addInitializer(proto, "w", {4, 3}, std::vector<float>(12, 1));
     return import(read(proto), {.microbatchSize = 5});
   };
-  const char *unknown = "'t': dimension 'tokens' has no size; give one, as in --bind tokens=128";
   expectLines(tokens("batch", "x"), {"pdc.memory @t input microbatch : tensor<5x5xi64>"});
-  EXPECT_EQ(tokens("batch", "z"), unknown);
-  EXPECT_EQ(tokens("5", "x"), unknown) << "it cannot be told";
-  EXPECT_EQ(tokens("5", "z"), unknown);
+  EXPECT_TRUE(tokens("batch", "z").starts_with(unknownTokens));
+  EXPECT_TRUE(tokens("5", "x").starts_with(unknownTokens)) << "it cannot be told";
+  EXPECT_TRUE(tokens("5", "z").starts_with(unknownTokens));
 }
 
 TEST(Import, axesAreIntegers) {
