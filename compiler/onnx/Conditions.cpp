@@ -305,7 +305,11 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values, const ModelFo
   auto asks = [&](const FlatNode &node) {
     return isOpen(node) || SequenceReplacement::placeOf(node.proto);
   };
+  std::set<std::string> wanted;
+  for (const ModelValue &output : model.outputs)
+    wanted.insert(output.name);
   if (std::ranges::none_of(nodes, asks)) {
+    keepAncestors(nodes, wanted);
     std::vector<FlatNode> replaced;
     for (FlatNode &node : nodes)
       std::ranges::move(sequences.replace(std::move(node)), std::back_inserter(replaced));
@@ -322,9 +326,6 @@ void decideConditions(std::vector<FlatNode> &nodes, Names &values, const ModelFo
   nodes = std::move(decider.decided);
 
   // 2. What nobody needs then.
-  std::set<std::string> wanted;
-  for (const ModelValue &output : model.outputs)
-    wanted.insert(output.name);
   keepAncestors(nodes, wanted);
   for (const FlatNode &node : nodes)
     decider.expectDecided(node);

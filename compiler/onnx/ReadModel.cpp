@@ -143,6 +143,7 @@ public:
       readArtifacts(nodes, model);
     SequenceReplacement sequences(nodes, values, graph, model);
     decideConditions(nodes, values, folder, dimensions, sequences, model);
+    checkUnread(nodes, model);
     NodeReader reader(values, folder, model);
     for (FlatNode &node : nodes)
       reader.read(node);
@@ -168,9 +169,15 @@ private:
     for (onnx::TensorProto &tensor : *graph.mutable_initializer()) {
       give(tensor.name(), "initializer");
       std::string where = "initializer '" + tensor.name() + "'";
-      Initializer initializer = isPlaceOnly(tensor) ? takePlace(tensor, where)
-                                                    : takeInitializer(tensor, where, folder);
-      model.initializers.emplace(tensor.name(), std::move(initializer));
+      if (isPlaceOnly(tensor)) {
+        model.initializers.emplace(tensor.name(), takePlace(tensor, where));
+        continue;
+      }
+      try {
+        model.initializers.emplace(tensor.name(), takeInitializer(tensor, where, folder));
+      } catch (const Error &error) {
+        refused.emplace(tensor.name(), error);
+      }
     }
     if (artifacts)
       readParameters(model);
@@ -259,11 +266,27 @@ private:
   /// Before IR 4 initializers had to be listed as inputs too.
   void readInputs(Model &model) {
     for (const onnx::ValueInfoProto &input : graph.input()) {
-      if (model.initializers.contains(input.name()))
+      if (model.initializers.contains(input.name()) || refused.contains(input.name()))
         continue;
       give(input.name(), "input");
-      model.inputs.push_back(readValue(input, true));
+      try {
+        model.inputs.push_back(readValue(input, true));
+      } catch (const Error &error) {
+        refused.emplace(input.name(), error);
+      }
     }
+  }
+
+  /// Of what is refused nothing may be read.
+  void checkUnread(const std::vector<FlatNode> &nodes, const Model &model) {
+    auto check = [&](const std::string &name) {
+      if (auto found = refused.find(name); found != refused.end())
+        throw found->second;
+    };
+    for (const FlatNode &node : nodes)
+      std::ranges::for_each(node.proto.input(), check);
+    for (const ModelValue &output : model.outputs)
+      check(output.name);
   }
 
   void checkOutputs(const std::vector<FlatNode> &nodes, const Model &model) {
@@ -288,6 +311,7 @@ private:
   std::optional<OrtArtifacts> artifacts;
   Names given;
   Names values;
+  std::map<std::string, Error> refused; ///< initializers and inputs, unless nothing reads them
 };
 
 Model readStream(google::protobuf::io::ZeroCopyInputStream &stream, const std::string &name,

@@ -4,10 +4,29 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 namespace pdc {
 
 static_assert(std::endian::native == std::endian::little, "tensor bytes are little-endian");
+
+/// Types that are newer than the message classes may be.
+static constexpr int firstNewType = 17;
+static constexpr std::string_view newTypes[] = {
+    "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4",
+    "INT4",         "FLOAT4E2M1",     "FLOAT8E8M0", "UINT2",          "INT2"};
+
+static bool isNewType(int onnxType) {
+  return onnxType >= firstNewType && onnxType - firstNewType < int(std::size(newTypes));
+}
+
+static std::string nameOf(int onnxType) {
+  if (isNewType(onnxType))
+    return std::string(newTypes[onnxType - firstNewType]);
+  return onnx::TensorProto::DataType_IsValid(onnxType)
+             ? onnx::TensorProto::DataType_Name(onnx::TensorProto::DataType(onnxType))
+             : std::to_string(onnxType);
+}
 
 ElementType toElementType(int onnxType, const std::string &where) {
   switch (onnxType) {
@@ -32,12 +51,10 @@ ElementType toElementType(int onnxType, const std::string &where) {
   default:
     break;
   }
-  std::string found = onnx::TensorProto::DataType_IsValid(onnxType)
-                          ? onnx::TensorProto::DataType_Name(onnx::TensorProto::DataType(onnxType))
-                          : std::to_string(onnxType);
-  throw Error(where + ": element type " + found +
+  throw Error(where + ": element type " + nameOf(onnxType) +
               " is not supported; supported are FLOAT, DOUBLE, FLOAT16, BFLOAT16, INT64, INT32, "
-              "INT8, UINT8 and BOOL");
+              "INT8, UINT8 and BOOL, and of constants INT16, UINT16, UINT32 and UINT64" +
+              (isNewType(onnxType) ? "; export the model before it is quantised" : ""));
 }
 
 void checkRank(int rank, const std::string &where) {
@@ -74,22 +91,61 @@ public:
 
   Initializer take() {
     initializer.name = proto.name();
-    readType();
-    if (proto.data_location() == onnx::TensorProto::EXTERNAL)
-      locateExternalData();
-    else if (proto.has_raw_data())
-      takeRawData();
-    else
-      packTypedData();
+    switch (proto.data_type()) {
+    case onnx::TensorProto::INT16:
+      return takeWidened<int16_t>(proto.int32_data(), "int32_data");
+    case onnx::TensorProto::UINT16:
+      return takeWidened<uint16_t>(proto.int32_data(), "int32_data");
+    case onnx::TensorProto::UINT32:
+      return takeWidened<uint32_t>(proto.uint64_data(), "uint64_data");
+    case onnx::TensorProto::UINT64:
+      return takeWidened<uint64_t>(proto.uint64_data(), "uint64_data");
+    default:
+      break;
+    }
+    readType(toElementType(proto.data_type(), where));
+    takeBytes([this] { packTypedData(); });
     makeComputed(initializer);
     return std::move(initializer);
   }
 
 private:
-  void readType() {
+  template <typename Pack> void takeBytes(Pack packTyped) {
+    if (proto.data_location() == onnx::TensorProto::EXTERNAL)
+      locateExternalData();
+    else if (proto.has_raw_data())
+      takeRawData();
+    else
+      packTyped();
+  }
+
+  /// Whole numbers of a width that pdc does not compute in, as i64: what is known when a model is
+  /// compiled has no width of its own.
+  template <typename Stored, typename Field>
+  Initializer takeWidened(const Field &field, std::string_view name) {
+    readType(ElementType::i64);
+    initializer.length = elements * sizeof(Stored);
+    takeBytes([&] { pack<Stored>(field, name); });
+    const std::string stored = readBytes(initializer);
+    initializer.bytes.clear();
+    initializer.file.clear();
+    initializer.offset = 0;
+    for (size_t i = 0; i < stored.size(); i += sizeof(Stored)) {
+      Stored value;
+      std::memcpy(&value, stored.data() + i, sizeof value);
+      if (!std::in_range<int64_t>(value))
+        throw Error(where + ": the integer " + std::to_string(value) + " exceeds int64");
+      const auto wide = static_cast<int64_t>(value);
+      initializer.bytes.append(reinterpret_cast<const char *>(&wide), sizeof wide);
+    }
+    initializer.length = initializer.bytes.size();
+    return std::move(initializer);
+  }
+
+  void readType(ElementType element) {
     if (proto.has_segment())
       throw Error(where + ": a tensor stored in segments is not supported");
-    initializer.type.element = toElementType(proto.data_type(), where);
+    initializer.type.element = element;
     checkRank(proto.dims_size(), where);
     initializer.type.shape.assign(proto.dims().begin(), proto.dims().end());
     elements = checkedElementCount(initializer.type, where);
