@@ -36,7 +36,7 @@ std::string modeOf(const UnitReader &reader, const UnitNode &node, const Window 
     return "average";
   if (!isExact)
     reader.refuse("average pooling that counts pads has no kernel where ceil_mode reaches beyond "
-                  "them; set count_include_pad or ceil_mode to 0");
+                  "them; infer-shapes composes it of others");
   return "average_with_pads";
 }
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-/// Forms of pooling that no kernel of a library has: windows with holes, and the places of the
-/// maxima as ONNX numbers them. MaxPool's look at each window as a row, AveragePool's are
-/// convolutions.
+/// Forms of pooling that no kernel of a library has: windows with holes, means of windows that
+/// reach beyond a padding that they count, and the places of the maxima as ONNX numbers them.
+/// MaxPool's look at each window as a row, AveragePool's with holes are convolutions.
 namespace pdc {
 
 namespace {
@@ -138,27 +138,60 @@ std::vector<NodeValue> composeMaxPool(CompositionBuilder &b) {
   return {b.node("MaxPool", {b.input(0)}, std::move(plain), 2).front(), windows.indices()};
 }
 
+/// What each window of a channel counts: [1, 1, windows...].
+Tensor divisorsOf(const CompositionBuilder &b, const Window &window) {
+  const TensorType x = b.type(b.input(0));
+  std::vector<int64_t> shape = window.output;
+  shape.insert(shape.begin(), 2, 1);
+  Tensor divisors = Tensor::zeros({x.element, shape});
+  divisors.data = averageDivisors({"AveragePool", "", b.attributes(), {}, {}, 1}, window, x.shape);
+  return divisors;
+}
+
+/// A partial last window of ceil_mode needs more padding than the attribute says.
+std::vector<int64_t> padsOfAll(const Window &window, const std::vector<int64_t> &input) {
+  std::vector<int64_t> pads = window.padsBegin;
+  for (size_t d = 0; d < window.kernel.size(); ++d) {
+    const int64_t last = window.source(d, window.output[d] - 1, window.kernel[d] - 1);
+    pads.push_back(std::max(window.padsEnd[d], last + 1 - input[d + 2]));
+  }
+  return pads;
+}
+
+/// Of a window that reaches beyond the padding, what lies there does not count, but the padding
+/// does: the mean over whole windows, times how many those count for each that this one does.
+std::vector<NodeValue> composeBeyondPadding(CompositionBuilder &b, const Window &window) {
+  const std::vector<int64_t> pads = padsOfAll(window, b.type(b.input(0)).shape);
+  std::vector<int64_t> told = window.padsBegin;
+  told.insert(told.end(), window.padsEnd.begin(), window.padsEnd.end());
+  const bool hasPads = std::ranges::any_of(told, [](int64_t pad) { return pad > 0; });
+  if (!b.attributes().integer("count_include_pad", 0) || !hasPads || pads == told)
+    return {};
+  Tensor factors = divisorsOf(b, window);
+  for (double &factor : factors.data)
+    factor = static_cast<double>(product(window.kernel)) / factor;
+  NodeValue means = add(b, "AveragePool", {b.input(0)},
+                        {{"kernel_shape", window.kernel},
+                         {"strides", window.strides},
+                         {"pads", pads},
+                         {"count_include_pad", int64_t(1)}});
+  return {add(b, "Mul", {means, b.constant(std::move(factors))})};
+}
+
 /// The sum of each window, by a convolution of each channel with ones, over how many it counts.
 std::vector<NodeValue> composeAveragePool(CompositionBuilder &b) {
   const Window window = windowOf(b);
   if (!window.hasHoles())
-    return {};
+    return composeBeyondPadding(b, window);
   const TensorType x = b.type(b.input(0));
-  const NodeView node{"AveragePool", "", b.attributes(), {}, {}, 1};
-  std::vector<int64_t> single = x.shape, kernel = window.kernel, counted = window.output;
-  std::vector<int64_t> pads = window.padsBegin, pooled = {x.shape[0], x.shape[1]};
+  std::vector<int64_t> single = x.shape, kernel = window.kernel;
+  const std::vector<int64_t> pads = padsOfAll(window, x.shape);
+  std::vector<int64_t> pooled = {x.shape[0], x.shape[1]};
   single[0] *= std::exchange(single[1], 1);
   pooled.insert(pooled.end(), window.output.begin(), window.output.end());
-  // A partial last window of ceil_mode needs more padding than the attribute says.
-  for (size_t d = 0; d < window.kernel.size(); ++d) {
-    const int64_t last = window.source(d, window.output[d] - 1, window.kernel[d] - 1);
-    pads.push_back(std::max(window.padsEnd[d], last + 1 - x.shape[d + 2]));
-  }
-  for (std::vector<int64_t> *shape : {&kernel, &counted})
-    shape->insert(shape->begin(), 2, 1);
-  Tensor ones = Tensor::zeros({x.element, kernel}), divisors = Tensor::zeros({x.element, counted});
+  kernel.insert(kernel.begin(), 2, 1);
+  Tensor ones = Tensor::zeros({x.element, kernel}), divisors = divisorsOf(b, window);
   std::ranges::fill(ones.data, 1);
-  divisors.data = averageDivisors(node, window, x.shape);
   NodeValue sums =
       add(b, "Conv", {reshaped(b, b.input(0), single), b.constant(std::move(ones))},
           {{"strides", window.strides}, {"dilations", window.dilations}, {"pads", pads}});

@@ -142,6 +142,8 @@ FORMS = {
         Form("LpNormalization", [[BATCH, 4, 6]], lambda x: functional.normalize(x, 2, 1), {"axis": 1}),
         Form("LpNormalization", [[BATCH, 4, 6]], lambda x: functional.normalize(x, 1, 2), {"p": 1}),
         Form("Mish", [[BATCH, 24]], functional.mish),
+        Form("AveragePool", [[BATCH, 1, 4, 6]], lambda x: functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+             {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1, "count_include_pad": 1}),
         Form("Gelu", [[BATCH, 24]], functional.gelu),
         Form("Gelu", [[BATCH, 24]], lambda x: functional.gelu(x, approximate="tanh"), {"approximate": "tanh"}),
         Form("ReduceLogSumExp", [[BATCH, 4, 6], numpy.array([1])], lambda x, _: torch.logsumexp(x, 1)),

@@ -49,6 +49,26 @@ TEST(Windows, MeansOfWindowsWithHoles) {
     }
 }
 
+/// PyTorch's numbers of AvgPool2d(3, 2, 1, ceil_mode=True): the last windows reach beyond the
+/// padding and count it, but not what lies behind it.
+TEST(Windows, MeansOfWindowsBeyondThePadding) {
+  Draw draw;
+  Tensor ramp = Tensor::zeros({ElementType::f64, {1, 1, 6, 6}});
+  std::iota(ramp.data.begin(), ramp.data.end(), 1);
+  Attributes window = {{"kernel_shape", std::vector<int64_t>{3, 3}},
+                       {"strides", std::vector<int64_t>{2, 2}},
+                       {"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                       {"count_include_pad", int64_t(1)},
+                       {"ceil_mode", int64_t(1)}};
+  const std::vector<double> expected = {2,  4,  16. / 3, 3,  9,    15,   17,   9,
+                                        17, 27, 29,      15, 10.5, 16.5, 17.5, 9};
+  const Tensor found = tapeValue({"AveragePool", window, {ramp}, {0}});
+  ASSERT_EQ(found.type.shape, (Shape{1, 1, 4, 4}));
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(found.data[i], expected[i], 1e-12) << i;
+  checkComposedGradient({"AveragePool", window, {draw.reals({2, 3, 6, 5})}, {0}});
+}
+
 /// The first window's holes step over the only row, and its other element is padding.
 TEST(Windows, MeansOfNothingAreRefused) {
   Draw draw;
