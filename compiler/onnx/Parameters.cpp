@@ -309,6 +309,28 @@ static bool nameAll(const std::vector<std::string> &patterns) {
                              [](const auto &pattern) { return !pattern.starts_with('+'); });
 }
 
+/// A file whose first output is no score, or that holds no weight.
+[[noreturn]] static void refuseUntrained(const Model &model, const Loss &loss) {
+  const std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
+  auto isWeight = [&](const std::string &name) {
+    auto found = model.initializers.find(name);
+    return found != model.initializers.end() && !found->second.literal &&
+           isFloatingPoint(found->second.type.element);
+  };
+  if (std::ranges::any_of(nodes, [&](const ModelNode *node) {
+        return std::ranges::any_of(node->inputs, isWeight);
+      }))
+    throw Error(model.name +
+                ": no initializer is left to train; name those that are with --train PATTERN");
+  auto other = std::ranges::find_if(
+      model.outputs, [&](const ModelValue &output) { return output.name != loss.prediction; });
+  throw Error(
+      model.name + ": '" + loss.prediction + "', which the loss judges, depends on no weight; " +
+      (other == model.outputs.end()
+           ? "export the model with an output that does"
+           : "name an output that does with --loss, as in --loss cross_entropy:" + other->name));
+}
+
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns) {
   std::set<std::string> parameters;
@@ -322,7 +344,7 @@ std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
   if (patterns.train.empty() && model.training)
     checkTrained(model, loss, parameters);
   if (parameters.empty())
-    throw Error("no initializer is left to train; name them with --train PATTERN");
+    refuseUntrained(model, loss);
   return parameters;
 }
 

@@ -108,7 +108,7 @@ TEST(Import, parameters) {
   expectLines(import(small(), options),
               {"pattern 'nothing*' matches no floating-point initializer"});
   options.parameters = {{}, {"*"}};
-  expectLines(import(small(), options), {"no initializer is left to train"});
+  expectLines(import(small(), options), {"test.onnx: no initializer is left to train"});
 }
 
 TEST(Import, lossOption) {

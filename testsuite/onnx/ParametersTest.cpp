@@ -234,6 +234,26 @@ TEST(Parameters, namesOfConstants) {
             (std::map<std::string, std::string>{{"Constant_output_0", "named as a constant"}}));
 }
 
+static std::string whyNothingTrains(const Model &model) {
+  try {
+    return std::to_string(trainedOf(model).size()) + " train";
+  } catch (const Error &error) {
+    return error.what();
+  }
+}
+
+/// As of a file whose first output is an input that is handed through.
+TEST(Parameters, outputsThatDependOnNoWeight) {
+  onnx::ModelProto model = twoLayers();
+  const onnx::ValueInfoProto y = model.graph().output(0);
+  *model.mutable_graph()->mutable_output(0) = model.graph().input(0);
+  const std::string judged = "test.onnx: 'x', which the loss judges, depends on no weight; ";
+  EXPECT_EQ(whyNothingTrains(read(model)), judged + "export the model with an output that does");
+  *model.mutable_graph()->add_output() = y;
+  EXPECT_EQ(whyNothingTrains(read(model)),
+            judged + "name an output that does with --loss, as in --loss cross_entropy:y");
+}
+
 /// What a layer reads is never an epsilon.
 TEST(Parameters, singleNumbers) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
