@@ -225,8 +225,10 @@ Choice chooseByRule(const Model &model, const Loss &loss) {
   return choice;
 }
 
-bool matches(const std::string &pattern, const std::string &name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+/// A pattern that is an initializer's name, such as w[0], matches that one alone.
+bool matches(const Model &model, const std::string &pattern, const std::string &name) {
+  return model.initializers.contains(pattern) ? name == pattern
+                                              : fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 std::set<std::string> trainable(const Model &model, const std::string &pattern) {
@@ -268,7 +270,7 @@ bool isDifference(const ModelNode *node, const std::string &value) {
 std::set<std::string> initializersMatching(const Model &model, const std::string &pattern) {
   std::set<std::string> names;
   for (const auto &[name, initializer] : model.initializers)
-    if (matches(pattern, name) && isFloatingPoint(initializer.type.element))
+    if (matches(model, pattern, name) && isFloatingPoint(initializer.type.element))
       names.insert(name);
   if (names.empty())
     throw Error("pattern '" + pattern +
@@ -296,6 +298,9 @@ static std::string patternOf(const std::string &name) {
 std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
                                          const std::set<std::string> &parameters,
                                          std::vector<std::string> patterns) {
+  for (std::string &pattern : patterns)
+    if (parameters.contains(pattern))
+      pattern = patternOf(pattern);
   if (optimizer.empty() && model.training)
     for (const std::string &name : model.training->undecayed)
       if (parameters.contains(name))
@@ -354,10 +359,10 @@ std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, co
     return {};
   std::map<std::string, std::string> reasons = chooseByRule(model, loss).reasonsAgainst;
   for (const std::string &pattern : patterns.train)
-    std::erase_if(reasons,
-                  [&](const auto &entry) { return matches(pattern.substr(1), entry.first); });
+    std::erase_if(
+        reasons, [&](const auto &entry) { return matches(model, pattern.substr(1), entry.first); });
   for (const std::string &pattern : patterns.freeze)
-    std::erase_if(reasons, [&](const auto &entry) { return matches(pattern, entry.first); });
+    std::erase_if(reasons, [&](const auto &entry) { return matches(model, pattern, entry.first); });
   return reasons;
 }
 

@@ -4,7 +4,8 @@
 
 namespace pdc {
 
-/// Shell patterns (`*`, `?`, `[...]`) over names of initializers, as `--train` and `--freeze` take.
+/// Names of initializers, or shell patterns (`*`, `?`, `[...]`) over them, as `--train` and
+/// `--freeze` take.
 struct ParameterPatterns {
   std::vector<std::string> train;
   std::vector<std::string> freeze;

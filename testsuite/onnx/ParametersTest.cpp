@@ -242,6 +242,21 @@ static std::string whyNothingTrains(const Model &model) {
   }
 }
 
+TEST(Parameters, namesThatReadAsPatterns) {
+  onnx::ModelProto proto = twoLayers();
+  for (auto [node, name] : {std::pair(0, "w[2]"), {2, "w2"}}) {
+    proto.mutable_graph()->mutable_initializer(node / 2)->set_name(name);
+    proto.mutable_graph()->mutable_node(node)->set_input(1, name);
+  }
+  const Model model = read(proto);
+  const Loss loss = chooseLoss(model, "");
+  EXPECT_EQ(chooseParameters(model, loss, {{}, {"w[2]"}}), (NameSet{"b1", "b2", "w2"}));
+  EXPECT_EQ(chooseParameters(model, loss, {{"w[2]"}, {}}), NameSet{"w[2]"});
+  EXPECT_EQ(chooseParameters(model, loss, {{}, {"w[123]"}}), (NameSet{"b1", "b2", "w[2]"}));
+  EXPECT_EQ(chooseUndecayed(model, "sgd", trainedOf(model), {"w[2]", "b?"}),
+            (std::vector<std::string>{"w\\[2\\]", "b?"}));
+}
+
 /// As of a file whose first output is an input that is handed through.
 TEST(Parameters, outputsThatDependOnNoWeight) {
   onnx::ModelProto model = twoLayers();
