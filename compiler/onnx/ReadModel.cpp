@@ -1,3 +1,4 @@
+#include "compiler/onnx/CheckNames.h"
 #include "compiler/onnx/Conditions.h"
 #include "compiler/onnx/ExporterMetadata.h"
 #include "compiler/onnx/FlattenFunctions.h"
@@ -160,6 +161,7 @@ private:
   void give(const std::string &name, const std::string &what) {
     if (name.empty())
       throw Error(what + " without a name");
+    checkName(name, what);
     if (!given.insert(name))
       throw Error(what + " '" + name + "' is there twice");
     values.insert(name);

@@ -1,5 +1,6 @@
 #include "compiler/onnx/ReadNodes.h"
 
+#include "compiler/onnx/CheckNames.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
 
@@ -16,6 +17,9 @@ public:
 
   void read(FlatNode &flat) {
     onnx::NodeProto &proto = flat.proto;
+    checkName(proto.name(), "node");
+    for (const std::string &output : proto.output())
+      checkName(output, "value");
     std::string name = names.fresh(proto.name().empty() ? proto.op_type() : proto.name());
     where =
         "node '" + name + "' (" + proto.op_type() + ", opset " + std::to_string(flat.opset) + ")";

@@ -55,19 +55,12 @@ std::string headerOf(const Model &model) {
   json header = json::object();
   uint64_t offset = 0;
   for (const auto &[name, tensor] : storedOnes(model)) {
-    if (name == "__metadata__")
-      throw Error("initializer '" + name + "': this name is reserved in weights files");
     header[name] = {{"dtype", nameOf(tensor->type.element)},
                     {"shape", tensor->type.shape},
                     {"data_offsets", {offset, offset + tensor->type.bytes()}}};
     offset += tensor->type.bytes();
   }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const json::exception &) {
-    throw Error(model.name + ": the name of an initializer is not UTF-8");
-  }
+  std::string text = header.dump();
   text.append((8 - text.size() % 8) % 8, ' ');
   return text;
 }

@@ -82,6 +82,35 @@ TEST(ReadModel, nodeNamesBecomeUnique) {
   EXPECT_EQ(model.nodes[2].name, "same_2");
 }
 
+/// Names that weights files, which are JSON, could not hold as they are.
+TEST(ReadModel, refusesNamesThatFilesCannotHold) {
+  const std::string rest = "; rename it where the model is exported";
+  for (auto [name, reason] :
+       {std::pair(std::string("w\0", 2), "w\\x00': its name holds a zero byte, expected text"),
+        {"\xff\xfew", "\\xff\\xfew': its name is not UTF-8, expected text"},
+        {"\xc3(", "\\xc3(': its name is not UTF-8, expected text"},
+        {"\xed\xa0\x80", "\\xed\\xa0\\x80': its name is not UTF-8, expected text"},
+        {"__metadata__", "__metadata__': this name is reserved in weights files"}}) {
+    onnx::ModelProto proto = protoOf(std::string(header) + R"(
+      net (float[2] x) => (float[2] y) { a = Add(x, w)  y = Relu(a) })");
+    addInitializer(proto, "w", {2}, {1, 2});
+    onnx::ModelProto value = proto, node = proto;
+    proto.mutable_graph()->mutable_initializer(0)->set_name(name);
+    proto.mutable_graph()->mutable_node(0)->set_input(1, name);
+    EXPECT_EQ(refusal(proto), "test.onnx: initializer '" + (reason + rest));
+    value.mutable_graph()->mutable_node(0)->set_output(0, name);
+    value.mutable_graph()->mutable_node(1)->set_input(0, name);
+    EXPECT_EQ(refusal(value), "test.onnx: value '" + (reason + rest));
+    node.mutable_graph()->mutable_node(0)->set_name(name);
+    EXPECT_EQ(refusal(node), "test.onnx: node '" + (reason + rest));
+  }
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2] x) => (float[2] y) { y = Add(x, w) })");
+  addInitializer(proto, "\u6743\u91cd\U0001f525", {2}, {1, 2});
+  proto.mutable_graph()->mutable_node(0)->set_input(1, "\u6743\u91cd\U0001f525");
+  EXPECT_EQ(refusal(proto), "");
+}
+
 TEST(ReadModel, constantsBecomeInitializers) {
   Model model = read(protoOf(std::string(header) + R"(
     net (float[2] x) => (float[2] y) {
