@@ -54,6 +54,8 @@ struct Initializer {
   bool literal = false;
   std::optional<Draw> draw = {};
   std::optional<ElementType> stored = {};
+  /// ONNX's name of the integer type in the file where the elements are widened to i64.
+  std::string widened = {};
 };
 
 struct ModelNode {

@@ -14,6 +14,7 @@
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/StoppedGradients.h"
 #include "compiler/onnx/TensorProto.h"
+#include "compiler/onnx/WidenedIntegers.h"
 #include "compiler/onnx/ZeroBiases.h"
 
 #include <algorithm>
@@ -152,6 +153,7 @@ public:
     replaceMaskedPlaces(model);
     dropZeroBiases(model);
     dropUnused(model);
+    refuseWidenedArithmetic(model);
     for (const auto &[name, initializer] : model.initializers)
       if (initializer.stored)
         model.widths.insert(*initializer.stored);

@@ -124,6 +124,7 @@ private:
   template <typename Stored, typename Field>
   Initializer takeWidened(const Field &field, std::string_view name) {
     readType(ElementType::i64);
+    initializer.widened = nameOf(proto.data_type());
     initializer.length = elements * sizeof(Stored);
     takeBytes([&] { pack<Stored>(field, name); });
     const std::string stored = readBytes(initializer);

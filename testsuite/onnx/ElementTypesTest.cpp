@@ -54,6 +54,25 @@ TEST(ElementTypes, constantsOfOtherWidths) {
   }
 }
 
+/// In 16 bits 300 * 300 is 24464, in 64 it is 90000: neither directly nor behind what moves it.
+TEST(ElementTypes, arithmeticThatMayWrap) {
+  auto refusalOf = [](const std::string &nodes) {
+    onnx::ModelProto proto = protoOf(std::string(header) + R"(
+      net (float[3] x) => (float[3] y) { )" +
+                                     nodes + " f = Cast<to = 1>(k)  y = Mul(x, f) }");
+    *proto.mutable_graph()->add_initializer() = rawTensor<int16_t>(Type::INT16, {300, 2, 1});
+    return refusal(proto);
+  };
+  const std::string expected =
+      "computes in INT16, as 'c' is, which may wrap; expected INT64, INT32";
+  EXPECT_TRUE(has(refusalOf("k = Mul(c, c)"), expected));
+  EXPECT_TRUE(
+      has(refusalOf("t = Transpose(c)  i = Identity(t)  k = Neg(i)"), "(Neg): " + expected));
+  EXPECT_TRUE(has(refusalOf("k = CastLike(x, c)"), expected));
+  EXPECT_EQ(refusalOf("k = Transpose(c)"), "");
+  EXPECT_EQ(refusalOf("l = Cast<to = 7>(c)  k = Mul(l, l)"), "");
+}
+
 TEST(ElementTypes, constantsThatAreTooLarge) {
   onnx::ModelProto proto = reader();
   onnx::TensorProto &tensor = *proto.mutable_graph()->add_initializer();
