@@ -257,7 +257,37 @@ static double scaleOf(const fs::path &path, const Json &json, const char *name) 
   return field->get<double>();
 }
 
-static TrainingState readState(const Program &program, const fs::path &path, const Json &json) {
+/// How often the weights in each part were updated, where that is not the number of steps.
+static std::map<std::string, int64_t> readUpdates(const fs::path &path, const Json &json) {
+  std::map<std::string, int64_t> updates;
+  if (auto parts = json.find("updates"); parts != json.end() && parts->is_object())
+    for (const auto &part : parts->items())
+      updates[part.key()] = int64_t(counter(path, *parts, part.key().c_str()));
+  return updates;
+}
+
+/// Who writes a checkpoint by hand may leave them out.
+static std::map<std::string, std::string> readOptions(const fs::path &path, const Json &json) {
+  std::map<std::string, std::string> options;
+  auto found = json.find("options");
+  if (found == json.end())
+    return options;
+  if (!found->is_object())
+    throw Error(path.string(), ": 'options' is ", valueText(*found), ", expected an object; ",
+                kOtherCheckpoint);
+  for (const auto &[name, value] : found->items()) {
+    const auto *text = value.get_ptr<const std::string *>();
+    if (!text)
+      throw Error(path.string(), ": option '", name, "' is ", valueText(value),
+                  ", expected a string; ", kOtherCheckpoint);
+    options[name] = *text;
+  }
+  return options;
+}
+
+TrainingState readState(const Program &program, const std::string &checkpoint) {
+  const fs::path path = fs::path(checkpoint) / "state.json";
+  const Json json = readJson(path);
   TrainingState state;
   state.step = int64_t(counter(path, json, "step"));
   state.epoch = int64_t(counter(path, json, "epoch"));
@@ -270,6 +300,8 @@ static TrainingState readState(const Program &program, const fs::path &path, con
     state.lossScale.divisor = scaleOf(path, json, "loss_divisor");
   }
   state.updates = std::max<int64_t>(0, state.step - state.lossScale.leftOut);
+  state.updatesOfParts = readUpdates(path, json);
+  state.options = readOptions(path, json);
   // Who writes a checkpoint by hand may leave it out.
   if (!json.contains("microbatch_size"))
     return state;
@@ -279,15 +311,6 @@ static TrainingState readState(const Program &program, const fs::path &path, con
                 program.microbatchSize, " as the program has; run pdc with microbatches of ", size,
                 " samples");
   return state;
-}
-
-/// How often the weights in each part were updated, where that is not the number of steps.
-static std::map<std::string, int64_t> readUpdates(const fs::path &path, const Json &json) {
-  std::map<std::string, int64_t> updates;
-  if (auto parts = json.find("updates"); parts != json.end() && parts->is_object())
-    for (const auto &part : parts->items())
-      updates[part.key()] = int64_t(counter(path, *parts, part.key().c_str()));
-  return updates;
 }
 
 /// Which file of its own folder holds each tensor.
@@ -331,35 +354,9 @@ std::string newestCheckpoint(const std::string &given) {
   return best.string();
 }
 
-std::map<std::string, std::string> optionsOf(const std::string &checkpoint) {
-  const fs::path path = fs::path(checkpoint) / "state.json";
-  const Json json = readJson(path);
-  std::map<std::string, std::string> options;
-  // Who writes a checkpoint by hand may leave them out.
-  auto found = json.find("options");
-  if (found == json.end())
-    return options;
-  if (!found->is_object())
-    throw Error(path.string(), ": 'options' is ", valueText(*found), ", expected an object; ",
-                kOtherCheckpoint);
-  for (const auto &[name, value] : found->items()) {
-    const auto *text = value.get_ptr<const std::string *>();
-    if (!text)
-      throw Error(path.string(), ": option '", name, "' is ", valueText(value),
-                  ", expected a string; ", kOtherCheckpoint);
-    options[name] = *text;
-  }
-  return options;
-}
-
-TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &checkpoint,
-                             std::map<std::string, int64_t> &fingerprints) {
+void loadTensors(const Program &program, const Executor &executor, const std::string &checkpoint,
+                 TrainingState &state, std::map<std::string, int64_t> &fingerprints) {
   const fs::path path = checkpoint;
-  const fs::path statePath = path / "state.json";
-  const Json json = readJson(statePath);
-  TrainingState state = readState(program, statePath, json);
-  const std::map<std::string, int64_t> updates = readUpdates(statePath, json);
   std::map<std::string, std::string> files = readIndex(path / kIndex);
   std::map<std::string, std::unique_ptr<FileBytes>> opened;
   std::map<std::string, std::map<std::string, TensorView>> tensors;
@@ -379,7 +376,8 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
     }
     loadTensor(program, memory, executor, tensors[file->second], path / file->second,
                kOtherCheckpoint);
-    if (auto made = updates.find(file->second); made != updates.end() && isTrained(program, memory))
+    auto made = state.updatesOfParts.find(file->second);
+    if (made != state.updatesOfParts.end() && isTrained(program, memory))
       state.updates = made->second;
     opened[file->second]->release();
   }
@@ -391,7 +389,6 @@ TrainingState loadCheckpoint(const Program &program, const Executor &executor,
     read.insert(name);
   for (const std::string &name : read)
     fingerprints[name] = fingerprintOf(path / name);
-  return state;
 }
 
 } // namespace pdc::runtime

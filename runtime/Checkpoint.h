@@ -15,8 +15,9 @@ inline constexpr int64_t kMostCounted = int64_t(1) << 40;
 struct TrainingState {
   int64_t step = 0; ///< minibatches trained on
   /// That this rank's weights have had: one for each step, or fewer where an asynchronous stage's
-  /// replicas sum theirs.
+  /// replicas sum theirs. Of a checkpoint, by its parts, where they are fewer.
   int64_t updates = 0;
+  std::map<std::string, int64_t> updatesOfParts = {};
   int64_t epoch = 0;
   int64_t cursor = 0;
   uint64_t seed = 0;
@@ -32,13 +33,12 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
 /// `path`, or of a folder of checkpoints the newest.
 std::string newestCheckpoint(const std::string &path);
 
-/// Of the state alone.
-std::map<std::string, std::string> optionsOf(const std::string &checkpoint);
+/// All but the tensors.
+TrainingState readState(const Program &program, const std::string &checkpoint);
 
-/// Loads this rank's part, whatever number of ranks wrote it, and adds the fingerprints of the
-/// checkpoint's files by their names.
-TrainingState loadCheckpoint(const Program &program, const Executor &executor,
-                             const std::string &checkpoint,
-                             std::map<std::string, int64_t> &fingerprints);
+/// Loads this rank's part, whatever number of ranks wrote it, with the updates that it has had, and
+/// adds the fingerprints of the checkpoint's files by their names.
+void loadTensors(const Program &program, const Executor &executor, const std::string &checkpoint,
+                 TrainingState &state, std::map<std::string, int64_t> &fingerprints);
 
 } // namespace pdc::runtime

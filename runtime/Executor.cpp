@@ -1,9 +1,9 @@
 #include "runtime/Executor.h"
 
 #include "runtime/Error.h"
+#include "runtime/MemoryTensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -391,10 +391,10 @@ Run Executor::runOf(const Stage &stage, int slot, bool evaluation) const {
 }
 
 float *Executor::scalar(const char *name) const {
-  for (const Memory &memory : program.memories)
-    if (memory.element == ElementType::f32 && std::strcmp(memory.name, name) == 0)
-      return reinterpret_cast<float *>(arena.at(memory.place));
-  return nullptr;
+  const Memory *memory = findMemory(program, name);
+  return memory && memory->element == ElementType::f32
+             ? reinterpret_cast<float *>(arena.at(memory->place))
+             : nullptr;
 }
 
 } // namespace pdc::runtime

@@ -24,8 +24,6 @@ struct LossScale {
   /// By what the sum of the losses is multiplied.
   double factor() const { return divisor > 0 ? value / divisor : value; }
 
-  /// The factor that a program begins with is kFirst over the weight of a microbatch whose labels
-  /// all count.
   void expectWeight(double weight) {
     if (weight > 0)
       divisor = std::exp2(std::ceil(std::log2(weight)));

@@ -11,6 +11,11 @@
 
 namespace pdc::runtime {
 
+const Memory *findMemory(const Program &program, std::string_view name) {
+  auto found = std::ranges::find(program.memories, name, &Memory::name);
+  return found == program.memories.end() ? nullptr : &*found;
+}
+
 Scalar scalarOf(ElementType type) {
   static constexpr Scalar kScalars[] = {Scalar::f32, Scalar::i64, Scalar::i32,
                                         Scalar::u8,  Scalar::f16, Scalar::bf16};

@@ -11,6 +11,9 @@
 /// Memories of a program as the tensors of files.
 namespace pdc::runtime {
 
+/// Null where there is none of the name.
+const Memory *findMemory(const Program &program, std::string_view name);
+
 Scalar scalarOf(ElementType type);
 
 Layout layoutOf(const Memory &memory);

@@ -189,7 +189,7 @@ std::string takeOver(Options &options, const std::map<std::string, std::string> 
     }
   try {
     app.parse(words);
-    LearningRate(1, options.schedule, 1);
+    checkTogether(options);
   } catch (const CLI::ParseError &error) {
     throw Error(error.what());
   }

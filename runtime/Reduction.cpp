@@ -1,6 +1,7 @@
 #include "runtime/Executor.h"
 
 #include "runtime/Error.h"
+#include "runtime/MemoryTensors.h"
 #include "runtime/NamedNumbers.h"
 #include "runtime/Waiting.h"
 
@@ -77,9 +78,9 @@ void Executor::exchangeGradients() {
 /// Whether the loss is scaled is known where it is computed.
 void Executor::agreeOnLossScale() {
   double scaling[2] = {0, 0}; // ranks that scale it, and the weight that they expect in all
-  for (const Memory &memory : program.memories)
-    if (lossScaleHere && std::string_view(memory.name) == "pdc.loss_scale")
-      scaling[0] = 1, scaling[1] = LossScale::kFirst / memory.fill;
+  // It begins with kFirst over the weight of a microbatch whose labels all count.
+  if (lossScaleHere)
+    scaling[0] = 1, scaling[1] = LossScale::kFirst / findMemory(program, "pdc.loss_scale")->fill;
   control.sum(scaling);
   scalesLoss = scaling[0] > 0;
   if (scalesLoss && lossScale.divisor == 0)

@@ -43,25 +43,27 @@ static ExecutorOptions executorOptions(const Options &options, Tuning *tuning) {
   return result;
 }
 
-/// What a run that goes on is told by its checkpoint.
-static std::string goOn(Options &options) {
+/// Where a run begins. One that goes on is told options by its checkpoint, which `takenOver` shows.
+static TrainingState beginningOf(const Program &program, Options &options, std::string &takenOver) {
+  TrainingState state;
+  state.seed = options.seed.value_or(0);
   if (options.resume.empty())
-    return "";
+    return state;
   options.resume = newestCheckpoint(options.resume);
-  const std::map<std::string, std::string> earlier = optionsOf(options.resume);
+  state = readState(program, options.resume);
   try {
-    return takeOver(options, earlier);
+    takenOver = takeOver(options, state.options);
   } catch (const Error &error) {
     throw Error(options.resume, "/state.json: its options are not taken over: ", error.what());
   }
+  return state;
 }
 
 Trainer::Trainer(const Program &program, const Options &given, Transport &transport,
                  Control &control, Accelerator *accelerator)
-    : started(memoryInUse()), program(program), options(given), takenOver(goOn(options)),
-      control(control),
-      tells(program.rank == 0), arena(program, accelerator),
-      data(program, specs(options.data), false, control),
+    : started(memoryInUse()), program(program), options(given),
+      state(beginningOf(program, options, takenOver)), control(control), tells(program.rank == 0),
+      arena(program, accelerator), data(program, specs(options.data), false, control),
       tuning(makeTuning(options, accelerator, program.rank)),
       executor(program, arena, transport, control, data, executorOptions(options, tuning.get())) {
   if (!options.evaluationData.empty())
@@ -97,9 +99,8 @@ bool Trainer::run() {
     loaded["weights"] = fingerprintOf(weights);
   loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights,
               constants.empty() ? "constants.safetensors" : constants);
-  state.seed = options.seed.value_or(0);
   if (!options.resume.empty()) {
-    state = loadCheckpoint(program, executor, options.resume, loaded);
+    loadTensors(program, executor, options.resume, state, loaded);
     executor.goOnAfter(state.updates);
     if (options.seed.value_or(state.seed) != state.seed)
       throw Error("--seed ", *options.seed, ": the checkpoint was made with seed ", state.seed,
@@ -159,7 +160,8 @@ void Trainer::planSteps() {
   if (state.cursor >= perEpoch)
     throw Error("--resume: the checkpoint stands at microbatch ", state.cursor,
                 " of an epoch and the data has ", perEpoch, "; give the data it was made with");
-  // A checkpoint may be of another number of microbatches per step: what is left of its epoch counts.
+  // A checkpoint may be of another number of microbatches per step: what is left of its epoch
+  // counts.
   const int64_t epochsLeft = std::max<int64_t>(options.epochs, 1) - state.epoch;
   totalSteps = state.step;
   if (epochsLeft > 0 &&
@@ -172,9 +174,9 @@ void Trainer::planSteps() {
   firstStep = told = state.step;
   toldEpoch = state.epoch, toldCursor = state.cursor;
   double base = 0.01;
-  for (const Memory &memory : program.memories)
-    if (std::string_view(memory.name) == "pdc.learning_rate" && memory.initial == Initial::fill)
-      base = memory.fill;
+  if (const Memory *memory = findMemory(program, "pdc.learning_rate");
+      memory && memory->initial == Initial::fill)
+    base = memory->fill;
   rate = LearningRate(options.learningRate.value_or(base), options.schedule, totalSteps);
   if (!tells)
     return;
@@ -296,8 +298,8 @@ void Trainer::takeReports() {
     }
     const int64_t count = std::min(program.microbatches, perEpoch - toldCursor);
     ++told;
-    progress->step(told, toldEpoch, weight > 0 ? loss / weight : 0,
-                   count * program.microbatchSize, rate.at(told), 0);
+    progress->step(told, toldEpoch, weight > 0 ? loss / weight : 0, count * program.microbatchSize,
+                   rate.at(told), 0);
     advance(toldEpoch, toldCursor, count);
   }
 }

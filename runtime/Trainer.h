@@ -48,8 +48,8 @@ private:
   const MemoryInUse started;
   const Program &program;
   Options options;
-  /// Of which the checkpoint has told it, as they would be written.
-  const std::string takenOver;
+  std::string takenOver; ///< options that the checkpoint has told, as they would be written
+  TrainingState state;
   Control &control;
   const bool tells; ///< rank 0
   Arena arena;
@@ -59,7 +59,6 @@ private:
   Executor executor;
   std::unique_ptr<Progress> progress;
   LearningRate rate;
-  TrainingState state;
   int64_t perEpoch = 0, totalSteps = 0, firstStep = 0;
   int64_t told = 0; ///< asynchronous: the last step whose loss was told
   int64_t toldEpoch = 0, toldCursor = 0; ///< where the step behind it begins
