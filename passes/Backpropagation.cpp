@@ -129,9 +129,11 @@ void Backpropagation::addTerm(Value value, GradientTerm term) {
 }
 
 void Backpropagation::closeTerms(Value value) {
-  const int last = terms[value].back().consumer;
-  NodeOp consumer = forward[std::min<size_t>(last, forward.size() - 1)];
-  terms[value] = {{last, 0, gradientOf(value, consumer), true}};
+  SmallVector<GradientTerm> &found = terms[value];
+  const int first = found.back().consumer;
+  if (found.size() > 1)
+    found = {{first, 0, gradientOf(value, forward[first])}};
+  found.front().isClosed = true;
 }
 
 SmallVector<GradientTerm> Backpropagation::termsOf(Value value) const {

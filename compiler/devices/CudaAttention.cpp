@@ -99,11 +99,11 @@ void divide(KernelChoice &choice) {
 
 void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   const UnitNode &node = reader.node(0);
+  const std::string what = first == 1 ? "attention's gradient " : "attention ";
   if (bytesPerElement(reader.inputType(node, first).element) != 2)
     return;
   if (std::string why = whyNotFused(choice.fields, first == 1); !why.empty()) {
-    choice.remark = "attention" + std::string(first == 1 ? "'s gradient " : " ") + why +
-                    ": it runs on a kernel without tensor cores";
+    choice.remark = what + why + ": it runs on a kernel without tensor cores";
     return;
   }
   KernelChoice fused = choice;
@@ -112,14 +112,13 @@ void fuse(KernelChoice &choice, const UnitReader &reader, size_t first) {
   if (dividedBytes(fused) > runtime::cuda::kAttentionPartBytes || batch > runtime::cuda::kMostBatch)
     divide(fused);
   if (fused.fields.integer("batchTogether", batch) > runtime::cuda::kMostBatch) {
-    choice.remark = std::string(first == 1 ? "attention's gradient" : "attention") + " has " +
-                    std::to_string(batch) + " samples, which cannot be divided for cuDNN, whose " +
+    choice.remark = what + "has " + std::to_string(batch) +
+                    " samples, which cannot be divided for cuDNN, whose " +
                     "kernels take 65535 at most: it runs on a kernel without tensor cores";
     return;
   }
   if (const int64_t bytes = cudaWorkspaceBytes(fused); bytes > runtime::cuda::kMostAttentionBytes) {
-    choice.remark = (first == 1 ? "attention's gradient" : "attention") +
-                    (" would hold " + std::to_string(bytes >> 20)) +
+    choice.remark = what + "would hold " + std::to_string(bytes >> 20) +
                     " MiB of scores: it runs on a kernel without tensor cores, which holds none";
     return;
   }

@@ -6,16 +6,24 @@ using namespace pdc;
 using namespace pdc::testing;
 using ::testing::TempDir;
 
-TEST(ExternalData, isReadLazily) {
-  std::filesystem::path folder = std::filesystem::path(TempDir()) / "external";
-  std::filesystem::create_directories(folder);
+/// x + w, where a file holds w.
+static onnx::ModelProto sumWith(const char *file) {
   onnx::ModelProto proto = protoOf(std::string(header) + R"(
     net (float[2] x) => (float[2] y) { y = Add(x, w) })");
   onnx::TensorProto &w = addInitializer(proto, "w", {2}, {});
   w.set_data_location(onnx::TensorProto::EXTERNAL);
   auto &location = *w.add_external_data();
   location.set_key("location");
-  location.set_value("w.bin");
+  location.set_value(file);
+  return proto;
+}
+
+TEST(ExternalData, isReadLazily) {
+  std::filesystem::path folder = std::filesystem::path(TempDir()) / "external";
+  std::filesystem::create_directories(folder);
+  onnx::ModelProto proto = sumWith("w.bin");
+  onnx::TensorProto &w = *proto.mutable_graph()->mutable_initializer(0);
+  auto &location = *w.mutable_external_data(0);
   auto &offset = *w.add_external_data();
   offset.set_key("offset");
   offset.set_value("4");
@@ -59,13 +67,7 @@ TEST(ExternalData, linksOfACache) {
   fs::remove_all(cache);
   for (const fs::path &folder : {cache / "blobs", cache / "others", snapshot})
     fs::create_directories(folder);
-  onnx::ModelProto proto = protoOf(std::string(header) + R"(
-    net (float[2] x) => (float[2] y) { y = Add(x, w) })");
-  onnx::TensorProto &w = addInitializer(proto, "w", {2}, {});
-  w.set_data_location(onnx::TensorProto::EXTERNAL);
-  auto &location = *w.add_external_data();
-  location.set_key("location");
-  location.set_value("model.onnx_data");
+  const onnx::ModelProto proto = sumWith("model.onnx_data");
   const float values[] = {5, 6};
   for (const char *folder : {"blobs", "others"})
     std::ofstream(cache / folder / "b2").write(reinterpret_cast<const char *>(values), 8);
