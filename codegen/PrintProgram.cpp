@@ -182,6 +182,9 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   if (int64_t lag = versionLag(program, training); lag >= 0)
     field("versionLag", lag);
   field("microbatchSize", plan.microbatchSize);
+  if (auto rate =
+          program->getParentOfType<ModuleOp>()->getAttrOfType<FloatAttr>("pdc.learning_rate"))
+    field("learningRate", doubleLiteral(rate.getValueAsDouble()));
   field("arenaBytes", program.getArena().value_or(0));
   field("fixedRegion", Places::regionIndex(names::kFixedRegion));
   field("scratchRegion", Places::regionIndex(names::kScratchRegion));

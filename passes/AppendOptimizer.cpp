@@ -7,6 +7,11 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/GlobPattern.h"
 
+#include <array>
+#include <charconv>
+#include <deque>
+#include <map>
+
 namespace pdc {
 #define GEN_PASS_DEF_APPENDOPTIMIZER
 #include "passes/Passes.h.inc"
@@ -35,45 +40,55 @@ struct TrainedWeight {
   NodeOp firstReader;
 };
 
-/// Which weights are not decayed.
-class DecayExceptions {
+/// Patterns of weights that an option has, each with a number.
+class WeightPatterns {
 public:
-  explicit DecayExceptions(ArrayRef<std::string> patterns) {
-    for (const std::string &pattern : patterns) {
-      auto glob = llvm::GlobPattern::create(pattern);
-      if (!glob)
-        throw Error("pattern '" + pattern + "' of no-decay: " + llvm::toString(glob.takeError()));
-      globs.push_back({pattern, std::move(*glob), false});
-    }
+  explicit WeightPatterns(StringRef option) : option(option) {}
+
+  void add(StringRef pattern, double number) {
+    Pattern &added = patterns.emplace_back(Pattern{pattern.str(), {}, number, false});
+    auto glob = llvm::GlobPattern::create(added.text);
+    if (!glob)
+      throw Error("pattern '" + added.text + "' of " + option.str() + ": " +
+                  llvm::toString(glob.takeError()));
+    added.glob = std::move(*glob);
   }
-  bool contains(StringRef weight) {
-    bool found = false;
-    for (Pattern &pattern : globs)
-      if (pattern.glob.match(weight))
-        found = pattern.used = true;
-    return found;
+  /// The number of the last pattern that matches the weight.
+  double numberOf(StringRef weight, double otherwise) {
+    double number = otherwise;
+    for (Pattern &pattern : patterns)
+      if (pattern.glob.match(weight)) {
+        number = pattern.number;
+        pattern.used = true;
+      }
+    return number;
   }
   /// Throws Error for a pattern that no weight had: most likely a misspelled name.
   void checkAllUsed() const {
-    for (const Pattern &pattern : globs)
+    for (const Pattern &pattern : patterns)
       if (!pattern.used)
-        throw Error("pattern '" + pattern.text + "' of no-decay matches no trained weight");
+        throw Error("pattern '" + pattern.text + "' of " + option.str() +
+                    " matches no trained weight");
   }
 
 private:
   struct Pattern {
     std::string text;
-    llvm::GlobPattern glob;
+    llvm::GlobPattern glob; ///< refers to the text
+    double number;
     bool used;
   };
-  std::vector<Pattern> globs;
+  StringRef option;
+  std::deque<Pattern> patterns; ///< whose texts stay where they are
 };
 
 class Updates {
 public:
-  Updates(func::FuncOp train, const OptimizerSpec &spec, DecayExceptions &exceptions)
+  Updates(func::FuncOp train, const OptimizerSpec &spec, WeightPatterns &decays,
+          WeightPatterns &rateFactors)
       : train(train), module(train->getParentOfType<ModuleOp>()), symbols(module), names(train),
-        builder(train.getBody().front().getTerminator()), spec(spec), exceptions(exceptions) {
+        builder(train.getBody().front().getTerminator()), spec(spec), decays(decays),
+        rateFactors(rateFactors) {
     if (auto states = module->getAttrOfType<ArrayAttr>("pdc.stored_states"))
       for (auto state : states.getAsRange<StringAttr>())
         stored.insert(state.getValue());
@@ -84,7 +99,8 @@ public:
     if (weights.empty())
       throw Error("@train has no weight with a gradient; run differentiate first");
     scale = readInput("pdc.gradient_scale");
-    learningRate = readInput("pdc.learning_rate");
+    for (const TrainedWeight &weight : weights)
+      learningRateOf(MemoryOp(weight.memory).getSymName());
     if (spec.readsStep())
       step = readInput("pdc.step");
     for (TrainedWeight &weight : weights)
@@ -95,11 +111,12 @@ public:
 private:
   SmallVector<TrainedWeight> findWeights();
   llvm::StringMap<WeightReads> findReads();
-  Value readInput(StringRef name);
+  Value readInput(StringRef name, mlir::Attribute initial = {});
+  Value learningRateOf(StringRef weight);
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
   void update(TrainedWeight &weight);
-  Value goAlong(const TrainedWeight &weight, Value direction);
+  Value goAlong(const TrainedWeight &weight, Value direction, Value learningRate);
   void checkStoredUsed(ArrayRef<TrainedWeight> weights);
 
   func::FuncOp train;
@@ -108,10 +125,11 @@ private:
   NodeNames names;
   OpBuilder builder;
   const OptimizerSpec &spec;
-  DecayExceptions &exceptions;
+  WeightPatterns &decays, &rateFactors;
   llvm::StringSet<> stored; ///< states that the weights file has
   llvm::StringSet<> used;   ///< those of them that updates read
-  Value scale, learningRate, step;
+  Value scale, step;
+  std::map<double, Value> learningRates; ///< by factor
 };
 
 SmallVector<TrainedWeight> Updates::findWeights() {
@@ -150,7 +168,7 @@ llvm::StringMap<WeightReads> Updates::findReads() {
 }
 
 /// One of pdc's own scalars, which the runtime writes before each update.
-Value Updates::readInput(StringRef name) {
+Value Updates::readInput(StringRef name, mlir::Attribute initial) {
   auto type = RankedTensorType::get({}, builder.getF32Type());
   Operation *known = symbols.lookup(name);
   if (known && (!isa<MemoryOp>(known) || cast<MemoryOp>(known).getType() != type))
@@ -158,9 +176,24 @@ Value Updates::readInput(StringRef name) {
   if (!known) {
     OpBuilder outside(module.getBodyRegion());
     outside.setInsertionPoint(train);
-    createMemory(symbols, outside, module.getLoc(), name, Role::Input, Rate::Update, type);
+    createMemory(symbols, outside, module.getLoc(), name, Role::Input, Rate::Update, type, initial);
   }
   return builder.create<ReadOp>(train.getLoc(), type, name);
+}
+
+/// One input for all weights of a factor: the runtime multiplies.
+Value Updates::learningRateOf(StringRef weight) {
+  const double factor = rateFactors.numberOf(weight, 1);
+  Value &rate = learningRates[factor];
+  if (!rate && factor == 1)
+    rate = readInput("pdc.learning_rate");
+  if (!rate) {
+    std::array<char, 32> shortest;
+    char *end = std::to_chars(shortest.begin(), shortest.end(), factor).ptr;
+    rate = readInput("pdc.learning_rate.times_" + std::string(shortest.begin(), end),
+                     builder.getF64FloatAttr(factor));
+  }
+  return rate;
 }
 
 Value Updates::gradient(TrainedWeight &weight) {
@@ -189,7 +222,7 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
 }
 
 /// The next weight, from the one before it and the direction that it takes.
-Value Updates::goAlong(const TrainedWeight &weight, Value direction) {
+Value Updates::goAlong(const TrainedWeight &weight, Value direction, Value learningRate) {
   MemoryOp memory = weight.memory;
   Value old = weight.value;
   StringRef origin = NodeOp(weight.firstReader).getName();
@@ -219,15 +252,17 @@ void Updates::update(TrainedWeight &weight) {
         addState(weight.memory, state, states.empty() ? weight.gradients.back() : states.back()));
   for (MemoryOp state : states)
     operands.push_back(builder.create<ReadOp>(location, state.getType(), state.getSymName()));
+  const Value learningRate = learningRateOf(name);
   operands.append({scale, learningRate});
   if (step)
     operands.push_back(step);
 
   Attributes attributes = spec.attributes;
-  attributes.set("weight_decay", exceptions.contains(name) ? 0.0 : spec.weightDecay);
+  attributes.set("weight_decay", decays.numberOf(name, spec.weightDecay));
   NodeOp node = createNode(builder, location, spec.op, names.unique(name + "/update"), operands,
                            attributes, weight.firstReader.getName(), 1 + states.size());
-  Value next = spec.scalesByNorms ? goAlong(weight, node.getResult(0)) : node.getResult(0);
+  Value next =
+      spec.scalesByNorms ? goAlong(weight, node.getResult(0), learningRate) : node.getResult(0);
   builder.create<CommitOp>(location, next, name);
   for (auto [i, state] : llvm::enumerate(states))
     builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());
@@ -270,14 +305,19 @@ private:
     if (!train)
       throw Error("the module has no function @train to update weights in");
     OptimizerSpec spec = parseOptimizer(optimizer.getValue());
-    DecayExceptions exceptions(std::vector<std::string>(noDecay.begin(), noDecay.end()));
-    Updates(train, spec, exceptions).append();
-    exceptions.checkAllUsed();
+    WeightPatterns decays("no-decay"), rateFactors("lr-scale");
+    for (const std::string &pattern : noDecay)
+      decays.add(pattern, 0);
+    for (const std::string &text : lrScale) {
+      ScaledRate scaled = parseScaledRate(text);
+      rateFactors.add(scaled.pattern, scaled.factor);
+    }
+    Updates(train, spec, decays, rateFactors).append();
+    decays.checkAllUsed();
+    rateFactors.checkAllUsed();
     module->removeAttr("pdc.stored_states");
-    FloatAttr rate = Builder(module).getF64FloatAttr(spec.learningRate);
-    module->setAttr("pdc.learning_rate", rate);
     // What a run starts from when its command line says nothing else.
-    module.lookupSymbol<MemoryOp>("pdc.learning_rate").setInitialAttr(rate);
+    module->setAttr("pdc.learning_rate", Builder(module).getF64FloatAttr(spec.learningRate));
   }
 };
 

@@ -164,7 +164,8 @@ def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
     Reads the gradient sums of each weight, adds those of several uses in order, computes the new
     weight and the new optimizer state in one node and commits and writes them. LAMB's node makes the
     direction in which the weight goes; sums of squares say how far. The learning rate is an
-    input at run time; its default becomes the module's attribute `pdc.learning_rate`. Optimizer state
+    input at run time, and so is `pdc.learning_rate.times_F`, for weights that `lr-scale` gives F times that; its
+    default becomes the module's attribute `pdc.learning_rate`. Optimizer state
     starts at zero (Adagrad's at its initial_accumulator), or as the weights file has it where the module's
     attribute `pdc.stored_states` names it, and is named as in checkpoints: `NAME/momentum`, `NAME/sum`,
     `NAME/exp_avg`, `NAME/exp_avg_sq`.
@@ -173,7 +174,9 @@ def AppendOptimizer : Pass<"append-optimizer", "::mlir::ModuleOp"> {
   }];
   let options = [Option<"optimizer", "optimizer", "std::string", "\"sgd\"",
                         "kind and settings as in `momentum,momentum=0.9,weight_decay=1e-4`">,
-                 ListOption<"noDecay", "no-decay", "std::string", "patterns of weights without decay">];
+                 ListOption<"noDecay", "no-decay", "std::string", "patterns of weights without decay">,
+                 ListOption<"lrScale", "lr-scale", "std::string",
+                            "PATTERN=F: weights that learn at F times the rate, by the last pattern that matches">];
 }
 
 def LabelPhases : Pass<"label-phases", "::mlir::ModuleOp"> {

@@ -4,6 +4,7 @@
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace llvm;
@@ -116,6 +117,16 @@ void apply(const Kind &kind, std::vector<Setting> &settings, StringRef assignmen
 }
 
 } // namespace
+
+ScaledRate parseScaledRate(std::string_view text) {
+  auto [pattern, number] = StringRef(text).rsplit('=');
+  double factor = 0;
+  if (pattern.empty() || number.getAsDouble(factor) || !(factor >= 0 && std::isfinite(factor)))
+    throw Error("'" + std::string(text) +
+                "' is no scale of a learning rate; expected PATTERN=F with F at least 0 and "
+                "finite, as in encoder.*=0.1");
+  return {pattern.str(), factor};
+}
 
 OptimizerSpec parseOptimizer(std::string_view text) {
   SmallVector<StringRef> parts;

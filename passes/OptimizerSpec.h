@@ -26,4 +26,14 @@ struct OptimizerSpec {
 /// Throws Error for an unknown kind or key, a malformed number or one out of range.
 OptimizerSpec parseOptimizer(std::string_view text);
 
+/// Weights that learn at `factor` times the learning rate: `encoder.*=0.1`.
+struct ScaledRate {
+  std::string pattern;
+  double factor = 1;
+};
+
+/// The pattern ends at the last `=`. Throws Error without a number or for one that is negative or
+/// infinite.
+ScaledRate parseScaledRate(std::string_view text);
+
 } // namespace pdc

@@ -30,7 +30,7 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   passes.addPass(createNarrowValues({precision}));
   // Needs the sums of gradients that differentiate made.
   if (options.trains)
-    passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay}));
+    passes.addPass(createAppendOptimizer({options.optimizer, options.noDecay, options.lrScale}));
   // Needs every node that will ever run per microbatch or per update.
   passes.addPass(createLabelPhases());
   // Removes backward nodes that nobody reads. Here and never later: units hide their nodes, and a

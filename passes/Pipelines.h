@@ -14,7 +14,7 @@ namespace pdc {
 struct GraphOptions : Target {
   /// As in `momentum,lr=0.1`.
   std::string optimizer = "sgd";
-  std::vector<std::string> noDecay;
+  std::vector<std::string> noDecay, lrScale;
   int vectorWidth = 16;
   /// profile.json with measured seconds, or none.
   std::string profile;

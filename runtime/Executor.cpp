@@ -41,7 +41,7 @@ Executor::Executor(const Program &program, const Arena &arena, Transport &transp
   group.reserve(kOpenTransfers);
   loss = scalar("pdc.loss");
   lossWeight = scalar("pdc.loss_weight");
-  learningRate = scalar("pdc.learning_rate");
+  findLearningRates();
   stepNumber = scalar("pdc.step");
   gradientScale = scalar("pdc.gradient_scale");
   lossScaleHere = scalar("pdc.loss_scale");
@@ -301,8 +301,8 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
   int64_t number = stepOf(stage, microbatch);
   if (!program.asynchronous && !reduced)
     reduceTraining();
-  if (learningRate)
-    arena.store(learningRate, float(rate->at(number)));
+  for (const auto &[here, factor] : learningRates)
+    arena.store(here, float(rate->at(number) * factor));
   // Fewer than the steps where an asynchronous stage's replicas sum theirs, or fp16 left some out.
   if (stepNumber)
     arena.store(stepNumber, float(stage.made + 1));

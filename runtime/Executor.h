@@ -109,6 +109,10 @@ private:
     /// By phase: whether its next run is the first since the last update.
     std::array<bool, 7> starts{};
   };
+  struct ScaledRate {
+    float *here;
+    double factor;
+  };
   struct Pending {
     int transfer, stage, slot;
     bool send, evaluation;
@@ -197,6 +201,8 @@ private:
   double clipFactor();
   void agreeOnGradients();
 
+  void findLearningRates();
+
   const Program &program;
   const Arena &arena;
   Transport &transport;
@@ -214,8 +220,8 @@ private:
   std::vector<std::span<const float>> gradients; ///< of this rank, where the loss is scaled
   std::vector<Message> exchangeMessages;
   ReplicaSums replicaSums;
-  float *loss, *lossWeight, *learningRate, *stepNumber, *gradientScale,
-      *lossScaleHere;      ///< null: not here
+  float *loss, *lossWeight, *stepNumber, *gradientScale, *lossScaleHere; ///< null: not here
+  std::vector<ScaledRate> learningRates;                                 ///< that updates read
   bool scalesLoss = false; ///< some rank does
   Timeline events;
 

@@ -14,7 +14,7 @@ class ReplicaSums;
 class Tuning;
 struct DeviceSupport;
 
-inline constexpr int kContractVersion = 12;
+inline constexpr int kContractVersion = 13;
 
 /// What is stored. What a product is computed in is its kernel's field `compute`.
 enum class ElementType : uint8_t { f32, i64, i32, u8, f16, bf16 };
@@ -226,6 +226,9 @@ struct Program {
   /// it make, at every stage; -1: they are the newest when its forward pass begins.
   int versionLag = -1;
   int64_t microbatchSize; ///< samples
+  /// Where a run says no other. Updates read the input `pdc.learning_rate` or, of weights with a
+  /// factor of their own, `pdc.learning_rate.times_F`, which begins as the factor.
+  double learningRate = 0.01;
   int64_t arenaBytes;
   int fixedRegion, scratchRegion;
   int64_t workspaceBytes;

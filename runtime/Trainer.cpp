@@ -173,11 +173,8 @@ void Trainer::planSteps() {
     totalSteps = options.steps;
   firstStep = told = state.step;
   toldEpoch = state.epoch, toldCursor = state.cursor;
-  double base = 0.01;
-  if (const Memory *memory = findMemory(program, "pdc.learning_rate");
-      memory && memory->initial == Initial::fill)
-    base = memory->fill;
-  rate = LearningRate(options.learningRate.value_or(base), options.schedule, totalSteps);
+  rate = LearningRate(options.learningRate.value_or(program.learningRate), options.schedule,
+                      totalSteps);
   if (!tells)
     return;
   progress = std::make_unique<Progress>(options.progress, options.log, !options.resume.empty(),

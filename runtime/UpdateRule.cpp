@@ -18,6 +18,16 @@ int64_t Executor::stepsPerUpdate(const Stage &stage) const {
   return program.asynchronous ? microbatchesPerUpdate(stage) / program.microbatches : 1;
 }
 
+void Executor::findLearningRates() {
+  for (const Memory &memory : program.memories) {
+    const std::string_view name = memory.name;
+    const bool isScaled = name.starts_with("pdc.learning_rate.times_");
+    if (memory.role == Role::input && (isScaled || name == "pdc.learning_rate"))
+      learningRates.push_back(
+          {reinterpret_cast<float *>(arena.at(memory.place)), isScaled ? memory.fill : 1});
+  }
+}
+
 void Executor::goOnAfter(int64_t updates) {
   for (Stage &stage : stages)
     stage.made = updates;

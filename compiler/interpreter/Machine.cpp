@@ -129,6 +129,11 @@ Tensor Machine::readInput(Memory &memory, const Run &run) {
   int64_t step = run.microbatch / others.microbatches + 1;
   if (key == "pdc.learning_rate")
     return Tensor::scalar(memory.type.element, others.input.learningRate);
+  if (key.starts_with("pdc.learning_rate.times_"))
+    return Tensor::scalar(
+        memory.type.element,
+        others.input.learningRate *
+            llvm::cast<mlir::FloatAttr>(*memory.op.getInitial()).getValueAsDouble());
   if (key == "pdc.step")
     return Tensor::scalar(memory.type.element, static_cast<double>(step));
   if (key == "pdc.gradient_scale")

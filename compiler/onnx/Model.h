@@ -76,6 +76,7 @@ struct ModelTraining {
   /// (NAME/exp_avg).
   std::map<std::string, Initializer> states;
   std::set<std::string> undecayed;  ///< parameters without weight decay, where others have it
+  std::map<std::string, double> rateFactors; ///< of parameters whose rate is not the optimizer's
 };
 
 /// Stages that the file's own annotations give its nodes (pipeline_stage of IR 11).

@@ -1,5 +1,6 @@
 #include "compiler/onnx/Parameters.h"
 #include "compiler/onnx/Makers.h"
+#include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/Normalisations.h"
 
 #include <fnmatch.h>
@@ -295,17 +296,27 @@ static std::string patternOf(const std::string &name) {
   return pattern;
 }
 
-std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
-                                         const std::set<std::string> &parameters,
-                                         std::vector<std::string> patterns) {
-  for (std::string &pattern : patterns)
-    if (parameters.contains(pattern))
-      pattern = patternOf(pattern);
-  if (optimizer.empty() && model.training)
+UpdateGroups chooseGroups(const Model &model, const std::string &optimizer,
+                          const std::set<std::string> &parameters, const UpdateGroups &given) {
+  UpdateGroups groups;
+  if (optimizer.empty() && model.training) {
     for (const std::string &name : model.training->undecayed)
       if (parameters.contains(name))
-        patterns.push_back(patternOf(name));
-  return patterns;
+        groups.noDecay.push_back(patternOf(name));
+    for (const auto &[name, factor] : model.training->rateFactors)
+      if (parameters.contains(name))
+        groups.lrScale.push_back(patternOf(name) + "=" + textOf(factor));
+  }
+  auto asPattern = [&](const std::string &text) {
+    return parameters.contains(text) ? patternOf(text) : text;
+  };
+  for (const std::string &pattern : given.noDecay)
+    groups.noDecay.push_back(asPattern(pattern));
+  for (const std::string &text : given.lrScale) {
+    const size_t end = text.rfind('=');
+    groups.lrScale.push_back(asPattern(text.substr(0, end)) + text.substr(end));
+  }
+  return groups;
 }
 
 /// Whether patterns name all that is trained: those behind a plus only add to it.

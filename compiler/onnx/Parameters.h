@@ -33,11 +33,16 @@ std::map<std::string, std::string> reasonsAgainstTraining(const Model &model, co
 /// `--optimizer` as it is given, else the file's, else sgd.
 std::string chooseOptimizer(const Model &model, const std::string &option);
 
-/// `--no-decay` as it is given, and beside the file's own optimizer those of the parameters that it
-/// does not decay.
-std::vector<std::string> chooseUndecayed(const Model &model, const std::string &optimizer,
-                                         const std::set<std::string> &parameters,
-                                         std::vector<std::string> patterns);
+/// What an optimizer does otherwise for some weights, by patterns of their names.
+struct UpdateGroups {
+  std::vector<std::string> noDecay; ///< are not decayed
+  std::vector<std::string> lrScale; ///< PATTERN=F: learn at F times the rate
+};
+
+/// Those that are given behind, beside the file's own optimizer, what that does otherwise for some
+/// of the parameters.
+UpdateGroups chooseGroups(const Model &model, const std::string &optimizer,
+                          const std::set<std::string> &parameters, const UpdateGroups &given);
 
 /// Nodes x + (y - x), which are y: so reads a gradient that goes straight through to x once an
 /// exporter has dropped its `detach`.

@@ -20,9 +20,10 @@ bool isOfTraining(const NodeProto &node, std::string_view op) {
 /// How one node updates one weight, as `--optimizer` says it.
 struct Update {
   std::string kind;
-  std::vector<std::pair<std::string, double>> settings;
+  std::vector<std::pair<std::string, double>> settings; ///< but rate and decay
   double decay = 0;
   std::string where;
+  std::optional<double> rate = {}; ///< the optimizer's default where the file leaves it to the run
 };
 
 class TrainingReader {
@@ -89,8 +90,7 @@ private:
 
   /// A rate that is an input is given when training runs.
   void addRate(Update &update, const std::string &rate) const {
-    if (std::optional<double> number = values.rateOf(rate, update.where))
-      update.settings.emplace_back("lr", *number);
+    update.rate = values.rateOf(rate, update.where);
   }
 
   /// How an optimizer's node lists what it updates.
@@ -237,33 +237,41 @@ private:
     updates.emplace(variable, std::move(update));
   }
 
-  static std::string toText(const Update &update) {
-    std::string text = update.kind;
+  static std::string toText(const Update &update, std::optional<double> rate) {
+    std::string text = update.kind + (rate ? ",lr=" + textOf(*rate) : "");
     for (const auto &[key, value] : update.settings)
       text += "," + key + "=" + textOf(value);
     return text;
   }
 
-  /// pdc has one optimizer for all weights; only the decay may be left out for some.
+  /// pdc has one optimizer for all weights; only the decay may be left out for some, and the rate
+  /// scaled.
   void joinUpdates() {
     const auto &[firstName, first] = *updates.begin();
+    std::optional<double> rate = first.rate;
     double decay = 0;
     for (const auto &[name, update] : updates) {
-      bool isSame = toText(update) == toText(first);
+      if (rate == 0)
+        rate = update.rate; // that the others' are multiples of
+      bool isSame = toText(update, {}) == toText(first, {}) &&
+                    update.rate.has_value() == first.rate.has_value();
       bool isDecayed = update.decay != 0, differs = decay != 0 && update.decay != decay;
       if (!isSame || (isDecayed && differs))
         throw Error("training_info: " + update.where + " updates '" + name + "' by " +
-                    toText(update) + ", weight_decay=" + textOf(update.decay) + " and " +
-                    first.where + " '" + firstName + "' by " + toText(first) + ", weight_decay=" +
-                    textOf(first.decay) + "; expected one rule for all weights");
+                    toText(update, update.rate) + ", weight_decay=" + textOf(update.decay) +
+                    " and " + first.where + " '" + firstName + "' by " + toText(first, first.rate) +
+                    ", weight_decay=" + textOf(first.decay) +
+                    "; expected one rule for all weights");
       decay = isDecayed ? update.decay : decay;
     }
     for (const auto &[name, update] : updates) {
       training.parameters.insert(name);
       if (decay != 0 && update.decay == 0)
         training.undecayed.insert(name);
+      if (update.rate != rate)
+        training.rateFactors[name] = *update.rate / *rate;
     }
-    training.optimizer = toText(first) + (decay != 0 ? ",weight_decay=" + textOf(decay) : "");
+    training.optimizer = toText(first, rate) + (decay != 0 ? ",weight_decay=" + textOf(decay) : "");
   }
 
   const TrainingInfo &info;

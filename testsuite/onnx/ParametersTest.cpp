@@ -253,8 +253,10 @@ TEST(Parameters, namesThatReadAsPatterns) {
   EXPECT_EQ(chooseParameters(model, loss, {{}, {"w[2]"}}), (NameSet{"b1", "b2", "w2"}));
   EXPECT_EQ(chooseParameters(model, loss, {{"w[2]"}, {}}), NameSet{"w[2]"});
   EXPECT_EQ(chooseParameters(model, loss, {{}, {"w[123]"}}), (NameSet{"b1", "b2", "w[2]"}));
-  EXPECT_EQ(chooseUndecayed(model, "sgd", trainedOf(model), {"w[2]", "b?"}),
-            (std::vector<std::string>{"w\\[2\\]", "b?"}));
+  const UpdateGroups groups =
+      chooseGroups(model, "sgd", trainedOf(model), {{"w[2]", "b?"}, {"w[2]=0.5", "b?=2"}});
+  EXPECT_EQ(groups.noDecay, (std::vector<std::string>{"w\\[2\\]", "b?"}));
+  EXPECT_EQ(groups.lrScale, (std::vector<std::string>{"w\\[2\\]=0.5", "b?=2"}));
 }
 
 /// As of a file whose first output is an input that is handed through.

@@ -81,8 +81,26 @@ TEST(TrainingInfo, onlySomeAreDecayed) {
   text.bindings.erase("count");
   Model model = read(text.proto());
   EXPECT_EQ(model.training->optimizer, "nesterov,lr=0.125,momentum=0.9,dampening=0,weight_decay=0.01");
-  EXPECT_EQ(chooseUndecayed(model, "", {"b", "w"}, {"x*"}), (std::vector<std::string>{"x*", "b"}));
-  EXPECT_EQ(chooseUndecayed(model, "sgd", {"b", "w"}, {}), std::vector<std::string>{});
+  EXPECT_EQ(chooseGroups(model, "", {"b", "w"}, {{"x*"}, {}}).noDecay,
+            (std::vector<std::string>{"b", "x*"}));
+  EXPECT_EQ(chooseGroups(model, "sgd", {"b", "w"}, {}).noDecay, std::vector<std::string>{});
+}
+
+/// What the file says of rates stands before what the command line does: the last one counts.
+TEST(TrainingInfo, someLearnAtAnotherRate) {
+  TrainingText text;
+  text.updates = R"(
+    slow = Constant<value = float {0.0}>()
+    b_step = Mul(slow, db)  b_new = Sub(b, b_step)
+    fast = Constant<value = float {0.5}>()
+    w_step = Mul(fast, dw)  w_new = Sub(w, w_step))";
+  text.outputs = "float[4, 3] w_new, float[3] b_new";
+  text.bindings = {{"w", "w_new"}, {"b", "b_new"}};
+  Model model = read(text.proto());
+  EXPECT_EQ(model.training->optimizer, "sgd,lr=0.5");
+  EXPECT_EQ(chooseGroups(model, "", {"b", "w"}, {{}, {"w=2"}}).lrScale,
+            (std::vector<std::string>{"b=0", "w=2"}));
+  EXPECT_EQ(chooseGroups(model, "sgd", {"b", "w"}, {}).lrScale, std::vector<std::string>{});
 }
 
 TEST(TrainingInfo, initialization) {

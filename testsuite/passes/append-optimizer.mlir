@@ -7,6 +7,8 @@
 // RUN: pdc-opt %s -append-optimizer="optimizer=adam,first_step=0,scaled_epsilon=1,post_decay=0.25" | FileCheck %s --check-prefix=ONNX
 // RUN: pdc-opt %s -append-optimizer="optimizer=lamb" | FileCheck %s --check-prefix=LAMB
 
+// RUN: pdc-opt %s -append-optimizer="optimizer=adam lr-scale=fc.*=0.25,*.bias=3" | FileCheck %s --check-prefix=SCALED
+
 // CHECK: module attributes {pdc.learning_rate = 1.000000e-01 : f64}
 // ADAM: module attributes {pdc.learning_rate = 1.000000e-03 : f64}
 // SGD: module attributes {pdc.learning_rate = 1.000000e-02 : f64}
@@ -23,6 +25,9 @@ pdc.memory @x input microbatch : tensor<2x3xf32>
 // CHECK: pdc.memory @pdc.gradient_scale input update : tensor<f32>
 // CHECK: pdc.memory @pdc.learning_rate input update : tensor<f32>
 // CHECK: pdc.memory @pdc.step input update : tensor<f32>
+
+// SCALED: pdc.memory @pdc.learning_rate.times_0.25 input update : tensor<f32> {initial = 2.500000e-01 : f64}
+// SCALED: pdc.memory @pdc.learning_rate.times_3 input update : tensor<f32> {initial = 3.000000e+00 : f64}
 
 // An update reads what the forward pass has read.
 func.func @train() {
@@ -64,6 +69,10 @@ func.func @train() {
   // LAMB: %[[NEXT:.*]] = pdc.node "LambUpdate" {{.*}}(%[[OLD]], %[[TO]]#0, %[[RATE]], %[[LENGTH]], %[[REACH]])
   // LAMB: pdc.commit %[[NEXT]] to @fc.weight
   // LAMB: pdc.write %[[TO]]#1 to @"fc.weight/exp_avg"
+  // SCALED: %[[SLOW:.*]] = pdc.read @pdc.learning_rate.times_0.25
+  // SCALED: %[[FAST:.*]] = pdc.read @pdc.learning_rate.times_3
+  // SCALED: "fc.weight/update"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[SLOW]], %{{.*}})
+  // SCALED: "fc.bias/update"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[FAST]], %{{.*}})
   // SGD: pdc.node "SgdUpdate" "fc.weight/update"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {weight_decay = 0.000000e+00 : f64}
   // NESTEROV: nesterov = 1 : i64
   return

@@ -164,8 +164,7 @@ void Pipeline::fillMemories(Tables &t, int stage) {
       initialWeight(stage));
   add(w + "/gradient", Role::gradient, ElementType::f32, t.weightShape, {fixedRegion, kGradient},
       16);
-  add("pdc.learning_rate", Role::input, ElementType::f32, number, {fixedRegion, kRate}, 4,
-      Initial::fill, 0.5);
+  add("pdc.learning_rate", Role::input, ElementType::f32, number, {fixedRegion, kRate}, 4);
   add("pdc.gradient_scale", Role::input, ElementType::f32, number, {fixedRegion, kScale}, 4);
   add("pdc.step", Role::input, ElementType::f32, number, {fixedRegion, kStep}, 4);
   if (stage == 0) {
@@ -297,6 +296,7 @@ void Pipeline::fill(int stage) {
   p.threads = 1;
   p.microbatches = shape.asynchronous ? 1 : shape.microbatches;
   p.microbatchSize = kBatch;
+  p.learningRate = 0.5;
   p.arenaBytes = at;
   p.fixedRegion = fixedRegion;
   p.scratchRegion = scratchRegion;

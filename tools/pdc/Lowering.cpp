@@ -143,9 +143,11 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &whic
     (*made.module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;
   graph.optimizer = optimizerOf(model, options);
-  graph.noDecay = chooseUndecayed(
+  const UpdateGroups groups = chooseGroups(
       model, options.optimizer,
-      chooseParameters(model, chooseLoss(model, options.loss), import.parameters), options.noDecay);
+      chooseParameters(model, chooseLoss(model, options.loss), import.parameters), options.groups);
+  graph.noDecay = groups.noDecay;
+  graph.lrScale = groups.lrScale;
   static_cast<Target &>(graph) = options.plan;
   if (options.plan.device == "cpu")
     graph.vectorWidth = detectDevice().vectorWidth;

@@ -175,6 +175,15 @@ static void takeOptimizerFile(Options &options) {
   options.artifacts.needsOptimizer = options.optimizer.empty();
 }
 
+static void checkRateScales(const std::vector<std::string> &texts) {
+  try {
+    for (const std::string &text : texts)
+      parseScaledRate(text);
+  } catch (const Error &error) {
+    throw UsageError(std::string("--lr-scale: ") + error.what());
+  }
+}
+
 void checkModelOptions(const std::vector<std::string> &dimensions, Options &options) {
   checkRange("--minibatch", options.minibatch, INT32_MAX);
   checkRange("--microbatches", options.microbatches, kMostMicrobatches);
@@ -187,6 +196,7 @@ void checkModelOptions(const std::vector<std::string> &dimensions, Options &opti
   } catch (const Error &error) {
     throw UsageError(std::string("--optimizer: ") + error.what());
   }
+  checkRateScales(options.groups.lrScale);
 }
 
 /// CMake and the build tools that it writes for read these characters otherwise.
@@ -316,7 +326,9 @@ void addModelOptions(CLI::App &app, Options &options, std::vector<std::string> &
   add("--train", options.train, "PATTERN", "what to train; +PATTERN: that, too (once per pattern)");
   add("--freeze", options.freeze, "PATTERN",
       "what not to train, running statistics too (once per pattern)");
-  add("--no-decay", options.noDecay, "PATTERN", "weights without decay (once per pattern)");
+  add("--no-decay", options.groups.noDecay, "PATTERN", "weights without decay (once per pattern)");
+  add("--lr-scale", options.groups.lrScale, "PATTERN=F",
+      "weights that learn at F times the rate (once per pattern)");
   add("--bind", dimensions, "DIM=N", "a named dimension's size (once per dimension)");
   add("--minibatch", options.minibatch, "B", "samples per update");
   add("--microbatches", options.microbatches, "M",

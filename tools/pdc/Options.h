@@ -1,6 +1,7 @@
 #pragma once
 
 #include "compiler/onnx/Model.h"
+#include "compiler/onnx/Parameters.h"
 #include "compiler/plan/Plan.h"
 
 #include <cstdint>
@@ -31,7 +32,8 @@ struct Options {
   std::string loss;
   ArtifactFiles artifacts; ///< --checkpoint, and --optimizer where it names a file
   std::string optimizer; ///< empty: the file's, else sgd,lr=0.01
-  std::vector<std::string> train, freeze, noDecay;
+  std::vector<std::string> train, freeze;
+  UpdateGroups groups; ///< --no-decay, --lr-scale
   std::map<std::string, int64_t> dimensions;
   std::optional<int64_t> minibatch, microbatches;
   std::string profile;

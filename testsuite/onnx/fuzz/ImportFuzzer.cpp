@@ -36,8 +36,10 @@ public:
     GraphOptions options;
     options.device = device;
     options.optimizer = chooseOptimizer(model, "");
-    options.noDecay =
-        chooseUndecayed(model, "", chooseParameters(model, chooseLoss(model, ""), {}), {});
+    const UpdateGroups groups =
+        chooseGroups(model, "", chooseParameters(model, chooseLoss(model, ""), {}), {});
+    options.noDecay = groups.noDecay;
+    options.lrScale = groups.lrScale;
     mlir::PassManager passes(&context);
     buildGraphPipeline(passes, options);
     bool complained = false;
