@@ -35,7 +35,7 @@ struct AddedTensors {
 };
 
 /// A device with memory of its own, as the one thread of a rank uses it. Kernels and copies are put
-/// into a queue and run in its order, later; nothing but `read`, `areFinite`,
+/// into a queue and run in its order, later; nothing but `read`, `readNumbers`,
 /// `sumSquares` and `secondsOf` waits for them.
 class Accelerator {
 public:
@@ -76,14 +76,16 @@ public:
   virtual void takeAhead(size_t place, std::byte *to) = 0;
   /// Copies to the host once everything before in the queue has run.
   virtual void read(std::byte *to, const std::byte *from, int64_t bytes) = 0;
+  /// A few single numbers, for which it waits once. Null: the number is 0.
+  virtual void readNumbers(std::span<const float *const> from, std::span<float> to) = 0;
 
   // In the queue's order, within the device's memory.
   virtual void move(std::byte *to, const std::byte *from, int64_t bytes) = 0;
   /// to += from.
   virtual void add(float *to, const float *from, int64_t count) = 0;
   virtual void divide(float *values, float by, int64_t count) = 0;
-  /// Whether all are finite numbers; waits as `read` does.
-  virtual bool areFinite(std::span<const std::span<const float>> tensors) = 0;
+  /// 1 if all are finite numbers, else 0, until it is asked again.
+  virtual const float *testFinite(std::span<const std::span<const float>> tensors) = 0;
   /// The sum of the squares of each, in f64 and in an order that depends on its size alone; waits as
   /// `read` does.
   virtual void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) = 0;

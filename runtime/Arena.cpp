@@ -104,12 +104,13 @@ void Arena::divide(float *values, float by, int64_t count) const {
     values[i] /= by;
 }
 
-bool Arena::areFinite(std::span<const std::span<const float>> tensors) const {
+const float *Arena::testFinite(std::span<const std::span<const float>> tensors) const {
   if (accelerator)
-    return accelerator->areFinite(tensors);
-  return std::ranges::all_of(tensors, [](std::span<const float> values) {
+    return accelerator->testFinite(tensors);
+  tested = std::ranges::all_of(tensors, [](std::span<const float> values) {
     return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
   });
+  return &tested;
 }
 
 /// Eight interleaved sums, then their sum.
@@ -138,13 +139,11 @@ float *Arena::beside(int64_t count, std::vector<float> &here) const {
   return here.data();
 }
 
-float Arena::load(const float *from) const {
-  if (!accelerator)
-    return *from;
-  float value;
-  accelerator->read(reinterpret_cast<std::byte *>(&value),
-                    reinterpret_cast<const std::byte *>(from), sizeof value);
-  return value;
+void Arena::load(std::span<const float *const> from, std::span<float> to) const {
+  if (accelerator)
+    return accelerator->readNumbers(from, to);
+  std::ranges::transform(from, to.begin(),
+                         [](const float *number) { return number ? *number : 0; });
 }
 
 void Arena::store(float *to, float value) const {

@@ -3,6 +3,7 @@
 #include "runtime/Accelerator.h"
 #include "runtime/Program.h"
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -70,19 +71,28 @@ public:
   /// to += from, in the order of what is computed.
   void add(float *to, const float *from, int64_t count) const;
   void divide(float *values, float by, int64_t count) const;
-  /// Waits for what is computed.
-  bool areFinite(std::span<const std::span<const float>> tensors) const;
-  /// The sum of the squares of each, in an order that depends on its size alone. Waits too.
+  /// 1 if all are finite, else 0, until it is asked again; in the order of what is computed.
+  const float *testFinite(std::span<const std::span<const float>> tensors) const;
+  /// The sum of the squares of each, in an order that depends on its size alone. Waits for what is
+  /// computed.
   void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) const;
   /// Floats beside the arena, of the same device: those of `here` on the CPU.
   float *beside(int64_t count, std::vector<float> &here) const;
-  float load(const float *from) const;
+  /// Waits for what is computed. Null: the number is 0.
+  void load(std::span<const float *const> from, std::span<float> to) const;
+  template <size_t Count>
+  std::array<float, Count> load(const std::array<const float *, Count> &from) const {
+    std::array<float, Count> numbers;
+    load(from, numbers);
+    return numbers;
+  }
   void store(float *to, float value) const;
 
 private:
   const Program &program;
   Accelerator *const accelerator;
   std::byte *base = nullptr;
+  mutable float tested = 0; ///< what testFinite points to on the CPU
 };
 
 /// Refuses a program that another version of the compiler wrote, or whose tables point outside

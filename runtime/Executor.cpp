@@ -109,15 +109,15 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
     walk(program.evaluation.repeat, i);
   finishTransfers();
   inputs = training;
-  double sums[4] = {0, 0, 0, scalar("pdc.evaluation_correct") ? 1.0 : 0.0};
-  const char *names[3] = {"pdc.evaluation_loss", "pdc.evaluation_loss_weight",
-                          "pdc.evaluation_correct"};
+  std::array<const float *, 3> sumsHere = {scalar("pdc.evaluation_loss"),
+                                           scalar("pdc.evaluation_loss_weight"),
+                                           scalar("pdc.evaluation_correct")};
   // A replica without a microbatch has sums of an earlier run.
-  bool evaluatedAny = std::ranges::any_of(
-      stages, [](const Stage &stage) { return !stage.starts[size_t(Phase::evaluate)]; });
-  for (int i = 0; i < 3; ++i)
-    if (float *value = scalar(names[i]); value && evaluatedAny)
-      sums[i] = arena.load(value);
+  if (std::ranges::all_of(stages,
+                          [](const Stage &stage) { return stage.starts[size_t(Phase::evaluate)]; }))
+    sumsHere = {};
+  const auto [lossHere, weight, correct] = arena.load(sumsHere);
+  double sums[4] = {lossHere, weight, correct, scalar("pdc.evaluation_correct") ? 1.0 : 0.0};
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
   return {sums[0], sums[1], sums[2], 0, sums[3] > 0};

@@ -39,9 +39,11 @@ void Executor::reduceTraining() {
   Seconds begin = now();
   // A replica without a microbatch has the loss of an earlier step.
   bool hasLoss = !stages.back().starts[size_t(Phase::forward)];
-  double sums[4] = {loss && hasLoss ? arena.load(loss) : 0.0,
-                    lossWeight && hasLoss ? arena.load(lossWeight) : 0.0, stopSignal ? 1.0 : 0.0,
-                    scalesLoss && !arena.areFinite(gradients) ? 1.0 : 0.0};
+  const auto [lossHere, weightHere, finite] = arena.load(
+      std::array<const float *, 3>{hasLoss ? loss : nullptr, hasLoss ? lossWeight : nullptr,
+                                   scalesLoss ? arena.testFinite(gradients) : nullptr});
+  double sums[4] = {lossHere, weightHere, stopSignal ? 1.0 : 0.0,
+                    scalesLoss && finite == 0 ? 1.0 : 0.0};
   if (arena.isRemote())
     requireFiniteSum(sums[0], step, 0, limit - 1);
   control.sum(sums);

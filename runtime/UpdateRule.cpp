@@ -100,13 +100,13 @@ void Executor::reportLoss(const Stage &stage, int64_t last) {
   bool shared = stepsPerUpdate(stage) == 1;
   int64_t own = last - int64_t(stage.info->ranks.size()) + 1 + stage.replica;
   const int64_t number = shared ? stepOf(stage, last) : step + own;
-  const double sum = arena.load(loss);
+  const auto [sum, weight] = arena.load(std::array<const float *, 2>{loss, lossWeight});
   if (arena.isRemote()) {
     const int64_t begin = std::max<int64_t>(0, last - microbatchesPerUpdate(stage) + 1);
     requireFiniteSum(sum, number, shared ? begin : own, shared ? std::min(last, limit - 1) : own);
   }
-  control.report({number, shared ? stage.replica : 0, shared ? present : 1, sum,
-                  lossWeight ? arena.load(lossWeight) : 1});
+  control.report(
+      {number, shared ? stage.replica : 0, shared ? present : 1, sum, lossWeight ? weight : 1});
 }
 
 std::byte *Executor::newest(const Memory &memory) const {

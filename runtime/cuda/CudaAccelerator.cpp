@@ -2,6 +2,7 @@
 
 #include "runtime/Error.h"
 #include "runtime/RankPlace.h"
+#include "runtime/cuda/Events.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
 #include "runtime/cuda/PinnedMemory.h"
@@ -26,12 +27,6 @@ namespace pdc::runtime::cuda {
 
 namespace {
 
-cudaEvent_t makeEvent(unsigned flags = cudaEventDisableTiming) {
-  cudaEvent_t event = nullptr;
-  require(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
-  return event;
-}
-
 /// A GPU with one stream for kernels and one for copies to other ranks of the process.
 class CudaAccelerator : public Accelerator {
 public:
@@ -52,7 +47,7 @@ public:
   void divide(float *values, float by, int64_t count) override {
     divideBy(stream, values, by, count);
   }
-  bool areFinite(std::span<const std::span<const float>> tensors) override;
+  const float *testFinite(std::span<const std::span<const float>> tensors) override;
   void sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) override;
   void reserve(int64_t mostWritten) override;
   void reserveAhead(size_t place, int64_t bytes) override;
@@ -60,6 +55,7 @@ public:
   void writeAhead(size_t place) override;
   void takeAhead(size_t place, std::byte *to) override;
   void read(std::byte *to, const std::byte *from, int64_t bytes) override;
+  void readNumbers(std::span<const float *const> from, std::span<float> to) override;
   double secondsOf(const std::function<void()> &work) override;
   Mark makeMark() override;
   void record(Mark mark) override;
@@ -85,7 +81,7 @@ private:
     int64_t bytes = 0;
     cudaEvent_t arrived = nullptr, taken = nullptr;
   };
-  void waitFor(cudaEvent_t event);
+  void waitFor(cudaEvent_t event) { cuda::waitFor(event, whileWaiting); }
   void reach(const std::byte *memory);
 
   /// So many writes may be under way before one waits; what is larger than kLargeBytes shares one
@@ -114,7 +110,7 @@ private:
   PinnedMemory readMemory;
   cudaEvent_t readDone = nullptr;
   std::vector<cudaEvent_t> clock; ///< around each timed run; none before the first
-  std::byte *answer = nullptr;    ///< to areFinite, and what sumSquares works in
+  std::byte *answer = nullptr;    ///< to testFinite, and what sumSquares works in
 };
 
 CudaAccelerator::CudaAccelerator(int device) : device(device) {
@@ -259,11 +255,27 @@ void CudaAccelerator::read(std::byte *to, const std::byte *from, int64_t bytes) 
   }
 }
 
-bool CudaAccelerator::areFinite(std::span<const std::span<const float>> tensors) {
-  testFinite(stream, tensors, reinterpret_cast<float *>(answer));
-  float found;
-  read(reinterpret_cast<std::byte *>(&found), answer, sizeof found);
-  return found != 0;
+void CudaAccelerator::readNumbers(std::span<const float *const> from, std::span<float> to) {
+  std::ranges::fill(to, 0);
+  auto isThere = [](const float *number) { return number != nullptr; };
+  if (std::ranges::none_of(from, isThere))
+    return;
+  auto *pinned = reinterpret_cast<float *>(readMemory.room(kReadBytes));
+  for (size_t i = 0; i < from.size(); ++i)
+    if (from[i])
+      require(cudaMemcpyAsync(pinned + i, from[i], sizeof(float), cudaMemcpyDeviceToHost, stream),
+              "cudaMemcpyAsync");
+  require(cudaEventRecord(readDone, stream), "cudaEventRecord");
+  waitFor(readDone);
+  for (size_t i = 0; i < from.size(); ++i)
+    if (from[i])
+      to[i] = pinned[i];
+}
+
+const float *CudaAccelerator::testFinite(std::span<const std::span<const float>> tensors) {
+  auto *result = reinterpret_cast<float *>(answer);
+  cuda::testFinite(stream, tensors, result);
+  return result;
 }
 
 void CudaAccelerator::sumSquares(std::span<const AddedTensors> tensors, std::span<double> sums) {
@@ -271,26 +283,6 @@ void CudaAccelerator::sumSquares(std::span<const AddedTensors> tensors, std::spa
     count = squaredTogether(tensors.subspan(first));
     addSquares(stream, tensors.subspan(first, count), reinterpret_cast<double *>(answer));
     read(reinterpret_cast<std::byte *>(&sums[first]), answer, int64_t(count * sizeof(double)));
-  }
-}
-
-/// Polls, so that a peer's failure or the timeout ends the wait.
-void CudaAccelerator::waitFor(cudaEvent_t event) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  for (int64_t polls = 0;; ++polls) {
-    const cudaError_t state = cudaEventQuery(event);
-    if (state == cudaSuccess)
-      return;
-    if (state != cudaErrorNotReady)
-      require(state, "work of the GPU");
-    if (polls < 10000) {
-      std::this_thread::yield();
-      continue;
-    }
-    if (polls % 64 == 0 && whileWaiting)
-      whileWaiting(std::chrono::duration<double>(Clock::now() - begin).count());
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
