@@ -25,14 +25,16 @@ def refused(project, folder, text):
 
 
 @pytest.mark.parametrize("schedule,stages,size,microbatches,transport", [
-    ("zb-v", "1-1", 32, 4, "local"), ("1f1b", "2-1", 32, 2, "mpi"), ("pipedream", "1-1-1", 8, 1, "local")])
+    ("zb-v", "1-1", 32, 4, "local"), ("1f1b", "2-1", 32, 2, "mpi"), ("pipedream", "1-1-1", 8, 1, "local"),
+    ("pipedream --vertical-sync", "1-1", 8, 1, "local"), ("2bw", "1-1", 16, 2, "local")])
 def test_rows_and_records(schedule, stages, size, microbatches, transport, models, tmp_path):
-    batch = [] if schedule == "pipedream" else ["--microbatches", microbatches]
-    project = pipeline.compile_model(models("mlp", "--hidden", 64, 32, 16), tmp_path / "project", "--schedule", schedule,
+    is_asynchronous = schedule not in ("zb-v", "1f1b")
+    batch = [] if microbatches == 1 else ["--microbatches", microbatches]
+    project = pipeline.compile_model(models("mlp", "--hidden", 64, 32, 16), tmp_path / "project", "--schedule", *schedule.split(),
                                      "--stages", stages, "--minibatch", size, *batch,
                                      workers=sum(map(int, stages.split("-"))))
     # The last minibatch is a microbatch short.
-    is_short = schedule != "pipedream"
+    is_short = not is_asynchronous
     images, labels = pipeline.draw_images(tmp_path, size * STEPS - 8 * is_short, (784,), 10)
     rows, record = tmp_path / "rows.txt", tmp_path / "record.txt"
     pipeline.train(project, tmp_path / "run", "--record", record, data=[f"input={images}", f"labels={labels}"], steps=STEPS,
@@ -41,7 +43,7 @@ def test_rows_and_records(schedule, stages, size, microbatches, transport, model
     rows.write_text(held)
     proven = prove(project, rows, record).stdout.splitlines()
     assert proven[0].startswith("rows: proven")
-    assert len(proven) == 1 + (1 if schedule == "pipedream" else STEPS)
+    assert len(proven) == 1 + (1 if is_asynchronous else STEPS)
     assert proven[-1].endswith(", 3 of 4 microbatches") == is_short
 
     # A message less, another slot, a microbatch twice.

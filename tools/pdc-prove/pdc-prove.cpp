@@ -14,13 +14,14 @@ namespace pdc {
 namespace {
 
 /// What was recorded of an asynchronous schedule repeats nothing: it is one run from its first step
-/// to its last.
+/// to its last. Which weights it reads is another proof (checkData).
 Schedule asOneRun(const Schedule &schedule) {
   bool repeats = std::ranges::any_of(schedule.ranks,
                                      [](const RankRows &rows) { return !rows.repeat.empty(); });
   Schedule run = schedule;
   if (schedule.asynchronous && !repeats) {
     run.asynchronous = false;
+    run.weightRule = WeightRule::stashed;
     run.microbatches = microbatchesOfRound(schedule, 0);
   }
   return run;
