@@ -32,7 +32,8 @@ std::string modeOf(const UnitReader &reader, const UnitNode &node, const Window 
     int64_t reach = (window.output[d] - 1) * window.strides[d] + window.kernel[d];
     isExact = isExact && reach <= input[d + 2] + window.padsBegin[d] + window.padsEnd[d];
   }
-  if (!node.attributes->integer("count_include_pad", 0) || (!hasPads && isExact))
+  // Nothing beyond the padding counts, and where there is none, nothing outside does.
+  if (!node.attributes->integer("count_include_pad", 0) || !hasPads)
     return "average";
   if (!isExact)
     reader.refuse("average pooling that counts pads has no kernel where ceil_mode reaches beyond "

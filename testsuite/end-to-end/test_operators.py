@@ -144,6 +144,8 @@ FORMS = {
         Form("Mish", [[BATCH, 24]], functional.mish),
         Form("AveragePool", [[BATCH, 1, 4, 6]], lambda x: functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
              {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1, "count_include_pad": 1}),
+        Form("AveragePool", [[BATCH, 1, 3, 7]], lambda x: functional.avg_pool2d(x, 2, 2, 0, ceil_mode=True),
+             {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1, "count_include_pad": 1}),
         Form("Gelu", [[BATCH, 24]], functional.gelu),
         Form("Gelu", [[BATCH, 24]], lambda x: functional.gelu(x, approximate="tanh"), {"approximate": "tanh"}),
         Form("ReduceLogSumExp", [[BATCH, 4, 6], numpy.array([1])], lambda x, _: torch.logsumexp(x, 1)),
