@@ -62,9 +62,10 @@ bool isReal(const Model &model, const std::string &name, int depth = 0) {
   return false;
 }
 
-/// What is summed by classes; labels that are shares of them make an output like any other.
+/// What is averaged by classes. Labels that are shares of them make an output like any other, and
+/// so does a sum.
 bool isLossNode(const Model &model, const ModelNode *node) {
-  return node &&
+  return node && node->attributes.string("reduction", "mean") != "sum" &&
          (node->op == "SoftmaxCrossEntropyLoss" || node->op == "NegativeLogLikelihoodLoss") &&
          !isReal(model, node->inputs.at(1));
 }

@@ -36,7 +36,11 @@ def of_one_element(net, scores, labels):
     return functional.cross_entropy(scores, labels, reduction="none").mean(0, keepdim=True)
 
 
-@pytest.mark.parametrize("loss", [mixed, taught, of_one_element], ids=lambda loss: loss.__name__)
+def summed(net, scores, labels):
+    return functional.cross_entropy(scores, labels, reduction="sum")
+
+
+@pytest.mark.parametrize("loss", [mixed, taught, of_one_element, summed], ids=lambda loss: loss.__name__)
 def test_losses(loss, tmp_path):
     torch.manual_seed(5)
     net = Network(loss).train()
