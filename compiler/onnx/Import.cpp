@@ -186,7 +186,7 @@ private:
     std::set<std::string> computed = computedAtCompileTime();
     for (const ModelNode *node : nodes)
       for (size_t i = 0; i < node->inputs.size(); ++i)
-        if (!isKnown(*node, i) && !computed.contains(node->inputs[i]))
+        if (!isAskedFor(*node, i) && !computed.contains(node->inputs[i]))
           addTensor(node->inputs[i]);
     addTensor(loss.classWeights);
   }
@@ -201,20 +201,13 @@ private:
                               return wanted.contains(output);
                             });
       for (size_t i = 0; i < (*node)->inputs.size(); ++i)
-        if (isWanted || isKnown(**node, i))
+        if (isWanted || isAskedFor(**node, i))
           wanted.insert((*node)->inputs[i]);
     }
     for (const auto &[name, initializer] : model.initializers)
       if (initializer.literal && wanted.contains(name) && !parameters.contains(name))
         literals.insert(name);
     return literals;
-  }
-
-  /// Whether the operator asks for the operand's value when it is compiled.
-  static bool isKnown(const ModelNode &node, size_t operand) {
-    const Operator *rules = findOperator(node.op);
-    bool isListed = rules && operand < rules->inputs.size();
-    return (node.op == "Dropout" && operand > 0) || (isListed && rules->inputs[operand].known);
   }
 
   /// Single numbers of the file become constants of the graph: loops hold them.

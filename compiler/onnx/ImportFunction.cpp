@@ -23,6 +23,12 @@ static int64_t keyOf(const std::string &name) {
   return static_cast<int64_t>(hash);
 }
 
+bool isAskedFor(const ModelNode &node, size_t operand) {
+  const Operator *rules = findOperator(node.op);
+  const bool isListed = rules && operand < rules->inputs.size();
+  return (node.op == "Dropout" && operand > 0) || (isListed && rules->inputs[operand].known);
+}
+
 FunctionImporter::FunctionImporter(func::FuncOp function, const Model &model, const Loss &loss,
                                    Entry entry, const std::set<std::string> &frozen)
     : function(function), model(model), loss(loss), entry(entry), frozen(frozen),
@@ -50,8 +56,8 @@ void FunctionImporter::importNode(const ModelNode &node) {
 
 void FunctionImporter::importGeneric(const ModelNode &node, Attributes attributes, size_t results) {
   std::vector<Value> operands;
-  for (const std::string &input : node.inputs)
-    operands.push_back(input.empty() ? absent() : valueOf(input, node.name));
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    operands.push_back(operandOf(node, i));
   ValueRange outputs =
       create({node.op, node.name, std::move(operands), std::move(attributes), results, {}});
   for (size_t i = 0; i < results; ++i)
@@ -132,6 +138,19 @@ double FunctionImporter::known(const ModelNode &node, size_t operand, double oth
   return readTensor(initializer->second).data.at(0);
 }
 
+/// Others may read a number as it lies in memory that this node asks for at compile time.
+Value FunctionImporter::operandOf(const ModelNode &node, size_t operand) {
+  const std::string &name = node.inputs[operand];
+  if (name.empty())
+    return absent();
+  auto memory = memories.lookup<MemoryOp>(name);
+  auto initializer = model.initializers.find(name);
+  const bool isConstant =
+      memory && memory.getRole() == Role::Constant && initializer != model.initializers.end();
+  return isConstant && isAskedFor(node, operand) ? constantOf(initializer->second)
+                                                 : valueOf(name, node.name);
+}
+
 Value FunctionImporter::valueOf(const std::string &name, const std::string &reader) {
   auto value = values.find(name);
   if (value != values.end())
@@ -153,9 +172,12 @@ Value FunctionImporter::valueOfInitializer(const Initializer &initializer) {
     return readMemory(initializer.name);
   if (memory)
     return values[initializer.name] = readMemory(initializer.name);
+  return values[initializer.name] = constantOf(initializer);
+}
+
+Value FunctionImporter::constantOf(const Initializer &initializer) {
   Attributes value = {{"value", readTensor(initializer)}};
-  return values[initializer.name] =
-             create({"Constant", names.fresh(initializer.name), {}, value, 1, initializer.type})[0];
+  return create({"Constant", names.fresh(initializer.name), {}, value, 1, initializer.type})[0];
 }
 
 Value FunctionImporter::readMemory(const std::string &name) {

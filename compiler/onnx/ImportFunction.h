@@ -11,6 +11,9 @@ namespace pdc {
 /// forward: as the file says, which may be neither.
 enum class Entry : uint8_t { train, evaluate, forward };
 
+/// Whether the operator asks for the operand's value when it is compiled.
+bool isAskedFor(const ModelNode &node, size_t operand);
+
 /// Fills an entry function: the nodes that the loss needs, the loss, its metrics. Memories are
 /// there already, under the names of their tensors.
 class FunctionImporter {
@@ -40,8 +43,10 @@ private:
   /// The one value of an operand that must be known now; `otherwise` when it is left out.
   double known(const ModelNode &node, size_t operand, double otherwise);
 
+  mlir::Value operandOf(const ModelNode &node, size_t operand);
   mlir::Value valueOf(const std::string &name, const std::string &reader);
   mlir::Value valueOfInitializer(const Initializer &initializer);
+  mlir::Value constantOf(const Initializer &initializer);
   mlir::Value readMemory(const std::string &name);
   mlir::Value absent();
   mlir::ValueRange create(const NewNode &node);

@@ -1,8 +1,10 @@
 """What is made of constants alone: labels of a loss, windows that meet weights, and views in 16 bits, against PyTorch."""
 
 import numpy
+import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 
 import export
 import emulation
@@ -44,7 +46,31 @@ class Stacked(torch.nn.Module):
         return self.last(torch.stack([self.rows(words), self.second(other)], 1)).pow(2).mean()
 
 
-NETWORKS = [InBatch, Window, Stacked]
+class Padded(torch.nn.Module):
+    """What pads is one constant with what a node reads when it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(12, 6), torch.nn.Linear(9, 8)
+
+    def forward(self, x, other):
+        padded = torch.nn.functional.pad(self.first(x), (1, 1), value=0.25)
+        return torch.maximum(padded, torch.tensor(0.25)).mul(self.second(other)).pow(2).mean()
+
+
+NETWORKS = [InBatch, Window, Stacked, Padded]
+
+
+def share_constant(path):
+    """As PyTorch's newer exporter does, whose optimizer makes equal constants one."""
+    model = onnx.load(path)
+    graph, padding = model.graph, numpy_helper.from_array(numpy.float32(0.25), "quarter")
+    readers = [(node, 2 if node.op_type == "Pad" else 1) for node in graph.node if node.op_type in ("Pad", "Max")]
+    assert len(readers) == 2
+    for node, operand in readers:
+        node.input[operand] = padding.name
+    graph.initializer.append(padding)
+    onnx.save(model, path)
 
 
 def write(network, folder):
@@ -54,6 +80,8 @@ def write(network, folder):
     first = {"words": torch.randint(12, (8,))} if network is Stacked else {"x": torch.randn(8, 12)}
     examples = {**first, "other": torch.randn(8, 9)}
     export.export_inputs(net, examples, {"loss": False}, folder / "model.onnx")
+    if network is Padded:
+        share_constant(folder / "model.onnx")
     frozen = ["--freeze", "times"] if network is Window else []
     return net, examples, ["--minibatch", 8, "--microbatches", 2, "--loss", "output", *frozen]
 
