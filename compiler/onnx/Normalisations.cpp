@@ -1,5 +1,6 @@
 #include "compiler/onnx/Normalisations.h"
 
+#include "compiler/onnx/Names.h"
 #include "compiler/onnx/Parameters.h"
 
 #include <algorithm>
@@ -36,6 +37,81 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
   }
   return chosen;
 }
+
+namespace {
+
+constexpr size_t kScale = 1, kMean = 3, kVariance = 4;
+
+using Operand = std::pair<const ModelNode *, size_t>;
+
+class StatisticsSeparation {
+public:
+  explicit StatisticsSeparation(Model &model) : model(model) {
+    for (const auto &[name, initializer] : model.initializers)
+      names.insert(name);
+    for (const ModelValue &input : model.inputs)
+      names.insert(input.name);
+    for (const ModelNode &node : model.nodes) {
+      names.insert(node.name);
+      for (const std::string &output : node.outputs)
+        names.insert(output);
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        readers[node.inputs[i]].push_back({&node, i});
+    }
+  }
+
+  void run() {
+    const std::set<std::string> active = chooseNormalisations(model, {}).active;
+    for (ModelNode &node : model.nodes)
+      for (size_t i : {kMean, kVariance})
+        if (active.contains(node.name) && model.initializers.contains(node.inputs.at(i)) &&
+            isShared(node, i))
+          separate(node, i);
+  }
+
+private:
+  /// Whether anything reads it that is not the same statistic of the same module.
+  bool isShared(const ModelNode &node, size_t operand) const {
+    return std::ranges::any_of(readers.at(node.inputs[operand]), [&](const Operand &reader) {
+      return reader.second != operand || reader.first->op != node.op ||
+             reader.first->inputs[kScale] != node.inputs[kScale];
+    });
+  }
+
+  void separate(ModelNode &node, size_t operand) {
+    std::string &name = node.inputs[operand];
+    auto [own, isNew] = made.try_emplace({name, node.inputs[kScale]}, "");
+    if (isNew) {
+      own->second = names.fresh(nameFor(node, operand));
+      Initializer copy = model.initializers.at(name);
+      copy.name = own->second;
+      copy.literal = false;
+      model.initializers.emplace(own->second, std::move(copy));
+      if (model.metadata.changedBuffers.contains(name))
+        model.metadata.changedBuffers.insert(own->second);
+    }
+    name = own->second;
+  }
+
+  /// As PyTorch calls it beside the scale, where that is called as PyTorch calls it.
+  static std::string nameFor(const ModelNode &node, size_t operand) {
+    constexpr std::string_view weight = ".weight";
+    const std::string &scale = node.inputs[kScale];
+    const std::string module =
+        scale.ends_with(weight) ? scale.substr(0, scale.size() - weight.size()) : node.name;
+    return module + (operand == kMean ? ".running_mean" : ".running_var");
+  }
+
+  Model &model;
+  Names names;
+  std::map<std::string, std::vector<Operand>> readers; ///< in the file
+  /// By what the file has and the scale.
+  std::map<std::pair<std::string, std::string>, std::string> made;
+};
+
+} // namespace
+
+void separateStatistics(Model &model) { StatisticsSeparation(model).run(); }
 
 std::set<std::string> runningStatistics(const Model &model, const std::set<std::string> &frozen) {
   std::set<std::string> names;

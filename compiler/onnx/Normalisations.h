@@ -21,4 +21,9 @@ Normalisations chooseNormalisations(const Model &model, const std::vector<std::s
 std::set<std::string> runningStatistics(const Model &model,
                                         const std::set<std::string> &frozen = {});
 
+/// Gives each normalisation that trains running statistics of its own, where an optimizer of the
+/// file made them one with another's, or with weights, since all begin as zeros or ones. A module
+/// that is used several times has one, as it has one scale.
+void separateStatistics(Model &model);
+
 } // namespace pdc

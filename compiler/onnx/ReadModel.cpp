@@ -5,6 +5,7 @@
 #include "compiler/onnx/GradientNodes.h"
 #include "compiler/onnx/InitializeVariables.h"
 #include "compiler/onnx/MaskedPlaces.h"
+#include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/OrtArtifacts.h"
 #include "compiler/onnx/OrtOperators.h"
 #include "compiler/onnx/PipelineStages.h"
@@ -14,6 +15,7 @@
 #include "compiler/onnx/SortNodes.h"
 #include "compiler/onnx/StoppedGradients.h"
 #include "compiler/onnx/TensorProto.h"
+#include "compiler/onnx/Unused.h"
 #include "compiler/onnx/WidenedIntegers.h"
 #include "compiler/onnx/ZeroBiases.h"
 
@@ -86,30 +88,6 @@ ModelValue readValue(const onnx::ValueInfoProto &proto, bool isInput) {
   return value;
 }
 
-/// What is computed for no one is not imported: nodes whose outputs nobody reads, constants that
-/// shapes took in. Outputs are kept whole: a gradient rule may read what the file does not.
-void dropUnused(Model &model) {
-  std::set<std::string, std::less<>> used;
-  for (const ModelValue &output : model.outputs)
-    used.insert(output.name);
-  std::vector<ModelNode> kept;
-  for (auto node = model.nodes.rbegin(); node != model.nodes.rend(); ++node) {
-    auto isUsed = [&](const std::string &name) { return used.contains(name); };
-    if (std::none_of(node->outputs.begin(), node->outputs.end(), isUsed))
-      continue;
-    used.insert(node->inputs.begin(), node->inputs.end());
-    kept.push_back(std::move(*node));
-  }
-  model.nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
-  std::erase_if(model.initializers, [&](const auto &entry) { return !used.contains(entry.first); });
-  std::set<std::string> names;
-  for (const ModelNode &node : model.nodes)
-    names.insert(node.name);
-  for (ModelPartition &partition : model.partitions)
-    std::erase_if(partition.stages, [&](const auto &entry) { return !names.contains(entry.first); });
-  std::erase_if(model.partitions, [](const auto &partition) { return partition.stages.empty(); });
-}
-
 class ModelReader {
 public:
   ModelReader(onnx::ModelProto &proto, const ModelFolder &folder, const ArtifactFiles &files,
@@ -152,6 +130,7 @@ public:
     reader.checkOutputs();
     replaceMaskedPlaces(model);
     dropZeroBiases(model);
+    separateStatistics(model);
     dropUnused(model);
     refuseWidenedArithmetic(model);
     for (const auto &[name, initializer] : model.initializers)

@@ -57,6 +57,40 @@ TEST(Normalisations, buffersThatAStepChanges) {
   EXPECT_EQ(frozenOf(model), NameSet{"first"});
 }
 
+/// The operands of a node that hold statistics.
+static std::vector<std::string> statisticsOf(const Model &model, size_t node) {
+  return {model.nodes.at(node).inputs.begin() + 3, model.nodes.at(node).inputs.end()};
+}
+
+/// As an optimizer leaves them that makes equal tensors one.
+TEST(Normalisations, statisticsThatAreOneWithOthers) {
+  const char *trains = "<training_mode = 1>";
+  onnx::ModelProto model = twoNormalised(trains, trains);
+  onnx::GraphProto &graph = *model.mutable_graph();
+  auto rename = [&](int node, std::initializer_list<std::pair<int, const char *>> operands) {
+    for (auto [operand, name] : operands)
+      graph.mutable_node(node)->set_input(operand, name);
+  };
+  graph.mutable_initializer(0)->set_name("block.weight");
+  rename(0, {{1, "block.weight"}, {3, "mean2"}, {4, "block.weight"}});
+  Model parsed = read(model);
+  EXPECT_EQ(statisticsOf(parsed, 0),
+            (std::vector<std::string>{"block.running_mean", "block.running_var"}));
+  EXPECT_EQ(statisticsOf(parsed, 1), (std::vector<std::string>{"second.running_mean", "var2"}));
+  EXPECT_EQ(parsed.nodes.at(0).inputs.at(1), "block.weight");
+  EXPECT_EQ(readTensor(parsed.initializers.at("block.running_var")).data,
+            readTensor(parsed.initializers.at("block.weight")).data);
+  const Loss loss = chooseLoss(parsed, "");
+  EXPECT_EQ(chooseParameters(parsed, loss, {}),
+            (NameSet{"block.weight", "scale2", "shift1", "shift2"}));
+
+  // One module that is used twice.
+  rename(1, {{1, "block.weight"}, {2, "shift1"}, {3, "mean2"}, {4, "block.weight"}});
+  parsed = read(model);
+  EXPECT_EQ(statisticsOf(parsed, 0), (std::vector<std::string>{"mean2", "block.running_var"}));
+  EXPECT_EQ(statisticsOf(parsed, 1), statisticsOf(parsed, 0));
+}
+
 TEST(Normalisations, thoseThatAPatternFreezes) {
   const onnx::ModelProto model = twoNormalised("<training_mode = 1>", "<training_mode = 1>");
   EXPECT_EQ(frozenOf(model, {"mean2"}), NameSet{"second"});
