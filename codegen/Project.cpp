@@ -118,22 +118,22 @@ foreach(number ${numbers})
 endforeach()
 )";
 
-/// The runtime for GPUs is compiled with the project: for its GPUs, by its nvcc.
-static const char kCudaRuntime[] =
-    R"(set(PdcCudaRuntime_DIR {0} CACHE PATH "the folder of PdcCudaRuntimeConfig.cmake")
-find_package(PdcCudaRuntime REQUIRED)
-)";
-
+/// Those for GPUs, PdcCudaRuntime, are compiled with the project: for its GPUs, by its nvcc.
 static const char kRuntime[] =
-    R"(set(PdcRuntime_DIR {0} CACHE PATH "the folder of PdcRuntimeConfig.cmake")
-find_package(PdcRuntime REQUIRED)
+    R"(# A folder given by -D stays, that of another pdc, which wrote the sources before, does not.
+if({0}_DIR STREQUAL PDC_RUNTIME)
+  unset({0}_DIR CACHE)
+endif()
+set(PDC_RUNTIME {1} CACHE INTERNAL "of the pdc that wrote the sources")
+set({0}_DIR ${{PDC_RUNTIME} CACHE PATH "the folder of {0}Config.cmake")
+find_package({0} REQUIRED)
 )";
 
 static std::string cmakeText(ArrayRef<int> numbers, StringRef runtimePackage, bool cuda) {
   std::string text = cuda ? kCudaHead : kCMakeHead;
   std::string beside = (llvm::sys::path::parent_path(runtimePackage) + "/PdcCudaRuntime").str();
-  text += cuda ? formatv(kCudaRuntime, cmakeQuoted(beside)).str()
-               : formatv(kRuntime, cmakeQuoted(runtimePackage)).str();
+  text += cuda ? formatv(kRuntime, "PdcCudaRuntime", cmakeQuoted(beside)).str()
+               : formatv(kRuntime, "PdcRuntime", cmakeQuoted(runtimePackage)).str();
   text += "\nset(numbers";
   for (int number : numbers)
     text += " " + std::to_string(number);
