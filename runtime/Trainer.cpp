@@ -191,7 +191,8 @@ void Trainer::planSteps() {
                    " samples do not fill a microbatch of " +
                    std::to_string(program.microbatchSize) + ": each epoch leaves so many out");
   if (evaluationData && evaluationData->remainder() > 0)
-    progress->line("evaluation leaves out " + grouped(evaluationData->remainder()) + " samples");
+    progress->line("evaluation leaves out " + grouped(evaluationData->remainder()) +
+                   (evaluationData->remainder() == 1 ? " sample" : " samples"));
 }
 
 /// The same plan, options and state on every rank.

@@ -156,7 +156,8 @@ void checkMemory(const Plan &plan, const CutMemory &cut, int64_t given) {
   if (slots > 1)
     help +=
         ", or a schedule that holds fewer than " + std::to_string(slots) + " microbatches there";
-  throw Error(names + " needs " + std::to_string(needed) + " bytes of memory and a device has " +
+  const char *verb = names.find(" and ") == std::string::npos ? " needs " : " need ";
+  throw Error(names + verb + std::to_string(needed) + " bytes of memory and a device has " +
               std::to_string(limit) + " bytes: " + std::to_string(needed - limit) +
               " bytes too few" + (recompute ? ", although it runs the forward pass again" : "") +
               "; what would help: " + help);
