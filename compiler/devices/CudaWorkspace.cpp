@@ -68,6 +68,12 @@ int64_t scaleGradientBytes(const Fields &fields) {
                               1 + fields.integer("sumsBias", 0));
 }
 
+int64_t groupNormalisationBytes(const Fields &fields) {
+  const std::vector<int64_t> shape = fields.integers("input");
+  return cuda::groupNormalisationBytes(shape.at(0), product(shape, 2), shape.at(1),
+                                       fields.integer("groups", 1));
+}
+
 int64_t reductionBytes(const Fields &fields) {
   const char *reduced = fields.has("sumShape") ? "sumShape" : "reducedShape";
   return cuda::reductionBytes(product(fields.integers("keptShape")),
@@ -138,6 +144,8 @@ int64_t cudaWorkspaceBytes(const KernelChoice &choice) {
       {"GatherGradient", gatherGradientBytes},
       {"GeluGradientProduct", matrixBytes},
       {"GeluProduct", matrixBytes},
+      {"GroupNormalization", groupNormalisationBytes},
+      {"GroupNormalizationGradient", groupNormalisationBytes},
       {"LayerNormalizationScaleGradient", scaleGradientBytes},
       {"LossWeight", partialSums},
       {"MatrixProduct", matrixBytes},

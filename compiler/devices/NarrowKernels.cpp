@@ -38,6 +38,8 @@ static constexpr NarrowKernel kernels[] = {
     {"GatherGrad", bits({2})},
     {"GlobalAveragePool", bits({0})},
     {"GlobalAveragePoolGrad", bits({0})},
+    {"GroupNormalization", bits({0})},
+    {"GroupNormalizationGrad", bits({0, 1})},
     {"GruCell", bits({0, 1, 2})},
     {"GruCellGrad", bits({0, 1, 2, 3})},
     {"LayerNormalization", bits({0})},

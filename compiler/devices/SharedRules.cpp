@@ -18,6 +18,8 @@ const std::vector<Rule> &sharedRules() {
       {"BatchNormInternal", chooseBatchNormalization, {"Relu"}},
       {"BatchNormalization", chooseBatchNormalizationInference, {"Relu"}},
       {"BatchNormalizationGrad", chooseBatchNormalizationGradient, {}, {"ReluGrad"}},
+      {"GroupNormalization", chooseGroupNormalization},
+      {"GroupNormalizationGrad", chooseGroupNormalizationGradient},
       {"LayerNormalization", chooseLayerNormalization},
       {"RMSNormalization", chooseLayerNormalization},
       {"LayerNormalizationInputGrad", chooseLayerNormalizationGradient},

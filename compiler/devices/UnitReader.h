@@ -86,6 +86,8 @@ KernelChoice chooseBatchNormalizationInference(const UnitReader &reader);
 KernelChoice chooseCudaNormalisationInference(const UnitReader &reader);
 KernelChoice chooseCudaNormalisationGradient(const UnitReader &reader);
 KernelChoice chooseBatchNormalizationGradient(const UnitReader &reader);
+KernelChoice chooseGroupNormalization(const UnitReader &reader);
+KernelChoice chooseGroupNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseLayerNormalization(const UnitReader &reader);
 KernelChoice chooseLayerNormalizationGradient(const UnitReader &reader);
 KernelChoice chooseAttention(const UnitReader &reader);

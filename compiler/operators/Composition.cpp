@@ -96,7 +96,7 @@ struct Compositions {
 
   Compositions() {
     for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms,
-                        alongAxisForms, integerReductionForms, swishForms})
+                        alongAxisForms, integerReductionForms, swishForms, groupForms})
       parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,

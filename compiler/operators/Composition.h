@@ -116,6 +116,7 @@ std::span<const ComposedForm> integerReductionForms();
 std::span<const ComposedForm> matrixForms();
 std::span<const ComposedForm> arithmeticForms();
 std::span<const ComposedForm> alongAxisForms();
+std::span<const ComposedForm> groupForms();
 std::span<const ComposedForm> swishForms();
 
 } // namespace pdc

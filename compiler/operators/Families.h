@@ -25,6 +25,7 @@ std::span<const Operator> reductionOperators();
 std::span<const Operator> softmaxOperators();
 std::span<const Operator> softmaxAttentionOperators();
 std::span<const Operator> layerNormalizationOperators();
+std::span<const Operator> groupNormalizationOperators();
 std::span<const Operator> splitOperators();
 std::span<const Operator> crossEntropyOperators();
 std::span<const Operator> lossOperators();

@@ -1,7 +1,7 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Rules.h"
 
-#include <numeric>
+#include <algorithm>
 
 /// Normalisations that are means, differences and quotients.
 namespace pdc {
@@ -10,59 +10,43 @@ static NodeValue meanOver(CompositionBuilder &b, NodeValue x, const std::vector<
   return add(b, "ReduceMean", {x, b.constant(Tensor::vector(axes))}, {{"keepdims", int64_t(1)}});
 }
 
-static std::vector<int64_t> axesFrom(int64_t first, int64_t rank) {
-  std::vector<int64_t> axes(static_cast<size_t>(std::max<int64_t>(0, rank - first)));
-  std::iota(axes.begin(), axes.end(), first);
-  return axes;
+/// Whether a value is known to be this number throughout.
+static bool isFilledWith(CompositionBuilder &b, NodeValue value, double number) {
+  const Tensor *known = b.known(value);
+  return known && std::ranges::all_of(known->data, [&](double found) { return found == number; });
 }
 
-/// (x - mean) / sqrt(variance + epsilon) over the axes.
-static NodeValue standardised(CompositionBuilder &b, NodeValue x, const std::vector<int64_t> &axes,
-                              double epsilon) {
-  NodeValue centred = add(b, "Sub", {x, meanOver(b, x, axes)});
-  NodeValue variance = meanOver(b, add(b, "Mul", {centred, centred}), axes);
-  NodeValue shifted = add(b, "Add", {variance, number(b, b.type(x).element, epsilon)});
-  return add(b, "Div", {centred, add(b, "Sqrt", {shifted})});
-}
-
-/// x * scale + shift, each one number per element of dimension 1.
-static NodeValue scaled(CompositionBuilder &b, NodeValue x) {
-  std::vector<int64_t> channels(b.type(x).shape.size(), 1);
-  channels.at(1) = b.type(x).shape[1];
-  NodeValue product = add(b, "Mul", {x, reshaped(b, b.input(1), channels)});
-  return add(b, "Add", {product, reshaped(b, b.input(2), channels)});
-}
-
-static void checkChannels(CompositionBuilder &b, int64_t expected) {
-  for (size_t i : {1, 2})
-    if (b.type(b.input(i)).shape != std::vector<int64_t>{expected})
-      b.refuse("input " + std::to_string(i) + " is " + b.type(b.input(i)).toString() +
-               ", expected " + std::to_string(expected) + " numbers");
-}
-
+/// A group per channel. Exporters scale by ones and shift by zeros where a layer does not.
 static std::vector<NodeValue> composeInstance(CompositionBuilder &b) {
   TensorType x = b.type(b.input(0));
   if (x.rank() < 3)
     b.refuse("input " + x.toString() + ", expected batch, channels and pixels");
-  checkChannels(b, x.shape[1]);
-  double epsilon = b.attributes().number("epsilon", 1e-5);
-  return {scaled(b, standardised(b, b.input(0), axesFrom(2, x.rank()), epsilon))};
+  Attributes attributes = {{"epsilon", b.attributes().number("epsilon", 1e-5)},
+                           {"num_groups", x.shape[1]}};
+  std::vector<NodeValue> inputs = {b.input(0), b.input(1), b.input(2)};
+  for (size_t i : {1, 2})
+    if (b.type(inputs[i]).shape == std::vector{x.shape[1]} && isFilledWith(b, inputs[i], 2.0 - i))
+      inputs[i] = {};
+  while (!inputs.back())
+    inputs.pop_back();
+  return {b.node("GroupNormalization", inputs, attributes, 3)[0]};
 }
 
-/// Opset 18 scales groups, opset 21 channels; how many numbers there are says which.
-static std::vector<NodeValue> composeGroup(CompositionBuilder &b) {
+/// Opset 18 scales groups, opset 21 channels; how many numbers there are says which. A group is
+/// then a channel of more pixels.
+static std::vector<NodeValue> composeGroupScales(CompositionBuilder &b) {
   TensorType x = b.type(b.input(0));
   int64_t groups = b.attributes().integer("num_groups", 0);
-  if (x.rank() < 2 || groups < 1 || x.shape[1] % groups != 0)
-    b.refuse("input " + x.toString() + " has no channels in " + std::to_string(groups) + " groups");
-  bool scalesGroups = b.type(b.input(1)).elementCount() == groups && groups != x.shape[1];
-  checkChannels(b, scalesGroups ? groups : x.shape[1]);
-  std::vector<int64_t> grouped = {x.shape[0], groups, product(x.shape, 1) / groups};
-  NodeValue y = standardised(b, reshaped(b, b.input(0), grouped), {2},
-                             b.attributes().number("epsilon", 1e-5));
-  if (scalesGroups)
-    return {reshaped(b, scaled(b, y), x.shape)};
-  return {scaled(b, reshaped(b, y, x.shape))};
+  if (b.inputCount() < 2 || !b.input(1) || x.rank() < 2 || groups < 1 || groups == x.shape[1] ||
+      x.shape[1] % groups != 0 || b.type(b.input(1)).shape != std::vector{groups})
+    return {};
+  std::vector<NodeValue> inputs = {
+      reshaped(b, b.input(0), {x.shape[0], groups, product(x.shape, 1) / groups}), b.input(1)};
+  if (b.inputCount() > 2)
+    inputs.push_back(b.input(2));
+  std::vector<NodeValue> results = b.node("GroupNormalization", inputs, b.attributes(), 3);
+  results[0] = reshaped(b, results[0], x.shape);
+  return results;
 }
 
 static std::vector<NodeValue> composeLp(CompositionBuilder &b) {
@@ -90,13 +74,6 @@ static std::vector<NodeValue> composeMeanVariance(CompositionBuilder &b) {
 
 std::span<const ComposedOperator> normalisationForms() {
   static const ComposedOperator operators[] = {
-      {{.name = "GroupNormalization",
-        .firstOpset = 18,
-        .lastOpset = kLastOpset,
-        .inputs = {{"X"}, {"scale"}, {"bias"}},
-        .outputs = {{"Y"}},
-        .elements = floatElements()},
-       composeGroup},
       {{.name = "InstanceNormalization",
         .firstOpset = 6,
         .lastOpset = kLastOpset,
@@ -120,6 +97,11 @@ std::span<const ComposedOperator> normalisationForms() {
        composeMeanVariance},
   };
   return operators;
+}
+
+std::span<const ComposedForm> groupForms() {
+  static const ComposedForm forms[] = {{"GroupNormalization", composeGroupScales}};
+  return forms;
 }
 
 } // namespace pdc

@@ -30,6 +30,7 @@ static std::vector<const Operator *> sortedOperators() {
                       lossOperators,
                       softmaxAttentionOperators,
                       layerNormalizationOperators,
+                      groupNormalizationOperators,
                       splitOperators,
                       alongAxisOperators,
                       topOperators,

@@ -167,7 +167,7 @@ void normalise(const Run &run, const BatchNormalizationFields &fields, const T *
 
 template <class T>
 void BatchNormalization::call(const Run &run, std::initializer_list<const void *> all) const {
-  const NormalisationPointers<5> p(fields, 5 + size_t(fields.addend), all);
+  const NormalisationPointers<5> p(fields.results, 5 + size_t(fields.addend), all);
   const T *x = p.image<T>(0);
   const ChannelNumbers numbers = channelNumbers(run, fields, p, 1);
   findStatistics(run, fields, x, numbers);

@@ -203,7 +203,8 @@ void BatchNormalizationGradient::call(const Run &run,
     throw Error("batch normalization: a gradient of ", fields.terms, " terms, expected 1 to ",
                 int64_t(fields.kMostTerms));
   const Channels shape(fields.input);
-  const NormalisationPointers<4> p(fields, size_t(fields.terms + 4 + (fields.relu != 0)), all);
+  const NormalisationPointers<4> p(fields.results, size_t(fields.terms + 4 + (fields.relu != 0)),
+                                   all);
   T *dx = static_cast<T *>(p.outputs[0]), *wanted = static_cast<T *>(p.outputs[3]);
   GradientInputs<T> inputs(fields, p);
   T *kept = wanted || fields.terms == 1 ? wanted : dx;

@@ -8,6 +8,17 @@
 /// few columns each. No atomics, so the same bits every time.
 namespace pdc::runtime::cuda {
 
+/// The rows of a matrix, cut into chunks each of which lies in one sample.
+struct RowChunks {
+  int64_t rows, chunks, chunkRows; ///< of a sample, but the last
+  int64_t samples;
+
+  RowChunks(int64_t rows, int64_t columns, int64_t samples = 1)
+      : rows(rows), chunks(columnChunks(rows, columns, samples)),
+        chunkRows(ceilDivide(rows, chunks)), samples(samples) {}
+  int64_t all() const { return samples * chunks; }
+};
+
 #if defined(__CUDACC__) || defined(PDC_CUDA_THREADS)
 
 /// `Count` sums of each of `Width` columns that are made at once.
@@ -51,11 +62,11 @@ __device__ void addRows(const Value &value, const Numbers &numbers, int64_t firs
 constexpr int kFewBlocks = 2, kSomeBlocks = 4;
 
 /// Thread (c, r) of a block, of `across` threads in a row, sums rows r, r + 256 / across, ... of
-/// its chunk in `Width` columns. parts[(chunk * Count + k) * columns + column]
+/// its chunk in `Width` columns. parts[(chunk * Count + k) * columns + column], where a sample's
+/// chunks come one behind the other.
 template <int Count, int Width, class Value>
 __global__ void __launch_bounds__(kBlockThreads, Count > 1 ? kFewBlocks : kSomeBlocks)
-    sumColumnChunks(int64_t rows, int64_t columns, int64_t chunkRows, int across, Value value,
-                    float *parts) {
+    sumColumnChunks(RowChunks in, int64_t columns, int across, Value value, float *parts) {
   __shared__ Lanes<float, Width> held[Count][kBlockThreads];
   const int thread = int(threadIdx.x), down = kBlockThreads / across;
   const int64_t groups = ceilDivide(columns, across * Width);
@@ -63,9 +74,11 @@ __global__ void __launch_bounds__(kBlockThreads, Count > 1 ? kFewBlocks : kSomeB
   const int64_t column = (blockIdx.x % groups * across + thread % across) * Width;
   Sums<Count, Width> sums = {};
   if (column < columns) {
-    const int64_t end = chunkRows * (chunk + 1) < rows ? chunkRows * (chunk + 1) : rows;
-    int64_t r = chunkRows * chunk + thread / across;
-    const auto numbers = numbersOf<Width>(value, column);
+    const int64_t sample = chunk / in.chunks, ofSample = sample * in.rows;
+    const int64_t begin = in.chunkRows * (chunk % in.chunks), behind = begin + in.chunkRows;
+    const int64_t end = ofSample + (behind < in.rows ? behind : in.rows);
+    int64_t r = ofSample + begin + thread / across;
+    const auto numbers = numbersOf<Width>(value, sample, column);
     for (; r + (kRowsTogether - 1) * down < end; r += kRowsTogether * down)
       addRows<kRowsTogether>(value, numbers, r, down, column, sums);
     for (; r < end; r += down)
@@ -104,30 +117,43 @@ __global__ void sumChunks(int64_t columns, int64_t chunks, const float *parts, F
 }
 
 template <int Count, int Width, class Value>
-void sumChunksOfColumns(const Run &run, int64_t rows, int64_t columns, int64_t chunks, Value value,
-                        float *parts) {
+void startColumnChunks(const Run &run, const RowChunks &in, int64_t columns, const Value &value,
+                       float *parts) {
   int across = kWarpThreads;
   while (across > 8 && across / 2 * Width >= columns)
     across /= 2;
-  launch(run, chunks * ceilDivide(columns, across * Width), kBlockThreads,
-         sumColumnChunks<Count, Width, Value>, rows, columns, ceilDivide(rows, chunks), across,
-         value, parts);
+  launch(run, in.all() * ceilDivide(columns, across * Width), kBlockThreads,
+         sumColumnChunks<Count, Width, Value>, in, columns, across, value, parts);
 }
 
-/// Calls finish(column, double sums[Count]) with the sums over rows of what `value` makes of them,
-/// of `Width` columns from `column` on: fetched<Width>(row, column) only reads, of(that, numbersOf
-/// the column) returns Sums<Count, Width>. It may have keep(row, column, Sums) as well, which
-/// writes what it likes of them. The workspace has columnSumBytes.
+/// The first stage, into the workspace; of what `value` makes of `Width` columns from `column` on
+/// of a row: fetched<Width>(row, column) only reads, of(that, numbersOf the sample and the column)
+/// returns Sums<Count, Width>. It may have keep(row, column, Sums) as well, which writes what it
+/// likes of them.
+template <int Count, class Value>
+const float *sumChunksOfColumns(const Run &run, const RowChunks &in, int64_t columns,
+                                const Value &value) {
+  float *parts = reinterpret_cast<float *>(run.scratchBase);
+  if (columns % kLanes == 0)
+    startColumnChunks<Count, kLanes>(run, in, columns, value, parts);
+  else
+    startColumnChunks<Count, 1>(run, in, columns, value, parts);
+  return parts;
+}
+
+/// The second: calls finish(column, double sums[Count]) with the sums over all chunks.
+template <int Count, class Finish>
+void addChunks(const Run &run, const RowChunks &in, int64_t columns, const float *parts,
+               Finish finish) {
+  launch(run, ceilDivide(columns, kFinished), kBlockThreads, sumChunks<Count, Finish>, columns,
+         in.all(), parts, finish);
+}
+
+/// Both. The workspace has columnSumBytes.
 template <int Count, class Value, class Finish>
 void sumColumns(const Run &run, int64_t rows, int64_t columns, Value value, Finish finish) {
-  float *parts = reinterpret_cast<float *>(run.scratchBase);
-  const int64_t chunks = columnChunks(rows, columns);
-  if (columns % kLanes == 0)
-    sumChunksOfColumns<Count, kLanes>(run, rows, columns, chunks, value, parts);
-  else
-    sumChunksOfColumns<Count, 1>(run, rows, columns, chunks, value, parts);
-  launch(run, ceilDivide(columns, kFinished), kBlockThreads, sumChunks<Count, Finish>, columns,
-         chunks, parts, finish);
+  const RowChunks in(rows, columns);
+  addChunks<Count>(run, in, columns, sumChunksOfColumns<Count>(run, in, columns, value), finish);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include "runtime/kernels/CumulativeSum.h"
 #include "runtime/kernels/DropoutFields.h"
 #include "runtime/kernels/GatherFields.h"
+#include "runtime/kernels/GroupNormalizationFields.h"
 #include "runtime/kernels/LabelledFields.h"
 #include "runtime/kernels/LayerNormalizationFields.h"
 #include "runtime/kernels/LocalResponseFields.h"

@@ -85,4 +85,13 @@ template <int Width, class Body> PDC_EITHER auto numbersOf(const Body &body, int
     return None();
 }
 
+/// The same, of a sample's.
+template <int Width, class Body>
+PDC_EITHER auto numbersOf(const Body &body, int64_t sample, int64_t column) {
+  if constexpr (requires { body.template numbers<Width>(sample, column); })
+    return body.template numbers<Width>(sample, column);
+  else
+    return numbersOf<Width>(body, column);
+}
+
 } // namespace pdc::runtime::cuda

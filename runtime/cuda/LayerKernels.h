@@ -133,6 +133,34 @@ private:
   BatchNormalizationFields fields;
 };
 
+class GroupNormalization {
+public:
+  GroupNormalization(const Device &, const GroupNormalizationFields &fields) : fields(fields) {}
+  /// Pointers of any type, or nullptr for what is left out.
+  template <class T, class... Pointers>
+  void operator()(const Run &run, const T *x, Pointers... others) const {
+    call<T>(run, {x, others...});
+  }
+
+private:
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
+  GroupNormalizationFields fields;
+};
+
+class GroupNormalizationGradient {
+public:
+  GroupNormalizationGradient(const Device &, const GroupNormalizationFields &fields)
+      : fields(fields) {}
+  template <class T, class... Pointers>
+  void operator()(const Run &run, const T *dy, Pointers... others) const {
+    call<T>(run, {dy, others...});
+  }
+
+private:
+  template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
+  GroupNormalizationFields fields;
+};
+
 class LayerNormalization {
 public:
   LayerNormalization(const Device &, const LayerNormalizationFields &fields) : fields(fields) {}

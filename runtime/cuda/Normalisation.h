@@ -1,38 +1,14 @@
 #pragma once
 
-#include "runtime/Error.h"
 #include "runtime/Program.h"
 #include "runtime/cuda/Channels.h"
+#include "runtime/cuda/NormalisationPointers.h"
 #include "runtime/cuda/Workspace.h"
 #include "runtime/kernels/BatchNormalizationFields.h"
-
-#include <array>
-#include <initializer_list>
-#include <span>
 
 /// A batch normalisation in its two parts: the statistics of each channel, and what is made of the
 /// image with them.
 namespace pdc::runtime::cuda {
-
-/// Operands, then results put into their places; what is not asked for is null.
-template <size_t Results> struct NormalisationPointers {
-  std::span<const void *const> inputs; ///< of the call's own list
-  std::array<void *, Results> outputs = {};
-
-  NormalisationPointers(const BatchNormalizationFields &f, size_t inputCount,
-                        std::initializer_list<const void *> all) {
-    if (all.size() != inputCount + f.results.size())
-      throw Error("batch normalization: called with ", all.size(), " tensors, expected ",
-                  inputCount + f.results.size());
-    inputs = {all.begin(), inputCount};
-    for (size_t i = 0; i < f.results.size(); ++i)
-      outputs.at(f.results[i]) = const_cast<void *>(all.begin()[inputCount + i]);
-  }
-  template <class T> const T *image(size_t i) const { return static_cast<const T *>(inputs[i]); }
-  /// What is one number per channel.
-  const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
-  float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
-};
 
 /// One number per channel each.
 struct ChannelNumbers {

@@ -88,7 +88,7 @@ NormalisedConvolution::~NormalisedConvolution() = default;
 void NormalisedConvolution::call(const Run &run, std::initializer_list<const void *> all) {
   const BatchNormalizationFields normalisation = fields.normalisation();
   const size_t operands = 6 + size_t(fields.addend);
-  const NormalisationPointers<5> p(normalisation, operands + 1, all);
+  const NormalisationPointers<5> p(normalisation.results, operands + 1, all);
   const ChannelNumbers numbers = channelNumbers(run, normalisation, p, 2);
   auto *y = static_cast<Float16 *>(const_cast<void *>(p.inputs[operands]));
   (*plan)(run, normalisation, p.inputs[0], p.inputs[1], y, numbers);

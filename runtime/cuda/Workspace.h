@@ -6,10 +6,11 @@
 /// How much workspace the kernels take: asked by the compiler, kept by the kernels.
 namespace pdc::runtime::cuda {
 
-/// Into how many chunks of rows the sums over the columns of a matrix are cut: enough blocks for a
-/// GPU of 132 processors, each of which runs eight, at least 64 rows each.
-constexpr int64_t columnChunks(int64_t rows, int64_t columns) {
-  const int64_t groups = (columns + 127) / 128;
+/// Into how many chunks of rows the sums over the columns of a matrix are cut, or those of each of
+/// several samples: enough blocks for a GPU of 132 processors, each of which runs eight, at least
+/// 64 rows each.
+constexpr int64_t columnChunks(int64_t rows, int64_t columns, int64_t samples = 1) {
+  const int64_t groups = std::max<int64_t>(1, (columns + 127) / 128 * samples);
   const int64_t wanted = (8 * 132 + groups - 1) / groups, most = (rows + 63) / 64;
   return std::max<int64_t>(1, std::min(wanted, most));
 }
@@ -22,6 +23,13 @@ constexpr int64_t columnSumBytes(int64_t rows, int64_t columns, int64_t count) {
 /// Two sums per column of a normalised image, then two numbers for each that are made of them.
 constexpr int64_t normalisationBytes(int64_t rows, int64_t columns) {
   return columnSumBytes(rows, columns, 2) + 2 * 4 * columns;
+}
+
+/// Two sums per channel of each sample, and two numbers per group that are made of them.
+constexpr int64_t groupNormalisationBytes(int64_t samples, int64_t pixels, int64_t channels,
+                                          int64_t groups) {
+  const int64_t chunks = samples * columnChunks(pixels, channels, samples);
+  return 2 * 4 * (chunks * channels + samples * groups);
 }
 
 /// The gradient of a gather sorts its indices in tiles of so many, a block each, and adds up slices

@@ -2,7 +2,7 @@
 
 #include "runtime/kernels/BatchNormalizationGradient.h"
 #include "runtime/kernels/BatchNormalizationInference.h"
-#include "runtime/kernels/Lanes.h"
+#include "runtime/kernels/LaneStatistics.h"
 
 #include "runtime/Error.h"
 
@@ -57,50 +57,6 @@ template <class Work> void forEachSlab(const ChannelLayout &s, int threads, Work
     work(Slab<1>{s.batch, 1, s.channels, c, c, 1});
 }
 
-/// The sum of value(0) to value(pixels - 1), in four running sums that hide each other's latency.
-template <class Value> auto sumPixels(int64_t pixels, Value value) {
-  using V = decltype(value(0));
-  V sums[4] = {};
-  int64_t p = 0;
-  for (; p + 4 <= pixels; p += 4)
-    for (int k = 0; k < 4; ++k)
-      sums[k] += value(p + k);
-  for (; p < pixels; ++p)
-    sums[0] += value(p);
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-/// Mean and sum of squared deviations per lane. Each image is summed in f32 around its own mean
-/// while it is in cache; images are merged in f64.
-template <int L> class Statistics {
-public:
-  using V = typename Lanes<L>::Vector;
-
-  void addImage(const float *x, int64_t pixels) {
-    V sum = sumPixels(pixels, [=](int64_t p) { return Lanes<L>::load(x + p * L); });
-    V center = sum / static_cast<float>(pixels);
-    V squares = sumPixels(pixels, [=](int64_t p) {
-      V d = Lanes<L>::load(x + p * L) - center;
-      return d * d;
-    });
-    merge(center, squares, static_cast<double>(pixels));
-  }
-
-  double mean[L] = {}, deviations[L] = {};
-
-private:
-  void merge(V center, V squares, double pixels) {
-    double share = 1 / (images + 1), weight = pixels * images * share;
-    for (int i = 0; i < L; ++i) {
-      double delta = center[i] - mean[i];
-      mean[i] += delta * share;
-      deviations[i] += squares[i] + delta * delta * weight;
-    }
-    images += 1;
-  }
-  double images = 0;
-};
-
 template <class V> V relu(V v) {
   V zero = {};
   return v < zero ? zero : v;
@@ -138,20 +94,6 @@ template <class V> V inverseRoot(V variance, double epsilon, int lanes) {
 
 } // namespace
 
-template <size_t Results>
-NormalizationPointers<Results>::NormalizationPointers(const BatchNormalizationFields &fields,
-                                                      size_t inputCount,
-                                                      std::initializer_list<const float *> pointers)
-    : inputs(pointers.begin(), std::min(inputCount, pointers.size())) {
-  if (pointers.size() != inputCount + fields.results.size())
-    throw Error("batch normalization: called with ", pointers.size(), " tensors, expected ",
-                inputCount + fields.results.size());
-  for (size_t i = 0; i < fields.results.size(); ++i)
-    outputs.at(fields.results[i]) = const_cast<float *>(pointers.begin()[inputCount + i]);
-}
-template struct NormalizationPointers<3>;
-template struct NormalizationPointers<5>;
-
 BatchNormalization::BatchNormalization(const Device &device, const BatchNormalizationFields &f)
     : fields(f), shape(checkedLayout(f)), threads(device.threads) {}
 
@@ -161,9 +103,9 @@ void BatchNormalization::call(const Run &, const NormalizationPointers<5> &point
   auto [y, newMean, newVariance, savedMean, savedInverse] = pointers.outputs;
   forEachSlab(shape, threads, [=, this]<class Slab>(const Slab &slab) {
     using V = typename Slab::V;
-    Statistics<Slab::L> statistics;
+    LaneStatistics<Slab::L> statistics;
     for (int64_t n = 0; n < slab.batch; ++n)
-      statistics.addImage(x + slab.image(n), slab.pixels);
+      statistics.add(x + slab.image(n), slab.pixels);
     V center = {}, spread = {};
     for (int i = 0; i < Slab::L; ++i) {
       center[i] = static_cast<float>(statistics.mean[i]);

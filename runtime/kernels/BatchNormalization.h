@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/BatchNormalizationFields.h"
 #include "runtime/kernels/ChannelLayout.h"
+#include "runtime/kernels/NormalizationPointers.h"
 
 namespace pdc::runtime {
 
@@ -12,7 +13,7 @@ class BatchNormalization {
 public:
   BatchNormalization(const Device &device, const BatchNormalizationFields &fields);
   template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) {
-    call(run, NormalizationPointers<5>(fields, 5, {pointers...}));
+    call(run, NormalizationPointers<5>(fields.results, 5, {pointers...}));
   }
 
 private:

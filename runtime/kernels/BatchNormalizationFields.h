@@ -3,9 +3,6 @@
 #include "runtime/Program.h"
 #include "runtime/kernels/Dimensions.h"
 
-#include <array>
-#include <span>
-
 namespace pdc::runtime {
 
 /// Normalises each channel of an NC... tensor. One channel block is summed by one thread, images in
@@ -29,16 +26,6 @@ struct BatchNormalizationFields {
   /// there are not needed.
   Dimensions results;
   int64_t terms = 1;
-};
-
-/// The pointers of a call: `Inputs` operands, then results put into their places.
-template <size_t Results> struct NormalizationPointers {
-  std::span<const float *const> inputs; ///< of the call's own list
-  std::array<float *, Results> outputs = {};
-
-  /// Throws Error when the number of pointers is not what `fields` says.
-  NormalizationPointers(const BatchNormalizationFields &fields, size_t inputCount,
-                        std::initializer_list<const float *> pointers);
 };
 
 } // namespace pdc::runtime

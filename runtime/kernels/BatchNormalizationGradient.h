@@ -2,6 +2,7 @@
 
 #include "runtime/kernels/BatchNormalizationFields.h"
 #include "runtime/kernels/ChannelLayout.h"
+#include "runtime/kernels/NormalizationPointers.h"
 
 namespace pdc::runtime {
 
@@ -11,7 +12,7 @@ class BatchNormalizationGradient {
 public:
   BatchNormalizationGradient(const Device &device, const BatchNormalizationFields &fields);
   template <class... Pointers> void operator()(const Run &run, Pointers *...pointers) {
-    call(run, NormalizationPointers<3>(fields, fields.relu ? 6 : 5, {pointers...}));
+    call(run, NormalizationPointers<3>(fields.results, fields.relu ? 6 : 5, {pointers...}));
   }
 
 private:

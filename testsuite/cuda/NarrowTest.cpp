@@ -85,6 +85,27 @@ TYPED_TEST(Narrow, LayerNormalizationRounds) {
       dy, x);
 }
 
+TYPED_TEST(Narrow, GroupNormalizationRounds) {
+  const Both<TypeParam> x(2 * 6 * 5 * 7), dy(420);
+  const std::vector<float> scale = numbers(6), bias = numbers(6), mean = numbers(4),
+                           inverse = numbers(4);
+  for (int64_t swish : {0, 1}) {
+    runtime::GroupNormalizationFields f;
+    f.groups = 2, f.input = {2, 6, 5, 7}, f.results = {0}, f.swish = swish;
+    runtime::cuda::GroupNormalization forward(device, f);
+    runtime::cuda::GroupNormalizationGradient gradient(device, f);
+    expectRounds<TypeParam>(
+        420, [&](auto &run, auto *y, auto *x) { forward(run, x, scale.data(), bias.data(), y); },
+        x);
+    expectRounds<TypeParam>(
+        420,
+        [&](auto &run, auto *dx, auto *dy, auto *x) {
+          gradient(run, dy, x, scale.data(), bias.data(), mean.data(), inverse.data(), dx);
+        },
+        dy, x);
+  }
+}
+
 TYPED_TEST(Narrow, BatchNormalizationRounds) {
   const Both<TypeParam> x(2 * 6 * 5 * 7), dy(420), y(420);
   const std::vector<float> scale = numbers(6), bias = numbers(6), mean = numbers(6),

@@ -32,6 +32,69 @@ template <class Case> void expectRootMeanSquare() {
     }
 }
 
+/// Images, rows of pixels, volumes and matrices; a group for all, for a few channels and for each;
+/// channels that vectors divide and others, and samples that are cut into parts.
+template <class Case, class Check> void forGroups(Check check) {
+  struct Shape {
+    std::vector<int64_t> x;
+    std::vector<int64_t> groups;
+  };
+  const Shape shapes[] = {{{2, 48, 5, 6}, {1, 6, 48}}, {{3, 35, 4, 5}, {1, 5, 35}},
+                          {{2, 20, 9}, {4}},           {{2, 6, 2, 3, 3}, {3}},
+                          {{5, 44}, {1, 2, 11}},       {{2, 8, 16, 17}, {2}},
+                          {{1, 24, 1, 1}, {3}}};
+  for (const Shape &shape : shapes)
+    for (const int64_t count : shape.groups)
+      for (const int64_t swish : {0, 1}) {
+        Attributes attributes = {{"epsilon", 1e-3}, {"num_groups", count}};
+        if (swish)
+          attributes.set("swish", swish);
+        check(shape.x, std::vector<int64_t>{shape.x[0], count}, attributes);
+      }
+}
+
+/// With and without what the backward pass reads, with and without scale and bias.
+template <class Case> void expectGroupNormalization(const std::string &layout = "") {
+  forGroups<Case>([&](const std::vector<int64_t> &x, auto &&, const Attributes &attributes) {
+    for (const size_t given : {2, 1, 0}) {
+      Case unit;
+      unit.options.threads = 2;
+      unit.options.vectorWidth = layout.ends_with("8b") ? 8 : 16;
+      std::vector<UnitValue> inputs = {unit.operand(x, 3, 5, x.size() == 4 ? layout : "")};
+      while (inputs.size() <= given)
+        inputs.push_back(unit.operand({x[1]}));
+      unit.node("GroupNormalization", inputs, attributes, 3);
+      for (int slot = 0; slot < (given == 1 ? 1 : 3); ++slot)
+        unit.result(UnitValue::node(0, slot));
+      unit.check(2e-5);
+    }
+  });
+}
+
+/// With each of the gradients that nobody may want.
+template <class Case> void expectGroupNormalizationGradient(const std::string &layout = "") {
+  forGroups<Case>([&](const std::vector<int64_t> &x, const std::vector<int64_t> &statistics,
+                      const Attributes &attributes) {
+    for (const std::vector<int> &results : {std::vector<int>{0, 1, 2}, {0}, {1, 2}}) {
+      Case unit;
+      unit.options.threads = 2;
+      unit.options.vectorWidth = layout.ends_with("8b") ? 8 : 16;
+      const std::string stored = x.size() == 4 ? layout : "";
+      std::vector<UnitValue> inputs = {unit.operand(x, -1, 1, stored),
+                                       unit.operand(x, -1, 1, stored)};
+      const bool isScaled = results.size() > 1;
+      for (int i : {0, 1})
+        inputs.push_back(isScaled ? unit.operand({x[1]}) : UnitValue());
+      inputs.push_back(unit.operand(statistics, -0.1, 0.1));
+      inputs.push_back(unit.operand(statistics, 1, 2));
+      unit.node("GroupNormalizationGrad", inputs, attributes, 3);
+      for (int slot : results)
+        unit.result(UnitValue::node(0, slot));
+      unit.check(2e-5);
+    }
+  });
+}
+
 /// Steps of recurrent layers and their gradients, with each gradient that may be missing and each
 /// result that nobody may read; of widths that vectors and four divide, and of others.
 template <class Case> void expectRecurrentCells() {

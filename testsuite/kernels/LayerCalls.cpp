@@ -11,6 +11,8 @@
 #include "runtime/kernels/ConvolutionInputGradient.h"
 #include "runtime/kernels/ConvolutionWeightGradient.h"
 #include "runtime/kernels/Dropout.h"
+#include "runtime/kernels/GroupNormalization.h"
+#include "runtime/kernels/GroupNormalizationGradient.h"
 #include "runtime/kernels/GruCell.h"
 #include "runtime/kernels/GruCellGradient.h"
 #include "runtime/kernels/LayerNormalization.h"
@@ -64,6 +66,12 @@ BatchNormalizationFields normalization(const KernelChoice &choice) {
 SoftmaxFields softmax(const KernelChoice &choice) {
   SoftmaxFields f;
   FieldReader{choice} FIELD(inner) FIELD(logarithm) FIELD(outer) FIELD(size);
+  return f;
+}
+GroupNormalizationFields groups(const KernelChoice &choice) {
+  GroupNormalizationFields f;
+  FieldReader{choice} FIELD(epsilon) FIELD(groups) FIELD(input) FIELD(layout) FIELD(results)
+      FIELD(swish);
   return f;
 }
 LayerNormalizationFields rows(const KernelChoice &choice) {
@@ -149,6 +157,16 @@ KernelMakers layerMakers() {
        [](auto &c, auto &d) {
          return made<kernels::BatchNormalizationGradient>(
              d, normalization(c), CALL { callWithAll<13>(k, r, p, n); });
+       }},
+      {"GroupNormalization",
+       [](auto &c, auto &d) {
+         return made<kernels::GroupNormalization>(
+             d, groups(c), CALL { (callWithAll<6, 4>(k, r, p, n)); });
+       }},
+      {"GroupNormalizationGradient",
+       [](auto &c, auto &d) {
+         return made<kernels::GroupNormalizationGradient>(
+             d, groups(c), CALL { (callWithAll<9, 7>(k, r, p, n)); });
        }},
       {"LayerNormalization",
        [](auto &c, auto &d) {

@@ -54,6 +54,14 @@ TEST(Kernels, BatchNormalizationGradient) {
     }
 }
 
+/// Row-major and in channel blocks.
+TEST(Kernels, GroupNormalization) {
+  for (const char *layout : {"", "aBcd8b", "aBcd16b"}) {
+    expectGroupNormalization<UnitCase>(layout);
+    expectGroupNormalizationGradient<UnitCase>(layout);
+  }
+}
+
 TEST(Kernels, RotateHalves) { expectRotations<UnitCase>(); }
 
 TEST(Kernels, LocalResponse) {

@@ -271,9 +271,11 @@ TEST(Composition, Normalisations) {
   Attributes groups = {{"num_groups", int64_t(2)}, {"epsilon", 1e-2}};
   checkComposedGradient(
       {"InstanceNormalization", {}, {x, draw.reals({4}), draw.reals({4})}, {0, 1, 2}}, 1e-5);
-  for (int64_t size : {2, 4})
+  const Tensor ones{{ElementType::f64, {4}}, {1, 1, 1, 1}}, zeros = Tensor::zeros(ones.type);
+  checkComposedGradient({"InstanceNormalization", {}, {x, ones, zeros}, {0}}, 1e-5);
+  for (const Tensor &scales : {x, draw.reals({2, 4})})
     checkComposedGradient(
-        {"GroupNormalization", groups, {x, draw.reals({size}), draw.reals({size})}, {0, 1, 2}},
+        {"GroupNormalization", groups, {scales, draw.reals({2}), draw.reals({2})}, {0, 1, 2}, 3},
         1e-5);
   for (int64_t p : {1, 2})
     checkComposedGradient({"LpNormalization", {{"axis", int64_t(1)}, {"p", p}}, {x}, {0}}, 1e-5);

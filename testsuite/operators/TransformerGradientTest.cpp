@@ -33,6 +33,35 @@ TEST(TransformerGradient, LayerNormalization) {
   }
 }
 
+TEST(TransformerGradient, GroupNormalization) {
+  Draw draw;
+  for (const Shape &x : {Shape{2, 4, 3, 2}, {2, 6, 5}, {3, 8}})
+    for (int64_t swish : {0, 1}) {
+      Attributes attributes = {{"num_groups", int64_t(2)}, {"epsilon", 1e-2}, {"swish", swish}};
+      const Shape channels = {x[1]};
+      auto check = [&](std::vector<Tensor> inputs, std::vector<size_t> wanted) {
+        checkGradient({"GroupNormalization", attributes, inputs, wanted, 3});
+      };
+      check({draw.reals(x), draw.reals(channels), draw.reals(channels)}, {0, 1, 2});
+      check({draw.reals(x), draw.reals(channels)}, {0, 1});
+      check({draw.reals(x)}, {0});
+    }
+}
+
+TEST(TransformerGradient, GroupNormalizationRefuses) {
+  Draw draw;
+  auto refuses = [&](Shape x, Shape scale, int64_t groups) {
+    Case test{
+        "GroupNormalization", {{"num_groups", groups}}, {draw.reals(x), draw.reals(scale)}, {}, 3};
+    EXPECT_THROW(run(test), Error);
+  };
+  refuses({2, 4, 3}, {4}, 3);
+  refuses({2, 4, 3}, {4}, 0);
+  refuses({2, 4, 3}, {3}, 2);
+  refuses({2, 4, 0}, {4}, 2);
+  refuses({4}, {4}, 2);
+}
+
 TEST(TransformerGradient, LayerNormalizationRefuses) {
   Draw draw;
   auto refuses = [&](Shape x, Shape scale, int64_t axis) {
