@@ -70,6 +70,13 @@ private:
 /// width or of neighbours in it, by one RotateHalves; false where it is none.
 bool recogniseRotation(ir::NodeOp root, NodeNames &names);
 
+/// From its last node, a GroupNormalization as exporters write it: an InstanceNormalization of each
+/// sample's groups, which a view brings together, and numbers per channel behind it, or none.
+std::optional<Composite> matchGroupNormalization(ir::NodeOp root);
+
+/// Lets a GroupNormalization make what a Swish makes of it, where nobody else reads its result.
+void takeSwish(ir::NodeOp swish);
+
 /// Lets a SoftmaxAttention read keys and values, or queries too, as one tensor where they are the
 /// parts of a Split that nobody else reads.
 void joinOperands(ir::NodeOp attention, NodeNames &names);

@@ -59,6 +59,11 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
+    An InstanceNormalization, without scale and bias, of the groups that a view brings together, as PyTorch's
+    exporters write nn.GroupNorm, becomes a GroupNormalization with the numbers per channel that it is multiplied
+    by and that are added, or with none. A Swish that alone reads a GroupNormalization goes into it (attribute
+    `swish`): what lies between is neither written nor kept.
+
     Rotary position embeddings, of both halves of a width or of neighbours in it, become RotateHalves, before
     a transposition of what they turn.
 

@@ -292,6 +292,8 @@ std::optional<Composite> matchTransposedProduct(NodeOp root) {
 
 /// By the operator of the last node.
 const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalization},
+                                                  {"Add", matchGroupNormalization},
+                                                  {"Reshape", matchGroupNormalization},
                                                   {"Mul", matchRootMeanSquare},
                                                   {"Mul", matchGelu},
                                                   {"Mul", matchFastGelu},
@@ -347,14 +349,15 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
     else if (std::optional<Composite> found = recognise(node, masks))
       replace(node, *found, names);
   }
-  // What stands beside an attention may go with it, no other attention.
-  auto attentions = [&] {
+  auto all = [&](StringRef op) {
     return llvm::to_vector(llvm::make_filter_range(
-        function.getOps<NodeOp>(), [](NodeOp node) { return node.getOp() == "SoftmaxAttention"; }));
+        function.getOps<NodeOp>(), [&](NodeOp node) { return node.getOp() == op; }));
   };
-  for (NodeOp node : attentions())
+  llvm::for_each(all("Swish"), takeSwish);
+  // What stands beside an attention may go with it, no other attention.
+  for (NodeOp node : all("SoftmaxAttention"))
     joinOperands(node, names);
-  for (NodeOp node : attentions())
+  for (NodeOp node : all("SoftmaxAttention"))
     readSamplesFirst(node, names);
 }
 

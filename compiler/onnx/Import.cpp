@@ -186,7 +186,8 @@ private:
     std::set<std::string> computed = computedAtCompileTime();
     for (const ModelNode *node : nodes)
       for (size_t i = 0; i < node->inputs.size(); ++i)
-        if (!isAskedFor(*node, i) && !computed.contains(node->inputs[i]))
+        if (!isAskedFor(*node, i) && !computed.contains(node->inputs[i]) &&
+            !mayBeLeftOut(*node, i))
           addTensor(node->inputs[i]);
     addTensor(loss.classWeights);
   }
@@ -208,6 +209,16 @@ private:
       if (initializer.literal && wanted.contains(name) && !parameters.contains(name))
         literals.insert(name);
     return literals;
+  }
+
+  /// PyTorch's exporters write ones and zeros where a normalisation neither scales nor shifts:
+  /// constants of the graph, so that this is seen.
+  bool mayBeLeftOut(const ModelNode &node, size_t operand) const {
+    if (node.op != "InstanceNormalization" || operand == 0)
+      return false;
+    auto found = model.initializers.find(node.inputs[operand]);
+    return found != model.initializers.end() && found->second.literal &&
+           !parameters.contains(found->first);
   }
 
   /// Single numbers of the file become constants of the graph: loops hold them.
