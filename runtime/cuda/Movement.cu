@@ -1,11 +1,12 @@
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/PickedRow.h"
 #include "runtime/cuda/Strides.h"
+#include "runtime/cuda/Transposition.h"
 
 #include "runtime/Error.h"
 #include "runtime/kernels/OutsideRows.h"
 
-#include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -27,33 +28,19 @@ template <class T> __global__ void copyKernel(StridedWalk walk, const T *x, T *y
       [&](int64_t i, T value) { y[walk.to(i)] = value; });
 }
 
-constexpr int kTile = 32, kTileRows = 8;
-
-/// Transposes each of `matrices` matrices of rows x columns, through tiles in shared memory so that
-/// reads and writes both run along rows.
-template <class T>
-__global__ void transposeKernel(int64_t rows, int64_t columns, const T *x, T *y) {
-  __shared__ T tile[kTile][kTile + 1];
-  const int64_t across = ceilDivide(columns, kTile), down = ceilDivide(rows, kTile);
-  const int64_t matrix = blockIdx.x / (across * down), left = blockIdx.x % across * kTile;
-  const int64_t top = blockIdx.x / across % down * kTile;
-  const int lane = int(threadIdx.x) % kTile, line = int(threadIdx.x) / kTile;
-  const T *from = x + matrix * rows * columns;
-  T *to = y + matrix * rows * columns;
-  for (int r = line; r < kTile; r += kTileRows)
-    if (top + r < rows && left + lane < columns)
-      tile[r][lane] = from[(top + r) * columns + left + lane];
-  __syncthreads();
-  for (int c = line; c < kTile; c += kTileRows)
-    if (left + c < columns && top + lane < rows)
-      to[(left + c) * rows + top + lane] = tile[lane][c];
-}
-
-template <class T>
-void transpose(const Run &run, int64_t rows, int64_t columns, int64_t elements, const T *x, T *y) {
-  const int64_t matrices = elements / std::max<int64_t>(rows * columns, 1);
-  launch(run, matrices * ceilDivide(rows, kTile) * ceilDivide(columns, kTile), kTile * kTileRows,
-         transposeKernel<T>, rows, columns, x, y);
+/// By kernels of its own where it turns matrices that fill their blocks, otherwise element by
+/// element.
+template <class T> void copy(const Run &run, const StridedWalk &walk, const T *x, T *y) {
+  if (walk.transposes()) {
+    const int64_t rows = walk.sizes[walk.rank - 1], columns = walk.sizes[walk.rank - 2];
+    if (fillsBlocks(rows, columns, sizeof(T))) {
+      using Bits = BitsOf<sizeof(T)>;
+      transpose(run, walk.elements / (rows * columns), rows, columns,
+                reinterpret_cast<const Bits *>(x), reinterpret_cast<Bits *>(y));
+      return;
+    }
+  }
+  launchSpread(run, walk.elements, copyKernel<T>, walk, x, y);
 }
 
 /// What stands for a row that an index outside the table picks: as an index of other tables, it is
@@ -109,12 +96,8 @@ template <class T> void StridedCopy::operator()(const Run &run, const T *x, T *y
   if (fields.outputElements > 0)
     launchOver(run, fields.outputElements, fillKernel<T>, fields.outputElements,
                static_cast<T>(fields.fill), y);
-  const StridedWalk walk(fields.shape, fields.inputStrides, fields.outputStrides);
-  x += fields.inputOffset, y += fields.outputOffset;
-  if (walk.transposes())
-    transpose(run, walk.sizes[walk.rank - 1], walk.sizes[walk.rank - 2], walk.elements, x, y);
-  else
-    launchSpread(run, walk.elements, copyKernel<T>, walk, x, y);
+  copy(run, StridedWalk(fields.shape, fields.inputStrides, fields.outputStrides),
+       x + fields.inputOffset, y + fields.outputOffset);
 }
 
 /// Pixels of a sample by channels, or channels by pixels, whichever it comes from.
@@ -127,7 +110,11 @@ template <class T> void Reorder::operator()(const Run &run, const T *x, T *y) co
   const int64_t pixels = std::accumulate(fields.shape.begin() + 2, fields.shape.end(), int64_t(1),
                                          std::multiplies<int64_t>());
   const int64_t rows = from.empty() ? channels : pixels, columns = from.empty() ? pixels : channels;
-  transpose(run, rows, columns, samples * rows * columns, x, y);
+  const int64_t shape[] = {samples, columns, rows};
+  copy(run,
+       StridedWalk(shape, std::array{rows * columns, int64_t(1), columns},
+                   std::array{rows * columns, rows, int64_t(1)}),
+       x, y);
 }
 
 template <class T, class Index>
@@ -156,8 +143,10 @@ PDC_MOVEMENT_KERNELS(int64_t)
 PDC_MOVEMENT_KERNELS(int32_t)
 PDC_MOVEMENT_KERNELS(uint8_t)
 #undef PDC_MOVEMENT_KERNELS
-template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
-template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
+template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *,
+                                         float *) const;
+template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *,
+                                         float *) const;
 template void Reorder::operator()(const Run &, const float *, float *) const;
 template void Reorder::operator()(const Run &, const BFloat16 *, BFloat16 *) const;
 template void Reorder::operator()(const Run &, const Float16 *, Float16 *) const;

@@ -39,13 +39,11 @@ struct StridedWalk {
   PDC_EITHER int64_t to(int64_t i) const { return isPacked ? i : offset(i, outputs); }
 
   /// Whether it turns matrices, one behind the other, each of sizes[rank - 2] columns, into packed
-  /// ones; narrow ones fill no tiles.
+  /// ones.
   bool transposes() const {
-    constexpr int64_t least = 8;
-    const int64_t rows = rank > 1 ? sizes[rank - 1] : 0, columns = rank > 1 ? sizes[rank - 2] : 0;
-    return isPacked && rows >= least && columns >= least &&
-           (rank == 2 || (rank == 3 && inputs[0] == rows * columns)) && inputs[rank - 2] == 1 &&
-           inputs[rank - 1] == columns;
+    return isPacked &&
+           (rank == 2 || (rank == 3 && inputs[0] == sizes[rank - 1] * sizes[rank - 2])) &&
+           inputs[rank - 2] == 1 && inputs[rank - 1] == sizes[rank - 2];
   }
 
 private:

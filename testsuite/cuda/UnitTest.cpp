@@ -178,23 +178,7 @@ TEST(CudaKernels, MaxPoolGradient) {
   }
 }
 
-/// Of matrices by tiles, of others element by element.
-TEST(CudaKernels, Transpositions) {
-  const std::vector<std::array<std::vector<int64_t>, 2>> cases = {{{{5, 3, 4}, {2, 0, 1}}},
-                                                                  {{{37, 70}, {1, 0}}},
-                                                                  {{{3, 70, 37}, {0, 2, 1}}},
-                                                                  {{{2, 3, 40, 8}, {0, 2, 1, 3}}},
-                                                                  {{{5, 6, 7, 8}, {3, 1, 0, 2}}}};
-  for (const auto &[shape, order] : cases)
-    expectReference([&](UnitCase &u) { u.node("Transpose", {u.operand(shape)}, {{"perm", order}}); });
-}
-
 TEST(CudaKernels, Movement) {
-  for (std::string to : {"", "acdb"})
-    expectReference([&](UnitCase &u) {
-      UnitValue x = u.operand({3, 37, 5, 9}, -1, 1, to.empty() ? "acdb" : "");
-      u.node("Reorder", {x}, {{"layout", to}});
-    });
   expectReference([](UnitCase &u) {
     UnitValue x = u.operand({5, 6, 7});
     u.node("Slice", {x, u.constant(Tensor::vector({1, -1})), u.constant(Tensor::vector({4, -8})),
