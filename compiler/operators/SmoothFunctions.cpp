@@ -94,9 +94,13 @@ std::vector<Function> activations() {
                            PDC_EXPRESSION($0 * ((1 + std::erf($1 * 0.70710678119f)) / 2 +
                                                 $1 * 0.39894228040f * std::exp(-$1 * $1 / 2))),
                            normaliseGelu),
+      // One exponential and one reciprocal for both: what is left of 1 beside the sigmoid is its
+      // product with the exponential where that is small, and does not overflow.
       function<"SwishGrad">(
-          "Swish", 24, PDC_EXPRESSION($0 / (1 + std::exp(-$0))),
-          PDC_EXPRESSION($0 / (1 + std::exp(-$1)) * (1 + $1 / (1 + std::exp($1))))),
+          "Swish", 24, PDC_EXPRESSION($0 * (1 / (1 + std::exp(-$0)))),
+          PDC_EXPRESSION($0 * (1 / (1 + std::exp(-$1))) *
+                         (1 + $1 * ($1 > 0 ? std::exp(-$1) * (1 / (1 + std::exp(-$1)))
+                                           : 1 - 1 / (1 + std::exp(-$1)))))),
       // sqrt(2 / pi), and three times 0.044715
       function<"FastGeluGrad">(
           "FastGelu", 0,
