@@ -6,6 +6,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 
 namespace pdc::runtime::cuda {
 
@@ -229,20 +230,27 @@ __global__ void rowGradients(int64_t rows, int64_t size, RowGradients<T> in) {
   });
 }
 
-/// start(Threads, Width, Held, as types) for the team of a row: rows of up to so many chunks of
-/// four for each thread are held.
+/// start(Threads, Width, Held, as types) for the team of a row: rows of up to eight chunks of four
+/// for each thread are held. Each size has a kernel, since a chunk that is not there would be
+/// fetched all the same, and its registers would keep other rows from the processor.
 template <class Start> void forRows(int64_t rows, int64_t size, Start start) {
-  constexpr int kHeld = 8;
   const TeamShape teams = TeamShape::of(rows, size);
   auto with = [&](auto threads) {
-    using Zero = std::integral_constant<int, 0>;
-    using Four = std::integral_constant<int, kLanes>;
+    const int64_t chunks = ceilDivide(size, int64_t(threads) * kLanes);
+    auto by = [&]<int Width, int Held>(std::integer_sequence<int, Width, Held>) {
+      start(teams.blocks, threads, std::integral_constant<int, Width>(),
+            std::integral_constant<int, Held>());
+    };
     if (size % kLanes != 0)
-      start(teams.blocks, threads, std::integral_constant<int, 1>(), Zero());
-    else if (size <= int64_t(threads) * kLanes * kHeld)
-      start(teams.blocks, threads, Four(), std::integral_constant<int, kHeld>());
+      by(std::integer_sequence<int, 1, 0>());
+    else if (chunks <= 2)
+      by(std::integer_sequence<int, kLanes, 2>());
+    else if (chunks <= 4)
+      by(std::integer_sequence<int, kLanes, 4>());
+    else if (chunks <= 8)
+      by(std::integer_sequence<int, kLanes, 8>());
     else
-      start(teams.blocks, threads, Four(), Zero());
+      by(std::integer_sequence<int, kLanes, 0>());
   };
   if (teams.threads == kWarpThreads)
     with(std::integral_constant<int, kWarpThreads>());

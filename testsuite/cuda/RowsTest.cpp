@@ -13,8 +13,9 @@ namespace {
 using runtime::LayerNormalizationFields;
 
 template <class T> struct Rows : ::testing::Test {
-  /// Rows that no four divide, that a warp or a block holds, and that are read again.
-  static constexpr int64_t kSizes[] = {33, 48, 1024, 1030, 1500, 8200};
+  /// Rows that no four divide, that a warp or a block holds in each number of chunks, and that are
+  /// read again.
+  static constexpr int64_t kSizes[] = {33, 48, 384, 1024, 1030, 1500, 2052, 8192, 8200};
   static constexpr int64_t kRows = 5;
   using Values = std::vector<T>;
 
