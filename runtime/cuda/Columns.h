@@ -57,6 +57,17 @@ __device__ void addRows(const Value &value, const Numbers &numbers, int64_t firs
   }
 }
 
+/// Of columns from `column` on, those that are there: rows may be padded, not what is made of them.
+template <int Width>
+__device__ void storeThose(float *to, const Lanes<float, Width> &sums, int64_t column,
+                           int64_t columns) {
+  if (columns % Width == 0 && column < columns)
+    return store(to, sums);
+  for (int lane = 0; lane < Width; ++lane)
+    if (column + lane < columns)
+      to[lane] = sums.at[lane];
+}
+
 /// Blocks that a processor has at once, at least. Told nothing, the compiler saves registers for
 /// more of them, and has one fetch wait for another.
 constexpr int kFewBlocks = 2, kSomeBlocks = 4;
@@ -87,9 +98,10 @@ __global__ void __launch_bounds__(kBlockThreads, Count > 1 ? kFewBlocks : kSomeB
   for (int k = 0; k < Count; ++k)
     held[k][thread] = sums.at[k];
   addHalves(held, across);
-  if (thread < across && column < columns)
-    for (int k = 0; k < Count; ++k)
-      store(parts + (chunk * Count + k) * columns + column, held[k][thread]);
+  if (thread >= across)
+    return;
+  for (int k = 0; k < Count; ++k)
+    storeThose(parts + (chunk * Count + k) * columns + column, held[k][thread], column, columns);
 }
 
 /// Columns that a block of the second stage finishes.
@@ -129,12 +141,16 @@ void startColumnChunks(const Run &run, const RowChunks &in, int64_t columns, con
 /// The first stage, into the workspace; of what `value` makes of `Width` columns from `column` on
 /// of a row: fetched<Width>(row, column) only reads, of(that, numbersOf the sample and the column)
 /// returns Sums<Count, Width>. It may have keep(row, column, Sums) as well, which writes what it
-/// likes of them.
+/// likes of them, and a pitch: elements from one row to the next, of which those behind the columns
+/// are read too.
 template <int Count, class Value>
 const float *sumChunksOfColumns(const Run &run, const RowChunks &in, int64_t columns,
                                 const Value &value) {
   float *parts = reinterpret_cast<float *>(run.scratchBase);
-  if (columns % kLanes == 0)
+  bool comesInFours = columns % kLanes == 0;
+  if constexpr (requires { value.pitch; })
+    comesInFours = value.pitch % kLanes == 0;
+  if (comesInFours)
     startColumnChunks<Count, kLanes>(run, in, columns, value, parts);
   else
     startColumnChunks<Count, 1>(run, in, columns, value, parts);

@@ -94,22 +94,38 @@ TEST(PaddedRows, Products) {
           expectProduct(transA, transB, shared, hasBias);
 }
 
-TEST(PaddedRows, SumsOverRows) {
-  for (int64_t columns : {58, 60}) {
-    Rows<BFloat16> x(70, columns, 64, 3);
-    std::vector<float> scratch(1 << 20), found(size_t(columns), 1.0f);
-    runtime::ColumnSumFields f;
-    f.input = std::vector<int64_t>{70, columns}, f.pitch = 64;
-    runtime::cuda::ColumnSum sum({1, 0}, f);
-    sum(runWith(scratch), x.data(), found.data(), true);
-    finish();
-    for (int64_t c = 0; c < columns; ++c) {
-      float expected = 1;
-      for (int64_t r = 0; r < 70; ++r)
-        expected += float(x.at(r, c));
-      EXPECT_EQ(found[size_t(c)], expected) << c;
-    }
+template <class T> void expectSums(int64_t rows, int64_t columns, int64_t pitch) {
+  Rows<T> x(rows, columns, pitch, 3);
+  std::vector<float> scratch(1 << 20), found(size_t(columns) + 1, 1.0f);
+  runtime::ColumnSumFields f;
+  f.input = std::vector<int64_t>{rows, columns}, f.pitch = pitch;
+  runtime::cuda::ColumnSum sum({1, 0}, f);
+  sum(runWith(scratch), x.data(), found.data(), true);
+  finish();
+  for (int64_t c = 0; c < columns; ++c) {
+    float expected = 1;
+    for (int64_t r = 0; r < rows; ++r)
+      expected += float(x.at(r, c));
+    EXPECT_EQ(found[size_t(c)], expected) << c << " of " << columns;
   }
+  EXPECT_EQ(found.back(), 1) << columns;
+}
+
+/// By fours, of which the last reaches into the padding or not, and one by one.
+TEST(PaddedRows, SumsOverRows) {
+  for (auto [columns, pitch] : {std::pair(57, 64),
+                                {58, 64},
+                                {59, 60},
+                                {60, 64},
+                                {60, 60},
+                                {3, 8},
+                                {1501, 1504},
+                                {57, 57},
+                                {57, 63}})
+    for (int64_t rows : {1, 70}) {
+      expectSums<BFloat16>(rows, columns, pitch);
+      expectSums<float>(rows, columns, pitch);
+    }
 }
 
 /// A row by a warp and by a block. Rows that begin at multiples of 16 bytes are added up in another
