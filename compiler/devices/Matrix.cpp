@@ -85,6 +85,26 @@ void askLibrary(KernelChoice &choice, const UnitReader &reader, const TensorType
       (reader.options.vectorWidth < 16 || (answer && answer->speed == Fallback::gemm));
 }
 
+/// A factor as the kernel reads it. Matrices that lie transposed, as the channels of pixels do on
+/// GPUs, are read as they lie.
+struct Factor {
+  std::vector<int64_t> shape;
+  bool isTransposed;
+  std::string layout;
+
+  Factor(const UnitReader &reader, size_t input, std::string_view attribute) {
+    const UnitNode &node = reader.node(0);
+    shape = reader.inputType(node, input).shape;
+    isTransposed = node.attributes->integer(attribute, 0) != 0;
+    if (shape.size() != 3 || reader.options.kind != DeviceKind::cuda ||
+        reader.layout(node, input) != channelsLast(3))
+      return;
+    layout = channelsLast(3);
+    isTransposed = !isTransposed;
+    std::swap(shape[1], shape[2]);
+  }
+};
+
 } // namespace
 
 /// Gemm, MatMul and FusedMatMul; with a bias (Gemm's own or an Add behind) and a relu.
@@ -94,7 +114,8 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
   const UnitNode *adds =
       reader.nodes.size() > 1 && reader.nodes[1]->op == "Add" ? reader.nodes[1] : nullptr;
   const TensorType &y = node.outputs[0];
-  std::vector<int64_t> shapeA = a.shape, shapeB = b.shape, output = y.shape;
+  const Factor first(reader, 0, "transA"), second(reader, 1, "transB");
+  std::vector<int64_t> shapeA = first.shape, shapeB = second.shape, output = y.shape;
   if (shapeB.size() == 1) {
     shapeB.push_back(1);
     output.push_back(1);
@@ -110,11 +131,11 @@ KernelChoice chooseMatrixProduct(const UnitReader &reader) {
                    {"b", shapeB},
                    {"name", std::string(reader.unit.name)},
                    {"output", output},
-                   {"transA", node.attributes->integer("transA", 0)},
-                   {"transB", node.attributes->integer("transB", 0)}};
+                   {"transA", int64_t(first.isTransposed)},
+                   {"transB", int64_t(second.isTransposed)}};
   setCompute(choice, reader);
-  addArgument(choice, reader, node, 0);
-  addArgument(choice, reader, node, 1);
+  addArgument(choice, reader, node, 0, first.layout);
+  addArgument(choice, reader, node, 1, second.layout);
   bool hasBias = reader.hasInput(node, 2) || adds;
   if (reader.hasInput(node, 2)) {
     if (node.attributes->number("beta", 1) != 1)

@@ -163,21 +163,58 @@ KernelChoice chooseSlice(const UnitReader &reader, bool gradient) {
   return chooseCopy(reader, 0, copy);
 }
 
+/// How parts of a tensor lie in it along an axis: blocks of them in turn, `outer` times.
+struct Parts {
+  std::string layout; ///< of all
+  int64_t outer = 1;
+  std::vector<int64_t> blockBytes;
+
+  Parts(const UnitReader &reader, const std::vector<TensorType> &parts, int64_t axis)
+      : layout(layoutOf(reader, parts, axis)) {
+    for (const StoredDimension &stored : storedDimensions(parts.at(0), layout)) {
+      if (stored.dimension == static_cast<size_t>(axis))
+        break;
+      outer *= stored.size;
+    }
+    for (const TensorType &part : parts)
+      blockBytes.push_back(outer > 0 ? part.bytes() / outer : 0);
+  }
+
+private:
+  /// Images stay as the device stores them where half of what arrives lies so and all parts fill
+  /// their blocks of channels. Parts of one block are row-major: assign-homes may put them into
+  /// the whole.
+  static std::string layoutOf(const UnitReader &reader, const std::vector<TensorType> &parts,
+                              int64_t axis) {
+    const int64_t rank = parts.at(0).rank();
+    if (rank < 3 || !areReordered(parts[0].element) || product(parts[0].shape, 0, axis) == 1)
+      return "";
+    const std::string layout = imageLayout(reader, rank);
+    auto fits = [&](const TensorType &part) {
+      return elementsInLayout(part, layout) == part.elementCount();
+    };
+    size_t arriving = 0;
+    for (size_t i = 0; i < reader.unit.operands.size(); ++i)
+      arriving += reader.unit.layout(i) == layout;
+    return 2 * arriving >= reader.unit.operands.size() && std::ranges::all_of(parts, fits) ? layout
+                                                                                           : "";
+  }
+};
+
 KernelChoice chooseConcat(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
-  const std::vector<int64_t> &shape = node.outputs[0].shape;
-  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0),
-                               static_cast<int64_t>(shape.size()));
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    types.push_back(reader.inputType(node, i));
+  const Parts parts(reader, types,
+                    axisFromStart(reader.view(node), node.attributes->integer("axis", 0),
+                                  node.outputs[0].rank()));
   KernelChoice choice;
   choice.kernel = "Concat";
-  std::vector<int64_t> blocks;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    blocks.push_back(product(reader.inputType(node, i).shape, axis) *
-                     bytesPerElement(reader.inputType(node, i).element));
-    addArgument(choice, reader, node, i);
-  }
-  choice.fields = {{"blockBytes", blocks}, {"outer", product(shape, 0, axis)}};
-  choice.outputLayouts = {""};
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    addArgument(choice, reader, node, i, parts.layout);
+  choice.fields = {{"blockBytes", parts.blockBytes}, {"outer", parts.outer}};
+  choice.outputLayouts = {parts.layout};
   return choice;
 }
 
@@ -185,17 +222,16 @@ KernelChoice chooseConcat(const UnitReader &reader) {
 KernelChoice chooseSplit(const UnitReader &reader) {
   const UnitNode &node = reader.node(0);
   const TensorType &x = reader.inputType(node, 0);
-  int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), x.rank());
-  std::vector<int64_t> blocks;
-  for (const TensorType &part : node.outputs)
-    blocks.push_back(product(part.shape, axis) * bytesPerElement(part.element));
+  const Parts parts(
+      reader, node.outputs,
+      axisFromStart(reader.view(node), node.attributes->integer("axis", 0), x.rank()));
   KernelChoice choice;
   choice.kernel = "Split";
-  choice.fields = {{"blockBytes", blocks},
-                   {"outer", product(x.shape, 0, axis)},
+  choice.fields = {{"blockBytes", parts.blockBytes},
+                   {"outer", parts.outer},
                    {"results", reader.resultSlots(node)}};
-  addArgument(choice, reader, node, 0);
-  choice.outputLayouts.assign(reader.unit.results.size(), "");
+  addArgument(choice, reader, node, 0, parts.layout);
+  choice.outputLayouts.assign(reader.unit.results.size(), parts.layout);
   return choice;
 }
 

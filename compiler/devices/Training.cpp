@@ -23,13 +23,25 @@ std::string arrivingLayout(const UnitReader &reader, const UnitNode &node, size_
 
 } // namespace
 
-/// A view keeps a layout only when that is row-major in disguise.
+/// Whether the dimensions behind samples and channels are all that a view changes, of an image of a
+/// GPU: there pixels lie one behind the other.
+static bool keepsChannels(const UnitReader &reader) {
+  const UnitNode &node = reader.node(0);
+  const std::vector<int64_t> &from = reader.inputType(node, 0).shape, &to = node.outputs[0].shape;
+  return reader.options.kind == DeviceKind::cuda && !reader.unit.isWritten && from.size() > 2 &&
+         to.size() > 2 &&
+         reader.layout(node, 0) == channelsLast(reader.inputType(node, 0).rank()) &&
+         std::equal(from.begin(), from.begin() + 2, to.begin());
+}
+
+/// Any other view keeps a layout only when that is row-major in disguise.
 KernelChoice chooseView(const UnitReader &reader) {
   KernelChoice choice;
   const UnitNode &node = reader.node(0);
-  bool isPlain = isRowMajor(reader.inputType(node, 0), reader.layout(node, 0));
-  addArgument(choice, reader, node, 0, isPlain ? reader.layout(node, 0) : "");
-  choice.outputLayouts = {""};
+  const bool isPlain = isRowMajor(reader.inputType(node, 0), reader.layout(node, 0));
+  const bool isImage = !isPlain && keepsChannels(reader);
+  addArgument(choice, reader, node, 0, isPlain || isImage ? reader.layout(node, 0) : "");
+  choice.outputLayouts = {isImage ? channelsLast(node.outputs[0].rank()) : ""};
   if (node.op == "Identity") {
     choice.inputLayouts = {std::string(reader.layout(node, 0))};
     choice.outputLayouts = choice.inputLayouts;

@@ -24,13 +24,14 @@ class Block(nn.Module):
 class Grouped(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.block, self.odd = nn.Conv2d(8, 16, 3, padding=1), Block(16, 32, 4), Block(32, 20, 8)
+        self.first, self.block, self.odd = nn.Conv2d(8, 16, 3, padding=1), Block(16, 32, 4), Block(48, 20, 8)
         self.each, self.bare = nn.InstanceNorm2d(20, affine=True), nn.GroupNorm(2, 20, affine=False)
         self.whole, self.line = nn.GroupNorm(1, 20), nn.Conv1d(20, 12, 3, padding=1)
         self.flat, self.last = nn.GroupNorm(3, 12), nn.Linear(12, 10)
 
     def forward(self, x):
-        x = self.each(self.odd(self.block(self.first(x))))
+        x = self.first(x)
+        x = self.each(self.odd(torch.cat([self.block(x), x], 1)))
         x = self.line(self.whole(torch.tanh(self.bare(x)).flatten(2)))
         return self.last(torch.relu(self.flat(x)).mean(2))
 

@@ -3,6 +3,8 @@
 #include "runtime/kernels/AttentionFields.h"
 #include "testsuite/kernels/UnitCase.h"
 
+#include <gtest/gtest.h>
+
 /// What the kernels of each device are held to alike: `Case` is a UnitCase for the device.
 namespace pdc {
 
@@ -83,7 +85,7 @@ template <class Case> void expectGroupNormalizationGradient(const std::string &l
       std::vector<UnitValue> inputs = {unit.operand(x, -1, 1, stored),
                                        unit.operand(x, -1, 1, stored)};
       const bool isScaled = results.size() > 1;
-      for (int i : {0, 1})
+      while (inputs.size() < 4)
         inputs.push_back(isScaled ? unit.operand({x[1]}) : UnitValue());
       inputs.push_back(unit.operand(statistics, -0.1, 0.1));
       inputs.push_back(unit.operand(statistics, 1, 2));
@@ -93,6 +95,41 @@ template <class Case> void expectGroupNormalizationGradient(const std::string &l
       unit.check(2e-5);
     }
   });
+}
+
+/// Images joined and divided as they lie, along channels and rows; and not where a part would share
+/// a block of channels, or hardly any arrives so.
+template <class Case> void expectPartsOfImages(const std::string &layout, bool sharesBlocks) {
+  auto check = [](Case &unit, const std::string &expected) {
+    unit.check();
+    EXPECT_EQ(unit.choice.inputLayouts[0], expected);
+    EXPECT_EQ(unit.choice.outputLayouts[0], expected);
+  };
+  for (const int64_t axis : {1, 2})
+    for (const int64_t size : {32, 12}) {
+      std::vector<int64_t> part = {2, 16, 4, 5}, whole = part;
+      part[axis] = size;
+      whole[axis] += size;
+      const std::string expected = axis == 2 || size == 32 || sharesBlocks ? layout : "";
+      Case joined, mixed, divided;
+      joined.node(
+          "Concat",
+          {joined.operand({2, 16, 4, 5}, -1, 1, layout), joined.operand(part, -1, 1, layout)},
+          {{"axis", axis}});
+      check(joined, expected);
+      mixed.node(
+          "Concat",
+          {mixed.operand({2, 16, 4, 5}, -1, 1, layout), mixed.operand(part), mixed.operand(part)},
+          {{"axis", axis}});
+      check(mixed, "");
+      divided.node("Split",
+                   {divided.operand(whole, -1, 1, layout),
+                    divided.constant(Tensor::vector({whole[axis] - size, size}))},
+                   {{"axis", axis}}, 2);
+      for (int result : {0, 1})
+        divided.result(UnitValue::node(1, result));
+      check(divided, expected);
+    }
 }
 
 /// Steps of recurrent layers and their gradients, with each gradient that may be missing and each

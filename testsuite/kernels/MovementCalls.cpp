@@ -10,6 +10,7 @@
 #include "runtime/kernels/ReduceSum.h"
 #include "runtime/kernels/Reorder.h"
 #include "runtime/kernels/ScatterMaximum.h"
+#include "runtime/kernels/Split.h"
 #include "runtime/kernels/StridedCopy.h"
 #include "runtime/kernels/TopK.h"
 #endif
@@ -51,6 +52,13 @@ KernelMakers movementMakers() {
          FieldReader{c} FIELD(blockBytes) FIELD(outer);
          return made<kernels::Concat>(
              d, f, CALL { n == 4 ? k(r, p[0], p[1], p[2], p[3]) : k(r, p[0], p[1], p[2]); });
+       }},
+      {"Split",
+       [](auto &c, auto &d) {
+         SplitFields f;
+         FieldReader{c} FIELD(blockBytes) FIELD(outer) FIELD(results);
+         return made<kernels::Split>(
+             d, f, CALL { k(r, p[0], p[1], p[2]); });
        }},
       {"Gather",
        [](auto &c, auto &d) {

@@ -139,4 +139,6 @@ TEST(Kernels, ScatterMaximum) {
   unit.check();
 }
 
+TEST(Kernels, PartsOfImages) { expectPartsOfImages<UnitCase>("aBcd16b", false); }
+
 } // namespace pdc
