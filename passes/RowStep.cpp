@@ -65,8 +65,8 @@ int64_t RowStep::axisOf(int64_t otherwise) const {
 
 RowSelection RowStep::axisOfResults() const {
   const std::string_view op = view.op;
-  static constexpr std::string_view batched[] = {"Conv", "MaxPool", "AveragePool",
-                                                 "GlobalAveragePool", "LRN"};
+  static constexpr std::string_view batched[] = {
+      "Conv", "MaxPool", "AveragePool", "GlobalAveragePool", "GroupNormalization", "LRN"};
   if (facts.rules().kind == OperatorClass::elementwise || op == "Expand" || op == "Dropout")
     return aligned();
   if (facts.rules().kind == OperatorClass::view)
