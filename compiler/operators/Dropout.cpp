@@ -13,12 +13,23 @@ static uint64_t mix(uint64_t z) {
   return z ^ (z >> 31);
 }
 
-uint32_t drawBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, uint64_t element) {
+static uint64_t mixed(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, uint64_t place) {
   uint64_t h = mix(seed ^ 0x9E3779B97F4A7C15);
-  for (uint64_t part : {step, sample, key, element})
+  for (uint64_t part : {step, sample, key, place})
     h = mix(h ^ part);
-  return static_cast<uint32_t>(h >> 32);
+  return h;
 }
+
+uint32_t drawBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key, uint64_t element) {
+  return static_cast<uint32_t>(mixed(seed, step, sample, key, element) >> 32);
+}
+
+uint32_t dropoutBits(uint64_t seed, uint64_t step, uint64_t sample, uint64_t key,
+                     uint64_t element) {
+  return static_cast<uint16_t>(mixed(seed, step, sample, key, element / 4) >> (element % 4 * 16));
+}
+
+uint32_t dropoutThreshold(double ratio) { return static_cast<uint32_t>(ratio * 65536 + 0.5); }
 
 /// The form that training runs: input 1 is [seed, step, sample numbers...], attributes are `ratio`
 /// and `key`. ONNX's own form (ratio and training_mode as inputs 1 and 2) is the identity here.
@@ -56,12 +67,13 @@ static std::vector<TensorType> inferDropout(const NodeView &node) {
 static Tensor dropped(const NodeView &node, std::span<const Tensor *const> inputs) {
   Tensor y = *inputs[0];
   double ratio = node.attributes.number("ratio", 0.5);
-  uint64_t threshold = static_cast<uint64_t>(ratio * 4294967296.0);
+  const uint32_t threshold = dropoutThreshold(ratio);
   uint64_t key = static_cast<uint64_t>(node.attributes.integer("key", 0));
   const int64_t perSample = samplesAndElements(y.type.shape, inputs[1]->type)[1];
   auto random = inputs[1]->toIntegers();
   for (size_t i = 0; i < y.data.size(); ++i) {
-    uint32_t bits = drawBits(random[0], random[1], random[2 + i / perSample], key, i % perSample);
+    uint32_t bits =
+        dropoutBits(random[0], random[1], random[2 + i / perSample], key, i % perSample);
     y.data[i] = bits >= threshold ? y.data[i] / (1 - ratio) : 0;
   }
   return y;

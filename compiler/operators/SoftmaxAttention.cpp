@@ -210,13 +210,13 @@ private:
     if (numbers.empty())
       return;
     const double ratio = attributes.number("ratio", 0.5);
-    const auto threshold = static_cast<uint64_t>(ratio * 4294967296.0);
+    const uint32_t threshold = dropoutThreshold(ratio);
     const auto key = static_cast<uint64_t>(attributes.integer("key", 0));
     const int64_t head = b * shape.heads + h;
     const int64_t row = head % headsOfSample * shape.queries + i;
     for (int64_t j = 0; j < shape.keys; ++j) {
-      const uint32_t bits = drawBits(numbers[0], numbers[1], numbers[2 + head / headsOfSample], key,
-                                     row * shape.keys + j);
+      const uint32_t bits = dropoutBits(numbers[0], numbers[1], numbers[2 + head / headsOfSample],
+                                        key, row * shape.keys + j);
       kept[j] = bits >= threshold ? 1 / (1 - ratio) : 0;
     }
   }

@@ -51,8 +51,12 @@ __global__ void keptShares(AttentionFields f, int64_t heads, int64_t firstSample
   for (int64_t first = threadIdx.x * kStoredTogether; first < f.keys;
        first += kRowThreads * kStoredTogether) {
     StoredTogether<T> made;
-    for (int c = 0; c < kStoredTogether; ++c)
-      made.values[c] = T(first + c < seen && those.has(i, first + c) ? 1.0f : 0.0f);
+    for (int c = 0; c < kStoredTogether; c += 4) {
+      const uint64_t bits = those.bitsFrom(i, first + c);
+      for (int lane = 0; lane < 4; ++lane)
+        made.values[c + lane] =
+            T(first + c + lane < seen && those.keeps(bits, lane) ? 1.0f : 0.0f);
+    }
     if (isAligned)
       *reinterpret_cast<StoredTogether<T> *>(to + first) = made;
     else

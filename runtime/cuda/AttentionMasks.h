@@ -19,10 +19,15 @@ public:
     const int64_t row = b * f.heads + head, each = f.headsOfSample();
     prefix = samplePrefix(random[0], random[1], random[2 + row / each], f.key);
     first = row % each * f.queries * f.keys;
-    threshold = static_cast<uint64_t>(f.ratio * 4294967296.0);
+    threshold = dropoutThreshold(f.ratio);
   }
-  __device__ bool has(int64_t i, int64_t j) const {
-    return !drops || drawBits(prefix, first + i * keys + j) >= threshold;
+  __device__ bool has(int64_t i, int64_t j) const { return !drops || keeps(bitsFrom(i, j), 0); }
+  /// What is drawn for share j of row i and the three behind it.
+  __device__ uint64_t bitsFrom(int64_t i, int64_t j) const {
+    return dropoutBits(prefix, first + i * keys + j);
+  }
+  __device__ bool keeps(uint64_t bits, int neighbour) const {
+    return dropoutBitsOf(bits, neighbour) >= threshold;
   }
   /// By what a share is multiplied.
   __device__ float factorOf(int64_t i, int64_t j) const {
@@ -33,7 +38,8 @@ private:
   bool drops;
   float factor;
   int64_t keys;
-  uint64_t prefix = 0, first = 0, threshold = 0;
+  uint64_t prefix = 0, first = 0;
+  uint32_t threshold = 0;
 };
 #endif
 

@@ -24,7 +24,7 @@ constexpr int kChunks = 4;
 /// blocks of a sample.
 template <int Width, class T>
 static __global__ void dropoutKernel(DroppedSample of, unsigned pieces, uint64_t key,
-                                     uint64_t threshold, float scale, const T *x,
+                                     uint32_t threshold, float scale, const T *x,
                                      const int64_t *random, T *y) {
   constexpr int kStep = kBlockThreads * Width;
   const int64_t sample = blockIdx.x / pieces, piece = blockIdx.x - sample * pieces;
@@ -50,9 +50,14 @@ static __global__ void dropoutKernel(DroppedSample of, unsigned pieces, uint64_t
       first = (within - int64_t(pixel) * of.channels.value()) * of.pixels + pixel;
     }
     auto values = widened(read[j]);
-    for (int lane = 0; lane < Width; ++lane)
-      values.at[lane] =
-          drawBits(prefix, first + lane * of.pixels) >= threshold ? values.at[lane] * scale : 0.0f;
+    const uint64_t bits = dropoutBits(prefix, first);
+    for (int lane = 0; lane < Width; ++lane) {
+      const uint32_t drawn =
+          of.pixels == 1 || lane == 0
+              ? dropoutBitsOf(bits, lane)
+              : dropoutBitsOf(dropoutBits(prefix, first + lane * of.pixels), 0);
+      values.at[lane] = drawn >= threshold ? values.at[lane] * scale : 0.0f;
+    }
     store(y + within, values);
   }
 }
@@ -74,7 +79,7 @@ void Dropout::operator()(const Run &run, const T *x, const int64_t *random, T *y
          width == kLanes ? dropoutKernel<kLanes, T> : dropoutKernel<1, T>,
          DroppedSample{size, size / channels, Divisor<int32_t>(size == channels ? 1 : channels)},
          unsigned(pieces),
-         fields.key, static_cast<uint64_t>(fields.ratio * 4294967296.0),
+         fields.key, dropoutThreshold(fields.ratio),
          static_cast<float>(1 / (1 - fields.ratio)), x, random, y);
 }
 

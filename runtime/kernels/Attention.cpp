@@ -1,9 +1,9 @@
 #include "runtime/kernels/Attention.h"
 
 #include "runtime/kernels/AttentionGradient.h"
+#include "runtime/kernels/DropoutBits.h"
 #include "runtime/kernels/Library.h"
 #include "runtime/kernels/PackedProduct.h"
-#include "runtime/kernels/Random.h"
 
 #include <algorithm>
 #include <array>
@@ -85,10 +85,7 @@ public:
 
   /// Shares become those that dropout leaves.
   void drop(const int64_t *random) const {
-    const Draws draws(*this, random);
-#pragma omp simd
-    for (int64_t j = 0; j < end; ++j)
-      scores[j] = draws.keeps(j) ? scores[j] * draws.factor : 0;
+    Draws(*this, random).each(end, [this](int64_t j, float kept) { scores[j] *= kept; });
   }
 
   /// Scores become shares by their `logSum`, and `gradients`, those of the shares, the scores'.
@@ -101,15 +98,13 @@ public:
   }
   /// The same where shares are dropped: scores become what dropout leaves of the shares.
   void differentiate(float logSum, float product, float *gradients, const int64_t *random) const {
-    const Draws draws(*this, random);
     for (int64_t j = 0; j < vectors; j += kLanes)
       Values::store(scores + j, packed::exponential(Values::load(scores + j) - logSum));
-#pragma omp simd
-    for (int64_t j = 0; j < vectors; ++j) {
-      const float kept = draws.keeps(j) ? draws.factor : 0, share = scores[j];
+    Draws(*this, random).each(vectors, [=, this](int64_t j, float kept) {
+      const float share = scores[j];
       gradients[j] = share * (kept * gradients[j] - product);
       scores[j] = kept * share;
-    }
+    });
   }
 
   const AttentionFields &f;
@@ -124,18 +119,28 @@ private:
 
   /// Elements are numbered as those of scores [batch, heads, queries, keys] within their sample.
   struct Draws {
-    uint64_t prefix, threshold;
+    uint64_t prefix;
+    uint32_t threshold;
     int64_t first;
     float factor;
 
     Draws(const ScoreRow &row, const int64_t *random)
-        : threshold(static_cast<uint64_t>(row.f.ratio * 4294967296.0)),
+        : threshold(dropoutThreshold(row.f.ratio)),
           factor(static_cast<float>(1 / (1 - row.f.ratio))) {
       const int64_t head = row.b * row.f.heads + row.head, each = row.f.headsOfSample();
       prefix = samplePrefix(random[0], random[1], random[2 + head / each], row.f.key);
       first = (head % each * row.f.queries + row.query) * row.f.keys;
     }
-    bool keeps(int64_t j) const { return drawBits(prefix, first + j) >= threshold; }
+    /// use(j, by what share j is multiplied).
+    template <class Use> void each(int64_t shares, Use use) const {
+      for (int64_t begin = 0; begin < shares; begin += DropoutBits::kCount) {
+        const DropoutBits bits(prefix, first + begin);
+        const int64_t count = std::min(DropoutBits::kCount, shares - begin);
+#pragma omp simd
+        for (int64_t i = 0; i < count; ++i)
+          use(begin + i, bits[i] >= threshold ? factor : 0);
+      }
+    }
   };
 
   void addMask(const void *mask) const {

@@ -1,6 +1,8 @@
 #include "runtime/kernels/Dropout.h"
 
-#include "runtime/kernels/Random.h"
+#include "runtime/kernels/DropoutBits.h"
+
+#include <algorithm>
 
 namespace pdc::runtime {
 
@@ -18,7 +20,7 @@ Dropout::Dropout(const Device &device, const DropoutFields &f)
 
 /// Elements are numbered in row-major order within the sample, whatever the layout.
 void Dropout::operator()(const Run &, const float *x, const int64_t *random, float *y) {
-  const uint64_t threshold = static_cast<uint64_t>(fields.ratio * 4294967296.0);
+  const uint32_t threshold = dropoutThreshold(fields.ratio);
   const float scale = static_cast<float>(1 / (1 - fields.ratio));
   const int64_t blocks = (channels + lanes - 1) / lanes;
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
@@ -29,17 +31,21 @@ void Dropout::operator()(const Run &, const float *x, const int64_t *random, flo
       const float *from = x + at;
       float *to = y + at;
       if (lanes == 1) {
+        for (int64_t first = 0; first < pixels; first += DropoutBits::kCount) {
+          const DropoutBits bits(prefix, first);
+          const int64_t count = std::min(DropoutBits::kCount, pixels - first);
 #pragma omp simd
-        for (int64_t p = 0; p < pixels; ++p)
-          to[p] = drawBits(prefix, p) >= threshold ? from[p] * scale : 0;
+          for (int64_t i = 0; i < count; ++i)
+            to[first + i] = bits[i] >= threshold ? from[first + i] * scale : 0;
+        }
         continue;
       }
       for (int64_t p = 0; p < pixels; ++p)
 #pragma omp simd
         for (int64_t c = 0; c < lanes; ++c) {
           uint64_t element = static_cast<uint64_t>(block * lanes + c) * pixels + p;
-          to[p * lanes + c] =
-              drawBits(prefix, element) >= threshold ? from[p * lanes + c] * scale : 0;
+          const bool isKept = dropoutBitsOf(dropoutBits(prefix, element), 0) >= threshold;
+          to[p * lanes + c] = isKept ? from[p * lanes + c] * scale : 0;
         }
     }
 }

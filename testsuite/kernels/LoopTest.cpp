@@ -1,6 +1,6 @@
 #include "runtime/kernels/ArgMax.h"
+#include "runtime/kernels/DropoutBits.h"
 #include "runtime/kernels/Elementwise.h"
-#include "runtime/kernels/Random.h"
 #include "runtime/kernels/TopK.h"
 
 #include "compiler/operators/Dropout.h"
@@ -143,6 +143,23 @@ TEST(Random, IsTheCompilersFunction) {
         for (uint64_t element = 0; element < 50; ++element)
           ASSERT_EQ(drawBits(samplePrefix(seed, step, sample, 99), element),
                     ::pdc::drawBits(seed, step, sample, 99, element));
+}
+
+/// Also of neighbours that begin at any element.
+TEST(Random, DropsWhatTheCompilerDrops) {
+  const uint64_t prefix = samplePrefix(42, 7, 3, 99);
+  for (uint64_t first = 0; first < 9; ++first) {
+    const DropoutBits row(prefix, first);
+    for (int neighbour = 0; neighbour < 4; ++neighbour) {
+      const uint32_t expected = ::pdc::dropoutBits(42, 7, 3, 99, first + neighbour);
+      EXPECT_EQ(dropoutBitsOf(dropoutBits(prefix, first), neighbour), expected);
+      EXPECT_EQ(row[neighbour], expected);
+    }
+    EXPECT_EQ(row[DropoutBits::kCount - 1],
+              ::pdc::dropoutBits(42, 7, 3, 99, first + DropoutBits::kCount - 1));
+  }
+  for (double ratio : {0.0, 0.1, 0.5, 0.9999})
+    EXPECT_EQ(dropoutThreshold(ratio), ::pdc::dropoutThreshold(ratio));
 }
 
 } // namespace pdc::runtime
