@@ -21,9 +21,7 @@ public:
   }
 
 private:
-  bool read(Value value, Scores &scores) {
-    return value.hasOneUse() && readUsed(value, scores);
-  }
+  bool read(Value value, Scores &scores) { return value.hasOneUse() && readUsed(value, scores); }
 
   bool readUsed(Value value, Scores &scores) {
     auto node = value.getDefiningOp<NodeOp>();
@@ -73,15 +71,18 @@ private:
       Value seen = behind(node.getOperand(0)), inner = node.getOperand(i);
       if (!hidden || *hidden > kHidden || inner.getType() != node.getResult(0).getType())
         continue;
-      const MaskFacts *constant = masks.find(seen, i == 2);
-      if (i == 2 && !constant) {
-        NodeOp inverted = maker(seen, "Not");
-        seen = inverted ? behind(inverted.getOperand(0)) : Value();
+      bool isInverted = i == 2;
+      if (NodeOp inversion = isInverted ? maker(seen, "Not") : NodeOp()) {
+        seen = behind(inversion.getOperand(0));
+        isInverted = false;
       }
+      const MaskFacts *constant = masks.find(seen, isInverted);
+      if (isInverted && !constant)
+        continue;
       // A row without any key has shares all the same, unless what hides is infinite.
       const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
       const bool isSafe = !isFinite || (constant && constant->everyRowSees);
-      if (seen && isSafe && takeMask(seen, node.getResult(0), scores, i == 2 && constant)) {
+      if (isSafe && takeMask(seen, node.getResult(0), scores, isInverted)) {
         scores.hidesFinitely |= isFinite;
         return read(inner, scores);
       }
@@ -118,12 +119,15 @@ private:
       scores.hidesFinitely |= constant->hidesFinitely;
       return true;
     }
-    if (NodeOp both = maker(mask, "And"); both && takeBoth(both, result, scores))
+    if (NodeOp both = constant ? NodeOp() : maker(mask, "And");
+        both && takeBoth(both, result, scores))
       return true;
     if (scores.mask || (constant && isInverted))
       return false;
     scores.mask = mask;
     scores.everyRowSees = constant && constant->everyRowSees;
+    scores.hidesLater = scores.everyRowSees && constant->hidesLater &&
+                        shapeOf(mask).take_back(2) == shape.take_back(2);
     return true;
   }
 

@@ -11,6 +11,7 @@ struct Scores {
   mlir::Value mask;         ///< null: none but that of causal attention
   bool everyRowSees = true; ///< whether `mask` is known to let each query see a key
   std::optional<int64_t> past;
+  bool hidesLater = false; ///< whether `mask` is known to show no query a key behind its own place
   /// Whether a constant hides keys by a finite number, which is exact where every row sees another:
   /// not under a second mask, for the two may hide a row that the scores then spread over its keys.
   bool hidesFinitely = false;

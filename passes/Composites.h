@@ -1,6 +1,6 @@
 #pragma once
 
-#include "passes/Nodes.h"
+#include "passes/ConstantRows.h"
 
 #include <map>
 #include <optional>
@@ -45,7 +45,7 @@ struct Composite {
   llvm::SmallVector<std::vector<int64_t>, 3> shapes = {};
 };
 
-/// What attention asks of a constant mask.
+/// What attention asks of a mask that depends on constants alone.
 struct MaskFacts {
   /// By how many rows a query sees beyond its own, where the mask lets each see what is before it,
   /// and nothing else.
@@ -54,15 +54,18 @@ struct MaskFacts {
   bool allSeen = false; ///< hides and adds nothing
   /// Whether it hides a key by a finite number that it adds.
   bool hidesFinitely = false;
+  bool hidesLater = false; ///< whether no query sees a key behind its own place
 };
 
 /// The layers of a network ask the same of the same masks, which are large.
 class ConstantMasks {
 public:
-  /// Null where the value is no constant. `isInverted`: of a mask that says what is hidden.
+  /// Null where the value depends on more than constants, or in ways that are not followed.
+  /// `isInverted`: of a mask that says what is hidden.
   const MaskFacts *find(mlir::Value mask, bool isInverted);
 
 private:
+  ConstantRows rows;
   std::map<std::pair<const void *, bool>, MaskFacts> facts;
 };
 

@@ -13,6 +13,9 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
     that is computed is known before the node that needs it is reached. An operator that is composed of
     others (compiler/operators/Composition.h) is replaced by their nodes, so that no later pass meets it.
 
+    What depends on constants alone and is larger, as masks of long sequences are, stays computed, without the
+    dimensions along which it repeats: an Expand repeats it, unless what reads it does that anyway.
+
     Rows of which data select some (`pdc.SelectedRows`, `pdc.SelectedPlaces`) are all computed. The walk follows
     them, and what stands for rows that are not selected counts for nothing where rows come together:
     in sums, means, largest values, products along them, updates of rows, losses and numbers that count
@@ -69,8 +72,10 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
 
     Softmax attention of several heads becomes SoftmaxAttention, which keeps no scores for the backward
     pass. Scores may be scaled on either side, masked by a sum or a choice and dropped after the softmax;
-    a constant mask of what comes before is an attribute, also where another mask goes with it, and one that
-    hides nothing is left out; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
+    a mask of what comes before that depends on constants alone is an attribute, also where another mask goes with
+    it, and one that hides nothing is left out: what masks of any size hide is known by runs of their rows
+    (passes/ConstantRows.h), which compare places. A window of keys that ends with the query's own is both a mask and
+    that attribute; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
     width] or [rows, batch, heads, width], by whatever views, and keys and values that several heads share are
     left to the kernel. Where another reads the scores or the shares, nothing is recognised; nor where a second
     mask goes with a causal one whose hidden number is finite, since a row that the two hide has shares all the

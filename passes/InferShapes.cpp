@@ -2,6 +2,7 @@
 #include "passes/GradientNode.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
+#include "passes/RepeatedConstants.h"
 #include "passes/SelectedRows.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -22,9 +23,9 @@ using namespace pdc::ir;
 
 namespace {
 
-/// Larger values stay computed: shapes, axes and masks are smaller, weights are not. Of flags,
-/// which causal masks of long sequences are, there may be more.
-constexpr int64_t kLargestEvaluated = 1 << 22, kMostFlags = 1 << 24;
+/// Larger values stay computed: shapes, axes and tables are smaller, weights and masks of long
+/// sequences are not, of which others know what they hide (passes/ConstantRows.h).
+constexpr int64_t kLargestEvaluated = 1 << 22;
 
 /// What was computed of constants: the layers of a network ask for the same masks.
 class Evaluations {
@@ -62,6 +63,7 @@ struct Inference {
   NodeNames names;
   Evaluations &evaluations;
   SelectedRows rows = {};
+  RepeatedConstants repeated = {};
   bool followsRows = true; ///< not through the parts of what says itself what becomes of them
   int composing = 0;       ///< compositions that the node is part of
 };
@@ -173,16 +175,27 @@ bool isSummed(NodeOp node) {
   return llvm::any_of(node->getUsers(), [](Operation *user) { return isa<AccumulateOp>(user); });
 }
 
+bool isLarge(ArrayRef<pdc::TensorType> outputs) {
+  return llvm::any_of(
+      outputs, [](const pdc::TensorType &type) { return type.elementCount() > kLargestEvaluated; });
+}
+
+/// What takes the place of a node whose value is known but large.
+SmallVector<Value> shrinkInPlace(NodeOp node, const NodeFacts &facts,
+                                 ArrayRef<pdc::TensorType> outputs, Inference &inference) {
+  inference.repeated.readUnrepeated(facts, node);
+  if (isSummed(node) || !isLarge(outputs))
+    return {};
+  Composition composition(node, facts, inference);
+  return putInPlace(node, inference.repeated.shrink(facts, node, composition));
+}
+
 /// Whether the node's value is known now: it depends on constants, or on a shape alone.
 bool isKnown(const NodeFacts &facts, ArrayRef<pdc::TensorType> outputs) {
   if (!facts.rules().evaluate)
     return false;
-  if (llvm::any_of(outputs, [](const pdc::TensorType &type) {
-        return type.elementCount() >
-               (type.element == ElementType::boolean ? kMostFlags : kLargestEvaluated);
-      }))
-    return false;
-  return facts.hasOnlyConstants() || facts.rules().name == "Shape" || facts.rules().name == "Size";
+  return !isLarge(outputs) && (facts.hasOnlyConstants() || facts.rules().name == "Shape" ||
+                               facts.rules().name == "Size");
 }
 
 /// Puts one Constant node per result in the node's place.
@@ -240,7 +253,12 @@ SmallVector<Value> inferNode(NodeOp node, Inference &inference) {
   if (SmallVector<Value> values = followInPlace(node, facts, inference); !values.empty())
     return values;
   if (!isEvaluated)
+    if (SmallVector<Value> values = shrinkInPlace(node, facts, outputs, inference); !values.empty())
+      return values;
+  if (!isEvaluated) {
+    inference.repeated.note(node);
     return node.getResults();
+  }
   if (!inference.evaluations.find(node))
     inference.evaluations.add(node, evaluateNode(node, facts));
   return replaceByConstants(node, *inference.evaluations.find(node), inference);

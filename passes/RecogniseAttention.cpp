@@ -286,9 +286,9 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   Attributes attributes = {
       {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, mixed.rowsFirst}},
       {"scale", scores->scale * q.scale * k.scale}};
-  if (scores->past) {
+  if (scores->past || scores->hidesLater) {
     attributes.set("is_causal", int64_t(1));
-    attributes.set("past", *scores->past);
+    attributes.set("past", scores->past.value_or(0));
   }
   if (shares->isGuarded && scores->mayHideRows())
     attributes.set("is_guarded", int64_t(1));

@@ -96,7 +96,8 @@ struct Compositions {
 
   Compositions() {
     for (auto family : {lossForms, padForms, poolingForms, matrixForms, arithmeticForms,
-                        alongAxisForms, integerReductionForms, swishForms, groupForms})
+                        alongAxisForms, integerReductionForms, swishForms, groupForms,
+                        repetitionForms})
       parts.insert(parts.end(), family().begin(), family().end());
     for (auto family : {reductionForms, rearrangements, indexingForms, normalisationForms,
                         recurrentForms, einsumForms, shortForms, convTransposeForms, resizeForms,

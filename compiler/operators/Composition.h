@@ -118,5 +118,6 @@ std::span<const ComposedForm> arithmeticForms();
 std::span<const ComposedForm> alongAxisForms();
 std::span<const ComposedForm> groupForms();
 std::span<const ComposedForm> swishForms();
+std::span<const ComposedForm> repetitionForms();
 
 } // namespace pdc

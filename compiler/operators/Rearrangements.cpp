@@ -21,6 +21,14 @@ static std::vector<NodeValue> composeTile(CompositionBuilder &b) {
   return {reshaped(b, add(b, "Expand", {x, b.constant(Tensor::vector(expanded))}), result)};
 }
 
+/// Where it is not evaluated: a number that is repeated.
+static std::vector<NodeValue> composeConstantOfShape(CompositionBuilder &b) {
+  const Tensor *value = b.attributes().tensor("value");
+  NodeValue fill = value ? b.constant({{value->type.element, {}}, value->data})
+                         : number(b, ElementType::f32, 0);
+  return {add(b, "Expand", {fill, b.input(0)})};
+}
+
 /// The shape of an image and its block size.
 struct Blocks {
   std::vector<int64_t> shape;
@@ -84,6 +92,11 @@ std::span<const ComposedOperator> rearrangements() {
        composeSpaceToDepth},
   };
   return operators;
+}
+
+std::span<const ComposedForm> repetitionForms() {
+  static const ComposedForm forms[] = {{"ConstantOfShape", composeConstantOfShape}};
+  return forms;
 }
 
 } // namespace pdc

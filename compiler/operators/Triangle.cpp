@@ -1,6 +1,8 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Rules.h"
 
+#include <numeric>
+
 namespace pdc {
 
 /// A choice by a mask: input 1 moves the diagonal; attribute `upper` says which side stays.
@@ -11,14 +13,15 @@ static std::vector<NodeValue> composeTrilu(CompositionBuilder &b) {
     b.refuse("input " + x.toString() + ", expected rank 2 or more");
   if (moved.size() != 1)
     b.refuse("input 1 (k) is " + b.type(b.input(1)).toString() + ", expected one integer");
-  const int64_t rows = x.shape[x.rank() - 2], columns = x.shape.back();
-  const bool isUpper = b.attributes().integer("upper", 1) != 0;
-  Tensor stays = Tensor::zeros({ElementType::boolean, {rows, columns}});
-  for (int64_t i = 0; i < rows * columns; ++i) {
-    const int64_t above = i % columns - i / columns;
-    stays.data[i] = isUpper ? above >= moved[0] : above <= moved[0];
-  }
-  return {add(b, "Where", {b.constant(std::move(stays)), b.input(0), number(b, x.element, 0)})};
+  std::vector<int64_t> rows(x.shape[x.rank() - 2]), columns(x.shape.back());
+  std::iota(rows.begin(), rows.end(), moved[0]);
+  std::iota(columns.begin(), columns.end(), 0);
+  // By places, since flags of a long sequence are many.
+  NodeValue stays =
+      add(b, b.attributes().integer("upper", 1) != 0 ? "GreaterOrEqual" : "LessOrEqual",
+          {b.constant(Tensor::vector(columns)),
+           b.constant(integersOf({x.shape[x.rank() - 2], 1}, rows))});
+  return {add(b, "Where", {stays, b.input(0), number(b, x.element, 0)})};
 }
 
 std::span<const ComposedOperator> triangleForms() {

@@ -4,6 +4,7 @@ import re
 
 import torch
 
+import long_masks
 import masks
 import pipeline
 from test_pytorch import check_gradients
@@ -22,3 +23,16 @@ def test_attention_is_causal(models):
     assert "@layers.0.bias" not in graph and "@layers.1.bias" not in graph
     attentions = re.findall(r'pdc.node "SoftmaxAttention" "[^"]*"\(([^)]*)\) {([^}]*)}', graph.split("@evaluate")[0])
     assert [(operands.count("%"), "is_causal = 1" in attributes) for operands, attributes in attentions] == [(1, True)] * 2
+
+
+def test_gradients_of_long_masks_are_pytorchs(models, tmp_path):
+    torch.manual_seed(1)
+    check_gradients(long_masks.LongMasks(), models("long_masks"), (long_masks.ROWS, 4), 2, False, tmp_path, 1)
+
+
+def test_long_masks_are_known(models):
+    """Whatever the number of samples; no mask is made for each of them."""
+    graph = pipeline.run(pipeline.BIN / "pdc", models("long_masks"), "--gpus", 1, "--minibatch", 5, "--stop-after", "graph").stdout
+    attentions = re.findall(r'pdc.node "SoftmaxAttention" "[^"]*"\(([^)]*)\) {([^}]*)}', graph.split("@evaluate")[0])
+    assert [(operands.count("%"), "is_causal = 1" in attributes) for operands, attributes in attentions] == [(1, True), (4, True), (1, True)]
+    assert "tensor<5x1x2048x2048x" not in graph and "tensor<2048x2048xf32>" in graph
