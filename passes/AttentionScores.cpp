@@ -122,6 +122,9 @@ private:
     if (NodeOp both = constant ? NodeOp() : maker(mask, "And");
         both && takeBoth(both, result, scores))
       return true;
+    if (NodeOp choice = constant ? NodeOp() : maker(mask, "Where");
+        choice && takeChoice(choice, result, scores))
+      return true;
     if (scores.mask || (constant && isInverted))
       return false;
     scores.mask = mask;
@@ -129,6 +132,41 @@ private:
     scores.hidesLater = scores.everyRowSees && constant->hidesLater &&
                         shapeOf(mask).take_back(2) == shape.take_back(2);
     return true;
+  }
+
+  /// Where(seen, added, hidden): what is added is a mask of its own, smaller than the choice, where
+  /// constants tell that all is seen, or what comes before.
+  bool takeChoice(NodeOp choice, Value result, Scores &scores) {
+    const MaskFacts *seen = masks.find(behind(choice.getOperand(0)), false);
+    std::optional<double> hidden = numberOf(choice.getOperand(2));
+    Value added = behind(choice.getOperand(1));
+    if (seen && seen->allSeen)
+      return takeMask(added, result, scores, false);
+    // A finite number hides for good where a row sees some key all the same.
+    const bool isExact = hidden && (*hidden == -std::numeric_limits<double>::infinity() ||
+                                    (*hidden <= kHidden && isOfWeights(added)));
+    Scores tried = scores;
+    if (!seen || !isExact || !takeMask(behind(choice.getOperand(0)), result, tried, false) ||
+        !tried.past || tried.mask != scores.mask || !takeMask(added, result, tried, false))
+      return false;
+    scores = tried;
+    return true;
+  }
+
+  /// Whether the elements are a trained weight's, such as biases of relative positions.
+  static bool isOfWeights(Value value) {
+    while (auto node = value.getDefiningOp<NodeOp>()) {
+      const bool moves = isViewNode(node) || node.getOp() == "Transpose" ||
+                         node.getOp() == "Gather" || node.getOp() == "Slice" ||
+                         node.getOp() == "Expand";
+      if (!moves)
+        return false;
+      value = node.getOperand(0);
+    }
+    auto read = value.getDefiningOp<WeightVersionOp>();
+    auto memory =
+        read ? SymbolTable::lookupNearestSymbolFrom<MemoryOp>(read, read.getMemoryAttr()) : nullptr;
+    return memory && memory.getRole() == Role::Weight;
   }
 
   bool takeBoth(NodeOp both, Value result, Scores &scores) {

@@ -75,7 +75,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     a mask of what comes before that depends on constants alone is an attribute, also where another mask goes with
     it, and one that hides nothing is left out: what masks of any size hide is known by runs of their rows
     (passes/ConstantRows.h), which compare places. A window of keys that ends with the query's own is both a mask and
-    that attribute; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
+    that attribute. Of a choice between what is added and a number that hides, what is added is the mask, without the
+    samples that the choice is made for, where all is seen or what comes before; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
     width] or [rows, batch, heads, width], by whatever views, and keys and values that several heads share are
     left to the kernel. Where another reads the scores or the shares, nothing is recognised; nor where a second
     mask goes with a causal one whose hidden number is finite, since a row that the two hide has shares all the
