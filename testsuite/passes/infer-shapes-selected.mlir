@@ -37,5 +37,11 @@ func.func @train() {
   // CHECK: pdc.node "ReduceMean" "/Rows_mean"(%[[SINE]], %{{.*}}) {keepdims = 0 : i64} {{.*}} -> tensor<6xf32>
   %axis = pdc.node "Constant" "/axis"() {value = dense<1> : tensor<1xi64>} : () -> tensor<*xi64>
   %means = pdc.node "ReduceMean" "/Rows_mean"(%sine, %axis) {keepdims = 0 : i64} : (tensor<*xf32>, tensor<*xi64>) -> tensor<*xf32>
+  // Nor within each of them.
+  // CHECK: %[[NORMAL:.*]]:3 = pdc.node "GroupNormalization" "/Groups"(%[[SINE]]) {{.*}} -> (tensor<6x4xf32>, tensor<6x2xf32>, tensor<6x2xf32>)
+  // CHECK: %[[KEPT:.*]] = pdc.node "Where" "/Sum/Where"(%{{.*}}, %[[NORMAL]]#0, %{{.*}})
+  // CHECK: pdc.node "ReduceSum" "/Sum/ReduceSum"(%[[KEPT]])
+  %normal:3 = pdc.node "GroupNormalization" "/Groups"(%sine) {num_groups = 2 : i64} : (tensor<*xf32>) -> (tensor<*xf32>, tensor<*xf32>, tensor<*xf32>)
+  %sum = pdc.node "ReduceSum" "/Sum"(%normal#0) {keepdims = 0 : i64} : (tensor<*xf32>) -> tensor<*xf32>
   return
 }
