@@ -2,13 +2,13 @@
 
 #include "runtime/Error.h"
 #include "runtime/MemoryTensors.h"
+#include "runtime/SharedFolder.h"
 #include "runtime/SmallFloats.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -161,13 +161,16 @@ static void writeIndexAndState(const Program &program, const fs::path &folder,
   writeText(folder / "state.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-static void syncFolder(const fs::path &folder) {
-  int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (handle >= 0) {
-    fsync(handle);
-    close(handle);
+/// Taken away where the checkpoint fails: it would keep a full disk full.
+struct Unfinished {
+  const fs::path folder; ///< renamed where it does not; empty: another rank's
+
+  ~Unfinished() {
+    std::error_code ignored;
+    if (!folder.empty())
+      fs::remove_all(folder, ignored);
   }
-}
+};
 
 std::string saveCheckpoint(const Program &program, const Executor &executor, Control &control,
                            const std::string &directory, const TrainingState &state) {
@@ -179,6 +182,7 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
   std::vector<std::vector<std::string>> names;
   std::vector<const Memory *> own = ownMemories(program, control, names);
   requireFinite(program, executor, control, own, state.step);
+  const Unfinished unfinished{program.rank == 0 ? partial : fs::path()};
   try {
     // 1. A fresh folder beside the final name.
     if (program.rank == 0) {
@@ -203,7 +207,8 @@ std::string saveCheckpoint(const Program &program, const Executor &executor, Con
         fs::rename(folder, old);
       fs::rename(partial, folder);
       syncFolder(directory);
-      fs::remove_all(old);
+      std::error_code ignored; // the checkpoint is there, whatever becomes of the one before
+      fs::remove_all(old, ignored);
     }
     control.gather("", all);
   } catch (const fs::filesystem_error &error) {

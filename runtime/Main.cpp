@@ -32,7 +32,7 @@ static void say(std::string_view text) {
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-static std::atomic<bool> speaks = false, launched = false;
+static std::atomic<bool> speaks = false, hasLauncher = false, launched = false;
 
 /// SIGUSR1 and SIGUSR2 are SIGINT and SIGTERM by way of a launcher such as mpirun, which passes
 /// only these on. The exit code is then its caller's affair: a rank that fails would be an error to
@@ -42,8 +42,8 @@ static void onSignal(int signal) {
   int asked = signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal;
   if (!stopSignal.exchange(asked)) {
     first = now();
-    launched = asked != signal;
-    if (speaks && asked == signal)
+    launched = asked != signal && hasLauncher;
+    if (speaks && !launched)
       say("\nasked to end: finishes the step, saves where --save was given; ask again to end at "
           "once\n");
     return;
@@ -287,8 +287,10 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
       std::fputs(rowsText(*program).c_str(), stdout);
     return 0;
   }
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2})
-    std::signal(signal, onSignal);
+  hasLauncher = startedByMpi() || isOneOfSeveral();
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP})
+    if (std::signal(signal, onSignal) == SIG_IGN && signal == SIGHUP)
+      std::signal(signal, SIG_IGN); // nohup's
   // Writing says so itself: to a reader that has gone, or beyond what a file may have.
   for (int signal : {SIGPIPE, SIGXFSZ})
     std::signal(signal, SIG_IGN);

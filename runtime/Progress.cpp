@@ -60,10 +60,21 @@ static void keepUntil(const std::string &log, int64_t step) {
   }
   if (!leavesOut)
     return;
-  const std::string unfinished = log + ".part";
-  std::ofstream(unfinished, std::ios::binary) << kept;
+  // A link stays one. What cannot be written whole leaves the log as it is.
   std::error_code failed;
-  std::filesystem::rename(unfinished, log, failed);
+  const std::filesystem::path target = std::filesystem::weakly_canonical(log, failed);
+  const std::filesystem::path unfinished = target.string() + ".part";
+  std::ofstream file(unfinished, std::ios::binary);
+  file << kept;
+  file.close();
+  if (file && !failed)
+    std::filesystem::rename(unfinished, target, failed);
+  if (file && !failed)
+    return;
+  std::error_code ignored;
+  std::filesystem::remove(unfinished, ignored);
+  throw Error("--log ", log, ": its steps behind ", step,
+              ", which this run tells anew, cannot be taken out; make room, or give another log");
 }
 
 Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,

@@ -2,7 +2,11 @@
 
 #include "runtime/Error.h"
 
-#include <filesystem>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <optional>
 #include <random>
@@ -67,6 +71,29 @@ void requireSharedFolder(const std::string &folder, int rank, Control &control) 
       throw Error("--save ", folder, ": is not the same folder on all hosts: rank ", other, " on ",
                   all[other], " does not see there what rank 0 on ", first.substr(space + 1),
                   " writes; give one that is shared, as on NFS");
+}
+
+void syncFolder(const fs::path &folder) {
+  const int handle = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle >= 0) {
+    fsync(handle);
+    close(handle);
+  }
+}
+
+/// Where locks are not known, runs have to keep apart by themselves.
+SavingLock::SavingLock(const std::string &folder)
+    : file(open((fs::path(folder) / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    return;
+  close(file);
+  throw Error("--save ", folder,
+              ": another run saves there; give another folder, or end that run first");
+}
+
+SavingLock::~SavingLock() {
+  if (file >= 0)
+    close(file);
 }
 
 } // namespace pdc::runtime

@@ -3,12 +3,14 @@
 #include "runtime/Error.h"
 #include "runtime/MemoryTensors.h"
 #include "runtime/NamedNumbers.h"
+#include "runtime/SharedFolder.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
 
 namespace pdc::runtime {
@@ -90,6 +92,9 @@ Seconds Trainer::agreeOnZero() {
 }
 
 bool Trainer::run() {
+  std::optional<SavingLock> lock;
+  if (program.rank == 0 && !options.save.empty())
+    lock.emplace(options.save);
   // 1. Weights, then the state of an earlier run over them.
   std::string weights =
       options.weights.empty() ? findBeside("weights.safetensors") : options.weights;
@@ -375,6 +380,7 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
 }
 
 void Trainer::writeTimelines() {
+  control.setActivity({"writes what it has recorded"});
   const Timeline &timeline = executor.timeline();
   writeTimeline(options.trace, "{\"traceEvents\": [\n", ",\n", "\n]}\n",
                 [&](size_t part) { return timeline.chromeEvents(program, zero, part); });

@@ -74,7 +74,8 @@ void buildStep(const std::vector<std::string> &words, const fs::path &log) {
   if (code == 0)
     return;
   std::ifstream file(log);
-  std::cerr << file.rdbuf();
+  if (file.peek() != EOF) // of nothing, cerr would be left failed
+    std::cerr << file.rdbuf();
   if (code == 127)
     throw Error(words[0], " is not installed, and the stage sources need it; run tools/setup");
   throw Error("the stage sources do not build (", log.string(), "); the output stands above");

@@ -1,0 +1,102 @@
+"""What ends a run from outside loses nothing: signals, a second run with the same folder, files that cannot be written."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+import pipeline
+from test_going_on import compile_model, draw
+from test_refusals import refused
+
+ENDLESS = 10_000_000
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Of two stages, and what it is trained on."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    data = draw(folder)[3]
+    made = compile_model(folder, "project", "--stages", "1-1", workers=2)
+    pipeline.run(pipeline.BIN / "pdc-run", made, "--build-only")
+    return made, [f"--data={entry}" for entry in data]
+
+
+def start(project, work, *options):
+    """A run that goes on until it is ended; returns behind its first step."""
+    made, data = project
+    work.mkdir(exist_ok=True)
+    log = work / "log.jsonl"
+    run = subprocess.Popen([pipeline.BIN / "pdc-run", made, *data, "--steps", str(ENDLESS), "--save", work / "checkpoints", "--log", log,
+                            *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while run.poll() is None and not (log.exists() and log.stat().st_size):
+        time.sleep(0.05)
+    return run
+
+
+@pytest.mark.parametrize("transport", ["local", "mpi"])
+@pytest.mark.parametrize("sent,code", [(signal.SIGHUP, 128 + signal.SIGHUP), (signal.SIGUSR2, 128 + signal.SIGTERM)])
+def test_signals_save(sent, code, transport, project, tmp_path):
+    """A closed terminal; what a batch system warns with."""
+    run = start(project, tmp_path, "--transport", transport)
+    run.send_signal(sent)
+    said = run.communicate(timeout=120)[0]
+    assert run.returncode == code, said
+    assert "asked to end" in said and f"saved {tmp_path}/checkpoints/step-" in said
+
+
+def test_nohup_stays(project, tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = start(project, tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    run.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert run.poll() is None
+    run.terminate()
+    run.communicate(timeout=120)
+
+
+def test_runs_do_not_share_a_folder(project, tmp_path):
+    made, data = project
+    run = start(project, tmp_path)
+    refused(pipeline.BIN / "pdc-run", made, *data, "--steps", 1, "--save", tmp_path / "checkpoints",
+            says=[f"--save {tmp_path}/checkpoints: another run saves there; give another folder, or end that run first"])
+    run.terminate()
+    assert run.wait(120) == 128 + signal.SIGTERM
+    again = pipeline.run(pipeline.BIN / "pdc-run", made, *data, "--steps", 1, "--save", tmp_path / "checkpoints")
+    assert "step-000001" in again.stdout
+
+
+def test_a_log_is_kept(project, tmp_path):
+    """Where the steps behind a checkpoint cannot be taken out of it."""
+    made, data = project
+    command = [pipeline.BIN / "pdc-run", made, *data, "--save", tmp_path / "checkpoints", "--log", tmp_path / "log.jsonl"]
+    pipeline.run(*command, "--steps", 6, "--save-every", 2)
+    before = (tmp_path / "log.jsonl").read_text()
+    (tmp_path / "log.jsonl.part" / "in the way").mkdir(parents=True)
+    resumed = [*command, "--steps", 6, "--resume", tmp_path / "checkpoints/step-000002"]
+    refused(*resumed, says=[f"--log {tmp_path}/log.jsonl: its steps behind 2, which this run tells anew, cannot be taken out"])
+    assert (tmp_path / "log.jsonl").read_text() == before
+
+    # A link stays one.
+    pipeline.run("rm", "-r", tmp_path / "log.jsonl.part")
+    (tmp_path / "log.jsonl").rename(tmp_path / "elsewhere.jsonl")
+    (tmp_path / "log.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    pipeline.run(*resumed)
+    assert (tmp_path / "log.jsonl").is_symlink()
+    steps = [record["step"] for record in pipeline.read_log(tmp_path / "elsewhere.jsonl") if {"loss", "seconds"} <= record.keys()]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_says_what_is_not_installed(project, tmp_path):
+    made, data = project
+    copy = tmp_path / "copy"
+    pipeline.run("cp", "-r", made, copy)
+    pipeline.run("rm", "-r", copy / "build")
+    command = [pipeline.BIN / "pdc-run", copy, *data, "--steps", 1]
+    result = pipeline.run(*command, check=False, env=os.environ | {"PATH": str(tmp_path)})
+    assert result.returncode == 1 and "error: cmake is not installed, and the stage sources need it" in result.stderr
