@@ -26,6 +26,21 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
   }];
 }
 
+def MergeConstants : Pass<"merge-constants", "::mlir::ModuleOp"> {
+  let summary = "makes one node of those that compute the same of constants alone";
+  let description = [{
+    Exporters write in each layer what is the same for all, such as a mask of flags that are computed once. Nodes
+    that are equal but for their names and depend on constants alone, being too large to be evaluated, become
+    the first of them. No cut grows: what no microbatch changes is made in each stage that reads it, no gradient
+    goes through it, and plans name no such node.
+
+    Nodes that depend on weights or data stay apart, whatever they compute: far readers of one would be tied to
+    one stage, or its larger result would cross in place of what it is made of.
+
+    Before: static shapes, no backward node. After: the same values, to the bit.
+  }];
+}
+
 def JoinSlices : Pass<"join-slices", "::mlir::ModuleOp"> {
   let summary = "makes one Split of slices that divide a tensor among them";
   let description = [{

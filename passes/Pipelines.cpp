@@ -11,6 +11,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before differentiating: no gradient for what does nothing, and names of forward nodes that
   // backward nodes point to stay.
   passes.addPass(mlir::createCanonicalizerPass());
+  // Needs evaluated constants, beside which only what is large is left; before others look for what
+  // several read.
+  passes.addPass(createMergeConstants());
   // Before differentiating: parts have one gradient together. Before attention is recognised, which
   // reads the parts of a Split as one tensor, where they lie in the tensor's own order.
   passes.addPass(createJoinSlices());

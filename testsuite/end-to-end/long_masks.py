@@ -7,7 +7,7 @@ from torch import nn
 
 from export import main
 
-ROWS = 2048
+ROWS = 2056
 
 
 class Attention(nn.Module):
@@ -46,7 +46,7 @@ class Mean(nn.Module):
 class LongMasks(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = nn.Sequential(Attention(4, 1, 0, True), Attention(4, 1, 100, False), Mean(), Attention(4, 2, 0, False))
+        self.layers = nn.Sequential(Attention(4, 1, 0, True), Attention(4, 1, 100, False), Mean(), Attention(4, 2, 100, False))
         self.last = nn.Linear(4, 10)
 
     def forward(self, x):

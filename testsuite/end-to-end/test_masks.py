@@ -31,8 +31,10 @@ def test_gradients_of_long_masks_are_pytorchs(models, tmp_path):
 
 
 def test_long_masks_are_known(models):
-    """Whatever the number of samples; no mask is made for each of them."""
+    """Whatever the number of samples; no mask is made for each of them, and that of both windows is one."""
     graph = pipeline.run(pipeline.BIN / "pdc", models("long_masks"), "--gpus", 1, "--minibatch", 5, "--stop-after", "graph").stdout
     attentions = re.findall(r'pdc.node "SoftmaxAttention" "[^"]*"\(([^)]*)\) {([^}]*)}', graph.split("@evaluate")[0])
-    assert [(operands.count("%"), "is_causal = 1" in attributes) for operands, attributes in attentions] == [(1, True), (4, True), (1, True)]
-    assert "tensor<5x1x2048x2048x" not in graph and "tensor<2048x2048xf32>" in graph
+    assert [(operands.count("%"), "is_causal = 1" in attributes) for operands, attributes in attentions] == [(1, True), (4, True), (4, True)]
+    square = f"{long_masks.ROWS}x{long_masks.ROWS}"
+    assert f"tensor<5x1x{square}x" not in graph and f"tensor<{square}xf32>" in graph
+    assert len(re.findall(rf"pdc.memory .* tensor<(?:1x1x)?{square}xi1>", graph)) == 1
