@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -84,6 +86,20 @@ static std::unique_ptr<Trainer> makeTrainer(const Program &program, const Option
   return std::make_unique<Trainer>(program, options, transport, control, accelerator);
 }
 
+/// One for each rank, as far as they can be had; why not, where they cannot.
+static std::string startThreads(std::vector<std::thread> &threads, int ranks,
+                                const std::function<void(int)> &runRank) {
+  try {
+    for (int rank = 0; rank < ranks; ++rank)
+      threads.emplace_back(runRank, rank);
+  } catch (const std::system_error &error) {
+    return "cannot start a thread for rank " + std::to_string(threads.size()) + " of " +
+           std::to_string(ranks) + ": " + error.code().message() +
+           "; raise the limit of processes (ulimit -u)";
+  }
+  return "";
+}
+
 /// All ranks as threads. The first failure reaches all of them and is told once.
 static int runLocal(std::span<const Program *const> programs, const Options &options) {
   if (int(programs.size()) != programs[0]->ranks)
@@ -98,30 +114,33 @@ static int runLocal(std::span<const Program *const> programs, const Options &opt
   std::vector<std::string> errors(ranks);
   std::atomic<bool> stopped = false, early = false;
   speaks = true;
-  for (int rank = 0; rank < ranks; ++rank)
-    threads.emplace_back([&, rank] {
-      Control &control = plane.of(rank);
-      if (options.timeout > 0)
-        control.timeout = options.timeout;
+  auto runRank = [&](int rank) {
+    Control &control = plane.of(rank);
+    if (options.timeout > 0)
+      control.timeout = options.timeout;
+    try {
+      accelerators[rank] = openAccelerator(*programs[rank], rank, control);
+      endpoints[rank] = network.endpoint(rank, accelerators[rank].get());
+      if (!makeTrainer(*programs[rank], options, *endpoints[rank], control,
+                       accelerators[rank].get())
+               ->run())
+        stopped = true;
+    } catch (const std::exception &error) {
+      if (stopSignal && !control.running)
+        early = true;
+      if (!control.failed())
+        control.fail(error.what());
       try {
-        accelerators[rank] = openAccelerator(*programs[rank], rank, control);
-        endpoints[rank] = network.endpoint(rank, accelerators[rank].get());
-        if (!makeTrainer(*programs[rank], options, *endpoints[rank], control,
-                         accelerators[rank].get())
-                 ->run())
-          stopped = true;
-      } catch (const std::exception &error) {
-        if (stopSignal && !control.running)
-          early = true;
-        if (!control.failed())
-          control.fail(error.what());
-        try {
-          control.check();
-        } catch (const Error &report) {
-          errors[rank] = report.what();
-        }
+        control.check();
+      } catch (const Error &report) {
+        errors[rank] = report.what();
       }
-    });
+    }
+  };
+  if (const std::string refusal = startThreads(threads, ranks, runRank); !refusal.empty()) {
+    errors[threads.size()] = refusal;
+    plane.of(int(threads.size())).fail(refusal);
+  }
   for (std::thread &thread : threads)
     thread.join();
   for (const std::string &error : errors)
@@ -215,7 +234,8 @@ static int runNccl(std::span<const Program *const> programs, const Options &opti
 
 /// What is written is not what is read.
 static void requireNoInput(const char *option, const std::string &path, const Options &options) {
-  std::vector<std::string> inputs = {options.weights};
+  std::vector<std::string> inputs = {options.weights, findBeside("weights.safetensors"),
+                                     findBeside("constants.safetensors"), findBeside("plan.json")};
   for (const std::vector<std::string> &data : {options.data, options.evaluationData})
     for (const std::string &text : data)
       inputs.push_back(parseDataSpec(text).file);
@@ -257,6 +277,15 @@ static void requireWritable(const Options &options) {
   requireFile("--record ", options.record, true, options);
   // Written as it comes, to anything that can be written to.
   requireFile("--log ", options.log, false, options);
+  const std::pair<const char *, std::string> files[] = {
+      {"--trace", options.trace}, {"--record", options.record}, {"--log", options.log}};
+  for (size_t i = 0; i < std::size(files); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (std::error_code ignored;
+          !files[i].second.empty() && fs::weakly_canonical(files[i].second, ignored) ==
+                                          fs::weakly_canonical(files[j].second, ignored))
+        throw Error(files[i].first, " ", files[i].second, ": is what ", files[j].first,
+                    " writes, too; give each a file of its own");
 }
 
 /// A kernel that is chosen because it is fast may have other bits than the library's first.

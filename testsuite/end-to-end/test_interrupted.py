@@ -1,8 +1,10 @@
 """What ends a run from outside loses nothing: signals, a second run with the same folder, files that cannot be written."""
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -90,6 +92,31 @@ def test_a_log_is_kept(project, tmp_path):
     assert (tmp_path / "log.jsonl").is_symlink()
     steps = [record["step"] for record in pipeline.read_log(tmp_path / "elsewhere.jsonl") if {"loss", "seconds"} <= record.keys()]
     assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_files_are_not_written_over(project, tmp_path):
+    made, data = project
+    command = [pipeline.BIN / "pdc-run", made, *data, "--steps", 1]
+    plan = (made / "plan.json").read_bytes()
+    refused(*command, "--trace", made / "plan.json", says=["would be written over", "which is read"])
+    refused(*command, "--log", made / "weights.safetensors", says=["would be written over", "which is read"])
+    refused(*command, "--log", tmp_path / "one", "--trace", tmp_path / "." / "one", says=["is what --trace writes, too; give each a file of its own"])
+    assert (made / "plan.json").read_bytes() == plan
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a user of its own, whose processes are counted")
+def test_threads_that_cannot_be_had(project):
+    made, data = project
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        for source in (made / "build" / "all_stages", made / "weights.safetensors", *(entry.split("=")[2] for entry in data)):
+            shutil.copy(source, folder)
+        local = [f"--data={entry.split('=')[1]}={os.path.basename(entry.split('=')[2])}" for entry in data]
+        limited = f"ulimit -u 2; exec ./all_stages {' '.join(local)} --transport local --steps 1"
+        result = pipeline.run("setpriv", "--reuid=61234", "--regid=61234", "--clear-groups", "--inh-caps=-all", "bash", "-c", limited,
+                              check=False, cwd=folder)
+    assert result.returncode == 1, result.stderr
+    assert "error: cannot start a thread for rank 1 of 2: " in result.stderr and "terminate called" not in result.stderr
 
 
 def test_says_what_is_not_installed(project, tmp_path):
