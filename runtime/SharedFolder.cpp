@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -81,19 +82,33 @@ void syncFolder(const fs::path &folder) {
   }
 }
 
+/// Whether an open file still has the name.
+static bool isNamed(int file, const fs::path &path) {
+  struct stat held, named;
+  return fstat(file, &held) == 0 && stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino;
+}
+
 /// Where locks are not known, runs have to keep apart by themselves.
-SavingLock::SavingLock(const std::string &folder)
-    : file(open((fs::path(folder) / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
-  if (file < 0 || flock(file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return;
-  close(file);
-  throw Error("--save ", folder,
-              ": another run saves there; give another folder, or end that run first");
+SavingLock::SavingLock(const std::string &folder) : path(fs::path(folder) / ".lock") {
+  do {
+    file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0)
+      return;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0)
+      continue;
+    if (errno != EWOULDBLOCK)
+      return;
+    close(file);
+    throw Error("--save ", folder,
+                ": another run saves there; give another folder, or end that run first");
+  } while (!isNamed(file, path) && close(file) == 0); // a run that ended has taken it away
 }
 
 SavingLock::~SavingLock() {
-  if (file >= 0)
-    close(file);
+  if (file < 0)
+    return;
+  unlink(path.c_str());
+  close(file);
 }
 
 } // namespace pdc::runtime

@@ -24,7 +24,8 @@ public:
   SavingLock &operator=(const SavingLock &) = delete;
 
 private:
-  int file;
+  const std::filesystem::path path;
+  int file = -1;
 };
 
 } // namespace pdc::runtime

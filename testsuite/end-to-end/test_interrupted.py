@@ -71,6 +71,7 @@ def test_runs_do_not_share_a_folder(project, tmp_path):
     assert run.wait(120) == 128 + signal.SIGTERM
     again = pipeline.run(pipeline.BIN / "pdc-run", made, *data, "--steps", 1, "--save", tmp_path / "checkpoints")
     assert "step-000001" in again.stdout
+    assert not (tmp_path / "checkpoints/.lock").exists()
 
 
 def test_a_log_is_kept(project, tmp_path):
