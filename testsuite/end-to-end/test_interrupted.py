@@ -26,13 +26,14 @@ def project(tmp_path_factory):
     return made, [f"--data={entry}" for entry in data]
 
 
-def start(project, work, *options):
-    """A run that goes on until it is ended; returns behind its first step."""
+def start(project, work, *options, hangup=signal.SIG_DFL):
+    """A run that goes on until it is ended; returns behind its first step. `hangup` is what it inherits for SIGHUP."""
     made, data = project
     work.mkdir(exist_ok=True)
     log = work / "log.jsonl"
     run = subprocess.Popen([pipeline.BIN / "pdc-run", made, *data, "--steps", str(ENDLESS), "--save", work / "checkpoints", "--log", log,
-                            *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                            *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           preexec_fn=lambda: signal.signal(signal.SIGHUP, hangup))
     while run.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.05)
     return run
@@ -50,11 +51,7 @@ def test_signals_save(sent, code, transport, project, tmp_path):
 
 
 def test_nohup_stays(project, tmp_path):
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        run = start(project, tmp_path)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    run = start(project, tmp_path, hangup=signal.SIG_IGN)
     run.send_signal(signal.SIGHUP)
     time.sleep(0.5)
     assert run.poll() is None
