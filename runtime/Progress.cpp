@@ -1,6 +1,7 @@
 #include "runtime/Progress.h"
 
 #include "runtime/Error.h"
+#include "runtime/ReplacedFile.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -60,21 +61,11 @@ static void keepUntil(const std::string &log, int64_t step) {
   }
   if (!leavesOut)
     return;
-  // A link stays one. What cannot be written whole leaves the log as it is.
-  std::error_code failed;
-  const std::filesystem::path target = std::filesystem::weakly_canonical(log, failed);
-  const std::filesystem::path unfinished = target.string() + ".part";
-  std::ofstream file(unfinished, std::ios::binary);
-  file << kept;
-  file.close();
-  if (file && !failed)
-    std::filesystem::rename(unfinished, target, failed);
-  if (file && !failed)
-    return;
-  std::error_code ignored;
-  std::filesystem::remove(unfinished, ignored);
-  throw Error("--log ", log, ": its steps behind ", step,
-              ", which this run tells anew, cannot be taken out; make room, or give another log");
+  ReplacedFile file(log);
+  file.text() << kept;
+  if (!file.takePlace())
+    throw Error("--log ", log, ": its steps behind ", step,
+                ", which this run tells anew, cannot be taken out; make room, or give another log");
 }
 
 Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,

@@ -3,6 +3,7 @@
 #include "runtime/Error.h"
 #include "runtime/MemoryTensors.h"
 #include "runtime/NamedNumbers.h"
+#include "runtime/ReplacedFile.h"
 #include "runtime/SharedFolder.h"
 
 #include <algorithm>
@@ -344,20 +345,14 @@ void Trainer::keepTuning() {
     tuning->keep();
 }
 
-/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's. A file that was there
-/// stays until the new one is whole.
+/// The parts of all ranks, rank by rank. `textOf` makes one of this rank's.
 void Trainer::writeTimeline(const std::string &path, const char *begin, const char *separator,
                             const char *end, const std::function<std::string(size_t)> &textOf) {
   if (path.empty())
     return;
-  std::filesystem::path unfinished = path + ".part";
-  std::ofstream file;
-  if (tells) {
-    file.open(unfinished, std::ios::binary);
-    if (!file)
-      throw Error(path, ": cannot be written");
-  }
-  file << begin;
+  std::optional<ReplacedFile> file;
+  if (tells && !(file.emplace(path).text() << begin))
+    throw Error(path, ": cannot be written");
   std::vector<std::string> counts, all;
   control.gather(std::to_string(executor.timeline().parts()), counts);
   bool first = true;
@@ -366,16 +361,13 @@ void Trainer::writeTimeline(const std::string &path, const char *begin, const ch
       control.collect(rank == program.rank ? textOf(part) : "", all);
       if (!tells)
         continue;
-      file << (first || all[rank].empty() ? "" : separator) << all[rank];
+      file->text() << (first || all[rank].empty() ? "" : separator) << all[rank];
       first = first && all[rank].empty();
     }
-  file << end;
-  file.close();
-  std::error_code failed;
-  // A link stays one, to the new file.
-  if (tells && file)
-    std::filesystem::rename(unfinished, std::filesystem::weakly_canonical(path, failed), failed);
-  if (tells && (!file || failed))
+  if (!tells)
+    return;
+  file->text() << end;
+  if (!file->takePlace())
     throw Error(path, ": cannot be written");
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/Control.h"
 #include "runtime/Error.h"
+#include "runtime/ReplacedFile.h"
 
 #include <charconv>
 #include <cstdio>
@@ -157,18 +158,10 @@ bool Tuning::write() const {
       all.merge(readChoices(file()));
   } catch (const Error &) { // damaged meanwhile
   }
-  const std::string unfinished = file() + "." + std::to_string(getpid()) + ".part";
-  std::ofstream text(unfinished, std::ios::binary);
+  ReplacedFile replaced(file(), "." + std::to_string(getpid()) + ".part");
   const Json json = {{"format", kFormat}, {"choices", all}};
-  text << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
-  text.close();
-  std::error_code failed;
-  if (text)
-    fs::rename(unfinished, file(), failed);
-  const bool isWritten = text && !failed;
-  if (!isWritten)
-    fs::remove(unfinished, failed);
-  return isWritten;
+  replaced.text() << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  return replaced.takePlace();
 }
 
 void Tuning::tell() {
