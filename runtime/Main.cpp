@@ -2,6 +2,7 @@
 #include "runtime/Error.h"
 #include "runtime/RankPlace.h"
 #include "runtime/SharedFolder.h"
+#include "runtime/Signals.h"
 #include "runtime/Trainer.h"
 
 #include <algorithm>
@@ -36,12 +37,11 @@ static void say(std::string_view text) {
 
 static std::atomic<bool> speaks = false, hasLauncher = false, launched = false;
 
-/// SIGUSR1 and SIGUSR2 are SIGINT and SIGTERM by way of a launcher such as mpirun, which passes
-/// only these on. The exit code is then its caller's affair: a rank that fails would be an error to
-/// it.
+/// Of what a launcher passes on the exit code is its caller's affair: a rank that fails would be an
+/// error to it.
 static void onSignal(int signal) {
   static std::atomic<double> first = 0;
-  int asked = signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal;
+  const int asked = askedBy(signal);
   if (!stopSignal.exchange(asked)) {
     first = now();
     launched = asked != signal && hasLauncher;
@@ -317,9 +317,7 @@ static int runPrograms(std::span<const Program *const> programs, const Options &
     return 0;
   }
   hasLauncher = startedByMpi() || isOneOfSeveral();
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP})
-    if (std::signal(signal, onSignal) == SIG_IGN && signal == SIGHUP)
-      std::signal(signal, SIG_IGN); // nohup's
+  handleSignals({SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}, onSignal);
   // Writing says so itself: to a reader that has gone, or beyond what a file may have.
   for (int signal : {SIGPIPE, SIGXFSZ})
     std::signal(signal, SIG_IGN);

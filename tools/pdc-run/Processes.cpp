@@ -2,6 +2,7 @@
 
 #include "runtime/Control.h"
 #include "runtime/Error.h"
+#include "runtime/Signals.h"
 #include "tools/Programs.h"
 
 #include <cerrno>
@@ -42,7 +43,7 @@ void onSignal(int signal) {
   static double first = 0;
   double now = pdc::runtime::now();
   if (!asked) {
-    asked = signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal;
+    asked = runtime::askedBy(signal);
     first = now;
     say("\nasked to end: the ranks finish the step, and save where --save was given; ask again to "
         "end at once\n");
@@ -110,9 +111,7 @@ int supervise(const std::vector<Process> &processes) {
   for (const Process &process : processes)
     started.push_back(start(process, started.empty() ? 0 : started.front()));
   supervised = started.size() > 1 ? -started.front() : started.front();
-  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGALRM})
-    if (std::signal(signal, onSignal) == SIG_IGN && signal == SIGHUP)
-      std::signal(signal, SIG_IGN); // nohup's
+  runtime::handleSignals({SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGALRM}, onSignal);
   for (int signal : {SIGTSTP, SIGCONT})
     std::signal(signal, onStop);
   const int code = waitFor(started);
