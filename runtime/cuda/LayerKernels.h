@@ -72,17 +72,26 @@ private:
   PoolingFields fields;
 };
 
-class BatchNormalization {
+/// A kernel whose tensors come as one list, which its `call<T>` takes apart: pointers of any type,
+/// nullptr for what is left out. T: float, BFloat16 or Float16, as what the first points to is
+/// stored.
+template <class Kernel, class Fields> class OfPointers {
 public:
-  BatchNormalization(const Device &, const BatchNormalizationFields &fields) : fields(fields) {}
-  template <class T, class... Pointers>
-  void operator()(const Run &run, T *first, Pointers *...others) const {
-    call<std::remove_const_t<T>>(run, {first, others...});
+  OfPointers(const Device &, const Fields &fields) : fields(fields) {}
+  template <class T, class... Others>
+  void operator()(const Run &run, T *first, Others... others) const {
+    static_cast<const Kernel *>(this)->template call<std::remove_const_t<T>>(run,
+                                                                             {first, others...});
   }
 
-private:
+protected:
+  Fields fields;
+};
+
+class BatchNormalization : public OfPointers<BatchNormalization, BatchNormalizationFields> {
+public:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  BatchNormalizationFields fields;
 };
 
 /// A convolution of fp16 and the normalisation behind it, which wants sums of its result: cuDNN can
@@ -119,74 +128,37 @@ private:
   BatchNormalizationFields fields;
 };
 
-class BatchNormalizationGradient {
+class BatchNormalizationGradient
+    : public OfPointers<BatchNormalizationGradient, BatchNormalizationFields> {
 public:
-  BatchNormalizationGradient(const Device &, const BatchNormalizationFields &fields)
-      : fields(fields) {}
-  template <class T, class... Pointers>
-  void operator()(const Run &run, T *first, Pointers *...others) const {
-    call<std::remove_const_t<T>>(run, {first, others...});
-  }
-
-private:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  BatchNormalizationFields fields;
 };
 
-class GroupNormalization {
+class GroupNormalization : public OfPointers<GroupNormalization, GroupNormalizationFields> {
 public:
-  GroupNormalization(const Device &, const GroupNormalizationFields &fields) : fields(fields) {}
-  /// Pointers of any type, or nullptr for what is left out.
-  template <class T, class... Pointers>
-  void operator()(const Run &run, const T *x, Pointers... others) const {
-    call<T>(run, {x, others...});
-  }
-
-private:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  GroupNormalizationFields fields;
 };
 
-class GroupNormalizationGradient {
+class GroupNormalizationGradient
+    : public OfPointers<GroupNormalizationGradient, GroupNormalizationFields> {
 public:
-  GroupNormalizationGradient(const Device &, const GroupNormalizationFields &fields)
-      : fields(fields) {}
-  template <class T, class... Pointers>
-  void operator()(const Run &run, const T *dy, Pointers... others) const {
-    call<T>(run, {dy, others...});
-  }
-
-private:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  GroupNormalizationFields fields;
 };
 
-class LayerNormalization {
+class LayerNormalization : public OfPointers<LayerNormalization, LayerNormalizationFields> {
 public:
-  LayerNormalization(const Device &, const LayerNormalizationFields &fields) : fields(fields) {}
-  /// Pointers of any type, or nullptr for what is left out.
-  template <class T, class... Pointers>
-  void operator()(const Run &run, const T *x, Pointers... others) const {
-    call<T>(run, {x, others...});
-  }
-
-private:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  LayerNormalizationFields fields;
 };
 
-class LayerNormalizationInputGradient {
+class LayerNormalizationInputGradient
+    : public OfPointers<LayerNormalizationInputGradient, LayerNormalizationFields> {
 public:
-  LayerNormalizationInputGradient(const Device &, const LayerNormalizationFields &fields)
-      : fields(fields) {}
-  template <class T, class... Pointers>
-  void operator()(const Run &run, const T *dy, Pointers... others) const {
-    call<T>(run, {dy, others...});
-  }
-
-private:
+  using OfPointers::OfPointers;
   template <class T> void call(const Run &run, std::initializer_list<const void *> pointers) const;
-  LayerNormalizationFields fields;
 };
 
 class LayerNormalizationScaleGradient {

@@ -1,33 +1,19 @@
 #pragma once
 
-#include "runtime/Error.h"
-#include "runtime/kernels/Dimensions.h"
-
-#include <array>
-#include <initializer_list>
-#include <span>
+#include "runtime/kernels/NormalizationPointers.h"
 
 namespace pdc::runtime::cuda {
 
-/// Operands, then results put into their places; what is not asked for is null.
-template <size_t Results> struct NormalisationPointers {
-  std::span<const void *const> inputs; ///< of the call's own list
-  std::array<void *, Results> outputs = {};
+/// Images are of the type that they are stored in, all else is f32.
+template <size_t Results> struct NormalisationPointers : NormalizationPointers<Results, void> {
+  using NormalizationPointers<Results, void>::NormalizationPointers;
 
-  /// `results`: for each result pointer, which of the kernel's results it takes.
-  NormalisationPointers(const Dimensions &results, size_t inputCount,
-                        std::initializer_list<const void *> all) {
-    if (all.size() != inputCount + results.size())
-      throw Error("normalization: called with ", all.size(), " tensors, expected ",
-                  inputCount + results.size());
-    inputs = {all.begin(), inputCount};
-    for (size_t i = 0; i < results.size(); ++i)
-      outputs.at(results[i]) = const_cast<void *>(all.begin()[inputCount + i]);
+  template <class T> const T *image(size_t i) const {
+    return static_cast<const T *>(this->inputs[i]);
   }
-  template <class T> const T *image(size_t i) const { return static_cast<const T *>(inputs[i]); }
   /// What is one number per channel.
-  const float *input(size_t i) const { return static_cast<const float *>(inputs[i]); }
-  float *output(size_t i) const { return static_cast<float *>(outputs[i]); }
+  const float *input(size_t i) const { return static_cast<const float *>(this->inputs[i]); }
+  float *output(size_t i) const { return static_cast<float *>(this->outputs[i]); }
 };
 
 } // namespace pdc::runtime::cuda
