@@ -38,6 +38,7 @@ struct TrainedWeight {
   SmallVector<MemoryOp> gradients;
   /// The forward node that reads it first: the update is planned with it.
   NodeOp firstReader;
+  Value learningRate;
 };
 
 /// Patterns of weights that an option has, each with a number.
@@ -99,8 +100,8 @@ public:
     if (weights.empty())
       throw Error("@train has no weight with a gradient; run differentiate first");
     scale = readInput("pdc.gradient_scale");
-    for (const TrainedWeight &weight : weights)
-      learningRateOf(MemoryOp(weight.memory).getSymName());
+    for (TrainedWeight &weight : weights)
+      weight.learningRate = learningRateOf(weight.memory.getSymName());
     if (spec.readsStep())
       step = readInput("pdc.step");
     for (TrainedWeight &weight : weights)
@@ -116,7 +117,7 @@ private:
   Value gradient(TrainedWeight &weight);
   MemoryOp addState(MemoryOp weight, StringRef state, Operation *after);
   void update(TrainedWeight &weight);
-  Value goAlong(const TrainedWeight &weight, Value direction, Value learningRate);
+  Value goAlong(const TrainedWeight &weight, Value direction);
   void checkStoredUsed(ArrayRef<TrainedWeight> weights);
 
   func::FuncOp train;
@@ -139,7 +140,7 @@ SmallVector<TrainedWeight> Updates::findWeights() {
     if (memory.getRole() != Role::Weight)
       continue;
     auto [value, firstReader] = reads.lookup(memory.getSymName());
-    TrainedWeight weight{memory, value, {}, firstReader};
+    TrainedWeight weight{memory, value, {}, firstReader, {}};
     while (auto sum = symbols.lookup<MemoryOp>(
                gradientName(memory.getSymName(), weight.gradients.size())))
       weight.gradients.push_back(sum);
@@ -222,7 +223,7 @@ MemoryOp Updates::addState(MemoryOp weight, StringRef state, Operation *after) {
 }
 
 /// The next weight, from the one before it and the direction that it takes.
-Value Updates::goAlong(const TrainedWeight &weight, Value direction, Value learningRate) {
+Value Updates::goAlong(const TrainedWeight &weight, Value direction) {
   MemoryOp memory = weight.memory;
   Value old = weight.value;
   StringRef origin = NodeOp(weight.firstReader).getName();
@@ -238,7 +239,7 @@ Value Updates::goAlong(const TrainedWeight &weight, Value direction, Value learn
     return node("ReduceSum", (of + "/square").str(), squares, {{"keepdims", int64_t(0)}});
   };
   Value length = sumOfSquares("/update", old), reach = sumOfSquares("/update/direction", direction);
-  return node("LambUpdate", "/update/scaled", {old, direction, learningRate, length, reach});
+  return node("LambUpdate", "/update/scaled", {old, direction, weight.learningRate, length, reach});
 }
 
 /// New weight and new state from the old ones and the gradient.
@@ -252,8 +253,7 @@ void Updates::update(TrainedWeight &weight) {
         addState(weight.memory, state, states.empty() ? weight.gradients.back() : states.back()));
   for (MemoryOp state : states)
     operands.push_back(builder.create<ReadOp>(location, state.getType(), state.getSymName()));
-  const Value learningRate = learningRateOf(name);
-  operands.append({scale, learningRate});
+  operands.append({scale, weight.learningRate});
   if (step)
     operands.push_back(step);
 
@@ -261,8 +261,7 @@ void Updates::update(TrainedWeight &weight) {
   attributes.set("weight_decay", decays.numberOf(name, spec.weightDecay));
   NodeOp node = createNode(builder, location, spec.op, names.unique(name + "/update"), operands,
                            attributes, weight.firstReader.getName(), 1 + states.size());
-  Value next =
-      spec.scalesByNorms ? goAlong(weight, node.getResult(0), learningRate) : node.getResult(0);
+  Value next = spec.scalesByNorms ? goAlong(weight, node.getResult(0)) : node.getResult(0);
   builder.create<CommitOp>(location, next, name);
   for (auto [i, state] : llvm::enumerate(states))
     builder.create<WriteOp>(location, node.getResult(i + 1), state.getSymName());

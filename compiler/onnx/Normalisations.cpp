@@ -111,7 +111,10 @@ private:
 
 } // namespace
 
-void separateStatistics(Model &model) { StatisticsSeparation(model).run(); }
+void separateStatistics(Model &model) {
+  if (!normalisationsOf(model).empty())
+    StatisticsSeparation(model).run();
+}
 
 std::set<std::string> runningStatistics(const Model &model, const std::set<std::string> &frozen) {
   std::set<std::string> names;
