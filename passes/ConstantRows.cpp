@@ -262,7 +262,15 @@ std::optional<std::vector<int64_t>> seenAs(const std::vector<int64_t> &from,
   return d == from.size() ? std::optional(seen) : std::nullopt;
 }
 
-ConstantRows::Entry ConstantRows::entryOf(Value value, int depth) {
+ConstantRows::Entry ConstantRows::entryOf(Value value, int depth, Known &known) {
+  if (auto found = known.find(value); found != known.end())
+    return found->second;
+  const Entry entry = follow(value, depth, known);
+  known.try_emplace(value, entry);
+  return entry;
+}
+
+ConstantRows::Entry ConstantRows::follow(Value value, int depth, Known &known) {
   auto node = value.getDefiningOp<NodeOp>();
   if (!node || node->getNumResults() != 1 || depth > kMostNodes)
     return {};
@@ -273,7 +281,7 @@ ConstantRows::Entry ConstantRows::entryOf(Value value, int depth) {
              value.getType().getAsOpaquePointer()};
   std::vector<const RunRows *> operands;
   for (Value operand : node.getOperands()) {
-    const auto [address, rows] = entryOf(operand, depth + 1);
+    const auto [address, rows] = entryOf(operand, depth + 1, known);
     if (!address)
       return {};
     key.push_back(address);

@@ -2,6 +2,8 @@
 
 #include "passes/Nodes.h"
 
+#include "llvm/ADT/DenseMap.h"
+
 #include <map>
 #include <memory>
 
@@ -35,7 +37,10 @@ class ConstantRows {
 public:
   /// Null where a value depends on more than constants, or in ways that are not followed. Equal
   /// values have one address as long as this lives, whatever becomes of their nodes.
-  const RunRows *find(mlir::Value value) { return entryOf(value, 0).second; }
+  const RunRows *find(mlir::Value value) {
+    Known known;
+    return entryOf(value, 0, known).second;
+  }
 
 private:
   /// What MLIR holds once is the same where its address is; operands are the same where theirs are.
@@ -43,7 +48,11 @@ private:
   /// The first is null for what was never followed, the second for what cannot be.
   using Entry = std::pair<const void *, const RunRows *>;
 
-  Entry entryOf(mlir::Value value, int depth);
+  /// Of one search: many nodes may read one.
+  using Known = llvm::DenseMap<mlir::Value, Entry>;
+
+  Entry entryOf(mlir::Value value, int depth, Known &known);
+  Entry follow(mlir::Value value, int depth, Known &known);
 
   std::map<Key, std::unique_ptr<RunRows>> entries;
 };
