@@ -153,16 +153,28 @@ def mixed(z):
     return z ^ (z >> numpy.uint64(31))
 
 
-def uniform(name, stream, step, samples, size):
-    """`size` numbers for each sample, keyed by the node's name (FNV-1a)."""
+def drawn(name, stream, step, samples, places):
+    """64 bits for each sample and place, keyed by the node's name (FNV-1a)."""
     key = 0xcbf29ce484222325
     for byte in name.encode():
         key = (key ^ byte) * 0x100000001b3 % 2 ** 64
     key = (key + stream * 0xD1342543DE82EF95) % 2 ** 64
-    h = numpy.full((len(samples), size), SEED ^ 0x9E3779B97F4A7C15, numpy.uint64)
-    for part in (step, numpy.array(samples)[:, None], key, numpy.arange(size)[None]):
+    h = numpy.full((len(samples), len(places)), SEED ^ 0x9E3779B97F4A7C15, numpy.uint64)
+    for part in (step, numpy.array(samples)[:, None], key, places[None]):
         h = mixed(h) ^ numpy.asarray(part, numpy.uint64)
-    return (mixed(h) >> numpy.uint64(40)).astype(numpy.float64) * 2.0 ** -24
+    return mixed(h)
+
+
+def uniform(name, stream, step, samples, size):
+    """`size` numbers for each sample."""
+    return (drawn(name, stream, step, samples, numpy.arange(size)) >> numpy.uint64(40)).astype(numpy.float64) * 2.0 ** -24
+
+
+def kept_by_dropout(name, step, samples, size, ratio):
+    """Of `size` elements of each sample, by 16 bits each: four neighbours share 64, the first has the lowest."""
+    places = numpy.arange(size)
+    bits = drawn(name, 0, step, samples, places // 4) >> numpy.asarray(places % 4 * 16, numpy.uint64)
+    return (bits & numpy.uint64(0xffff)) >= round(ratio * 2 ** 16)
 
 
 def normal(name, step, samples, size):
@@ -243,7 +255,7 @@ def test_dropout_follows_rows_of_samples(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "rows.onnx")
     images, labels = pipeline.draw_images(tmp_path, 8, (12,), 5)
     x, y = numpy.load(images).astype(numpy.float64), numpy.load(labels)
-    kept = uniform("d", 0, 1, range(8), 18) >= 0.25
+    kept = kept_by_dropout("d", 1, range(8), 18, 0.25)
     scores = ((x.reshape(-1, 4) @ weights["first"]).reshape(8, 18) * kept / 0.75) @ weights["second"]
     expected = torch.nn.functional.cross_entropy(torch.from_numpy(scores), torch.from_numpy(y)).item()
     for microbatches in (1, 2, 4):
