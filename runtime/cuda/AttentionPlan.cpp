@@ -193,11 +193,14 @@ std::optional<AttentionPlan::Tensor> AttentionPlan::kept() {
   return given(graph.inMemory(type, sizes, packedStrides(sizes)), kPlace);
 }
 
-/// Shares, or gradients of them, behind dropout.
+/// By which what dropout keeps grows.
+float AttentionPlan::growth() const { return float(1 / (1 - fields.ratio)); }
+
+/// Shares behind dropout.
 AttentionPlan::Tensor AttentionPlan::dropped(Tensor shares, std::optional<Tensor> kept,
                                              cudnnDataType_t made) {
   const Tensor left = graph.made(CUDNN_POINTWISE_MUL, {shares, *kept});
-  return graph.made(CUDNN_POINTWISE_MUL, {left, number(float(1 / (1 - fields.ratio)))}, made);
+  return graph.made(CUDNN_POINTWISE_MUL, {left, number(growth())}, made);
 }
 
 /// A number for each row.
@@ -249,8 +252,10 @@ void AttentionPlan::multiplyTurned(Tensor shares, Tensor right, Tensor result) {
 }
 
 /// With shares p and g = dy v^T: ds = scale p (g - sum(dy y)), from which dq = ds k, dk = ds^T q,
-/// dv = p^T dy; behind dropout g and the p of dv are what it keeps of them. No sums in the order in
-/// which blocks end: dq is one product.
+/// dv = p^T dy; behind dropout g and the p of dv are what it keeps of them. The factor by which g
+/// grows then is left for last and divides the sums meanwhile, as in the graphs that the library's
+/// own frontend makes and NVIDIA tests. No sums in the order in which blocks end: dq is one
+/// product.
 void AttentionPlan::describeGradients() {
   const Sizes perRow = ofRows();
   const Sizes perPair = {fields.batch, fields.heads, fields.queries, fields.keys};
@@ -262,10 +267,10 @@ void AttentionPlan::describeGradients() {
   const Tensor dv = given(operand(kValues), kValues);
   const Tensor sums =
       given(graph.inMemory(CUDNN_DATA_FLOAT, perRow, packedStrides(perRow)), kPlace);
-  // 1. sum(dy y), times 1, which the library looks for.
+  // 1. sum(dy y), times a number, which the library looks for.
   const Tensor whole = graph.between(perRow);
   graph.reduce(CUDNN_REDUCE_TENSOR_ADD, graph.made(CUDNN_POINTWISE_MUL, {dy, y}), whole);
-  graph.apply(CUDNN_POINTWISE_MUL, {whole, number(1)}, sums);
+  graph.apply(CUDNN_POINTWISE_MUL, {whole, number(float(1 - fields.ratio))}, sums);
   // 2. Shares again.
   const Tensor relative = graph.made(CUDNN_POINTWISE_SUB, {scores(q, k, added), logSums});
   const Tensor shares = graph.made(CUDNN_POINTWISE_EXP, {seen(relative)});
@@ -273,9 +278,11 @@ void AttentionPlan::describeGradients() {
   // 3. Gradients of scores.
   const Tensor gradients = graph.between(perPair);
   graph.multiply(dy, v, gradients);
-  const Tensor arriving = kept ? dropped(gradients, kept, CUDNN_DATA_FLOAT) : gradients;
+  const Tensor arriving = kept ? graph.made(CUDNN_POINTWISE_MUL, {gradients, *kept}) : gradients;
   const Tensor centred = graph.made(CUDNN_POINTWISE_SUB, {arriving, sums});
-  const Tensor products = graph.made(CUDNN_POINTWISE_MUL, {centred, shares});
+  Tensor products = graph.made(CUDNN_POINTWISE_MUL, {centred, shares});
+  if (kept)
+    products = graph.made(CUDNN_POINTWISE_MUL, {products, number(growth())});
   if (maskGradientBytes) {
     const Sizes sizes = ofMask(fields);
     graph.reduce(CUDNN_REDUCE_TENSOR_ADD, products,

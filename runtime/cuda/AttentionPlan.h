@@ -72,6 +72,7 @@ private:
   Tensor scores(Tensor q, Tensor turnedKeys, std::optional<Tensor> mask);
   Tensor seen(Tensor scores);
   void multiplyTurned(Tensor shares, Tensor right, Tensor result);
+  float growth() const;
   Tensor dropped(Tensor shares, std::optional<Tensor> kept, cudnnDataType_t made);
   int64_t advance(Kind kind, int64_t b, int64_t keyHead) const;
   Sizes ofRows() const;
