@@ -3,6 +3,7 @@
 #include "runtime/cuda/Launch.h"
 
 #include <cstdio>
+#include <optional>
 
 namespace pdc::runtime::cuda {
 
@@ -68,31 +69,31 @@ cudaError_t TaskGraphs::endPart() {
 bool TaskGraphs::record(const std::function<void()> &task, Recorded &parts) {
   recording = &parts;
   cudaError_t code = beginPart();
-  bool isWhole = code == cudaSuccess;
-  if (isWhole) {
+  std::optional<std::string> refused;
+  if (code == cudaSuccess) {
     try {
       task();
-    } catch (const std::exception &) {
-      isWhole = false; // thrown again where the task runs kernel by kernel
+    } catch (const std::exception &error) {
+      refused = error.what(); // of a call that only a recording refuses: the task runs without one
     }
     code = endPart();
   }
   recording = nullptr;
-  if (isWhole && code == cudaSuccess)
+  if (!refused && code == cudaSuccess)
     return true;
   destroy(parts);
-  giveUp(code == cudaSuccess ? cudaErrorStreamCaptureInvalidated : code);
+  giveUp(refused ? *refused : cudaGetErrorString(code));
   return false;
 }
 
-void TaskGraphs::giveUp(cudaError_t code) {
+void TaskGraphs::giveUp(const std::string &why) {
   gaveUp = true;
   cudaGetLastError(); // forgets it: what runs next asks for errors of its own
   std::fprintf(
       stderr,
       "warning: tasks run kernel by kernel, which is slower: recording one as a CUDA graph "
       "failed: %s\n",
-      cudaGetErrorString(code));
+      why.c_str());
 }
 
 } // namespace pdc::runtime::cuda

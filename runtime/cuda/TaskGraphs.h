@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <map>
+#include <string>
 #include <vector>
 
 namespace pdc::runtime::cuda {
@@ -35,7 +36,7 @@ private:
   cudaError_t endPart();
   void launch(const Recorded &parts);
   static void destroy(Recorded &parts);
-  void giveUp(cudaError_t code);
+  void giveUp(const std::string &why);
 
   /// Graphs take memory of the GPU, and a schedule with many slots and versions has many.
   static constexpr size_t kMost = 1024;

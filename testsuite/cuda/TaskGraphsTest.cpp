@@ -83,6 +83,28 @@ TEST_F(TaskGraphsTest, RunKernelByKernelWhereRecordingFails) {
             "failed: an error\n");
 }
 
+/// The call that a recording refuses is told, though the task runs without one.
+TEST_F(TaskGraphsTest, SayWhichCallRefusesToBeRecorded) {
+  cuda::TaskGraphs graphs(stream);
+  value = 1;
+  ::testing::internal::CaptureStderr();
+  for (int run = 1; run <= 3; ++run) {
+    graphs.run(name(0), [this] {
+      adding()();
+      cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+      cudaStreamIsCapturing(stream, &status);
+      EXPECT_EQ(status == cudaStreamCaptureStatusActive, calls == 2);
+      if (status == cudaStreamCaptureStatusActive)
+        throw std::runtime_error("aCall: operation not permitted when stream is capturing");
+    });
+    finish();
+    EXPECT_EQ(sum, run);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "warning: tasks run kernel by kernel, which is slower: recording one as a CUDA graph "
+            "failed: aCall: operation not permitted when stream is capturing\n");
+}
+
 /// What is done beside a task sees what the task did before it, and not what it does behind it, as
 /// often as the task runs; the graphs stand on both sides.
 TEST_F(TaskGraphsTest, AreSplitWhereTheTaskIsInterrupted) {
