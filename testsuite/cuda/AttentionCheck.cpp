@@ -75,8 +75,8 @@ template <class T> struct AttentionComparison {
   const DeviceTensor<float> numbers{stream, checkedMask<float>(wide, unseen, added)};
   const DeviceTensor<uint8_t> flags{stream, checkedMask<uint8_t>(wide, unseen)};
   const DeviceTensor<int64_t> drawn{stream, seeds()};
-  const DeviceTensor<uint8_t> scratch{stream,
-                                      std::vector<uint8_t>(size_t(device.workspaceBytes) + 256)};
+  const DeviceTensor<uint8_t> scratch =
+      DeviceTensor<uint8_t>::unset(stream, device.workspaceBytes + 256);
   runtime::Run run;
   std::vector<std::string> differences;
 

@@ -1,9 +1,13 @@
 /// Compares cuDNN's attention with the kernels here on the GPU of this machine, at the sizes of
-/// networks; a line for each difference, and exit status 1. `--small`: sizes for the emulation.
+/// networks in bf16, or `fp16`; a line for each difference, and exit status 1. `--small`: sizes for
+/// the emulation.
 #include "runtime/SmallFloats.h"
 #include "runtime/cuda/Launch.h"
 #include "testsuite/cuda/AttentionCheck.h"
 
+#include <cudnn.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -80,33 +84,33 @@ std::vector<NamedAttention> namedAttentions(bool isSmall) {
   return all;
 }
 
-int checkAll(bool isSmall) {
+template <class T> int checkAll(bool isSmall) {
   int different = 0;
   cudaStream_t stream = nullptr;
   pdc::runtime::cuda::require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                               "cudaStreamCreateWithFlags");
   const int64_t workspace = int64_t(isSmall ? 1 : 512) << 20;
   for (const NamedAttention &one : namedAttentions(isSmall)) {
-    auto tell = [&](const char *type, const std::vector<std::string> &differences) {
-      for (const std::string &difference : differences)
-        std::printf("error: %s, %lld keys, %s: %s\n", one.name,
-                    static_cast<long long>(one.fields.keys), type, difference.c_str());
-      different += !differences.empty();
-    };
-    tell("bf16", pdc::testing::attentionDifferences<pdc::runtime::BFloat16>(
-                     one.fields, stream, workspace, one.unseen, one.added));
-    tell("fp16", pdc::testing::attentionDifferences<pdc::runtime::Float16>(
-                     one.fields, stream, workspace, one.unseen, one.added));
+    const std::vector<std::string> differences =
+        pdc::testing::attentionDifferences<T>(one.fields, stream, workspace, one.unseen, one.added);
+    for (const std::string &difference : differences)
+      std::printf("error: %s, %lld keys: %s\n", one.name, static_cast<long long>(one.fields.keys),
+                  difference.c_str());
+    different += !differences.empty();
   }
-  std::printf("%d attentions differ\n", different);
+  std::printf("%d attentions differ from cuDNN %zu's\n", different, cudnnGetVersion());
   return different ? 1 : 0;
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
+  const std::vector<std::string_view> options(argv + 1, argv + argc);
+  const bool isSmall = std::ranges::count(options, "--small"),
+             isHalf = std::ranges::count(options, "fp16");
   try {
-    return checkAll(argc > 1 && std::string_view(argv[1]) == "--small");
+    return isHalf ? checkAll<pdc::runtime::Float16>(isSmall)
+                  : checkAll<pdc::runtime::BFloat16>(isSmall);
   } catch (const std::exception &error) {
     std::printf("error: %s\n", error.what());
     return 1;

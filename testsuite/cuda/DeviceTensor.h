@@ -14,9 +14,7 @@ namespace pdc::testing {
 template <class T> class DeviceTensor {
 public:
   DeviceTensor(cudaStream_t stream, const std::vector<T> &values)
-      : stream(stream), count(values.size()) {
-    runtime::cuda::require(cudaMalloc(&memory, std::max<size_t>(count, 1) * sizeof(T)),
-                           "cudaMalloc");
+      : DeviceTensor(stream, values.size(), Unset{}) {
     runtime::cuda::require(
         cudaMemcpyAsync(memory, values.data(), count * sizeof(T), cudaMemcpyHostToDevice, stream),
         "cudaMemcpyAsync");
@@ -24,6 +22,10 @@ public:
   }
   DeviceTensor(cudaStream_t stream, int64_t count)
       : DeviceTensor(stream, std::vector<T>(size_t(count), T(9.0f))) {}
+  /// Of room whose content is not read before it is written.
+  static DeviceTensor unset(cudaStream_t stream, int64_t count) {
+    return {stream, static_cast<size_t>(count), Unset{}};
+  }
   DeviceTensor(const DeviceTensor &) = delete;
   ~DeviceTensor() { cudaFree(memory); }
 
@@ -39,6 +41,12 @@ public:
   }
 
 private:
+  struct Unset {};
+  DeviceTensor(cudaStream_t stream, size_t count, Unset) : stream(stream), count(count) {
+    runtime::cuda::require(cudaMalloc(&memory, std::max<size_t>(count, 1) * sizeof(T)),
+                           "cudaMalloc");
+  }
+
   const cudaStream_t stream;
   const size_t count;
   void *memory = nullptr;

@@ -120,11 +120,51 @@ def test_says_why_pytorch_cannot_train(tmp_path, monkeypatch):
 
 
 def test_shows_the_first_errors_of_a_build(tmp_path):
-    tools, log = load(TOOLS), tmp_path / "build.log"
-    noise = "warning: nothing\n" * 500
+    tools = load(TOOLS)
+    tools.logs = tmp_path / "logs"
+    noise = "yes 'warning: nothing' | head -n 500"
     with pytest.raises(RuntimeError, match="Attention.cu:7: error: no such thing") as raised:
-        tools.run(["sh", "-c", f"echo 'FAILED: Attention.o'; echo 'Attention.cu:7: error: no such thing'; echo '{noise}'; exit 1"], log=log)
-    assert len(str(raised.value)) < 20000 and log.read_text().count("warning: nothing") == 500
+        tools.run(["sh", "-c", f"echo 'FAILED: Attention.o'; echo 'Attention.cu:7: error: no such thing'; {noise}; exit 1"])
+    assert len(str(raised.value)) < 20000
+    assert (tools.logs / "sh.log").read_text().count("\nwarning: nothing") == 500 and tools.warned() == {"sh": ["warning: nothing"]}
+
+
+def test_graphs_that_are_refused_fail(tmp_path, monkeypatch):
+    """And the warning stands in the results, whatever it came from."""
+    tools = load(pipeline.SOURCE / "tools", "gpu-check")
+    monkeypatch.setattr(tools, "HERE", tmp_path)
+    warning = "warning: tasks run kernel by kernel, which is slower: aCall: not permitted"
+
+    def train(case, *options, **_):
+        (log := tmp_path / "log").write_text('{"loss": 0.5, "seconds": 1}\n' * 2)
+        tools.run(["sh", "-c", "true" if options else f"echo '{warning}' >&2"])
+        return log
+
+    monkeypatch.setattr(tools, "train", train)
+    with pytest.raises(RuntimeError, match="aCall: not permitted"):
+        tools.check_graphs({"project": "sh", "steps": 2}, 60)
+    results = tools.Results(1)
+    results.end()
+    assert results_of(tmp_path)["warnings"] == {"sh": [warning]}
+    assert tools.check_graphs({"project": "another", "steps": 2}, 60) == "2 equal losses"
+    with pytest.raises(RuntimeError, match="2 losses, expected 3"):
+        tools.check_graphs({"project": "another", "steps": 3}, 60)
+
+
+@pytest.mark.parametrize("options,is_ninja", [([], True), (["-G", "Unix Makefiles"], False), (["-GUnix Makefiles"], False)])
+def test_builds_by_ninja_where_nothing_else_is_told(tmp_path, monkeypatch, options, is_ninja):
+    tools, commands = load(pipeline.SOURCE / "tools", "gpu-check"), []
+    monkeypatch.setattr(tools, "HERE", tmp_path)
+    monkeypatch.setattr(tools, "ask_driver", lambda _: ["9.0"])
+    monkeypatch.setattr(tools, "run", lambda command, limit: commands.append(command))
+    monkeypatch.setattr(tools.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.delenv("CMAKE_GENERATOR", raising=False)
+    tools.configure(options, 60)
+    assert (commands[-1][-2:] == ["-G", "Ninja"]) == is_ninja and "-DCMAKE_CUDA_ARCHITECTURES=90-real" in commands[-1]
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "CMakeCache.txt").write_text("")
+    tools.configure(options, 60)
+    assert "Ninja" not in commands[-1]
 
 
 def test_says_once_what_cmake_says_of_each_program():
@@ -329,8 +369,9 @@ def test_ends_with_its_minutes(waiting):
     outcomes = {result["name"]: result["outcome"] for result in found["results"]}
     assert outcomes.pop("configure") == "passed", done.stdout + done.stderr
     assert outcomes.pop("build") == "passed"
+    assert outcomes.pop("weights of lenet5") == "passed"
     outcomes.pop("memory checker")  # where there is none, that is soon said
-    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention", "measured kernels"} <= set(outcomes), outcomes
+    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention in bf16", "measured kernels"} <= set(outcomes), outcomes
     assert found["running"] == [] and done.returncode == 3
     assert len(started(folder)) >= 3
     await_true(lambda: all_have_ended(folder))
