@@ -253,9 +253,8 @@ void AttentionPlan::multiplyTurned(Tensor shares, Tensor right, Tensor result) {
 
 /// With shares p and g = dy v^T: ds = scale p (g - sum(dy y)), from which dq = ds k, dk = ds^T q,
 /// dv = p^T dy; behind dropout g and the p of dv are what it keeps of them. The factor by which g
-/// grows then is left for last and divides the sums meanwhile, as in the graphs that the library's
-/// own frontend makes and NVIDIA tests. No sums in the order in which blocks end: dq is one
-/// product.
+/// grows then comes last and divides the sums meanwhile, as in the graphs of the library's own
+/// frontend. No sums in the order in which blocks end: dq is one product.
 void AttentionPlan::describeGradients() {
   const Sizes perRow = ofRows();
   const Sizes perPair = {fields.batch, fields.heads, fields.queries, fields.keys};
