@@ -110,6 +110,7 @@ public:
     for (auto &member : state.members)
       member->announced = step;
   }
+  bool beginsRound() override;
 
 protected:
   void exchange(const std::string &mine, std::vector<std::string> &all, bool everywhere) override;
@@ -137,6 +138,23 @@ void LocalControlPlane::Member::exchange(const std::string &mine, std::vector<st
     all.clear();
   if (--state.leaving == 0)
     state.changed.notify_all();
+}
+
+bool LocalControlPlane::Member::beginsRound() {
+  std::lock_guard lock(state.mutex);
+  if (!roundsEnd && state.members[0]->stopWanted) {
+    int64_t most = 0;
+    for (const auto &member : state.members)
+      most = std::max(most, member->rounds);
+    for (auto &member : state.members) {
+      member->mostRounds = most;
+      member->roundsEnd = true;
+    }
+  }
+  if (rounds == mostRounds)
+    return false;
+  ++rounds;
+  return true;
 }
 
 void LocalControlPlane::Member::fail(const std::string &why, bool stuck) {

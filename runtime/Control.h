@@ -39,6 +39,8 @@ struct LossReport {
   double loss, weight;
 };
 
+constexpr int64_t kUnknownRounds = std::numeric_limits<int64_t>::max();
+
 /// Everything ranks say to one another apart from tensors. Every wait ends: by success, by the
 /// timeout, or by the failure of any rank, which reaches all of them as one report.
 class Control {
@@ -63,6 +65,10 @@ public:
   virtual void requestStop() = 0;
   /// Rank 0: the run ends behind update `step`. Returns when all ranks know.
   virtual void announceLastStep(int64_t step) = 0;
+  /// Whether this rank begins another round of an evaluation, whose rounds are alike on all ranks.
+  /// Once any was asked to end early, only as many as some rank has begun, so that each message
+  /// finds its receiver.
+  virtual bool beginsRound() = 0;
   /// Tells the others that this rank ends well.
   virtual void finish() {}
 
@@ -76,6 +82,8 @@ public:
   bool stopRequested() const { return stopWanted; }
   /// The announced last update.
   int64_t lastStep() const { return announced; }
+  /// Whether rounds come to an early end: nobody needs what they compute.
+  bool endsRounds() const { return roundsEnd; }
   bool failed() const { return ended; }
   /// What this rank does from now on; returns what it did before.
   Activity setActivity(const Activity &activity);
@@ -102,6 +110,9 @@ protected:
   std::condition_variable changed;
   std::atomic<bool> ended = false, stopWanted = false;
   std::atomic<int64_t> announced = std::numeric_limits<int64_t>::max();
+  std::atomic<bool> roundsEnd = false;
+  int64_t rounds = 0; ///< begun, of all evaluations
+  int64_t mostRounds = kUnknownRounds;
   std::string endReport;
 
 private:

@@ -101,28 +101,6 @@ int64_t Executor::trainAsynchronous(int64_t microbatches, int64_t firstStep,
   return limit;
 }
 
-Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
-  beginRun(microbatches);
-  Inputs *training = inputs;
-  inputs = &evaluationInputs;
-  for (int64_t i = 0; i < microbatches; i += program.evaluation.period)
-    walk(program.evaluation.repeat, i);
-  finishTransfers();
-  inputs = training;
-  std::array<const float *, 3> sumsHere = {scalar("pdc.evaluation_loss"),
-                                           scalar("pdc.evaluation_loss_weight"),
-                                           scalar("pdc.evaluation_correct")};
-  // A replica without a microbatch has sums of an earlier run.
-  if (std::ranges::all_of(stages,
-                          [](const Stage &stage) { return stage.starts[size_t(Phase::evaluate)]; }))
-    sumsHere = {};
-  const auto [lossHere, weight, correct] = arena.load(sumsHere);
-  double sums[4] = {lossHere, weight, correct, scalar("pdc.evaluation_correct") ? 1.0 : 0.0};
-  control.setActivity({"sums the evaluation with all ranks"});
-  control.sum(sums);
-  return {sums[0], sums[1], sums[2], 0, sums[3] > 0};
-}
-
 void Executor::beginRun(int64_t microbatches) {
   limit = microbatches;
   reduced = false;
@@ -269,23 +247,6 @@ void Executor::runBackward(Stage &stage, Phase phase, int64_t microbatch) {
   events.add({Timeline::Kind::run, phase, stage.info->id, step, microbatch, -1, 0, begin, now()});
   if (phase != Phase::backwardInput)
     stage.slots[slot].version = -1;
-}
-
-void Executor::runEvaluate(Stage &stage, int64_t microbatch) {
-  int slot = takeSlot(stage, microbatch, true);
-  waitFor([&](const Pending &p) {
-    return !p.send && p.stage == stage.info->id && p.microbatch == microbatch && p.evaluation;
-  });
-  std::byte *base = arena.region(stage.info->evaluationRegion, slot);
-  for (const Memory *input : stage.evaluationInputs)
-    fillInput(*input, base + input->place.offset, microbatch);
-  Run run = runOf(stage, slot, true);
-  run.startsSums = std::exchange(stage.starts[size_t(Phase::evaluate)], false);
-  Seconds begin = now();
-  runOnData(microbatch, [&] { runKernels(stage, Phase::evaluate, run); });
-  handOver(stage, Phase::evaluate, microbatch, slot);
-  events.add({Timeline::Kind::run, Phase::evaluate, stage.info->id, step, microbatch, -1, 0, begin,
-              now()});
 }
 
 void Executor::handOver(const Stage &stage, Phase phase, int64_t microbatch, int slot) {

@@ -37,6 +37,7 @@ struct Totals {
   double loss = 0, weight = 0, correct = 0;
   double stops = 0;        ///< ranks that were asked to end early
   bool hasClasses = false; ///< the loss is of labels, of which `correct` were predicted
+  bool isCutShort = false; ///< an evaluation that was asked to end early: its sums are of no use
   double meanLoss() const { return weight > 0 ? loss / weight : 0; }
   double accuracy() const { return weight > 0 ? correct / weight : 0; }
 };
@@ -52,6 +53,12 @@ struct ExecutorOptions {
   /// Floats that replicas sum at once.
   int64_t bucketElements = int64_t(1) << 20;
   Tuning *tuning = nullptr; ///< where kernels are measured; null: nowhere
+};
+
+/// Thrown on all ranks alike: what one of them refused in an evaluation, whose end all have
+/// reached.
+struct EvaluationError : Error {
+  using Error::Error;
 };
 
 /// Obeys the rows of one program. Nothing here allocates once a first step has run.
@@ -79,6 +86,7 @@ public:
   /// after each update of this rank.
   int64_t trainAsynchronous(int64_t microbatches, int64_t firstStep, const LearningRate &rate,
                             const std::function<void()> &afterUpdate);
+  /// Refuses on all ranks (EvaluationError) what one of them refuses: they can go on to save.
   Totals evaluate(int64_t microbatches, Inputs &evaluationInputs);
 
   /// Where the newest version of a memory lies.
@@ -139,6 +147,8 @@ private:
   bool startsSums(Stage &stage, Phase phase, int64_t microbatch);
   void runBackward(Stage &stage, Phase phase, int64_t microbatch);
   void runEvaluate(Stage &stage, int64_t microbatch);
+  void evaluateOn(Stage &stage, int64_t microbatch, int slot);
+  void agreeOnRefusal();
   void runKernels(Stage &stage, Phase phase, const Run &run);
   /// What a task has made for other stages of this rank.
   void handOver(const Stage &stage, Phase phase, int64_t microbatch, int slot);
@@ -232,6 +242,8 @@ private:
   bool reduced = false;
   bool readsAhead = false; ///< the first inputs of the next one
   Totals totals;
+  std::string refusal;    ///< of an evaluation: its stage and why; empty: none here
+  bool leavesOut = false; ///< of an evaluation: some of its microbatches
   double norm = 0;
   const LearningRate *rate = nullptr;
   const std::function<void()> *afterUpdate = nullptr;

@@ -86,8 +86,10 @@ void TcpControl::send(ControlPeer &peer, ControlKind kind, std::string_view text
   std::lock_guard lock(peer.sending);
   bool sent = writeAll(peer.socket, &header, sizeof header) &&
               writeAll(peer.socket, text.data(), text.size());
-  // A farewell may meet a rank that has left already.
-  if (!sent && kind != ControlKind::bye && !peer.leaving)
+  // A farewell may meet a rank that has left already, and so may what asks for rounds at any time.
+  bool mayMiss =
+      kind == ControlKind::bye || kind == ControlKind::askRounds || kind == ControlKind::mostRounds;
+  if (!sent && !mayMiss && !peer.leaving)
     lost(peer);
 }
 
@@ -175,7 +177,7 @@ void TcpControl::endFor(const std::string &why, bool isStuck) {
 void TcpControl::requestStop() {
   if (self == 0)
     stopWanted = true;
-  else if (!std::exchange(toldStop, true))
+  else if (!toldStop.exchange(true))
     send(*peers[0], ControlKind::stop, "");
 }
 
@@ -185,6 +187,15 @@ void TcpControl::announceLastStep(int64_t step) {
     send(*peer, ControlKind::last, {reinterpret_cast<const char *>(&step), sizeof step});
   setActivity({"waits until all ranks know the last step"});
   waitForAll(&ControlPeer::heard);
+}
+
+bool TcpControl::beginsRound() {
+  std::unique_lock lock(mutex);
+  waitFor(changed, lock, [&] { return !roundsEnd || mostRounds < kUnknownRounds; });
+  if (rounds == mostRounds)
+    return false;
+  ++rounds;
+  return true;
 }
 
 void TcpControl::finish() {

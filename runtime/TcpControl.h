@@ -14,7 +14,8 @@ namespace pdc::runtime {
 /// none where the hub alone wants them.
 /// stuck, refusal: to the hub, why the run ends. ask / status: what each rank does. abort: the
 /// report. stop: to the hub, a rank was asked to end early. last / heard: the last step, and that
-/// a rank knows it. bye: ends well.
+/// a rank knows it. askRounds / rounds: how many rounds of evaluations a rank has begun, which
+/// begins no other until it knows mostRounds. bye: ends well.
 enum class ControlKind : uint32_t {
   hello,
   gather,
@@ -28,6 +29,9 @@ enum class ControlKind : uint32_t {
   stop,
   last,
   heard,
+  askRounds,
+  rounds,
+  mostRounds,
   bye
 };
 
@@ -46,6 +50,7 @@ struct ControlPeer {
   std::string part;     ///< of the gather in progress
   std::string status;
   bool hasPart = false, hasStatus = false, heard = false;
+  int64_t rounds = -1; ///< not told yet
   std::atomic<bool> leaving = false;
 };
 
@@ -59,6 +64,7 @@ public:
   void fail(const std::string &why, bool stuck) override;
   void requestStop() override;
   void announceLastStep(int64_t step) override;
+  bool beginsRound() override;
   void finish() override;
 
 protected:
@@ -75,6 +81,9 @@ private:
   void endFor(const std::string &why, bool isStuck);
   void lost(ControlPeer &peer);
   void askAll();
+  void askForRounds();
+  void closeRounds();
+  void answerRounds(ControlPeer &peer);
   void closeCase();
   void leaveIfStuck();
 
@@ -82,7 +91,7 @@ private:
   std::string packet;
   std::string reason; ///< hub: why the run ends
   bool stuck = false; ///< hub: the report lists what every rank does
-  bool toldStop = false;
+  std::atomic<bool> toldStop = false;
   Seconds askedAt = 0, endedAt = 0;
   std::atomic<bool> closing = false, leftMain = false;
   std::thread watcher;

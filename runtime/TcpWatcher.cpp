@@ -1,5 +1,6 @@
 #include "runtime/TcpControl.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +25,8 @@ void TcpControl::watch() {
         readFrom(*peers[i]);
     askAll();
     closeCase();
+    askForRounds();
+    closeRounds();
     leaveIfStuck();
   }
 }
@@ -69,8 +72,14 @@ void TcpControl::handle(ControlPeer &peer, ControlKind kind, std::string_view te
     announced = step;
     return send(peer, ControlKind::heard, "");
   }
+  if (kind == ControlKind::askRounds)
+    return answerRounds(peer);
   std::lock_guard lock(mutex);
-  if (kind == ControlKind::gather || kind == ControlKind::gathered) {
+  if ((kind == ControlKind::rounds || kind == ControlKind::mostRounds) &&
+      text.size() == sizeof(int64_t)) {
+    std::memcpy(self == 0 ? &peer.rounds : &mostRounds, text.data(), sizeof(int64_t));
+    changed.notify_all();
+  } else if (kind == ControlKind::gather || kind == ControlKind::gathered) {
     peer.part.assign(text);
     peer.hasPart = true;
     changed.notify_all();
@@ -143,6 +152,53 @@ void TcpControl::closeCase() {
   for (auto &peer : peers)
     send(*peer, ControlKind::abort, report);
   end(report);
+}
+
+static std::string_view bytesOf(const int64_t &number) {
+  return {reinterpret_cast<const char *>(&number), sizeof number};
+}
+
+/// Hub: once any rank was asked to end early. From here on none begins a round before all know how
+/// many there are.
+void TcpControl::askForRounds() {
+  if (self != 0 || roundsEnd || !stopWanted)
+    return;
+  {
+    std::lock_guard lock(mutex);
+    roundsEnd = true;
+  }
+  for (auto &peer : peers)
+    send(*peer, ControlKind::askRounds, "");
+}
+
+void TcpControl::answerRounds(ControlPeer &peer) {
+  int64_t begun = 0;
+  {
+    std::lock_guard lock(mutex);
+    roundsEnd = true;
+    begun = rounds;
+  }
+  send(peer, ControlKind::rounds, bytesOf(begun));
+}
+
+/// Hub: when all have answered.
+void TcpControl::closeRounds() {
+  int64_t most = 0;
+  {
+    std::lock_guard lock(mutex);
+    if (self != 0 || !roundsEnd || mostRounds < kUnknownRounds)
+      return;
+    most = rounds;
+    for (const auto &peer : peers) {
+      if (peer->rounds < 0)
+        return;
+      most = std::max(most, peer->rounds);
+    }
+    mostRounds = most;
+    changed.notify_all();
+  }
+  for (auto &peer : peers)
+    send(*peer, ControlKind::mostRounds, bytesOf(most));
 }
 
 /// A rank whose own thread computes on and on, or hangs, is ended here.

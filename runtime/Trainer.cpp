@@ -308,25 +308,6 @@ void Trainer::takeReports() {
   }
 }
 
-void Trainer::evaluate() {
-  Seconds begin = now();
-  evaluationData->startAt(0, state.step);
-  evaluationData->seed = state.seed;
-  evaluated = {executor.evaluate(evaluationData->microbatches(), *evaluationData), options.metric,
-               evaluationData->samples() - std::max<int64_t>(evaluationData->remainder(), 0)};
-  evaluatedAt = state.step;
-  if (!tells)
-    return;
-  std::string text = "evaluation after step " + std::to_string(state.step) + ": ";
-  std::string json = "{\"step\": " + std::to_string(state.step) +
-                     ", \"evaluation_loss\": " + jsonNumber(evaluated.totals.meanLoss());
-  if (const std::string metric = evaluated.text(false); !metric.empty())
-    text += metric + ", ";
-  progress->line(text + "loss " + std::to_string(evaluated.totals.meanLoss()));
-  progress->log(json + evaluated.json() + ", \"seconds\": " + fixed(now() - begin, 6) + "}");
-  progress->resume();
-}
-
 void Trainer::save() {
   control.setActivity({"writes a checkpoint"});
   state.lossScale = executor.lossScale;

@@ -33,6 +33,7 @@ private:
   void takeReports();
   void advance(int64_t &epoch, int64_t &cursor, int64_t microbatches) const;
   void evaluate();
+  std::string keepWeights();
   void save();
   void keepTuning();
   void agreeOnFiles();

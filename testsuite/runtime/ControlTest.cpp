@@ -167,3 +167,33 @@ TEST(Control, CollectsFromThreads) {
   for (std::thread &thread : threads)
     thread.join();
 }
+
+/// Ranks of three speeds, the second of which asks for an end; then each says how many it had
+/// begun.
+static void expectRoundsEndTogether(Control &control) {
+  constexpr int64_t kMost = 1000;
+  int64_t rounds = 0;
+  for (; rounds < kMost && control.beginsRound(); ++rounds) {
+    if (control.rank() == 1 && rounds == 4)
+      control.requestStop();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + 4 * control.rank()));
+  }
+  EXPECT_TRUE(control.endsRounds());
+  std::vector<std::string> all;
+  control.gather(std::to_string(rounds), all);
+  EXPECT_GE(rounds, 5);
+  EXPECT_LT(rounds, kMost);
+  EXPECT_EQ(all, std::vector<std::string>(kRanks, std::to_string(rounds)));
+  EXPECT_FALSE(control.beginsRound());
+}
+
+TEST(Control, EndsRoundsTogether) { connected(expectRoundsEndTogether); }
+
+TEST(Control, EndsRoundsOfThreads) {
+  LocalControlPlane plane(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank)
+    threads.emplace_back([&plane, rank] { expectRoundsEndTogether(plane.of(rank)); });
+  for (std::thread &thread : threads)
+    thread.join();
+}
