@@ -142,7 +142,7 @@ void LocalControlPlane::Member::exchange(const std::string &mine, std::vector<st
 
 bool LocalControlPlane::Member::beginsRound() {
   std::lock_guard lock(state.mutex);
-  if (!roundsEnd && state.members[0]->stopWanted) {
+  if (!roundsEnd && (state.members[0]->stopWanted || (stopSignal && running))) {
     int64_t most = 0;
     for (const auto &member : state.members)
       most = std::max(most, member->rounds);

@@ -29,11 +29,15 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
                           [](const Stage &stage) { return stage.starts[size_t(Phase::evaluate)]; }))
     sumsHere = {};
   const auto [lossHere, weight, correct] = arena.load(sumsHere);
-  double sums[5] = {lossHere, weight, correct, scalar("pdc.evaluation_correct") ? 1.0 : 0.0,
-                    leavesOut ? 1.0 : 0.0};
+  double sums[6] = {lossHere,
+                    weight,
+                    correct,
+                    scalar("pdc.evaluation_correct") ? 1.0 : 0.0,
+                    leavesOut ? 1.0 : 0.0,
+                    stopSignal ? 1.0 : 0.0};
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
-  return {sums[0], sums[1], sums[2], 0, sums[3] > 0, sums[4] > 0};
+  return {sums[0], sums[1], sums[2], sums[5], sums[3] > 0, sums[4] > 0};
 }
 
 /// A rank that refuses its data, or whose rounds come to an early end, computes nothing more; what
@@ -99,9 +103,12 @@ void Trainer::evaluate() {
   } catch (const EvaluationError &error) {
     throw Error("evaluation after step ", state.step, ": ", error.what(), "; ", keepWeights());
   }
-  stopped = totals.isCutShort;
-  if (stopped)
+  stopped = totals.isCutShort || (totals.stops > 0 && state.step < totalSteps);
+  if (totals.isCutShort) {
+    if (progress)
+      progress->line("evaluation after step " + std::to_string(state.step) + ": was asked to end");
     return;
+  }
   evaluated = {totals, options.metric,
                evaluationData->samples() - std::max<int64_t>(evaluationData->remainder(), 0)};
   evaluatedAt = state.step;

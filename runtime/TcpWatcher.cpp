@@ -25,6 +25,9 @@ void TcpControl::watch() {
         readFrom(*peers[i]);
     askAll();
     closeCase();
+    // The rank's own thread may wait for others, whose evaluation ends early, too.
+    if (stopSignal && running)
+      requestStop();
     askForRounds();
     closeRounds();
     leaveIfStuck();

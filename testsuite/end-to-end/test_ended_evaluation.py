@@ -1,5 +1,9 @@
 """An evaluation that cannot go on loses nothing that was trained: the checkpoint is PyTorch's weights, and runs go on from it."""
 
+import signal
+import subprocess
+import time
+
 import numpy
 import pytest
 import torch
@@ -7,7 +11,7 @@ import torch
 import pipeline
 import safetensors
 
-SAMPLES, SIZE, RATE = 24, 8, 0.5
+SAMPLES, SIZE, RATE, ENDLESS = 24, 8, 0.5, 40_000_000
 PER_EPOCH = SAMPLES // SIZE
 
 
@@ -98,3 +102,38 @@ def test_says_what_was_not_saved(network, tmp_path):
     wrong = evaluation(tmp_path / "wrong", inputs | {"labels": inputs["labels"] + 1})
     result = pipeline.run(pipeline.BIN / "pdc-run", project, *data, *wrong, "--epochs", 2, check=False)
     assert result.returncode == 1 and result.stderr.endswith("; nothing was saved, for there was no --save\n"), result.stderr
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """Minutes of evaluation."""
+    folder = tmp_path_factory.mktemp("endless")
+    for name, shape in ("tokens", (ENDLESS, 5)), ("labels", (ENDLESS,)):
+        numpy.lib.format.open_memmap(folder / f"{name}.npy", "w+", numpy.uint8, shape).flush()
+    return [word for name in ("tokens", "labels") for word in ("--eval-data", f"{name}={folder}/{name}.npy")]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("stages,transport", [("1-1", "local"), ("1-1", "mpi"), ("2-1", "local"), ("2-1", "mpi")])
+def test_a_signal_ends_it(stages, transport, epochs, network, endless, tmp_path):
+    _, expected, inputs = network
+    project = compile_words(network, tmp_path, stages)
+    pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
+    data = [word for entry in pipeline.save_inputs(inputs, tmp_path / "data") for word in ("--data", entry)]
+    log = tmp_path / "log.jsonl"
+    run = subprocess.Popen([pipeline.BIN / "pdc-run", project, *data, *endless, "--order", "file", "--epochs", str(epochs), "--save", tmp_path / "saved",
+                            "--log", log, "--transport", transport], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while run.poll() is None and not (log.exists() and log.stat().st_size):
+        time.sleep(0.05)
+    time.sleep(1.5)
+    run.terminate()
+    try:
+        said = run.communicate(timeout=30)[0]
+    finally:
+        run.kill()
+    assert run.returncode == 128 + signal.SIGTERM, said
+    checkpoint = tmp_path / f"saved/step-{PER_EPOCH:06}"
+    assert f"evaluation after step {PER_EPOCH}: was asked to end\n" in said and f"go on with --resume {checkpoint}\n" in said, said
+    found = safetensors.load_folder(checkpoint)
+    for name, weight in expected.items():
+        numpy.testing.assert_allclose(found[name], weight, rtol=1e-5, atol=1e-6, err_msg=name)
