@@ -3,6 +3,7 @@
 #include "runtime/RankPlace.h"
 #include "runtime/SharedFolder.h"
 #include "runtime/Signals.h"
+#include "runtime/StartWatch.h"
 #include "runtime/Trainer.h"
 
 #include <algorithm>
@@ -187,12 +188,14 @@ static int runMpi(std::span<const Program *const> programs, const Options &optio
   if (programs[0]->device)
     throw Error("--transport mpi moves the memory of CPUs, and these programs are for ",
                 programs[0]->device->name, "; use local or nccl");
+  std::optional<StartWatch> start(startTimeout(options));
   std::unique_ptr<Transport> transport = makeMpiTransport(programs[0]->threads);
   std::unique_ptr<Control> control;
   std::unique_ptr<Trainer> trainer;
   speaks = transport->rank() == 0;
   try {
     control = connectRanks(transport->rank(), transport->ranks(), true, startTimeout(options));
+    start.reset();
     requireSharedFolder(options.save, transport->rank(), *control);
     trainer = makeTrainer(programOf(transport->rank(), transport->ranks(), programs, true), options,
                           *transport, *control, nullptr);
