@@ -380,7 +380,7 @@ void loadTensors(const Program &program, const Executor &executor, const std::st
       tensors[file->second] = readSafetensors(*opened[file->second]);
     }
     loadTensor(program, memory, executor, tensors[file->second], path / file->second,
-               kOtherCheckpoint);
+               kOtherCheckpoint, kOtherCheckpoint);
     auto made = state.updatesOfParts.find(file->second);
     if (made != state.updatesOfParts.end() && isTrained(program, memory))
       state.updates = made->second;

@@ -16,6 +16,9 @@ namespace pdc::runtime {
 
 int64_t fingerprintOf(const std::string &path) {
   constexpr int64_t kPieces = 64, kPieceBytes = 4096;
+  // A pipe would keep it waiting for a writer.
+  if (struct stat info{}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    throw Error(path, ": cannot be read: not a file");
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   const int64_t size = file.tellg();
   if (!file)

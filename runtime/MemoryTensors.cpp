@@ -62,7 +62,7 @@ static int64_t firstNotFinite(const TensorView &tensor) {
 
 void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
                 const std::map<std::string, TensorView> &tensors, const std::string &path,
-                const char *remedy) {
+                const char *remedy, const char *finiteRemedy) {
   auto found = tensors.find(memory.name);
   const std::vector<int64_t> shape(memory.shape.begin(), memory.shape.end());
   const Scalar type = scalarOf(memory.element);
@@ -76,8 +76,7 @@ void loadTensor(const Program &program, const Memory &memory, const Executor &ex
                 remedy);
   if (const int64_t i = isTrained(program, memory) ? firstNotFinite(tensor) : -1; i >= 0)
     throw Error(path, ": tensor '", memory.name, "' holds at element ", i,
-                " nan or infinity, with which no training begins; correct what the model was "
-                "exported with");
+                " nan or infinity, with which no training begins; ", finiteRemedy);
   put(executor, memory,
       [&](std::byte *to) { layoutOf(memory).pack(tensor.data, to, elementBytes(memory.element)); });
 }
@@ -127,7 +126,8 @@ void loadInitial(const Program &program, const Executor &executor, const std::st
         tensors = readSafetensors(*file);
       }
       loadTensor(program, memory, executor, tensors, *path,
-                 "give the file that pdc wrote with this program, or run pdc again");
+                 "give the file that pdc wrote with this program, or run pdc again",
+                 "correct what the model was exported with");
       file->release();
     }
   }

@@ -24,10 +24,11 @@ const std::byte *look(const Executor &executor, const Memory &memory, std::vecto
 /// What training writes: optimizer state, running statistics, and weights that have a gradient.
 bool isTrained(const Program &program, const Memory &memory);
 
-/// `path` and `remedy` are what errors say. Numbers that training cannot begin with are refused.
+/// `path` and `remedy` are what errors say; numbers that training cannot begin with are refused
+/// with `finiteRemedy`.
 void loadTensor(const Program &program, const Memory &memory, const Executor &executor,
                 const std::map<std::string, TensorView> &tensors, const std::string &path,
-                const char *remedy);
+                const char *remedy, const char *finiteRemedy);
 
 /// Gives every memory what the model's file and the fill values say.
 void loadInitial(const Program &program, const Executor &executor, const std::string &weightsFile,

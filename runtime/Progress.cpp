@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -68,6 +69,21 @@ static void keepUntil(const std::string &log, int64_t step) {
                 ", which this run tells anew, cannot be taken out; make room, or give another log");
 }
 
+/// A pipe without a reader would keep the run waiting for one.
+static FILE *openLog(const std::string &log, bool goesOn) {
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(log, ignored))
+    return std::fopen(log.c_str(), goesOn ? "ae" : "we");
+  const int handle = open(log.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+  if (handle < 0 && errno == ENXIO)
+    throw Error("--log ", log,
+                ": is a pipe that no program reads; start its reader first, or give a file");
+  if (handle < 0)
+    return nullptr;
+  fcntl(handle, F_SETFL, fcntl(handle, F_GETFL) & ~O_NONBLOCK);
+  return fdopen(handle, "w");
+}
+
 Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,
                    int64_t firstStep, int64_t totalSteps)
     : terminal(mode == "terminal" || (mode == "auto" && isatty(STDOUT_FILENO))),
@@ -78,7 +94,7 @@ Progress::Progress(const std::string &mode, const std::string &log, bool goesOn,
     return;
   if (std::error_code ignored; goesOn && std::filesystem::is_regular_file(logFile, ignored))
     keepUntil(logFile, firstStep);
-  file = std::fopen(logFile.c_str(), goesOn ? "ae" : "we");
+  file = openLog(logFile, goesOn);
   if (!file)
     throw Error("--log ", logFile, ": cannot be written: ", std::strerror(errno));
 }

@@ -1,8 +1,10 @@
 """What ends a run from outside loses nothing: signals, a second run with the same folder, files that cannot be written."""
 
+import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -100,6 +102,36 @@ def test_files_are_not_written_over(project, tmp_path):
     refused(*command, "--log", made / "weights.safetensors", says=["would be written over", "which is read"])
     refused(*command, "--log", tmp_path / "one", "--trace", tmp_path / "." / "one", says=["is what --trace writes, too; give each a file of its own"])
     assert (made / "plan.json").read_bytes() == plan
+
+
+def test_pipes_keep_no_run_waiting(project, tmp_path):
+    made, data = project
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = [pipeline.BIN / "pdc-run", made, *data, "--steps", 2]
+    refused(*command, "--log", pipe, says=[f"--log {pipe}: is a pipe that no program reads; start its reader first, or give a file"])
+    refused(*command, "--weights", pipe, says=[f"{pipe}: cannot be read: not a file"])
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        time.sleep(0.5)
+        pipeline.run(*command, "--log", pipe)
+        said = reader.communicate(timeout=30)[0]
+    assert [json.loads(line)["step"] for line in said.splitlines()][:2] == [1, 2]
+
+
+def test_a_broken_checkpoint_is_named(project, tmp_path):
+    """Its weight, and what to do, which is not what a broken model asks for."""
+    made, data = project
+    command = [pipeline.BIN / "pdc-run", made, *data, "--steps", 2]
+    pipeline.run(*command, "--save", tmp_path / "saved")
+    part = sorted((tmp_path / "saved/step-000002").glob("model-*"))[0]
+    content = bytearray(part.read_bytes())
+    begin = 8 + int.from_bytes(content[:8], "little")
+    name, tensor = next((name, entry) for name, entry in json.loads(content[8:begin]).items() if name != "__metadata__")
+    at = begin + tensor["data_offsets"][0] + 4
+    content[at:at + 4] = struct.pack("<f", float("nan"))
+    part.write_bytes(content)
+    refused(*command, "--resume", tmp_path / "saved",
+            says=[f"{part}: tensor '{name}' holds at element 1 nan or infinity", "; resume from another checkpoint of this model"])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a user of its own, whose processes are counted")
