@@ -238,6 +238,11 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
   sources.push_back(std::move(source));
 }
 
+/// Which samples of a microbatch are no padding, for losses that ignore no label.
+static bool saysWhatIsPresent(const Memory &memory) {
+  return std::strcmp(memory.name, "pdc.present_samples") == 0;
+}
+
 /// A padded sample is given the ignored label, which the program says.
 static bool isLabel(const Memory &memory) { return memory.initial == Initial::fill; }
 
@@ -250,7 +255,9 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
                         source.data.tensor.shape[0]);
   std::vector<std::string> all, names;
   control.gather(mine, all);
-  bool labelled = false;
+  double masking = std::ranges::count_if(program.memories, saysWhatIsPresent);
+  control.sum({&masking, 1});
+  bool labelled = masking > 0;
   for (int rank = 0; rank < int(all.size()); ++rank)
     for (const auto &[told, here] : namedNumbers(all[rank], rank)) {
       std::string name = told.substr(1);
@@ -271,7 +278,7 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
                   "'; its inputs are", list);
     }
   perEpoch = count / program.microbatchSize;
-  // Only labels that the loss ignores can say that a sample does not count.
+  // Without a label that the loss ignores, or an input that says so, each sample counts.
   if (evaluation && labelled)
     perEpoch = (count + program.microbatchSize - 1) / program.microbatchSize;
   if (perEpoch == 0 && !names.empty())
@@ -319,6 +326,9 @@ void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
   }
   if (std::strcmp(memory.name, "pdc.random") == 0)
     fillRandom(memory, to, microbatch);
+  if (saysWhatIsPresent(memory))
+    for (int64_t i = 0; i < program.microbatchSize; ++i)
+      reinterpret_cast<int64_t *>(to)[i] = sampleAt(microbatch, i) < count;
 }
 
 int64_t Dataset::heldBytes() const {

@@ -138,6 +138,8 @@ Tensor Machine::readInput(Memory &memory, const Run &run) {
     return Tensor::scalar(memory.type.element, static_cast<double>(step));
   if (key == "pdc.gradient_scale")
     return Tensor::scalar(memory.type.element, gradientScale());
+  if (key == "pdc.present_samples")
+    return Tensor{memory.type, std::vector<double>(memory.type.elementCount(), 1)};
   if (key == "pdc.random")
     return randomNumbers(others.input, memory.type, step, run.microbatch);
   if (memory.op.getRate() == ir::Rate::Once)

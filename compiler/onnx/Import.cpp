@@ -41,6 +41,7 @@ public:
     addLabels();
     addTensors();
     addRandom();
+    addPresentSamples();
     addMetrics();
     addStates(*module);
     addEntry("train", Entry::train);
@@ -265,6 +266,22 @@ private:
     if (std::any_of(nodes.begin(), nodes.end(), draws))
       addMemory("pdc.random", Role::Input, Rate::Microbatch,
                 {ElementType::i64, {2 + binding.microbatchSize()}});
+  }
+
+  /// Only where a loss has no label that it ignores, and the labels are given: others need not be
+  /// those of one sample after the other.
+  void addPresentSamples() {
+    const auto *input = inputNamed(loss.labels);
+    if (loss.kind == LossKind::output || hasClasses(loss) ||
+        (!input && isValueOfGraph(model, loss.labels)))
+      return;
+    const TensorType labels =
+        input ? typeOf(*input) : typeOfValue(model, binding, nodes, loss.prediction);
+    if (labels.rank() == 0 || labels.shape[0] != binding.microbatchSize())
+      return;
+    TensorType type{ElementType::i64, std::vector<int64_t>(labels.shape.size(), 1)};
+    type.shape[0] = labels.shape[0];
+    addMemory(kPresentSamples, Role::Input, Rate::Microbatch, type);
   }
 
   /// Memories for them are made with the updates.

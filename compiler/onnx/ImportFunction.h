@@ -14,6 +14,10 @@ enum class Entry : uint8_t { train, evaluate, forward };
 /// Whether the operator asks for the operand's value when it is compiled.
 bool isAskedFor(const ModelNode &node, size_t operand);
 
+/// An input of @evaluate, i64 [samples, 1, ...] with as many dimensions as the labels: 1 for
+/// samples that are there, 0 for those that pad the last batch.
+inline constexpr const char kPresentSamples[] = "pdc.present_samples";
+
 /// Fills an entry function: the nodes that the loss needs, the loss, its metrics. Memories are
 /// there already, under the names of their tensors.
 class FunctionImporter {
@@ -56,6 +60,10 @@ private:
   void writeOutputs();
   void flattenSamples(mlir::Value &prediction, mlir::Value &labels);
   mlir::Value addLossNode(mlir::Value prediction, mlir::Value labels, mlir::Value classWeights);
+  mlir::Value presentSamples();
+  void keepPresent(mlir::Value &prediction, mlir::Value &labels, mlir::Value present);
+  mlir::Value weightOfPresent(mlir::Value weight, mlir::Value present);
+  mlir::Value numberConstant(double value);
   void addWeight(mlir::Value labels, mlir::Value classWeights);
   void addMetric(mlir::Value value, const std::string &training, const std::string &evaluation);
 

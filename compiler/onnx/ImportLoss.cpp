@@ -1,5 +1,8 @@
 #include "compiler/onnx/ImportFunction.h"
 
+#include "compiler/ir/Conversion.h"
+#include "compiler/operators/Rules.h"
+
 using namespace mlir;
 using namespace pdc::ir;
 
@@ -17,6 +20,8 @@ void FunctionImporter::addLoss() {
   if (loss.classesLast)
     flattenSamples(prediction, labels);
   Value classWeights = loss.classWeights.empty() ? Value() : valueOf(loss.classWeights, "loss");
+  if (Value present = presentSamples())
+    keepPresent(prediction, labels, present);
   addMetric(addLossNode(prediction, labels, classWeights), "pdc.loss", "pdc.evaluation_loss");
   addWeight(labels, classWeights);
   if (entry == Entry::evaluate && hasClasses(loss))
@@ -72,6 +77,51 @@ Value FunctionImporter::addLossNode(Value prediction, Value labels, Value classW
   return create({std::string(operatorOf(loss.kind)), name, operands, attributes, results, {}})[0];
 }
 
+/// Null in training, whose microbatches are whole, and where labels say what counts.
+Value FunctionImporter::presentSamples() {
+  const bool isThere = entry == Entry::evaluate && memories.lookup<MemoryOp>(kPresentSamples);
+  return isThere ? readMemory(kPresentSamples) : Value();
+}
+
+/// Gives other samples a prediction and a target whose loss is zero: of a logit that is far below
+/// zero, and the target zero, no digit is left of the loss.
+void FunctionImporter::keepPresent(Value &prediction, Value &labels, Value present) {
+  auto flagType = toTensorType(present.getType());
+  flagType.element = ElementType::boolean;
+  Value flags = create({"Cast",
+                        names.fresh("is_present"),
+                        {present},
+                        {{"to", onnxType(ElementType::boolean)}},
+                        1,
+                        flagType})[0];
+  auto keep = [&](Value value, const std::string &name, double otherwise) -> Value {
+    Value other = numberConstant(otherwise);
+    return create({"Where", names.fresh(name), {flags, value, other}, {}, 1, {}})[0];
+  };
+  prediction =
+      keep(prediction, "present_prediction", loss.kind == LossKind::bceWithLogits ? -10000 : 0);
+  labels = keep(labels, "present_target", 0);
+}
+
+Value FunctionImporter::numberConstant(double value) {
+  Tensor number = Tensor::scalar(ElementType::f32, value);
+  return create({"Constant", names.fresh("number"), {}, {{"value", number}}, 1, number.type})[0];
+}
+
+/// The part of a microbatch's weight that its present samples have, each the same.
+Value FunctionImporter::weightOfPresent(Value weight, Value present) {
+  auto count = static_cast<double>(toTensorType(present.getType()).shape[0]);
+  Value counted = create({"LossWeight",
+                          names.fresh("present_count"),
+                          {present},
+                          {{"ignore_index", int64_t(0)}},
+                          1,
+                          {}})[0];
+  Value product = create({"Mul", names.fresh("present_weights"), {weight, counted}, {}, 1, {}})[0];
+  return create(
+      {"Div", names.fresh("present_weight"), {product, numberConstant(count)}, {}, 1, {}})[0];
+}
+
 /// Number of labels that count, or the sum of their class weights; of other labels all count. The
 /// graph's own loss, in their place, is one number and counts once.
 void FunctionImporter::addWeight(Value labels, Value classWeights) {
@@ -82,6 +132,8 @@ void FunctionImporter::addWeight(Value labels, Value classWeights) {
   if (classWeights)
     operands.push_back(classWeights);
   Value weight = create({"LossWeight", names.fresh("loss_weight"), operands, attributes, 1, {}})[0];
+  if (Value present = presentSamples())
+    weight = weightOfPresent(weight, present);
   addMetric(weight, "pdc.loss_weight", "pdc.evaluation_loss_weight");
 }
 

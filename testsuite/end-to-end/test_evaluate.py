@@ -108,3 +108,35 @@ def test_a_loss_of_the_file_is_no_other(tmp_path):
         refused = pipeline.run(pipeline.BIN / "pdc", tmp_path / "model.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", 4, "--loss", option, "-o",
                                tmp_path / "project", check=False)
         assert refused.returncode == 1 and f"--loss {option}: 'loss' is a loss already" in refused.stderr
+
+
+class Convolved(torch.nn.Module):
+    """Images from images, as tall as there are samples in a microbatch; zeros give what is far from zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Conv2d(1, 3, 3, padding=1), torch.nn.Conv2d(3, 1, 1)
+        with torch.no_grad():
+            self.second.bias.fill_(5)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+@pytest.mark.parametrize("stages,replicas", [(1, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize("kind,criterion", [("mse", torch.nn.functional.mse_loss), ("l1", torch.nn.functional.l1_loss),
+                                            ("bce_with_logits", torch.nn.functional.binary_cross_entropy_with_logits)])
+def test_samples_of_a_partial_batch_count(kind, criterion, stages, replicas, tmp_path):
+    """Ten samples in microbatches of four, of a loss that ignores no label."""
+    torch.manual_seed(2)
+    network, x, target = Convolved(), torch.randn(10, 1, 4, 5), torch.rand(10, 1, 4, 5)
+    export.export_inputs(network, {"x": x}, {"output": True}, tmp_path / "model.onnx")
+    shape = "-".join([str(replicas)] * stages)
+    project = pipeline.compile_model(tmp_path / "model.onnx", tmp_path / "project", "--minibatch", 4 * replicas, "--microbatches", 1,
+                                     "--stages", shape, "--loss", f"{kind}:output:target", workers=stages * replicas)
+    data = pipeline.save_inputs({"x": x, "target": target}, tmp_path)
+    run = pipeline.train(project, tmp_path / "run", *(word for entry in data for word in ("--eval-data", entry)), "--lr", 0, data=data, steps=1)
+    found = [record for record in run.records if "evaluation_loss" in record][-1]
+    assert found["evaluation_loss"] == pytest.approx(criterion(network(x), target).item(), rel=1e-5)
+    assert found["samples"] == 10 and found["predictions"] == 200
+    assert "leaves out" not in run.output
