@@ -21,23 +21,24 @@ Totals Executor::evaluate(int64_t microbatches, Inputs &evaluationInputs) {
   finishTransfers();
   inputs = training;
   agreeOnRefusal();
-  std::array<const float *, 3> sumsHere = {scalar("pdc.evaluation_loss"),
-                                           scalar("pdc.evaluation_loss_weight"),
-                                           scalar("pdc.evaluation_correct")};
+  std::array<const float *, 4> sumsHere = {
+      scalar("pdc.evaluation_loss"), scalar("pdc.evaluation_loss_weight"),
+      scalar("pdc.evaluation_correct"), scalar("pdc.evaluation_predictions")};
   // A replica without a microbatch has sums of an earlier run.
   if (std::ranges::all_of(stages,
                           [](const Stage &stage) { return stage.starts[size_t(Phase::evaluate)]; }))
     sumsHere = {};
-  const auto [lossHere, weight, correct] = arena.load(sumsHere);
-  double sums[6] = {lossHere,
+  const auto [lossHere, weight, correct, predictions] = arena.load(sumsHere);
+  double sums[7] = {lossHere,
                     weight,
                     correct,
+                    stopSignal ? 1.0 : 0.0,
                     scalar("pdc.evaluation_correct") ? 1.0 : 0.0,
                     leavesOut ? 1.0 : 0.0,
-                    stopSignal ? 1.0 : 0.0};
+                    sumsHere[3] ? predictions : weight};
   control.setActivity({"sums the evaluation with all ranks"});
   control.sum(sums);
-  return {sums[0], sums[1], sums[2], sums[5], sums[3] > 0, sums[4] > 0};
+  return {sums[0], sums[1], sums[2], sums[3], sums[4] > 0, sums[5] > 0, sums[6]};
 }
 
 /// A rank that refuses its data, or whose rounds come to an early end, computes nothing more; what

@@ -6,7 +6,7 @@
 
 namespace pdc::runtime {
 
-int64_t Evaluation::predictions() const { return std::llround(totals.weight); }
+int64_t Evaluation::predictions() const { return std::llround(totals.predictions); }
 
 double Evaluation::perplexity() const { return std::exp(totals.meanLoss()); }
 

@@ -38,8 +38,9 @@ struct Totals {
   double stops = 0;        ///< ranks that were asked to end early
   bool hasClasses = false; ///< the loss is of labels, of which `correct` were predicted
   bool isCutShort = false; ///< an evaluation that was asked to end early: its sums are of no use
+  double predictions = 0;  ///< the weight, where classes have no weights of their own
   double meanLoss() const { return weight > 0 ? loss / weight : 0; }
-  double accuracy() const { return weight > 0 ? correct / weight : 0; }
+  double accuracy() const { return predictions > 0 ? correct / predictions : 0; }
 };
 
 struct ExecutorOptions {

@@ -299,6 +299,8 @@ private:
                                         "pdc.evaluation_loss_weight"};
     if (hasClasses(loss))
       metrics.push_back("pdc.evaluation_correct");
+    if (!loss.classWeights.empty())
+      metrics.push_back("pdc.evaluation_predictions");
     for (const std::string &metric : metrics)
       addMemory(metric, Role::Metric, Rate::Update, {ElementType::f32, {}});
   }

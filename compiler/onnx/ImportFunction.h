@@ -64,6 +64,7 @@ private:
   void keepPresent(mlir::Value &prediction, mlir::Value &labels, mlir::Value present);
   mlir::Value weightOfPresent(mlir::Value weight, mlir::Value present);
   mlir::Value numberConstant(double value);
+  mlir::Value countOf(mlir::Value labels, mlir::Value classWeights);
   void addWeight(mlir::Value labels, mlir::Value classWeights);
   void addMetric(mlir::Value value, const std::string &training, const std::string &evaluation);
 

@@ -24,6 +24,9 @@ void FunctionImporter::addLoss() {
     keepPresent(prediction, labels, present);
   addMetric(addLossNode(prediction, labels, classWeights), "pdc.loss", "pdc.evaluation_loss");
   addWeight(labels, classWeights);
+  if (entry == Entry::evaluate && classWeights)
+    builder.create<AccumulateOp>(function.getLoc(), countOf(labels, {}),
+                                 "pdc.evaluation_predictions");
   if (entry == Entry::evaluate && hasClasses(loss))
     builder.create<AccumulateOp>(function.getLoc(),
                                  create({"CorrectPredictions",
@@ -124,14 +127,18 @@ Value FunctionImporter::weightOfPresent(Value weight, Value present) {
 
 /// Number of labels that count, or the sum of their class weights; of other labels all count. The
 /// graph's own loss, in their place, is one number and counts once.
-void FunctionImporter::addWeight(Value labels, Value classWeights) {
+Value FunctionImporter::countOf(Value labels, Value classWeights) {
   Attributes attributes;
   if (hasClasses(loss))
     attributes.set("ignore_index", loss.ignoreIndex);
   std::vector<Value> operands = {labels};
   if (classWeights)
     operands.push_back(classWeights);
-  Value weight = create({"LossWeight", names.fresh("loss_weight"), operands, attributes, 1, {}})[0];
+  return create({"LossWeight", names.fresh("loss_weight"), operands, attributes, 1, {}})[0];
+}
+
+void FunctionImporter::addWeight(Value labels, Value classWeights) {
+  Value weight = countOf(labels, classWeights);
   if (Value present = presentSamples())
     weight = weightOfPresent(weight, present);
   addMetric(weight, "pdc.loss_weight", "pdc.evaluation_loss_weight");

@@ -140,3 +140,33 @@ def test_samples_of_a_partial_batch_count(kind, criterion, stages, replicas, tmp
     assert found["evaluation_loss"] == pytest.approx(criterion(network(x), target).item(), rel=1e-5)
     assert found["samples"] == 10 and found["predictions"] == 200
     assert "leaves out" not in run.output
+
+
+class Weighted(torch.nn.Module):
+    """Classes of unlike weights, and a label that does not count."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 3)
+        self.register_buffer("classes", torch.tensor([0.1, 2.0, 7.0]))
+
+    def forward(self, x, labels):
+        return torch.nn.functional.cross_entropy(self.layer(x), labels, weight=self.classes, ignore_index=-1)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_classes_with_weights_count_once(replicas, tmp_path):
+    torch.manual_seed(4)
+    network, x, labels = Weighted(), torch.randn(10, 6), torch.randint(3, (10,))
+    labels[3] = -1
+    torch.onnx.export(network, (x, labels), str(tmp_path / "model.onnx"), opset_version=16, input_names=["x", "labels"],
+                      output_names=["loss"], dynamic_axes={name: {0: "batch"} for name in ("x", "labels")})
+    project = pipeline.compile_model(tmp_path / "model.onnx", tmp_path / "project", "--minibatch", 4 * replicas, "--microbatches", 1,
+                                     "--stages", replicas, workers=replicas)
+    data = pipeline.save_inputs({"x": x, "labels": labels}, tmp_path)
+    run = pipeline.train(project, tmp_path / "run", *(word for entry in data for word in ("--eval-data", entry)), "--lr", 0, data=data, steps=1)
+    found = [record for record in run.records if "evaluation_loss" in record][-1]
+    correct = (network.layer(x).argmax(1) == labels).sum().item()
+    assert 0 < correct < 9 and found["accuracy"] == pytest.approx(correct / 9)
+    assert found["predictions"] == 9 and found["samples"] == 10
+    assert found["evaluation_loss"] == pytest.approx(network(x, labels).item(), rel=1e-5)
