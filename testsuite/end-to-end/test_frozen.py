@@ -79,6 +79,25 @@ def test_against_pytorch(training, stages, tmp_path):
         numpy.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+def test_statistics_of_frozen_scales_run(tmp_path):
+    """As PyTorch's do where requires_grad is off and eval() was not called: only the scale and the bias keep their values."""
+    net, x, labels = draw(tmp_path / "net.onnx", False)
+    net.frozen.train()
+    before = net.frozen.weight.detach().clone(), net.frozen.bias.detach().clone()
+    net.frozen.requires_grad_(False)
+    project = pipeline.compile_model(tmp_path / "net.onnx", tmp_path / "project", "--minibatch", SIZE, "--microbatches", 1, "--optimizer",
+                                     "momentum,lr=0.1,momentum=0.9", "--freeze", "frozen.weight", "--freeze", "frozen.bias")
+    data = pipeline.save_inputs({"x": x, "labels": labels}, tmp_path / "data")
+    run = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
+    losses, expected = train(net, x, labels)
+    assert run.losses == pytest.approx(losses, rel=1e-5)
+    found = run.weights()
+    for name in ("frozen.running_mean", "active.running_mean", "active.running_var", "last.weight"):
+        numpy.testing.assert_allclose(found[name], expected[name].numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+    for name, tensor in zip(("frozen.weight", "frozen.bias"), before):
+        assert name not in found or numpy.array_equal(found[name], tensor.numpy().astype(numpy.float32)), name
+
+
 def test_what_is_said(tmp_path):
     draw(tmp_path / "told.onnx", True)
     draw(tmp_path / "inference.onnx", False)
