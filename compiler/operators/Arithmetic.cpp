@@ -149,6 +149,33 @@ static void normaliseMod(ImportedNode &node, int opset) {
   node.attributes.set("fmod", node.attributes.integer("fmod", 0));
 }
 
+static std::vector<ElementType> wholeElements() {
+  return {ElementType::i64, ElementType::i32, ElementType::i8, ElementType::u8};
+}
+
+/// Of negative numbers the two's complement.
+std::vector<ElementwiseRow> bitwiseRows() {
+  auto row = [](std::string_view name, Expression expression) {
+    return ElementwiseRow{.name = name,
+                          .firstOpset = 18,
+                          .inputs = {{"A"}, {"B"}},
+                          .expressions = {expression},
+                          .elements = wholeElements(),
+                          .stopsGradient = true};
+  };
+  return {
+      row("BitwiseAnd", PDC_EXPRESSION(static_cast<int64_t>($0) & static_cast<int64_t>($1))),
+      row("BitwiseOr", PDC_EXPRESSION(static_cast<int64_t>($0) | static_cast<int64_t>($1))),
+      row("BitwiseXor", PDC_EXPRESSION(static_cast<int64_t>($0) ^ static_cast<int64_t>($1))),
+      {.name = "BitwiseNot",
+       .firstOpset = 18,
+       .inputs = {{"X"}},
+       .expressions = {PDC_EXPRESSION(~static_cast<int64_t>($0))},
+       .elements = wholeElements(),
+       .stopsGradient = true},
+  };
+}
+
 std::vector<ElementwiseRow> arithmeticRows() {
   const std::vector<Parameter> two = {{"A"}, {"B"}};
   const std::vector<Parameter> many = {{"data", false, true}};

@@ -120,12 +120,8 @@ static std::vector<TensorType> inferCast(const NodeView &node) {
 static std::vector<Tensor> evaluateCast(const NodeView &node,
                                         std::span<const Tensor *const> inputs) {
   Tensor result{inferCast(node)[0], inputs[0]->data};
-  if (result.type.element == ElementType::boolean)
-    for (double &value : result.data)
-      value = value != 0;
-  else if (!isFloatingPoint(result.type.element))
-    for (double &value : result.data)
-      value = std::trunc(value);
+  for (double &value : result.data)
+    value = toElement(result.type.element, value);
   return {result};
 }
 

@@ -34,8 +34,8 @@ Coefficients::Coefficients(const Attributes &a)
 static const std::map<std::string_view, ElementwiseRow> &rows() {
   static const auto all = [] {
     std::map<std::string_view, ElementwiseRow> result;
-    for (auto family : {arithmeticRows, comparisonRows, activationRows, smoothFunctionRows,
-                        optimizerRows, lossGradientRows})
+    for (auto family : {arithmeticRows, bitwiseRows, comparisonRows, activationRows,
+                        smoothFunctionRows, optimizerRows, lossGradientRows})
       for (ElementwiseRow &row : family())
         result.emplace(row.name, row);
     return result;
@@ -110,10 +110,7 @@ static Tensor apply(const Expression &expression, const Coefficients &coefficien
   for (double &element : result.data) {
     for (size_t i = 0; i < inputs.size(); ++i)
       operands[i] = inputs[i]->data[offsetOf(index, strides[i])];
-    element = expression.function(operands.data(), coefficients);
-    // Integer division truncates; everything else is whole already.
-    if (!isFloatingPoint(type.element))
-      element = std::trunc(element);
+    element = toElement(type.element, expression.function(operands.data(), coefficients));
     advance(index, type.shape);
   }
   return result;

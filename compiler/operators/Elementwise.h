@@ -60,6 +60,7 @@ struct ElementwiseRow {
 void differentiateBy(GradientBuilder &builder, std::string_view op, bool fromInput);
 
 std::vector<ElementwiseRow> arithmeticRows();
+std::vector<ElementwiseRow> bitwiseRows();
 std::vector<ElementwiseRow> comparisonRows();
 std::vector<ElementwiseRow> activationRows();
 std::vector<ElementwiseRow> smoothFunctionRows();

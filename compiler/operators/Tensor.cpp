@@ -102,6 +102,23 @@ int64_t toInteger(double element) {
   return static_cast<int64_t>(element);
 }
 
+double toElement(ElementType element, double number) {
+  switch (element) {
+  case ElementType::boolean:
+    return number != 0;
+  case ElementType::i32:
+    return static_cast<int32_t>(toInteger(number));
+  case ElementType::i8:
+    return static_cast<int8_t>(toInteger(number));
+  case ElementType::u8:
+    return static_cast<uint8_t>(toInteger(number));
+  case ElementType::i64:
+    return std::trunc(number);
+  default:
+    return number;
+  }
+}
+
 std::vector<int64_t> Tensor::toIntegers() const {
   std::vector<int64_t> integers;
   for (double element : data)

@@ -32,6 +32,10 @@ struct TensorType {
 /// the nearest int64_t, NaN becomes 0.
 int64_t toInteger(double element);
 
+/// A number as an element of that type: truncated for one of whole numbers, of which one with fewer
+/// than 64 bits keeps the lowest, and 0 or 1 for a boolean.
+double toElement(ElementType element, double number);
+
 /// A value for constant evaluation and for the interpreter: row-major, each element as a double
 /// (exact for integers up to 2^53, which shapes and labels never exceed).
 struct Tensor {

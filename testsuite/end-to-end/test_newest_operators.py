@@ -157,6 +157,33 @@ def test_forms(group, tmp_path):
     expect_gradients(FORMS[group], tmp_path)
 
 
+def test_bits(tmp_path):
+    """Of whole numbers that choose rows of a table, as PyTorch has them."""
+    nodes = [helper.make_node("BitwiseAnd", ["ids", "mask"], ["both"]), helper.make_node("BitwiseOr", ["both", "column"], ["either"]),
+             helper.make_node("BitwiseXor", ["either", "mask"], ["one"]), helper.make_node("BitwiseNot", ["one"], ["none"]),
+             helper.make_node("Cast", ["none"], ["bytes"], to=TensorProto.UINT8), helper.make_node("BitwiseNot", ["bytes"], ["again"]),
+             helper.make_node("Cast", ["again"], ["places"], to=TensorProto.INT64), helper.make_node("Mod", ["places", "rows"], ["rest"]),
+             helper.make_node("Gather", ["table", "rest"], ["found"]), helper.make_node("Mul", ["found", "found"], ["squares"]),
+             helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0)]
+    table, ids = numpy.random.default_rng(2).standard_normal((11, 3)).astype(numpy.float32), numpy.random.default_rng(3).integers(-300, 300, (6, 7))
+    column = numpy.arange(7) - 3
+    constants = {"mask": numpy.array(93), "column": column, "rows": numpy.array(11), "table": table}
+    graph = helper.make_graph(nodes, "bits", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 7])],
+                              [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "bits.onnx")
+    numpy.save(tmp_path / "ids.npy", ids)
+    project = pipeline.compile_model(tmp_path / "bits.onnx", tmp_path / "project", "--minibatch", 6, "--loss", "output",
+                                     "--optimizer", "sgd,lr=1", "--microbatches", 1)
+    result = pipeline.train(project, tmp_path / "run", "--order", "file", data=[f"ids={tmp_path}/ids.npy"], steps=1)
+    tokens, weight = torch.from_numpy(ids), torch.from_numpy(table).double().requires_grad_()
+    places = ~(~((tokens & 93 | torch.from_numpy(column)) ^ 93)).to(torch.uint8)
+    loss = (weight[places.long() % 11] ** 2).mean()
+    loss.backward()
+    assert result.losses == [pytest.approx(loss.item(), rel=1e-5)]
+    assert distance(table.astype(numpy.float64) - result.weights()["table"], weight.grad.numpy()) <= 1e-5
+
+
 def test_steps_that_are_data(tmp_path):
     """How many steps each sample has, where it writes and how many keys it sees, as inputs."""
     random = numpy.random.default_rng(2)

@@ -135,4 +135,31 @@ TEST(WholeNumbers, QuotientsOfWholeNumbers) {
             (Numbers{1, -1, 1, -1, 1, 0}));
 }
 
+/// As C++'s of the same elements, two's complements among them.
+TEST(WholeNumbers, BitsOfWholeNumbers) {
+  const std::vector<double> left = {12, -7, 0, 255, 1 << 20}, right = {10, 3, -1, 16, -(1 << 10)};
+  const Tensor a = wholeNumbers({5}, left), b = wholeNumbers({5}, right);
+  std::vector<double> both, either, one, none;
+  for (size_t i = 0; i < left.size(); ++i) {
+    const auto x = int64_t(left[i]), y = int64_t(right[i]);
+    both.push_back(double(x & y)), either.push_back(double(x | y)), one.push_back(double(x ^ y));
+    none.push_back(double(~x));
+  }
+  EXPECT_EQ(tapeValue({"BitwiseAnd", {}, {a, b}, {}}).data, both);
+  EXPECT_EQ(tapeValue({"BitwiseOr", {}, {a, b}, {}}).data, either);
+  EXPECT_EQ(tapeValue({"BitwiseXor", {}, {a, b}, {}}).data, one);
+  EXPECT_EQ(tapeValue({"BitwiseNot", {}, {a}, {}}).data, none);
+}
+
+/// Of more bits than an element has, the lowest.
+TEST(WholeNumbers, ElementsOfFewBits) {
+  const Tensor bytes{{ElementType::u8, {3}}, {0, 200, 255}};
+  EXPECT_EQ(tapeValue({"BitwiseNot", {}, {bytes}, {}}).data, (std::vector<double>{255, 55, 0}));
+  EXPECT_EQ(tapeValue({"Add", {}, {bytes, bytes}, {}}).data, (std::vector<double>{0, 144, 254}));
+  EXPECT_EQ(toElement(ElementType::i8, 200.5), -56);
+  EXPECT_EQ(toElement(ElementType::i32, 0x1p31), -0x1p31);
+  EXPECT_EQ(toElement(ElementType::i64, -2.5), -2);
+  EXPECT_EQ(toElement(ElementType::boolean, 0.5), 1);
+}
+
 } // namespace pdc::test
