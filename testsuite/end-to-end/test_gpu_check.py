@@ -120,7 +120,7 @@ def test_says_why_pytorch_cannot_train(tmp_path, monkeypatch):
 
 
 def test_shows_the_first_errors_of_a_build(tmp_path):
-    tools = load(TOOLS)
+    tools = load(TOOLS, "gpu_programs.py")
     tools.logs = tmp_path / "logs"
     noise = "yes 'warning: nothing' | head -n 500"
     with pytest.raises(RuntimeError, match="Attention.cu:7: error: no such thing") as raised:
@@ -133,6 +133,7 @@ def test_graphs_that_are_refused_fail(tmp_path, monkeypatch):
     """And the warning stands in the results, whatever it came from."""
     tools = load(pipeline.SOURCE / "tools", "gpu-check")
     monkeypatch.setattr(tools, "HERE", tmp_path)
+    monkeypatch.setattr(tools.PROGRAMS, "warnings", {})
     warning = "warning: tasks run kernel by kernel, which is slower: aCall: not permitted"
 
     def train(case, *options, **_):
@@ -169,13 +170,13 @@ def test_builds_by_ninja_where_nothing_else_is_told(tmp_path, monkeypatch, optio
 
 def test_says_once_what_cmake_says_of_each_program():
     text = "CMake Error in CMakeLists.txt:\n  no GPU was detected.\n\n\n\n\n\n\n" * 50 + "CMake Error at a.cmake:3:\n  no library\n"
-    found = load(TOOLS).causes(text)
+    found = load(TOOLS, "gpu_programs.py").causes(text)
     assert found.count("no GPU was detected") == 1 and "a.cmake:3" in found, found
 
 
 def test_reads_memory_with_one_process(tmp_path, monkeypatch):
     """The most beyond what was used before; unknown where nothing can be read."""
-    tools, reader = load(TOOLS), tmp_path / "nvidia-smi"
+    tools, reader = load(TOOLS, "gpu_programs.py"), tmp_path / "nvidia-smi"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for script, most in (("echo 100; echo 350; echo 200; touch told; sleep 1000", 250), ("echo '[N/A]'; touch told", None)):
         reader.write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
@@ -261,7 +262,7 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     emulation.build_for_host(folder / project).rename(folder / "build" / project)
     there = load(folder, "gpu-check")
     case, = json.loads((folder / "cases.json").read_text())
-    assert there.check(case) < {"fp32": 1e-4, "bf16": 5e-2}[precision]
+    assert there.check(case, 1200) < {"fp32": 1e-4, "bf16": 5e-2}[precision]
     if network == "lenet5":
         assert there.check_tuning(case, 200) < 1e-4 and (folder / "build" / "kernels" / "rank-0.json").exists()
     losses = there.losses(folder / case["reference"])
@@ -271,7 +272,7 @@ def test_checks_with_the_weights_of_the_processor(network, precision, tmp_path, 
     name = next(name for name in json.loads((folder / network / "weights.json").read_text()) if name in tensors)
     safetensors.save(reference, {**tensors, name: tensors[name] + 1})
     with pytest.raises(RuntimeError, match=f"weight {name}"):
-        there.check(case)
+        there.check(case, 1200)
 
 
 CMAKE = """#!/bin/sh
@@ -294,7 +295,8 @@ def waiting(tmp_path):
     for place in (folder / "bench", folder / "lenet5", path, *(folder / project for project in projects)):
         place.mkdir(parents=True)
     shutil.copy(pipeline.SOURCE / "tools" / "gpu-check", folder)
-    shutil.copy(TOOLS / "gpu_rows.py", folder / "bench")
+    for module in ("gpu_programs.py", "gpu_rows.py"):
+        shutil.copy(TOOLS / module, folder / "bench")
     (folder / "bench" / "spec.json").write_text("{}")
     (folder / "lenet5" / "weights.json").write_text(json.dumps({"w": [2]}))
     (folder / "cases.json").write_text(json.dumps([{"project": project, "network": "lenet5", "inputs": [], "precision": "fp32",

@@ -7,6 +7,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE))
 
+import gpu_programs
 import gpu_project
 import gpu_rows
 
@@ -56,12 +57,12 @@ def train_on_cpu(folder, model, reference, inputs, options):
     name, stages, _ = reference
     stem = "-".join(map(str, reference))
     cpu, data, weights = folder / "cpu", folder / name, folder / f"{name}.safetensors"
-    gpu_rows.run([PDC / "pdc", model, "--gpus", stages, "--device", "cpu", "-o", cpu, *options])
+    gpu_programs.run([PDC / "pdc", model, "--gpus", stages, "--device", "cpu", "-o", cpu, *options])
     if not weights.exists():  # drawn here, and again on the GPU's machine
         shapes = gpu_rows.shapes_of(cpu / "weights.safetensors")
         (data / "weights.json").write_text(json.dumps(shapes))
         gpu_rows.draw_weights(weights, shapes)
-    gpu_rows.run([PDC / "pdc-run", cpu, *gpu_rows.given(data, inputs), "--weights", weights, "--steps", STEPS, "--seed", 1,
+    gpu_programs.run([PDC / "pdc-run", cpu, *gpu_rows.given(data, inputs), "--weights", weights, "--steps", STEPS, "--seed", 1,
                   "--log", data / f"{stem}.jsonl", "--save", cpu / "saved"])
     saved = max((cpu / "saved").glob("step-*"))
     if sum(path.stat().st_size for path in saved.iterdir()) < 2e6:  # of larger ones the losses have to do
@@ -73,7 +74,7 @@ def prepare_network(folder, name, script, inputs, size, optimizer):
     """Writes a project for each split; returns what cases.json says of them."""
     model, data, cases = folder / f"{name}.onnx", folder / name, []
     data.mkdir()
-    gpu_rows.run(["/usr/bin/python3", SOURCES / "tools" / "models" / f"{script[0]}.py", model, *script[1:]])
+    gpu_programs.run(["/usr/bin/python3", SOURCES / "tools" / "models" / f"{script[0]}.py", model, *script[1:]])
     for tensor, (shape, what) in inputs.items():
         gpu_rows.draw_data(data / f"{tensor}.npy", [size * MICROBATCHES * 3, *shape], what)
     splits = [(stages, schedule, precision, MICROBATCHES)
@@ -93,7 +94,7 @@ def prepare_network(folder, name, script, inputs, size, optimizer):
         project = f"{name}-{stages}-{schedule}" + ("" if precision == "fp32" else f"-{precision}")
         replicated = isinstance(stages, str)
         ranks = sum(map(int, stages.split("-"))) if replicated else stages
-        gpu_rows.run([PDC / "pdc", model, "--gpus", ranks, "--precision", precision, "-o", folder / project, *options, *rows,
+        gpu_programs.run([PDC / "pdc", model, "--gpus", ranks, "--precision", precision, "-o", folder / project, *options, *rows,
                       *(["--stages", stages] if replicated else [])])
         (folder / project / "weights.safetensors").unlink()
         cases.append({"project": project, "network": name, "inputs": [*inputs], "precision": precision, "steps": STEPS, "ranks": ranks,

@@ -14,15 +14,17 @@ import os
 import pathlib
 import random
 import shutil
-import signal
 import statistics
 import struct
-import subprocess
 import sys
-import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE))
+
+import gpu_programs
+from gpu_programs import run
+
 STEPS, FIRST = 40, 10  # the first ones measure and load kernels and record graphs
 # Dense, in TFLOP/s, of the data sheets; by a part of the name that nvidia-smi gives.
 SXM = {"bf16": 989, "fp16": 989, "tf32": 495}
@@ -63,89 +65,6 @@ NETWORKS = {
 # The first ones are what a short run is for.
 ROWS = [("resnet50", "fp16"), ("gpt2", "bf16"), ("bert-large", "bf16"), ("resnet50", "tf32"), ("vgg16", "fp16"),
         ("lstm", "tf32")]
-
-
-def end(process):
-    """With all that it has started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-running = set()  # processes that have not ended
-starting = threading.Lock()
-
-
-def start(command, **options):
-    with starting:
-        process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, start_new_session=True, **options)
-        running.add(process)
-    return process
-
-
-def end_all():
-    """Nothing starts any more; not to be called by a thread that may be starting something."""
-    starting.acquire()  # for ever
-    for process in list(running):
-        end(process)
-
-
-def causes(text, count=5, lines=8):
-    """The first errors of what a build or a program printed, each once and with the lines behind it; its end where none is marked."""
-    found, printed = [], text.splitlines()
-    at = 0
-    while at < len(printed) and len(found) < count:
-        if printed[at].startswith(("FAILED", "CMake Error")) or "error:" in printed[at]:
-            if (error := "\n".join(line[:400] for line in printed[at:at + lines])) not in found:
-                found.append(error)
-            at += lines
-        else:
-            at += 1
-    return "\n...\n".join(found) or text[-2000:]
-
-
-logs = None  # the folder in which all that programs print is kept, a file for each
-warnings = {}  # what programs have warned of, by their names
-telling = threading.Lock()
-
-
-def keep(command, printed):
-    name = pathlib.Path(command[0]).name
-    with telling:
-        for line in printed.splitlines():
-            if line.startswith("warning:") and line not in warnings.setdefault(name, []):
-                warnings[name].append(line)
-        if logs:
-            logs.mkdir(exist_ok=True)
-            with open(logs / f"{name}.log", "a", encoding="utf-8") as file:
-                file.write(f"$ {' '.join(map(str, command))}\n{printed}\n")
-
-
-def warned():
-    with telling:
-        return {name: list(lines) for name, lines in warnings.items() if lines}
-
-
-def run(command, limit=math.inf, **options):
-    """What it prints, without errors and warnings, which are kept; ended after `limit` seconds."""
-    process = start(command, stderr=subprocess.PIPE, **options)
-    why = None
-    try:
-        output, errors = process.communicate(timeout=limit if limit < math.inf else None)
-    except subprocess.TimeoutExpired:
-        end(process)
-        output, errors = process.communicate()
-        why = f"was ended after {limit:.0f} s"
-    except BaseException:
-        end(process)
-        raise
-    finally:
-        running.discard(process)
-    keep(command, output + errors)
-    if why or process.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}")
-    return output
 
 
 def given(folder, names):
@@ -219,7 +138,7 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
     models.mkdir(exist_ok=True)
     for script in ("export", "transformer", *sorted({spec["script"][0] for spec in specs.values()})):
         shutil.copy(sources / "tools" / "models" / f"{script}.py", models)
-    for script in ("gpu_rows.py", "gpu_torch.py"):
+    for script in ("gpu_programs.py", "gpu_rows.py", "gpu_torch.py"):
         shutil.copy(HERE / script, folder)
     return list(specs)
 
@@ -281,43 +200,6 @@ def draw_weights(path, shapes):
             write_repeated(file, array.array("f", (mean + deviation * value for value in own)), math.prod(shape))
 
 
-class Memory:
-    """The GPU's memory while something runs: the most that was used beyond what was before, in MB; None: unknown. One process
-    reads it all the time: starting one for each reading would slow down what is measured."""
-
-    def __enter__(self):
-        self.before = self.most = None
-        self.has_begun = threading.Event()
-        try:
-            self.reader = start(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "250"],
-                                stderr=subprocess.DEVNULL)
-        except OSError:
-            self.reader = None
-            return self
-        self.thread = threading.Thread(target=self.watch)
-        self.thread.start()
-        if not self.has_begun.wait(5):  # what is used before is not known then, nor is it worth waiting for
-            end(self.reader)
-        return self
-
-    def watch(self):
-        for line in self.reader.stdout:
-            if line.strip().isdigit():
-                used = int(line)
-                self.before = used if self.before is None else self.before
-                self.most = max(self.most or 0, used - self.before)
-            self.has_begun.set()
-        self.has_begun.set()
-
-    def __exit__(self, *_):
-        if self.reader:
-            end(self.reader)
-            self.reader.wait()
-            self.thread.join()
-            self.reader.stdout.close()
-            running.discard(self.reader)
-
-
 def seconds_of(log, steps):
     """The median of a step's seconds, without the first ones."""
     records = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
@@ -337,7 +219,7 @@ def measure_pdc(program, name, spec, work, steps, limit, tunes):
     draw_weights(work / f"{name}.safetensors", spec["weights"])
     log.unlink(missing_ok=True)
     try:
-        with Memory() as memory:
+        with gpu_programs.Memory() as memory:
             run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
                  "--timeout", 120, *(["--tune", work / f"{name}.tuning"] if tunes else [])], limit, cwd=HERE / name)
         return seconds_of(log.read_text(), steps), memory.most
@@ -348,7 +230,7 @@ def measure_pdc(program, name, spec, work, steps, limit, tunes):
 
 
 def measure_torch(name, how, steps, limit):
-    with Memory() as memory:
+    with gpu_programs.Memory() as memory:
         text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps], limit)
     return seconds_of(text, steps), memory.most
 
