@@ -41,28 +41,31 @@ void Dataset::refuse(const Source &source, int64_t sample, int64_t element) cons
               "; correct the file");
 }
 
-/// A kernel knows the value and at most its place, not the input: it is the first that holds the
+/// A kernel knows the value and at most its place, not the input: it is one of those that hold the
 /// value there.
 std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
   const int64_t size = program.microbatchSize,
                 begin = error.parts ? error.part * size / error.parts : 0,
                 end = error.parts ? begin + 1 : size;
+  std::ostringstream text;
   for (const Source &source : sources)
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sample = sampleAt(microbatch, i);
       if (source.memory->element == ElementType::f32 || sample >= count ||
           !holds(source, sample, error.value))
         continue;
-      std::ostringstream text;
-      // A kernel without a place has an index that is computed, perhaps from this.
-      text << source.data.file->path() << ": sample " << sample << " (counted from 0) of input '"
-           << source.memory->name << "' holds " << error.value << ", expected " << error.expected
-           << (error.parts ? "; " : " where it is one; ") << error.remedy;
-      return text.str();
+      text << (text.str().empty() ? "" : ", or ") << source.data.file->path() << ": sample "
+           << sample << " (counted from 0) of input '" << source.memory->name << "'";
+      break;
     }
-  std::ostringstream text;
-  text << "what is computed from the data holds " << error.value << ", expected " << error.expected
-       << "; check the data of whole numbers";
+  if (text.str().empty()) {
+    text << "what is computed from the data holds " << error.value << ", expected "
+         << error.expected << "; check the data of whole numbers";
+    return text.str();
+  }
+  // A kernel without a place has an index that is computed, perhaps from this.
+  text << " holds " << error.value << ", expected " << error.expected
+       << (error.parts ? "; " : " where it is one; ") << error.remedy;
   return text.str();
 }
 

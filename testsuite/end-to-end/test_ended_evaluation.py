@@ -55,6 +55,19 @@ def compile_words(network, tmp_path, stages, *options):
                                   f"sgd,lr={RATE}", *(options or ("--microbatches", 2)), workers=workers)
 
 
+def test_each_input_that_may_be_meant_is_told(network, tmp_path):
+    """A label of 5 is none of 3 classes, and a word of 5 is one of 7: the loss knows its number alone."""
+    labels = network[2]["labels"].clone()
+    tokens = network[2]["tokens"].clone()
+    labels[9], tokens[9] = 5, torch.tensor([1, 5, 2, 3, 4])
+    data = pipeline.save_inputs({"tokens": tokens, "labels": labels}, tmp_path / "data")
+    result = pipeline.train(compile_words(network, tmp_path, "1"), tmp_path / "run", "--order", "file", data=data, steps=3, check=False)
+    assert result.returncode == 1
+    told = [f"{tmp_path}/data/{name}.npy: sample 9 (counted from 0) of input '{name}'" for name in ("tokens", "labels")]
+    either = (f"{first}, or {second} holds 5, expected 0 to 2; " for first, second in (told, told[::-1]))
+    assert any(text in result.stderr for text in either), result.stderr
+
+
 @pytest.mark.parametrize("refused,bad,says", [("tokens", 99, "input 'tokens' holds 99, expected "), ("labels", 55, "input 'labels' holds 55, expected 0 to 2")])
 @pytest.mark.parametrize("stages,transport", [("1-1", "local"), ("1-1", "mpi"), ("2-1", "local"), ("2-1", "mpi"), ("1", "local")])
 def test_what_is_refused_loses_no_weights(stages, transport, refused, bad, says, network, tmp_path):
