@@ -49,13 +49,15 @@ template <class T, int Most> struct SummedRow {
   }
   template <int Width> __device__ Lanes<float, Width> at(int64_t k) const {
     Lanes<float, Width> value = load<Width>(terms[0] + k);
-    if (Most == 1 || !terms[1])
-      return value;
-    PDC_UNROLL
-    for (int t = 1; t < Most; ++t)
-      if (terms[t])
-        value = value + load<Width>(terms[t] + k);
-    return widened(packed<T>(value));
+    if constexpr (Most > 1)
+      if (terms[1]) {
+        PDC_UNROLL
+        for (int t = 1; t < Most; ++t)
+          if (terms[t])
+            value = value + load<Width>(terms[t] + k);
+        value = widened(packed<T>(value));
+      }
+    return value;
   }
 };
 

@@ -83,4 +83,5 @@ def test_measuring_programs_link(models, tmp_path):
 def test_links(network, build):
     folder, refused = build
     assert not refused[network], refused[network]
-    pipeline.run("cmake", "--build", folder, "--target", network, f"{network}-bf16", timeout=3600)
+    built = pipeline.run("cmake", "--build", folder, "--target", network, f"{network}-bf16", timeout=3600)
+    assert "warning" not in built.stdout + built.stderr, built.stdout + built.stderr
