@@ -17,6 +17,8 @@ COUNTS = numpy.array([3, 5, 1, 4])
 UNSEEN = numpy.array([[1, 0, 1, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)
 STARTS = numpy.array([0, 2, 1, 3])
 WIDE = numpy.array([1, 0, 1, 1, 0, 1], bool)
+# Without gradients: of numbers that choose rows.
+BITS = {"BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"}
 
 
 def sees(queries, keys, counts, left, right):
@@ -167,6 +169,7 @@ def test_bits(tmp_path):
              helper.make_node("ReduceMean", ["squares"], ["loss"], keepdims=0)]
     table, ids = numpy.random.default_rng(2).standard_normal((11, 3)).astype(numpy.float32), numpy.random.default_rng(3).integers(-300, 300, (6, 7))
     column = numpy.arange(7) - 3
+    assert BITS <= {node.op_type for node in nodes}
     constants = {"mask": numpy.array(93), "column": column, "rows": numpy.array(11), "table": table}
     graph = helper.make_graph(nodes, "bits", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", 7])],
                               [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],

@@ -86,7 +86,8 @@ def operators_compared_with_pytorch():
     forms = [*test_sampling.FORMS, *test_sampling.FOURIER]
     for groups in (test_operators.FORMS, test_newest_operators.FORMS):
         forms += [form for group in groups.values() for form in group]
-    return {form.op for form in forms} | test_sampling.RANDOM | set(test_sampling.WINDOWS) | test_control_flow.COMPOSED | test_stopped_gradients.STOPPING
+    others = (test_sampling.RANDOM, test_sampling.WINDOWS, test_control_flow.COMPOSED, test_stopped_gradients.STOPPING, test_newest_operators.BITS)
+    return {form.op for form in forms}.union(*others)
 
 
 def adam_of_its_values(folder):
