@@ -14,8 +14,8 @@ GONE, HANGS = "these have ended, have not begun or are on other hosts: ", "of th
 
 ENDS = "exit 0"
 IS_STOPPED = "kill -STOP $$"
-# Once it has begun and waits for the others in MPI.
-STOPS = "(until grep -q '@pdc-start-.*-'$MISSING'$' /proc/net/unix; do :; done; kill -STOP $$) &"
+# Once it has begun and waits for the others in MPI; other tests may be starting ranks, too.
+STOPS = "(until grep -q \"@pdc-start-$PMIX_NAMESPACE-.*$MISSING\\$\" /proc/net/unix; do :; done; kill -STOP $$) &"
 
 
 @pytest.fixture(scope="module")
