@@ -150,5 +150,5 @@ def test_learns(network, form, tmp_path):
     # Until rounding turns a decision of a ReLU or a pooling, which grows from there: the step differs by the machine's kernels.
     assert result.losses[:10] == pytest.approx(expected[:10], rel=1e-5)
     assert result.losses[:40] == pytest.approx(expected[:40], rel=1e-3)
-    assert numpy.mean(result.losses[-20:]) == pytest.approx(numpy.mean(expected[-20:]), rel=0.05)
+    assert numpy.mean(result.losses[-20:]) == pytest.approx(numpy.mean(expected[-20:]), rel=0.1)
     assert numpy.mean(result.losses[-20:]) < reached
