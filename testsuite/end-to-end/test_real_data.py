@@ -120,13 +120,14 @@ def write_form(form, network, rate, folder):
 
 
 def expected_losses(network, batch, steps, rate, files):
-    """PyTorch's."""
+    """PyTorch's in double precision: in single its last losses are 5 % apart where weights begin half an ulp apart."""
     torch.manual_seed(1)
     net = test_pytorch.build("lenet5") if network == "lenet5" else importlib.import_module("gpt2").GPT2(2, 32, 2, 128, 24).train()
+    net.double()
     optimizer, losses = torch.optim.SGD(net.parameters(), lr=rate), []
     for x, y in zip(*(torch.from_numpy(numpy.load(path)).split(batch) for path in files)):
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(net(x).flatten(0, -2), y.flatten())
+        loss = torch.nn.functional.cross_entropy(net(x.double() if x.is_floating_point() else x).flatten(0, -2), y.flatten())
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -150,5 +151,5 @@ def test_learns(network, form, tmp_path):
     # Until rounding turns a decision of a ReLU or a pooling, which grows from there: the step differs by the machine's kernels.
     assert result.losses[:10] == pytest.approx(expected[:10], rel=1e-5)
     assert result.losses[:40] == pytest.approx(expected[:40], rel=1e-3)
-    assert numpy.mean(result.losses[-20:]) == pytest.approx(numpy.mean(expected[-20:]), rel=0.1)
+    assert numpy.mean(result.losses[-20:]) == pytest.approx(numpy.mean(expected[-20:]), rel=0.05)
     assert numpy.mean(result.losses[-20:]) < reached
