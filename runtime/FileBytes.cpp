@@ -6,39 +6,19 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <fstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <tuple>
 #include <unistd.h>
+#include <utility>
 #include <zlib.h>
 
 namespace pdc::runtime {
 
-int64_t fingerprintOf(const std::string &path) {
-  constexpr int64_t kPieces = 64, kPieceBytes = 4096;
+/// Its descriptor and how many bytes it has.
+static std::pair<int, int64_t> openFile(const std::string &path) {
   // A pipe would keep it waiting for a writer.
-  if (struct stat info{}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    throw Error(path, ": cannot be read: not a file");
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const int64_t size = file.tellg();
-  if (!file)
-    throw Error(path, ": cannot be read: ", std::strerror(errno));
-  // FNV-1a, begun with the length.
-  uint64_t hash = 0xCBF29CE484222325 ^ uint64_t(size);
-  char piece[kPieceBytes];
-  for (int64_t i = 0; i < kPieces; ++i) {
-    file.seekg(std::max<int64_t>(0, size - kPieceBytes) * i / (kPieces - 1));
-    file.read(piece, kPieceBytes);
-    for (int64_t k = 0; k < file.gcount(); ++k)
-      hash = (hash ^ uint8_t(piece[k])) * 0x100000001B3;
-    file.clear();
-  }
-  return int64_t(hash >> 1);
-}
-
-FileBytes::FileBytes(const std::string &path) : name(path) {
-  // A pipe would keep it waiting for a writer.
-  file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
   if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
     int reason = errno;
@@ -46,7 +26,29 @@ FileBytes::FileBytes(const std::string &path) : name(path) {
       close(file);
     throw Error(path, ": cannot be read: ", file < 0 ? std::strerror(reason) : "not a file");
   }
-  mapped = size_t(info.st_size);
+  return {file, info.st_size};
+}
+
+int64_t fingerprintOf(const std::string &path) {
+  constexpr int64_t kPieces = 64, kPieceBytes = 4096;
+  const auto [file, size] = openFile(path);
+  // FNV-1a, begun with the length.
+  uint64_t hash = 0xCBF29CE484222325 ^ uint64_t(size);
+  char piece[kPieceBytes];
+  for (int64_t i = 0; i < kPieces; ++i) {
+    const ssize_t count = pread(file, piece, kPieceBytes,
+                                std::max<int64_t>(0, size - kPieceBytes) * i / (kPieces - 1));
+    for (ssize_t k = 0; k < count; ++k)
+      hash = (hash ^ uint8_t(piece[k])) * 0x100000001B3;
+  }
+  close(file);
+  return int64_t(hash >> 1);
+}
+
+FileBytes::FileBytes(const std::string &path) : name(path) {
+  int64_t size = 0;
+  std::tie(file, size) = openFile(path);
+  mapped = size_t(size);
   if (mapped > 0)
     mapping = mmap(nullptr, mapped, PROT_READ, MAP_PRIVATE, file, 0);
   if (mapping == MAP_FAILED) {
