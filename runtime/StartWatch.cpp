@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -34,7 +36,8 @@ static socklen_t makeAddress(const std::string &job, int rank, sockaddr_un &addr
   return socklen_t(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 
-StartWatch::StartWatch(Seconds timeout) : timeout(timeout), job(jobName()) {
+StartWatch::StartWatch(Seconds timeout)
+    : timeout(timeout), wake(eventfd(0, EFD_CLOEXEC)), job(jobName()) {
   if (std::optional<RankPlace> place = placeFromEnvironment(); place && !job.empty()) {
     rank = place->rank;
     ranks = place->ranks;
@@ -49,9 +52,11 @@ StartWatch::StartWatch(Seconds timeout) : timeout(timeout), job(jobName()) {
 
 StartWatch::~StartWatch() {
   ending = true;
+  eventfd_write(wake, 1);
   thread.join();
-  if (socket >= 0)
-    close(socket);
+  for (int handle : {socket, wake})
+    if (handle >= 0)
+      close(handle);
 }
 
 /// Answers whoever asks, and takes answers. Time in which this process was stopped does not count:
@@ -60,12 +65,12 @@ void StartWatch::hear(Seconds patience) {
   constexpr Seconds slice = 0.05;
   Seconds before = now();
   for (Seconds waited = 0; waited < patience && !ending;) {
-    pollfd handle{rank < 0 ? -1 : socket, POLLIN, 0};
-    const int found = poll(&handle, 1, int(slice * 1000));
+    pollfd handles[] = {{rank < 0 ? -1 : socket, POLLIN, 0}, {wake, POLLIN, 0}};
+    poll(handles, std::size(handles), int(slice * 1000));
     const Seconds after = now();
     waited += std::min(after - before, 4 * slice);
     before = after;
-    if (found <= 0)
+    if (!(handles[0].revents & POLLIN))
       continue;
     struct {
       char kind;

@@ -30,6 +30,7 @@ private:
   const Seconds timeout;
   int rank = -1, ranks = 0; ///< as the launcher tells them; -1: it does not
   int socket = -1;
+  int wake = -1; ///< ends the thread's wait
   std::string job;
   std::vector<State> states; ///< by rank, once they were asked
   std::atomic<bool> ending = false;
