@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 #include <sstream>
+#include <utility>
 
 /// What is said of data that cannot be used: file, sample, input and number.
 namespace pdc::runtime {
@@ -48,24 +49,25 @@ std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
                 begin = error.parts ? error.part * size / error.parts : 0,
                 end = error.parts ? begin + 1 : size;
   std::ostringstream text;
+  const char *before = "";
   for (const Source &source : sources)
     for (int64_t i = begin; i < end; ++i) {
       const int64_t sample = sampleAt(microbatch, i);
       if (source.memory->element == ElementType::f32 || sample >= count ||
           !holds(source, sample, error.value))
         continue;
-      text << (text.str().empty() ? "" : ", or ") << source.data.file->path() << ": sample "
-           << sample << " (counted from 0) of input '" << source.memory->name << "'";
+      text << std::exchange(before, ", or ") << source.data.file->path() << ": sample " << sample
+           << " (counted from 0) of input '" << source.memory->name << "'";
       break;
     }
-  if (text.str().empty()) {
-    text << "what is computed from the data holds " << error.value << ", expected "
-         << error.expected << "; check the data of whole numbers";
-    return text.str();
-  }
+  const bool isFound = *before;
+  text << (isFound ? "" : "what is computed from the data") << " holds " << error.value
+       << ", expected " << error.expected;
   // A kernel without a place has an index that is computed, perhaps from this.
-  text << " holds " << error.value << ", expected " << error.expected
-       << (error.parts ? "; " : " where it is one; ") << error.remedy;
+  if (isFound)
+    text << (error.parts ? "; " : " where it is one; ") << error.remedy;
+  else
+    text << "; check the data of whole numbers";
   return text.str();
 }
 

@@ -155,24 +155,20 @@ static std::vector<ElementType> wholeElements() {
 
 /// Of negative numbers the two's complement.
 std::vector<ElementwiseRow> bitwiseRows() {
-  auto row = [](std::string_view name, Expression expression) {
+  const std::vector<Parameter> two = {{"A"}, {"B"}};
+  auto row = [](std::string_view name, std::vector<Parameter> inputs, Expression expression) {
     return ElementwiseRow{.name = name,
                           .firstOpset = 18,
-                          .inputs = {{"A"}, {"B"}},
+                          .inputs = std::move(inputs),
                           .expressions = {expression},
                           .elements = wholeElements(),
                           .stopsGradient = true};
   };
   return {
-      row("BitwiseAnd", PDC_EXPRESSION(static_cast<int64_t>($0) & static_cast<int64_t>($1))),
-      row("BitwiseOr", PDC_EXPRESSION(static_cast<int64_t>($0) | static_cast<int64_t>($1))),
-      row("BitwiseXor", PDC_EXPRESSION(static_cast<int64_t>($0) ^ static_cast<int64_t>($1))),
-      {.name = "BitwiseNot",
-       .firstOpset = 18,
-       .inputs = {{"X"}},
-       .expressions = {PDC_EXPRESSION(~static_cast<int64_t>($0))},
-       .elements = wholeElements(),
-       .stopsGradient = true},
+      row("BitwiseAnd", two, PDC_EXPRESSION(static_cast<int64_t>($0) & static_cast<int64_t>($1))),
+      row("BitwiseOr", two, PDC_EXPRESSION(static_cast<int64_t>($0) | static_cast<int64_t>($1))),
+      row("BitwiseXor", two, PDC_EXPRESSION(static_cast<int64_t>($0) ^ static_cast<int64_t>($1))),
+      row("BitwiseNot", {{"X"}}, PDC_EXPRESSION(~static_cast<int64_t>($0))),
   };
 }
 

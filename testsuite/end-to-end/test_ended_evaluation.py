@@ -45,8 +45,12 @@ def network(tmp_path_factory):
     return folder, weights, {"tokens": tokens, "labels": labels}
 
 
+def given(inputs, folder, option="--data"):
+    return [word for entry in pipeline.save_inputs(inputs, folder) for word in (option, entry)]
+
+
 def evaluation(folder, inputs):
-    return [word for entry in pipeline.save_inputs(inputs, folder) for word in ("--eval-data", entry)]
+    return given(inputs, folder, "--eval-data")
 
 
 def compile_words(network, tmp_path, stages, *options):
@@ -111,7 +115,7 @@ def test_asynchronous_stages_lose_none_either(network, tmp_path):
 def test_says_what_was_not_saved(network, tmp_path):
     inputs = network[2]
     project = compile_words(network, tmp_path, "1-1")
-    data = [word for entry in pipeline.save_inputs(inputs, tmp_path / "data") for word in ("--data", entry)]
+    data = given(inputs, tmp_path / "data")
     wrong = evaluation(tmp_path / "wrong", inputs | {"labels": inputs["labels"] + 1})
     result = pipeline.run(pipeline.BIN / "pdc-run", project, *data, *wrong, "--epochs", 2, check=False)
     assert result.returncode == 1 and result.stderr.endswith("; nothing was saved, for there was no --save\n"), result.stderr
@@ -132,7 +136,7 @@ def test_a_signal_ends_it(stages, transport, epochs, network, endless, tmp_path)
     _, expected, inputs = network
     project = compile_words(network, tmp_path, stages)
     pipeline.run(pipeline.BIN / "pdc-run", project, "--build-only")
-    data = [word for entry in pipeline.save_inputs(inputs, tmp_path / "data") for word in ("--data", entry)]
+    data = given(inputs, tmp_path / "data")
     log = tmp_path / "log.jsonl"
     run = subprocess.Popen([pipeline.BIN / "pdc-run", project, *data, *endless, "--order", "file", "--epochs", str(epochs), "--save", tmp_path / "saved",
                             "--log", log, "--transport", transport], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
