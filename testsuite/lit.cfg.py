@@ -13,6 +13,8 @@ config.environment["OMP_NUM_THREADS"] = "1"
 for name in ("CCACHE_DIR", "HOME", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+if config.sanitized:
+    config.available_features.add("sanitized")
 config.substitutions.append(("%models", os.path.join(config.source_root, "tools", "models")))
 config.substitutions.append(("%source", config.source_root))
 config.substitutions.append(("%build", config.build_root))
