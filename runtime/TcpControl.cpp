@@ -19,7 +19,7 @@ TcpControl::TcpControl(const Rendezvous &rendezvous, const Listener *listener)
     : Control(rendezvous.rank, rendezvous.ranks) {
   timeout = rendezvous.timeout;
   if (self == 0 && size > 1)
-    accept(rendezvous, listener->handle());
+    acceptOrEndAll(rendezvous, listener->handle());
   else if (self != 0)
     connect(rendezvous);
   watcher = std::thread([this] { watch(); });
@@ -28,8 +28,33 @@ TcpControl::TcpControl(const Rendezvous &rendezvous, const Listener *listener)
 TcpControl::~TcpControl() {
   closing = true;
   watcher.join();
+  closeSockets();
+}
+
+void TcpControl::closeSockets() {
   for (auto &peer : peers)
     close(peer->socket);
+}
+
+/// Where not all come in, those that have are told why the run ends.
+void TcpControl::acceptOrEndAll(const Rendezvous &rendezvous, int listener) {
+  try {
+    accept(rendezvous, listener);
+  } catch (const Error &error) {
+    for (auto &peer : peers)
+      send(*peer, ControlKind::abort, error.what());
+    closeSockets();
+    throw;
+  }
+}
+
+/// The ranks that have not said hello.
+std::string TcpControl::missing() const {
+  std::string list;
+  for (int rank = 1; rank < size; ++rank)
+    if (std::ranges::find(peers, rank, [](auto &peer) { return peer->rank; }) == peers.end())
+      list += (list.empty() ? "rank " : ", ") + std::to_string(rank);
+  return list;
 }
 
 void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
@@ -38,7 +63,8 @@ void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
     check();
     if (now() > deadline)
       throw Error("start-up: ", peers.size() + 1, " of ", size, " ranks have come in ",
-                  rendezvous.timeout, " s; start all of them or raise --timeout");
+                  rendezvous.timeout, " s; missing: ", missing(),
+                  "; start all of them or raise --timeout");
     int socket = acceptSocket(listener, 0.2);
     if (socket < 0)
       continue;

@@ -71,7 +71,10 @@ protected:
   void exchange(const std::string &mine, std::vector<std::string> &all, bool everywhere) override;
 
 private:
+  void closeSockets();
+  void acceptOrEndAll(const Rendezvous &rendezvous, int listener);
   void accept(const Rendezvous &rendezvous, int listener);
+  std::string missing() const;
   void connect(const Rendezvous &rendezvous);
   void send(ControlPeer &peer, ControlKind kind, std::string_view text);
   void waitForAll(bool ControlPeer::*has);

@@ -78,15 +78,36 @@ TEST(ConnectRanks, BesideTheStoreOfTorchrun) {
     unsetenv(name);
 }
 
+/// What this rank is refused with.
+std::string refusalOf(const std::function<void()> &rank) {
+  try {
+    rank();
+    return "accepted";
+  } catch (const Error &error) {
+    return error.what();
+  }
+}
+
+TEST(ConnectOverTcp, SaysToAllWhichRanksAreMissing) {
+  Rendezvous hub{0, 4, "127.0.0.1", 0, "secret", 1};
+  const Listener listener(hub);
+  hub.port = listener.port();
+  Rendezvous third = hub;
+  third.rank = 2;
+  const std::unique_ptr<Control> here = connectOverTcp(third, nullptr);
+  const std::string expected = "start-up: 2 of 4 ranks have come in 1 s; missing: rank 1, 3; start "
+                               "all of them or raise --timeout";
+  EXPECT_EQ(refusalOf([&] { connectOverTcp(hub, &listener); }), expected);
+  std::vector<std::string> all;
+  EXPECT_EQ(refusalOf([&] { here->gather("", all); }), expected);
+}
+
 /// What each rank is refused with that saves to its own of these folders.
 std::vector<std::string> refusalsOf(const std::vector<std::string> &folders) {
-  std::vector<std::string> refusals(kRanks, "accepted");
+  std::vector<std::string> refusals(kRanks);
   connected([&](Control &control) {
-    try {
-      requireSharedFolder(folders[size_t(control.rank())], control.rank(), control);
-    } catch (const Error &error) {
-      refusals[size_t(control.rank())] = error.what();
-    }
+    const size_t rank = size_t(control.rank());
+    refusals[rank] = refusalOf([&] { requireSharedFolder(folders[rank], int(rank), control); });
   });
   return refusals;
 }
