@@ -51,7 +51,9 @@ static std::vector<TensorType> inferSqueeze(const NodeView &node) {
   for (int64_t d = 0; d < x.rank(); ++d) {
     bool named = std::find(axes.begin(), axes.end(), d) != axes.end();
     if (named && x.shape[d] != 1)
-      refuse(node, "dimension " + std::to_string(d) + " of " + x.toString() + " is not 1");
+      refuse(node, "dimension " + std::to_string(d) + " of " + x.toString() +
+                       " is not 1: PyTorch's squeeze leaves it as it is, ONNX's does not; export "
+                       "the network without it");
     if (!(node.hasInput(1) ? named : x.shape[d] == 1))
       y.shape.push_back(x.shape[d]);
   }

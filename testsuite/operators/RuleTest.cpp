@@ -34,6 +34,9 @@ TEST(Rule, RefusalsNameTheNode) {
             "node 'test' (Gemm): inner dimensions of f32[2,3] and f32[4,5] differ: 3 and 4");
   EXPECT_EQ(refusal({"Reshape", {}, {zeros({2, 3}), Tensor::vector({4, -1})}}),
             "node 'test' (Reshape): cannot bring f32[2,3] to shape [4,1]");
+  EXPECT_EQ(refusal({"Squeeze", {}, {zeros({2, 3}), Tensor::vector({1})}}),
+            "node 'test' (Squeeze): dimension 1 of f32[2,3] is not 1: PyTorch's squeeze leaves it "
+            "as it is, ONNX's does not; export the network without it");
   EXPECT_EQ(refusal({"Relu", {}, {zeros({2}, ElementType::i64)}}),
             "node 'test' (Relu): element type i64 of input 0 is not supported");
   EXPECT_EQ(refusal({"ConstantOfShape", {}, {zeros({2})}}),
