@@ -150,8 +150,6 @@ DataFile openData(const std::string &path, const std::string &input) {
     data.tensor = pick(*data.file, input);
   else
     throw Error(path, ": is neither IDX nor NPY nor safetensors");
-  if (data.tensor.shape.empty())
-    throw Error(path, ": holds one number; expected a tensor whose first dimension counts samples");
   data.file->release(); // its header; samples are read where they are asked for
   return data;
 }

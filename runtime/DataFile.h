@@ -7,7 +7,8 @@
 
 namespace pdc::runtime {
 
-/// A tensor of samples: IDX, NPY or safetensors, each possibly gzipped, told apart by content.
+/// A tensor, of samples or the same for all of them: IDX, NPY or safetensors, each possibly
+/// gzipped, told apart by content.
 struct DataFile {
   std::unique_ptr<FileBytes> file;
   TensorView tensor;

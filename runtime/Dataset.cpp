@@ -10,7 +10,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
-#include <set>
 #include <utility>
 
 namespace pdc::runtime {
@@ -187,16 +186,20 @@ Dataset::Dataset(const Program &program, const std::vector<DataSpec> &specs, boo
     if (sources.size() == before)
       openIn(stage.slotRegion);
   }
+  // An evaluation's are those of training.
+  if (!evaluation)
+    for (const Memory &memory : program.memories)
+      if (isShared(memory))
+        open(memory, specs);
   agree(specs, control);
 }
 
-/// The dimensions of one sample that are not 1.
-static std::vector<int64_t> sampleShape(std::span<const int64_t> shape) {
-  std::vector<int64_t> kept;
-  for (size_t d = 1; d < shape.size(); ++d)
-    if (shape[d] != 1)
-      kept.push_back(shape[d]);
-  return kept;
+bool Dataset::isShared(const Memory &memory) const {
+  auto isOfMicrobatches = [&](const StageInfo &stage) {
+    return memory.place.region == stage.slotRegion || memory.place.region == stage.evaluationRegion;
+  };
+  return memory.role == Role::input && std::strncmp(memory.name, "pdc.", 4) != 0 &&
+         std::ranges::none_of(program.stages, isOfMicrobatches);
 }
 
 void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
@@ -209,17 +212,18 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
   if (!spec)
     throw Error("input '", memory.name, "' ", shapeText(wanted), " has no data",
                 othersWithout(specs, memory.name), "; give ", option, " ", memory.name, "=FILE");
-  if (wanted.empty() || wanted[0] != program.microbatchSize || *memory.layout)
-    throw Error("input '", memory.name, "' ", shapeText(wanted), ": expected a row-major tensor ",
-                "whose first dimension is the microbatch of ", program.microbatchSize);
-  Source source{
-      &memory, openData(spec->file, spec->input), nullptr, 1, false, 1, spec->mean, spec->deviation,
-      {}};
+  Source source{&memory,
+                openData(spec->file, spec->input),
+                nullptr,
+                isShared(memory),
+                1,
+                false,
+                1,
+                spec->mean,
+                spec->deviation,
+                {}};
+  requireShape(source);
   const TensorView &tensor = source.data.tensor;
-  if (sampleShape(tensor.shape) != sampleShape(memory.shape))
-    throw Error(spec->file, ": holds samples in ", shapeText(tensor.shape), " and input '",
-                memory.name, "' takes ", shapeText(wanted),
-                "; only dimensions of size 1 may differ behind the first");
   if (memory.element == ElementType::f16 || memory.element == ElementType::bf16)
     throw Error("input '", memory.name, "' ", shapeText(wanted),
                 " is stored in 16-bit floating point, which no data are converted to; run pdc "
@@ -234,7 +238,7 @@ void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {
     source.byteValues.push_back(scaledValue(tensor.type == Scalar::flag ? byte != 0 : float(byte),
                                             source.unit, source.scaled, source.mean,
                                             source.deviation));
-  source.elements = elementCount(wanted) / program.microbatchSize;
+  source.elements = elementCount(wanted) / (source.shared ? 1 : program.microbatchSize);
   sources.push_back(std::move(source));
 }
 
@@ -248,12 +252,17 @@ static bool isLabel(const Memory &memory) { return memory.initial == Initial::fi
 
 void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
   const char *option = evaluation ? "--eval-data" : "--data";
-  // Behind the letter that says whether it is labels, each input's name.
+  // Behind the letter that says whether it is labels or shared, each input's name.
   std::string mine;
   for (const Source &source : sources)
-    mine += namedNumber((isLabel(*source.memory) ? "l" : "d") + std::string(source.memory->name),
-                        source.data.tensor.shape[0]);
+    if (!source.shared)
+      mine += namedNumber((isLabel(*source.memory) ? "l" : "d") + std::string(source.memory->name),
+                          source.data.tensor.shape[0]);
+  for (const Memory &memory : program.memories)
+    if (isShared(memory))
+      mine += namedNumber("s" + std::string(memory.name), 0);
   std::vector<std::string> all, names;
+  std::set<std::string> shared;
   control.gather(mine, all);
   double masking = std::ranges::count_if(program.memories, saysWhatIsPresent);
   control.sum({&masking, 1});
@@ -261,6 +270,10 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
   for (int rank = 0; rank < int(all.size()); ++rank)
     for (const auto &[told, here] : namedNumbers(all[rank], rank)) {
       std::string name = told.substr(1);
+      if (told.starts_with("s")) {
+        shared.insert(name);
+        continue;
+      }
       if (!names.empty() && here != count)
         throw Error(option, ": '", names[0], "' has ", count, " samples and '", name, "' has ",
                     here, "; give each input the same number of samples");
@@ -269,14 +282,7 @@ void Dataset::agree(const std::vector<DataSpec> &specs, Control &control) {
         names.push_back(name);
       labelled = labelled || told.starts_with("l");
     }
-  for (const DataSpec &spec : specs)
-    if (std::find(names.begin(), names.end(), spec.input) == names.end()) {
-      std::string list;
-      for (const std::string &name : names)
-        list += " " + name;
-      throw Error(option, " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
-                  "'; its inputs are", list);
-    }
+  requireInputs(specs, names, shared);
   perEpoch = count / program.microbatchSize;
   // Without a label that the loss ignores, or an input that says so, each sample counts.
   if (evaluation && labelled)
@@ -304,23 +310,33 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
   return shuffled(seed, epoch, count, position);
 }
 
+void Dataset::read(const Source &source, int64_t sample, std::byte *to) {
+  const int64_t bytes = source.elements * scalarBytes(source.data.tensor.type);
+  const std::byte *from =
+      source.data.file->read(source.data.tensor.data + sample * bytes, size_t(bytes), sampleBytes);
+  if (const int64_t refused = source.convert(source, from, to); refused >= 0)
+    refuse(source, sample, refused);
+}
+
+void Dataset::loadShared(const Executor &executor) {
+  for (const Source &source : sources)
+    if (source.shared)
+      executor.memory().put(executor.newest(*source.memory), source.memory->bytes,
+                            [&](std::byte *to) { read(source, 0, to); });
+}
+
 void Dataset::fill(const Memory &memory, std::byte *to, int64_t microbatch) {
   for (const Source &source : sources) {
     if (std::strcmp(source.memory->name, memory.name) != 0)
       continue;
     int64_t stride = source.elements * elementBytes(memory.element);
-    int64_t fileStride = source.elements * scalarBytes(source.data.tensor.type);
     for (int64_t i = 0; i < program.microbatchSize; ++i) {
       int64_t sample = sampleAt(microbatch, i);
       if (sample >= count) {
         pad(source, to + i * stride);
         continue;
       }
-      const std::byte *from = source.data.file->read(source.data.tensor.data + sample * fileStride,
-                                                     size_t(fileStride), sampleBytes);
-      int64_t refused = source.convert(source, from, to + i * stride);
-      if (refused >= 0)
-        refuse(source, sample, refused);
+      read(source, sample, to + i * stride);
     }
     return;
   }

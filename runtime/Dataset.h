@@ -4,6 +4,7 @@
 #include "runtime/DataFile.h"
 #include "runtime/Executor.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ DataSpec parseDataSpec(const std::string &text);
 /// alike, sample by sample, without a table.
 int64_t shuffled(uint64_t seed, int64_t epoch, int64_t samples, int64_t position);
 
-/// The samples behind a program's inputs, as an endless stream of microbatches, epoch after epoch.
+/// The samples behind a program's inputs, as an endless stream of microbatches, epoch after epoch,
+/// and the inputs that are the same for all of them.
 class Dataset : public Inputs {
 public:
   /// Opens the files of this rank's inputs and agrees with the others on the number of samples.
@@ -30,6 +32,9 @@ public:
 
   uint64_t seed = 0;
   bool shuffle = true;
+
+  /// Gives those that are the same for all samples their values. Training: before its first step.
+  void loadShared(const Executor &executor);
 
   int64_t samples() const { return count; }
   /// Training: whole microbatches of an epoch. Evaluation: the last one may be padded.
@@ -57,18 +62,27 @@ private:
     const Memory *memory;
     DataFile data;
     Convert convert;
-    int64_t elements; ///< per sample
+    bool shared;      ///< one for all samples
+    int64_t elements; ///< per sample, of a shared one all
     bool scaled;      ///< mean and deviation apply
     float unit;       ///< what integers are divided by
     float mean, deviation;
     std::vector<float> byteValues; ///< what each byte becomes, for images fed to floats
   };
   std::string othersWithout(const std::vector<DataSpec> &specs, const std::string &name) const;
+  bool isShared(const Memory &memory) const;
   void open(const Memory &memory, const std::vector<DataSpec> &specs);
+  void requireShape(const Source &source) const;
+  void requireInputs(const std::vector<DataSpec> &specs, const std::vector<std::string> &names,
+                     const std::set<std::string> &shared) const;
+  void read(const Source &source, int64_t sample, std::byte *to);
   void agree(const std::vector<DataSpec> &specs, Control &control);
   int64_t sampleAt(int64_t microbatch, int64_t index) const;
   void fillRandom(const Memory &memory, std::byte *to, int64_t microbatch);
+  std::vector<int64_t> samplesRead(const Source &source, int64_t microbatch,
+                                   const DataError &error) const;
   bool holds(const Source &source, int64_t sample, int64_t value) const;
+  static std::string place(const Source &source, int64_t sample);
   [[noreturn]] void refuse(const Source &source, int64_t sample, int64_t element) const;
   void pad(const Source &source, std::byte *to) const;
   template <class From> static Convert conversionFrom(ElementType to);

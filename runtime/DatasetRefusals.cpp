@@ -1,10 +1,11 @@
 #include "runtime/Dataset.h"
 
 #include "runtime/Error.h"
+#include "runtime/ShapeText.h"
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -34,32 +35,92 @@ std::string Dataset::othersWithout(const std::vector<DataSpec> &specs,
   return text;
 }
 
+static std::vector<int64_t> withoutOnes(std::span<const int64_t> shape) {
+  std::vector<int64_t> kept;
+  std::ranges::copy_if(shape, std::back_inserter(kept), [](int64_t size) { return size != 1; });
+  return kept;
+}
+
+void Dataset::requireShape(const Source &source) const {
+  const std::string &path = source.data.file->path();
+  const std::span<const int64_t> found = source.data.tensor.shape, wanted = source.memory->shape;
+  if (source.shared) {
+    if (withoutOnes(found) != withoutOnes(wanted))
+      throw Error(path, ": holds ", shapeText(found), " and input '", source.memory->name,
+                  "', which is the same for all samples, takes ", shapeText(wanted),
+                  "; only dimensions of size 1 may differ");
+    return;
+  }
+  if (found.empty())
+    throw Error(path, ": holds one number; expected a tensor whose first dimension counts samples");
+  if (withoutOnes(found.subspan(1)) != withoutOnes(wanted.subspan(1)))
+    throw Error(path, ": holds samples in ", shapeText(found), " and input '", source.memory->name,
+                "' takes ", shapeText(wanted),
+                "; only dimensions of size 1 may differ behind the first");
+}
+
+/// Each of the specs names one.
+void Dataset::requireInputs(const std::vector<DataSpec> &specs,
+                            const std::vector<std::string> &names,
+                            const std::set<std::string> &shared) const {
+  const char *option = evaluation ? "--eval-data" : "--data";
+  for (const DataSpec &spec : specs) {
+    if (std::ranges::count(names, spec.input) || (!evaluation && shared.contains(spec.input)))
+      continue;
+    if (shared.contains(spec.input))
+      throw Error(option, " ", spec.input, "=", spec.file, ": input '", spec.input,
+                  "' is the same for all samples, and --data gives it; leave it out here");
+    std::string list;
+    for (const std::string &name : names)
+      list += " " + name;
+    for (const std::string &name : shared)
+      list += evaluation ? "" : " " + name;
+    throw Error(option, " ", spec.input, "=", spec.file, ": the model has no input '", spec.input,
+                "'; its inputs are", list);
+  }
+}
+
+std::string Dataset::place(const Source &source, int64_t sample) {
+  const std::string of =
+      source.shared ? "" : "sample " + std::to_string(sample) + " (counted from 0) of ";
+  return source.data.file->path() + ": " + of + "input '" + source.memory->name + "'";
+}
+
 void Dataset::refuse(const Source &source, int64_t sample, int64_t element) const {
   bool isFloat = source.memory->element == ElementType::f32;
-  throw Error(source.data.file->path(), ": sample ", sample, " (counted from 0) of input '",
-              source.memory->name, "' holds at element ", element,
+  throw Error(place(source, sample), " holds at element ", element,
               isFloat ? " nan, expected a number" : " a number that the input's type cannot hold",
               "; correct the file");
+}
+
+/// Of a source, those that a kernel may have refused.
+std::vector<int64_t> Dataset::samplesRead(const Source &source, int64_t microbatch,
+                                          const DataError &error) const {
+  if (source.shared)
+    return {0};
+  const int64_t size = microbatch < 0 ? 0 : program.microbatchSize,
+                begin = error.parts ? error.part * size / error.parts : 0,
+                end = error.parts ? std::min(begin + 1, size) : size;
+  std::vector<int64_t> samples;
+  for (int64_t i = begin; i < end; ++i)
+    if (const int64_t sample = sampleAt(microbatch, i); sample < count)
+      samples.push_back(sample);
+  return samples;
 }
 
 /// A kernel knows the value and at most its place, not the input: it is one of those that hold the
 /// value there.
 std::string Dataset::locate(int64_t microbatch, const DataError &error) const {
-  const int64_t size = program.microbatchSize,
-                begin = error.parts ? error.part * size / error.parts : 0,
-                end = error.parts ? begin + 1 : size;
   std::ostringstream text;
   const char *before = "";
-  for (const Source &source : sources)
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t sample = sampleAt(microbatch, i);
-      if (source.memory->element == ElementType::f32 || sample >= count ||
-          !holds(source, sample, error.value))
-        continue;
-      text << std::exchange(before, ", or ") << source.data.file->path() << ": sample " << sample
-           << " (counted from 0) of input '" << source.memory->name << "'";
-      break;
-    }
+  for (const Source &source : sources) {
+    if (source.memory->element == ElementType::f32)
+      continue;
+    const std::vector<int64_t> samples = samplesRead(source, microbatch, error);
+    auto holdsValue = [&](int64_t sample) { return holds(source, sample, error.value); };
+    if (auto sample = std::ranges::find_if(samples, holdsValue); sample != samples.end())
+      text << std::exchange(before, ", or ") << place(source, *sample);
+  }
   const bool isFound = *before;
   text << (isFound ? "" : "what is computed from the data") << " holds " << error.value
        << ", expected " << error.expected;

@@ -297,7 +297,11 @@ void Executor::runUpdate(Stage &stage, int64_t microbatch) {
 }
 
 void Executor::runPrepare(Stage &stage) {
-  runKernels(stage, Phase::prepare, runOf(stage, 0, false));
+  try {
+    runKernels(stage, Phase::prepare, runOf(stage, 0, false));
+  } catch (const DataError &error) {
+    throw Error(inputs->locate(-1, error));
+  }
 }
 
 // Addresses.

@@ -105,6 +105,7 @@ bool Trainer::run() {
     loaded["weights"] = fingerprintOf(weights);
   loadInitial(program, executor, weights.empty() ? "weights.safetensors" : weights,
               constants.empty() ? "constants.safetensors" : constants);
+  data.loadShared(executor);
   if (!options.resume.empty()) {
     loadTensors(program, executor, options.resume, state, loaded);
     executor.goOnAfter(state.updates);

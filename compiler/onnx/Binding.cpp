@@ -2,11 +2,32 @@
 
 namespace pdc {
 
+/// Of a first dimension that the user has given no name, for which exporters draw one for each
+/// input anew: PyTorch's s17 (Dim.DYNAMIC) and, where dynamic_axes lists numbers alone,
+/// x_dynamic_axes_1; tf2onnx's unk__6. Where the file has none at all it is x_dim0.
+static bool isDrawnName(const ModelValue &input) {
+  const std::string &name = input.shape[0].symbol;
+  auto isNumberBehind = [&](std::string_view beginning) {
+    return name.starts_with(beginning) && name.size() > beginning.size() &&
+           name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
+  };
+  return isNumberBehind("s") || isNumberBehind("unk__") ||
+         isNumberBehind(input.name + "_dynamic_axes_") || name == unnamedDimension(input.name, 0);
+}
+
+/// Beside an input of one row, which all samples may share, a name that the user gave counts them.
 static const Dimension *batchDimension(const Model &model) {
-  for (const ModelValue &input : model.inputs)
-    if (!input.shape.empty())
-      return &input.shape[0];
-  return nullptr;
+  const Dimension *first = nullptr;
+  for (const ModelValue &input : model.inputs) {
+    if (input.shape.empty())
+      continue;
+    const Dimension &dimension = input.shape[0];
+    if (!first)
+      first = &dimension;
+    if (first->value == 1 && !dimension.value && !isDrawnName(input))
+      return &dimension;
+  }
+  return first;
 }
 
 std::optional<int64_t> fixedMicrobatchSize(const Model &model) {
@@ -61,19 +82,6 @@ std::map<std::string, int64_t> sizesByWeights(const Model &model) {
         sizes.emplace(shape[summed->index].symbol, summed->size);
   }
   return sizes;
-}
-
-/// Of a first dimension that the user has given no name, for which exporters draw one for each
-/// input anew: PyTorch's s17 (Dim.DYNAMIC) and, where dynamic_axes lists numbers alone,
-/// x_dynamic_axes_1; tf2onnx's unk__6. Where the file has none at all it is x_dim0.
-bool isDrawnName(const ModelValue &input) {
-  const std::string &name = input.shape[0].symbol;
-  auto isNumberBehind = [&](std::string_view beginning) {
-    return name.starts_with(beginning) && name.size() > beginning.size() &&
-           name.find_first_not_of("0123456789", beginning.size()) == std::string::npos;
-  };
-  return isNumberBehind("s") || isNumberBehind("unk__") ||
-         isNumberBehind(input.name + "_dynamic_axes_") || name == unnamedDimension(input.name, 0);
 }
 
 } // namespace
@@ -153,6 +161,11 @@ TensorType Binding::typeOf(const ModelValue &value) const {
     throw Error("'" + value.name + "': " + type.toString() + " has more than " +
                 std::to_string(most) + " elements; bind its dimensions to smaller numbers");
   return type;
+}
+
+bool Binding::isOfSamples(const ModelValue &input, const TensorType &type) const {
+  const bool isOneRow = !batchNames.empty() && type.rank() > 0 && input.shape[0].value == 1;
+  return type.rank() > 0 && type.shape[0] == batch && !isOneRow;
 }
 
 } // namespace pdc

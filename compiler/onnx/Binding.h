@@ -5,7 +5,8 @@
 namespace pdc {
 
 /// Samples per microbatch when the file fixes it: the first dimension of the first input that has
-/// one. Empty when that dimension is a name, which the plan then binds.
+/// one, unless that is 1 and another's has a name. Empty when that dimension is a name, which the
+/// plan then binds.
 std::optional<int64_t> fixedMicrobatchSize(const Model &model);
 
 /// Gives numbers to the named dimensions of inputs and outputs: those of options, those that
@@ -25,6 +26,10 @@ public:
   bool knows(const Dimension &dimension) const;
   /// Throws for a name without a number, with an example of how to give one.
   TensorType typeOf(const ModelValue &value) const;
+
+  /// Whether an input of that type has a row for each sample of a microbatch. One row in a file
+  /// that leaves their number open is that of no sample.
+  bool isOfSamples(const ModelValue &input, const TensorType &type) const;
 
 private:
   void bindSamples(const Model &model);

@@ -154,9 +154,21 @@ private:
         throw Error("input '" + input.name +
                     "': no data could be given to it by that name; rename it so that it does not "
                     "begin with 'pdc.' and holds no '='");
-      addMemory(input.name, Role::Input, Rate::Microbatch, typeOf(input),
-                labels.contains(input.name) ? paddingLabel() : mlir::Attribute());
+      addInput(input, labels.contains(input.name));
     }
+  }
+
+  /// What has no rows of samples is the same for all of them.
+  void addInput(const ModelValue &input, bool isLabels) {
+    const TensorType type = typeOf(input);
+    const bool isOfSamples = binding.isOfSamples(input, type);
+    if (isLabels && !isOfSamples)
+      throw Error("labels '" + input.name + "' " + type.toString() +
+                  ": the first dimension is not the " + std::to_string(binding.microbatchSize()) +
+                  " samples of a microbatch; give them one row for each sample where the model is "
+                  "exported");
+    addMemory(input.name, Role::Input, isOfSamples ? Rate::Microbatch : Rate::Once, type,
+              isLabels ? paddingLabel() : mlir::Attribute());
   }
 
   void addOutputs() {

@@ -55,3 +55,24 @@ TEST(Binding, namesThatMayCountSomethingElse) {
                   "=128, or, if it counts samples, export the model with one name for the first "
                   "dimension of all inputs");
 }
+
+/// Which inputs of these shapes have a row for each of two samples, where the file leaves their
+/// number open.
+static std::string ofSamples(const std::string &shapes) {
+  Model model =
+      read(protoOf(header + ("net (" + shapes + ") => (float[c, 4] y) { y = Add(a, b) }")));
+  const Binding binding(model, fixedMicrobatchSize(model) ? 0 : 2, {});
+  std::string names;
+  for (const ModelValue &input : model.inputs)
+    names += binding.isOfSamples(input, binding.typeOf(input)) ? input.name : "";
+  return names;
+}
+
+TEST(Binding, inputsWithoutSamples) {
+  EXPECT_EQ(ofSamples("float[batch, 4] a, float[1, 4] b, float[3, 4] c, float d"), "a");
+  EXPECT_EQ(ofSamples("float[batch, 4] a, float[2, 4] b"), "ab") << "which an exporter has fixed";
+  EXPECT_EQ(ofSamples("float[1, 4] a, float[batch, 4] b"), "b");
+  EXPECT_EQ(ofSamples("float a, float[batch, 4] b"), "b");
+  EXPECT_EQ(ofSamples("float[1, 4] a, float[1, 2] b, float[2, 4] c"), "ab") << "one sample";
+  EXPECT_EQ(ofSamples("float[5, 4] a, float[3, 4] b"), "a");
+}

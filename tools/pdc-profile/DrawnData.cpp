@@ -98,7 +98,7 @@ static std::string drawn(const char *element, ArrayRef<int64_t> shape, Draw draw
 static std::string drawInput(ModuleOp module, ir::MemoryOp input, int64_t samples) {
   TensorType type = toTensorType(input.getType());
   SmallVector<int64_t> shape(type.shape.begin(), type.shape.end());
-  if (!shape.empty())
+  if (input.getRate() == ir::Rate::Microbatch)
     shape[0] = samples;
   std::mt19937_64 generator(1);
   int64_t range = rangeOfInput(module, input);
@@ -125,7 +125,7 @@ std::vector<std::string> writeDrawnData(ModuleOp module, int64_t samples,
   std::vector<std::string> texts;
   for (auto memory : module.getOps<ir::MemoryOp>()) {
     StringRef name = memory.getSymName();
-    if (memory.getRole() != ir::Role::Input || memory.getRate() != ir::Rate::Microbatch ||
+    if (memory.getRole() != ir::Role::Input || memory.getRate() == ir::Rate::Update ||
         name.starts_with("pdc."))
       continue;
     std::filesystem::path file = folder / ("input_" + std::to_string(texts.size()) + ".npy");

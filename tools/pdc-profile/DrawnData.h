@@ -8,9 +8,9 @@
 
 namespace pdc {
 
-/// Writes one NPY file of `samples` drawn samples per input of a level-1 module into `folder`.
-/// Floats lie in [-1, 1); integers are labels or rows of a table that the graph has. Returns the
-/// texts for --data.
+/// Writes one NPY file per input of a level-1 module into `folder`: `samples` drawn samples, or
+/// what all samples share. Floats lie in [-1, 1); integers are labels or rows of a table that the
+/// graph has. Returns the texts for --data.
 std::vector<std::string> writeDrawnData(mlir::ModuleOp module, int64_t samples,
                                         const std::filesystem::path &folder);
 

@@ -45,6 +45,8 @@ void compile(const Options &options, std::ostream &out, std::ostream &progress) 
   PlannedGraph graph = lowering.chooseGraph();
   if (options.stopAfter == StopAfter::graph)
     return print(*graph.module, out);
+  if (options.stopAfter == StopAfter::sources)
+    describeSharedInputs(*graph.module, out);
   // 3. Stages, programs, rows.
   lowering.cut(graph);
   if (options.stopAfter == StopAfter::cut)

@@ -117,18 +117,6 @@ void Lowering::readSchedule() {
 
 static constexpr size_t kMostVerifiedNodes = 1'000;
 
-/// Samples are rows.
-static void checkInputs(ModuleOp module) {
-  for (auto memory : module.getOps<ir::MemoryOp>())
-    if (memory.getRole() == ir::Role::Input && memory.getRate() == ir::Rate::Microbatch &&
-        toTensorType(memory.getType()).rank() == 0)
-      throw Error(
-          "input '" + memory.getSymName().str() + "' holds " +
-          toTensorType(memory.getType()).toString() +
-          ", one number for all samples; expected a first dimension of samples: give it one "
-          "where the model is exported, or make the number a constant");
-}
-
 PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &which) {
   ImportOptions import;
   if (!fixedMicrobatchSize(model))
@@ -138,7 +126,6 @@ PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &whic
   import.parameters = {options.train, options.freeze};
   PlannedGraph made;
   made.module = importModel(context, model, import);
-  checkInputs(*made.module);
   if (isAsynchronous)
     (*made.module)->setAttr("pdc.asynchronous", UnitAttr::get(&context));
   GraphOptions graph;

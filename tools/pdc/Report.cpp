@@ -1,6 +1,8 @@
 #include "tools/pdc/Report.h"
 
 #include "codegen/CppText.h"
+#include "compiler/ir/Conversion.h"
+#include "compiler/ir/Pdc.h"
 #include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/Parameters.h"
 #include "passes/OptimizerSpec.h"
@@ -173,6 +175,14 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
   if (options.loss.empty())
     describeNumbers(model, loss, out);
   out << '\n';
+}
+
+void describeSharedInputs(mlir::ModuleOp module, std::ostream &out) {
+  for (auto memory : module.getOps<ir::MemoryOp>())
+    if (memory.getRole() == ir::Role::Input && memory.getRate() == ir::Rate::Once)
+      out << "note: input '" << commentText(memory.getSymName()) << "' "
+          << toTensorType(memory.getType()).toString()
+          << " has no row for each sample: its data are the same for all\n";
 }
 
 } // namespace pdc

@@ -1,0 +1,133 @@
+"""Inputs without a row for each sample, which are the same for all of them, against PyTorch over some steps."""
+
+import json
+import re
+
+import numpy
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import pipeline
+
+SAMPLES, LENGTH, WIDTH, CLASSES, STEPS, RATE = 24, 6, 8, 4, 5, 0.2
+
+
+class Network(torch.nn.Module):
+    """The first stage reads `positions`, whose one row stands before the samples, the second `table`, from which it computes what no
+    weight changes, and both read one number."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = torch.nn.Embedding(20, WIDTH), torch.nn.Embedding(LENGTH + 3, WIDTH)
+        self.first, self.last = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, CLASSES)
+
+    def forward(self, positions, tokens, table, scale):
+        x = torch.tanh(self.first(self.words(tokens) * scale + self.places(positions)))
+        return self.last((x * scale + torch.sin(table) @ torch.cos(table).T @ x).mean(1))
+
+
+def draw(folder):
+    torch.manual_seed(4)
+    net = Network()
+    shared = {"positions": torch.randperm(LENGTH + 3)[:LENGTH][None], "table": torch.randn(LENGTH, 3), "scale": torch.tensor(0.7)}
+    tokens, labels = torch.randint(0, 20, (SAMPLES, LENGTH)), torch.randint(0, CLASSES, (SAMPLES,))
+    torch.onnx.export(net, (shared["positions"], tokens[:2], shared["table"], shared["scale"]), str(folder / "net.onnx"), opset_version=17,
+                      do_constant_folding=False, input_names=["positions", "tokens", "table", "scale"], output_names=["y"],
+                      dynamic_axes={"tokens": {0: "batch"}, "y": {0: "batch"}})
+    return net.double(), shared, tokens, labels
+
+
+def loss_of(net, shared, tokens, labels):
+    double = {name: value.double() if value.is_floating_point() else value for name, value in shared.items()}
+    return cross_entropy(net(double["positions"], tokens, double["table"], double["scale"]), labels)
+
+
+def compile_network(folder, *options, workers=1):
+    return pipeline.compile_model(folder / "net.onnx", folder / "project", "--minibatch", 8, "--optimizer", f"sgd,lr={RATE}", *options,
+                                  workers=workers)
+
+
+# A microbatch of one sample has as many rows as `positions`.
+@pytest.mark.parametrize("stages,schedule,microbatches", [("1", "1f1b", 1), ("1-1", "1f1b", 2), ("1-1", "zb-h1", 8), ("2-1", "gpipe", 2)])
+def test_against_pytorch(stages, schedule, microbatches, tmp_path):
+    net, shared, tokens, labels = draw(tmp_path)
+    project = compile_network(tmp_path, "--stages", stages, "--schedule", schedule, "--microbatches", microbatches,
+                              workers=sum(map(int, stages.split("-"))))
+    data = pipeline.save_inputs(shared | {"tokens": tokens, "labels": labels}, tmp_path / "data")
+    part = slice(0, 21)
+    unseen = pipeline.save_inputs({"tokens": tokens[part].flip(1), "labels": labels[part]}, tmp_path / "unseen")
+    run = pipeline.train(project, tmp_path / "run", "--order", "file", *[word for entry in unseen for word in ("--eval-data", entry)],
+                         data=data, steps=STEPS)
+    losses, optimizer = [], torch.optim.SGD(net.parameters(), RATE)
+    for step in range(STEPS):
+        here = slice(step * 8 % SAMPLES, step * 8 % SAMPLES + 8)
+        optimizer.zero_grad()
+        loss = loss_of(net, shared, tokens[here], labels[here])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert run.losses == pytest.approx(losses, rel=1e-5)
+    found = run.weights()
+    for name, tensor in net.state_dict().items():
+        numpy.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
+    evaluation = [record["evaluation_loss"] for record in run.records if "evaluation_loss" in record][-1]
+    assert evaluation == pytest.approx(loss_of(net, shared, tokens[part].flip(1), labels[part]).item(), rel=1e-5)
+
+
+@pytest.mark.processor
+def test_what_is_said(tmp_path):
+    draw(tmp_path)
+    said = pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", 8, "-o",
+                        tmp_path / "project").stdout
+    assert re.findall("^note: input .*", said, re.M) == [
+        f"note: input '{name}' {kind} has no row for each sample: its data are the same for all"
+        for name, kind in (("positions", "i64[1,6]"), ("table", "f32[6,3]"), ("scale", "f32[]"))]
+
+
+@pytest.mark.processor
+def test_is_measured(tmp_path):
+    draw(tmp_path)
+    pipeline.run(pipeline.BIN / "pdc-profile", tmp_path / "net.onnx", "--device", "cpu", "--minibatch", 8, "-o", tmp_path / "profile.json")
+    measured = json.loads((tmp_path / "profile.json").read_text())["units"]
+    assert {"/Mul+/Add", "/MatMul_1", "/Tanh"} <= {unit["name"] for unit in measured}
+
+
+@pytest.mark.processor
+def test_what_is_refused(tmp_path):
+    _, shared, tokens, labels = draw(tmp_path)
+    project = compile_network(tmp_path, "--stages", "1-1", workers=2)
+    given = shared | {"tokens": tokens, "labels": labels}
+
+    def refusal(changes, *options, left_out=()):
+        kept = {name: value for name, value in (given | changes).items() if name not in left_out}
+        data = pipeline.save_inputs(kept, tmp_path / "data")
+        run = pipeline.train(project, tmp_path / "run", *options, data=data, steps=1, check=False)
+        assert run.returncode == 1
+        return run.stderr
+
+    assert "table.npy: holds [24x3] and input 'table', which is the same for all samples, takes [6x3]; only dimensions of size 1 may " \
+           "differ\n" in refusal({"table": torch.zeros(24, 3)})
+    assert "error: input 'table' [6x3] has no data; give --data table=FILE\n" in refusal({}, left_out=["table"])
+    assert "scale.npy: input 'scale' holds at element 0 nan, expected a number" in refusal({"scale": torch.tensor(float("nan"))})
+    assert "positions.npy: input 'positions' holds 70, expected" in refusal({"positions": torch.full((1, LENGTH), 70)})
+    evaluation = [word for entry in pipeline.save_inputs({"tokens": tokens, "labels": labels, "table": shared["table"]}, tmp_path / "unseen")
+                  for word in ("--eval-data", entry)]
+    assert "input 'table' is the same for all samples, and --data gives it; leave it out here\n" in refusal({}, *evaluation)
+
+
+@pytest.mark.processor
+def test_labels_have_a_row_for_each_sample(tmp_path):
+    class Mean(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 5)
+
+        def forward(self, x, labels):
+            return cross_entropy(self.layer(x).mean(0), labels)
+
+    torch.onnx.export(Mean(), (torch.randn(4, 6, 3), torch.zeros(6, dtype=torch.int64)), str(tmp_path / "net.onnx"), opset_version=17,
+                      input_names=["x", "labels"], output_names=["loss"], training=torch.onnx.TrainingMode.TRAINING)
+    run = pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 1, "--device", "cpu", "-o", tmp_path / "project", check=False)
+    assert run.returncode == 1
+    assert "error: labels 'labels' i64[6]: the first dimension is not the 4 samples of a microbatch; " in run.stderr
