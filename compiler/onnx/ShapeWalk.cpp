@@ -70,7 +70,7 @@ const Tensor *ShapeWalk::askedOf(const std::string &name) {
 
 const TensorType &ShapeWalk::addInitializer(const Initializer &initializer) {
   bool isValue = initializer.literal || !isFloatingPoint(initializer.type.element);
-  if (isValue && !initializer.fill && initializer.type.elementCount() <= kMostElements)
+  if (isValue && initializer.type.elementCount() <= kMostElements)
     constants[initializer.name] = readTensor(initializer);
   return initializer.type;
 }

@@ -75,6 +75,42 @@ def test_against_pytorch(stages, schedule, microbatches, tmp_path):
     assert evaluation == pytest.approx(loss_of(net, shared, tokens[part].flip(1), labels[part]).item(), rel=1e-5)
 
 
+class GraphNetwork(torch.nn.Module):
+    """Each node sums what the edges into it bring."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(5, WIDTH), torch.nn.Linear(WIDTH, CLASSES)
+
+    def sums(self, x, edges):
+        sources, targets = edges
+        return torch.zeros_like(x).scatter_add(0, targets[:, None].expand(-1, x.shape[1]), x[sources])
+
+    def forward(self, x, edges):
+        return self.last(self.sums(torch.relu(self.sums(self.first(x), edges)), edges))
+
+
+@pytest.mark.parametrize("stages", ["1", "1-1"])
+def test_edges_of_a_graph(stages, tmp_path):
+    """Its nodes are the samples, all of them one microbatch."""
+    torch.manual_seed(5)
+    net, nodes = GraphNetwork(), 12
+    x, edges, labels = torch.randn(nodes, 5), torch.randint(0, nodes, (2, 40)), torch.randint(0, CLASSES, (nodes,))
+    torch.onnx.export(net, (x, edges), str(tmp_path / "net.onnx"), opset_version=17, input_names=["x", "edges"], output_names=["y"])
+    project = pipeline.compile_model(tmp_path / "net.onnx", tmp_path / "project", "--optimizer", f"sgd,lr={RATE}", "--stages", stages,
+                                     "--microbatches", 1, workers=len(stages.split("-")))
+    data = pipeline.save_inputs({"x": x, "edges": edges, "labels": labels}, tmp_path / "data")
+    run = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
+    losses, optimizer = [], torch.optim.SGD(net.double().parameters(), RATE)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = cross_entropy(net(x.double(), edges), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert run.losses == pytest.approx(losses, rel=1e-5)
+
+
 @pytest.mark.processor
 def test_what_is_said(tmp_path):
     draw(tmp_path)
