@@ -58,7 +58,9 @@ std::vector<NodeValue> RowStep::followCounts() {
   if (op == "Cast" && isFloatingPoint(made))
     return {counted(from, typeOfResult())};
   const bool isWhole = made == ElementType::i64 || made == ElementType::i32;
-  if (op == "ReduceProd" && !view.hasInput(1))
+  if (op == "Add" && isWhole)
+    count(withMore(from), Tensor(from.factors));
+  else if (op == "ReduceProd" && !view.hasInput(1))
     count(from.rows, factorOfProduct(from));
   else if ((std::ranges::count(moving, op) > 0 || op == "Cast") && isWhole &&
            (first == 0 || op == "Concat" || op == "Mul"))
@@ -66,6 +68,16 @@ std::vector<NodeValue> RowStep::followCounts() {
   else
     refuseRows(node, from.rows, "computes with the number of");
   return {};
+}
+
+/// As many rows, and behind them as many more as are added, as where a Concat puts them there.
+RowSelection RowStep::withMore(const RowCount &from) {
+  const size_t other = countIn(0) ? 1 : 0;
+  const std::optional<Tensor> more = constantOf(node.getOperand(other));
+  const bool isNumber = typeOfResult().elementCount() == 1 && more && !countIn(other);
+  if (!isNumber || from.factors.data[0] != 1 || from.rows.inner != 1 || more->data[0] < 1)
+    refuseRows(node, from.rows, "computes with the number of");
+  return joined({flagsOf(from.rows), allRows(static_cast<int64_t>(more->data[0]))});
 }
 
 /// What is made in the shape of selected rows is as many rows.

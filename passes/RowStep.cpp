@@ -22,14 +22,15 @@ std::vector<NodeValue> RowStep::run() {
     return reduce();
   if (op == "MatMul" || op == "Gemm")
     return multiply();
-  if (op == "GatherGrad")
+  if (op == "GatherGrad" || op == "ScatterMax")
     return scatter();
   if (op == "SoftmaxCrossEntropyLoss" || op == "NegativeLogLikelihoodLoss" || op == "LossWeight" ||
       op == "CorrectPredictions")
     return ignoreLabels();
   if (op == "Softmax" && axisOf(-1) == rows().axis)
     return softmaxOfRows();
-  keep(axisOfResults());
+  const bool isJoined = op == "Concat" && axisOf(0) == rows().axis;
+  keep(isJoined ? joinedRows() : axisOfResults());
   return {};
 }
 

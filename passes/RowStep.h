@@ -40,6 +40,9 @@ private:
   bool takesInOrder(int64_t axis) const;
 
   // Nodes that bring rows together.
+  RowSelection joinedRows();
+  RowSelection joined(const std::vector<NodeValue> &flags);
+  NodeValue allRows(int64_t count);
   std::vector<NodeValue> reduce();
   std::vector<NodeValue> reduceRows(const std::vector<int64_t> &axes);
   std::vector<NodeValue> multiply();
@@ -47,6 +50,7 @@ private:
   std::vector<NodeValue> ignoreLabels();
   std::vector<NodeValue> softmaxOfRows();
   int64_t placeInProduct(size_t operand) const;
+  NodeValue flagsOf(const RowSelection &rows);
   NodeValue column(const RowSelection &rows, int64_t rank);
   NodeValue countOf(const RowSelection &rows);
   NodeValue maskedBy(const RowSelection &rows, mlir::Value value, double otherwise);
@@ -59,6 +63,7 @@ private:
   void count(const RowSelection &selected, Tensor factors);
   const RowCount *countIn(size_t operand) const;
   void keepShape(const RowCount &from);
+  RowSelection withMore(const RowCount &from);
   Tensor movedFactors(const RowCount &from) const;
   Tensor factorOfProduct(const RowCount &from) const;
   NodeValue counted(const RowCount &from, const TensorType &type);

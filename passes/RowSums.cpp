@@ -12,8 +12,8 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-/// Flags that stand along the rows' dimension of a value of that many dimensions.
-NodeValue RowStep::column(const RowSelection &rows, int64_t rank) {
+/// One for each place along the rows' dimension.
+NodeValue RowStep::flagsOf(const RowSelection &rows) {
   NodeValue mask = wrap(rows.mask);
   if (b.type(mask).element != ElementType::boolean)
     mask = add(b, "Cast", {mask}, {{"to", onnxType(ElementType::boolean)}});
@@ -21,9 +21,42 @@ NodeValue RowStep::column(const RowSelection &rows, int64_t rank) {
     mask = add(
         b, "Expand",
         {reshaped(b, mask, {rows.count, 1}), b.constant(Tensor::vector({rows.count, rows.inner}))});
+  return reshaped(b, mask, {rows.count * rows.inner});
+}
+
+/// Flags that stand along the rows' dimension of a value of that many dimensions.
+NodeValue RowStep::column(const RowSelection &rows, int64_t rank) {
   std::vector<int64_t> shape(static_cast<size_t>(rank - rows.axis), 1);
   shape[0] = rows.count * rows.inner;
-  return reshaped(b, mask, shape);
+  return reshaped(b, flagsOf(rows), shape);
+}
+
+NodeValue RowStep::allRows(int64_t count) {
+  Tensor flags = Tensor::zeros({ElementType::boolean, {count}});
+  std::ranges::fill(flags.data, 1);
+  return b.constant(flags);
+}
+
+/// Rows one after the other, with the flags of each.
+RowSelection RowStep::joined(const std::vector<NodeValue> &flags) {
+  NodeValue mask = add(b, "Concat", flags, {{"axis", int64_t(0)}});
+  return {unwrap(mask), b.type(mask).elementCount()};
+}
+
+/// Of a Concat along them. What no data select counts as selected.
+RowSelection RowStep::joinedRows() {
+  const int64_t axis = axisOf(0);
+  std::vector<NodeValue> flags;
+  for (size_t i = 0; i < node.getNumOperands(); ++i) {
+    const RowSelection *mine = rowsOf(i);
+    if (mine && mine->axis != axis)
+      refuse("combines each with each of");
+    flags.push_back(mine ? flagsOf(RowSelection(*mine))
+                         : allRows(view.input(i).shape[static_cast<size_t>(axis)]));
+  }
+  RowSelection result = joined(flags);
+  result.axis = axis;
+  return result;
 }
 
 /// The operand with another number in rows that are not selected.
@@ -170,7 +203,8 @@ std::vector<NodeValue> RowStep::multiply() {
   return {add(b, view.op, inputs, view.attributes)};
 }
 
-/// Sums of updates by the rows that indices name: those of rows that are not selected add nothing.
+/// Sums of updates by the rows that indices name, or the largest of them: those of rows that are
+/// not selected add nothing, and are less than any other.
 std::vector<NodeValue> RowStep::scatter() {
   enum : size_t { kIndices = 1, kUpdates = 2 };
   const int64_t axis = view.attributes.integer("axis", 0);
@@ -184,9 +218,11 @@ std::vector<NodeValue> RowStep::scatter() {
   } else if (updated.axis < axis || updated.axis >= axis + rankOf(kIndices)) {
     refuse("puts into rows");
   }
-  return {add(b, "GatherGrad",
-              {b.input(0), b.input(kIndices), maskedBy(updated, node.getOperand(kUpdates), 0)},
-              view.attributes)};
+  const double nothing = view.op == "ScatterMax" ? lowest(view.input(kUpdates).element) : 0;
+  return {
+      add(b, view.op,
+          {b.input(0), b.input(kIndices), maskedBy(updated, node.getOperand(kUpdates), nothing)},
+          view.attributes)};
 }
 
 NodeValue RowStep::asTheyWere(size_t operand) const {

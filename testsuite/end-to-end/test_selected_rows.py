@@ -1,5 +1,6 @@
 """Rows that data select, as in `scores[labels != -100]`, whose number only data tell, against PyTorch."""
 
+import onnx
 import pytest
 import torch
 from torch.nn import functional
@@ -73,6 +74,34 @@ def counted_words(net, rows, labels, mask):
     return sums.pow(2).mean()
 
 
+def joined(net, rows, labels, mask):
+    """Rows behind which others stand, and as many ones; rows before and between others."""
+    targets = torch.cat([labels[mask], torch.arange(WORDS)])
+    zeros, ones = torch.zeros(WORDS, WIDTH).to(rows), torch.ones(labels[mask].shape[0] + WORDS).to(rows)
+    sums = zeros.scatter_add(0, targets.unsqueeze(1).expand(-1, WIDTH), torch.cat([rows[mask], net.words.weight]))
+    counts = zeros[:, 0].scatter_add(0, targets, ones)
+    return (sums / counts.unsqueeze(1)).pow(2).mean() + torch.cat([net.words.weight, rows[mask], net.words.weight, rows[mask]]).std()
+
+
+def largest(net, rows, labels, mask):
+    """Of the rows of each word. The exporter writes no opset that has it: train() makes it of a sum."""
+    targets = torch.cat([labels[mask], torch.arange(WORDS)]).unsqueeze(1).expand(-1, WIDTH)
+    zeros, updates = torch.zeros(WORDS, WIDTH).to(rows), torch.cat([rows[mask], net.words.weight])
+    if torch.onnx.is_in_onnx_export():
+        return zeros.scatter_add(0, targets, updates).pow(2).mean()
+    return zeros.scatter_reduce(0, targets, updates, "amax").pow(2).mean()
+
+
+def take_the_largest(path):
+    model = onnx.load(path)
+    model.opset_import[0].version = 18
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "reduction" and node.op_type == "ScatterElements":
+                attribute.s = b"max"
+    onnx.save(model, path)
+
+
 def written_back(net, rows, labels, mask):
     """The exporter has no mask of fewer dimensions than what is written to."""
     written = rows.clone()
@@ -107,6 +136,8 @@ def train(loss, folder, *options):
     torch.onnx.export(net, tuple(inputs.values()), str(folder / "net.onnx"), opset_version=16, do_constant_folding=False,
                       training=torch.onnx.TrainingMode.TRAINING, input_names=list(inputs), output_names=["loss"],
                       dynamic_axes={name: {0: "batch"} for name in inputs})
+    if loss is largest:
+        take_the_largest(folder / "net.onnx")
     data = pipeline.save_inputs(inputs, folder / "data")
     project = pipeline.compile_model(folder / "net.onnx", folder / "project", "--minibatch", SAMPLES, "--optimizer", f"sgd,lr={RATE}",
                                      "--stages", "1-1", *options, workers=2)
@@ -118,8 +149,8 @@ def train(loss, folder, *options):
     pipeline.expect_gradients(result, net, RATE)
 
 
-@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, of_their_shape, written_back,
-                                  spread],
+@pytest.mark.parametrize("loss", [gathered, focal, places, pairs_of_places, depths, attended, statistics, products, counted_words, of_their_shape, joined, largest,
+                                  written_back, spread],
                          ids=lambda loss: loss.__name__)
 def test_losses(loss, tmp_path):
     train(loss, tmp_path, "--microbatches", 1)
@@ -187,6 +218,11 @@ def of_two_masks(net, rows, labels, mask):
     return (rows[mask] - net.words(labels[mask & (labels > -200)])).mean()
 
 
+def as_many_before_them(net, rows, labels, mask):
+    targets = torch.cat([torch.arange(WORDS), labels[mask]])
+    return torch.zeros(WORDS).scatter_add(0, targets, torch.ones(labels[mask].shape[0] + WORDS)).pow(2).mean() * rows.mean()
+
+
 @pytest.mark.parametrize("loss, node, what", [
     (each_with_each, "MatMul", "combines each with each of rows"), (summed_up, "CumSum", "brings together, or takes by their places, rows"),
     (first, "Gather", "takes some by their places of rows"), (numbered, "Range", "computes with the number of rows"),
@@ -194,6 +230,7 @@ def of_two_masks(net, rows, labels, mask):
     (as_a_kernel, "Conv", "takes as parameters rows"), (selected_again, "pdc.SelectedRows", "selects once more of rows"),
     (of_so_many_rows, "Reshape", "changes the shape of rows"), (repeated, "OneHot", "computes with the number of rows"),
     (turned, "Reshape", "changes the shape of rows"),
+    (as_many_before_them, "GatherGrad", "brings together, by two masks, rows"),
     (of_two_masks, "Sub", "brings together, by two masks, rows")], ids=lambda value: getattr(value, "__name__", ""))
 def test_refusals(loss, node, what, tmp_path):
     words = torch.randint(0, WORDS, (SAMPLES, LENGTH))

@@ -45,3 +45,34 @@ func.func @train() {
   %sum = pdc.node "ReduceSum" "/Sum"(%normal#0) {keepdims = 0 : i64} : (tensor<*xf32>) -> tensor<*xf32>
   return
 }
+
+pdc.memory @words weight version : tensor<3x4xf32>
+pdc.memory @places input microbatch : tensor<2x3xi64>
+pdc.memory @largest metric update : tensor<3x4xf32>
+
+// Behind selected rows others stand, which all count.
+// CHECK-LABEL: func.func @joined
+func.func @joined() {
+  %scores = pdc.read @scores : tensor<2x3x4xf32>
+  %places = pdc.read @places : tensor<2x3xi64>
+  // CHECK: %[[MASK:.*]] = pdc.read @mask
+  %mask = pdc.read @mask : tensor<2x3xi1>
+  %words = pdc.weight_version @words latest : tensor<3x4xf32>
+  %rows = pdc.node "pdc.SelectedRows" "/Rows"(%scores, %mask) {} : (tensor<2x3x4xf32>, tensor<2x3xi1>) -> tensor<*xf32>
+  %found = pdc.node "pdc.SelectedRows" "/Places"(%places, %mask) {} : (tensor<2x3xi64>, tensor<2x3xi1>) -> tensor<*xi64>
+  // CHECK-DAG: %[[FLAGS:.*]] = pdc.node "Reshape" "/Both/Reshape"(%[[MASK]], %{{.*}}) {{.*}} -> tensor<6xi1>
+  // CHECK-DAG: %[[ALL:.*]] = pdc.node "Constant" "/Both/Constant{{.*}}"() {value = dense<true> : tensor<3xi1>}
+  // CHECK: %[[BOTH:.*]] = pdc.node "Concat" "/Both/Concat"(%[[FLAGS]], %[[ALL]]) {axis = 0 : i64} {{.*}} -> tensor<9xi1>
+  // CHECK: %[[UPDATES:.*]] = pdc.node "Concat" "/Both"(%{{.*}}, %{{.*}}) {{.*}} -> tensor<9x4xf32>
+  %both = pdc.node "Concat" "/Both"(%rows, %words) {axis = 0 : i64} : (tensor<*xf32>, tensor<3x4xf32>) -> tensor<*xf32>
+  %all = pdc.node "Constant" "/all"() {value = dense<[0, 1, 2]> : tensor<3xi64>} : () -> tensor<*xi64>
+  %targets = pdc.node "Concat" "/Targets_joined"(%found, %all) {axis = 0 : i64} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %shape = pdc.node "Constant" "/shape"() {value = dense<[3, 4]> : tensor<2xi64>} : () -> tensor<*xi64>
+  // Less than any other are those that are not selected.
+  // CHECK: %[[LOWEST:.*]] = pdc.node "Constant" "/Most/Constant{{.*}}"() {value = dense<0xFF800000> : tensor<f32>}
+  // CHECK: %[[MASKED:.*]] = pdc.node "Where" "/Most/Where"(%{{.*}}, %[[UPDATES]], %[[LOWEST]])
+  // CHECK: pdc.node "ScatterMax" "/Most/ScatterMax"(%{{.*}}, %{{.*}}, %[[MASKED]]) {axis = 0 : i64}
+  %most = pdc.node "ScatterMax" "/Most"(%shape, %targets, %both) {axis = 0 : i64} : (tensor<*xi64>, tensor<*xi64>, tensor<*xf32>) -> tensor<*xf32>
+  pdc.accumulate %most into @largest : tensor<*xf32>
+  return
+}
