@@ -21,7 +21,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "processor: what it expects is the processor's, with --device cuda too")
     config.addinivalue_line("markers", "long: long.txt lists it, and tools/check --fast leaves it out; others like it stay")
     config.addinivalue_line("markers", "schedules: a cell of the table that tools/check --schedules trains, and a plain check does not")
-    config.addinivalue_line("markers", "models: a network that tools/check --models trains or --cuda compiles, and a plain check does not")
+    config.addinivalue_line("markers", "models: a network that tools/check --models trains, or trains longer, or --cuda compiles; a plain check does not")
 
 
 def pytest_collection_modifyitems(config, items):
