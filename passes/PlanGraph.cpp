@@ -240,6 +240,9 @@ private:
     case Role::Constant:
       planned.parameterBytes += bytes;
       break;
+    case Role::Input:
+      planned.parameterBytes += touched.getRate() == Rate::Once ? bytes : 0;
+      break;
     case Role::Gradient:
       planned.gradientBytes += bytes;
       break;

@@ -59,7 +59,7 @@ std::vector<NodeValue> RowStep::followCounts() {
     return {counted(from, typeOfResult())};
   const bool isWhole = made == ElementType::i64 || made == ElementType::i32;
   if (op == "Add" && isWhole)
-    count(withMore(from), Tensor(from.factors));
+    count(withMore(from), integersOf(typeOfResult().shape, {1}));
   else if (op == "ReduceProd" && !view.hasInput(1))
     count(from.rows, factorOfProduct(from));
   else if ((std::ranges::count(moving, op) > 0 || op == "Cast") && isWhole &&
@@ -77,7 +77,10 @@ RowSelection RowStep::withMore(const RowCount &from) {
   const bool isNumber = typeOfResult().elementCount() == 1 && more && !countIn(other);
   if (!isNumber || from.factors.data[0] != 1 || from.rows.inner != 1 || more->data[0] < 1)
     refuseRows(node, from.rows, "computes with the number of");
-  return joined({flagsOf(from.rows), allRows(static_cast<int64_t>(more->data[0]))});
+  std::vector<NodeValue> parts;
+  appendFlags(from.rows, parts);
+  parts.push_back(allRows(static_cast<int64_t>(more->data[0])));
+  return joined(parts);
 }
 
 /// What is made in the shape of selected rows is as many rows.

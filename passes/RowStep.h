@@ -41,8 +41,9 @@ private:
 
   // Nodes that bring rows together.
   RowSelection joinedRows();
-  RowSelection joined(const std::vector<NodeValue> &flags);
+  RowSelection joined(const std::vector<NodeValue> &parts);
   NodeValue allRows(int64_t count);
+  void appendFlags(const RowSelection &rows, std::vector<NodeValue> &parts);
   std::vector<NodeValue> reduce();
   std::vector<NodeValue> reduceRows(const std::vector<int64_t> &axes);
   std::vector<NodeValue> multiply();
@@ -50,7 +51,7 @@ private:
   std::vector<NodeValue> ignoreLabels();
   std::vector<NodeValue> softmaxOfRows();
   int64_t placeInProduct(size_t operand) const;
-  NodeValue flagsOf(const RowSelection &rows);
+  NodeValue flagsAlong(const RowSelection &rows);
   NodeValue column(const RowSelection &rows, int64_t rank);
   NodeValue countOf(const RowSelection &rows);
   NodeValue maskedBy(const RowSelection &rows, mlir::Value value, double otherwise);

@@ -12,8 +12,8 @@ using namespace pdc::ir;
 
 namespace pdc {
 
-/// One for each place along the rows' dimension.
-NodeValue RowStep::flagsOf(const RowSelection &rows) {
+/// A flag for each place along the rows' dimension.
+NodeValue RowStep::flagsAlong(const RowSelection &rows) {
   NodeValue mask = wrap(rows.mask);
   if (b.type(mask).element != ElementType::boolean)
     mask = add(b, "Cast", {mask}, {{"to", onnxType(ElementType::boolean)}});
@@ -28,7 +28,7 @@ NodeValue RowStep::flagsOf(const RowSelection &rows) {
 NodeValue RowStep::column(const RowSelection &rows, int64_t rank) {
   std::vector<int64_t> shape(static_cast<size_t>(rank - rows.axis), 1);
   shape[0] = rows.count * rows.inner;
-  return reshaped(b, flagsOf(rows), shape);
+  return reshaped(b, flagsAlong(rows), shape);
 }
 
 NodeValue RowStep::allRows(int64_t count) {
@@ -37,24 +37,47 @@ NodeValue RowStep::allRows(int64_t count) {
   return b.constant(flags);
 }
 
-/// Rows one after the other, with the flags of each.
-RowSelection RowStep::joined(const std::vector<NodeValue> &flags) {
-  NodeValue mask = add(b, "Concat", flags, {{"axis", int64_t(0)}});
+/// Those of rows that were joined before are those of their parts.
+void RowStep::appendFlags(const RowSelection &rows, std::vector<NodeValue> &parts) {
+  auto maker = rows.mask.getDefiningOp<NodeOp>();
+  if (!all.joinedMasks.contains(rows.mask) || rows.inner != 1)
+    return parts.push_back(flagsAlong(rows));
+  for (Value part : maker.getOperands())
+    parts.push_back(wrap(part));
+}
+
+/// Rows one after the other, with the flags of each: in one form, however they come together, by
+/// which equal ones are known.
+RowSelection RowStep::joined(const std::vector<NodeValue> &parts) {
+  std::vector<NodeValue> merged;
+  int64_t neighbours = 0; ///< at the end of `merged`, of which all count
+  for (NodeValue part : parts) {
+    const Tensor *known = b.known(part);
+    if (known && neighbours > 0)
+      merged.back() = allRows(neighbours + known->type.elementCount());
+    else
+      merged.push_back(part);
+    neighbours = known ? neighbours + known->type.elementCount() : 0;
+  }
+  NodeValue mask = add(b, "Concat", merged, {{"axis", int64_t(0)}});
+  all.joinedMasks.insert(unwrap(mask));
   return {unwrap(mask), b.type(mask).elementCount()};
 }
 
 /// Of a Concat along them. What no data select counts as selected.
 RowSelection RowStep::joinedRows() {
   const int64_t axis = axisOf(0);
-  std::vector<NodeValue> flags;
+  std::vector<NodeValue> parts;
   for (size_t i = 0; i < node.getNumOperands(); ++i) {
     const RowSelection *mine = rowsOf(i);
     if (mine && mine->axis != axis)
       refuse("combines each with each of");
-    flags.push_back(mine ? flagsOf(RowSelection(*mine))
-                         : allRows(view.input(i).shape[static_cast<size_t>(axis)]));
+    if (mine)
+      appendFlags(RowSelection(*mine), parts);
+    else
+      parts.push_back(allRows(view.input(i).shape[static_cast<size_t>(axis)]));
   }
-  RowSelection result = joined(flags);
+  RowSelection result = joined(parts);
   result.axis = axis;
   return result;
 }

@@ -56,7 +56,8 @@ private:
   llvm::DenseMap<mlir::Value, RowCount> counts;
   /// The same rows, with those that are not selected as they were.
   llvm::DenseMap<mlir::Value, mlir::Value> unfilled;
-  llvm::DenseSet<mlir::Value> masked; ///< in which only selected rows count
+  llvm::DenseSet<mlir::Value> masked;      ///< in which only selected rows count
+  llvm::DenseSet<mlir::Value> joinedMasks; ///< Concats of those of parts and of constants
 };
 
 } // namespace pdc

@@ -97,33 +97,33 @@ static int64_t copyNumbers(const std::byte *from, float *to, int64_t elements) {
 
 template <class From> Dataset::Convert Dataset::conversionFrom(ElementType to) {
   if (to == ElementType::f32 && sizeof(From) == 1 && std::is_unsigned_v<From>)
-    return [](const Source &source, const std::byte *from, std::byte *to) {
+    return [](const Source &source, const std::byte *from, std::byte *to, int64_t elements) {
       auto *target = reinterpret_cast<float *>(to);
-      for (int64_t i = 0; i < source.elements; ++i)
+      for (int64_t i = 0; i < elements; ++i)
         target[i] = source.byteValues[size_t(from[i])];
       return int64_t(-1);
     };
   if (to == ElementType::f32)
-    return [](const Source &source, const std::byte *from, std::byte *to) {
+    return [](const Source &source, const std::byte *from, std::byte *to, int64_t elements) {
       auto *target = reinterpret_cast<float *>(to);
       if (!source.data.tensor.bigEndian && !source.scaled && source.unit == 1)
-        return copyNumbers<From>(from, target, source.elements);
+        return copyNumbers<From>(from, target, elements);
       int nan = 0;
-      for (int64_t i = 0; i < source.elements; ++i) {
+      for (int64_t i = 0; i < elements; ++i) {
         float value = float(load<From>(from + i * sizeof(From), source.data.tensor.bigEndian));
         target[i] = scaledValue(value, source.unit, source.scaled, source.mean, source.deviation);
         nan |= value != value;
       }
-      return nan ? std::find_if(target, target + source.elements,
+      return nan ? std::find_if(target, target + elements,
                                 [](float value) { return std::isnan(value); }) -
                        target
                  : int64_t(-1);
     };
   if constexpr (std::is_integral_v<From>) {
     auto integers = []<class To>(To) -> Convert {
-      return [](const Source &source, const std::byte *from, std::byte *to) {
+      return [](const Source &source, const std::byte *from, std::byte *to, int64_t elements) {
         auto *target = reinterpret_cast<To *>(to);
-        for (int64_t i = 0; i < source.elements; ++i) {
+        for (int64_t i = 0; i < elements; ++i) {
           From value = load<From>(from + i * sizeof(From), source.data.tensor.bigEndian);
           if (!std::in_range<To>(value))
             return i;
@@ -310,12 +310,19 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
   return shuffled(seed, epoch, count, position);
 }
 
+/// In pieces, so that a large sample, or what all share, is not in memory twice.
 void Dataset::read(const Source &source, int64_t sample, std::byte *to) {
-  const int64_t bytes = source.elements * scalarBytes(source.data.tensor.type);
-  const std::byte *from =
-      source.data.file->read(source.data.tensor.data + sample * bytes, size_t(bytes), sampleBytes);
-  if (const int64_t refused = source.convert(source, from, to); refused >= 0)
-    refuse(source, sample, refused);
+  constexpr int64_t kMostElements = 1 << 18;
+  const int64_t each = scalarBytes(source.data.tensor.type);
+  for (int64_t first = 0; first < source.elements; first += kMostElements) {
+    const int64_t elements = std::min(kMostElements, source.elements - first);
+    const std::byte *place = source.data.tensor.data + (sample * source.elements + first) * each;
+    const std::byte *from = source.data.file->read(place, size_t(elements * each), sampleBytes);
+    const int64_t refused =
+        source.convert(source, from, to + first * elementBytes(source.memory->element), elements);
+    if (refused >= 0)
+      refuse(source, sample, first + refused);
+  }
 }
 
 void Dataset::loadShared(const Executor &executor) {

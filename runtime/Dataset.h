@@ -57,7 +57,8 @@ public:
 private:
   struct Source;
   /// Returns the first element that the input cannot hold, or -1.
-  using Convert = int64_t (*)(const Source &source, const std::byte *from, std::byte *to);
+  using Convert = int64_t (*)(const Source &source, const std::byte *from, std::byte *to,
+                              int64_t elements);
   struct Source {
     const Memory *memory;
     DataFile data;
@@ -91,7 +92,7 @@ private:
   const Program &program;
   const bool evaluation;
   std::vector<Source> sources;
-  std::vector<std::byte> sampleBytes; ///< of the sample that is being read
+  std::vector<std::byte> sampleBytes; ///< of what is being read
   int64_t count = 0, perEpoch = 0, first = 0, firstStep = 1;
 };
 

@@ -138,7 +138,7 @@ bool Dataset::holds(const Source &source, int64_t sample, int64_t value) const {
   source.convert(source,
                  source.data.tensor.data +
                      sample * source.elements * scalarBytes(source.data.tensor.type),
-                 bytes.data());
+                 bytes.data(), source.elements);
   for (int64_t i = 0; i < source.elements; ++i)
     if (integerAt(bytes.data(), element, i) == value)
       return true;

@@ -28,8 +28,8 @@ public:
   virtual int64_t position(int64_t microbatch) const { return microbatch; }
   /// Where a microbatch comes from, for errors: "epoch 0, microbatch 12 (samples 96 to 103)".
   virtual std::string describe(int64_t microbatch) const;
-  /// The file and the sample that a kernel refuses. Before any microbatch, -1, there are those that
-  /// all samples share.
+  /// The file and the sample that a kernel refuses. A task that prepares reads no microbatch, -1,
+  /// and of the data only what all samples share.
   virtual std::string locate(int64_t microbatch, const DataError &error) const;
 };
 

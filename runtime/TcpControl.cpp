@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
 
@@ -41,8 +42,16 @@ void TcpControl::acceptOrEndAll(const Rendezvous &rendezvous, int listener) {
   try {
     accept(rendezvous, listener);
   } catch (const Error &error) {
-    for (auto &peer : peers)
+    for (auto &peer : peers) {
       send(*peer, ControlKind::abort, error.what());
+      shutdown(peer->socket, SHUT_WR);
+    }
+    // What is closed with data unread may take along what it was sent.
+    const Seconds deadline = now() + 0.5;
+    char unread;
+    for (auto &peer : peers)
+      while (readExactly(peer->socket, &unread, 1, std::max(0.0, deadline - now())))
+        ;
     closeSockets();
     throw;
   }
@@ -53,8 +62,8 @@ std::string TcpControl::missing() const {
   std::string list;
   for (int rank = 1; rank < size; ++rank)
     if (std::ranges::find(peers, rank, [](auto &peer) { return peer->rank; }) == peers.end())
-      list += (list.empty() ? "rank " : ", ") + std::to_string(rank);
-  return list;
+      list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return (list.find(',') == list.npos ? "rank " : "ranks ") + list;
 }
 
 void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
@@ -78,16 +87,17 @@ void TcpControl::accept(const Rendezvous &rendezvous, int listener) {
         for (int r = 1; r < size; ++r)
           rank = text == helloText(rendezvous, r) ? r : rank;
     }
-    for (auto &peer : peers)
-      if (peer->rank == rank)
-        throw Error("start-up: two processes say that they are rank ", rank);
     if (rank < 0) {
       close(socket); // not one of ours
       continue;
     }
+    const bool isTaken = std::ranges::any_of(peers, [&](auto &peer) { return peer->rank == rank; });
     peers.push_back(std::make_unique<ControlPeer>());
     peers.back()->rank = rank;
     peers.back()->socket = socket;
+    if (isTaken)
+      throw Error("start-up: two processes say that they are rank ", rank,
+                  "; give each its own number (RANK)");
   }
 }
 

@@ -164,8 +164,9 @@ TensorType Binding::typeOf(const ModelValue &value) const {
 }
 
 bool Binding::isOfSamples(const ModelValue &input, const TensorType &type) const {
-  const bool isOneRow = !batchNames.empty() && type.rank() > 0 && input.shape[0].value == 1;
-  return type.rank() > 0 && type.shape[0] == batch && !isOneRow;
+  if (type.rank() == 0 || batchNames.empty())
+    return type.rank() > 0 && type.shape[0] == batch;
+  return !input.shape[0].value && batchNames.contains(input.shape[0].symbol);
 }
 
 } // namespace pdc

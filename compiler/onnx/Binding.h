@@ -5,8 +5,8 @@
 namespace pdc {
 
 /// Samples per microbatch when the file fixes it: the first dimension of the first input that has
-/// one, unless that is 1 and another's has a name. Empty when that dimension is a name, which the
-/// plan then binds.
+/// one, unless that is 1 and another's has a name that the user gave. Empty when that dimension is
+/// a name, which the plan then binds.
 std::optional<int64_t> fixedMicrobatchSize(const Model &model);
 
 /// Gives numbers to the named dimensions of inputs and outputs: those of options, those that
@@ -27,8 +27,8 @@ public:
   /// Throws for a name without a number, with an example of how to give one.
   TensorType typeOf(const ModelValue &value) const;
 
-  /// Whether an input of that type has a row for each sample of a microbatch. One row in a file
-  /// that leaves their number open is that of no sample.
+  /// Whether an input of that type has a row for each sample of a microbatch: where the file leaves
+  /// their number open, by the name of its first dimension, whatever the size of a microbatch.
   bool isOfSamples(const ModelValue &input, const TensorType &type) const;
 
 private:

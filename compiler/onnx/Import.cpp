@@ -161,7 +161,8 @@ private:
   /// What has no rows of samples is the same for all of them.
   void addInput(const ModelValue &input, bool isLabels) {
     const TensorType type = typeOf(input);
-    const bool isOfSamples = binding.isOfSamples(input, type);
+    const bool isOfSamples = isLabels ? type.rank() > 0 && type.shape[0] == binding.microbatchSize()
+                                      : binding.isOfSamples(input, type);
     if (isLabels && !isOfSamples)
       throw Error("labels '" + input.name + "' " + type.toString() +
                   ": the first dimension is not the " + std::to_string(binding.microbatchSize()) +

@@ -27,9 +27,9 @@ SPLITS += [("lenet5", "zb-h1", 4), ("lenet5", "zb-h2", 3), ("fashion", "zb-h1", 
 # A value with two later readers, and one that passes stages by.
 SPLITS += [("skips", "zb-h1", 6), ("skips", "gpipe", 5), ("skips", "1f1b", 1)]
 SPLITS += [("lenet5", "1f1b", 5), ("lenet5", "zb-h2", 6)]
-# Of the largest network the others do.
-LONG = [("resnet18", "1f1b", 3), ("resnet18", "gpipe", 2), ("resnet18", "gpipe", 4)]
-SPLITS = [pytest.param(*split, marks=[pytest.mark.schedules] * (split in LONG)) for split in SPLITS]
+# ResNet-18 takes longest: a plain check cuts it in four for one schedule, and in three for the other.
+LEFT_OUT = [("resnet18", "1f1b", 3), ("resnet18", "gpipe", 2), ("resnet18", "gpipe", 4)]
+SPLITS = [pytest.param(*split, marks=[pytest.mark.schedules] * (split in LEFT_OUT)) for split in SPLITS]
 
 
 def expect_skips(project):

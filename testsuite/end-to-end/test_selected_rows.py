@@ -80,7 +80,10 @@ def joined(net, rows, labels, mask):
     zeros, ones = torch.zeros(WORDS, WIDTH).to(rows), torch.ones(labels[mask].shape[0] + WORDS).to(rows)
     sums = zeros.scatter_add(0, targets.unsqueeze(1).expand(-1, WIDTH), torch.cat([rows[mask], net.words.weight]))
     counts = zeros[:, 0].scatter_add(0, targets, ones)
-    return (sums / counts.unsqueeze(1)).pow(2).mean() + torch.cat([net.words.weight, rows[mask], net.words.weight, rows[mask]]).std()
+    nested = torch.cat([torch.cat([rows[mask], net.words.weight]), net.hidden.weight])
+    wholly = torch.cat([rows[mask], net.words.weight, net.hidden.weight]) * torch.ones(labels[mask].shape[0] + WORDS + WIDTH, 1).to(rows)
+    return (sums / counts.unsqueeze(1)).pow(2).mean() + (nested * wholly).sum() / 100 + \
+        torch.cat([net.words.weight, rows[mask], net.words.weight, rows[mask]]).std()
 
 
 def largest(net, rows, labels, mask):

@@ -4,13 +4,14 @@ import json
 import re
 
 import numpy
+import onnx
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 import pipeline
 
-SAMPLES, LENGTH, WIDTH, CLASSES, STEPS, RATE = 24, 6, 8, 4, 5, 0.2
+SAMPLES, LENGTH, WIDTH, CLASSES, STEPS, RATE = 24, 4, 8, 4, 5, 0.2
 
 
 class Network(torch.nn.Module):
@@ -48,7 +49,7 @@ def compile_network(folder, *options, workers=1):
                                   workers=workers)
 
 
-# A microbatch of one sample has as many rows as `positions`.
+# A microbatch of one sample has as many rows as `positions`, one of four as many as `table`.
 @pytest.mark.parametrize("stages,schedule,microbatches", [("1", "1f1b", 1), ("1-1", "1f1b", 2), ("1-1", "zb-h1", 8), ("2-1", "gpipe", 2)])
 def test_against_pytorch(stages, schedule, microbatches, tmp_path):
     net, shared, tokens, labels = draw(tmp_path)
@@ -73,6 +74,24 @@ def test_against_pytorch(stages, schedule, microbatches, tmp_path):
         numpy.testing.assert_allclose(found[name], tensor.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
     evaluation = [record["evaluation_loss"] for record in run.records if "evaluation_loss" in record][-1]
     assert evaluation == pytest.approx(loss_of(net, shared, tokens[part].flip(1), labels[part]).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("schedule,stages", [("pipedream", "2-1"), ("2bw", "1-1"), ("1f1b", "1-2")])
+def test_same_as_constants(schedule, stages, tmp_path):
+    """Of versions of weights and of replicas; and after a checkpoint."""
+    _, shared, tokens, labels = draw(tmp_path)
+    model = onnx.load(tmp_path / "net.onnx")
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value.numpy(), name) for name, value in shared.items())
+    onnx.save(model, tmp_path / "constants.onnx")
+    losses = []
+    for name, inputs, options in (("net", shared, []), ("constants", {}, ["--freeze", "table", "--freeze", "scale"])):
+        project = pipeline.compile_model(tmp_path / f"{name}.onnx", tmp_path / name, "--minibatch", 8, "--optimizer", f"sgd,lr={RATE}",
+                                         "--schedule", schedule, "--stages", stages, *options, workers=sum(map(int, stages.split("-"))))
+        data = pipeline.save_inputs(inputs | {"tokens": tokens, "labels": labels}, tmp_path / f"{name}-data")
+        first = pipeline.train(project, tmp_path / f"{name}-1", data=data, steps=3)
+        second = pipeline.train(project, tmp_path / f"{name}-2", "--resume", first.checkpoint, data=data, steps=6)
+        losses.append(first.losses + second.losses)
+    assert len(losses[0]) >= 6 and losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 class GraphNetwork(torch.nn.Module):
@@ -118,7 +137,7 @@ def test_what_is_said(tmp_path):
                         tmp_path / "project").stdout
     assert re.findall("^note: input .*", said, re.M) == [
         f"note: input '{name}' {kind} has no row for each sample: its data are the same for all"
-        for name, kind in (("positions", "i64[1,6]"), ("table", "f32[6,3]"), ("scale", "f32[]"))]
+        for name, kind in (("positions", "i64[1,4]"), ("table", "f32[4,3]"), ("scale", "f32[]"))]
 
 
 @pytest.mark.processor
@@ -142,9 +161,9 @@ def test_what_is_refused(tmp_path):
         assert run.returncode == 1
         return run.stderr
 
-    assert "table.npy: holds [24x3] and input 'table', which is the same for all samples, takes [6x3]; only dimensions of size 1 may " \
+    assert "table.npy: holds [24x3] and input 'table', which is the same for all samples, takes [4x3]; only dimensions of size 1 may " \
            "differ\n" in refusal({"table": torch.zeros(24, 3)})
-    assert "error: input 'table' [6x3] has no data; give --data table=FILE\n" in refusal({}, left_out=["table"])
+    assert "error: input 'table' [4x3] has no data; give --data table=FILE\n" in refusal({}, left_out=["table"])
     assert "scale.npy: input 'scale' holds at element 0 nan, expected a number" in refusal({"scale": torch.tensor(float("nan"))})
     assert "positions.npy: input 'positions' holds 70, expected" in refusal({"positions": torch.full((1, LENGTH), 70)})
     evaluation = [word for entry in pipeline.save_inputs({"tokens": tokens, "labels": labels, "table": shared["table"]}, tmp_path / "unseen")

@@ -74,5 +74,23 @@ func.func @joined() {
   // CHECK: pdc.node "ScatterMax" "/Most/ScatterMax"(%{{.*}}, %{{.*}}, %[[MASKED]]) {axis = 0 : i64}
   %most = pdc.node "ScatterMax" "/Most"(%shape, %targets, %both) {axis = 0 : i64} : (tensor<*xi64>, tensor<*xi64>, tensor<*xf32>) -> tensor<*xf32>
   pdc.accumulate %most into @largest : tensor<*xf32>
+  // A number of them in a tensor of one element, as many as the rows of a Concat of three.
+  %number = pdc.node "Shape" "/Number"(%found) {end = 1 : i64, start = 0 : i64} : (tensor<*xi64>) -> tensor<*xi64>
+  %scalar_axes = pdc.node "Constant" "/axes"() {value = dense<0> : tensor<1xi64>} : () -> tensor<*xi64>
+  %scalar = pdc.node "Squeeze" "/Scalar"(%number, %scalar_axes) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %three = pdc.node "Constant" "/three"() {value = dense<3> : tensor<1xi64>} : () -> tensor<*xi64>
+  %more = pdc.node "Add" "/More"(%three, %scalar) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %most_more = pdc.node "Add" "/More_still"(%more, %three) {} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %number_of_all = pdc.node "Gather" "/Taken"(%most_more, %scalar_axes) {axis = 0 : i64} : (tensor<*xi64>, tensor<*xi64>) -> tensor<*xi64>
+  %one = pdc.node "Constant" "/one"() {value = dense<1.0> : tensor<1xf32>} : () -> tensor<*xf32>
+  %ones = pdc.node "Expand" "/Ones"(%one, %number_of_all) {} : (tensor<*xf32>, tensor<*xi64>) -> tensor<*xf32>
+  %six = pdc.node "Constant" "/six"() {value = dense<[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<6xf32>} : () -> tensor<*xf32>
+  %float = pdc.node "Cast" "/Float"(%found) {to = 1 : i64} : (tensor<*xi64>) -> tensor<*xf32>
+  %joined = pdc.node "Concat" "/Three"(%float, %six) {axis = 0 : i64} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // CHECK: pdc.node "Mul" "/Product"(%{{.*}}, %{{.*}}) {{.*}} -> tensor<12xf32>
+  %product = pdc.node "Mul" "/Product"(%joined, %ones) {} : (tensor<*xf32>, tensor<*xf32>) -> tensor<*xf32>
+  // CHECK: pdc.node "ReduceSum" "/Product_sum/ReduceSum"
+  %sum = pdc.node "ReduceSum" "/Product_sum"(%product) {keepdims = 0 : i64} : (tensor<*xf32>) -> tensor<*xf32>
+  pdc.accumulate %sum into @loss : tensor<*xf32>
   return
 }

@@ -95,11 +95,34 @@ TEST(ConnectOverTcp, SaysToAllWhichRanksAreMissing) {
   Rendezvous third = hub;
   third.rank = 2;
   const std::unique_ptr<Control> here = connectOverTcp(third, nullptr);
-  const std::string expected = "start-up: 2 of 4 ranks have come in 1 s; missing: rank 1, 3; start "
-                               "all of them or raise --timeout";
+  // As ranks do, before the end is told.
+  std::string end;
+  std::thread gathers([&] {
+    std::vector<std::string> all;
+    end = refusalOf([&] { here->gather("part", all); });
+  });
+  const std::string expected =
+      "start-up: 2 of 4 ranks have come in 1 s; missing: ranks 1, 3; start "
+      "all of them or raise --timeout";
+  EXPECT_EQ(refusalOf([&] { connectOverTcp(hub, &listener); }), expected);
+  gathers.join();
+  EXPECT_EQ(end, expected);
+}
+
+TEST(ConnectOverTcp, SaysToBothThatTheyAreOneRank) {
+  Rendezvous hub{0, 3, "127.0.0.1", 0, "secret", 10};
+  const Listener listener(hub);
+  hub.port = listener.port();
+  Rendezvous second = hub;
+  second.rank = 1;
+  const std::unique_ptr<Control> here = connectOverTcp(second, nullptr),
+                                 other = connectOverTcp(second, nullptr);
+  const std::string expected =
+      "start-up: two processes say that they are rank 1; give each its own number (RANK)";
   EXPECT_EQ(refusalOf([&] { connectOverTcp(hub, &listener); }), expected);
   std::vector<std::string> all;
-  EXPECT_EQ(refusalOf([&] { here->gather("", all); }), expected);
+  for (const auto *rank : {&here, &other})
+    EXPECT_EQ(refusalOf([&] { (*rank)->gather("", all); }), expected);
 }
 
 /// What each rank is refused with that saves to its own of these folders.
