@@ -19,7 +19,7 @@ def InferShapes : Pass<"infer-shapes", "::mlir::ModuleOp"> {
     Rows of which data select some (`pdc.SelectedRows`, `pdc.SelectedPlaces`) are all computed. The walk follows
     them, and what stands for rows that are not selected counts for nothing where rows come together:
     in sums, means, largest values, products along them, updates of rows, losses and numbers that count
-    them. Nodes that bring rows together otherwise are refused.
+    them. A Concat along them joins their masks. Nodes that bring rows together otherwise are refused.
 
     Before: results may be unranked; memories have their types. After: every type is static, and what a
     rule asks for (shapes, axes, pads) is a Constant node.
