@@ -161,6 +161,8 @@ void SelectedRows::begin(NodeOp composed, ValueRange values) {
   }
   if (!concern(composed))
     return;
+  if (composed.getOp() == "CastLike")
+    return; // a Cast, which knows numbers of rows
   refuseParameters(composed);
   if (isAlongAxis(composed.getOp()))
     return beginAlongRows(composed, values);

@@ -305,7 +305,10 @@ int64_t Dataset::sampleAt(int64_t microbatch, int64_t index) const {
   int64_t stream = first + microbatch;
   int64_t epoch = perEpoch > 0 ? stream / perEpoch : 0;
   int64_t position = (stream - epoch * perEpoch) * program.microbatchSize + index;
-  if (evaluation || !shuffle || count == 0)
+  // An epoch of one microbatch has the same samples in any order; what all share, as the edges of a
+  // graph, may name their places.
+  const bool isWhole = count == program.microbatchSize;
+  if (evaluation || !shuffle || count == 0 || isWhole)
     return position;
   return shuffled(seed, epoch, count, position);
 }

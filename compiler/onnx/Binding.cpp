@@ -15,8 +15,10 @@ static bool isDrawnName(const ModelValue &input) {
          isNumberBehind(input.name + "_dynamic_axes_") || name == unnamedDimension(input.name, 0);
 }
 
-/// Beside an input of one row, which all samples may share, a name that the user gave counts them.
-static const Dimension *batchDimension(const Model &model) {
+/// Beside an input of one row, which all samples may share, a name that the user gave counts them;
+/// beside one of more that name may be of something else, as of all positions of some samples.
+static const Dimension *batchDimension(const Model &model,
+                                       const std::map<std::string, int64_t> &bound) {
   const Dimension *first = nullptr;
   for (const ModelValue &input : model.inputs) {
     if (input.shape.empty())
@@ -24,14 +26,17 @@ static const Dimension *batchDimension(const Model &model) {
     const Dimension &dimension = input.shape[0];
     if (!first)
       first = &dimension;
-    if (first->value == 1 && !dimension.value && !isDrawnName(input))
+    const bool isOpen =
+        !dimension.value && !isDrawnName(input) && !bound.contains(dimension.symbol);
+    if (first->value == 1 && isOpen)
       return &dimension;
   }
   return first;
 }
 
-std::optional<int64_t> fixedMicrobatchSize(const Model &model) {
-  const Dimension *dimension = batchDimension(model);
+std::optional<int64_t> fixedMicrobatchSize(const Model &model,
+                                           const std::map<std::string, int64_t> &bound) {
+  const Dimension *dimension = batchDimension(model, bound);
   return dimension ? dimension->value : std::optional<int64_t>(1);
 }
 
@@ -91,7 +96,7 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
     : numbers(dimensions) {
   checkNames(model, dimensions);
   numbers.merge(sizesByWeights(model));
-  const Dimension *dimension = batchDimension(model);
+  const Dimension *dimension = batchDimension(model, dimensions);
   if (!dimension || dimension->value) {
     batch = dimension ? *dimension->value : 1;
     if (microbatchSize && microbatchSize != batch)

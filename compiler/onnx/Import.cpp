@@ -89,7 +89,7 @@ private:
   }
 
   bool isUsed(const std::string &name) {
-    if (name == loss.labels || name == loss.prediction)
+    if (name == loss.labels || name == loss.prediction || name == loss.classWeights)
       return true;
     for (const ModelNode *node : nodes)
       if (std::find(node->inputs.begin(), node->inputs.end(), name) != node->inputs.end())
@@ -158,18 +158,20 @@ private:
     }
   }
 
-  /// What has no rows of samples is the same for all of them.
+  /// What has no rows of samples is the same for all of them. `isLabels`: the labels, or what the
+  /// model makes them of.
   void addInput(const ModelValue &input, bool isLabels) {
     const TensorType type = typeOf(input);
-    const bool isOfSamples = isLabels ? type.rank() > 0 && type.shape[0] == binding.microbatchSize()
-                                      : binding.isOfSamples(input, type);
-    if (isLabels && !isOfSamples)
+    const bool isGiven = input.name == loss.labels;
+    const bool isOfSamples = isGiven ? type.rank() > 0 && type.shape[0] == binding.microbatchSize()
+                                     : binding.isOfSamples(input, type);
+    if (isGiven && !isOfSamples)
       throw Error("labels '" + input.name + "' " + type.toString() +
                   ": the first dimension is not the " + std::to_string(binding.microbatchSize()) +
                   " samples of a microbatch; give them one row for each sample where the model is "
                   "exported");
     addMemory(input.name, Role::Input, isOfSamples ? Rate::Microbatch : Rate::Once, type,
-              isLabels ? paddingLabel() : mlir::Attribute());
+              isLabels && isOfSamples ? paddingLabel() : mlir::Attribute());
   }
 
   void addOutputs() {

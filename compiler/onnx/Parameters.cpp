@@ -47,10 +47,11 @@ const WeightOperands weightOperands[] = {
 
 /// What moves, drops or weighs elements of one tensor.
 constexpr std::string_view movements[] = {
-    "Cast",    "Clip",      "Concat",       "CumSum",   "Dropout",    "Expand",
-    "Flatten", "Identity",  "OneSidedClip", "Pad",      "ReduceMean", "ReduceSum",
-    "Reshape", "Resize",    "Slice",        "Softmax",  "Split",      "Squeeze",
-    "Tile",    "Transpose", "Trilu",        "Unsqueeze"};
+    "Cast",       "Clip",      "Concat",       "CumSum",  "Dropout",         "Expand",
+    "Flatten",    "Identity",  "OneSidedClip", "Pad",     "ReduceLogSumExp", "ReduceMax",
+    "ReduceMean", "ReduceMin", "ReduceSum",    "Reshape", "Resize",          "Slice",
+    "Softmax",    "Split",     "Squeeze",      "Tile",    "Transpose",       "Trilu",
+    "Unsqueeze"};
 
 /// Tables of positions are normalised, and kernels of networks whose values are not.
 constexpr std::string_view normalisations[] = {"BatchNormalization", "GroupNormalization",

@@ -82,7 +82,8 @@ def joined(net, rows, labels, mask):
     counts = zeros[:, 0].scatter_add(0, targets, ones)
     nested = torch.cat([torch.cat([rows[mask], net.words.weight]), net.hidden.weight])
     wholly = torch.cat([rows[mask], net.words.weight, net.hidden.weight]) * torch.ones(labels[mask].shape[0] + WORDS + WIDTH, 1).to(rows)
-    return (sums / counts.unsqueeze(1)).pow(2).mean() + (nested * wholly).sum() / 100 + \
+    largest = torch.cat([net.hidden.bias.unsqueeze(0), rows[mask]]).amax(0).sum()
+    return (sums / counts.unsqueeze(1)).pow(2).mean() + largest + (nested * wholly).sum() / 100 + \
         torch.cat([net.words.weight, rows[mask], net.words.weight, rows[mask]]).std()
 
 

@@ -111,7 +111,7 @@ class GraphNetwork(torch.nn.Module):
 
 @pytest.mark.parametrize("stages", ["1", "1-1"])
 def test_edges_of_a_graph(stages, tmp_path):
-    """Its nodes are the samples, all of them one microbatch."""
+    """Its nodes are the samples, all of them one microbatch, which nothing shuffles."""
     torch.manual_seed(5)
     net, nodes = GraphNetwork(), 12
     x, edges, labels = torch.randn(nodes, 5), torch.randint(0, nodes, (2, 40)), torch.randint(0, CLASSES, (nodes,))
@@ -119,7 +119,7 @@ def test_edges_of_a_graph(stages, tmp_path):
     project = pipeline.compile_model(tmp_path / "net.onnx", tmp_path / "project", "--optimizer", f"sgd,lr={RATE}", "--stages", stages,
                                      "--microbatches", 1, workers=len(stages.split("-")))
     data = pipeline.save_inputs({"x": x, "edges": edges, "labels": labels}, tmp_path / "data")
-    run = pipeline.train(project, tmp_path / "run", "--order", "file", data=data, steps=STEPS)
+    run = pipeline.train(project, tmp_path / "run", data=data, steps=STEPS)
     losses, optimizer = [], torch.optim.SGD(net.double().parameters(), RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -169,6 +169,33 @@ def test_what_is_refused(tmp_path):
     evaluation = [word for entry in pipeline.save_inputs({"tokens": tokens, "labels": labels, "table": shared["table"]}, tmp_path / "unseen")
                   for word in ("--eval-data", entry)]
     assert "input 'table' is the same for all samples, and --data gives it; leave it out here\n" in refusal({}, *evaluation)
+
+
+class Weighed(torch.nn.Module):
+    """A loss of classes of which data say the weights, and of labels that are counted from another number."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, CLASSES)
+
+    def forward(self, x, labels, weights, offset):
+        return cross_entropy(self.layer(x), (labels + offset) % CLASSES, weights)
+
+
+def test_weights_of_classes(tmp_path):
+    torch.manual_seed(6)
+    net = Weighed()
+    given = {"x": torch.randn(8, 3), "labels": torch.randint(0, CLASSES, (8,)), "weights": torch.rand(CLASSES) + 0.5, "offset": torch.tensor(3)}
+    torch.onnx.export(net, tuple(given.values()), str(tmp_path / "net.onnx"), opset_version=17, input_names=list(given), output_names=["loss"],
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      dynamic_axes={"x": {0: "batch"}, "labels": {0: "batch"}})
+    project = compile_network(tmp_path, "--microbatches", 2)
+    run = pipeline.train(project, tmp_path / "run", "--order", "file", data=pipeline.save_inputs(given, tmp_path / "data"), steps=1)
+    net = net.double()
+    expected = net(given["x"].double(), given["labels"], given["weights"].double(), given["offset"])
+    expected.backward()
+    assert run.losses[0] == pytest.approx(expected.item(), rel=1e-5)
+    pipeline.expect_gradients(run, net, RATE)
 
 
 @pytest.mark.processor

@@ -72,6 +72,7 @@ TEST(Binding, inputsWithoutSamples) {
   EXPECT_EQ(ofSamples("float[batch, 4] a, float[1, 4] b, float[3, 4] c, float d"), "a");
   EXPECT_EQ(ofSamples("float[batch, 4] a, float[2, 4] b"), "a") << "as many rows as samples";
   EXPECT_EQ(ofSamples("float[1, 4] a, float[batch, 4] b"), "b");
+  EXPECT_EQ(ofSamples("float[1, 4] a, float[unk__3, 4] b"), "ab") << "a name that a tool made up";
   EXPECT_EQ(ofSamples("float a, float[batch, 4] b"), "b");
   EXPECT_EQ(ofSamples("float[1, 4] a, float[1, 2] b, float[2, 4] c"), "ab") << "one sample";
   EXPECT_EQ(ofSamples("float[5, 4] a, float[3, 4] b"), "a");

@@ -92,5 +92,10 @@ func.func @joined() {
   // CHECK: pdc.node "ReduceSum" "/Product_sum/ReduceSum"
   %sum = pdc.node "ReduceSum" "/Product_sum"(%product) {keepdims = 0 : i64} : (tensor<*xf32>) -> tensor<*xf32>
   pdc.accumulate %sum into @loss : tensor<*xf32>
+  // The number itself, as the type of another.
+  // CHECK: %[[COUNTED:.*]] = pdc.node "ReduceSum" "/As_float/{{.*}}"
+  // CHECK: pdc.node "Mul" "/As_float/{{.*}}"(%[[COUNTED]], %{{.*}})
+  %as_float = pdc.node "CastLike" "/As_float"(%scalar, %one) {} : (tensor<*xi64>, tensor<*xf32>) -> tensor<*xf32>
+  pdc.accumulate %as_float into @loss : tensor<*xf32>
   return
 }

@@ -17,7 +17,7 @@ static constexpr int64_t kMicrobatchesPerWorker = 8;
 
 /// The microbatch size that the file or `--bind` fixes.
 static std::optional<int64_t> fixedSize(const Model &model, const Options &options) {
-  if (std::optional<int64_t> size = fixedMicrobatchSize(model))
+  if (std::optional<int64_t> size = fixedMicrobatchSize(model, options.dimensions))
     return size;
   for (const ModelValue &input : model.inputs)
     if (!input.shape.empty()) {
