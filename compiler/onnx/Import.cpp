@@ -170,7 +170,9 @@ private:
                   ": the first dimension is not the " + std::to_string(binding.microbatchSize()) +
                   " samples of a microbatch; give them one row for each sample where the model is "
                   "exported");
-    addMemory(input.name, Role::Input, isOfSamples ? Rate::Microbatch : Rate::Once, type,
+    // The forward pass alone has no other samples.
+    const bool isShared = !isOfSamples && loss.kind != LossKind::none;
+    addMemory(input.name, Role::Input, isShared ? Rate::Once : Rate::Microbatch, type,
               isLabels && isOfSamples ? paddingLabel() : mlir::Attribute());
   }
 
