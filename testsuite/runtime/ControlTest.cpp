@@ -29,18 +29,29 @@ uint64_t receivedBytes() {
   return bytes;
 }
 
+/// Where so many ranks of this process find one another.
+struct Meeting {
+  Meeting(int ranks, double patience)
+      : place{0, ranks, "127.0.0.1", 0, "secret", patience}, listener(place) {
+    place.port = listener.port();
+  }
+  std::unique_ptr<Control> join(int rank) const {
+    Rendezvous own = place;
+    own.rank = rank;
+    return connectOverTcp(own, rank == 0 ? &listener : nullptr);
+  }
+  Rendezvous place;
+  const Listener listener;
+};
+
 /// Runs a rank on each of some threads, connected over TCP; returns what they received.
 uint64_t connected(const std::function<void(Control &)> &rank) {
-  Rendezvous rendezvous{0, kRanks, "127.0.0.1", 0, "secret", 60};
-  Listener listener(rendezvous);
-  rendezvous.port = listener.port();
+  const Meeting meeting(kRanks, 60);
   uint64_t bytes = 0;
   std::vector<std::thread> threads;
   for (int number = 0; number < kRanks; ++number)
     threads.emplace_back([&, number] {
-      Rendezvous own = rendezvous;
-      own.rank = number;
-      std::unique_ptr<Control> control = connectOverTcp(own, number == 0 ? &listener : nullptr);
+      std::unique_ptr<Control> control = meeting.join(number);
       rank(*control);
       // Everybody is done and still connected.
       std::vector<std::string> all;
@@ -89,12 +100,8 @@ std::string refusalOf(const std::function<void()> &rank) {
 }
 
 TEST(ConnectOverTcp, SaysToAllWhichRanksAreMissing) {
-  Rendezvous hub{0, 4, "127.0.0.1", 0, "secret", 1};
-  const Listener listener(hub);
-  hub.port = listener.port();
-  Rendezvous third = hub;
-  third.rank = 2;
-  const std::unique_ptr<Control> here = connectOverTcp(third, nullptr);
+  const Meeting meeting(4, 1);
+  const std::unique_ptr<Control> here = meeting.join(2);
   // As ranks do, before the end is told.
   std::string end;
   std::thread gathers([&] {
@@ -104,22 +111,17 @@ TEST(ConnectOverTcp, SaysToAllWhichRanksAreMissing) {
   const std::string expected =
       "start-up: 2 of 4 ranks have come in 1 s; missing: ranks 1, 3; start "
       "all of them or raise --timeout";
-  EXPECT_EQ(refusalOf([&] { connectOverTcp(hub, &listener); }), expected);
+  EXPECT_EQ(refusalOf([&] { meeting.join(0); }), expected);
   gathers.join();
   EXPECT_EQ(end, expected);
 }
 
 TEST(ConnectOverTcp, SaysToBothThatTheyAreOneRank) {
-  Rendezvous hub{0, 3, "127.0.0.1", 0, "secret", 10};
-  const Listener listener(hub);
-  hub.port = listener.port();
-  Rendezvous second = hub;
-  second.rank = 1;
-  const std::unique_ptr<Control> here = connectOverTcp(second, nullptr),
-                                 other = connectOverTcp(second, nullptr);
+  const Meeting meeting(3, 10);
+  const std::unique_ptr<Control> here = meeting.join(1), other = meeting.join(1);
   const std::string expected =
       "start-up: two processes say that they are rank 1; give each its own number (RANK)";
-  EXPECT_EQ(refusalOf([&] { connectOverTcp(hub, &listener); }), expected);
+  EXPECT_EQ(refusalOf([&] { meeting.join(0); }), expected);
   std::vector<std::string> all;
   for (const auto *rank : {&here, &other})
     EXPECT_EQ(refusalOf([&] { (*rank)->gather("", all); }), expected);
