@@ -167,15 +167,19 @@ Dataset::Convert Dataset::conversion(Scalar from, ElementType to) {
   return nullptr;
 }
 
+bool isGiven(const Memory &memory) {
+  return memory.role == Role::input && !std::string_view(memory.name).starts_with("pdc.");
+}
+
 Dataset::Dataset(const Program &program, const std::vector<DataSpec> &specs, bool evaluation,
                  Control &control)
     : program(program), evaluation(evaluation) {
   auto openIn = [&](int region) {
     for (const Memory &memory : program.memories) {
-      bool known = std::strncmp(memory.name, "pdc.", 4) == 0;
+      bool known = false;
       for (const Source &source : sources)
         known = known || std::strcmp(source.memory->name, memory.name) == 0;
-      if (memory.role == Role::input && memory.place.region == region && !known)
+      if (isGiven(memory) && memory.place.region == region && !known)
         open(memory, specs);
     }
   };
@@ -198,8 +202,7 @@ bool Dataset::isShared(const Memory &memory) const {
   auto isOfMicrobatches = [&](const StageInfo &stage) {
     return memory.place.region == stage.slotRegion || memory.place.region == stage.evaluationRegion;
   };
-  return memory.role == Role::input && std::strncmp(memory.name, "pdc.", 4) != 0 &&
-         std::ranges::none_of(program.stages, isOfMicrobatches);
+  return isGiven(memory) && std::ranges::none_of(program.stages, isOfMicrobatches);
 }
 
 void Dataset::open(const Memory &memory, const std::vector<DataSpec> &specs) {

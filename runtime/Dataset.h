@@ -22,6 +22,9 @@ DataSpec parseDataSpec(const std::string &text);
 /// alike, sample by sample, without a table.
 int64_t shuffled(uint64_t seed, int64_t epoch, int64_t samples, int64_t position);
 
+/// Whether data give an input; names that begin with "pdc." are the program's own.
+bool isGiven(const Memory &memory);
+
 /// The samples behind a program's inputs, as an endless stream of microbatches, epoch after epoch,
 /// and the inputs that are the same for all of them.
 class Dataset : public Inputs {

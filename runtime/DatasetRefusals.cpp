@@ -25,8 +25,7 @@ std::string Dataset::othersWithout(const std::vector<DataSpec> &specs,
                                    const std::string &name) const {
   std::set<std::string> names;
   for (const Memory &memory : program.memories)
-    if (memory.role == Role::input && std::strncmp(memory.name, "pdc.", 4) != 0 &&
-        memory.name != name &&
+    if (isGiven(memory) && memory.name != name &&
         std::ranges::find(specs, memory.name, &DataSpec::input) == specs.end())
       names.insert(memory.name);
   std::string text;

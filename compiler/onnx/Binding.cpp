@@ -17,8 +17,7 @@ static bool isDrawnName(const ModelValue &input) {
 
 /// Beside an input of one row, which all samples may share, a name that the user gave counts them;
 /// beside one of more that name may be of something else, as of all positions of some samples.
-static const Dimension *batchDimension(const Model &model,
-                                       const std::map<std::string, int64_t> &bound) {
+static const Dimension *batchDimension(const Model &model) {
   const Dimension *first = nullptr;
   for (const ModelValue &input : model.inputs) {
     if (input.shape.empty())
@@ -26,9 +25,7 @@ static const Dimension *batchDimension(const Model &model,
     const Dimension &dimension = input.shape[0];
     if (!first)
       first = &dimension;
-    const bool isOpen =
-        !dimension.value && !isDrawnName(input) && !bound.contains(dimension.symbol);
-    if (first->value == 1 && isOpen)
+    if (first->value == 1 && !dimension.value && !isDrawnName(input))
       return &dimension;
   }
   return first;
@@ -36,8 +33,11 @@ static const Dimension *batchDimension(const Model &model,
 
 std::optional<int64_t> fixedMicrobatchSize(const Model &model,
                                            const std::map<std::string, int64_t> &bound) {
-  const Dimension *dimension = batchDimension(model, bound);
-  return dimension ? dimension->value : std::optional<int64_t>(1);
+  const Dimension *dimension = batchDimension(model);
+  if (!dimension)
+    return 1;
+  auto number = bound.find(dimension->symbol);
+  return dimension->value || number == bound.end() ? dimension->value : number->second;
 }
 
 static void checkNames(const Model &model, const std::map<std::string, int64_t> &dimensions) {
@@ -96,7 +96,7 @@ Binding::Binding(const Model &model, int64_t microbatchSize,
     : numbers(dimensions) {
   checkNames(model, dimensions);
   numbers.merge(sizesByWeights(model));
-  const Dimension *dimension = batchDimension(model, dimensions);
+  const Dimension *dimension = batchDimension(model);
   if (!dimension || dimension->value) {
     batch = dimension ? *dimension->value : 1;
     if (microbatchSize && microbatchSize != batch)

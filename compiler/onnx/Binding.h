@@ -4,9 +4,9 @@
 
 namespace pdc {
 
-/// Samples per microbatch when the file fixes it: the first dimension of the first input that has
-/// one, unless that is 1 and another's has a name that the user gave and `bound` has not. Empty
-/// when that dimension is a name, which the plan then binds.
+/// Samples per microbatch when the file or `bound` fixes it: the first dimension of the first input
+/// that has one, unless that is 1 and another's has a name that the user gave. Empty when that
+/// dimension is a name without a number, which the plan then binds.
 std::optional<int64_t> fixedMicrobatchSize(const Model &model,
                                            const std::map<std::string, int64_t> &bound = {});
 

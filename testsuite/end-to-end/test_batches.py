@@ -18,7 +18,7 @@ def compiled(model, folder, *options):
 
 
 @pytest.mark.parametrize("device, schedule, workers, minibatch", [
-    ("cuda", "auto", 8, 16), ("cpu", "1f1b", 4, 12), ("cuda", "interleaved", 4, 32)])
+    ("cuda", "auto", 8, 32), ("cpu", "1f1b", 4, 24), ("cuda", "interleaved", 4, 32)])
 def test_large_graphs_plan_the_sizes_that_promise_most(device, schedule, workers, minibatch, models, tmp_path):
     """Of more than 500 units not all sizes are made, and none is more than 2 % faster than what is chosen."""
     model = models("mlp", "--hidden", *[24] * 520)

@@ -5,6 +5,7 @@ import re
 
 import numpy
 import onnx
+import onnx.numpy_helper
 import pytest
 import torch
 from torch.nn.functional import cross_entropy

@@ -68,6 +68,18 @@ static std::string ofSamples(const std::string &shapes) {
   return names;
 }
 
+TEST(Binding, sizeOfMicrobatches) {
+  auto size = [](const std::string &shapes, const std::map<std::string, int64_t> &bound) {
+    return fixedMicrobatchSize(
+        read(protoOf(header + ("net (" + shapes + ") => (float[c, 4] y) { y = Add(a, b) }"))),
+        bound);
+  };
+  EXPECT_EQ(size("float[1, 4] a, float[batch, 4] b", {}), std::nullopt);
+  EXPECT_EQ(size("float[1, 4] a, float[batch, 4] b", {{"batch", 8}}), 8);
+  EXPECT_EQ(size("float[batch, 4] a, float[1, 4] b", {{"batch", 8}}), 8);
+  EXPECT_EQ(size("float[3, 4] a, float[rows, 4] b", {{"rows", 8}}), 3);
+}
+
 TEST(Binding, inputsWithoutSamples) {
   EXPECT_EQ(ofSamples("float[batch, 4] a, float[1, 4] b, float[3, 4] c, float d"), "a");
   EXPECT_EQ(ofSamples("float[batch, 4] a, float[2, 4] b"), "a") << "as many rows as samples";

@@ -15,18 +15,6 @@ namespace pdc {
 /// More microbatches than this per worker shorten the bubble by less than their overhead.
 static constexpr int64_t kMicrobatchesPerWorker = 8;
 
-/// The microbatch size that the file or `--bind` fixes.
-static std::optional<int64_t> fixedSize(const Model &model, const Options &options) {
-  if (std::optional<int64_t> size = fixedMicrobatchSize(model, options.dimensions))
-    return size;
-  for (const ModelValue &input : model.inputs)
-    if (!input.shape.empty()) {
-      auto bound = options.dimensions.find(input.shape[0].symbol);
-      return bound == options.dimensions.end() ? std::nullopt : std::optional(bound->second);
-    }
-  return std::nullopt;
-}
-
 static int64_t samplesOfUpdate(const Model &model, const Options &options) {
   if (!options.minibatch)
     throw Error(model.name + ": the first dimension of its inputs has a name and no size; say how "
@@ -134,7 +122,7 @@ static std::vector<Batch> batchesOfMinibatch(int64_t minibatch, const Options &o
 /// PipeDream's cost models choose the replicas of the first stage, which share an update's samples:
 /// the microbatches that each number of them would take, smallest first.
 static std::vector<Batch> batchesOfClosedForm(const Model &model, const Options &options) {
-  if (std::optional<int64_t> size = fixedSize(model, options))
+  if (std::optional<int64_t> size = fixedMicrobatchSize(model, options.dimensions))
     return {{*size, 1, 1}};
   std::vector<Batch> batches;
   for (int64_t replicas : divisors(samplesOfUpdate(model, options), options.plan.workers))
@@ -145,7 +133,7 @@ static std::vector<Batch> batchesOfClosedForm(const Model &model, const Options 
 /// Of schedules that update behind each microbatch of every replica of the first stage.
 static std::vector<Batch> batchesOfSingleMicrobatches(const Model &model, const Options &options) {
   const std::vector<int64_t> open = openInputReplicas(options);
-  const std::optional<int64_t> size = fixedSize(model, options);
+  const std::optional<int64_t> size = fixedMicrobatchSize(model, options.dimensions);
   if (!size && open.size() == 1)
     return batchesOfMinibatch(samplesOfUpdate(model, options), options, 1);
   std::vector<Batch> batches;
@@ -176,7 +164,7 @@ std::vector<Batch> openBatches(const Model &model, const Options &options, bool 
   int64_t most = stages == 1 ? 1 : kMicrobatchesPerWorker * stages;
   if (!sums)
     return batchesOfSingleMicrobatches(model, options);
-  if (std::optional<int64_t> size = fixedSize(model, options))
+  if (std::optional<int64_t> size = fixedMicrobatchSize(model, options.dimensions))
     return batchesOfFixedSize(*size, options, std::max<int64_t>(most / 2, 1));
   std::vector<Batch> batches = batchesOfMinibatch(samplesOfUpdate(model, options), options, most);
   // Other numbers are refused, where there are any that are not.
@@ -228,8 +216,9 @@ std::vector<Batch> batchesNear(int64_t samples, const std::vector<Batch> &open, 
   std::erase_if(near, [&](const Batch &batch) { return distance(batch) > least; });
   int64_t workers = options.plan.workers;
   auto canShare = [&](const Batch &batch) { return batch.microbatches % workers == 0; };
-  if (!opensDataParallelism(options) || options.microbatches || fixedSize(model, options) ||
-      *options.minibatch % workers || std::ranges::any_of(near, canShare))
+  if (!opensDataParallelism(options) || options.microbatches ||
+      fixedMicrobatchSize(model, options.dimensions) || *options.minibatch % workers ||
+      std::ranges::any_of(near, canShare))
     return near;
   std::vector<Batch> parallel;
   for (int64_t count : divisors(*options.minibatch / workers, kMicrobatchesPerWorker))

@@ -119,7 +119,7 @@ static constexpr size_t kMostVerifiedNodes = 1'000;
 
 PlannedGraph Lowering::makeGraph(int64_t microbatchSize, const std::string &which) {
   ImportOptions import;
-  if (!fixedMicrobatchSize(model, options.dimensions))
+  if (!fixedMicrobatchSize(model))
     import.microbatchSize = microbatchSize;
   import.dimensions = options.dimensions;
   import.loss = options.loss;
