@@ -6,6 +6,7 @@ gradient is further off, it must be within the thousandth of what PyTorch comput
 decisions, all of them near ties, made otherwise.
 """
 
+import contextlib
 import copy
 import dataclasses
 
@@ -13,10 +14,12 @@ import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from winograd import Winograd
+
 BOUND = 1e-3
 # How close a near tie is, as a part of the values' root mean square: what float32 is off by after some layers, the worst
 # of millions of values. A step of ResNet-18 has some sixty. Where normalisations over few values make more of rounding, it
-# is twice what weights that are rounded otherwise change the values by.
+# is twice what weights that are rounded otherwise change the values by; or twice what Winograd's convolutions do.
 NEAR = 128 * torch.finfo(torch.float32).eps
 MOST_TURNED, MOST_TRIED = 10, 8
 # Keeps the order of what a rectifier makes zero: of a window of zeros, pooling takes the one that is nearest to passing.
@@ -161,14 +164,14 @@ def root_mean_square(values):
     return values.square().mean().sqrt().item()
 
 
-def widths(net, loss, calls):
+def widths(net, loss, calls, winograd=False):
     """How close a near tie is in each call."""
     moved, generator = copy.deepcopy(net), torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in moved.parameters():
             drawn = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype) - 0.5
             parameter *= 1 + torch.finfo(torch.float32).eps * drawn
-        with Calls([]) as mode:
+        with Winograd() if winograd else contextlib.nullcontext(), Calls([]) as mode:
             loss(moved)
     return [max(NEAR, 2 * (other.x - call.x).abs().max().item() / root_mean_square(call.x))
             for call, other in zip(calls, mode.calls, strict=True)]
@@ -225,8 +228,9 @@ def bounds_of(theirs, truth):
     return {name: min(max(BOUND, 2 * off.get(name, 0)), 3 * BOUND) for name in truth}
 
 
-def expect_alike(found, net, loss, step=0, theirs=None):
-    """`loss` is that of a network in double precision as `net` is one; `theirs`: PyTorch's gradients in single precision.
+def expect_alike(found, net, loss, step=0, theirs=None, winograd=False):
+    """`loss` is that of a network in double precision as `net` is one; `theirs`: PyTorch's gradients in single precision;
+    `winograd`: convolutions may have been computed so.
     Returns the decisions that are turned: each choice
     brings the squares of what is left down by half of its gain at least, as one does that was made otherwise. One that was
     not, and that lies along an error by chance, adds as much as it takes away."""
@@ -236,7 +240,7 @@ def expect_alike(found, net, loss, step=0, theirs=None):
     gradients, calls = run(net, loss, turned)
     near, bounds = None, bounds_of(theirs, gradients)
     while any((off := distances(found, gradients))[name] > bound for name, bound in bounds.items()):
-        worst, near = max(off, key=off.get), near or widths(net, loss, calls)
+        worst, near = max(off, key=off.get), near or widths(net, loss, calls, winograd)
         for choice, gain in choices(gains_of(net, loss, turned, found, gradients, calls, near), squares(off)):
             otherwise = run(net, loss, [*turned, *choice])
             if gain > 0 and squares(distances(found, otherwise[0])) < squares(off) - 0.5 * gain:

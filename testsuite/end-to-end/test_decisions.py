@@ -1,10 +1,13 @@
 """decisions.py finds the decisions that were made otherwise, and none that explain what is wrong."""
 
+import copy
+
 import numpy
 import pytest
 import torch
 
 import decisions
+import winograd
 
 
 class Network(torch.nn.Module):
@@ -69,3 +72,17 @@ def test_explains_nothing_wrong(name, error, case):
     found[name] += ERRORS[error](found[name])
     with pytest.raises(AssertionError):
         decisions.expect_alike(found, *case)
+
+
+@pytest.mark.parametrize("padding", [0, 1])
+def test_winograd(padding):
+    """In double precision it is the convolution that it stands for; in single precision it rounds more than that does."""
+    torch.manual_seed(1)
+    net, x = torch.nn.Conv2d(48, 50, 3, padding=padding), torch.randn(2, 48, 9, 14)
+    direct, double = net(x), copy.deepcopy(net).double()
+    truth, bias = double(x.double()), double.bias[:, None, None]
+    exact = winograd.convolve(x.double(), double.weight, double.padding, torch.double) + bias
+    assert torch.allclose(exact, truth, rtol=0, atol=1e-12)
+    with winograd.Winograd():
+        mistake = double(x.double()) - truth
+    assert 1e-4 > mistake.abs().max() > (direct - truth).abs().max() > 0
