@@ -3,8 +3,10 @@ import math
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import threading
+import time
 
 running = set()  # processes that have not ended
 starting = threading.Lock()
@@ -13,12 +15,47 @@ warnings = {}  # what programs have warned of, by their names
 telling = threading.Lock()
 
 
+class Skipped(Exception):
+    """What cannot be done on this machine, and why."""
+
+
+class Failure(RuntimeError):
+    """Of a program; `printed`: all that it said."""
+
+    def __init__(self, message, printed):
+        super().__init__(message)
+        self.printed = printed
+
+
+class OutOfTime(Failure):
+    """Of one that was ended."""
+
+
+def members(session):
+    """Its processes that run."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Behind a name that may hold anything.
+            state, _, _, its_session = stat.read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[:4]
+        except (OSError, IndexError):  # it has ended meanwhile
+            continue
+        if int(its_session) == session and state != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
 def end(process):
-    """With all that it has started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    """With all that it has started: its session, since builders give each of their jobs a group of its own; again, since one may just
+    have started another."""
+    ends = time.monotonic() + 5
+    while (found := members(process.pid)) and time.monotonic() < ends:
+        for member in found:
+            try:
+                os.kill(member, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.01)
 
 
 def start(command, **options):
@@ -74,7 +111,7 @@ def run(command, limit=math.inf, **options):
         output, errors = process.communicate(timeout=limit if limit < math.inf else None)
     except subprocess.TimeoutExpired:
         end(process)
-        output, errors = process.communicate()
+        output, errors = what_was_said(process)
         why = f"was ended after {limit:.0f} s"
     except BaseException:
         end(process)
@@ -83,19 +120,36 @@ def run(command, limit=math.inf, **options):
         running.discard(process)
     keep(command, output + errors)
     if why or process.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}")
+        kind = OutOfTime if why else Failure
+        raise kind(f"{' '.join(map(str, command))} {why or f'exited with {process.returncode}'}\n{causes(output + errors)}", output + errors)
     return output
 
 
-class Memory:
-    """The GPU's memory while something runs: the most that was used beyond what was before, in MB; None: unknown. One process
-    reads it all the time: starting one for each reading would slow down what is measured."""
+def what_was_said(process, limit=10):
+    """By one that was ended: a process in a session of its own may hold its output open for ever."""
+    try:
+        return process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        return tuple((part or b"").decode(errors="replace") for part in (error.stdout, error.stderr))
+
+
+def ask_driver(what):
+    try:
+        return run(["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader"], 30).strip().splitlines()
+    except (OSError, RuntimeError) as error:
+        return [f"unknown: {error}"]
+
+
+class Readings:
+    """Of the GPU while something runs: `memory`, the most that was used beyond what was before, in MB, and `clock`, the median in MHz;
+    None: unknown. One process reads them all the time: starting one for each reading would slow down what is measured."""
 
     def __enter__(self):
-        self.before = self.most = None
+        self.before = self.memory = None
+        self.clocks = []
         self.has_begun = threading.Event()
         try:
-            self.reader = start(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-lms", "250"],
+            self.reader = start(["nvidia-smi", "-i", "0", "--query-gpu=memory.used,clocks.sm", "--format=csv,noheader,nounits", "-lms", "250"],
                                 stderr=subprocess.DEVNULL)
         except OSError:
             self.reader = None
@@ -108,12 +162,19 @@ class Memory:
 
     def watch(self):
         for line in self.reader.stdout:
-            if line.strip().isdigit():
-                used = int(line)
+            memory, _, clock = (part.strip() for part in line.partition(","))
+            if memory.isdigit():
+                used = int(memory)
                 self.before = used if self.before is None else self.before
-                self.most = max(self.most or 0, used - self.before)
+                self.memory = max(self.memory or 0, used - self.before)
+            if clock.isdigit():
+                self.clocks.append(int(clock))
             self.has_begun.set()
         self.has_begun.set()
+
+    @property
+    def clock(self):
+        return statistics.median(self.clocks) if self.clocks else None
 
     def __exit__(self, *_):
         if self.reader:

@@ -86,16 +86,17 @@ def shapes_of(weights):
     return {name: value["shape"] for name, value in header.items()}
 
 
-def tensors_of(folder):
-    """The numbers of all f32 tensors of a checkpoint, by name."""
+def some_of(place, names, most=512):
+    """Numbers of f32 tensors by name, evenly spaced and so many at most, of a safetensors file or all of a folder's."""
     found = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in [place] if place.is_file() else sorted(place.glob("*.safetensors")):
         data = path.read_bytes()
         size = struct.unpack("<Q", data[:8])[0]
         for name, value in json.loads(data[8:8 + size]).items():
-            if name != "__metadata__" and value["dtype"] == "F32":
+            if name in names:
                 begin, end_of = value["data_offsets"]
-                found[name] = array.array("f", data[8 + size + begin:8 + size + end_of])
+                numbers = array.array("f", data[8 + size + begin:8 + size + end_of])
+                found[name] = numbers[::-(-len(numbers) // most) or 1].tolist()
     return found
 
 
@@ -138,7 +139,7 @@ def prepare(folder, sources, pdc, rows=None, networks=None):
     models.mkdir(exist_ok=True)
     for script in ("export", "transformer", *sorted({spec["script"][0] for spec in specs.values()})):
         shutil.copy(sources / "tools" / "models" / f"{script}.py", models)
-    for script in ("gpu_programs.py", "gpu_rows.py", "gpu_torch.py"):
+    for script in ("gpu_checks.py", "gpu_programs.py", "gpu_rows.py", "gpu_torch.py"):
         shutil.copy(HERE / script, folder)
     return list(specs)
 
@@ -210,7 +211,7 @@ def seconds_of(log, steps):
     return statistics.median(seconds[min(FIRST, steps // 2):])
 
 
-def measure_pdc(program, name, spec, work, steps, limit, tunes):
+def measure_pdc(program, name, spec, work, steps, ends, tunes):
     """Tuned: with the libraries' fastest kernels, which the first step measures, or has when the row is run again."""
     data, log = [], work / f"{name}.jsonl"
     for tensor, (shape, what) in spec["inputs"].items():
@@ -219,27 +220,42 @@ def measure_pdc(program, name, spec, work, steps, limit, tunes):
     draw_weights(work / f"{name}.safetensors", spec["weights"])
     log.unlink(missing_ok=True)
     try:
-        with gpu_programs.Memory() as memory:
+        with gpu_programs.Readings() as readings:
             run([program, *data, "--weights", work / f"{name}.safetensors", "--steps", steps, "--seed", 1, "--log", log,
-                 "--timeout", 120, *(["--tune", work / f"{name}.tuning"] if tunes else [])], limit, cwd=HERE / name)
-        return seconds_of(log.read_text(), steps), memory.most
+                 "--timeout", 120, *(["--tune", work / f"{name}.tuning"] if tunes else [])], left(ends, 400), cwd=HERE / name)
+        return seconds_of(log.read_text(), steps), readings
     finally:
         for path in work.glob(f"{name}*.npy"):
             path.unlink()
         (work / f"{name}.safetensors").unlink(missing_ok=True)
 
 
-def measure_torch(name, how, steps, limit):
-    with gpu_programs.Memory() as memory:
-        text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps], limit)
-    return seconds_of(text, steps), memory.most
+def measure_torch(name, how, work, steps, ends):
+    """None where time ends first: to be compiled a network has half of what is left, since the next one is to have its turn. What
+    was compiled is kept."""
+    caches = {f"{what}_CACHE_DIR": str(work / "compiled" / what.lower()) for what in ("TORCHINDUCTOR", "TRITON")}
+    has_end = ends < math.inf
+    try:
+        with gpu_programs.Readings() as readings:
+            text = run([sys.executable, HERE / "gpu_torch.py", name, how, "--steps", steps],
+                       left(ends) / 2 if has_end and how == "compile" else left(ends, 900), env={**os.environ, **caches})
+    except gpu_programs.OutOfTime:
+        if has_end:
+            return None
+        raise
+    return seconds_of(text, steps), readings
 
 
-def torch_lacks(script, device="cuda"):
+def left(ends, most=math.inf):
+    """Seconds."""
+    return min(most, ends - time.monotonic())
+
+
+def torch_lacks(script, device="cuda", ends=math.inf):
     """Why PyTorch cannot train a network of this script here: {"missing"}, a module, or {"error"}; {}: it can."""
     modules = "torch, torchvision" if script == "vision" else "torch"
     try:
-        run([sys.executable, "-c", f"import {modules}; torch.zeros(1, device='{device}')"], 120)
+        run([sys.executable, "-c", f"import {modules}; torch.zeros(1, device='{device}')"], left(ends, 120))
     except Exception as error:  # whatever it is: the others are to run
         last = str(error).strip().splitlines()[-1]
         return {"missing": last} if last.startswith("ModuleNotFoundError") else {"error": f"PyTorch: {error}"}
@@ -250,36 +266,54 @@ def peak_of(device, precision):
     return next((peaks.get(precision) for part, peaks in PEAKS.items() if part in device), None)
 
 
-def measured(spec, seconds, memory, peak):
-    """What a table says of a step's seconds."""
+def measured(spec, seconds, readings, peak):
+    """What a table says of a step's seconds, and the device's clock meanwhile."""
     unit, count = spec["counted"]
     flops = spec["flops"] * spec["batch"] / seconds
-    return {"seconds": seconds, "rate": spec["batch"] * count / seconds, "unit": f"{unit}/s", "memory_mb": memory,
-            "share_of_peak": flops / (peak * 1e12) if peak else None}
+    return {"seconds": seconds, "rate": spec["batch"] * count / seconds, "unit": f"{unit}/s", "memory_mb": readings.memory,
+            "clock_mhz": readings.clock, "share_of_peak": flops / (peak * 1e12) if peak else None}
+
+
+def sides_of(binaries, work, steps, ends):
+    """side: measure(name, spec). Where time ends, the last ones are left out: those that first try kernels or compile."""
+    def pdc(tunes):
+        return lambda name, spec: measure_pdc(binaries / name, name, spec, work, steps, ends, tunes)
+
+    def torch(how):
+        return lambda name, _: measure_torch(name, how, work, steps, ends)
+
+    return {"pdc": pdc(False), "PyTorch eager": torch("eager"), "pdc tuned": pdc(True), "PyTorch compile": torch("compile")}
+
+
+def order_of(sides, names, ends):
+    """Row by row, so that a device's heat is the same for all sides; where time ends, side by side."""
+    return [(side, name) for name in names for side in sides] if ends == math.inf else [(side, name) for side in sides for name in names]
+
+
+def chosen_rows(specs, rows):
+    """Those named by their network or with their precision; all where none is."""
+    known = {name for name in specs} | {spec["network"] for spec in specs.values()}
+    if unknown := [row for row in rows if row not in known]:
+        raise ValueError(f"no row {unknown[0]}, expected {', '.join(sorted(known))}")
+    return [name for name, spec in specs.items() if not rows or {name, spec["network"]} & {*rows}]
 
 
 def measure(binaries, work, device, report, rows=(), steps=STEPS, ends=math.inf):
     """Calls report(name, side, result) with what `measured` says, {"error"}, or {"missing"}, the module without which PyTorch
-    cannot; None for what there is no time for before `ends`. All rows by pdc with the libraries' first kernels, then with
-    the fastest, then by PyTorch."""
+    cannot; None for what there is no time for before `ends`."""
     specs = json.loads((HERE / "spec.json").read_text())
     work.mkdir(parents=True, exist_ok=True)
-    sides = {side: lambda name, spec, limit, tunes=tunes: measure_pdc(binaries / name, name, spec, work, steps, min(limit, 400), tunes)
-             for side, tunes in (("pdc", False), ("pdc tuned", True))}
-    lacks = functools.cache(torch_lacks)
-    for how in ("eager", "compile"):
-        sides[f"PyTorch {how}"] = lambda name, spec, limit, how=how: measure_torch(name, how, steps, min(limit, 900))
-    for side, run_side in sides.items():
-        for name, spec in specs.items():
-            if rows and name not in rows and spec["network"] not in rows:
-                continue
-            result = None
-            if (limit := ends - time.monotonic()) > 0 and not (result := {} if side.startswith("pdc") else lacks(spec["script"][0])):
-                try:
-                    result = measured(spec, *run_side(name, spec, limit), peak_of(device, spec["precision"]))
-                except Exception as error:  # whatever it is: the others are to run
-                    result = {"error": f"{type(error).__name__}: {error}"} if time.monotonic() < ends else None
-            report(name, side, result)
+    sides = sides_of(binaries, work, steps, ends)
+    lacks = functools.cache(lambda script: torch_lacks(script, ends=ends))
+    for side, name in order_of(sides, chosen_rows(specs, rows), ends):
+        spec, result = specs[name], None
+        if left(ends) > 0 and not (result := {} if side.startswith("pdc") else lacks(spec["script"][0])):
+            try:
+                found = sides[side](name, spec)
+                result = measured(spec, *found, peak_of(device, spec["precision"])) if found else None
+            except Exception as error:  # whatever it is: the others are to run
+                result = {"error": f"{type(error).__name__}: {error}"} if left(ends) > 0 else None
+        report(name, side, result)
 
 
 def cell(result):

@@ -113,15 +113,20 @@ def main():
     if options.how == "compile":
         forward = torch.compile(forward, mode="max-autotune")
     batches = Batches(batch_of(spec, device), device)
-    for _ in range(options.steps):
-        begin = time.perf_counter()
-        loss = forward(batches.take())
-        optimizer.zero_grad(set_to_none=True)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        value = loss.item()
-        print(json.dumps({"loss": value, "seconds": time.perf_counter() - begin}), flush=True)
+    begin, before = time.perf_counter(), None
+    for step in range(options.steps + 1):
+        if step < options.steps:
+            loss = forward(batches.take())
+            optimizer.zero_grad(set_to_none=True)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        # One step late, when the next one lies before the device.
+        if before is not None:
+            value, now = before.item(), time.perf_counter()
+            print(json.dumps({"loss": value, "seconds": now - begin}), flush=True)
+            begin = now
+        before = loss.detach().clone()
 
 
 if __name__ == "__main__":
