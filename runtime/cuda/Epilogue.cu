@@ -15,9 +15,23 @@ PDC_EITHER float rectified(float value, bool relu) { return relu && value < 0 ? 
 template <class Bias, class Y>
 __global__ void biasKernel(StridedWalk walk, const Bias *bias, bool relu, Y *y) {
   const int64_t i = globalThread();
-  if (i < walk.elements)
-    y[i] = static_cast<Y>(
-        rectified(static_cast<float>(y[i]) + static_cast<float>(bias[walk.from(i)]), relu));
+  if (i >= walk.elements)
+    return;
+  Y &element = y[walk.to(i)];
+  const float value = static_cast<float>(element);
+  element = static_cast<Y>(
+      rectified(bias ? value + static_cast<float>(bias[walk.from(i)]) : value, relu));
+}
+
+/// Of a tensor whose rows lie so far apart.
+std::vector<int64_t> stridesOf(std::span<const int64_t> shape, int64_t pitch) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= d + 1 == shape.size() && pitch ? pitch : shape[d];
+  }
+  return strides;
 }
 
 template <class Y> struct AddChannelBias {
@@ -59,12 +73,12 @@ struct GeluGradient {
 
 template <class Bias, class Y>
 void addBias(const Run &run, std::span<const int64_t> shape, std::span<const int64_t> biasShape,
-             const Bias *bias, bool relu, Y *y) {
+             const Bias *bias, bool relu, Y *y, int64_t pitch) {
   std::vector<int64_t> strides(shape.size(), 0);
   int64_t stride = 1;
   for (size_t d = biasShape.size(); d-- > 0; stride *= biasShape[d])
     strides[d + shape.size() - biasShape.size()] = biasShape[d] == 1 ? 0 : stride;
-  const StridedWalk walk(shape, strides);
+  const StridedWalk walk(shape, strides, stridesOf(shape, pitch));
   launchOver(run, walk.elements, biasKernel<Bias, Y>, walk, bias, relu, y);
 }
 
@@ -86,7 +100,7 @@ void geluGradient(const Run &run, int64_t count, const T *dy, const T *x, T *dx)
 
 #define PDC_ADD_BIAS(Bias, Y)                                                                      \
   template void addBias(const Run &, std::span<const int64_t>, std::span<const int64_t>,           \
-                        const Bias *, bool, Y *);
+                        const Bias *, bool, Y *, int64_t);
 #define PDC_EPILOGUES(T)                                                                           \
   PDC_ADD_BIAS(T, T)                                                                               \
   template void addChannelBias(const Run &, std::span<const int64_t>, const float *, bool, T *);   \

@@ -5,6 +5,7 @@
 #include "runtime/ShapeText.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -41,13 +42,14 @@ MatrixProductPlan::MatrixProductPlan(const Device &device, const MatrixProductFi
     : fields(f), epilogue(epilogue), batches(f),
       workspace(std::min<size_t>(workspaceRoom(device), kMatrixWorkspaceBytes)),
       factors(factorsOf(f.compute, f.name)), read(typeOf(factors)),
-      stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read), tuning(device.tuning) {
+      stored(std::string_view(f.result) == "fp32" ? CUDA_R_32F : read), exact(device.exact),
+      tuning(device.tuning) {
   describe();
   findAlgorithms();
 }
 
 bool MatrixProductPlan::addsColumnBias() const {
-  return read == stored && isColumnBias(fields.bias, fields.output);
+  return finishes && read == stored && isColumnBias(fields.bias, fields.output);
 }
 
 bool MatrixProductPlan::addsAddend() const { return read == stored && isAddend(fields); }
@@ -95,10 +97,14 @@ cublasLtEpilogue_t MatrixProductPlan::libraryEpilogue() const {
   case ProductEpilogue::none:
     break;
   }
-  const bool relu = fields.relu && (addsBias() || fields.bias.empty());
-  return bias   ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
-         : relu ? CUBLASLT_EPILOGUE_RELU
-                : CUBLASLT_EPILOGUE_DEFAULT;
+  return bias            ? isRectified() ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+         : isRectified() ? CUBLASLT_EPILOGUE_RELU
+                         : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/// By the library.
+bool MatrixProductPlan::isRectified() const {
+  return finishes && fields.relu && (addsBias() || fields.bias.empty());
 }
 
 /// The library writes sums of a factor where it reads a bias.
@@ -123,8 +129,25 @@ void MatrixProductPlan::describeLayout(Layout &layout, cudaDataType_t type, int6
           "cublasLtMatrixLayoutSetAttribute", fields.name);
 }
 
-/// What the library has within the workspace, best first; the same for a sum, whose beta is 1.
+/// Some versions have no kernel with a bias or relu for what they multiply without.
 void MatrixProductPlan::findAlgorithms() {
+  cublasStatus_t status = askForAlgorithms();
+  if (algorithms.empty() && epilogue == ProductEpilogue::none &&
+      (addsColumnBias() || isRectified())) {
+    if (addsColumnBias())
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void *>(nullptr));
+    finishes = false;
+    describeEpilogue();
+    status = askForAlgorithms();
+  }
+  if (algorithms.empty())
+    throw Error("unit '", fields.name, "': cuBLASLt has no kernel (",
+                status == CUBLAS_STATUS_SUCCESS ? "none fits" : cublasLtGetStatusString(status),
+                ") for ", problem());
+}
+
+/// What the library has within the workspace, best first; the same for a sum, whose beta is 1.
+cublasStatus_t MatrixProductPlan::askForAlgorithms() {
   Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference;
   require(cublasLtMatmulPreferenceCreate(&preference.object), "cublasLtMatmulPreferenceCreate",
           fields.name);
@@ -146,17 +169,13 @@ void MatrixProductPlan::findAlgorithms() {
   constexpr int kAsked = Tuning::kMostWays;
   cublasLtMatmulHeuristicResult_t found[kAsked];
   int count = 0;
-  require(cublasLtMatmulAlgoGetHeuristic(matrixHandle(), description.object, first.object,
-                                         second.object, result.object, result.object,
-                                         preference.object, kAsked, found, &count),
-          "cublasLtMatmulAlgoGetHeuristic", fields.name);
-  for (int i = 0; i < count; ++i)
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      matrixHandle(), description.object, first.object, second.object, result.object, result.object,
+      preference.object, kAsked, found, &count);
+  for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
     if (found[i].state == CUBLAS_STATUS_SUCCESS)
       algorithms.push_back(found[i].algo);
-  if (algorithms.empty())
-    throw Error("unit '", fields.name, "': cuBLASLt has no kernel for a product of ", batches.rows,
-                " x ", batches.inner, " by ", batches.inner, " x ", batches.columns, " within ",
-                workspace, " bytes of workspace");
+  return status;
 }
 
 std::string MatrixProductPlan::problem() const {
@@ -172,8 +191,8 @@ std::string MatrixProductPlan::problem() const {
   text << (addsColumnBias() ? "bias, "
            : addsAddend()   ? "addend, "
                             : "")
-       << (f.relu ? "relu, " : "") << workspace << " bytes of workspace, " << algorithms.size()
-       << " kernels";
+       << (f.relu ? "relu, " : "") << (finishes ? "" : "finished apart, ") << workspace
+       << " bytes of workspace, " << algorithms.size() << " kernels";
   if (epilogue != ProductEpilogue::none)
     text << ", " << toString(epilogue);
   return text.str();
@@ -203,13 +222,39 @@ void MatrixProductPlan::operator()(const Run &run, const void *a, const void *b,
                 "library adds one of them");
   point(bias, beside);
   const Operands operands{a, b, add ? y : addsAddend() ? bias : nullptr, y};
-  // Measured is what may be written again and again: no sum, and no operand.
-  if (tuning && !add && y != a && y != b && y != bias && y != beside && !isRecorded(run))
+  // Measured, or replaced, is what may be written again: no sum, and no operand.
+  const bool isApart = !add && y != a && y != b && y != bias && y != beside;
+  if (tuning && isApart && !isRecorded(run))
     tune(run, operands);
   else
-    require(multiply(run, operands, algorithms[taken]), "cublasLtMatmul", fields.name);
-  if (bias && !addsBias())
-    addOwnBias(run, bias, y);
+    runTaken(run, operands, isApart);
+  isFinal = true;
+  const bool isAdded = !bias || addsBias();
+  if (!isAdded || (fields.relu && !isRectified()))
+    finishHere(run, isAdded ? nullptr : bias, y);
+}
+
+/// After an error of the device itself all others fail, too, and the first one is told.
+void MatrixProductPlan::runTaken(const Run &run, const Operands &operands, bool isApart) {
+  const cublasStatus_t status = multiply(run, operands, algorithms[taken]);
+  if (status == CUBLAS_STATUS_SUCCESS)
+    return;
+  if (isFinal || exact || !isApart || isRecorded(run) || !replace(run, operands))
+    require(status, "cublasLtMatmul", fields.name);
+  std::fprintf(
+      stderr,
+      "warning: unit '%s': a kernel of cuBLASLt's does not run (%s); another takes its place\n",
+      fields.name, cublasLtGetStatusString(status));
+}
+
+/// What the one that failed has put into the queue, the next one writes over.
+bool MatrixProductPlan::replace(const Run &run, const Operands &operands) {
+  for (size_t way = taken + 1; way < algorithms.size(); ++way)
+    if (multiply(run, operands, algorithms[way]) == CUBLAS_STATUS_SUCCESS) {
+      taken = way;
+      return true;
+    }
+  return false;
 }
 
 void MatrixProductPlan::tune(const Run &run, const Operands &operands) {
@@ -248,12 +293,13 @@ const void *MatrixProductPlan::at(const void *factor, int64_t element) const {
   return static_cast<const std::byte *>(factor) + element * bytesOf(read);
 }
 
-/// Where the library adds none of that shape or type.
-void MatrixProductPlan::addOwnBias(const Run &run, const void *bias, void *y) const {
+/// Where the library adds no bias of that shape or type, or has no kernel that rectifies.
+void MatrixProductPlan::finishHere(const Run &run, const void *bias, void *y) const {
   asStored(factors, bias, [&](auto *added) {
     using Bias = std::remove_cv_t<std::remove_pointer_t<decltype(added)>>;
     auto addTo = [&](auto *result) {
-      addBias(run, fields.output, fields.bias, added, fields.relu != 0, result);
+      addBias(run, fields.output, bias ? fields.bias : Dimensions(), added, fields.relu != 0,
+              result, fields.pitchY);
     };
     stored == CUDA_R_32F ? addTo(static_cast<float *>(y)) : addTo(static_cast<Bias *>(y));
   });

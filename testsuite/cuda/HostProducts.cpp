@@ -68,6 +68,7 @@ struct Algorithm {
 
 /// HOST_CUBLASLT_KERNELS: how many there are for each product. HOST_CUBLASLT_REFUSES: the one of
 /// them that fails when it runs. HOST_CUBLASLT_PLAIN: there are none for GELU and sums of factors.
+/// HOST_CUBLASLT_BARE: nor for a bias and relu; "2": asking for one is an error.
 /// HOST_CUBLASLT_SLOW: "plain" products, or those with such an "epilogue", take longer
 /// than kernels that run on the host's threads.
 int given(const char *name, int otherwise) {
@@ -168,7 +169,8 @@ bool canFinish(const Product &p, const Matrix &md) {
   const auto rows = int64_t(md.rows);
   return (!p.sumsFactor() || md.batches == 1) &&
          (!p.hasArgument() || (p.argumentLeading % 8 == 0 && p.argumentLeading >= rows)) &&
-         (p.isPlain() || !given("HOST_CUBLASLT_PLAIN", 0));
+         (p.isPlain() || !given("HOST_CUBLASLT_PLAIN", 0)) &&
+         (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || !given("HOST_CUBLASLT_BARE", 0));
 }
 
 bool isSlow(const Product &p) {
@@ -303,6 +305,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     std::memcpy(&results[i].algo, &algorithm, sizeof algorithm);
     results[i].state = i == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
   }
+  if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && given("HOST_CUBLASLT_BARE", 0) == 2)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   return fits ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
