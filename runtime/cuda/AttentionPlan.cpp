@@ -1,11 +1,11 @@
 #include "runtime/cuda/AttentionPlan.h"
 
 #include "runtime/ShapeText.h"
+#include "runtime/cuda/AttentionVersions.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -88,12 +88,6 @@ std::string problemOf(const AttentionFields &f, AttentionPlan::Use use) {
   return text.str();
 }
 
-/// 9.10.0 and 9.10.1 are known for wrong results of attention; gradients of masks of any shape came
-/// with 9.18.
-bool isTrusted(size_t version, const AttentionFields &f) {
-  return version != 91000 && version != 91001 && (version >= 91800 || !f.makesMaskGradient());
-}
-
 /// What is left for the library.
 KernelRules beside(KernelRules rules, int64_t ownBytes) {
   rules.workspace -= std::min(rules.workspace, size_t(ownBytes));
@@ -102,11 +96,7 @@ KernelRules beside(KernelRules rules, int64_t ownBytes) {
 
 } // namespace
 
-/// Before 9.10 the library computes with the smallest number.
-float AttentionPlan::hiddenScore() {
-  return cudnnGetVersion() < 91000 ? std::numeric_limits<float>::lowest()
-                                   : -std::numeric_limits<float>::infinity();
-}
+float AttentionPlan::hiddenScore() { return hiddenScoreOf(cudnnGetVersion()); }
 
 AttentionPlan::AttentionPlan(const PlanTarget &target, const KernelRules &rules,
                              const AttentionFields &given, Use use, Tuning *tuning)
@@ -386,7 +376,7 @@ std::shared_ptr<AttentionPlan> sharedPlan(const Device &device, const AttentionF
   auto made = std::make_shared<AttentionPlan>(
       target, KernelRules{true, true, workspaceRoom(device), !device.exact}, fields, use,
       device.tuning);
-  if (*made && isTrusted(cudnnGetVersion(), fields))
+  if (*made && isTrusted(cudnnGetVersion(), fields, use == AttentionPlan::Use::gradients))
     return found->second = std::move(made);
   std::fprintf(
       stderr,
