@@ -20,11 +20,11 @@ bool isOfEveryScore(const Attributes &fields) {
   return true;
 }
 
-/// What cuDNN's gradients are known to be no numbers for, once a row's scores all lie below -88;
-/// empty: nothing. Where scores have something added, the last tile of keys counts 64 that are not
-/// there (pytorch#196678); where there is one query, rows that are not there
-/// (cudnn-frontend#1072).
-std::string knownOverflow(const Attributes &fields) {
+/// What cuDNN's gradients are known to be wrong for; empty: nothing. For one key it has none (known
+/// issues of 9.18.1). Others are no numbers once a row's scores all lie below -88: where scores
+/// have something added, the last tile of keys counts 64 that are not there (pytorch#196678); where
+/// there is one query, rows that are not there (cudnn-frontend#1072).
+std::string knownFault(const Attributes &fields) {
   constexpr int64_t kTile = 128;
   const int64_t keys = fields.integer("keys", 1);
   const bool adds = fields.has("maskStrides") && !fields.integers("maskStrides").empty();
@@ -32,7 +32,17 @@ std::string knownOverflow(const Attributes &fields) {
       (adds || runtime::AddedMask::isNeeded(attentionMaskFields(fields))))
     return "has a mask of " + std::to_string(keys) +
            " keys, which may overflow in cuDNN's unless they are a multiple of 128";
+  if (keys == 1)
+    return "has one key, for which cuDNN has none";
   return fields.integer("queries", 1) == 1 ? "has one query, which may overflow in cuDNN's" : "";
+}
+
+/// What cuDNN takes for a step of decoding: it is known to compute that wrongly where heads share
+/// keys (known issues of 9.18.1). What is causal behind a past it is told by a mask instead.
+bool isCausalOfOneQuery(const Attributes &fields) {
+  return fields.integer("causal", 0) && !fields.integer("past", 0) &&
+         fields.integer("queries", 1) == 1 && fields.integer("keys", 1) > 1 &&
+         fields.integer("heads", 1) != fields.integer("keyHeads", 1);
 }
 
 /// Why cuDNN does not compute an attention; empty where it does. `fields` are those of its kernel.
@@ -42,7 +52,9 @@ std::string whyNotFused(const Attributes &fields, bool isGradient) {
     return "has heads of " + std::to_string(width) + " and " +
            std::to_string(fields.integer("valueWidth", 1)) +
            " numbers, and cuDNN wants them equal, a multiple of 8, and 256 at most";
-  if (std::string why = isGradient ? knownOverflow(fields) : ""; !why.empty())
+  if (isCausalOfOneQuery(fields))
+    return "is causal of one query, with heads that share keys, which cuDNN computes wrongly";
+  if (std::string why = isGradient ? knownFault(fields) : ""; !why.empty())
     return why;
   std::vector<int64_t> all(
       static_cast<size_t>(runtime::attentionTensors(fields.integer("joined", 0))));

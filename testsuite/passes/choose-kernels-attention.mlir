@@ -7,6 +7,9 @@ pdc.memory @flags input microbatch : tensor<1x1x32x32xi1>
 pdc.memory @half_tile input microbatch : tensor<2x6x192x64xbf16>
 pdc.memory @half_mask input microbatch : tensor<1x1x1x192xf32>
 pdc.memory @half_tiles metric update : tensor<2x6x192x64xbf16>
+pdc.memory @one_key input microbatch : tensor<2x6x1x64xbf16>
+pdc.memory @one_query input microbatch : tensor<2x6x1x64xbf16>
+pdc.memory @ones metric update : tensor<2x6x1x64xbf16>
 pdc.memory @narrow input microbatch : tensor<2x6x32x12xbf16>
 pdc.memory @random input microbatch : tensor<4xi64>
 pdc.memory @bias input microbatch : tensor<1x6x32x32xf32>
@@ -95,6 +98,42 @@ func.func @train() {
     %0:3 = pdc.node "SoftmaxAttentionGrad" "/half/causal"(%a, %a, %a, %a, %a, %s) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192xf32>) -> (tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>)
     pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>, tensor<2x6x192x64xbf16>
   }
+  // Gradients of one key; what is causal of one query where heads share keys, and not where each has its own, or behind a past.
+  // CHECK: pdc.unit "/one_key/grad"
+  // CHECK-NOT: compute
+  // CHECK: pdc.unit "/one_query/shared"
+  // CHECK-NOT: compute
+  // CHECK: pdc.unit "/one_query/own"
+  // CHECK-SAME: compute = "bf16"
+  // CHECK: pdc.unit "/one_query/past"
+  // CHECK-SAME: compute = "bf16"
+  // WARNING: warning: attention's gradient has one key, for which cuDNN has none: it runs on a kernel without tensor cores
+  // WARNING: warning: attention is causal of one query, with heads that share keys, which cuDNN computes wrongly: it runs on a kernel without tensor cores
+  // WARNING-NOT: warning
+  %one_key = pdc.read @one_key : tensor<2x6x1x64xbf16>
+  %w:3 = pdc.unit "/one_key/grad" origin "/one_key/grad" backward_input microbatch (%a = %q : tensor<2x6x32x64xbf16>, %b = %one_key : tensor<2x6x1x64xbf16>, %s = %sums : tensor<2x6x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x1x64xbf16>, tensor<2x6x1x64xbf16>) {
+    %0:3 = pdc.node "SoftmaxAttentionGrad" "/one_key/grad"(%a, %a, %b, %b, %a, %s) {rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x1x64xbf16>, tensor<2x6x1x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32xf32>) -> (tensor<2x6x32x64xbf16>, tensor<2x6x1x64xbf16>, tensor<2x6x1x64xbf16>)
+    pdc.yield %0#0, %0#1, %0#2 : tensor<2x6x32x64xbf16>, tensor<2x6x1x64xbf16>, tensor<2x6x1x64xbf16>
+  }
+  %one_query = pdc.read @one_query : tensor<2x6x1x64xbf16>
+  %x = pdc.unit "/one_query/shared" origin "/one_query/shared" forward microbatch (%a = %one_query : tensor<2x6x1x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>) -> (tensor<2x6x1x64xbf16>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/one_query/shared"(%a, %b, %b) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x1x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>) -> (tensor<2x6x1x64xbf16>, tensor<2x6x1xf32>)
+    pdc.yield %0#0 : tensor<2x6x1x64xbf16>
+  }
+  %y1 = pdc.unit "/one_query/own" origin "/one_query/own" forward microbatch (%a = %one_query : tensor<2x6x1x64xbf16>, %b = %q : tensor<2x6x32x64xbf16>) -> (tensor<2x6x1x64xbf16>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/one_query/own"(%a, %b, %b) {is_causal = 1 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x1x64xbf16>, tensor<2x6x32x64xbf16>, tensor<2x6x32x64xbf16>) -> (tensor<2x6x1x64xbf16>, tensor<2x6x1xf32>)
+    pdc.yield %0#0 : tensor<2x6x1x64xbf16>
+  }
+  %z = pdc.unit "/one_query/past" origin "/one_query/past" forward microbatch (%a = %one_query : tensor<2x6x1x64xbf16>, %b = %k : tensor<2x3x32x64xbf16>) -> (tensor<2x6x1x64xbf16>) {
+    %0:2 = pdc.node "SoftmaxAttention" "/one_query/past"(%a, %b, %b) {is_causal = 1 : i64, past = 31 : i64, rows_first = array<i64: 0, 0, 0, 0>} : (tensor<2x6x1x64xbf16>, tensor<2x3x32x64xbf16>, tensor<2x3x32x64xbf16>) -> (tensor<2x6x1x64xbf16>, tensor<2x6x1xf32>)
+    pdc.yield %0#0 : tensor<2x6x1x64xbf16>
+  }
+  pdc.accumulate %w#0 into @sums : tensor<2x6x32x64xbf16>
+  pdc.accumulate %w#1 into @ones : tensor<2x6x1x64xbf16>
+  pdc.accumulate %w#2 into @ones : tensor<2x6x1x64xbf16>
+  pdc.accumulate %x into @ones : tensor<2x6x1x64xbf16>
+  pdc.accumulate %y1 into @ones : tensor<2x6x1x64xbf16>
+  pdc.accumulate %z into @ones : tensor<2x6x1x64xbf16>
   pdc.accumulate %half_sums#0 into @half_tiles : tensor<2x6x192x64xbf16>
   pdc.accumulate %h#0 into @half_tiles : tensor<2x6x192x64xbf16>
   pdc.accumulate %h#1 into @half_tiles : tensor<2x6x192x64xbf16>
