@@ -39,6 +39,11 @@ public:
   void cancel() override;
   void whenIssued(std::function<void(const Issue &)> listener) override { issued = listener; }
 
+  /// Whether no rank and none of the communicators has failed.
+  bool isSound() const;
+  /// Gives up all communicators.
+  virtual void abort();
+
 private:
   /// Its group has been issued when `issued`; then `event` stands behind it.
   struct Request {
@@ -54,6 +59,7 @@ private:
   void warmUp();
   void issue();
   void issue(Line &line);
+  bool finish(Line &line);
   cudaStream_t makeStream();
   Line &lineOf(const Message &message);
   /// Throws Error for any result but success and "in progress".

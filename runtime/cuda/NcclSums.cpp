@@ -23,14 +23,21 @@ public:
     queue->whileWaiting = accelerator.whileWaiting;
     sums.emplace(*queue, control, Arrangement::pairs, otherReplicas(program));
   }
+  ~TransportWithSums() override {
+    if (!isSound() || !sums->isSound())
+      abort();
+  }
   Beside beside() override { return {&*sums, &tasks, queue.get()}; }
   void progress() override {
     NcclTransport::progress();
     sums->progress();
   }
-  void cancel() override {
-    NcclTransport::cancel();
-    sums->cancel();
+  /// Kernels of either wait for the other's.
+  void abort() override {
+    ncclGroupStart();
+    NcclTransport::abort();
+    sums->abort();
+    ncclGroupEnd();
   }
   void whenIssued(std::function<void(const Issue &)> listener) override {
     NcclTransport::whenIssued(listener);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ranges>
 #include <thread>
+#include <utility>
 
 namespace pdc::runtime::cuda {
 
@@ -133,32 +134,50 @@ cudaStream_t NcclTransport::makeStream() {
   return streams.emplace_back(stream);
 }
 
-/// What a failed rank has posted never ends; a communicator is given up without waiting for it.
+/// What a failed rank has posted never ends; communicators are given up without waiting for it.
 NcclTransport::~NcclTransport() {
-  for (Line &line : lines) {
-    if (!line.communicator)
-      continue;
-    if (control.failed() || ncclCommFinalize(line.communicator) == ncclInvalidArgument) {
-      ncclCommAbort(line.communicator);
-      continue;
-    }
-    ncclResult_t state = ncclInProgress;
-    for (const Seconds begin = now();
-         state == ncclInProgress && !control.failed() && now() - begin < control.timeout;
-         std::this_thread::yield())
-      if (ncclCommGetAsyncError(line.communicator, &state) != ncclSuccess)
-        break;
-    if (state == ncclInProgress)
-      ncclCommAbort(line.communicator);
-    else
-      ncclCommDestroy(line.communicator);
-  }
+  if (!isSound() || !std::ranges::all_of(lines, [this](Line &line) { return finish(line); }))
+    abort();
   for (Request &request : requests)
     if (request.event)
       cudaEventDestroy(request.event);
   cudaEventDestroy(ready);
   for (cudaStream_t stream : streams)
     cudaStreamDestroy(stream);
+}
+
+bool NcclTransport::isSound() const {
+  return !control.failed() && std::ranges::all_of(lines, [](const Line &line) {
+    ncclResult_t state = ncclSuccess;
+    return !line.communicator || (ncclCommGetAsyncError(line.communicator, &state) == ncclSuccess &&
+                                  state == ncclSuccess);
+  });
+}
+
+/// False: it does not end by itself.
+bool NcclTransport::finish(Line &line) {
+  if (!line.communicator)
+    return true;
+  ncclResult_t state = ncclCommFinalize(line.communicator);
+  for (const Seconds begin = now();
+       state == ncclInProgress && !control.failed() && now() - begin < control.timeout;
+       std::this_thread::yield())
+    if (ncclCommGetAsyncError(line.communicator, &state) != ncclSuccess)
+      return false;
+  if (state != ncclSuccess)
+    return false;
+  ncclCommDestroy(std::exchange(line.communicator, nullptr));
+  return true;
+}
+
+/// A kernel may stand behind one of another communicator, which ends once that is aborted: in a
+/// group NCCL (from 2.22) tells the kernels of all to end before it waits for those of any.
+void NcclTransport::abort() {
+  ncclGroupStart();
+  for (Line &line : lines)
+    if (line.communicator)
+      ncclCommAbort(std::exchange(line.communicator, nullptr));
+  ncclGroupEnd();
 }
 
 void NcclTransport::require(ncclResult_t result, const char *call, ncclComm_t communicator) const {
@@ -231,12 +250,21 @@ void NcclTransport::issue(Line &line) {
   cuda::require(cudaStreamWaitEvent(line.stream, ready, 0), "cudaStreamWaitEvent");
   const int peer = line.key / size == self ? 1 : 0;
   require(ncclGroupStart(), "ncclGroupStart");
+  // A group that stays open would hold back what aborts its communicators.
+  struct EndedGroup {
+    ~EndedGroup() {
+      if (isOpen)
+        ncclGroupEnd();
+    }
+    bool isOpen = true;
+  } group;
   for (const Message &message : line.waiting)
     require(message.send ? ncclSend(message.data, size_t(message.bytes), ncclInt8, peer,
                                     line.communicator, line.stream)
                          : ncclRecv(message.data, size_t(message.bytes), ncclInt8, peer,
                                     line.communicator, line.stream),
             message.send ? "ncclSend" : "ncclRecv", line.communicator);
+  group.isOpen = false;
   require(ncclGroupEnd(), "ncclGroupEnd", line.communicator);
   settle(line, "a group of messages");
   for (const Message &message : line.waiting) {
@@ -285,11 +313,8 @@ std::unique_ptr<Transport> connectAll(Accelerator &accelerator, Control &control
 
 /// After a failure only: a peer that is gone never answers.
 void NcclTransport::cancel() {
-  for (Line &line : lines)
-    if (line.communicator && control.failed()) {
-      ncclCommAbort(line.communicator);
-      line.communicator = nullptr;
-    }
+  if (control.failed())
+    abort();
 }
 
 } // namespace pdc::runtime::cuda

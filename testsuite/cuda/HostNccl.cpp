@@ -3,8 +3,9 @@
 /// last byte, a group is one operation of its stream, messages of two ranks of a communicator meet
 /// in the order of the calls, and a message that nobody meets waits for ever. With
 /// NCCL_LAUNCH_ORDER_IMPLICIT=1 a group starts when all that this process has called before have
-/// started, of whatever communicator and stream. HOST_NCCL_LOSES=N: the N-th group of this process
-/// waits for ever.
+/// started, of whatever communicator and stream. To abort a communicator waits for its groups,
+/// which may stand behind those of others; in a group of aborts, once all are told.
+/// HOST_NCCL_LOSES=N: the N-th group of this process waits for ever.
 #include "testsuite/cuda/HostStreams.h"
 
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -45,6 +47,7 @@ struct ncclComm {
   Meeting *meeting = nullptr;
   int rank = 0, ranks = 1;
   std::atomic<ncclResult_t> state = ncclInProgress;
+  bool ends = false;                    ///< it is finalised
   std::atomic<int> open = 0;            ///< groups that have not ended
   std::vector<int64_t> sends, receives; ///< by peer: messages begun
 
@@ -156,6 +159,7 @@ thread_local int depth = 0;
 thread_local int64_t issued = 0;
 thread_local std::vector<Group> groups;
 thread_local Started newest;
+thread_local std::vector<ncclComm_t> aborted; ///< not yet waited for
 
 bool keepsOrder() {
   const char *order = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
@@ -172,6 +176,11 @@ ncclResult_t add(const Side &side, ncclComm_t comm, cudaStream_t stream) {
     group = groups.insert(groups.end(), {.comm = comm, .stream = stream});
   group->sides.push_back(side);
   return ncclGroupEnd();
+}
+
+void waitForEnd(const ncclComm &comm) {
+  while (comm.open > 0)
+    usleep(100);
 }
 
 Meeting *map(const char *path, size_t bytes) {
@@ -217,7 +226,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *result, int ranks, ncclUniqueId 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state) {
   if (comm->state == ncclInProgress && comm->meeting->arrived >= comm->ranks)
     comm->state = ncclSuccess;
-  *state = comm->state;
+  *state = comm->ends && comm->state == ncclSuccess && comm->open > 0 ? ncclInProgress
+                                                                      : comm->state.load();
   return ncclSuccess;
 }
 
@@ -246,6 +256,8 @@ ncclResult_t ncclGroupEnd() {
     });
   }
   groups.clear();
+  for (ncclComm_t comm : std::exchange(aborted, {}))
+    waitForEnd(*comm);
   pdc::testing::countMessages(-1);
   return ncclSuccess;
 }
@@ -263,19 +275,21 @@ ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t, int peer, ncclCo
 
 /// Ends what has been issued; what nobody meets, never.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return comm->state == ncclSuccess ? ncclSuccess : ncclInvalidArgument;
+  comm->ends = true;
+  return comm->state == ncclSuccess ? ncclInProgress : comm->state.load();
 }
 
 /// The memory stays: operations of streams that nobody waits for may still name it.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  while (comm->open > 0)
-    usleep(100);
+  waitForEnd(*comm);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->state = ncclInternalError;
-  return ncclSuccess;
+  ncclGroupStart();
+  aborted.push_back(comm);
+  return ncclGroupEnd();
 }
 
 const char *ncclGetErrorString(ncclResult_t) { return "an error"; }
