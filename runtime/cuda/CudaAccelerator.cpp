@@ -1,18 +1,18 @@
 #include "runtime/cuda/CudaAccelerator.h"
 
 #include "runtime/Error.h"
-#include "runtime/RankPlace.h"
+#include "runtime/cuda/CudaEnvironment.h"
 #include "runtime/cuda/Events.h"
 #include "runtime/cuda/Launch.h"
 #include "runtime/cuda/NcclTransport.h"
 #include "runtime/cuda/PinnedMemory.h"
 #include "runtime/cuda/QueueGate.h"
-#include "runtime/cuda/Queues.h"
 #include "runtime/cuda/Sums.h"
 #include "runtime/cuda/TaskGraphs.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -358,20 +358,10 @@ void CudaAccelerator::copy(std::byte *to, const std::byte *from, int64_t bytes,
   require(cudaEventRecord(static_cast<cudaEvent_t>(done), copies), "cudaEventRecord");
 }
 
-/// What CUDA reads when it begins. Set before there are threads, which read the environment.
-///
-/// How many queues of the GPU its streams share: behind a message whose other side has not come,
-/// nothing in the same queue begins. And where this is one of several processes, that kernels are
-/// loaded at once: loading one when it is first used may wait for all that runs, and so for a
-/// message or a sum of replicas that the schedule lets this rank run ahead of.
-void setEnvironment() {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(kMostQueues).c_str(), 1);
-  if (isOneOfSeveral())
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
-[[maybe_unused]] const bool environmentSet = (setEnvironment(), true);
+const std::string environmentNotice = setCudaEnvironment();
 
 /// Ranks of a host share its GPUs in turn; under the local transport all may be on one.
+/// The first one tells what all share.
 std::unique_ptr<Accelerator> open(int local) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -381,6 +371,8 @@ std::unique_ptr<Accelerator> open(int local) {
         found == cudaSuccess ? "" : std::string(": ") + cudaGetErrorString(found),
         "; the sources were made for CUDA: run them on such a machine, or pass --device cpu "
         "to pdc");
+  if (local == 0 && !environmentNotice.empty())
+    std::fprintf(stderr, "warning: %s\n", environmentNotice.c_str());
   return std::make_unique<CudaAccelerator>(local % count);
 }
 

@@ -101,11 +101,13 @@ def expect_calls_proven(project, record, folder):
 
 
 def expect_refusal_of_old_drivers(project, data):
-    """Before CUDA 12.3 NCCL runs the messages of several communicators one after the other, which nobody has proven."""
+    """Before CUDA 12.3 NCCL runs the messages of several communicators one after the other, which nobody has proven. What CUDA's
+    environment must not be is told once."""
     refused = pipeline.run(pipeline.BIN / "pdc-run", project, "--transport", "nccl", "--steps", 1,
                            *[word for entry in data for word in ("--data", entry)], check=False,
-                           env=os.environ | {"HOST_CUDA_VERSION": "12020"})
+                           env=os.environ | {"HOST_CUDA_VERSION": "12020", "CUDA_MODULE_LOADING": "LAZY"})
     assert refused.returncode == 1
+    assert refused.stderr.count("warning: CUDA_MODULE_LOADING is LAZY, ") == 1, refused.stderr
     assert "CUDA 12.2 of the driver runs the messages of several communicators one after the other" in refused.stderr
 
 
