@@ -105,6 +105,7 @@ template <class T> int checkAll(bool isSmall) {
 } // namespace
 
 int main(int argc, char **argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0); // what was found stays, however this ends
   const std::vector<std::string_view> options(argv + 1, argv + argc);
   const bool isSmall = std::ranges::count(options, "--small"),
              isHalf = std::ranges::count(options, "fp16");

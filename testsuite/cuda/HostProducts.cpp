@@ -68,9 +68,10 @@ struct Algorithm {
 
 /// HOST_CUBLASLT_KERNELS: how many there are for each product. HOST_CUBLASLT_REFUSES: the one of
 /// them that fails when it runs. HOST_CUBLASLT_PLAIN: there are none for GELU and sums of factors.
-/// HOST_CUBLASLT_BARE: nor for a bias and relu; "2": asking for one is an error.
-/// HOST_CUBLASLT_SLOW: "plain" products, or those with such an "epilogue", take longer
-/// than kernels that run on the host's threads.
+/// HOST_CUBLASLT_DROPS, HOST_CUBLASLT_STRAYS: the one that leaves out the terms which do not fill
+/// 16, or adds a little more each time. HOST_CUBLASLT_BARE: nor for a bias and relu; "2": asking
+/// for one is an error. HOST_CUBLASLT_SLOW: "plain" products, or those with such an "epilogue",
+/// take longer than kernels that run on the host's threads.
 int given(const char *name, int otherwise) {
   const char *number = std::getenv(name);
   return number ? std::atoi(number) : otherwise;
@@ -134,22 +135,29 @@ void sumFactor(const Product &p, const void *a, const Matrix &ma, const void *b,
   }
 }
 
-void multiply(const Product &p, bool roundsHalves, float alpha, const void *a, const Matrix &ma,
+/// How one of the library's kernels adds up.
+struct Sums {
+  bool roundsHalves, dropsTail;
+  float more;
+};
+
+void multiply(const Product &p, const Sums &sums, float alpha, const void *a, const Matrix &ma,
               const void *b, const Matrix &mb, float beta, const void *c, const Matrix &md,
               void *d) {
   const bool ta = p.transA == CUBLAS_OP_T, tb = p.transB == CUBLAS_OP_T;
   auto factor = [&](float value) {
     return double(p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? toTf32(value) : value);
   };
-  const int64_t inner = int64_t(ta ? ma.rows : ma.columns);
+  int64_t inner = int64_t(ta ? ma.rows : ma.columns);
+  inner -= sums.dropsTail ? inner % 16 : 0;
   for (int64_t batch = 0; batch < md.batches; ++batch)
     for (int64_t column = 0; column < int64_t(md.columns); ++column)
       for (int64_t row = 0; row < int64_t(md.rows); ++row) {
-        double sum = 0;
+        double sum = sums.more;
         for (int64_t k = 0; k < inner; ++k) {
           sum += factor(load(a, ma.type, ma.at(batch, row, k, ta))) *
                  factor(load(b, mb.type, mb.at(batch, k, column, tb)));
-          if (roundsHalves && k == inner / 2) {
+          if (sums.roundsHalves && k == inner / 2) {
             float half[1];
             store(half, md.type, 0, static_cast<float>(sum));
             sum = load(half, md.type, 0);
@@ -328,14 +336,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!pdc::testing::isHere(stream) || algorithm.number == given("HOST_CUBLASLT_REFUSES", -1))
     return CUBLAS_STATUS_EXECUTION_FAILED;
+  static int strays = 0;
+  const bool isStray = algorithm.number == given("HOST_CUBLASLT_STRAYS", -1);
+  const Sums sums{algorithm.roundsHalves, algorithm.number == given("HOST_CUBLASLT_DROPS", -1),
+                  isStray ? 0.01f * static_cast<float>(++strays) : 0};
   pdc::testing::enqueue(
-      stream, [workspace, bytes, algorithm, p, ma = *reinterpret_cast<Matrix *>(layoutA),
+      stream, [workspace, bytes, sums, p, ma = *reinterpret_cast<Matrix *>(layoutA),
                mb = *reinterpret_cast<Matrix *>(layoutB), md = *reinterpret_cast<Matrix *>(layoutD),
                factor = copied<float>(alpha), kept = copied<float>(beta), a, b, c, d] {
         if (isSlow(p))
           std::this_thread::sleep_for(std::chrono::milliseconds(40));
         std::memset(workspace, 0xff, std::min<size_t>(bytes, 4096));
-        multiply(p, algorithm.roundsHalves, factor, a, ma, b, mb, kept, c, md, d);
+        multiply(p, sums, factor, a, ma, b, mb, kept, c, md, d);
       });
   return CUBLAS_STATUS_SUCCESS;
 }

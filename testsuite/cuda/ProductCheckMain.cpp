@@ -1,12 +1,15 @@
 /// Compares what cuBLASLt's one kernel makes of a matrix product and what stands beside it with
 /// what the two kernels here make, on the GPU of this machine and at the sizes of networks: a line
-/// for each with the least microseconds of both, in turns, and with how many elements differ; exit
-/// status 1 where any do. `--small`: sizes for the emulation.
+/// for each with the least microseconds of both, in turns, and with how many elements differ. Then
+/// whether each of the library's kernels for sums of many terms adds up all of them, and to the
+/// same bits each time: a line for each that does not. Exit status 1 where anything differs.
+/// `--small`: sizes for the emulation.
 #include "runtime/Error.h"
 #include "runtime/SmallFloats.h"
 #include "runtime/cuda/Kernels.h"
 #include "runtime/cuda/MatrixProductPlan.h"
 #include "testsuite/cuda/DeviceTensor.h"
+#include "testsuite/cuda/ProductTerms.h"
 
 #include <cublasLt.h>
 
@@ -17,7 +20,9 @@
 #include <functional>
 #include <optional>
 #include <random>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace {
 
@@ -28,6 +33,7 @@ using pdc::runtime::cuda::MatrixProductPlan;
 using pdc::runtime::cuda::ProductEpilogue;
 using pdc::runtime::cuda::require;
 using pdc::testing::DeviceTensor;
+using pdc::testing::SumSizes;
 
 /// A layer: rows of `inner` numbers become rows of `outer`.
 struct Sizes {
@@ -96,6 +102,7 @@ public:
       : place(place) {
     std::printf("%s, %lld x %lld x %lld, %s: ", what, static_cast<long long>(sizes.rows),
                 static_cast<long long>(sizes.inner), static_cast<long long>(sizes.outer), compute);
+    std::fflush(stdout);
   }
 
   /// `count`: of differing elements, once both have run; it may run the first way once more.
@@ -217,6 +224,30 @@ template <class T> int64_t checkAll(const Place &place, const Sizes &sizes) {
   return different;
 }
 
+/// The terms are those of vocabularies, of rows of ViT's patches, and a prime number.
+std::vector<SumSizes> longSums(bool isSmall) {
+  using Numbers = std::vector<int64_t>;
+  std::vector<SumSizes> all;
+  for (int64_t terms : isSmall ? Numbers{197, 41} : Numbers{30522, 50257, 197 * 7, 4099})
+    for (int64_t rows : isSmall ? Numbers{3, 8} : Numbers{32, 100, 512})
+      all.push_back({rows, terms, isSmall ? 4 : 64});
+  return all;
+}
+
+/// How many kernels and products are wrong.
+template <class T> int64_t checkLongSums(const Place &place, bool isSmall) {
+  const pdc::testing::ProductPlace there{place.device, place.run};
+  std::vector<std::string> differences = pdc::testing::lostTerms<T>(there, longSums(isSmall));
+  const SumSizes repeated = isSmall ? SumSizes{8, 197, 8} : SumSizes{256, 50257, 256};
+  for (const std::string &difference : pdc::testing::changedBits<T>(there, repeated, 20))
+    differences.push_back(difference);
+  for (const std::string &difference : differences)
+    std::printf("error: %s\n", difference.c_str());
+  std::printf("sums of up to %lld terms, %s: %zu are wrong\n",
+              static_cast<long long>(repeated.terms), computeOf<T>(), differences.size());
+  return int64_t(differences.size());
+}
+
 int64_t checkAll(bool isSmall) {
   const int64_t bytes = int64_t(isSmall ? 1 : 64) << 20;
   Place place{nullptr, Device{1, bytes}, {}, isSmall ? 1 : 20};
@@ -226,18 +257,22 @@ int64_t checkAll(bool isSmall) {
   place.run.queue = place.stream;
   place.run.scratchBase = reinterpret_cast<std::byte *>(workspace.data());
   const Sizes layer = isSmall ? Sizes{40, 16, 24} : Sizes{8192, 768, 3072};
-  return checkAll<float>(place, layer) + checkAll<pdc::runtime::BFloat16>(place, layer) +
-         checkAll<pdc::runtime::Float16>(place, layer);
+  const int64_t different = checkAll<float>(place, layer) +
+                            checkAll<pdc::runtime::BFloat16>(place, layer) +
+                            checkAll<pdc::runtime::Float16>(place, layer);
+  std::printf("%lld elements differ from cuBLASLt %zu's\n", static_cast<long long>(different),
+              cublasLtGetVersion());
+  return different + checkLongSums<float>(place, isSmall) +
+         checkLongSums<pdc::runtime::BFloat16>(place, isSmall) +
+         checkLongSums<pdc::runtime::Float16>(place, isSmall);
 }
 
 } // namespace
 
 int main(int argc, char **argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0); // what was found stays, however this ends
   try {
-    const int64_t different = checkAll(argc > 1 && std::string_view(argv[1]) == "--small");
-    std::printf("%lld elements differ from cuBLASLt %zu's\n", static_cast<long long>(different),
-                cublasLtGetVersion());
-    return different ? 1 : 0;
+    return checkAll(argc > 1 && std::string_view(argv[1]) == "--small") ? 1 : 0;
   } catch (const std::exception &error) {
     std::printf("error: %s\n", error.what());
     return 1;

@@ -1,4 +1,8 @@
+#include "runtime/cuda/Kernels.h"
 #include "testsuite/cuda/CudaCase.h"
+#include "testsuite/kernels/KernelMakers.h"
+
+#include <gtest/gtest.h>
 
 namespace pdc {
 

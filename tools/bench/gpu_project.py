@@ -21,7 +21,8 @@ def copy_sources(folder, sources):
     shutil.copytree(sources / "runtime", folder / "runtime")
     tests = folder / "testsuite" / "cuda"
     tests.mkdir(parents=True)
-    for name in ("AttentionCheck.h", "AttentionCheck.cpp", "AttentionCheckMain.cpp", "DeviceTensor.h", "ProductCheckMain.cpp"):
+    for name in ("AttentionCheck.h", "AttentionCheck.cpp", "AttentionCheckMain.cpp", "DeviceTensor.h", "ProductCheckMain.cpp",
+                 "ProductTerms.h", "ProductTerms.cpp"):
         shutil.copy(sources / "testsuite" / "cuda" / name, tests)
     config = folder / "lib" / "cmake" / "PdcCudaRuntime" / "PdcCudaRuntimeConfig.cmake"
     config.parent.mkdir(parents=True)
@@ -43,7 +44,7 @@ def write_project(folder, projects):
                   'list(FILTER sources EXCLUDE REGEX "_main.cpp$")',
                   f"add_executable({name} ${{sources}} {project}/all_stages_main.cpp)",
                   f"target_link_libraries({name} PRIVATE PdcRuntime)"]
-    for name, sources in (("attention_check", ("AttentionCheck", "AttentionCheckMain")), ("product_check", ("ProductCheckMain",))):
+    for name, sources in (("attention_check", ("AttentionCheck", "AttentionCheckMain")), ("product_check", ("ProductCheckMain", "ProductTerms"))):
         lines += [f"add_executable({name} {' '.join(f'testsuite/cuda/{source}.cpp' for source in sources)})",
                   f"target_link_libraries({name} PRIVATE PdcRuntime)",
                   f"target_include_directories({name} SYSTEM PRIVATE ${{PDC_CUBLASLT_INCLUDE}} ${{PDC_CUDNN_INCLUDE}})"]
