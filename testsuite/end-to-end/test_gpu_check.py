@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -46,7 +47,7 @@ def test_rows_train_with_what_is_drawn(tmp_path):
     emulation.build_for_host(folder / "gpt2-bf16").rename(binaries / "gpt2-bf16")
     found = {}
     bench = load(folder)
-    bench.torch_lacks = lambda script: {"missing": "No module named 'torch'"}
+    bench.torch_lacks = lambda script, **_: {"missing": "No module named 'torch'"}
     bench.measure(binaries, work, "NVIDIA H200", lambda *report: found.setdefault(report[0], {}).update({report[1]: report[2]}),
                   steps=2)
     result = found["gpt2-bf16"]["pdc"]
@@ -277,11 +278,11 @@ def test_checks_with_the_updates_of_the_processor(network, precision, tmp_path, 
     whole = reading(expected)
     assert whole.keys() == {name for name, shape in reading(folder / network / "weights.json").items() if shape}  # constants have none
     begun = there.gpu_rows.some_of(there.weights_of(network), whole)
-    moved = {name: math.dist(whole[name], begun[name]) for name in whole}
-    mean = math.hypot(*moved.values()) / math.sqrt(sum(map(len, whole.values())))
+    moved = {name: math.dist(whole[name], begun[name]) / math.sqrt(len(whole[name])) for name in whole}
     # Others have gradients that vanish, as that of a bias before a normalisation.
-    trained = [name for name in whole if moved[name] > 0.1 * mean * math.sqrt(len(whole[name])) + 1e-5 * math.hypot(*begun[name])]
-    assert len(trained) > len(whole) / 2
+    trained = [name for name in whole if moved[name] > 0.1 * statistics.median(moved.values()) and
+               math.dist(whole[name], begun[name]) > 3e-6 * math.hypot(*begun[name])]
+    assert len(trained) > 0.8 * len(whole)
     there.train(case, "--save", there.FOLDER / "build" / "saved")
     saved = max((there.FOLDER / "build" / "saved").glob("step-*"))
     for name in trained:
@@ -389,7 +390,7 @@ def test_ends_with_its_minutes(waiting):
     assert outcomes.pop("weights of lenet5") == "passed"
     for name in ("memcheck", "racecheck"):  # where there is none, that is soon said
         assert outcomes.pop(f"{name}, lenet5-1-1f1b") in ("skipped", "left out")
-    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention in bf16", "measured kernels"} <= set(outcomes), outcomes
+    assert set(outcomes.values()) == {"left out"} and {"lenet5-1-1f1b", "graphs", "attention in bf16, even ones", "measured kernels"} <= set(outcomes), outcomes
     assert found["running"] == [] and done.returncode == 3
     assert len(started(folder)) >= 3
     await_true(lambda: all_have_ended(folder))

@@ -35,7 +35,7 @@ SPLITS = {
     "operators": [(1, "1f1b", "fp32"), (1, "1f1b", "bf16")],
     "convolutions": [(1, "1f1b", "fp32"), (1, "1f1b", "fp16")],
 }
-MOMENTUM, SLOW = "momentum,lr=0.05,momentum=0.9", "momentum,lr=0.005,momentum=0.9"
+MOMENTUM, SLOW, ADAM = "momentum,lr=0.05,momentum=0.9", "momentum,lr=0.005,momentum=0.9", "adamw,lr=1e-3"
 # Name, script of tools/models with its options, inputs as in gpu_rows.NETWORKS, samples per microbatch, optimizer, splits. The
 # padding of bert is drawn.
 NETWORKS = [
@@ -47,15 +47,15 @@ NETWORKS = [
     ("gpt2", ["gpt2", "--dropout", "0.1"], words(input=512, labels=512), 4, MOMENTUM, "words"),
     ("bert", ["bert"], words(tokens=512, segments=2, attention=2, labels=512), 4, MOMENTUM, "words"),
     # Recurrent cells, transposed convolutions, depthwise ones, rotated heads in groups, trained masks.
-    ("lstm", ["lstm", *SMALL], words(12, input=128, labels=128), 4, MOMENTUM, "operators"),
-    ("gru", ["lstm", "--cell", "GRU", *SMALL], words(12, input=128, labels=128), 4, MOMENTUM, "operators"),
+    ("lstm", ["lstm", *SMALL], words(12, input=128, labels=128), 4, ADAM, "operators"),
+    ("gru", ["lstm", "--cell", "GRU", *SMALL], words(12, input=128, labels=128), 4, ADAM, "operators"),
     ("unet", ["unet", "--up", "transposed", "--size", "32", "--width", "8"],
      {"input": ([3, 32, 32], {"kind": "normal"}), "labels": ([32, 32], gpu_rows.tokens(2))}, 4, SLOW, "convolutions"),
     ("efficientnet", ["vision", "--network", "efficientnet_b0", "--narrow", "4", "--size", "64", "--classes", "10", "--dropout", "0",
                       "--epsilon", "0.01"], images(3, 64, 64), 4, SLOW, "convolutions"),
     ("llama", ["llama", *SMALL, "--heads", "4", "--groups", "2", "--hidden", "96"], words(12, input=128, labels=128), 4,
-     "adamw,lr=1e-3", "operators"),
-    ("t5", ["t5", *SMALL, "--heads", "4", "--hidden", "96"], words(12, source=128, target=128, labels=128), 4, MOMENTUM, "operators"),
+     ADAM, "operators"),
+    ("t5", ["t5", *SMALL, "--heads", "4", "--hidden", "96"], words(12, source=128, target=128, labels=128), 4, ADAM, "operators"),
 ]
 # With replicas, over NCCL alone, for LeNet: ranks of each stage, schedule, microbatches. Sums of interleaved stages beside messages
 # that other replicas wait for; a communicator for each directed edge.
