@@ -1,10 +1,13 @@
 """Runs pdc and pdc-run as a user does, and reads what they leave behind."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
 import socket
 import subprocess
+import time
 
 import numpy
 
@@ -22,6 +25,21 @@ def run(*command, timeout=600, check=True, cwd=None, env=None):
         raise AssertionError(f"{' '.join(map(str, command))} exited with {result.returncode}\n"
                              f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}")
     return result
+
+
+def load(script):
+    """A script of this repository as a module, whatever its name ends in."""
+    loader = importlib.machinery.SourceFileLoader("loaded", str(script))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("loaded", loader))
+    loader.exec_module(module)
+    return module
+
+
+def await_true(condition):
+    ends = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.02)
 
 
 def free_port():

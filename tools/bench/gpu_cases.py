@@ -45,7 +45,7 @@ NETWORKS = [
     ("resnet18", ["resnet18"], images(3, 32, 32), 4, SLOW, "full"),
     ("vgg11", ["vgg11"], images(3, 32, 32), 4, "sgd,lr=0.01", "full"),
     ("gpt2", ["gpt2", "--dropout", "0.1"], words(input=512, labels=512), 4, MOMENTUM, "words"),
-    ("bert", ["bert"], words(tokens=512, segments=2, attention=2, labels=512), 4, MOMENTUM, "words"),
+    ("bert", ["bert"], words(tokens=512, segments=2, attention=2, labels=512), 4, ADAM, "words"),
     # Recurrent cells, transposed convolutions, depthwise ones, rotated heads in groups, trained masks.
     ("lstm", ["lstm", *SMALL], words(12, input=128, labels=128), 4, ADAM, "operators"),
     ("gru", ["lstm", "--cell", "GRU", *SMALL], words(12, input=128, labels=128), 4, ADAM, "operators"),
