@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import numpy
-import pytest
 
 import emulation
 import pipeline
