@@ -1,5 +1,6 @@
 #include "runtime/Error.h"
 #include "runtime/cuda/Kernels.h"
+#include "testsuite/cuda/OnePixel.h"
 #include "testsuite/kernels/KernelMakers.h"
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@ using runtime::BFloat16;
 using runtime::Float16;
 using runtime::MatrixProductFields;
 using runtime::cuda::MatrixProduct;
+using testing::oneNumber;
 
 /// The emulation has three kernels here, of which one may fail when it runs (HostProducts.cpp).
 class MatrixProductPlanTest : public ::testing::Test {
@@ -31,12 +33,6 @@ protected:
   }
   static void refuse(const char *number) { setenv("HOST_CUBLASLT_REFUSES", number, 1); }
 
-  static MatrixProductFields one() {
-    MatrixProductFields f;
-    f.name = "asked";
-    f.a = f.b = f.output = {1, 1};
-    return f;
-  }
   void expectRuns(MatrixProduct &kernel) {
     y = 0;
     kernel(run, &x, &w, &y);
@@ -62,7 +58,7 @@ protected:
 };
 
 TEST_F(MatrixProductPlanTest, TakesTheNextWhereOneDoesNotRun) {
-  MatrixProduct kernel(device, one());
+  MatrixProduct kernel(device, oneNumber());
   refuse("0");
   ::testing::internal::CaptureStderr();
   expectRuns(kernel);
@@ -80,21 +76,21 @@ TEST_F(MatrixProductPlanTest, TakesTheNextWhereOneDoesNotRun) {
 
 TEST_F(MatrixProductPlanTest, TellsTheErrorWhereNoneRuns) {
   setenv("HOST_CUBLASLT_KERNELS", "1", 1);
-  MatrixProduct kernel(device, one());
+  MatrixProduct kernel(device, oneNumber());
   refuse("0");
   expectError(kernel);
 }
 
 TEST_F(MatrixProductPlanTest, KeepsTheFirstWhereBitsAreExact) {
   device.exact = true;
-  MatrixProduct kernel(device, one());
+  MatrixProduct kernel(device, oneNumber());
   refuse("0");
   expectError(kernel);
 }
 
 /// What failed may have added a part, or written over what it reads.
 TEST_F(MatrixProductPlanTest, KeepsTheFirstWhereItMayRunOnce) {
-  MatrixProduct kernel(device, one());
+  MatrixProduct kernel(device, oneNumber());
   refuse("0");
   expectError([&] { kernel(run, &x, &w, &y, true); });
   expectError([&] { kernel(run, &y, &w, &y); });
@@ -105,7 +101,7 @@ TEST_F(MatrixProductPlanTest, KeepsTheFirstWhereItMayRunOnce) {
 }
 
 TEST_F(MatrixProductPlanTest, ChoosesNothingWhileItIsRecorded) {
-  MatrixProduct kernel(device, one());
+  MatrixProduct kernel(device, oneNumber());
   refuse("0");
   cudaGraph_t graph = nullptr;
   cudaStreamBeginCapture(testStream(), cudaStreamCaptureModeThreadLocal);
@@ -118,7 +114,7 @@ TEST_F(MatrixProductPlanTest, ChoosesNothingWhileItIsRecorded) {
 
 TEST_F(MatrixProductPlanTest, SaysWhatItAskedFor) {
   setenv("HOST_CUBLASLT_KERNELS", "0", 1);
-  MatrixProductFields f = one();
+  MatrixProductFields f = oneNumber();
   f.a = {7, 5}, f.b = {5, 3}, f.output = {7, 3}, f.relu = 1, f.compute = "bf16";
   try {
     MatrixProduct kernel(device, f);

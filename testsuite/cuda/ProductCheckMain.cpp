@@ -32,6 +32,7 @@ using pdc::runtime::Run;
 using pdc::runtime::cuda::MatrixProductPlan;
 using pdc::runtime::cuda::ProductEpilogue;
 using pdc::runtime::cuda::require;
+using pdc::testing::computeOf;
 using pdc::testing::DeviceTensor;
 using pdc::testing::SumSizes;
 
@@ -48,11 +49,6 @@ struct Place {
   int turns;
 };
 
-template <class T> const char *computeOf() {
-  return std::is_same_v<T, float>                    ? "tf32"
-         : std::is_same_v<T, pdc::runtime::BFloat16> ? "bf16"
-                                                     : "fp16";
-}
 /// Of what a factor or a result is rounded to.
 template <class T> double stepOf() {
   return std::is_same_v<T, pdc::runtime::BFloat16> ? 0x1p-8 : 0x1p-10;

@@ -1,7 +1,6 @@
 #include "testsuite/cuda/ProductTerms.h"
 
 #include "runtime/Error.h"
-#include "runtime/SmallFloats.h"
 #include "runtime/Tuning.h"
 #include "runtime/cuda/MatrixProductPlan.h"
 #include "testsuite/cuda/DeviceTensor.h"
@@ -14,7 +13,6 @@
 #include <functional>
 #include <random>
 #include <sstream>
-#include <type_traits>
 
 namespace pdc::testing {
 
@@ -23,10 +21,6 @@ namespace {
 using runtime::MatrixProductFields;
 using runtime::cuda::MatrixProductPlan;
 using runtime::cuda::require;
-
-template <class T> const char *computeOf() {
-  return std::is_same_v<T, float> ? "tf32" : std::is_same_v<T, runtime::BFloat16> ? "bf16" : "fp16";
-}
 
 /// Sums over rows, as of a weight.
 template <class T> MatrixProductFields gradientOf(const SumSizes &s) {

@@ -1,12 +1,19 @@
 #pragma once
 
 #include "runtime/Program.h"
+#include "runtime/SmallFloats.h"
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace pdc::testing {
+
+/// What products of factors of T compute in: float stands for TF32.
+template <class T> const char *computeOf() {
+  return std::is_same_v<T, float> ? "tf32" : std::is_same_v<T, runtime::BFloat16> ? "bf16" : "fp16";
+}
 
 /// A product of rows x columns sums of so many terms.
 struct SumSizes {

@@ -24,6 +24,7 @@ using runtime::Tuning;
 using runtime::cuda::Convolution;
 using runtime::cuda::ConvolutionWeightGradient;
 using runtime::cuda::MatrixProduct;
+using testing::oneNumber;
 using testing::onePixel;
 
 /// The libraries' kernels are told apart by which of them fails when it runs. The emulation has two
@@ -43,12 +44,6 @@ protected:
   static void refuseEngines(const char *kind) { setenv("HOST_CUDNN_REFUSES", kind, 1); }
   static void refuseProduct(const char *number) { setenv("HOST_CUBLASLT_REFUSES", number, 1); }
 
-  static runtime::MatrixProductFields product() {
-    runtime::MatrixProductFields f;
-    f.name = "asked";
-    f.a = f.b = f.output = {1, 1};
-    return f;
-  }
   /// Another run, which knows what this one has kept.
   void startAgain() {
     ::testing::internal::CaptureStderr();
@@ -121,7 +116,7 @@ TEST_F(TunedKernelsTest, MakesTheEnginesOfAProblemOnce) {
 
 TEST_F(TunedKernelsTest, TakesTheFastestProduct) {
   seconds = {3, 2, 1};
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   expectRuns(kernel);
   EXPECT_EQ(timed, 3u);
   refuseProduct("0");
@@ -132,7 +127,7 @@ TEST_F(TunedKernelsTest, TakesTheFastestProduct) {
 
 TEST_F(TunedKernelsTest, StaysWithTheLibrarysFirst) {
   Convolution convolution(device, onePixel());
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   expectRuns(convolution);
   expectRuns(kernel);
   EXPECT_EQ(timed, 5u);
@@ -150,7 +145,7 @@ TEST_F(TunedKernelsTest, LeavesOutWhatDoesNotRun) {
   expectRuns(convolution);
   seconds = {9, 2, 1};
   refuseProduct("1");
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   expectRuns(kernel);
   EXPECT_EQ(timed, 3u);
   refuseProduct("2");
@@ -169,7 +164,7 @@ TEST_F(TunedKernelsTest, TellsWhyNoneRuns) {
               std::string("unit 'asked': cudnnBackendExecute failed: the execution failed"));
   }
   setenv("HOST_CUBLASLT_KERNELS", "1", 1);
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   refuseProduct("0");
   try {
     kernel(run, &x, &w, &y);
@@ -187,14 +182,14 @@ TEST_F(TunedKernelsTest, MeasuresAProblemOnce) {
     Convolution convolution(device, onePixel());
     expectRuns(convolution);
     refuseProduct("0");
-    MatrixProduct kernel(device, product());
+    MatrixProduct kernel(device, oneNumber());
     expectRuns(kernel);
     refuseEngines("");
     refuseProduct("-1");
   };
   Convolution convolution(device, onePixel());
   expectRuns(convolution);
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   expectRuns(kernel);
   expectChoices();
   EXPECT_EQ(timed, 5u);
@@ -217,7 +212,7 @@ TEST_F(TunedKernelsTest, MeasuresNothingThatItMayRunOnce) {
   ConvolutionWeightGradient gradient(device, onePixel());
   expect(
       10, [&] { gradient(run, &x, &w, &y, true); }, 4);
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   expect(
       10, [&] { kernel(run, &x, &w, &y, true); }, 4);
   expect(
@@ -236,7 +231,7 @@ TEST_F(TunedKernelsTest, MeasuresNothingThatItMayRunOnce) {
 
 /// A matrix that is added stays what it is, and makes another problem of the product.
 TEST_F(TunedKernelsTest, MeasuresProductsThatAddAMatrix) {
-  runtime::MatrixProductFields f = product();
+  runtime::MatrixProductFields f = oneNumber();
   f.a = f.output = f.bias = {2, 1};
   alignas(64) float rows[2] = {2, 4}, added[2] = {10, 20}, results[2];
   auto expectSums = [&](MatrixProduct &kernel) {
@@ -332,7 +327,7 @@ TEST_F(TunedKernelsTest, MeasuresAttention) {
 
 TEST_F(TunedKernelsTest, MeasuresNothingWhileItIsRecorded) {
   Convolution convolution(device, onePixel());
-  MatrixProduct kernel(device, product());
+  MatrixProduct kernel(device, oneNumber());
   cudaGraph_t graph = nullptr;
   cudaStreamBeginCapture(testStream(), cudaStreamCaptureModeThreadLocal);
   convolution(run, &x, &w, &y);

@@ -35,8 +35,8 @@ def load(script):
     return module
 
 
-def await_true(condition):
-    ends = time.monotonic() + 120
+def await_true(condition, seconds=120):
+    ends = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.02)

@@ -7,7 +7,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -81,13 +80,6 @@ def processes_with(text):
     return found
 
 
-def until(condition, seconds):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="copies need a second core")
 @pytest.mark.parametrize("killed", ["pdc-profile", "copy"])
 def test_copies(killed, models, tmp_path):
@@ -97,11 +89,11 @@ def test_copies(killed, models, tmp_path):
     copy = "\0".join([f"{tmp_path}/project/build/all_stages", "--transport", "local", "--progress", "none"])
     with subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as profile:
-        until(lambda: processes_with(copy), 120)
+        pipeline.await_true(lambda: processes_with(copy))
         for process in processes_with(copy) if killed == "copy" else [profile.pid]:
             os.kill(process, signal.SIGKILL)
         errors = profile.communicate(timeout=120)[1]
-    until(lambda: not processes_with(str(tmp_path)), 5)
+    pipeline.await_true(lambda: not processes_with(str(tmp_path)), 5)
     assert profile.returncode == (1 if killed == "copy" else -signal.SIGKILL)
     assert ("a copy of the measuring program" in errors and "with code 137" in errors) == (killed == "copy")
     assert not (tmp_path / "profile.json").exists()
