@@ -4,8 +4,10 @@ it ends."""
 import json
 import math
 import os
+import pathlib
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -233,6 +235,29 @@ def test_killed_it_leaves_what_it_has_found(waiting):
     configured = (folder / "build" / "configured").read_text()
     assert "-DMORE=1" in configured and "wheels/nvidia/cudnn" in configured
     assert (folder / "build" / "built").read_text().endswith("-- -k 0\n")
+
+
+WAITS = """
+import ctypes, pipeline
+pipeline.load(pipeline.SOURCE / "tools" / "gpu-check").hear_signals()
+print("hears", flush=True)
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+for _ in range(2):
+    library.pthread_mutex_lock(mutex)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_hears_signals_while_it_waits(number):
+    """Though no step of the main thread ends, as that waits for a lock that it holds, which no signal interrupts."""
+    here = pathlib.Path(__file__).parent
+    with subprocess.Popen([sys.executable, "-c", WAITS], cwd=here, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "hears\n"
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 128 + number
+        finally:
+            process.kill()
 
 
 def test_ends_with_its_minutes(waiting):
