@@ -3,12 +3,12 @@
 #include "runtime/Cores.h"
 #include "runtime/Error.h"
 #include "runtime/QuantityText.h"
+#include "runtime/ReplacedFile.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace pdc::runtime {
@@ -315,9 +315,9 @@ void measureTopology(Transport &transport, Control &control, Accelerator *accele
   topology["sum_seconds"] = sum;
   if (!accelerator && ranksPerHost(hosts) == transport.ranks())
     topology["cores"] = usableCores();
-  std::ofstream file(output);
-  file << topology.dump(1) << "\n";
-  if (!file.flush())
+  ReplacedFile file(output);
+  file.text() << topology.dump(1) << "\n";
+  if (!file.takePlace())
     throw Error(output.string(), ": cannot be written; give a file in a folder that can");
   std::printf("topology: %s\nnext: pdc MODEL.onnx --topology %s ...\n", output.c_str(),
               output.c_str());

@@ -2,6 +2,8 @@
 
 #include "runtime/Error.h"
 
+#include <cstdio>
+
 namespace pdc::runtime::cuda {
 
 void require(cudaError_t code, const char *call) {
@@ -29,6 +31,12 @@ std::string reasonOf(cudnnStatus_t status) {
   char why[512] = "";
   cudnnGetLastErrorString(why, sizeof why);
   return std::string(cudnnGetErrorString(status)) + (why[0] ? ": " : "") + why;
+}
+
+void tellReplaced(const char *library, const char *unit, const std::string &why) {
+  std::fprintf(stderr,
+               "warning: unit '%s': a kernel of %s's does not run (%s); another takes its place\n",
+               unit, library, why.c_str());
 }
 
 Factors factorsOf(std::string_view compute, const char *unit) {

@@ -24,6 +24,8 @@ void require(cublasStatus_t status, const char *call, const char *unit);
 void require(cudnnStatus_t status, const char *call, const char *unit);
 /// Of this thread's last call, which failed.
 std::string reasonOf(cudnnStatus_t status);
+/// Warns that a kernel of a unit did not run and that the library's next one does.
+void tellReplaced(const char *library, const char *unit, const std::string &why);
 
 /// What a unit multiplies, by its field `compute`: f32 as it is or rounded to TF32, or what is
 /// stored in 16 bits. Sums are f32 whatever it is.

@@ -3,7 +3,6 @@
 #include "runtime/Error.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 #include <utility>
 
@@ -139,10 +138,7 @@ void LibraryPlan::runTaken(const Run &run, const Pack &pack, bool mayReplace) {
   const std::string why = reasonOf(status);
   if (isFinal || !mayReplace || !rules.replaced || isRecorded(run) || !replace(pack))
     throw Error("unit '", unit, "': cudnnBackendExecute failed: ", why);
-  std::fprintf(
-      stderr,
-      "warning: unit '%s': a kernel of cuDNN's does not run (%s); another takes its place\n", unit,
-      why.c_str());
+  tellReplaced("cuDNN", unit, why);
 }
 
 void LibraryPlan::operator()(const Run &run, std::span<const int64_t> ids,

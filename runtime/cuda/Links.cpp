@@ -21,15 +21,24 @@ static RankPlace requirePlace() {
               "mpirun");
 }
 
-static void measureAs(const RankPlace &place, Control &control, const char *output) {
-  std::unique_ptr<Accelerator> accelerator = support.open(place.local);
-  accelerator->whileWaiting = [&](double waited) {
+/// Outlive what fails: while they are destroyed they may wait for ranks that do not know of it yet.
+struct Connection {
+  std::unique_ptr<Control> control;
+  std::unique_ptr<Accelerator> accelerator;
+  std::unique_ptr<Transport> transport;
+};
+
+static void measureAs(const RankPlace &place, Connection &connection, const char *output) {
+  connection.control = connectRanks(place.rank, place.ranks, false, kStartSeconds);
+  Control &control = *connection.control;
+  connection.accelerator = support.open(place.local);
+  connection.accelerator->whileWaiting = [&](double waited) {
     control.check();
     if (waited > control.timeout)
       throw Error("rank ", place.rank, " waits for its GPU longer than ", control.timeout, " s");
   };
-  std::unique_ptr<Transport> transport = connectAll(*accelerator, control);
-  measureTopology(*transport, control, accelerator.get(), output);
+  connection.transport = connectAll(*connection.accelerator, control);
+  measureTopology(*connection.transport, control, connection.accelerator.get(), output);
   control.finish();
 }
 
@@ -39,15 +48,15 @@ int measureLinks(int argc, char **argv) {
     std::fprintf(stderr, "usage: %s TOPOLOGY.json, as many processes as there are GPUs\n", argv[0]);
     return 2;
   }
-  std::unique_ptr<Control> control;
+  Connection connection;
   int rank = 0;
   try {
     const RankPlace place = requirePlace();
     rank = place.rank;
-    control = connectRanks(place.rank, place.ranks, false, kStartSeconds);
-    measureAs(place, *control, argv[1]);
+    measureAs(place, connection, argv[1]);
     return 0;
   } catch (const std::exception &error) {
+    Control *control = connection.control.get();
     if (!control || rank == 0)
       std::fprintf(stderr, "error: %s\n", error.what());
     if (control && !control->failed())

@@ -5,7 +5,6 @@
 #include "runtime/ShapeText.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -241,10 +240,7 @@ void MatrixProductPlan::runTaken(const Run &run, const Operands &operands, bool 
     return;
   if (isFinal || exact || !isApart || isRecorded(run) || !replace(run, operands))
     require(status, "cublasLtMatmul", fields.name);
-  std::fprintf(
-      stderr,
-      "warning: unit '%s': a kernel of cuBLASLt's does not run (%s); another takes its place\n",
-      fields.name, cublasLtGetStatusString(status));
+  tellReplaced("cuBLASLt", fields.name, cublasLtGetStatusString(status));
 }
 
 /// What the one that failed has put into the queue, the next one writes over.

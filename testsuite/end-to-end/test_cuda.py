@@ -245,8 +245,8 @@ def test_measures_links(models, tmp_path):
     program, path, ranks = build_for_host(tmp_path / "project", name), tmp_path / "topology.json", 3
     place = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(pipeline.free_port())}
 
-    def start(rank, **more):
-        here = os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)} | more
+    def start(rank, path=path):
+        here = os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         return subprocess.Popen([program, path], env=here, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     begin = time.monotonic()
@@ -265,6 +265,10 @@ def test_measures_links(models, tmp_path):
     plan = emit(models("lenet5"), tmp_path / "planned", "--topology", path, "--minibatch", 8, "--microbatches", 2, "--schedule", "1f1b",
                 workers=ranks)
     assert json.loads((plan / "plan.json").read_text())["topology"]["levels"][0]["bandwidth"] == level["bandwidth"]
+    unwritten = [start(rank, tmp_path / "none" / "topology.json") for rank in range(ranks)]
+    told = [process.communicate(timeout=120) for process in unwritten]
+    assert [process.returncode for process in unwritten] == [1] * ranks, told
+    assert ["cannot be written" in errors for _, errors in told] == [True, False, False], told
     alone = subprocess.run([program, path], capture_output=True, text=True)
     assert alone.returncode == 1 and "start one per GPU with RANK" in alone.stderr
 

@@ -275,8 +275,10 @@ def test_folders_of_pdc_run(built, tmp_path):
     run = lambda folder, *says: refused(pipeline.BIN / "pdc-run", folder, says=says)
     run(tmp_path / "none", "none: is no folder")
     run(tmp_path, "plan.json: cannot be read: No such file")
-    (tmp_path / "plan.json").write_text("{")
+    (tmp_path / "plan.json").write_text("{}")
     run(tmp_path, "plan.json: is no plan")
+    (tmp_path / "plan.json").write_text((built[0] / "plan.json").read_text()[:-9])
+    run(tmp_path, "plan.json: is damaged", "parse error at line", "run pdc again")
     (tmp_path / "plan.json").write_text((built[0] / "plan.json").read_text())
     run(tmp_path, "holds no CMakeLists.txt")
 

@@ -47,7 +47,12 @@ int numberOfRanks(const fs::path &folder) {
   if (!file)
     throw Error(path.string(), ": cannot be read: ", std::strerror(errno),
                 "; give the folder that pdc wrote (MODEL.pdc)");
-  Json plan = Json::parse(file, nullptr, false);
+  Json plan;
+  try {
+    plan = Json::parse(file);
+  } catch (const Json::exception &error) {
+    throw Error(path.string(), ": is damaged: ", error.what(), "; run pdc again");
+  }
   if (!plan.is_object() || !plan.contains("stages") || !plan["stages"].is_array())
     throw Error(path.string(), ": is no plan; give the folder that pdc wrote (MODEL.pdc)");
   std::set<int> ranks;
