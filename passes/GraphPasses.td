@@ -155,8 +155,9 @@ def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
     step, each as large as the matrix. The same is one product of all steps' rows below one another:
     in place of a `Sum` of products A^T B, or of their own sums where the steps use the weight itself,
     stands one product of two `Concat`, the first of which is there already where a sequence was cut
-    into steps. So it is done with sums of columns, the gradients of biases. Only where copying the rows moves less
-    than the products would: not for layers of a transformer that share a weight, whose rows are many.
+    into steps. Steps that lie far apart have sums of their own, which the last one takes in. So it is done
+    with sums of columns, the gradients of biases. Only where copying the rows moves less than the products
+    would: not for layers of a transformer that share a weight, whose rows are many.
     It is planned where the sum was, or with the weight's first use.
 
     Before: differentiated. After: the same values, rounded in another order.

@@ -65,6 +65,19 @@ Terms termsAmong(ArrayRef<Value> values, size_t count) {
   return largest == groups.end() || largest->size() < 2 ? Terms() : *largest;
 }
 
+/// What a sum adds up, and what those sums do that it alone reads: steps far apart have their own.
+SmallVector<Value> addendsOf(NodeOp sum) {
+  SmallVector<Value> found;
+  for (Value value : sum.getOperands()) {
+    auto inner = value.getDefiningOp<NodeOp>();
+    if (inner && inner.getOp() == "Sum" && inner.getOrigin() && value.hasOneUse())
+      llvm::append_range(found, addendsOf(inner));
+    else
+      found.push_back(value);
+  }
+  return found;
+}
+
 SmallVector<Value> factors(const Terms &terms, size_t which) {
   return llvm::map_to_vector(terms, [&](NodeOp term) { return term.getOperand(which); });
 }
@@ -141,9 +154,7 @@ public:
       into[accumulate.getMemory()] = accumulate;
     // Products before sums of columns, which read what those have stacked.
     for (const size_t count : {2, 1}) {
-      for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
-        if (node.getOp() == "Sum" && node.getOrigin())
-          joinSum(node, count);
+      joinSums(count);
       for (auto memory : llvm::make_early_inc_range(module.getOps<MemoryOp>()))
         if (memory.getRole() == Role::Weight)
           joinUses(memory, count);
@@ -151,6 +162,7 @@ public:
   }
 
 private:
+  void joinSums(size_t count);
   void joinSum(NodeOp sum, size_t count);
   SmallVector<AccumulateOp> usesOf(MemoryOp weight);
   void joinUses(MemoryOp weight, size_t count);
@@ -163,8 +175,21 @@ private:
   llvm::StringMap<AccumulateOp> into; ///< by memory
 };
 
+/// A sum before those that it reads, which it may leave without users.
+void Joining::joinSums(size_t count) {
+  SmallVector<NodeOp> sums;
+  for (auto node : function.getOps<NodeOp>())
+    if (node.getOp() == "Sum" && node.getOrigin())
+      sums.push_back(node);
+  for (NodeOp sum : llvm::reverse(sums)) {
+    joinSum(sum, count);
+    if (sum.use_empty())
+      sum.erase();
+  }
+}
+
 void Joining::joinSum(NodeOp sum, size_t count) {
-  const SmallVector<Value> values(sum.getOperands());
+  const SmallVector<Value> values = addendsOf(sum);
   const Terms terms = termsAmong(values, count);
   if (terms.empty())
     return;
@@ -178,7 +203,6 @@ void Joining::joinSum(NodeOp sum, size_t count) {
   if (left.size() > 1)
     return sum->setOperands(left);
   sum.getResult(0).replaceAllUsesWith(left.front());
-  sum.erase();
 }
 
 /// Where the gradients of the uses are summed, in their order.

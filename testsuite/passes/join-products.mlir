@@ -32,6 +32,8 @@ pdc.memory @d input microbatch : tensor<1x6xf32>
 pdc.memory @e input microbatch : tensor<1x6xf32>
 pdc.memory @rows input microbatch : tensor<9x4xf32>
 pdc.memory @wide input microbatch : tensor<9x6xf32>
+pdc.memory @nested weight version : tensor<6x4xf32>
+pdc.memory @"nested/gradient" gradient update : tensor<6x4xf32>
 pdc.memory @crossed weight version : tensor<6x4xf32>
 pdc.memory @"crossed/gradient" gradient update : tensor<6x4xf32>
 pdc.memory @target input microbatch : tensor<f32>
@@ -40,6 +42,7 @@ pdc.memory @pdc.loss_weight metric update : tensor<f32>
 pdc.memory @states metric update : tensor<2x4xf32>
 pdc.memory @sums metric update : tensor<6x4xf32>
 pdc.memory @other_steps metric update : tensor<2x6xf32>
+pdc.memory @three_steps metric update : tensor<3x6xf32>
 pdc.memory @steps metric update : tensor<2x6xf32>
 pdc.memory @part metric update : tensor<1x4xf32>
 
@@ -56,6 +59,7 @@ func.func @train() {
   %b = pdc.weight_version @b latest : tensor<6xf32>
   %many_weight = pdc.weight_version @many latest : tensor<6x4xf32>
   %crossed_weight = pdc.weight_version @crossed latest : tensor<6x4xf32>
+  %nested_weight = pdc.weight_version @nested latest : tensor<6x4xf32>
   %x = pdc.read @x : tensor<1x4xf32>
   %y = pdc.read @y : tensor<1x4xf32>
   %z = pdc.read @z : tensor<1x4xf32>
@@ -71,6 +75,7 @@ func.func @train() {
   %i = pdc.node "Identity" "/r"(%r) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
   %many_used = pdc.node "Identity" "/many"(%many_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
   %crossed_used = pdc.node "Identity" "/crossed"(%crossed_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %nested_used = pdc.node "Identity" "/nested"(%nested_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
   %h = pdc.node "Identity" "/z"(%b) {} : (tensor<6xf32>) -> tensor<6xf32>
   // The steps' gradients are below one another already, the later first: the states follow them.
   // CHECK: %[[STEPS:.*]] = pdc.node "Concat" "/steps"(%[[E]], %[[D]])
@@ -138,6 +143,22 @@ func.func @train() {
   %right = pdc.node "Gemm" "/right/grad"(%g, %x) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
   %together = pdc.node "Sum" "/crossed/grad/sum"(%left, %right) {} origin "/crossed" : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
   pdc.accumulate %together into @"crossed/gradient" : tensor<6x4xf32>
+
+  // Of steps far apart the sums are added up in turn: all are one product, beside what is none.
+  // CHECK: %[[THREE:.*]] = pdc.node "Concat" "/three"
+  // CHECK-NOT: "/far/grad/sum"
+  // CHECK: %[[NESTED:.*]] = pdc.node "Gemm" "/nested/grad/Gemm"(%[[THREE]], {{.*}}) {transA = 1 : i64} origin "/nested"
+  // CHECK-NEXT: %[[WITH:.*]] = pdc.node "Sum" "/nested/grad/sum"(%[[NESTED]], {{%[0-9]+}}) {} origin "/nested"
+  // CHECK-NEXT: pdc.accumulate %[[WITH]] into @"nested/gradient"
+  %three = pdc.node "Concat" "/three"(%g, %e, %d) {axis = 0 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>) -> tensor<3x6xf32>
+  pdc.accumulate %three into @three_steps : tensor<3x6xf32>
+  %far = pdc.node "Gemm" "/far/grad"(%g, %x) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %farther = pdc.node "Gemm" "/far.1/grad"(%e, %y) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %far_sum = pdc.node "Sum" "/far/grad/sum"(%farther, %far) {} origin "/step.1" : (tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  %near = pdc.node "Gemm" "/near/grad"(%d, %z) {transA = 1 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %none = pdc.node "Relu" "/none/grad"(%nested_used) {} origin "/step" : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %nested = pdc.node "Sum" "/nested/grad/sum"(%near, %far_sum, %none) {} origin "/nested" : (tensor<6x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %nested into @"nested/gradient" : tensor<6x4xf32>
 
   %target = pdc.read @target : tensor<f32>
   %weight = pdc.node "LossWeight" "loss_weight"(%target) {} : (tensor<f32>) -> tensor<f32>
