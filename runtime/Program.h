@@ -125,10 +125,10 @@ inline int peerOf(const Transfer &transfer, int64_t microbatch) {
 /// step in `step`; an asynchronous one runs warmUp once, repeat any number of times, then drain; an
 /// evaluation is `repeat` alone.
 struct Rows {
-  std::span<const Step> step;
-  std::span<const Step> warmUp;
-  std::span<const Step> repeat;
-  std::span<const Step> drain;
+  std::span<const Step> step{};
+  std::span<const Step> warmUp{};
+  std::span<const Step> repeat{};
+  std::span<const Step> drain{};
   int64_t period = 0; ///< microbatches per iteration of `repeat`
 };
 

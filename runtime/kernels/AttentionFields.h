@@ -29,17 +29,17 @@ struct AttentionFields {
   int64_t keyHeads = 1;
   int64_t keyHeadsTogether = 0; ///< and how many heads of keys, with all that they serve
   int64_t keys = 1;
-  Dimensions maskStrides; ///< by batch, head, query, key
+  Dimensions maskStrides{}; ///< by batch, head, query, key
   const char *name = "";
   int64_t past = 0;
   int64_t queries = 1;
   double ratio = 0; ///< of shares that are dropped
   /// For each result pointer of a call, what it takes: of a gradient dq, dk, dv or the mask's
   /// gradient; of a library's attention the result or the logarithms of its rows' sums.
-  Dimensions results;
+  Dimensions results{};
   /// For queries, keys, values and results: 0 for [batch, heads, rows, width], 1 for
   /// [batch, rows, heads, width], 2 for [rows, batch, heads, width].
-  Dimensions rowsFirst;
+  Dimensions rowsFirst{};
   int64_t samples = 1; ///< that the heads of the batch are of, which have random numbers each
   double scale = 1;
   int64_t valueWidth = 1;

@@ -24,7 +24,7 @@ struct BatchNormalizationFields {
   int64_t reluOfImage = 0;
   /// For each result pointer of a call, which of the kernel's results it takes. Those that are not
   /// there are not needed.
-  Dimensions results;
+  Dimensions results{};
   int64_t terms = 1;
 };
 

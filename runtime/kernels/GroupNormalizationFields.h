@@ -13,7 +13,7 @@ struct GroupNormalizationFields {
   Dimensions input; ///< shape
   const char *layout = "";
   /// For each result pointer of a call, which of the kernel's results it takes.
-  Dimensions results;
+  Dimensions results{};
   int64_t swish = 0; ///< what is made of a shifted y is y sigmoid(y)
 };
 

@@ -21,7 +21,7 @@ struct LabelledFields {
   int64_t pixels = 1;
   /// For each result pointer of a cross entropy, which of its results it takes: 0 the loss, 1 the
   /// logarithms of the probabilities, 2 the rows' scales. Those that are not there are not needed.
-  Dimensions results;
+  Dimensions results{};
   int64_t samples = 1;
 };
 

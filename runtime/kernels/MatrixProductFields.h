@@ -13,7 +13,7 @@ struct MatrixProductFields {
   Dimensions a;
   double alpha = 1;
   Dimensions b;
-  Dimensions bias; ///< shape, of the output's rank; empty: none
+  Dimensions bias{}; ///< shape, of the output's rank; empty: none
   /// "a" or "b": the factor whose columns are summed, too, over all rows that the product adds up.
   const char *columnSums = "";
   /// Or "tf32": what f32 factors are rounded to; "bf16", "fp16": they, the bias and y are stored

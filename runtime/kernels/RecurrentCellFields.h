@@ -17,7 +17,7 @@ struct RecurrentCellFields {
 
   /// For each result pointer of a call, which of the kernel's results it takes. Those that are not
   /// there are not needed.
-  Dimensions results;
+  Dimensions results{};
   int64_t rows = 1;
   int64_t terms = 1;
   int64_t width = 1;

@@ -372,6 +372,16 @@ def test_compiles(models, tmp_path):
         pipeline.run("g++", "-std=c++20", "-fsyntax-only", "-I", pipeline.SOURCE, project / f"stage_{number}.cpp")
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("network", [("resnet18",), ("gpt2", "--dropout", 0.1), ("lstm", "--cell", "GRU")], ids=lambda network: network[0])
+def test_sources_give_no_warnings(network, device, models, tmp_path):
+    """Of those that a reader's compiler may be asked for."""
+    project = tmp_path / "project"
+    pipeline.run(pipeline.BIN / "pdc", models(*network), "--gpus", 2, "--device", device, "-o", project, "--minibatch", 8, "--microbatches", 2)
+    for source in [*project.glob("stage_?.cpp"), project / "all_stages_main.cpp"]:
+        pipeline.run("g++", "-std=c++20", "-fopenmp", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", pipeline.SOURCE, source)
+
+
 @on_host
 @with_nvcc
 def test_measuring_program_compiles(models, tmp_path):
