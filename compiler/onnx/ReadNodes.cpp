@@ -325,10 +325,11 @@ private:
   }
 
   /// Exporters write one of tensors of equal values, too: a fresh running variance and the scale,
-  /// both of ones. A statistic that training keeps is a tensor of its own.
+  /// both of ones. A statistic that training keeps is a tensor of its own. Where a layer is called
+  /// again, the newer exporter of PyTorch's writes one of the buffer that all its calls keep.
   void separate(const std::string &name) {
     auto alias = aliases.find(name);
-    if (alias == aliases.end())
+    if (alias == aliases.end() || model.metadata.changedBuffers.contains(alias->second))
       return;
     Initializer statistic = model.initializers.at(alias->second);
     statistic.name = name;

@@ -62,6 +62,24 @@ static std::vector<std::string> statisticsOf(const Model &model, size_t node) {
   return {model.nodes.at(node).inputs.begin() + 3, model.nodes.at(node).inputs.end()};
 }
 
+/// Of a module that is called again the second call reads what the first has left, which that
+/// exporter writes as Identity of what both begin with.
+TEST(Normalisations, buffersOfAModuleThatIsCalledAgain) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[4, 3] x) => (float[4, 3] y) {
+      a = BatchNormalization(x, scale, shift, mean, var)
+      getitem_3 = Identity(mean)
+      getitem_4 = Identity(var)
+      y = BatchNormalization(a, scale, shift, getitem_3, getitem_4) })");
+  for (const char *name : {"scale", "shift", "mean", "var"})
+    addInitializer(model, name, {3}, {1, 2, 3});
+  addMetadata(*model.mutable_graph(), 16, "pkg.torch.export.ExportedProgram.graph_signature",
+              "getitem_8: BUFFER_MUTATION target='mean'\n"
+              "getitem_9: BUFFER_MUTATION target='var'\n");
+  EXPECT_EQ(frozenOf(model), NameSet{});
+  EXPECT_EQ(statisticsOf(read(model), 1), (std::vector<std::string>{"mean", "var"}));
+}
+
 /// As an optimizer leaves them that makes equal tensors one.
 TEST(Normalisations, statisticsThatAreOneWithOthers) {
   const char *trains = "<training_mode = 1>";
