@@ -1,6 +1,7 @@
 #include "passes/AttentionScores.h"
 
 #include "compiler/operators/AttentionShape.h"
+#include "compiler/operators/Rules.h"
 
 #include <limits>
 
@@ -77,13 +78,13 @@ private:
         isInverted = false;
       }
       const MaskFacts *constant = masks.find(seen, isInverted);
-      if (isInverted && !constant)
-        continue;
       // A row without any key has shares all the same, unless what hides is infinite.
       const bool isFinite = *hidden != -std::numeric_limits<double>::infinity();
-      const bool isSafe = !isFinite || (constant && constant->everyRowSees);
-      if (isSafe && takeMask(seen, node.getResult(0), scores, isInverted)) {
-        scores.hidesFinitely |= isFinite;
+      const bool sharesEqually = isFinite && !(constant && constant->everyRowSees);
+      const bool isTaken = sharesEqually ? takeOnlyMask(seen, node.getResult(0), scores, isInverted)
+                                         : takeMask(seen, node.getResult(0), scores, isInverted);
+      if (isTaken) {
+        scores.hidesFinitely |= isFinite && !sharesEqually;
         return read(inner, scores);
       }
     }
@@ -105,7 +106,17 @@ private:
     return mask;
   }
 
-  /// `isInverted`: a constant says what is hidden.
+  /// A mask that hides by a finite number, though it may hide whole rows.
+  static bool takeOnlyMask(Value mask, Value result, Scores &scores, bool isInverted) {
+    if (scores.mask || scores.past || scores.scale != 1 ||
+        shapeOf(mask).size() > shapeOf(result).size())
+      return false;
+    scores.mask = mask;
+    scores.isInverted = isInverted;
+    return scores.sharesEqually = true;
+  }
+
+  /// `isInverted`: it says what is hidden.
   bool takeMask(Value mask, Value result, Scores &scores, bool isInverted) {
     ArrayRef<int64_t> shape = shapeOf(result);
     if (scores.scale != 1 || shapeOf(mask).size() > shape.size())
@@ -113,21 +124,24 @@ private:
     const MaskFacts *constant = masks.find(mask, isInverted);
     if (constant && constant->allSeen)
       return true;
+    if (scores.sharesEqually)
+      return false;
     if (constant && constant->past && !scores.past &&
         shapeOf(mask).take_back(2) == shape.take_back(2)) {
       scores.past = constant->past;
       scores.hidesFinitely |= constant->hidesFinitely;
       return true;
     }
-    if (NodeOp both = constant ? NodeOp() : maker(mask, "And");
-        both && takeBoth(both, result, scores))
+    if (NodeOp both = constant ? NodeOp() : maker(mask, isInverted ? "Or" : "And");
+        both && takeBoth(both, result, scores, isInverted))
       return true;
-    if (NodeOp choice = constant ? NodeOp() : maker(mask, "Where");
+    if (NodeOp choice = constant || isInverted ? NodeOp() : maker(mask, "Where");
         choice && takeChoice(choice, result, scores))
       return true;
-    if (scores.mask || (constant && isInverted))
+    if (scores.mask)
       return false;
     scores.mask = mask;
+    scores.isInverted = isInverted;
     scores.everyRowSees = constant && constant->everyRowSees;
     scores.hidesLater = scores.everyRowSees && constant->hidesLater &&
                         shapeOf(mask).take_back(2) == shape.take_back(2);
@@ -169,10 +183,10 @@ private:
     return memory && memory.getRole() == Role::Weight;
   }
 
-  bool takeBoth(NodeOp both, Value result, Scores &scores) {
+  bool takeBoth(NodeOp both, Value result, Scores &scores, bool isInverted) {
     Scores tried = scores;
     for (Value mask : both.getOperands())
-      if (!takeMask(behind(mask), result, tried, false))
+      if (!takeMask(behind(mask), result, tried, isInverted))
         return false;
     scores = tried;
     return true;
@@ -187,6 +201,39 @@ namespace pdc {
 
 std::optional<Scores> scoresBehind(Value value, unsigned uses, ConstantMasks &masks) {
   return llvm::hasNItems(value.getUses(), uses) ? ScoresBehind(masks).find(value) : std::nullopt;
+}
+
+Value inverted(NodeOp root, Value mask, NodeNames &names) {
+  OpBuilder builder(root);
+  return createNode(builder, root.getLoc(), "Not", names.unique(root.getName() + "/seen"), {mask},
+                    {})
+      ->getResult(0);
+}
+
+std::pair<Value, Value> shareEqually(NodeOp root, Value queries, ArrayRef<int64_t> order,
+                                     Value seen, NodeNames &names) {
+  OpBuilder builder(root);
+  auto add = [&](StringRef op, StringRef suffix, ValueRange operands, Attributes attributes = {}) {
+    return createNode(builder, root.getLoc(), op, names.unique(root.getName() + suffix), operands,
+                      attributes)
+        ->getResult(0);
+  };
+  auto cast = [&](Value value, ElementType element) {
+    return add("Cast", "/sees", {value}, {{"to", onnxType(element)}});
+  };
+  Value axis = add("Constant", "/axis", {}, {{"value", pdc::Tensor::vector({-1})}});
+  Value zero = add("Constant", "/zero", {},
+                   {{"value", pdc::Tensor::scalar(toTensorType(queries.getType()).element, 0)}});
+  Value most = add("ReduceMax", "/sees", {cast(seen, ElementType::f32), axis});
+  Value sees = cast(most, ElementType::boolean);
+  Value open = add("Or", "/open", {seen, add("Not", "/unseen", {sees})});
+
+  std::vector<int64_t> shape(4 - shapeOf(sees).size(), 1);
+  llvm::append_range(shape, shapeOf(sees));
+  sees = inShape(builder, root, "/sees", sees, shape, names);
+  if (!llvm::is_sorted(order))
+    sees = add("Transpose", "/sees", {sees}, {{"perm", std::vector<int64_t>(order)}});
+  return {add("Where", "/queries", {sees, queries, zero}), open};
 }
 
 } // namespace pdc

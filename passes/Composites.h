@@ -92,6 +92,7 @@ void readSamplesFirst(ir::NodeOp attention, NodeNames &names);
 /// Softmax attention of several heads, from its last node: the product with the values, or a
 /// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch
 /// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.
-std::optional<Composite> matchAttention(ir::NodeOp root, ConstantMasks &masks);
+/// Adds nodes before `root` only where it finds one.
+std::optional<Composite> matchAttention(ir::NodeOp root, ConstantMasks &masks, NodeNames &names);
 
 } // namespace pdc

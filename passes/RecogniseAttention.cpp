@@ -239,6 +239,17 @@ std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
 }
 
+/// Of any mask of these queries: whether it is one of some or all of their heads and rows.
+bool isMaskOf(const HeadedRows &queries, Value mask) {
+  if (shapeOf(mask).empty())
+    return false;
+  Sizes sizes(4 - shapeOf(mask).size(), 1);
+  llvm::append_range(sizes, shapeOf(mask));
+  return llvm::all_of(std::array{kBatch, kHeads, kRows}, [&](int64_t d) {
+    return sizes[size_t(d)] == 1 || sizes[size_t(d)] == queries.sizes[size_t(d)];
+  });
+}
+
 /// The last product and the order of the result: `root`, or the product that it transposes.
 struct Mixed {
   NodeOp product;
@@ -265,7 +276,7 @@ Mixed mixedBehind(NodeOp root) {
 namespace pdc {
 
 ///     Q -> MatMul K^T -> scale -> mask -> Softmax -> Dropout -> MatMul V -> Transpose
-std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
+std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeNames &names) {
   const Mixed mixed = mixedBehind(root);
   NodeOp last = mixed.product;
   std::optional<Shares> shares = last ? sharesBehind(last.getOperand(0)) : std::nullopt;
@@ -280,9 +291,17 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks) {
   auto operands = operandsOf(scores->product, last, true);
   if (!operands)
     operands = operandsOf(scores->product, last, false);
-  if (!operands)
+  if (!operands || (scores->sharesEqually && !isMaskOf((*operands)[0], scores->mask)))
     return std::nullopt;
-  const auto &[q, k, v] = *operands;
+  auto &[q, k, v] = *operands;
+  if (scores->isInverted)
+    scores->mask = inverted(root, scores->mask, names);
+  if (scores->sharesEqually) {
+    OpBuilder builder(root);
+    Value queries = inShape(builder, root, "/headed", q.value, q.shape(), names);
+    std::tie(q.value, scores->mask) =
+        shareEqually(root, queries, kOrders[q.rowsFirst], scores->mask, names);
+  }
   Attributes attributes = {
       {"rows_first", std::vector<int64_t>{q.rowsFirst, k.rowsFirst, v.rowsFirst, mixed.rowsFirst}},
       {"scale", scores->scale * q.scale * k.scale}};

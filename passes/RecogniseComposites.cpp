@@ -299,12 +299,12 @@ const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalizatio
                                                   {"Mul", matchFastGelu},
                                                   {"Mul", matchSwish}};
 
-std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks) {
+std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks, NodeNames &names) {
   auto type = dyn_cast<RankedTensorType>(root->getResult(0).getType());
   if (!type || !isa<FloatType>(type.getElementType()))
     return std::nullopt;
   if (root.getOp() == "MatMul" || root.getOp() == "Transpose") {
-    std::optional<Composite> attention = matchAttention(root, masks);
+    std::optional<Composite> attention = matchAttention(root, masks, names);
     return attention || root.getOp() == "Transpose" ? attention : matchTransposedProduct(root);
   }
   if (root.getNumOperands() != 2)
@@ -346,7 +346,7 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
   for (NodeOp node : llvm::reverse(nodes)) {
     if (node.use_empty())
       node.erase(); // what a composite has left behind
-    else if (std::optional<Composite> found = recognise(node, masks))
+    else if (std::optional<Composite> found = recognise(node, masks, names))
       replace(node, *found, names);
   }
   auto all = [&](StringRef op) {

@@ -1,8 +1,12 @@
 """What is put at the places of a mask, which only data tell, against PyTorch."""
 
+import math
+
 import onnx
+import pytest
 import torch
 
+import pipeline
 from test_control_flow import BATCH, check_step
 
 IMAGE = 9
@@ -19,6 +23,44 @@ class Images(torch.nn.Module):
         found = self.words(words)
         places = (words == IMAGE).unsqueeze(-1).expand_as(found)
         return self.leave(torch.tanh(found.masked_scatter(places, self.rows(images))).sum(1))
+
+
+class Padded(torch.nn.Module):
+    """Attention by hand, as tutorials write it: a number stands where a word is padding, or comes later."""
+
+    def __init__(self, hides_by, is_causal):
+        super().__init__()
+        self.words, self.qkv, self.leave = torch.nn.Embedding(12, 16), torch.nn.Linear(16, 48), torch.nn.Linear(16, 10)
+        self.hides_by, self.is_causal = hides_by, is_causal
+
+    def forward(self, words):
+        rows = words.shape[1]
+        q, k, v = (part.view(-1, rows, 2, 8).transpose(1, 2) for part in self.qkv(self.words(words)).chunk(3, -1))
+        hidden = (words == 0).view(-1, 1, 1, rows)
+        if self.is_causal:
+            hidden = hidden | torch.ones(rows, rows, dtype=torch.bool).triu(1)
+        shares = (q @ k.transpose(-2, -1) / 8**0.5).masked_fill(hidden, self.hides_by).softmax(-1)
+        return self.leave((shares @ v).transpose(1, 2).reshape(-1, rows, 16).sum(1))
+
+
+@pytest.mark.parametrize("hides_by, is_causal", [(-1e9, False), (-1e9, True), (-math.inf, False), (-math.inf, True)])
+def test_padding_is_hidden(hides_by, is_causal, tmp_path):
+    """Where a finite number hides, even from rows that see no other word: they have equal shares of all."""
+    torch.manual_seed(2)
+    words = torch.randint(0, 12, (BATCH, 6))
+    if hides_by == -math.inf:
+        words[:, 0] = 1
+    else:
+        words[0] = 0
+        words[1, :2] = 0
+    net = Padded(hides_by, is_causal).train()
+    model = tmp_path / "padded.onnx"
+    torch.onnx.export(net, (words,), str(model), opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=["words"], output_names=["scores"],
+                      dynamic_axes={"words": {0: "batch"}, "scores": {0: "batch"}})
+    graph = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 1, "--minibatch", BATCH, "--stop-after", "graph").stdout
+    assert graph.split("@evaluate")[0].count('pdc.node "SoftmaxAttention"') == 1
+    check_step(net, model, {"words": words}, tmp_path)
 
 
 def test_images_among_words(tmp_path):

@@ -48,9 +48,10 @@ func.func @train() {
   %p2 = pdc.node "Softmax" "p2"(%s2) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %y2 = pdc.node "MatMul" "y2"(%p2, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %y2 into @two : tensor<2x2x3x4xf32>
-  // A row that sees no key has equal shares here, and none in attention.
+  // A second mask, behind one whose finite number may hide whole rows: they have shares of what it shows.
   %qk3 = pdc.node "MatMul" "qk3"(%q, %kt) {} : (tensor<2x2x3x4xf32>, tensor<2x2x4x3xf32>) -> tensor<2x2x3x3xf32>
-  %m3 = pdc.node "Where" "m3"(%seen, %qk3, %low) {} : (tensor<2x1x3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
+  %a3 = pdc.node "Add" "a3"(%qk3, %padding) {} : (tensor<2x2x3x3xf32>, tensor<2x1x1x3xf32>) -> tensor<2x2x3x3xf32>
+  %m3 = pdc.node "Where" "m3"(%seen, %a3, %low) {} : (tensor<2x1x3x3xi1>, tensor<2x2x3x3xf32>, tensor<f32>) -> tensor<2x2x3x3xf32>
   %p3 = pdc.node "Softmax" "p3"(%m3) {axis = -1 : i64} : (tensor<2x2x3x3xf32>) -> tensor<2x2x3x3xf32>
   %y3 = pdc.node "MatMul" "y3"(%p3, %v) {} : (tensor<2x2x3x3xf32>, tensor<2x2x3x4xf32>) -> tensor<2x2x3x4xf32>
   pdc.accumulate %y3 into @three : tensor<2x2x3x4xf32>

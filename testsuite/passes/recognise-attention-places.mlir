@@ -93,8 +93,8 @@ func.func @train() {
   pdc.accumulate %open into @five : tensor<2x2x4x4xf32>
 
   // The first query sees no key, and a finite number gives it all of them.
-  // CHECK-NOT: SoftmaxAttention
-  // CHECK: pdc.node "MatMul" "unseen"
+  // CHECK: %[[QUERIES:.*]] = pdc.node "Where" "unseen/queries"(%{{[0-9a-z]*}}, %[[Q]], %
+  // CHECK: pdc.node "SoftmaxAttention" "unseen"(%[[QUERIES]], %{{[0-9a-z]*}}, %[[V]], %{{[0-9a-z]*}}) {rows_first
   %less = pdc.node "Less" "less"(%column, %row) {} : (tensor<4xi64>, tensor<4x1xi64>) -> tensor<4x4xi1>
   %s6 = pdc.node "MatMul" "s6"(%q, %kt) {} : (tensor<2x2x4x4xf32>, tensor<2x2x4x4xf32>) -> tensor<2x2x4x4xf32>
   %m6 = pdc.node "Where" "m6"(%less, %s6, %low) {} : (tensor<4x4xi1>, tensor<2x2x4x4xf32>, tensor<f32>) -> tensor<2x2x4x4xf32>
