@@ -179,6 +179,15 @@ std::vector<Baseline> findBaselines(const Plan &plan, const BaselineParts &parts
   return {maker.singleDevice(), maker.dataParallel(), maker.modelParallel(), maker.gpipe()};
 }
 
+int64_t nearestSharedMinibatch(const Plan &plan) {
+  const int64_t replicas = plan.topology.workers();
+  if (plan.minibatch % replicas == 0)
+    return plan.minibatch;
+  const int64_t unit =
+      plan.schedule.microbatches > replicas ? replicas * plan.microbatchSize : replicas;
+  return std::max<int64_t>(1, (2 * plan.minibatch + unit) / (2 * unit)) * unit;
+}
+
 double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int threads,
                            int64_t microbatches, bool asynchronous) {
   Work work(graph);

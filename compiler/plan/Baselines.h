@@ -17,6 +17,10 @@ struct BaselineParts {
 /// the plan's stages and its seconds for the first three.
 std::vector<Baseline> findBaselines(const Plan &plan, const BaselineParts &parts);
 
+/// The minibatch nearest to the plan's that replicas of the whole model on all workers can share
+/// equally: the plan's microbatches where there is one for each, else its samples.
+int64_t nearestSharedMinibatch(const Plan &plan);
+
 /// Data parallelism on the same workers: each takes its share of the minibatch, gradients are
 /// summed by a ring all-reduce over the slowest link.
 double dataParallelSeconds(const PlanGraph &graph, const Topology &topology, int threads,

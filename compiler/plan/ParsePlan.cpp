@@ -107,9 +107,12 @@ PlanBounds toBounds(const Fields &fields) {
 }
 
 Baseline toBaseline(const Fields &fields) {
-  return {fields.string("name"), fields.number("seconds_per_minibatch"),
-          fields.integer("memory_bytes", 0, INT64_MAX, 0), fields.boolean("recompute", false),
-          fields.boolean("fits", true)};
+  return {fields.string("name"),
+          fields.number("seconds_per_minibatch"),
+          fields.integer("memory_bytes", 0, INT64_MAX, 0),
+          fields.boolean("recompute", false),
+          fields.boolean("fits", true),
+          fields.boolean("planned", false)};
 }
 
 PlanCandidate toCandidate(const Fields &fields) {

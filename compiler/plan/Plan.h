@@ -178,6 +178,9 @@ struct Baseline {
   int64_t memoryBytes = 0; ///< of the device that needs most
   bool recompute = false;  ///< it would not fit otherwise, and its seconds include that
   bool fits = true;
+  /// Its seconds are those of a plan for the microbatches that it has; else they follow from the
+  /// work of the plan's own.
+  bool isPlanned = false;
 };
 
 /// Seconds per minibatch that a plan cannot go below, each for one physical reason; 0: not known.

@@ -1,4 +1,5 @@
 #include "compiler/cost/ClosedForm.h"
+#include "compiler/plan/Baselines.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
 #include "compiler/schedule/Grid.h"
@@ -259,7 +260,7 @@ void describeStaleness(const Plan &plan, std::ostream &out) {
 /// With the plan's microbatches, shared among the replicas, which in an asynchronous schedule have
 /// one each; where they or their samples cannot be shared equally, with the nearest minibatch that
 /// can.
-std::string dataParallelAdvice(const Plan &plan) {
+std::string dataParallelAdvice(const Plan &plan, bool isPlanned) {
   int64_t replicas = plan.topology.workers(), microbatches = plan.schedule.microbatches;
   std::string options = "--stages " + std::to_string(replicas);
   if (!plan.schedule.sumsMicrobatches())
@@ -268,11 +269,13 @@ std::string dataParallelAdvice(const Plan &plan) {
     return "; " + options + " --microbatches " + std::to_string(microbatches / replicas) +
            " is that plan";
   if (plan.minibatch % replicas == 0)
-    return " at most, where its smaller microbatches take no longer for each sample: " + options;
-  int64_t unit = microbatches > replicas ? replicas * plan.microbatchSize : replicas;
-  int64_t nearest = std::max<int64_t>(1, (2 * plan.minibatch + unit) / (2 * unit)) * unit;
-  return "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
-         std::to_string(nearest) + " is the nearest plan";
+    return (isPlanned ? ": "
+                      : " at most, where its smaller microbatches take no longer for each "
+                        "sample: ") +
+           options;
+  return std::string(isPlanned ? " for each sample" : "") +
+         "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
+         std::to_string(nearestSharedMinibatch(plan)) + " is the nearest plan";
 }
 
 const Baseline *findBaseline(const Plan &plan, std::string_view name) {
@@ -288,11 +291,12 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   double data = parallel ? parallel->secondsPerMinibatch : plan.dataParallelSecondsPerMinibatch;
   if (own <= 0 || plan.topology.workers() == 1)
     return;
+  const bool isPlanned = parallel && parallel->isPlanned;
   if (plan.stages.size() == 1 && plan.stages[0].replicas == 1)
     out << "\nthe plan leaves all devices but one idle"
         << (own / data > 1.005
                 ? format(": data parallelism is %.1f%% faster", 100 * (own / data - 1)) +
-                      dataParallelAdvice(plan)
+                      dataParallelAdvice(plan, isPlanned)
                 : std::string())
         << "\n";
   else if (plan.stages.size() == 1)
@@ -304,10 +308,10 @@ void describeVerdict(const Plan &plan, std::ostream &out) {
   else if (own / data > 1.005)
     out << format("\npipelining does not pay: data parallelism is %.1f%% faster",
                   100 * (own / data - 1))
-        << dataParallelAdvice(plan) << "\n";
+        << dataParallelAdvice(plan, isPlanned) << "\n";
   else
-    out << "\npipelining does not pay: data parallelism is as fast" << dataParallelAdvice(plan)
-        << "\n";
+    out << "\npipelining does not pay: data parallelism is as fast"
+        << dataParallelAdvice(plan, isPlanned) << "\n";
   if (alone && alone->fits && own / alone->secondsPerMinibatch > 1.005)
     out << format("several devices do not pay: one alone is %.1f%% faster\n",
                   100 * (own / alone->secondsPerMinibatch - 1));

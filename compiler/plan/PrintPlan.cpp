@@ -128,7 +128,8 @@ ordered_json baselinesOf(const Plan &plan) {
                     {"seconds_per_minibatch", baseline.secondsPerMinibatch},
                     {"memory_bytes", baseline.memoryBytes},
                     {"recompute", baseline.recompute},
-                    {"fits", baseline.fits}});
+                    {"fits", baseline.fits},
+                    {"planned", baseline.isPlanned}});
   return list;
 }
 

@@ -1,4 +1,4 @@
-"""What a plan says that its stages send, against what the scheduled program sends."""
+"""What a plan says that its stages send, against what the scheduled program sends; and what it says of other plans, against those."""
 
 import json
 import re
@@ -76,3 +76,18 @@ def test_a_residual_connection_sends_one_gradient_back(models, tmp_path):
     cut = pipeline.write_cut(nodes, first, tmp_path / "stages.json")
     project = expect_planned(model, tmp_path / "cut", "--stages", cut, *options, workers=2)
     assert sorted((edge["from"], edge["to"]) for edge in project["edges"]) == [(0, 1), (1, 0)]
+
+
+@pytest.mark.parametrize("minibatch,workers,shared", [(48, 2, 48), (64, 7, 63)])
+def test_data_parallelism_is_what_its_plan_says(minibatch, workers, shared, models, tmp_path):
+    """Kernels of a small network take as long for half of the samples: on GPUs replicas are less fast than the work of a pipeline's
+    microbatches tells."""
+    plans = []
+    for name, options in {"pipeline": ["--schedule", "1f1b", "--minibatch", minibatch],
+                          "parallel": ["--stages", workers, "--minibatch", shared]}.items():
+        pipeline.run(pipeline.BIN / "pdc", models("gpt2", *GPT2), "--gpus", workers, *options, "-o", tmp_path / name)
+        plans.append(json.loads((tmp_path / name / "plan.json").read_text()))
+    told = {baseline["name"]: baseline for baseline in plans[0]["baselines"]}["data_parallel"]
+    assert told["planned"]
+    assert told["seconds_per_minibatch"] / minibatch == pytest.approx(plans[1]["seconds_per_minibatch"] / shared)
+    assert "at most" not in (tmp_path / "pipeline" / "plan.txt").read_text()

@@ -165,6 +165,15 @@ TEST(Baselines, TheVerdictNamesTheFasterWay) {
       describePlan(makePlan(chainGraph({1, 1, 1, 1}), odd)),
       HasSubstr("its replicas need equal parts of a minibatch: --stages 2 --minibatch 20 is "
                 "the nearest plan"));
+  odd.microbatchSize = 6;
+  Plan smaller = makePlan(chainGraph({1, 1, 1, 1}), odd);
+  EXPECT_THAT(describePlan(smaller),
+              HasSubstr("% faster at most, where its smaller microbatches take no longer for each "
+                        "sample: --stages 2\n"));
+  for (Baseline &baseline : smaller.baselines)
+    baseline.isPlanned = baseline.name == "data_parallel";
+  EXPECT_THAT(describePlan(parsePlan(printPlan(smaller), "plan.json")),
+              HasSubstr("% faster: --stages 2\n"));
   PlanRequest slow = twoStages("1f1b");
   slow.topology->levels[0].link.bytesPerSecond = 10;
   EXPECT_THAT(describePlan(makePlan(chainGraph({1, 1, 1, 1}), slow)),

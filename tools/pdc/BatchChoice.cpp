@@ -2,13 +2,17 @@
 
 #include "compiler/Error.h"
 #include "compiler/cost/ClosedForm.h"
+#include "compiler/onnx/Binding.h"
+#include "compiler/plan/Baselines.h"
 #include "compiler/plan/Bounds.h"
 #include "compiler/plan/Expectation.h"
 #include "compiler/plan/Files.h"
 #include "compiler/plan/Hints.h"
 #include "compiler/plan/MakePlan.h"
+#include "compiler/plan/PlanMemory.h"
 #include "compiler/plan/Planner.h"
 #include "compiler/plan/Profile.h"
+#include "compiler/schedule/Schedules.h"
 #include "passes/EstimatedSlowdowns.h"
 #include "passes/PlanGraph.h"
 #include "runtime/Cores.h"
@@ -129,8 +133,10 @@ std::vector<Batch> BatchChoice::batches() const {
 PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
   if (auto known = made.find(microbatchSize); known != made.end())
     return known->second;
+  // More than there are: data parallelism has a size of its own.
   const std::string which = std::to_string(++begun) + " of " + std::to_string(sizeCount) + " sizes";
-  PlannedGraph graph = makeGraph(microbatchSize, sizeCount > 1 ? " (" + which + ")" : "");
+  PlannedGraph graph =
+      makeGraph(microbatchSize, sizeCount > 1 && begun <= sizeCount ? " (" + which + ")" : "");
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
@@ -138,6 +144,12 @@ PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
     addEstimatedSlowdowns(*units, *graph.module, options.plan.device, options.plan.threads);
   graph.units = units;
   return made.emplace(microbatchSize, std::move(graph)).first->second;
+}
+
+/// Its module is large, and nobody else's any more.
+PlannedGraph BatchChoice::takeGraph(int64_t microbatchSize) {
+  graphOf(microbatchSize);
+  return std::move(made.extract(microbatchSize).mapped());
 }
 
 /// Of a large graph, whose first two sizes tell what others promise: the most promising first.
@@ -192,8 +204,7 @@ void BatchChoice::planBatch(PlannedGraph &graph, const Batch &batch) const {
 }
 
 void BatchChoice::plan(const Size &size) {
-  graphOf(sizeOf(size));
-  PlannedGraph graph = std::move(made.extract(sizeOf(size)).mapped());
+  PlannedGraph graph = takeGraph(sizeOf(size));
   progress << "pdc: planning microbatches of " << sizeOf(size) << std::endl;
   Tries ofBatches;
   for (const Batch &batch : size)
@@ -203,6 +214,57 @@ void BatchChoice::plan(const Size &size) {
   planned.push_back(sizeOf(size));
   if (graph.plan && (!best || isBetter(graph, *best)))
     best = std::move(graph);
+}
+
+/// Whether the plan's estimate says that data parallelism is at least as fast, but of microbatches
+/// of another size than its replicas have: smaller ones may take longer for each sample.
+bool BatchChoice::mayMislead(const Plan &plan) const {
+  const int workers = plan.topology.workers();
+  const bool isDataParallel = plan.stages.size() == 1 && plan.stages[0].replicas > 1;
+  return subject.sums && !isClosedForm(plan.costModel) && workers > 1 && !isDataParallel &&
+         plan.schedule.microbatches % workers != 0 &&
+         plan.dataParallelSecondsPerMinibatch <= plan.secondsPerMinibatch &&
+         options.plan.recompute.stages.empty() &&
+         !fixedMicrobatchSize(subject.model, options.dimensions);
+}
+
+/// Plans what the best plan's estimate promises, where it may mislead: that plan's seconds stand
+/// for the estimate, or it is the best one. An estimate of which no plan can be made stays one.
+void BatchChoice::planDataParallelism() {
+  if (!mayMislead(*best->plan))
+    return;
+  const int workers = best->plan->topology.workers();
+  const int64_t minibatch = nearestSharedMinibatch(*best->plan);
+  PlannedGraph parallel;
+  const bool isMade = Tries().make([&] {
+    parallel = takeGraph(minibatch / workers);
+    PlanRequest asked = request({minibatch / workers, 1, workers}, *parallel.units);
+    asked.schedule = schedules().front().name;
+    asked.stages = 1;
+    asked.replicas = {workers};
+    asked.assignment.clear();
+    parallel.plan = std::make_shared<Plan>(makePlanOfPrograms(*parallel.units, asked));
+  });
+  if (!isMade)
+    return;
+  parallel.batch = {minibatch / workers, 1, workers};
+  if (opensDataParallelism(options) && minibatch == best->batch.minibatch() &&
+      isBetter(parallel, *best)) {
+    best = std::move(parallel);
+    return;
+  }
+  auto plan = std::make_shared<Plan>(*best->plan);
+  plan->dataParallelSecondsPerMinibatch =
+      secondsPerSample(parallel) * static_cast<double>(plan->minibatch);
+  for (Baseline &baseline : plan->baselines)
+    if (baseline.name == "data_parallel")
+      baseline = {baseline.name,
+                  plan->dataParallelSecondsPerMinibatch,
+                  std::ranges::max(memoryByRank(*parallel.plan)),
+                  parallel.plan->stages[0].recompute,
+                  true,
+                  true};
+  best->plan = plan;
 }
 
 void BatchChoice::tellUnplanned(std::vector<int64_t> sizes) const {
@@ -230,6 +292,7 @@ PlannedGraph BatchChoice::choose() {
     tries.throwRefusal();
   if (!unplanned.empty())
     tellUnplanned(unplanned);
+  planDataParallelism();
   auto plan = std::make_shared<Plan>(*best->plan);
   plan->hints = findHints(*plan, *best->units, request(best->batch, *best->units));
   best->plan = plan;

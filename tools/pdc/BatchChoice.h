@@ -42,10 +42,13 @@ private:
   static int64_t sizeOf(const Size &size);
   std::vector<Batch> batches() const;
   PlannedGraph &graphOf(int64_t microbatchSize);
+  PlannedGraph takeGraph(int64_t microbatchSize);
   void orderByExpectation(std::vector<Size> &sizes);
   bool promisesMore(const Size &size) const;
   void plan(const Size &size);
   void planBatch(PlannedGraph &graph, const Batch &batch) const;
+  bool mayMislead(const Plan &plan) const;
+  void planDataParallelism();
   PlanRequest request(const Batch &batch, const PlanGraph &units) const;
   double leastSeconds(const Batch &batch, const PlanRequest &asked, const PlanGraph &units) const;
   void checkMinibatch(const Plan &plan) const;

@@ -67,8 +67,7 @@ bool opensReplicas(const Options &options) {
          options.plan.recompute.stages.empty();
 }
 
-/// Who names a schedule asks for a pipeline.
-static bool opensDataParallelism(const Options &options) {
+bool opensDataParallelism(const Options &options) {
   return options.plan.schedule == "auto" && opensReplicas(options);
 }
 

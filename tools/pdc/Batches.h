@@ -22,6 +22,10 @@ struct Batch {
 /// rows says its ranks, and a list of stages that recompute numbers them.
 bool opensReplicas(const Options &options);
 
+/// Whether the planner may choose replicas of the whole model: who names a schedule asks for a
+/// pipeline.
+bool opensDataParallelism(const Options &options);
+
 /// The ways that the model and the command line leave open, for the planner to choose from; exactly
 /// one when they are all given. A fixed first dimension is the microbatch size; a named one is
 /// bound to minibatch / (microbatches x replicas of the first stage). Where updates do
