@@ -78,6 +78,16 @@ NodeView NodeFacts::view() const {
   return {op, name, attributes, typePointers, valuePointers, outputCount};
 }
 
+void NodeFacts::checkSize(const TensorType &output) const {
+  double count = 1;
+  for (int64_t size : output.shape)
+    count *= static_cast<double>(size);
+  if (count > static_cast<double>(ir::kMostElementsOfTensor))
+    throw Error("node '" + name + "' (" + op + "): its result " + output.toString() +
+                " has more than " + std::to_string(ir::kMostElementsOfTensor) +
+                " elements; give it a smaller --minibatch or more --microbatches");
+}
+
 std::vector<TensorType> NodeFacts::infer() const {
   if (!found->infer)
     throw Error("operator '" + op + "' of node '" + name + "' has no shape rule");
@@ -85,6 +95,8 @@ std::vector<TensorType> NodeFacts::infer() const {
   if (outputs.size() < outputCount)
     throw Error("node '" + name + "' (" + op + ") has " + std::to_string(outputCount) +
                 " outputs, but the operator has " + std::to_string(outputs.size()));
+  for (const TensorType &output : outputs)
+    checkSize(output);
   return outputs;
 }
 

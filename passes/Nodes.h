@@ -35,7 +35,8 @@ public:
 
   const Operator &rules() const { return *found; }
   NodeView view() const;
-  /// Result types by the shape rule; at least as many as the node has results.
+  /// Result types by the shape rule; at least as many as the node has results. Throws Error for one
+  /// of more elements than a tensor may have.
   std::vector<TensorType> infer() const;
   Cost cost(mlir::TypeRange results) const;
   /// Every operand that is there is a constant.
@@ -44,6 +45,7 @@ public:
   std::vector<Tensor> evaluate() const;
 
 private:
+  void checkSize(const TensorType &output) const;
   bool reads(mlir::Value constant, size_t operand) const;
 
   const Operator *found = nullptr;

@@ -10,7 +10,7 @@ using namespace pdc::ir;
 
 /// Far above what any run has; sums and products of a few of them still fit.
 static constexpr int64_t kMostStages = 65536, kMostMicrobatches = 1 << 20;
-static constexpr int64_t kMostElements = int64_t(1) << 40, kMostBytes = int64_t(1) << 46;
+static constexpr int64_t kMostBytes = int64_t(1) << 46;
 
 // Values and types.
 
@@ -47,9 +47,9 @@ static LogicalResult verifyTensor(Operation *op, Type type) {
   int64_t elements = 1;
   for (int64_t size : ranked.getShape())
     if (!ShapedType::isDynamic(size) &&
-        (size > kMostElements || (elements *= size) > kMostElements))
-      return op->emitOpError() << "has type " << type << ", expected at most " << kMostElements
-                               << " elements";
+        (size > kMostElementsOfTensor || (elements *= size) > kMostElementsOfTensor))
+      return op->emitOpError() << "has type " << type << ", expected at most "
+                               << kMostElementsOfTensor << " elements";
   if (!ranked.getEncoding())
     return success();
   auto layout = dyn_cast<LayoutAttr>(ranked.getEncoding());

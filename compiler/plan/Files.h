@@ -15,8 +15,9 @@ std::string readTextFile(const std::filesystem::path &path);
 void writeTextFile(const std::filesystem::path &path, const std::string &text);
 
 /// A topology file, or one of the known clusters where no such file is: "cluster-a", "dgx-h100:4"
-/// with that many servers. Throws pdc::Error with the known names.
-Topology readTopology(const std::filesystem::path &path);
+/// with that many servers. `workers`: so many of a known cluster, where they are those of one
+/// server or of whole ones. Throws pdc::Error with the known names.
+Topology readTopology(const std::filesystem::path &path, int workers = 0);
 
 /// What is planned for where nobody says how devices are linked: so many servers of so many each,
 /// with the links and the network of the device's data sheets (README.md). `cores`: of this

@@ -1,7 +1,7 @@
 #include "compiler/cost/ClosedForm.h"
-#include "compiler/plan/Baselines.h"
 #include "compiler/plan/Cut.h"
 #include "compiler/plan/Files.h"
+#include "compiler/plan/Verdict.h"
 #include "compiler/schedule/Grid.h"
 #include "compiler/schedule/Replicas.h"
 #include "compiler/schedule/Rhythm.h"
@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 namespace pdc {
@@ -192,6 +193,17 @@ std::string describeBound(const Plan &plan) {
          (plan.schedule.asynchronous ? "is faster" : "that empty at each update is faster");
 }
 
+/// "; 2 of 4 have no stage": of stages by hand, or fewer than devices.
+std::string unusedDevices(const Plan &plan) {
+  std::set<int> used;
+  for (const PlanStage &stage : plan.stages)
+    used.insert(stage.ranks.begin(), stage.ranks.end());
+  const int all = plan.topology.workers(), unused = all - static_cast<int>(used.size());
+  return unused > 0 ? "; " + std::to_string(unused) + " of " + std::to_string(all) +
+                          (unused > 1 ? " have no stage" : " has no stage")
+                    : "";
+}
+
 /// "1f1b 30 ms, zb-h1 26 ms, zb-h2 does not fit"
 std::string describeCandidates(const Plan &plan) {
   std::string text;
@@ -224,8 +236,9 @@ void describeTimes(const Plan &plan, std::ostream &out) {
                   " share; ranks on machines of their own: --topology FILE without cores");
   out << format("%-28s %8.0f%%  work of the mean rank against the heaviest\n", "balance",
                 100 * balance(plan));
-  out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers\n", "idle",
-                100 * idleShare(plan));
+  out << format("%-28s %8.0f%%  of the devices' time: bubble, imbalance and transfers", "idle",
+                100 * idleShare(plan))
+      << unusedDevices(plan) << "\n";
 }
 
 /// "communicators": of NCCL, and why they are arranged as they are.
@@ -255,66 +268,6 @@ void describeStaleness(const Plan &plan, std::ostream &out) {
       << " that the weights of a gradient lag behind, "
       << (first == last ? "at every stage" : "at stage 0; " + std::to_string(last) + " at the last")
       << "\n";
-}
-
-/// With the plan's microbatches, shared among the replicas, which in an asynchronous schedule have
-/// one each; where they or their samples cannot be shared equally, with the nearest minibatch that
-/// can.
-std::string dataParallelAdvice(const Plan &plan, bool isPlanned) {
-  int64_t replicas = plan.topology.workers(), microbatches = plan.schedule.microbatches;
-  std::string options = "--stages " + std::to_string(replicas);
-  if (!plan.schedule.sumsMicrobatches())
-    return "; " + options + " is that plan, of as many microbatches in an update";
-  if (microbatches % replicas == 0)
-    return "; " + options + " --microbatches " + std::to_string(microbatches / replicas) +
-           " is that plan";
-  if (plan.minibatch % replicas == 0)
-    return (isPlanned ? ": "
-                      : " at most, where its smaller microbatches take no longer for each "
-                        "sample: ") +
-           options;
-  return std::string(isPlanned ? " for each sample" : "") +
-         "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
-         std::to_string(nearestSharedMinibatch(plan)) + " is the nearest plan";
-}
-
-const Baseline *findBaseline(const Plan &plan, std::string_view name) {
-  auto found = std::ranges::find(plan.baselines, name, &Baseline::name);
-  return found == plan.baselines.end() ? nullptr : &*found;
-}
-
-/// What a reader wants to know first.
-void describeVerdict(const Plan &plan, std::ostream &out) {
-  const Baseline *alone = findBaseline(plan, "single_device"),
-                 *parallel = findBaseline(plan, "data_parallel");
-  double own = plan.secondsPerMinibatch;
-  double data = parallel ? parallel->secondsPerMinibatch : plan.dataParallelSecondsPerMinibatch;
-  if (own <= 0 || plan.topology.workers() == 1)
-    return;
-  const bool isPlanned = parallel && parallel->isPlanned;
-  if (plan.stages.size() == 1 && plan.stages[0].replicas == 1)
-    out << "\nthe plan leaves all devices but one idle"
-        << (own / data > 1.005
-                ? format(": data parallelism is %.1f%% faster", 100 * (own / data - 1)) +
-                      dataParallelAdvice(plan, isPlanned)
-                : std::string())
-        << "\n";
-  else if (plan.stages.size() == 1)
-    out << "\npipelining does not pay: the plan is data parallelism\n";
-  else if (parallel && !parallel->fits)
-    out << "\npipelining pays: data parallelism does not fit the memory of a device\n";
-  else if (data / own > 1.005)
-    out << format("\npipelining pays: %.2f times as fast as data parallelism\n", data / own);
-  else if (own / data > 1.005)
-    out << format("\npipelining does not pay: data parallelism is %.1f%% faster",
-                  100 * (own / data - 1))
-        << dataParallelAdvice(plan, isPlanned) << "\n";
-  else
-    out << "\npipelining does not pay: data parallelism is as fast"
-        << dataParallelAdvice(plan, isPlanned) << "\n";
-  if (alone && alone->fits && own / alone->secondsPerMinibatch > 1.005)
-    out << format("several devices do not pay: one alone is %.1f%% faster\n",
-                  100 * (own / alone->secondsPerMinibatch - 1));
 }
 
 /// The rule of PipeDream's released optimizer counts nothing for the last stage, nor for the only
@@ -385,7 +338,7 @@ std::string describePlan(const Plan &plan) {
   describeTimes(plan, out);
   describeStaleness(plan, out);
   describeCommunicators(plan, out);
-  describeVerdict(plan, out);
+  out << verdictOf(plan);
   describeExcess(plan, out);
   describeHints(plan, out);
   return out.str();

@@ -40,11 +40,13 @@ constexpr Preset presets[] = {
 // Between servers of which nothing is known: Ethernet of 10 Gb/s.
 constexpr Link kUsualNetwork = {1.25e9, 5e-5};
 
-Topology makePreset(const Preset &preset, int servers) {
+Topology makePreset(const Preset &preset, int servers, int gpus) {
   Topology topology;
-  if (preset.gpus > 1)
-    topology.levels.push_back({preset.gpus, preset.server});
-  topology.levels.push_back({servers, preset.network, preset.ports});
+  const bool isNetworkAlone = preset.gpus == 1;
+  if (gpus > 1 || (servers == 1 && !isNetworkAlone))
+    topology.levels.push_back({gpus, preset.server});
+  if (servers > 1 || isNetworkAlone)
+    topology.levels.push_back({servers, preset.network, std::min(preset.ports, gpus)});
   topology.memoryBytes = bytesForPrograms(findDevicePeaks(preset.device));
   topology.device = preset.device;
   return topology;
@@ -93,9 +95,17 @@ int countServers(std::string_view text, const Preset &preset, const std::string 
   return servers;
 }
 
+/// All of the cluster where so many workers are neither a part of a server nor whole ones of it.
+Topology partOf(const Preset &preset, int servers, int workers) {
+  const int gpus = std::min(workers, preset.gpus);
+  const bool isPart = workers > 0 && workers % gpus == 0 && workers / gpus <= servers;
+  return isPart ? makePreset(preset, workers / gpus, gpus)
+                : makePreset(preset, servers, preset.gpus);
+}
+
 } // namespace
 
-Topology readTopology(const std::filesystem::path &path) {
+Topology readTopology(const std::filesystem::path &path, int workers) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored))
     return parseTopology(readTextFile(path), path.string());
@@ -105,7 +115,7 @@ Topology readTopology(const std::filesystem::path &path) {
     if (rest.starts_with(preset.name)) {
       rest.remove_prefix(preset.name.size());
       if (rest.empty() || rest[0] == ':')
-        return makePreset(preset, countServers(rest, preset, name));
+        return partOf(preset, countServers(rest, preset, name), workers);
     }
     known += (known.empty() ? "" : ", ") + std::string(preset.name);
   }

@@ -33,11 +33,11 @@ static constexpr int kUsualOfServer = 8;
 
 BatchChoice::BatchChoice(const BatchSubject &subject, MakeGraph makeGraph, std::ostream &progress)
     : subject(subject), options(subject.options), makeGraph(std::move(makeGraph)),
-      progress(progress) {
+      progress(progress), topology(subject.options.plan.topology) {
   const int workers = options.plan.workers;
-  if (!options.topology.empty())
-    topology = readTopology(options.topology);
-  else if (options.servers > 1)
+  if (topology)
+    return;
+  if (options.servers > 1)
     topology = assumedTopology(options.plan.device, options.servers, workers / options.servers);
   else if (!options.servers && options.plan.device != "cpu" && workers > kUsualOfServer)
     progress << "pdc: --gpus " << workers << ": are planned as one server with NVLink between all; "

@@ -209,17 +209,24 @@ static void checkOutputPath(const std::filesystem::path &output) {
                      " cannot be built; name another");
 }
 
-/// A topology says the number of workers; --gpus may say it again.
+/// A topology says the number of workers; --gpus may say it again, or how many of a known cluster.
 static void chooseWorkers(const std::string &gpus, Options &options) {
   if (!gpus.empty())
     parseWorkers(gpus, options);
   if (options.topology.empty())
     return;
-  int workers = readTopology(options.topology).workers();
+  options.plan.topology = readTopology(options.topology, gpus.empty() ? 0 : options.plan.workers);
+  const int workers = options.plan.topology->workers();
+  std::error_code ignored;
+  const bool isCluster = !std::filesystem::exists(options.topology, ignored) &&
+                         options.plan.topology->levels.size() > 1;
   if (!gpus.empty() && workers != options.plan.workers)
     throw UsageError("--gpus " + gpus + ": names " + std::to_string(options.plan.workers) +
                      " workers, but " + options.topology + " has " + std::to_string(workers) +
-                     "; leave --gpus out");
+                     (isCluster ? ", " + std::to_string(options.plan.topology->levels[0].workers) +
+                                      " a server; name those of one or of whole servers, or leave "
+                                      "--gpus out"
+                                : std::string("; leave --gpus out")));
   options.plan.workers = workers;
 }
 
