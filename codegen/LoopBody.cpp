@@ -106,6 +106,10 @@ private:
     std::vector<std::string> operands;
     for (Value operand : node.getOperands())
       operands.push_back(text(operand));
+    if (isOperand(node)) {
+      texts[node.getResult(0)] = operands[0];
+      return;
+    }
     for (auto [i, result] : llvm::enumerate(node.getResults()))
       define(node, result, placed(expression(*op, i, operands, node.getOnnxAttributes())));
   }
@@ -134,9 +138,28 @@ private:
     return folded;
   }
 
+  /// Whether its result is its operand in a loop, which computes both in one type.
+  static bool isOperand(ir::NodeOp node) {
+    const Operator *op = findOperator(node.getOp());
+    return op && node.getNumOperands() == 1 && node.getNumResults() == 1 &&
+           !op->expressions.empty() &&
+           chosenSide({op->expressions[0].data(), op->expressions[0].size()},
+                      node.getOnnxAttributes()) == "$0" &&
+           computedTypeText(node.getOperand(0).getType()) ==
+               computedTypeText(node.getResult(0).getType());
+  }
+
+  static bool isReadByEndAlone(Value value) {
+    if (!value.hasOneUse())
+      return false;
+    auto reader = dyn_cast<ir::NodeOp>(*value.user_begin());
+    return reader ? isOperand(reader) && isReadByEndAlone(reader.getResult(0))
+                  : isa<ir::YieldOp>(*value.user_begin());
+  }
+
   /// A value that only the end of the unit reads stands there as it is.
   void define(ir::NodeOp node, Value result, const std::string &value) {
-    if (result.hasOneUse() && isa<ir::YieldOp>(*result.user_begin())) {
+    if (isReadByEndAlone(result)) {
       texts[result] = value;
       return;
     }

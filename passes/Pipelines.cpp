@@ -65,6 +65,8 @@ void buildCutPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> p
   passes.addPass(createSendTiedWeights(plan));
   // Needs the stages; before cuts, since what updates a weight reads nothing of another stage.
   passes.addPass(createHoldTiedWeights(plan));
+  // Units of several stages are planned apart: each would have to be sent what they have in common.
+  passes.addPass(createMergeUnits());
   // Needs the stage of every producer and reader.
   passes.addPass(createInsertCuts());
 }

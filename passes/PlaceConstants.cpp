@@ -32,10 +32,12 @@ bool isRead(OpOperand &use) {
 struct PlaceConstants : pdc::impl::PlaceConstantsBase<PlaceConstants> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      readOf.clear();
       for (auto node : llvm::make_early_inc_range(function.getOps<NodeOp>()))
         if (isConstant(node))
           place(node, symbols);
+    }
   }
 
 private:
@@ -49,10 +51,12 @@ private:
     if (reads.empty() || !elements)
       return;
     OpBuilder builder(constant);
-    auto read = builder.create<ReadOp>(constant.getLoc(), value.getType(),
-                                       memoryOf(constant, elements, symbols));
+    const StringAttr memory = memoryOf(constant, elements, symbols);
+    Value &read = readOf[memory];
+    if (!read)
+      read = builder.create<ReadOp>(constant.getLoc(), value.getType(), memory);
     for (OpOperand *use : reads)
-      use->set(read.getValue());
+      use->set(read);
   }
 
   /// Equal constants are one memory.
@@ -68,6 +72,7 @@ private:
   }
 
   llvm::DenseMap<mlir::Attribute, StringAttr> memories;
+  llvm::DenseMap<StringAttr, Value> readOf; ///< in the function, before all that read it
 };
 
 } // namespace

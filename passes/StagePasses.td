@@ -47,6 +47,16 @@ def HoldTiedWeights : PlanPass<"hold-tied-weights"> {
   }];
 }
 
+def MergeUnits : Pass<"merge-units", "::mlir::ModuleOp"> {
+  let summary = "computes once what several units of a stage compute alike";
+  let description = [{
+    Of the units of a stage and a phase that read the same values and have the same kernel and nodes,
+    whatever their names, the first makes what the others made: exporters write the mask of each
+    layer, the places of several gathers, or a factor's gradient twice. What another stage reads is
+    left as it is, since the plan says what crosses; so is what is kept or summed by itself.
+  }];
+}
+
 def InsertCuts : Pass<"insert-cuts", "::mlir::ModuleOp"> {
   let summary = "puts a pdc.cut wherever a value crosses stages";
   let description = [{

@@ -58,6 +58,31 @@ bool isIdentity(NodeOp node) {
   return node.getOp() == "Dropout" && (!isKeyed || (ratio && ratio.getValueAsDouble() == 0));
 }
 
+/// The operand of a product beside a factor of one, or of a quotient by one, of the result's type;
+/// null where there is none.
+Value besideOne(NodeOp node) {
+  auto isOne = [](Value value) {
+    auto constant = value.getDefiningOp<NodeOp>();
+    auto elements =
+        constant && constant.getOp() == "Constant"
+            ? dyn_cast_or_null<DenseElementsAttr>(constant.getOnnxAttributes().get("value"))
+            : DenseElementsAttr();
+    if (!elements || elements.getNumElements() != 1)
+      return false;
+    return isa<FloatType>(elements.getElementType())
+               ? elements.getSplatValue<APFloat>().isExactlyValue(1)
+               : elements.getSplatValue<APInt>().isOne();
+  };
+  if ((node.getOp() != "Mul" && node.getOp() != "Div") || node.getNumOperands() != 2)
+    return {};
+  for (int i : {1, 0})
+    if (Value other = node.getOperand(1 - i); (i == 1 || node.getOp() == "Mul") &&
+                                              other.getType() == node.getResult(0).getType() &&
+                                              isOne(node.getOperand(i)))
+      return other;
+  return {};
+}
+
 } // namespace
 
 /// Removes nodes that change nothing. Nodes that nobody reads go because they are pure.
@@ -66,7 +91,7 @@ LogicalResult NodeOp::canonicalize(NodeOp node, PatternRewriter &rewriter) {
     return failure();
   Value same = node.getOp() == "Concat" ? onlyOperand(node)
                : isIdentity(node)       ? node.getOperand(0)
-                                        : Value();
+                                        : besideOne(node);
   if (!same)
     return failure();
   for (Value result : llvm::drop_begin(node.getResults()))

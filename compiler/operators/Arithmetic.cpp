@@ -1,6 +1,7 @@
 #include "compiler/operators/Composition.h"
 #include "compiler/operators/Elementwise.h"
 #include "compiler/operators/Rules.h"
+#include "runtime/kernels/OutsideRows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,10 +65,35 @@ static void differentiatePow(GradientBuilder &b) {
     give(b, 1, add(b, "PowExponentGrad", {b.outputGradient(0), b.input(0), b.output(0)}));
 }
 
+/// As loops have it, by the same name.
+static double outsideRow(double index) {
+  return static_cast<double>(runtime::outsideRow(toInteger(index)));
+}
+
 static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType element) {
   if (b.type(value).element == element)
     return value;
   return add(b, "Cast", {value}, {{"to", onnxType(element)}});
+}
+
+/// The powers that PyTorch computes without a power either, of a known exponent.
+static std::vector<NodeValue> knownPower(CompositionBuilder &b) {
+  const Tensor *exponent = b.known(b.input(1));
+  if (!exponent || exponent->data.size() != 1 || exponent->type.rank() > b.type(b.input(0)).rank())
+    return {};
+  const NodeValue x = b.input(0);
+  const double power = exponent->data[0];
+  if (power == 1)
+    return {add(b, "Identity", {x})};
+  if (power == 2)
+    return {add(b, "Mul", {x, x})};
+  if (power == 3)
+    return {add(b, "Mul", {add(b, "Mul", {x, x}), x})};
+  if (power == 0.5)
+    return {add(b, "Sqrt", {x})};
+  if (power == -1)
+    return {add(b, "Reciprocal", {x})};
+  return {};
 }
 
 /// The exponent may have a type of its own; whole numbers stay whole; a whole base is a
@@ -77,7 +103,7 @@ static std::vector<NodeValue> composePow(CompositionBuilder &b) {
   if (!isFloatingPoint(base) && !isFloatingPoint(exponent))
     return {add(b, "WholePower", {b.input(0), castTo(b, b.input(1), base)})};
   if (base == exponent)
-    return {};
+    return knownPower(b);
   const ElementType computed =
       !isFloatingPoint(base) && isFloatingPoint(exponent) ? exponent : base;
   NodeValue power =
@@ -240,6 +266,14 @@ std::vector<ElementwiseRow> arithmeticRows() {
            $1 == 0 ? 0
            : $fmod ? std::fmod(static_cast<double>($0), static_cast<double>($1))
                    : $0 - $1 * std::floor(static_cast<double>($0) / static_cast<double>($1)))}},
+      // Where indices point to (Indexing.cpp): negative ones count from the end; the row of what is
+      // outside is behind all rows.
+      {"IndexFromStart", 0, {{"index"}, {"size"}}, {PDC_EXPRESSION($0 < 0 ? $0 + $1 : $0)}},
+      {"RowInside",
+       0,
+       {{"index"}, {"size"}, {"row"}},
+       {PDC_EXPRESSION($0 >= -$1 && $0 < $1 ? $2 : outsideRow($0))}},
+      {"OutsideRow", 0, {{"index"}}, {PDC_EXPRESSION(outsideRow($0))}},
       {"PowGrad",
        0,
        {{"dY"}, {"X"}, {"exponent"}},

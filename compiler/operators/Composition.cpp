@@ -2,7 +2,6 @@
 
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
-#include "runtime/kernels/OutsideRows.h"
 
 #include <algorithm>
 #include <deque>
@@ -190,14 +189,6 @@ Tensor integersOf(std::vector<int64_t> shape, const std::vector<int64_t> &values
   Tensor tensor = Tensor::vector(values);
   tensor.type.shape = std::move(shape);
   return tensor;
-}
-
-NodeValue outsideOf(CompositionBuilder &b, NodeValue indices) {
-  const double outside = runtime::kOutsideRows, most = outside / 2;
-  NodeValue near = add(b, "Max",
-                       {add(b, "Min", {indices, number(b, ElementType::i64, most)}),
-                        number(b, ElementType::i64, -most)});
-  return add(b, "Add", {near, number(b, ElementType::i64, outside)});
 }
 
 NodeValue rootOf(CompositionBuilder &b, NodeValue square) {

@@ -63,9 +63,6 @@ NodeValue transposed(CompositionBuilder &builder, NodeValue value,
 NodeValue number(CompositionBuilder &builder, ElementType element, double value);
 /// The square root, which is flat at zero: a norm of zeros has a gradient of zeros there.
 NodeValue rootOf(CompositionBuilder &builder, NodeValue square);
-/// Of indices (int64) that are outside of their dimension: rows outside of any tensor
-/// (runtime/kernels/OutsideRows.h).
-NodeValue outsideOf(CompositionBuilder &builder, NodeValue indices);
 /// Rows along an axis, the first for which a flag holds in place of those for which none does.
 NodeValue filledRows(CompositionBuilder &builder, NodeValue rows, NodeValue flags, int64_t axis);
 /// A dimension of input 0, counted from the start; refuses one that it has not.

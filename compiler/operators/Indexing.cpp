@@ -16,9 +16,7 @@ static NodeValue wholeIndices(CompositionBuilder &b) {
 
 /// Negative indices count from the end: `sizes` broadcasts over the indices.
 static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, const Tensor &sizes) {
-  NodeValue isNegative = add(b, "Less", {indices, number(b, ElementType::i64, 0)});
-  NodeValue shifted = add(b, "Add", {indices, b.constant(sizes)});
-  return add(b, "Where", {isNegative, shifted, indices});
+  return add(b, "IndexFromStart", {indices, b.constant(sizes)});
 }
 
 /// Rows of a flat tensor where indices lie inside `sizes`. The others, which would name what
@@ -31,13 +29,7 @@ static NodeValue insideOf(CompositionBuilder &b, NodeValue indices, const Tensor
           known->data[i] < -size || known->data[i] >= size)
         b.refuse("index " + std::to_string(toInteger(known->data[i])) +
                  " is outside a dimension of " + std::to_string(toInteger(size)));
-  Tensor least = sizes;
-  for (double &size : least.data)
-    size = -size;
-  NodeValue isInside = add(b, "And",
-                           {add(b, "GreaterOrEqual", {indices, b.constant(std::move(least))}),
-                            add(b, "Less", {indices, b.constant(sizes)})});
-  return add(b, "Where", {isInside, rows, outsideOf(b, indices)});
+  return add(b, "RowInside", {indices, b.constant(sizes), rows});
 }
 
 /// Where indices point to: rows of a tensor that is seen as [rows, inner...].

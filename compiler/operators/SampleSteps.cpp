@@ -38,7 +38,7 @@ static std::vector<NodeValue> composeReverseSequence(CompositionBuilder &b) {
       b, "And",
       {add(b, "GreaterOrEqual", {lengths, number(b, ElementType::i64, 0)}),
        add(b, "LessOrEqual", {lengths, number(b, ElementType::i64, static_cast<double>(steps))})});
-  places = add(b, "Where", {fits, places, outsideOf(b, lengths)});
+  places = add(b, "Where", {fits, places, add(b, "OutsideRow", {lengths})});
   NodeValue rows = reshaped(b, b.input(0), {steps * samples, product(x.shape, 2)});
   NodeValue found = add(b, "Gather", {rows, places}, {{"axis", int64_t(0)}});
   return {reshaped(b, found, x.shape)};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/cuda/Lanes.h"
+#include "runtime/kernels/OutsideRows.h"
 
 #include <array>
 #include <type_traits>

@@ -4,6 +4,7 @@
 #include "runtime/kernels/ErrorFunction.h"
 #include "runtime/kernels/Exponential.h"
 #include "runtime/kernels/HyperbolicTangent.h"
+#include "runtime/kernels/OutsideRows.h"
 
 #include <cmath>
 #include <tuple>

@@ -62,6 +62,24 @@ func.func @joined() {
   return
 }
 
+// A factor of one changes nothing, nor does a divisor of one.
+// CHECK-LABEL: func.func @multiplied
+func.func @multiplied() {
+  // CHECK: %[[X:.*]] = pdc.read @x
+  // CHECK-NOT: "/product"
+  // CHECK: %[[INVERSE:.*]] = pdc.node "Div" "/inverse"
+  // CHECK: pdc.accumulate %[[X]] into @y
+  // CHECK: pdc.accumulate %[[INVERSE]] into @y
+  %x = pdc.read @x : tensor<4x6xf32>
+  %one = pdc.node "Constant" "/one_f"() {value = dense<1.0> : tensor<1x1xf32>} : () -> tensor<1x1xf32>
+  %a = pdc.node "Mul" "/product"(%one, %x) {} : (tensor<1x1xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %b = pdc.node "Div" "/product.1"(%a, %one) {} : (tensor<4x6xf32>, tensor<1x1xf32>) -> tensor<4x6xf32>
+  %c = pdc.node "Div" "/inverse"(%one, %b) {} : (tensor<1x1xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  pdc.accumulate %b into @y : tensor<4x6xf32>
+  pdc.accumulate %c into @y : tensor<4x6xf32>
+  return
+}
+
 // CHECK-LABEL: func.func @other
 func.func @other() {
   %x = pdc.read @x : tensor<4x6xf32>

@@ -23,6 +23,19 @@ func.func @train() {
   %cast = pdc.node "Cast" "/Cast"(%x) {to = 1 : i64} : (tensor<2x3xf32>) -> tensor<*xf32>
   %like = pdc.node "CastLike" "/CastLike"(%cast, %x) {} : (tensor<*xf32>, tensor<2x3xf32>) -> tensor<*xf32>
   %s = pdc.node "Sigmoid" "/Sigmoid"(%like) {} : (tensor<*xf32>) -> tensor<*xf32>
+  // Powers that need none.
+  // CHECK: %[[POWER2:.*]] = pdc.node "Mul" "/square{{.*}}(%[[X]], %[[X]])
+  // CHECK: pdc.node "Mul" "/cube{{.*}}(%{{.*}}, %[[X]])
+  // CHECK: pdc.node "Sqrt" "/root{{.*}}(%[[POWER2]])
+  // CHECK: pdc.node "Pow" "/fourth"
+  %p2 = pdc.node "Constant" "/p2"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+  %p3 = pdc.node "Constant" "/p3"() {value = dense<3> : tensor<i64>} : () -> tensor<i64>
+  %p4 = pdc.node "Constant" "/p4"() {value = dense<4.0> : tensor<f32>} : () -> tensor<f32>
+  %half = pdc.node "Constant" "/half"() {value = dense<0.5> : tensor<1xf32>} : () -> tensor<1xf32>
+  %square = pdc.node "Pow" "/square"(%x, %p2) {} : (tensor<2x3xf32>, tensor<f32>) -> tensor<*xf32>
+  %cube = pdc.node "Pow" "/cube"(%x, %p3) {} : (tensor<2x3xf32>, tensor<i64>) -> tensor<*xf32>
+  %root = pdc.node "Pow" "/root"(%square, %half) {} : (tensor<*xf32>, tensor<1xf32>) -> tensor<*xf32>
+  %fourth = pdc.node "Pow" "/fourth"(%x, %p4) {} : (tensor<2x3xf32>, tensor<f32>) -> tensor<*xf32>
   // A composed value that is known is a constant like any other.
   // CHECK: pdc.node "Constant" "/Tile"() {value = dense<7> : tensor<6xi64>}
   %seven = pdc.node "Constant" "/seven"() {value = dense<7> : tensor<2xi64>} : () -> tensor<*xi64>
