@@ -91,6 +91,10 @@ public:
     std::optional<Tensor> found = constantOf(unwrap(value));
     return found ? &values.emplace_back(std::move(*found)) : nullptr;
   }
+  NodeValue repeated(NodeValue value) const override {
+    auto node = unwrap(value).getDefiningOp<NodeOp>();
+    return node && node.getOp() == "Expand" ? wrap(node.getOperand(0)) : NodeValue();
+  }
   std::string describe() const override {
     return "node '" + composed.getName().str() + "' (" + composed.getOp().str() + ")";
   }

@@ -266,8 +266,8 @@ std::vector<ElementwiseRow> arithmeticRows() {
            $1 == 0 ? 0
            : $fmod ? std::fmod(static_cast<double>($0), static_cast<double>($1))
                    : $0 - $1 * std::floor(static_cast<double>($0) / static_cast<double>($1)))}},
-      // Where indices point to (Indexing.cpp): negative ones count from the end; the row of what is
-      // outside is behind all rows.
+      // Where indices point to (IndexedRows.cpp): negative ones count from the end; the row of what
+      // is outside is behind all rows.
       {"IndexFromStart", 0, {{"index"}, {"size"}}, {PDC_EXPRESSION($0 < 0 ? $0 + $1 : $0)}},
       {"RowInside",
        0,

@@ -21,6 +21,8 @@ public:
   virtual TensorType type(NodeValue value) const = 0;
   /// The value where it is known at compile time; else null.
   virtual const Tensor *known(NodeValue value) const = 0;
+  /// What an Expand makes the value of; null where it is made otherwise, or nobody knows.
+  virtual NodeValue repeated(NodeValue) const { return {}; }
   /// Adds a node; result types follow from its operator's shape rule. An input may be null.
   virtual std::vector<NodeValue> node(std::string_view op, std::vector<NodeValue> inputs,
                                       Attributes attributes = {}, size_t outputs = 1) = 0;

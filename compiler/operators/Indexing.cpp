@@ -1,4 +1,5 @@
 #include "compiler/operators/Composition.h"
+#include "compiler/operators/IndexedRows.h"
 #include "compiler/operators/Rules.h"
 
 #include <algorithm>
@@ -7,107 +8,7 @@
 /// rows of a flat tensor.
 namespace pdc {
 
-static NodeValue wholeIndices(CompositionBuilder &b) {
-  NodeValue indices = b.input(1);
-  return b.type(indices).element == ElementType::i64
-             ? indices
-             : add(b, "Cast", {indices}, {{"to", int64_t(7)}});
-}
-
-/// Negative indices count from the end: `sizes` broadcasts over the indices.
-static NodeValue fromStart(CompositionBuilder &b, NodeValue indices, const Tensor &sizes) {
-  return add(b, "IndexFromStart", {indices, b.constant(sizes)});
-}
-
-/// Rows of a flat tensor where indices lie inside `sizes`. The others, which would name what
-/// belongs to others, become rows outside of all (runtime/kernels/OutsideRows.h).
-static NodeValue insideOf(CompositionBuilder &b, NodeValue indices, const Tensor &sizes,
-                          NodeValue rows) {
-  if (const Tensor *known = b.known(indices))
-    for (size_t i = 0; i < known->data.size(); ++i)
-      if (const double size = sizes.data[i % sizes.data.size()];
-          known->data[i] < -size || known->data[i] >= size)
-        b.refuse("index " + std::to_string(toInteger(known->data[i])) +
-                 " is outside a dimension of " + std::to_string(toInteger(size)));
-  return add(b, "RowInside", {indices, b.constant(sizes), rows});
-}
-
-/// Where indices point to: rows of a tensor that is seen as [rows, inner...].
-struct Rows {
-  NodeValue indices; ///< int64, not negative
-  int64_t count = 1;
-  std::vector<int64_t> inner; ///< the shape of a row
-
-  std::vector<int64_t> flatShape() const {
-    std::vector<int64_t> shape = {count};
-    shape.insert(shape.end(), inner.begin(), inner.end());
-    return shape;
-  }
-};
-
-/// Tuples of `indices` along its last dimension name rows of `data` behind `batch` dimensions that
-/// both have.
-static Rows rowsOfTuples(CompositionBuilder &b, size_t batch) {
-  std::vector<int64_t> data = b.type(b.input(0)).shape, shape = b.type(b.input(1)).shape;
-  if (shape.empty() || batch + shape.back() > data.size() || batch >= shape.size() || shape.back() < 1)
-    b.refuse("indices " + b.type(b.input(1)).toString() + " do not fit data " +
-             b.type(b.input(0)).toString());
-  const size_t width = shape.back(), end = batch + width;
-  Rows rows;
-  rows.inner.assign(data.begin() + static_cast<int64_t>(end), data.end());
-  rows.count = product(data, 0, end);
-  std::vector<int64_t> sizes(data.begin() + static_cast<int64_t>(batch),
-                             data.begin() + static_cast<int64_t>(end));
-  const int64_t size = static_cast<int64_t>(width);
-  NodeValue steps = b.constant(integersOf({size}, stridesOf(sizes)));
-  NodeValue indices = wholeIndices(b);
-  const Tensor bounds = integersOf({size}, sizes);
-  NodeValue weighted = insideOf(b, indices, bounds,
-                                add(b, "Mul", {fromStart(b, indices, bounds), steps}));
-  shape.pop_back();
-  // One number per tuple.
-  NodeValue sum = weighted;
-  if (width > 1) {
-    NodeValue parts = b.constant(Tensor::vector(std::vector<int64_t>(width, 1)));
-    sum = add(b, "Sum", b.node("Split", {weighted, parts}, {{"axis", int64_t(-1)}}, width));
-  }
-  rows.indices = reshaped(b, sum, shape);
-  if (batch == 0)
-    return rows;
-  // Each batch has its own rows.
-  std::vector<int64_t> leading(shape.begin(), shape.begin() + static_cast<int64_t>(batch)), starts;
-  for (int64_t i = 0; i < product(leading); ++i)
-    starts.push_back(i * product(sizes));
-  leading.resize(shape.size(), 1);
-  rows.indices = add(b, "Add", {rows.indices, b.constant(integersOf(leading, starts))});
-  return rows;
-}
-
-/// Element (i, j, k) of `indices` replaces coordinate `axis` of place (i, j, k) of `data`.
-static Rows rowsOfElements(CompositionBuilder &b) {
-  TensorType data = b.type(b.input(0)), indices = b.type(b.input(1));
-  int64_t axis = b.attributes().integer("axis", 0);
-  axis = axis < 0 ? axis + data.rank() : axis;
-  if (axis < 0 || axis >= data.rank() || indices.rank() != data.rank())
-    b.refuse("indices " + indices.toString() + " along axis " + std::to_string(axis) +
-             " do not fit data " + data.toString());
-  std::vector<int64_t> strides = stridesOf(data.shape), along = strides, bases;
-  along[axis] = 0;
-  std::vector<int64_t> index(indices.shape.size());
-  for (int64_t i = 0; i < indices.elementCount(); ++i, advance(index, indices.shape))
-    bases.push_back(offsetOf(index, along));
-  NodeValue given = wholeIndices(b);
-  const Tensor size = integersOf({}, {data.shape[axis]});
-  NodeValue moved = add(b, "Mul", {fromStart(b, given, size),
-                                   number(b, ElementType::i64, double(strides[axis]))});
-  Rows rows;
-  rows.count = data.elementCount();
-  NodeValue places = add(b, "Add", {moved, b.constant(integersOf(indices.shape, bases))});
-  rows.indices = insideOf(b, given, size, places);
-  return rows;
-}
-
-static NodeValue gathered(CompositionBuilder &b, const Rows &rows) {
+static NodeValue gathered(CompositionBuilder &b, const IndexedRows &rows) {
   NodeValue flat = reshaped(b, b.input(0), rows.flatShape());
   return add(b, "Gather", {flat, rows.indices}, {{"axis", int64_t(0)}});
 }
@@ -119,7 +20,7 @@ static NodeValue isNotZero(CompositionBuilder &b, NodeValue sum) {
 }
 
 /// Of whole numbers: the places of updates are summed, not they themselves, which are exact.
-static NodeValue scatteredWhole(CompositionBuilder &b, const Rows &rows) {
+static NodeValue scatteredWhole(CompositionBuilder &b, const IndexedRows &rows) {
   const int64_t updates = b.type(rows.indices).elementCount();
   if (updates >= int64_t(1) << 24)
     b.refuse(std::to_string(updates) + " updates of whole numbers, expected fewer than 2^24");
@@ -161,7 +62,7 @@ static NodeValue withGradientOf(CompositionBuilder &b, NodeValue value, NodeValu
 
 /// The largest of the data and the updates of its rows, or the smallest. Each of several that are
 /// the largest has an equal share in its gradient, as in torch.scatter_reduce.
-static NodeValue scatteredMost(CompositionBuilder &b, const Rows &rows, bool isLeast) {
+static NodeValue scatteredMost(CompositionBuilder &b, const IndexedRows &rows, bool isLeast) {
   const TensorType data = b.type(b.input(0));
   if (!isFloatingPoint(data.element))
     b.refuse("reduction of " + data.toString() + ", expected floating-point elements");
@@ -200,7 +101,7 @@ static NodeValue scatteredMost(CompositionBuilder &b, const Rows &rows, bool isL
 }
 
 /// The data with the updates of input 2 put into its rows, added to them, or compared with them.
-static NodeValue scattered(CompositionBuilder &b, const Rows &rows) {
+static NodeValue scattered(CompositionBuilder &b, const IndexedRows &rows) {
   std::string reduction = b.attributes().string("reduction", "none");
   if (reduction == "max" || reduction == "min")
     return scatteredMost(b, rows, reduction == "min");

@@ -1,4 +1,4 @@
-"""What is put at the places of a mask, which only data tell, against PyTorch."""
+"""What is put at the places of a mask, or of indices, which only data tell, against PyTorch."""
 
 import math
 
@@ -74,3 +74,37 @@ def test_images_among_words(tmp_path):
                       output_names=["scores"], dynamic_axes={name: {0: "batch"} for name in inputs})
     assert "NonZero" in [node.op_type for node in onnx.load(tmp_path / "images.onnx").graph.node]
     check_step(net, tmp_path / "images.onnx", inputs, tmp_path)
+
+
+class Messages(torch.nn.Module):
+    """A graph network by hand: each edge reads the rows of two nodes, and adds to one of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.enter, self.message, self.leave = torch.nn.Linear(5, 8), torch.nn.Linear(16, 8), torch.nn.Linear(8, 10)
+
+    def forward(self, nodes, sources, targets):
+        x = self.enter(nodes)
+        rows = lambda index: index.unsqueeze(-1).expand(-1, -1, 8)
+        ends = [x.gather(1, rows(sources)), x.gather(1, rows(targets))]
+        x = torch.zeros_like(x).scatter_add(1, rows(targets), torch.relu(self.message(torch.cat(ends, -1)))) + x
+        # Of rows that all samples share, and of single elements.
+        x = x + self.enter.weight.t().gather(0, (targets % 5)[:, :1].expand(-1, 8)).unsqueeze(1)
+        return self.leave(x.gather(2, rows(sources)[:, :6] % 8).sum(1))
+
+
+def test_messages_along_edges(tmp_path):
+    """Indices that are repeated for all elements of a row name it as a whole: nothing is read or sorted by the element."""
+    torch.manual_seed(1)
+    inputs = {"nodes": torch.randn(BATCH, 6, 5), "sources": torch.randint(0, 6, (BATCH, 9)), "targets": torch.randint(0, 6, (BATCH, 9))}
+    net, model = Messages().train(), tmp_path / "messages.onnx"
+    torch.onnx.export(net, tuple(inputs.values()), str(model), opset_version=16, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=list(inputs), output_names=["scores"],
+                      dynamic_axes={name: {0: "batch"} for name in inputs})
+    graph = pipeline.run(pipeline.BIN / "pdc", model, "--gpus", 1, "--minibatch", BATCH, "--stop-after", "graph").stdout.split("@evaluate")[0]
+    gathered = [line for line in graph.splitlines() if 'pdc.node "Gather" ' in line]
+    # The third is the gradient of the sums.
+    assert sum(f"tensor<{6 * BATCH}x8xf32>, tensor<{BATCH}x9xi64>" in line for line in gathered) == 3
+    assert sum(f"tensor<5x8xf32>, tensor<{BATCH}xi64>" in line for line in gathered) == 1
+    assert len(gathered) == 5
+    check_step(net, model, inputs, tmp_path)
