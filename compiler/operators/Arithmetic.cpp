@@ -76,7 +76,8 @@ static NodeValue castTo(CompositionBuilder &b, NodeValue value, ElementType elem
   return add(b, "Cast", {value}, {{"to", onnxType(element)}});
 }
 
-/// The powers that PyTorch computes without a power either, of a known exponent.
+/// A known exponent that needs no power. (Higher ones and roots stay powers, of which 16 bits would
+/// not hold every value: passes/NarrowValues.cpp.)
 static std::vector<NodeValue> knownPower(CompositionBuilder &b) {
   const Tensor *exponent = b.known(b.input(1));
   if (!exponent || exponent->data.size() != 1 || exponent->type.rank() > b.type(b.input(0)).rank())
@@ -87,12 +88,6 @@ static std::vector<NodeValue> knownPower(CompositionBuilder &b) {
     return {add(b, "Identity", {x})};
   if (power == 2)
     return {add(b, "Mul", {x, x})};
-  if (power == 3)
-    return {add(b, "Mul", {add(b, "Mul", {x, x}), x})};
-  if (power == 0.5)
-    return {add(b, "Sqrt", {x})};
-  if (power == -1)
-    return {add(b, "Reciprocal", {x})};
   return {};
 }
 
