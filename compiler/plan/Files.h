@@ -14,10 +14,16 @@ inline constexpr int kMostStages = 65536;
 std::string readTextFile(const std::filesystem::path &path);
 void writeTextFile(const std::filesystem::path &path, const std::string &text);
 
+/// So many workers of a cluster, alike in so many servers; without a number of servers those of one
+/// server, or of whole ones. No workers: all of it.
+struct ClusterPart {
+  int servers = 0, workers = 0;
+};
+
 /// A topology file, or one of the known clusters where no such file is: "cluster-a", "dgx-h100:4"
-/// with that many servers. `workers`: so many of a known cluster, where they are those of one
-/// server or of whole ones. Throws pdc::Error with the known names.
-Topology readTopology(const std::filesystem::path &path, int workers = 0);
+/// with that many servers; `part` of a cluster where it has one. Throws pdc::Error with the known
+/// names.
+Topology readTopology(const std::filesystem::path &path, const ClusterPart &part = {});
 
 /// What is planned for where nobody says how devices are linked: so many servers of so many each,
 /// with the links and the network of the device's data sheets (README.md). `cores`: of this

@@ -95,17 +95,19 @@ int countServers(std::string_view text, const Preset &preset, const std::string 
   return servers;
 }
 
-/// All of the cluster where so many workers are neither a part of a server nor whole ones of it.
-Topology partOf(const Preset &preset, int servers, int workers) {
-  const int gpus = std::min(workers, preset.gpus);
-  const bool isPart = workers > 0 && workers % gpus == 0 && workers / gpus <= servers;
-  return isPart ? makePreset(preset, workers / gpus, gpus)
+/// All of the cluster where it has no such part.
+Topology partOf(const Preset &preset, int servers, const ClusterPart &part) {
+  const int gpus =
+      part.servers > 0 ? part.workers / part.servers : std::min(part.workers, preset.gpus);
+  const bool isPart =
+      gpus > 0 && gpus <= preset.gpus && part.workers % gpus == 0 && part.workers / gpus <= servers;
+  return isPart ? makePreset(preset, part.workers / gpus, gpus)
                 : makePreset(preset, servers, preset.gpus);
 }
 
 } // namespace
 
-Topology readTopology(const std::filesystem::path &path, int workers) {
+Topology readTopology(const std::filesystem::path &path, const ClusterPart &part) {
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored))
     return parseTopology(readTextFile(path), path.string());
@@ -115,7 +117,7 @@ Topology readTopology(const std::filesystem::path &path, int workers) {
     if (rest.starts_with(preset.name)) {
       rest.remove_prefix(preset.name.size());
       if (rest.empty() || rest[0] == ':')
-        return partOf(preset, countServers(rest, preset, name), workers);
+        return partOf(preset, countServers(rest, preset, name), part);
     }
     known += (known.empty() ? "" : ", ") + std::string(preset.name);
   }

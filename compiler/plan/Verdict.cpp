@@ -31,10 +31,9 @@ std::string dataParallelAdvice(const Plan &plan, bool isPlanned) {
     return "; " + options + " --microbatches " + std::to_string(microbatches / replicas) +
            " is that plan";
   if (plan.minibatch % replicas == 0)
-    return (isPlanned ? ": "
-                      : " at most, where its smaller microbatches take no longer for each "
-                        "sample: ") +
-           options;
+    return isPlanned ? ": " + options + " --microbatches 1"
+                     : " at most, where its smaller microbatches take no longer for each sample: " +
+                           options;
   return std::string(isPlanned ? " for each sample" : "") +
          "; its replicas need equal parts of a minibatch: " + options + " --minibatch " +
          std::to_string(nearestSharedMinibatch(plan)) + " is the nearest plan";

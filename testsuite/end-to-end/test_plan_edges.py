@@ -84,7 +84,7 @@ def test_data_parallelism_is_what_its_plan_says(minibatch, workers, shared, mode
     microbatches tells."""
     plans = []
     for name, options in {"pipeline": ["--schedule", "1f1b", "--minibatch", minibatch],
-                          "parallel": ["--stages", workers, "--minibatch", shared]}.items():
+                          "parallel": ["--stages", workers, "--minibatch", shared, "--microbatches", 1]}.items():
         pipeline.run(pipeline.BIN / "pdc", models("gpt2", *GPT2), "--gpus", workers, *options, "-o", tmp_path / name)
         plans.append(json.loads((tmp_path / name / "plan.json").read_text()))
     told = {baseline["name"]: baseline for baseline in plans[0]["baselines"]}["data_parallel"]

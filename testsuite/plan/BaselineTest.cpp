@@ -173,7 +173,7 @@ TEST(Baselines, TheVerdictNamesTheFasterWay) {
   for (Baseline &baseline : smaller.baselines)
     baseline.isPlanned = baseline.name == "data_parallel";
   EXPECT_THAT(describePlan(parsePlan(printPlan(smaller), "plan.json")),
-              HasSubstr("% faster: --stages 2\n"));
+              HasSubstr("% faster: --stages 2 --microbatches 1\n"));
   PlanRequest slow = twoStages("1f1b");
   slow.topology->levels[0].link.bytesPerSecond = 10;
   EXPECT_THAT(describePlan(makePlan(chainGraph({1, 1, 1, 1}), slow)),

@@ -97,15 +97,20 @@ TEST(TopologyFile, KnownClusters) {
   EXPECT_EQ(readTopology("dgx-a100").workers(), 160);
   EXPECT_EQ(readTopology("dgx-h100:128").workers(), 1024);
   EXPECT_EQ(readTopology("cluster-c:1").workers(), 1);
-  Topology some = readTopology("dgx-h200", 4);
+  Topology some = readTopology("dgx-h200", {0, 4});
   ASSERT_EQ(some.levels.size(), 1u);
   EXPECT_EQ(some.levels[0].workers, 4);
   EXPECT_EQ(some.levels[0].link.bytesPerSecond, 370e9);
-  EXPECT_EQ(readTopology("dgx-h200", 1).workers(), 1);
-  EXPECT_EQ(readTopology("dgx-h200", 16).levels.back().workers, 2);
-  EXPECT_EQ(readTopology("dgx-h200", 12).workers(), 256);
-  EXPECT_EQ(readTopology("dgx-h200:2", 24).workers(), 16);
-  EXPECT_EQ(readTopology("cluster-c", 3).workers(), 3);
+  EXPECT_EQ(readTopology("dgx-h200", {0, 1}).workers(), 1);
+  EXPECT_EQ(readTopology("dgx-h200", {0, 16}).levels.back().workers, 2);
+  EXPECT_EQ(readTopology("dgx-h200", {0, 12}).workers(), 256);
+  EXPECT_EQ(readTopology("dgx-h200:2", {0, 24}).workers(), 16);
+  EXPECT_EQ(readTopology("cluster-c", {0, 3}).workers(), 3);
+  some = readTopology("dgx-h200", {2, 8});
+  ASSERT_EQ(some.levels.size(), 2u);
+  EXPECT_EQ(some.levels[0].workers, 4);
+  EXPECT_EQ(some.levels[1].ports, 4);
+  EXPECT_EQ(readTopology("dgx-h200", {2, 32}).workers(), 256);
   EXPECT_EQ(refusal([] { readTopology("dgx-h100:x"); }),
             "topology 'dgx-h100:x': expected 1 to 8192 servers behind the colon");
   EXPECT_EQ(refusal([] { readTopology("cluster-d"); }),

@@ -129,27 +129,24 @@ std::vector<Batch> BatchChoice::batches() const {
   return chosen;
 }
 
-/// With the units that it is planned from.
 PlannedGraph &BatchChoice::graphOf(int64_t microbatchSize) {
   if (auto known = made.find(microbatchSize); known != made.end())
     return known->second;
-  // More than there are: data parallelism has a size of its own.
   const std::string which = std::to_string(++begun) + " of " + std::to_string(sizeCount) + " sizes";
-  PlannedGraph graph =
-      makeGraph(microbatchSize, sizeCount > 1 && begun <= sizeCount ? " (" + which + ")" : "");
+  PlannedGraph graph = graphWithUnits(microbatchSize, sizeCount > 1 ? " (" + which + ")" : "");
+  return made.emplace(microbatchSize, std::move(graph)).first->second;
+}
+
+/// With the units that it is planned from.
+PlannedGraph BatchChoice::graphWithUnits(int64_t microbatchSize, const std::string &which) const {
+  PlannedGraph graph = makeGraph(microbatchSize, which);
   auto units = std::make_shared<PlanGraph>(makePlanGraph(*graph.module));
   if (!options.profile.empty())
     copySlowdowns(*units, readProfile(options.profile));
   else if (options.plan.device == "cpu")
     addEstimatedSlowdowns(*units, *graph.module, options.plan.device, options.plan.threads);
   graph.units = units;
-  return made.emplace(microbatchSize, std::move(graph)).first->second;
-}
-
-/// Its module is large, and nobody else's any more.
-PlannedGraph BatchChoice::takeGraph(int64_t microbatchSize) {
-  graphOf(microbatchSize);
-  return std::move(made.extract(microbatchSize).mapped());
+  return graph;
 }
 
 /// Of a large graph, whose first two sizes tell what others promise: the most promising first.
@@ -204,7 +201,8 @@ void BatchChoice::planBatch(PlannedGraph &graph, const Batch &batch) const {
 }
 
 void BatchChoice::plan(const Size &size) {
-  PlannedGraph graph = takeGraph(sizeOf(size));
+  graphOf(sizeOf(size));
+  PlannedGraph graph = std::move(made.extract(sizeOf(size)).mapped());
   progress << "pdc: planning microbatches of " << sizeOf(size) << std::endl;
   Tries ofBatches;
   for (const Batch &batch : size)
@@ -224,7 +222,7 @@ bool BatchChoice::mayMislead(const Plan &plan) const {
   return subject.sums && !isClosedForm(plan.costModel) && workers > 1 && !isDataParallel &&
          plan.schedule.microbatches % workers != 0 &&
          plan.dataParallelSecondsPerMinibatch <= plan.secondsPerMinibatch &&
-         options.plan.recompute.stages.empty() &&
+         options.plan.recompute.stages.empty() && options.profile.empty() &&
          !fixedMicrobatchSize(subject.model, options.dimensions);
 }
 
@@ -235,9 +233,13 @@ void BatchChoice::planDataParallelism() {
     return;
   const int workers = best->plan->topology.workers();
   const int64_t minibatch = nearestSharedMinibatch(*best->plan);
+  const bool isSameSize = minibatch / workers == best->batch.microbatchSize;
   PlannedGraph parallel;
   const bool isMade = Tries().make([&] {
-    parallel = takeGraph(minibatch / workers);
+    if (isSameSize)
+      parallel.units = best->units;
+    else
+      parallel = graphWithUnits(minibatch / workers, " (for data parallelism)");
     PlanRequest asked = request({minibatch / workers, 1, workers}, *parallel.units);
     asked.schedule = schedules().front().name;
     asked.stages = 1;
@@ -248,9 +250,13 @@ void BatchChoice::planDataParallelism() {
   if (!isMade)
     return;
   parallel.batch = {minibatch / workers, 1, workers};
-  if (opensDataParallelism(options) && minibatch == best->batch.minibatch() &&
-      isBetter(parallel, *best)) {
-    best = std::move(parallel);
+  // Who says into how many microbatches an update is cut has it cut so.
+  if (opensDataParallelism(options) && !options.microbatches &&
+      minibatch == best->batch.minibatch() && isBetter(parallel, *best)) {
+    if (isSameSize)
+      best->plan = parallel.plan, best->batch = parallel.batch;
+    else
+      best = std::move(parallel);
     return;
   }
   auto plan = std::make_shared<Plan>(*best->plan);

@@ -42,7 +42,7 @@ private:
   static int64_t sizeOf(const Size &size);
   std::vector<Batch> batches() const;
   PlannedGraph &graphOf(int64_t microbatchSize);
-  PlannedGraph takeGraph(int64_t microbatchSize);
+  PlannedGraph graphWithUnits(int64_t microbatchSize, const std::string &which) const;
   void orderByExpectation(std::vector<Size> &sizes);
   bool promisesMore(const Size &size) const;
   void plan(const Size &size);

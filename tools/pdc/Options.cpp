@@ -215,7 +215,8 @@ static void chooseWorkers(const std::string &gpus, Options &options) {
     parseWorkers(gpus, options);
   if (options.topology.empty())
     return;
-  options.plan.topology = readTopology(options.topology, gpus.empty() ? 0 : options.plan.workers);
+  options.plan.topology =
+      readTopology(options.topology, {options.servers, gpus.empty() ? 0 : options.plan.workers});
   const int workers = options.plan.topology->workers();
   std::error_code ignored;
   const bool isCluster = !std::filesystem::exists(options.topology, ignored) &&
