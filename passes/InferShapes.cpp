@@ -91,9 +91,14 @@ public:
     std::optional<Tensor> found = constantOf(unwrap(value));
     return found ? &values.emplace_back(std::move(*found)) : nullptr;
   }
-  NodeValue repeated(NodeValue value) const override {
+  std::optional<ValueMaker> maker(NodeValue value) const override {
     auto node = unwrap(value).getDefiningOp<NodeOp>();
-    return node && node.getOp() == "Expand" ? wrap(node.getOperand(0)) : NodeValue();
+    if (!node)
+      return std::nullopt;
+    std::vector<NodeValue> inputs;
+    for (Value operand : node.getOperands())
+      inputs.push_back(isa<NoneType>(operand.getType()) ? NodeValue() : wrap(operand));
+    return ValueMaker{node.getOp().str(), inputs, toAttributes(node.getOnnxAttributes())};
   }
   std::string describe() const override {
     return "node '" + composed.getName().str() + "' (" + composed.getOp().str() + ")";

@@ -30,6 +30,8 @@ KernelChoice chooseRecurrentCell(const UnitReader &reader) {
   KernelChoice choice;
   choice.kernel = cell->kernel;
   choice.fields = {{"rows", shape.at(0)}, {"width", shape.at(1)}};
+  if (const Attribute *gates = node.attributes->find("gates"))
+    choice.fields.set("gates", *gates);
   if (node.op != "GruCell")
     choice.fields.set("results", slots);
   constexpr size_t kArriving = 3;

@@ -2,12 +2,21 @@
 
 #include "compiler/operators/Operator.h"
 
+#include <optional>
+
 /// Operators that are others in another form: they are written as nodes of these, and need neither
 /// rules nor a gradient nor kernels of their own. infer-shapes puts the nodes in their place.
 namespace pdc {
 
 /// A value inside the graph; null means "left out".
 using NodeValue = GradientValue;
+
+/// A node that others are composed with.
+struct ValueMaker {
+  std::string op;
+  std::vector<NodeValue> inputs;
+  Attributes attributes;
+};
 
 /// How a composition reads its node and adds others. Implemented by the pass infer-shapes, by what
 /// infers types without a graph, and by the tests.
@@ -21,8 +30,8 @@ public:
   virtual TensorType type(NodeValue value) const = 0;
   /// The value where it is known at compile time; else null.
   virtual const Tensor *known(NodeValue value) const = 0;
-  /// What an Expand makes the value of; null where it is made otherwise, or nobody knows.
-  virtual NodeValue repeated(NodeValue) const { return {}; }
+  /// What makes the value; nothing where no node does, or nobody knows.
+  virtual std::optional<ValueMaker> maker(NodeValue) const { return std::nullopt; }
   /// Adds a node; result types follow from its operator's shape rule. An input may be null.
   virtual std::vector<NodeValue> node(std::string_view op, std::vector<NodeValue> inputs,
                                       Attributes attributes = {}, size_t outputs = 1) = 0;

@@ -71,10 +71,13 @@ IndexedRows rowsOfTuples(CompositionBuilder &b, size_t batch) {
 /// .expand_as(x)` makes them: they name whole rows, of which each is read once. Nothing where they
 /// are others.
 static std::optional<IndexedRows> rowsOfRepeated(CompositionBuilder &b, size_t axis) {
-  const NodeValue once = b.repeated(b.input(1));
+  const std::optional<ValueMaker> expand = b.maker(b.input(1));
+  if (!expand || expand->op != "Expand")
+    return std::nullopt;
+  const NodeValue once = expand->inputs[0];
   const std::vector<int64_t> data = b.type(b.input(0)).shape, shape = b.type(b.input(1)).shape;
-  std::vector<int64_t> named = once ? b.type(once).shape : std::vector<int64_t>();
-  if (!once || axis + 1 == data.size() || product(shape) == 0)
+  std::vector<int64_t> named = b.type(once).shape;
+  if (axis + 1 == data.size() || product(shape) == 0)
     return std::nullopt;
   named.insert(named.begin(), shape.size() - named.size(), 1);
   for (size_t d = 0; d < shape.size(); ++d)

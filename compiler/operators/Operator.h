@@ -41,6 +41,7 @@ struct ImportedNode {
 /// A value inside the graph that a gradient rule extends. Null means "no such value".
 struct GradientValue {
   void *handle = nullptr;
+  bool operator==(const GradientValue &) const = default;
   explicit operator bool() const { return handle; }
 };
 

@@ -1,3 +1,4 @@
+#include "compiler/operators/GateOrder.h"
 #include "compiler/operators/RecurrentForm.h"
 #include "compiler/operators/Rules.h"
 
@@ -62,8 +63,8 @@ public:
   /// `initial_h` and the like, or zeros.
   NodeValue initial(size_t input) { return b.input(input) ? part(input) : zeros({batch, hidden}); }
   /// x W^T + bias for all steps, cut into steps: each [batch, gates * hidden].
-  std::vector<NodeValue> inputProducts(NodeValue bias) {
-    std::vector<NodeValue> operands = {sequence, part(1)};
+  std::vector<NodeValue> inputProducts(NodeValue weights, NodeValue bias) {
+    std::vector<NodeValue> operands = {sequence, weights};
     if (bias)
       operands.push_back(bias);
     NodeValue all = add(b, "Gemm", operands, {{"transB", int64_t(1)}});
@@ -98,6 +99,18 @@ public:
   bool hasUsualCell() const {
     return b.type(sequence).element == ElementType::f32 && activation(0) == "Sigmoid" &&
            activation(1) == "Tanh" && (gates < 4 || activation(2) == "Tanh");
+  }
+  /// The weights and biases, of cells with the gates as their exporter had them.
+  OrderedGates weights(bool isCell) {
+    if (std::optional<OrderedGates> found = findOrderedGates(b, gates, number); found && isCell)
+      return *found;
+    OrderedGates own{part(1), part(2), {}, {}, {}};
+    if (!b.input(3))
+      return own;
+    NodeValue both = part(3);
+    own.inputBias = slice(both, 0, 0, gates * hidden);
+    own.stateBias = slice(both, 0, gates * hidden, 2 * gates * hidden);
+    return own;
   }
   NodeValue activate(size_t which, NodeValue value) {
     static constexpr std::string_view known[] = {"Relu", "Sigmoid", "Softsign", "Softplus", "Tanh"};
@@ -152,10 +165,6 @@ struct Step {
 Step lstmStep(Direction &d, NodeValue product, NodeValue cell,
               const std::vector<NodeValue> &peepholes) {
   CompositionBuilder &b = d.b;
-  if (peepholes.empty() && d.hasUsualCell()) {
-    const std::vector<NodeValue> results = b.node("LstmCell", {product, cell}, {}, 2);
-    return {results[0], results[1]};
-  }
   auto peeked = [&](NodeValue gate, size_t which, NodeValue seen) {
     return peepholes.empty() ? gate
                              : combined(b, "Add", gate, combined(b, "Mul", seen, peepholes[which]));
@@ -170,22 +179,31 @@ Step lstmStep(Direction &d, NodeValue product, NodeValue cell,
   return {combined(b, "Mul", out, d.activate(2, next)), next};
 }
 
+Attributes placesOf(const OrderedGates &own) {
+  return own.places.empty() ? Attributes() : Attributes({{"gates", own.places}});
+}
+
+Step lstmCell(CompositionBuilder &b, NodeValue product, NodeValue cell, const OrderedGates &own) {
+  const std::vector<NodeValue> results = b.node("LstmCell", {product, cell}, placesOf(own), 2);
+  return {results[0], results[1]};
+}
+
 States runLstm(Direction &d) {
   CompositionBuilder &b = d.b;
-  const int64_t h4 = 4 * d.hidden;
-  NodeValue bias;
-  if (b.input(3)) {
-    NodeValue both = d.part(3);
-    bias = combined(b, "Add", d.slice(both, 0, 0, h4), d.slice(both, 0, h4, 2 * h4));
-  }
-  NodeValue recurrence = d.part(2), state = d.initial(5), cell = d.initial(6);
+  const bool isCell = !b.input(7) && d.hasUsualCell();
+  const OrderedGates own = d.weights(isCell);
+  NodeValue bias, state = d.initial(5), cell = d.initial(6);
+  if (own.inputBias)
+    bias = combined(b, "Add", own.inputBias, own.stateBias);
   std::vector<NodeValue> peepholes;
   if (b.input(7))
     for (int64_t i = 0; i < 3; ++i)
       peepholes.push_back(d.slice(d.part(7), 0, i * d.hidden, (i + 1) * d.hidden));
   States states;
-  for (NodeValue product : d.inputProducts(bias)) {
-    const Step next = lstmStep(d, d.product(state, recurrence, product), cell, peepholes);
+  for (NodeValue ofInput : d.inputProducts(own.inputWeights, bias)) {
+    NodeValue product = d.product(state, own.stateWeights, ofInput);
+    const Step next =
+        isCell ? lstmCell(b, product, cell, own) : lstmStep(d, product, cell, peepholes);
     const size_t step = states.all.size();
     state = d.kept(step, next.state, state);
     cell = d.kept(step, next.cell, cell);
@@ -230,23 +248,19 @@ NodeValue gruStep(Direction &d, NodeValue product, NodeValue state, const GruRec
 
 States runGru(Direction &d) {
   CompositionBuilder &b = d.b;
-  const int64_t h = d.hidden;
   const bool resetsAfter = b.attributes().integer("linear_before_reset", 0) != 0;
-  NodeValue inputBias, stateBias = d.zeros({3 * h});
-  if (b.input(3)) {
-    NodeValue both = d.part(3);
-    inputBias = d.slice(both, 0, 0, 3 * h);
-    stateBias = d.slice(both, 0, 3 * h, 6 * h);
-  }
-  NodeValue state = d.initial(5), recurrence = d.part(2);
   const bool isCell = resetsAfter && d.hasUsualCell();
+  const OrderedGates own = d.weights(isCell);
+  NodeValue stateBias = own.stateBias ? own.stateBias : d.zeros({3 * d.hidden});
+  NodeValue state = d.initial(5);
   std::optional<GruRecurrence> parts;
   if (!isCell)
-    parts.emplace(d, recurrence, stateBias);
+    parts.emplace(d, own.stateWeights, stateBias);
   States states;
-  for (NodeValue product : d.inputProducts(inputBias)) {
+  for (NodeValue product : d.inputProducts(own.inputWeights, own.inputBias)) {
     NodeValue next =
-        isCell ? add(b, "GruCell", {product, d.product(state, recurrence, stateBias), state})
+        isCell ? add(b, "GruCell", {product, d.product(state, own.stateWeights, stateBias), state},
+                     placesOf(own))
                : gruStep(d, product, state, *parts, resetsAfter);
     const size_t step = states.all.size();
     state = d.kept(step, next, state);
@@ -267,7 +281,7 @@ States runRnn(Direction &d) {
   }
   NodeValue recurrence = d.part(2), state = d.initial(5);
   States states;
-  for (NodeValue product : d.inputProducts(bias)) {
+  for (NodeValue product : d.inputProducts(d.part(1), bias)) {
     const size_t step = states.all.size();
     state = d.kept(step, d.activate(0, d.product(state, recurrence, product)), state);
     states.all.push_back(d.shown(step, state));

@@ -1,10 +1,13 @@
 #include "compiler/operators/Families.h"
 #include "compiler/operators/Rules.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 /// One step of a recurrent layer behind its matrix products, as one kernel each way. Rows are
-/// sequences; a row of gates is one after the other, each as wide as a state, in ONNX's order.
+/// sequences; a row of gates is one beside the other, each as wide as a state. Attribute `gates`:
+/// where each of ONNX's stands among them; left out: in its order.
 namespace pdc {
 
 namespace {
@@ -12,16 +15,19 @@ namespace {
 /// Elements of a cell in which everything depends on the same element of each gate and state.
 struct Cells {
   int64_t rows, width;
-  explicit Cells(const TensorType &state) : rows(state.shape[0]), width(state.shape[1]) {}
+  std::vector<int64_t> gates;
+  Cells(const NodeView &node, const TensorType &state)
+      : rows(state.shape[0]), width(state.shape[1]), gates(node.attributes.integers("gates")) {}
 
   template <class Body> void forEach(Body body) const {
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t column = 0; column < width; ++column)
         body(row * width + column, row, column);
   }
-  /// Where gate `gate` of `gates` stands.
-  int64_t at(int64_t gate, int64_t gates, int64_t row, int64_t column) const {
-    return (row * gates + gate) * width + column;
+  /// Where gate `gate` of `count` stands.
+  int64_t at(int64_t gate, int64_t count, int64_t row, int64_t column) const {
+    const int64_t place = gates.empty() ? gate : gates[static_cast<size_t>(gate)];
+    return (row * count + place) * width + column;
   }
 };
 
@@ -38,6 +44,11 @@ void checkGates(const NodeView &node, size_t input, const TensorType &state, int
       found.shape != std::vector<int64_t>{state.shape[0], gates * state.shape[1]})
     refuse(node, "input " + std::to_string(input) + " is " + found.toString() + ", expected " +
                      std::to_string(gates) + " gates for each element of " + state.toString());
+  std::vector<int64_t> places = node.attributes.integers("gates"), all(size_t(gates), 0);
+  std::iota(all.begin(), all.end(), 0);
+  if (!places.empty() && !std::ranges::is_permutation(places, all))
+    refuse(node, "attribute 'gates' " + shapeText(places) + ", expected a place for each of " +
+                     std::to_string(gates));
 }
 
 void checkLike(const NodeView &node, size_t input, const TensorType &state) {
@@ -66,7 +77,7 @@ struct LstmGates {
 std::vector<Tensor> evaluateLstm(const NodeView &node, std::span<const Tensor *const> inputs) {
   const std::vector<TensorType> types = inferLstm(node);
   Tensor state = Tensor::zeros(types[0]), next = Tensor::zeros(types[1]);
-  const Cells cells(types[1]);
+  const Cells cells(node, types[1]);
   cells.forEach([&](int64_t i, int64_t row, int64_t column) {
     const LstmGates g(*inputs[0], cells, row, column);
     next.data[i] = g.forget * inputs[1]->data[i] + g.in * g.candidate;
@@ -78,9 +89,10 @@ std::vector<Tensor> evaluateLstm(const NodeView &node, std::span<const Tensor *c
 void differentiateLstm(GradientBuilder &b) {
   if (!b.wants(0) && !b.wants(1))
     return;
-  const std::vector<GradientValue> gradients = b.node(
-      "LstmCellGrad",
-      {b.input(0), b.input(1), b.output(1), b.outputGradient(0), b.outputGradient(1)}, {}, 2);
+  const std::vector<GradientValue> gradients =
+      b.node("LstmCellGrad",
+             {b.input(0), b.input(1), b.output(1), b.outputGradient(0), b.outputGradient(1)},
+             b.attributes(), 2);
   for (size_t i = 0; i < 2; ++i)
     if (b.wants(i))
       b.setInputGradient(i, gradients[i]);
@@ -97,7 +109,7 @@ std::vector<Tensor> evaluateLstmGradient(const NodeView &node,
                                          std::span<const Tensor *const> inputs) {
   const std::vector<TensorType> types = inferLstmGradient(node);
   Tensor dGates = Tensor::zeros(types[0]), dCell = Tensor::zeros(types[1]);
-  const Cells cells(types[1]);
+  const Cells cells(node, types[1]);
   cells.forEach([&](int64_t i, int64_t row, int64_t column) {
     const LstmGates g(*inputs[0], cells, row, column);
     const double shown = std::tanh(inputs[2]->data[i]), dState = valueOrZero(inputs, 3, i);
@@ -136,7 +148,7 @@ struct GruGates {
 
 std::vector<Tensor> evaluateGru(const NodeView &node, std::span<const Tensor *const> inputs) {
   Tensor next = Tensor::zeros(inferGru(node)[0]);
-  const Cells cells(next.type);
+  const Cells cells(node, next.type);
   cells.forEach([&](int64_t i, int64_t row, int64_t column) {
     const GruGates g(*inputs[0], *inputs[1], cells, row, column);
     next.data[i] = (1 - g.update) * g.candidate + g.update * inputs[2]->data[i];
@@ -147,8 +159,8 @@ std::vector<Tensor> evaluateGru(const NodeView &node, std::span<const Tensor *co
 void differentiateGru(GradientBuilder &b) {
   if (!b.wants(0) && !b.wants(1) && !b.wants(2))
     return;
-  const std::vector<GradientValue> gradients =
-      b.node("GruCellGrad", {b.input(0), b.input(1), b.input(2), b.outputGradient(0)}, {}, 3);
+  const std::vector<GradientValue> gradients = b.node(
+      "GruCellGrad", {b.input(0), b.input(1), b.input(2), b.outputGradient(0)}, b.attributes(), 3);
   for (size_t i = 0; i < 3; ++i)
     if (b.wants(i))
       b.setInputGradient(i, gradients[i]);
@@ -165,7 +177,7 @@ std::vector<Tensor> evaluateGruGradient(const NodeView &node,
   const std::vector<TensorType> types = inferGruGradient(node);
   Tensor dInput = Tensor::zeros(types[0]), dState = Tensor::zeros(types[1]),
          dBefore = Tensor::zeros(types[2]);
-  const Cells cells(types[2]);
+  const Cells cells(node, types[2]);
   cells.forEach([&](int64_t i, int64_t row, int64_t column) {
     const GruGates g(*inputs[0], *inputs[1], cells, row, column);
     const double dNext = inputs[3]->data[i];

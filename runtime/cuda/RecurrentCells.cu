@@ -16,19 +16,30 @@ struct Functions {
 using Lstm = LstmElement<Functions>;
 using Gru = GruElement<Functions>;
 
+/// Where the gates of a row begin, in ONNX's order.
+template <int Gates> struct GateBegins {
+  int64_t at[Gates];
+
+  explicit GateBegins(const RecurrentCellFields &f) {
+    for (int g = 0; g < Gates; ++g)
+      at[g] = f.begin(size_t(g));
+  }
+};
+
 /// The same element of each gate of a row, `Width` neighbours of each.
 template <int Gates, int Width> struct GateLanes {
   Lanes<float, Width> gate[Gates];
 
-  template <class T> __device__ static GateLanes from(const T *first, int64_t width) {
+  template <class T>
+  __device__ static GateLanes from(const T *first, const GateBegins<Gates> &begins) {
     GateLanes lanes;
     for (int g = 0; g < Gates; ++g)
-      lanes.gate[g] = load<Width>(first + g * width);
+      lanes.gate[g] = load<Width>(first + begins.at[g]);
     return lanes;
   }
-  template <class T> __device__ void to(T *first, int64_t width) const {
+  template <class T> __device__ void to(T *first, const GateBegins<Gates> &begins) const {
     for (int g = 0; g < Gates; ++g)
-      store(first + g * width, gate[g]);
+      store(first + begins.at[g], gate[g]);
   }
   __device__ Lstm lstm(int lane) const {
     return {gate[0].at[lane], gate[1].at[lane], gate[2].at[lane], gate[3].at[lane]};
@@ -108,13 +119,13 @@ void overCells(const Run &run, const RecurrentCellFields &f, int64_t gates, Body
 }
 
 template <class T> struct LstmForward {
-  int64_t width;
+  GateBegins<4> begins;
   const T *gates;
   const float *cell;
   T *state;
   float *next;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
-    const auto held = GateLanes<4, Width>::from(gates + g, width);
+    const auto held = GateLanes<4, Width>::from(gates + g, begins);
     auto cells = load<Width>(cell + i), states = cells;
     for (int lane = 0; lane < Width; ++lane) {
       const Lstm element = held.lstm(lane);
@@ -127,7 +138,7 @@ template <class T> struct LstmForward {
 };
 
 template <class T> struct LstmBackward {
-  int64_t width;
+  GateBegins<4> begins;
   const T *gates;
   const float *cell, *next;
   Arriving<T> ofState;
@@ -135,7 +146,7 @@ template <class T> struct LstmBackward {
   T *ofGates;
   float *ofCell;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
-    auto held = GateLanes<4, Width>::from(gates + g, width);
+    auto held = GateLanes<4, Width>::from(gates + g, begins);
     auto cells = load<Width>(cell + i);
     const auto after = load<Width>(next + i), dState = ofState.template at<Width>(i),
                dNext = loadOrZero<Width>(ofNext, i);
@@ -147,18 +158,18 @@ template <class T> struct LstmBackward {
       cells.at[lane] = d.cell;
     }
     if (ofGates)
-      held.to(ofGates + g, width);
+      held.to(ofGates + g, begins);
     storeWhereAsked(ofCell, i, cells);
   }
 };
 
 template <class T> struct GruForward {
-  int64_t width;
+  GateBegins<3> begins;
   const T *ofInput, *ofState, *state;
   T *next;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
-    const auto x = GateLanes<3, Width>::from(ofInput + g, width),
-               s = GateLanes<3, Width>::from(ofState + g, width);
+    const auto x = GateLanes<3, Width>::from(ofInput + g, begins),
+               s = GateLanes<3, Width>::from(ofState + g, begins);
     auto states = load<Width>(state + i);
     for (int lane = 0; lane < Width; ++lane)
       states.at[lane] = gruOf(x, s, lane).next(states.at[lane]);
@@ -167,13 +178,13 @@ template <class T> struct GruForward {
 };
 
 template <class T> struct GruBackward {
-  int64_t width;
+  GateBegins<3> begins;
   const T *ofInput, *ofState, *state;
   Arriving<T> ofNext;
   T *dInput, *dState, *dBefore;
   template <int Width> __device__ void at(int64_t i, int64_t g) const {
-    auto x = GateLanes<3, Width>::from(ofInput + g, width),
-         s = GateLanes<3, Width>::from(ofState + g, width);
+    auto x = GateLanes<3, Width>::from(ofInput + g, begins),
+         s = GateLanes<3, Width>::from(ofState + g, begins);
     auto states = load<Width>(state + i);
     const auto dNext = ofNext.template at<Width>(i);
     for (int lane = 0; lane < Width; ++lane) {
@@ -184,9 +195,9 @@ template <class T> struct GruBackward {
       states.at[lane] = d.state;
     }
     if (dInput)
-      x.to(dInput + g, width);
+      x.to(dInput + g, begins);
     if (dState)
-      s.to(dState + g, width);
+      s.to(dState + g, begins);
     storeWhereAsked(dBefore, i, states);
   }
 };
@@ -197,7 +208,7 @@ template <class T>
 void LstmCell::call(const Run &run, const T *gates, const float *cell,
                     const std::array<void *, 3> &results) const {
   overCells(run, fields, 4,
-            LstmForward<T>{fields.width, gates, cell, static_cast<T *>(results[0]),
+            LstmForward<T>{GateBegins<4>(fields), gates, cell, static_cast<T *>(results[0]),
                            static_cast<float *>(results[1])});
 }
 
@@ -207,14 +218,14 @@ void LstmCellGradient::call(const Run &run, const T *gates, const float *cell, c
                             std::initializer_list<const void *> others) const {
   const Others<T> o(fields, ofState, others);
   overCells(run, fields, 4,
-            LstmBackward<T>{fields.width, gates, cell, next, o.arriving, ofNext,
+            LstmBackward<T>{GateBegins<4>(fields), gates, cell, next, o.arriving, ofNext,
                             static_cast<T *>(o.results[0]), static_cast<float *>(o.results[1])});
 }
 
 template <class T>
 void GruCell::operator()(const Run &run, const T *ofInput, const T *ofState, const T *state,
                          T *next) const {
-  overCells(run, fields, 3, GruForward<T>{fields.width, ofInput, ofState, state, next});
+  overCells(run, fields, 3, GruForward<T>{GateBegins<3>(fields), ofInput, ofState, state, next});
 }
 
 template <class T>
@@ -222,7 +233,7 @@ void GruCellGradient::call(const Run &run, const T *ofInput, const T *ofState, c
                            const T *ofNext, std::initializer_list<const void *> others) const {
   const Others<T> o(fields, ofNext, others);
   overCells(run, fields, 3,
-            GruBackward<T>{fields.width, ofInput, ofState, state, o.arriving,
+            GruBackward<T>{GateBegins<3>(fields), ofInput, ofState, state, o.arriving,
                            static_cast<T *>(o.results[0]), static_cast<T *>(o.results[1]),
                            static_cast<T *>(o.results[2])});
 }

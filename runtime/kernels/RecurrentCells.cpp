@@ -33,9 +33,10 @@ void forEachElement(const RecurrentCellFields &f, int threads, int64_t gates, Bo
 void LstmCell::call(const Run &, const float *gates, const float *cell,
                     const std::array<void *, 3> &results) const {
   float *state = numbers(results[0]), *next = numbers(results[1]);
-  const int64_t w = fields.width;
+  const int64_t in = fields.begin(0), out = fields.begin(1), forget = fields.begin(2),
+                candidate = fields.begin(3);
   forEachElement(fields, threads, 4, [=](int64_t i, int64_t g) {
-    const Lstm element(gates[g], gates[g + w], gates[g + 2 * w], gates[g + 3 * w]);
+    const Lstm element(gates[g + in], gates[g + out], gates[g + forget], gates[g + candidate]);
     const float after = element.next(cell[i]);
     if (state)
       state[i] = element.state(after);
@@ -48,14 +49,15 @@ void LstmCellGradient::call(const Run &, const float *gates, const float *cell, 
                             const float *ofState, const float *ofNext,
                             const std::array<void *, 3> &results) const {
   float *ofGates = numbers(results[0]), *ofCell = numbers(results[1]);
-  const int64_t w = fields.width;
+  const int64_t in = fields.begin(0), out = fields.begin(1), forget = fields.begin(2),
+                candidate = fields.begin(3);
   forEachElement(fields, threads, 4, [=](int64_t i, int64_t g) {
-    const Lstm element(gates[g], gates[g + w], gates[g + 2 * w], gates[g + 3 * w]);
+    const Lstm element(gates[g + in], gates[g + out], gates[g + forget], gates[g + candidate]);
     const Lstm::Gradient d =
         element.gradient(cell[i], next[i], ofState ? ofState[i] : 0, ofNext ? ofNext[i] : 0);
     if (ofGates) {
-      ofGates[g] = d.in, ofGates[g + w] = d.out;
-      ofGates[g + 2 * w] = d.forget, ofGates[g + 3 * w] = d.candidate;
+      ofGates[g + in] = d.in, ofGates[g + out] = d.out;
+      ofGates[g + forget] = d.forget, ofGates[g + candidate] = d.candidate;
     }
     if (ofCell)
       ofCell[i] = d.cell;
@@ -64,10 +66,10 @@ void LstmCellGradient::call(const Run &, const float *gates, const float *cell, 
 
 void GruCell::operator()(const Run &, const float *ofInput, const float *ofState,
                          const float *state, float *next) const {
-  const int64_t w = fields.width;
+  const int64_t update = fields.begin(0), reset = fields.begin(1), candidate = fields.begin(2);
   forEachElement(fields, threads, 3, [=](int64_t i, int64_t g) {
-    const Gru element({ofInput[g], ofInput[g + w], ofInput[g + 2 * w]},
-                      {ofState[g], ofState[g + w], ofState[g + 2 * w]});
+    const Gru element({ofInput[g + update], ofInput[g + reset], ofInput[g + candidate]},
+                      {ofState[g + update], ofState[g + reset], ofState[g + candidate]});
     next[i] = element.next(state[i]);
   });
 }
@@ -77,17 +79,19 @@ void GruCellGradient::call(const Run &, const float *ofInput, const float *ofSta
                            const std::array<void *, 3> &results) const {
   float *dInput = numbers(results[0]), *dState = numbers(results[1]),
         *dBefore = numbers(results[2]);
-  const int64_t w = fields.width;
+  const int64_t update = fields.begin(0), reset = fields.begin(1), candidate = fields.begin(2);
   // Vectors of what may not be there take twice as long.
   auto each = [=, this](auto isWhole) {
     forEachElement(fields, threads, 3, [=](int64_t i, int64_t g) {
-      const Gru element({ofInput[g], ofInput[g + w], ofInput[g + 2 * w]},
-                        {ofState[g], ofState[g + w], ofState[g + 2 * w]});
+      const Gru element({ofInput[g + update], ofInput[g + reset], ofInput[g + candidate]},
+                        {ofState[g + update], ofState[g + reset], ofState[g + candidate]});
       const Gru::Gradient d = element.gradient(state[i], ofNext[i]);
       if (isWhole || dInput)
-        dInput[g] = d.update, dInput[g + w] = d.reset, dInput[g + 2 * w] = d.candidate;
+        dInput[g + update] = d.update, dInput[g + reset] = d.reset,
+                   dInput[g + candidate] = d.candidate;
       if (isWhole || dState)
-        dState[g] = d.update, dState[g + w] = d.reset, dState[g + 2 * w] = d.candidateOfState;
+        dState[g + update] = d.update, dState[g + reset] = d.reset,
+                   dState[g + candidate] = d.candidateOfState;
       if (isWhole || dBefore)
         dBefore[i] = d.state;
     });

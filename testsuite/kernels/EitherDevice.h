@@ -133,42 +133,52 @@ template <class Case> void expectPartsOfImages(const std::string &layout, bool s
 }
 
 /// Steps of recurrent layers and their gradients, with each gradient that may be missing and each
-/// result that nobody may read; of widths that vectors and four divide, and of others.
-template <class Case> void expectRecurrentCells() {
-  for (const int64_t width : {16, 4, 7}) {
-    auto gates = [&](UnitCase &u, int64_t count) { return u.operand({3, count * width}, -4, 4); };
-    auto state = [&](UnitCase &u) { return u.operand({3, width}, -2, 2); };
-    auto check = [](Case &unit, std::vector<int> results) {
-      for (const int slot : results)
-        unit.result(UnitValue::node(0, slot));
-      unit.check(1e-5);
-    };
-    for (const std::vector<int> &results : {std::vector<int>{0, 1}, {0}, {1}}) {
-      Case forward, whole, ofState, ofNext;
-      forward.node("LstmCell", {gates(forward, 4), state(forward)}, {}, 2);
-      check(forward, results);
-      whole.node("LstmCellGrad",
-                 {gates(whole, 4), state(whole), state(whole), state(whole), state(whole)}, {}, 2);
-      check(whole, results);
-      ofState.node("LstmCellGrad",
-                   {gates(ofState, 4), state(ofState), state(ofState), state(ofState)}, {}, 2);
-      check(ofState, results);
-      ofNext.node("LstmCellGrad",
-                  {gates(ofNext, 4), state(ofNext), state(ofNext), UnitValue(), state(ofNext)}, {},
-                  2);
-      check(ofNext, results);
-    }
-    Case forward;
-    forward.node("GruCell", {gates(forward, 3), gates(forward, 3), state(forward)});
-    check(forward, {0});
-    for (const std::vector<int> &results : {std::vector<int>{0, 1, 2}, {0, 1}, {2}}) {
-      Case gradient;
-      gradient.node("GruCellGrad",
-                    {gates(gradient, 3), gates(gradient, 3), state(gradient), state(gradient)}, {},
-                    3);
-      check(gradient, results);
-    }
+/// result that nobody may read; of widths that vectors and four divide, and of others; with gates
+/// in ONNX's order, and in another.
+template <class Case> void expectRecurrentCellsOf(int64_t width, bool isOrdered) {
+  auto ordered = [&](std::vector<int64_t> places) {
+    return isOrdered ? Attributes() : Attributes({{"gates", std::move(places)}});
+  };
+  const Attributes ofLstm = ordered({0, 3, 1, 2}), ofGru = ordered({1, 2, 0});
+  auto gates = [&](UnitCase &u, int64_t count) { return u.operand({3, count * width}, -4, 4); };
+  auto state = [&](UnitCase &u) { return u.operand({3, width}, -2, 2); };
+  auto check = [](Case &unit, std::vector<int> results) {
+    for (const int slot : results)
+      unit.result(UnitValue::node(0, slot));
+    unit.check(1e-5);
+  };
+  for (const std::vector<int> &results : {std::vector<int>{0, 1}, {0}, {1}}) {
+    Case forward, whole, ofState, ofNext;
+    forward.node("LstmCell", {gates(forward, 4), state(forward)}, ofLstm, 2);
+    check(forward, results);
+    whole.node("LstmCellGrad",
+               {gates(whole, 4), state(whole), state(whole), state(whole), state(whole)}, ofLstm,
+               2);
+    check(whole, results);
+    ofState.node("LstmCellGrad",
+                 {gates(ofState, 4), state(ofState), state(ofState), state(ofState)}, ofLstm, 2);
+    check(ofState, results);
+    ofNext.node("LstmCellGrad",
+                {gates(ofNext, 4), state(ofNext), state(ofNext), UnitValue(), state(ofNext)},
+                ofLstm, 2);
+    check(ofNext, results);
   }
+  Case forward;
+  forward.node("GruCell", {gates(forward, 3), gates(forward, 3), state(forward)}, ofGru);
+  check(forward, {0});
+  for (const std::vector<int> &results : {std::vector<int>{0, 1, 2}, {0, 1}, {2}}) {
+    Case gradient;
+    gradient.node("GruCellGrad",
+                  {gates(gradient, 3), gates(gradient, 3), state(gradient), state(gradient)}, ofGru,
+                  3);
+    check(gradient, results);
+  }
+}
+
+template <class Case> void expectRecurrentCells() {
+  for (const int64_t width : {16, 4, 7})
+    for (const bool isOrdered : {true, false})
+      expectRecurrentCellsOf<Case>(width, isOrdered);
 }
 
 /// Of rows of three samples, of several rows each, of sizes that four divides and others, and of

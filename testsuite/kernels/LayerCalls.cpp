@@ -94,7 +94,7 @@ LocalResponseFields response(const KernelChoice &choice) {
 }
 RecurrentCellFields cells(const KernelChoice &choice) {
   RecurrentCellFields f;
-  FieldReader{choice} FIELD(results) FIELD(rows) FIELD(terms) FIELD(width);
+  FieldReader{choice} FIELD(gates) FIELD(results) FIELD(rows) FIELD(terms) FIELD(width);
   return f;
 }
 

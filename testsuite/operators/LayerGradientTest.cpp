@@ -100,21 +100,24 @@ TEST(Gradient, BatchNormalizationByRunningStatistics) {
   }
 }
 
-/// Either result's gradient alone, too.
+/// Either result's gradient alone, too; with gates in ONNX's order and in PyTorch's.
 TEST(Gradient, RecurrentCells) {
   Draw draw;
+  const Attributes places[] = {{}, {{"gates", std::vector<int64_t>{0, 3, 1, 2}}}};
   for (const std::vector<size_t> &arriving : {std::vector<size_t>{0, 1}, {0}, {1}})
     checkGradient({"LstmCell",
-                   {},
+                   places[arriving.size() % 2],
                    {draw.reals({3, 20}, -3, 3), draw.reals({3, 5}, -2, 2)},
                    {0, 1},
                    2,
                    false,
                    arriving});
-  checkGradient({"GruCell",
-                 {},
-                 {draw.reals({3, 15}, -3, 3), draw.reals({3, 15}, -3, 3), draw.reals({3, 5})},
-                 {0, 1, 2}});
+  for (const Attributes &order :
+       {Attributes(), Attributes({{"gates", std::vector<int64_t>{1, 0, 2}}})})
+    checkGradient({"GruCell",
+                   order,
+                   {draw.reals({3, 15}, -3, 3), draw.reals({3, 15}, -3, 3), draw.reals({3, 5})},
+                   {0, 1, 2}});
 }
 
 TEST(Gradient, LocalResponse) {
