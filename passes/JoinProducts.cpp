@@ -227,9 +227,13 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
     return;
   AccumulateOp last = *llvm::max_element(
       joined, [](AccumulateOp a, AccumulateOp b) { return a->isBeforeInBlock(b); });
-  const Candidate candidate = candidateOf(terms, count, last);
+  const Candidate candidate = candidateOf(terms, count, last->getBlock()->getTerminator());
   if (!pays(candidate, 2))
     return;
+  // The product of all inputs stacks the gradients of steps behind the last of them.
+  for (NodeOp stacked : candidate.stacked)
+    if (stacked && last->isBeforeInBlock(stacked))
+      last->moveAfter(stacked);
   SmallVector<AccumulateOp> left;
   for (AccumulateOp use : uses)
     if (use == joined.front())

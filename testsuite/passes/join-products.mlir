@@ -34,6 +34,9 @@ pdc.memory @rows input microbatch : tensor<9x4xf32>
 pdc.memory @wide input microbatch : tensor<9x6xf32>
 pdc.memory @nested weight version : tensor<6x4xf32>
 pdc.memory @"nested/gradient" gradient update : tensor<6x4xf32>
+pdc.memory @direct weight version : tensor<6x4xf32>
+pdc.memory @"direct/gradient" gradient update : tensor<6x4xf32>
+pdc.memory @"direct/gradient.1" gradient update : tensor<6x4xf32>
 pdc.memory @crossed weight version : tensor<6x4xf32>
 pdc.memory @"crossed/gradient" gradient update : tensor<6x4xf32>
 pdc.memory @target input microbatch : tensor<f32>
@@ -44,6 +47,7 @@ pdc.memory @sums metric update : tensor<6x4xf32>
 pdc.memory @other_steps metric update : tensor<2x6xf32>
 pdc.memory @three_steps metric update : tensor<3x6xf32>
 pdc.memory @steps metric update : tensor<2x6xf32>
+pdc.memory @later_steps metric update : tensor<2x6xf32>
 pdc.memory @part metric update : tensor<1x4xf32>
 
 // CHECK-LABEL: func.func @train
@@ -60,6 +64,7 @@ func.func @train() {
   %many_weight = pdc.weight_version @many latest : tensor<6x4xf32>
   %crossed_weight = pdc.weight_version @crossed latest : tensor<6x4xf32>
   %nested_weight = pdc.weight_version @nested latest : tensor<6x4xf32>
+  %direct_weight = pdc.weight_version @direct latest : tensor<6x4xf32>
   %x = pdc.read @x : tensor<1x4xf32>
   %y = pdc.read @y : tensor<1x4xf32>
   %z = pdc.read @z : tensor<1x4xf32>
@@ -159,6 +164,19 @@ func.func @train() {
   %none = pdc.node "Relu" "/none/grad"(%nested_used) {} origin "/step" : (tensor<6x4xf32>) -> tensor<6x4xf32>
   %nested = pdc.node "Sum" "/nested/grad/sum"(%near, %far_sum, %none) {} origin "/nested" : (tensor<6x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>) -> tensor<6x4xf32>
   pdc.accumulate %nested into @"nested/gradient" : tensor<6x4xf32>
+
+  // Uses of a weight itself whose steps are stacked behind the last of them: the sum waits for that.
+  // CHECK: %[[LATER:.*]] = pdc.node "Concat" "/later"(%[[F:.*]], %[[D]])
+  // CHECK-NEXT: %[[DIRECT:.*]] = pdc.node "Gemm" {{.*}}(%[[LATER]], %[[STATES]])
+  // CHECK-NEXT: pdc.accumulate %[[DIRECT]] into @"direct/gradient" :
+  // CHECK-NOT: into @"direct/gradient.1"
+  %direct_used = pdc.node "Identity" "/direct"(%direct_weight) {} : (tensor<6x4xf32>) -> tensor<6x4xf32>
+  %once = pdc.node "Gemm" "/once/grad"(%d, %x) {transA = 1 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  %twice = pdc.node "Gemm" "/twice/grad"(%f, %y) {transA = 1 : i64} origin "/step.1" : (tensor<1x6xf32>, tensor<1x4xf32>) -> tensor<6x4xf32>
+  pdc.accumulate %once into @"direct/gradient.1" : tensor<6x4xf32>
+  pdc.accumulate %twice into @"direct/gradient" : tensor<6x4xf32>
+  %later = pdc.node "Concat" "/later"(%f, %d) {axis = 0 : i64} origin "/step" : (tensor<1x6xf32>, tensor<1x6xf32>) -> tensor<2x6xf32>
+  pdc.accumulate %later into @later_steps : tensor<2x6xf32>
 
   %target = pdc.read @target : tensor<f32>
   %weight = pdc.node "LossWeight" "loss_weight"(%target) {} : (tensor<f32>) -> tensor<f32>
