@@ -127,9 +127,9 @@ Candidate candidateOf(Terms terms, size_t count, Operation *before) {
   return candidate;
 }
 
-/// Whether copying the factors that are not stacked yet, each number `copies` times, moves fewer
-/// than writing all terms but one and reading them again.
-bool pays(const Candidate &candidate, int64_t copies) {
+/// Whether copying the factors that are not stacked yet moves fewer numbers than writing all terms
+/// but one and reading them again.
+bool pays(const Candidate &candidate) {
   auto elements = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getNumElements();
   };
@@ -137,7 +137,7 @@ bool pays(const Candidate &candidate, int64_t copies) {
   for (auto [which, known] : llvm::enumerate(candidate.stacked))
     if (!known)
       for (Value matrix : factors(candidate.terms, which))
-        copied += copies * elements(matrix);
+        copied += elements(matrix);
   const auto fewer = static_cast<int64_t>(candidate.terms.size()) - 1;
   return copied <= fewer * elements(NodeOp(candidate.terms.front()).getResult(0));
 }
@@ -194,7 +194,7 @@ void Joining::joinSum(NodeOp sum, size_t count) {
   if (terms.empty())
     return;
   const Candidate candidate = candidateOf(terms, count, sum);
-  if (!pays(candidate, 1))
+  if (!pays(candidate))
     return;
   SmallVector<Value> left{join(candidate, sum, *sum.getOrigin())};
   for (Value value : values)
@@ -213,8 +213,8 @@ SmallVector<AccumulateOp> Joining::usesOf(MemoryOp weight) {
   return uses;
 }
 
-/// The gradient of joined uses is summed where that of the first was. What it reads of the others
-/// may have to be sent there, and counts twice.
+/// The gradient of joined uses is summed where that of the first was, and what it reads of the
+/// others may have to be sent there: uses apart would each hold a gradient of their own.
 void Joining::joinUses(MemoryOp weight, size_t count) {
   const SmallVector<AccumulateOp> uses = usesOf(weight);
   auto gradientOf = [](AccumulateOp use) -> Value { return use.getValue(); };
@@ -228,7 +228,7 @@ void Joining::joinUses(MemoryOp weight, size_t count) {
   AccumulateOp last = *llvm::max_element(
       joined, [](AccumulateOp a, AccumulateOp b) { return a->isBeforeInBlock(b); });
   const Candidate candidate = candidateOf(terms, count, last->getBlock()->getTerminator());
-  if (!pays(candidate, 2))
+  if (!pays(candidate))
     return;
   // The product of all inputs stacks the gradients of steps behind the last of them.
   for (NodeOp stacked : candidate.stacked)
