@@ -1,5 +1,7 @@
 #include "passes/Nodes.h"
 
+#include "compiler/operators/TensorSize.h"
+
 #include <algorithm>
 
 using namespace mlir;
@@ -79,12 +81,9 @@ NodeView NodeFacts::view() const {
 }
 
 void NodeFacts::checkSize(const TensorType &output) const {
-  double count = 1;
-  for (int64_t size : output.shape)
-    count *= static_cast<double>(size);
-  if (count > static_cast<double>(ir::kMostElementsOfTensor))
+  if (isTooLarge(output))
     throw Error("node '" + name + "' (" + op + "): its result " + output.toString() +
-                " has more than " + std::to_string(ir::kMostElementsOfTensor) +
+                " has more than " + std::to_string(kMostElementsOfTensor) +
                 " elements; give it a smaller --minibatch or more --microbatches");
 }
 

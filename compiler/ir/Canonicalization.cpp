@@ -24,14 +24,19 @@ Value onlyOperand(NodeOp concat) {
   return only && only.getType() == concat.getResult(0).getType() ? only : Value();
 }
 
+/// Of a Constant; null where the value is none.
+DenseElementsAttr elementsOfConstant(Value value) {
+  auto constant = value.getDefiningOp<NodeOp>();
+  return constant && constant.getOp() == "Constant"
+             ? dyn_cast_or_null<DenseElementsAttr>(constant.getOnnxAttributes().get("value"))
+             : DenseElementsAttr();
+}
+
 /// Whether a Slice goes through each dimension in its order: it may have steps, its input 4.
 bool goesForward(NodeOp slice) {
   if (slice.getNumOperands() < 5 || slice.getOperand(4).getDefiningOp<AbsentOp>())
     return true;
-  auto steps = slice.getOperand(4).getDefiningOp<NodeOp>();
-  auto values = steps && steps.getOp() == "Constant"
-                    ? dyn_cast_or_null<DenseIntElementsAttr>(steps.getOnnxAttributes().get("value"))
-                    : DenseIntElementsAttr();
+  auto values = dyn_cast_or_null<DenseIntElementsAttr>(elementsOfConstant(slice.getOperand(4)));
   return values && llvm::all_of(values.getValues<APInt>(),
                                 [](const APInt &step) { return step.isStrictlyPositive(); });
 }
@@ -62,11 +67,7 @@ bool isIdentity(NodeOp node) {
 /// null where there is none.
 Value besideOne(NodeOp node) {
   auto isOne = [](Value value) {
-    auto constant = value.getDefiningOp<NodeOp>();
-    auto elements =
-        constant && constant.getOp() == "Constant"
-            ? dyn_cast_or_null<DenseElementsAttr>(constant.getOnnxAttributes().get("value"))
-            : DenseElementsAttr();
+    DenseElementsAttr elements = elementsOfConstant(value);
     if (!elements || elements.getNumElements() != 1)
       return false;
     return isa<FloatType>(elements.getElementType())

@@ -16,8 +16,6 @@ class PatternRewriter;
 
 namespace pdc::ir {
 
-inline constexpr int64_t kMostElementsOfTensor = int64_t(1) << 40;
-
 /// Refuses operands that no operation of this dialect makes and tensors that pdc has no kernels
 /// for.
 llvm::LogicalResult verifyKnownValues(mlir::Operation *op);

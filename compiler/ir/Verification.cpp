@@ -1,4 +1,5 @@
 #include "compiler/ir/Conversion.h"
+#include "compiler/operators/TensorSize.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallSet.h"
@@ -47,9 +48,9 @@ static LogicalResult verifyTensor(Operation *op, Type type) {
   int64_t elements = 1;
   for (int64_t size : ranked.getShape())
     if (!ShapedType::isDynamic(size) &&
-        (size > kMostElementsOfTensor || (elements *= size) > kMostElementsOfTensor))
+        (size > pdc::kMostElementsOfTensor || (elements *= size) > pdc::kMostElementsOfTensor))
       return op->emitOpError() << "has type " << type << ", expected at most "
-                               << kMostElementsOfTensor << " elements";
+                               << pdc::kMostElementsOfTensor << " elements";
   if (!ranked.getEncoding())
     return success();
   auto layout = dyn_cast<LayoutAttr>(ranked.getEncoding());

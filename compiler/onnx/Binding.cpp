@@ -1,5 +1,7 @@
 #include "compiler/onnx/Binding.h"
 
+#include "compiler/operators/TensorSize.h"
+
 namespace pdc {
 
 /// Of a first dimension that the user has given no name, for which exporters draw one for each
@@ -147,9 +149,7 @@ bool Binding::knows(const Dimension &dimension) const {
 }
 
 TensorType Binding::typeOf(const ModelValue &value) const {
-  constexpr int64_t most = int64_t(1) << 40;
   TensorType type{value.element, {}};
-  double count = 1;
   for (const Dimension &dimension : value.shape) {
     auto number = numbers.find(dimension.symbol);
     if (!knows(dimension))
@@ -160,11 +160,11 @@ TensorType Binding::typeOf(const ModelValue &value) const {
                          "dimension of all inputs"
                        : ""));
     type.shape.push_back(dimension.value ? *dimension.value : number->second);
-    count *= static_cast<double>(type.shape.back());
   }
-  if (count > static_cast<double>(most))
+  if (isTooLarge(type))
     throw Error("'" + value.name + "': " + type.toString() + " has more than " +
-                std::to_string(most) + " elements; bind its dimensions to smaller numbers");
+                std::to_string(kMostElementsOfTensor) +
+                " elements; bind its dimensions to smaller numbers");
   return type;
 }
 

@@ -1,6 +1,7 @@
 #include "compiler/operators/GateOrder.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace pdc {
 
@@ -47,12 +48,11 @@ public:
       for (int64_t gate = 0; gate < length / hidden; ++gate)
         found.places.push_back(*first / hidden + gate);
     }
-    std::vector<int64_t> sorted = found.places;
-    std::ranges::sort(sorted);
-    for (int64_t gate = 0; gate < gates; ++gate)
-      if (static_cast<int64_t>(sorted.size()) != gates || sorted[static_cast<size_t>(gate)] != gate)
-        return std::nullopt;
-    return b.type(found.value).shape == b.type(value).shape ? std::optional(found) : std::nullopt;
+    std::vector<int64_t> all(static_cast<size_t>(gates));
+    std::iota(all.begin(), all.end(), 0);
+    const bool isWhole = std::ranges::is_permutation(found.places, all) &&
+                         b.type(found.value).shape == b.type(value).shape;
+    return isWhole ? std::optional(found) : std::nullopt;
   }
 
   /// The biases of inputs and states, one behind the other.

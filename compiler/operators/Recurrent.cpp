@@ -102,7 +102,8 @@ public:
   }
   /// The weights and biases, of cells with the gates as their exporter had them.
   OrderedGates weights(bool isCell) {
-    if (std::optional<OrderedGates> found = findOrderedGates(b, gates, number); found && isCell)
+    if (std::optional<OrderedGates> found =
+            isCell ? findOrderedGates(b, gates, number) : std::nullopt)
       return *found;
     OrderedGates own{part(1), part(2), {}, {}, {}};
     if (!b.input(3))
@@ -188,19 +189,22 @@ Step lstmCell(CompositionBuilder &b, NodeValue product, NodeValue cell, const Or
   return {results[0], results[1]};
 }
 
+/// Null where there is none.
+NodeValue summedBias(CompositionBuilder &b, const OrderedGates &own) {
+  return own.inputBias ? combined(b, "Add", own.inputBias, own.stateBias) : NodeValue();
+}
+
 States runLstm(Direction &d) {
   CompositionBuilder &b = d.b;
   const bool isCell = !b.input(7) && d.hasUsualCell();
   const OrderedGates own = d.weights(isCell);
-  NodeValue bias, state = d.initial(5), cell = d.initial(6);
-  if (own.inputBias)
-    bias = combined(b, "Add", own.inputBias, own.stateBias);
+  NodeValue state = d.initial(5), cell = d.initial(6);
   std::vector<NodeValue> peepholes;
   if (b.input(7))
     for (int64_t i = 0; i < 3; ++i)
       peepholes.push_back(d.slice(d.part(7), 0, i * d.hidden, (i + 1) * d.hidden));
   States states;
-  for (NodeValue ofInput : d.inputProducts(own.inputWeights, bias)) {
+  for (NodeValue ofInput : d.inputProducts(own.inputWeights, summedBias(b, own))) {
     NodeValue product = d.product(state, own.stateWeights, ofInput);
     const Step next =
         isCell ? lstmCell(b, product, cell, own) : lstmStep(d, product, cell, peepholes);
@@ -273,17 +277,12 @@ States runGru(Direction &d) {
 
 States runRnn(Direction &d) {
   CompositionBuilder &b = d.b;
-  const int64_t h = d.hidden;
-  NodeValue bias;
-  if (b.input(3)) {
-    NodeValue both = d.part(3);
-    bias = combined(b, "Add", d.slice(both, 0, 0, h), d.slice(both, 0, h, 2 * h));
-  }
-  NodeValue recurrence = d.part(2), state = d.initial(5);
+  const OrderedGates own = d.weights(false);
+  NodeValue state = d.initial(5);
   States states;
-  for (NodeValue product : d.inputProducts(d.part(1), bias)) {
+  for (NodeValue product : d.inputProducts(own.inputWeights, summedBias(b, own))) {
     const size_t step = states.all.size();
-    state = d.kept(step, d.activate(0, d.product(state, recurrence, product)), state);
+    state = d.kept(step, d.activate(0, d.product(state, own.stateWeights, product)), state);
     states.all.push_back(d.shown(step, state));
   }
   states.last = state;
