@@ -1,3 +1,4 @@
+#include "passes/Nodes.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -48,7 +49,8 @@ bool haveSameBody(UnitOp one, UnitOp other) {
 struct EqualUnits : llvm::DenseMapInfo<Operation *> {
   static unsigned getHashValue(Operation *op) {
     auto unit = cast<UnitOp>(op);
-    return llvm::hash_combine(unit.getKernelAttr(), unit.getPhase(), unit.getStageAttr(),
+    return llvm::hash_combine(withoutName(unit.getKernelAttr()), unit.getPhase(),
+                              unit.getStageAttr(),
                               llvm::hash_combine_range(unit->operand_begin(), unit->operand_end()),
                               unit.getBody().front().getOperations().size());
   }
@@ -58,7 +60,8 @@ struct EqualUnits : llvm::DenseMapInfo<Operation *> {
       return left == right;
     auto one = cast<UnitOp>(left), other = cast<UnitOp>(right);
     return one.getStageAttr() == other.getStageAttr() && one.getPhase() == other.getPhase() &&
-           one.getRate() == other.getRate() && one.getKernelAttr() == other.getKernelAttr() &&
+           one.getRate() == other.getRate() &&
+           withoutName(one.getKernelAttr()) == withoutName(other.getKernelAttr()) &&
            one.getOperands() == other.getOperands() &&
            one.getResultTypes() == other.getResultTypes() && haveSameBody(one, other);
   }

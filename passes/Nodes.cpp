@@ -43,6 +43,17 @@ bool isViewNode(Operation *op) {
   return rules && rules->kind == OperatorClass::view;
 }
 
+KernelAttr withoutName(KernelAttr kernel) {
+  if (!kernel)
+    return kernel;
+  NamedAttrList fields(kernel.getFields());
+  fields.erase("name");
+  return KernelAttr::get(kernel.getContext(), kernel.getName(),
+                         fields.getDictionary(kernel.getContext()), kernel.getWorkspace(),
+                         kernel.getAccumulates(), kernel.getMultipliesPlain(),
+                         kernel.getAddsToLast());
+}
+
 /// Elements up to which a constant is read whether a rule asks for it or not.
 static constexpr int64_t kMostRead = 4096;
 

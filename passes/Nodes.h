@@ -23,6 +23,8 @@ bool isConstant(mlir::Operation *op);
 llvm::SmallVector<ir::NodeOp> computingNodes(ir::UnitOp unit);
 /// Whether the node shows its first operand under another shape; false where there is no node.
 bool isViewNode(mlir::Operation *op);
+/// The kernel without the name of its unit, which fields have for messages; null for none.
+ir::KernelAttr withoutName(ir::KernelAttr kernel);
 
 /// A node as the rules of compiler/operators see it. Owns everything its view points to.
 class NodeFacts {

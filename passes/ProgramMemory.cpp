@@ -130,16 +130,6 @@ static Primitives primitivesOf(KernelAttr kernel) {
   return name == "Reorder" ? Primitives{1, reorderBytes} : Primitives{0, 0};
 }
 
-/// The kernel without the name of its unit.
-static mlir::Attribute described(KernelAttr kernel) {
-  NamedAttrList fields(kernel.getFields());
-  fields.erase("name");
-  return KernelAttr::get(kernel.getContext(), kernel.getName(),
-                         fields.getDictionary(kernel.getContext()), kernel.getWorkspace(),
-                         kernel.getAccumulates(), kernel.getMultipliesPlain(),
-                         kernel.getAddsToLast());
-}
-
 /// Loops are part of the source: there is no object of theirs.
 static bool isLoop(KernelAttr kernel) {
   return kernel.getName() == "Elementwise" || kernel.getName() == "Broadcast";
@@ -152,7 +142,7 @@ void LibraryUse::add(UnitOp unit) {
     return;
   const KernelAttr kernel = *unit.getKernel();
   plain |= kernel.getMultipliesPlain();
-  llvm::StringSet<> &names = primitivesOf(kernel).count ? calls[described(kernel)] : kernels;
+  llvm::StringSet<> &names = primitivesOf(kernel).count ? calls[withoutName(kernel)] : kernels;
   names.insert(unit.getVariable() ? unit.getVariable()->str() : "#" + std::to_string(names.size()));
 }
 

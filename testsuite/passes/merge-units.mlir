@@ -6,6 +6,7 @@
 pdc.memory @x input microbatch : tensor<4xf32>
 pdc.memory @y metric update : tensor<4xf32>
 pdc.memory @z metric update : tensor<4xf32>
+pdc.memory @w metric update : tensor<4xf32>
 
 // CHECK-LABEL: func.func @train
 func.func @train() {
@@ -80,5 +81,28 @@ func.func @train() {
     pdc.yield %3 : tensor<4xf32>
   }
   pdc.accumulate %all into @z : tensor<4xf32>
+
+  // Kernels know the names of their units, for messages.
+  // CHECK: %[[KERNEL:.*]] = pdc.unit "kernel"
+  %kernel = pdc.unit "kernel" origin "kernel" forward microbatch (%0 = %all : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #pdc.kernel<"K", {name = "kernel", size = 4 : i64}, workspace = 0, accumulates = false>, stage = 1 : i64} {
+    %1 = pdc.node "Neg" "kernel"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK-NOT: pdc.unit "again"
+  %again = pdc.unit "again" origin "again" forward microbatch (%0 = %all : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #pdc.kernel<"K", {name = "again", size = 4 : i64}, workspace = 0, accumulates = false>, stage = 1 : i64} {
+    %1 = pdc.node "Neg" "again"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "narrower"
+  %narrower = pdc.unit "narrower" origin "narrower" forward microbatch (%0 = %all : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #pdc.kernel<"K", {name = "narrower", size = 2 : i64}, workspace = 0, accumulates = false>, stage = 1 : i64} {
+    %1 = pdc.node "Neg" "narrower"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "both" {{.*}}(%arg0 = %[[KERNEL]] : tensor<4xf32>, %arg1 = %[[KERNEL]] : tensor<4xf32>
+  %both = pdc.unit "both" origin "both" forward microbatch (%0 = %kernel : tensor<4xf32>, %1 = %again : tensor<4xf32>, %2 = %narrower : tensor<4xf32>) -> (tensor<4xf32>) attributes {stage = 1 : i64} {
+    %3 = pdc.node "Sum" "both"(%0, %1, %2) {} : (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %3 : tensor<4xf32>
+  }
+  pdc.accumulate %both into @w : tensor<4xf32>
   return
 }
