@@ -2,6 +2,8 @@
 
 #include "passes/ConstantRows.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 #include <map>
 #include <optional>
 
@@ -77,6 +79,10 @@ bool recogniseRotation(ir::NodeOp root, NodeNames &names);
 /// sample's groups, which a view brings together, and numbers per channel behind it, or none.
 std::optional<Composite> matchGroupNormalization(ir::NodeOp root);
 
+/// From its last node, Max and Min with numbers, as PyTorch's newer exporter writes clamp: the bounds
+/// of one Clip.
+std::optional<Composite> matchClip(ir::NodeOp root);
+
 /// Lets a GroupNormalization make what a Swish makes of it, where nobody else reads its result.
 void takeSwish(ir::NodeOp swish);
 
@@ -94,5 +100,9 @@ void readSamplesFirst(ir::NodeOp attention, NodeNames &names);
 /// and heads together, as PyTorch's nn.MultiheadAttention does, they are the heads of one sample.
 /// Adds nodes before `root` only where it finds one.
 std::optional<Composite> matchAttention(ir::NodeOp root, ConstantMasks &masks, NodeNames &names);
+
+/// Of attentions that matchAttention has left as products and a softmax: one warning for all that
+/// the same stands in the way of.
+void warnOfAttentionInParts(mlir::func::FuncOp function);
 
 } // namespace pdc

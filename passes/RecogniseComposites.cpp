@@ -2,8 +2,6 @@
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-
 #include <cmath>
 #include <numbers>
 
@@ -297,7 +295,9 @@ const std::pair<StringRef, Pattern> patterns[] = {{"Add", matchLayerNormalizatio
                                                   {"Mul", matchRootMeanSquare},
                                                   {"Mul", matchGelu},
                                                   {"Mul", matchFastGelu},
-                                                  {"Mul", matchSwish}};
+                                                  {"Mul", matchSwish},
+                                                  {"Max", matchClip},
+                                                  {"Min", matchClip}};
 
 std::optional<Composite> recognise(NodeOp root, ConstantMasks &masks, NodeNames &names) {
   auto type = dyn_cast<RankedTensorType>(root->getResult(0).getType());
@@ -359,6 +359,7 @@ void recogniseIn(func::FuncOp function, ConstantMasks &masks) {
     joinOperands(node, names);
   for (NodeOp node : all("SoftmaxAttention"))
     readSamplesFirst(node, names);
+  warnOfAttentionInParts(function);
 }
 
 struct RecogniseComposites : pdc::impl::RecogniseCompositesBase<RecogniseComposites> {

@@ -41,6 +41,14 @@ static void differentiateClip(GradientBuilder &b) {
         0, add(b, "ClipGrad", {b.outputGradient(0), b.input(0), b.input(1), b.input(2)}));
 }
 
+/// Of AtLeast and AtMost.
+static void differentiateBound(GradientBuilder &b, std::string_view gradient) {
+  if (b.wants(0))
+    b.setInputGradient(0, add(b, gradient, {b.outputGradient(0), b.input(0), b.input(1)}));
+}
+static void differentiateAtLeast(GradientBuilder &b) { differentiateBound(b, "AtLeastGrad"); }
+static void differentiateAtMost(GradientBuilder &b) { differentiateBound(b, "AtMostGrad"); }
+
 static void normaliseLeakyRelu(ImportedNode &node, int) {
   node.attributes.set("alpha", node.attributes.number("alpha", 0.01));
 }
@@ -136,6 +144,9 @@ static std::vector<ElementwiseRow> gradientRows() {
        0,
        {{"dY"}, {"X"}, {"min"}, {"max"}},
        {PDC_EXPRESSION($1 > $2 && $1 < $3 ? $0 : 0)}},
+      // As PyTorch's clamp_min and clamp_max (2.15).
+      {"AtLeastGrad", 0, {{"dY"}, {"X"}, {"min"}}, {PDC_EXPRESSION($1 > $2 ? $0 : 0)}},
+      {"AtMostGrad", 0, {{"dY"}, {"X"}, {"max"}}, {PDC_EXPRESSION($1 < $2 ? $0 : 0)}},
   };
 }
 
@@ -172,6 +183,13 @@ std::vector<ElementwiseRow> activationRows() {
        {PDC_EXPRESSION(std::min(std::max($0, $1), $2))},
        differentiateClip,
        normaliseClip},
+      // Clip by one number.
+      {"AtLeast",
+       0,
+       {{"input"}, {"min"}},
+       {PDC_EXPRESSION(std::max($0, $1))},
+       differentiateAtLeast},
+      {"AtMost", 0, {{"input"}, {"max"}}, {PDC_EXPRESSION(std::min($0, $1))}, differentiateAtMost},
   };
   for (auto family : {forwardRows, gradientRows})
     for (ElementwiseRow &row : family())

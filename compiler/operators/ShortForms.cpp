@@ -59,7 +59,6 @@ static std::vector<NodeValue> composeShrink(CompositionBuilder &b) {
   return {add(b, "Where", {above, lowered, inner})};
 }
 
-/// At the bound it has no gradient, as PyTorch's clamp_min and clamp_max (2.15).
 static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
   NodeValue x = b.input(0), least = b.inputCount() > 1 ? b.input(1) : NodeValue(),
             most = b.inputCount() > 2 ? b.input(2) : NodeValue();
@@ -70,9 +69,7 @@ static std::vector<NodeValue> composeOneSidedClip(CompositionBuilder &b) {
                ", expected one number; use the operators Max and Min where bounds differ");
   if (!least && !most)
     return {add(b, "Identity", {x})};
-  NodeValue isOutside = least ? add(b, "LessOrEqual", {x, least})
-                                : add(b, "GreaterOrEqual", {x, most});
-  return {add(b, "Where", {isOutside, least ? least : most, x})};
+  return {least ? add(b, "AtLeast", {x, least}) : add(b, "AtMost", {x, most})};
 }
 
 /// The middle of each axis, or zeros around it; of an odd rest the end has one more.

@@ -17,6 +17,8 @@ TEST(Gradient, Activations) {
                  {draw.distinct({30}), Tensor::scalar(ElementType::f64, -0.5),
                   Tensor::scalar(ElementType::f64, 0.71)},
                  {0}});
+  for (const char *op : {"AtLeast", "AtMost"})
+    checkGradient({op, {}, {draw.distinct({30}), Tensor::scalar(ElementType::f64, 0.1)}, {0}});
 }
 
 TEST(Gradient, SmoothFunctions) {
