@@ -77,6 +77,9 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
+    Max and Min with a number are AtLeast and AtMost, or one Clip, whose gradient is none at the bound: the newer
+    exporter writes clamp so.
+
     An InstanceNormalization, without scale and bias, of the groups that a view brings together, as PyTorch's
     exporters write nn.GroupNorm, becomes a GroupNormalization with the numbers per channel that it is multiplied
     by and that are added, or with none. A Swish that alone reads a GroupNormalization goes into it (attribute
@@ -148,6 +151,18 @@ def ReadPooledGradients : Pass<"read-pooled-gradients", "::mlir::ModuleOp"> {
   }];
 }
 
+def ReadRepeated : Pass<"read-repeated", "::mlir::ModuleOp"> {
+  let summary = "lets loops read what is repeated for them where it lies";
+  let description = [{
+    An elementwise node whose operand an Expand or the gradient of a sum or mean has repeated reads what that
+    repeats, with ones where dimensions were summed, if another operand has the shape of the result: a loop
+    repeats as it reads, and nothing is written for it. Left alone is a ReluGrad in front of a
+    BatchNormalizationGrad, whose kernels mask what they read.
+
+    Before: differentiated. After: the same values, to the bit.
+  }];
+}
+
 def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
   let summary = "makes one product of those that are added up";
   let description = [{
@@ -174,10 +189,11 @@ def NarrowValues : Pass<"narrow-values", "::mlir::ModuleOp"> {
 
     f32 stay weights (their Casts are prepared once per version; evaluation casts them for each
     microbatch), sums of gradients, losses, statistics, running statistics, and what is made of inputs and
-    constants alone. So do loops with a finite constant that 16 bits would make infinite, those that add
-    or pick numbers made of inputs alone, which may mask, and with fp16 powers, exponentials and
-    reciprocals, and products with constants that 16 bits would round, such as the sines of a DFT. Where a product's only reader is a Cast to f32, its kernel writes the f32 sums
-    themselves. What only products, and sums beside them, read through a view is cast before the view, and
+    constants alone. So do powers, exponentials, logarithms and reciprocals, which PyTorch's autocast keeps in
+    f32 too, with fp16 squares as well, loops with a finite constant that 16 bits would make infinite, those
+    that add or pick numbers made of inputs alone, which may mask, and products with constants that 16 bits
+    would round, such as the sines of a DFT. Where a product's only reader is a Cast to f32, its kernel writes
+    the f32 sums themselves. What only products, and sums beside them, read through a view is cast before the view, and
     cross entropies read and round 16 bits themselves. With fp32 and tf32 nothing changes.
 
     Before: differentiated, no update. After: only loops read f32 and 16 bits at once.

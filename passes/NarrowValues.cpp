@@ -101,15 +101,17 @@ void Narrowing::narrow(NodeOp node) {
     result.setType(toMlir(node.getContext(), types[number]));
 }
 
-/// Whether its loop stays f32: under fp16 those that leave its range (PyTorch's autocast has the
-/// same), any with a finite constant that would be stored as infinity, as one that masks, and what
-/// adds or picks numbers that are made of the inputs alone, which may mask as well.
+/// Whether its loop stays f32: those that PyTorch's autocast keeps there, for range or digits,
+/// under fp16 squares too, any with a finite constant that would be stored as infinity, as one that
+/// masks, and what adds or picks numbers that are made of the inputs alone, which may mask as well.
 bool Narrowing::needsRange(NodeOp node) const {
-  static const std::set<StringRef> growing = {
-      "Exp", "Pow", "PowGrad", "PowExponentGrad", "Reciprocal", "ReciprocalGrad", "WholePower"};
+  static const std::set<StringRef> wide = {
+      "Exp",        "Log",        "Softplus",       "Pow", "PowGrad", "PowExponentGrad",
+      "WholePower", "Reciprocal", "ReciprocalGrad", "Tan", "Acos",    "Asin",
+      "Cosh",       "Sinh"};
   const bool isSquare = node.getOp() == "Mul" && node->getNumOperands() == 2 &&
                         node->getOperand(0) == node->getOperand(1);
-  if (stored == ElementType::f16 && (isSquare || growing.contains(node.getOp())))
+  if (wide.contains(node.getOp()) || (isSquare && stored == ElementType::f16))
     return true;
   static const std::set<StringRef> masking = {"Add", "Sub", "Where"};
   if (masking.contains(node.getOp()) && llvm::any_of(node->getOperands(), [&](Value operand) {

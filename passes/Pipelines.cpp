@@ -24,6 +24,8 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
     passes.addPass(createDifferentiate({options.precision == Precision::fp16}));
   if (options.trains)
     passes.addPass(createReadPooledGradients());
+  // After differentiating, whose gradients of sums it reads; nodes that name a forward Expand stay.
+  passes.addPass(createReadRepeated());
   // Needs the sums of gradients; before 16 bits, in which the products would each be rounded.
   if (options.trains)
     passes.addPass(createJoinProducts());

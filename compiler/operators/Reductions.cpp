@@ -124,11 +124,11 @@ static std::vector<Tensor> evaluateReduceSumGrad(const NodeView &node,
 static void differentiateReduceMean(GradientBuilder &b) {
   if (!b.wants(0))
     return;
-  GradientValue dx = spread(b, b.outputGradient(0));
-  double share = static_cast<double>(b.type(b.outputGradient(0)).elementCount()) /
-                 static_cast<double>(std::max<int64_t>(1, b.type(dx).elementCount()));
-  Tensor factor = Tensor::scalar(b.type(dx).element, share);
-  b.setInputGradient(0, add(b, "Mul", {dx, b.constant(factor)}));
+  const TensorType x = b.type(b.input(0)), mean = b.type(b.outputGradient(0));
+  const double share = static_cast<double>(mean.elementCount()) /
+                       static_cast<double>(std::max<int64_t>(1, x.elementCount()));
+  GradientValue factor = b.constant(Tensor::scalar(mean.element, share));
+  b.setInputGradient(0, spread(b, add(b, "Mul", {b.outputGradient(0), factor})));
 }
 
 /// Equal largest elements share the gradient in equal parts.
