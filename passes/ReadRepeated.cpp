@@ -5,6 +5,8 @@
 #include "compiler/operators/Rules.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace pdc {
 #define GEN_PASS_DEF_READREPEATED
@@ -17,21 +19,41 @@ using namespace pdc::ir;
 
 namespace {
 
-/// Lets loops read what is repeated for them where it lies.
+/// Lets the loops of a function read what is repeated for them where it lies.
 class RepeatedReader {
 public:
-  explicit RepeatedReader(func::FuncOp function) : names(function) {}
+  explicit RepeatedReader(func::FuncOp function) : function(function), names(function) {}
 
-  void read(NodeOp loop) {
+  void read() {
+    for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
+      readIn(node);
+    eraseUnread();
+  }
+
+private:
+  void readIn(NodeOp loop) {
     if (NodeFacts(loop).rules().kind != OperatorClass::elementwise || masksForKernel(loop))
       return;
     for (OpOperand &operand : loop->getOpOperands())
       if (auto repeated = operand.get().getDefiningOp<NodeOp>())
-        if (Value small = behind(repeated))
-          replace(loop, operand, small);
+        if (Value small = behind(repeated); small && replace(loop, operand, small))
+          readers.insert({repeated, loop});
   }
 
-private:
+  /// The gradients of an Expand then come from the loop that repeats in its place.
+  void eraseUnread() {
+    llvm::StringMap<std::string> origins;
+    for (auto [repeated, loop] : readers)
+      if (repeated->use_empty()) {
+        origins[NodeOp(repeated).getName()] =
+            NodeOp(loop).getOrigin().value_or(NodeOp(loop).getName()).str();
+        repeated->erase();
+      }
+    for (auto node : function.getOps<NodeOp>())
+      if (auto found = origins.find(node.getOrigin().value_or("")); found != origins.end())
+        node.setOrigin(found->second);
+  }
+
   /// The gradient of a normalisation masks as it reads, with one kernel.
   static bool masksForKernel(NodeOp loop) {
     return loop.getOp() == "ReluGrad" && llvm::any_of(loop->getUsers(), [](Operation *user) {
@@ -79,8 +101,8 @@ private:
         ->getResult(0);
   }
 
-  /// Where another operand of the loop has the shape of the result.
-  static void replace(NodeOp loop, OpOperand &operand, Value small) {
+  /// Where another operand of the loop has the shape of the result; else false, and as before.
+  static bool replace(NodeOp loop, OpOperand &operand, Value small) {
     Value repeated = operand.get();
     operand.set(small);
     const bool isSame = llvm::equal(NodeFacts(loop).infer(), loop->getResultTypes(),
@@ -89,20 +111,20 @@ private:
                                     });
     if (!isSame)
       operand.set(repeated);
+    return isSame;
   }
 
+  func::FuncOp function;
   NodeNames names;
+  llvm::MapVector<NodeOp, NodeOp> readers; ///< by what was repeated, the first that reads on
   llvm::DenseMap<Operation *, Value> kept; ///< null: not known
 };
 
 struct ReadRepeated : pdc::impl::ReadRepeatedBase<ReadRepeated> {
   void runOnOperation() override {
     auto read = [&] {
-      for (auto function : getOperation().getOps<func::FuncOp>()) {
-        RepeatedReader reader(function);
-        for (NodeOp node : llvm::to_vector(function.getOps<NodeOp>()))
-          reader.read(node);
-      }
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        RepeatedReader(function).read();
       return success();
     };
     if (failed(runChecked(getOperation(), read)))

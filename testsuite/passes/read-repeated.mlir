@@ -10,6 +10,8 @@ pdc.memory @three metric update : tensor<2x3x4xf32>
 pdc.memory @four metric update : tensor<2x3x4xf32>
 pdc.memory @five metric update : tensor<2x3x4xf32>
 pdc.memory @six metric update : tensor<2x3x4xf32>
+pdc.memory @seven metric update : tensor<2x3x4xf32>
+pdc.memory @gradient metric update : tensor<2x3x1xf32>
 
 // CHECK-LABEL: func.func @train
 func.func @train() {
@@ -55,5 +57,16 @@ func.func @train() {
   // CHECK: pdc.node "Softmax" "six"(%{{.*}}) {axis = -1 : i64} : (tensor<2x3x4xf32>)
   %six = pdc.node "Softmax" "six"(%e1) {axis = -1 : i64} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
   pdc.accumulate %six into @six : tensor<2x3x4xf32>
+
+  // The gradient of what nobody repeats any more comes from its reader.
+  // CHECK-NOT: "e7"
+  // CHECK: pdc.node "Mul" "seven"(%[[GATE]], %[[X]])
+  // CHECK: pdc.node "ReduceSum" "e7/grad"({{.*}}) {keepdims = 1 : i64} origin "seven"
+  %e7 = pdc.node "Expand" "e7"(%gate, %shape) {} : (tensor<2x3x1xf32>, tensor<3xi64>) -> tensor<2x3x4xf32>
+  %seven = pdc.node "Mul" "seven"(%e7, %x) {} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %last = pdc.node "Constant" "last"() {value = dense<2> : tensor<1xi64>} : () -> tensor<1xi64>
+  %g7 = pdc.node "ReduceSum" "e7/grad"(%seven, %last) {keepdims = 1 : i64} origin "e7" : (tensor<2x3x4xf32>, tensor<1xi64>) -> tensor<2x3x1xf32>
+  pdc.accumulate %seven into @seven : tensor<2x3x4xf32>
+  pdc.accumulate %g7 into @gradient : tensor<2x3x1xf32>
   return
 }
