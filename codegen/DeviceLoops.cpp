@@ -99,16 +99,25 @@ static std::vector<std::string> resultNames(ir::UnitOp unit) {
   return result;
 }
 
+/// Casts by their direction.
+static std::string wordOf(ir::NodeOp node) {
+  if (node.getOp() != "Cast")
+    return toCamelCase(node.getOp());
+  auto bytes = [](Value value) { return bytesPerElement(toTensorType(value.getType()).element); };
+  const int64_t from = bytes(node.getOperand(0)), to = bytes(node.getResult(0));
+  return from > to ? "Narrow" : from < to ? "Widen" : "Cast";
+}
+
 /// What a loop computes: `sigmoidMulLoop`, `castToMulLoop` of more than four operators. The word at
 /// its end tells it from the functions that expressions call.
 static std::string wantedName(ir::UnitOp unit) {
   std::vector<std::string> operators;
   for (auto node : unit.getBody().getOps<ir::NodeOp>())
     if (node.getOp() != "Constant")
-      operators.push_back(toCamelCase(node.getOp()));
+      operators.push_back(wordOf(node));
   if (operators.size() > 4)
     operators = {operators.front(), "To", operators.back()};
-  std::string name = llvm::join(operators, "") + "Loop";
+  std::string name = (unit.getNumOperands() ? llvm::join(operators, "") : "Fill") + "Loop";
   name[0] = llvm::toLower(name[0]);
   return name;
 }

@@ -9,6 +9,7 @@
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -157,7 +158,14 @@ private:
                   : isa<ir::YieldOp>(*value.user_begin());
   }
 
-  /// A value that only the end of the unit reads stands there as it is.
+  /// Whether its expression says as much as its operator.
+  static bool isArithmetic(ir::NodeOp node) {
+    static constexpr StringRef signs[] = {"Add", "Cast", "Div", "Mul", "Neg", "Sub", "Sum"};
+    return llvm::is_contained(signs, node.getOp());
+  }
+
+  /// A value that only the end of the unit reads stands there as it is; what several nodes compute
+  /// alike has one name.
   void define(ir::NodeOp node, Value result, const std::string &value) {
     if (isReadByEndAlone(result)) {
       texts[result] = value;
@@ -165,17 +173,23 @@ private:
     }
     if (result.use_empty())
       return;
-    std::string name = "t" + std::to_string(lines.size()) + "_";
-    std::string line =
-        formatv("const {0} {1} = {2};", computedTypeText(result.getType()), name, value);
-    // A device's loop is one for many nodes.
-    lines.push_back(place == LoopPlace::host ? line + " // " + commentText(node.getName()) : line);
+    const std::string type = computedTypeText(result.getType());
+    std::string &name = defined[type + " " + value];
+    if (name.empty()) {
+      name = "t" + std::to_string(lines.size()) + "_";
+      std::string line = formatv("const {0} {1} = {2};", type, name, value);
+      // A device's loop is one for many nodes, of the same operators.
+      StringRef comment = place == LoopPlace::host ? node.getName() : node.getOp();
+      const bool speaks = place == LoopPlace::device && isArithmetic(node);
+      lines.push_back(speaks ? line : line + " // " + commentText(comment));
+    }
     texts[result] = name;
   }
 
   ir::UnitOp unit;
   LoopPlace place;
   llvm::DenseMap<Value, std::string> texts;
+  llvm::StringMap<std::string> defined; ///< names, by type and expression
 };
 
 } // namespace

@@ -229,7 +229,8 @@ private:
     if (unit.getKernel()->getAccumulates())
       arguments.push_back(addsToSum(unit) ? names::kAddFlag : "false");
     std::string opening = (requireText(unit, "variable") + "_(").str();
-    printLine(os, listText(opening, arguments, ");", kIndent), nodeNames(unit));
+    printLine(os, listText(opening, arguments, ");", kIndent),
+              unit.getKernel()->getName().str() + ": " + nodeNames(unit));
   }
 
   /// Whether the results are sums over microbatches that the kernel adds to.

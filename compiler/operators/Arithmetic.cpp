@@ -30,7 +30,13 @@ static void differentiateSub(GradientBuilder &b) {
     give(b, 1, add(b, "Neg", {b.outputGradient(0)}));
 }
 
+/// The two gradients of a square are one.
 static void differentiateMul(GradientBuilder &b) {
+  if (b.input(0) == b.input(1) && b.wants(0)) {
+    GradientValue two = b.constant(Tensor::scalar(b.type(b.output(0)).element, 2));
+    give(b, 0, add(b, "Mul", {add(b, "Mul", {b.outputGradient(0), b.input(0)}), two}));
+    return;
+  }
   for (size_t i : {0, 1})
     if (b.wants(i))
       give(b, i, add(b, "Mul", {b.outputGradient(0), b.input(1 - i)}));

@@ -153,7 +153,7 @@ module {
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
 // CHECK-NEXT:    auto *fc1_weight = run.fixed(fixed::fc1_weight);         // f32[16,8]
 // CHECK-NEXT:    auto *relu1 = run.slot(slots_0::relu1);                  // f32[4,16], to stage 1
-// CHECK-NEXT:    fc1_(run, image, fc1_weight, relu1, false);              // fc1, relu1
+// CHECK-NEXT:    fc1_(run, image, fc1_weight, relu1, false);              // MatrixProduct: fc1, relu1
 // CHECK-NEXT:  }
 // CHECK-EMPTY:
 // CHECK-NEXT:  void backward(const Run &run) override {
@@ -168,7 +168,8 @@ module {
 // CHECK-EMPTY:
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
 // CHECK-NEXT:    auto *fc1_weight_gradient = run.fixed(fixed::fc1_weight_gradient); // f32[16,8]
-// CHECK-NEXT:    fc1_grad_weight_(run, relu1_grad, image, fc1_weight_gradient, !run.first()); // fc1/grad/weight
+// CHECK-NEXT:    // MatrixProduct: fc1/grad/weight
+// CHECK-NEXT:    fc1_grad_weight_(run, relu1_grad, image, fc1_weight_gradient, !run.first());
 // CHECK-NEXT:  }
 // CHECK-EMPTY:
 // CHECK-NEXT:  void update(const Run &run) override {
@@ -190,7 +191,8 @@ module {
 // CHECK-NEXT:    auto *image = run.slot(slots_0::image);                  // f32[4,8]
 // CHECK-NEXT:    auto *fc1_weight = run.fixed(fixed::fc1_weight);         // f32[16,8]
 // CHECK-NEXT:    auto *evaluate_relu1 = run.slot(evaluation::evaluate_relu1); // f32[4,16], to stage 1
-// CHECK-NEXT:    evaluate_fc1_(run, image, fc1_weight, evaluate_relu1, false); // evaluate/fc1, evaluate/relu1
+// CHECK-NEXT:    // MatrixProduct: evaluate/fc1, evaluate/relu1
+// CHECK-NEXT:    evaluate_fc1_(run, image, fc1_weight, evaluate_relu1, false);
 // CHECK-NEXT:  }
 // CHECK-EMPTY:
 // CHECK-NEXT:private:
