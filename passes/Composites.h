@@ -79,8 +79,8 @@ bool recogniseRotation(ir::NodeOp root, NodeNames &names);
 /// sample's groups, which a view brings together, and numbers per channel behind it, or none.
 std::optional<Composite> matchGroupNormalization(ir::NodeOp root);
 
-/// From its last node, Max and Min with numbers, as PyTorch's newer exporter writes clamp: the bounds
-/// of one Clip.
+/// From its last node, Max and Min with numbers, as PyTorch's newer exporter writes clamp: the
+/// bounds of one Clip, or of a logarithm, as nn.BCELoss has them.
 std::optional<Composite> matchClip(ir::NodeOp root);
 
 /// Lets a GroupNormalization make what a Swish makes of it, where nobody else reads its result.

@@ -78,7 +78,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
     Max and Min with a number are AtLeast and AtMost, or one Clip, whose gradient is none at the bound: the newer
-    exporter writes clamp so.
+    exporter writes clamp so. Max of a logarithm, as in nn.BCELoss, is LogAtLeast, whose gradient is none where
+    the logarithm is that of 0.
 
     An InstanceNormalization, without scale and bias, of the groups that a view brings together, as PyTorch's
     exporters write nn.GroupNorm, becomes a GroupNormalization with the numbers per channel that it is multiplied

@@ -106,9 +106,10 @@ void Narrowing::narrow(NodeOp node) {
 /// masks, and what adds or picks numbers that are made of the inputs alone, which may mask as well.
 bool Narrowing::needsRange(NodeOp node) const {
   static const std::set<StringRef> wide = {
-      "Exp",        "Log",        "Softplus",       "Pow", "PowGrad", "PowExponentGrad",
-      "WholePower", "Reciprocal", "ReciprocalGrad", "Tan", "Acos",    "Asin",
-      "Cosh",       "Sinh"};
+      "Exp",        "Log",        "LogAtLeast",     "LogAtLeastGrad",
+      "Softplus",   "Pow",        "PowGrad",        "PowExponentGrad",
+      "WholePower", "Reciprocal", "ReciprocalGrad", "Tan",
+      "Acos",       "Asin",       "Cosh",           "Sinh"};
   const bool isSquare = node.getOp() == "Mul" && node->getNumOperands() == 2 &&
                         node->getOperand(0) == node->getOperand(1);
   if (wide.contains(node.getOp()) || (isSquare && stored == ElementType::f16))

@@ -29,6 +29,9 @@ std::optional<Composite> matchClip(NodeOp root) {
     if (*numberOf(least) <= *numberOf(most))
       return Composite{"Clip", {inner->first, least, most}};
   }
+  NodeOp logarithm = isLeast && x.hasOneUse() ? maker(x, "Log") : NodeOp();
+  if (logarithm)
+    return Composite{"LogAtLeast", {logarithm.getOperand(0), bound}};
   return Composite{isLeast ? "AtLeast" : "AtMost", {x, bound}};
 }
 

@@ -114,6 +114,7 @@ struct Model {
   std::optional<ModelTraining> training = {};
   std::vector<ModelPartition> partitions = {};
   ExporterMetadata metadata = {};
+  std::string producer = {};         ///< the tool that wrote the file, by its own word
   std::set<ElementType> widths = {}; ///< of floating-point numbers in the file, all f32 here
   std::string sharded = {}; ///< a node whose sharding_spec is not followed, where there is one
   /// Where numbers of named dimensions may decide otherwise which branches were taken.

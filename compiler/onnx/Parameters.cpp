@@ -2,6 +2,7 @@
 #include "compiler/onnx/Makers.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/Normalisations.h"
+#include "compiler/onnx/WeightPlaces.h"
 
 #include <fnmatch.h>
 
@@ -10,66 +11,6 @@
 namespace pdc {
 
 namespace {
-
-/// Which operands of an operator hold weights; none named: all.
-struct WeightOperands {
-  std::string_view op;
-  std::vector<size_t> operands;
-};
-
-const WeightOperands weightOperands[] = {
-    {"Add", {0, 1}},
-    {"BatchNormalization", {1, 2}},
-    {"Conv", {1, 2}},
-    {"ConvTranspose", {1, 2}},
-    {"Div", {0, 1}},
-    {"Einsum", {0, 1, 2}},
-    {"Gather", {0}},
-    {"Gemm", {0, 1, 2}},
-    {"GroupNormalization", {1, 2}},
-    {"InstanceNormalization", {1, 2}},
-    {"LSTM", {1, 2, 3, 5, 6, 7}},
-    {"GRU", {1, 2, 3, 5}},
-    {"LayerNormalization", {1, 2}},
-    {"MatMul", {0, 1}},
-    {"Max", {}},
-    {"Min", {}},
-    {"Mul", {0, 1}},
-    {"PRelu", {1}},
-    {"Pow", {0, 1}},
-    {"RMSNormalization", {1}},
-    {"RNN", {1, 2, 3, 5}},
-    {"Sub", {0, 1}},
-    {"Sum", {}},
-    {"Where", {1, 2}},
-    {"pdc.EmbeddingBag", {0}},
-};
-
-/// What moves, drops or weighs elements of one tensor.
-constexpr std::string_view movements[] = {
-    "Cast",       "Clip",      "Concat",       "CumSum",  "Dropout",         "Expand",
-    "Flatten",    "Identity",  "OneSidedClip", "Pad",     "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceSum",    "Reshape", "Resize",          "Slice",
-    "Softmax",    "Split",     "Squeeze",      "Tile",    "Transpose",       "Trilu",
-    "Unsqueeze"};
-
-/// Tables of positions are normalised, and kernels of networks whose values are not.
-constexpr std::string_view normalisations[] = {"BatchNormalization", "GroupNormalization",
-                                               "InstanceNormalization", "LayerNormalization",
-                                               "RMSNormalization"};
-
-/// A weight behind these is a weight before them: movements, normalisations, and functions of each
-/// element, as of a decay or scale that is trained as its logarithm. Tables of angles are no
-/// weights.
-bool leadsToItsInput(const ModelNode &node) {
-  if (std::ranges::count(movements, node.op) > 0 || std::ranges::count(normalisations, node.op) > 0)
-    return true;
-  if (node.op == "Cos" || node.op == "Sin")
-    return false;
-  const Operator *rules = findOperator(node.op);
-  return rules && rules->kind == OperatorClass::elementwise && rules->inputs.size() == 1 &&
-         !rules->inputs[0].variadic && !rules->stopsGradient;
-}
 
 constexpr std::string_view bufferNames[] = {"mask", "inv_freq", "rotary", "cos_cached",
                                             "sin_cached"};
@@ -88,88 +29,19 @@ bool isConstantName(const std::string &name) {
   const std::string own = name.substr(name.rfind('/') + 1); // the whole where there is none
   auto matches = [&](const char *pattern) { return fnmatch(pattern, own.c_str(), 0) == 0; };
   // A number follows where branches or bodies have equal names.
-  return matches("Constant_output_[0-9]") || matches("Constant_[0-9]*_output_[0-9]") ||
-         matches("Constant_output_[0-9]_[0-9]*") || matches("Constant_[0-9]*_output_[0-9]_[0-9]*");
+  return matches("ConstantOfShape_output_[0-9]") ||
+         matches("ConstantOfShape_[0-9]*_output_[0-9]") || matches("Constant_output_[0-9]") ||
+         matches("Constant_[0-9]*_output_[0-9]") || matches("Constant_output_[0-9]_[0-9]*") ||
+         matches("Constant_[0-9]*_output_[0-9]_[0-9]*");
 }
-
-/// What a number of each element is multiplied with or added to.
-bool isArithmetic(std::string_view op) {
-  constexpr std::string_view all[] = {"Add", "Div", "Max", "Min",  "Mul",
-                                      "Pow", "Sub", "Sum", "Where"};
-  return std::ranges::count(all, op) > 0;
-}
-
-/// An exponent, a bound, or what fills the masked: with one element a constant as a rule.
-bool isSetting(const ModelNode &node, size_t operand) {
-  return node.op == "Max" || node.op == "Min" || node.op == "Where" ||
-         (node.op == "Pow" && operand == 1);
-}
-
-/// Where a sequence begins: one state for all samples is trained, one for each is not.
-bool isInitialState(const ModelNode &node, size_t operand) {
-  const bool isRecurrent = node.op == "LSTM" || node.op == "GRU" || node.op == "RNN";
-  return isRecurrent && (operand == 5 || operand == 6);
-}
-
-/// Values that stand where weights do: operands of layers, of which some are initial states, and
-/// terms and factors of arithmetic, of which some are settings.
-struct Operands {
-  std::set<std::string> layers, states, terms, settings;
-  /// Elements are picked from tables (the factors of a diffusion's steps) as often as from weights.
-  std::set<std::string> picked;
-
-  /// Nodes are to be added from the last to the first. Behind a Dropout a term is a mask of ones as
-  /// often as a weight, and a triangle is cut from masks.
-  void add(const ModelNode &node) {
-    if (leadsToItsInput(node)) {
-      move(node, layers, layers);
-      if (node.op != "Dropout" && node.op != "Trilu")
-        move(node, terms, terms);
-    }
-    if (picksElements(node))
-      picked.insert(node.inputs.at(0));
-    else if (leadsToItsInput(node))
-      move(node, repeatsOrJoins(node) ? layers : picked, picked);
-    for (const WeightOperands &row : weightOperands)
-      for (size_t operand = 0; row.op == node.op && operand < node.inputs.size(); ++operand)
-        if (row.operands.empty() || std::ranges::count(row.operands, operand) > 0)
-          addWeight(node, operand);
-  }
-
-private:
-  void addWeight(const ModelNode &node, size_t operand) {
-    const std::string &name = node.inputs[operand];
-    (isArithmetic(node.op) ? terms : layers).insert(name);
-    if (isSetting(node, operand))
-      settings.insert(name);
-    if (isInitialState(node, operand))
-      states.insert(name);
-  }
-  static bool picksElements(const ModelNode &node) {
-    return node.op == "GatherElements" || node.op == "GatherND";
-  }
-  /// What is repeated for each sample, or put beside what is computed, is a weight.
-  static bool repeatsOrJoins(const ModelNode &node) {
-    return node.op == "Concat" || node.op == "Expand" || node.op == "Tile";
-  }
-  static void move(const ModelNode &node, std::set<std::string> &to,
-                   const std::set<std::string> &operands) {
-    if (std::ranges::none_of(node.outputs,
-                             [&](const std::string &name) { return operands.contains(name); }))
-      return;
-    const size_t moved = node.op == "Concat" ? node.inputs.size() : 1;
-    for (size_t i = 0; i < std::min(moved, node.inputs.size()); ++i)
-      to.insert(node.inputs[i]);
-  }
-};
 
 /// Why an operand is taken for something else than a parameter; empty where it is one. The exporter
 /// knows what its network trains. Of what it folded, factors of products are weights in another
 /// form; terms are tables and masks as often.
 std::string reasonAgainst(const Model &model, const Initializer &initializer,
-                          const Operands &operands) {
+                          const WeightPlaces &places) {
   const std::string &name = initializer.name;
-  const bool isTerm = operands.terms.contains(name);
+  const bool isTerm = places.terms.contains(name);
   const ExporterMetadata &metadata = model.metadata;
   if (auto known = metadata.isParameter.find(name); known != metadata.isParameter.end())
     return known->second                            ? ""
@@ -182,16 +54,18 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
     return "named as a constant";
   if (isBufferName(name))
     return "named as a mask or table";
+  if (!places.hold(name))
+    return "where weights seldom stand";
   if (isTerm && kindOfMask(initializer) == MaskKind::hides)
     return "a mask, by what it holds";
   const std::vector<int64_t> &shape = initializer.type.shape;
-  if (operands.states.contains(name) && shape.size() == 3 && shape[1] != 1)
+  if (places.states.contains(name) && shape.size() == 3 && shape[1] != 1)
     return "a state of each sample";
-  if (!isTerm && !operands.layers.contains(name) && operands.picked.contains(name))
+  if (!isTerm && !places.layers.contains(name) && places.picked.contains(name))
     return "a table that elements are picked from";
   const bool isNumber =
-      shape.empty() || (initializer.type.elementCount() == 1 && operands.settings.contains(name));
-  if (isNumber && !operands.layers.contains(name))
+      shape.empty() || (initializer.type.elementCount() == 1 && places.settings.contains(name));
+  if (isNumber && !places.layers.contains(name))
     return "a single number";
   return "";
 }
@@ -201,25 +75,24 @@ struct Choice {
   std::map<std::string, std::string> reasonsAgainst;
 };
 
+/// Beside what stands where weights do, whatever else has several elements is to be told.
 Choice chooseByRule(const Model &model, const Loss &loss) {
-  Operands operands;
+  const std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
+  const WeightPlaces places(nodes);
   std::set<std::string> read;
-  std::vector<const ModelNode *> nodes = nodesOfLoss(model, loss);
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    operands.add(**node);
-    read.insert((*node)->inputs.begin(), (*node)->inputs.end());
-  }
+  for (const ModelNode *node : nodes)
+    read.insert(node->inputs.begin(), node->inputs.end());
   const std::set<std::string> statistics = runningStatistics(model);
   Choice choice;
   for (const auto &[name, initializer] : model.initializers) {
     auto known = model.metadata.isParameter.find(name);
     const bool isParameter = known != model.metadata.isParameter.end() && known->second;
-    const bool isOperand = operands.layers.contains(name) || operands.terms.contains(name) ||
-                           operands.picked.contains(name);
+    const bool isOperand =
+        places.hold(name) || (places.others.contains(name) && initializer.type.elementCount() > 1);
     if (!isFloatingPoint(initializer.type.element) || statistics.contains(name) ||
         !(isOperand || (isParameter && read.contains(name))))
       continue;
-    if (std::string reason = reasonAgainst(model, initializer, operands); reason.empty())
+    if (std::string reason = reasonAgainst(model, initializer, places); reason.empty())
       choice.parameters.insert(name);
     else if (!initializer.literal)
       choice.reasonsAgainst[name] = reason;

@@ -98,6 +98,7 @@ public:
   void read(Model &model) {
     info = takeTrainingInfo(proto);
     model.metadata = readExporterMetadata(graph);
+    model.producer = proto.producer_name();
     artifacts = takeOrtArtifacts(
         graph, folder.path.empty() ? folder.path : folder.path / model.name, files);
     readInitializers(model);
@@ -134,7 +135,7 @@ public:
     dropUnused(model);
     refuseWidenedArithmetic(model);
     for (const auto &[name, initializer] : model.initializers)
-      if (initializer.stored)
+      if (initializer.stored && !initializer.literal)
         model.widths.insert(*initializer.stored);
   }
 

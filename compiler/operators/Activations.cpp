@@ -48,6 +48,7 @@ static void differentiateBound(GradientBuilder &b, std::string_view gradient) {
 }
 static void differentiateAtLeast(GradientBuilder &b) { differentiateBound(b, "AtLeastGrad"); }
 static void differentiateAtMost(GradientBuilder &b) { differentiateBound(b, "AtMostGrad"); }
+static void differentiateLogAtLeast(GradientBuilder &b) { differentiateBound(b, "LogAtLeastGrad"); }
 
 static void normaliseLeakyRelu(ImportedNode &node, int) {
   node.attributes.set("alpha", node.attributes.number("alpha", 0.01));
@@ -147,6 +148,10 @@ static std::vector<ElementwiseRow> gradientRows() {
       // As PyTorch's clamp_min and clamp_max (2.15).
       {"AtLeastGrad", 0, {{"dY"}, {"X"}, {"min"}}, {PDC_EXPRESSION($1 > $2 ? $0 : 0)}},
       {"AtMostGrad", 0, {{"dY"}, {"X"}, {"max"}}, {PDC_EXPRESSION($1 < $2 ? $0 : 0)}},
+      {"LogAtLeastGrad",
+       0,
+       {{"dY"}, {"X"}, {"min"}},
+       {PDC_EXPRESSION(std::log($1) > $2 ? $0 / $1 : 0)}},
   };
 }
 
@@ -190,6 +195,12 @@ std::vector<ElementwiseRow> activationRows() {
        {PDC_EXPRESSION(std::max($0, $1))},
        differentiateAtLeast},
       {"AtMost", 0, {{"input"}, {"max"}}, {PDC_EXPRESSION(std::min($0, $1))}, differentiateAtMost},
+      // Where the logarithm is that of 0 its gradient is 0, by which 0 is not divided.
+      {"LogAtLeast",
+       0,
+       {{"input"}, {"min"}},
+       {PDC_EXPRESSION(std::max(std::log($0), $1))},
+       differentiateLogAtLeast},
   };
   for (auto family : {forwardRows, gradientRows})
     for (ElementwiseRow &row : family())

@@ -153,18 +153,21 @@ static void differentiateWhere(GradientBuilder &b) {
     give(b, 2, add(b, "Where", {b.input(0), zero, dy}));
 }
 
-/// Equal extremes share the gradient in equal parts.
+/// Equal extremes share the gradient in equal parts. What is none has none, whatever arrives: a
+/// product with 0 would make infinity no number.
 static void differentiateExtreme(GradientBuilder &b) {
   ElementType element = b.type(b.output(0)).element;
   GradientValue one = b.constant(Tensor::scalar(element, 1));
   GradientValue zero = b.constant(Tensor::scalar(element, 0));
-  std::vector<GradientValue> taken;
-  for (size_t i = 0; i < b.inputCount(); ++i)
-    taken.push_back(add(b, "Where", {add(b, "Equal", {b.input(i), b.output(0)}), one, zero}));
-  GradientValue share = add(b, "Div", {b.outputGradient(0), add(b, "Sum", taken)});
+  std::vector<GradientValue> areTaken, counted;
+  for (size_t i = 0; i < b.inputCount(); ++i) {
+    areTaken.push_back(add(b, "Equal", {b.input(i), b.output(0)}));
+    counted.push_back(add(b, "Where", {areTaken.back(), one, zero}));
+  }
+  GradientValue share = add(b, "Div", {b.outputGradient(0), add(b, "Sum", counted)});
   for (size_t i = 0; i < b.inputCount(); ++i)
     if (b.wants(i))
-      give(b, i, add(b, "Mul", {share, taken[i]}));
+      give(b, i, add(b, "Where", {areTaken[i], share, zero}));
 }
 
 static void normaliseIsInf(ImportedNode &node, int) {

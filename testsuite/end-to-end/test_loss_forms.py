@@ -75,3 +75,51 @@ def test_buffers_that_are_trained_are_named(tmp_path):
     said = pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", SAMPLES, "--loss",
                         "output", "-o", tmp_path / "project").stdout
     assert "note: the file does not tell parameters from buffers, and trained are, too: kernel; --freeze PATTERN leaves" in said
+
+
+class Judge(torch.nn.Module):
+    """A sigmoid that is 0 or 1 to the last bit for some samples, as a GAN's discriminator has it."""
+
+    def __init__(self, forward):
+        super().__init__()
+        self.score, self.of = torch.nn.Linear(WIDTH, 1), forward
+        torch.nn.init.constant_(self.score.weight, 30.0)
+
+    def forward(self, x, labels):
+        return self.of(self.score(x).squeeze(1), labels)
+
+
+def bounded(scores, labels):
+    """nn.BCELoss as PyTorch's newer exporter writes it."""
+    p, least = torch.sigmoid(scores), torch.full((), -100.0)
+    return -(labels * torch.maximum(torch.log(p), least) + (1 - labels) * torch.maximum(torch.log(1 - p), least)).mean()
+
+
+def judged(scores, labels):
+    return functional.binary_cross_entropy(torch.sigmoid(scores), labels)
+
+
+def rooted(scores, labels):
+    """The root of what is 0 where the other is more: its slope is infinite."""
+    return (torch.sqrt(torch.maximum(scores, torch.zeros_like(scores) - labels + labels)) - labels).square().mean()
+
+
+@pytest.mark.parametrize("exported, expected", [(bounded, judged), (rooted, rooted)], ids=["bce", "root"])
+def test_infinite_slopes_that_do_not_count(exported, expected, tmp_path):
+    torch.manual_seed(3)
+    net = Judge(exported).train()
+    x = torch.randn(SAMPLES, WIDTH)
+    inputs = {"x": x, "labels": torch.randint(0, 2, (SAMPLES,)).float()}
+    torch.onnx.export(net, tuple(inputs.values()), str(tmp_path / "net.onnx"), opset_version=16, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=list(inputs), output_names=["loss"],
+                      dynamic_axes={name: {0: "batch"} for name in inputs})
+    data = pipeline.save_inputs(inputs, tmp_path / "data")
+    pipeline.run(pipeline.BIN / "pdc", tmp_path / "net.onnx", "--gpus", 1, "--device", "cpu", "--minibatch", SAMPLES,
+                 "--microbatches", 1, "--optimizer", f"sgd,lr={RATE}", "--loss", "output", "-o", tmp_path / "project")
+    result = pipeline.train(tmp_path / "project", tmp_path / "run", "--order", "file", data=data, steps=1)
+    net.of = expected
+    loss = net(**inputs)
+    loss.backward()
+    assert torch.isfinite(net.score.weight.grad).all()
+    pipeline.expect_gradients(result, net, RATE)
+    assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)

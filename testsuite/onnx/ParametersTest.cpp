@@ -50,7 +50,8 @@ TEST(Parameters, exportersMetadata) {
   EXPECT_EQ(trainedOf(read(model)), (NameSet{"s", "w"})) << "integers are not trained";
 }
 
-/// Whatever it is called: nobody trains what hides keys. Flags are constants too, unless they are trained.
+/// Whatever it is called: nobody trains what hides keys. Flags are constants too, unless they are
+/// trained.
 TEST(Parameters, masksByWhatTheyHold) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 2] x) => (float[2, 2] y) {
@@ -340,8 +341,9 @@ TEST(Parameters, initialStates) {
             (std::map<std::string, std::string>{{"own", "a state of each sample"}}));
 }
 
-/// A weight is repeated for the samples or put beside them, as the tokens that stand for hidden patches
-/// (MAE); what is picked from as it is may be a table (of a diffusion's steps) that nobody trains.
+/// A weight is repeated for the samples or put beside them, as the tokens that stand for hidden
+/// patches (MAE); what is picked from as it is may be a table (of a diffusion's steps) that nobody
+/// trains.
 TEST(Parameters, pickedElements) {
   onnx::ModelProto model = protoOf(std::string(header) + R"(
     net (float[2, 3, 4] x, int64[2, 3, 4] i, int64[2, 1] n) => (float[2, 3, 4] y) {
@@ -383,4 +385,47 @@ TEST(Parameters, straightThrough) {
   EXPECT_EQ(undone("y = Add(d, x)").size(), 1u);
   EXPECT_TRUE(undone("y = Add(d, q)").empty());
   EXPECT_TRUE(undone("e = Relu(d)  y = Add(x, e)").empty());
+}
+
+/// As PyTorch's older exporter writes entries that are set, planes that are sampled, logarithms of
+/// shares and norms; what stands where weights seldom do is told.
+TEST(Parameters, otherPlaces) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[2, 3] x, int64[3, 1] rows, float[1, 2, 2, 2] grid) => (float[2, 3] y) {
+      set = ScatterND(zeros, rows, entries)
+      picked = GridSample(plane, grid)
+      sampled = ReduceSum <keepdims = 0> (picked)
+      log_shares = LogSoftmax(shares)
+      sorted, order = TopK <axis = 0> (bins, three)
+      norm = ReduceL2 <keepdims = 0> (vector)
+      image = Conv(constant, kernel)
+      level = ReduceMean <keepdims = 0> (image)
+      turned = Cos(phases)
+      a = Mul(x, set)
+      b = Mul(a, sampled)
+      c = Mul(b, log_shares)
+      d = Mul(c, sorted)
+      e = Mul(d, norm)
+      f = Mul(e, level)
+      y = Mul(f, turned) })");
+  const std::pair<const char *, std::vector<int64_t>> tensors[] = {
+      {"zeros", {3}},  {"entries", {3}}, {"plane", {1, 1, 3, 3}},    {"shares", {3}},
+      {"bins", {3}},   {"vector", {3}},  {"constant", {1, 1, 3, 3}}, {"kernel", {1, 1, 2, 2}},
+      {"phases", {3}},
+  };
+  for (const auto &[name, shape] : tensors) {
+    int64_t count = 1;
+    for (int64_t size : shape)
+      count *= size;
+    addInitializer(model, name, shape, std::vector<float>(static_cast<size_t>(count), 0.5));
+  }
+  onnx::TensorProto &three = *model.mutable_graph()->add_initializer();
+  three.set_name("three");
+  three.set_data_type(onnx::TensorProto::INT64);
+  three.add_dims(1);
+  three.add_int64_data(3);
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"bins", "constant", "entries", "kernel", "plane",
+                                             "shares", "vector", "zeros"}));
+  EXPECT_EQ(reasonsOf(read(model)),
+            (std::map<std::string, std::string>{{"phases", "where weights seldom stand"}}));
 }

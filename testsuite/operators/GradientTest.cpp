@@ -19,6 +19,8 @@ TEST(Gradient, Activations) {
                  {0}});
   for (const char *op : {"AtLeast", "AtMost"})
     checkGradient({op, {}, {draw.distinct({30}), Tensor::scalar(ElementType::f64, 0.1)}, {0}});
+  checkGradient(
+      {"LogAtLeast", {}, {draw.reals({30}, 0.2, 3), Tensor::scalar(ElementType::f64, 0.1)}, {0}});
 }
 
 TEST(Gradient, SmoothFunctions) {

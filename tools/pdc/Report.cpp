@@ -66,6 +66,20 @@ static void describeFolded(const Model &model, const std::map<std::string, std::
           << " once and for all; to train the network as it is, export it with optimize=False\n";
 }
 
+/// One of each layer's stands for all that are called alike.
+static std::string listKinds(const std::vector<std::string> &names) {
+  std::map<std::string, std::pair<std::string, int>> kinds; // the first and how many, by last part
+  for (const std::string &name : names)
+    ++kinds.try_emplace(name.substr(name.rfind('.') + 1), name, 0).first->second.second;
+  std::string list;
+  for (const auto &[kind, names] : kinds) {
+    list += (list.empty() ? " " : ", ") + commentText(names.first);
+    if (names.second > 1)
+      list += " (" + std::to_string(names.second) + " such)";
+  }
+  return list;
+}
+
 /// Files of PyTorch's older exporter name parameters and buffers alike. Layers call theirs weights
 /// and biases; what the exporter made of them has colons.
 static void describeUnsure(const Model &model, const std::set<std::string> &parameters,
@@ -79,13 +93,14 @@ static void describeUnsure(const Model &model, const std::set<std::string> &para
   for (const std::string &name : parameters)
     if (!isOfLayer(name))
       unsure.push_back(name);
-  const bool isOfTorch = std::ranges::any_of(
-      parameters, [](const std::string &name) { return name.ends_with(".weight"); });
+  const bool isOfTorch =
+      model.producer == "pytorch" || std::ranges::any_of(parameters, [](const std::string &name) {
+        return name.ends_with(".weight");
+      });
   if (unsure.empty() || !isOfTorch || model.training || !model.metadata.isParameter.empty())
     return;
-  out << "note: the file does not tell parameters from buffers, and trained are, too:";
-  listSome(unsure, out);
-  out << "; --freeze PATTERN leaves what is a buffer\n";
+  out << "note: the file does not tell parameters from buffers, and trained are, too:"
+      << listKinds(unsure) << "; --freeze PATTERN leaves what is a buffer\n";
 }
 
 /// What the file has in another width than pdc computes in.
