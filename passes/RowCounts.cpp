@@ -54,6 +54,10 @@ std::vector<NodeValue> RowStep::followCounts() {
     keepShape(from);
     return {};
   }
+  if (op == "Slice" && countIn(2) && rowsOf(0)) {
+    keep(slicedToEnd(from));
+    return {};
+  }
   const ElementType made = typeOfResult().element;
   if (op == "Cast" && isFloatingPoint(made))
     return {counted(from, typeOfResult())};
@@ -99,6 +103,27 @@ void RowStep::keepShape(const RowCount &from) {
       refuseRows(node, from.rows, "combines each with each of");
   }
   keep(result);
+}
+
+/// Of as many rows as there are selected: all of them, as PyTorch's older exporter writes what a
+/// scatter puts.
+RowSelection RowStep::slicedToEnd(const RowCount &from) const {
+  const RowSelection result = rows();
+  RowSelection counted = from.rows;
+  std::vector<int64_t> starts = knownIntegers(view, 1), axes(starts.size());
+  for (size_t i = 0; i < axes.size(); ++i)
+    axes[i] = static_cast<int64_t>(i);
+  if (view.hasInput(3))
+    axes = axesFromStart(view, knownIntegers(view, 3), rankOf(0));
+  bool isWhole = !countIn(1) && typeOfResult() == view.input(0) && takesInOrder(result.axis);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    counted.inner = static_cast<int64_t>(from.factors.data[i]);
+    const bool isOfRows = axes[i] == result.axis && haveSameMask(result, counted);
+    isWhole = isWhole && (isOfRows ? starts[i] == 0 : counted.inner == 0 && axes[i] != result.axis);
+  }
+  if (!isWhole)
+    refuse("takes some by their places of");
+  return result;
 }
 
 /// By the node itself, done with the factors.

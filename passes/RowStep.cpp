@@ -18,6 +18,8 @@ std::vector<NodeValue> RowStep::run() {
   const std::string_view op = view.op;
   if (op == "Shape" || op == "Size")
     return countRows();
+  if (op == "CastLike" && !rowsOf(0))
+    return {}; // of the other operand it takes the type alone
   if (op == "ReduceSum" || op == "ReduceMean" || op == "ReduceMax" || op == "ReduceProd")
     return reduce();
   if (op == "MatMul" || op == "Gemm")

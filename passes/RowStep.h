@@ -65,6 +65,7 @@ private:
   const RowCount *countIn(size_t operand) const;
   void keepShape(const RowCount &from);
   RowSelection withMore(const RowCount &from);
+  RowSelection slicedToEnd(const RowCount &from) const;
   Tensor movedFactors(const RowCount &from) const;
   Tensor factorOfProduct(const RowCount &from) const;
   NodeValue counted(const RowCount &from, const TensorType &type);

@@ -110,12 +110,30 @@ class GraphNetwork(torch.nn.Module):
         return self.last(self.sums(torch.relu(self.sums(self.first(x), edges)), edges))
 
 
+class ConvolvedGraph(GraphNetwork):
+    """As PyTorch Geometric's GCNConv is by default: each node has an edge to itself, and those that the data have count once; edges
+    weigh by how many there are at both of their ends. The older exporter slices what a scatter puts to as many rows as there are
+    indices, which data select."""
+
+    def sums(self, x, edges):
+        kept, nodes = edges[0] != edges[1], x.shape[0]
+        own = torch.arange(nodes).unsqueeze(0).repeat(2, 1)
+        sources, targets = torch.cat([edges[:, kept], own], 1)
+        ones = torch.ones(targets.shape[0], dtype=x.dtype)
+        ends = torch.zeros(nodes, dtype=x.dtype).scatter_add(0, targets, ones[:targets.shape[0]]).pow(-0.5)
+        weights = ends[sources] * ends[targets]
+        sent = weights[:, None] * x[sources]
+        return torch.zeros_like(x).scatter_add(0, targets[:, None].expand(-1, x.shape[1]), sent)
+
+
 @pytest.mark.parametrize("stages", ["1", "1-1"])
-def test_edges_of_a_graph(stages, tmp_path):
+@pytest.mark.parametrize("kind", [GraphNetwork, ConvolvedGraph])
+def test_edges_of_a_graph(kind, stages, tmp_path):
     """Its nodes are the samples, all of them one microbatch, which nothing shuffles."""
     torch.manual_seed(5)
-    net, nodes = GraphNetwork(), 12
+    net, nodes = kind(), 12
     x, edges, labels = torch.randn(nodes, 5), torch.randint(0, nodes, (2, 40)), torch.randint(0, CLASSES, (nodes,))
+    edges[1, ::7] = edges[0, ::7]
     torch.onnx.export(net, (x, edges), str(tmp_path / "net.onnx"), opset_version=17, input_names=["x", "edges"], output_names=["y"])
     project = pipeline.compile_model(tmp_path / "net.onnx", tmp_path / "project", "--optimizer", f"sgd,lr={RATE}", "--stages", stages,
                                      "--microbatches", 1, workers=len(stages.split("-")))
