@@ -40,6 +40,12 @@ private:
     });
   }
 
+  /// Such attention is better off in parts.
+  static bool hasSmallScores(NodeOp first) {
+    return product(shapeOf(first.getOperand(0)).vec()) >
+           kManyTimes * product(shapeOf(first->getResult(0)).vec());
+  }
+
   /// The nodes that make zeros of rows which see no key test what they choose between.
   static bool readsAside(Value value, Operation *reader) {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
@@ -61,7 +67,7 @@ private:
       stop("reader", "its " + std::string(isBehindSoftmax ? "scores" : "shares") + ", which " +
                          quoted(node) + " makes, have other readers, too");
     if ((op == "MatMul" || op == "FusedMatMul") && isBehindSoftmax && hasHeads(node))
-      return true;
+      return !hasSmallScores(node);
     if (op == "Softmax")
       return !std::exchange(isBehindSoftmax, true) && followSoftmax(node, depth);
     const bool isKnown = op == "Add" || op == "Where" || (op == "Dropout" && !isBehindSoftmax) ||

@@ -39,6 +39,26 @@ private:
     return node.getOp() == "Where" && readChoice(node, scores);
   }
 
+  /// Whether it is one number for all rows and keys of a head, as Swin v2 and XCiT train it.
+  static bool isTemperature(Value factor, Value scores) {
+    ArrayRef<int64_t> shape = shapeOf(factor);
+    return shape.size() >= 2 && shape.size() <= shapeOf(scores).size() && shape.back() == 1 &&
+           shape.drop_back().back() == 1;
+  }
+
+  bool readTemperature(NodeOp node, Scores &scores) {
+    if (scores.temperature || node.getOp() != "Mul")
+      return false;
+    for (int i : {0, 1}) {
+      if (!isTemperature(node.getOperand(i), node.getResult(0)) ||
+          node.getOperand(1 - i).getType() != node.getResult(0).getType())
+        continue;
+      scores.temperature = node.getOperand(i);
+      return read(node.getOperand(1 - i), scores);
+    }
+    return false;
+  }
+
   bool readScale(NodeOp node, Scores &scores) {
     for (int i : {0, 1}) {
       std::optional<double> number = numberOf(node.getOperand(i));
@@ -48,7 +68,7 @@ private:
       scores.scale = divides ? scores.scale / *number : scores.scale * *number;
       return read(node.getOperand(1 - i), scores);
     }
-    return false;
+    return readTemperature(node, scores);
   }
 
   bool readSum(NodeOp node, Scores &scores) {
@@ -108,7 +128,7 @@ private:
 
   /// A mask that hides by a finite number, though it may hide whole rows.
   static bool takeOnlyMask(Value mask, Value result, Scores &scores, bool isInverted) {
-    if (scores.mask || scores.past || scores.scale != 1 ||
+    if (scores.mask || scores.past || scores.areScaled() ||
         shapeOf(mask).size() > shapeOf(result).size())
       return false;
     scores.mask = mask;
@@ -119,7 +139,7 @@ private:
   /// `isInverted`: it says what is hidden.
   bool takeMask(Value mask, Value result, Scores &scores, bool isInverted) {
     ArrayRef<int64_t> shape = shapeOf(result);
-    if (scores.scale != 1 || shapeOf(mask).size() > shape.size())
+    if (scores.areScaled() || shapeOf(mask).size() > shape.size())
       return false; // the mask would be scaled too
     const MaskFacts *constant = masks.find(mask, isInverted);
     if (constant && constant->allSeen)
@@ -207,6 +227,22 @@ Value inverted(NodeOp root, Value mask, NodeNames &names) {
   OpBuilder builder(root);
   return createNode(builder, root.getLoc(), "Not", names.unique(root.getName() + "/seen"), {mask},
                     {})
+      ->getResult(0);
+}
+
+/// Dimensions of one element stand anywhere between those of batch and heads.
+Value scaledBy(NodeOp root, Value queries, const std::vector<int64_t> &shape, int64_t rowsFirst,
+               Value temperature, NodeNames &names) {
+  OpBuilder builder(root);
+  std::vector<int64_t> sizes(4 - shapeOf(temperature).size(), 1);
+  llvm::append_range(sizes, shapeOf(temperature));
+  const std::vector<int64_t> orders[] = {
+      sizes, {sizes[0], 1, sizes[1], 1}, {1, sizes[0], sizes[1], 1}};
+  queries = inShape(builder, root, "/headed", queries, shape, names);
+  temperature = inShape(builder, root, "/temperature", temperature,
+                        orders[static_cast<size_t>(rowsFirst)], names);
+  return createNode(builder, root.getLoc(), "Mul", names.unique(root.getName() + "/scaled"),
+                    {queries, temperature}, {})
       ->getResult(0);
 }
 

@@ -8,6 +8,7 @@ namespace pdc {
 struct Scores {
   ir::NodeOp product;
   double scale = 1;
+  mlir::Value temperature;  ///< null, or one factor for all rows and keys of a head
   mlir::Value mask;         ///< null: none but that of causal attention
   bool isInverted = false;  ///< whether `mask` says what is hidden
   bool everyRowSees = true; ///< whether `mask` is known to let each query see a key
@@ -20,6 +21,8 @@ struct Scores {
   /// equal shares of all, whatever its scores were.
   bool sharesEqually = false;
 
+  /// A mask would be scaled, too, that is added before they are.
+  bool areScaled() const { return scale != 1 || temperature; }
   bool isExact() const { return !(hidesFinitely && past && mask); }
   bool mayHideRows() const { return mask && (!everyRowSees || past); }
 };
@@ -30,6 +33,11 @@ std::optional<Scores> scoresBehind(mlir::Value value, unsigned uses, ConstantMas
 
 /// What a mask of flags lets be seen, before `root`, where it says what is hidden.
 mlir::Value inverted(ir::NodeOp root, mlir::Value mask, NodeNames &names);
+
+/// Queries, of [batch, heads, rows, width] as `shape` says in the order they lie in, by which
+/// scores are those of the heads' temperatures, before `root`.
+mlir::Value scaledBy(ir::NodeOp root, mlir::Value queries, const std::vector<int64_t> &shape,
+                     int64_t rowsFirst, mlir::Value temperature, NodeNames &names);
 
 /// Queries and a mask with which rows of which `seen` shows nothing have equal shares of all keys:
 /// they see all by a query of zeros, for which each score is 0 and which passes no gradient on, as

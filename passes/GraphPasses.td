@@ -97,7 +97,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     that attribute. Of a choice between what is added and a number that hides, what is added is the mask, without the
     samples that the choice is made for, where all is seen or what comes before; rows that see no key may be made zeros after the softmax; transpositions to and from [batch, rows, heads,
     width] or [rows, batch, heads, width], by whatever views, and keys and values that several heads share are
-    left to the kernel. Where data tell what a finite number stands for, a row may see no key and has equal shares
+    left to the kernel. A number of each head that multiplies its scores, as Swin v2 trains, multiplies its queries.
+    Heads much wider than there are keys, as where channels attend to channels, stay products. Where data tell what a finite number stands for, a row may see no key and has equal shares
     of all: the attention reads zeros for its query, and a mask that shows it all. Where another reads the scores or
     the shares, nothing is recognised; nor where a second mask goes with a finite number that may hide whole rows. Where batch and heads are one dimension, as nn.MultiheadAttention writes them, they are the heads of
     one sample. Queries, keys and values that are the parts of one `Split`, or keys and values alone, are read

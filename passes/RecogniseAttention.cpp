@@ -239,6 +239,14 @@ std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed
   return fits ? std::optional(std::array{*q, *k, *v}) : std::nullopt;
 }
 
+/// Whether scores are few beside what they are made of, as of channels over all of an image:
+/// products compute them as well, and no kernel has heads so wide.
+bool hasSmallScores(const HeadedRows &queries, const HeadedRows &keys) {
+  constexpr int64_t kWide = 128;
+  const int64_t width = queries.sizes[kWidth];
+  return width > kWide && width > kManyTimes * keys.sizes[kRows];
+}
+
 /// Of any mask of these queries: whether it is one of some or all of their heads and rows.
 bool isMaskOf(const HeadedRows &queries, Value mask) {
   if (shapeOf(mask).empty())
@@ -294,6 +302,10 @@ std::optional<Composite> matchAttention(NodeOp root, ConstantMasks &masks, NodeN
   if (!operands || (scores->sharesEqually && !isMaskOf((*operands)[0], scores->mask)))
     return std::nullopt;
   auto &[q, k, v] = *operands;
+  if (hasSmallScores(q, k))
+    return std::nullopt;
+  if (scores->temperature)
+    q.value = scaledBy(root, q.value, q.shape(), q.rowsFirst, scores->temperature, names);
   if (scores->isInverted)
     scores->mask = inverted(root, scores->mask, names);
   if (scores->sharesEqually) {
