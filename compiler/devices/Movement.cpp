@@ -19,6 +19,7 @@ struct Copy {
   std::vector<int64_t> outputStrides;
   bool fills = false; ///< what the copy leaves out of the result is `fill`
   double fill = 0;
+  std::string inputLayout = {}, outputLayout = {};
 };
 
 /// The element types that the kernels of movements know.
@@ -41,8 +42,8 @@ KernelChoice chooseCopy(const UnitReader &reader, size_t input, const Copy &copy
     choice.fields.set("fill", copy.fill);
     choice.fields.set("outputElements", node.outputs[0].elementCount());
   }
-  addArgument(choice, reader, node, input);
-  choice.outputLayouts = {""};
+  addArgument(choice, reader, node, input, copy.inputLayout);
+  choice.outputLayouts = {copy.outputLayout};
   return choice;
 }
 
@@ -82,6 +83,27 @@ KernelChoice chooseTranspose(const UnitReader &reader) {
   return chooseCopy(reader, 0, {result, 0, strides, 0, stridesOf(result)});
 }
 
+/// An image that arrives in an order of its dimensions is repeated in that order, on GPUs, whose
+/// layouts are none but orders: an image's pixels are next to one another, apart, and so again.
+std::optional<Copy> spreadInOrder(const UnitReader &reader) {
+  const TensorType &x = reader.inputType(reader.node(0), 0), &result = reader.node(0).outputs[0];
+  const std::string layout(reader.layout(reader.node(0), 0));
+  if (reader.options.kind != DeviceKind::cuda || layout.empty() ||
+      layout.find(':') != layout.npos || x.rank() != result.rank() || !areReordered(x.element))
+    return std::nullopt;
+  std::vector<int64_t> strides(x.shape.size(), 0);
+  for (const StoredDimension &stored : storedDimensions(x, layout))
+    strides[stored.dimension] = stored.size == 1 ? 0 : stored.stride;
+  Copy copy;
+  copy.inputLayout = copy.outputLayout = layout;
+  for (const StoredDimension &stored : storedDimensions(result, layout)) {
+    copy.shape.push_back(stored.size);
+    copy.inputStrides.push_back(strides[stored.dimension]);
+    copy.outputStrides.push_back(stored.stride);
+  }
+  return copy;
+}
+
 /// Expand and the gradient of a sum: the operand, with ones where it is repeated, over the result,
 /// in whose layout the copy walks.
 KernelChoice chooseSpread(const UnitReader &reader, const std::vector<int64_t> &operand) {
@@ -90,14 +112,13 @@ KernelChoice chooseSpread(const UnitReader &reader, const std::vector<int64_t> &
       isImageOfChannels(reader, operand) ? imageLayout(reader, result.rank()) : "";
   const std::vector<int64_t> strides = broadcastStrides(operand, result.shape);
   Copy copy;
+  copy.outputLayout = layout;
   for (const StoredDimension &stored : storedDimensions(result, layout)) {
     copy.shape.push_back(stored.size);
     copy.inputStrides.push_back(strides[stored.dimension]);
     copy.outputStrides.push_back(stored.stride);
   }
-  KernelChoice choice = chooseCopy(reader, 0, copy);
-  choice.outputLayouts = {layout};
-  return choice;
+  return chooseCopy(reader, 0, copy);
 }
 
 KernelChoice chooseReduceSumGradient(const UnitReader &reader) {
@@ -244,7 +265,7 @@ KernelChoice chooseGather(const UnitReader &reader) {
     reader.refuse("the kernel takes floating-point elements, found " + data.toString());
   int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
   KernelChoice choice;
-  choice.kernel = gathers                  ? "Gather"
+  choice.kernel = gathers                   ? "Gather"
                   : node.op == "ScatterMax" ? "ScatterMaximum"
                                             : "GatherGradient";
   choice.fields = {{"count", reader.inputType(node, 1).elementCount()},
@@ -264,6 +285,9 @@ KernelChoice chooseMovement(const UnitReader &reader) {
   std::string_view op = reader.node(0).op;
   if (op == "Transpose")
     return chooseTranspose(reader);
+  if (op == "Expand")
+    if (std::optional<Copy> copy = spreadInOrder(reader))
+      return chooseCopy(reader, 0, *copy);
   if (op == "Expand")
     return chooseSpread(reader, reader.inputType(reader.node(0), 0).shape);
   if (op == "ReduceSumGrad")

@@ -16,8 +16,9 @@ public:
       : b(b), interpolation(b), shape(b.type(b.input(0)).shape) {}
 
   NodeValue run() {
-    NodeValue x = b.input(0);
-    for (const ResizedAxis &axis : changedAxes()) {
+    std::vector<ResizedAxis> axes = changedAxes();
+    NodeValue x = repeated(b.input(0), axes);
+    for (const ResizedAxis &axis : axes) {
       x = interpolation.isNearest() ? chosen(x, axis) : weighted(x, axis);
       if (interpolation.crops())
         x = extrapolated(x, axis);
@@ -86,6 +87,38 @@ private:
       scales.push_back(sizes.data[i] / static_cast<double>(shape[dimensions[i]]));
     return policy == "not_larger" ? *std::ranges::min_element(scales)
                                   : *std::ranges::max_element(scales);
+  }
+
+  /// How often an axis has each of its elements, next to one another; 1 where it has another order.
+  int64_t repetitionsOf(const ResizedAxis &axis) const {
+    const int64_t times = axis.from > 0 ? axis.to / axis.from : 0;
+    if (!interpolation.isNearest() || interpolation.crops() || times < 2 ||
+        times * axis.from != axis.to)
+      return 1;
+    const std::vector<int64_t> places = interpolation.places(axis);
+    for (int64_t i = 0; i < axis.to; ++i)
+      if (places[static_cast<size_t>(i)] != i / times)
+        return 1;
+    return times;
+  }
+
+  /// Takes the axes out that repeat their elements: all at once, and their gradient is one sum.
+  NodeValue repeated(NodeValue x, std::vector<ResizedAxis> &axes) const {
+    std::vector<int64_t> times(shape.size(), 1), apart, whole, result;
+    for (const ResizedAxis &axis : axes)
+      times[static_cast<size_t>(axis.dimension)] = repetitionsOf(axis);
+    for (size_t d = 0; d < shape.size(); ++d) {
+      apart.push_back(shape[d]), whole.push_back(shape[d]), result.push_back(shape[d] * times[d]);
+      if (times[d] > 1)
+        apart.push_back(1), whole.push_back(times[d]);
+    }
+    if (result == shape)
+      return x;
+    std::erase_if(axes, [&](const ResizedAxis &axis) {
+      return times[static_cast<size_t>(axis.dimension)] > 1;
+    });
+    return reshaped(b, add(b, "Expand", {reshaped(b, x, apart), b.constant(Tensor::vector(whole))}),
+                    result);
   }
 
   NodeValue chosen(NodeValue x, const ResizedAxis &axis) const {

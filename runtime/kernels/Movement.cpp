@@ -10,6 +10,7 @@
 #include "runtime/kernels/StridedWalk.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 
@@ -47,6 +48,29 @@ static void transposeSquare(int64_t rows, int64_t columns, const T *x, int64_t s
       y[r * stride + c] = square[c][r];
 }
 
+/// Whether each element of a row is written several times, one next to the other.
+static bool repeatsElements(const StridedCopyFields &f) {
+  const size_t rank = f.shape.size();
+  return rank >= 2 && f.inputStrides[rank - 1] == 0 && f.outputStrides[rank - 1] == 1 &&
+         f.outputStrides[rank - 2] == f.shape[rank - 1];
+}
+
+template <class T>
+static void repeatElements(const StridedCopyFields &f, int threads, const T *x, T *y) {
+  Dimensions outer = f.shape;
+  const int64_t times = takeInner(outer), step = f.inputStrides[outer.size() - 1],
+                width = takeInner(outer), rows = product(outer);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * width * times >= kParallelWalk)
+  for (int64_t row = 0; row < rows; ++row) {
+    const T *source = x + f.inputOffset + offsetAt(row, outer, f.inputStrides);
+    T *target = y + f.outputOffset + offsetAt(row, outer, f.outputStrides);
+    for (int64_t i = 0; i < width; ++i)
+      for (int64_t k = 0; k < times; ++k)
+        target[i * times + k] = source[i * step];
+  }
+}
+
 /// Whether the last two dimensions of what is copied are a matrix transposed.
 static bool isTransposition(const StridedCopyFields &f) {
   const size_t rank = f.shape.size();
@@ -74,14 +98,15 @@ static void transpose(const StridedCopyFields &f, int threads, const T *x, T *y)
 
 template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) const {
   std::fill_n(y, fields.outputElements, static_cast<T>(fields.fill));
+  if (repeatsElements(fields))
+    return repeatElements(fields, threads, x, y);
   if (isTransposition(fields))
     return transpose(fields, threads, x, y);
   Dimensions outer = fields.shape;
   const int64_t inner = takeInner(outer), rows = product(outer);
   const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
   const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (rows * inner >= kParallelWalk)
+#pragma omp parallel for schedule(static) num_threads(threads) if (rows * inner >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {
     const T *source = x + fields.inputOffset + offsetAt(row, outer, fields.inputStrides);
     T *target = y + fields.outputOffset + offsetAt(row, outer, fields.outputStrides);
@@ -136,7 +161,8 @@ template <class Index> static void requireInside(const GatherFields &f, const In
       continue;
     if (index < kOutsideRows / 2)
       throw DataError(0, 0, index,
-                      "an index of " + std::to_string(-f.size) + " to " + std::to_string(f.size - 1),
+                      "an index of " + std::to_string(-f.size) + " to " +
+                          std::to_string(f.size - 1),
                       "correct the file");
     const int64_t found = index - kOutsideRows;
     // Of several indices the sum says no more than that one is outside.
@@ -153,16 +179,15 @@ template <class T, class Index>
 void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) const {
   requireInside(fields, indices);
   const int64_t inner = fields.inner, slices = fields.outer * fields.count;
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(threads) if (slices * inner >= kParallelWalk)
+#pragma omp parallel for schedule(static) num_threads(threads) if (slices * inner >= kParallelWalk)
   for (int64_t s = 0; s < slices; ++s)
     std::copy_n(x + (s / fields.count * fields.size + rowOf(fields, indices[s % fields.count])) *
                         inner,
                 inner, y + s * inner);
 }
 
-/// `combine(row of the result, slice, elements)` for each index in order; each thread has columns of
-/// its own.
+/// `combine(row of the result, slice, elements)` for each index in order; each thread has columns
+/// of its own.
 template <class Index, class Combine>
 static void forEachSlice(const GatherFields &fields, int threads, const Index *indices,
                          const float *slices, float *rows, Combine combine) {
@@ -216,8 +241,10 @@ template void GatherGradient::operator()(const Run &, const int64_t *, const flo
                                          bool) const;
 template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
                                          bool) const;
-template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
-template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
+template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *,
+                                         float *) const;
+template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *,
+                                         float *) const;
 
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
     : fields(f), threads(device.threads) {}
@@ -243,7 +270,37 @@ static double sumOf(const float *x, std::span<const int64_t> outer, int64_t inne
   return sum;
 }
 
+/// Elements of a sum up to which where they lie is worked out once for all sums.
+static constexpr int64_t kFewElements = 16;
+
+/// Sums of few elements each, as of an image's neighbours: what is worked out for each is its
+/// place.
+static void sumFew(const ReduceSumFields &f, int threads, const float *x, float *y, bool add) {
+  const int64_t elements = product(f.sumShape);
+  std::array<int64_t, kFewElements> offsets{};
+  for (int64_t k = 0; k < elements; ++k)
+    offsets[static_cast<size_t>(k)] = offsetAt(k, f.sumShape, f.sumStrides);
+  Dimensions outer = f.keptShape;
+  const int64_t step = outer.empty() ? 0 : f.keptStrides.back(), width = takeInner(outer),
+                rows = product(outer);
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * width * elements >= kParallelWalk)
+  for (int64_t row = 0; row < rows; ++row) {
+    const float *from = x + offsetAt(row, outer, f.keptStrides);
+    float *to = y + row * width;
+    for (int64_t i = 0; i < width; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < elements; ++k)
+        sum += from[i * step + offsets[static_cast<size_t>(k)]];
+      const auto value = static_cast<float>(sum * f.scale);
+      to[i] = add ? to[i] + value : value;
+    }
+  }
+}
+
 void ReduceSum::operator()(const Run &, const float *x, float *y, bool add) {
+  if (product(fields.sumShape) <= kFewElements)
+    return sumFew(fields, threads, x, y, add);
   Dimensions outer = fields.sumShape;
   const int64_t inner = takeInner(outer), results = product(fields.keptShape);
 #pragma omp parallel for schedule(static)                                                          \
