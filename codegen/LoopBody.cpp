@@ -221,19 +221,27 @@ static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const st
       "[" + llvm::join(captures, ", ") + function + "(" + llvm::join(parameters, ", ") + ")";
   if (base + head.size() + closing.size() <= 100)
     return {head + closing};
-  std::string text = listText("[", captures, function, base) + "\n" +
-                     listText("(", parameters, ")" + closing, base);
+  const std::string text = captures.empty()
+                               ? listText("[" + function + "(", parameters, ")" + closing, base)
+                               : listText("[", captures, function, base) + "\n" +
+                                     listText("(", parameters, ")" + closing, base);
   for (StringRef line : llvm::split(text, '\n'))
     lines.push_back(line.str());
   return lines;
 }
 
-/// Appends a statement, broken at spaces; the lines after the first stand `indent` further right.
+/// Appends a statement, broken at spaces; lines after the first stand further right, and its
+/// comment before it.
 static void addStatement(std::vector<std::string> &lines, const std::string &statement,
                          unsigned lead, unsigned base) {
   constexpr unsigned columns = 100;
   std::string line(lead, ' ');
   StringRef rest = statement;
+  if (base + lead + rest.size() > columns)
+    if (auto [code, comment] = rest.split(" // "); !comment.empty()) {
+      lines.push_back(line + "// " + comment.str());
+      rest = code;
+    }
   while (!rest.empty()) {
     // A comment is never broken: its rest would be code.
     StringRef word = rest.starts_with("//") ? rest : rest.substr(0, rest.find(' '));

@@ -19,6 +19,19 @@ std::string entryOf(const google::protobuf::Message &message, int field, std::st
   return "";
 }
 
+/// Of a list as Python writes it: ['', 'encoder.0', 'linear_2'].
+std::vector<std::string> quotedIn(const std::string &list) {
+  std::vector<std::string> found;
+  for (size_t begin = list.find('\''); begin != std::string::npos;) {
+    const size_t end = list.find('\'', begin + 1);
+    if (end == std::string::npos)
+      break;
+    found.push_back(list.substr(begin + 1, end - begin - 1));
+    begin = list.find('\'', end + 1);
+  }
+  return found;
+}
+
 bool holdsFloatingPoint(const onnx::TensorProto &tensor) {
   const int type = tensor.data_type();
   return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::FLOAT16 ||
@@ -174,6 +187,19 @@ private:
 };
 
 } // namespace
+
+void nameByModules(onnx::GraphProto &graph) {
+  for (onnx::NodeProto &node : *graph.mutable_node()) {
+    // The network itself, its modules from the outermost on, and the call.
+    const std::vector<std::string> scopes =
+        quotedIn(entryOf(node, ofNode, "pkg.torch.onnx.name_scopes"));
+    if (scopes.size() < 3 || scopes.end()[-2].empty() || node.name().empty())
+      continue;
+    constexpr std::string_view prefix = "node_"; // says nothing behind a path
+    const bool hasPrefix = node.name().starts_with(prefix) && node.name().size() > prefix.size();
+    node.set_name(scopes.end()[-2] + "/" + node.name().substr(hasPrefix ? prefix.size() : 0));
+  }
+}
 
 bool isDetach(const onnx::NodeProto &node) {
   return node.op_type() == "Identity" && node.domain().empty() &&

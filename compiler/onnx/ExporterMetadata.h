@@ -8,6 +8,10 @@ namespace pdc {
 /// From fields that the installed classes of ONNX may be too old to know.
 ExporterMetadata readExporterMetadata(const onnx::GraphProto &graph);
 
+/// Puts the path of the network's module before the name of each node that comes from one, as the
+/// older exporter does: "encoder.0.attention/linear_2" for "node_linear_2".
+void nameByModules(onnx::GraphProto &graph);
+
 /// Whether it is an Identity that stands for a `detach`.
 bool isDetach(const onnx::NodeProto &node);
 

@@ -98,6 +98,7 @@ public:
   void read(Model &model) {
     info = takeTrainingInfo(proto);
     model.metadata = readExporterMetadata(graph);
+    nameByModules(graph);
     model.producer = proto.producer_name();
     artifacts = takeOrtArtifacts(
         graph, folder.path.empty() ? folder.path : folder.path / model.name, files);

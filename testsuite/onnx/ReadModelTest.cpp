@@ -244,7 +244,8 @@ TEST(ReadModel, inlinesFunctions) {
   EXPECT_EQ(model.nodes[1].outputs[0], "a");
   EXPECT_EQ(model.nodes[3].outputs[0], "y");
   *proto.add_functions() = onnx::FunctionProto(proto.functions(0));
-  EXPECT_TRUE(has(refusal(proto), "function 'local::Twice' is there twice; overloads are not supported"));
+  EXPECT_TRUE(
+      has(refusal(proto), "function 'local::Twice' is there twice; overloads are not supported"));
 }
 
 TEST(ReadModel, refusesRecursiveFunctions) {
@@ -377,4 +378,22 @@ TEST(ReadModel, gradientsReadWhatTheyDifferentiate) {
       refusal(differentiated(R"(g = ai.onnx.preview.training.Gradient<xs = ["a"], y = "d">(b))"))
           .find("puts 'b' in the place of 'a'; pdc takes gradients at the values themselves"),
       std::string::npos);
+}
+
+/// As PyTorch's newer exporter tells modules, the network itself among them.
+TEST(ReadModel, namesByModules) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2] x) => (float[2] y) { a = Relu(x)  b = Tanh(a)  c = Exp(b)  y = Neg(c) })");
+  const char *scopes[] = {"['', 'encoder', 'encoder.0', 'relu']", "['', 'tanh']",
+                          "['_empty_nn_module_stack_from_metadata_hook', 'exp']", ""};
+  for (int i = 0; i < 4; ++i) {
+    onnx::NodeProto &node = *proto.mutable_graph()->mutable_node(i);
+    node.set_name("node_" + std::to_string(i));
+    if (*scopes[i])
+      addMetadata(node, 9, "pkg.torch.onnx.name_scopes", scopes[i]);
+  }
+  std::vector<std::string> names;
+  for (const ModelNode &node : read(proto).nodes)
+    names.push_back(node.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"encoder.0/0", "node_1", "node_2", "node_3"}));
 }
