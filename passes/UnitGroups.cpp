@@ -108,12 +108,16 @@ bool UnitGroups::append(NodeOp node, int target) {
   return true;
 }
 
-/// Loops whose last results the last node of a loop alone reads become one with it.
+/// Loops whose last results the last node of a loop alone reads, or the backward pass may make
+/// again, become one with it: both factors of a gate.
 void UnitGroups::absorb(NodeOp last) {
   const int target = groupOf[last];
   for (Value operand : last.getOperands()) {
     auto found = groupOf.find(operand.getDefiningOp());
-    if (found == groupOf.end() || found->second == target || !isReader(operand, last))
+    if (found == groupOf.end() || found->second == target)
+      continue;
+    const bool isAlone = isReader(operand, last);
+    if (!isAlone && !canRemake(operand, last))
       continue;
     Group &before = groups[found->second], &group = groups[target];
     if (before.nodes.size() + group.nodes.size() > kMostNodesOfUnit ||
@@ -125,6 +129,8 @@ void UnitGroups::absorb(NodeOp last) {
     llvm::sort(nodes, [](NodeOp a, NodeOp b) { return a->isBeforeInBlock(b); });
     if (!isLoop(UnitFacts(nodes, {}).view(), options))
       continue;
+    if (!isAlone)
+      remake(operand, last);
     for (NodeOp node : before.nodes)
       groupOf[node] = target;
     before.nodes.clear();

@@ -7,15 +7,15 @@ from export import main
 
 
 class GatedUnit(nn.Module):
-    """function(gate(x)) * up(x), narrowed and added."""
+    """function(gate(x)) * other(up(x)), narrowed and added."""
 
-    def __init__(self, width, function):
+    def __init__(self, width, function, other=lambda x: x):
         super().__init__()
         self.gate, self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.function = function
+        self.function, self.other = function, other
 
     def forward(self, x):
-        return x + self.down(self.function(self.gate(x)) * self.up(x))
+        return x + self.down(self.function(self.gate(x)) * self.other(self.up(x)))
 
 
 class Gates(nn.Module):
@@ -26,6 +26,7 @@ class Gates(nn.Module):
         functions = [torch.sigmoid, nn.functional.silu, nn.functional.gelu, torch.tanh, nn.functional.relu, lambda x: torch.exp(-x * x)]
         self.first = nn.Linear(336, 24)
         self.units = nn.ModuleList(GatedUnit(24, function) for function in functions)
+        self.units.append(GatedUnit(24, torch.tanh, torch.sigmoid))
         self.shared, self.last = nn.Linear(24, 24), nn.Linear(24, 10)
 
     def forward(self, x):

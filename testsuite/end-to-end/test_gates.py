@@ -19,8 +19,8 @@ def test_gates_take_one_loop_each_way(device, models):
     program = pipeline.run(pipeline.BIN / "pdc", models("gates"), "--gpus", 1, *test_gated.OPTIONS, "--device", device, "--stop-after", "scheduled").stdout
     units = [re.match(r'%\d+(?::(\d))? = pdc.unit "([^"]*)".* (forward|backward_input) microbatch', line.strip())
              for line in program.split("evaluate microbatch")[0].splitlines()]
-    for number, function in ((0, "Sigmoid"), (1, "Mul"), (3, "Tanh")):
-        own = {unit.group(1, 2, 3) for unit in units if unit and re.search(rf"/units\.{number}/({function}|Mul)", unit[2])}
+    for number, function in ((0, "Sigmoid"), (1, "Mul"), (3, "Tanh"), (6, "Tanh")):
+        own = {unit.group(1, 2, 3) for unit in units if unit and re.search(rf"/units\.{number}/({function}|Mul|Sigmoid)", unit[2])}
         (forward,) = [name for _, name, phase in own if phase == "forward"]
         ((results, backward),) = [(results, name) for results, name, phase in own if phase == "backward_input"]
         assert forward.startswith(f"/units.{number}/{function}+") and f"/{function}/again" in backward and results == "2"

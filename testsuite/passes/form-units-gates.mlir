@@ -35,6 +35,13 @@ func.func @train() {
   %sum = pdc.node "Add" "sum"(%right, %left) {} phase forward rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
   pdc.accumulate %sum into @y : tensor<2x6xf32>
 
+  // Both factors of a gate are made again, as WaveNet has them.
+  // CHECK: pdc.unit "inner+outer+both" origin "inner+outer+both" forward microbatch (%{{.*}} = %[[A]] : tensor<2x6xf32>, %{{.*}} = %[[B]] : tensor<2x6xf32>) -> (tensor<2x6xf32>)
+  %inner = pdc.node "Tanh" "inner"(%a) {} phase forward rate microbatch : (tensor<2x6xf32>) -> tensor<2x6xf32>
+  %outer = pdc.node "Sigmoid" "outer"(%b) {} phase forward rate microbatch : (tensor<2x6xf32>) -> tensor<2x6xf32>
+  %both = pdc.node "Mul" "both"(%inner, %outer) {} phase forward rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+  pdc.accumulate %both into @y : tensor<2x6xf32>
+
   // Not where a reader is no loop and needs the value in memory.
   // CHECK: %[[K:.*]] = pdc.unit "kept" origin "kept" forward
   // CHECK: pdc.unit "kept/product" origin "kept/product" forward microbatch (%{{.*}} = %[[K]] : tensor<2x6xf32>
@@ -66,6 +73,12 @@ func.func @train() {
   %far_product = pdc.node "Mul" "far/product"(%far, %b) {} phase forward rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
   pdc.accumulate %far_product into @y : tensor<2x6xf32>
 
+  // CHECK: pdc.unit "outer/again+inner/grad" origin "inner+outer+both" backward_input microbatch (%{{.*}} = %[[B]] : tensor<2x6xf32>, %{{.*}} = %[[D]] : tensor<2x6xf32>) -> (tensor<2x6xf32>)
+  %inner_grad = pdc.node "Mul" "inner/grad"(%d, %outer) {} origin "both" phase backward_input rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+  pdc.accumulate %inner_grad into @y : tensor<2x6xf32>
+  // CHECK: pdc.unit "inner/again+outer/grad" origin "inner+outer+both" backward_input microbatch (%{{.*}} = %[[A]] : tensor<2x6xf32>, %{{.*}} = %[[D]] : tensor<2x6xf32>) -> (tensor<2x6xf32>)
+  %outer_grad = pdc.node "Mul" "outer/grad"(%d, %inner) {} origin "both" phase backward_input rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+  pdc.accumulate %outer_grad into @y : tensor<2x6xf32>
   // CHECK: pdc.unit "far/grad" origin "left+right+sum" backward_input microbatch (%{{.*}} = %[[F]] :
   %far_grad = pdc.node "Mul" "far/grad"(%far, %d) {} origin "sum" phase backward_input rate microbatch : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
   pdc.accumulate %far_grad into @y : tensor<2x6xf32>
