@@ -165,11 +165,17 @@ static void printRegion(llvm::raw_ostream &os, StringRef region,
 }
 
 void Places::print(llvm::raw_ostream &os) const {
-  os << "// The regions of the arena and the places in them: bytes from the start of a copy. "
-        "Beside each\n"
-        "// its type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that "
-        "are never\n"
-        "// in use together may share bytes; new_X is X behind an update.\n";
+  const bool hasNew = llvm::any_of(constants, [](const auto &region) {
+    return llvm::any_of(region.second, [](const auto &place) {
+      return StringRef(place.first).starts_with("new_");
+    });
+  });
+  os << commentBlock(
+      "The regions of the arena and the places in them: bytes from the start of a copy. Beside "
+      "each "
+      "its type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that are "
+      "never in use together may share bytes" +
+      std::string(hasNew ? "; new_X is X behind an update." : "."));
   os << "enum RegionIndex : int { ";
   llvm::interleaveComma(regions, os, [&](const std::string &name) { os << regionIndex(name); });
   os << " };\n\n";

@@ -23,7 +23,7 @@ namespace {
 /// kernels have names of their own.
 class ProgramNames {
 public:
-  explicit ProgramNames(ProgramOp program) : program(program) {}
+  explicit ProgramNames(ProgramOp program) : program(program), symbols(program) {}
 
   void assign() {
     expectAll();
@@ -57,7 +57,8 @@ private:
     unit.setVariable(kernelName(unit));
   }
 
-  /// A unit that runs twice has one kernel, unless its second run keeps other values than the first.
+  /// A unit that runs twice has one kernel, unless its second run keeps other values than the
+  /// first.
   std::string kernelName(UnitOp unit) {
     auto &[first, kernel] = firstRuns[unit.getName()];
     if (!isRecomputed(unit) || first.empty() || kernel != unit.getKernelAttr()) {
@@ -74,11 +75,12 @@ private:
     return task.getPhase() == ir::Phase::Evaluate ? "evaluate_" : "";
   }
 
-  /// A view is repeated in several tasks: one name for all of them. Another one is evaluation's view
-  /// of what is prepared for it.
+  /// A view is repeated in several tasks: one name for all of them. Another one is evaluation's
+  /// view of what is prepared for it.
   std::string nameOf(UnitOp unit, Value result) {
     if (Operation *store = findStore(result))
-      return storedName(store);
+      return isInPlace(unit, result, memoryOf(store)) ? variables[memoryOf(store).getValue()]
+                                                      : storedName(store);
     std::string wanted = (prefix(unit) + tensorName(result)).str();
     if (!isView(unit))
       return names.unique(wanted);
@@ -97,6 +99,16 @@ private:
         return user;
     }
     return nullptr;
+  }
+
+  /// Whether the memory's new value takes the place of the old one, which has but one name.
+  bool isInPlace(UnitOp unit, Value result, FlatSymbolRefAttr name) {
+    auto homes = unit.getHomesAttr();
+    auto memory = symbols.lookup<MemoryOp>(name.getAttr());
+    const unsigned number = cast<OpResult>(result).getResultNumber();
+    return homes && memory && memory.getHomeAttr() &&
+           homes[number] == mlir::Attribute(memory.getHomeAttr()) &&
+           memory.getHomeAttr().getRegion() == "fixed" && memory.getHomeAttr().getOffset() >= 0;
   }
 
   /// What a task reads and writes anew needs two names: the old value's and the new one's.
@@ -123,6 +135,7 @@ private:
   }
 
   ProgramOp program;
+  SymbolTable symbols;
   std::map<Block *, llvm::DenseSet<StringAttr>> reads;
   LegalNames names, kernels;
   llvm::StringMap<std::string> variables, views;

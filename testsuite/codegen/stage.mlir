@@ -112,9 +112,9 @@ module {
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace {
 // CHECK-EMPTY:
-// CHECK-NEXT:// The regions of the arena and the places in them: bytes from the start of a copy. Beside each
-// CHECK-NEXT:// its type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that are never
-// CHECK-NEXT:// in use together may share bytes; new_X is X behind an update.
+// CHECK-NEXT:// The regions of the arena and the places in them: bytes from the start of a copy. Beside each its
+// CHECK-NEXT:// type, shape, layout (a tag of oneDNN; none: row-major) and ONNX name. Places that are never in
+// CHECK-NEXT:// use together may share bytes; new_X is X behind an update.
 // CHECK-NEXT:enum RegionIndex : int { kFixed, kScratch, kSlots0, kEvaluation };
 // CHECK-EMPTY:
 // CHECK-NEXT:namespace fixed {

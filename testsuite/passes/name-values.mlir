@@ -41,6 +41,8 @@ pdc.program @rank_0 ranks [0] {
   pdc.memory @"/attention/MatMul/grad/FusedMatMul.1" activation microbatch : tensor<4xf32>
   // CHECK: pdc.memory @"/Flatten" {{.*}} {variable = "Flatten"}
   pdc.memory @"/Flatten" activation microbatch : tensor<4xf32>
+  // CHECK: pdc.memory @state {{.*}} variable = "state"
+  pdc.memory @state optimizer update : tensor<4xf32> {home = #pdc.home<"fixed", 64, 16>}
   pdc.stage 0 {
     pdc.task forward {
       %x = pdc.read @for : tensor<4xf32>
@@ -61,6 +63,14 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %1 : tensor<4xf32>
       }
       pdc.commit %n to @"/conv 1/weight" : tensor<4xf32>
+      // One that takes the old one's place has its name.
+      // CHECK: pdc.unit "move" {{.*}} result_variables = ["state"], variable = "move"
+      %s = pdc.read @state : tensor<4xf32>
+      %m = pdc.unit "move" origin "a" update update (%0 = %s : tensor<4xf32>) -> (tensor<4xf32>) attributes {homes = [#pdc.home<"fixed", 64, 16>], kernel = #loops} {
+        %1 = pdc.node "Neg" "move"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+        pdc.yield %1 : tensor<4xf32>
+      }
+      pdc.write %m to @state : tensor<4xf32>
     }
     pdc.task backward {
       // Nodes of one module share its name.
