@@ -42,8 +42,10 @@ private:
 
   /// Such attention is better off in parts.
   static bool hasSmallScores(NodeOp first) {
-    return product(shapeOf(first.getOperand(0)).vec()) >
-           kManyTimes * product(shapeOf(first->getResult(0)).vec());
+    const int64_t queries = product(shapeOf(first.getOperand(0)).vec()),
+                  rows = product(shapeOf(first->getResult(0)).drop_back().vec()),
+                  scores = product(shapeOf(first->getResult(0)).vec());
+    return queries > kWideHead * rows && queries > kManyTimes * scores;
   }
 
   /// The nodes that make zeros of rows which see no key test what they choose between.

@@ -95,8 +95,9 @@ void joinOperands(ir::NodeOp attention, NodeNames &names);
 /// that read its result: nn.MultiheadAttention of batch_first transposes what it is given.
 void readSamplesFirst(ir::NodeOp attention, NodeNames &names);
 
-/// Heads that are so many times wider than there are keys have scores that are small beside them.
-inline constexpr int64_t kManyTimes = 3;
+/// Heads that are as wide as that, and so many times wider than there are keys, have scores that
+/// are small beside them.
+inline constexpr int64_t kWideHead = 128, kManyTimes = 3;
 
 /// Softmax attention of several heads, from its last node: the product with the values, or a
 /// transposition of its result to [batch, rows, heads, width]. Where an exporter has taken batch

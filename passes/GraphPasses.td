@@ -77,8 +77,8 @@ def RecogniseComposites : Pass<"recognise-composites", "::mlir::ModuleOp"> {
     values that the backward pass reads. Factors may stand in any order; constants may differ from
     the operator's by the rounding of f32. What else is read of a pattern's inside stays.
 
-    Max and Min with a number are AtLeast and AtMost, or one Clip, whose gradient is none at the bound: the newer
-    exporter writes clamp so. Max of a logarithm, as in nn.BCELoss, is LogAtLeast, whose gradient is none where
+    Max and Min with a number that a file of PyTorch's newer exporter says to be a clamp (attribute `clamps`) are
+    AtLeast and AtMost, or one Clip, whose gradient is none at the bound. Max of a logarithm, as in nn.BCELoss, is LogAtLeast, whose gradient is none where
     the logarithm is that of 0.
 
     An InstanceNormalization, without scale and bias, of the groups that a view brings together, as PyTorch's

@@ -103,15 +103,16 @@ private:
 
   /// Where another operand of the loop has the shape of the result; else false, and as before.
   static bool replace(NodeOp loop, OpOperand &operand, Value small) {
-    Value repeated = operand.get();
-    operand.set(small);
-    const bool isSame = llvm::equal(NodeFacts(loop).infer(), loop->getResultTypes(),
-                                    [&](const pdc::TensorType &type, Type result) {
-                                      return toMlir(loop.getContext(), type) == result;
-                                    });
-    if (!isSame)
-      operand.set(repeated);
-    return isSame;
+    auto shapeOf = [](Value value) {
+      auto type = dyn_cast<RankedTensorType>(value.getType());
+      return type ? type.getShape() : ArrayRef<int64_t>();
+    };
+    const bool isShaped = llvm::any_of(loop->getOpOperands(), [&](OpOperand &other) {
+      return &other != &operand && shapeOf(other.get()) == shapeOf(loop->getResult(0));
+    });
+    if (isShaped)
+      operand.set(small);
+    return isShaped;
   }
 
   func::FuncOp function;

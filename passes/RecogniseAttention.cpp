@@ -242,9 +242,8 @@ std::optional<std::array<HeadedRows, 3>> operandsOf(NodeOp product, NodeOp mixed
 /// Whether scores are few beside what they are made of, as of channels over all of an image:
 /// products compute them as well, and no kernel has heads so wide.
 bool hasSmallScores(const HeadedRows &queries, const HeadedRows &keys) {
-  constexpr int64_t kWide = 128;
   const int64_t width = queries.sizes[kWidth];
-  return width > kWide && width > kManyTimes * keys.sizes[kRows];
+  return width > kWideHead && width > kManyTimes * keys.sizes[kRows];
 }
 
 /// Of any mask of these queries: whether it is one of some or all of their heads and rows.

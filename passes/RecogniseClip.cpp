@@ -15,6 +15,9 @@ static std::optional<std::pair<Value, Value>> matchBound(NodeOp node) {
   return std::nullopt;
 }
 
+/// Whether the file says that a clamp was meant: of equals a Max or Min has half the gradient.
+static bool isClamp(NodeOp node) { return node.getOnnxAttributes().contains("clamps"); }
+
 namespace pdc {
 
 std::optional<Composite> matchClip(NodeOp root) {
@@ -23,15 +26,16 @@ std::optional<Composite> matchClip(NodeOp root) {
   if (!outer)
     return std::nullopt;
   auto [x, bound] = *outer;
-  auto inner = x.hasOneUse() ? matchBound(maker(x, isLeast ? "Min" : "Max")) : std::nullopt;
-  if (inner) {
+  if (NodeOp logarithm = isLeast && x.hasOneUse() ? maker(x, "Log") : NodeOp())
+    return Composite{"LogAtLeast", {logarithm.getOperand(0), bound}};
+  if (!isClamp(root))
+    return std::nullopt;
+  NodeOp other = x.hasOneUse() ? maker(x, isLeast ? "Min" : "Max") : NodeOp();
+  if (auto inner = other && isClamp(other) ? matchBound(other) : std::nullopt) {
     Value least = isLeast ? bound : inner->second, most = isLeast ? inner->second : bound;
     if (*numberOf(least) <= *numberOf(most))
       return Composite{"Clip", {inner->first, least, most}};
   }
-  NodeOp logarithm = isLeast && x.hasOneUse() ? maker(x, "Log") : NodeOp();
-  if (logarithm)
-    return Composite{"LogAtLeast", {logarithm.getOperand(0), bound}};
   return Composite{isLeast ? "AtLeast" : "AtMost", {x, bound}};
 }
 

@@ -201,6 +201,12 @@ void nameByModules(onnx::GraphProto &graph) {
   }
 }
 
+bool isClamp(const onnx::NodeProto &node) {
+  return (node.op_type() == "Max" || node.op_type() == "Min") &&
+         entryOf(node, ofNode, "pkg.torch.onnx.class_hierarchy").find("'aten.clamp") !=
+             std::string::npos;
+}
+
 bool isDetach(const onnx::NodeProto &node) {
   return node.op_type() == "Identity" && node.domain().empty() &&
          !argumentsOf(node, "detach.default").empty();

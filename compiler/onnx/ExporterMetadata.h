@@ -15,6 +15,10 @@ void nameByModules(onnx::GraphProto &graph);
 /// Whether it is an Identity that stands for a `detach`.
 bool isDetach(const onnx::NodeProto &node);
 
+/// Whether it is a Max or Min that stands for a `clamp`, whose gradient is another one at the
+/// bound.
+bool isClamp(const onnx::NodeProto &node);
+
 /// The row of an embedding's table that is not trained (padding_idx), where it has one.
 std::optional<int64_t> paddingRow(const onnx::NodeProto &node);
 

@@ -48,7 +48,9 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
            : metadata.changedBuffers.contains(name) ? "a buffer, which PyTorch's step changes and "
                                                       "pdc leaves as the file has it"
                                                     : "a buffer, by its exporter";
-  if (metadata.folded.contains(name) && isTerm)
+  const bool isImage = places.images.contains(name) && !places.layers.contains(name);
+  const bool isFolded = metadata.folded.contains(name) || name.find("::") != name.npos;
+  if ((metadata.folded.contains(name) && isTerm) || (isFolded && isImage))
     return "made by its exporter";
   if (initializer.literal || isConstantName(name))
     return "named as a constant";
@@ -61,7 +63,7 @@ std::string reasonAgainst(const Model &model, const Initializer &initializer,
   const std::vector<int64_t> &shape = initializer.type.shape;
   if (places.states.contains(name) && shape.size() == 3 && shape[1] != 1)
     return "a state of each sample";
-  if (!isTerm && !places.layers.contains(name) && places.picked.contains(name))
+  if (!isTerm && !isImage && !places.layers.contains(name) && places.picked.contains(name))
     return "a table that elements are picked from";
   const bool isNumber =
       shape.empty() || (initializer.type.elementCount() == 1 && places.settings.contains(name));

@@ -1,5 +1,7 @@
 #include "compiler/onnx/ReadNodes.h"
 
+#include "compiler/onnx/ExporterMetadata.h"
+
 #include "compiler/onnx/CheckNames.h"
 #include "compiler/onnx/NodeAttributes.h"
 #include "compiler/onnx/TensorProto.h"
@@ -28,6 +30,8 @@ public:
       return;
     ImportedNode node = readNode(proto, name);
     normaliseNode(node, flat.opset);
+    if (isClamp(proto))
+      node.attributes.set("clamps", int64_t(1)); // as passes/RecogniseClip.cpp reads it
     checkCounts(node);
     noteDroppedOutputs(proto, node);
     noteStages(flat, node.name);

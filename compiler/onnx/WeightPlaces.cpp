@@ -16,7 +16,7 @@ struct WeightOperands {
 const WeightOperands weightOperands[] = {
     {"Add", {0, 1}},
     {"BatchNormalization", {1, 2}},
-    {"Conv", {0, 1, 2}}, // an image that is trained, as StyleGAN begins with
+    {"Conv", {1, 2}},
     {"ConvTranspose", {1, 2}},
     {"Div", {0, 1}},
     {"Einsum", {0, 1, 2}},
@@ -36,8 +36,8 @@ const WeightOperands weightOperands[] = {
     {"Pow", {0, 1}},
     {"RMSNormalization", {1}},
     {"RNN", {1, 2, 3, 5}},
-    {"ScatterElements", {0, 2}},
-    {"ScatterND", {0, 2}},
+    {"ScatterElements", {2}},
+    {"ScatterND", {2}},
     {"Sub", {0, 1}},
     {"Sum", {}},
     {"Where", {1, 2}},
@@ -96,6 +96,13 @@ bool repeatsOrJoins(const ModelNode &node) {
   return node.op == "Concat" || node.op == "Expand" || node.op == "Tile";
 }
 
+/// An image that is convolved is a weight where it comes as it is, or repeated for each sample, as
+/// StyleGAN begins with; what is put beside another is coordinates as a rule, or zeros.
+bool keepsImage(const ModelNode &node) {
+  return node.op == "Cast" || node.op == "Expand" || node.op == "Identity" ||
+         node.op == "Reshape" || node.op == "Tile" || node.op == "Unsqueeze";
+}
+
 bool picksElements(const ModelNode &node) {
   return node.op == "GatherElements" || node.op == "GatherND";
 }
@@ -134,6 +141,10 @@ void WeightPlaces::add(const ModelNode &node) {
       move(node, terms, terms);
     move(node, others, others);
   }
+  if (keepsImage(node))
+    move(node, images, images);
+  if (node.op == "Conv" || node.op == "ConvTranspose")
+    images.insert(node.inputs.at(0));
   if (picksElements(node))
     picked.insert(node.inputs.at(0));
   else if (leadsToItsInput(node))

@@ -16,11 +16,14 @@ struct WeightPlaces {
   std::set<std::string> layers, states, terms, settings;
   /// Elements are picked from tables (the factors of a diffusion's steps) as often as from weights.
   std::set<std::string> picked;
+  /// What is convolved.
+  std::set<std::string> images;
   /// Read as anything else than what rules must know, such as a shape.
   std::set<std::string> others;
 
   bool hold(const std::string &name) const {
-    return layers.contains(name) || terms.contains(name) || picked.contains(name);
+    return layers.contains(name) || terms.contains(name) || picked.contains(name) ||
+           images.contains(name);
   }
 
 private:

@@ -100,3 +100,16 @@ TEST(StoppedGradients, paddingRow) {
   EXPECT_EQ(say("%p_w, %ids, -1"), "Gather");
   EXPECT_EQ(say("%p_w, %ids"), "Gather");
 }
+
+/// Of equals a Max has half the gradient, of its bound a clamp has none.
+TEST(StoppedGradients, atBoundsOfClamps) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2] x, float b) => (float[2] y) { a = Max(x, b)  y = Min(a, b) })");
+  const char *hierarchies[] = {"['Net', 'aten.clamp.Tensor']", "['Net', 'aten.minimum.default']"};
+  for (int i = 0; i < 2; ++i)
+    addMetadata(*proto.mutable_graph()->mutable_node(i), 9, "pkg.torch.onnx.class_hierarchy",
+                hierarchies[i]);
+  const Model model = read(proto);
+  EXPECT_EQ(model.nodes[0].attributes.integer("clamps", 0), 1);
+  EXPECT_FALSE(model.nodes[1].attributes.has("clamps"));
+}

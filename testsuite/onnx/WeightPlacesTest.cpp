@@ -117,8 +117,40 @@ TEST(WeightPlaces, otherPlaces) {
   three.set_data_type(onnx::TensorProto::INT64);
   three.add_dims(1);
   three.add_int64_data(3);
-  EXPECT_EQ(trainedOf(read(model)), (NameSet{"bins", "constant", "entries", "kernel", "plane",
-                                             "shares", "vector", "zeros"}));
+  EXPECT_EQ(trainedOf(read(model)),
+            (NameSet{"bins", "constant", "entries", "kernel", "plane", "shares", "vector"}));
   EXPECT_EQ(reasonsOf(read(model)),
-            (std::map<std::string, std::string>{{"phases", "where weights seldom stand"}}));
+            (std::map<std::string, std::string>{{"phases", "where weights seldom stand"},
+                                                {"zeros", "where weights seldom stand"}}));
+}
+
+/// Coordinates beside an image, zeros that it is put on, and what an exporter has folded are
+/// convolved, too.
+TEST(WeightPlaces, convolvedImages) {
+  onnx::ModelProto model = protoOf(std::string(header) + R"(
+    net (float[1, 2, 4, 4] x, int64[1, 1] rows) => (float[1, 1, 4, 4] y) {
+      beside = Concat <axis = 1> (x, coordinates)
+      a = Conv(beside, wide)
+      drawn = ScatterND(canvas, rows, x)
+      b = Conv(drawn, narrow)
+      whole = Expand(constant, shape)
+      c = Conv(whole, narrow)
+      d = Conv(f, narrow)
+      y = Sum(a, b, c, d) })");
+  *model.mutable_graph()->mutable_node(6)->mutable_input(0) = "onnx::Conv_7";
+  for (const char *name : {"coordinates", "canvas", "constant", "onnx::Conv_7"})
+    addInitializer(model, name, {1, 2, 4, 4}, std::vector<float>(32, 0.5));
+  addInitializer(model, "wide", {1, 4, 1, 1}, {1, 2, 3, 4});
+  addInitializer(model, "narrow", {1, 2, 1, 1}, {1, 2});
+  onnx::TensorProto &shape = *model.mutable_graph()->add_initializer();
+  shape.set_name("shape");
+  shape.set_data_type(onnx::TensorProto::INT64);
+  shape.add_dims(4);
+  for (int64_t size : {1, 2, 4, 4})
+    shape.add_int64_data(size);
+  EXPECT_EQ(trainedOf(read(model)), (NameSet{"constant", "narrow", "wide"}));
+  EXPECT_EQ(reasonsOf(read(model)),
+            (std::map<std::string, std::string>{{"canvas", "where weights seldom stand"},
+                                                {"coordinates", "where weights seldom stand"},
+                                                {"onnx::Conv_7", "made by its exporter"}}));
 }

@@ -53,6 +53,13 @@ func.func @train() {
   %five = pdc.node "Mul" "five"(%e5, %e1) {} : (tensor<2x3x4xf32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
   pdc.accumulate %five into @five : tensor<2x3x4xf32>
 
+  // Bounds have one element, whatever their dimensions.
+  // CHECK: pdc.node "Clip" "bounded"(%{{.*}}, %{{.*}}, %{{.*}}) {} : (tensor<2x3x4xf32>, tensor<1x1xf32>, tensor<1x1xf32>)
+  %least = pdc.node "Constant" "least"() {value = dense<-1.0> : tensor<1x1xf32>} : () -> tensor<1x1xf32>
+  %most = pdc.node "Constant" "most"() {value = dense<1.0> : tensor<1x1xf32>} : () -> tensor<1x1xf32>
+  %bounded = pdc.node "Clip" "bounded"(%e5, %least, %most) {} : (tensor<2x3x4xf32>, tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<2x3x4xf32>
+  pdc.accumulate %bounded into @five : tensor<2x3x4xf32>
+
   // What is no loop reads what is written.
   // CHECK: pdc.node "Softmax" "six"(%{{.*}}) {axis = -1 : i64} : (tensor<2x3x4xf32>)
   %six = pdc.node "Softmax" "six"(%e1) {axis = -1 : i64} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
