@@ -126,15 +126,29 @@ private:
                {{"axis", axis.dimension}});
   }
 
+  /// Along the last axis one product of all rows, along others one for each slice before the axis.
   NodeValue weighted(NodeValue x, const ResizedAxis &axis) const {
     TensorType type = b.type(x);
     const int64_t outer = product(type.shape, 0, axis.dimension);
     const int64_t inner = product(type.shape, axis.dimension + 1);
-    NodeValue matrices = reshaped(b, x, {outer, axis.from, inner});
-    NodeValue y =
-        add(b, "MatMul", {b.constant(interpolation.matrix(axis, type.element)), matrices});
     type.shape[axis.dimension] = axis.to;
+    const Tensor weights = interpolation.matrix(axis, type.element);
+    NodeValue y =
+        inner == 1
+            ? add(b, "MatMul",
+                  {reshaped(b, x, {outer, axis.from}), b.constant(transposed(weights))})
+            : add(b, "MatMul", {b.constant(weights), reshaped(b, x, {outer, axis.from, inner})});
     return reshaped(b, y, type.shape);
+  }
+
+  static Tensor transposed(const Tensor &matrix) {
+    const int64_t rows = matrix.type.shape[0], columns = matrix.type.shape[1];
+    Tensor result = Tensor::zeros({matrix.type.element, {columns, rows}});
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < columns; ++c)
+        result.data[static_cast<size_t>(c * rows + r)] =
+            matrix.data[static_cast<size_t>(r * columns + c)];
+    return result;
   }
 
   /// The weights of what follows add up to 1, so that the value stays what it is.
