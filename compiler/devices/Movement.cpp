@@ -83,8 +83,8 @@ KernelChoice chooseTranspose(const UnitReader &reader) {
   return chooseCopy(reader, 0, {result, 0, strides, 0, stridesOf(result)});
 }
 
-/// An image that arrives in an order of its dimensions is repeated in that order, on GPUs, whose
-/// layouts are none but orders: an image's pixels are next to one another, apart, and so again.
+/// What arrives in another order of its dimensions is repeated in that order, as an image's pixels
+/// are that stand apart for their copies. Layouts of GPUs are orders and nothing else.
 std::optional<Copy> spreadInOrder(const UnitReader &reader) {
   const TensorType &x = reader.inputType(reader.node(0), 0), &result = reader.node(0).outputs[0];
   const std::string layout(reader.layout(reader.node(0), 0));
@@ -265,7 +265,7 @@ KernelChoice chooseGather(const UnitReader &reader) {
     reader.refuse("the kernel takes floating-point elements, found " + data.toString());
   int64_t axis = axisFromStart(reader.view(node), node.attributes->integer("axis", 0), data.rank());
   KernelChoice choice;
-  choice.kernel = gathers                   ? "Gather"
+  choice.kernel = gathers                  ? "Gather"
                   : node.op == "ScatterMax" ? "ScatterMaximum"
                                             : "GatherGradient";
   choice.fields = {{"count", reader.inputType(node, 1).elementCount()},

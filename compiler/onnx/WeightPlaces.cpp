@@ -1,7 +1,6 @@
 #include "compiler/onnx/WeightPlaces.h"
 
 #include <algorithm>
-#include <array>
 
 namespace pdc {
 
@@ -58,8 +57,8 @@ constexpr std::string_view normalisations[] = {"BatchNormalization", "GroupNorma
                                                "InstanceNormalization", "LayerNormalization",
                                                "RMSNormalization"};
 
-/// A weight behind these is a weight before them: weightMovements, normalisations, and functions of
-/// each element, as of a decay or scale that is trained as its logarithm. Tables of angles are no
+/// A weight behind these is a weight before them: movements, normalisations, and functions of each
+/// element, as of a decay or scale that is trained as its logarithm. Tables of angles are no
 /// weights.
 bool leadsToItsInput(const ModelNode &node) {
   if (std::ranges::count(weightMovements, node.op) > 0 ||

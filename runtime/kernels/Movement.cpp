@@ -106,7 +106,8 @@ template <class T> void StridedCopy::operator()(const Run &, const T *x, T *y) c
   const int64_t inner = takeInner(outer), rows = product(outer);
   const int64_t stepFrom = fields.shape.empty() ? 0 : fields.inputStrides.back();
   const int64_t stepTo = fields.shape.empty() ? 0 : fields.outputStrides.back();
-#pragma omp parallel for schedule(static) num_threads(threads) if (rows * inner >= kParallelWalk)
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (rows * inner >= kParallelWalk)
   for (int64_t row = 0; row < rows; ++row) {
     const T *source = x + fields.inputOffset + offsetAt(row, outer, fields.inputStrides);
     T *target = y + fields.outputOffset + offsetAt(row, outer, fields.outputStrides);
@@ -161,8 +162,7 @@ template <class Index> static void requireInside(const GatherFields &f, const In
       continue;
     if (index < kOutsideRows / 2)
       throw DataError(0, 0, index,
-                      "an index of " + std::to_string(-f.size) + " to " +
-                          std::to_string(f.size - 1),
+                      "an index of " + std::to_string(-f.size) + " to " + std::to_string(f.size - 1),
                       "correct the file");
     const int64_t found = index - kOutsideRows;
     // Of several indices the sum says no more than that one is outside.
@@ -179,15 +179,16 @@ template <class T, class Index>
 void Gather::operator()(const Run &, const T *x, const Index *indices, T *y) const {
   requireInside(fields, indices);
   const int64_t inner = fields.inner, slices = fields.outer * fields.count;
-#pragma omp parallel for schedule(static) num_threads(threads) if (slices * inner >= kParallelWalk)
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(threads) if (slices * inner >= kParallelWalk)
   for (int64_t s = 0; s < slices; ++s)
     std::copy_n(x + (s / fields.count * fields.size + rowOf(fields, indices[s % fields.count])) *
                         inner,
                 inner, y + s * inner);
 }
 
-/// `combine(row of the result, slice, elements)` for each index in order; each thread has columns
-/// of its own.
+/// `combine(row of the result, slice, elements)` for each index in order; each thread has columns of
+/// its own.
 template <class Index, class Combine>
 static void forEachSlice(const GatherFields &fields, int threads, const Index *indices,
                          const float *slices, float *rows, Combine combine) {
@@ -241,10 +242,8 @@ template void GatherGradient::operator()(const Run &, const int64_t *, const flo
                                          bool) const;
 template void GatherGradient::operator()(const Run &, const int32_t *, const float *, float *,
                                          bool) const;
-template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *,
-                                         float *) const;
-template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *,
-                                         float *) const;
+template void ScatterMaximum::operator()(const Run &, const int64_t *, const float *, float *) const;
+template void ScatterMaximum::operator()(const Run &, const int32_t *, const float *, float *) const;
 
 ReduceSum::ReduceSum(const Device &device, const ReduceSumFields &f)
     : fields(f), threads(device.threads) {}
