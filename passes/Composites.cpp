@@ -37,6 +37,13 @@ int64_t axisOf(NodeOp node) {
   return axisFromStart(view, view.attributes.integer("axis", 0), view.input(0).rank());
 }
 
+bool isMaskedByNormalisation(NodeOp node) {
+  return node.getOp() == "ReluGrad" && llvm::any_of(node->getUsers(), [](Operation *user) {
+           auto reader = dyn_cast<NodeOp>(user);
+           return reader && reader.getOp() == "BatchNormalizationGrad";
+         });
+}
+
 Value reshaped(OpBuilder &builder, NodeOp root, StringRef name, Value value,
                const std::vector<int64_t> &shape, NodeNames &names) {
   auto add = [&](StringRef op, const std::string &as, ValueRange operands, Attributes attributes) {

@@ -22,6 +22,10 @@ std::vector<int64_t> permutationOf(ir::NodeOp transpose);
 /// Of a node whose `axis` is 0 where it is left out, counted from 0.
 int64_t axisOf(ir::NodeOp node);
 
+/// Whether it is a ReluGrad that the gradient of a BatchNormalization reads, whose kernel masks as
+/// it reads.
+bool isMaskedByNormalisation(ir::NodeOp node);
+
 /// A constant of one element.
 std::optional<double> numberOf(mlir::Value value);
 
@@ -79,8 +83,8 @@ bool recogniseRotation(ir::NodeOp root, NodeNames &names);
 /// sample's groups, which a view brings together, and numbers per channel behind it, or none.
 std::optional<Composite> matchGroupNormalization(ir::NodeOp root);
 
-/// From its last node, Max and Min with numbers, as PyTorch's newer exporter writes clamp: the
-/// bounds of one Clip, or of a logarithm, as nn.BCELoss has them.
+/// From its last node, Max and Min with numbers that PyTorch's newer exporter says to be a clamp:
+/// the bounds of one Clip. Of a logarithm, as nn.BCELoss has it, whoever wrote it.
 std::optional<Composite> matchClip(ir::NodeOp root);
 
 /// Lets a GroupNormalization make what a Swish makes of it, where nobody else reads its result.

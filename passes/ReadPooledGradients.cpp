@@ -28,11 +28,7 @@ void maskBeforePooling(NodeOp relu) {
   NodeOp pooling = gradient ? poolingOf(gradient, relu.getOperand(1)) : NodeOp();
   if (!pooling || !gradient->hasOneUse() || !pooling.getOrigin().value_or("").empty())
     return;
-  // The gradient of a normalisation masks as it reads.
-  if (llvm::any_of(relu->getUsers(), [](Operation *user) {
-        auto node = dyn_cast<NodeOp>(user);
-        return node && node.getOp() == "BatchNormalizationGrad";
-      }))
+  if (isMaskedByNormalisation(relu))
     return;
   OpBuilder builder(gradient);
   NodeOp masked = createNode(builder, relu.getLoc(), relu.getOp(), relu.getName(),

@@ -1,4 +1,4 @@
-#include "passes/Nodes.h"
+#include "passes/Composites.h"
 #include "passes/Passes.h"
 #include "passes/Refusal.h"
 
@@ -32,7 +32,7 @@ public:
 
 private:
   void readIn(NodeOp loop) {
-    if (NodeFacts(loop).rules().kind != OperatorClass::elementwise || masksForKernel(loop))
+    if (NodeFacts(loop).rules().kind != OperatorClass::elementwise || isMaskedByNormalisation(loop))
       return;
     for (OpOperand &operand : loop->getOpOperands())
       if (auto repeated = operand.get().getDefiningOp<NodeOp>())
@@ -52,14 +52,6 @@ private:
     for (auto node : function.getOps<NodeOp>())
       if (auto found = origins.find(node.getOrigin().value_or("")); found != origins.end())
         node.setOrigin(found->second);
-  }
-
-  /// The gradient of a normalisation masks as it reads, with one kernel.
-  static bool masksForKernel(NodeOp loop) {
-    return loop.getOp() == "ReluGrad" && llvm::any_of(loop->getUsers(), [](Operation *user) {
-             auto node = dyn_cast<NodeOp>(user);
-             return node && node.getOp() == "BatchNormalizationGrad";
-           });
   }
 
   /// What a node repeats, under a shape that broadcasts to its result's; null where it repeats
@@ -103,10 +95,6 @@ private:
 
   /// Where another operand of the loop has the shape of the result; else false, and as before.
   static bool replace(NodeOp loop, OpOperand &operand, Value small) {
-    auto shapeOf = [](Value value) {
-      auto type = dyn_cast<RankedTensorType>(value.getType());
-      return type ? type.getShape() : ArrayRef<int64_t>();
-    };
     const bool isShaped = llvm::any_of(loop->getOpOperands(), [&](OpOperand &other) {
       return &other != &operand && shapeOf(other.get()) == shapeOf(loop->getResult(0));
     });

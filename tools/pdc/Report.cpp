@@ -72,10 +72,11 @@ static std::string listKinds(const std::vector<std::string> &names) {
   for (const std::string &name : names)
     ++kinds.try_emplace(name.substr(name.rfind('.') + 1), name, 0).first->second.second;
   std::string list;
-  for (const auto &[kind, names] : kinds) {
-    list += (list.empty() ? " " : ", ") + commentText(names.first);
-    if (names.second > 1)
-      list += " (" + std::to_string(names.second) + " such)";
+  for (const auto &[kind, named] : kinds) {
+    const auto &[first, count] = named;
+    list += (list.empty() ? " " : ", ") + commentText(first);
+    if (count > 1)
+      list += " (" + std::to_string(count) + " such)";
   }
   return list;
 }
