@@ -227,19 +227,22 @@ private:
     llvm::append_range(arguments, operands);
     llvm::append_range(arguments, results);
     if (unit.getKernel()->getAccumulates())
-      arguments.push_back(addsToSum(unit) ? names::kAddFlag : "false");
+      arguments.push_back(whetherAdds(unit));
     std::string opening = (requireText(unit, "variable") + "_(").str();
     printLine(os, listText(opening, arguments, ");", kIndent),
               unit.getKernel()->getName().str() + ": " + nodeNames(unit));
   }
 
-  /// Whether the results are sums over microbatches that the kernel adds to.
-  static bool addsToSum(ir::UnitOp unit) {
-    Value last = unit.getResults().back();
-    return llvm::any_of(last.getUsers(), [&](Operation *user) {
-      auto accumulate = dyn_cast<ir::AccumulateOp>(user);
-      return accumulate && accumulate.getFused();
-    });
+  /// Whether the kernel adds to its results, where these are sums over microbatches.
+  static std::string whetherAdds(ir::UnitOp unit) {
+    for (Operation *user : unit.getResults().back().getUsers())
+      if (auto accumulate = dyn_cast<ir::AccumulateOp>(user); accumulate && accumulate.getFused())
+        return whetherAdds(accumulate);
+    return "false";
+  }
+
+  static std::string whetherAdds(ir::AccumulateOp accumulate) {
+    return accumulate.getContinues() ? "true" : names::kAddFlag;
   }
 
   void printLoop(ir::UnitOp unit, ArrayRef<std::string> operands, ArrayRef<std::string> results);
@@ -266,7 +269,7 @@ private:
 
   /// Where replicas wait for a gradient, that it is made.
   void printMade(ir::AccumulateOp accumulate) {
-    if (task.getPhase() == ir::Phase::BackwardInput)
+    if (task.getPhase() == ir::Phase::BackwardInput || accumulate != lastInto(accumulate))
       return;
     auto found = llvm::find(gradients, memory(accumulate.getMemoryAttr()));
     if (found != gradients.end())
@@ -275,12 +278,20 @@ private:
                 commentText(found->getSymName()));
   }
 
+  ir::AccumulateOp lastInto(ir::AccumulateOp accumulate) {
+    if (lastAdditions.empty())
+      for (auto addition : task.getOps<ir::AccumulateOp>())
+        lastAdditions[addition.getMemoryAttr()] = addition;
+    return lastAdditions.lookup(accumulate.getMemoryAttr());
+  }
+
   raw_indented_ostream &os;
   ir::TaskOp task;
   DeviceLoops *loops;
   SymbolTable memories;
   MeasuredUnits measured;
   std::vector<ir::MemoryOp> gradients; ///< that replicas sum
+  llvm::DenseMap<mlir::Attribute, ir::AccumulateOp> lastAdditions; ///< of the task, by memory
   llvm::DenseMap<Value, Pointer> pointers;
   std::map<std::string, std::string> declarations;
   bool isFirst = true;
@@ -334,7 +345,7 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
   std::string function = std::string(loops ? names::kCudaPrefix : "") + names::kAccumulate;
   printLine(os,
             listText(function + "(",
-                     {"run", std::to_string(count), pointer, value, names::kAddFlag}, ");",
+                     {"run", std::to_string(count), pointer, value, whetherAdds(accumulate)}, ");",
                      kIndent),
             commentText(sum.getSymName()));
 }

@@ -31,6 +31,8 @@ public:
   void assign() {
     // 1. Sums first: a fused sum's home is the memory, and nothing else may share it.
     program.walk([&](Operation *op) { checkStore(op); });
+    for (auto stage : program.getOps<StageOp>())
+      orderSums(stage);
     program.walk([&](AccumulateOp accumulate) { fuse(accumulate); });
     // 2. What the kernels could do in place becomes what they do.
     llvm::DenseMap<Operation *, SmallVector<int64_t>> offers = takeOffers();
@@ -72,28 +74,46 @@ private:
                 " but is given " + found + "; choose-kernels must give both one layout");
   }
 
+  /// What adds to a sum does so where its value is made, so that the first is known.
+  void orderSums(StageOp stage) {
+    SmallVector<AccumulateOp> additions;
+    stage.walk([&](AccumulateOp addition) { additions.push_back(addition); });
+    for (AccumulateOp addition : llvm::reverse(additions))
+      if (auto unit = addition.getValue().getDefiningOp<UnitOp>())
+        addition->moveAfter(unit);
+    llvm::DenseSet<StringAttr> begun;
+    stage.walk([&](AccumulateOp addition) {
+      StringAttr sum = addition.getMemoryAttr().getAttr();
+      const bool continues = !begun.insert(sum).second;
+      if (!continues && !summed.insert(sum).second)
+        throw Error("memory '" + sum.str() +
+                    "' is summed by two stages of a rank; divide-sums gives "
+                    "each its own");
+      addition.setContinues(continues);
+    });
+  }
+
   /// Those of a unit's results that its kernel can add to.
   static mlir::ResultRange addableResults(UnitOp unit) {
     const bool lastAlone = unit.getKernel()->getAddsToLast();
     return unit->getResults().take_back(lastAlone ? 1 : unit.getNumResults());
   }
 
-  /// A sum costs nothing where the kernel adds to its results, all of which are summed, or where
-  /// there is nothing to add.
+  /// A sum costs nothing where the kernel adds to its results, all of which are summed and each of
+  /// which begins or continues its sum, or where there is nothing to add.
   void fuse(AccumulateOp accumulate) {
     auto task = accumulate->getParentOfType<TaskOp>();
     auto unit = accumulate.getValue().getDefiningOp<UnitOp>();
-    if (!summed.insert(accumulate.getMemoryAttr().getAttr()).second)
-      throw Error("memory '" + accumulate.getMemory().str() +
-                  "' is summed twice; a sum takes one value per microbatch");
     if (task.getPhase() == ir::Phase::Evaluate || !unit || !unit.getKernel() ||
         !accumulate.getValue().hasOneUse())
       return;
+    auto isAlike = [&](Value result) {
+      auto other = result.hasOneUse() ? dyn_cast<AccumulateOp>(*result.user_begin()) : nullptr;
+      return other && other.getContinues() == accumulate.getContinues();
+    };
     const bool adds =
-        unit.getKernel()->getAccumulates() && llvm::all_of(addableResults(unit), [](Value result) {
-          return result.hasOneUse() && isa<AccumulateOp>(*result.user_begin());
-        });
-    if (adds || updatesEachMicrobatch(program))
+        unit.getKernel()->getAccumulates() && llvm::all_of(addableResults(unit), isAlike);
+    if (adds || (updatesEachMicrobatch(program) && !accumulate.getContinues()))
       accumulate.setFused(true);
   }
 

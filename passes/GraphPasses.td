@@ -132,7 +132,7 @@ def Differentiate : Pass<"differentiate", "::mlir::ModuleOp"> {
     synchronous training and 1/weight of the microbatch's loss under `pdc.asynchronous` (0 where all weights are 0).
     With `scales-loss` it is @pdc.loss_scale, which the runtime changes from step to step and divides out again.
 
-    Before: static shapes, no backward node. After: one pdc.accumulate per use of a trained weight.
+    Before: static shapes, no backward node. After: one pdc.accumulate and one sum per use of a trained weight.
   }];
   let options = [Option<"scalesLoss", "scales-loss", "bool", "false", "for gradients that fp16 would lose">];
 }
@@ -178,6 +178,16 @@ def JoinProducts : Pass<"join-products", "::mlir::ModuleOp"> {
     It is planned where the sum was, or with the weight's first use.
 
     Before: differentiated. After: the same values, rounded in another order.
+  }];
+}
+
+def JoinSums : Pass<"join-sums", "::mlir::ModuleOp"> {
+  let summary = "sums the gradients of all uses of a weight in one memory";
+  let description = [{
+    The layers that share a weight add to one sum, which is held, sent to replicas and read by the update once.
+    Not under `exact`: which uses add before which then follows from the stages that they lie in (divide-sums).
+
+    Before: differentiated. After: each weight that has a gradient has one sum.
   }];
 }
 

@@ -21,6 +21,7 @@ inline constexpr const char kMeasuresUnitsAttribute[] = "pdc.measures_units";
 /// The same passes with a plan in memory instead of a file.
 std::unique_ptr<mlir::Pass> createAssignStages(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createSendTiedWeights(std::shared_ptr<const Plan> plan);
+std::unique_ptr<mlir::Pass> createDivideSums(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createHoldTiedWeights(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createOutlinePrograms(std::shared_ptr<const Plan> plan);
 std::unique_ptr<mlir::Pass> createRecompute(std::shared_ptr<const Plan> plan);

@@ -29,6 +29,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Needs the sums of gradients; before 16 bits, in which the products would each be rounded.
   if (options.trains)
     passes.addPass(createJoinProducts());
+  // After products that are joined, which look for the sums of uses.
+  if (options.trains && !options.exact)
+    passes.addPass(createJoinSums());
   const std::string precision(toString(options.precision));
   // After differentiating, so that the backward pass is narrowed like the forward pass; before
   // updates, which are in f32.
@@ -65,6 +68,8 @@ void buildCutPipeline(mlir::OpPassManager &passes, std::shared_ptr<const Plan> p
   passes.addPass(createAssignStages(plan));
   // Needs the stages; leaves no trained weight to several of them in asynchronous training.
   passes.addPass(createSendTiedWeights(plan));
+  // Needs the homes of weights, where one stage sums for all; before updates are copied.
+  passes.addPass(createDivideSums(plan));
   // Needs the stages; before cuts, since what updates a weight reads nothing of another stage.
   passes.addPass(createHoldTiedWeights(plan));
   // Units of several stages are planned apart: each would have to be sent what they have in common.

@@ -39,6 +39,7 @@ public:
     addForwardUnits();
     for (UnitOp unit : train.getOps<UnitOp>())
       addCosts(unit);
+    findAdders();
     for (Operation &op : train.getOps())
       addMemory(op);
     addTied();
@@ -244,13 +245,27 @@ private:
       planned.parameterBytes += touched.getRate() == Rate::Once ? bytes : 0;
       break;
     case Role::Gradient:
-      planned.gradientBytes += bytes;
+      graph.units[firstAdders.try_emplace(touched, index).first->second].gradientBytes += bytes;
       break;
     case Role::Optimizer:
       planned.optimizerBytes += bytes;
       break;
     default:
       break;
+    }
+  }
+
+  /// Of each sum the first of the units that are planned with what adds to it, and which several
+  /// add to.
+  void findAdders() {
+    for (auto sum : train.getOps<AccumulateOp>()) {
+      auto unit = sum.getValue().getDefiningOp<UnitOp>();
+      if (!unit || indexOf(unit) < 0)
+        continue;
+      auto [first, isNew] = firstAdders.try_emplace(memory(*sum), indexOf(unit));
+      first->second = std::min(first->second, indexOf(unit));
+      if (!isNew)
+        joined.insert(memory(*sum));
     }
   }
 
@@ -286,17 +301,22 @@ private:
     std::set<Operation *> states;
     collectStates(update, states);
     for (Operation *state : states)
-      tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
+      if (cast<MemoryOp>(state).getRole() == Role::Optimizer)
+        tied.optimizerBytes += bytesOf(cast<MemoryOp>(state).getType());
+      else
+        tied.sumsTogether |= joined.contains(state);
   }
 
-  /// The optimizer's memories that an update reads, and those that update what it reads.
+  /// The memories of the optimizer and of gradients that an update reads, and those that update
+  /// what it reads.
   void collectStates(UnitOp update, std::set<Operation *> &states) {
     for (Value operand : update.getOperands()) {
       Operation *made = operand.getDefiningOp();
       if (auto unit = dyn_cast_or_null<UnitOp>(made); unit && taskPhase(unit) == ir::Phase::Update)
         collectStates(unit, states);
       else if (made && isRead(made))
-        if (MemoryOp state = memory(*made); state && state.getRole() == Role::Optimizer)
+        if (MemoryOp state = memory(*made);
+            state && (state.getRole() == Role::Optimizer || state.getRole() == Role::Gradient))
           states.insert(state);
     }
   }
@@ -312,6 +332,8 @@ private:
   llvm::DenseSet<Value> stashed;
   std::set<std::pair<int, std::string>> inputs;
   llvm::DenseSet<Operation *> counted;
+  llvm::DenseMap<Operation *, int> firstAdders; ///< by sum of gradients
+  llvm::DenseSet<Operation *> joined;           ///< sums of several uses
 };
 
 } // namespace

@@ -322,7 +322,8 @@ private:
   /// A kernel that adds finds the sum of the microbatches before.
   void checkPriorSum(UnitOp unit, const Copies &copies) {
     for (Operation *user : unit->getUsers())
-      if (auto sum = dyn_cast<AccumulateOp>(user); sum && sum.getFused() && !copies.startsSums) {
+      if (auto sum = dyn_cast<AccumulateOp>(user);
+          sum && sum.getFused() && (sum.getContinues() || !copies.startsSums)) {
         MemoryOp into = memory(sum.getMemory());
         int64_t at = address(*into.getHome(), copies, copies.latest);
         expect({at, into.getHome()->getBytes(), contentOf(into, at)},
@@ -363,7 +364,7 @@ private:
       contents[{into, at}] = value.content;
       return;
     }
-    if (!copies.startsSums)
+    if (sum.getContinues() || !copies.startsSums)
       expect({at, into.getHome()->getBytes(), contentOf(into, at)}, "the sum " + who);
     write(into, at, bytes.newContent("the sum " + who));
   }

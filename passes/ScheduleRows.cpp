@@ -259,7 +259,7 @@ static ArrayAttr findReplicated(ProgramOp program, int stage) {
       return;
     FlatSymbolRefAttr name = memoryOf(op);
     Role role = symbols.lookup<MemoryOp>(name.getAttr()).getRole();
-    // What both halves of the backward pass add to is made by the second.
+    // What is added to several times is made by the last.
     if (role == Role::Gradient && gradients.contains(name))
       gradients.remove(name);
     if (role == Role::Gradient)

@@ -1,13 +1,12 @@
-#include "passes/LayoutChanges.h"
-#include "passes/Nodes.h"
 #include "passes/Passes.h"
 #include "passes/PlanChoice.h"
 #include "passes/Refusal.h"
+#include "passes/SumUnit.h"
 #include "passes/TiedWeights.h"
-#include "passes/UnitFacts.h"
 #include "passes/Values.h"
 
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 
 #include <map>
@@ -41,10 +40,7 @@ struct SendTiedWeights : impl::SendTiedWeightsBase<SendTiedWeights> {
 private:
   void send() {
     plan = choosePlan(plan, planFile);
-    if (plan && !plan->device.empty()) {
-      device.kind = deviceKind(plan->device);
-      device.precision = plan->precision;
-    }
+    device = deviceOf(plan.get());
     WeightFamilies families(getOperation());
     findHomes(families);
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -121,32 +117,52 @@ private:
       for (Operation *user : read->getUsers())
         if (auto unit = dyn_cast<UnitOp>(user); unit && taskPhase(unit) == ir::Phase::Update)
           summedIn[read.getMemory()] = static_cast<int64_t>(*unit.getStage());
-    for (auto sum : llvm::to_vector(function.getOps<AccumulateOp>())) {
-      auto maker = sum.getValue().getDefiningOp<UnitOp>();
-      auto found = summedIn.find(sum.getMemory());
-      if (!maker || found == summedIn.end() ||
-          found->second == static_cast<int64_t>(*maker.getStage()))
-        continue;
-      OpBuilder builder(sum);
-      UnitPlace place{maker.getOrigin(), maker.getPhase(), Rate::Microbatch};
-      sum.getValueMutable().set(copyTo(found->second, sum.getValue(), "/received", place, builder));
+    // By sum and the stage that the gradients are of.
+    llvm::MapVector<std::pair<StringAttr, uint64_t>, SmallVector<AccumulateOp>> sent;
+    for (auto addition : function.getOps<AccumulateOp>()) {
+      auto maker = addition.getValue().getDefiningOp<UnitOp>();
+      auto found = summedIn.find(addition.getMemory());
+      if (maker && found != summedIn.end() &&
+          found->second != static_cast<int64_t>(*maker.getStage()))
+        sent[{addition.getMemoryAttr().getAttr(), *maker.getStage()}].push_back(addition);
     }
+    for (auto &[of, additions] : sent) {
+      AccumulateOp last = additions.pop_back_val();
+      if (!additions.empty())
+        addUp(additions, last);
+      OpBuilder builder(last);
+      const UnitPlace place = placeOf(last);
+      last.getValueMutable().set(
+          copyTo(summedIn[of.first], last.getValue(), "/received", place, builder));
+    }
+  }
+
+  static UnitPlace placeOf(AccumulateOp addition) {
+    auto maker = addition.getValue().getDefiningOp<UnitOp>();
+    return {maker.getOrigin(), maker.getPhase(), Rate::Microbatch};
+  }
+
+  /// Their values are added where they are made, and by the last alone to the sum.
+  void addUp(ArrayRef<AccumulateOp> additions, AccumulateOp last) {
+    SmallVector<Value> terms{last.getValue()};
+    for (AccumulateOp addition : additions)
+      terms.push_back(addition.getValue());
+    NodeNames names(last->getParentOp());
+    OpBuilder builder(last);
+    UnitOp sum = createSum(builder, last.getLoc(), names.unique(last.getMemory() + "/returned"),
+                           placeOf(last), terms, device);
+    sum.setStage(*last.getValue().getDefiningOp<UnitOp>().getStage());
+    last.getValueMutable().set(sum.getResult(0));
+    for (AccumulateOp addition : additions)
+      addition.erase();
   }
 
   /// A loop over the value as it lies.
   Value copyTo(int64_t stage, Value value, const char *ending, const UnitPlace &place,
                OpBuilder &builder) {
     NodeNames names(builder.getInsertionBlock()->getParentOp());
-    std::string name = names.unique(tensorName(value) + ending);
-    UnitOp unit = createUnit(builder, value.getLoc(), name, place, value.getType(), value);
-    Block &body = unit.getBody().front();
-    Value argument = body.addArgument(value.getType(), value.getLoc());
-    OpBuilder inside = OpBuilder::atBlockEnd(&body);
-    NodeOp node = createNode(inside, value.getLoc(), "Sum", name, argument, {});
-    node.setPhase(place.phase);
-    node.setRate(place.rate);
-    inside.create<YieldOp>(value.getLoc(), node.getResults());
-    applyChoice(unit, chooseKernel(UnitFacts(unit).view(), device));
+    UnitOp unit = createSum(builder, value.getLoc(), names.unique(tensorName(value) + ending),
+                            place, value, device);
     unit.setStage(stage);
     return unit.getResult(0);
   }

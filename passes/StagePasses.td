@@ -30,7 +30,16 @@ def SendTiedWeights : PlanPass<"send-tied-weights"> {
     packed copy, lives in the earliest of them with all that prepares and updates it. That stage
     copies what the others read for each microbatch, a value like any other that crosses, so that a
     microbatch meets one version in all of its uses: the one that the home's rule says. Gradients of
-    the other uses come back with the microbatch and are summed at home.
+    the other uses come back with the microbatch and are summed at home; those of one stage that have one sum
+    (join-sums) come back as one value.
+  }];
+}
+
+def DivideSums : PlanPass<"divide-sums"> {
+  let summary = "gives each stage that adds to a gradient a sum of its own";
+  let description = [{
+    Where uses of a weight that have one sum (join-sums) lie in several stages, the first of these keeps it, each
+    other one has a sum `NAME/gradient.K`, and the update reads what all of them sum to.
   }];
 }
 

@@ -73,10 +73,11 @@ def Pdc_CommitOp : Pdc_Op<"commit", [DeclareOpInterfaceMethods<SymbolUserOpInter
 def Pdc_AccumulateOp : Pdc_Op<"accumulate", [DeclareOpInterfaceMethods<SymbolUserOpInterface>, MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "adds a microbatch's value to a sum that an update reads";
   let description = [{
-    The only passage from microbatch rate to update rate. The first microbatch after an update
-    overwrites the sum. `fused` (level 4): the producing kernel adds in place.
+    The only passage from microbatch rate to update rate. What is added first after an update
+    overwrites the sum. `fused` (level 4): the producing kernel adds in place. `continues` (level 4):
+    others of its stage have added to the sum in the same microbatch.
   }];
-  let arguments = (ins AnyTensor:$value, FlatSymbolRefAttr:$memory, UnitAttr:$fused);
+  let arguments = (ins AnyTensor:$value, FlatSymbolRefAttr:$memory, UnitAttr:$fused, UnitAttr:$continues);
   let assemblyFormat = "$value `into` $memory attr-dict `:` type($value)";
 }
 

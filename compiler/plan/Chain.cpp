@@ -73,7 +73,7 @@ private:
 };
 
 ChainSearch::ChainSearch(const PlanGraph &graph, const ChainRequest &request)
-    : graph(graph), request(request), terms(termsOf(request)), part(graph),
+    : graph(graph), request(request), terms(termsOf(request)), part(graph, request.stages),
       units(static_cast<int>(graph.units.size())), open(units + 1, true), workBehind(units + 1),
       slowest(static_cast<size_t>(units + 1) * (request.stages + 1)), cutBefore(slowest.size()),
       known(units + 1) {

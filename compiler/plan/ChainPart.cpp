@@ -8,8 +8,8 @@
 
 namespace pdc {
 
-ChainPart::ChainPart(const PlanGraph &graph)
-    : graph(graph), made(graph.units.size()), read(graph.units.size()),
+ChainPart::ChainPart(const PlanGraph &graph, int stages)
+    : graph(graph), otherStages(stages - 1), made(graph.units.size()), read(graph.units.size()),
       madeGradients(graph.units.size()), readGradients(graph.units.size()),
       temporaries(findTemporaries(graph)), tied(graph.units.size()) {
   for (size_t weight = 0; weight < graph.tied.size(); ++weight)
@@ -30,7 +30,7 @@ void ChainPart::collect(std::span<const PlanValue> values, ByUnit &made, ByUnit 
 void ChainPart::startAt(int end) {
   first = last = end;
   compute = forward = accumulation = update = 0;
-  gradientBytes = 0;
+  gradientBytes = gatheredBytes = 0;
   in = out = {};
   memory = {};
   comesIn.assign(graph.values.size(), false);
@@ -38,12 +38,22 @@ void ChainPart::startAt(int end) {
   tiedUnits.assign(graph.tied.size(), 0);
 }
 
+TiedUses ChainPart::usesOf(const TiedWeight &weight, int64_t units, bool hasFirst) const {
+  const int64_t elsewhere = static_cast<int64_t>(weight.units.size()) - units;
+  return {units, units > 0 ? std::min(elsewhere, otherStages) : 0, hasFirst};
+}
+
 /// The part grows towards the front: a weight's first unit comes last.
 void ChainPart::growTied(int unit) {
   for (size_t number : tied[unit]) {
     const TiedWeight &weight = graph.tied[number];
-    memory.subtract(tiedMemory(weight, tiedUnits[number], false));
-    memory.add(tiedMemory(weight, ++tiedUnits[number], unit == weight.units.front()));
+    const TiedUses before = usesOf(weight, tiedUnits[number], false);
+    const TiedUses after = usesOf(weight, ++tiedUnits[number], unit == weight.units.front());
+    memory.subtract(tiedMemory(weight, before));
+    memory.add(tiedMemory(weight, after));
+    gradientBytes += uncountedSums(weight, after) - uncountedSums(weight, before);
+    if (weight.sumsTogether)
+      gatheredBytes += (after.otherStages - before.otherStages) * weight.gradientBytes;
   }
 }
 

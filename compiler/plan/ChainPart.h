@@ -30,7 +30,8 @@ struct Crossing {
 /// The part of the units from `first` to a fixed end, grown towards the front one unit at a time.
 class ChainPart {
 public:
-  explicit ChainPart(const PlanGraph &graph);
+  /// One of so many stages.
+  ChainPart(const PlanGraph &graph, int stages);
 
   void startAt(int end); ///< empty, in front of that unit
   void grow();           ///< by the unit in front of it
@@ -51,7 +52,7 @@ public:
     return memory.with(in.valueBytes + out.valueBytes, in.gradientBytes + out.gradientBytes);
   }
   /// Whatever the schedule; no part that holds this one has less.
-  int64_t leastBytes() const { return memory.with(0, 0).total({}, true); }
+  int64_t leastBytes() const { return memory.with(0, 0).total({}, true) - gatheredBytes; }
 
 private:
   /// Numbers of values by unit.
@@ -62,13 +63,17 @@ private:
   void growGradients(int unit);
   void growTied(int unit);
 
+  TiedUses usesOf(const TiedWeight &weight, int64_t units, bool hasFirst) const;
+
   const PlanGraph &graph;
+  int64_t otherStages;
   ByUnit made, read, madeGradients, readGradients;
   std::vector<int64_t> temporaries;      ///< by unit
   std::vector<bool> comesIn;             ///< by value
   std::vector<size_t> readers;           ///< by gradient: readers in the part
   std::vector<std::vector<size_t>> tied; ///< tied weights by unit
   std::vector<int64_t> tiedUnits;        ///< by tied weight: its units in the part
+  int64_t gatheredBytes = 0; ///< of sums together: a larger part may gather fewer of others
   int first = 0, last = 0;
   MemorySum memory;
 };

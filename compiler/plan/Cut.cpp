@@ -48,6 +48,19 @@ std::vector<bool> findSenders(const PlanGraph &graph, const std::vector<int> &st
   return sends;
 }
 
+/// By stage that uses it.
+static std::map<int, TiedUses> usesByStage(const TiedWeight &tied,
+                                           const std::vector<int> &stageOfUnit) {
+  std::map<int, TiedUses> uses;
+  for (int unit : tied.units)
+    ++uses[stageOfUnit[unit]].units;
+  for (auto &[stage, own] : uses) {
+    own.otherStages = static_cast<int64_t>(uses.size()) - 1;
+    own.hasFirst = stage == stageOfUnit[tied.units.front()];
+  }
+  return uses;
+}
+
 std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<PlanStage> stages(*std::ranges::max_element(stageOfUnit) + 1);
   for (size_t id = 0; id < stages.size(); ++id) {
@@ -72,6 +85,9 @@ std::vector<PlanStage> sumStages(const PlanGraph &graph, const std::vector<int> 
     stage.stateBytes += unit.stateBytes;
     updatesBeside[stageOfUnit[i]] += unit.updateSlowdown * unit.updateSeconds;
   }
+  for (const TiedWeight &tied : graph.tied)
+    for (const auto &[stage, uses] : usesByStage(tied, stageOfUnit))
+      stages[stage].gradientBytes += uncountedSums(tied, uses);
   auto ratio = [](double slow, double alone) {
     return alone > 0 ? std::clamp(slow / alone, 1.0, kMostSlowdown) : 1;
   };
@@ -148,28 +164,30 @@ std::vector<int64_t> findTemporaries(const PlanGraph &graph) {
   return bytes;
 }
 
-StageMemory tiedMemory(const TiedWeight &tied, int64_t units, bool hasFirst) {
-  if (units == 0)
+StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses) {
+  if (uses.units == 0)
     return {};
-  auto elsewhere = static_cast<int64_t>(tied.units.size()) - units;
+  const int64_t gathered =
+      tied.sumsTogether ? uses.otherStages : static_cast<int64_t>(tied.units.size()) - uses.units;
   StageMemory memory;
-  memory.weights = hasFirst ? 0 : tied.parameterBytes;
-  memory.fixed = elsewhere * tied.gradientBytes + (hasFirst ? 0 : tied.optimizerBytes);
+  memory.weights = uses.hasFirst ? 0 : tied.parameterBytes;
+  memory.fixed = gathered * tied.gradientBytes + uncountedSums(tied, uses) +
+                 (uses.hasFirst ? 0 : tied.optimizerBytes);
   return memory;
+}
+
+int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses) {
+  return tied.sumsTogether && uses.units > 0 && !uses.hasFirst ? tied.gradientBytes : 0;
 }
 
 std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit) {
   std::vector<StageMemory> stages(*std::ranges::max_element(stageOfUnit) + 1);
-  for (const TiedWeight &tied : graph.tied) {
-    std::map<int, int64_t> units;
-    for (int unit : tied.units)
-      ++units[stageOfUnit[unit]];
-    for (auto [stage, count] : units) {
-      StageMemory own = tiedMemory(tied, count, stage == stageOfUnit[tied.units.front()]);
+  for (const TiedWeight &tied : graph.tied)
+    for (const auto &[stage, uses] : usesByStage(tied, stageOfUnit)) {
+      const StageMemory own = tiedMemory(tied, uses);
       stages[stage].weights += own.weights;
       stages[stage].fixed += own.fixed;
     }
-  }
   return stages;
 }
 

@@ -58,9 +58,18 @@ constexpr int evaluationCopies = 2;
 /// their gradients, at most.
 std::vector<int64_t> findTemporaries(const PlanGraph &graph);
 
-/// What a stage with so many of a tied weight's units, the first among them or not, holds of it
-/// beside what their own bytes count.
-StageMemory tiedMemory(const TiedWeight &tied, int64_t units, bool hasFirst);
+/// How a stage uses a tied weight.
+struct TiedUses {
+  int64_t units = 0;       ///< of the stage
+  int64_t otherStages = 0; ///< that use it, at most
+  bool hasFirst = false;   ///< of all its units
+};
+
+/// What a stage holds of a tied weight beside what the bytes of its units count.
+StageMemory tiedMemory(const TiedWeight &tied, const TiedUses &uses);
+
+/// Bytes of gradients that a stage sums of a tied weight beside what its units count.
+int64_t uncountedSums(const TiedWeight &tied, const TiedUses &uses);
 
 /// The same of all tied weights, by stage.
 std::vector<StageMemory> tiedMemory(const PlanGraph &graph, const std::vector<int> &stageOfUnit);

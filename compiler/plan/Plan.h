@@ -56,13 +56,15 @@ struct PlanValue {
 };
 
 /// A weight that several units read. Each stage with one of them holds it, its optimizer state and
-/// the gradients of all its uses; the first unit's bytes count it, each unit's the gradient of its
-/// use.
+/// the sums of the gradients of all its uses; the first unit's bytes count it.
 struct TiedWeight {
   std::vector<int> units; ///< ascending
   int64_t parameterBytes = 0;
   int64_t optimizerBytes = 0;
-  int64_t gradientBytes = 0; ///< of one use
+  int64_t gradientBytes = 0; ///< of one sum
+  /// The uses in a stage have one sum, which the first unit's bytes count. Otherwise each has its
+  /// own, which its unit's bytes count.
+  bool sumsTogether = false;
 };
 
 /// The unit graph in topological order: what a planner sees of a model.

@@ -113,6 +113,7 @@ TiedWeight toTied(const Fields &fields, int64_t units) {
   tied.parameterBytes = fields.integer("parameter_bytes", 0, kMostUnitBytes);
   tied.optimizerBytes = fields.integer("optimizer_bytes", 0, kMostUnitBytes, 0);
   tied.gradientBytes = fields.integer("gradient_bytes", 0, kMostUnitBytes);
+  tied.sumsTogether = fields.boolean("sums_together", false);
   return tied;
 }
 
@@ -141,7 +142,8 @@ std::string printProfile(const Profile &profile) {
     json["tied"].push_back({{"units", tied.units},
                             {"parameter_bytes", tied.parameterBytes},
                             {"optimizer_bytes", tied.optimizerBytes},
-                            {"gradient_bytes", tied.gradientBytes}});
+                            {"gradient_bytes", tied.gradientBytes},
+                            {"sums_together", tied.sumsTogether}});
   return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -47,7 +47,7 @@ private:
 
 RankBalance::RankBalance(const PlanGraph &graph, const ChainRequest &request,
                          const std::vector<int> &stages)
-    : request(request), terms(termsOf(request)), part(graph),
+    : request(request), terms(termsOf(request)), part(graph, request.stages),
       unitsToBegin(static_cast<int64_t>(1 + (graph.values.size() + graph.gradients.size()) /
                                                 kValuesPerUnit)),
       cuts(request.stages + 1), seconds(request.stages) {

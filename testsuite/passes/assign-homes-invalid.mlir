@@ -56,3 +56,25 @@ pdc.program @rank_0 ranks [0] {
     }
   }
 }
+
+// -----
+
+#plain = #pdc.kernel<"ColumnSum", {}, workspace = 0, accumulates = false>
+
+// expected-error@+1 {{memory 'g' is summed by two stages of a rank; divide-sums gives each its own}}
+pdc.program @rank_0 ranks [0] {
+  pdc.memory @x input microbatch : tensor<4xf32>
+  pdc.memory @g gradient update : tensor<4xf32>
+  pdc.stage 0 {
+    pdc.task backward {
+      %x = pdc.read @x : tensor<4xf32>
+      pdc.accumulate %x into @g : tensor<4xf32>
+    }
+  }
+  pdc.stage 1 {
+    pdc.task backward {
+      %x = pdc.read @x : tensor<4xf32>
+      pdc.accumulate %x into @g : tensor<4xf32>
+    }
+  }
+}

@@ -133,3 +133,48 @@ module {
     return
   }
 }
+
+// -----
+
+// Gradients that stage 1 adds to one sum come home as one.
+
+#loops = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>
+
+// CHECK-LABEL: func.func @train
+module attributes {pdc.asynchronous} {
+  pdc.memory @w weight version : tensor<4xf32>
+  pdc.memory @"w/gradient" gradient update : tensor<4xf32>
+  func.func @train() {
+    %w = pdc.weight_version @w latest : tensor<4xf32>
+    %a = pdc.unit "a" origin "a" forward microbatch (%0 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+      %2 = pdc.node "Relu" "a"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %2 : tensor<4xf32>
+    }
+    // CHECK: %[[B:.*]] = pdc.unit "b/grad"
+    %b = pdc.unit "b/grad" origin "b" backward microbatch (%0 = %a : tensor<4xf32>, %1 = %w : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 1 : i64} {
+      %2 = pdc.node "Mul" "b/grad"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %2 : tensor<4xf32>
+    }
+    // CHECK-NOT: pdc.accumulate
+    // CHECK: %[[C:.*]] = pdc.unit "c/grad"
+    pdc.accumulate %b into @"w/gradient" : tensor<4xf32>
+    %c = pdc.unit "c/grad" origin "c" backward microbatch (%0 = %b : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 1 : i64} {
+      %2 = pdc.node "Neg" "c/grad"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %2 : tensor<4xf32>
+    }
+    // CHECK: %[[SUM:.*]] = pdc.unit "w/gradient/returned" origin "c" backward microbatch (%{{.*}} = %[[C]] : tensor<4xf32>, %{{.*}} = %[[B]] : tensor<4xf32>) {{.*}}stage = 1 : i64}
+    // CHECK: %[[HOME:.*]] = pdc.unit "{{.*}}received" {{.*}} = %[[SUM]] {{.*}}stage = 0 : i64}
+    // CHECK: pdc.accumulate %[[HOME]] into @"w/gradient"
+    pdc.accumulate %c into @"w/gradient" : tensor<4xf32>
+    // CHECK: pdc.accumulate %{{.*}} into @"w/gradient"
+    // CHECK-NOT: pdc.accumulate
+    pdc.accumulate %a into @"w/gradient" : tensor<4xf32>
+    %g = pdc.read @"w/gradient" : tensor<4xf32>
+    %next = pdc.unit "sgd" origin "a" update update (%0 = %w : tensor<4xf32>, %1 = %g : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops, stage = 0 : i64} {
+      %2 = pdc.node "Sub" "sgd"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+      pdc.yield %2 : tensor<4xf32>
+    }
+    pdc.commit %next to @w : tensor<4xf32>
+    return
+  }
+}

@@ -70,13 +70,21 @@ StageCost costOf(const PlanGraph &graph, const ChainRequest &request, int stage,
     cost.again += unit.forwardSeconds;
     workspace = std::max(workspace, unit.workspaceBytes);
   }
-  // Whoever has a tied weight has its state and the gradient of each use; units count some of that.
+  // Whoever has a tied weight has its state and the sums of each use, or of each stage; units count
+  // some of that.
   for (const TiedWeight &tied : graph.tied) {
     int64_t uses = std::ranges::count_if(tied.units, inside);
     bool counted = inside(tied.units.front());
     weights += uses && !counted ? tied.parameterBytes : 0;
     fixed += uses && !counted ? tied.optimizerBytes : 0;
-    fixed += uses ? (static_cast<int64_t>(tied.units.size()) - uses) * tied.gradientBytes : 0;
+    int64_t elsewhere = static_cast<int64_t>(tied.units.size()) - uses;
+    if (tied.sumsTogether)
+      elsewhere = std::min<int64_t>(elsewhere, request.stages - 1);
+    fixed += uses ? elsewhere * tied.gradientBytes : 0;
+    if (tied.sumsTogether && uses && !counted) {
+      fixed += tied.gradientBytes;
+      gradients += static_cast<double>(tied.gradientBytes);
+    }
   }
   auto cross = [&](const PlanValue &value, int edge) {
     const Link link = linkBehind(request, edge);
@@ -160,7 +168,7 @@ ChainRequest drawChainRequest(std::mt19937 &random) {
 }
 
 void tieDrawnUnits(PlanGraph &graph, std::mt19937 &random) {
-  TiedWeight tied{{}, 70, 40, 30};
+  TiedWeight tied{{}, 70, 40, 30, random() % 2 == 0};
   for (int unit = 0; unit < static_cast<int>(graph.units.size()); ++unit)
     if (random() % 3 == 0)
       tied.units.push_back(unit);
