@@ -30,6 +30,34 @@ std::string templateList(ArrayRef<int64_t> values) {
   return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
 }
 
+/// `strided<0, 1>(x)`, or `part<8, 16, 1>(x)` of what begins behind the pointer or is a part.
+static std::string placeText(ir::UnitOp unit, StringRef strides, StringRef offsets, unsigned index,
+                             const std::string &pointer, bool isPart) {
+  const size_t rank = fieldOf(unit, "extents").size();
+  SmallVector<int64_t> numbers(fieldOf(unit, strides).slice(index * rank, rank));
+  if (isPart)
+    numbers.insert(numbers.begin(), fieldOf(unit, offsets)[index]);
+  return (isPart ? names::kPart : names::kStrided) + templateList(numbers) + "(" + pointer + ")";
+}
+
+std::string stridedText(ir::UnitOp unit, const LoopOperand &operand) {
+  return placeText(unit, "strides", "offsets", operand.index, operand.pointer, operand.isPart());
+}
+
+std::vector<std::string> resultTexts(ir::UnitOp unit, ArrayRef<std::string> pointers,
+                                     LoopPlace place) {
+  const bool areParts = place == LoopPlace::host && isBroadcast(unit) && pointers.size() > 1;
+  std::vector<std::string> texts;
+  for (auto [result, pointer] : llvm::enumerate(pointers)) {
+    const unsigned parts = countLoopResults(unit, result);
+    for (unsigned part = 0; part < parts; ++part)
+      texts.push_back(parts == 1 && !areParts ? pointer
+                                              : placeText(unit, "resultStrides", "resultOffsets",
+                                                          texts.size(), pointer, true));
+  }
+  return texts;
+}
+
 int64_t loopElements(ir::UnitOp unit) {
   return requireHome(unit, 0).getBytes() /
          bytesPerElement(toTensorType(unit.getResult(0).getType()).element);
@@ -40,13 +68,28 @@ static constexpr const char kCount[] = "count";
 
 DeviceLoops::DeviceLoops(int program) : space(formatv("stage_{0}_loops", program)) {}
 
-/// `strided<0, 1>(x)`; a pointer or `number(x)` where nothing else is repeated.
+/// A pointer or `number(x)` where nothing else is repeated.
 static std::string operandText(ir::UnitOp unit, const LoopOperand &operand) {
-  if (!isBroadcast(unit))
-    return operand.isCaptured ? names::kCudaNumber + ("(" + operand.name + ")") : operand.name;
-  size_t rank = fieldOf(unit, "extents").size();
-  ArrayRef<int64_t> strides = fieldOf(unit, "strides").slice(operand.index * rank, rank);
-  return names::kStrided + templateList(strides) + "(" + operand.name + ")";
+  if (isBroadcast(unit))
+    return stridedText(unit, operand);
+  return operand.isCaptured ? names::kCudaNumber + ("(" + operand.name + ")") : operand.name;
+}
+
+/// Pointers to what a unit reads.
+struct LoopPointer {
+  std::string name;
+  Type type;
+};
+
+/// By distinct names; absent ones are left out.
+static std::vector<LoopPointer> distinctPointers(ir::UnitOp unit, ArrayRef<std::string> names) {
+  std::vector<LoopPointer> pointers;
+  for (auto [value, name] : llvm::zip(unit.getOperands(), names)) {
+    bool isNew = llvm::none_of(pointers, [&](const LoopPointer &p) { return p.name == name; });
+    if (!isa<NoneType>(value.getType()) && isNew)
+      pointers.push_back({name, value.getType()});
+  }
+  return pointers;
 }
 
 /// What stands between the braces of a loop's function.
@@ -60,7 +103,8 @@ static std::string bodyText(ir::UnitOp unit, ArrayRef<std::string> operands,
   std::string text = "  " + lead + walked + ",\n";
   for (const std::string &line : loopBody(unit, operands, indent.size(), LoopPlace::device))
     text += indent + line + (StringRef(line).ends_with("}") ? ",\n" : "\n");
-  std::vector<std::string> arguments{names::kCudaInto + ("(" + llvm::join(results, ", ") + ")")};
+  std::vector<std::string> arguments{
+      names::kInto + ("(" + llvm::join(resultTexts(unit, results, LoopPlace::device), ", ")) + ")"};
   for (const LoopOperand &operand : loopOperands(unit, operands))
     arguments.push_back(operandText(unit, operand));
   return text + listText(indent, arguments, ");", 0) + "\n";
@@ -74,17 +118,17 @@ static std::vector<std::string> parametersOf(ir::UnitOp unit, ArrayRef<std::stri
     parameters.push_back(std::string("int64_t ") + kCount);
   for (auto [result, variable] : llvm::zip(unit.getResults(), results))
     parameters.push_back(elementTypeText(result.getType()) + " *" + variable);
-  for (const LoopOperand &operand : loopOperands(unit, operands))
+  for (const LoopPointer &operand : distinctPointers(unit, operands))
     parameters.push_back("const " + elementTypeText(operand.type) + " *" + operand.name);
   return parameters;
 }
 
 /// `x0`, `x1`, ... for the operands, or `x` for the only one: equal where the pointers are.
 static std::vector<std::string> operandNames(ir::UnitOp unit, ArrayRef<std::string> pointers) {
-  std::vector<LoopOperand> distinct = loopOperands(unit, pointers);
+  std::vector<LoopPointer> distinct = distinctPointers(unit, pointers);
   std::vector<std::string> result;
   for (const std::string &pointer : pointers) {
-    auto found = llvm::find_if(distinct, [&](const LoopOperand &o) { return o.name == pointer; });
+    auto found = llvm::find_if(distinct, [&](const LoopPointer &p) { return p.name == pointer; });
     result.push_back(distinct.size() == 1 ? "x" : formatv("x{0}", found - distinct.begin()).str());
   }
   return result;
@@ -147,7 +191,7 @@ std::string DeviceLoops::call(ir::UnitOp unit, ArrayRef<std::string> operands,
   if (!isBroadcast(unit))
     arguments.push_back(integerLiteral(loopElements(unit)));
   llvm::append_range(arguments, results);
-  for (const LoopOperand &operand : loopOperands(unit, operands))
+  for (const LoopPointer &operand : distinctPointers(unit, operands))
     arguments.push_back(operand.name);
   return listText(space + "::" + functionOf(unit, operands).name + "(", arguments, ");", base);
 }

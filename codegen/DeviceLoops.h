@@ -1,6 +1,6 @@
 #pragma once
 
-#include "compiler/ir/Pdc.h"
+#include "codegen/LoopBody.h"
 
 #include "llvm/ADT/StringMap.h"
 
@@ -45,6 +45,12 @@ private:
 llvm::ArrayRef<int64_t> fieldOf(ir::UnitOp unit, llvm::StringRef name);
 /// `<2, 0, 1>`
 std::string templateList(llvm::ArrayRef<int64_t> values);
+/// Where a loop over repeated operands or parts reads one: `strided<0, 1>(x)`, `part<8, 16, 1>(x)`.
+std::string stridedText(ir::UnitOp unit, const LoopOperand &operand);
+/// Where a loop writes its results: the pointers, or `part<0, 16, 1>(y)` for each part of one that
+/// is put together, and on the host for each of several.
+std::vector<std::string> resultTexts(ir::UnitOp unit, llvm::ArrayRef<std::string> pointers,
+                                     LoopPlace place);
 /// How many elements a loop computes.
 int64_t loopElements(ir::UnitOp unit);
 

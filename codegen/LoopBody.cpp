@@ -69,24 +69,84 @@ std::string substitute(StringRef expression, ArrayRef<std::string> operands,
   return text;
 }
 
+/// Whether a node only says where parts lie, or how large they are.
+static bool isDivision(ir::NodeOp node) {
+  if (node.getOp() != "Constant")
+    return node.getOp() == "Split" || node.getOp() == "Concat";
+  return llvm::all_of(node->getUsers(), [](Operation *user) {
+    auto reader = dyn_cast<ir::NodeOp>(user);
+    return reader && reader.getOp() == "Split";
+  });
+}
+
+/// The Splits that read an operand of a loop, in order; none of an operand that is read as it is.
+static SmallVector<ir::NodeOp> divisionsOf(ir::UnitOp unit, Value argument) {
+  SmallVector<ir::NodeOp> divisions;
+  for (auto node : unit.getBody().getOps<ir::NodeOp>())
+    if (node.getOp() == "Split" && node.getOperand(0) == argument)
+      divisions.push_back(node);
+  return divisions;
+}
+
+/// Everything that the kernel's fields list, with what stands twice.
+static std::vector<LoopOperand> allOperands(ir::UnitOp unit, ArrayRef<std::string> names) {
+  std::vector<LoopOperand> operands;
+  auto add = [&](const std::string &name, const std::string &pointer, Value value) {
+    operands.push_back(
+        {name, pointer, value.getType(), value, static_cast<unsigned>(operands.size())});
+  };
+  for (auto [value, name] : llvm::zip(unit.getBody().getArguments(), names)) {
+    const SmallVector<ir::NodeOp> divisions = divisionsOf(unit, value);
+    if (divisions.empty())
+      add(name, name, value);
+    for (ir::NodeOp division : divisions)
+      for (auto [number, part] : llvm::enumerate(division.getResults()))
+        if (!part.use_empty())
+          add(formatv("{0}_part{1}_", name, number), name, part);
+  }
+  return operands;
+}
+
+/// What a loop computes of a result: the result itself, or the parts that are put together.
+static SmallVector<Value> partsOfResult(Value yielded) {
+  if (auto node = yielded.getDefiningOp<ir::NodeOp>(); node && node.getOp() == "Concat")
+    return SmallVector<Value>(node.getOperands());
+  return {yielded};
+}
+
+unsigned countLoopResults(ir::UnitOp unit, unsigned result) {
+  Operation *end = unit.getBody().front().getTerminator();
+  return partsOfResult(end->getOperand(result)).size();
+}
+
 namespace {
 
 /// Gives each value of a unit its text: parameters, constants, and `t0_`, `t1_`, ... for what a
 /// node makes (no tensor's name ends so); the latter are declared in `lines`.
 class BodyText {
 public:
-  BodyText(ir::UnitOp unit, ArrayRef<std::string> parameters, LoopPlace place)
+  BodyText(ir::UnitOp unit, ArrayRef<std::string> pointers, LoopPlace place)
       : unit(unit), place(place) {
-    for (auto [argument, name] : llvm::zip(unit.getBody().getArguments(), parameters))
-      texts[argument] = name;
+    for (const LoopOperand &operand : allOperands(unit, pointers))
+      texts[operand.value] = operand.name;
     for (auto node : unit.getBody().getOps<ir::NodeOp>())
-      node.getOp() == "Constant" ? addConstant(node) : addNode(node);
+      if (!isDivision(node))
+        node.getOp() == "Constant" ? addConstant(node) : addNode(node);
   }
 
   std::vector<std::string> lines;
-  std::string text(Value value) const { return texts.lookup(value); }
+  /// Of what the loop computes: parts of a result that is put together one by one.
+  std::vector<std::string> results() {
+    std::vector<std::string> all;
+    for (Value value : cast<ir::YieldOp>(unit.getBody().front().getTerminator()).getValues())
+      for (Value part : partsOfResult(value))
+        all.push_back(text(part));
+    return all;
+  }
 
 private:
+  std::string text(Value value) const { return texts.lookup(value); }
+
   void addConstant(ir::NodeOp node) {
     auto value = node.getOnnxAttributes().getAs<DenseElementsAttr>("value");
     if (!value || value.getNumElements() != 1)
@@ -154,7 +214,8 @@ private:
     if (!value.hasOneUse())
       return false;
     auto reader = dyn_cast<ir::NodeOp>(*value.user_begin());
-    return reader ? isOperand(reader) && isReadByEndAlone(reader.getResult(0))
+    return reader ? reader.getOp() == "Concat" ||
+                        (isOperand(reader) && isReadByEndAlone(reader.getResult(0)))
                   : isa<ir::YieldOp>(*value.user_begin());
   }
 
@@ -197,12 +258,14 @@ private:
 std::vector<LoopOperand> loopOperands(ir::UnitOp unit, ArrayRef<std::string> names) {
   bool isLong = toTensorType(unit.getResult(0).getType()).elementCount() > 1;
   std::vector<LoopOperand> operands;
-  for (auto [i, value, name] : llvm::enumerate(unit.getOperands(), names)) {
-    bool isNew = llvm::none_of(operands, [&](const LoopOperand &o) { return o.name == name; });
-    if (!isa<NoneType>(value.getType()) && isNew)
-      operands.push_back({name, value.getType(),
-                          isLong && toTensorType(value.getType()).elementCount() == 1,
-                          static_cast<unsigned>(i)});
+  for (LoopOperand &operand : allOperands(unit, names)) {
+    bool isNew =
+        llvm::none_of(operands, [&](const LoopOperand &o) { return o.name == operand.name; });
+    if (isa<NoneType>(operand.type) || !isNew)
+      continue;
+    operand.isCaptured =
+        isLong && !operand.isPart() && toTensorType(operand.type).elementCount() == 1;
+    operands.push_back(operand);
   }
   return operands;
 }
@@ -260,9 +323,7 @@ static void addStatement(std::vector<std::string> &lines, const std::string &sta
 std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base,
                                   LoopPlace place) {
   BodyText body(unit, names, place);
-  std::vector<std::string> results;
-  for (Value value : cast<ir::YieldOp>(unit.getBody().front().getTerminator()).getValues())
-    results.push_back(body.text(value));
+  const std::vector<std::string> results = body.results();
   bool isSingle = results.size() == 1;
   std::string value =
       isSingle ? results[0] : runtime_names::kResults + ("(" + llvm::join(results, ", ")) + ")";

@@ -7,18 +7,27 @@
 
 namespace pdc {
 
-/// An operand of a loop under the name of its pointer. A single number among longer operands is
-/// captured, so that the loop keeps it in a register; the others are one parameter each.
+/// An array that a loop reads: an operand of the unit under the name of its pointer, or a part of
+/// one. A single number among longer operands is captured, so that the loop keeps it in a register;
+/// the others are one parameter each.
 struct LoopOperand {
   std::string name;
+  std::string pointer; ///< of a part: to what it is one of
   mlir::Type type;
+  mlir::Value value;  ///< inside the unit
+  unsigned index = 0; ///< among what the kernel's fields list
   bool isCaptured = false;
-  unsigned index = 0; ///< of the unit's operand
+
+  bool isPart() const { return pointer != name; }
 };
 
-/// The operands of an elementwise unit; `names` has one name per operand. What stands twice or is
-/// absent is left out.
+/// What an elementwise unit reads; `names` has one name per operand. What stands twice or is absent
+/// is left out.
 std::vector<LoopOperand> loopOperands(ir::UnitOp unit, llvm::ArrayRef<std::string> names);
+
+/// How many values the loop computes for a result of the unit: one, or one for each part that it
+/// puts there.
+unsigned countLoopResults(ir::UnitOp unit, unsigned result);
 
 /// Where a loop's lambda runs. On a device single numbers are parameters like the others: they lie
 /// in the device's memory.

@@ -301,13 +301,6 @@ private:
 
 } // namespace
 
-/// An operand of a broadcasting loop with its strides.
-static std::string strided(ir::UnitOp unit, const LoopOperand &operand) {
-  size_t rank = fieldOf(unit, "extents").size();
-  ArrayRef<int64_t> strides = fieldOf(unit, "strides").slice(operand.index * rank, rank);
-  return names::kStrided + templateList(strides) + "(" + operand.name + ")";
-}
-
 void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
   if (loops)
@@ -324,10 +317,12 @@ void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
   std::string indent(lead.size() + 1, ' ');
   for (const std::string &line : loopBody(unit, operands, kIndent + indent.size()))
     os << indent << line << (StringRef(line).ends_with("}") ? ",\n" : "\n");
-  std::vector<std::string> arguments(results.begin(), results.end());
+  std::vector<std::string> arguments = resultTexts(unit, results, LoopPlace::host);
+  if (isBroadcast(unit) && arguments.size() > 1)
+    arguments = {names::kInto + ("(" + llvm::join(arguments, ", ")) + ")"};
   for (const LoopOperand &operand : loopOperands(unit, operands))
     if (!operand.isCaptured)
-      arguments.push_back(isBroadcast(unit) ? strided(unit, operand) : operand.name);
+      arguments.push_back(isBroadcast(unit) ? stridedText(unit, operand) : operand.name);
   os << listText(indent, arguments, ");", kIndent) << '\n';
 }
 

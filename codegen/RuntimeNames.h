@@ -23,6 +23,8 @@ inline constexpr const char kBroadcastKernel[] = "Broadcast";
 inline constexpr const char kBroadcast[] = "broadcast";
 inline constexpr const char kExtents[] = "Extents";
 inline constexpr const char kStrided[] = "strided";
+inline constexpr const char kPart[] = "part";
+inline constexpr const char kInto[] = "into";
 inline constexpr const char kAccumulate[] = "accumulate";
 inline constexpr const char kResults[] = "results";
 /// What loops on CPUs call in place of standard functions, which no compiler makes a vector of.
@@ -41,7 +43,6 @@ inline constexpr const char kCudaPrefix[] = "cuda::";
 inline constexpr const char kCudaSupport[] = "&cuda::support";
 inline constexpr const char kCudaSupportOfEdges[] = "&cuda::supportOfEdges";
 inline constexpr const char kCudaLoop[] = "loop";
-inline constexpr const char kCudaInto[] = "into";
 inline constexpr const char kCudaNumber[] = "number";
 
 /// Kernels that weights of a task share: these classes take the object that stands for them in

@@ -245,11 +245,12 @@ private:
   }
 
   /// A stage is convex when forward values only go to the same or a later stage and backward values
-  /// to the same or an earlier one.
+  /// to the same or an earlier one. What no microbatch changes goes nowhere: each stage that reads
+  /// it makes it (hold-tied-weights).
   void checkUnit(UnitOp unit) {
     for (Value operand : unit.getOperands()) {
       auto producer = operand.getDefiningOp<UnitOp>();
-      if (!producer)
+      if (!producer || producer.getRate() < Rate::Microbatch)
         continue;
       int64_t from = *producer.getStage(), to = *unit.getStage();
       bool fromBackward = taskPhase(producer) == ir::Phase::Backward;

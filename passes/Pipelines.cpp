@@ -51,6 +51,9 @@ void buildGraphPipeline(mlir::OpPassManager &passes, const GraphOptions &options
   // Before kernels, which belong to units; before the cut, so that no cut changes a kernel.
   passes.addPass(createFormUnits(
       {options.exact, options.threads, options.vectorWidth, options.device, precision}));
+  // Needs whole loops; before kernels, which their loops choose together.
+  passes.addPass(createFuseParts(
+      {options.exact, options.threads, options.vectorWidth, options.device, precision}));
   if (options.device == "cuda")
     passes.addPass(createFuseNormalisations());
   passes.addPass(createChooseKernels(

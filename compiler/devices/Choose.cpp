@@ -25,10 +25,6 @@ OperatorClass classOf(std::string_view op) {
   return known ? known->kind : OperatorClass::reduction;
 }
 
-bool isLoop(std::string_view op, const DeviceOptions &options) {
-  return !findRule(op, options) && classOf(op) == OperatorClass::elementwise;
-}
-
 /// Epilogues have no kernels of their own; a prologue may have one.
 const Rule *heroOf(const UnitReader &reader) {
   for (auto node = reader.nodes.rbegin(); node != reader.nodes.rend(); ++node)
@@ -70,9 +66,15 @@ bool isWidening(const TensorType &from, const TensorType &to) {
 
 } // namespace
 
+bool isLoop(std::string_view op, const DeviceOptions &options) {
+  return !findRule(op, options) && classOf(op) == OperatorClass::elementwise;
+}
+
 static KernelChoice chooseByRules(const UnitReader &reader) {
   if (reader.nodes.empty())
     reader.refuse("there is nothing to compute");
+  if (isLoopOverParts(reader))
+    return chooseLoopOverParts(reader);
   if (const Rule *rule = heroOf(reader))
     return rule->choose(reader);
   OperatorClass kind = classOf(reader.node(0).op);

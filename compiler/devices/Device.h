@@ -125,6 +125,10 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options);
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options);
 /// Whether the nodes are elementwise, of one shape and without a kernel of their own: one loop.
 bool isLoop(const UnitView &unit, const DeviceOptions &options);
+/// Whether the nodes are a loop that reads parts of its operands, or writes its results as parts of
+/// larger ones, where they lie: Splits of operands, elementwise nodes of one shape, Concats of what
+/// these make.
+bool isLoopOverParts(const UnitView &unit, const DeviceOptions &options);
 /// The kernel of a loop over tensors that a kernel has been chosen for.
 KernelChoice chooseLoop(const UnitView &unit);
 

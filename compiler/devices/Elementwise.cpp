@@ -1,4 +1,4 @@
-#include "compiler/devices/LoopCalls.h"
+#include "compiler/devices/LoopWalk.h"
 #include "compiler/devices/UnitReader.h"
 #include "compiler/operators/Rules.h"
 
@@ -105,56 +105,17 @@ void checkElements(const UnitReader &reader) {
   }
 }
 
-/// The dimensions of a result in its layout, and the strides that its operands have along them:
-/// those of its shape are in the same layout, the others row-major.
-struct Walk {
-  std::vector<int64_t> extents;
-  std::vector<std::vector<int64_t>> strides; ///< by operand of the unit
-
-  Walk(const UnitReader &reader, std::string_view layout) {
-    const TensorType &result = reader.node(0).outputs[0];
-    const std::vector<StoredDimension> stored = storedDimensions(result, layout);
-    std::vector<std::vector<int64_t>> all;
-    for (const auto &operand : reader.unit.operands)
-      all.push_back(stridesOf(operand, result.shape, stored));
-    strides.resize(all.size());
-    for (size_t d = 0; d < stored.size(); ++d)
-      if (stored[d].size != 1)
-        addDimension(stored[d].size, d, all);
-    if (extents.empty())
-      addDimension(1, 0, std::vector(all.size(), std::vector<int64_t>{0}));
-  }
-
-private:
-  static std::vector<int64_t> stridesOf(const std::optional<TensorType> &operand,
-                                        const std::vector<int64_t> &shape,
-                                        const std::vector<StoredDimension> &stored) {
-    std::vector<int64_t> strides(stored.size(), 0);
-    if (!operand)
-      return strides;
-    const std::vector<int64_t> repeated = broadcastStrides(operand->shape, shape);
-    for (size_t d = 0; d < stored.size(); ++d)
-      strides[d] = operand->shape == shape ? stored[d].stride
-                                           : repeated[stored[d].dimension] * stored[d].step;
-    return strides;
-  }
-
-  /// Dimensions that follow each other in every operand are one.
-  void addDimension(int64_t size, size_t d, const std::vector<std::vector<int64_t>> &all) {
-    bool merges = !extents.empty();
-    for (size_t i = 0; i < all.size(); ++i)
-      merges = merges && strides[i].back() == all[i][d] * size;
-    if (merges)
-      extents.back() *= size;
-    else
-      extents.push_back(size);
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (merges)
-        strides[i].pop_back();
-      strides[i].push_back(all[i][d]);
-    }
-  }
-};
+/// The dimensions of a result in its layout, and the strides that the unit's operands have along
+/// them.
+LoopWalk walkOf(const UnitReader &reader, std::string_view layout) {
+  const TensorType &result = reader.node(0).outputs[0];
+  const std::vector<StoredDimension> stored = storedDimensions(result, layout);
+  std::vector<std::vector<int64_t>> strides;
+  for (const auto &operand : reader.unit.operands)
+    strides.push_back(operand ? stridesAlong(*operand, result.shape, stored)
+                              : std::vector<int64_t>(stored.size(), 0));
+  return {stored, strides};
+}
 
 /// Whether nothing but numbers of channels is repeated over an image.
 bool makesImage(const UnitReader &reader) {
@@ -185,13 +146,10 @@ KernelChoice chooseBroadcast(const UnitReader &reader) {
   if (reader.unit.results.size() != 1 || result.elementCount() == 0)
     reader.refuse("a loop over repeated operands has one result with elements");
   const std::string layout = repeatedLayout(reader);
-  Walk walk(reader, layout);
-  std::vector<int64_t> strides;
-  for (const auto &operand : walk.strides)
-    strides.insert(strides.end(), operand.begin(), operand.end());
+  const LoopWalk walk = walkOf(reader, layout);
   KernelChoice choice;
   choice.kernel = "Broadcast";
-  choice.fields = {{"extents", walk.extents}, {"strides", strides}};
+  choice.fields = {{"extents", walk.extents}, {"strides", walk.listed(0, walk.strides.size())}};
   ElementType made = reader.unit.type(reader.unit.results[0])->element;
   for (size_t i = 0; i < reader.unit.operands.size(); ++i) {
     const auto &operand = reader.unit.operands[i];

@@ -28,6 +28,11 @@ const std::vector<Rule> &processorRules();
 const std::vector<Rule> &cudaRules();
 const std::vector<Rule> &sharedRules();
 
+/// Whether the operator has no kernel but a loop of its expression.
+bool isLoop(std::string_view op, const DeviceOptions &options);
+bool isLoopOverParts(const UnitReader &reader);
+KernelChoice chooseLoopOverParts(const UnitReader &reader);
+
 /// Whether a GPU's kernel may make the sums that a normalisation wants while it convolves.
 bool canSumChannels(const UnitView &unit, const UnitNode &convolution,
                     const UnitNode &normalisation, const DeviceOptions &options);

@@ -7,10 +7,11 @@
 #include <type_traits>
 #include <utility>
 
-/// Loops that generated code gives the body of: equally long arrays (`loop`), and operands that are
-/// repeated along dimensions (`broadcast`). A thread computes four neighbours, or eight where any
-/// array has 16 bits, which it reads and writes with 16-byte accesses where they lie so. Results
-/// may be the same memory as operands, never overlap them otherwise.
+/// Loops that generated code gives the body of: equally long arrays (`loop`), and arrays that are
+/// repeated along dimensions or are parts of larger ones (`broadcast`). A thread computes four
+/// neighbours, or eight where any array has 16 bits, which it reads and writes with 16-byte
+/// accesses where they lie so. Results may be the same memory as operands, never overlap them
+/// otherwise.
 namespace pdc::runtime::cuda {
 
 template <class A, class B> struct Results2 {
@@ -63,11 +64,11 @@ template <int64_t... Sizes> struct Extents {
   static constexpr int64_t elements = (Sizes * ... * int64_t(1));
 };
 
-/// An operand of a broadcast: elements from one index to the next along each dimension, 0 where it
-/// is repeated.
-template <class T, int64_t... Strides> struct Strided {
-  using Element = T;
-  const T *data;
+/// An array of a broadcast, `Offset` elements behind a pointer: elements from one index to the next
+/// along each dimension, 0 where it is repeated.
+template <class T, int64_t Offset, int64_t... Strides> struct Strided {
+  using Element = std::remove_const_t<T>;
+  T *data;
   static constexpr std::array<int64_t, sizeof...(Strides)> strides = {Strides...};
 
   /// Where element `i` of the row-major walk over the extents lies.
@@ -85,20 +86,26 @@ template <class T, int64_t... Strides> struct Strided {
   template <int Width, int64_t... Sizes> static constexpr bool comesInGroups(Extents<Sizes...>) {
     constexpr int64_t sizes[] = {Sizes...}, steps[] = {Strides...};
     constexpr int last = sizeof...(Sizes) - 1;
-    bool aligned = sizes[last] % Width == 0 && (steps[last] == 0 || steps[last] == 1);
+    bool aligned = sizes[last] % Width == 0 && (steps[last] == 0 || steps[last] == 1) &&
+                   (steps[last] == 0 || Offset % Width == 0);
     for (int d = 0; d < last; ++d)
       aligned = aligned && (steps[last] == 0 || steps[d] % Width == 0);
     return aligned;
   }
-  template <int Width> PDC_EITHER Lanes<T, Width> groupAt(int64_t at) const {
+  template <int Width> PDC_EITHER Lanes<Element, Width> groupAt(int64_t at) const {
     constexpr int64_t steps[] = {Strides...};
     if constexpr (steps[sizeof...(Strides) - 1] == 0)
-      return repeated<Width>(data[at]);
+      return repeated<Width>(oneAt(at));
     else
-      return *reinterpret_cast<const Lanes<T, Width> *>(data + at);
+      return *reinterpret_cast<const Lanes<Element, Width> *>(data + Offset + at);
   }
+  PDC_EITHER Element oneAt(int64_t at) const { return data[Offset + at]; }
 };
-template <int64_t... Strides, class T> Strided<T, Strides...> strided(const T *data) {
+template <int64_t... Strides, class T> Strided<const T, 0, Strides...> strided(const T *data) {
+  return {data};
+}
+template <int64_t Offset, int64_t... Strides, class T>
+Strided<T, Offset, Strides...> part(T *data) {
   return {data};
 }
 
@@ -112,68 +119,126 @@ PDC_EITHER inline float wide(Float16 value) { return static_cast<float>(value); 
 template <class... Arrays>
 inline constexpr int kNeighbours = ((sizeof(Arrays) == 2) || ...) ? 2 * kLanes : kLanes;
 
+/// A result of a loop, as long as its operands.
+template <class T> struct Whole {
+  using Element = T;
+  T *data;
+  template <int Width> PDC_EITHER void putGroup(int64_t i, const Lanes<T, Width> &values) const {
+    reinterpret_cast<Lanes<T, Width> *>(data)[i] = values;
+  }
+  PDC_EITHER void put(int64_t i, T value) const { data[i] = value; }
+  template <int, class Walked> static constexpr bool comesInGroups(Walked) { return true; }
+};
+
+/// A result of a broadcast that lies apart.
+template <class Walked, class T, int64_t Offset, int64_t... Strides> struct Placed {
+  using Element = T;
+  using Part = Strided<T, Offset, Strides...>;
+  T *data;
+  template <int Width> PDC_EITHER void putGroup(int64_t i, const Lanes<T, Width> &values) const {
+    const int64_t at = Offset + Part::offset(Walked(), i * Width);
+    *reinterpret_cast<Lanes<T, Width> *>(data + at) = values;
+  }
+  PDC_EITHER void put(int64_t i, T value) const {
+    data[Offset + Part::offset(Walked(), i)] = value;
+  }
+  template <int Width, class Extents> static constexpr bool comesInGroups(Extents walked) {
+    return Part::template comesInGroups<Width>(walked);
+  }
+};
+
+template <class Walked, class T> Whole<T> placed(T *data) { return {data}; }
+template <class Walked, class T, int64_t Offset, int64_t... Strides>
+Placed<Walked, T, Offset, Strides...> placed(Strided<T, Offset, Strides...> part) {
+  return {part.data};
+}
+
 /// Where results go: one, two or three arrays.
 template <class A> struct Sink1 {
-  A *a;
-  template <class... Elements> static constexpr int neighbours = kNeighbours<A, Elements...>;
+  A a;
+  template <class... Elements>
+  static constexpr int neighbours = kNeighbours<typename A::Element, Elements...>;
+  template <int Width, class Walked> static constexpr bool comesInGroups(Walked walked) {
+    return A::template comesInGroups<Width>(walked);
+  }
   template <int Width, class Body, class... In>
   PDC_EITHER void group(int64_t i, const Body &body, const Lanes<In, Width> &...in) const {
-    Lanes<A, Width> y;
+    Lanes<typename A::Element, Width> y;
     for (int lane = 0; lane < Width; ++lane)
-      y.at[lane] = static_cast<A>(body(wide(in.at[lane])...));
-    reinterpret_cast<Lanes<A, Width> *>(a)[i] = y;
+      y.at[lane] = static_cast<typename A::Element>(body(wide(in.at[lane])...));
+    a.putGroup(i, y);
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
-    a[i] = static_cast<A>(value);
+    a.put(i, static_cast<typename A::Element>(value));
   }
 };
 template <class A, class B> struct Sink2 {
-  A *a;
-  B *b;
-  template <class... Elements> static constexpr int neighbours = kNeighbours<A, B, Elements...>;
+  A a;
+  B b;
+  template <class... Elements>
+  static constexpr int neighbours =
+      kNeighbours<typename A::Element, typename B::Element, Elements...>;
+  template <int Width, class Walked> static constexpr bool comesInGroups(Walked walked) {
+    return A::template comesInGroups<Width>(walked) && B::template comesInGroups<Width>(walked);
+  }
   template <int Width, class Body, class... In>
   PDC_EITHER void group(int64_t i, const Body &body, const Lanes<In, Width> &...in) const {
-    Lanes<A, Width> first;
-    Lanes<B, Width> second;
+    Lanes<typename A::Element, Width> first;
+    Lanes<typename B::Element, Width> second;
     for (int lane = 0; lane < Width; ++lane) {
       const auto y = body(wide(in.at[lane])...);
-      first.at[lane] = static_cast<A>(y.first);
-      second.at[lane] = static_cast<B>(y.second);
+      first.at[lane] = static_cast<typename A::Element>(y.first);
+      second.at[lane] = static_cast<typename B::Element>(y.second);
     }
-    reinterpret_cast<Lanes<A, Width> *>(a)[i] = first;
-    reinterpret_cast<Lanes<B, Width> *>(b)[i] = second;
+    a.putGroup(i, first);
+    b.putGroup(i, second);
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
-    a[i] = static_cast<A>(value.first);
-    b[i] = static_cast<B>(value.second);
+    a.put(i, static_cast<typename A::Element>(value.first));
+    b.put(i, static_cast<typename B::Element>(value.second));
   }
 };
 template <class A, class B, class C> struct Sink3 {
-  A *a;
-  B *b;
-  C *c;
-  template <class... Elements> static constexpr int neighbours = kNeighbours<A, B, C, Elements...>;
+  A a;
+  B b;
+  C c;
+  template <class... Elements>
+  static constexpr int neighbours =
+      kNeighbours<typename A::Element, typename B::Element, typename C::Element, Elements...>;
+  template <int Width, class Walked> static constexpr bool comesInGroups(Walked walked) {
+    return A::template comesInGroups<Width>(walked) && B::template comesInGroups<Width>(walked) &&
+           C::template comesInGroups<Width>(walked);
+  }
   template <int Width, class Body, class... In>
   PDC_EITHER void group(int64_t i, const Body &body, const Lanes<In, Width> &...in) const {
-    Lanes<A, Width> first;
-    Lanes<B, Width> second;
-    Lanes<C, Width> third;
+    Lanes<typename A::Element, Width> first;
+    Lanes<typename B::Element, Width> second;
+    Lanes<typename C::Element, Width> third;
     for (int lane = 0; lane < Width; ++lane) {
       const auto y = body(wide(in.at[lane])...);
-      first.at[lane] = static_cast<A>(y.first);
-      second.at[lane] = static_cast<B>(y.second);
-      third.at[lane] = static_cast<C>(y.third);
+      first.at[lane] = static_cast<typename A::Element>(y.first);
+      second.at[lane] = static_cast<typename B::Element>(y.second);
+      third.at[lane] = static_cast<typename C::Element>(y.third);
     }
-    reinterpret_cast<Lanes<A, Width> *>(a)[i] = first;
-    reinterpret_cast<Lanes<B, Width> *>(b)[i] = second;
-    reinterpret_cast<Lanes<C, Width> *>(c)[i] = third;
+    a.putGroup(i, first);
+    b.putGroup(i, second);
+    c.putGroup(i, third);
   }
   template <class Value> PDC_EITHER void one(int64_t i, const Value &value) const {
-    a[i] = static_cast<A>(value.first);
-    b[i] = static_cast<B>(value.second);
-    c[i] = static_cast<C>(value.third);
+    a.put(i, static_cast<typename A::Element>(value.first));
+    b.put(i, static_cast<typename B::Element>(value.second));
+    c.put(i, static_cast<typename C::Element>(value.third));
   }
 };
+template <int Width, class Walked, class... Arrays> constexpr bool comeInGroups() {
+  return (Arrays::template comesInGroups<Width>(Walked()) && ...);
+}
+
+template <class A> PDC_EITHER Sink1<A> sink(A a) { return {a}; }
+template <class A, class B> PDC_EITHER Sink2<A, B> sink(A a, B b) { return {a, b}; }
+template <class A, class B, class C> PDC_EITHER Sink3<A, B, C> sink(A a, B b, C c) {
+  return {a, b, c};
+}
 
 /// `Width` elements from a multiple of it on; the last group may be short.
 template <int Width, class Body, class Sink, class... In>
@@ -205,7 +270,7 @@ template <class Walked, class Body, class Sink, class... In>
 __global__ void broadcastOnes(Body body, Sink sink, In... in) {
   const int64_t i = globalThread();
   if (i < Walked::elements)
-    sink.one(i, body(wide(in.data[In::offset(Walked(), i)])...));
+    sink.one(i, body(wide(in.oneAt(In::offset(Walked(), i)))...));
 }
 #endif
 
@@ -222,40 +287,50 @@ void startLoop(const Run &run, int64_t count, const Body &body, const Sink &sink
 
 } // namespace detail
 
+/// Where a loop's results go: pointers, or in a broadcast `part<...>(pointer)`.
+template <class... Places> struct Into;
+template <class A> struct Into<A> {
+  A a;
+  template <class Walked> auto sink() const { return detail::sink(detail::placed<Walked>(a)); }
+};
+template <class A, class B> struct Into<A, B> {
+  A a;
+  B b;
+  template <class Walked> auto sink() const {
+    return detail::sink(detail::placed<Walked>(a), detail::placed<Walked>(b));
+  }
+};
+template <class A, class B, class C> struct Into<A, B, C> {
+  A a;
+  B b;
+  C c;
+  template <class Walked> auto sink() const {
+    return detail::sink(detail::placed<Walked>(a), detail::placed<Walked>(b),
+                        detail::placed<Walked>(c));
+  }
+};
+template <class... Places> Into<Places...> into(Places... places) { return {places...}; }
+
 /// result[i] = body(operand[i]...) for i in [0, count). Operands are pointers or `number(pointer)`,
 /// one per parameter of the body.
-template <class Body, class A, class... In>
-void loop(const Run &run, int64_t count, Body body, detail::Sink1<A> sink, In... in) {
-  detail::startLoop(run, count, body, sink, detail::operand(in)...);
-}
-template <class Body, class A, class B, class... In>
-void loop(const Run &run, int64_t count, Body body, detail::Sink2<A, B> sink, In... in) {
-  detail::startLoop(run, count, body, sink, detail::operand(in)...);
-}
-template <class Body, class A, class B, class C, class... In>
-void loop(const Run &run, int64_t count, Body body, detail::Sink3<A, B, C> sink, In... in) {
-  detail::startLoop(run, count, body, sink, detail::operand(in)...);
+template <class Body, class... Out, class... In>
+void loop(const Run &run, int64_t count, Body body, Into<Out *...> results, In... in) {
+  detail::startLoop(run, count, body, results.template sink<void>(), detail::operand(in)...);
 }
 
-/// What a loop writes.
-template <class A> detail::Sink1<A> into(A *a) { return {a}; }
-template <class A, class B> detail::Sink2<A, B> into(A *a, B *b) { return {a, b}; }
-template <class A, class B, class C> detail::Sink3<A, B, C> into(A *a, B *b, C *c) {
-  return {a, b, c};
-}
-
-/// y = body(operands...) at each index, row-major; operands are `strided<...>(pointer)`. An operand
-/// with y's own strides may be y.
-template <int64_t... Sizes, class Body, class A, class... In>
-void broadcast(const Run &run, Extents<Sizes...> extents, Body body, detail::Sink1<A> sink,
+/// results = body(operands...) at each index, row-major; operands are `strided<...>(pointer)` or
+/// `part<...>(pointer)`. An operand with a result's own strides may be that result.
+template <int64_t... Sizes, class Body, class... Out, class... In>
+void broadcast(const Run &run, Extents<Sizes...> extents, Body body, Into<Out...> results,
                In... in) {
   using Walked = Extents<Sizes...>;
-  using Sink = detail::Sink1<A>;
+  const auto sink = results.template sink<Walked>();
+  using Sink = std::remove_const_t<decltype(sink)>;
   constexpr int width = Sink::template neighbours<typename In::Element...>;
-  if constexpr ((In::template comesInGroups<width>(Walked()) && ...))
+  if constexpr (detail::comeInGroups<width, Walked, Sink, In...>())
     launchOver(run, extents.elements / width,
                detail::broadcastGroups<width, Walked, Body, Sink, In...>, body, sink, in...);
-  else if constexpr ((In::template comesInGroups<kLanes>(Walked()) && ...))
+  else if constexpr (detail::comeInGroups<kLanes, Walked, Sink, In...>())
     launchOver(run, extents.elements / kLanes,
                detail::broadcastGroups<kLanes, Walked, Body, Sink, In...>, body, sink, in...);
   else

@@ -4,16 +4,18 @@
 
 #include <array>
 
-/// Loops over arrays that are repeated along dimensions: generated code gives the body, the sizes
-/// and the strides, so that the compiler knows which neighbours lie next to each other.
+/// Loops over arrays that are repeated along dimensions, or are parts of larger ones: generated
+/// code gives the body, the sizes and the strides, so that the compiler knows which neighbours lie
+/// next to each other.
 namespace pdc::runtime {
 
 /// The sizes of the dimensions that are walked, the outermost first.
 template <int64_t... Sizes> struct Extents {};
 
-/// An operand: elements from one index to the next along each dimension, 0 where it is repeated.
+/// An array: elements from one index to the next along each dimension, 0 where it is repeated.
 template <class T, int64_t... Strides> struct Strided {
-  const T *data;
+  using Element = T;
+  T *data;
 
   static constexpr int64_t step() {
     constexpr std::array<int64_t, sizeof...(Strides)> strides = {Strides...};
@@ -30,9 +32,28 @@ template <class T, int64_t... Strides> struct Strided {
   }
 };
 
-template <int64_t... Strides, class T> Strided<T, Strides...> strided(const T *data) {
+template <int64_t... Strides, class T> Strided<const T, Strides...> strided(const T *data) {
   return {data};
 }
+
+/// The part of an array that begins `Offset` elements behind it.
+template <int64_t Offset, int64_t... Strides, class T> Strided<T, Strides...> part(T *data) {
+  return {data + Offset};
+}
+
+/// Where the results of a loop over parts go.
+template <class... Parts> struct Into;
+template <class A> struct Into<A> { A a; };
+template <class A, class B> struct Into<A, B> {
+  A a;
+  B b;
+};
+template <class A, class B, class C> struct Into<A, B, C> {
+  A a;
+  B b;
+  C c;
+};
+template <class... Parts> Into<Parts...> into(Parts... parts) { return {parts...}; }
 
 namespace detail {
 
@@ -43,12 +64,55 @@ void walkRow(int64_t count, const Body &body, Out *out, In... in) {
     out[i] = static_cast<Out>(body(in.data[i * In::step()]...));
 }
 
+template <class Body, class A, class... In>
+void walkRow(int64_t count, const Body &body, Into<A> out, In... in) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i)
+    out.a.data[i * A::step()] = static_cast<typename A::Element>(body(in.data[i * In::step()]...));
+}
+
+template <class Body, class A, class B, class... In>
+void walkRow(int64_t count, const Body &body, Into<A, B> out, In... in) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto result = body(in.data[i * In::step()]...);
+    out.a.data[i * A::step()] = static_cast<typename A::Element>(result.first);
+    out.b.data[i * B::step()] = static_cast<typename B::Element>(result.second);
+  }
+}
+
+template <class Body, class A, class B, class C, class... In>
+void walkRow(int64_t count, const Body &body, Into<A, B, C> out, In... in) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto result = body(in.data[i * In::step()]...);
+    out.a.data[i * A::step()] = static_cast<typename A::Element>(result.first);
+    out.b.data[i * B::step()] = static_cast<typename B::Element>(result.second);
+    out.c.data[i * C::step()] = static_cast<typename C::Element>(result.third);
+  }
+}
+
 /// One dimension is left: its elements are shared among threads.
 template <class Body, class Out, class... In>
 void walkOnly(int64_t count, const Body &body, Out *out, In... in) {
 #pragma omp parallel for simd schedule(static) if (parallel : count >= kParallelElements)
   for (int64_t i = 0; i < count; ++i)
     out[i] = static_cast<Out>(body(in.data[i * In::step()]...));
+}
+
+template <class Walked, class Part> Part rowOf(Walked walked, Part part, int64_t row) {
+  return {part.data + Part::offset(walked, row)};
+}
+template <class Walked, class A> Into<A> rowOf(Walked walked, Into<A> out, int64_t row) {
+  return {rowOf(walked, out.a, row)};
+}
+template <class Walked, class A, class B>
+Into<A, B> rowOf(Walked walked, Into<A, B> out, int64_t row) {
+  return {rowOf(walked, out.a, row), rowOf(walked, out.b, row)};
+}
+template <class Walked, class A, class B, class C>
+Into<A, B, C> rowOf(Walked walked, Into<A, B, C> out, int64_t row) {
+  return {rowOf(walked, out.a, row), rowOf(walked, out.b, row), rowOf(walked, out.c, row)};
 }
 
 } // namespace detail
@@ -63,8 +127,19 @@ void broadcast(const Run &, Extents<Sizes...> extents, Body body, Out *y, In... 
   } else {
 #pragma omp parallel for schedule(static) if (parallel : rows * inner >= kParallelElements)
     for (int64_t row = 0; row < rows; ++row)
-      detail::walkRow(inner, body, y + row * inner, In{in.data + In::offset(extents, row)}...);
+      detail::walkRow(inner, body, y + row * inner, detail::rowOf(extents, in, row)...);
   }
+}
+
+/// The same with results that lie apart, one to three: `into(part<...>(y), ...)`.
+template <int64_t... Sizes, class Body, class... Out, class... In>
+void broadcast(const Run &, Extents<Sizes...> extents, Body body, Into<Out...> results, In... in) {
+  constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};
+  constexpr int64_t inner = sizes.back(), rows = (Sizes * ... * int64_t(1)) / inner;
+#pragma omp parallel for schedule(static) if (parallel : rows * inner >= kParallelElements)
+  for (int64_t row = 0; row < rows; ++row)
+    detail::walkRow(inner, body, detail::rowOf(extents, results, row),
+                    detail::rowOf(extents, in, row)...);
 }
 
 } // namespace pdc::runtime

@@ -30,7 +30,41 @@ template <class A, class Y, int64_t Rows, int64_t Columns, int64_t Apart> void e
   EXPECT_EQ(y, expected) << Rows << " x " << Columns << ", " << Apart << " apart";
 }
 
+struct SumAndDifference {
+  PDC_EITHER auto operator()(float a, float b) const { return cuda::results(a + b, a - b); }
+};
+
+/// The right part of each row of y is the sum of both parts of x's, the left one their difference;
+/// `Apart` from one row to the next.
+template <class X, class Y, int64_t Rows, int64_t Columns, int64_t Apart> void expectParts() {
+  const Both<X> x(Rows * Apart);
+  std::vector<Y> y(size_t(Rows * Apart), Y(9.0f)), expected = y;
+  for (int64_t i = 0; i < Rows; ++i)
+    for (int64_t j = 0; j < Columns; ++j) {
+      const auto at = size_t(i * Apart + j);
+      expected[at + Columns] = Y(x.wide[at] + x.wide[at + Columns]);
+      expected[at] = Y(x.wide[at] - x.wide[at + Columns]);
+    }
+  Scratch scratch;
+  cuda::broadcast(
+      scratch.run, cuda::Extents<Rows, Columns>(), SumAndDifference(),
+      cuda::into(cuda::part<Columns, Apart, 1>(y.data()), cuda::part<0, Apart, 1>(y.data())),
+      cuda::part<0, Apart, 1>(x.narrow.data()), cuda::part<Columns, Apart, 1>(x.narrow.data()));
+  finish();
+  EXPECT_EQ(y, expected) << Rows << " x " << Columns << ", " << Apart << " apart";
+}
+
 } // namespace
+
+/// Parts of whole eights, of whole fours, and of neither; with a rest of the row behind them.
+TYPED_TEST(Narrow, LoopsOverParts) {
+  expectParts<TypeParam, TypeParam, 3, 16, 32>();
+  expectParts<TypeParam, float, 3, 16, 32>();
+  expectParts<TypeParam, TypeParam, 5, 4, 8>();
+  expectParts<TypeParam, TypeParam, 5, 12, 28>();
+  expectParts<TypeParam, TypeParam, 5, 7, 14>();
+  expectParts<TypeParam, TypeParam, 4, 8, 17>();
+}
 
 /// Rows of whole eights, of whole fours, and of neither; eights that do not begin at one.
 TYPED_TEST(Narrow, BroadcastsByGroups) {

@@ -70,7 +70,8 @@ def cut_before_gelu(model, folder):
 
 @emulation.on_host
 def test_trains_like_the_processor(model, data, expected, tmp_path):
-    """However the model is split, and where stages run their forward pass again: the bits of kernels by themselves."""
+    """However the model is split, and where stages run their forward pass again: the bits of kernels by themselves. The uses of the
+    matrix at both ends of the network add to one sum in one stage, to two in two, which rounds it otherwise."""
     kept = {}
     cut = cut_before_gelu(model, tmp_path)
     for name, stages, options, expected_counts in (
@@ -81,7 +82,9 @@ def test_trains_like_the_processor(model, data, expected, tmp_path):
         found = train(project, tmp_path / f"{name}-work", data)
         assert numpy.allclose(losses(found)[0], losses(expected)[0], rtol=2e-5)
         assert numpy.allclose(losses(found)[1], losses(expected)[1], rtol=2e-5)
-        pipeline.expect_same_bits(found, kept, "gpt2")
+        pipeline.expect_same_bits(found, kept, "one stage" if stages == "1" else "two stages")
+    for name, value in kept["one stage"][1].items():
+        assert numpy.allclose(value, kept["two stages"][1][name], rtol=0, atol=1e-7), name
     exact = emit(model, tmp_path / "exact", "1", "--exact")
     assert counts(exact) == dict.fromkeys(CLASSES, 0)
 

@@ -136,6 +136,34 @@ TEST(TransformerKernels, BroadcastWalksStrides) {
     ASSERT_EQ(mask[i], x[i] > bias[0]);
 }
 
+TEST(TransformerKernels, BroadcastReadsAndWritesParts) {
+  // Of rows of 3 x 5 numbers: in memory of its own, and in place.
+  constexpr int64_t rows = 7, size = 5, whole = 3 * size;
+  const Floats x = drawn(rows * whole, 1);
+  Floats y(rows * whole), z = x, one(rows * size);
+  runtime::Run run;
+  auto turn = [](float a, float b, float c) { return runtime::results(b - c, c * a, a + b); };
+  for (Floats *to : {&y, &z})
+    broadcast(run, Extents<rows, size>(), turn,
+              into(part<0, whole, 1>(to->data()), part<size, whole, 1>(to->data()),
+                   part<2 * size, whole, 1>(to->data())),
+              part<0, whole, 1>(to == &z ? z.data() : x.data()),
+              part<size, whole, 1>(to == &z ? z.data() : x.data()),
+              part<2 * size, whole, 1>(to == &z ? z.data() : x.data()));
+  broadcast(
+      run, Extents<rows, size>(), [](float a, float b) -> float { return a * b; }, one.data(),
+      part<0, whole, 1>(x.data()), part<2 * size, whole, 1>(x.data()));
+  for (int64_t i = 0; i < rows * size; ++i) {
+    const int64_t at = i / size * whole + i % size;
+    const float a = x[at], b = x[at + size], c = x[at + 2 * size];
+    EXPECT_EQ(y[at], b - c);
+    EXPECT_EQ(y[at + size], c * a);
+    EXPECT_EQ(y[at + 2 * size], a + b);
+    EXPECT_EQ(one[i], a * c);
+  }
+  EXPECT_EQ(z, y);
+}
+
 TEST(TransformerKernels, SplitSkipsWhatNobodyReads) {
   std::vector<int64_t> x(24);
   for (int64_t i = 0; i < 24; ++i)

@@ -94,5 +94,22 @@ func.func @evaluate() {
     %1 = pdc.node "Neg" "counted"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
     pdc.yield %1 : tensor<4xf32>
   }
+  // What no microbatch changes crosses nowhere: an earlier stage may read it, where it is made again.
+  // CHECK: pdc.unit "once" {{.*}} stage = 1
+  %x0 = pdc.weight_version @w latest : tensor<4xf32>
+  %once = pdc.unit "once" origin "d" evaluate once (%0 = %x0 : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Neg" "once"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "prepared" {{.*}} stage = 0
+  %prepared = pdc.unit "prepared" origin "d" prepare version (%0 = %once : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %1 = pdc.node "Exp" "prepared"(%0) {} : (tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %1 : tensor<4xf32>
+  }
+  // CHECK: pdc.unit "early" {{.*}} stage = 0
+  %early = pdc.unit "early" origin "a" evaluate microbatch (%0 = %x : tensor<4xf32>, %1 = %prepared : tensor<4xf32>) -> (tensor<4xf32>) attributes {kernel = #loops} {
+    %2 = pdc.node "Mul" "early"(%0, %1) {} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+    pdc.yield %2 : tensor<4xf32>
+  }
   return
 }
