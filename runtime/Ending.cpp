@@ -2,7 +2,9 @@
 
 #include "runtime/Error.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 /// Why a run does not go on: it was asked to end early, or what it computes is no number any more.
@@ -57,7 +59,7 @@ std::string Executor::remedy(int64_t number) const {
   std::ostringstream text;
   text << "lower --lr (" << rate->at(number) << " at this step)";
   if (!program.asynchronous && options.clipNorm == 0)
-    text << ", limit the gradient with --clip-norm";
+    text << ", limit the gradient with --clip-norm, which tells whose it is where it is none";
   text << ", or check the data";
   if (arena.isRemote())
     text << ", of which a label or an index outside its range stops no kernel of a GPU";
@@ -83,11 +85,23 @@ void Executor::requireFiniteSum(double sum, int64_t number, int64_t first, int64
                 "; expected a finite number; ", remedy(number));
 }
 
+/// The first step is made with the weights that the run begins with: no rate has changed them.
 void Executor::requireFiniteNorm() const {
-  if (!std::isfinite(norm))
-    throw Error("step ", step, ": the 2-norm of the gradient is ", nameOf(norm), " over ",
-                inputs->describe(0), " to ", inputs->describe(limit - 1),
-                "; expected a finite number; ", remedy(step));
+  if (std::isfinite(norm))
+    return;
+  auto isFinite = [](double squares) { return std::isfinite(squares); };
+  const auto first = std::ranges::find_if_not(squaresByName, isFinite);
+  const auto others = std::ranges::count_if(squaresByName, std::not_fn(isFinite)) - 1;
+  std::string whose;
+  if (first != squaresByName.end())
+    whose = ", that of '" + weightNames[size_t(first - squaresByName.begin())] + "'" +
+            (others > 0 ? " and of " + std::to_string(others) + " others" : "");
+  throw Error("step ", step, ": the 2-norm of the gradient is ", nameOf(norm), whose, ", over ",
+              inputs->describe(0), " to ", inputs->describe(limit - 1),
+              "; expected a finite number; ",
+              step == 1 ? "before any update: look for what has no finite gradient at some number, "
+                          "as a square root or a power has at 0, or check the data"
+                        : remedy(step));
 }
 
 } // namespace pdc::runtime

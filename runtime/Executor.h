@@ -229,6 +229,7 @@ private:
   std::vector<AddedTensors> ownGradients;
   std::vector<Exchange> exchanges;
   std::vector<double> squaresByName;
+  std::vector<std::string> weightNames;          ///< whose gradients these are
   std::vector<std::span<const float>> gradients; ///< of this rank, where the loss is scaled
   std::vector<Message> exchangeMessages;
   ReplicaSums replicaSums;

@@ -190,8 +190,10 @@ void Executor::agreeOnGradients() {
     ++tag;
   }
   // 3. What the norm needs.
-  for (auto &[weight, uses] : ownByWeight)
+  for (auto &[weight, uses] : ownByWeight) {
     ownGradients.push_back(std::move(uses));
+    weightNames.push_back(weight);
+  }
   squaresByName.resize(ownGradients.size());
   exchangeMessages.reserve(exchanges.size());
 }

@@ -114,7 +114,7 @@ std::set<std::string> trainable(const Model &model, const std::string &pattern) 
     names.erase(statistic);
   if (names.empty())
     throw Error("pattern '" + pattern +
-                "' matches running statistics alone, which are no parameters; "
+                "' matches whole numbers and running statistics alone, which are no parameters; "
                 "`--stop-after=import` lists what there is");
   return names;
 }
@@ -146,12 +146,16 @@ bool isDifference(const ModelNode *node, const std::string &value) {
 
 std::set<std::string> initializersMatching(const Model &model, const std::string &pattern) {
   std::set<std::string> names;
+  bool isKnown = false;
   for (const auto &[name, initializer] : model.initializers)
-    if (matches(model, pattern, name) && isFloatingPoint(initializer.type.element))
-      names.insert(name);
-  if (names.empty())
+    if (matches(model, pattern, name)) {
+      isKnown = true;
+      if (isFloatingPoint(initializer.type.element))
+        names.insert(name);
+    }
+  if (!isKnown)
     throw Error("pattern '" + pattern +
-                "' matches no floating-point initializer; `--stop-after=import` lists them");
+                "' matches no initializer; `--stop-after=import` lists them");
   return names;
 }
 

@@ -22,7 +22,7 @@ struct ParameterPatterns {
 std::set<std::string> chooseParameters(const Model &model, const Loss &loss,
                                        const ParameterPatterns &patterns);
 
-/// Floating-point initializers; throws where there is none.
+/// Floating-point initializers; throws where the pattern matches none of any type.
 std::set<std::string> initializersMatching(const Model &model, const std::string &pattern);
 
 /// Initializers that stand where weights do and that no pattern and no training_info leaves out,

@@ -1,5 +1,7 @@
 """Losses that networks compute in forms of their own, against PyTorch; and what pdc says of files that hold less than the network."""
 
+import re
+
 import pytest
 import torch
 from torch.nn import functional
@@ -123,3 +125,47 @@ def test_infinite_slopes_that_do_not_count(exported, expected, tmp_path):
     assert torch.isfinite(net.score.weight.grad).all()
     pipeline.expect_gradients(result, net, RATE)
     assert result.losses[0] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def exported_with(net, inputs, outputs, folder):
+    torch.onnx.export(net.train(), tuple(inputs.values()), str(folder / "net.onnx"), opset_version=16, do_constant_folding=False,
+                      training=torch.onnx.TrainingMode.TRAINING, input_names=list(inputs), output_names=outputs,
+                      dynamic_axes={name: {0: "batch"} for name in inputs})
+    return folder / "net.onnx", pipeline.save_inputs(inputs, folder / "data")
+
+
+def without_slope(net, scores, labels):
+    """The root of zeros, which are the same whatever the scores are: PyTorch's gradient is no number either."""
+    return functional.cross_entropy(scores + torch.sqrt(scores * 0), labels)
+
+
+def test_gradients_that_are_no_numbers_are_told(tmp_path):
+    """Whose they are, and that no learning rate has made them so."""
+    inputs = {"x": torch.randn(SAMPLES, WIDTH), "labels": torch.randint(0, CLASSES, (SAMPLES,))}
+    model, data = exported_with(Network(without_slope), inputs, ["loss"], tmp_path)
+    project = pipeline.compile_model(model, tmp_path / "project", "--minibatch", SAMPLES, "--loss", "output", "--freeze", "kernel",
+                                     "--stages", "1-1", workers=2)
+    refused = pipeline.train(project, tmp_path / "run", "--clip-norm", 1, data=data, steps=3, check=False)
+    assert refused.returncode == 1
+    assert re.search(r"step 1: the 2-norm of the gradient is nan, that of 'hidden.bias' and of 3 others, over .*; before any update", refused.stderr)
+    late = pipeline.train(project, tmp_path / "late", data=data, steps=3, check=False)
+    assert "--clip-norm, which tells whose it is where it is none" in late.stderr
+
+
+class TwoHeads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.scores, self.value = torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, CLASSES), torch.nn.Linear(WIDTH, 1)
+
+    def forward(self, x):
+        x = torch.relu(self.body(x))
+        return self.scores(x), self.value(x)
+
+
+def test_layers_that_the_loss_does_not_read_are_told(tmp_path):
+    model, _ = exported_with(TwoHeads(), {"x": torch.randn(SAMPLES, WIDTH)}, ["scores", "value"], tmp_path)
+    compiled = [pipeline.BIN / "pdc", model, "--gpus", 1, "--device", "cpu", "--minibatch", SAMPLES, "-o", tmp_path / "project"]
+    for loss, unread in ((["--loss", "cross_entropy:scores:classes"], "value"), (["--loss", "mse:value"], "scores")):
+        said = pipeline.run(*compiled, *loss).stdout
+        assert (f"note: the loss does not depend on 2 of the network's tensors: {unread}.bias, {unread}.weight; they are not trained, and no "
+                "checkpoint has them") in said

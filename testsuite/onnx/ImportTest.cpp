@@ -105,10 +105,14 @@ TEST(Import, parameters) {
   options.parameters = {{}, {"w"}};
   expectLines(import(small(), options), {"@w constant once", "@b weight version"});
   options.parameters = {{"nothing*"}, {}};
-  expectLines(import(small(), options),
-              {"pattern 'nothing*' matches no floating-point initializer"});
+  expectLines(import(small(), options), {"pattern 'nothing*' matches no initializer"});
   options.parameters = {{}, {"*"}};
   expectLines(import(small(), options), {"test.onnx: no initializer is left to train"});
+  // Of buffers that are all frozen some are whole numbers.
+  Model counted = small();
+  counted.initializers["count"].type = {ElementType::i64, {1}};
+  options.parameters = {{}, {"count", "w"}};
+  expectLines(import(std::move(counted), options), {"@w constant once", "@b weight version"});
 }
 
 TEST(Import, lossOption) {

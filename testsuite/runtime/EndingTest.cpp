@@ -122,8 +122,10 @@ TEST_F(Ending, GradientThatIsNoNumberEndsTheRun) {
       run(shape, 16,
           {"--steps", "2", "--lr", "0", "--resume", saved, "--save", saved, "--clip-norm", "1"}),
       1);
-  EXPECT_NE(errors.find("error: step 2: the 2-norm of the gradient is "), std::string::npos)
+  EXPECT_NE(errors.find("error: step 2: the 2-norm of the gradient is nan, that of 'w0', over"),
+            std::string::npos)
       << errors;
+  EXPECT_NE(errors.find("; lower --lr (0 at this step)"), std::string::npos) << errors;
   EXPECT_NE(errors.find("over microbatch 2 of 8 of epoch 0 to microbatch 3 of 8 of epoch 0"),
             std::string::npos)
       << errors;

@@ -5,6 +5,7 @@
 #include "compiler/ir/Pdc.h"
 #include "compiler/onnx/Normalisations.h"
 #include "compiler/onnx/Parameters.h"
+#include "compiler/onnx/WeightPlaces.h"
 #include "passes/OptimizerSpec.h"
 
 namespace pdc {
@@ -148,6 +149,26 @@ static void describeUndone(const std::vector<std::string> &nodes, bool isOptimiz
       << (isOptimized ? "optimize=False" : "dynamo=True, optimize=False") << ", which keeps it\n";
 }
 
+/// Layers that lead to other outputs alone.
+static void describeUnread(const Model &model, const Loss &loss, std::ostream &out) {
+  std::set<std::string> read;
+  for (const ModelNode *node : nodesOfLoss(model, loss))
+    read.insert(node->inputs.begin(), node->inputs.end());
+  std::vector<const ModelNode *> nodes;
+  for (const ModelNode &node : model.nodes)
+    nodes.push_back(&node);
+  const WeightPlaces places(nodes);
+  std::vector<std::string> unread;
+  for (const auto &[name, initializer] : model.initializers)
+    if (isFloatingPoint(initializer.type.element) && places.hold(name) && !read.contains(name))
+      unread.push_back(name);
+  if (unread.empty())
+    return;
+  out << "note: the loss does not depend on " << unread.size() << " of the network's tensors:";
+  listSome(unread, out);
+  out << "; they are not trained, and no checkpoint has them\n";
+}
+
 static void describeSum(const Model &model, const Loss &loss, std::ostream &out) {
   if (isSum(model, loss))
     out << "note: the loss is a sum; that of a minibatch is the mean of its microbatches' sums, and "
@@ -182,6 +203,7 @@ void describeTraining(const Model &model, const Options &options, std::ostream &
       reasonsAgainstTraining(model, loss, {options.train, options.freeze});
   describeUntrained(untrained, out);
   describeFolded(model, untrained, out);
+  describeUnread(model, loss, out);
   describeUnsure(model, parameters, out);
   describeLost(model.metadata.lostParameters, out);
   describeUndone(undoneDifferences(model), !model.metadata.isParameter.empty(), out);
