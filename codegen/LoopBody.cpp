@@ -125,8 +125,8 @@ namespace {
 /// node makes (no tensor's name ends so); the latter are declared in `lines`.
 class BodyText {
 public:
-  BodyText(ir::UnitOp unit, ArrayRef<std::string> pointers, LoopPlace place)
-      : unit(unit), place(place) {
+  BodyText(ir::UnitOp unit, ArrayRef<std::string> pointers, LoopText loop)
+      : unit(unit), loop(loop) {
     for (const LoopOperand &operand : allOperands(unit, pointers))
       texts[operand.value] = operand.name;
     for (auto node : unit.getBody().getOps<ir::NodeOp>())
@@ -177,7 +177,7 @@ private:
 
   /// The functions of the place where the loop runs.
   std::string placed(std::string text) const {
-    if (place == LoopPlace::device)
+    if (loop.place == LoopPlace::device)
       return text;
     for (auto [standard, own] : runtime_names::kVectorFunctions)
       for (size_t at = 0; (at = text.find(standard, at)) != std::string::npos;)
@@ -239,16 +239,15 @@ private:
     if (name.empty()) {
       name = "t" + std::to_string(lines.size()) + "_";
       std::string line = formatv("const {0} {1} = {2};", type, name, value);
-      // A device's loop is one for many nodes, of the same operators.
-      StringRef comment = place == LoopPlace::host ? node.getName() : node.getOp();
-      const bool speaks = place == LoopPlace::device && isArithmetic(node);
+      StringRef comment = loop.isShared ? node.getOp() : node.getName();
+      const bool speaks = loop.isShared && isArithmetic(node);
       lines.push_back(speaks ? line : line + " // " + commentText(comment));
     }
     texts[result] = name;
   }
 
   ir::UnitOp unit;
-  LoopPlace place;
+  LoopText loop;
   llvm::DenseMap<Value, std::string> texts;
   llvm::StringMap<std::string> defined; ///< names, by type and expression
 };
@@ -321,8 +320,8 @@ static void addStatement(std::vector<std::string> &lines, const std::string &sta
 }
 
 std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, unsigned base,
-                                  LoopPlace place) {
-  BodyText body(unit, names, place);
+                                  LoopText loop) {
+  BodyText body(unit, names, loop);
   const std::vector<std::string> results = body.results();
   bool isSingle = results.size() == 1;
   std::string value =
@@ -330,10 +329,10 @@ std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, 
   std::string type = isSingle ? " -> " + computedTypeText(unit.getResult(0).getType()) : "";
   std::vector<LoopOperand> operands = loopOperands(unit, names);
   std::vector<std::string> lines =
-      opening(operands, type + " { return " + value + "; }", base, place);
+      opening(operands, type + " { return " + value + "; }", base, loop.place);
   if (body.lines.empty() && lines.size() == 1)
     return lines;
-  lines = opening(operands, type + " {", base, place);
+  lines = opening(operands, type + " {", base, loop.place);
   for (const std::string &statement : body.lines)
     addStatement(lines, statement, 2, base);
   addStatement(lines, "return " + value + ";", 2, base);

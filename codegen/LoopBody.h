@@ -33,11 +33,18 @@ unsigned countLoopResults(ir::UnitOp unit, unsigned result);
 /// in the device's memory.
 enum class LoopPlace : uint8_t { host, device };
 
+/// Which loop a text is of.
+struct LoopText {
+  LoopPlace place = LoopPlace::host;
+  /// One loop for many nodes of the same operators: comments name these and no nodes.
+  bool isShared = false;
+};
+
 /// The lambda of an elementwise unit, line by line: it takes one element of each operand and
 /// returns those of the results. The expressions come from the operators' own rows. Lines are
 /// broken at spaces when `base` columns and they are longer than 100.
 std::vector<std::string> loopBody(ir::UnitOp unit, llvm::ArrayRef<std::string> names, unsigned base,
-                                  LoopPlace place = LoopPlace::host);
+                                  LoopText text = {});
 
 /// `expression` of an operator's row with its operands and attributes put in.
 std::string substitute(llvm::StringRef expression, llvm::ArrayRef<std::string> operands,

@@ -113,20 +113,21 @@ static void printHead(llvm::raw_ostream &os, ir::ProgramOp program, const Plan &
   os << '\n';
 }
 
-static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program, const DeviceLoops *loops) {
+static void printIncludes(llvm::raw_ostream &os, ir::ProgramOp program,
+                          const LoopFunctions &loops) {
   os << "#include \"" << names::kProgramHeader << "\"\n";
-  if (loops)
+  if (loops.isForDevice())
     os << "#include \"" << names::kCudaDevice << "\"\n#include \"" << names::kCudaKernels << "\"\n";
   else
     for (const std::string &kernel : kernelClasses(program))
       os << "#include \"" << names::kKernelFolder << kernel << ".h\"\n";
   if (isMeasured(program))
-    os << "#include \"" << (loops ? names::kCudaUnitTimesHeader : names::kUnitTimesHeader)
-       << "\"\n";
+    os << "#include \""
+       << (loops.isForDevice() ? names::kCudaUnitTimesHeader : names::kUnitTimesHeader) << "\"\n";
   os << "\n#include <array>\n#include <cmath>\n#include <limits>\n\n"
      << "using namespace " << names::kNamespace << ";\n\n";
-  if (loops && !loops->empty())
-    os << loops->declarations();
+  if (loops.isForDevice() && !loops.empty())
+    os << loops.declarations();
   os << "namespace {\n\n";
 }
 
@@ -214,8 +215,22 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   os << "};\n\n} // namespace\n\n";
 }
 
-/// The stages' classes; `loops` takes those loops that run elsewhere.
-static std::string stageClasses(ir::ProgramOp program, DeviceLoops *loops) {
+/// Values tell as well as their pointers' names which of a loop's operands are the same.
+static void countLoops(ir::ProgramOp program, LoopFunctions &loops) {
+  llvm::DenseMap<Value, size_t> numbers;
+  program.walk([&](ir::UnitOp unit) {
+    if (!isElementwise(unit))
+      return;
+    std::vector<std::string> operands;
+    for (Value operand : unit.getOperands())
+      operands.push_back(
+          std::to_string(numbers.try_emplace(operand, numbers.size()).first->second));
+    loops.count(unit, operands);
+  });
+  loops.nameCounted();
+}
+
+static std::string stageClasses(ir::ProgramOp program, LoopFunctions &loops) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   raw_indented_ostream os(stream);
@@ -229,8 +244,9 @@ bool isForCuda(const Plan &plan) { return plan.device == "cuda"; }
 
 ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::string &hash) {
   int number = programNumber(program);
-  DeviceLoops deviceLoops(number);
-  DeviceLoops *loops = isForCuda(plan) ? &deviceLoops : nullptr;
+  LoopFunctions loops(number, isForCuda(plan) ? LoopPlace::device : LoopPlace::host);
+  if (!loops.isForDevice())
+    countLoops(program, loops);
   std::string classes = stageClasses(program, loops);
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -241,6 +257,8 @@ ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::
   printIncludes(os, program, loops);
   Places(program).print(os);
   // 2. What is computed.
+  if (!loops.isForDevice() && !loops.empty())
+    os << loops.definitions() << '\n';
   os << classes;
   // 3. When, and what goes where.
   printRegions(os, program);
@@ -255,9 +273,9 @@ ProgramSources printProgram(ir::ProgramOp program, const Plan &plan, const std::
                 rankNames(program), program.getRanks().size() > 1 ? "run" : "runs", number,
                 program.getRanks().size());
   os.flush();
-  if (deviceLoops.empty())
+  if (!loops.isForDevice() || loops.empty())
     return {text, ""};
-  return {text, deviceLoops.source(formatv("stage_{0}.cpp", number).str())};
+  return {text, loops.source(formatv("stage_{0}.cpp", number).str())};
 }
 
 } // namespace pdc

@@ -45,7 +45,7 @@ static StringRef taskFunction(ir::Phase phase) {
   throw Error("unknown phase");
 }
 
-static void printTask(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops) {
+static void printTask(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops) {
   StringRef function = taskFunction(task.getPhase());
   bool isEmpty = !llvm::any_of(task.getBody().front(),
                                [](Operation &op) { return isa<ir::UnitOp, ir::AccumulateOp>(op); });
@@ -58,7 +58,7 @@ static void printTask(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *lo
   os << "}\n\n";
 }
 
-void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops) {
+void printStageClass(raw_indented_ostream &os, ir::StageOp stage, LoopFunctions &loops) {
   std::vector<KernelMember> kernels = kernelMembers(stage);
   os << "class " << stageClass(stage) << " final : public Tasks {\npublic:\n";
   os.indent();
@@ -69,8 +69,8 @@ void printStageClass(raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *l
   os << "private:\n";
   os.indent();
   for (const KernelMember &member : kernels) {
-    std::string text = (loops ? names::kCudaPrefix : "") + member.kernel.getName().str() + " " +
-                       member.name + "_;";
+    std::string text = (loops.isForDevice() ? names::kCudaPrefix : "") +
+                       member.kernel.getName().str() + " " + member.name + "_;";
     if (kIndent / 2 + text.size() + 4 + member.nodes.size() <= kColumns)
       os << text << " // " << member.nodes << '\n';
     else

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/DeviceLoops.h"
+#include "codegen/LoopFunctions.h"
 #include "compiler/ir/Pdc.h"
 
 #include "mlir/Support/IndentedOstream.h"
@@ -10,8 +10,8 @@
 namespace pdc {
 
 /// The class `StageK` of one stage: its tasks with one line per unit, its kernels as members.
-/// `loops` takes the loops of a program for a GPU; null: the CPU, whose loops stand where they run.
-void printStageClass(mlir::raw_indented_ostream &os, ir::StageOp stage, DeviceLoops *loops);
+/// `loops` has those that are functions.
+void printStageClass(mlir::raw_indented_ostream &os, ir::StageOp stage, LoopFunctions &loops);
 
 /// `Stage0`.
 std::string stageClass(ir::StageOp stage);

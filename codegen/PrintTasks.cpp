@@ -61,9 +61,9 @@ namespace {
 /// Prints one task. Each tensor gets a local pointer where it is first used.
 class TaskPrinter {
 public:
-  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops)
+  TaskPrinter(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops)
       : os(os), task(task), loops(loops), memories(task->getParentOfType<ir::ProgramOp>()),
-        measured(os, loops != nullptr),
+        measured(os, loops.isForDevice()),
         gradients(replicatedMemories(task->getParentOfType<ir::ProgramOp>(),
                                      task->getParentOfType<ir::StageOp>().getId(),
                                      ir::Role::Gradient)) {}
@@ -72,7 +72,7 @@ public:
     measured.begin(task);
     for (Operation &op : task.getBody().front()) {
       if (isa<ir::UnitOp, ir::AccumulateOp, ir::YieldOp>(op))
-        switchUpdates(loops && isSharedUpdate(op));
+        switchUpdates(loops.isForDevice() && isSharedUpdate(op));
       printOperation(op);
       if (auto accumulate = dyn_cast<ir::AccumulateOp>(op))
         printMade(accumulate);
@@ -287,7 +287,7 @@ private:
 
   raw_indented_ostream &os;
   ir::TaskOp task;
-  DeviceLoops *loops;
+  LoopFunctions &loops;
   SymbolTable memories;
   MeasuredUnits measured;
   std::vector<ir::MemoryOp> gradients; ///< that replicas sum
@@ -303,27 +303,16 @@ private:
 
 void TaskPrinter::printLoop(ir::UnitOp unit, ArrayRef<std::string> operands,
                             ArrayRef<std::string> results) {
-  if (loops)
-    return printLine(os, loops->call(unit, operands, results, kIndent), nodeNames(unit));
-  std::string lead = isBroadcast(unit) ? names::kBroadcast : names::kElementwise;
-  std::string walked = std::to_string(loopElements(unit));
-  if (isBroadcast(unit))
-    walked = names::kExtents + templateList(fieldOf(unit, "extents")) + "()";
-  std::string opening = lead + "(run, " + walked + ",", comment = nodeNames(unit);
-  if (kIndent + opening.size() + 4 + comment.size() <= kColumns)
-    os << opening << " // " << comment << '\n';
+  const std::string comment = nodeNames(unit);
+  if (std::string call = loops.call(unit, operands, results, kIndent); !call.empty())
+    return printLine(os, call, comment);
+  std::vector<std::string> lines =
+      loopStatement(unit, operands, results, {}, std::to_string(loopElements(unit)), kIndent);
+  if (kIndent + lines.front().size() + 4 + comment.size() <= kColumns)
+    lines.front() += " // " + comment;
   else
-    os << commentBlock(comment, kIndent) << opening << '\n';
-  std::string indent(lead.size() + 1, ' ');
-  for (const std::string &line : loopBody(unit, operands, kIndent + indent.size()))
-    os << indent << line << (StringRef(line).ends_with("}") ? ",\n" : "\n");
-  std::vector<std::string> arguments = resultTexts(unit, results, LoopPlace::host);
-  if (isBroadcast(unit) && arguments.size() > 1)
-    arguments = {names::kInto + ("(" + llvm::join(arguments, ", ")) + ")"};
-  for (const LoopOperand &operand : loopOperands(unit, operands))
-    if (!operand.isCaptured)
-      arguments.push_back(isBroadcast(unit) ? stridedText(unit, operand) : operand.name);
-  os << listText(indent, arguments, ");", kIndent) << '\n';
+    os << commentBlock(comment, kIndent);
+  os << llvm::join(lines, "\n") << '\n';
 }
 
 void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
@@ -337,7 +326,8 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
   std::string pointer =
       formatv("run.{0}({1})", names::kFixed, Places::spell(home.getRegion(), name));
   int64_t count = home.getBytes() / bytesPerElement(toTensorType(sum.getType()).element);
-  std::string function = std::string(loops ? names::kCudaPrefix : "") + names::kAccumulate;
+  std::string function =
+      std::string(loops.isForDevice() ? names::kCudaPrefix : "") + names::kAccumulate;
   printLine(os,
             listText(function + "(",
                      {"run", std::to_string(count), pointer, value, whetherAdds(accumulate)}, ");",
@@ -345,7 +335,7 @@ void TaskPrinter::printAccumulate(ir::AccumulateOp accumulate) {
             commentText(sum.getSymName()));
 }
 
-void printTaskBody(raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops) {
+void printTaskBody(raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops) {
   TaskPrinter(os, task, loops).print();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "codegen/DeviceLoops.h"
+#include "codegen/LoopFunctions.h"
 #include "compiler/ir/Pdc.h"
 
 #include "mlir/Support/IndentedOstream.h"
@@ -11,6 +11,6 @@ namespace pdc {
 inline constexpr unsigned kIndent = 4;
 
 /// The statements of a task: a line per unit, and a pointer for each tensor where it is first used.
-void printTaskBody(mlir::raw_indented_ostream &os, ir::TaskOp task, DeviceLoops *loops);
+void printTaskBody(mlir::raw_indented_ostream &os, ir::TaskOp task, LoopFunctions &loops);
 
 } // namespace pdc

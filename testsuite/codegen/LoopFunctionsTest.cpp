@@ -1,4 +1,4 @@
-#include "codegen/DeviceLoops.h"
+#include "codegen/LoopFunctions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -34,7 +34,7 @@ func.func @train() {
 }
 )";
 
-size_t functionsIn(const DeviceLoops &loops) {
+size_t functionsIn(const LoopFunctions &loops) {
   const std::string text = loops.declarations();
   size_t count = 0;
   for (size_t at = 0; (at = text.find("void ", at)) != std::string::npos; ++at)
@@ -46,7 +46,7 @@ size_t functionsIn(const DeviceLoops &loops) {
 
 /// What stands twice is one pointer, and a single number is read as one: other functions than that
 /// of two arrays, which is called whatever the arrays are.
-TEST(DeviceLoops, ShareWhatIsTheSame) {
+TEST(LoopFunctions, ShareWhatIsTheSame) {
   mlir::MLIRContext context;
   context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
   auto module = mlir::parseSourceString<mlir::ModuleOp>(kUnits, &context);
@@ -54,7 +54,7 @@ TEST(DeviceLoops, ShareWhatIsTheSame) {
   std::vector<ir::UnitOp> units;
   module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
   ASSERT_EQ(units.size(), 2u);
-  DeviceLoops loops(3);
+  LoopFunctions loops(3, LoopPlace::device);
   EXPECT_EQ(loops.call(units[0], {"h", "w"}, {"z"}, 0), "stage_3_loops::mulLoop(run, 8, z, h, w);");
   EXPECT_EQ(loops.call(units[0], {"g", "h"}, {"h1"}, 0),
             "stage_3_loops::mulLoop(run, 8, h1, g, h);");
@@ -66,6 +66,34 @@ TEST(DeviceLoops, ShareWhatIsTheSame) {
   const std::string source = loops.source("stage_3.cpp");
   EXPECT_NE(source.find("// a (and 1 more)\nvoid mulLoop("), std::string::npos);
   EXPECT_NE(source.find("into(y), x0, number(x1));"), std::string::npos);
+}
+
+/// On a host those that stand often, which say their operators and know how many elements there
+/// are; the others stand where they run.
+TEST(LoopFunctions, OfAHostStandOften) {
+  mlir::MLIRContext context;
+  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(kUnits, &context);
+  ASSERT_TRUE(module);
+  std::vector<ir::UnitOp> units;
+  module->walk([&](ir::UnitOp unit) { units.push_back(unit); });
+  LoopFunctions loops(3, LoopPlace::host);
+  for (int i = 0; i < 4; ++i)
+    loops.count(units[0], {"0", "1"});
+  for (int i = 0; i < 3; ++i)
+    loops.count(units[1], {"0", "1"});
+  loops.nameCounted();
+  EXPECT_TRUE(loops.empty());
+  EXPECT_EQ(loops.call(units[0], {"h", "w"}, {"z"}, 0), "stage_3_loops::mulLoop(run, z, h, w);");
+  EXPECT_EQ(loops.call(units[0], {"h", "h"}, {"z"}, 0), "");
+  EXPECT_EQ(loops.call(units[1], {"h", "s"}, {"z"}, 0), "");
+  EXPECT_FALSE(loops.empty());
+  const std::string text = loops.definitions();
+  EXPECT_NE(text.find("// a (and 3 more)\nvoid mulLoop(const Run &run, float *y, const float *x0, "
+                      "const float *x1) {\n  elementwise(run, 8,\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("void mulLoop2"), std::string::npos) << text;
 }
 
 } // namespace pdc

@@ -1,4 +1,4 @@
-#include "codegen/DeviceLoops.h"
+#include "codegen/LoopFunctions.h"
 
 #include "codegen/CppText.h"
 #include "codegen/Kernels.h"
@@ -30,6 +30,9 @@ std::string templateList(ArrayRef<int64_t> values) {
   return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
 }
 
+/// Loops of a host that stand so often in a program are functions; fewer stand where they run.
+static constexpr size_t kMostInPlace = 3;
+
 /// `strided<0, 1>(x)`, or `part<8, 16, 1>(x)` of what begins behind the pointer or is a part.
 static std::string placeText(ir::UnitOp unit, StringRef strides, StringRef offsets, unsigned index,
                              const std::string &pointer, bool isPart) {
@@ -40,12 +43,15 @@ static std::string placeText(ir::UnitOp unit, StringRef strides, StringRef offse
   return (isPart ? names::kPart : names::kStrided) + templateList(numbers) + "(" + pointer + ")";
 }
 
-std::string stridedText(ir::UnitOp unit, const LoopOperand &operand) {
+/// Where a loop over repeated operands or parts reads one.
+static std::string stridedText(ir::UnitOp unit, const LoopOperand &operand) {
   return placeText(unit, "strides", "offsets", operand.index, operand.pointer, operand.isPart());
 }
 
-std::vector<std::string> resultTexts(ir::UnitOp unit, ArrayRef<std::string> pointers,
-                                     LoopPlace place) {
+/// Where a loop writes its results: the pointers, or `part<0, 16, 1>(y)` for each part of one that
+/// is put together, and on the host for each of several.
+static std::vector<std::string> resultTexts(ir::UnitOp unit, ArrayRef<std::string> pointers,
+                                            LoopPlace place) {
   const bool areParts = place == LoopPlace::host && isBroadcast(unit) && pointers.size() > 1;
   std::vector<std::string> texts;
   for (auto [result, pointer] : llvm::enumerate(pointers)) {
@@ -66,13 +72,47 @@ int64_t loopElements(ir::UnitOp unit) {
 /// How many elements a loop without repetition computes.
 static constexpr const char kCount[] = "count";
 
-DeviceLoops::DeviceLoops(int program) : space(formatv("stage_{0}_loops", program)) {}
+LoopFunctions::LoopFunctions(int program, LoopPlace place)
+    : place(place), space(formatv("stage_{0}_loops", program)) {}
 
-/// A pointer or `number(x)` where nothing else is repeated.
+/// A pointer or, on a device, `number(x)` where nothing else is repeated.
 static std::string operandText(ir::UnitOp unit, const LoopOperand &operand) {
   if (isBroadcast(unit))
     return stridedText(unit, operand);
   return operand.isCaptured ? names::kCudaNumber + ("(" + operand.name + ")") : operand.name;
+}
+
+/// What a loop writes and reads, behind its body.
+static std::vector<std::string> argumentsOf(ir::UnitOp unit, ArrayRef<std::string> operands,
+                                            ArrayRef<std::string> results, LoopPlace place) {
+  const bool isDevice = place == LoopPlace::device;
+  std::vector<std::string> arguments = resultTexts(unit, results, place);
+  if (isDevice || (isBroadcast(unit) && arguments.size() > 1))
+    arguments = {names::kInto + ("(" + llvm::join(arguments, ", ")) + ")"};
+  for (const LoopOperand &operand : loopOperands(unit, operands))
+    if (isDevice || !operand.isCaptured)
+      arguments.push_back(operandText(unit, operand));
+  return arguments;
+}
+
+std::vector<std::string> loopStatement(ir::UnitOp unit, ArrayRef<std::string> operands,
+                                       ArrayRef<std::string> results, LoopText loop,
+                                       const std::string &count, unsigned base) {
+  const bool repeats = isBroadcast(unit);
+  const std::string lead = repeats                           ? names::kBroadcast
+                           : loop.place == LoopPlace::device ? names::kCudaLoop
+                                                             : names::kElementwise;
+  const std::string walked =
+      repeats ? names::kExtents + templateList(fieldOf(unit, "extents")) + "()" : count;
+  const std::string indent(lead.size() + 1, ' ');
+  std::vector<std::string> lines{lead + "(run, " + walked + ","};
+  for (const std::string &line : loopBody(unit, operands, base + indent.size(), loop))
+    lines.push_back(indent + line + (StringRef(line).ends_with("}") ? "," : ""));
+  const std::string end =
+      listText(indent, argumentsOf(unit, operands, results, loop.place), ");", base);
+  for (StringRef line : llvm::split(end, '\n'))
+    lines.push_back(line.str());
+  return lines;
 }
 
 /// Pointers to what a unit reads.
@@ -92,29 +132,16 @@ static std::vector<LoopPointer> distinctPointers(ir::UnitOp unit, ArrayRef<std::
   return pointers;
 }
 
-/// What stands between the braces of a loop's function.
-static std::string bodyText(ir::UnitOp unit, ArrayRef<std::string> operands,
-                            ArrayRef<std::string> results) {
-  bool repeats = isBroadcast(unit);
-  std::string lead = std::string(repeats ? names::kBroadcast : names::kCudaLoop) + "(run, ";
-  std::string walked =
-      repeats ? names::kExtents + templateList(fieldOf(unit, "extents")) + "()" : kCount;
-  std::string indent(2 + lead.substr(0, lead.find('(') + 1).size(), ' ');
-  std::string text = "  " + lead + walked + ",\n";
-  for (const std::string &line : loopBody(unit, operands, indent.size(), LoopPlace::device))
-    text += indent + line + (StringRef(line).ends_with("}") ? ",\n" : "\n");
-  std::vector<std::string> arguments{
-      names::kInto + ("(" + llvm::join(resultTexts(unit, results, LoopPlace::device), ", ")) + ")"};
-  for (const LoopOperand &operand : loopOperands(unit, operands))
-    arguments.push_back(operandText(unit, operand));
-  return text + listText(indent, arguments, ");", 0) + "\n";
+/// Whether a loop's function is told how many elements there are: on a host the compiler knows it.
+static bool hasCount(ir::UnitOp unit, LoopPlace place) {
+  return place == LoopPlace::device && !isBroadcast(unit);
 }
 
 /// The parameters of a loop's function: pointers to results, then to operands.
 static std::vector<std::string> parametersOf(ir::UnitOp unit, ArrayRef<std::string> operands,
-                                             ArrayRef<std::string> results) {
+                                             ArrayRef<std::string> results, LoopPlace place) {
   std::vector<std::string> parameters{"const Run &run"};
-  if (!isBroadcast(unit))
+  if (hasCount(unit, place))
     parameters.push_back(std::string("int64_t ") + kCount);
   for (auto [result, variable] : llvm::zip(unit.getResults(), results))
     parameters.push_back(elementTypeText(result.getType()) + " *" + variable);
@@ -166,56 +193,92 @@ static std::string wantedName(ir::UnitOp unit) {
   return name;
 }
 
-const DeviceLoops::Function &DeviceLoops::functionOf(ir::UnitOp unit,
-                                                     ArrayRef<std::string> pointers) {
+LoopFunctions::Function &LoopFunctions::functionOf(ir::UnitOp unit,
+                                                   ArrayRef<std::string> pointers) {
   std::vector<std::string> operands = operandNames(unit, pointers), results = resultNames(unit);
-  std::vector<std::string> parameters = parametersOf(unit, operands, results);
-  std::string body = bodyText(unit, operands, results);
+  std::vector<std::string> parameters = parametersOf(unit, operands, results, place);
+  const std::string count =
+      place == LoopPlace::device ? kCount : integerLiteral(loopElements(unit));
+  std::string body;
+  for (const std::string &line : loopStatement(unit, operands, results, {place, true}, count, 2))
+    body += "  " + line + "\n";
   auto [found, isNew] =
       numbers.try_emplace(llvm::join(parameters, ", ") + "\n" + body, functions.size());
-  if (!isNew) {
-    ++functions[found->second].calls;
-    return functions[found->second];
-  }
-  std::string name = wantedName(unit);
-  if (unsigned count = ++named[name]; count > 1)
-    name += std::to_string(count);
-  functions.push_back(
-      {name, listText("void " + name + "(", parameters, ")", 0), body, nodeNames(unit)});
-  return functions.back();
+  if (isNew)
+    functions.push_back({"", wantedName(unit), parameters, body, nodeNames(unit)});
+  return functions[found->second];
 }
 
-std::string DeviceLoops::call(ir::UnitOp unit, ArrayRef<std::string> operands,
-                              ArrayRef<std::string> results, unsigned base) {
+void LoopFunctions::name(Function &function) {
+  function.name = function.wanted;
+  if (unsigned count = ++named[function.wanted]; count > 1)
+    function.name += std::to_string(count);
+}
+
+void LoopFunctions::count(ir::UnitOp unit, ArrayRef<std::string> operands) {
+  ++functionOf(unit, operands).calls;
+}
+
+void LoopFunctions::nameCounted() {
+  for (Function &function : functions)
+    if (function.calls > kMostInPlace)
+      name(function);
+}
+
+std::string LoopFunctions::call(ir::UnitOp unit, ArrayRef<std::string> operands,
+                                ArrayRef<std::string> results, unsigned base) {
+  Function &function = functionOf(unit, operands);
+  if (place == LoopPlace::device) {
+    if (++function.calls == 1)
+      name(function);
+  } else if (function.name.empty()) {
+    return "";
+  }
+  function.isCalled = true;
   std::vector<std::string> arguments{"run"};
-  if (!isBroadcast(unit))
+  if (hasCount(unit, place))
     arguments.push_back(integerLiteral(loopElements(unit)));
   llvm::append_range(arguments, results);
   for (const LoopPointer &operand : distinctPointers(unit, operands))
     arguments.push_back(operand.name);
-  return listText(space + "::" + functionOf(unit, operands).name + "(", arguments, ");", base);
+  return listText(space + "::" + function.name + "(", arguments, ");", base);
 }
 
-std::string DeviceLoops::declarations() const {
+static std::string headOf(const std::string &name, ArrayRef<std::string> parameters) {
+  return listText("void " + name + "(", parameters, ")", 0);
+}
+
+bool LoopFunctions::empty() const {
+  return llvm::none_of(functions, [](const Function &function) { return function.isCalled; });
+}
+
+std::string LoopFunctions::declarations() const {
   std::string text = "// The loops of the .cu file beside this one.\nnamespace " + space + " {\n";
   for (const Function &function : functions)
-    text += function.head + ";\n";
+    text += headOf(function.name, function.parameters) + ";\n";
   return text + "}\n\n";
 }
 
-std::string DeviceLoops::source(StringRef title) const {
-  std::string text =
-      commentBlock(("The loops of " + title + ". Generated by pdc; do not edit.").str());
-  text += formatv("\n#include \"{0}\"\n\n#include <cmath>\n#include <limits>\n\n"
-                  "using namespace {1};\nusing namespace {2};\n\nnamespace {3} {{\n",
-                  names::kCudaLoops, names::kNamespace, names::kCudaNamespace, space);
+std::string LoopFunctions::definitions() const {
+  std::string text = "namespace " + space + " {\n";
   for (const Function &function : functions) {
+    if (!function.isCalled)
+      continue;
     std::string calls =
         function.calls > 1 ? formatv(" (and {0} more)", function.calls - 1).str() : "";
-    text += "\n" + commentBlock(function.nodes + calls) + function.head + " {\n" + function.body +
-            "}\n";
+    text += "\n" + commentBlock(function.nodes + calls) +
+            headOf(function.name, function.parameters) + " {\n" + function.body + "}\n";
   }
   return text + "\n} // namespace " + space + "\n";
+}
+
+std::string LoopFunctions::source(StringRef title) const {
+  return commentBlock(("The loops of " + title + ". Generated by pdc; do not edit.").str()) +
+         formatv("\n#include \"{0}\"\n\n#include <cmath>\n#include <limits>\n\n"
+                 "using namespace {1};\nusing namespace {2};\n\n",
+                 names::kCudaLoops, names::kNamespace, names::kCudaNamespace)
+             .str() +
+         definitions();
 }
 
 } // namespace pdc
