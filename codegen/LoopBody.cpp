@@ -281,7 +281,7 @@ static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const st
   std::string function = place == LoopPlace::host ? "]" : "] __device__";
   std::string head =
       "[" + llvm::join(captures, ", ") + function + "(" + llvm::join(parameters, ", ") + ")";
-  if (base + head.size() + closing.size() <= 100)
+  if (base + head.size() + closing.size() <= kColumns)
     return {head + closing};
   const std::string text = captures.empty()
                                ? listText("[" + function + "(", parameters, ")" + closing, base)
@@ -296,10 +296,9 @@ static std::vector<std::string> opening(ArrayRef<LoopOperand> operands, const st
 /// comment before it.
 static void addStatement(std::vector<std::string> &lines, const std::string &statement,
                          unsigned lead, unsigned base) {
-  constexpr unsigned columns = 100;
   std::string line(lead, ' ');
   StringRef rest = statement;
-  if (base + lead + rest.size() > columns)
+  if (base + lead + rest.size() > kColumns)
     if (auto [code, comment] = rest.split(" // "); !comment.empty()) {
       lines.push_back(line + "// " + comment.str());
       rest = code;
@@ -308,7 +307,7 @@ static void addStatement(std::vector<std::string> &lines, const std::string &sta
     // A comment is never broken: its rest would be code.
     StringRef word = rest.starts_with("//") ? rest : rest.substr(0, rest.find(' '));
     bool isFirst = line.find_first_not_of(' ') == std::string::npos;
-    if (!isFirst && base + line.size() + 1 + word.size() > columns) {
+    if (!isFirst && base + line.size() + 1 + word.size() > kColumns) {
       lines.push_back(line);
       line = std::string(lead + 4, ' ') + word.str();
     } else {
@@ -330,7 +329,7 @@ std::vector<std::string> loopBody(ir::UnitOp unit, ArrayRef<std::string> names, 
   std::vector<LoopOperand> operands = loopOperands(unit, names);
   std::vector<std::string> lines =
       opening(operands, type + " { return " + value + "; }", base, loop.place);
-  if (body.lines.empty() && lines.size() == 1)
+  if (body.lines.empty() && lines.size() == 1 && base + lines.front().size() <= kColumns)
     return lines;
   lines = opening(operands, type + " {", base, loop.place);
   for (const std::string &statement : body.lines)

@@ -68,6 +68,32 @@ TEST(LoopFunctions, ShareWhatIsTheSame) {
   EXPECT_NE(source.find("into(y), x0, number(x1));"), std::string::npos);
 }
 
+/// A body of one long expression is broken like any other.
+TEST(LoopFunctions, HaveNoLongLines) {
+  mlir::MLIRContext context;
+  context.loadDialect<ir::PdcDialect, mlir::func::FuncDialect>();
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(R"(
+pdc.memory @x input microbatch : tensor<8xf32>
+func.func @train() {
+  %x = pdc.read @x : tensor<8xf32>
+  %0 = pdc.unit "a" origin "a" forward microbatch (%a = %x : tensor<8xf32>) -> (tensor<8xf32>) attributes {
+      kernel = #pdc.kernel<"Elementwise", {}, workspace = 0, accumulates = false>,
+      homes = [#pdc.home<"scratch", 0, 32>]} {
+    %1 = pdc.node "FastGelu" "a"(%a) {} : (tensor<8xf32>) -> tensor<8xf32>
+    pdc.yield %1 : tensor<8xf32>
+  }
+  return
+}
+)",
+                                                        &context);
+  ASSERT_TRUE(module);
+  for (LoopPlace place : {LoopPlace::host, LoopPlace::device})
+    module->walk([&](ir::UnitOp unit) {
+      for (const std::string &line : loopStatement(unit, {"x"}, {"y"}, {place, true}, "8", 2))
+        EXPECT_LE(line.size(), 98u) << line;
+    });
+}
+
 /// On a host those that stand often, which say their operators and know how many elements there
 /// are; the others stand where they run.
 TEST(LoopFunctions, OfAHostStandOften) {
