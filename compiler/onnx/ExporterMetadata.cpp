@@ -207,6 +207,12 @@ bool isClamp(const onnx::NodeProto &node) {
              std::string::npos;
 }
 
+bool squeezesWhereOne(const onnx::NodeProto &node) {
+  return node.op_type() == "Squeeze" &&
+         entryOf(node, ofNode, "pkg.torch.onnx.class_hierarchy").find("'aten.squeeze") !=
+             std::string::npos;
+}
+
 bool isDetach(const onnx::NodeProto &node) {
   return node.op_type() == "Identity" && node.domain().empty() &&
          !argumentsOf(node, "detach.default").empty();

@@ -19,6 +19,10 @@ bool isDetach(const onnx::NodeProto &node);
 /// bound.
 bool isClamp(const onnx::NodeProto &node);
 
+/// Whether it is a Squeeze that stands for PyTorch's, which leaves dimensions of other sizes
+/// than 1.
+bool squeezesWhereOne(const onnx::NodeProto &node);
+
 /// The row of an embedding's table that is not trained (padding_idx), where it has one.
 std::optional<int64_t> paddingRow(const onnx::NodeProto &node);
 

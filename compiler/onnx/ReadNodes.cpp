@@ -32,6 +32,8 @@ public:
     normaliseNode(node, flat.opset);
     if (isClamp(proto))
       node.attributes.set("clamps", int64_t(1)); // as passes/RecogniseClip.cpp reads it
+    if (squeezesWhereOne(proto))
+      node.attributes.set("where_one", int64_t(1)); // as its shape rule reads it
     checkCounts(node);
     noteDroppedOutputs(proto, node);
     noteStages(flat, node.name);

@@ -42,19 +42,21 @@ static std::vector<TensorType> inferFlatten(const NodeView &node) {
   return {{x.element, {product(x.shape, 0, axis), product(x.shape, axis)}}};
 }
 
+/// With the attribute `where_one`, which ONNX does not have, dimensions of other sizes stay.
 static std::vector<TensorType> inferSqueeze(const NodeView &node) {
   const TensorType &x = node.input(0);
+  const bool whereOne = node.attributes.integer("where_one", 0) != 0;
   std::vector<int64_t> axes;
   if (node.hasInput(1))
     axes = axesFromStart(node, knownIntegers(node, 1), x.rank());
   TensorType y{x.element, {}};
   for (int64_t d = 0; d < x.rank(); ++d) {
     bool named = std::find(axes.begin(), axes.end(), d) != axes.end();
-    if (named && x.shape[d] != 1)
+    if (named && x.shape[d] != 1 && !whereOne)
       refuse(node, "dimension " + std::to_string(d) + " of " + x.toString() +
                        " is not 1: PyTorch's squeeze leaves it as it is, ONNX's does not; export "
                        "the network without it");
-    if (!(node.hasInput(1) ? named : x.shape[d] == 1))
+    if (x.shape[d] != 1 || (node.hasInput(1) && !named))
       y.shape.push_back(x.shape[d]);
   }
   return {y};

@@ -113,3 +113,13 @@ TEST(StoppedGradients, atBoundsOfClamps) {
   EXPECT_EQ(model.nodes[0].attributes.integer("clamps", 0), 1);
   EXPECT_FALSE(model.nodes[1].attributes.has("clamps"));
 }
+
+/// PyTorch's squeeze of a dimension that is not 1 does nothing, which ONNX refuses.
+TEST(StoppedGradients, squeezesOfOtherSizes) {
+  onnx::ModelProto proto = protoOf(std::string(header) + R"(
+    net (float[2, 1, 3] x) => (float[2, 3] y) <int64[2] axes = {0, 1}> { y = Squeeze(x, axes) })");
+  EXPECT_FALSE(read(proto).nodes[0].attributes.has("where_one"));
+  addMetadata(*proto.mutable_graph()->mutable_node(0), 9, "pkg.torch.onnx.class_hierarchy",
+              "['Net', 'aten.squeeze.dims']");
+  EXPECT_EQ(read(proto).nodes[0].attributes.integer("where_one", 0), 1);
+}

@@ -37,6 +37,9 @@ TEST(Rule, RefusalsNameTheNode) {
   EXPECT_EQ(refusal({"Squeeze", {}, {zeros({2, 3}), Tensor::vector({1})}}),
             "node 'test' (Squeeze): dimension 1 of f32[2,3] is not 1: PyTorch's squeeze leaves it "
             "as it is, ONNX's does not; export the network without it");
+  EXPECT_EQ(
+      refusal({"Squeeze", {{"where_one", int64_t(1)}}, {zeros({2, 1}), Tensor::vector({0, 1})}}),
+      "no refusal");
   EXPECT_EQ(refusal({"Relu", {}, {zeros({2}, ElementType::i64)}}),
             "node 'test' (Relu): element type i64 of input 0 is not supported");
   EXPECT_EQ(refusal({"ConstantOfShape", {}, {zeros({2})}}),
