@@ -17,6 +17,14 @@ namespace names = pdc::runtime_names;
 
 namespace pdc {
 
+ArrayRef<int64_t> fieldOf(ir::UnitOp unit, StringRef name) {
+  auto field = unit.getKernel()->getFields().getAs<DenseI64ArrayAttr>(name);
+  if (!field)
+    throw Error(
+        formatv("the loop of unit {0} has no field '{1}'", commentText(unit.getName()), name));
+  return field;
+}
+
 bool isBroadcast(ir::UnitOp unit) {
   return unit.getKernel() && unit.getKernel()->getName() == names::kBroadcastKernel;
 }

@@ -7,6 +7,9 @@
 
 namespace pdc {
 
+/// The members of a unit's kernel field, a list of integers; throws Error where it is none.
+llvm::ArrayRef<int64_t> fieldOf(ir::UnitOp unit, llvm::StringRef name);
+
 /// Whether a unit's loop is printed instead of a call.
 bool isBroadcast(ir::UnitOp unit);
 bool isElementwise(ir::UnitOp unit);

@@ -1,12 +1,14 @@
 #include "codegen/LoopBody.h"
 
 #include "codegen/CppText.h"
+#include "codegen/Kernels.h"
 #include "codegen/Places.h"
 #include "codegen/RuntimeNames.h"
 #include "compiler/Error.h"
 #include "compiler/ir/Conversion.h"
 #include "compiler/operators/Operator.h"
 
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
@@ -70,7 +72,7 @@ std::string substitute(StringRef expression, ArrayRef<std::string> operands,
 }
 
 /// Whether a node only says where parts lie, or how large they are.
-static bool isDivision(ir::NodeOp node) {
+static bool saysPlace(ir::NodeOp node) {
   if (node.getOp() != "Constant")
     return node.getOp() == "Split" || node.getOp() == "Concat";
   return llvm::all_of(node->getUsers(), [](Operation *user) {
@@ -88,21 +90,38 @@ static SmallVector<ir::NodeOp> divisionsOf(ir::UnitOp unit, Value argument) {
   return divisions;
 }
 
-/// Everything that the kernel's fields list, with what stands twice.
+/// The offset and the strides of an array that a loop reads.
+static mlir::Attribute placeOf(ir::UnitOp unit, unsigned index) {
+  const size_t rank = fieldOf(unit, "extents").size();
+  SmallVector<int64_t> numbers(fieldOf(unit, "strides").slice(index * rank, rank));
+  numbers.push_back(fieldOf(unit, "offsets")[index]);
+  return DenseI64ArrayAttr::get(unit.getContext(), numbers);
+}
+
+/// Everything that the kernel's fields list, with what stands twice. Parts of one pointer are
+/// numbered by where they lie, which says more than what divides it: that may be several Splits.
 static std::vector<LoopOperand> allOperands(ir::UnitOp unit, ArrayRef<std::string> names) {
   std::vector<LoopOperand> operands;
-  auto add = [&](const std::string &name, const std::string &pointer, Value value) {
-    operands.push_back(
-        {name, pointer, value.getType(), value, static_cast<unsigned>(operands.size())});
+  llvm::StringMap<llvm::MapVector<mlir::Attribute, unsigned>> places; ///< of parts, by pointer
+  auto add = [&](const std::string &pointer, Value value, bool isPart) {
+    const auto index = static_cast<unsigned>(operands.size());
+    std::string name = pointer;
+    if (isPart) {
+      auto &known = places[pointer];
+      const mlir::Attribute place = placeOf(unit, index);
+      const unsigned number = known.try_emplace(place, known.size()).first->second;
+      name = formatv("{0}_part{1}_", pointer, number);
+    }
+    operands.push_back({name, pointer, value.getType(), value, index});
   };
   for (auto [value, name] : llvm::zip(unit.getBody().getArguments(), names)) {
     const SmallVector<ir::NodeOp> divisions = divisionsOf(unit, value);
     if (divisions.empty())
-      add(name, name, value);
+      add(name, value, false);
     for (ir::NodeOp division : divisions)
-      for (auto [number, part] : llvm::enumerate(division.getResults()))
+      for (Value part : division.getResults())
         if (!part.use_empty())
-          add(formatv("{0}_part{1}_", name, number), name, part);
+          add(name, part, true);
   }
   return operands;
 }
@@ -130,7 +149,7 @@ public:
     for (const LoopOperand &operand : allOperands(unit, pointers))
       texts[operand.value] = operand.name;
     for (auto node : unit.getBody().getOps<ir::NodeOp>())
-      if (!isDivision(node))
+      if (!saysPlace(node))
         node.getOp() == "Constant" ? addConstant(node) : addNode(node);
   }
 

@@ -18,14 +18,6 @@ namespace names = pdc::runtime_names;
 
 namespace pdc {
 
-ArrayRef<int64_t> fieldOf(ir::UnitOp unit, StringRef name) {
-  auto field = unit.getKernel()->getFields().getAs<DenseI64ArrayAttr>(name);
-  if (!field)
-    throw Error(
-        formatv("the loop of unit {0} has no field '{1}'", commentText(unit.getName()), name));
-  return field;
-}
-
 std::string templateList(ArrayRef<int64_t> values) {
   return "<" + llvm::join(llvm::map_range(values, integerLiteral), ", ") + ">";
 }

@@ -61,8 +61,6 @@ std::vector<std::string> loopStatement(ir::UnitOp unit, llvm::ArrayRef<std::stri
                                        llvm::ArrayRef<std::string> results, LoopText loop,
                                        const std::string &count, unsigned base);
 
-/// The members of a unit's kernel field, a list of integers; throws Error where it is none.
-llvm::ArrayRef<int64_t> fieldOf(ir::UnitOp unit, llvm::StringRef name);
 /// `<2, 0, 1>`
 std::string templateList(llvm::ArrayRef<int64_t> values);
 /// How many elements a loop computes.

@@ -215,21 +215,27 @@ static void printProgramRecord(llvm::raw_ostream &os, ir::ProgramOp program, con
   os << "};\n\n} // namespace\n\n";
 }
 
-/// Values tell as well as their pointers' names which of a loop's operands are the same.
+/// Which of a loop's operands have one pointer tell their values, and memories of what is read.
 static void countLoops(ir::ProgramOp program, LoopFunctions &loops) {
-  llvm::DenseMap<Value, size_t> numbers;
   program.walk([&](ir::UnitOp unit) {
     if (!isElementwise(unit))
       return;
     std::vector<std::string> operands;
-    for (Value operand : unit.getOperands())
+    llvm::DenseMap<const void *, size_t> numbers;
+    for (Value operand : unit.getOperands()) {
+      Operation *made = operand.getDefiningOp();
+      const void *pointer = isa<ir::ReadOp, ir::WeightVersionOp>(made)
+                                ? made->getAttr("memory").getAsOpaquePointer()
+                                : operand.getAsOpaquePointer();
       operands.push_back(
-          std::to_string(numbers.try_emplace(operand, numbers.size()).first->second));
+          std::to_string(numbers.try_emplace(pointer, numbers.size()).first->second));
+    }
     loops.count(unit, operands);
   });
   loops.nameCounted();
 }
 
+/// Calls the loops that are functions, which these then have.
 static std::string stageClasses(ir::ProgramOp program, LoopFunctions &loops) {
   std::string text;
   llvm::raw_string_ostream stream(text);

@@ -17,9 +17,6 @@ using namespace pdc::ir;
 
 namespace {
 
-/// Results that a generated loop can write.
-constexpr unsigned kMostResults = 3;
-
 /// Whether a loop walks over a value of the type, as over its results, in the same order.
 bool isWalked(Type type, UnitOp loop) {
   const Type result = loop.getResult(0).getType();
@@ -58,7 +55,7 @@ bool fit(UnitOp before, UnitOp unit) {
   return before->getBlock() == unit->getBlock() && before->isBeforeInBlock(unit) &&
          isLoop(before) && before.getPhase() == unit.getPhase() &&
          before.getRate() == unit.getRate() &&
-         before.getNumResults() + unit.getNumResults() <= kMostResults &&
+         before.getNumResults() + unit.getNumResults() <= mostLoopResults &&
          isWalked(before.getResult(0).getType(), unit);
 }
 

@@ -104,7 +104,9 @@ void PartFuser::readParts(UnitOp split) {
   for (Operation *user : users)
     loops.push_back(cast<UnitOp>(user));
   llvm::sort(loops, [](UnitOp a, UnitOp b) { return a->isBeforeInBlock(b); });
-  if (!llvm::all_of(loops, [&](UnitOp loop) { return canRead(loop, split); }))
+  // One of the same pass takes its place in the plan.
+  if (loops.front().getPhase() != split.getPhase() ||
+      !llvm::all_of(loops, [&](UnitOp loop) { return canRead(loop, split); }))
     return;
   read(loops.front(), split);
   for (UnitOp loop : llvm::drop_begin(loops))

@@ -167,7 +167,7 @@ def FuseLoops : Pass<"fuse-loops", "::mlir::ModuleOp"> {
   let summary = "makes one loop of several that walk over the same tensor";
   let description = [{
     Within a task, loops over tensors of one shape and layout that read one of them together become one
-    with up to three results, where either can run at the other's place: the gradients of both factors of a
+    with up to four results, where either can run at the other's place: the gradients of both factors of a
     gate read what arrives once.
 
     After the cut, so that nothing is tied to one stage. None reads what another one makes, so that 16 bits

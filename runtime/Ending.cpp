@@ -55,9 +55,13 @@ std::string Inputs::locate(int64_t, const DataError &error) const { return error
 
 static const char *nameOf(double value) { return std::isnan(value) ? "nan" : "infinite"; }
 
-std::string Executor::remedy(int64_t number) const {
+std::string Executor::remedy(int64_t number, bool isOfRate) const {
   std::ostringstream text;
-  text << "lower --lr (" << rate->at(number) << " at this step)";
+  if (isOfRate)
+    text << "lower --lr (" << rate->at(number) << " at this step)";
+  else
+    text << "before any update: look for what has no finite gradient at some number, as a square "
+            "root or a power has at 0";
   if (!program.asynchronous && options.clipNorm == 0)
     text << ", limit the gradient with --clip-norm, which tells whose it is where it is none";
   text << ", or check the data";
@@ -85,7 +89,7 @@ void Executor::requireFiniteSum(double sum, int64_t number, int64_t first, int64
                 "; expected a finite number; ", remedy(number));
 }
 
-/// The first step is made with the weights that the run begins with: no rate has changed them.
+/// In the first step no rate has changed a weight yet.
 void Executor::requireFiniteNorm() const {
   if (std::isfinite(norm))
     return;
@@ -98,10 +102,7 @@ void Executor::requireFiniteNorm() const {
             (others > 0 ? " and of " + std::to_string(others) + " others" : "");
   throw Error("step ", step, ": the 2-norm of the gradient is ", nameOf(norm), whose, ", over ",
               inputs->describe(0), " to ", inputs->describe(limit - 1),
-              "; expected a finite number; ",
-              step == 1 ? "before any update: look for what has no finite gradient at some number, "
-                          "as a square root or a power has at 0, or check the data"
-                        : remedy(step));
+              "; expected a finite number; ", remedy(step, step > 1));
 }
 
 } // namespace pdc::runtime

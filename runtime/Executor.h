@@ -176,7 +176,8 @@ private:
   bool maySumEarly(const Stage &stage) const;
   /// Whether a group of microbatches of all replicas, up to `last`, has begun in this run.
   bool hasBegun(const Stage &stage, int64_t last) const;
-  std::string remedy(int64_t number) const;
+  /// `isOfRate`: weights that have been updated may be the reason.
+  std::string remedy(int64_t number, bool isOfRate = true) const;
   template <class Task> void runOnData(int64_t microbatch, Task task);
   void requireFiniteLoss(const Stage &stage, int64_t microbatch) const;
   void requireFiniteSum(double sum, int64_t number, int64_t first, int64_t last) const;

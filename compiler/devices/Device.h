@@ -123,6 +123,8 @@ KernelChoice chooseKernel(const UnitView &unit, const DeviceOptions &options);
 /// become its last node. Elementwise chains of equal shapes, and the epilogues that hero kernels
 /// compute.
 bool canAppend(const UnitView &unit, const UnitNode &node, const DeviceOptions &options);
+/// Results that a generated loop can write.
+inline constexpr size_t mostLoopResults = 4;
 /// Whether the nodes are elementwise, of one shape and without a kernel of their own: one loop.
 bool isLoop(const UnitView &unit, const DeviceOptions &options);
 /// Whether the nodes are a loop that reads parts of its operands, or writes its results as parts of

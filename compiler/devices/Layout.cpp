@@ -75,6 +75,8 @@ std::vector<StoredDimension> storedDimensions(const TensorType &type, std::strin
   size_t i = 0;
   for (; i < layout.size() && !isDigit(layout[i]); ++i) {
     const auto d = static_cast<size_t>(std::tolower(static_cast<unsigned char>(layout[i])) - 'a');
+    if (type.shape.at(d) % blocks[d] != 0)
+      throw Error("layout '" + std::string(layout) + "' pads " + type.toString());
     stored.push_back({d, type.shape.at(d) / blocks[d], blocks[d]});
   }
   while (i < layout.size()) {

@@ -10,9 +10,6 @@ namespace {
 
 bool isDivision(const UnitNode &node) { return node.op == "Split" || node.op == "Concat"; }
 
-/// Results that a generated loop can write.
-constexpr size_t kMostResults = 3;
-
 /// An array that the loop walks over: an operand of the unit or a part of it, a result of the unit
 /// or a part of it.
 struct Walked {
@@ -39,7 +36,7 @@ public:
            std::ranges::all_of(reader.nodes, [&](const UnitNode *node) { return fits(*node); }) &&
            std::ranges::all_of(reader.unit.results,
                                [&](const UnitValue &value) { return makes(value, "Concat"); }) &&
-           results().size() <= kMostResults;
+           results().size() <= mostLoopResults;
   }
 
   KernelChoice choose() const {
@@ -204,8 +201,21 @@ private:
     return type && (type->shape == shape || isDivided(static_cast<int>(operand)));
   }
 
-  /// Images stay as the device stores them where half of what arrives lies so and all parts fill
-  /// their blocks of channels.
+  /// Whether the layout stores the part in whole blocks, which begin where blocks of the whole do.
+  bool isWholeBlocks(const Walked &array, const std::string &layout) const {
+    if (!array.isPart)
+      return true;
+    if (elementsInLayout(array.whole, layout) != array.whole.elementCount())
+      return false;
+    int64_t block = 1;
+    for (const StoredDimension &dimension : storedDimensions(array.whole, layout))
+      if (dimension.dimension == static_cast<size_t>(array.axis))
+        block = std::max(block, dimension.step);
+    return array.start % block == 0;
+  }
+
+  /// Images stay as the device stores them where half of what arrives lies so, and all parts and
+  /// what they are parts of fill their blocks of channels.
   std::string chooseLayout() const {
     const auto rank = static_cast<int64_t>(shape.size());
     if (rank < 3)
@@ -217,10 +227,12 @@ private:
         ++walked;
         arriving += reader.unit.layout(i) == layout;
       }
-    auto fills = [&](const TensorType &type) {
-      return elementsInLayout(type, layout) == type.elementCount();
-    };
-    return 2 * arriving >= walked && fills({ElementType::f32, shape}) ? layout : "";
+    const TensorType part{ElementType::f32, shape};
+    auto fits = [&](const Walked &array) { return isWholeBlocks(array, layout); };
+    return 2 * arriving >= walked && elementsInLayout(part, layout) == part.elementCount() &&
+                   std::ranges::all_of(operands(), fits) && std::ranges::all_of(results(), fits)
+               ? layout
+               : "";
   }
 
   /// A result may overwrite an operand that is walked in the same way. Parts are read before any is

@@ -18,8 +18,8 @@ struct Sgd {
   PDC_EITHER Step at(float scale, float rate, double) const { return {scale, rate}; }
   __device__ void quad(int64_t quad, const UpdatedWeight &of, const Step &s) const {
     auto body = [&](float w, float g) { return w - s.rate * (g * s.scale + of.decay * w); };
-    detail::computeGroup<kLanes>(quad, of.count, body, detail::sink(detail::Whole{of.nextW}), Elements{of.w},
-                                 Elements{of.g});
+    detail::computeGroup<kLanes>(quad, of.count, body, detail::sink(detail::Whole{of.nextW}),
+                                 Elements{of.w}, Elements{of.g});
   }
 };
 
@@ -43,8 +43,10 @@ struct Momentum {
       const float next = s.kept * v + s.taken * gradient;
       return results(w - s.rate * (nesterov ? gradient + momentum * next : next), next);
     };
-    detail::computeGroup<kLanes>(quad, of.count, body, detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}),
-                                 Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
+    detail::computeGroup<kLanes>(
+        quad, of.count, body,
+        detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}), Elements{of.w},
+        Elements{of.g}, Elements{of.states[0]});
   }
 };
 
@@ -65,8 +67,10 @@ struct Adagrad {
       const float next = h + gradient * gradient;
       return results(w - s.size * gradient / (sqrtf(next) + epsilon), next);
     };
-    detail::computeGroup<kLanes>(quad, of.count, body, detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}),
-                                 Elements{of.w}, Elements{of.g}, Elements{of.states[0]});
+    detail::computeGroup<kLanes>(
+        quad, of.count, body,
+        detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}), Elements{of.w},
+        Elements{of.g}, Elements{of.states[0]});
   }
 };
 
@@ -105,7 +109,9 @@ struct Adam {
       return results(after * nextW, nextM, nextV);
     };
     detail::computeGroup<kLanes>(
-        quad, of.count, body, detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]}, detail::Whole{of.nextStates[1]}),
+        quad, of.count, body,
+        detail::sink(detail::Whole{of.nextW}, detail::Whole{of.nextStates[0]},
+                     detail::Whole{of.nextStates[1]}),
         Elements{of.w}, Elements{of.g}, Elements{of.states[0]}, Elements{of.states[1]});
   }
 };

@@ -41,9 +41,8 @@ template <int64_t Offset, int64_t... Strides, class T> Strided<T, Strides...> pa
   return {data + Offset};
 }
 
-/// Where the results of a loop over parts go.
+/// Where several results of a loop over parts go.
 template <class... Parts> struct Into;
-template <class A> struct Into<A> { A a; };
 template <class A, class B> struct Into<A, B> {
   A a;
   B b;
@@ -52,6 +51,12 @@ template <class A, class B, class C> struct Into<A, B, C> {
   A a;
   B b;
   C c;
+};
+template <class A, class B, class C, class D> struct Into<A, B, C, D> {
+  A a;
+  B b;
+  C c;
+  D d;
 };
 template <class... Parts> Into<Parts...> into(Parts... parts) { return {parts...}; }
 
@@ -62,13 +67,6 @@ void walkRow(int64_t count, const Body &body, Out *out, In... in) {
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i)
     out[i] = static_cast<Out>(body(in.data[i * In::step()]...));
-}
-
-template <class Body, class A, class... In>
-void walkRow(int64_t count, const Body &body, Into<A> out, In... in) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i)
-    out.a.data[i * A::step()] = static_cast<typename A::Element>(body(in.data[i * In::step()]...));
 }
 
 template <class Body, class A, class B, class... In>
@@ -92,6 +90,18 @@ void walkRow(int64_t count, const Body &body, Into<A, B, C> out, In... in) {
   }
 }
 
+template <class Body, class A, class B, class C, class D, class... In>
+void walkRow(int64_t count, const Body &body, Into<A, B, C, D> out, In... in) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto result = body(in.data[i * In::step()]...);
+    out.a.data[i * A::step()] = static_cast<typename A::Element>(result.first);
+    out.b.data[i * B::step()] = static_cast<typename B::Element>(result.second);
+    out.c.data[i * C::step()] = static_cast<typename C::Element>(result.third);
+    out.d.data[i * D::step()] = static_cast<typename D::Element>(result.fourth);
+  }
+}
+
 /// One dimension is left: its elements are shared among threads.
 template <class Body, class Out, class... In>
 void walkOnly(int64_t count, const Body &body, Out *out, In... in) {
@@ -103,9 +113,6 @@ void walkOnly(int64_t count, const Body &body, Out *out, In... in) {
 template <class Walked, class Part> Part rowOf(Walked walked, Part part, int64_t row) {
   return {part.data + Part::offset(walked, row)};
 }
-template <class Walked, class A> Into<A> rowOf(Walked walked, Into<A> out, int64_t row) {
-  return {rowOf(walked, out.a, row)};
-}
 template <class Walked, class A, class B>
 Into<A, B> rowOf(Walked walked, Into<A, B> out, int64_t row) {
   return {rowOf(walked, out.a, row), rowOf(walked, out.b, row)};
@@ -113,6 +120,12 @@ Into<A, B> rowOf(Walked walked, Into<A, B> out, int64_t row) {
 template <class Walked, class A, class B, class C>
 Into<A, B, C> rowOf(Walked walked, Into<A, B, C> out, int64_t row) {
   return {rowOf(walked, out.a, row), rowOf(walked, out.b, row), rowOf(walked, out.c, row)};
+}
+
+template <class Walked, class A, class B, class C, class D>
+Into<A, B, C, D> rowOf(Walked walked, Into<A, B, C, D> out, int64_t row) {
+  return {rowOf(walked, out.a, row), rowOf(walked, out.b, row), rowOf(walked, out.c, row),
+          rowOf(walked, out.d, row)};
 }
 
 } // namespace detail
@@ -131,7 +144,7 @@ void broadcast(const Run &, Extents<Sizes...> extents, Body body, Out *y, In... 
   }
 }
 
-/// The same with results that lie apart, one to three: `into(part<...>(y), ...)`.
+/// The same with results that lie apart, two to four: `into(part<...>(y), ...)`.
 template <int64_t... Sizes, class Body, class... Out, class... In>
 void broadcast(const Run &, Extents<Sizes...> extents, Body body, Into<Out...> results, In... in) {
   constexpr std::array<int64_t, sizeof...(Sizes)> sizes = {Sizes...};

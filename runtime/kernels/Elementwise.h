@@ -27,10 +27,19 @@ template <class A, class B, class C> struct Results3 {
   B second;
   C third;
 };
+template <class A, class B, class C, class D> struct Results4 {
+  A first;
+  B second;
+  C third;
+  D fourth;
+};
 /// What a loop body returns when it computes several results. (Plain structs: the compiler
 /// vectorises no loop whose body returns a std::tuple.)
 template <class A, class B> Results2<A, B> results(A a, B b) { return {a, b}; }
 template <class A, class B, class C> Results3<A, B, C> results(A a, B b, C c) { return {a, b, c}; }
+template <class A, class B, class C, class D> Results4<A, B, C, D> results(A a, B b, C c, D d) {
+  return {a, b, c, d};
+}
 
 namespace detail {
 
@@ -62,6 +71,18 @@ void loopThree(int64_t count, Body body, A *a, B *b, C *c, In *...in) {
   }
 }
 
+template <class Body, class A, class B, class C, class D, class... In>
+void loopFour(int64_t count, Body body, A *a, B *b, C *c, D *d, In *...in) {
+#pragma omp parallel for simd schedule(static) if (parallel : count >= kParallelElements)
+  for (int64_t i = 0; i < count; ++i) {
+    const auto result = body(in[i]...);
+    a[i] = result.first;
+    b[i] = result.second;
+    c[i] = result.third;
+    d[i] = result.fourth;
+  }
+}
+
 /// Whether a body takes all pointers but the first `Results`.
 template <size_t Results, class Body, class... Elements> constexpr bool takes() {
   return []<size_t... I>(std::index_sequence<I...>) {
@@ -82,8 +103,10 @@ void elementwise(const Run &, int64_t count, Body body, Elements *...pointers) {
     detail::loopOne(count, body, pointers...);
   else if constexpr (detail::takes<2, Body, std::remove_const_t<Elements>...>())
     detail::loopTwo(count, body, pointers...);
-  else
+  else if constexpr (detail::takes<3, Body, std::remove_const_t<Elements>...>())
     detail::loopThree(count, body, pointers...);
+  else
+    detail::loopFour(count, body, pointers...);
 }
 
 /// sum[i] = value[i], or sum[i] += value[i] where `add`.

@@ -54,7 +54,57 @@ template <class X, class Y, int64_t Rows, int64_t Columns, int64_t Apart> void e
   EXPECT_EQ(y, expected) << Rows << " x " << Columns << ", " << Apart << " apart";
 }
 
+struct Four {
+  PDC_EITHER auto operator()(float a, float b, float c, float d) const {
+    return cuda::results(a + b, c - d, a * d, b - c);
+  }
+};
+
+/// Of four parts of each row, and of four arrays.
+template <class T, int64_t Columns> void expectFour() {
+  constexpr int64_t rows = 3, apart = 4 * Columns;
+  const Both<T> x(rows * apart);
+  std::vector<T> y(size_t(rows * apart), T(9.0f)), expected = y;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < Columns; ++j) {
+      const auto at = [&](int64_t part) { return size_t(i * apart + part * Columns + j); };
+      const auto made = Four()(x.wide[at(0)], x.wide[at(1)], x.wide[at(2)], x.wide[at(3)]);
+      expected[at(0)] = T(made.first);
+      expected[at(1)] = T(made.second);
+      expected[at(2)] = T(made.third);
+      expected[at(3)] = T(made.fourth);
+    }
+  using cuda::part;
+  Scratch scratch;
+  cuda::broadcast(
+      scratch.run, cuda::Extents<rows, Columns>(), Four(),
+      cuda::into(part<0, apart, 1>(y.data()), part<Columns, apart, 1>(y.data()),
+                 part<2 * Columns, apart, 1>(y.data()), part<3 * Columns, apart, 1>(y.data())),
+      part<0, apart, 1>(x.narrow.data()), part<Columns, apart, 1>(x.narrow.data()),
+      part<2 * Columns, apart, 1>(x.narrow.data()), part<3 * Columns, apart, 1>(x.narrow.data()));
+  finish();
+  EXPECT_EQ(y, expected) << Columns;
+  // One part behind the other, which begin at groups where they fill some.
+  std::vector<T> a(Columns), b(Columns), c(Columns), d(Columns);
+  cuda::loop(scratch.run, Columns, Four(), cuda::into(a.data(), b.data(), c.data(), d.data()),
+             x.narrow.data(), x.narrow.data(), x.narrow.data(), x.narrow.data());
+  finish();
+  for (int64_t i = 0; i < Columns; ++i) {
+    const float value = x.wide[size_t(i)];
+    const auto made = Four()(value, value, value, value);
+    EXPECT_TRUE(a[size_t(i)] == T(made.first) && b[size_t(i)] == T(made.second) &&
+                c[size_t(i)] == T(made.third) && d[size_t(i)] == T(made.fourth))
+        << i;
+  }
+}
+
 } // namespace
+
+TYPED_TEST(Narrow, LoopsOfFourResults) {
+  expectFour<TypeParam, 16>();
+  expectFour<TypeParam, 12>();
+  expectFour<TypeParam, 7>();
+}
 
 /// Parts of whole eights, of whole fours, and of neither; with a rest of the row behind them.
 TYPED_TEST(Narrow, LoopsOverParts) {

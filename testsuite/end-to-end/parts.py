@@ -18,6 +18,29 @@ class Halves(nn.Module):
         return self.norm(x + torch.tanh(a) * torch.sigmoid(b))
 
 
+class Twice(nn.Module):
+    """Parts of one tensor by two divisions, in one result."""
+
+    def forward(self, x):
+        (a, b), (_, c, _) = x.split([4, 4], 1), x.split([2, 4, 2], 1)
+        return torch.cat([torch.sigmoid(b) * a, torch.tanh(c) * 2 + 1], 1)
+
+
+class Blocks(nn.Module):
+    """Parts that begin inside of what a processor stores together, of 16 channels, or end there, as where what several layers make is
+    put together for the next."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, 24, 3, padding=1), nn.Conv2d(24, 16, 1)
+        self.all, self.last = nn.Conv2d(40, 32, 1), nn.Conv2d(24, channels, 3, padding=1)
+
+    def forward(self, x):
+        a = torch.tanh(self.first(x))
+        b, c, d = self.all(torch.cat([a, torch.sigmoid(self.second(a))], 1)).split([8, 16, 8], 1)
+        return self.last(torch.cat([nn.functional.silu(c), torch.sigmoid(b) * d], 1))
+
+
 class Packed(nn.Module):
     """One product makes both halves of each row."""
 
@@ -57,7 +80,7 @@ class Uneven(nn.Module):
 class Parts(nn.Module):
     def __init__(self):
         super().__init__()
-        self.first, self.halves = nn.Conv2d(8, 16, 3, padding=1), Halves(16)
+        self.first, self.halves = nn.Sequential(Twice(), nn.Conv2d(8, 16, 3, padding=1), Blocks(16)), Halves(16)
         self.rows = nn.Sequential(Packed(16, nn.GELU()), Packed(16, nn.SiLU()), Cell(16), Uneven(16))
         self.last = nn.Linear(16, 10)
 

@@ -164,6 +164,39 @@ TEST(TransformerKernels, BroadcastReadsAndWritesParts) {
   EXPECT_EQ(z, y);
 }
 
+TEST(TransformerKernels, LoopsHaveFourResults) {
+  constexpr int64_t rows = 9, size = 6, whole = 4 * size;
+  const Floats x = drawn(rows * whole, 1);
+  Floats y(rows * whole);
+  std::array<Floats, 4> apart;
+  apart.fill(Floats(rows * whole));
+  runtime::Run run;
+  broadcast(
+      run, Extents<rows, size>(),
+      [](float a, float b, float c, float d) { return runtime::results(d, a + c, b, c * d); },
+      into(part<0, whole, 1>(y.data()), part<size, whole, 1>(y.data()),
+           part<2 * size, whole, 1>(y.data()), part<3 * size, whole, 1>(y.data())),
+      part<0, whole, 1>(x.data()), part<size, whole, 1>(x.data()),
+      part<2 * size, whole, 1>(x.data()), part<3 * size, whole, 1>(x.data()));
+  runtime::elementwise(
+      run, rows * whole, [](float a) { return runtime::results(a, -a, a * a, a + 1); },
+      apart[0].data(), apart[1].data(), apart[2].data(), apart[3].data(), x.data());
+  for (int64_t i = 0; i < rows * size; ++i) {
+    const int64_t at = i / size * whole + i % size;
+    const float a = x[at], b = x[at + size], c = x[at + 2 * size], d = x[at + 3 * size];
+    EXPECT_EQ(y[at], d);
+    EXPECT_EQ(y[at + size], a + c);
+    EXPECT_EQ(y[at + 2 * size], b);
+    EXPECT_EQ(y[at + 3 * size], c * d);
+  }
+  for (int64_t i = 0; i < rows * whole; ++i) {
+    EXPECT_EQ(apart[0][i], x[i]);
+    EXPECT_EQ(apart[1][i], -x[i]);
+    EXPECT_EQ(apart[2][i], x[i] * x[i]);
+    EXPECT_EQ(apart[3][i], x[i] + 1);
+  }
+}
+
 TEST(TransformerKernels, SplitSkipsWhatNobodyReads) {
   std::vector<int64_t> x(24);
   for (int64_t i = 0; i < 24; ++i)

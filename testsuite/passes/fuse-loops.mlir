@@ -30,6 +30,7 @@ pdc.program @rank_0 ranks [0] {
   pdc.memory @y13 outbox microbatch : tensor<2x6xf32>
   pdc.memory @y14 outbox microbatch : tensor<2x6xf32>
   pdc.memory @y15 outbox microbatch : tensor<2x6xf32>
+  pdc.memory @y16 outbox microbatch : tensor<2x6xf32>
   pdc.stage 0 {
     pdc.task forward {
       // CHECK: %[[A:.*]] = pdc.read @a
@@ -77,7 +78,7 @@ pdc.program @rank_0 ranks [0] {
       }
       pdc.write %early to @y2 : tensor<2x6xf32>
       pdc.write %late to @y3 : tensor<2x6xf32>
-      // Not where one needs the other, nor three results and one.
+      // Not where one needs the other, nor four results and one.
       // CHECK: %[[FIRST:.*]] = pdc.unit "first" origin
       // CHECK: pdc.unit "second" origin "second" forward microbatch (%{{.*}} = %[[FIRST]] :
       %n = pdc.read @n : tensor<2x6xf32>
@@ -90,8 +91,8 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %g : tensor<2x6xf32>
       }
       pdc.write %second to @y4 : tensor<2x6xf32>
-      // CHECK: %{{.*}}:3 = pdc.unit "p+q+r" origin "p+q+r"
-      // CHECK: pdc.unit "s" origin "s"
+      // CHECK: %{{.*}}:4 = pdc.unit "p+q+r+s" origin "p+q+r+s"
+      // CHECK: pdc.unit "t" origin "t"
       %l = pdc.read @l : tensor<2x6xf32>
       %p = pdc.unit "p" origin "p" forward microbatch (%0 = %l : tensor<2x6xf32>) -> (tensor<2x6xf32>) attributes {kernel = #loop, stage = 0 : i64} {
         %g = pdc.node "Abs" "p"(%0) {} phase forward rate microbatch : (tensor<2x6xf32>) -> tensor<2x6xf32>
@@ -113,6 +114,11 @@ pdc.program @rank_0 ranks [0] {
         pdc.yield %g : tensor<2x6xf32>
       }
       pdc.write %s to @y8 : tensor<2x6xf32>
+      %t = pdc.unit "t" origin "t" forward microbatch (%0 = %l : tensor<2x6xf32>) -> (tensor<2x6xf32>) attributes {kernel = #loop, stage = 0 : i64} {
+        %g = pdc.node "Exp" "t"(%0) {} phase forward rate microbatch : (tensor<2x6xf32>) -> tensor<2x6xf32>
+        pdc.yield %g : tensor<2x6xf32>
+      }
+      pdc.write %t to @y16 : tensor<2x6xf32>
       // Nor where something is stored into what the later one reads, between, or phases differ.
       // CHECK: pdc.unit "before" origin
       // CHECK: pdc.write %{{.*}} to @b

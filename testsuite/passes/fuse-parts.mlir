@@ -129,3 +129,27 @@ func.func @train() {
   pdc.write %dx to @dx : tensor<3x4xf32>
   return
 }
+
+// -----
+
+// What divides for the backward pass alone is planned with no loop of the forward pass: it stays.
+
+pdc.memory @h input microbatch : tensor<3x8xf32>
+pdc.memory @dx activation microbatch : tensor<3x4xf32>
+
+// CHECK-LABEL: func.func @train
+// CHECK: pdc.unit "split" origin "split"
+// CHECK: pdc.unit "grad" origin "split"
+func.func @train() {
+  %h = pdc.read @h : tensor<3x8xf32>
+  %s:2 = pdc.unit "split" origin "split" forward microbatch (%0 = %h : tensor<3x8xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>) {
+    %1:2 = pdc.node "Split" "split"(%0) {axis = 1 : i64} phase forward rate microbatch : (tensor<3x8xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)
+    pdc.yield %1#0, %1#1 : tensor<3x4xf32>, tensor<3x4xf32>
+  }
+  %dx = pdc.unit "grad" origin "split" backward_input microbatch (%0 = %s#0 : tensor<3x4xf32>, %1 = %s#1 : tensor<3x4xf32>) -> (tensor<3x4xf32>) {
+    %2 = pdc.node "Mul" "grad"(%0, %1) {} origin "split" phase backward_input rate microbatch : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+    pdc.yield %2 : tensor<3x4xf32>
+  }
+  pdc.write %dx to @dx : tensor<3x4xf32>
+  return
+}
