@@ -41,7 +41,8 @@ template <int64_t Offset, int64_t... Strides, class T> Strided<T, Strides...> pa
   return {data + Offset};
 }
 
-/// Where several results of a loop over parts go.
+/// Where several results of a loop over parts go. (A loop for each number of them: the compiler
+/// vectorises none over a std::tuple of places.)
 template <class... Parts> struct Into;
 template <class A, class B> struct Into<A, B> {
   A a;
